@@ -1,0 +1,420 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"rollcall/actors/verification"
+	"rollcall/ledger"
+)
+
+// running is one verification that has an actor here.
+type running struct {
+	pid   *actor.PID
+	epoch int64
+	bytes int64
+}
+
+// leased is one lease of ours, begun or not.
+type leased struct {
+	epoch int64
+	bytes int64
+	asked time.Time // it lasts at least leaseTTL from then on
+	came  time.Time // when we knew of it
+}
+
+// shell is the dispatcher's actor. Mailbox only.
+type shell struct {
+	options   Options
+	held      *atomic.Int64 // leases, for those who ask from outside
+	line      line
+	leased    map[uuid.UUID]leased
+	running   map[uuid.UUID]running
+	byPID     map[string]uuid.UUID
+	ready     bool // the leases of an earlier life are given back
+	calls     int  // of the ledger, that are not answered
+	leasing   bool
+	unleased  int  // times in a row that the ledger did not say what can be leased
+	left      int  // looks in a row that were left out for the others
+	again     bool // asked to look while looking
+	renewing  bool
+	late      bool      // the next renewal is due while one is under way
+	renewed   time.Time // when the last good renewal was sent
+	sweeping  bool
+	drained   []chan<- struct{} // whom to tell when nothing runs
+	draining  bool
+	ctx       context.Context
+	cancel    context.CancelFunc
+	stopSweep context.CancelFunc // nil: none is under way
+}
+
+func newShell(o Options, held *atomic.Int64) *shell {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &shell{options: o, held: held, line: line{max: o.BytesMax}, leased: map[uuid.UUID]leased{},
+		running: map[uuid.UUID]running{}, byPID: map[string]uuid.UUID{}, ctx: ctx, cancel: cancel}
+}
+
+type (
+	wake  struct{}
+	look  struct{}
+	renew struct{}
+	sweep struct{}
+	drain struct{ done chan<- struct{} }
+
+	// answer is what became of a call of the ledger: one of those below.
+	answer   struct{ of any }
+	gaveBack struct{ err error }
+	leaseds  struct {
+		states []ledger.Verification
+		asked  time.Time
+		room   int // as many were asked for
+		err    error
+	}
+	reneweds struct {
+		leases []ledger.Lease
+		sent   time.Time
+		err    error
+	}
+	released struct {
+		lease ledger.Lease
+		err   error
+	}
+	swept struct{ err error }
+)
+
+// Receive implements actor.Actor. Nothing here blocks.
+func (s *shell) Receive(c actor.Context) {
+	now := time.Now()
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		s.giveBack(c)
+	case *actor.Stopping, *actor.Restarting:
+		s.cancel()
+	case wake:
+		s.look(c, now)
+		s.tellLook(c)
+	case look:
+		s.expire(c, now)
+		s.left++
+		s.look(c, now)
+		s.after(c, lookEvery, look{})
+	case renew:
+		s.renew(c, now)
+		s.after(c, renewEvery, renew{})
+	case sweep:
+		s.sweep(c)
+		s.after(c, sweepEvery, sweep{})
+	case answer:
+		s.calls--
+		s.answered(c, now, m.of)
+	case verification.Ended:
+		s.ended(c, now, m.Verification)
+	case *actor.Terminated:
+		if id, ok := s.byPID[m.Who.Id]; ok {
+			s.options.Log.Error("verification actor crashed", "verification", id)
+			s.ended(c, now, id) // its lease is given back with the next renewal
+		}
+	case drain:
+		s.drain(c, m.done)
+	}
+	s.held.Store(int64(len(s.leased)))
+	s.options.Metrics.leases.Set(float64(len(s.leased)))
+	s.tellDrained()
+}
+
+func (s *shell) answered(c actor.Context, now time.Time, of any) {
+	switch m := of.(type) {
+	case gaveBack:
+		s.gaveBack(c, m.err)
+	case leaseds:
+		s.took(c, now, m)
+	case reneweds:
+		s.kept(c, m)
+		if s.late && !s.draining {
+			s.renew(c, now)
+		}
+	case released:
+		if m.err != nil && !errors.Is(m.err, ledger.ErrStaleEpoch) {
+			s.options.Log.Warn("lease not given back, it runs out", "verification", m.lease.Verification,
+				"epoch", m.lease.Epoch, "err", m.err)
+		}
+	case swept:
+		s.sweeping, s.stopSweep = false, nil
+		if m.err != nil && !s.draining {
+			s.options.Log.Warn("sweep failed", "err", m.err)
+		}
+	}
+}
+
+// giveBack ends the leases of an earlier life of this node, so that its work goes
+// on at once and not when they run out. Nothing is leased before: that would be
+// ended with them.
+func (s *shell) giveBack(c actor.Context) {
+	s.beside(c, s.ctx, func(ctx context.Context) any {
+		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
+		return gaveBack{err}
+	})
+}
+
+// gaveBack begins the rounds.
+func (s *shell) gaveBack(c actor.Context, err error) {
+	s.ready = true
+	if s.draining {
+		return
+	}
+	if err != nil {
+		s.options.Log.Warn("leases of an earlier life not given back, they run out", "err", err)
+	}
+	for _, round := range []any{look{}, renew{}, sweep{}} {
+		c.Send(c.Self(), round)
+	}
+}
+
+// after sends a message to the dispatcher later.
+func (s *shell) after(c actor.Context, wait time.Duration, message any) {
+	root, self := c.ActorSystem().Root, c.Self()
+	time.AfterFunc(wait, func() {
+		if s.ctx.Err() == nil {
+			root.Send(self, message)
+		}
+	})
+}
+
+// beside asks the ledger in a goroutine; the answer becomes a message.
+func (s *shell) beside(c actor.Context, ctx context.Context, ask func(ctx context.Context) any) {
+	s.calls++
+	root, self := c.ActorSystem().Root, c.Self()
+	go func() {
+		within, cancel := context.WithTimeout(ctx, callWithin)
+		defer cancel()
+		root.Send(self, answer{ask(within)})
+	}()
+}
+
+// tellLook makes the verifications see whether they were cancelled.
+func (s *shell) tellLook(c actor.Context) {
+	for _, r := range s.running {
+		c.Send(r.pid, verification.Look{})
+	}
+}
+
+// look asks for work.
+func (s *shell) look(c actor.Context, now time.Time) {
+	if s.leasing {
+		s.again = true
+		return
+	}
+	room := min(s.options.LeasesMax-len(s.leased), leaseAtOnce)
+	if !s.ready || s.draining || room <= 0 {
+		return
+	}
+	if s.left < leaveLooks && s.options.Ahead(s.weight()) {
+		s.again = false
+		return // the next round counts it
+	}
+	s.left = 0
+	s.leasing, s.again = true, false
+	s.beside(c, s.ctx, func(ctx context.Context) any {
+		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL)
+		return leaseds{states, now, room, err}
+	})
+}
+
+// weight is what this node has: leases, and about how many addresses.
+func (s *shell) weight() (leases int, addresses int64) {
+	for _, l := range s.leased {
+		addresses += l.bytes / addressBytes
+	}
+	return len(s.leased), addresses
+}
+
+func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
+	s.leasing = false
+	if m.err != nil {
+		if s.unleased++; s.unleased&(s.unleased-1) == 0 { // fewer lines the longer it lasts
+			s.options.Log.Warn("no leases taken", "attempt", s.unleased, "err", m.err)
+		}
+		return
+	}
+	s.unleased = 0
+	for _, v := range m.states {
+		if r, ok := s.running[v.ID]; ok { // ours ran out: its actor must end before the next begins
+			c.Send(r.pid, verification.Lost{})
+			s.release(c, v.ID, v.Epoch)
+			continue
+		}
+		s.leased[v.ID] = leased{epoch: v.Epoch, bytes: v.Bytes, asked: m.asked, came: now}
+		s.options.Metrics.taken.Inc()
+		if v.Epoch > 1 {
+			s.options.Metrics.takenOver.Inc()
+		}
+		s.line.join(now, v)
+	}
+	if s.draining {
+		s.releaseLine(c)
+		return
+	}
+	s.begin(c, now)
+	if s.again || len(m.states) == m.room { // there may be more
+		s.look(c, now)
+	}
+}
+
+// begin starts an actor for each verification that there is memory for.
+func (s *shell) begin(c actor.Context, now time.Time) {
+	for {
+		v, ok := s.line.next(now)
+		if !ok {
+			return
+		}
+		l := ledger.Lease{Verification: v.ID, Node: s.options.Node, Epoch: v.Epoch}
+		props := actor.PropsFromProducer(func() actor.Actor { return verification.New(s.options.Work, v, l) },
+			actor.WithSupervisor(actor.NewOneForOneStrategy(0, 0, stopFailing)))
+		pid := c.Spawn(props)
+		c.Watch(pid)
+		s.running[v.ID] = running{pid: pid, epoch: v.Epoch, bytes: v.Bytes}
+		s.byPID[pid.Id] = v.ID
+	}
+}
+
+// stopFailing stops an actor that panicked: its parent watches it and knows what to do.
+func stopFailing(any) actor.Directive { return actor.StopDirective }
+
+// ended forgets a verification that has no actor any more.
+func (s *shell) ended(c actor.Context, now time.Time, id uuid.UUID) {
+	r, ok := s.running[id]
+	if !ok {
+		return
+	}
+	c.Unwatch(r.pid)
+	c.Stop(r.pid)
+	delete(s.running, id)
+	delete(s.byPID, r.pid.Id)
+	delete(s.leased, id)
+	s.line.ended(r.bytes)
+	if !s.draining {
+		s.begin(c, now)
+		s.look(c, now)
+	}
+}
+
+// expire drops every lease that may run out before it is renewed, by our own
+// clock: others must not find us at work on what is theirs.
+func (s *shell) expire(c actor.Context, now time.Time) {
+	for id, l := range s.leased {
+		since := l.asked
+		if s.renewed.After(since) {
+			since = s.renewed
+		}
+		if now.Sub(since) >= leaseTTL-leaseMargin {
+			s.options.Log.Warn("lease not renewed in time", "verification", id, "epoch", l.epoch)
+			s.lose(c, id)
+		}
+	}
+}
+
+// renew prolongs all leases in one statement.
+func (s *shell) renew(c actor.Context, now time.Time) {
+	s.tellLook(c) // for a cancel that was asked at another node
+	if s.renewing {
+		s.late = true
+		return
+	}
+	s.renewing, s.late = true, false
+	s.beside(c, s.ctx, func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, renewWithin)
+		defer cancel()
+		leases, err := s.options.Book.Renew(ctx, s.options.Node, leaseTTL)
+		return reneweds{leases, now, err}
+	})
+}
+
+// kept compares what the ledger says is ours with what we work on.
+func (s *shell) kept(c actor.Context, m reneweds) {
+	s.renewing = false
+	if m.err != nil {
+		s.options.Log.Warn("leases not renewed", "err", m.err)
+		return
+	}
+	s.renewed = m.sent
+	ours := make(map[uuid.UUID]int64, len(m.leases))
+	for _, l := range m.leases {
+		ours[l.Verification] = l.Epoch
+		if _, known := s.leased[l.Verification]; !known && !s.leasing {
+			s.release(c, l.Verification, l.Epoch)
+		}
+	}
+	for id, l := range s.leased {
+		if ours[id] != l.epoch && l.came.Before(m.sent) {
+			s.lose(c, id)
+		}
+	}
+}
+
+// lose ends the work on a verification whose lease is gone.
+func (s *shell) lose(c actor.Context, id uuid.UUID) {
+	s.options.Metrics.lost.Inc()
+	if r, ok := s.running[id]; ok {
+		c.Send(r.pid, verification.Lost{})
+		return
+	}
+	delete(s.leased, id)
+	s.line.leave(id)
+}
+
+func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
+	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: epoch}
+	s.beside(c, s.ctx, func(ctx context.Context) any { return released{l, s.options.Book.Release(ctx, l)} })
+}
+
+func (s *shell) sweep(c actor.Context) {
+	if s.sweeping || s.draining {
+		return
+	}
+	s.sweeping = true
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.stopSweep = cancel
+	s.beside(c, ctx, func(ctx context.Context) any {
+		defer cancel()
+		_, err := s.options.Book.Sweep(ctx, s.options.Retention)
+		return swept{err}
+	})
+}
+
+// drain stops taking work and gives back what there is.
+func (s *shell) drain(c actor.Context, done chan<- struct{}) {
+	s.draining = true
+	s.drained = append(s.drained, done)
+	for _, r := range s.running {
+		c.Send(r.pid, verification.Drain{})
+	}
+	s.releaseLine(c)
+	if s.stopSweep != nil {
+		s.stopSweep() // a sweep cut short has simply done less
+	}
+}
+
+func (s *shell) releaseLine(c actor.Context) {
+	for _, w := range s.line.waiters {
+		delete(s.leased, w.state.ID)
+		s.release(c, w.state.ID, w.state.Epoch)
+	}
+	s.line.waiters = nil
+}
+
+// tellDrained says when nothing runs and the ledger has answered everything, so
+// that no lease is on its way to us.
+func (s *shell) tellDrained() {
+	if len(s.running) > 0 || s.calls > 0 {
+		return
+	}
+	for _, done := range s.drained {
+		close(done)
+	}
+	s.drained = nil
+}

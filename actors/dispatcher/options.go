@@ -1,0 +1,83 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/verification"
+	"rollcall/ledger"
+)
+
+// Book is what the dispatcher needs of the ledger.
+type Book interface {
+	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) ([]ledger.Verification, error)
+	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error)
+	Release(ctx context.Context, l ledger.Lease) error
+	Sweep(ctx context.Context, r ledger.Retention) (int, error)
+}
+
+// Options is what a dispatcher needs to know. All fields are required.
+type Options struct {
+	Book      Book
+	Node      uuid.UUID // of this node, the same after a restart
+	Retention ledger.Retention
+	Work      verification.Options
+	// LeasesMax bounds the verifications this node has, and BytesMax the bytes of
+	// the files that it has in memory; one file is always taken, however large.
+	LeasesMax int
+	BytesMax  int64
+	// Ahead says whether this node, which has leases with so many addresses, has clearly more in
+	// work than another one that takes work: it then leaves what is new to the other
+	// for a while. It must not block.
+	Ahead   func(leases int, addresses int64) bool
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Validate says which option is missing.
+func (o Options) Validate() error {
+	switch {
+	case o.Book == nil || o.Log == nil || o.Ahead == nil || o.Metrics == nil:
+		return errors.New("dispatcher options: no book, logger, ahead or metrics")
+	case o.Node == uuid.Nil:
+		return errors.New("dispatcher options: no node id")
+	case o.LeasesMax < 1 || o.BytesMax < 1:
+		return errors.New("dispatcher options: leases or bytes below 1")
+	case o.Retention.Uploads <= 0 || o.Retention.Results <= 0 || o.Retention.Funding <= 0:
+		return errors.New("dispatcher options: a retention is not positive")
+	}
+	return o.Work.Validate()
+}
+
+const (
+	// leaseTTL is how long a node that dies keeps others from its work; renewEvery
+	// leaves three tries before it ends, and leaseMargin is how long before the end
+	// we stop by ourselves, by our own clock.
+	leaseTTL    = 20 * time.Second
+	renewEvery  = 5 * time.Second
+	leaseMargin = 5 * time.Second
+
+	// renewWithin bounds one renewal, so that one into the void leaves time for another.
+	renewWithin = (leaseTTL - leaseMargin) / 2
+
+	// leaseAtOnce is how many verifications are leased by one question. One, because
+	// the first tells whether the next is for another node.
+	leaseAtOnce = 1
+
+	// addressBytes is about how long a row of a file is. What a node has leased may
+	// not have been read yet, so its addresses are guessed by its bytes.
+	addressBytes = 25
+
+	// leaveLooks is how many looks for work a node that is ahead leaves out: each of
+	// the others looks once a second.
+	leaveLooks = 3
+
+	lookEvery   = time.Second      // for work that nobody told us about
+	sweepEvery  = 10 * time.Second // for what time demands of the ledger
+	callWithin  = 15 * time.Second // one question to the ledger
+	overtakeMax = time.Minute      // how long smaller files may overtake the first in line
+)

@@ -1,0 +1,220 @@
+package domain
+
+import (
+	"context"
+	crypto "crypto/rand"
+	"math/rand/v2"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"rollcall/actors/alarm"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+)
+
+// resolveJitter: pauses before a receiver is looked for are longer by up to one
+// part in this many, so that not all domains ask at once when a node is lost. Guess.
+const resolveJitter = 4
+
+// routeTimeout bounds one question for a route, retries and all; the resolver's
+// own bound is shorter.
+const routeTimeout = 60 * time.Second
+
+// Actor is the shell around an agenda.
+type Actor struct {
+	options   Options
+	agenda    *agenda
+	receivers map[int]*actor.PID // by shard
+	alarm     alarm.Alarm
+	quiet     time.Time // what the parent was told last
+	ctx       context.Context
+	cancel    context.CancelFunc
+}
+
+type (
+	routeDone struct {
+		route mx.Route
+		err   error
+	}
+	receiverDone struct {
+		shard int
+		key   string
+		pid   *actor.PID
+	}
+	recallDone struct{}
+)
+
+// New makes the actor for one domain; its parent is told Finals and Quiet.
+func New(o Options, w Work) actor.Actor {
+	ctx, cancel := context.WithCancel(context.Background())
+	var seed [32]byte
+	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
+	return &Actor{options: o, agenda: newAgenda(time.Now(), o, w, seed),
+		receivers: map[int]*actor.PID{}, ctx: ctx, cancel: cancel}
+}
+
+// Receive implements actor.Actor. Nothing here blocks.
+func (a *Actor) Receive(c actor.Context) {
+	now := time.Now()
+	switch m := c.Message().(type) {
+	case *actor.Started:
+	case *actor.Stopping:
+		a.stop(c)
+		return
+	case *wire.OfferAck:
+		a.agenda.acked(now, m)
+	case *wire.Results:
+		a.agenda.results(now, m)
+	case *wire.Pulse:
+		a.pulsed(c, now, m)
+	case *wire.Moved:
+		if a.current(c.Sender(), m.GetTask()) {
+			a.agenda.moved(now, m)
+		}
+	case *actor.Terminated:
+		a.terminated(now, m)
+	case Hold:
+		a.agenda.hold(m.On)
+	case routeDone:
+		a.agenda.routed(now, m.route, m.err)
+	case receiverDone:
+		a.reach(c, m)
+	case recallDone:
+		a.agenda.known()
+	case alarm.WakeUp:
+		if _, ok := a.alarm.Rings(m, now); !ok {
+			return
+		}
+	default:
+		return
+	}
+	a.plan(c, now)
+}
+
+func (a *Actor) plan(c actor.Context, now time.Time) {
+	steps, finals, wake := a.agenda.plan(now)
+	for _, s := range steps {
+		a.do(c, s)
+	}
+	if len(finals) > 0 {
+		c.Send(c.Parent(), Finals{Domain: a.agenda.work.Domain, Finals: finals, Done: a.agenda.left == 0})
+	}
+	if a.agenda.left == 0 {
+		return
+	}
+	if until := a.agenda.quiet(now); !until.Equal(a.quiet) {
+		a.quiet = until
+		c.Send(c.Parent(), Quiet{Domain: a.agenda.work.Domain, Until: until})
+	}
+	a.alarm.Set(c, now, wake)
+}
+
+// do carries out one step; what may wait, waits in a goroutine.
+func (a *Actor) do(c actor.Context, s step) {
+	root, self, ctx := c.ActorSystem().Root, c.Self(), a.ctx
+	switch s := s.(type) {
+	case findRoute:
+		domain := a.agenda.work.Domain
+		go func() {
+			within, cancel := context.WithTimeout(ctx, routeTimeout)
+			defer cancel()
+			route, err := a.options.Route(within, domain)
+			if err != nil {
+				a.options.Log.Debug("route not found out", "domain", domain, "err", err)
+			}
+			root.Send(self, routeDone{route, err})
+		}()
+	case findReceiver:
+		key := a.agenda.shardKey(s.shard)
+		resolve := func() {
+			if ctx.Err() == nil {
+				root.Send(self, receiverDone{s.shard, key, a.options.Resolve(key)})
+			}
+		}
+		if s.after > 0 {
+			time.AfterFunc(s.after+rand.N(s.after/resolveJitter), resolve)
+		} else {
+			go resolve()
+		}
+	case recall:
+		domain := a.agenda.work.Domain
+		go func() {
+			within, cancel := context.WithTimeout(ctx, recallWithin)
+			defer cancel()
+			a.options.Facts.Recall(within, domain)
+			root.Send(self, recallDone{})
+		}()
+	case tell:
+		if pid := a.receivers[s.shard]; pid != nil {
+			c.Request(pid, s.msg)
+		}
+	case reply:
+		if c.Sender() != nil {
+			c.Send(c.Sender(), s.msg)
+		}
+	case guardSeen:
+		a.warn(s)
+	case leave:
+		if pid := a.receivers[s.shard]; pid != nil {
+			c.Unwatch(pid)
+			delete(a.receivers, s.shard)
+		}
+	}
+}
+
+// warn tells people that a receiver does not answer truly any more.
+func (a *Actor) warn(s guardSeen) {
+	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.agenda.work.Domain,
+		"receiver", a.agenda.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
+}
+
+func (a *Actor) reach(c actor.Context, m receiverDone) {
+	if a.agenda.found(m.shard, m.key, m.pid != nil) && m.pid != nil {
+		a.receivers[m.shard] = m.pid
+		c.Watch(m.pid)
+	}
+}
+
+// current says whether a message about a task comes from the receiver it is with.
+func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
+	s := a.agenda.mine(t)
+	return s != nil && a.receivers[s.number] != nil && a.receivers[s.number].Equal(sender)
+}
+
+// pulsed hands a pulse to the agenda. A receiver that thinks it has our work, and
+// is not the one that we work with, is told that it has not.
+func (a *Actor) pulsed(c actor.Context, now time.Time, m *wire.Pulse) {
+	if a.current(c.Sender(), m.GetTask()) {
+		a.agenda.pulsed(now, m)
+	} else if c.Sender() != nil && a.agenda.mine(m.GetTask()) != nil {
+		c.Send(c.Sender(), &wire.Cancel{Task: m.GetTask()})
+	}
+}
+
+// terminated tells the agenda of the end of a receiver. One that stopped may have
+// failed over what it was asked; one that is not to be reached has not.
+func (a *Actor) terminated(now time.Time, m *actor.Terminated) {
+	for shard, pid := range a.receivers {
+		if m.Who.Equal(pid) {
+			suspicion := 0
+			if m.Why == actor.TerminatedReason_Stopped {
+				suspicion = lostSure
+			}
+			a.agenda.gone(now, a.agenda.shards[shard], suspicion)
+		}
+	}
+}
+
+// stop takes back what the receiver still has.
+func (a *Actor) stop(c actor.Context) {
+	a.cancel()
+	a.alarm.Stop()
+	for shard, pid := range a.receivers {
+		if s := a.agenda.shards[shard]; len(s.chunks) > 0 {
+			c.Send(pid, &wire.Cancel{Task: s.task})
+		}
+	}
+	a.agenda.end()
+}

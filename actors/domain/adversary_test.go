@@ -1,0 +1,369 @@
+package domain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+// adversary is a receiver with every vice that the protocol allows for: it loses,
+// repeats, delays and reorders messages, refuses, forgets chunks and goes away.
+// It never lies: an address that it answered keeps its answer.
+type adversary struct {
+	t     *rapid.T
+	b     *agenda
+	now   time.Time
+	open  map[uint64]*wire.Offer
+	keys  map[uint64]string // of the receiver that was offered a chunk
+	batch map[uint64]uint64
+	mail  []delivery // on its way to the agenda
+	truth []told     // by ordinal
+	kinds []int      // what each address gets before its truth: number of "again"
+	all   bool       // the receiver accepts what nobody has; behind a guard, in silence
+	// guard: it accepts everything behind guardAfter refusals in an hour. It has no
+	// other vice then: from lost answers nobody learns what was refused.
+	guard bool
+	since []time.Time
+	split int // in how many shards the receiver is split at present
+
+	final map[uint32]Final
+	calm  bool // no vices any more
+}
+
+type delivery struct {
+	at time.Time
+	do func()
+}
+
+// chance is true in so many of 100 cases, never when calm.
+func (a *adversary) chance(percent int) bool {
+	return !a.calm && rapid.IntRange(1, 100).Draw(a.t, "chance") <= percent
+}
+
+// post sends a message to the agenda: once, twice, late or never.
+func (a *adversary) post(do func()) {
+	if a.chance(10) {
+		return
+	}
+	copies := 1
+	if a.chance(10) {
+		copies = 2
+	}
+	for range copies {
+		wait := time.Duration(0)
+		if a.chance(30) {
+			wait = time.Duration(rapid.IntRange(0, 8000).Draw(a.t, "late")) * time.Millisecond
+		}
+		a.mail = append(a.mail, delivery{a.now.Add(wait), do})
+	}
+}
+
+// do carries out one step of the agenda.
+func (a *adversary) do(s step) {
+	switch s := s.(type) {
+	case findRoute:
+		a.mail = append(a.mail, delivery{a.now.Add(time.Millisecond), func() {
+			if a.chance(20) {
+				a.b.routed(a.now, mx.Route{}, errDNS)
+				return
+			}
+			r := testRoute
+			r.Expires = a.now.Add(10 * time.Minute)
+			if a.chance(20) {
+				r.Receiver = "other.test"
+			}
+			a.b.routed(a.now, r, nil)
+		}})
+	case findReceiver:
+		key := a.b.shardKey(s.shard)
+		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.found(s.shard, key, !a.chance(20)) }})
+	case recall:
+		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.known() }})
+	case tell:
+		switch m := s.msg.(type) {
+		case *wire.Offer:
+			if !a.chance(10) {
+				a.offered(m)
+			}
+		case *wire.Cancel:
+			for number, o := range a.open {
+				if o.GetTask().GetShard() == m.GetTask().GetShard() {
+					delete(a.open, number)
+				}
+			}
+		}
+	}
+}
+
+// offered takes an offer, or does not.
+func (a *adversary) offered(m *wire.Offer) {
+	if s := a.b.mine(m.GetTask()); s == nil || s.chunks[m.GetChunk()] == nil {
+		return // taken back in the same breath: Cancel comes behind
+	}
+	for _, p := range m.GetProbes() {
+		if f, done := a.final[p.GetOrdinal()]; done {
+			a.t.Fatalf("ordinal %d is offered after it became %v", p.GetOrdinal(), f.Outcome)
+		}
+		if want := fmt.Sprintf("user%d", p.GetOrdinal()); p.GetOrdinal() != controlOrdinal &&
+			p.GetLocal() != want {
+			a.t.Fatalf("ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
+		}
+		at := shaping.ShardOf(p.GetLocal(), "example.test", len(a.b.shards))
+		if uint32(at) != m.GetTask().GetShard() {
+			a.t.Fatalf("%s is offered to shard %d, want %d", p.GetLocal(), m.GetTask().GetShard(), at)
+		}
+		if p.GetOrdinal() == controlOrdinal && len(a.b.accepted) == 0 {
+			a.t.Fatal("a control probe that nobody needs")
+		}
+	}
+	ack := &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(),
+		Credit: uint32(rapid.IntRange(0, 3).Draw(a.t, "credit"))}
+	if a.chance(15) {
+		ack.Refusal = wire.Refusal(rapid.IntRange(1, 3).Draw(a.t, "refusal"))
+	} else {
+		a.open[m.GetChunk()] = m
+		a.keys[m.GetChunk()] = a.b.shardKey(int(m.GetTask().GetShard()))
+	}
+	a.post(func() { a.b.acked(a.now, ack) })
+}
+
+// census checks that every address is in exactly one place.
+func (a *adversary) census() {
+	places := map[uint32]int{}
+	for _, s := range a.b.shards {
+		for _, o := range s.chunks {
+			for ordinal := range o.left {
+				places[ordinal]++
+			}
+		}
+		for _, ordinal := range slices.Concat(s.ready, s.ordinals[s.next:]) {
+			places[ordinal]++
+		}
+		for _, d := range s.deferred {
+			places[d.ordinal]++
+		}
+	}
+	for _, f := range slices.Concat(a.b.accepted, a.b.proven) {
+		places[f.ordinal]++
+	}
+	if control := places[controlOrdinal]; control > 1 || control == 1 != a.b.controls.asking {
+		a.t.Fatalf("the control probe is in %d places", control)
+	}
+	delete(places, controlOrdinal)
+	for ordinal := range a.final {
+		places[ordinal]++
+	}
+	for ordinal := range a.truth {
+		if n := places[uint32(ordinal)]; n != 1 {
+			a.t.Fatalf("ordinal %d is in %d places", ordinal, n)
+		}
+	}
+}
+
+// work answers a part of what is open, and misbehaves.
+func (a *adversary) work() {
+	for _, s := range a.b.shards {
+		if len(s.chunks) > chunksMax {
+			a.t.Fatalf("%d chunks are open", len(s.chunks))
+		}
+		switch {
+		case !s.reached:
+		case a.chance(1):
+			a.b.gone(a.now, s, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
+		case a.chance(1):
+			a.b.moved(a.now, &wire.Moved{Task: s.task})
+		}
+	}
+	if a.chance(5) {
+		clear(a.open) // forgotten
+	}
+	if a.chance(2) {
+		a.split = rapid.IntRange(1, 4).Draw(a.t, "split")
+	}
+	pulses := map[string]*wire.Pulse{}
+	for _, number := range a.numbers() {
+		if pulses[a.keys[number]] == nil {
+			pulses[a.keys[number]] = &wire.Pulse{Task: a.open[number].GetTask(), Credit: 1}
+		}
+		pulse := pulses[a.keys[number]]
+		pulse.Chunks = append(pulse.Chunks, number)
+		if a.chance(50) {
+			continue // slow
+		}
+		m := a.open[number]
+		delete(a.open, number)
+		for len(m.GetProbes()) > 0 {
+			n := len(m.GetProbes())
+			if !a.calm {
+				n = rapid.IntRange(1, n).Draw(a.t, "batch size")
+			}
+			a.answer(m, m.GetProbes()[:n])
+			m = &wire.Offer{Task: m.GetTask(), Chunk: m.GetChunk(), Probes: m.GetProbes()[n:]}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(pulses)) {
+		a.post(func() {
+			if s := a.b.mine(pulses[key].GetTask()); s != nil && a.b.shardKey(s.number) == key {
+				a.b.pulsed(a.now, pulses[key]) // the shell lets no others through
+			}
+		})
+	}
+}
+
+func (a *adversary) numbers() (list []uint64) {
+	for number := range a.open {
+		list = append(list, number)
+	}
+	slices.Sort(list) // maps have no order, and runs must repeat
+	return list
+}
+
+// answer sends results until they arrive once, as a receiver does.
+func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
+	a.batch[m.GetChunk()]++
+	r := &wire.Results{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: a.batch[m.GetChunk()], Credit: 1}
+	var texts wire.Texts
+	for _, p := range probes {
+		say := a.says(p.GetOrdinal())
+		r.Answers = append(r.Answers, say.answer(&texts, p.GetOrdinal(), a.now))
+	}
+	r.Texts = texts.List()
+	a.post(func() { a.b.results(a.now, r) })
+}
+
+// guardAfter is the number of refusals behind which the adversary's guard accepts all.
+const guardAfter = 20
+
+// says gives the answer about an ordinal.
+func (a *adversary) says(n uint32) told {
+	say := refused
+	switch {
+	case n != controlOrdinal && a.kinds[n] > 0:
+		a.kinds[n]--
+		return told{reason: smtp.Greylisted, source: rapid.SampledFrom([]string{"", sourceA, sourceB}).Draw(a.t,
+			"source"), void: a.chance(10)}
+	case n != controlOrdinal && a.truth[n].outcome == smtp.Valid, n == controlOrdinal && a.all:
+		return accepted
+	case n == controlOrdinal && a.chance(50):
+		return rapid.SampledFrom([]told{greylisted, {outcome: smtp.Unknown, reason: smtp.Policy},
+			{outcome: smtp.Valid, reason: smtp.MailboxExists, void: true}}).Draw(a.t, "control")
+	}
+	a.since = slices.DeleteFunc(a.since, func(at time.Time) bool { return a.now.Sub(at) > suspectWithin })
+	if a.guard && len(a.since) >= guardAfter {
+		return accepted
+	}
+	a.since = append(a.since, a.now)
+	return say
+}
+
+// deliver hands over the mail that is due, in any order.
+func (a *adversary) deliver() {
+	if a.chance(20) && len(a.mail) > 1 {
+		i := rapid.IntRange(0, len(a.mail)-1).Draw(a.t, "first")
+		a.mail[0], a.mail[i] = a.mail[i], a.mail[0]
+	}
+	var later []delivery
+	due := a.mail
+	a.mail = nil
+	for _, d := range due {
+		if d.at.After(a.now) {
+			later = append(later, d)
+			continue
+		}
+		d.do()
+		a.plan()
+	}
+	a.mail = append(a.mail, later...)
+}
+
+func (a *adversary) plan() {
+	steps, finals, _ := a.b.plan(a.now)
+	for _, f := range finals {
+		if _, twice := a.final[f.Ordinal]; twice || int(f.Ordinal) >= len(a.truth) {
+			a.t.Fatalf("ordinal %d became final again as %v", f.Ordinal, f.Outcome)
+		}
+		want := a.truth[f.Ordinal].outcome
+		if a.all && want == smtp.Valid {
+			want = smtp.CatchAll
+		}
+		if f.Outcome != want && f.Outcome != smtp.Unknown {
+			a.t.Fatalf("ordinal %d is %v, the truth is %v: %+v", f.Ordinal, f.Outcome, want, f.Case)
+		}
+		if outcome, reason := verdict.Conclude(f.Case); outcome != f.Outcome || reason != f.Reason {
+			a.t.Fatalf("ordinal %d is %v %v, its case says %v %v", f.Ordinal, f.Outcome, f.Reason, outcome, reason)
+		}
+		if f.Outcome != smtp.Unknown && len(f.Case.Attempts) == 0 {
+			a.t.Fatalf("ordinal %d is %v without an attempt", f.Ordinal, f.Outcome)
+		}
+		a.final[f.Ordinal] = f
+	}
+	for _, s := range steps {
+		a.do(s)
+	}
+}
+
+// Every address becomes final exactly once and truly in bounded time, whatever a
+// receiver does that does not lie.
+func TestAdversary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 1200).Draw(t, "addresses")
+		a := &adversary{t: t, now: morning, open: map[uint64]*wire.Offer{}, keys: map[uint64]string{},
+			batch: map[uint64]uint64{}, final: map[uint32]Final{}, split: rapid.IntRange(1, 4).Draw(t, "split")}
+		o := testOptions()
+		o.Shards = func(string) int { return a.split }
+		if rapid.Bool().Draw(t, "shared facts") {
+			o.Facts = ShareFacts(emptyStore{}, o.Log)
+		}
+		w := Work{Epoch: 1, Domain: "example.test",
+			Local: func(o uint32) string { return fmt.Sprintf("user%d", o) }}
+		kind := rapid.IntRange(1, 7).Draw(t, "kind")
+		a.all = rapid.IntRange(0, 4).Draw(t, "all") == 0
+		a.guard = !a.all && rapid.IntRange(0, 2).Draw(t, "guard") == 0
+		for i := range n {
+			w.Ordinals = append(w.Ordinals, uint32(i))
+			say := refused
+			if i%kind == 0 {
+				say = accepted
+			}
+			a.truth, a.kinds = append(a.truth, say), append(a.kinds, i%3)
+		}
+		a.b = newAgenda(morning, o, w, testSeed)
+		a.plan()
+		vicious := rapid.IntRange(5, 300).Draw(t, "seconds of vice")
+		// Ten hours are more than the time to give up, from the last lost chunk on.
+		for seconds := 0; len(a.final) < n; seconds++ {
+			a.calm = seconds > vicious || a.guard
+			step := time.Second
+			out := func(s *shard) bool { return len(s.chunks) > 0 }
+			if !slices.ContainsFunc(a.b.shards, out) && len(a.mail) == 0 {
+				step = time.Minute
+			}
+			a.now = a.now.Add(step)
+			a.deliver()
+			a.work()
+			a.plan()
+			a.census()
+			if a.now.Sub(morning) > 10*time.Hour {
+				t.Fatalf("%d of %d are final after 10 hours", len(a.final), n)
+			}
+		}
+		deferred, history := 0, 0
+		for _, s := range a.b.shards {
+			deferred += len(s.deferred)
+			history += len(s.history)
+		}
+		if a.b.left != 0 || deferred > 1 || history > 1 {
+			t.Fatalf("at the end %d are left, %d deferred, %d in the history", a.b.left, deferred, history)
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package domain
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/shaping"
+)
+
+const (
+	// controlOrdinal names the control probes; addresses number below it.
+	controlOrdinal = ^uint32(0)
+
+	ackWithin  = 2 * time.Second // an offer without an answer is sent again
+	silenceMax = 5 * time.Second // a receiver that says nothing for so long is believed dead
+
+	// resolvePause is before a receiver actor that was lost, or is not to be had, is
+	// looked for again, doubled each time up to resolveMax: some seconds after a
+	// cluster has healed everybody works again. Guesses.
+	resolvePause = 100 * time.Millisecond
+	resolveMax   = 5 * time.Second
+
+	// lostMax bounds the suspicion that the addresses make their receiver actors fail:
+	// from then on they are put off. One that ends under what it was offered counts
+	// lostSure, so eight in a row without one answer are too many. One that moved
+	// counts so too when it had the offer for less than lostSoon, for no view of the
+	// cluster changes so fast so often; later, it counts one. One that cannot be
+	// reached or falls silent never counts: that is our own trouble. Guesses.
+	lostMax  = 64
+	lostSure = 8
+	lostSoon = 3 * time.Second
+
+	// heldJitter is by how much the end of a wait may differ from one pulse to the
+	// next, for which nobody is told: it is named as a duration. Guess.
+	heldJitter = time.Second
+
+	// chunksMax bounds the chunks that are out, whatever credit a late message
+	// names: one being asked and one behind it, as the receivers grant.
+	chunksMax = 2
+
+	// chunkFirst is the size of a domain's first chunks. Those that are answered
+	// within chunkSoon are followed by larger ones, up to wire.AddressesMax: a fast
+	// receiver never runs dry, a slow one gets whole transactions, and what it has
+	// waiting, which costs memory, is less than a minute's work. Guesses.
+	chunkFirst = 25
+	chunkSoon  = 20 * time.Second
+
+	// finalsMax is how many addresses become final in one turn before their parent is
+	// told, and drainPause is before the next turn then: a million cases at once would
+	// take some hundred megabytes. Guesses.
+	finalsMax  = 1000
+	drainPause = 10 * time.Millisecond
+
+	// triesShift leaves room for four billion chunks of one try at a domain, so
+	// that a receiver never takes a new chunk for one of an actor that crashed.
+	triesShift = 32
+)
+
+// step is one thing that the shell has to do.
+type step any
+
+type (
+	findRoute    struct{}
+	findReceiver struct { // of the route
+		shard int
+		after time.Duration
+	}
+	leave struct{ shard int } // forget the receiver
+	tell  struct {            // to the receiver
+		shard int
+		msg   proto.Message
+	}
+	reply     struct{ msg proto.Message } // to the sender of the message at hand
+	recall    struct{}                    // what the cluster knows of the domain
+	guardSeen struct{ until time.Time }   // tell people that nothing is asked before
+)
+
+// agenda decides what is to be done for one domain. It is plain Go: times and
+// messages come in, steps and final outcomes go out. Mailbox only.
+type agenda struct {
+	options Options
+	start   time.Time
+	work    Work
+
+	route   mx.Route
+	routing bool // the question is out
+	hosts   []*wire.Host
+	key     string   // of the receiver, without shards; empty: not known yet
+	shards  []*shard // at least one; together they have every address that is left
+	chunk   uint64   // the newest; numbers are never used twice, whatever the shard
+
+	archive  *archive  // what was said about addresses that have no outcome
+	accepted []pending // until it is known what that is worth
+	proven   []pending // accepted, and that is worth something
+	canaryBy time.Time // a control probe is asked then, or before; zero: none has to be
+	controls controls
+	recalled bool      // the cluster was asked what it knows of the domain
+	recallBy time.Time // acceptances wait so long for its answer; zero: they do not
+
+	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
+
+	held     bool        // nothing may be offered
+	closed   smtp.Reason // why the domain takes no mail, as DNS says
+	unrouted bool        // DNS said nothing; addresses are being put off
+	draining bool        // more may be final in the next turn
+	left     int         // addresses without a final outcome
+	finals   []Final
+	steps    []step
+}
+
+// newAgenda makes one; the control probes grow from seed.
+func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
+	a := &agenda{options: o, start: now, work: w, left: len(w.Ordinals), archive: newArchive(o.Load),
+		controls: controls{nobodies: newNobodies(seed)}, greyWaits: map[uint16]time.Duration{},
+		chunk: uint64(w.Tries) << triesShift}
+	a.shards = a.newShards(1)
+	a.shards[0].ordinals = w.Ordinals
+	return a
+}
+
+// plan says what to do now, what has become final, and when to ask again.
+func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
+	for _, s := range a.shards {
+		a.listen(now, s)
+	}
+	if !a.recallBy.IsZero() && !now.Before(a.recallBy) {
+		a.known()
+	}
+	switch d := a.work.Deadline; {
+	case a.closed != smtp.ReasonNone:
+		a.closeAll(now)
+	case !d.IsZero() && !now.Before(d):
+		a.expire(now)
+	case a.unrouted:
+		a.putOff(now)
+	}
+	if a.resting(now) {
+		a.rest(now)
+	}
+	a.weigh(now)
+	a.advance(now)
+	steps, finals := a.steps, a.finals
+	a.draining = a.cut() && a.left > 0
+	a.steps, a.finals = nil, nil
+	return steps, finals, a.wake(now)
+}
+
+// since turns a time into the form of deferrals.
+func (a *agenda) since(now time.Time) time.Duration { return now.Sub(a.start) }
+
+// advance does the next thing that addresses are ready for.
+func (a *agenda) advance(now time.Time) {
+	waiting, out, unreached := false, false, false
+	for _, s := range a.shards {
+		waits := s.waiting(a.since(now))
+		waiting = waiting || waits
+		unreached = unreached || waits && !s.reached && !s.reaching
+		out = out || len(s.chunks) > 0 || s.reaching
+	}
+	if !waiting || a.routing || a.held || a.cut() || a.unrouted || a.resting(now) {
+		return
+	}
+	if a.hosts == nil || now.After(a.route.Expires) && !out {
+		a.routing = true
+		a.steps = append(a.steps, findRoute{})
+		return
+	}
+	if unreached {
+		a.place(now)
+	}
+	for _, s := range a.shards {
+		a.advanceShard(now, s)
+	}
+}
+
+// routed takes the answer of DNS. Nothing is out when it comes.
+func (a *agenda) routed(now time.Time, r mx.Route, err error) {
+	a.routing = false
+	switch {
+	case err == nil && r.NoMail != smtp.ReasonNone:
+		a.closed = r.NoMail
+		return
+	case err != nil || !reachable(r):
+		a.unrouted = true
+		return
+	}
+	a.route, a.hosts = r, wire.Hosts(r.Hosts)
+	a.place(now)
+}
+
+// reachable says whether a route has an address to dial; no receiver takes an
+// offer without one.
+func reachable(r mx.Route) bool {
+	for _, h := range r.Hosts {
+		if len(h.Addrs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// place finds the key of the route's receiver and the number of its shards, and
+// leaves those that it has when they are others.
+func (a *agenda) place(now time.Time) {
+	key := a.options.Match(a.route)
+	n := a.options.shards(key)
+	if key == a.key && n == len(a.shards) {
+		return
+	}
+	a.key = key
+	before := a.shards
+	for _, s := range before {
+		a.abandon(now, s)
+	}
+	if n == len(before) {
+		return
+	}
+	a.shards = a.newShards(n)
+	for _, s := range before {
+		a.deal(s)
+	}
+}
+
+// shardKey is the key of the receiver actor of a shard.
+func (a *agenda) shardKey(shard int) string { return shaping.ShardKey(a.key, shard, len(a.shards)) }
+
+// resting says whether nothing is asked, because a guard was seen at work.
+func (a *agenda) resting(now time.Time) bool {
+	return now.Before(a.options.Facts.Rest(a.work.Domain))
+}
+
+// shardOf is the shard that an address, or the control probe, belongs to.
+func (a *agenda) shardOf(ordinal uint32) *shard {
+	return a.shards[shaping.ShardOf(a.local(ordinal), a.work.Domain, len(a.shards))]
+}
+
+func (a *agenda) local(ordinal uint32) string {
+	if ordinal == controlOrdinal {
+		return a.controls.local
+	}
+	return a.work.Local(ordinal)
+}
+
+// hold takes back what is out and not answered, and offers nothing more, or goes on.
+func (a *agenda) hold(on bool) {
+	a.held = on
+	for _, s := range a.shards {
+		if on && s.reached && len(s.chunks) > 0 {
+			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+			a.takeBack(s)
+		}
+	}
+}
+
+// wake is when plan should be asked again if nothing happens.
+func (a *agenda) wake(now time.Time) time.Time {
+	at := a.work.Deadline
+	for _, t := range [...]time.Time{a.recallBy, a.controlAt()} {
+		if !t.IsZero() {
+			at = earlier(at, t)
+		}
+	}
+	if rest := a.options.Facts.Rest(a.work.Domain); rest.After(now) {
+		at = earlier(at, rest)
+	}
+	for _, s := range a.shards {
+		if len(s.deferred) > 0 && !s.due(a.since(now)) { // what is due waits for a message
+			at = earlier(at, a.start.Add(s.deferred[0].due))
+		}
+		if len(s.chunks) > 0 {
+			at = earlier(at, now.Add(time.Second))
+		}
+	}
+	if a.draining {
+		at = now.Add(drainPause)
+	}
+	return at
+}
+
+// controlAt is when the next control probe is due; zero: it is not waited for.
+func (a *agenda) controlAt() time.Time {
+	if len(a.accepted) == 0 || a.controls.asking {
+		return time.Time{}
+	}
+	if a.controls.next.Before(a.canaryBy) {
+		return a.canaryBy
+	}
+	return a.controls.next
+}
+
+// earlier is the earlier of two times; the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// quiet says until when nothing can be done; the zero time: something can.
+func (a *agenda) quiet(now time.Time) time.Time {
+	if a.routing || a.draining {
+		return time.Time{}
+	}
+	if rest := a.options.Facts.Rest(a.work.Domain); rest.After(now) {
+		return rest
+	}
+	first := a.controlAt()
+	for _, s := range a.shards {
+		until, busy := s.quiet(now, a.start)
+		if busy {
+			return time.Time{}
+		}
+		if !until.IsZero() {
+			first = earlier(first, until)
+		}
+	}
+	return first
+}

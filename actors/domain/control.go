@@ -1,0 +1,146 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// unclearMax is how many control probes in a row may tell nothing, such as those
+	// that a policy refuses, before what was accepted is given up. Guess.
+	unclearMax = 3
+
+	// unclearFor is how long no control probe is asked then; what is accepted
+	// meanwhile is given up too. Guess: long enough not to be a nuisance, short
+	// enough that a large file is not lost.
+	unclearFor = 10 * time.Minute
+)
+
+// defaultControlPauses are long enough for another session and to see a guard that
+// counts by the minute, and short enough that a small file of a domain that accepts
+// everything ends in half a minute. Guesses.
+var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
+
+// controls are the control probes of an agenda: questions about mailboxes that
+// nobody has, each about another, one at a time and with growing pauses.
+type controls struct {
+	nobodies nobodies
+	local    string // of the one that is asked
+	asking   bool   // it is ready, out or deferred
+	asked    int    // since the need arose
+	next     time.Time
+	notes    []evidence.Attempt // for the Habit; never changed, only replaced
+
+	unclear int // in a row
+	doubt   smtp.Reason
+	until   time.Time // no control probe before, because of doubt
+}
+
+// note files an attempt at a control probe.
+func (k *controls) note(list []evidence.Attempt) {
+	notes := slices.Concat(k.notes, list)
+	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
+}
+
+// control sees to it that a control probe is asked, at once or after the pause.
+func (a *agenda) control(now time.Time) {
+	k := &a.controls
+	if k.asking || now.Before(k.next) {
+		return
+	}
+	a.canaryBy = time.Time{}
+	k.asking, k.next, k.local = true, time.Time{}, k.nobodies.next()
+	k.asked++
+	s := a.shardOf(controlOrdinal)
+	s.ready = append([]uint32{controlOrdinal}, s.ready...)
+}
+
+// pauseControls lets some time pass before the next control probe.
+func (a *agenda) pauseControls(now time.Time) {
+	pauses := a.options.controlPauses()
+	k := &a.controls
+	k.asking = false
+	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
+}
+
+// endControls: nothing has to be known any more. One that is out comes back.
+func (a *agenda) endControls() {
+	a.controls.asking, a.controls.asked, a.controls.unclear = false, 0, 0
+	a.controls.next = time.Time{}
+}
+
+// inDoubt says whether acceptances cannot be believed at present, nor be examined.
+func (a *agenda) inDoubt(now time.Time) bool { return now.Before(a.controls.until) }
+
+// Kinds of answers to a control probe.
+const (
+	tellsNothing = iota
+	tellsApart   // this mailbox, which nobody has, was refused
+	acceptsIt
+)
+
+// kindOf says what the answer to a control probe shows.
+func kindOf(a evidence.Attempt) int {
+	switch accepted, refused := verdict.Control(a); {
+	case accepted:
+		return acceptsIt
+	case refused:
+		return tellsApart
+	}
+	return tellsNothing
+}
+
+// controlled takes the answer to a control probe.
+func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
+	last, asked := c.Last()
+	kind := tellsNothing
+	if asked && len(m.attempts) > 0 {
+		kind = kindOf(last)
+	}
+	if kind == acceptsIt && a.options.Facts.Suspect(a.work.Domain, now) {
+		m.attempts[len(m.attempts)-1].Void = true
+		a.controls.note(m.attempts)
+		a.endControls()
+		a.guarded(now)
+		return
+	}
+	a.controls.note(m.attempts)
+	switch {
+	case kind == tellsApart:
+		a.options.Facts.Learn(a.work.Domain, false, now)
+		a.endControls()
+		a.prove(last.At)
+	case kind == acceptsIt:
+		a.options.Facts.Learn(a.work.Domain, true, now)
+		a.controls.unclear = 0
+		a.pauseControls(now)
+	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
+		a.again(now, s, p, c, m)
+	default:
+		a.unclear(now, last.Reason)
+	}
+}
+
+// closed says whether a case has an outcome.
+func closed(c evidence.Case) bool {
+	outcome, _ := verdict.Conclude(c)
+	return outcome.Final()
+}
+
+// unclear: a control probe was answered, and nothing is known.
+func (a *agenda) unclear(now time.Time, reason smtp.Reason) {
+	a.pauseControls(now)
+	if a.controls.unclear++; a.controls.unclear >= unclearMax {
+		a.uncontrolled(now, reason)
+	}
+}
+
+// uncontrolled gives up what was accepted: nobody knows what that is worth.
+func (a *agenda) uncontrolled(now time.Time, reason smtp.Reason) {
+	a.endControls()
+	a.controls.doubt, a.controls.until = reason, now.Add(unclearFor)
+}

@@ -1,0 +1,30 @@
+// Package domain works on the addresses of one mail domain of one verification.
+//
+// A domain actor finds the route, offers the addresses to the receiver in
+// chunks, asks again when the time has come, and finds out what an acceptance is
+// worth. Every address leaves it with exactly one final outcome: what nobody could
+// find out is unknown when the time is up. Outcomes come from verdict.Conclude alone;
+// the actor gathers the cases that they rest on.
+//
+// An acceptance says something only where mailboxes are told apart. That is found out
+// by control probes, questions about mailboxes that nobody has, which are sent only
+// after a real address was accepted: one that is refused shows it, and it takes
+// several acceptances, apart in time, to believe that a domain accepts everything.
+// Behind many refusals an acceptance is believed only when a control probe is refused
+// behind it, because some guards then accept everything in silence.
+//
+// A receiver whose allowance is too large for one actor has several: an address
+// always goes to the same shard (shaping.ShardOf), so that a greylisted one comes
+// back from the same place. That an actor cannot be reached, moves or falls silent
+// is trouble of our own and no attempt at an address: it is looked for, seconds
+// apart, for as long as the work is ours.
+//
+// What to do next is decided by agenda, which is plain Go, and for one receiver
+// actor by shard; Actor is their shell. The archive keeps the attempts at addresses
+// that wait, for there may be a million. Facts are what domains have learned for one
+// another, on this node and, through a Store, on all.
+//
+// Of the ledger the package sees Store alone, which is a memory that may be lost. It
+// keeps nothing durable: its parent, the verification actor, starts it anew with
+// the addresses that are not settled.
+package domain

@@ -1,0 +1,170 @@
+package domain
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
+)
+
+const (
+	// factsMax bounds the domains that are remembered: 100,000 take about 20 MB.
+	factsMax = 100_000
+
+	// factLife is how long what the control probes of a domain showed is believed.
+	// A guess between asking each file anew and missing a change; Exim believes a
+	// positive for 7 days and a negative for 3 hours.
+	factLife = 6 * time.Hour
+
+	// partLife is the same for acceptances that are too few to be believed. Guess. It
+	// is no part of Facts.Hour: it has to outlive the pauses of control probes.
+	partLife = time.Hour
+)
+
+// Facts is what is known of domains for a while, shared by the domain actors of a
+// node and, with a Store, by the nodes of a cluster. Safe for concurrent use.
+type Facts struct {
+	// Hour is how long an hour lasts for what is believed, suspected and rested by the
+	// hour. It is set before anything else is done.
+	Hour shaping.Hour
+
+	store Store // nil: nothing is shared
+	log   *slog.Logger
+	kick  chan struct{} // somebody asks what the store knows
+
+	mu       sync.Mutex
+	domains  map[string]fact          // guarded by mu
+	refusals map[string]*refusals     // guarded by mu
+	unsaved  map[string]fact          // guarded by mu: for the store
+	asked    map[string]chan struct{} // guarded by mu: closed when the store has answered
+}
+
+// fact is what the control probes of a domain showed.
+type fact struct {
+	accepted, refused int
+	first, last       time.Time // of their answers
+	until             time.Time
+}
+
+func (k fact) habit() evidence.Habit {
+	return evidence.Habit{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
+}
+
+// decided says whether a fact is enough to know whether the domain accepts everything.
+func (k fact) decided() bool {
+	_, known := k.habit().CatchAll()
+	return known
+}
+
+// NewFacts knows nothing and shares nothing.
+func NewFacts() *Facts { return &Facts{domains: map[string]fact{}, refusals: map[string]*refusals{}} }
+
+// ShareFacts knows nothing and shares, while Run runs, what it learns with all that
+// have the same store.
+func ShareFacts(store Store, log *slog.Logger) *Facts {
+	f := NewFacts()
+	f.store, f.log, f.kick = store, log, make(chan struct{}, 1)
+	f.unsaved, f.asked = map[string]fact{}, map[string]chan struct{}{}
+	return f
+}
+
+// Shared says whether others may know what is not known here: see Recall.
+func (f *Facts) Shared() bool { return f.store != nil }
+
+// Habit gives what is known of a domain.
+func (f *Facts) Habit(domain string, now time.Time) evidence.Habit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known(domain, now).habit()
+}
+
+// known gives the fact about a domain that is believed yet. The caller has the lock.
+func (f *Facts) known(domain string, now time.Time) fact {
+	k, ok := f.domains[domain]
+	if !ok || now.After(k.until) {
+		return fact{}
+	}
+	return k
+}
+
+// Learn adds the answer to one control probe to what is known of a domain. At the
+// bound others are forgotten, those first that are over.
+func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := f.known(domain, now)
+	now = now.Truncate(time.Millisecond)
+	if k.first.IsZero() {
+		k.first = now
+	}
+	k.last = now
+	if accepted {
+		k.accepted++
+	} else {
+		k.refused++
+		r := f.counted(domain)
+		r.add(now)
+		r.guard = time.Time{} // it was honest
+	}
+	k.until = now.Add(partLife)
+	if k.decided() {
+		k.until = now.Add(f.Hour.Of(factLife))
+	}
+	f.remember(domain, k, now)
+	if f.store != nil && len(f.unsaved) < unsavedMax {
+		f.unsaved[domain] = k
+	}
+}
+
+// remember keeps a fact in memory. The caller has the lock.
+func (f *Facts) remember(domain string, k fact, now time.Time) {
+	if len(f.domains) >= factsMax {
+		f.makeRoom(now)
+	}
+	f.domains[domain] = k
+}
+
+// makeRoom forgets what is over, or an eighth of all when nothing is.
+func (f *Facts) makeRoom(now time.Time) {
+	for d, k := range f.domains {
+		if now.After(k.until) {
+			delete(f.domains, d)
+		}
+	}
+	for d := range f.domains {
+		if len(f.domains) <= factsMax*7/8 {
+			return
+		}
+		delete(f.domains, d)
+	}
+}
+
+// Recall asks the store about a domain and returns when Habit knows what it said, or
+// when ctx ends. It is for a domain that Habit knows nothing of.
+func (f *Facts) Recall(ctx context.Context, domain string) {
+	if f.store == nil {
+		return
+	}
+	f.mu.Lock()
+	answered := f.asked[domain]
+	if answered == nil {
+		if len(f.asked) >= askedMax {
+			f.mu.Unlock()
+			return
+		}
+		answered = make(chan struct{})
+		f.asked[domain] = answered
+	}
+	f.mu.Unlock()
+	select {
+	case f.kick <- struct{}{}:
+	default: // it is known that somebody asks
+	}
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,197 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+)
+
+// greyFrom is a greylisting of one of our sources.
+func greyFrom(source string) told { return told{reason: smtp.Greylisted, source: source} }
+
+const (
+	sourceA = "192.0.2.101"
+	sourceB = "2001:db8::102"
+)
+
+// TestGreylistedProbesSaySinceWhen: a receiver learns from it how long it takes. The
+// clock runs through other trouble, and begins anew with another source, as do the
+// configured waits.
+func TestGreylistedProbesSaySinceWhen(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	for i, c := range []struct {
+		ago  time.Duration // that the probe names; 0: none
+		from string
+		say  told
+		wait time.Duration // for the next attempt
+	}{
+		{0, "", told{reason: smtp.TimedOut, source: sourceA}, ladder[0]},
+		{0, "", greyFrom(sourceA), ladder[0]}, // no wait counts from before
+		{ladder[0], sourceA, greyFrom(sourceA), ladder[1]},
+		{ladder[0] + ladder[1], sourceA, told{reason: smtp.ReceiverBusy, source: sourceB}, ladder[1]},
+		{ladder[0] + 2*ladder[1], sourceA, greyFrom(sourceB), ladder[0]},
+		{ladder[0], sourceB, told{reason: smtp.Greylisted, silent: true}, ladder[1]}, // nobody was asked
+		{ladder[0] + ladder[1], sourceB, greyFrom(sourceA), ladder[0]},
+		{ladder[0], sourceA, refused, 0},
+	} {
+		p := b.offered().GetProbes()[0]
+		if ago, from, ok := p.Greylisted(); ok != (c.from != "") || ago != c.ago || from != c.from {
+			t.Fatalf("attempt %d: greylisted %v ago (%v) by %q, want %v by %q", i, ago, ok, from, c.ago, c.from)
+		}
+		b.answers(b.offered(), 1, c.say)
+		if c.wait == 0 {
+			break
+		}
+		if got := b.wakes.Sub(b.now); got != c.wait {
+			t.Fatalf("attempt %d: the next is after %v, want %v", i, got, c.wait)
+		}
+		b.pass(c.wait)
+	}
+	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+}
+
+// TestOthersGoOnWhileSomeAreGreylisted: a first pass asks every address before one
+// is asked again.
+func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
+	b := newBench(t, testOptions(), 3*chunkFirst)
+	b.reach()
+	first := b.offered()
+	b.answers(first, 1, greylisted)
+	second := b.offered() // at once
+	if got := second.GetProbes()[0].GetOrdinal(); got != chunkFirst {
+		t.Fatalf("ordinal %d is offered behind the greylisted ones, want %d", got, chunkFirst)
+	}
+	b.answers(second, 1, refused)
+	if len(b.done) != 2*chunkFirst {
+		t.Errorf("%d are final while others wait", len(b.done))
+	}
+}
+
+// TestOnePassedSoOthersAreAskedSoon: when a greylisted address got an answer, those
+// that wait for the same source without a named time are asked again early, apart,
+// once, and not before they waited as long as the one that passed.
+func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
+	o := testOptions()
+	o.Waits = []time.Duration{10 * time.Minute, 20 * time.Minute}
+	b := newBench(t, o, 7)
+	b.reach()
+	offer := b.offered()
+	b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 2 * time.Minute}, 0)
+	b.answers(offer, 2, greyFrom(sourceA), 1, 2)
+	b.answers(offer, 3, greyFrom(sourceB), 3)
+	b.answers(offer, 4, told{reason: smtp.Greylisted, source: sourceA, wait: 9 * time.Minute}, 4)
+	b.answers(offer, 5, told{reason: smtp.ReceiverBusy, source: sourceA}, 5)
+	b.lives(time.Minute)
+	b.answers(offer, 6, greyFrom(sourceA), 6) // a minute later
+	b.pass(b.wakes.Sub(b.now))
+	passedAfter := b.now.Sub(morning)
+	b.answers(b.offered(), 1, refusedBy(sourceA), 0)
+
+	at := map[uint32]time.Duration{}
+	for b.wakes.Sub(morning) <= 10*time.Minute {
+		b.pass(b.wakes.Sub(b.now))
+		for _, offer := range b.offers() {
+			for _, p := range offer.GetProbes() {
+				if at[p.GetOrdinal()] != 0 {
+					t.Fatalf("ordinal %d is asked early twice", p.GetOrdinal())
+				}
+				at[p.GetOrdinal()] = b.now.Sub(morning)
+			}
+			b.answers(offer, 1, greyFrom(sourceA)) // not let through
+		}
+	}
+	early := passedAfter + earlyApart
+	want := map[uint32]time.Duration{1: early, 2: early, 3: 10 * time.Minute,
+		4: 9*time.Minute + 27*time.Second + 50*time.Millisecond, 5: 10 * time.Minute, 6: time.Minute + passedAfter}
+	for ordinal, when := range want {
+		if got := at[ordinal]; got < when || got > when+time.Second || when >= 9*time.Minute && got != when {
+			t.Errorf("ordinal %d is asked at %v, want %v", ordinal, got, when)
+		}
+	}
+	if at[1] == at[2] {
+		t.Error("two come at once")
+	}
+	for _, p := range b.only().deferred { // it was greylisted a second time: the second wait
+		if wait := p.due + morning.Sub(b.start) - at[p.ordinal]; p.ordinal == 1 && wait != 20*time.Minute {
+			t.Errorf("the wait behind the early attempt is %v, want %v", wait, 20*time.Minute)
+		}
+	}
+}
+
+// TestWhatDoesNotPass: temporary refusals, other sources and what came from a stage
+// before RCPT are no reason to hurry.
+func TestWhatDoesNotPass(t *testing.T) {
+	for name, say := range map[string]told{
+		"put off": greyFrom(sourceA), "another source": {outcome: smtp.Invalid, reason: smtp.MailboxNotFound,
+			source: sourceB}, "void": {outcome: smtp.Valid, reason: smtp.MailboxExists, source: sourceA, void: true},
+	} {
+		b := newBench(t, testOptions(), 2)
+		b.reach()
+		offer := b.offered()
+		b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0)
+		b.answers(offer, 2, greyFrom(sourceA), 1)
+		b.pass(b.wakes.Sub(b.now))
+		b.answers(b.offered(), 1, say)
+		for _, p := range b.only().deferred {
+			if p.ordinal == 1 && p.due != ladder[0] {
+				t.Errorf("%s: the other is asked at %v", name, p.due)
+			}
+		}
+	}
+}
+
+// TestPassesAreNotCostly: of many that pass after about the same time, the first
+// alone has what waits looked at.
+func TestPassesAreNotCostly(t *testing.T) {
+	b := newBench(t, testOptions(), 3)
+	b.reach()
+	offer := b.offered()
+	b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0, 1)
+	retry := b.lives(b.only().deferred[0].due)[0]
+	b.answers(retry, 1, refusedBy(sourceA), 0)
+	b.answers(offer, 2, greyFrom(sourceA), 2) // greylisted after the first has passed
+	b.answers(retry, 2, refusedBy(sourceA), 1)
+	if p := b.only().deferred[0]; p.marks != 0 {
+		t.Errorf("what waits was looked at again: %+v", p)
+	}
+}
+
+// refusedBy is a refusal that one of our sources got.
+func refusedBy(source string) told {
+	return told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: source}
+}
+
+// TestEarlyOnce: an address that was asked early is not asked early again, however
+// soon others pass.
+func TestEarlyOnce(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.answers(b.offered(), 1, greyFrom(sourceA))
+	s, from := b.only(), b.archive.source(sourceA)
+	b.hurry(b.now, s, from, 30*time.Second)
+	b.hurry(b.now, s, from, 10*time.Second)
+	if due := s.deferred[0].due; due != 30*time.Second {
+		t.Errorf("due after %v, want what the first that passed had waited", due)
+	}
+}
+
+// TestSourcesAreBounded: from one too many nothing is known of greylisting.
+func TestSourcesAreBounded(t *testing.T) {
+	r := newArchive(&Load{})
+	for i := range sourcesMax {
+		if n := r.source(time.Duration(i).String()); n != uint16(i+1) {
+			t.Fatalf("source %d has number %d", i, n)
+		}
+	}
+	if r.source("one more") != 0 || r.source("0s") != 1 {
+		t.Error("the bound does not hold")
+	}
+	var p pending
+	a := &agenda{start: morning, archive: r}
+	a.putOffBy(morning, &p, greyFrom("one more").attempts(morning)[0])
+	if p.from != 0 {
+		t.Error("its clock runs without a source")
+	}
+}

@@ -1,0 +1,48 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	o := b.offered()
+	b.ack(o, 1, wire.Refusal_NONE)
+	b.hold(true)
+	b.look()
+	if len(b.steps) != 1 {
+		t.Fatalf("steps are %+v, want a cancel", b.steps)
+	}
+	if told, ok := b.steps[0].(tell); !ok || told.msg.(*wire.Cancel).GetTask() != o.GetTask() {
+		t.Fatalf("told %+v, want a cancel", b.steps[0])
+	}
+	b.pass(time.Minute)
+	if len(b.offers()) != 0 {
+		t.Fatalf("%d offers while nothing may be asked", len(b.offers()))
+	}
+	b.hold(false)
+	b.look()
+	if again := b.offered(); len(locals(again)) != 2 || again.GetChunk() == o.GetChunk() {
+		t.Fatalf("offered %v as chunk %d, want both addresses in a new chunk", locals(again), again.GetChunk())
+	}
+}
+
+func TestHoldKeepsTimes(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.answers(b.offered(), 1, told{reason: smtp.Greylisted, wait: 10 * time.Minute})
+	b.hold(true)
+	b.look()
+	b.hold(false)
+	b.pass(time.Minute)
+	if len(b.offers()) != 0 {
+		t.Fatal("an address was offered before its time, because nothing could be settled for a while")
+	}
+	b.pass(10 * time.Minute)
+	b.offered()
+}

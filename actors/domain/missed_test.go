@@ -1,0 +1,28 @@
+package domain
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWorkThatNobodyTakesIsSaidToWait(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	s := &shard{reaching: true, failures: missedMax}
+	if until, busy := s.quiet(start, start); !busy {
+		t.Errorf("after %d searches it waits until %s", s.failures, until)
+	}
+	s.failures++
+	changes, before := 0, time.Time{}
+	for at := start; at.Before(start.Add(time.Hour)); at = at.Add(time.Second) {
+		until, busy := s.quiet(at, start)
+		if busy || until.Sub(at) < missedFor || until.Sub(at) > 2*missedFor {
+			t.Fatalf("after %s: until %s, busy %v", at.Sub(start), until.Sub(at), busy)
+		}
+		if !until.Equal(before) {
+			changes, before = changes+1, until
+		}
+	}
+	if changes > 61 {
+		t.Errorf("within an hour %d times are told", changes)
+	}
+}

@@ -1,0 +1,109 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/mx"
+)
+
+// Options is what every domain actor of a node shares. All fields but Shards and
+// ControlPauses are required.
+type Options struct {
+	Route func(ctx context.Context, domain string) (mx.Route, error)
+	Match func(r mx.Route) string // the key of the receiver of a route
+	// Shards is in how many shards the allowance of a receiver is split at present,
+	// by its key. Nil: none is split.
+	Shards  func(key string) int
+	Resolve func(identity string) *actor.PID // of a receiver's key or shard's; may wait a second; nil: not now
+	Facts   *Facts
+	Load    *Load
+	// Waits are between the attempts at one address when the receiver names no
+	// time; the last one repeats.
+	Waits []time.Duration
+	// GiveUpAfter is how long after the first "again" an address stays open.
+	GiveUpAfter time.Duration
+	// ControlPauses are between the control probes of one domain; the last one
+	// repeats. Nil: 2 s and 15 s.
+	ControlPauses []time.Duration
+	Log           *slog.Logger
+}
+
+// Validate says which option is missing.
+func (o Options) Validate() error {
+	switch {
+	case o.Route == nil || o.Match == nil || o.Resolve == nil:
+		return errors.New("domain options: route, match or resolve is nil")
+	case o.Facts == nil || o.Load == nil || o.Log == nil:
+		return errors.New("domain options: no facts, load or logger")
+	case len(o.ControlPauses) > 0 && slices.Min(o.ControlPauses) <= 0:
+		return errors.New("domain options: a pause between control probes that is not positive")
+	case len(o.Waits) == 0 || slices.Min(o.Waits) <= 0 || o.GiveUpAfter <= 0:
+		return errors.New("domain options: no waits, one that is not positive, or no time to give up")
+	}
+	return nil
+}
+
+// controlPauses are those of the options, or the ones for which they say nothing.
+func (o Options) controlPauses() []time.Duration {
+	if len(o.ControlPauses) == 0 {
+		return defaultControlPauses
+	}
+	return o.ControlPauses
+}
+
+// shards is in how many shards a receiver is split, at least one.
+func (o Options) shards(key string) int {
+	if o.Shards == nil {
+		return 1
+	}
+	return max(1, o.Shards(key))
+}
+
+// Work is what a domain actor is made for.
+type Work struct {
+	Verification uuid.UUID
+	Epoch        int64
+	Domain       string   // lower-case A-label
+	Tries        int      // how often an actor for the same work and epoch was begun before
+	Ordinals     []uint32 // not settled, each once, at least one; read only
+	Local        func(ordinal uint32) string
+	Deadline     time.Time // what nobody has found out by then is unknown; zero: none
+}
+
+// Final is the last word on one address.
+type Final struct {
+	Ordinal uint32
+	Outcome smtp.Outcome
+	Reason  smtp.Reason
+	At      time.Time // of the evidence
+	Case    evidence.Case
+}
+
+// Finals is what a domain tells its parent: outcomes, each ordinal once. With Done
+// nothing is left and the actor may be stopped.
+type Finals struct {
+	Domain string
+	Finals []Final
+	Done   bool
+}
+
+// Hold is what a parent tells its domains when outcomes cannot be settled: they take
+// back what is not asked yet and offer nothing, until they are told otherwise, so
+// that who takes the work over has little to ask again.
+type Hold struct{ On bool }
+
+// Quiet is what a domain tells its parent when all that it has left waits for a
+// time, and again, with the zero time, when it goes on.
+type Quiet struct {
+	Domain string
+	Until  time.Time
+}

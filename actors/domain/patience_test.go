@@ -1,0 +1,260 @@
+package domain
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+// receivers answers the questions for the receiver of a bench, and gives the pauses
+// that were made before them.
+func (b *bench) receivers(ok bool) (pauses []time.Duration) {
+	b.t.Helper()
+	for _, s := range slices.Clone(b.steps) {
+		if f, asks := s.(findReceiver); asks {
+			pauses = append(pauses, f.after)
+			b.now = b.now.Add(f.after)
+			b.found(f.shard, b.shardKey(f.shard), ok)
+			b.look()
+		}
+	}
+	return pauses
+}
+
+// TestOurOwnTroubleIsNoAttempt: whatever keeps us from a receiver, for minutes, the
+// addresses are not put off and nothing counts as an attempt; we look for it at
+// least every few seconds and never without a pause; and when it is there again
+// they are asked at once.
+func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		trouble func(b *bench) // what happens to an offer, or instead of one
+		found   bool           // the receiver can be resolved meanwhile
+		worst   time.Duration  // between two attempts
+	}{
+		{"not to be had", func(*bench) {}, false, resolveMax},
+		{"says nothing at all", func(b *bench) { b.pass(silenceMax) }, true, resolveMax + silenceMax},
+		{"says nothing after it took the offer", func(b *bench) {
+			b.ack(b.offered(), 1, wire.Refusal_NONE)
+			b.pass(silenceMax)
+		}, true, resolveMax + silenceMax},
+		{"its node is gone", func(b *bench) {
+			b.ack(b.offered(), 1, wire.Refusal_NONE)
+			b.gone(b.now, b.only(), 0)
+			b.look()
+		}, true, resolveMax},
+		{"moves after a while, to one that answers nothing either", func(b *bench) {
+			o := b.offered()
+			b.ack(o, 1, wire.Refusal_NONE)
+			b.now = b.now.Add(lostSoon)
+			b.moved(b.now, &wire.Moved{Task: o.GetTask()})
+			b.look()
+		}, true, resolveMax + lostSoon},
+		{"drains", func(b *bench) { b.ack(b.offered(), 1, wire.Refusal_DRAINING) }, true, resolveMax},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 2)
+			b.routed(b.now, testRoute, nil)
+			b.look()
+			before, tries := b.now, 0
+			for ; b.now.Sub(morning) < 6*time.Minute; tries++ {
+				if pauses := b.receivers(c.found); tries > 0 && (len(pauses) != 1 || pauses[0] < resolvePause) {
+					t.Fatalf("pauses of %v before attempt %d", pauses, tries)
+				}
+				c.trouble(b)
+				if took := b.now.Sub(before); took > c.worst {
+					t.Fatalf("%v between two attempts, want at most %v", took, c.worst)
+				}
+				before = b.now
+			}
+			if s := b.only(); len(b.done) > 0 || len(s.deferred) > 0 || len(s.history) > 0 {
+				t.Fatalf("%d final, %d deferred, %d with attempts after our own trouble", len(b.done),
+					len(s.deferred), len(s.history))
+			}
+			b.receivers(true)
+			b.answers(b.offered(), 1, refused)
+			b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+			b.is(1, smtp.Invalid, smtp.MailboxNotFound)
+		})
+	}
+}
+
+// TestReceiversThatFailOverWhatTheyGot: one that ends again and again under the same
+// addresses, without one answer, is not retried for ever.
+func TestReceiversThatFailOverWhatTheyGot(t *testing.T) {
+	stops := func(b *bench) {
+		b.gone(b.now, b.only(), lostSure)
+		b.gone(b.now, b.only(), lostSure) // the notice may come twice
+	}
+	moves := func(b *bench) {
+		b.moved(b.now, &wire.Moved{Task: b.only().task})
+		b.gone(b.now, b.only(), lostSure) // and the notice of the end behind it
+	}
+	for _, c := range []struct {
+		name  string
+		ends  func(b *bench)
+		after time.Duration // the offer
+		times int           // until it is put off
+	}{
+		{"stops at once", stops, 0, lostMax / lostSure},
+		{"stops after a while", stops, 10 * time.Second, lostMax / lostSure},
+		{"moves at once", moves, 0, lostMax / lostSure},
+		{"moves after a while", moves, lostSoon, lostMax},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 1)
+			b.reach()
+			for range c.times {
+				o := b.offered()
+				b.ack(o, 0, wire.Refusal_NONE)
+				for range c.after / time.Second {
+					b.now = b.now.Add(time.Second)
+					b.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}})
+					b.look()
+				}
+				if len(b.done)+len(b.only().deferred) > 0 {
+					t.Fatal("put off too early")
+				}
+				c.ends(b)
+				b.look()
+				b.receivers(true)
+			}
+			if until := b.quiet(b.now); len(b.only().deferred) != 1 || !until.Equal(b.now.Add(ladder[0])) {
+				t.Fatalf("%d are put off, quiet until %v, want the first wait", len(b.only().deferred), until)
+			}
+			b.pass(ladder[0])
+			b.receivers(true)
+			b.answers(b.offered(), 1, refused)
+			b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+		})
+	}
+}
+
+// TestAnAnswerEndsTheSuspicion: receivers that end count only in a row.
+func TestAnAnswerEndsTheSuspicion(t *testing.T) {
+	b := newBench(t, testOptions(), 2*lostMax)
+	b.reach()
+	for i := range uint32(2*lostMax - 1) {
+		b.answers(b.offered(), 1, refused, i)
+		b.gone(b.now, b.only(), lostSure)
+		b.look()
+		b.receivers(true)
+	}
+	if n := len(b.only().deferred); n > 0 {
+		t.Errorf("%d are put off though the receivers answered", n)
+	}
+}
+
+func TestAnIdleReceiverThatEndsIsNoFault(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.answers(b.offered(), 1, greylisted)
+	for range 2 * lostMax {
+		b.gone(b.now, b.only(), lostSure)
+		b.only().reached = true
+	}
+	if b.only().lost != 0 {
+		t.Errorf("%d receivers count as lost that had nothing", b.only().lost)
+	}
+}
+
+func TestReceiverThatIsNeverToBeHadBeforeTheDeadline(t *testing.T) {
+	b := newBench(t, testOptions(), 3)
+	b.work.Deadline = morning.Add(time.Hour)
+	b.routed(b.now, testRoute, nil)
+	b.look()
+	for len(b.done) == 0 && b.now.Sub(morning) < 2*time.Hour {
+		b.receivers(false)
+	}
+	b.is(2, smtp.Unknown, smtp.ReceiverRateLimited)
+	if took := b.now.Sub(morning); took < time.Hour || took > time.Hour+resolveMax {
+		t.Errorf("given up after %v, want the deadline", took)
+	}
+}
+
+// TestReceiverThatMoved: all that it has not answered is offered to the next one
+// without waiting, and what it says behind its last word counts no more.
+func TestReceiverThatMoved(t *testing.T) {
+	b := newBench(t, testOptions(), 3)
+	b.reach()
+	first := b.offered()
+	b.answers(first, 1, refused, 0)
+	b.moved(b.now, &wire.Moved{Task: first.GetTask()})
+	b.look()
+	if pauses := b.receivers(true); len(pauses) != 1 || pauses[0] != resolvePause {
+		t.Fatalf("pauses %v before the next receiver is looked for", pauses)
+	}
+	second := b.offered()
+	if got := locals(second); !slices.Equal(got, []string{"user1", "user2"}) {
+		t.Fatalf("offered to the next receiver: %v, want what had no answer", got)
+	}
+	b.answers(first, 2, accepted)
+	if len(b.done) != 1 {
+		t.Error("an answer counts that came when the address was with another receiver")
+	}
+	b.answers(second, 1, refused)
+	if b.left != 0 || b.options.Load.out.Load() != 0 {
+		t.Errorf("%d are left, %d count as out", b.left, b.options.Load.out.Load())
+	}
+}
+
+// TestPausesBeginAnewAfterAnAnswer: what was hard to reach once may be easy to reach now.
+func TestPausesBeginAnewAfterAnAnswer(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	for range 3 {
+		b.ack(b.offered(), 0, wire.Refusal_DRAINING)
+		b.receivers(true)
+	}
+	b.answers(b.offered(), 1, refused, 0)
+	b.gone(b.now, b.only(), 0)
+	b.look()
+	if pauses := b.receivers(true); !slices.Equal(pauses, []time.Duration{resolvePause}) {
+		t.Errorf("pauses %v, want the shortest", pauses)
+	}
+}
+
+// TestShortWaitsGrow: who names a short wait each time is asked as often as one who names
+// none, but for the first times. What was not asked was only kept waiting.
+func TestShortWaitsGrow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		say  told
+		want []time.Duration // between the first attempts
+		most int             // of them in all
+	}{
+		"asked": {told{reason: smtp.Greylisted, wait: 10 * time.Second}, []time.Duration{10550 * time.Millisecond,
+			10550 * time.Millisecond, 10550 * time.Millisecond, 10550 * time.Millisecond, time.Minute,
+			5 * time.Minute}, 18},
+		"longer than ours": {told{reason: smtp.Greylisted, wait: 6 * time.Minute},
+			slices.Repeat([]time.Duration{378050 * time.Millisecond}, 6), 10},
+		"not asked": {told{reason: smtp.ReceiverRateLimited, wait: 10 * time.Second, silent: true},
+			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 342},
+		"the connection broke": {told{reason: smtp.ConnectionFailed, wait: 10 * time.Second, code: 2},
+			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 342},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 1)
+			b.reach()
+			var at []time.Duration
+			for len(b.done) == 0 {
+				at = append(at, b.now.Sub(morning))
+				b.answers(b.offered(), 1, tc.say)
+				if len(b.done) == 0 {
+					b.pass(b.wakes.Sub(b.now))
+				}
+			}
+			for i, want := range tc.want {
+				if got := at[i+1] - at[i]; got != want {
+					t.Errorf("wait %d is %v, want %v", i, got, want)
+				}
+			}
+			if last := at[len(at)-1]; len(at) != tc.most || last > time.Hour {
+				t.Errorf("asked %d times, the last time after %v; want %d", len(at), last, tc.most)
+			}
+			b.is(0, smtp.Unknown, tc.say.reason)
+		})
+	}
+}

@@ -1,0 +1,329 @@
+package domain
+
+import (
+	"container/heap"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+// open is a chunk at the receiver.
+type open struct {
+	offer *wire.Offer
+	left  map[uint32]struct{} // not answered
+	acked bool
+	sent  time.Time
+	seen  map[uint64]struct{} // batches of results that were taken
+}
+
+// deferrals is a heap of the addresses that wait for their next attempt, soonest first.
+type deferrals []pending
+
+func (d deferrals) Len() int           { return len(d) }
+func (d deferrals) Less(i, j int) bool { return d[i].due < d[j].due }
+func (d deferrals) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+
+// Push implements heap.Interface.
+func (d *deferrals) Push(x any) { *d = append(*d, x.(pending)) }
+
+// Pop implements heap.Interface.
+func (d *deferrals) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// shard is the work with one receiver actor: all addresses of the domain, or
+// those that one of several actors asks for because the receiver's allowance is
+// too large for one (shaping.Allowance.Shards).
+type shard struct {
+	number int
+	task   *wire.Task
+
+	reached   bool // the receiver actor is known
+	reaching  bool
+	failures  int // in a row, for which the next attempt waits longer
+	lost      int // suspicion since the last answer, see lostMax
+	credit    uint32
+	heard     time.Time
+	heldUntil time.Time // the receiver says that it may not ask before
+
+	ordinals []uint32 // in the order of the file; read only
+	next     int      // first of ordinals that was never offered
+	ready    []uint32 // to be offered before all others: given back, or the control probe
+	deferred deferrals
+	history  map[uint32]pending // of addresses that were deferred and are ready or out again
+	chunks   map[uint64]*open
+	size     int // of the next chunk
+}
+
+// newShards makes n shards without addresses.
+func (a *agenda) newShards(n int) []*shard {
+	out := make([]*shard, n)
+	for i := range out {
+		out[i] = &shard{number: i, size: chunkFirst, history: map[uint32]pending{},
+			chunks: map[uint64]*open{},
+			task: &wire.Task{Verification: a.work.Verification[:], Epoch: a.work.Epoch,
+				Domain: a.work.Domain, Shard: uint32(i)}}
+	}
+	return out
+}
+
+// due says whether the time of a deferred address has come.
+func (s *shard) due(since time.Duration) bool {
+	return len(s.deferred) > 0 && s.deferred[0].due <= since
+}
+
+// waiting says whether there is an address to be offered.
+func (s *shard) waiting(since time.Duration) bool {
+	return len(s.ready) > 0 || s.next < len(s.ordinals) || s.due(since)
+}
+
+// take gives the next address to be offered.
+func (s *shard) take(since time.Duration) (uint32, bool) {
+	switch {
+	case len(s.ready) > 0:
+		ordinal := s.ready[0]
+		s.ready = s.ready[1:]
+		return ordinal, true
+	case s.due(since):
+		return s.pop(), true
+	case s.next < len(s.ordinals):
+		s.next++
+		return s.ordinals[s.next-1], true
+	}
+	return 0, false
+}
+
+// pop takes the address that is deferred for the shortest time.
+func (s *shard) pop() uint32 {
+	p := heap.Pop(&s.deferred).(pending)
+	s.history[p.ordinal] = p
+	return p.ordinal
+}
+
+// giveBack makes what a chunk had ready for the next one.
+func (s *shard) giveBack(o *open) {
+	for _, p := range o.offer.Probes {
+		if _, left := o.left[p.GetOrdinal()]; left {
+			s.ready = append(s.ready, p.GetOrdinal())
+		}
+	}
+}
+
+const (
+	// missedMax is how many times in a row a receiver actor may be looked for in vain,
+	// which takes some seconds, before its work is said to wait; missedFor is how far
+	// ahead that points at least, far enough for what is told to customers to be calm.
+	missedMax = 6
+	missedFor = time.Minute
+)
+
+// quiet says until when nothing can be done; the zero time when nothing ever has
+// to be. busy: something can be done now, or is being done.
+func (s *shard) quiet(now, start time.Time) (until time.Time, busy bool) {
+	switch {
+	case s.reaching && s.failures > missedMax:
+		// Nobody may probe, as when no node is fit: the work waits, and says so.
+		return now.Truncate(missedFor).Add(2 * missedFor), false
+	case s.reaching:
+		return time.Time{}, true
+	case len(s.chunks) > 0:
+		return s.heldUntil, !s.heldUntil.After(now)
+	case s.waiting(now.Sub(start)):
+		return time.Time{}, true
+	case len(s.deferred) > 0:
+		return start.Add(s.deferred[0].due), false
+	}
+	return time.Time{}, false
+}
+
+// listen sends offers again that nobody answered, and gives up on a silent receiver.
+func (a *agenda) listen(now time.Time, s *shard) {
+	if len(s.chunks) == 0 {
+		return
+	}
+	if now.Sub(s.heard) >= silenceMax {
+		a.gone(now, s, 0)
+		return
+	}
+	for _, o := range s.chunks {
+		if !o.acked && now.Sub(o.sent) >= ackWithin {
+			o.sent = now
+			o.offer = &wire.Offer{Task: s.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
+				Probes: o.offer.Probes, ExpiresInMs: wire.Left(now, a.work.Deadline)} // what was sent stays
+			a.steps = append(a.steps, tell{s.number, o.offer})
+		}
+	}
+}
+
+// advanceShard looks for the receiver, or offers what it takes.
+func (a *agenda) advanceShard(now time.Time, s *shard) {
+	switch {
+	case !s.waiting(a.since(now)) || s.reaching:
+	case !s.reached:
+		s.reaching = true
+		pause := time.Duration(0)
+		if s.failures > 0 {
+			pause = min(resolvePause<<min(s.failures-1, 8), resolveMax)
+		}
+		a.steps = append(a.steps, findReceiver{shard: s.number, after: pause})
+	default:
+		if len(s.chunks) == 0 {
+			s.credit = max(1, s.credit) // nobody will tell us of more: ask
+		}
+		for s.credit > 0 && len(s.chunks) < a.chunksNow() && s.waiting(a.since(now)) {
+			s.credit--
+			a.offer(now, s)
+		}
+	}
+}
+
+// chunksNow is how many chunks may be out: one, while the node has many addresses
+// out, so that all domains go on, each with little.
+func (a *agenda) chunksNow() int {
+	if a.options.Load.heavy() {
+		return 1
+	}
+	return chunksMax
+}
+
+// offer sends the next chunk.
+func (a *agenda) offer(now time.Time, s *shard) {
+	if len(s.chunks) == 0 {
+		s.heard = now
+	}
+	a.chunk++
+	o := &open{left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
+		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.hosts,
+			ExpiresInMs: wire.Left(now, a.work.Deadline)}}
+	size := s.size
+	if a.options.Load.heavy() {
+		size = chunkFirst
+	}
+	for len(o.left) < size {
+		ordinal, ok := s.take(a.since(now))
+		if !ok {
+			break
+		}
+		if ordinal == controlOrdinal && len(a.accepted) == 0 { // meanwhile others found out
+			delete(s.history, ordinal)
+			a.endControls()
+			continue
+		}
+		o.left[ordinal] = struct{}{}
+		o.offer.Probes = append(o.offer.Probes, a.probe(now, s, ordinal))
+	}
+	if len(o.left) == 0 {
+		return
+	}
+	s.chunks[a.chunk] = o
+	a.options.Load.add(len(o.left))
+	a.steps = append(a.steps, tell{s.number, o.offer})
+}
+
+// close takes a chunk off the list of those that are out.
+func (a *agenda) close(s *shard, number uint64) {
+	if o := s.chunks[number]; o != nil {
+		a.options.Load.add(-len(o.left))
+		delete(s.chunks, number)
+	}
+}
+
+// found notes that the receiver actor of a shard is known, or that it is not to be
+// had now; then it is looked for again, for as long as the work is ours. It says
+// whether that is what the agenda wants to know: a key of another time is not.
+func (a *agenda) found(shard int, key string, ok bool) bool {
+	if shard >= len(a.shards) || key != a.shardKey(shard) || !a.shards[shard].reaching {
+		return false
+	}
+	s := a.shards[shard]
+	s.reaching, s.reached = false, ok
+	if ok {
+		s.credit = 1 // until it says more
+	} else {
+		s.failures++
+	}
+	return true
+}
+
+// leave forgets the receiver.
+func (a *agenda) leave(s *shard) {
+	s.reached, s.credit, s.heldUntil = false, 0, time.Time{}
+	a.steps = append(a.steps, leave{s.number})
+}
+
+// gone forgets a receiver that is lost and takes back what it had, which is under
+// so much more suspicion. At the bound it comes later: it may be the fault.
+func (a *agenda) gone(now time.Time, s *shard, suspicion int) {
+	if !s.reached {
+		return
+	}
+	a.leave(s)
+	s.failures++
+	if len(s.chunks) > 0 {
+		s.lost += suspicion
+	}
+	fault := suspicion > 0 && s.lost >= lostMax
+	for number, o := range s.chunks {
+		a.close(s, number)
+		if !fault {
+			s.giveBack(o)
+			continue
+		}
+		for ordinal := range o.left {
+			p := a.begin(now, s, ordinal)
+			a.again(now, s, p, a.archive.take(&p), answerOf{reason: smtp.Internal})
+		}
+	}
+}
+
+// abandon leaves the receiver of a shard because another one is right. What it has
+// not begun it must not begin.
+func (a *agenda) abandon(now time.Time, s *shard) {
+	if s.reached {
+		if len(s.chunks) > 0 {
+			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+		}
+		a.leave(s)
+	}
+	s.reaching = false
+	a.takeBack(s)
+}
+
+// takeBack makes everything that is out ready again.
+func (a *agenda) takeBack(s *shard) {
+	for number, o := range s.chunks {
+		a.close(s, number)
+		s.giveBack(o)
+	}
+}
+
+// deal gives the addresses of a shard of another split to those they belong to.
+func (a *agenda) deal(s *shard) {
+	for _, ordinal := range s.ready {
+		to := a.shardOf(ordinal)
+		to.ready = append(to.ready, ordinal)
+	}
+	for _, d := range s.deferred {
+		heap.Push(&a.shardOf(d.ordinal).deferred, d)
+	}
+	for ordinal, d := range s.history {
+		a.shardOf(ordinal).history[ordinal] = d
+	}
+	for _, ordinal := range s.ordinals[s.next:] {
+		to := a.shardOf(ordinal)
+		to.ordinals = append(to.ordinals, ordinal)
+	}
+}
+
+// end forgets everything that counts for the node: the work is over.
+func (a *agenda) end() {
+	a.archive.close()
+	for _, s := range a.shards {
+		for number := range s.chunks {
+			a.close(s, number)
+		}
+	}
+}

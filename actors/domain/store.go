@@ -1,0 +1,186 @@
+package domain
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"rollcall/ledger"
+)
+
+// Store keeps facts for all nodes, as ledger.Facts does.
+type Store interface {
+	Learn(ctx context.Context, facts []ledger.Fact) error
+	Known(ctx context.Context, keys []string) ([]ledger.Fact, error)
+}
+
+const (
+	// recallWithin is how long an acceptance waits for what the cluster knows; then
+	// the control probe costs less than waiting on. Guess.
+	recallWithin = 2 * time.Second
+
+	// gatherFor is how long questions are gathered that go to the store together.
+	// Guess: far below what the control probe takes that it may save.
+	gatherFor = 10 * time.Millisecond
+
+	// saveEvery is how long facts are gathered that are written together: a node
+	// that dies costs the next owners a control probe for each of these. Guess.
+	saveEvery = 2 * time.Second
+
+	// storeWithin bounds one call of the store.
+	storeWithin = 5 * time.Second
+
+	// unsavedMax and askedMax bound what waits for the store. What is beyond is not
+	// shared, or not asked for. Guesses: some megabytes, ten and more calls' worth.
+	unsavedMax = 20_000
+	askedMax   = 20_000
+
+	// factPrefix tells the keys of domains from those of receivers.
+	factPrefix = "domain/"
+)
+
+// Run writes to the store and asks it until ctx ends; then it writes what is left,
+// for at most saveEvery. Without a store there is nothing to do.
+func (f *Facts) Run(ctx context.Context) {
+	if f.store == nil {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { f.answer(ctx) })
+	both.Go(func() { f.write(ctx) })
+	both.Wait()
+}
+
+// write saves what was learned, every now and then.
+func (f *Facts) write(ctx context.Context) {
+	ticker := time.NewTicker(saveEvery)
+	defer ticker.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveEvery)
+			defer cancel()
+			if err := f.save(last); err != nil {
+				f.log.Warn("facts about domains not kept", "err", err)
+			}
+			return
+		}
+		err := f.save(ctx)
+		if err == nil {
+			failures = 0
+		} else if failures++; failures&(failures-1) == 0 { // fewer lines the longer it lasts
+			f.log.Warn("facts about domains not kept yet", "attempt", failures, "err", err)
+		}
+	}
+}
+
+// save writes all that is unsaved; what failed stays so.
+func (f *Facts) save(ctx context.Context) error {
+	for {
+		names, facts := f.batch()
+		if len(facts) == 0 {
+			return nil
+		}
+		within, cancel := context.WithTimeout(ctx, storeWithin)
+		err := f.store.Learn(within, facts)
+		cancel()
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		for name, k := range names {
+			if f.unsaved[name] == k { // it may have been learned anew
+				delete(f.unsaved, name)
+			}
+		}
+		f.mu.Unlock()
+	}
+}
+
+// batch gives what to write next, for as long as it is not saved.
+func (f *Facts) batch() (map[string]fact, []ledger.Fact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := map[string]fact{}
+	var facts []ledger.Fact
+	for name, k := range f.unsaved {
+		if len(facts) == ledger.FactsMax {
+			break
+		}
+		names[name] = k
+		facts = append(facts, k.stored(factPrefix+name))
+	}
+	return names, facts
+}
+
+// answer asks the store for all that Recall waits for, one call at a time.
+func (f *Facts) answer(ctx context.Context) {
+	gather := time.NewTimer(gatherFor)
+	defer gather.Stop()
+	for {
+		select {
+		case <-f.kick:
+		case <-ctx.Done():
+			return
+		}
+		gather.Reset(gatherFor)
+		select {
+		case <-gather.C:
+		case <-ctx.Done():
+			return
+		}
+		for f.ask(ctx) {
+		}
+	}
+}
+
+// ask makes one call for those that wait, and says whether there were any.
+func (f *Facts) ask(ctx context.Context) bool {
+	f.mu.Lock()
+	waiting := map[string]chan struct{}{}
+	var keys []string
+	for name, answered := range f.asked {
+		if len(keys) == ledger.FactsMax {
+			break
+		}
+		waiting[name] = answered
+		keys = append(keys, factPrefix+name)
+	}
+	f.mu.Unlock()
+	if len(keys) == 0 || ctx.Err() != nil {
+		return false
+	}
+	within, cancel := context.WithTimeout(ctx, recallWithin) // nobody waits for longer
+	found, err := f.store.Known(within, keys)
+	cancel()
+	if err != nil {
+		f.log.Debug("facts about domains not read", "err", err)
+	}
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, k := range found {
+		f.recalled(k, now)
+	}
+	for name, answered := range waiting {
+		delete(f.asked, name)
+		close(answered)
+	}
+	return true
+}
+
+// recalled takes a fact of the store, unless as much is known here. The caller has the
+// lock.
+func (f *Facts) recalled(l ledger.Fact, now time.Time) {
+	name, ours := strings.CutPrefix(l.Key, factPrefix)
+	k, ok := readFact(l, now)
+	if !ours || !ok {
+		return
+	}
+	if here := f.known(name, now); here.decided() || here.accepted >= k.accepted && !k.decided() {
+		return // what was learned here is newer
+	}
+	f.remember(name, k, now)
+}

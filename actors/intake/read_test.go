@@ -1,0 +1,292 @@
+package intake
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// ask reads a file with Read and gives its answer.
+func ask(r io.Reader, rowsMax int64) (answer, error) {
+	f, err := Read(r, Limits{RowsMax: rowsMax})
+	var d *Defect
+	if errors.As(err, &d) {
+		return answer{Code: d.Code, Row: d.Row}, nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{Rows: f.Rows()}
+	for i := range f.Len() {
+		a.Addresses = append(a.Addresses, found{f.Spelling(i), f.Address(i)})
+	}
+	return a, checkFile(f)
+}
+
+// checkFile holds what must be true of every File.
+func checkFile(f *File) error {
+	if f.Len() < 1 || f.Rows() != int64(f.Len())+f.Duplicates() {
+		return fmt.Errorf("%d rows, %d addresses, %d duplicates", f.Rows(), f.Len(), f.Duplicates())
+	}
+	fresh := 0 // domains are numbered in the order in which they come
+	for i := range f.Len() {
+		id := f.DomainID(i)
+		if f.Domain(i) != f.Address(i).Domain || f.Domains()[id] != f.Domain(i) || id > fresh {
+			return fmt.Errorf("ordinal %d has domain %d of %d", i, id, fresh)
+		}
+		if id == fresh {
+			fresh++
+		}
+	}
+	if fresh != len(f.Domains()) {
+		return fmt.Errorf("%d domains are used, %d are listed", fresh, len(f.Domains()))
+	}
+	return nil
+}
+
+// goodFiles are what a customer may send.
+var goodFiles = []struct {
+	name, file string
+	rows       int64
+	want       string // spellings, a space between them
+}{
+	{"one row", "a@b.test\n", 1, "a@b.test"},
+	{"last line without line end", "a@b.test\nc@d.test", 2, "a@b.test c@d.test"},
+	{"header", "email\na@b.test\n", 1, "a@b.test"},
+	{"header in quotes with everything", "\"e-mail, \"\"all\"\"\r\nof them\"\na@b.test\n", 1, "a@b.test"},
+	{"header that is almost an address", "Ada <a@b.test>\na@b.test\n", 1, "a@b.test"},
+	{"header that is too long an address", long[:64] + "@" + domain190 + "\na@b.test\n", 1, "a@b.test"},
+	{"header of 1,024 bytes", strings.Repeat("h", 1024) + "\na@b.test\n", 1, "a@b.test"},
+	{"header of 1,024 doubled quotes", `"` + strings.Repeat(`""`, 1024) + "\"\r\na@b.test\n", 1, "a@b.test"},
+	{"header beyond ASCII", "E-Mail-Adreßen\na@b.test\n", 1, "a@b.test"},
+	{"first record is an address", "a@b.test\nc@b.test\n", 2, "a@b.test c@b.test"},
+	{"byte order mark", "\ufeffa@b.test\nc@b.test\n", 2, "a@b.test c@b.test"},
+	{"byte order mark and quotes", "\ufeff\"a@b.test\"\n", 1, "a@b.test"},
+	{"two byte order marks before a header", "\ufeff\ufeffemail\na@b.test\n", 1, "a@b.test"},
+	{"LF and CRLF mixed", "email\r\na@b.test\nc@d.test\r\n", 2, "a@b.test c@d.test"},
+	{"CRLF and no line end", "a@b.test\r\nc@d.test", 2, "a@b.test c@d.test"},
+	{"quoted addresses", "\"a@b.test\"\n\"c@d.test\"\r\n\"e@f.test\"", 3, "a@b.test c@d.test e@f.test"},
+	{"quoted local part", "\"\"\"a,b\"\"@c.test\"\n", 1, `"a,b"@c.test`},
+	{"formula", "=1+1@b.test\n-x@b.test\n", 2, "=1+1@b.test -x@b.test"},
+	{"duplicate", "a@b.test\nc@b.test\na@b.test\n", 3, "a@b.test c@b.test"},
+	{"duplicate in quotes", "a@b.test\n\"a@b.test\"\n", 2, "a@b.test"},
+	{"duplicate domain in other case, first spelling stays", "a@B.Test\na@b.test\na@b.TEST\n", 3, "a@B.Test"},
+	{"duplicate as U-label and A-label", "a@ü.test\na@xn--tda.test\na@Ü.test\n", 3, "a@ü.test"},
+	{"local part in other case is another address", "a@b.test\nA@b.test\n", 2, "a@b.test A@b.test"},
+	{"quoted local part is another address", "a@b.test\n\"\"\"a\"\"@b.test\"\n", 2, `a@b.test "a"@b.test`},
+	{"same local part at another domain", "a@b.test\na@c.test\n", 2, "a@b.test a@c.test"},
+	{"parts that join to the same text", "a@b.cd\na@bc.d\n", 2, "a@b.cd a@bc.d"},
+	{"beyond ASCII", "джо@b.test\nджо@b.test\n", 2, "джо@b.test"},
+	{"rows at the limit", "h\n" + strings.Repeat("a@b.test\n", 9), 9, "a@b.test"},
+}
+
+func TestGoodFiles(t *testing.T) {
+	for _, tt := range goodFiles {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := ask(strings.NewReader(tt.file), 9)
+			var spellings []string
+			for _, a := range got.Addresses {
+				spellings = append(spellings, a.Spelling)
+			}
+			same := got.Rows == tt.rows && strings.Join(spellings, " ") == tt.want
+			if err != nil || got.Code != "" || !same {
+				t.Errorf("%q: got %+v, %v, want %d rows with %s", tt.file, got, err, tt.rows, tt.want)
+			}
+			if second := naive([]byte(tt.file), 9); !reflect.DeepEqual(got, second) {
+				t.Errorf("%q: got %+v, the second reader has %+v", tt.file, got, second)
+			}
+		})
+	}
+}
+
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/golden/*.csv")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("golden files: %v, %v", files, err)
+	}
+	for _, name := range files {
+		in, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		f, err := Read(in, Limits{RowsMax: 1000})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := fmt.Sprintf("%d rows, %d duplicates\n", f.Rows(), f.Duplicates())
+		for i := range f.Len() {
+			got += fmt.Sprintf("%d %d %s %s\n", i, f.DomainID(i), f.Address(i), f.Spelling(i))
+		}
+		want, err := os.ReadFile(strings.TrimSuffix(name, ".csv") + ".want")
+		if err != nil || got != string(want) {
+			t.Errorf("%s: got\n%swant\n%s%v", name, got, want, err)
+		}
+	}
+}
+
+// The cuts that a source makes are no part of the file.
+func TestHowTheSourceCutsMakesNoDifference(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 60 {
+		file := randomFile(random)
+		want, err := ask(bytes.NewReader(file), 5000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second := naive(file, 5000); !reflect.DeepEqual(want, second) {
+			t.Fatalf("round %d: got %.200v, the second reader has %.200v", round, want, second)
+		}
+		for name, source := range map[string]io.Reader{
+			"byte by byte":         iotest.OneByteReader(bytes.NewReader(file)),
+			"half":                 iotest.HalfReader(bytes.NewReader(file)),
+			"end with the last":    iotest.DataErrReader(bytes.NewReader(file)),
+			"random with nothings": &cutter{file, random},
+		} {
+			if got, err := ask(source, 5000); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("round %d, %s: got %.200v, %v, want %.200v", round, name, got, err, want)
+			}
+		}
+	}
+}
+
+// cutter gives a file in pieces of random size, among them empty ones.
+type cutter struct {
+	rest   []byte
+	random *rand.Rand
+}
+
+func (c *cutter) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.rest[:c.random.IntN(min(len(c.rest), 1<<c.random.IntN(14))+1)])
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// randomFile has a few hundred to a few thousand rows, larger than the buffer,
+// and in half of all cases a piece that may be a defect somewhere.
+func randomFile(random *rand.Rand) []byte {
+	pieces := []string{
+		"\n", "\r", ",", "\"", "\x00", "\xff", "ä@b.test\n", "\"a@b.test\"\r\n", "a@Bücher.test\n", " ",
+		"\"\"\"q\"\"@b.test\"\n",
+		strings.Repeat("y", 1020), strings.Repeat("ü", 510), "\ufeff", "\"\n\"", "a@xn--bcher-kva.test\r\n",
+	}
+	var file []byte
+	defectAt := random.IntN(8000)
+	for i := range 200 + random.IntN(4000) {
+		ends := []string{"\n", "\r\n"}
+		end := ends[random.IntN(2)]
+		file = fmt.Appendf(file, "user.%d@domain-%d.test%s", random.IntN(3000), random.IntN(100), end)
+		if i == defectAt || random.IntN(300) == 0 && i > defectAt-500 {
+			file = append(file, pieces[random.IntN(len(pieces))]...)
+		}
+	}
+	return file
+}
+
+func TestFaultOfTheSourceIsNoDefect(t *testing.T) {
+	fault := errors.New("the book is closed")
+	lost := fmt.Errorf("chunk 7: %w", io.EOF)
+	tests := []struct {
+		name   string
+		source io.Reader
+		want   error
+	}{
+		{"at once", iotest.ErrReader(fault), fault},
+		{"after rows", io.MultiReader(strings.NewReader("a@b.test\n"), iotest.ErrReader(fault)), fault},
+		{"in a row", io.MultiReader(strings.NewReader("a@b.test\nc@"), iotest.ErrReader(fault)), fault},
+		{"end in the middle", io.MultiReader(strings.NewReader("a@b.test\n"), iotest.ErrReader(lost)), lost},
+		{"nothing for ever", nothing{}, io.ErrNoProgress},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := Read(tt.source, Limits{RowsMax: 9})
+			var d *Defect
+			if f != nil || !errors.Is(err, tt.want) || errors.As(err, &d) {
+				t.Errorf("got %v, %v, want %v", f, err, tt.want)
+			}
+		})
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, nil }
+
+// A source may be slow to give anything, as long as it gives something at last.
+func TestSlowSourceIsNoFault(t *testing.T) {
+	source := &slow{rest: "a@b.test\nc@d.test\n"}
+	if got, err := ask(source, 9); err != nil || got.Rows != 2 {
+		t.Errorf("got %+v, %v, want 2 rows", got, err)
+	}
+}
+
+// slow gives nothing most of the time, then a byte.
+type slow struct {
+	rest  string
+	calls int
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if s.calls++; s.calls%emptyReadsMax != 0 {
+		return 0, nil
+	}
+	if s.rest == "" {
+		return 0, io.EOF
+	}
+	n := copy(p[:1], s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func TestReadingEndsAtTheDefect(t *testing.T) {
+	source := &counter{Reader: io.MultiReader(strings.NewReader("a@b.test\n\"a"), endless{})}
+	if got, err := ask(source, 9); err != nil || got.Code != CodeRecordTooLong {
+		t.Errorf("got %+v, %v, want %s", got, err, CodeRecordTooLong)
+	}
+	if source.bytes > 2*bufferBytes {
+		t.Errorf("%d bytes were read after a defect in the first 2,000", source.bytes)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+type counter struct {
+	io.Reader
+	bytes int
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.bytes += n
+	return n, err
+}
+
+func TestLimitsAreRefused(t *testing.T) {
+	for _, rows := range []int64{-1, 0, RowsCeiling + 1} {
+		_, err := Read(strings.NewReader("a@b.test\n"), Limits{RowsMax: rows})
+		if !errors.Is(err, ErrLimits) {
+			t.Errorf("%d rows: %v, want %v", rows, err, ErrLimits)
+		}
+	}
+	if err := (Limits{RowsMax: RowsCeiling}).Validate(); err != nil {
+		t.Errorf("ceiling: %v", err)
+	}
+}

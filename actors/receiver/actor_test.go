@@ -1,0 +1,205 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+// eventually waits for something that nobody signals.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	limit := time.After(patience)
+	for !is() {
+		select {
+		case <-ticker.C:
+		case <-limit:
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// sessionGoroutines counts the goroutines of session actors.
+func sessionGoroutines() int {
+	stacks := make([]byte, 1<<20)
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("receiver.(*sessionActor)"))
+}
+
+// TestStoppedActorLeavesNothing: clients are told, every session says QUIT, even
+// in the midst of its work, and slots and goroutines are given back.
+func TestStoppedActorLeavesNothing(t *testing.T) {
+	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
+	one, _ := b.customer(1, 1000, known)
+	two, _ := b.customer(2, 1000, known)
+	one.until("answers", func() bool { return len(one.answers) > 10 })
+	eventually(t, "all sessions", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 4 })
+	if err := b.system.Root.StopFuture(b.pid).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	one.until("moved", func() bool { return one.moved > 0 && one.ended > 0 })
+	two.until("moved", func() bool { return two.moved > 0 && two.ended > 0 })
+	eventually(t, "no session left", func() bool {
+		return b.lab.Manners().Receivers[b.domain].SessionsOpen == 0
+	})
+	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
+	if s := b.lab.Manners().Receivers[b.domain]; s.HungUp != 0 || s.Quits != s.Sessions {
+		t.Errorf("%d sessions, %d QUIT, %d hung up", s.Sessions, s.Quits, s.HungUp)
+	}
+	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+		t.Errorf("%d slots of %d", n, slotsOfWorld)
+	}
+}
+
+// TestActorStopsWhileOpening: a session that is just being opened is given up.
+func TestActorStopsWhileOpening(t *testing.T) {
+	b := newBench(t, 0, "silent", openedWide())
+	c, _ := b.customer(1, 10, known)
+	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
+	if err := b.system.Root.StopFuture(b.pid).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.until("moved", func() bool { return c.moved > 0 })
+	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
+	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+		t.Errorf("%d slots of %d", n, slotsOfWorld)
+	}
+}
+
+// TestCrashInASession: the host is left alone for a while, probes come back as a
+// fault of ours, and later all is well.
+func TestCrashInASession(t *testing.T) {
+	b := newBench(t, 0, "clean", openedWide())
+	var calls atomic.Int64
+	open := opener(t, b.lab)
+	b.options.Sources = sourcesOf(func(
+		ctx context.Context, host string, at netip.Addr, m smtp.TLSMode,
+	) (*smtp.Session, error) {
+		if calls.Add(1) == 1 {
+			panic("a fault of ours")
+		}
+		return open(ctx, host, at, m)
+	})
+	b.pid = b.spawn()
+	c, pid := b.customer(1, 3, known)
+	c.until("answers", func() bool { return len(c.answers) == 3 })
+	for _, a := range c.answers {
+		if o, r := smtp.Outcome(a.GetOutcome()), smtp.Reason(a.GetReason()); o.Final() || r != smtp.Internal ||
+			a.GetWaitMs() <= 0 {
+			t.Errorf("answer: %s %s in %d ms", o, r, a.GetWaitMs())
+		}
+	}
+	again := offerOf(1, b.domain, 9, 3, []*wire.Host{b.host})
+	again.Probes[0].Local, again.Probes[1].Local, again.Probes[2].Local = "anna", "bert", "carl"
+	<-time.After(b.options.Waits[0])
+	b.system.Root.Send(pid, again)
+	c.until("answers", func() bool { return len(c.answers) == 6 })
+	if o := smtp.Outcome(c.answers[5].GetOutcome()); o != smtp.Valid || c.ended > 0 {
+		t.Errorf("answer after the crash: %s, the actor ended %d times", o, c.ended)
+	}
+}
+
+// TestCrashOfTheActor: whoever watches it learns that, and nothing is kept.
+func TestCrashOfTheActor(t *testing.T) {
+	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
+	var broken atomic.Bool
+	b.options.Allow = func(string) shaping.Allowance {
+		if broken.Load() {
+			panic("a fault of ours")
+		}
+		return openedWide()
+	}
+	b.pid = b.spawn()
+	c, _ := b.customer(1, 5000, known)
+	c.until("answers", func() bool { return len(c.answers) > 0 })
+	broken.Store(true)
+	c.until("told", func() bool { return c.ended > 0 && c.moved > 0 })
+	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
+	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+		t.Errorf("%d slots of %d", n, slotsOfWorld)
+	}
+}
+
+// TestResultsComeAgain: until they are acknowledged, each answer once in each batch.
+func TestResultsComeAgain(t *testing.T) {
+	b := newBench(t, 0, "clean", openedWide())
+	lost := 0
+	c := &customer{b: b, local: known, more: 5, changed: make(chan struct{}, 1),
+		task: &wire.Task{Verification: id(1), Epoch: 1, Domain: b.domain}}
+	c.deaf = func(*wire.Results) bool { lost++; return lost == 1 }
+	b.system.Root.Spawn(actor.PropsFromFunc(c.receive))
+	c.until("answers", func() bool { return len(c.answers) == 5 })
+	if c.results != 2 {
+		t.Errorf("%d results, want them twice", c.results)
+	}
+	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n != 5 {
+		t.Errorf("%d RCPTs for 5 addresses", n)
+	}
+}
+
+func TestStaleEpochIsRefused(t *testing.T) {
+	b := newBench(t, 0, "clean", openedWide())
+	c, pid := b.customer(1, 1, known)
+	c.until("answers", func() bool { return len(c.answers) == 1 })
+	newer, older := offerOf(1, b.domain, 1, 1, []*wire.Host{b.host}),
+		offerOf(1, b.domain, 2, 1, []*wire.Host{b.host})
+	newer.Task.Epoch = 2
+	b.system.Root.Send(pid, newer)
+	c.until("answers", func() bool { return len(c.answers) == 2 })
+	b.system.Root.Send(pid, older)
+	c.until("refusal", func() bool { return len(c.refused) == 1 })
+	if c.refused[0] != wire.Refusal_STALE_EPOCH {
+		t.Errorf("refused as %s", c.refused[0])
+	}
+}
+
+// TestIdleActorEnds: without work it lives for its time and not longer.
+func TestIdleActorEnds(t *testing.T) {
+	system := actor.NewActorSystem(actor.WithLoggerFactory(silent))
+	defer system.Shutdown()
+	ended := make(chan struct{})
+	pid := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
+		return newActor(testOptions(openedWide()), nil, 50*time.Millisecond)
+	}))
+	system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
+		switch c.Message().(type) {
+		case *actor.Started:
+			c.Watch(pid)
+			c.Send(pid, &cluster.ClusterInit{Identity: &cluster.ClusterIdentity{Identity: "x", Kind: kind}})
+		case *actor.Terminated:
+			close(ended)
+		}
+	}))
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("it lives on")
+	}
+}
+
+// TestAskStopsAtRefusalsOfUs: a receiver that refuses us whatever the address is
+// not asked for all addresses that a session was given.
+func TestAskStopsAtRefusalsOfUs(t *testing.T) {
+	b := newBench(t, 0, "policy", openedWide())
+	c, _ := b.customer(1, 100, known)
+	c.until("answers", func() bool { return len(c.answers) == 100 })
+	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n > blockedInRow+openedWide().Connections {
+		t.Errorf("%d RCPTs to a receiver that refuses us", n)
+	}
+	if !stops(verdict.ActOtherSource) {
+		t.Error("a refusal of us does not stop a session")
+	}
+}

@@ -1,0 +1,126 @@
+package receiver
+
+import (
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// chunk is one accepted offer: what of it is still open, and what has been
+// answered but not sent, or sent but not acknowledged.
+type chunk struct {
+	task     *task
+	number   uint64
+	named    *wire.Task // as the offer named the task
+	deadline time.Time  // zero: none
+	open     int        // probes without an answer
+	answers  []answer
+	since    time.Time // when the oldest of answers came
+	listed   bool      // in desk.unsent
+	sent     []*wire.Results
+	sentAt   time.Time // when sent was last sent or sent again
+	heard    time.Time // of the client since the oldest of sent, or when that was sent
+	batch    uint64
+	dropped  bool // cancelled: answers go nowhere
+	shed     bool // its client is silent: what waits is not asked
+}
+
+// done says whether nothing of the chunk is left to do.
+func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c.sent) == 0 }
+
+// gone says whether what waits of the chunk is not to be asked any more.
+func (c *chunk) gone() bool { return c.dropped || c.shed }
+
+// probe is one address that waits to be asked.
+type probe struct {
+	chunk   *chunk
+	ordinal uint32
+	address smtp.Address
+	hosts   []*wire.Host // that are still to be asked, best first
+	all     int          // hosts of the route
+	tries   int          // sessions that ended while it was on the wire
+
+	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
+	greyFrom string        // by which of our sources
+	offered  time.Time
+
+	attempts []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
+	omitted  int                // of these, how many were left out
+}
+
+// answer is what a probe came to, and what that rests on.
+type answer struct {
+	ordinal  uint32
+	outcome  smtp.Outcome
+	reason   smtp.Reason
+	wait     time.Duration
+	attempts []evidence.Attempt
+	omitted  int
+}
+
+// note keeps an attempt as evidence; one that was noted just before, such as the
+// reason of a pause, only once.
+func (p *probe) note(told verdictOf) {
+	if last := len(p.attempts) - 1; !told.asked() || last >= 0 && p.attempts[last] == told.attempt {
+		return
+	}
+	c := p.given()
+	c.Add(told.attempt)
+	p.attempts, p.omitted = c.Attempts, c.Omitted
+}
+
+// given is what was found out about a probe since it was offered.
+func (p *probe) given() evidence.Case {
+	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.all}
+}
+
+// answer closes a probe with a verdict.
+func (p *probe) answer(told verdictOf, at time.Time) {
+	v := told.verdict
+	p.deliver(answer{ordinal: p.ordinal, outcome: v.Outcome, reason: v.Reason, wait: v.Wait,
+		attempts: p.attempts, omitted: p.omitted}, at)
+}
+
+// deliver closes a probe with an answer.
+func (p *probe) deliver(a answer, at time.Time) {
+	c := p.chunk
+	c.open--
+	if c.dropped {
+		c.task.keep(a)
+		return
+	}
+	if len(c.answers) == 0 {
+		c.since = at
+	}
+	c.answers = append(c.answers, a)
+}
+
+// fifo is a queue.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (f *fifo[T]) len() int { return len(f.items) - f.head }
+
+func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
+
+// peek gives the next one, which there must be.
+func (f *fifo[T]) peek() T { return f.items[f.head] }
+
+func (f *fifo[T]) pop() T {
+	var none T
+	v := f.items[f.head]
+	f.items[f.head] = none
+	f.head++
+	if f.head == len(f.items) {
+		f.items, f.head = f.items[:0], 0
+	} else if f.head >= 1024 && f.head*2 >= len(f.items) { // guess: moving fewer is not worth it
+		kept := copy(f.items, f.items[f.head:])
+		clear(f.items[kept:])
+		f.items, f.head = f.items[:kept], 0
+	}
+	return v
+}

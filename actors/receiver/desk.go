@@ -1,0 +1,284 @@
+package receiver
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+)
+
+// step is one thing that the shell has to do.
+type step any
+
+// send gives a message to a client.
+type send struct {
+	to  client
+	msg proto.Message
+}
+
+// openSession dials a candidate.
+type openSession struct {
+	id     int
+	source *Source
+	host   *candidate
+	tls    smtp.TLSMode
+	turn   uint64 // under which that is permitted
+	socket *socket
+}
+
+// askProbes gives probes to an open session.
+type askProbes struct {
+	id             int
+	after          time.Duration // to wait first
+	probes         []*probe
+	perTransaction int
+	refusedMax     int
+	pipelining     bool
+	rested         bool   // the session was idle for long: it may be gone
+	turn           uint64 // under which that is permitted
+}
+
+// quitSession ends a session politely.
+type quitSession struct{ id int }
+
+// dropSession forgets a session that is over.
+type dropSession struct{ id int }
+
+// knowFact asks for what is known of a receiver.
+type knowFact struct{ key string }
+
+// keepFact keeps what was learned of a receiver.
+type keepFact struct{ fact Fact }
+
+// session is what the desk knows of one SMTP session.
+type session struct {
+	id      int
+	lane    *lane
+	host    *candidate
+	outlet  *outlet
+	tls     smtp.TLSMode // as it was opened
+	socket  *socket
+	ready   bool // open, as far as we know
+	closing bool
+	given   []*probe  // that it is asking
+	at      time.Time // when they were given
+	rcpts   int       // sent
+	told    int       // answered with anything but 421
+	refused int
+	errors  int       // answers that were no acceptance, but for greylisting
+	slow    bool      // a refusal took far longer than the others
+	void    time.Time // what was answered later counts for nothing; zero: all counts
+	opened  time.Time // when it was dialled, then when it was ready
+	idle    time.Time // since when it has nothing to do
+}
+
+// stage is how far the session has come.
+func (s *session) stage() smtp.Stage {
+	if s.ready {
+		return smtp.StageRcpt
+	}
+	return smtp.StageConnect
+}
+
+// desk decides what one receiver is asked, by whom, and when. It is plain Go:
+// times come in, steps go out. Mailbox only.
+type desk struct {
+	options Options
+	key     string
+	seat    *seat
+
+	turn      uint64            // of the standing that was last looked at
+	share     part              // that is used; none while we are fenced
+	allowance shaping.Allowance // as it was last permitted
+	learned   learned
+	dials     *shaping.Window
+	rcpts     *shaping.Window // in times of sending, which are lead behind those of giving
+	outlets   []*outlet       // our sources, in the order in which this receiver gets to know them
+	replies   turnaround
+	openings  turnaround
+	lead      lead
+	pace      pace
+
+	lanes    map[string]*lane
+	order    fifo[*lane] // with something queued, taking turns
+	sessions map[int]*session
+	free     []*session // ready and with nothing to do, longest first
+	closing  int        // sessions that say QUIT
+	nextID   int
+	pressed  bool // a lane has no session, and none more may be opened
+	hopeful  bool // probes wait for the RCPT rate only
+
+	tasks    tasks
+	unsent   fifo[*chunk] // with answers to send, oldest answer first
+	finished []*chunk     // of these, all probes are answered
+
+	known    bool         // what others learned of the receiver has been read, or given up
+	asked    time.Time    // when that was asked for; zero: not yet
+	memory   *memory      // what was read of hosts; nil: nothing
+	others   []memoSource // what was read of the sources of other nodes
+	othersAt time.Time
+	dirty    bool      // something was learned and not noted
+	noted    time.Time // when something was noted last
+
+	leaving bool // the place has moved
+	leaveBy time.Time
+	gone    bool // the last step was taken
+
+	paused   time.Time // nothing is asked before
+	pauses   int       // in a row, without an answer about an address between them
+	excuse   verdictOf // what probes are told while paused
+	steps    []step
+	wake     time.Time // earliest reason to plan again
+	swept    time.Time
+	lastUsed time.Time
+}
+
+func newDesk(key string, o Options, now time.Time) *desk {
+	s := o.Living.enter(key, o.Allow)
+	stand := s.now.Load()
+	a := stand.of(o.Allow(key))
+	return &desk{
+		options: o, key: key, seat: s, turn: stand.turn, share: stand.part, allowance: a,
+		dials: shaping.NewWindow(a.ConnectionRate, now), rcpts: shaping.NewWindow(a.RcptRate, now),
+		outlets: outletsOf(key, o.Sources, a),
+		lanes:   map[string]*lane{}, sessions: map[int]*session{}, tasks: newTasks(),
+		swept: now, lastUsed: now,
+	}
+}
+
+// offer takes a chunk, or says why not.
+func (d *desk) offer(now time.Time, from client, m *wire.Offer) {
+	d.lastUsed = now
+	if d.leaving {
+		d.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
+		return
+	}
+	t := d.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
+	if t == nil {
+		d.options.Metrics.stale.Inc()
+		d.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
+		return
+	}
+	t.listen(now)
+	refusal := wire.Refusal_NONE
+	switch {
+	case t.knows(now, m.GetChunk()): // a late copy
+		d.options.Metrics.doubled.Inc()
+	case !usable(m) || !d.tasks.room(t, len(m.GetProbes())):
+		refusal = wire.Refusal_FULL
+	default:
+		d.accept(now, t, m)
+	}
+	d.tasks.rest(now, t)
+	d.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
+		Credit: d.tasks.credit(t)})
+}
+
+// usable says whether an offer has hosts with addresses and a bearable size.
+func usable(m *wire.Offer) bool {
+	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
+}
+
+// reachable says whether one of the hosts has an address.
+func reachable(hosts []*wire.Host) bool {
+	for _, h := range hosts {
+		if len(h.Addresses()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *desk) accept(now time.Time, t *task, m *wire.Offer) {
+	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes())}
+	t.chunks = append(t.chunks, c)
+	t.pulsed = now
+	d.tasks.busy[t] = struct{}{}
+	l := d.lane(now, m.GetHosts())
+	for _, p := range m.GetProbes() {
+		one := &probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
+			address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+		one.greyAgo, one.greyFrom, _ = p.Greylisted()
+		if !d.hand(now, one) {
+			d.push(l, one)
+		}
+	}
+}
+
+// lane gives the lane of a set of hosts.
+func (d *desk) lane(now time.Time, hosts []*wire.Host) *lane {
+	key := laneKey(hosts)
+	l := d.lanes[key]
+	if l == nil {
+		l = newLane(key, hosts)
+		d.lanes[key] = l
+		d.remind(now, l)
+		return l
+	}
+	l.learn(hosts)
+	return l
+}
+
+func (d *desk) push(l *lane, p *probe) {
+	if p.chunk.gone() || d.leaving {
+		p.chunk.open--
+		d.tasks.stale = d.tasks.stale || p.chunk.shed // it may be done: purge forgets it
+		return
+	}
+	l.push(p)
+	d.tasks.count(p.chunk.task.key.Verification, 1)
+	if !l.inTurn {
+		l.inTurn = true
+		d.order.push(l)
+	}
+}
+
+func (d *desk) pop(l *lane) *probe {
+	p := l.pop()
+	d.tasks.count(p.chunk.task.key.Verification, -1)
+	return p
+}
+
+func (d *desk) emit(to client, msg proto.Message) {
+	d.steps = append(d.steps, send{to: to, msg: msg})
+}
+
+// cancel drops what a task has waiting, unless an older owner asks for it.
+func (d *desk) cancel(now time.Time, m *wire.Cancel) {
+	if t := d.tasks.all[m.GetTask().Key()]; t != nil && m.GetTask().GetEpoch() >= t.epoch {
+		d.tasks.drop(t)
+		d.tasks.rest(now, t)
+	}
+}
+
+// acked forgets results that have arrived.
+func (d *desk) acked(now time.Time, m *wire.ResultsAck) {
+	t := d.tasks.all[m.GetTask().Key()]
+	if t == nil || t.epoch != m.GetTask().GetEpoch() {
+		return
+	}
+	c := t.find(m.GetChunk())
+	if c == nil {
+		return
+	}
+	for i, r := range c.sent {
+		if r.GetBatch() == m.GetBatch() {
+			c.sent = append(c.sent[:i], c.sent[i+1:]...)
+			c.heard = now
+			break
+		}
+	}
+	t.listen(now)
+	if c.done() {
+		d.tasks.forget(now, c)
+	}
+}
+
+// idleSince says since when the desk has had nothing at all to do; false while it has.
+func (d *desk) idleSince() (time.Time, bool) {
+	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queued == 0
+}

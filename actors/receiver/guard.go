@@ -1,0 +1,91 @@
+package receiver
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// harvestFor is how long a receiver is left alone whose guard against address
+	// harvesting has spoken, when it names no time: Cisco's counts by the hour.
+	harvestFor = time.Hour
+
+	// carefulBelow: a receiver that may refuse fewer addresses in an hour, and no share
+	// of all, is not known to bear refusals. Guess: five times what strangers get.
+	carefulBelow = 100
+
+	// carefulRefused is how many refusals end a session with it, whatever its allowance
+	// says: chasquid ends one at the third error, Forcepoint drops those of more than
+	// five recipients half of which are refused. Sessions cost less than the refusals
+	// themselves, of which there are few in an hour.
+	carefulRefused = 2
+
+	// slowBy is how much longer a refusal takes that is held back as a warning. The
+	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
+	// the tenth error on. Guess.
+	slowBy       = time.Second - 50*time.Millisecond
+	slowRefusals = 2
+)
+
+// bears says whether a receiver is known to bear refusals.
+func bears(a shaping.Allowance) bool { return a.RefusedPerHour >= carefulBelow || a.RefusedShare > 0 }
+
+// careful lowers an allowance to what a receiver can be expected to bear that is not
+// known to bear refusals.
+func careful(a shaping.Allowance) shaping.Allowance {
+	if !bears(a) {
+		a.RefusedPerSession = min(a.RefusedPerSession, carefulRefused)
+	}
+	return a
+}
+
+// errorsLeft is how many RCPTs the session may send, whatever the answers: toward a
+// receiver that is not known to bear refusals no more than that, because some count
+// what they put off like what they refuse.
+func (s *session) errorsLeft(a shaping.Allowance) int {
+	if bears(a) {
+		return a.RcptsPerConnection
+	}
+	return carefulRefused - s.errors
+}
+
+// poison notes that a guard has spoken in a session: what the others of the same
+// source were told since then is worth nothing. Since then means since the RCPT
+// was sent, because somewhere between that and its answer the guard woke up.
+func (d *desk) poison(s *session, r report) {
+	if !r.poisoned && (r.failure == nil || r.failure.verdict.Action != verdict.ActVoid) {
+		return
+	}
+	since := s.at
+	if n := len(r.answered); n > 0 && r.answered[n-1].told.verdict.Action == verdict.ActVoid {
+		since = r.answered[n-1].sent
+	}
+	beside := func(o *session) bool { return o != s && o.outlet == s.outlet }
+	for _, other := range d.sessions {
+		if beside(other) && (other.void.IsZero() || since.Before(other.void)) {
+			other.void = since
+		}
+	}
+	d.halt(beside)
+}
+
+// slowed learns from a refusal that took much longer than the ones before: from
+// that number on the receiver holds its answers back, and may end the session soon.
+// Before is how many were refused of the same report.
+func (d *desk) slowed(now time.Time, s *session, a answered, before int) {
+	if d.replies.samples < turnaroundSamples || s.slow || !a.told.permanent() ||
+		a.told.verdict.Outcome == smtp.Undecided {
+		return
+	}
+	if a.at.Sub(a.sent) < d.replies.lowest+slowBy {
+		return
+	}
+	s.slow = true
+	if n := s.refused + before; n >= slowRefusals {
+		d.learned.refused.tighten(n, now)
+		d.dirty = true
+	}
+}

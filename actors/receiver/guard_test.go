@@ -1,0 +1,427 @@
+package receiver
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+)
+
+// noSuchUser and harvestWord are replies to RCPT.
+var (
+	noSuchUser  = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+	harvestWord = smtp.Reply{Code: 550, Lines: []string{"too many invalid recipients"}}
+)
+
+// TestNothingAfterTheHarvestWord: what other sessions were answered after it is void
+// and asked again, the receiver rests for an hour, and nobody is called invalid by
+// the guard. A shorter hour is a shorter rest.
+func TestNothingAfterTheHarvestWord(t *testing.T) {
+	for _, hour := range []shaping.Hour{0, shaping.Hour(time.Minute)} {
+		t.Run(time.Duration(hour).String(), func(t *testing.T) { nothingAfterTheHarvestWord(t, hour) })
+	}
+}
+
+func nothingAfterTheHarvestWord(t *testing.T, hour shaping.Hour) {
+	a := openedWide()
+	a.RcptRate = shaping.Rate{Events: 200, Per: time.Second}
+	w := newWorld(t, a, 1)
+	w.desk = newDesk("example", hourly(testOptions(a), hour), begin)
+	var woken time.Time
+	w.reply = func(p *probe, _ *simSession) smtp.Reply {
+		if len(w.rcpts) >= 200 && woken.IsZero() {
+			woken = w.rcpts[len(w.rcpts)-1]
+			return harvestWord
+		}
+		if !woken.IsZero() && w.rcpts[len(w.rcpts)-1].Sub(woken) < hour.Of(harvestFor)/2 {
+			return noSuchUser // to everybody: a lie
+		}
+		return smtp.Reply{Code: 250}
+	}
+	valid, voids := 0, 0
+	var waits []time.Duration
+	w.collect(1, func(_ string, a told) {
+		a.agrees(t)
+		switch a.outcome {
+		case smtp.Valid:
+			valid++
+		case smtp.Invalid:
+			t.Errorf("invalid by %+v", a.attempts)
+		default:
+			waits = append(waits, a.wait)
+			if a.reason != smtp.HarvestGuard {
+				t.Errorf("put off because of %s", a.reason)
+			}
+		}
+		for _, one := range a.attempts {
+			if one.Void {
+				voids++
+			}
+		}
+	})
+	w.offer(offerOf(1, "d.example", 1, 500, hosts("mx1")))
+	w.run(begin.Add(hour.Of(10 * time.Minute)))
+	if woken.IsZero() || len(w.open) > 0 || valid+len(waits) != 500 {
+		t.Fatalf("%d valid, %d put off, %d sessions", valid, len(waits), len(w.open))
+	}
+	if least := slices.Min(waits); least < hour.Of(harvestFor-time.Minute) ||
+		least > hour.Of(harvestFor+time.Minute) || voids == 0 {
+		t.Errorf("put off for %s, %d answers are void", slices.Min(waits), voids)
+	}
+	asked := len(w.rcpts)
+	w.offer(offerOf(1, "d.example", 2, 10, hosts("mx1")))
+	if w.run(begin.Add(hour.Of(50 * time.Minute))); len(w.rcpts) > asked {
+		t.Errorf("%d RCPTs within the hour", len(w.rcpts)-asked)
+	}
+	w.run(begin.Add(hour.Of(2 * time.Hour)))
+	before := valid
+	w.offer(offerOf(1, "d.example", 3, 100, hosts("mx1")))
+	if w.run(w.now.Add(time.Minute)); valid-before != 100 {
+		t.Errorf("%d of 100 answered when the hour is over", valid-before)
+	}
+}
+
+// busyWith gives a world whose desk has sessions that are asking, from one source each.
+func busyWith(t *testing.T, sources ...string) *world {
+	t.Helper()
+	w := newWorldFrom(t, sources...)
+	w.turn = time.Second
+	w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
+	w.run(begin.Add(30 * time.Second))
+	if len(w.desk.sessions) < 2 {
+		t.Fatalf("%d sessions", len(w.desk.sessions))
+	}
+	return w
+}
+
+// halted counts the sessions that may ask nothing more.
+func (w *world) halted() int {
+	n := 0
+	for _, s := range w.desk.sessions {
+		if s.socket.halted.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestWhatIsGivenIsHalted: sessions do not go on with what they were given when the
+// receiver is to rest, when their source is, or when a guard has spoken beside them;
+// and they may again when they are given something else.
+func TestWhatIsGivenIsHalted(t *testing.T) {
+	told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: harvestWord})
+	w := busyWith(t, sourceA)
+	if n := w.halted(); n != 0 {
+		t.Fatalf("%d halted for no reason", n)
+	}
+	w.desk.pause(w.now, told)
+	if n := w.halted(); n != len(w.desk.sessions) {
+		t.Errorf("%d of %d halted by a pause", n, len(w.desk.sessions))
+	}
+	w = busyWith(t, sourceA)
+	w.desk.rest(w.now, w.desk.lanes["mx1"], w.desk.outlets[0], told)
+	if n := w.halted(); n != len(w.desk.sessions) {
+		t.Errorf("%d of %d halted by a rest", n, len(w.desk.sessions))
+	}
+	w = busyWith(t, sourceA)
+	for _, s := range w.desk.sessions {
+		w.desk.poison(s, report{failure: &told, poisoned: true})
+		break
+	}
+	if n := w.halted(); n != len(w.desk.sessions)-1 {
+		t.Errorf("%d of %d halted by a guard", n, len(w.desk.sessions))
+	}
+	for _, s := range w.desk.sessions {
+		if a := newSessionActor(w.desk.options, s.socket); a.held(w.desk.turn) != s.socket.halted.Load() {
+			t.Error("a session goes on though it is halted, or does not")
+		}
+		if spent := w.desk.spent(w.now, s, openedWide()); spent != s.socket.halted.Load() {
+			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
+		}
+		w.desk.ask(w.now, s, []*probe{{}}, openedWide())
+	}
+	if n := w.halted(); n != 0 {
+		t.Errorf("%d halted for ever", n)
+	}
+}
+
+// TestCarefulWithStrangers: a session ends before a guard that counts its refusals
+// could step in, unless the receiver is allowed to refuse many in an hour.
+func TestCarefulWithStrangers(t *testing.T) {
+	for _, tc := range []struct{ perHour, perSession, want int }{
+		{20, 8, carefulRefused}, {carefulBelow - 1, 8, carefulRefused}, {20, 1, 1}, {carefulBelow, 8, 8},
+	} {
+		a := openedWide()
+		a.RefusedPerHour, a.RefusedPerSession = tc.perHour, tc.perSession
+		w := newWorld(t, a, 1)
+		most := 0
+		w.reply = func(_ *probe, s *simSession) smtp.Reply {
+			most = max(most, s.refused+1)
+			return noSuchUser
+		}
+		w.offer(offerOf(1, "d.example", 1, 60, hosts("mx1")))
+		if w.run(begin.Add(time.Minute)); most != tc.want {
+			t.Errorf("%d an hour, %d a session: %d refused in one", tc.perHour, tc.perSession, most)
+		}
+	}
+}
+
+// TestErrorsOfASession: some guards count what is put off like what is refused;
+// greylisting is no error.
+func TestErrorsOfASession(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		reply smtp.Reply
+		want  int // in a session
+	}{
+		{"full", smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 2, 2}, Lines: []string{"mailbox full"}},
+			carefulRefused},
+		{"greylisted", smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 1}, Lines: []string{"greylisted"}}, 10},
+	} {
+		a := openedWide()
+		a.RefusedPerHour, a.Connections = 20, 1
+		w := newWorld(t, a, 1)
+		most := 0
+		w.reply = func(_ *probe, s *simSession) smtp.Reply {
+			most = max(most, s.rcpts)
+			return tc.reply
+		}
+		w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
+		if w.run(begin.Add(time.Minute)); most != tc.want || len(w.rcpts) != 10 {
+			t.Errorf("%s: %d RCPTs in a session, %d in all", tc.name, most, len(w.rcpts))
+		}
+	}
+}
+
+// TestSlowRefusalsTeach: a receiver that holds back its nth refusal, as Postfix does
+// with its tenth error, sees fewer in the sessions that follow; one that is slow from
+// the first on teaches nothing.
+func TestSlowRefusalsTeach(t *testing.T) {
+	for _, tc := range []struct{ slowFrom, want int }{{10, 9}, {3, 2}, {1, 50}, {1000, 50}} {
+		d := newDesk("example", testOptions(openedWide()), begin)
+		l := d.lane(begin, hosts("mx1"))
+		s := &session{lane: l, host: l.candidates[0], outlet: d.outlets[0]}
+		now := begin
+		for n := range turnaroundSamples { // the usual turn is known from another session
+			sent := now.Add(time.Duration(n) * time.Second)
+			d.replies.seen(sent, sent.Add(40*time.Millisecond))
+		}
+		for n := 1; n <= 15; n++ {
+			took := 40 * time.Millisecond
+			if n >= tc.slowFrom {
+				took += time.Second
+			}
+			told := judgedAt(now.Add(took), "mx1", smtp.Address{},
+				&smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
+			d.slowed(now, s, answered{told: told, sent: now, at: now.Add(took)}, 0)
+			s.refused++
+			now = now.Add(took)
+		}
+		a := openedWide()
+		a.RefusedPerSession = 50
+		if n := d.learned.apply(a, now).RefusedPerSession; n != tc.want {
+			t.Errorf("slow from refusal %d on: %d in a session from now on", tc.slowFrom, n)
+		}
+	}
+}
+
+// TestChasquidTeachesTwo: the third refusal of a session is a 421 about errors.
+func TestChasquidTeachesTwo(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	w.reply = func(_ *probe, s *simSession) smtp.Reply {
+		if s.refused >= 2 {
+			return smtp.Reply{Code: 421, Enhanced: smtp.EnhancedCode{4, 5, 0},
+				Lines: []string{"Too many errors, bye"}}
+		}
+		return noSuchUser
+	}
+	invalid := 0
+	w.collect(1, func(_ string, a told) {
+		if a.agrees(t); a.outcome == smtp.Invalid {
+			invalid++
+		}
+	})
+	w.offer(offerOf(1, "d.example", 1, 40, hosts("mx1")))
+	w.run(begin.Add(10 * time.Minute))
+	if n := w.desk.permit(w.now).RefusedPerSession; n != 2 || invalid != 40 {
+		t.Errorf("%d refusals in a session from now on, %d of 40 answered", n, invalid)
+	}
+}
+
+// TestLooksInvented: what is spelled as people and roles spell it comes first.
+func TestLooksInvented(t *testing.T) {
+	for _, fine := range []string{"anna", "info", "hr", "a.schmidt", "maria.lopez", "jsmith", "j.smith84",
+		"bob1984", "jschmidt",
+		"jean-luc.picard", "sales", "postmaster", "O'Brien", "albrecht", "grzegorz.k", "li.wei", "søren", "мария",
+		"given.family+tag", "ng", "tj"} {
+		if looksInvented(fine) {
+			t.Errorf("%q looks invented", fine)
+		}
+	}
+	for _, odd := range []string{"xkcdqrtz", "a8f3k29d7", "84729384", "qwrtpsdfg", "user1234567",
+		"thisisaverylongnameofnobodyatall", "zzxcvbnm"} {
+		if !looksInvented(odd) {
+			t.Errorf("%q looks like a name", odd)
+		}
+	}
+}
+
+// FuzzLooksInvented: any bytes are judged.
+func FuzzLooksInvented(f *testing.F) {
+	f.Add("anna")
+	f.Add("\x00\xff1")
+	f.Fuzz(func(_ *testing.T, local string) { looksInvented(local) })
+}
+
+// TestMixedQueue: nothing is lost, those of a kind keep their order, and no more than
+// two that look invented come in a row while others wait.
+func TestMixedQueue(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var q mixed
+		in, out, row := 0, 0, 0
+		last := map[bool]uint32{}
+		share := r.IntN(11)
+		for in < 100 || q.len() > 0 {
+			if in < 100 && (q.len() == 0 || r.IntN(2) == 0) {
+				in++
+				local := "anna"
+				if r.IntN(10) < share {
+					local = "xkcdqrtz"
+				}
+				q.push(&probe{ordinal: uint32(in), address: smtp.Address{Local: local}})
+				continue
+			}
+			waits := q.fine.len() > 0
+			p := q.pop()
+			out++
+			odd := looksInvented(p.address.Local)
+			if row++; !odd {
+				row = 0
+			}
+			if waits && row > badInRow {
+				t.Fatalf("%d in a row while others wait", row)
+			}
+			if p.ordinal <= last[odd] {
+				t.Fatalf("%d came after %d", p.ordinal, last[odd])
+			}
+			last[odd] = p.ordinal
+		}
+		if out != 100 {
+			t.Fatalf("%d of 100 came out", out)
+		}
+	}
+}
+
+// TestGuardThatForgives: one that ends sessions after ten refusals in a row, as
+// NoSpamToday's, is not met by a list that begins with fifty invented addresses.
+func TestGuardThatForgives(t *testing.T) {
+	a := openedWide()
+	a.Connections = 1
+	w := newWorld(t, a, 1)
+	row, longest := map[*simSession]int{}, 0
+	w.reply = func(p *probe, s *simSession) smtp.Reply {
+		if !looksInvented(p.address.Local) {
+			row[s] = 0
+			return smtp.Reply{Code: 250}
+		}
+		row[s]++
+		longest = max(longest, row[s])
+		return noSuchUser
+	}
+	m := offerOf(1, "d.example", 1, 90, hosts("mx1"))
+	for i, p := range m.GetProbes() {
+		if p.Local = fmt.Sprintf("xkcdqrtz%c", 'a'+i%26); i >= 50 {
+			p.Local = "anna." + letters(i)
+		}
+	}
+	w.offer(m)
+	if w.run(begin.Add(time.Minute)); longest > badInRow || len(w.rcpts) != 90 {
+		t.Errorf("%d refused in a row, %d RCPTs", longest, len(w.rcpts))
+	}
+}
+
+// TestGreylistIsLearned: what sufficed once is named to the next that is put off,
+// what did not is not, and a longer time that the receiver names wins.
+func TestGreylistIsLearned(t *testing.T) {
+	w := newWorldFrom(t, sourceA, sourceB)
+	ours := w.desk.outlets[0].name
+	put := map[string]bool{}
+	words := "greylisted"
+	w.reply = func(p *probe, _ *simSession) smtp.Reply {
+		if put[p.address.Local] {
+			return smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 1}, Lines: []string{words}}
+		}
+		return smtp.Reply{Code: 250}
+	}
+	var last told
+	w.collect(1, func(_ string, a told) {
+		a.agrees(t)
+		last = a
+	})
+	chunk := uint64(0)
+	ask := func(local string, greylisted bool, ago time.Duration, from string) time.Duration {
+		chunk++
+		put[local] = greylisted
+		m := offerOf(1, "d.example", chunk, 1, hosts("mx1"))
+		m.Probes[0] = &wire.Probe{Ordinal: uint32(chunk), Local: local, GreylistedMs: ago.Milliseconds(),
+			GreylistedFrom: bytesOf(from)}
+		last = told{}
+		w.offer(m)
+		w.run(w.now.Add(30 * time.Second))
+		if last.outcome.Final() == greylisted {
+			t.Fatalf("%s: %s %s", local, last.outcome, last.reason)
+		}
+		return last.wait
+	}
+	near := func(what string, got, want time.Duration) {
+		t.Helper()
+		if got < want || got > want+2*time.Second {
+			t.Errorf("%s: told to wait %s, want %s", what, got, want)
+		}
+	}
+	near("nothing known", ask("a", true, 0, ""), 0)
+	ask("b", false, 20*time.Minute, sourceSix) // from elsewhere: teaches nothing
+	near("passed from another source", ask("c", true, 0, ""), 0)
+	ask("a", false, 10*time.Minute, ours)
+	near("ten minutes sufficed", ask("d", true, 0, ""), 10*time.Minute+30*time.Second)
+	ask("e", false, 5*time.Second, ours)
+	near("five seconds sufficed", ask("f", true, 0, ""), 5*time.Second+greyMarginLeast)
+	words = "greylisted for 300 seconds"
+	near("a longer time is named", ask("g", true, 0, ""), 300*time.Second)
+	words = "greylisted for 2 seconds"
+	near("a shorter time is named", ask("h", true, 0, ""), 5*time.Second+greyMarginLeast)
+	words = "greylisted"
+	near("put off again after longer", ask("i", true, 30*time.Second, ours), 0)
+	near("and so nothing is known", ask("j", true, 0, ""), 0)
+}
+
+// TestGreylistMargin: a margin is kept whatever the wait.
+func TestGreylistMargin(t *testing.T) {
+	for _, waited := range []time.Duration{time.Millisecond, time.Second, time.Minute, 24 * time.Hour} {
+		var g greylist
+		g.passed(waited)
+		if margin := g.wait() - waited; margin < greyMarginLeast || margin < waited/20 {
+			t.Errorf("after %s: %s more", waited, margin)
+		}
+	}
+	var g greylist
+	g.again(time.Minute)
+	if g.passed(2 * time.Minute); g.wait() == 0 {
+		t.Error("a longer time that sufficed is not believed")
+	}
+}
+
+// bytesOf gives an address as messages have it.
+func bytesOf(source string) []byte {
+	if source == "" {
+		return nil
+	}
+	return netip.MustParseAddr(source).AsSlice()
+}

@@ -1,0 +1,101 @@
+package receiver
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
+)
+
+// hourly gives options under which an hour lasts so long.
+func hourly(o Options, hour shaping.Hour) Options {
+	o.Sources.Hour = hour
+	return o
+}
+
+// TestWaitsOfAShortHour: what a rule names is as short as the hour, what a receiver
+// names is not.
+func TestWaitsOfAShortHour(t *testing.T) {
+	o := hourly(testOptions(openedWide()), shaping.Hour(36*time.Second))
+	for text, want := range map[string]time.Duration{
+		"Too many recipients received this hour": 36 * time.Second, // the rule says 1h
+		"Greylisted, try again in 300 seconds":   300 * time.Second,
+		"Greylisted":                             0,
+	} {
+		told := o.judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
+			Reply: smtp.Reply{Code: 452, Lines: []string{text}}, Hello: "probe.example"})
+		if told.verdict.Wait != want {
+			t.Errorf("%q: %v by %s, want %v", text, told.verdict.Wait, told.verdict.Rule, want)
+		}
+	}
+}
+
+// TestSourcesOfAShortHour forget, rest and are tried by that hour.
+func TestSourcesOfAShortHour(t *testing.T) {
+	hour := shaping.Hour(36 * time.Second)
+	s := sourcesOf(noSession, sourceA, sourceB)
+	s.Hour = hour
+	s.blocked(0, "a", begin, smtp.SourceBlocked)
+	s.blocked(0, "b", begin, smtp.SourceBlocked)
+	now := begin.Add(hour.Of(sourceSpan) + 1)
+	if s.blocked(0, "c", now, smtp.SourceBlocked) || s.State(now)[0].Blocked != 1 {
+		t.Errorf("rested for refusals of more than its hour ago: %+v", s.State(now)[0])
+	}
+	s.blocked(0, "d", now, smtp.SourceBlocked)
+	if !s.blocked(0, "e", now, smtp.SourceBlocked) || !s.State(now)[0].Rested.Equal(now.Add(hour.Of(restAll))) {
+		t.Errorf("rested: %+v", s.State(now)[0])
+	}
+	now = now.Add(hour.Of(restAll))
+	if ok, _ := s.may(0, "f", now, true); !ok {
+		t.Fatal("not tried after its hour")
+	}
+	if ok, next := s.may(0, "g", now, true); ok || !next.Equal(now.Add(hour.Of(trialFor))) {
+		t.Errorf("another one is tried: %v, at %v", ok, next.Sub(now))
+	}
+}
+
+// TestRestsOfAShortHour: a receiver that refuses a source is left alone by that hour.
+func TestRestsOfAShortHour(t *testing.T) {
+	hour := shaping.Hour(36 * time.Second)
+	var r rested
+	for _, want := range []time.Duration{hour.Of(restHere), hour.Of(2 * restHere), hour.Of(4 * restHere)} {
+		if r.add(begin, verdictOf{}, hour); r.until.Sub(begin) != want {
+			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
+		}
+	}
+}
+
+// TestQuotaOfAShortHour: it allows the same refusals in that hour, counts them in minutes
+// of it, and hands them on.
+func TestQuotaOfAShortHour(t *testing.T) {
+	hour := shaping.Hour(time.Minute)
+	d := newDesk("example", hourly(testOptions(shaping.DefaultAllowance()), hour), begin)
+	q := d.outlets[0].budget
+	most, _ := q.Ready(begin)
+	for n := range most {
+		q.Begin(1)
+		q.Refused(begin.Add(time.Duration(n) * time.Second))
+	}
+	last := begin.Add(time.Duration(most-1) * time.Second)
+	n, next := q.Ready(last)
+	if n != 0 || next.Sub(begin) > hour.Of(time.Hour+time.Minute) {
+		t.Fatalf("%d more, the next in %v", n, next.Sub(begin))
+	}
+	if n, _ = q.Ready(next); n != 1 || len(q.minutes) != most {
+		t.Errorf("%d may be refused then, counted in %d minutes", n, len(q.minutes))
+	}
+	fact, worth := d.note(last)
+	if !worth {
+		t.Fatal("nothing is noted")
+	}
+	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
+		now := last.Add(after)
+		next := newDesk("example", hourly(testOptions(shaping.DefaultAllowance()), hour), now)
+		next.recall(now, fact.Data)
+		if n, _ := next.outlets[0].budget.Ready(now); n != want {
+			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)
+		}
+	}
+}

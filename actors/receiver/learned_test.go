@@ -1,0 +1,246 @@
+package receiver
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+// TestLearned: which lessons change an allowance, how, and for how long.
+func TestLearned(t *testing.T) {
+	later := begin.Add(time.Minute)
+	for _, tc := range []struct {
+		name  string
+		teach func(l *learned)
+		at    time.Time
+		want  func(a *shaping.Allowance)
+	}{
+		{"nothing", func(*learned) {}, begin, func(*shaping.Allowance) {}},
+		{"one lost session", func(l *learned) { l.sessionEnded(37, 3, begin) }, later, func(*shaping.Allowance) {}},
+		{"two of one length", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(37, 9, begin) },
+			later,
+			func(a *shaping.Allowance) { a.RcptsPerConnection = 37 }},
+		{"two of as many refusals", func(l *learned) {
+			l.sessionEnded(37, 3, begin)
+			l.sessionEnded(9, 3, begin)
+		}, later,
+			func(a *shaping.Allowance) { a.RefusedPerSession = 3 }},
+		{"two without refusals", func(l *learned) { l.sessionEnded(37, 0, begin); l.sessionEnded(9, 0, begin) },
+			later,
+			func(*shaping.Allowance) {}},
+		{"two that differ", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(9, 2, begin) }, later,
+			func(*shaping.Allowance) {}},
+		{"too fast", func(l *learned) { l.tooFast(60, begin, later) }, later,
+			func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 30, Per: time.Second} }},
+		{"one haste, three complaints", func(l *learned) {
+			l.tooFast(60, begin, later)
+			l.tooFast(60, begin, later)
+			l.tooFast(60, begin, later)
+		}, later, func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 30, Per: time.Second} }},
+		{"still too fast", func(l *learned) { l.tooFast(60, begin, begin); l.tooFast(60, later, later) }, later,
+			func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 15, Per: time.Second} }},
+		{"never above the allowance", func(l *learned) { l.connections.tighten(1000, begin) }, later,
+			func(*shaping.Allowance) {}},
+		{"never up", func(l *learned) { l.connections.tighten(2, begin); l.connections.tighten(3, begin) }, later,
+			func(a *shaping.Allowance) { a.Connections = 2 }},
+		{"never none", func(l *learned) { l.perTransaction.tighten(0, begin) }, later,
+			func(a *shaping.Allowance) { a.RcptsPerTransaction = 1 }},
+		{"for a while", func(l *learned) { l.connections.tighten(2, begin) }, begin.Add(learnedFor),
+			func(*shaping.Allowance) {}},
+		{"not revived", func(l *learned) {
+			l.connections.tighten(1, begin)
+			l.connections.tighten(3, begin.Add(2*learnedFor))
+		},
+			begin.Add(2*learnedFor + time.Minute), func(a *shaping.Allowance) { a.Connections = 3 }},
+		{"one does not prolong another", func(l *learned) {
+			l.perSession.tighten(5, begin)
+			l.refused.tighten(5, begin.Add(learnedFor))
+		}, begin.Add(learnedFor), func(a *shaping.Allowance) { a.RefusedPerSession = 5 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var l learned
+			tc.teach(&l)
+			want := openedWide()
+			want.RcptsPerTransaction = 9
+			got := l.apply(want, tc.at)
+			if tc.want(&want); got != want {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestSessionsThatFailTogether: two sessions that meet the same trouble teach it
+// once. Both are opened before either speaks.
+func TestSessionsThatFailTogether(t *testing.T) {
+	demand := verdictOf{attempt: evidence.Attempt{Stage: smtp.StageMail},
+		verdict: verdict.Verdict{Reason: smtp.TLSFailed, Action: verdict.ActTLS}}
+	broken := judged(smtp.Address{}, &smtp.Failure{Stage: smtp.StageTLS, Err: errors.New("bad record")})
+	down := judged(smtp.Address{}, errors.New("connection refused"))
+	for _, tc := range []struct {
+		name     string
+		told     verdictOf
+		tls      smtp.TLSMode
+		failures int
+	}{
+		{"TLS is demanded", demand, smtp.TLSRequired, 0},
+		{"TLS is broken", broken, smtp.TLSOff, 0},
+		{"host is down", down, smtp.TLSOpportunistic, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDesk("example", testOptions(openedWide()), begin)
+			l := d.lane(begin, hosts("mx1"))
+			c := l.candidates[0]
+			for range 2 {
+				d.trouble(begin, &session{lane: l, host: c}, tc.told)
+			}
+			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
+				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
+			}
+		})
+	}
+}
+
+// TestProbeThatEndsSessions: a probe under which sessions end again and again
+// comes back later; whatever else was on the wire is asked again.
+func TestProbeThatEndsSessions(t *testing.T) {
+	d := newDesk("example", testOptions(openedWide()), begin)
+	d.offer(begin, client{}, offerOf(1, "d.example", 1, 2, hosts("mx1")))
+	l := d.lane(begin, hosts("mx1"))
+	p := d.pop(l)
+	lost := judged(p.address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+	for n := range triesMax {
+		waits := n < triesMax-1
+		d.retry(l, answered{probe: p, told: lost, at: begin})
+		if (l.queued == 2) != waits || (p.chunk.open == 1) == waits {
+			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.queued, p.chunk.open)
+		}
+		if waits {
+			_, p = d.pop(l), d.pop(l)
+			d.push(l, &probe{chunk: p.chunk})
+		}
+	}
+	if a := p.chunk.answers[0]; a.outcome.Final() || len(a.attempts) != 1 {
+		t.Errorf("answered with %s after %d attempts", a.outcome, len(a.attempts))
+	}
+}
+
+// TestFailuresAreForgotten once a host has answered about an address, not when it
+// merely lets us in.
+func TestFailuresAreForgotten(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	dead := true
+	w.reply = func(*probe, *simSession) smtp.Reply {
+		if dead {
+			return smtp.Reply{}
+		}
+		return smtp.Reply{Code: 250}
+	}
+	c := w.desk.lane(begin, hosts("mx1")).candidates[0]
+	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
+	w.run(begin.Add(900 * time.Millisecond))
+	if c.failures != 1 {
+		t.Fatalf("%d failures of a host that lets us in and says nothing", c.failures)
+	}
+	dead = false
+	w.run(begin.Add(10 * time.Second))
+	w.offer(offerOf(1, "d.example", 2, 1, hosts("mx1")))
+	w.run(begin.Add(20 * time.Second))
+	if c.failures != 0 {
+		t.Errorf("%d failures of a host that answers", c.failures)
+	}
+}
+
+// TestPoisonedSession: the receiver rests, and later sessions end before that
+// many refusals.
+func TestPoisonedSession(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	w.reply = func(_ *probe, s *simSession) smtp.Reply {
+		if s.refused >= 4 {
+			return smtp.Reply{Code: 550, Lines: []string{"too many invalid recipients"}}
+		}
+		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+	}
+	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
+	w.run(begin.Add(30 * time.Second))
+	if a := w.desk.permit(w.now); a.RefusedPerSession != 4 || w.desk.pauses != 1 {
+		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.desk.pauses)
+	}
+}
+
+// TestBlockedInRow: refusals of us rest the source only when nothing else is said
+// between them.
+func TestBlockedInRow(t *testing.T) {
+	blocked := smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1},
+		Lines: []string{"blocked using some list"}}
+	for _, tc := range []struct {
+		name  string
+		every int // which RCPT is answered with a refusal of us
+		rests bool
+	}{{"each", 1, true}, {"every other", 2, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := openedWide()
+			a.Connections = 1
+			w := newWorld(t, a, 1)
+			w.reply = func(*probe, *simSession) smtp.Reply {
+				if len(w.rcpts)%tc.every == 0 {
+					return blocked
+				}
+				return smtp.Reply{Code: 250}
+			}
+			w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
+			w.run(begin.Add(500 * time.Millisecond))
+			w.run(begin.Add(3 * time.Second))
+			if rests := w.away("mx1", 0) > 0; rests != tc.rests {
+				t.Errorf("the source rests: %v, after %d RCPTs", rests, len(w.rcpts))
+			}
+		})
+	}
+}
+
+// TestCancelEmptiesTheQueue, also when nothing may be asked for a long time.
+func TestCancelEmptiesTheQueue(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = shaping.Rate{Events: 1, Per: time.Hour}
+	w := newWorld(t, a, 1)
+	m := offerOf(1, "d.example", 1, 300, hosts("mx1"))
+	w.offer(m)
+	w.offer(offerOf(2, "kept.example", 1, 3, hosts("mx1")))
+	w.run(begin.Add(time.Second))
+	w.desk.cancel(w.now, &wire.Cancel{Task: m.GetTask()})
+	w.plan()
+	w.run(w.now.Add(2 * pulseEvery))
+	if n := w.desk.tasks.queued; n != 3 {
+		t.Errorf("%d probes wait, 3 are wanted", n)
+	}
+}
+
+// TestSlowAcknowledgements: results are given up only when nothing at all is heard.
+func TestSlowAcknowledgements(t *testing.T) {
+	d := newDesk("example", testOptions(openedWide()), begin)
+	task := &task{key: (&wire.Task{Domain: "d.example"}).Key()}
+	c := &chunk{task: task, number: 1, open: 1, heard: begin, sentAt: begin}
+	for n := range uint64(5) {
+		c.sent = append(c.sent, &wire.Results{Batch: n + 1})
+	}
+	task.chunks = []*chunk{c}
+	d.tasks.all[task.key], d.tasks.busy[task] = task, struct{}{}
+	at := begin
+	for n := range uint64(4) {
+		at = at.Add(resendFor - time.Second)
+		d.acked(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
+		d.resend(at, c)
+		if len(c.sent) != 4-int(n) {
+			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
+		}
+	}
+	if d.resend(at.Add(resendFor), c); len(c.sent) != 0 {
+		t.Errorf("%d results kept though nobody listens", len(c.sent))
+	}
+}

@@ -1,0 +1,256 @@
+package receiver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+)
+
+// nowhere is Facts for a desk, which only looks whether there are any.
+type nowhere struct{ Facts }
+
+// rememberer makes a desk whose ledger has another clock than its node.
+func rememberer(now time.Time, ahead time.Duration) *desk {
+	o := testOptions(openedWide())
+	o.Allow = func(string) shaping.Allowance {
+		a := openedWide()
+		a.RefusedPerHour = 20
+		return a
+	}
+	o.Facts, o.Clock = nowhere{}, func() time.Time { return now.Add(ahead) }
+	return newDesk("example", o, now)
+}
+
+// taught makes a desk that has learned everything there is to learn.
+func taught(now time.Time) *desk {
+	d := rememberer(now, 0)
+	l := d.lane(now, hosts("mx1", "mx2"))
+	d.learned.connections.tighten(3, now)
+	d.learned.perSecond.tighten(7, now.Add(-30*time.Minute))
+	l.setMode(smtp.TLSRequired, now)
+	down := judged(smtp.Address{}, errors.New("connection refused"))
+	d.avoid(now.Add(-time.Hour), l.candidates[0], down, time.Second)
+	d.avoid(now, l.candidates[0], down, 10*time.Minute)
+	for n := range 6 {
+		d.outlets[0].budget.Begin(1)
+		d.outlets[0].budget.Refused(now.Add(time.Duration(n-6) * 5 * time.Minute))
+	}
+	d.pause(now, judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+		Reply: smtp.Reply{Code: 451, Lines: []string{"greylisted, come back"}}}))
+	return d
+}
+
+// TestMemorySurvivesAMove: the next desk knows what the last one learned, for as
+// long as that would have held, whatever the clocks of their nodes say.
+func TestMemorySurvivesAMove(t *testing.T) {
+	fact, worth := taught(begin).note(begin)
+	if !worth || fact.Key != "example" || len(fact.Data) > memoMax {
+		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
+	}
+	t.Logf("%d bytes: %s", len(fact.Data), fact.Data)
+	if life := fact.Expires.Sub(begin); life < learnedFor || life > 2*learnedFor {
+		t.Errorf("it expires after %s", life)
+	}
+	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
+	d := rememberer(there, 17*time.Minute+500*time.Millisecond)
+	d.recall(there, fact.Data)
+	a := d.permit(there)
+	if a.Connections != 3 || a.RcptRate != (shaping.Rate{Events: 7, Per: time.Second}) {
+		t.Errorf("permitted %+v", a)
+	}
+	if n, _ := d.outlets[0].budget.Ready(there); n != 14 {
+		t.Errorf("%d refusals left, want 14", n)
+	}
+	if left := d.paused.Sub(there); left != 500*time.Millisecond || d.pauses != 1 {
+		t.Errorf("rests for %s, %d pauses", left, d.pauses)
+	}
+	if v := d.excuse; v.verdict.Reason != smtp.Greylisted || v.attempt.Code != 451 ||
+		v.attempt.Text != "greylisted, come back" || v.attempt.Stage != smtp.StageRcpt || v.attempt.Host != "mx1" ||
+		!v.attempt.At.Equal(begin) {
+		t.Errorf("excuse %+v", v)
+	}
+	l := d.lane(there, hosts("mx1", "mx2"))
+	c := l.candidates[0]
+	if l.mode(there) != smtp.TLSRequired || c.failures != 2 || c.last.verdict.Reason != smtp.ConnectionFailed {
+		t.Errorf("tls %d, %d failures, %+v", l.tls, c.failures, c.last)
+	}
+	if left := c.until.Sub(there); left < 9*time.Minute || left > 10*time.Minute {
+		t.Errorf("host is avoided for %s", left)
+	}
+	if l.candidates[1].failures != 0 {
+		t.Error("a host that is fine is avoided")
+	}
+	if later := there.Add(31 * time.Minute); d.permit(later).RcptRate.Events == 7 {
+		t.Error("a limit holds longer than it was learned for")
+	}
+}
+
+// TestMemoryOfNothing: a receiver that taught nothing takes no place.
+func TestMemoryOfNothing(t *testing.T) {
+	d := rememberer(begin, 0)
+	d.lane(begin, hosts("mx1"))
+	for range 4 {
+		d.outlets[0].budget.Begin(1)
+		d.outlets[0].budget.Refused(begin)
+	}
+	if fact, worth := d.note(begin); worth {
+		t.Errorf("noted %s", fact.Data)
+	}
+}
+
+// TestMemoryThatCannotBeRead is as none, and never blocks a receiver for ever.
+func TestMemoryThatCannotBeRead(t *testing.T) {
+	memo := func(m memo) string {
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	year := (366 * 24 * time.Hour).Milliseconds()
+	for _, tc := range []struct {
+		name, data string
+		rests      time.Duration // at most
+		untouched  bool
+	}{
+		{"nothing", "", 0, true},
+		{"garbage", "\x00\xff{", 0, true},
+		{"another shape", `{"v":2,"limits":"many"}`, 0, true},
+		{"a newer version", memo(aMemo(memoVersion+1, begin, year)), 0, true},
+		{"an older version", memo(aMemo(memoVersion-1, begin, year)), 0, true},
+		{"no version", memo(aMemo(0, begin, year)), 0, true},
+		{"too long", memo(aMemo(memoVersion, begin, year)) + strings.Repeat(" ", memoMax), 0, true},
+		{"a pause of a year", memo(aMemo(memoVersion, begin, year)), memoFor, false},
+		{"written next year", memo(aMemo(memoVersion, begin.AddDate(1, 0, 0), year)), memoFor, false},
+		{"written last year", memo(aMemo(memoVersion, begin.AddDate(-1, 0, 0), 1000)), 0, false},
+	} {
+		d := rememberer(begin, 0)
+		before := d.permit(begin)
+		d.recall(begin, []byte(tc.data))
+		if rests := d.paused.Sub(begin); !d.known || rests > tc.rests {
+			t.Errorf("%s: known %v, rests for %s", tc.name, d.known, rests)
+		}
+		if same := d.permit(begin) == before; tc.untouched && (!same || d.memory != nil) {
+			t.Errorf("%s: something was read", tc.name)
+		}
+	}
+}
+
+// aMemo is a memo with something of everything.
+func aMemo(version int, at time.Time, left int64) memo {
+	return memo{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
+		Limits: []memoLimit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
+		Hosts:  []memoHost{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
+}
+
+// TestMemoryIsBounded: whatever was learned, its text fits.
+func TestMemoryIsBounded(t *testing.T) {
+	d := taught(begin)
+	down := judged(smtp.Address{}, errors.New("connection refused"))
+	for n := range 100 {
+		name := fmt.Sprintf("mx%d.%s.example", n, strings.Repeat("x", 200))
+		l := d.lane(begin, []*wire.Host{{Name: name, Addrs: [][]byte{{10, 0, 0, byte(n)}}}})
+		l.setMode(smtp.TLSOff, begin)
+		d.avoid(begin, l.candidates[0], down, time.Minute)
+	}
+	for n := range 60 {
+		d.outlets[0].budget.Refused(begin.Add(time.Duration(n-60) * time.Minute))
+	}
+	fact, worth := d.note(begin)
+	if !worth || len(fact.Data) > memoMax {
+		t.Fatalf("%d bytes", len(fact.Data))
+	}
+	next := rememberer(begin, 0)
+	if next.recall(begin, fact.Data); next.permit(begin).Connections != 3 {
+		t.Error("what matters most was left out")
+	}
+}
+
+// TestMemoryOfTwo: of what two actors noted of one hour, nothing is forgotten.
+func TestMemoryOfTwo(t *testing.T) {
+	d := rememberer(begin, 0)
+	for range 6 {
+		d.outlets[0].budget.Begin(1)
+		d.outlets[0].budget.Refused(begin)
+	}
+	d.outlets[0].budget = d.outlets[0].budget.inherit([]minute{{begin.Add(-10 * time.Minute), 2, 8},
+		{begin.Add(5 * time.Second), 0, 4}})
+	if n, _ := d.outlets[0].budget.Ready(begin); n != 20-8-6 {
+		t.Errorf("%d refusals left", n)
+	}
+	if n, _ := d.outlets[0].budget.Ready(begin.Add(51*time.Minute + time.Hour)); n != 20 {
+		t.Errorf("%d refusals left when all is long over", n)
+	}
+}
+
+// TestAsksNothingBeforeItKnows what others learned, but not for ever; after a loss
+// it asks with more care.
+func TestAsksNothingBeforeItKnows(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		answers bool
+	}{{"it is known", true}, {"nobody knows", false}} {
+		a := openedWide()
+		a.RefusedPerHour = 20
+		w := newWorld(t, a, 1)
+		w.desk.options.Facts = nowhere{}
+		w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
+		w.run(begin.Add(knowWithin - time.Millisecond))
+		if len(w.dials) > 0 || w.knows != 1 {
+			t.Fatalf("%s: %d dials, asked %d times what is known", tc.name, len(w.dials), w.knows)
+		}
+		if tc.answers {
+			w.desk.recall(w.now, nil)
+		}
+		w.run(w.now.Add(2 * time.Second))
+		n, _ := w.desk.outlets[0].budget.Ready(w.now)
+		if len(w.rcpts) != 3 || tc.answers != (n >= 20) {
+			t.Errorf("%s: %d RCPTs, %d refusals left", tc.name, len(w.rcpts), n)
+		}
+	}
+}
+
+// TestLooksAgainWhenItsShareComesBack: others may have been at the receiver.
+func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	w.desk.options.Facts = nowhere{}
+	w.plan()
+	w.desk.recall(w.now, nil)
+	w.desk.pause(w.now, verdictOf{verdict: again(smtp.ReceiverRateLimited, "test")})
+	w.desk.dirty = true
+	living := w.desk.options.Living
+	for _, k := range []int{1, 0, 1} {
+		living.adopt(of(k, 2))
+		w.plan()
+	}
+	if w.knows != 2 || w.keeps != 1 {
+		t.Errorf("asked %d times what is known, noted %d times", w.knows, w.keeps)
+	}
+}
+
+// FuzzRecall: no bytes that a ledger may hold break a desk.
+func FuzzRecall(f *testing.F) {
+	fact, _ := taught(begin).note(begin)
+	f.Add(fact.Data)
+	f.Add([]byte(`{"v":2,"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := rememberer(begin, 0)
+		d.recall(begin, data)
+		l := d.lane(begin, hosts("mx1"))
+		l.mode(begin)
+		_ = d.excuse.attempt.Stage.String() + l.candidates[0].last.attempt.Stage.String()
+		if rests := d.paused.Sub(begin); rests > memoFor || l.candidates[0].until.Sub(begin) > memoFor {
+			t.Errorf("rests for %s", rests)
+		}
+		if a := d.permit(begin); a.Connections < 1 || a.RcptRate.Events < 1 {
+			t.Errorf("permits %+v", a)
+		}
+	})
+}

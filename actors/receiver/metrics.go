@@ -1,0 +1,65 @@
+package receiver
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics counts what the receiver actors of a node do.
+type Metrics struct {
+	answers  *prometheus.CounterVec
+	sessions prometheus.Gauge
+	opened   prometheus.Counter
+	pauses   prometheus.Counter
+	living   prometheus.Gauge
+	barred   prometheus.Gauge
+	moved    prometheus.Counter
+	resent   prometheus.Counter
+	stale    prometheus.Counter
+	doubled  prometheus.Counter
+	silent   prometheus.Counter
+	handed   prometheus.Counter
+
+	sourcesRested, sourcesOut prometheus.Counter
+
+	factsKept, factsLost, factsRead prometheus.Counter
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_" + name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_" + name, Help: help})
+	}
+	m := &Metrics{
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_answers_total",
+			Help: "Verdicts on probes, by outcome (undecided: asked again later) and reason."},
+			[]string{"outcome", "reason"}),
+		sessions: gauge("smtp_sessions", "SMTP sessions open or opening."),
+		opened:   counter("smtp_sessions_opened_total", "SMTP sessions begun."),
+		pauses: counter("receiver_pauses_total",
+			"Times a whole receiver was rested because it wanted less of us."),
+		living: gauge("receivers", "Receiver actors that live on this node."),
+		barred: gauge("receivers_without_share",
+			"Receiver actors that live on this node and may use nothing of their allowance."),
+		moved: counter("receiver_moved_total", "Tasks that were told that their receiver goes away."),
+		resent: counter("receiver_results_resent_total",
+			"Messages with results that were sent again, because nobody acknowledged them."),
+		stale: counter("receiver_offers_stale_total",
+			"Offers that were refused because a later owner of their verification is known."),
+		doubled: counter("receiver_offers_repeated_total", "Offers of chunks that were here already."),
+		silent: counter("receiver_clients_silent_total",
+			"Times what a task had waiting was given up, because its client did not answer."),
+		handed: counter("receiver_answers_handed_over_total",
+			"Answers that an earlier owner of a verification had not taken and the next one got."),
+		sourcesRested: counter("receiver_sources_rested_total",
+			"Times a source address was rested at a receiver that refuses it."),
+		sourcesOut: counter("sources_rested_total",
+			"Times a source address was rested altogether, because many receivers refuse it."),
+		factsKept: counter("receiver_facts_kept_total", "Facts about receivers that were written to the ledger."),
+		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that found no room to wait in."),
+		factsRead: counter("receiver_facts_read_total", "Facts about receivers that were read from the ledger."),
+	}
+	r.MustRegister(m.answers, m.sessions, m.opened, m.pauses, m.living, m.barred, m.moved, m.resent, m.stale,
+		m.doubled, m.silent, m.handed, m.sourcesRested, m.sourcesOut, m.factsKept, m.factsLost, m.factsRead)
+	return m
+}

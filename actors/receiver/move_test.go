@@ -1,0 +1,205 @@
+package receiver
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/remote"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+)
+
+// TestMovedActorEndsWell: what is on the wire is answered, nothing is lost or
+// asked in vain, sessions say QUIT, and what was learned is written before the
+// actor is gone.
+func TestMovedActorEndsWell(t *testing.T) {
+	b := newBench(t, 50*time.Millisecond, "clean", openedWide())
+	s := newShelf()
+	b.options.Facts = s
+	b.options.Living = NewLiving()
+	b.options.Living.Alone()
+	a := openedWide()
+	a.RefusedPerHour = 1000
+	b.options.Allow = func(string) shaping.Allowance { return a }
+	b.pid = b.spawn()
+	c, pid := b.customer(1, 1000, func(int) string { return "ghost" })
+	c.until("answers", func() bool { return len(c.answers) > 300 })
+	b.system.Root.Poison(b.pid)
+	b.system.Root.Send(pid, offerOf(7, b.domain, 9, 3, []*wire.Host{b.host}))
+	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
+	if b.options.Living.Count() != 0 {
+		t.Errorf("%d actors live", b.options.Living.Count())
+	}
+	tally := b.lab.Manners().Receivers[b.domain]
+	if tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 ||
+		tally.Quits != tally.Sessions {
+		t.Errorf("%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts, len(c.answers),
+			tally.SessionsOpen, tally.Quits, tally.Sessions)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.facts["x"].Data) == 0 {
+		t.Error("what was learned is not written")
+	}
+	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+		t.Errorf("%d slots of %d", n, slotsOfWorld)
+	}
+}
+
+// TestMovedActorIsNotHeldUp by a receiver that does not answer, nor by a ledger.
+func TestMovedActorIsNotHeldUp(t *testing.T) {
+	b := newBench(t, 0, "silent", openedWide())
+	s := newShelf()
+	b.options.Facts, b.options.Living = s, NewLiving()
+	b.options.Living.Alone()
+	b.pid = b.spawn()
+	c, _ := b.customer(1, 10, known)
+	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
+	s.mu.Lock()
+	s.takes = time.Hour
+	s.mu.Unlock()
+	b.system.Root.Poison(b.pid)
+	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
+	eventually(t, "no socket", func() bool { return len(b.options.Living.all()) == 0 })
+	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
+}
+
+// TestNextActorKnows what the last one learned: it does not ask a receiver that rests.
+func TestNextActorKnows(t *testing.T) {
+	b := newBench(t, 0, "policy", openedWide())
+	b.options.Facts = newShelf()
+	b.options.Waits = []time.Duration{time.Hour}
+	b.pid = b.spawn()
+	c, _ := b.customer(1, 100, known)
+	c.until("answers", func() bool { return len(c.answers) == 100 })
+	asked := b.lab.Manners().Receivers[b.domain].Rcpts
+	if err := b.system.Root.PoisonFuture(b.pid).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b.pid = b.spawn()
+	next, _ := b.customer(2, 100, known)
+	next.until("answers", func() bool { return len(next.answers) == 100 })
+	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n != asked || asked == 0 {
+		t.Errorf("%d RCPTs by the first actor, %d by the next", asked, n-asked)
+	}
+	for _, a := range next.answers {
+		if a.GetWaitMs() < (50*time.Minute).Milliseconds() || smtp.Outcome(a.GetOutcome()).Final() {
+			t.Fatalf("answer %v", a)
+		}
+	}
+}
+
+// TestFenceStopsTheNextRcpt: from the moment on which a process may not speak, no
+// session sends a RCPT but those that are on the wire, not even after a MAIL.
+func TestFenceStopsTheNextRcpt(t *testing.T) {
+	t.Parallel()
+	for _, inTransaction := range []int{1, 50} {
+		a := openedWide()
+		a.RcptsPerTransaction = inTransaction
+		b := newBench(t, 30*time.Millisecond, "clean", a)
+		var fenced atomic.Bool
+		b.options.Fenced = fenced.Load
+		b.pid = b.spawn()
+		c, _ := b.customer(1, 100, known)
+		eventually(t, "some RCPTs", func() bool { return b.lab.Manners().Receivers[b.domain].Rcpts > 9 })
+		fenced.Store(true)
+		before := b.lab.Manners().Receivers[b.domain].Rcpts
+		eventually(t, "no session left", func() bool {
+			return b.lab.Manners().Receivers[b.domain].SessionsOpen == 0
+		})
+		// Some may be on the way to the lab: one of each session.
+		if n := b.lab.Manners().Receivers[b.domain].Rcpts; n-before > a.Connections {
+			t.Errorf("%d RCPTs behind the fence, in transactions of %d", n-before, inTransaction)
+		}
+		fenced.Store(false)
+		c.until("all answers", func() bool { return len(c.answers) == 100 })
+		b.checkManners(b.lab.Manners().Receivers[b.domain], a)
+	}
+}
+
+// TestCompliesOnTheWire: shares of a receiver that two nodes have, changed while
+// both ask: the lab never counts more than the allowance.
+func TestCompliesOnTheWire(t *testing.T) {
+	t.Parallel()
+	a := openedWide()
+	a.Connections = 8
+	a.RcptRate.Events, a.ConnectionRate.Events = 200, 40
+	b := newBench(t, 20*time.Millisecond, "clean", a)
+	living := []*Living{NewLiving(), NewLiving()}
+	var customers []*customer
+	for n, l := range living {
+		node := *b
+		node.options.Living, node.options.Slots = l, NewSlots(slotsOfWorld)
+		node.pid = node.spawn()
+		c, _ := node.customer(byte(n+1), 10_000, known)
+		customers = append(customers, c)
+		defer func() { _ = b.system.Root.StopFuture(node.pid).Wait() }()
+	}
+	comply := func(node, k int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := living[node].Comply(ctx, of(k, 4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for turn, shares := range [][2]int{{4, 0}, {1, 0}, {1, 3}, {0, 4}, {2, 2}, {3, 1}, {0, 0}, {0, 4}} {
+		for node, k := range shares { // who gives up goes first
+			l := living[node].all()
+			if len(l) > 0 && k < l[0].now.Load().k {
+				comply(node, k)
+			}
+		}
+		for node, k := range shares {
+			comply(node, k)
+		}
+		for node, k := range shares {
+			c := customers[node]
+			if k > 0 && turn > 0 {
+				c.mu.Lock()
+				had := len(c.answers)
+				c.mu.Unlock()
+				c.until("work goes on", func() bool { return len(c.answers) > had+20 })
+			}
+		}
+	}
+	b.checkManners(b.lab.Manners().Receivers[b.domain], a)
+}
+
+// TestLostNodeIsHeard: what the transport says of other nodes reaches the desks.
+func TestLostNodeIsHeard(t *testing.T) {
+	a := slowWide(20)
+	b := newBench(t, 0, "clean", a)
+	c, _ := b.customer(1, 1000, known)
+	c.until("answers", func() bool { return len(c.answers) > 2 })
+	b.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: "nobody:1"})
+	b.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: b.system.Address()})
+	eventually(t, "no RCPT any more", func() bool {
+		before := b.lab.Manners().Receivers[b.domain].Rcpts
+		<-time.After(500 * time.Millisecond) // ten RCPTs would have been sent
+		return b.lab.Manners().Receivers[b.domain].Rcpts == before
+	})
+}
+
+// TestCutSessionTeachesNothing: a session that Comply ended says nothing about the receiver.
+func TestCutSessionTeachesNothing(t *testing.T) {
+	b := newBench(t, 0, "silent", openedWide())
+	b.pid = b.spawn()
+	c, _ := b.customer(1, 10, known)
+	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
+	if err := b.options.Living.Comply(t.Context(), of(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+		t.Errorf("%d slots of %d after Comply", n, slotsOfWorld)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.answers) != 0 {
+		t.Errorf("%d answers because of our own doing", len(c.answers))
+	}
+}

@@ -1,0 +1,99 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+// kind is the name of this virtual actor's kind in the cluster.
+const kind = "receiver"
+
+// Fact is what was learned about a receiver, as bytes that only this package understands.
+type Fact struct {
+	Key     string // of the receiver
+	Data    []byte // at most 4 KiB
+	Expires time.Time
+}
+
+// Facts keeps facts beyond the life of an actor and of a node. Safe for concurrent use.
+type Facts interface {
+	// Learn keeps facts, at most 1,000; one with the key of another takes its place.
+	Learn(ctx context.Context, facts []Fact) error
+	// Known gives the facts of some keys, at most 1,000, that have not expired, in no order.
+	Known(ctx context.Context, keys []string) ([]Fact, error)
+}
+
+// Options is what every receiver actor of a node shares. Fields are required unless
+// they say what nil means.
+type Options struct {
+	Living *Living // the receivers of this node
+	// Fenced says that this process may not speak to receivers now, because it does
+	// not know whether others took it for lost. It is asked before every RCPT, from
+	// many goroutines at once, and must be quick.
+	Fenced func() bool
+	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
+	// for one who asks once and is gone.
+	Facts Facts
+	// Clock is the time of the ledger, for what is kept in Facts; nil: that of this host.
+	Clock   func() time.Time
+	Sources *Sources                           // from where receivers are spoken to
+	Allow   func(key string) shaping.Allowance // the present allowance of a receiver
+	Waits   []time.Duration                    // of a penalty that names no time: first, second, … in a row
+	Slots   *Slots
+	Rules   *verdict.Rules
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Validate says which option is missing.
+func (o Options) Validate() error {
+	switch {
+	case o.Living == nil || o.Fenced == nil:
+		return errors.New("receiver options: living or fenced is nil")
+	case o.Sources == nil:
+		return errors.New("receiver options: sources is nil")
+	case o.Allow == nil:
+		return errors.New("receiver options: allow is nil")
+	case len(o.Waits) == 0:
+		return errors.New("receiver options: no waits")
+	case o.Slots == nil:
+		return errors.New("receiver options: no slots")
+	case o.Rules == nil:
+		return errors.New("receiver options: rules is nil")
+	case o.Log == nil || o.Metrics == nil:
+		return errors.New("receiver options: no logger or metrics")
+	}
+	return nil
+}
+
+// lasts gives how long d lasts where an hour is that of the sources.
+func (o *Options) lasts(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
+
+// Slots bounds the sessions that a node has open at once, over all receivers, so
+// that it never runs out of file descriptors. Safe for concurrent use.
+type Slots struct{ free atomic.Int64 }
+
+// NewSlots makes n slots.
+func NewSlots(n int) *Slots {
+	s := &Slots{}
+	s.free.Store(int64(n))
+	return s
+}
+
+// Take takes a slot if one is free.
+func (s *Slots) Take() bool {
+	if s.free.Add(-1) >= 0 {
+		return true
+	}
+	s.free.Add(1)
+	return false
+}
+
+// Give gives a slot back.
+func (s *Slots) Give() { s.free.Add(1) }

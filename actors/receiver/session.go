@@ -1,0 +1,324 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// What a session actor tells its receiver. Local messages, never on the wire.
+type (
+	sessionOpened struct {
+		id     int
+		failed *verdictOf
+	}
+	sessionClosed struct{ id int }
+)
+
+// graceFor is how long a session may end what it is asking when its actor is
+// stopped, so that it can say QUIT. Guess: some turns.
+const graceFor = time.Second
+
+// sessionActor owns one SMTP session. It does one thing at a time, in a
+// goroutine, and tells its parent when that is done; nothing blocks its mailbox.
+type sessionActor struct {
+	options Options
+	socket  *socket
+	source  *Source         // from which it speaks; set when it opens
+	ctx     context.Context // what the goroutine does ends with it
+	cancel  context.CancelFunc
+	smtp    *smtp.Session // touched by the one goroutine only, or by nobody
+	working atomic.Bool   // that goroutine runs
+	leaving atomic.Bool   // the actor is stopped: it should come to an end
+	end     sync.Once
+}
+
+func newSessionActor(o Options, s *socket) *sessionActor {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &sessionActor{options: o, socket: s, ctx: ctx, cancel: cancel}
+}
+
+// Receive implements actor.Actor.
+func (a *sessionActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case openSession:
+		a.do(c, m.id, func() any { return a.open(m) })
+	case askProbes:
+		a.do(c, m.id, func() any { return a.begin(m) })
+	case quitSession:
+		a.do(c, m.id, func() any {
+			a.quit()
+			return sessionClosed{id: m.id}
+		})
+	case *actor.Stopping:
+		a.leaving.Store(true)
+		if a.working.Load() {
+			time.AfterFunc(graceFor, a.cancel)
+		} else {
+			go a.leave()
+		}
+	}
+}
+
+// leave says goodbye for an actor that is stopped; a session that is over is left alone.
+func (a *sessionActor) leave() {
+	a.end.Do(func() {
+		if a.smtp != nil {
+			a.quit()
+		}
+		a.cancel()
+		a.socket.close()
+	})
+}
+
+// quit says goodbye, unless the session has no time for that.
+func (a *sessionActor) quit() {
+	if a.socket.cut.Load() {
+		a.smtp.Close()
+		return
+	}
+	a.smtp.Quit()
+}
+
+// do runs work beside the mailbox and sends its result to the parent. A panic is
+// a fault of ours in this session alone: the session ends, and the parent asks
+// again what it was asking.
+func (a *sessionActor) do(c actor.Context, id int, work func() any) {
+	root, parent := c.ActorSystem().Root, c.Parent()
+	a.working.Store(true)
+	go func() {
+		result := a.guarded(id, work)
+		if a.smtp == nil || !a.smtp.Open() {
+			a.socket.close() // before anybody may open another one for it
+		}
+		a.working.Store(false)
+		if a.leaving.Load() {
+			a.leave()
+		}
+		root.Send(parent, result)
+	}()
+}
+
+// guarded gives the result of work, or sessionCrashed.
+func (a *sessionActor) guarded(id int, work func() any) (result any) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.options.Log.Error("session crashed", "err", fmt.Sprint(r), "stack", string(debug.Stack()))
+			if a.smtp != nil {
+				a.smtp.Close()
+			}
+			result = sessionCrashed{id: id}
+		}
+	}()
+	return work()
+}
+
+// sessionCrashed says that a session ended by a fault of ours; what it was asking is lost to it.
+type sessionCrashed struct{ id int }
+
+// open dials, unless that is not permitted any more. What Comply ended says
+// nothing about the host.
+func (a *sessionActor) open(m openSession) any {
+	if a.options.Fenced() || !a.socket.start(m.turn, a.cancel) {
+		return sessionClosed{id: m.id}
+	}
+	defer a.socket.rest()
+	a.source = m.source
+	s, err := a.source.Open(a.ctx, m.host.host, m.host.at, m.tls)
+	if err != nil {
+		if a.socket.cut.Load() {
+			return sessionClosed{id: m.id}
+		}
+		told := a.judgeFailure(m.host.host, err)
+		return sessionOpened{id: m.id, failed: &told}
+	}
+	a.smtp = s
+	return sessionOpened{id: m.id}
+}
+
+// judgeFailure gives the verdict on a session that ended, or never began.
+func (a *sessionActor) judgeFailure(host string, err error) verdictOf {
+	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
+	errors.As(err, &f)
+	return a.options.judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
+		Hello: a.source.Hello, ReturnPath: a.source.ReturnPath, Source: nameOf(f.Source, a.source),
+		TLS: a.smtp != nil && a.smtp.TLS()})
+}
+
+// begin asks, if that is still permitted. What Comply ended teaches nothing.
+func (a *sessionActor) begin(m askProbes) report {
+	if !a.socket.start(m.turn, a.cancel) {
+		return report{id: m.id, rest: m.probes, stale: a.socket.cut.Load()}
+	}
+	defer a.socket.rest()
+	r := a.ask(m)
+	if a.socket.cut.Load() {
+		r.failure, r.cut, r.poisoned, r.stale = nil, false, false, true
+	}
+	return r
+}
+
+// held says whether not one more RCPT may be sent for this work.
+func (a *sessionActor) held(turn uint64) bool {
+	return a.leaving.Load() || a.socket.halted.Load() || !a.socket.may(turn) || a.options.Fenced()
+}
+
+// ask puts the probes to the receiver, a transaction at a time, until they are
+// all answered, the session ends, or an answer says that going on is wrong.
+func (a *sessionActor) ask(m askProbes) report {
+	r := report{id: m.id, rest: m.probes}
+	hold := func() bool { return a.held(m.turn) }
+	if m.rested && a.smtp.Poll() != nil {
+		r.stale = true
+		return r
+	}
+	a.pause(m.after)
+	before := a.smtp.Refused()
+	for len(r.rest) > 0 && r.failure == nil && !hold() {
+		left := m.refusedMax - r.refused
+		if left <= 0 {
+			return r
+		}
+		n := min(m.perTransaction, len(r.rest))
+		done, rcpts := len(r.answered), a.smtp.Rcpts()
+		stop, err := a.transaction(&r, r.rest[:n],
+			smtp.Ask{Pipelining: m.pipelining, RefusedMax: left, Hold: hold})
+		got := r.answered[done:]
+		r.rest = r.rest[len(got):]
+		r.refused = a.smtp.Refused() - before
+		r.onWire = a.smtp.Rcpts() - rcpts - countAsked(got)
+		switch {
+		case err != nil:
+			a.fail(&r, err)
+		case !a.smtp.Open(): // 421 to RCPT, or stopped
+			a.over(&r, got)
+		case stop == verdict.ActVoid:
+			last := got[len(got)-1].told
+			r.failure, r.poisoned = &last, true
+			a.smtp.Quit()
+		case stop != verdict.ActNone:
+			return r
+		}
+	}
+	return r
+}
+
+// over ends a report whose session ended without an error: by a 421 to the last
+// RCPT, or because its context was done just when the last reply came.
+func (a *sessionActor) over(r *report, got []answered) {
+	if len(got) > 0 && got[len(got)-1].told.attempt.Code == 421 {
+		last := got[len(got)-1].told
+		r.failure, r.cut = &last, true
+		return
+	}
+	told := a.judgeFailure(a.smtp.Host(), smtp.ErrClosed)
+	r.failure = &told
+}
+
+// pause waits, but not when the actor is stopped.
+func (a *sessionActor) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.ctx.Done():
+	}
+}
+
+// countAsked is how many of the answers came from the receiver.
+func countAsked(got []answered) int {
+	n := 0
+	for _, one := range got {
+		if one.told.attempt.Code != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// transaction asks for one transaction's worth and judges each answer as it
+// comes. It tells which action ended it early, if one did.
+func (a *sessionActor) transaction(r *report, probes []*probe, ask smtp.Ask) (verdict.Action, error) {
+	addresses := make([]smtp.Address, len(probes))
+	for i, p := range probes {
+		addresses[i] = p.address
+	}
+	stop, judged := verdict.ActNone, make([]verdictOf, 0, len(probes))
+	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
+		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
+		judged = append(judged, told)
+		if stops(told.verdict.Action) {
+			stop = told.verdict.Action
+		}
+		return stop != verdict.ActNone
+	}
+	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
+	now, nth := time.Now(), 0
+	for i, one := range answers {
+		var told verdictOf
+		switch {
+		case one.Err != nil:
+			one.At = now
+			told = a.judge(addresses[i], one)
+		case len(judged) > 0:
+			told, judged = judged[0], judged[1:]
+		default: // a 421, which ends the session without Stop being asked
+			told = a.judge(addresses[i], one)
+		}
+		if one.Err == nil {
+			nth++
+		}
+		r.answered = append(r.answered, answered{probe: probes[i], told: told, sent: one.Sent, at: one.At,
+			nth: nth})
+	}
+	return stop, err
+}
+
+// stops says whether an action makes the next RCPT of this session wrong.
+func stops(a verdict.Action) bool {
+	switch a {
+	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
+		verdict.ActVoid:
+		return true
+	}
+	return false
+}
+
+// nameOf names our address of a session, or of the source when there was none.
+func nameOf(used netip.Addr, s *Source) string {
+	if used.IsValid() {
+		return used.String()
+	}
+	return s.Name()
+}
+
+// judge gives the verdict on what came of asking one address.
+func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) verdictOf {
+	return a.options.judge(evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
+		Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
+		Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()})
+}
+
+// fail ends the session in a report.
+func (a *sessionActor) fail(r *report, err error) {
+	told := a.judgeFailure(a.smtp.Host(), err)
+	r.failure = &told
+	r.cut = told.attempt.Stage >= smtp.StageRcpt || told.attempt.Code == 421
+	if a.smtp.Open() {
+		a.smtp.Quit()
+	}
+}

@@ -1,0 +1,486 @@
+package receiver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
+)
+
+// blockedAtRcpt, blockedAtGreeting and noPTR are refusals of us.
+var (
+	blockedAtRcpt = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1},
+		Lines: []string{"blocked using some list"}}
+	blockedAtGreeting = &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 554,
+		Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"blocked using some list"}}}
+)
+
+const (
+	sourceA, sourceB, sourceSix = "192.0.2.201", "192.0.2.202", "2001:db8::201"
+)
+
+// newWorldFrom makes a world whose node has some sources.
+func newWorldFrom(t tester, sources ...string) *world {
+	w := newWorld(t, openedWide(), 1)
+	o := testOptions(openedWide())
+	o.Sources = sourcesOf(noSession, sources...)
+	w.desk = newDesk("example", o, begin)
+	return w
+}
+
+// TestSourcesRestedByMany: a source is rested when enough receivers refuse it, and
+// these are enough of all; then one receiver is asked, and only if that takes it, all.
+func TestSourcesRestedByMany(t *testing.T) {
+	two, one, six := []string{sourceA, sourceB}, []string{sourceA}, []string{sourceA, sourceSix}
+	for _, tc := range []struct {
+		name            string
+		sources         []string
+		spoken, blocked int
+		rested          bool
+	}{
+		{"none", two, 50, 0, false},
+		{"two", two, 2, 2, false},
+		{"three", two, 3, 3, true},
+		{"three of thirty", two, 30, 3, true},
+		{"three of thirty-one", two, 31, 3, false},
+		{"four of forty-one", two, 41, 4, false},
+		{"four of forty", two, 40, 4, true},
+		{"nine, and no other source", one, 9, 9, false},
+		{"ten, and no other source", one, 10, 10, true},
+		{"ten of twenty, and no other source", one, 20, 10, true},
+		{"ten of twenty-one, and no other source", one, 21, 10, false},
+		{"nine, and no other source of the family", six, 9, 9, false},
+		{"ten, and no other source of the family", six, 10, 10, true},
+	} {
+		s := sourcesOf(noSession, tc.sources...)
+		for n := range tc.spoken {
+			s.dialled(0, fmt.Sprint(n), begin)
+		}
+		last := false
+		for n := range tc.blocked {
+			last = s.blocked(0, fmt.Sprint(n), begin.Add(time.Duration(n)*time.Minute), smtp.SourceIdentity)
+		}
+		now := begin.Add(10 * time.Minute)
+		st := s.State(now)
+		if last != tc.rested || st[0].Fit(now) == tc.rested || s.Fit(now) != (!tc.rested || len(st) > 1) {
+			t.Errorf("%s: rested %v, state %+v", tc.name, last, st)
+		}
+		if st[0].Spoken != tc.spoken || !tc.rested && st[0].Blocked != tc.blocked {
+			t.Errorf("%s: state %+v", tc.name, st[0])
+		}
+		if tc.rested && st[0].Reason != smtp.SourceIdentity {
+			t.Errorf("%s: rested because of %s", tc.name, st[0].Reason)
+		}
+	}
+}
+
+// TestSourcesForgiveInAnHour: refusals of longer ago count no more, nor do those of
+// receivers that have taken the source since.
+func TestSourcesForgiveInAnHour(t *testing.T) {
+	s := sourcesOf(noSession, sourceA, sourceB)
+	s.blocked(0, "a", begin, smtp.SourceBlocked)
+	s.blocked(0, "b", begin, smtp.SourceBlocked)
+	if s.blocked(0, "c", begin.Add(sourceSpan+time.Second), smtp.SourceBlocked) {
+		t.Error("rested for refusals of more than an hour ago")
+	}
+	s.blocked(0, "d", begin.Add(sourceSpan+time.Second), smtp.SourceBlocked)
+	s.worked(0, "d", begin.Add(sourceSpan+2*time.Second))
+	if s.blocked(0, "e", begin.Add(sourceSpan+3*time.Second), smtp.SourceBlocked) {
+		t.Error("rested though a receiver has taken it since")
+	}
+	if !s.blocked(0, "f", begin.Add(sourceSpan+4*time.Second), smtp.SourceBlocked) {
+		t.Error("not rested by three")
+	}
+}
+
+// TestSourceOnTrial: after a rest one receiver is spoken to; what it says decides.
+func TestSourceOnTrial(t *testing.T) {
+	s := sourcesOf(noSession, sourceA, sourceB)
+	for _, key := range []string{"a", "b", "c"} {
+		s.blocked(0, key, begin, smtp.SourceBlocked)
+	}
+	may := func(key string, at time.Time, claim bool) bool {
+		ok, _ := s.may(0, key, at, claim)
+		return ok
+	}
+	if may("d", begin.Add(restAll-time.Second), true) {
+		t.Error("a rested source speaks")
+	}
+	now := begin.Add(restAll)
+	if !may("d", now, false) || !may("e", now, true) || may("d", now, false) || !may("e", now, true) {
+		t.Error("not one receiver is asked first")
+	}
+	if st := s.State(now)[0]; !st.OnTrial || !st.Fit(now) {
+		t.Errorf("state %+v", st)
+	}
+	if s.blocked(0, "d", now, smtp.SourceBlocked) { // said by a session from before
+		t.Error("rested by a receiver that was not asked")
+	}
+	if !s.blocked(0, "e", now, smtp.SourceBlocked) || may("e", now.Add(2*restAll-time.Second), true) {
+		t.Error("not rested for twice as long")
+	}
+	now = now.Add(2 * restAll)
+	if !may("f", now, true) || may("g", now, true) || !may("g", now.Add(trialFor), true) {
+		t.Error("a receiver that says nothing keeps the source for ever")
+	}
+	s.worked(0, "f", now.Add(trialFor)) // too late, it is another one's turn
+	if may("h", now.Add(trialFor), true) {
+		t.Error("taken for healthy by a receiver that was not asked")
+	}
+	s.worked(0, "g", now.Add(trialFor))
+	if !may("h", now.Add(trialFor), true) || s.State(now.Add(trialFor))[0].OnTrial {
+		t.Error("still on trial")
+	}
+	for rests := range 12 { // however often, never for more than a day
+		for _, key := range []string{"a", "b", "c"} {
+			s.blocked(0, key, now.Add(trialFor), smtp.SourceBlocked)
+		}
+		if left := s.State(now.Add(trialFor))[0].Rested.Sub(now.Add(trialFor)); left > restMost {
+			t.Errorf("rest %d lasts %s", rests, left)
+		}
+		now = now.Add(48 * time.Hour)
+		s.may(0, "a", now.Add(trialFor), true)
+	}
+}
+
+// TestSourceContactsAreBounded at contactsMax.
+func TestSourceContactsAreBounded(t *testing.T) {
+	s := sourcesOf(noSession)
+	for n := range contactsMax + 500 {
+		s.dialled(0, fmt.Sprint(n), begin)
+	}
+	s.dialled(0, "later", begin.Add(time.Minute+time.Second))
+	if n := s.State(begin)[0].Spoken; n != contactsMax {
+		t.Errorf("%d receivers are remembered", n)
+	}
+	s.dialled(0, "much later", begin.Add(2*sourceSpan))
+	if n := len(s.all[0].contacts); n != 1 {
+		t.Errorf("%d receivers are remembered an hour later", n)
+	}
+}
+
+// TestReachedCounts: who is dialled and says nothing at all counts as not reached,
+// which is how a node finds that its port 25 is shut.
+func TestReachedCounts(t *testing.T) {
+	w := newWorldFrom(t, sourceA)
+	w.greet = func(host string) error {
+		switch host {
+		case "mx1":
+			return fmt.Errorf("no route")
+		case "mx2":
+			return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421, Lines: []string{"busy"}}}
+		}
+		return nil
+	}
+	for n, want := range []int{0, 1} {
+		w.offer(offerOf(1, "d.example", uint64(n+1), 1, hosts(fmt.Sprintf("mx%d", n+1))))
+		w.run(w.now.Add(10 * time.Second))
+		st := w.desk.options.Sources.State(w.now)[0]
+		if st.Dialled != 1 || st.Reached != want || st.Source != sourceA || st.Hello != "probe.example" {
+			t.Errorf("state %+v, want %d reached", st, want)
+		}
+	}
+}
+
+// TestSourceIsTheSame for a receiver at all times, and both are used.
+func TestSourceIsTheSame(t *testing.T) {
+	first := map[string]int{}
+	for n := range 1000 {
+		key := fmt.Sprintf("r%d.example", n)
+		a := outletsOf(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
+		b := outletsOf(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
+		if a[0].name != b[0].name {
+			t.Fatalf("%s: %s and %s come first", key, a[0].name, b[0].name)
+		}
+		first[a[0].name]++
+	}
+	if first[sourceA] < 400 || first[sourceB] < 400 {
+		t.Errorf("first: %v", first)
+	}
+}
+
+// TestAnotherSourceTakesOver where one is refused, at RCPT and before, with a harm
+// budget of its own, and when none is left the probes come back as source_blocked.
+func TestAnotherSourceTakesOver(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		greet error
+		reply smtp.Reply
+	}{{"at the greeting", blockedAtGreeting, smtp.Reply{}}, {"at RCPT", nil, blockedAtRcpt}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorldFrom(t, sourceA, sourceB)
+			refusedAt := map[string]bool{w.desk.outlets[0].name: true}
+			w.greet = func(string) error {
+				if refusedAt[w.from] {
+					return tc.greet
+				}
+				return nil
+			}
+			w.reply = func(_ *probe, s *simSession) smtp.Reply {
+				if refusedAt[s.source] && tc.greet == nil {
+					return tc.reply
+				}
+				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+			}
+			outcomes, blocked := map[smtp.Outcome]int{}, 0
+			var wait time.Duration
+			w.collect(1, func(_ string, a told) {
+				a.agrees(t)
+				outcomes[a.outcome]++
+				if a.reason == smtp.SourceBlocked {
+					blocked, wait = blocked+1, a.wait
+				}
+			})
+			w.offer(offerOf(1, "d.example", 1, 30, hosts("mx1")))
+			w.run(begin.Add(time.Minute))
+			if n := outcomes[smtp.Invalid]; n < 30-blockedInRow || n+outcomes[smtp.Undecided] != 30 {
+				t.Errorf("outcomes %v", outcomes)
+			}
+			for _, st := range w.desk.options.Sources.State(w.now) {
+				if refused := st.Source == w.desk.outlets[0].name; refused != (st.Blocked == 1) {
+					t.Errorf("state %+v", st)
+				}
+			}
+			if a, b := w.away("mx1", 0), w.away("mx1", 1); a < restHere-2*time.Minute || b != 0 {
+				t.Errorf("rested for %s and %s", a, b)
+			}
+			harm := func(o *outlet) int { return o.budget.refused(w.now) }
+			if a, b := harm(w.desk.outlets[0]), harm(w.desk.outlets[1]); a > blockedInRow+3 || b < 30-blockedInRow {
+				t.Errorf("harm: %d and %d", a, b)
+			}
+			refusedAt[w.desk.outlets[1].name] = true
+			blocked = 0
+			w.offer(offerOf(1, "d.example", 2, 10, hosts("mx1")))
+			w.run(w.now.Add(time.Minute))
+			if blocked != 10 || wait < restHere-2*time.Minute || wait > 2*restHere {
+				t.Errorf("%d of 10 are told that we are blocked, the last to wait %s", blocked, wait)
+			}
+			refusedAt[w.desk.outlets[0].name] = false // forgotten there
+			w.run(begin.Add(restHere + time.Minute))
+			before := outcomes[smtp.Invalid]
+			w.offer(offerOf(1, "d.example", 3, 10, hosts("mx1")))
+			w.run(w.now.Add(time.Minute))
+			if outcomes[smtp.Invalid]-before != 10 {
+				t.Errorf("%d of 10 answered when the rest is over", outcomes[smtp.Invalid]-before)
+			}
+		})
+	}
+}
+
+// TestRestsGrow: each rest in a row is twice as long, up to a day.
+func TestRestsGrow(t *testing.T) {
+	w := newWorldFrom(t, sourceA)
+	w.greet = func(string) error { return blockedAtGreeting }
+	for n, want := range []time.Duration{4, 8, 16, 24, 24} {
+		w.offer(offerOf(1, "d.example", uint64(n+1), 1, hosts("mx1")))
+		w.run(w.now.Add(time.Second))
+		left := w.away("mx1", 0)
+		if left > want*time.Hour || left < want*time.Hour-time.Minute {
+			t.Errorf("rest %d: %s", n+1, left)
+		}
+		w.run(w.now.Add(left))
+	}
+}
+
+// TestOneHostRefusesUs: when another host of the route takes the source, it is not
+// rested.
+func TestOneHostRefusesUs(t *testing.T) {
+	w := newWorldFrom(t, sourceA, sourceB)
+	w.greet = func(host string) error {
+		if host == "mx1" {
+			return blockedAtGreeting
+		}
+		return nil
+	}
+	valid := 0
+	w.collect(2, func(_ string, a told) {
+		if a.agrees(t); a.outcome == smtp.Valid {
+			valid++
+		}
+	})
+	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1", "mx2")))
+	w.run(begin.Add(time.Minute))
+	if rested := w.away("mx1,mx2,", 0); valid != 10 || rested != 0 {
+		t.Errorf("%d of 10 valid, rested for %s", valid, rested)
+	}
+}
+
+// away is how long a lane is not spoken to from the nth source.
+func (w *world) away(lane string, n int) time.Duration {
+	l := w.desk.lanes[lane]
+	if l == nil {
+		return 0
+	}
+	r := l.away(w.now, w.desk.outlets[n])
+	if r == nil {
+		return 0
+	}
+	return r.until.Sub(w.now)
+}
+
+// TestRestOfAnOperator: hosts that refuse a source are left alone by it; others of
+// the same operator are asked, until one after the other refuses it.
+func TestRestOfAnOperator(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		refuses []bool // lane after lane
+		whole   bool
+	}{
+		{"one", []bool{true}, false},
+		{"two", []bool{true, true}, false},
+		{"three", []bool{true, true, true}, true},
+		{"one takes us", []bool{true, true, false, true}, false},
+		{"three after that", []bool{true, false, true, true, true}, true},
+	} {
+		w := newWorldFrom(t, sourceA)
+		w.greet = func(host string) error {
+			if tc.refuses[host[2]-'0'] {
+				return blockedAtGreeting
+			}
+			return nil
+		}
+		for n, refuses := range tc.refuses {
+			w.offer(offerOf(1, "d.example", uint64(n+1), 2, hosts(fmt.Sprintf("mx%d", n))))
+			w.run(w.now.Add(time.Minute))
+			if rested := w.away(fmt.Sprintf("mx%d", n), 0) > 0; rested != refuses {
+				t.Errorf("%s: rested at lane %d: %v", tc.name, n, rested)
+			}
+		}
+		if whole := w.now.Before(w.desk.outlets[0].until); whole != tc.whole {
+			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
+		}
+		o, l := w.desk.outlets[0], w.desk.lanes["mx0"]
+		w.desk.took(w.now, &session{lane: l, outlet: o})
+		if o.rests != 0 || l.against(o).rests != 0 || len(o.refusing) != 0 {
+			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.rested)
+		}
+	}
+}
+
+// TestAddressFamilies: each host address is dialled from a source of its family; one
+// that none of ours can reach is our trouble, not the address's.
+func TestAddressFamilies(t *testing.T) {
+	six := hosts("mx6")
+	six[0].Addrs = [][]byte{{0x20, 1, 0xd, 0xb8, 15: 1}}
+	for _, tc := range []struct {
+		name    string
+		sources []string
+		from    string
+		want    smtp.Outcome
+	}{
+		{"both", []string{sourceA, sourceSix}, sourceSix, smtp.Valid},
+		{"the system chooses", nil, "", smtp.Valid},
+		{"only IPv4", []string{sourceA}, "", smtp.Undecided},
+	} {
+		w := newWorldFrom(t, tc.sources...)
+		var got []told
+		w.collect(1, func(_ string, a told) {
+			a.agrees(t)
+			got = append(got, a)
+		})
+		w.offer(offerOf(1, "d.example", 1, 1, six))
+		w.run(begin.Add(time.Minute))
+		if len(got) != 1 || got[0].outcome != tc.want || w.from != tc.from ||
+			tc.want == smtp.Undecided && (got[0].reason != smtp.ConnectionFailed || len(w.dials) > 0) {
+			t.Errorf("%s: %+v from %q", tc.name, got, w.from)
+		}
+	}
+}
+
+// TestRestedEverywhere: a node whose only source is rested altogether asks nothing
+// and keeps what was offered; on trial, one receiver at a time.
+func TestRestedEverywhere(t *testing.T) {
+	w := newWorldFrom(t, sourceA)
+	answers := 0
+	w.collect(1, func(string, told) { answers++ })
+	sources := w.desk.options.Sources
+	for n := range lastReceivers {
+		sources.blocked(0, fmt.Sprint(n), begin, smtp.SourceBlocked)
+	}
+	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
+	w.run(begin.Add(restAll - time.Second))
+	if answers > 0 || len(w.dials) > 0 || w.desk.tasks.queued != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.tasks.queued)
+	}
+	sources.may(0, "another", begin.Add(restAll), true) // was faster
+	w.run(begin.Add(restAll + trialFor - time.Second))
+	if len(w.dials) > 0 {
+		t.Fatalf("%d dials while another receiver is asked", len(w.dials))
+	}
+	w.run(begin.Add(restAll + trialFor + time.Minute))
+	if answers != 5 || sources.State(w.now)[0].OnTrial {
+		t.Errorf("%d answers, %+v", answers, sources.State(w.now)[0])
+	}
+	w.checkEmpty()
+}
+
+// TestMemoryOfSources: the next desk knows where a source is rested, what harm it did
+// and how long greylisting takes; what it read of other nodes' sources it hands on.
+func TestMemoryOfSources(t *testing.T) {
+	deskOf := func(source string) *desk {
+		o := testOptions(openedWide())
+		allow := openedWide()
+		allow.RefusedPerHour = 20
+		o.Allow = func(string) shaping.Allowance { return allow }
+		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, source)
+		return newDesk("example", o, begin)
+	}
+	first := deskOf(sourceA)
+	first.outlets[0].grey = greylist{enough: 6 * time.Minute, short: time.Minute}
+	for range 6 {
+		first.outlets[0].budget.Begin(1)
+		first.outlets[0].budget.Refused(begin)
+	}
+	for n := range lanesInRow {
+		name := fmt.Sprintf("mx%d", n)
+		first.rest(begin, first.lane(begin, hosts(name)), first.outlets[0],
+			judgedAt(begin, name, smtp.Address{}, blockedAtGreeting))
+	}
+	fact, worth := first.note(begin)
+	if !worth {
+		t.Fatal("nothing noted")
+	}
+	if life := fact.Expires.Sub(begin); life < restHere {
+		t.Errorf("it expires after %s", life)
+	}
+	other := deskOf(sourceB)
+	other.recall(begin, fact.Data)
+	o := other.outlets[0]
+	if other.lane(begin, hosts("mx1")).away(begin, o) != nil || o.budget.refused(begin) != 0 {
+		t.Errorf("the source of another node is taken for ours: %+v", o)
+	}
+	other.options.Clock = func() time.Time { return begin.Add(time.Hour) }
+	handed, worth := other.note(begin.Add(time.Hour))
+	if !worth {
+		t.Fatal("nothing handed on")
+	}
+	for _, tc := range []struct {
+		data    []byte
+		refused int // two minutes later
+		rested  time.Duration
+	}{{fact.Data, 6, restHere}, {handed.Data, 0, restHere - time.Hour}} {
+		d := deskOf(sourceA)
+		d.options.Clock = func() time.Time { return begin.Add(restHere - tc.rested) }
+		d.recall(begin, tc.data)
+		o := d.outlets[0]
+		if o.until.Sub(begin) != tc.rested || o.rests != 1 || o.grey.enough != 6*time.Minute ||
+			o.grey.short != time.Minute || o.last.verdict.Reason != smtp.SourceBlocked ||
+			o.last.attempt.Host != "mx2" || o.last.attempt == (evidence.Attempt{}) {
+			t.Errorf("recalled %+v", o)
+		}
+		if n := o.budget.refused(begin.Add(2 * time.Minute)); n != tc.refused {
+			t.Errorf("%d refusals recalled", n)
+		}
+		r := d.lane(begin, hosts("mx1")).refusals[o]
+		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != restHere || r.rests != 1 ||
+			r.last.attempt.Host != "mx1") {
+			t.Errorf("lane recalled %+v", r)
+		}
+		if n := len(d.noteSources(begin)); n != 1 {
+			t.Errorf("one source is noted %d times", n)
+		}
+	}
+}

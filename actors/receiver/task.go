@@ -1,0 +1,210 @@
+package receiver
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/wire"
+)
+
+const (
+	// chunksPerTask is how many chunks one task may have open here: one being
+	// asked and one behind it, so that sessions never run dry. As many again may
+	// wait to be acknowledged.
+	chunksPerTask = 2
+
+	// queueMax bounds the probes waiting here over all tasks. At the bound offers
+	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB.
+	queueMax = 200_000
+
+	// tasksMax bounds the tasks that are remembered though nothing of them is
+	// here; beyond it the oldest are forgotten, which costs a stale owner's probes
+	// being asked once more. Guess: 200 bytes each, 20 MB.
+	tasksMax = 100_000
+
+	rememberFor = time.Minute      // a chunk that is done, against late copies of its offer
+	taskMemory  = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
+	resendEvery = 2 * time.Second  // results without an acknowledgement
+	resendFor   = time.Minute      // results without any; then the client, if it lives, offers again
+	shareWait   = 3 * time.Second  // named by a pulse while our share is nothing: a heartbeat
+	pulseEvery  = time.Second      // a task that hears nothing for 5 s believes us dead
+	flushEvery  = 200 * time.Millisecond
+)
+
+// client is who offered a task's chunks and gets the answers.
+type client struct {
+	name    string // tells clients apart
+	address string // of its node
+	pid     any    // the shell's handle
+}
+
+// task is what the desk knows of one task. With no chunk open it is only a
+// memory: of its epoch, and of the chunks that were done.
+type task struct {
+	key     wire.TaskKey
+	epoch   int64
+	client  client
+	chunks  []*chunk
+	done    []doneChunk       // oldest first
+	pulsed  time.Time         // when something was last sent
+	owed    time.Time         // since when results wait for the client to be heard; zero: none do
+	known   map[uint32]answer // final answers that an earlier owner has not taken, by ordinal
+	told    bool              // that we go away
+	until   time.Time         // when a memory may be forgotten
+	resting bool              // in tasks.resting
+}
+
+type doneChunk struct {
+	number uint64
+	until  time.Time
+}
+
+// find gives an open chunk, or nil.
+func (t *task) find(number uint64) *chunk {
+	for _, c := range t.chunks {
+		if c.number == number {
+			return c
+		}
+	}
+	return nil
+}
+
+// knows says whether a chunk is here or was done a short while ago.
+func (t *task) knows(now time.Time, number uint64) bool {
+	for len(t.done) > 0 && now.After(t.done[0].until) {
+		t.done = t.done[1:]
+	}
+	for _, d := range t.done {
+		if d.number == number {
+			return true
+		}
+	}
+	return t.find(number) != nil
+}
+
+// open is how many chunks have probes without an answer.
+func (t *task) open() int {
+	n := 0
+	for _, c := range t.chunks {
+		if c.open > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// tasks are the tasks of a desk.
+type tasks struct {
+	all     map[wire.TaskKey]*task
+	busy    map[*task]struct{} // with chunks
+	resting fifo[*task]        // those without, and some that have some again
+	waiting map[uuid.UUID]int  // probes in queues, by verification
+	queued  int                // sum over waiting
+	stale   bool               // dropped probes are still in queues
+}
+
+func newTasks() tasks {
+	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiting: map[uuid.UUID]int{}}
+}
+
+// count notes probes of a verification that came to the queues, or left them.
+func (t *tasks) count(verification uuid.UUID, n int) {
+	t.queued += n
+	if t.waiting[verification] += n; t.waiting[verification] == 0 {
+		delete(t.waiting, verification)
+	}
+}
+
+// room says whether n more probes of a task may be queued. A verification may
+// fill no more than what it leaves free: alone half of the queue, beside another
+// one a third, and there is always a place for a small one.
+func (t *tasks) room(k *task, n int) bool {
+	return len(k.chunks) < 2*chunksPerTask && k.open() < chunksPerTask &&
+		t.waiting[k.key.Verification]+n <= queueMax-t.queued
+}
+
+// credit is how many more chunks of a task are welcome now.
+func (t *tasks) credit(k *task) uint32 {
+	if !t.room(k, wire.AddressesMax) {
+		return 0
+	}
+	return uint32(chunksPerTask - k.open())
+}
+
+// claim gives the task of an offer, whose chunks of an older owner it drops. The
+// same epoch with another client is a domain actor begun anew, which counts its
+// chunks from the start. Nil: the offer is the older one.
+func (t *tasks) claim(key wire.TaskKey, epoch int64, from client) *task {
+	k := t.all[key]
+	switch {
+	case k == nil:
+		k = &task{key: key}
+		t.all[key] = k
+	case epoch < k.epoch:
+		return nil
+	case epoch > k.epoch || from.name != k.client.name:
+		t.drop(k)
+	}
+	k.epoch, k.client = epoch, from
+	return k
+}
+
+// drop forgets the chunks of a task. What was answered and not taken, and what is
+// on the wire, is kept for the next owner.
+func (t *tasks) drop(k *task) {
+	for _, c := range k.chunks {
+		for _, r := range c.sent {
+			c.answers = append(c.answers, answersOf(r)...)
+		}
+		for _, a := range c.answers {
+			k.keep(a)
+		}
+		c.dropped, c.answers, c.sent = true, nil, nil
+		t.stale = t.stale || c.open > 0
+	}
+	k.chunks, k.done, k.owed = nil, nil, time.Time{}
+	delete(t.busy, k)
+}
+
+// forget ends a chunk that is done.
+func (t *tasks) forget(now time.Time, c *chunk) {
+	k := c.task
+	for i, o := range k.chunks {
+		if o == c {
+			k.chunks = append(k.chunks[:i], k.chunks[i+1:]...)
+			break
+		}
+	}
+	k.done = append(k.done, doneChunk{number: c.number, until: now.Add(rememberFor)})
+	t.rest(now, k)
+}
+
+// rest lets a task without chunks become a memory.
+func (t *tasks) rest(now time.Time, k *task) {
+	if len(k.chunks) > 0 {
+		return
+	}
+	delete(t.busy, k)
+	k.until = now.Add(taskMemory)
+	if !k.resting {
+		k.resting = true
+		t.resting.push(k)
+	}
+}
+
+// sweep forgets the memories whose time is over, or that are too many.
+func (t *tasks) sweep(now time.Time) {
+	for range t.resting.len() {
+		k := t.resting.peek()
+		old := !now.Before(k.until) || t.resting.len() > tasksMax
+		if len(k.chunks) == 0 && !old {
+			return // those behind it have come later
+		}
+		t.resting.pop()
+		k.resting = false
+		if len(k.chunks) == 0 {
+			delete(t.all, k.key)
+		}
+	}
+}

@@ -1,0 +1,387 @@
+package receiver
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+// slotsOfWorld is more than any desk of a test needs.
+const slotsOfWorld = 1000
+
+// begin is any time.
+var begin = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// opened is a wide allowance for tests that are about something else.
+func openedWide() shaping.Allowance {
+	return shaping.Allowance{
+		Connections: 4, ConnectionRate: shaping.Rate{Events: 1000, Per: time.Second},
+		RcptRate:           shaping.Rate{Events: shaping.RateEventsMax, Per: time.Second},
+		RcptsPerConnection: shaping.CountMax, RcptsPerTransaction: 1,
+		RefusedPerSession: shaping.CountMax, RefusedPerHour: shaping.CountMax,
+	}
+}
+
+func testOptions(a shaping.Allowance) Options {
+	living := NewLiving()
+	living.Alone()
+	return Options{
+		Living: living, Fenced: func() bool { return false },
+		Allow: func(string) shaping.Allowance { return a },
+		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
+		Rules: verdict.Builtin(), Sources: sourcesOf(noSession), Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+}
+
+// openFunc is the type of Source.Open.
+type openFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
+
+// noSession is for desks whose sessions are simulated.
+func noSession(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
+	return nil, errors.New("there are no sessions here")
+}
+
+// sourcesOf makes sources with these addresses; without any, the one that the system chooses.
+func sourcesOf(open openFunc, addresses ...string) *Sources {
+	list := make([]Source, max(1, len(addresses)))
+	for i := range list {
+		list[i] = Source{Hello: "probe.example", Open: open}
+		if len(addresses) > 0 {
+			list[i].Addr = netip.MustParseAddr(addresses[i])
+		}
+	}
+	s, err := NewSources(list)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// world runs a desk against simulated sessions and clients, event by event.
+type world struct {
+	t     tester
+	desk  *desk
+	limit shaping.Allowance
+	rand  *rand.Rand
+	now   time.Time
+	queue events
+	order int
+	due   time.Time // of the newest wake-up that waits
+
+	open  map[int]*simSession
+	knows int         // times that it was asked what is known
+	keeps int         // facts to keep
+	rcpts []time.Time // when the receiver saw them, less the constant way
+	dials []time.Time
+
+	// How the receiver behaves. reply gives the answer to a RCPT, code 0 for a
+	// lost connection; greet why a session cannot be opened, nil when it can.
+	turn   time.Duration
+	jitter time.Duration
+	turns  int
+	reply  func(p *probe, s *simSession) smtp.Reply
+	greet  func(host string) error
+	from   string // the source that is greeted
+	hear   func(to client, msg proto.Message)
+	asked  func(p *probe) // may be nil
+}
+
+type simSession struct {
+	host    string
+	source  string
+	socket  *socket
+	rcpts   int
+	refused int
+}
+
+type event struct {
+	at    time.Time
+	order int
+	do    func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].order < e[j].order
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(v any)   { *e = append(*e, v.(event)) }
+func (e *events) Pop() any {
+	v := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return v
+}
+
+// tester is what *testing.T and *rapid.T share.
+type tester interface {
+	Errorf(format string, args ...any)
+	Helper()
+}
+
+func newWorld(t tester, a shaping.Allowance, seed uint64) *world {
+	w := &world{t: t, desk: newDesk("example", testOptions(a), begin), limit: a, now: begin,
+		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, turn: 20 * time.Millisecond,
+		reply: func(*probe, *simSession) smtp.Reply { return smtp.Reply{Code: 250} },
+		greet: func(string) error { return nil },
+	}
+	w.hear = w.acknowledge
+	return w
+}
+
+// acknowledge is what a client does that hears results.
+func (w *world) acknowledge(_ client, msg proto.Message) {
+	if m, ok := msg.(*wire.Results); ok {
+		w.after(0, func() {
+			w.desk.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+		})
+	}
+}
+
+// after lets something happen to the desk d from now.
+func (w *world) after(d time.Duration, do func()) {
+	w.order++
+	heap.Push(&w.queue, event{at: w.now.Add(d), order: w.order, do: do})
+}
+
+// run lets everything happen that happens until a time.
+func (w *world) run(until time.Time) {
+	for len(w.queue) > 0 && !w.queue[0].at.After(until) {
+		e := heap.Pop(&w.queue).(event)
+		w.now = e.at
+		e.do()
+		w.plan()
+	}
+	w.now = until
+	w.plan()
+}
+
+func (w *world) plan() {
+	steps, wake := w.desk.plan(w.now)
+	for _, s := range steps {
+		w.do(s)
+	}
+	if !wake.IsZero() && (!w.due.After(w.now) || wake.Before(w.due)) {
+		w.due = wake
+		w.after(max(0, wake.Sub(w.now)), func() {})
+	}
+}
+
+func (w *world) do(s step) {
+	if _, told := s.(send); !told && w.now.Before(w.desk.paused) {
+		switch s.(type) {
+		case openSession, askProbes:
+			w.t.Errorf("%T while the receiver rests", s)
+		}
+	}
+	switch s := s.(type) {
+	case send:
+		w.hear(s.to, s.msg)
+	case openSession:
+		if !s.socket.start(s.turn, nil) { // the share has changed since
+			w.open[s.id] = &simSession{socket: s.socket}
+			w.after(0, func() { w.desk.closed(w.now, s.id) })
+			return
+		}
+		w.dials = append(w.dials, w.now)
+		w.open[s.id] = &simSession{host: s.host.host, source: s.source.Name(), socket: s.socket}
+		if len(w.open) > w.limit.Connections {
+			w.t.Errorf("%d sessions at once", len(w.open))
+		}
+		w.after(3*w.turn, func() { w.opened(s) })
+	case askProbes:
+		w.ask(s)
+	case knowFact:
+		w.knows++
+	case keepFact:
+		w.keeps++
+	case quitSession:
+		w.after(w.turn, func() { w.desk.closed(w.now, s.id) })
+	case dropSession:
+		if w.open[s.id] == nil {
+			w.t.Errorf("session %d dropped twice", s.id)
+		}
+		w.open[s.id].socket.close()
+		delete(w.open, s.id)
+	}
+}
+
+func (w *world) opened(s openSession) {
+	s.socket.rest()
+	w.from = s.source.Name()
+	err := w.greet(s.host.host)
+	if err == nil {
+		w.desk.opened(w.now, s.id, nil)
+		return
+	}
+	told := judgedAt(w.now, s.host.host, smtp.Address{}, err)
+	w.desk.opened(w.now, s.id, &told)
+}
+
+// judged gives the verdict on a failure, of whatever host.
+func judged(address smtp.Address, err error) verdictOf {
+	return judgedAt(begin, "mx1.example", address, err)
+}
+
+// judgedAt gives the verdict on what a host said or did.
+func judgedAt(at time.Time, host string, address smtp.Address, err error) verdictOf {
+	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
+	errors.As(err, &f)
+	o := Options{Rules: verdict.Builtin(), Sources: &Sources{}}
+	return o.judge(evidence.Raw{At: at, Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err, Address: address,
+		Hello: "probe.example"})
+}
+
+// step gives one turn; every other one has some jitter, so that the shortest is seen.
+func (w *world) step() time.Duration {
+	w.turns++
+	if w.jitter == 0 || w.turns%2 == 0 {
+		return w.turn
+	}
+	return w.turn + time.Duration(w.rand.Int64N(int64(w.jitter)))
+}
+
+// ask does what a session actor does, without PIPELINING.
+func (w *world) ask(m askProbes) {
+	s := w.open[m.id]
+	if !s.socket.start(m.turn, nil) {
+		w.after(0, func() { w.desk.worked(w.now, report{id: m.id, rest: m.probes}) })
+		return
+	}
+	if len(m.probes) == 0 || m.perTransaction > w.limit.RcptsPerTransaction {
+		w.t.Errorf("%d probes, %d in a transaction", len(m.probes), m.perTransaction)
+	}
+	r := report{id: m.id, rest: m.probes}
+	t := w.now.Add(m.after)
+	for len(r.rest) > 0 && r.failure == nil && r.refused < m.refusedMax {
+		if s.rcpts > 0 {
+			t = t.Add(w.turn) // RSET
+		}
+		t = t.Add(w.turn) // MAIL
+		var stop bool
+		if t, stop = w.transaction(s, &r, m, t); stop {
+			break
+		}
+	}
+	w.after(t.Sub(w.now), func() {
+		s.socket.rest()
+		w.desk.worked(w.now, r)
+	})
+}
+
+func (w *world) transaction(s *simSession, r *report, m askProbes, t time.Time) (time.Time, bool) {
+	for nth := 1; nth <= m.perTransaction && len(r.rest) > 0 && r.refused < m.refusedMax; nth++ {
+		p, took := r.rest[0], w.step()
+		w.rcpts = append(w.rcpts, t.Add(took-w.turn)) // all jitter is on the way there
+		if s.rcpts++; s.rcpts > w.limit.RcptsPerConnection || s.refused >= w.limit.RefusedPerSession {
+			w.t.Errorf("RCPT %d of a session, after %d refusals", s.rcpts, s.refused)
+		}
+		if w.asked != nil {
+			w.asked(p)
+		}
+		reply := w.reply(p, s)
+		sent := t
+		t = t.Add(took)
+		if reply.Code == 0 {
+			told := judgedAt(t, s.host, p.address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+			r.failure, r.cut, r.onWire = &told, true, 1
+			return t, true
+		}
+		told := judgedAt(t, s.host, p.address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+		r.answered = append(r.answered, answered{probe: p, told: told, sent: sent, at: t, nth: nth})
+		r.rest = r.rest[1:]
+		if reply.Permanent() {
+			r.refused++
+			s.refused++
+		}
+		switch {
+		case reply.Code == 421:
+			r.failure, r.cut = &told, true
+			return t, true
+		case told.verdict.Action == verdict.ActVoid:
+			r.failure, r.poisoned = &told, true
+			return t, true
+		case stops(told.verdict.Action):
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// checkRate fails when in any window of a rate there were more events than it allows.
+func checkRate(t tester, what string, times []time.Time, r shaping.Rate) {
+	t.Helper()
+	for i := r.Events; i < len(times); i++ {
+		if span := times[i].Sub(times[i-r.Events]); span <= r.Per {
+			t.Errorf("%s: %d within %s, the rate is %s", what, r.Events+1, span, r)
+			return
+		}
+	}
+}
+
+// checkEmpty fails when the desk remembers anything long after all is done.
+func (w *world) checkEmpty() {
+	w.t.Helper()
+	w.run(w.now.Add(2 * time.Hour))
+	d := w.desk
+	if n := d.options.Slots.free.Load(); n != slotsOfWorld || len(d.sessions) > 0 || len(w.open) > 0 ||
+		len(d.free) > 0 || d.closing != 0 {
+		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
+			n, slotsOfWorld, len(d.sessions), len(w.open), len(d.free), d.closing)
+	}
+	if len(d.lanes) > 0 || d.order.len() > 0 || d.unsent.len() > 0 || len(d.finished) > 0 {
+		w.t.Errorf("left: %d lanes, %d in turn, %d unsent, %d finished",
+			len(d.lanes), d.order.len(), d.unsent.len(), len(d.finished))
+	}
+	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.len() > 0 || len(t.waiting) > 0 ||
+		t.queued != 0 {
+		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d waiting, %d queued",
+			len(t.all), len(t.busy), t.resting.len(), len(t.waiting), t.queued)
+	}
+}
+
+// hosts makes a route to hosts of one address each; the address tells the host.
+func hosts(names ...string) []*wire.Host {
+	out := make([]*wire.Host, len(names))
+	for i, n := range names {
+		out[i] = &wire.Host{Name: n, Addrs: [][]byte{{192, 0, 2, n[2]}}}
+	}
+	return out
+}
+
+// offerOf makes an offer of n probes.
+func offerOf(verification byte, domain string, chunk uint64, n int, route []*wire.Host) *wire.Offer {
+	m := &wire.Offer{Task: &wire.Task{Verification: id(verification), Epoch: 1, Domain: domain}, Chunk: chunk,
+		Hosts: route}
+	for i := range n {
+		m.Probes = append(m.Probes, &wire.Probe{Ordinal: uint32(chunk)*1000 + uint32(i),
+			Local: fmt.Sprintf("a%d", i)})
+	}
+	return m
+}
+
+func id(n byte) []byte {
+	u := uuid.UUID{15: n}
+	return u[:]
+}
+
+// silent is the logger of an actor system under test.
+func silent(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }

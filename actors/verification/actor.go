@@ -1,0 +1,538 @@
+package verification
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"rollcall/actors/domain"
+	"rollcall/ledger"
+	"rollcall/smtp/evidence"
+)
+
+const (
+	tickEvery = 250 * time.Millisecond // how often pending outcomes and waiting are looked at
+
+	// holdAfter is how long the oldest outcome waits for its settlement before
+	// nothing more is asked: a healthy ledger takes settleEvery and some milliseconds.
+	holdAfter = settleEvery + 2*time.Second
+
+	// waitingDwell is how long the status rests after a change before it becomes
+	// waiting again, so that it does not flap (RELIABILITY 4.2).
+	waitingDwell = 15 * time.Second
+
+	// waitingMin is how far the next try must be for waiting to be worth saying.
+	waitingMin = 2 * time.Second
+
+	// callWithin bounds one call of the ledger. What it was cut short at is asked again.
+	callWithin = 15 * time.Second
+
+	// patience is how long a verification may be at work before what is left is
+	// unknown, which is free: at a receiver that allows little a long list of bad
+	// addresses would otherwise never end. It begins anew with a new owner. Guess.
+	patience = 72 * time.Hour
+
+	// crashPause is before a crashed domain actor is begun anew, doubled each time.
+	// Guess: what made it crash may pass.
+	crashPause = time.Second
+
+	// retryMax bounds the pause before a call that failed is made again.
+	retryMax = 5 * time.Second
+)
+
+// mode is what the actor is about.
+type mode int
+
+const (
+	loading mode = iota
+	working
+	cancelling // nothing new; settle what is there, release the rest
+	draining   // nothing new; settle what is there, give the lease back
+	closing    // the last step is under way
+	ended
+)
+
+// Actor is the shell around a plan.
+type Actor struct {
+	options Options
+	state   ledger.Verification // as the ledger last told
+	lease   ledger.Lease
+	begun   time.Time // when the file was read
+	mode    mode
+	plan    *plan
+	domains map[string]*actor.PID
+	names   map[string]string // PID id -> domain
+
+	held     bool  // the domains offer nothing
+	left     int64 // of options.Left, what this actor has
+	settling bool
+	failures int // to settle, in a row
+	retryAt  time.Time
+	waiting  bool // the ledger says waiting
+	changed  time.Time
+	marking  bool
+	markAt   time.Time // not marked before, because it failed
+	looking  bool
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	ticker *time.Timer
+}
+
+type (
+	tick       struct{}
+	beginAnew  struct{ domain string }
+	loadResult struct {
+		loaded
+		err error
+	}
+	settleResult struct {
+		state ledger.Verification
+		took  time.Duration
+		err   error
+	}
+	stateResult struct {
+		state ledger.Verification
+		err   error
+	}
+	markResult  stateResult
+	closeResult struct{ err error }
+)
+
+// New makes the actor of a verification that was leased.
+func New(o Options, v ledger.Verification, l ledger.Lease) actor.Actor {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Actor{options: o, state: v, lease: l, ctx: ctx, cancel: cancel,
+		domains: map[string]*actor.PID{}, names: map[string]string{}}
+}
+
+// Receive implements actor.Actor. Nothing here blocks.
+func (a *Actor) Receive(c actor.Context) {
+	now := time.Now()
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		a.waiting = a.state.Status == ledger.Waiting
+		a.beside(c, func() any {
+			l, err := load(a.ctx, a.options, a.state, a.lease)
+			return loadResult{l, err}
+		})
+		return
+	case *actor.Stopping:
+		a.stop()
+		return
+	case loadResult:
+		a.loaded(c, now, m)
+	case domain.Finals:
+		a.finals(c, now, m)
+	case domain.Quiet:
+		if w := a.open(m.Domain); w != nil {
+			a.plan.rest(w, m.Until)
+		}
+	case *actor.Terminated:
+		a.gone(c, now, m.Who)
+	case beginAnew:
+		if a.mode == working && a.open(m.domain) != nil {
+			a.spawn(c, m.domain)
+		}
+	case settleResult:
+		a.settled(c, now, m)
+	case markResult:
+		a.marked(c, now, m)
+	case stateResult:
+		a.looked(m)
+	case closeResult:
+		a.closed(c, m)
+	case Look:
+		a.look(c)
+	case Drain:
+		a.drain(c)
+	case Lost:
+		a.end(c)
+	case tick:
+		a.schedule(c)
+	default:
+		return
+	}
+	a.advance(c, now)
+}
+
+// beside does what may wait in a goroutine, whose result becomes a message.
+func (a *Actor) beside(c actor.Context, work func() any) {
+	root, self := c.ActorSystem().Root, c.Self()
+	go func() { root.Send(self, work()) }()
+}
+
+// call is beside with a bound on the time.
+func (a *Actor) call(c actor.Context, work func(ctx context.Context) any) {
+	ctx := a.ctx
+	a.beside(c, func() any {
+		within, cancel := context.WithTimeout(ctx, callWithin)
+		defer cancel()
+		return work(within)
+	})
+}
+
+// stop ends what runs beside the actor; its domain actors end with it.
+func (a *Actor) stop() {
+	a.cancel()
+	if a.ticker != nil {
+		a.ticker.Stop()
+	}
+	a.options.Metrics.domains.Sub(float64(len(a.domains)))
+	a.weigh(-a.left)
+}
+
+// weigh counts addresses that came to this actor, or that are settled or given up.
+func (a *Actor) weigh(n int64) {
+	a.left += n
+	a.options.Left.Add(n)
+}
+
+func (a *Actor) schedule(c actor.Context) {
+	root, self := c.ActorSystem().Root, c.Self()
+	a.ticker = time.AfterFunc(tickEvery, func() { root.Send(self, tick{}) })
+}
+
+func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
+	if a.mode != loading {
+		return // drained in the meantime
+	}
+	if m.err != nil {
+		a.options.Log.Warn("verification left", "verification", a.state.ID, "err", m.err)
+		a.end(c)
+		return
+	}
+	a.state = m.state
+	switch {
+	case m.state.Status == ledger.Cancelling:
+		a.mode = cancelling
+	case m.plan == nil:
+		a.end(c)
+		return
+	default:
+		a.mode, a.plan, a.begun = working, m.plan, now
+		a.weigh(int64(len(m.plan.order)))
+		a.look(c) // it may have been cancelled while the file was read
+	}
+	a.schedule(c)
+}
+
+// advance does whatever can be done now.
+func (a *Actor) advance(c actor.Context, now time.Time) {
+	switch a.mode {
+	case working:
+		a.hold(c, now)
+		a.beginDomains(c)
+		a.settle(c, now, false)
+		a.mark(c, now)
+	case cancelling, draining:
+		if a.plan != nil {
+			a.stopDomains(c)
+			a.settle(c, now, true)
+		}
+		if !a.settling && !a.marking && (a.plan == nil || len(a.plan.pending) == 0) {
+			a.close(c)
+		}
+	}
+}
+
+// hold stops asking while outcomes cannot be settled, and goes on when they are:
+// what is not settled when this lease ends is asked again by the next owner.
+func (a *Actor) hold(c actor.Context, now time.Time) {
+	held := len(a.plan.pending) > 0 && now.Sub(a.plan.since) >= holdAfter
+	if held == a.held {
+		return
+	}
+	a.held = held
+	for _, pid := range a.domains {
+		c.Send(pid, domain.Hold{On: held})
+	}
+}
+
+func (a *Actor) beginDomains(c actor.Context) {
+	for !a.held {
+		name, ok := a.plan.begin(a.options.DomainsMax)
+		if !ok {
+			return
+		}
+		a.spawn(c, name)
+	}
+}
+
+func (a *Actor) spawn(c actor.Context, name string) {
+	file, open := a.plan.file, a.plan.open[name]
+	a.plan.rest(open, time.Time{})
+	w := domain.Work{Verification: a.state.ID, Epoch: a.lease.Epoch, Domain: name, Tries: open.crashes,
+		Ordinals: a.plan.ordinals(open), Deadline: a.begun.Add(patience),
+		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
+	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) }))
+	c.Watch(pid)
+	a.domains[name], a.names[pid.Id] = pid, name
+	if a.held {
+		c.Send(pid, domain.Hold{On: true})
+	}
+	a.options.Metrics.domains.Inc()
+}
+
+func (a *Actor) open(name string) *work {
+	if a.plan == nil {
+		return nil
+	}
+	return a.plan.open[name]
+}
+
+// finals takes outcomes; what comes after the end was asked for is not counted.
+func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
+	if a.mode != working || a.open(m.Domain) == nil {
+		return
+	}
+	a.plan.take(now, m.Finals)
+	if m.Done {
+		a.finish(c, m.Domain)
+	}
+}
+
+func (a *Actor) finish(c actor.Context, name string) {
+	a.plan.end(name)
+	if pid := a.domains[name]; pid != nil {
+		delete(a.domains, name)
+		delete(a.names, pid.Id)
+		c.Unwatch(pid)
+		c.Stop(pid)
+		a.options.Metrics.domains.Dec()
+	}
+}
+
+func (a *Actor) stopDomains(c actor.Context) {
+	for name := range a.domains {
+		a.finish(c, name)
+	}
+}
+
+// gone begins a domain anew whose actor crashed, after a pause, or gives it up.
+func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
+	name, ok := a.names[who.Id]
+	if !ok {
+		return
+	}
+	delete(a.names, who.Id)
+	delete(a.domains, name)
+	a.options.Metrics.domains.Dec()
+	a.options.Metrics.crashes.Inc()
+	w := a.open(name)
+	if a.mode != working || w == nil {
+		return
+	}
+	w.crashes++
+	a.options.Log.Error("domain actor crashed", "verification", a.state.ID, "domain", name, "attempt",
+		w.crashes)
+	if w.crashes < crashesMax {
+		root, self := c.ActorSystem().Root, c.Self()
+		time.AfterFunc(crashPause<<(w.crashes-1), func() {
+			if a.ctx.Err() == nil {
+				root.Send(self, beginAnew{name})
+			}
+		})
+		return
+	}
+	a.plan.giveUp(now, w)
+	a.plan.end(name)
+}
+
+// settle commits what is pending, one settlement at a time.
+func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
+	if a.settling || now.Before(a.retryAt) {
+		return
+	}
+	last := len(a.plan.open) == 0 && a.plan.next == len(a.plan.ids)
+	results := a.plan.batch(now, atOnce || last)
+	if results == nil {
+		return
+	}
+	a.settling = true
+	s := ledger.Settlement{Lease: a.lease, Number: a.state.Settlements + 1, Results: results}
+	cases := a.plan.cases[:len(results)]
+	a.call(c, func(ctx context.Context) any {
+		began := time.Now()
+		s.Evidence = a.pack(results, cases)
+		state, err := a.options.Book.Settle(ctx, s)
+		return settleResult{state, time.Since(began), err}
+	})
+}
+
+// pack gives what is kept of how outcomes came about. An outcome is worth more than
+// its evidence: what cannot be packed, which is a fault of ours, is left out.
+func (a *Actor) pack(results []ledger.Result, cases []evidence.Case) []byte {
+	packed, err := kept(results, cases)
+	if err != nil {
+		a.options.Metrics.unkept.Inc()
+		a.options.Log.Error("evidence of a settlement not kept", "verification", a.state.ID, "err", err)
+		return nil
+	}
+	return packed
+}
+
+func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
+	a.settling = false
+	if m.err != nil {
+		a.unsettled(c, now, m.err)
+		return
+	}
+	a.failures = 0
+	a.count(m.took)
+	a.plan.settled(now)
+	a.state = m.state
+	if m.state.Status.Final() {
+		a.options.Log.Info("verification finished", "verification", m.state.ID, "status", m.state.Status,
+			"settlement", m.state.Settlements)
+		a.end(c)
+	} else if m.state.Status == ledger.Cancelling && a.mode == working {
+		a.mode = cancelling
+	}
+}
+
+func (a *Actor) count(took time.Duration) {
+	a.options.Metrics.settlements.Inc()
+	a.options.Metrics.settling.Observe(took.Seconds())
+	a.weigh(-int64(a.plan.batched))
+	for _, r := range a.plan.pending[:a.plan.batched] {
+		a.options.Metrics.outcomes.WithLabelValues(r.Outcome.String(), r.Reason.String()).Inc()
+	}
+}
+
+// unsettled tries the same settlement again, unless the lease is over.
+func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
+	if a.mode == ended {
+		return // we were told
+	}
+	a.options.Metrics.unsettled.Inc()
+	if a.refused(c, err) {
+		return
+	}
+	a.failures++
+	a.retryAt = now.Add(min(200*time.Millisecond<<min(a.failures, 5), retryMax))
+	if a.failures&(a.failures-1) == 0 { // fewer lines the longer it lasts
+		a.options.Log.Warn("settlement not committed yet", "verification", a.state.ID,
+			"settlement", a.state.Settlements+1, "attempt", a.failures, "err", err)
+	}
+}
+
+// refused ends the actor when the ledger says that the work is no longer ours.
+func (a *Actor) refused(c actor.Context, err error) bool {
+	if !final(err) {
+		return false
+	}
+	if errors.Is(err, ledger.ErrStaleEpoch) {
+		a.options.Metrics.refused.Inc()
+	}
+	a.options.Log.Warn("lease lost", "verification", a.state.ID, "epoch", a.lease.Epoch, "err", err)
+	a.end(c)
+	return true
+}
+
+// mark tells the ledger, and so the customer, whether all that is left waits for
+// the receivers.
+func (a *Actor) mark(c actor.Context, now time.Time) {
+	until, quiet := a.plan.quiet()
+	quiet = quiet && until.Sub(now) >= waitingMin
+	if a.marking || now.Before(a.markAt) || quiet == a.waiting || quiet && now.Sub(a.changed) < waitingDwell {
+		return
+	}
+	if !quiet {
+		until = time.Time{}
+	}
+	a.marking = true
+	a.call(c, func(ctx context.Context) any {
+		state, err := a.options.Book.Wait(ctx, a.lease, until)
+		return markResult{state, err}
+	})
+}
+
+func (a *Actor) marked(c actor.Context, now time.Time, m markResult) {
+	a.marking = false
+	switch {
+	case a.mode == ended:
+	case m.err == nil:
+		a.changed, a.waiting = now, m.state.Status == ledger.Waiting
+		a.looked(stateResult(m))
+	case !a.refused(c, m.err):
+		a.markAt = now.Add(retryMax)
+		a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", m.err)
+	}
+}
+
+// look sees whether the customer cancelled.
+func (a *Actor) look(c actor.Context) {
+	if a.mode != working || a.looking {
+		return
+	}
+	a.looking = true
+	a.call(c, func(ctx context.Context) any {
+		state, err := a.options.Book.Verification(ctx, a.state.Workspace, a.state.ID)
+		return stateResult{state, err}
+	})
+}
+
+func (a *Actor) looked(m stateResult) {
+	a.looking = false
+	if m.err == nil && m.state.Status == ledger.Cancelling && a.mode == working {
+		a.mode = cancelling
+	}
+}
+
+func (a *Actor) drain(c actor.Context) {
+	switch a.mode {
+	case working:
+		a.mode = draining
+	case loading: // a file that is being read is read again by whoever takes over
+		a.cancel()
+		a.mode = closing
+		a.release(c)
+	}
+}
+
+// close does the last step of a cancel or a drain.
+func (a *Actor) close(c actor.Context) {
+	a.stopDomains(c)
+	if a.mode == draining {
+		a.mode = closing
+		a.release(c)
+		return
+	}
+	a.mode = closing
+	a.call(c, func(ctx context.Context) any {
+		_, err := a.options.Book.FinishCancel(ctx, a.lease)
+		return closeResult{err}
+	})
+}
+
+func (a *Actor) release(c actor.Context) {
+	a.beside(c, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return closeResult{a.options.Book.Release(ctx, a.lease)}
+	})
+}
+
+// closed ends the actor; when the last step failed, the lease runs out and the
+// next owner does it.
+func (a *Actor) closed(c actor.Context, m closeResult) {
+	if m.err != nil && !final(m.err) {
+		a.options.Log.Warn("last step left to the next owner", "verification", a.state.ID, "err", m.err)
+	}
+	a.end(c)
+}
+
+func (a *Actor) end(c actor.Context) {
+	if a.mode == ended {
+		return
+	}
+	a.mode = ended
+	a.cancel()
+	if a.plan != nil {
+		a.stopDomains(c)
+	}
+	c.Send(c.Parent(), Ended{Verification: a.state.ID})
+}

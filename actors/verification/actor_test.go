@@ -1,0 +1,455 @@
+package verification
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/domain"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+)
+
+func TestWholeLife(t *testing.T) {
+	w := newWorld(t, 100)
+	v := w.uploads("yes@good.test", "Yes@GOOD.test", "no@good.test", "x@all.test", "x@none.test",
+		"yes@good.test")
+	v = w.finishes(w.options(w.watches()), v.ID)
+	if v.Status != ledger.Completed || v.Rows != 6 || v.Duplicates != 1 || v.Total != 5 || v.Held != 0 {
+		t.Errorf("at the end: %+v", v)
+	}
+	want := map[string]string{
+		"yes@good.test": "valid mailbox_exists",
+		"Yes@GOOD.test": "invalid mailbox_not_found",
+		"no@good.test":  "invalid mailbox_not_found",
+		"x@all.test":    "catch_all accept_all",
+		"x@none.test":   "invalid no_mail_service",
+	}
+	if got := w.results(v.ID); !maps.Equal(got, want) {
+		t.Errorf("results %v, want %v", got, want)
+	}
+	if b := w.sound(); b.Spent != 5 || b.Available != 95 {
+		t.Errorf("balance %+v", b)
+	}
+}
+
+func TestUnknownIsFree(t *testing.T) {
+	w := newWorld(t, 2)
+	o := w.options(w.book)
+	o.Domain.GiveUpAfter = 50 * time.Millisecond
+	v := w.finishes(o, w.uploads("x@silent.test", "later@good.test").ID)
+	if v.Status != ledger.Completed || v.Counts.Unknown != 2 {
+		t.Errorf("at the end: %+v", v)
+	}
+	if b := w.sound(); b.Spent != 0 || b.Available != 2 {
+		t.Errorf("balance %+v", b)
+	}
+}
+
+func TestDefectFailsTheFileAndHoldsNothing(t *testing.T) {
+	w := newWorld(t, 100)
+	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no address", "x@good.test").ID)
+	if v.Status != ledger.Failed || v.Issue == nil || v.Issue.Code != "csv_invalid_address" ||
+		v.Issue.Row != 3 {
+		t.Errorf("at the end: %+v, issue %+v", v, v.Issue)
+	}
+	if b := w.sound(); b.Available != 100 || len(w.mailboxes.times()) != 0 {
+		t.Errorf("balance %+v, asked %v", b, w.mailboxes.times())
+	}
+}
+
+func TestTooFewCreditsEndTheActorUntilMoreCome(t *testing.T) {
+	w := newWorld(t, 1)
+	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no@good.test").ID)
+	if v.State() != ledger.WaitingCredits || v.Held != 0 || v.Total != 2 {
+		t.Fatalf("with too few credits: %+v", v)
+	}
+	w.grants(1)
+	if v = w.finishes(w.options(w.book), v.ID); v.Status != ledger.Completed {
+		t.Errorf("with enough: %+v", v)
+	}
+	if b := w.sound(); b.Spent != 2 || b.Available != 0 {
+		t.Errorf("balance %+v", b)
+	}
+}
+
+// A fault of ours costs the customer nothing and stays where it is.
+func TestDomainThatCrashesIsGivenUp(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		began := time.Now()
+		v := w.finishes(w.options(w.book), w.uploads("a@crash.test", "yes@good.test", "b@crash.test").ID)
+		want := map[string]string{"a@crash.test": "unknown internal", "b@crash.test": "unknown internal",
+			"yes@good.test": "valid mailbox_exists"}
+		if got := w.results(v.ID); v.Status != ledger.Completed || !maps.Equal(got, want) {
+			w.t.Errorf("%s with %v, want %v", v.Status, got, want)
+		}
+		if b := w.sound(); b.Spent != 1 {
+			w.t.Errorf("balance %+v", b)
+		}
+		if took := time.Since(began); took < 3*crashPause || took > 4*crashPause {
+			w.t.Errorf("given up after %v, want it after pauses of %v and %v", took, crashPause, 2*crashPause)
+		}
+	})
+}
+
+// A fault that passes costs nobody anything.
+func TestDomainThatCrashesOnceGoesOn(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		o := w.options(w.book)
+		var crashes atomic.Int64
+		match := o.Domain.Match
+		o.Domain.Match = func(r mx.Route) string {
+			if crashes.Add(1) == 1 {
+				panic("a fault that passes")
+			}
+			return match(r)
+		}
+		v := w.finishes(o, w.uploads("yes@good.test", "no@good.test").ID)
+		if v.Counts.Valid != 1 || v.Counts.Invalid != 1 {
+			w.t.Errorf("counts %+v", v.Counts)
+		}
+	})
+}
+
+// cancelled checks that a cancel has refunded exactly what was not settled.
+func (w *world) cancelled(v ledger.Verification, before ledger.Credits) {
+	w.t.Helper()
+	c := v.Counts
+	if v.Status != ledger.Cancelled || v.Held != 0 || v.Completed.IsZero() {
+		w.t.Fatalf("at the end: %+v", v)
+	}
+	if v.Total >= 0 && c.Sum() != v.Total || int64(len(w.results(v.ID))) != c.Sum()-c.Cancelled {
+		w.t.Fatalf("%+v of %d addresses, %d results", c, v.Total, len(w.results(v.ID)))
+	}
+	if b := w.balance(); b.Spent != before+ledger.Credits(c.Charged()) || b.Held != 0 {
+		w.t.Fatalf("balance %+v, want %d more spent than %d", b, c.Charged(), before)
+	}
+}
+
+func TestCancelAtAnyMomentRefundsExactlyTheUnchecked(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 20
+	}
+	w := newWorld(t, 1_000_000)
+	random := rand.New(rand.NewPCG(1, 2))
+	rows := make([]string, 0, 60)
+	for i := range 20 {
+		rows = append(rows, fmt.Sprintf("yes%d@d%d.test", i, i), fmt.Sprintf("no%d@good.test", i),
+			fmt.Sprintf("never@d%d.test", i))
+	}
+	partly := 0
+	spent := ledger.Credits(0)
+	for i := range rounds {
+		v := w.uploads(rows...)
+		leased, lease := w.leases(w.node, v.ID)
+		r := w.starts(w.options(w.watches()), leased, lease)
+		timer := time.NewTimer(time.Duration(random.IntN(1+15_000*(i%3))) * time.Microsecond)
+		<-timer.C
+		if _, err := w.book.Cancel(t.Context(), w.workspace, v.ID); err != nil {
+			t.Fatal(err)
+		}
+		r.tell(Look{})
+		r.tell(Look{})
+		r.wait()
+		v = w.sees(v.ID)
+		w.cancelled(v, spent)
+		spent += ledger.Credits(v.Counts.Charged())
+		if v.Counts.Charged() > 0 {
+			partly++
+		}
+	}
+	w.sound()
+	t.Logf("%d of %d were cancelled with something charged", partly, rounds)
+	if partly == 0 || partly == rounds {
+		t.Errorf("%d of %d were cancelled with something charged: the moments are not random", partly, rounds)
+	}
+}
+
+func TestDrainGivesTheLeaseBackAndTheNextGoesOn(t *testing.T) {
+	w := newWorld(t, 100)
+	v := w.uploads("yes@good.test", "no@good.test", "later@good.test", "x@all.test")
+	leased, lease := w.leases(w.node, v.ID)
+	first := w.starts(w.options(w.watches()), leased, lease)
+	w.until(v.ID, "settled but for one", func(v ledger.Verification) bool { return v.Counts.Sum() == 3 })
+	first.tell(Drain{})
+	first.wait()
+	leased, lease = w.leases(uuid.New(), v.ID)
+	if leased.Epoch != 2 || leased.Counts.Sum() != 3 {
+		t.Fatalf("given back: %+v", leased)
+	}
+	before := w.mailboxes.times()
+	o := w.options(w.watches())
+	o.Domain.GiveUpAfter = time.Minute // shorter than the hour that is named
+	w.starts(o, leased, lease).wait()
+	want := map[string]string{"yes@good.test": "valid mailbox_exists",
+		"no@good.test":    "invalid mailbox_not_found",
+		"later@good.test": "unknown greylisted", "x@all.test": "catch_all accept_all"}
+	if got := w.results(v.ID); !maps.Equal(got, want) {
+		t.Errorf("results %v, want %v", got, want)
+	}
+	for address, n := range w.mailboxes.times() {
+		if _, open := want[address]; open && address != "later@good.test" && n != before[address] {
+			t.Errorf("%s was asked again after it was settled", address)
+		}
+	}
+	w.sound()
+}
+
+func TestDrainWhileTheFileIsRead(t *testing.T) {
+	w := newWorld(t, 100)
+	v := w.uploads("yes@good.test")
+	leased, lease := w.leases(w.node, v.ID)
+	slow := newFaulty(w)
+	slow.hold.Store(true)
+	r := w.starts(w.options(slow), leased, lease)
+	<-slow.held
+	r.tell(Drain{})
+	r.wait()
+	if v = w.finishes(w.options(w.book), v.ID); v.Status != ledger.Completed || v.Epoch != 2 {
+		t.Errorf("at the end: %+v", v)
+	}
+}
+
+func TestLostWritesNothingMore(t *testing.T) {
+	inBubble(t, 100, func(w *world) {
+		v := w.uploads("yes@good.test", "later@good.test")
+		leased, lease := w.leases(w.node, v.ID)
+		book := newFaulty(w)
+		r := w.starts(w.options(book), leased, lease)
+		w.until(v.ID, "waiting",
+			func(v ledger.Verification) bool { return v.State() == ledger.WaitingReceivers })
+		r.tell(Lost{})
+		r.wait()
+		calls, asked := book.calls.Load(), w.mailboxes.times()["later@good.test"]
+		<-time.After(3 * time.Hour) // the address would be due, and given up
+		if again := book.calls.Load(); again != calls {
+			w.t.Errorf("%d more calls of the ledger after the end", again-calls)
+		}
+		if again := w.mailboxes.times()["later@good.test"]; again != asked {
+			w.t.Errorf("asked %d times more after the end", again-asked)
+		}
+	})
+}
+
+func TestStaleEpochEndsTheActor(t *testing.T) {
+	w := newWorld(t, 100)
+	v := w.uploads("yes@good.test")
+	leased, lease := w.leases(w.node, v.ID)
+	if err := w.book.Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	w.leases(uuid.New(), v.ID)
+	w.starts(w.options(w.book), leased, lease).wait()
+	if v = w.sees(v.ID); v.Status != ledger.Preparing || v.Epoch != 2 {
+		t.Errorf("the old owner changed it: %+v", v)
+	}
+}
+
+// faulty stands before the ledger and fails in the ways that ledgers do.
+type faulty struct {
+	*watched
+	random func(n int) int
+	hold   atomic.Bool   // OpenFile waits for the end of its context
+	held   chan struct{} // closed when it does
+	calls  atomic.Int64
+	fails  atomic.Int64 // so many calls are still to fail
+	lost   atomic.Int64 // answers that were lost after a commit
+	noWait atomic.Bool  // Wait always fails
+	away   atomic.Bool  // Settle always fails
+	waits  atomic.Int64 // so often
+}
+
+var errLedger = errors.New("the ledger is away")
+
+func newFaulty(w *world) *faulty {
+	return &faulty{watched: w.watches(), held: make(chan struct{}), random: rand.IntN}
+}
+
+// fault says what to do with a call: fail before it, or lose its answer.
+func (b *faulty) fault() (before, after bool) {
+	b.calls.Add(1)
+	if b.fails.Add(-1) < 0 {
+		return false, false
+	}
+	if b.random(2) == 0 {
+		return true, false
+	}
+	b.lost.Add(1)
+	return false, true
+}
+
+func (b *faulty) through(do func() (ledger.Verification, error)) (ledger.Verification, error) {
+	before, after := b.fault()
+	if before {
+		return ledger.Verification{}, errLedger
+	}
+	v, err := do()
+	if after {
+		return ledger.Verification{}, errLedger
+	}
+	return v, err
+}
+
+func (b *faulty) OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error) {
+	if b.hold.Load() {
+		close(b.held)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return b.Store.OpenFile(ctx, id)
+}
+
+func (b *faulty) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
+	ledger.Verification, error) {
+	return b.through(func() (ledger.Verification, error) {
+		return b.watched.Prepare(ctx, l, rows, duplicates, total)
+	})
+}
+
+func (b *faulty) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
+	if b.away.Load() {
+		return ledger.Verification{}, errLedger
+	}
+	return b.through(func() (ledger.Verification, error) { return b.watched.Settle(ctx, s) })
+}
+
+func (b *faulty) Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error) {
+	if b.noWait.Load() {
+		if b.waits.Add(1) > 100 {
+			<-ctx.Done() // else a loop would stop the bubble's clock
+		}
+		return ledger.Verification{}, errLedger
+	}
+	return b.through(func() (ledger.Verification, error) { return b.watched.Wait(ctx, l, next) })
+}
+
+func TestLedgerThatFailsForAWhileChargesNothingTwice(t *testing.T) {
+	for round := range 10 {
+		inBubble(t, 1000, func(w *world) {
+			t := w.t
+			book := newFaulty(w)
+			random := rand.New(rand.NewPCG(3, uint64(round)))
+			book.random = random.IntN
+			book.fails.Store(12)
+			rows := []string{"later@d1.test"}
+			for i := range 40 {
+				rows = append(rows, fmt.Sprintf("no%d@d%d.test", i, i%7), fmt.Sprintf("yes%d@d%d.test", i, i))
+			}
+			v := w.finishes(w.options(book), w.uploads(rows...).ID)
+			if v.Status != ledger.Completed || v.Epoch != 1 || int64(len(w.results(v.ID))) != v.Total {
+				t.Errorf("at the end: %+v", v)
+			}
+			if b := w.sound(); b.Spent != ledger.Credits(v.Counts.Charged()) ||
+				v.Counts.Charged() != v.Total-1 {
+				t.Errorf("balance %+v, counts %+v", b, v.Counts)
+			}
+			if book.fails.Load() >= 0 || book.lost.Load() == 0 {
+				t.Errorf("%d faults left, %d answers lost: the ledger did not fail", book.fails.Load(),
+					book.lost.Load())
+			}
+		})
+	}
+}
+
+func TestWaitingIsToldWhenOnlyReceiversAreWaitedFor(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		t := w.t
+		book := w.watches()
+		o := w.options(book)
+		v := w.uploads("later@good.test", "no@good.test")
+		leased, lease := w.leases(w.node, v.ID)
+		began := time.Now()
+		r := w.starts(o, leased, lease)
+
+		<-time.After(20 * time.Second)
+		v = w.sees(v.ID)
+		if next := v.NextTry.Sub(began); v.State() != ledger.WaitingReceivers || next < time.Hour ||
+			next > 62*time.Minute {
+			t.Errorf("after 20 s: %s, next try in %v; want waiting for an hour and a little", v.Status, next)
+		}
+		<-time.After(2 * time.Hour)
+		v = w.sees(v.ID)
+		if got := fmt.Sprint(book.statuses()); v.Counts.Unknown != 1 ||
+			got != "[verifying waiting verifying completed]" && got != "[verifying waiting completed]" {
+			t.Errorf("statuses %v, at the end %+v", got, v)
+		}
+		r.wait()
+	})
+}
+
+func TestMarkThatFailsIsTriedAgainWithPauses(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		book := newFaulty(w)
+		book.noWait.Store(true)
+		leased, lease := w.leases(w.node, w.uploads("later@good.test").ID)
+		r := w.starts(w.options(book), leased, lease)
+		<-time.After(time.Minute)
+		if n := book.waits.Load(); n < 5 || n > 15 {
+			w.t.Errorf("tried %d times in a minute, want about every %v", n, retryMax)
+		}
+		r.tell(Drain{})
+		r.wait()
+	})
+}
+
+func TestNothingIsAskedWhileNothingCanBeSettled(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		book := newFaulty(w)
+		book.away.Store(true)
+		v := w.uploads("no@good.test", "soon@good.test")
+		leased, lease := w.leases(w.node, v.ID)
+		w.starts(w.options(book), leased, lease)
+		<-time.After(30 * time.Second)
+		if n := w.mailboxes.times()["soon@good.test"]; n != 1 {
+			w.t.Errorf("an address was asked %d times, want once: an outcome waits for the ledger since before", n)
+		}
+		book.away.Store(false)
+		w.until(v.ID, "settled", func(v ledger.Verification) bool { return v.Counts.Sum() == 1 })
+		<-time.After(10 * time.Second)
+		if n := w.mailboxes.times()["soon@good.test"]; n < 2 {
+			w.t.Error("nothing was asked any more after the ledger came back")
+		}
+	})
+}
+
+func TestStatusDoesNotFlap(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		book := w.watches()
+		leased, lease := w.leases(w.node, w.uploads("soon@good.test").ID)
+		r := w.starts(w.options(book), leased, lease)
+		<-time.After(2 * time.Minute)
+		waits := 0
+		for _, s := range book.statuses() {
+			if s == ledger.Waiting {
+				waits++
+			}
+		}
+		if waits < 3 || waits > 8 {
+			w.t.Errorf("the status was waiting %d times in two minutes, want it every 15 seconds at most",
+				waits)
+		}
+		r.tell(Drain{})
+		r.wait()
+	})
+}
+
+// Losses in the middle of the work of a domain: the plan knows what is final.
+func TestOutcomesOfACrashedDomainActorStand(t *testing.T) {
+	f := readLines(t, "a@one.test", "b@one.test")
+	p := newPlan(f, newBitset(f.Len()))
+	p.begin(1)
+	p.take(noon, []domain.Final{{Ordinal: 0, Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: noon}})
+	if left := p.ordinals(p.open["one.test"]); len(left) != 1 || left[0] != 1 {
+		t.Errorf("begun anew with %v, want ordinal 1", left)
+	}
+}

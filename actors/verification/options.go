@@ -1,0 +1,63 @@
+package verification
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/domain"
+	"rollcall/ledger"
+)
+
+// Book is what a verification actor needs of the ledger.
+type Book interface {
+	Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
+	OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error)
+	Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error)
+	Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (ledger.Verification, error)
+	Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error
+	Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error)
+	Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error)
+	FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error)
+	Release(ctx context.Context, l ledger.Lease) error
+}
+
+// Options is what every verification actor of a node shares. All fields are required.
+type Options struct {
+	Book       Book
+	Domain     domain.Options
+	RowsMax    int64         // a file with more rows is refused
+	DomainsMax int           // domains that have something to do at a time, for one verification
+	Left       *atomic.Int64 // addresses that this node has and that are not settled
+	Log        *slog.Logger
+	Metrics    *Metrics
+}
+
+// Validate says which option is missing.
+func (o Options) Validate() error {
+	if o.Book == nil || o.Left == nil || o.Log == nil || o.Metrics == nil {
+		return errors.New("verification options: no book, left, logger or metrics")
+	}
+	if o.RowsMax < 1 || o.DomainsMax < 1 {
+		return errors.New("verification options: rows or domains below 1")
+	}
+	return o.Domain.Validate()
+}
+
+// What the dispatcher tells a verification actor.
+type (
+	// Look asks it to see whether its customer cancelled it.
+	Look struct{}
+	// Drain asks it to settle what it has, give its lease back and end.
+	Drain struct{}
+	// Lost says that its lease is gone: it must end and write nothing more.
+	Lost struct{}
+)
+
+// Ended is what a verification actor tells the dispatcher, once, as its last word.
+type Ended struct{ Verification uuid.UUID }

@@ -1,0 +1,241 @@
+package verification
+
+import (
+	"math/bits"
+	"time"
+
+	"rollcall/actors/domain"
+	"rollcall/actors/intake"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+const (
+	// settleEvery and settleAt say when outcomes are settled, whichever is first.
+	settleEvery = time.Second
+	settleAt    = 1000
+
+	// crashesMax is how often the actor of one domain may crash before its
+	// addresses are given up as unknown, which is free: the fault is ours.
+	crashesMax = 3
+
+	// unsettledMax is how many outcomes may wait for the ledger before no more
+	// domains are begun. Guess: some seconds of work.
+	unsettledMax = 50_000
+
+	// heldMax bounds the domains that have an actor, those included that only wait
+	// for a time, such as the end of a greylisting. Guess: 2 KB each, 64 MB.
+	heldMax = 32_768
+)
+
+// plan keeps which addresses are open, answered and settled, and which domain
+// is next. It is plain Go. Mailbox only.
+type plan struct {
+	file     *intake.File
+	order    []uint32         // ordinals that are not settled, domain by domain
+	starts   []uint32         // where each domain begins in order; one more at the end
+	ids      []uint32         // domain ids in the order of work
+	next     int              // first of ids that was never begun
+	open     map[string]*work // domains that have an actor, by name
+	resting  int              // of open, how many only wait for a time
+	answered bitset           // has its final outcome, settled or not
+	pending  []ledger.Result  // answered, not settled
+	cases    []evidence.Case  // of pending, one by one
+	batched  int              // the first so many of pending are being settled
+	since    time.Time        // of the oldest of pending
+}
+
+// work is one domain that has an actor.
+type work struct {
+	id      uint32
+	crashes int
+	quiet   time.Time // nothing to do before; zero: busy
+}
+
+// bitset is one bit for each ordinal.
+type bitset []uint64
+
+func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
+
+func (b bitset) has(i uint32) bool { return b[i/64]&(1<<(i%64)) != 0 }
+
+func (b bitset) set(i uint32) { b[i/64] |= 1 << (i % 64) }
+
+func (b bitset) count() int {
+	n := 0
+	for _, word := range b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// newPlan groups what is not settled by domain, in the order in which the
+// domains first appear in the file.
+func newPlan(f *intake.File, settled bitset) *plan {
+	domains := len(f.Domains())
+	p := &plan{file: f, answered: settled, open: map[string]*work{}, starts: make([]uint32, domains+1)}
+	for i := range f.Len() {
+		if !settled.has(uint32(i)) {
+			p.starts[f.DomainID(i)+1]++
+		}
+	}
+	for id := range domains {
+		if p.starts[id+1] > 0 {
+			p.ids = append(p.ids, uint32(id))
+		}
+		p.starts[id+1] += p.starts[id]
+	}
+	p.order = make([]uint32, p.starts[domains])
+	fill := append([]uint32(nil), p.starts...)
+	for i := range f.Len() {
+		if !settled.has(uint32(i)) {
+			id := f.DomainID(i)
+			p.order[fill[id]] = uint32(i)
+			fill[id]++
+		}
+	}
+	return p
+}
+
+// mayBegin says whether another domain may be begun: while fewer than busyMax
+// have something to do. The others only wait, and hold nobody up but memory.
+func (p *plan) mayBegin(busyMax int) bool {
+	return p.next < len(p.ids) && len(p.open)-p.resting < busyMax && len(p.open) < heldMax &&
+		len(p.pending) < unsettledMax
+}
+
+// begin takes the next domain; false when none may be begun.
+func (p *plan) begin(busyMax int) (string, bool) {
+	if !p.mayBegin(busyMax) {
+		return "", false
+	}
+	id := p.ids[p.next]
+	p.next++
+	name := p.file.Domains()[id]
+	p.open[name] = &work{id: id}
+	return name, true
+}
+
+// ordinals gives what is still open of a domain.
+func (p *plan) ordinals(w *work) []uint32 {
+	all := p.order[p.starts[w.id]:p.starts[w.id+1]]
+	for i, ordinal := range all {
+		if p.answered.has(ordinal) {
+			return p.unanswered(all, i)
+		}
+	}
+	return all
+}
+
+func (p *plan) unanswered(all []uint32, from int) []uint32 {
+	out := append([]uint32(nil), all[:from]...)
+	for _, ordinal := range all[from:] {
+		if !p.answered.has(ordinal) {
+			out = append(out, ordinal)
+		}
+	}
+	return out
+}
+
+// take notes final outcomes. One that is there already is not taken again.
+func (p *plan) take(now time.Time, finals []domain.Final) {
+	for _, f := range finals {
+		if int(f.Ordinal) >= p.file.Len() || p.answered.has(f.Ordinal) {
+			continue
+		}
+		p.answered.set(f.Ordinal)
+		if len(p.pending) == 0 {
+			p.since = now
+		}
+		p.pending = append(p.pending, ledger.Result{Ordinal: int64(f.Ordinal), Outcome: f.Outcome,
+			Reason: f.Reason, At: f.At, Email: p.file.Spelling(int(f.Ordinal))})
+		p.cases = append(p.cases, f.Case)
+	}
+}
+
+// giveUp closes what is open of a domain whose actor crashes again and again.
+func (p *plan) giveUp(now time.Time, w *work) {
+	var finals []domain.Final
+	for _, ordinal := range p.ordinals(w) {
+		finals = append(finals, domain.Final{Ordinal: ordinal, Outcome: smtp.Unknown, Reason: smtp.Internal,
+			At: now, Case: evidence.Case{GaveUp: true, Why: smtp.Internal}})
+	}
+	p.take(now, finals)
+}
+
+// batch gives what should be settled now; nil: not yet. Until settled is called
+// it is the same again: an attempt that failed may have been committed, and the
+// ledger knows it again only when nothing was added.
+func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
+	if p.batched == 0 {
+		if len(p.pending) == 0 || !atOnce && len(p.pending) < settleAt && now.Sub(p.since) < settleEvery {
+			return nil
+		}
+		p.batched = p.fitting()
+	}
+	return p.pending[:p.batched]
+}
+
+// fitting is how many of pending one settlement takes, by their number and by what
+// is kept of how they came about.
+func (p *plan) fitting() int {
+	size := 0
+	for i := range min(len(p.cases), ledger.SettlementMax, evidence.EntriesMax) {
+		if size += evidence.Size(&p.cases[i]); size > evidence.RawMax && i > 0 {
+			return i
+		}
+	}
+	return min(len(p.pending), ledger.SettlementMax, evidence.EntriesMax)
+}
+
+// kept packs how the outcomes of the batch came about. It may be called beside the
+// mailbox: what it gives belongs to the caller, and the batch does not change.
+func kept(results []ledger.Result, cases []evidence.Case) ([]byte, error) {
+	entries := make([]evidence.Entry, len(results))
+	for i := range results {
+		entries[i] = evidence.Entry{Ordinal: results[i].Ordinal, Case: cases[i]}
+	}
+	return evidence.Pack(entries)
+}
+
+// settled forgets the batch, which is in the ledger.
+func (p *plan) settled(now time.Time) {
+	p.pending, p.since = p.pending[p.batched:], now // the array is let go when it is full
+	clear(p.cases[:p.batched])                      // they hold texts
+	p.cases = p.cases[p.batched:]
+	p.batched = 0
+}
+
+// rest notes until when a domain has nothing to do; zero: it goes on.
+func (p *plan) rest(w *work, until time.Time) {
+	if !w.quiet.IsZero() {
+		p.resting--
+	}
+	if w.quiet = until; !until.IsZero() {
+		p.resting++
+	}
+}
+
+// end forgets a domain that has no actor any more.
+func (p *plan) end(name string) {
+	if w := p.open[name]; w != nil {
+		p.rest(w, time.Time{})
+		delete(p.open, name)
+	}
+}
+
+// quiet says until when nothing can be done; false while something can.
+func (p *plan) quiet() (time.Time, bool) {
+	begun := p.next == len(p.ids) || len(p.open) == heldMax
+	if !begun || len(p.open) == 0 || p.resting < len(p.open) || len(p.pending) > 0 {
+		return time.Time{}, false
+	}
+	var first time.Time
+	for _, w := range p.open {
+		if first.IsZero() || w.quiet.Before(first) {
+			first = w.quiet
+		}
+	}
+	return first, true
+}

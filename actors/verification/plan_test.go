@@ -1,0 +1,302 @@
+package verification
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollcall/actors/domain"
+	"rollcall/actors/intake"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func readLines(t testing.TB, lines ...string) *intake.File {
+	t.Helper()
+	f, err := intake.Read(strings.NewReader("email\n"+strings.Join(lines, "\n")+"\n"),
+		intake.Limits{RowsMax: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func settledBits(f *intake.File, ordinals ...uint32) bitset {
+	b := newBitset(f.Len())
+	for _, o := range ordinals {
+		b.set(o)
+	}
+	return b
+}
+
+// begun begins every domain and gives "domain: ordinals" for each.
+func begun(p *plan) (list []string) {
+	for {
+		name, ok := p.begin(1 << 20)
+		if !ok {
+			return list
+		}
+		list = append(list, fmt.Sprint(name, ": ", p.ordinals(p.open[name])))
+	}
+}
+
+func TestPlanGroupsByDomain(t *testing.T) {
+	f := readLines(t, "a@one.test", "b@two.test", "c@ONE.test", "d@three.test", "b@TWO.test", "e@two.test")
+	for _, c := range []struct {
+		name    string
+		settled []uint32
+		want    []string
+	}{
+		{"new file", nil, []string{"one.test: [0 2]", "two.test: [1 4]", "three.test: [3]"}},
+		{"some are settled", []uint32{1, 2}, []string{"one.test: [0]", "two.test: [4]", "three.test: [3]"}},
+		{"a domain is settled", []uint32{0, 2}, []string{"two.test: [1 4]", "three.test: [3]"}},
+		{"all but one", []uint32{0, 1, 2, 4}, []string{"three.test: [3]"}},
+	} {
+		if got := begun(newPlan(f, settledBits(f, c.settled...))); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func asFinal(ordinal uint32) domain.Final {
+	return domain.Final{Ordinal: ordinal, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon}
+}
+
+func TestPlanTakesEachOutcomeOnce(t *testing.T) {
+	f := readLines(t, "a@one.test", "B@One.test", "c@two.test")
+	p := newPlan(f, settledBits(f, 2))
+	begun(p)
+	p.take(noon, []domain.Final{asFinal(1), asFinal(1), asFinal(2), asFinal(3), asFinal(^uint32(0))})
+	p.take(noon, []domain.Final{asFinal(1), asFinal(0)})
+	want := []ledger.Result{
+		{Ordinal: 1, Email: "B@One.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
+		{Ordinal: 0, Email: "a@one.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
+	}
+	if !slices.Equal(p.pending, want) {
+		t.Errorf("pending: %+v, want %+v", p.pending, want)
+	}
+	if left := p.ordinals(p.open["one.test"]); len(left) != 0 {
+		t.Errorf("still open: %v", left)
+	}
+}
+
+func TestPlanBatches(t *testing.T) {
+	lines := make([]string, 3*ledger.SettlementMax)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("user%d@one.test", i)
+	}
+	f := readLines(t, lines...)
+	for _, c := range []struct {
+		name    string
+		pending int
+		waited  time.Duration
+		atOnce  bool
+		want    int
+	}{
+		{"nothing", 0, time.Hour, true, 0},
+		{"few and new", 999, 999 * time.Millisecond, false, 0},
+		{"few and a second old", 1, time.Second, false, 1},
+		{"a thousand", 1000, 0, false, 1000},
+		{"few at the end", 1, 0, true, 1},
+		{"more than one settlement holds", ledger.SettlementMax + 1, 0, false, ledger.SettlementMax},
+	} {
+		p := newPlan(f, newBitset(f.Len()))
+		for i := range c.pending {
+			p.take(noon, []domain.Final{asFinal(uint32(i))})
+		}
+		if got := p.batch(noon.Add(c.waited), c.atOnce); len(got) != c.want {
+			t.Errorf("%s: a batch of %d, want %d", c.name, len(got), c.want)
+		}
+	}
+}
+
+// A batch that was tried must be tried again as it was: it may be committed.
+func TestPlanRepeatsTheSameBatch(t *testing.T) {
+	f := readLines(t, "a@one.test", "b@one.test", "c@one.test")
+	p := newPlan(f, newBitset(f.Len()))
+	p.take(noon, []domain.Final{asFinal(0)})
+	first := slices.Clone(p.batch(noon, true))
+	p.take(noon, []domain.Final{asFinal(1), asFinal(2)})
+	if again := p.batch(noon.Add(time.Minute), true); !slices.Equal(again, first) {
+		t.Fatalf("the second attempt has %d outcomes, want the %d of the first", len(again), len(first))
+	}
+	p.settled(noon)
+	if rest := p.batch(noon, true); len(rest) != 2 || rest[0].Ordinal != 1 {
+		t.Errorf("the next batch is %v, want ordinals 1 and 2", rest)
+	}
+}
+
+func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
+	f := readLines(t, "a@one.test", "a@two.test", "a@three.test")
+	p := newPlan(f, newBitset(f.Len()))
+	for i, want := range []bool{true, true, false} {
+		if _, ok := p.begin(2); ok != want {
+			t.Fatalf("begin %d: %v, want %v", i, ok, want)
+		}
+	}
+	p.end("one.test")
+	p.pending = make([]ledger.Result, unsettledMax)
+	if _, ok := p.begin(2); ok {
+		t.Fatal("a domain is begun although the ledger is far behind")
+	}
+	p.pending = nil
+	if name, ok := p.begin(2); !ok || name != "three.test" {
+		t.Errorf("begun %q (%v), want three.test", name, ok)
+	}
+}
+
+func TestDomainsThatOnlyWaitMakeRoomForOthers(t *testing.T) {
+	f := readLines(t, "a@one.test", "a@two.test", "a@three.test")
+	p := newPlan(f, newBitset(f.Len()))
+	p.begin(1)
+	if name, ok := p.begin(1); ok {
+		t.Fatalf("%s is begun beside a busy domain, want one at a time", name)
+	}
+	p.rest(p.open["one.test"], noon)
+	if name, ok := p.begin(1); !ok || name != "two.test" {
+		t.Fatalf("begun %q (%v) while the first only waits, want two.test", name, ok)
+	}
+	p.rest(p.open["one.test"], time.Time{}) // both are busy
+	p.end("two.test")
+	if name, ok := p.begin(1); ok {
+		t.Fatalf("%s is begun beside a busy domain, want one at a time", name)
+	}
+}
+
+func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
+	f := readLines(t, "a@one.test", "a@two.test")
+	p := newPlan(f, newBitset(f.Len()))
+	steps := []struct {
+		name string
+		do   func()
+		want time.Time
+	}{
+		{"nothing begun", func() {}, time.Time{}},
+		{"one begun", func() { p.begin(9); p.rest(p.open["one.test"], noon) }, time.Time{}},
+		{"both begun", func() { p.begin(9) }, time.Time{}},
+		{"both wait", func() { p.rest(p.open["two.test"], noon.Add(-time.Minute)) }, noon.Add(-time.Minute)},
+		{"something to settle", func() { p.take(noon, []domain.Final{asFinal(0)}) }, time.Time{}},
+		{"settled", func() { p.batch(noon, true); p.settled(noon); p.end("one.test") },
+			noon.Add(-time.Minute)},
+		{"busy again", func() { p.rest(p.open["two.test"], time.Time{}) }, time.Time{}},
+		{"over", func() { p.end("two.test") }, time.Time{}},
+	}
+	for _, s := range steps {
+		s.do()
+		if got, quiet := p.quiet(); !got.Equal(s.want) || quiet == s.want.IsZero() {
+			t.Errorf("%s: quiet until %v (%v), want %v", s.name, got, quiet, s.want)
+		}
+	}
+}
+
+func TestPlanGivesUpWhatIsOpen(t *testing.T) {
+	f := readLines(t, "a@one.test", "b@one.test", "c@one.test")
+	p := newPlan(f, newBitset(f.Len()))
+	begun(p)
+	p.take(noon, []domain.Final{asFinal(1)})
+	p.giveUp(noon, p.open["one.test"])
+	if len(p.pending) != 3 || p.pending[0].Ordinal != 1 {
+		t.Fatalf("pending: %+v", p.pending)
+	}
+	for _, r := range p.pending[1:] {
+		if r.Outcome != smtp.Unknown || r.Reason != smtp.Internal {
+			t.Errorf("ordinal %d given up as %v %v, want unknown internal", r.Ordinal, r.Outcome, r.Reason)
+		}
+	}
+}
+
+// After a restart at any moment the plan is exactly the rest: nothing twice,
+// nothing forgotten.
+func TestPlanAfterRestartIsTheRest(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		var lines []string
+		for i := range rapid.IntRange(1, 200).Draw(r, "rows") {
+			lines = append(lines, fmt.Sprintf("user%d@d%d.test", i, rapid.IntRange(0, 20).Draw(r, "domain")))
+		}
+		f := readLines(t, lines...)
+		settled := newBitset(f.Len())
+		want := map[uint32]bool{}
+		for i := range f.Len() {
+			if rapid.Bool().Draw(r, "settled") {
+				settled.set(uint32(i))
+			} else {
+				want[uint32(i)] = true
+			}
+		}
+		p := newPlan(f, settled)
+		for {
+			name, ok := p.begin(1 << 20)
+			if !ok {
+				break
+			}
+			ordinals := p.ordinals(p.open[name])
+			if len(ordinals) == 0 {
+				r.Fatalf("%s is begun with nothing to do", name)
+			}
+			for _, o := range ordinals {
+				if !want[o] || f.Domain(int(o)) != name {
+					r.Fatalf("ordinal %d of %s in the work of %s", o, f.Domain(int(o)), name)
+				}
+				delete(want, o)
+			}
+		}
+		if len(want) != 0 {
+			r.Fatalf("%d of the rest are in no domain's work", len(want))
+		}
+	})
+}
+
+// TestABatchHoldsAsMuchEvidenceAsIsKept: whatever receivers wrote, a settlement can be
+// packed; what does not fit comes with the next one.
+func TestABatchHoldsAsMuchEvidenceAsIsKept(t *testing.T) {
+	const n = 400
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("a%d@one.test", i)
+	}
+	p := newPlan(readLines(t, lines...), newBitset(n))
+	for i := range n {
+		f := asFinal(uint32(i))
+		for k := range evidence.AttemptsMax {
+			f.Case.Add(evidence.Attempt{At: noon, Code: 550,
+				Text: fmt.Sprintf("%d %d %s", i, k, strings.Repeat("x", evidence.TextMax-20))})
+		}
+		p.take(noon, []domain.Final{f})
+	}
+	settled, batches := 0, 0
+	for {
+		batch := p.batch(noon, true)
+		if batch == nil {
+			break
+		}
+		packed, err := kept(batch, p.cases[:len(batch)])
+		if err != nil || len(packed) > ledger.EvidenceMax {
+			t.Fatalf("%d outcomes: %d bytes, %v", len(batch), len(packed), err)
+		}
+		i := 0
+		err = evidence.Unpack(packed, func(e evidence.Entry) error {
+			want := fmt.Sprintf("%d %d ", batch[i].Ordinal, evidence.AttemptsMax-1)
+			last, _ := e.Case.Last()
+			if e.Ordinal != batch[i].Ordinal || !strings.HasPrefix(last.Text, want) {
+				t.Fatalf("ordinal %d, text %.20q, want %d, %q", e.Ordinal, last.Text, batch[i].Ordinal, want)
+			}
+			i++
+			return nil
+		})
+		if err != nil || i != len(batch) {
+			t.Fatalf("%d of %d cases, %v", i, len(batch), err)
+		}
+		settled, batches = settled+len(batch), batches+1
+		p.settled(noon)
+	}
+	if settled != n || batches < 3 || len(p.cases) != 0 {
+		t.Errorf("%d outcomes in %d batches, %d cases are left", settled, batches, len(p.cases))
+	}
+}

@@ -1,0 +1,148 @@
+package wire
+
+import (
+	"net/netip"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// Bits of Attempt.flags.
+const (
+	flagTLS = 1 << iota
+	flagWide
+	flagVoid
+)
+
+// Texts numbers the texts of one Results. The zero value is ready.
+type Texts struct {
+	list  [][]byte
+	known map[string]uint32
+	bytes int
+}
+
+// List is what goes into Results.texts.
+func (t *Texts) List() [][]byte { return t.list }
+
+// Bytes is about how much of the message the texts take.
+func (t *Texts) Bytes() int { return t.bytes }
+
+// number gives the place of a text, 0 for the empty one.
+func (t *Texts) number(text string) uint32 {
+	if text == "" {
+		return 0
+	}
+	if n, ok := t.known[text]; ok {
+		return n
+	}
+	if t.known == nil {
+		t.known = map[string]uint32{}
+	}
+	t.list = append(t.list, []byte(text))
+	t.bytes += len(text) + 3 // tag and length
+	n := uint32(len(t.list))
+	t.known[text] = n
+	return n
+}
+
+// Attempts turns attempts into their message form.
+func (t *Texts) Attempts(attempts []evidence.Attempt) []*Attempt {
+	out := make([]*Attempt, len(attempts))
+	for i := range attempts {
+		out[i] = t.attempt(&attempts[i])
+	}
+	return out
+}
+
+func (t *Texts) attempt(a *evidence.Attempt) *Attempt {
+	flags := uint32(0)
+	for i, on := range [...]bool{a.TLS, a.Wide, a.Void} {
+		if on {
+			flags |= 1 << i
+		}
+	}
+	return &Attempt{AtMs: Millis(a.At), Stage: uint32(a.Stage), Host: t.number(a.Host),
+		Source: t.number(a.Source), Flags: flags, Code: uint32(a.Code), Enhanced: enhancedNumber(a.Enhanced),
+		Text: t.number(a.Text), Trouble: uint32(a.Trouble), Outcome: uint32(a.Outcome),
+		Reason: uint32(a.Reason), Blame: uint32(a.Blame), Rule: t.number(a.Rule), Version: a.Version}
+}
+
+// AttemptsOf gives the attempts of one of the answers of r: at most
+// evidence.AttemptsMax, the newest. What this program does not know, such as the
+// words of a newer one, is left at its zero value.
+func (r *Results) AttemptsOf(a *Answer) []evidence.Attempt {
+	all := a.GetAttempts()
+	all = all[max(0, len(all)-evidence.AttemptsMax):]
+	out := make([]evidence.Attempt, 0, len(all))
+	for _, m := range all {
+		out = append(out, r.attempt(m))
+	}
+	return out
+}
+
+func (r *Results) attempt(m *Attempt) evidence.Attempt {
+	text := func(n uint32, most int) string {
+		if n == 0 || uint64(n) > uint64(len(r.GetTexts())) {
+			return ""
+		}
+		t := r.GetTexts()[n-1]
+		return string(t[:min(len(t), most)])
+	}
+	a := evidence.Attempt{At: Time(m.GetAtMs()), Host: text(m.GetHost(), evidence.NameMax),
+		Source: text(m.GetSource(), evidence.NameMax), Text: text(m.GetText(), evidence.TextMax),
+		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(),
+		Enhanced: enhancedCode(m.GetEnhanced()),
+		TLS:      m.GetFlags()&flagTLS != 0, Wide: m.GetFlags()&flagWide != 0, Void: m.GetFlags()&flagVoid != 0}
+	if n := m.GetCode(); n <= 999 {
+		a.Code = int(n)
+	}
+	if n := m.GetStage(); n <= uint32(smtp.StageRset) {
+		a.Stage = smtp.Stage(n)
+	}
+	if n := m.GetTrouble(); n <= 255 && evidence.Trouble(n).Known() {
+		a.Trouble = evidence.Trouble(n)
+	}
+	if n := m.GetOutcome(); n <= uint32(smtp.Error) {
+		a.Outcome = smtp.Outcome(n)
+	}
+	if n := m.GetReason(); n <= 255 && smtp.Reason(n).Known() {
+		a.Reason = smtp.Reason(n)
+	}
+	if n := m.GetBlame(); n <= 255 && smtp.Blame(n).Known() {
+		a.Blame = smtp.Blame(n)
+	}
+	return a
+}
+
+// enhancedNumber and enhancedCode turn an enhanced code, whose parts have three
+// digits at most, into one number and back.
+func enhancedNumber(c smtp.EnhancedCode) uint32 {
+	return uint32(c[0])*1_000_000 + uint32(c[1])%1_000*1_000 + uint32(c[2])%1_000
+}
+
+func enhancedCode(n uint32) smtp.EnhancedCode {
+	if n >= 10_000_000 {
+		return smtp.EnhancedCode{}
+	}
+	return smtp.EnhancedCode{uint16(n / 1_000_000), uint16(n / 1_000 % 1_000), uint16(n % 1_000)}
+}
+
+// Greylist notes that a probe was first put off as if by greylisting so long ago,
+// from a source, which may be empty.
+func (p *Probe) Greylist(ago time.Duration, from string) {
+	p.GreylistedMs = max(1, ago.Milliseconds())
+	if a, err := netip.ParseAddr(from); err == nil {
+		p.GreylistedFrom = a.AsSlice()
+	}
+}
+
+// Greylisted gives how long ago a probe was first put off as if by greylisting, and
+// from where; ok is false when it was not.
+func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
+	ms := p.GetGreylistedMs()
+	if a, known := netip.AddrFromSlice(p.GetGreylistedFrom()); known {
+		from = a.String()
+	}
+	return time.Duration(min(max(0, ms), waitMax.Milliseconds())) * time.Millisecond, from, ms > 0
+}

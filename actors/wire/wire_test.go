@@ -1,0 +1,277 @@
+package wire
+
+import (
+	"bytes"
+	"math"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+)
+
+// messageMax is what a message between nodes may have (PROTOACTOR 4).
+const messageMax = 64 << 10
+
+// passed sends a message through its bytes.
+func passed[M proto.Message](t *testing.T, m M) M {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := m.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(b, out); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(m, out) {
+		t.Fatalf("sent %v, received %v", m, out)
+	}
+	return out.(M)
+}
+
+func TestTaskKey(t *testing.T) {
+	id := uuid.MustParse("0190b2a4-7c00-7abc-8def-0123456789ab")
+	for _, c := range []struct {
+		name string
+		task *Task
+		want TaskKey
+	}{
+		{"whole", &Task{Verification: id[:], Epoch: 4, Domain: "example.test"}, TaskKey{id, "example.test", 0}},
+		{"a shard", &Task{Verification: id[:], Domain: "example.test", Shard: 3}, TaskKey{id, "example.test", 3}},
+		{"none", nil, TaskKey{}},
+		{"short id", &Task{Verification: id[:15], Domain: "example.test"}, TaskKey{uuid.Nil, "example.test", 0}},
+		{"long id", &Task{Verification: append(id[:], 1), Domain: "example.test"},
+			TaskKey{uuid.Nil, "example.test", 0}},
+	} {
+		if got := c.task.Key(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	if got := passed(t, &Cancel{Task: &Task{Verification: id[:],
+		Domain: "example.test"}}).GetTask().Key(); got.Verification != id {
+		t.Errorf("sent %v, received %v", id, got.Verification)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	four, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
+	hosts := []mx.Host{{Name: "mx1.test", Addrs: []netip.Addr{six, four}}, {Name: "mx2.test"}}
+	got := passed(t, &Offer{Hosts: Hosts(hosts)}).GetHosts()
+	if len(got) != 2 || got[0].GetName() != "mx1.test" || !slices.Equal(got[0].Addresses(), hosts[0].Addrs) ||
+		len(got[1].Addresses()) != 0 {
+		t.Errorf("received %v", got)
+	}
+	broken := &Host{Addrs: [][]byte{nil, {1, 2, 3}, {192, 0, 2, 7}, make([]byte, 17)}}
+	if got := broken.Addresses(); !slices.Equal(got, []netip.Addr{four}) {
+		t.Errorf("usable: %v, want %v", got, four)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	for _, want := range []time.Time{{}, time.UnixMilli(1).UTC(), time.Date(2030, 1, 2, 3, 4, 5, 6e6,
+		time.UTC)} {
+		if got := Time(Millis(want)); !got.Equal(want) || got.IsZero() != want.IsZero() {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestAnswersOfNewerProgramsAreUndecided(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		outcome, reason uint32
+		want            smtp.Outcome
+		why             smtp.Reason
+	}{
+		{"valid", uint32(smtp.Valid), uint32(smtp.MailboxExists), smtp.Valid, smtp.MailboxExists},
+		{"again", 0, uint32(smtp.Greylisted), smtp.Undecided, smtp.Greylisted},
+		{"the next outcome", uint32(smtp.Error) + 1, uint32(smtp.Policy), smtp.Undecided, smtp.Policy},
+		{"one that would wrap", 256 + uint32(smtp.Valid), 256 + uint32(smtp.MailboxExists), smtp.Undecided,
+			smtp.ReasonNone},
+		{"no reason", uint32(smtp.Valid), 0, smtp.Valid, smtp.ReasonNone},
+		{"an unknown reason", uint32(smtp.Valid), 255, smtp.Valid, smtp.ReasonNone},
+	} {
+		outcome, why := (&Answer{Outcome: c.outcome, Reason: c.reason}).Verdict()
+		if outcome != c.want || why != c.why {
+			t.Errorf("%s: %v %v, want %v %v", c.name, outcome, why, c.want, c.why)
+		}
+	}
+}
+
+func TestWaitsAreBounded(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{
+		0: 0, 1500: 1500 * time.Millisecond, -1: 0, math.MinInt64: 0, math.MaxInt64: waitMax,
+	} {
+		if got := (&Answer{WaitMs: ms}).Wait(); got != want {
+			t.Errorf("%d ms: %v, want %v", ms, got, want)
+		}
+	}
+}
+
+// A time to come travels as a duration: what a node with another clock makes of
+// it is as far away as it was meant.
+func TestTimesToComeTravelAsDurations(t *testing.T) {
+	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	there := now.Add(-17 * time.Minute) // the receiving clock
+	for _, c := range []struct {
+		name  string
+		until time.Time
+		ms    int64
+		want  time.Time
+	}{
+		{"never", time.Time{}, 0, time.Time{}},
+		{"in a minute", now.Add(time.Minute), 60_000, there.Add(time.Minute)},
+		{"over", now.Add(-time.Minute), 1, there.Add(time.Millisecond)},
+		{"now", now, 1, there.Add(time.Millisecond)},
+		{"in 250 years", now.AddDate(250, 0, 0), math.MaxInt64, there.Add(waitMax)},
+	} {
+		ms := Left(now, c.until)
+		if c.ms != math.MaxInt64 && ms != c.ms {
+			t.Errorf("%s: %d ms, want %d", c.name, ms, c.ms)
+		}
+		if got := Until(there, ms); !got.Equal(c.want) {
+			t.Errorf("%s: until %v, want %v", c.name, got, c.want)
+		}
+	}
+	if got := Until(now, math.MinInt64); !got.IsZero() {
+		t.Errorf("a negative wait ends %v", got)
+	}
+}
+
+// The largest messages fit: 500 probes with local parts of 64 octets, five hosts
+// with names of 253 and four addresses each; 500 answers with long texts.
+func TestMessagesStayUnderTheirBound(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	task := &Task{Verification: make([]byte, 16), Epoch: math.MaxInt64, Domain: long(253), Shard: math.MaxUint32}
+	offer := &Offer{Task: task, Chunk: math.MaxUint64, ExpiresInMs: math.MaxInt64}
+	for range 5 {
+		h := &Host{Name: long(253)}
+		for range 4 {
+			h.Addrs = append(h.Addrs, make([]byte, 16))
+		}
+		offer.Hosts = append(offer.Hosts, h)
+	}
+	results := &Results{Task: task, Chunk: math.MaxUint64, Batch: math.MaxUint64, Credit: 2}
+	for range AddressesMax {
+		p := &Probe{Ordinal: math.MaxUint32, Local: long(64)}
+		p.Greylist(waitMax, "2001:db8:1111:2222:3333:4444:5555:6666")
+		offer.Probes = append(offer.Probes, p)
+		results.Answers = append(results.Answers, &Answer{Ordinal: math.MaxUint32, Outcome: 5, Reason: 200,
+			WaitMs: waitMax.Milliseconds()})
+	}
+	for name, m := range map[string]proto.Message{"offer": offer, "results": results} {
+		n := proto.Size(m)
+		t.Logf("the largest %s has %d bytes", name, n)
+		if n > messageMax {
+			t.Errorf("the largest %s has %d bytes, at most %d are wanted", name, n, messageMax)
+		}
+	}
+}
+
+// TestGeneratedCodeIsThatOfTheSource generates wire.pb.go again where the tools are.
+func TestGeneratedCodeIsThatOfTheSource(t *testing.T) {
+	for _, tool := range []string{"protoc", "protoc-gen-go"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not here: wire.pb.go is not compared with wire.proto", tool)
+		}
+	}
+	out := t.TempDir()
+	c := exec.Command("protoc", "--go_out="+out, "--go_opt=paths=source_relative", "wire.proto")
+	if text, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	fresh, err := os.ReadFile(filepath.Join(out, "wire.pb.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile("wire.pb.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(withoutVersions(fresh), withoutVersions(kept)) {
+		t.Error("wire.pb.go is not what protoc makes of wire.proto; see doc.go for the command")
+	}
+}
+
+// withoutVersions drops the lines that name the versions of the tools.
+func withoutVersions(b []byte) []byte {
+	lines := bytes.Split(b, []byte("\n"))
+	return bytes.Join(slices.DeleteFunc(lines, func(line []byte) bool {
+		return bytes.HasPrefix(line, []byte("// 	protoc")) || bytes.HasPrefix(line, []byte("// - protoc"))
+	}), []byte("\n"))
+}
+
+// FuzzDecodeWire: any bytes, read as any message, never panic in what turns them
+// into house types, and give values within their bounds.
+func FuzzDecodeWire(f *testing.F) {
+	id := uuid.UUID{1}
+	task := &Task{Verification: id[:], Epoch: 3, Domain: "example.test"}
+	kinds := []proto.Message{&Offer{}, &OfferAck{}, &Results{}, &ResultsAck{}, &Pulse{}, &Cancel{}, &Moved{}}
+	for i, m := range []proto.Message{
+		&Offer{Task: task, Chunk: 1, Hosts: []*Host{{Name: "mx.test", Addrs: [][]byte{{192, 0, 2, 1}}}},
+			Probes: []*Probe{{Ordinal: 7, Local: "anna"}}},
+		&OfferAck{Task: task, Refusal: Refusal_FULL, Credit: 2},
+		&Results{Task: task, Answers: []*Answer{{Ordinal: 7, Outcome: 1, Reason: 1, WaitMs: -5,
+			Attempts: []*Attempt{{AtMs: 1 << 60, Text: 1, Host: 9, Enhanced: 5_001_001, Version: 7}}}},
+			Texts: [][]byte{[]byte("user unknown")}},
+		&ResultsAck{Task: task}, &Pulse{Task: task, Chunks: []uint64{1, 2}, WaitingMs: 5}, &Cancel{},
+		&Moved{Task: task},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(i), b)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {
+		m := proto.Clone(kinds[int(kind)%len(kinds)])
+		if proto.Unmarshal(b, m) != nil {
+			return
+		}
+		if about, ok := m.(interface{ GetTask() *Task }); ok {
+			key := about.GetTask().Key()
+			if len(about.GetTask().GetVerification()) != 16 && key.Verification != uuid.Nil {
+				t.Errorf("a key of a malformed id: %v", key)
+			}
+		}
+		switch m := m.(type) {
+		case *Offer:
+			for _, p := range m.GetProbes() {
+				if ago, _, _ := p.Greylisted(); ago < 0 || ago > waitMax {
+					t.Errorf("%v was greylisted %v ago", p, ago)
+				}
+			}
+			for _, h := range m.GetHosts() {
+				for _, a := range h.Addresses() {
+					if !a.IsValid() {
+						t.Errorf("an address that is none in %v", h)
+					}
+				}
+			}
+		case *Results:
+			for _, a := range m.GetAnswers() {
+				outcome, reason := a.Verdict()
+				if outcome > smtp.Error || reason != smtp.ReasonNone && !reason.Known() || a.Wait() < 0 ||
+					a.Wait() > waitMax {
+					t.Errorf("%v gives %v %v %v", a, outcome, reason, a.Wait())
+				}
+				checkAttempts(t, m, a)
+			}
+		case *Pulse:
+			now := time.Unix(1_800_000_000, 0)
+			if at := Until(now, m.GetWaitingMs()); !at.IsZero() && (at.Before(now) || at.After(now.Add(waitMax))) {
+				t.Errorf("%v waits until %v", m, at)
+			}
+		}
+	})
+}

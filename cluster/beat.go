@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/cluster/share"
+	"rollcall/ledger"
+)
+
+const (
+	// beatEvery is the time between heartbeats when nothing is new: three fit
+	// before others may count us out. soonEvery is it while somebody has not read
+	// what happened, which is what a change of members waits for.
+	beatEvery = 3 * time.Second
+	soonEvery = 250 * time.Millisecond
+
+	// beatWithin bounds one heartbeat, and complyWithin the time that this node
+	// has to keep to new shares before it tries again. Both leave room before the fence.
+	beatWithin   = 5 * time.Second
+	complyWithin = 5 * time.Second
+)
+
+// beats is the loop that tells the ledger that this process lives and what it
+// sees, and learns there what it may use. One goroutine, but for what is said to
+// be safe.
+type beats struct {
+	node     *Node
+	fence    fence
+	complied int64            // turn up to which this node keeps to what it read
+	voted    []ledger.Process // view that was published last
+	began    bool             // there was a heartbeat
+	unsure   bool             // the ledger did not answer the last heartbeat: it may have been written
+	table    *share.Table     // as of the newest roll
+	kept     *share.Table     // that this node keeps to
+	behind   int              // heartbeats in a row that failed
+}
+
+// run beats until ctx ends. look is signalled when the view may be another.
+func (b *beats) run(ctx context.Context, look <-chan struct{}) {
+	for ctx.Err() == nil {
+		wait := b.round(ctx)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-look:
+		}
+		timer.Stop()
+	}
+}
+
+// round is one heartbeat; it gives the time until the next.
+func (b *beats) round(ctx context.Context) time.Duration {
+	if b.fence.up() && !b.rest(ctx) {
+		return soonEvery
+	}
+	b.node.look()
+	if err := b.beat(ctx); err != nil {
+		return b.failed(ctx, err)
+	}
+	if b.behind > 0 {
+		b.node.log.Info("ledger takes heartbeats again", "failed", b.behind)
+		b.behind = 0
+	}
+	b.node.tend(ctx)
+	if b.table.Settled() && slices.Equal(b.voted, b.node.lookup.view.Load().members) {
+		return beatEvery
+	}
+	return soonEvery
+}
+
+// rest makes this node use nothing, before others may count it out.
+func (b *beats) rest(ctx context.Context) bool {
+	b.table, b.kept = nil, nil
+	b.node.shares.Store(nil)
+	if b.comply(ctx) != nil {
+		return false
+	}
+	b.node.rested.Store(true)
+	return true
+}
+
+// beat writes that we live, reads what the others wrote, and keeps to it.
+func (b *beats) beat(ctx context.Context) error {
+	// A vote changes when all have read the one before, or they would count it twice.
+	if !b.began || !b.unsure && b.table.Settled() {
+		b.began, b.voted = true, b.node.lookup.view.Load().members
+	}
+	sent := time.Now()
+	within, cancel := context.WithTimeout(ctx, b.beatTime(sent))
+	defer cancel()
+	roll, err := b.node.peers.Book.Beat(within, b.node.beatOf(b.voted, b.complied))
+	if b.unsure = err != nil; b.unsure {
+		return err
+	}
+	b.node.rested.Store(false)
+	b.fence.beaten(sent)
+	b.node.roll.Store(&roll)
+	b.node.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
+	b.table = share.Compute(roll, b.node.card.Session)
+	b.node.shares.Store(b.table)
+	// Looking at every receiver is for when something has changed, or may have been
+	// kept to in part.
+	if b.kept == nil || !b.table.Same(b.kept) {
+		b.kept = nil
+		if b.comply(ctx) != nil {
+			return nil
+		}
+	}
+	b.kept, b.complied = b.table, roll.Turn
+	return nil
+}
+
+// beatTime bounds a heartbeat: so that the fence is noticed when it goes up.
+func (b *beats) beatTime(now time.Time) time.Duration {
+	if until := b.fence.until(); !until.IsZero() {
+		return min(beatWithin, max(until.Sub(now), soonEvery))
+	}
+	return beatWithin
+}
+
+func (b *beats) comply(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, complyWithin)
+	defer cancel()
+	err := b.node.comply(within, b.node.Share)
+	if err != nil && ctx.Err() == nil {
+		b.node.log.Warn("receivers are slow to keep to new shares", "err", err)
+	}
+	return err
+}
+
+// failed says that the ledger did not take a heartbeat, with fewer lines the
+// longer it lasts.
+func (b *beats) failed(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	b.node.metrics.beatsFailed.Inc()
+	if b.behind++; b.behind&(b.behind-1) == 0 {
+		b.node.log.Warn("ledger did not take a heartbeat", "attempt", b.behind, "err", err)
+	}
+	if errors.Is(err, ledger.ErrOtherCluster) {
+		b.node.fail(err)
+	}
+	return soonEvery
+}
+
+// beatOf is what this process says of itself.
+func (n *Node) beatOf(view []ledger.Process, read int64) ledger.Beat {
+	load := n.load()
+	return ledger.Beat{Process: ledger.Process{Session: n.card.Session, Node: n.card.Node},
+		Cluster: n.name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
+		Draining: n.draining.Load(), Started: time.UnixMilli(n.card.Started), View: view, Read: read,
+		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
+}
+
+// tend does what the newest roll asks for: it drains this node when an operator
+// wants it, and looks beside the heartbeats after those that are lost.
+func (n *Node) tend(ctx context.Context) {
+	roll := n.roll.Load()
+	if row := sessionIn(roll, n.card.Session); row != nil && row.DrainAsked && !n.draining.Load() {
+		n.log.Info("draining, as an operator asked for")
+		n.drain()
+	}
+	lost := slices.DeleteFunc(slices.Clone(roll.Nodes), func(row ledger.NodeRow) bool {
+		return row.Session == n.card.Session || !missing(roll, row)
+	})
+	if len(lost) > 0 && n.searching.CompareAndSwap(false, true) {
+		n.running.Go(func() {
+			defer n.searching.Store(false)
+			n.search(ctx, lost)
+		})
+	}
+}
+
+// missing says whether a process has to be counted out, or may still have SMTP
+// sessions after that.
+func missing(roll *ledger.Roll, row ledger.NodeRow) bool {
+	unseen := roll.Now.Sub(row.Seen)
+	return row.Standing == ledger.NodeIn && unseen >= lostAfter ||
+		row.Standing == ledger.NodeLost && !row.Dead && unseen < share.RestFor
+}
+
+// search counts out those that are lost, all at a time, and says who of them has no
+// SMTP sessions any more.
+func (n *Node) search(ctx context.Context, lost []ledger.NodeRow) {
+	var all sync.WaitGroup
+	for _, row := range lost {
+		all.Go(func() {
+			dead := n.ended(ctx, row)
+			if dead || row.Standing == ledger.NodeIn {
+				n.retire(ctx, row, dead)
+				n.wake()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
+	within, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	if err := n.peers.Book.Retire(within, row.Session, lostAfter, dead); err != nil {
+		n.log.Warn("lost node not counted out", "node", row.Name, "err", err)
+		return
+	}
+	n.log.Warn("node lost", "node", row.Name, "seen", row.Seen, "dead", dead)
+}
+
+// ended says whether a process that the ledger does not hear of is known to have
+// no SMTP sessions: a later life of its node has its address, nothing listens
+// there any more, or it says so itself.
+func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
+	for _, other := range n.roll.Load().Nodes {
+		if other.Standing == ledger.NodeIn && other.Node == row.Node &&
+			other.Actors == row.Actors && other.Started.After(row.Started) {
+			return true
+		}
+	}
+	return n.refuses(ctx, row.Actors) || n.rests(row.Session, row.Actors)
+}
+
+// sessionIn gives the row of a session in a roll; nil: there is none that is in.
+func sessionIn(roll *ledger.Roll, session uuid.UUID) *ledger.NodeRow {
+	if roll == nil {
+		return nil
+	}
+	for i, row := range roll.Nodes {
+		if row.Session == session && row.Standing == ledger.NodeIn {
+			return &roll.Nodes[i]
+		}
+	}
+	return nil
+}

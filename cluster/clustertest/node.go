@@ -1,0 +1,192 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/cluster"
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/cluster/secure"
+)
+
+// Node is one node of a World. What it has of cluster.Node may be used after Join.
+type Node struct {
+	*cluster.Node
+	Name    string
+	ID      uuid.UUID
+	Log     *Log
+	Metrics *prometheus.Registry
+
+	world   *World
+	wire    *gossiptest.Transport
+	book    *book
+	door    *door
+	options cluster.Options
+	held    net.Conn      // see touch
+	gate    chan struct{} // closed by Join
+	started chan struct{} // closed when Start has returned
+	err     error         // of Start
+	cancel  context.CancelFunc
+	once    sync.Once
+	ended   error
+}
+
+// open makes a node and opens its port of actor traffic.
+func (w *World) open(i int, change func(i int, o *cluster.Options)) {
+	w.t.Helper()
+	n := &Node{world: w, Name: fmt.Sprintf("node-%d", i), Log: &Log{}, Metrics: prometheus.NewRegistry(),
+		wire: w.network.Transport(), gate: make(chan struct{}), started: make(chan struct{})}
+	w.nodes = append(w.nodes, n)
+	n.book = newBook(w.store, n.gate)
+	var err error
+	if n.door, err = newDoor(); err != nil {
+		w.t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(n.Log, nil))
+	identity, err := w.identity(n.Name, log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.options = cluster.Options{Name: "test", Node: uuid.New(), Kinds: w.Echo.kinds(i), Host: n.Name,
+		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, Comply: w.Use.comply(i),
+		Load: func() cluster.Load { return cluster.Load{} },
+		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside(), Advertise: n.door.host(), Identity: identity,
+			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Quick(), Log: log, Transport: n.wire}}}
+	if i > 0 {
+		n.options.Peers.Gossip.Join = []string{w.nodes[0].wire.Address()}
+	}
+	if change != nil {
+		change(i, &n.options)
+	}
+	n.ID = n.options.Node
+	n.start()
+}
+
+// start runs the node until it waits at the gate, its port open.
+func (n *Node) start() {
+	n.world.t.Helper()
+	var ctx context.Context
+	ctx, n.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(n.started)
+		n.Node, n.err = cluster.Start(ctx, n.options)
+	}()
+	select {
+	case <-n.book.arrived:
+	case <-n.started:
+		n.world.t.Fatalf("%s: %v", n.Name, n.err)
+	case <-time.After(patience):
+		n.world.t.Fatalf("%s did not open its port in time", n.Name)
+	}
+	if err := n.touch(); err != nil {
+		n.world.t.Fatalf("%s: look at its port: %v", n.Name, err)
+	}
+}
+
+// http2 is what a client of the transport says first (RFC 9113 §3.4): the preface
+// and SETTINGS.
+const http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+// touch speaks with the node's port and keeps the connection until the node joins:
+// what its goroutine does with the transport's logger has then been done before the
+// next port is opened.
+func (n *Node) touch() error {
+	if n.options.Peers.Identity == nil {
+		return nil
+	}
+	pair, err := n.world.ca.Issue(n.Name, time.Now(), secure.NodeValidity)
+	if err != nil {
+		return err
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return err
+	}
+	n.held, err = tls.Dial("tcp", n.door.inside(), &tls.Config{Certificates: []tls.Certificate{cert},
+		InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // it is asked nothing
+	if err != nil {
+		return err
+	}
+	if _, err = io.WriteString(n.held, http2); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(n.held, make([]byte, 9)) // the header of its first frame
+	return err
+}
+
+// end stops the node in whatever state it is.
+func (n *Node) end() {
+	if n.held != nil {
+		_ = n.held.Close()
+	}
+	if n.cancel != nil {
+		n.cancel()
+		<-n.started
+	}
+	_ = n.stop()
+	n.door.close()
+}
+
+// stop stops the node, once.
+func (n *Node) stop() error {
+	n.once.Do(func() {
+		if n.Node != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+			defer cancel()
+			n.ended = n.Stop(ctx)
+		}
+	})
+	return n.ended
+}
+
+// Log is what a node said. Safe for concurrent use.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// Has says whether a text was said.
+func (l *Log) Has(text string) bool { return strings.Contains(l.Text(), text) }
+
+// Text is all that was said.
+func (l *Log) Text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Metric gives the value of a gauge or the sum of a counter; 0 if there is none.
+func (n *Node) Metric(name string) (sum float64) {
+	families, err := n.Metrics.Gather()
+	if err != nil {
+		return -1
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}

@@ -1,0 +1,58 @@
+package clustertest_test
+
+import (
+	"testing"
+
+	"rollcall/cluster"
+	"rollcall/cluster/clustertest"
+	"rollcall/ledger"
+)
+
+func TestAnUnfitNodeGivesItsReceiversAwayAndGetsThemBack(t *testing.T) {
+	w := clustertest.Start(t, 3)
+	before := ownersOf(w, 0, 1, 2)
+	resolveAll(w, 0, before)
+	w.Node(2).SetUnfit("its address has no PTR")
+	w.AwaitShared(nodesOf(w, 0, 1)...)
+	w.Await("node-2 uses nothing", func() bool { return w.Use.Total(2) == 0 })
+	awaitUsed(t, w)
+	resolveAll(w, 2, ownersOf(w, 0, 1)) // it still can ask
+	if row := rowOf(w, 0, 2); row == nil || row.Standing != ledger.NodeIn || row.Draining {
+		t.Errorf("the row of a node that is not fit: %+v", row)
+	}
+	for _, m := range w.Node(0).Members() {
+		if want := m.Card.Node == w.Node(2).ID; m.Unfit != want {
+			t.Errorf("%s: unfit is %v, want %v", m.Card.Name, m.Unfit, want)
+		}
+	}
+	w.Node(2).SetUnfit("")
+	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
+	awaitUsed(t, w)
+	resolveAll(w, 0, before)
+}
+
+func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
+	w := clustertest.New(t, 2, func(_ int, o *cluster.Options) { o.Unfit = "not checked yet" })
+	w.MustJoin(0)
+	w.MustJoin(1)
+	key := w.Use.Keys()[0]
+	w.Await("both are settled with nobody to count on", func() bool {
+		for i := range 2 {
+			if row := rowOf(w, 0, i); row == nil || row.Standing != ledger.NodeIn || len(row.View) != 0 {
+				return false
+			}
+		}
+		return w.Node(0).Metric("rollcall_cluster_settled") == 1 && w.Node(1).Metric("rollcall_cluster_settled") == 1
+	})
+	for i := range 2 {
+		if k, n := w.Node(i).Share(key); k != 0 || w.Use.Total(i) != 0 {
+			t.Errorf("node-%d may use %d of %d, and uses %v in all", i, k, n, w.Use.Total(i))
+		}
+		if pid := w.Node(i).Resolve(clustertest.EchoKind, key); pid != nil {
+			t.Errorf("a receiver lives at %v", pid)
+		}
+	}
+	w.Node(1).SetUnfit("")
+	w.AwaitShared(w.Node(1))
+	resolveAll(w, 0, ownersOf(w, 1))
+}

@@ -1,0 +1,122 @@
+package clustertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// keysCounted is how many keys a Use counts: enough that each of a handful of nodes
+// owns many.
+const keysCounted = 200
+
+// slack is what sums of parts may be above one for being rounded.
+const slack = 1e-9
+
+// Use is what all nodes of a world use of some keys. A node uses what it was told
+// at its last Comply until the next one, or its death. Safe for concurrent use.
+type Use struct {
+	keys []string
+
+	mu       sync.Mutex
+	parts    map[int][]float64 // guarded by mu; by node, one for each key
+	ended    map[int]bool      // guarded by mu
+	most     float64           // guarded by mu; of all sums so far
+	steps    int               // guarded by mu
+	exceeded []string          // guarded by mu
+}
+
+func newUse() *Use {
+	u := &Use{parts: map[int][]float64{}, ended: map[int]bool{}}
+	for i := range keysCounted {
+		u.keys = append(u.keys, fmt.Sprintf("receiver-%d.example", i))
+	}
+	return u
+}
+
+// Keys gives the keys that are counted.
+func (u *Use) Keys() []string { return u.keys }
+
+// comply gives what a node calls with new shares. It keeps to them at once.
+func (u *Use) comply(node int) func(ctx context.Context, of func(key string) (k, n int)) error {
+	return func(_ context.Context, of func(key string) (k, n int)) error {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.ended[node] {
+			return nil
+		}
+		parts := make([]float64, len(u.keys))
+		for i, key := range u.keys {
+			if k, n := of(key); n > 0 {
+				parts[i] = float64(k) / float64(n)
+			}
+		}
+		u.parts[node] = parts
+		u.check()
+		return nil
+	}
+}
+
+// check adds all up; mu is held.
+func (u *Use) check() {
+	u.steps++
+	for i, key := range u.keys {
+		sum := 0.0
+		for _, parts := range u.parts {
+			sum += parts[i]
+		}
+		u.most = max(u.most, sum)
+		if sum > 1+slack && len(u.exceeded) < 10 {
+			text := fmt.Sprintf("step %d: %s is used %.3f times:", u.steps, key, sum)
+			for node, parts := range u.parts {
+				text += fmt.Sprintf(" node-%d %.3f", node, parts[i])
+			}
+			u.exceeded = append(u.exceeded, text)
+		}
+	}
+}
+
+// dead says that a node uses nothing any more.
+func (u *Use) dead(node int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ended[node] = true
+	delete(u.parts, node)
+}
+
+// Of gives how much of a key each of some nodes uses now, and all together.
+func (u *Use) Of(key int) (parts map[int]float64, sum float64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	parts = map[int]float64{}
+	for node, all := range u.parts {
+		parts[node] = all[key]
+		sum += all[key]
+	}
+	return parts, sum
+}
+
+// Total gives how many keys' worth a node uses.
+func (u *Use) Total(node int) (sum float64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, part := range u.parts[node] {
+		sum += part
+	}
+	return sum
+}
+
+// Steps is how often nodes were told new shares, and the most that was ever used of
+// a key.
+func (u *Use) Steps() (steps int, most float64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.steps, u.most
+}
+
+// broken tells where more was used than there is.
+func (u *Use) broken() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.exceeded
+}

@@ -1,0 +1,268 @@
+package clustertest
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rollcall/cluster"
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/cluster/secure"
+	"rollcall/ledger/sqlstore"
+)
+
+const (
+	// patience is how long what must happen may take: far more than on a slow machine.
+	patience = 90 * time.Second
+
+	// stopWithin bounds the end of a node.
+	stopWithin = 20 * time.Second
+
+	// lookEvery is how often Await looks.
+	lookEvery = 10 * time.Millisecond
+)
+
+// networks is where gossiptest has its nodes.
+var networks = []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}
+
+// World is a cluster and what lies between its nodes.
+type World struct {
+	Use  *Use
+	Echo *Echo
+
+	t       *testing.T
+	network *gossiptest.Network
+	store   *sqlstore.Store
+	ca      *secure.Authority
+	nodes   []*Node
+}
+
+// New makes a world of n nodes, named node-0, node-1 and so on, none of which has
+// joined. change, which may be nil, alters the options of a node.
+//
+// New makes the test a parallel one. The ports of all tests of a package are opened
+// before any of them is used, because the actor library sets the process-wide
+// logger of its transport whenever it opens one: a data race with every port in use.
+func New(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
+	t.Helper()
+	w := Open(t, n, change)
+	t.Parallel()
+	return w
+}
+
+// Open is New for a test that is not parallel, which must be alone with its ports.
+func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
+	t.Helper()
+	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
+	t.Cleanup(w.close)
+	var err error
+	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	if w.store, err = sqlstore.Open(t.Context(), url, sqlstore.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.ca, err = secure.NewAuthority("test", time.Now(), secure.AuthorityValidity); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		w.open(i, change)
+	}
+	return w
+}
+
+// Start makes a world of n nodes that have all joined and agree.
+func Start(t *testing.T, n int) *World {
+	t.Helper()
+	w := New(t, n, nil)
+	for i := range n {
+		w.MustJoin(i)
+	}
+	w.AwaitShared(w.nodes...)
+	return w
+}
+
+// close ends all nodes, one after the other: of two that leave gossip at the same
+// time each waits in vain for the other to hear it.
+func (w *World) close() {
+	w.Heal()
+	for _, n := range w.nodes {
+		n.end()
+	}
+	if w.store != nil {
+		if err := w.store.Close(); err != nil {
+			w.t.Errorf("close the ledger: %v", err)
+		}
+	}
+	for _, text := range w.Use.broken() {
+		w.t.Error(text)
+	}
+	if w.t.Failed() {
+		for _, n := range w.nodes {
+			w.t.Logf("log of %s:\n%s", n.Name, n.Log.Text())
+		}
+	}
+}
+
+// Node gives a node by its number.
+func (w *World) Node(i int) *Node { return w.nodes[i] }
+
+// Join lets a node join and returns when it is a member, or why it is none.
+func (w *World) Join(i int) error {
+	w.t.Helper()
+	n := w.nodes[i]
+	close(n.gate)
+	select {
+	case <-n.started:
+		return n.err
+	case <-time.After(patience):
+		w.t.Fatalf("%s did not start in time", n.Name)
+		return nil
+	}
+}
+
+// MustJoin is Join of a node that must be taken.
+func (w *World) MustJoin(i int) {
+	w.t.Helper()
+	if err := w.Join(i); err != nil {
+		w.t.Fatalf("%s: %v", w.nodes[i].Name, err)
+	}
+}
+
+// CutGossip stops packets and streams of gossip from one node to another.
+func (w *World) CutGossip(from, to int) {
+	w.network.Cut(w.nodes[from].wire.Address(), w.nodes[to].wire.Address())
+}
+
+// IsolateGossip cuts a node's gossip off from all others, both ways.
+func (w *World) IsolateGossip(i int) { w.network.Isolate(w.nodes[i].wire.Address()) }
+
+// CutLedger lets a node wait for the ledger in vain.
+func (w *World) CutLedger(i int) { w.nodes[i].book.cut() }
+
+// CutActors stops what is sent to a node over actor traffic; its answers come
+// through, but there are none.
+func (w *World) CutActors(i int) { w.nodes[i].door.hold() }
+
+// Cut cuts a node off from everything.
+func (w *World) Cut(i int) {
+	w.IsolateGossip(i)
+	w.CutLedger(i)
+	w.CutActors(i)
+}
+
+// Heal ends all cuts.
+func (w *World) Heal() {
+	w.network.Heal()
+	for _, n := range w.nodes {
+		n.book.heal()
+		n.door.release()
+	}
+}
+
+// Crash ends a node as kill -9 ends its process: at once, and its system refuses
+// connections.
+func (w *World) Crash(i int) {
+	n := w.nodes[i]
+	w.Use.dead(i)
+	n.wire.Kill()
+	n.book.die()
+	n.door.close()
+	go n.end()
+}
+
+// Leave ends a node as an operator does.
+func (w *World) Leave(i int) {
+	w.t.Helper()
+	if err := w.nodes[i].stop(); err != nil {
+		w.t.Errorf("%s leaves: %v", w.nodes[i].Name, err)
+	}
+}
+
+// ActorBytes is what has gone between all nodes over actor traffic, both ways.
+func (w *World) ActorBytes() (sum int64) {
+	for _, n := range w.nodes {
+		sum += n.door.passed()
+	}
+	return sum
+}
+
+// Await looks until ok.
+func (w *World) Await(what string, ok func() bool) {
+	w.t.Helper()
+	end, tick := time.NewTimer(patience), time.NewTicker(lookEvery)
+	defer end.Stop()
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end.C:
+			w.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// AwaitShared waits until some nodes share everything: each key is wholly one's.
+func (w *World) AwaitShared(nodes ...*Node) {
+	w.t.Helper()
+	w.Await("every key is one node's", func() bool { return Shared(w.Use.Keys(), nodes...) })
+}
+
+// Shared says whether each key is wholly one node's, and every node has its part.
+func Shared(keys []string, nodes ...*Node) bool {
+	has := make([]int, len(nodes))
+	for _, key := range keys {
+		owners := 0
+		for i, n := range nodes {
+			switch k, of := n.Share(key); {
+			case k == of:
+				owners++
+				has[i]++
+			case k > 0:
+				return false
+			}
+		}
+		if owners != 1 {
+			return false
+		}
+	}
+	for _, count := range has {
+		if count == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// identity writes the files of a node's certificate and loads them.
+func (w *World) identity(name string, log *slog.Logger) (*secure.Identity, error) {
+	pair, err := w.ca.Issue(name, time.Now(), secure.NodeValidity)
+	if err != nil {
+		return nil, err
+	}
+	folder := w.t.TempDir()
+	var paths []string
+	for i, text := range [][]byte{w.ca.Pair().Cert, pair.Cert, pair.Key} {
+		paths = append(paths, filepath.Join(folder, []string{"ca.crt", "node.crt", "node.key"}[i]))
+		if err := os.WriteFile(paths[i], text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return secure.Load(paths[0], paths[1], paths[2], log)
+}
+
+// Quick is gossip that finds a dead member in a second or two.
+func Quick() gossip.Timing {
+	t := gossip.DefaultTiming()
+	t.ProbeInterval, t.ProbeTimeout = 250*time.Millisecond, 120*time.Millisecond
+	t.GossipInterval, t.PushPullInterval = 20*time.Millisecond, time.Second
+	t.DeadTime, t.StreamTimeout = time.Second, 2*time.Second
+	t.RejoinEvery = 250 * time.Millisecond
+	return t
+}
+
+// Context is one that ends with the test.
+func (w *World) Context() context.Context { return w.t.Context() }

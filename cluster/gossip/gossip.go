@@ -1,0 +1,436 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// protocol is the version of the library's protocol that all members speak: its default.
+const protocol = memberlist.ProtocolVersion2Compatible
+
+// leaveMax bounds how long Leave and Drain wait until a member has heard it. Guess:
+// ten times what gossip takes on a good network.
+const leaveMax = 2 * time.Second
+
+// Gossip is this process among the members. Safe for concurrent use.
+type Gossip struct {
+	self     Card // as given to Start; see draining
+	name     string
+	timing   Timing
+	seeds    []string
+	log      *slog.Logger
+	notices  *notices
+	meters   *meters
+	guard    *guard
+	table    *table
+	list     *memberlist.Memberlist
+	address  string // of gossip, as others reach it
+	registry prometheus.Registerer
+
+	signal    chan struct{} // something may have changed
+	changed   chan struct{}
+	displaced chan Member
+
+	stopJoins context.CancelFunc
+	stop      context.CancelFunc // ends all loops
+	loops     sync.WaitGroup
+
+	mu       sync.Mutex // one end at a time
+	left     bool       // guarded by mu
+	stopped  bool       // guarded by mu
+	cardMu   sync.Mutex
+	draining bool // guarded by cardMu: the library asks for the card while it holds its lock
+}
+
+// Start begins to listen and joins. It returns ErrRefused when members were reached
+// and none would have this node; when none could be reached it goes on alone and
+// tries again every Timing.RejoinEvery. It takes up to 5 s for names and then
+// Timing.StreamTimeout for addresses where nobody answers.
+func Start(o Options) (*Gossip, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Gossip{self: o.Self, name: o.Self.Session.String(), timing: o.Timing, seeds: o.Join, log: o.Log,
+		notices: newNotices(o.Log), registry: o.Registerer, draining: o.Self.Draining,
+		signal: make(chan struct{}, 1), changed: make(chan struct{}, 1), displaced: make(chan Member, 1)}
+	g.table = newTable(g.kick)
+	var err error
+	if g.meters, err = newMeters(o.Registerer, g.table); err != nil {
+		return nil, fmt.Errorf("gossip: register metrics: %w", err)
+	}
+	if err := g.listen(o); err != nil {
+		g.meters.unregister(o.Registerer)
+		return nil, fmt.Errorf("gossip: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	joins, stopJoins := context.WithCancel(ctx)
+	g.stop, g.stopJoins = stop, stopJoins
+	if err := g.join(joins); errors.Is(err, ErrRefused) {
+		return nil, errors.Join(fmt.Errorf("gossip: join: %w", err), g.Stop())
+	} else if err != nil {
+		g.sayAlone(err)
+	}
+	g.loops.Go(func() { g.announce(ctx) })
+	g.loops.Go(func() { g.rejoin(joins) })
+	return g, nil
+}
+
+// listen opens the transport and starts the library on it.
+func (g *Gossip) listen(o Options) error {
+	c := g.configure(o)
+	transport := o.Transport
+	if transport == nil {
+		sockets, err := openSockets(o, c)
+		if err != nil {
+			return err
+		}
+		transport = sockets
+	}
+	g.guard = &guard{NodeAwareTransport: transport, networks: o.Networks, meters: g.meters, notices: g.notices,
+		inspect: inspector{label: o.Cluster, keys: o.Keys}}
+	ip, port, err := transport.FinalAdvertiseAddr(c.AdvertiseAddr, c.AdvertisePort)
+	if err == nil {
+		err = g.ownNetwork(ip, port)
+	}
+	if err != nil {
+		return errors.Join(err, transport.Shutdown())
+	}
+	g.address = netAddress(ip, port).String()
+	g.guard.start()
+	c.Transport = g.guard
+	if g.list, err = memberlist.Create(c); err != nil {
+		return errors.Join(err, g.guard.Shutdown())
+	}
+	return nil
+}
+
+// ownNetwork refuses an own address that no member would take: the library would
+// not even take it itself, and crash later.
+func (g *Gossip) ownNetwork(ip net.IP, port int) error {
+	if !g.guard.allowed(netAddress(ip, port)) {
+		return fmt.Errorf("this node's own address %s is in no network of cluster.allow_networks: add one", ip)
+	}
+	return nil
+}
+
+func netAddress(ip net.IP, port int) net.Addr { return &net.TCPAddr{IP: ip, Port: port} }
+
+// configure gives the library's settings.
+func (g *Gossip) configure(o Options) *memberlist.Config {
+	c := memberlist.DefaultLANConfig()
+	c.Name = g.name
+	c.Label = o.Cluster
+	c.ProtocolVersion = protocol
+	c.Logger = newLibraryLog(library{o.Log, g.notices, func(session string) { g.table.mark(session, true) }})
+	c.ProbeInterval, c.ProbeTimeout = o.Timing.ProbeInterval, o.Timing.ProbeTimeout
+	c.SuspicionMult, c.SuspicionMaxTimeoutMult = o.Timing.SuspicionMult, o.Timing.SuspicionMaxTimeoutMult
+	c.GossipInterval, c.GossipNodes = o.Timing.GossipInterval, o.Timing.GossipNodes
+	c.PushPullInterval, c.GossipToTheDeadTime = o.Timing.PushPullInterval, o.Timing.DeadTime
+	c.TCPTimeout = o.Timing.StreamTimeout
+	c.EnableCompression = false // see kindPing
+	c.GossipVerifyIncoming, c.GossipVerifyOutgoing = true, true
+	if o.Keys != nil {
+		c.Keyring = o.Keys.library
+	}
+	// This is for what members say of their own address; the guard looks at where it came from.
+	for _, n := range o.Networks {
+		n = n.Masked()
+		c.CIDRsAllowed = append(c.CIDRsAllowed, net.IPNet{IP: n.Addr().AsSlice(),
+			Mask: net.CIDRMask(n.Bits(), n.Addr().BitLen())})
+	}
+	c.AdvertiseAddr, c.AdvertisePort = "", 0
+	c.Delegate, c.Events, c.Alive, c.Merge, c.Ping = delegate{g}, events{g}, events{g}, events{g}, pings{g}
+	return c
+}
+
+// openSockets listens as o says and completes c.
+func openSockets(o Options, c *memberlist.Config) (*memberlist.NetTransport, error) {
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	bind := "" // all interfaces
+	if host != "" {
+		ip, err := resolveOne(host)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", host, err)
+		}
+		bind = ip.String()
+	}
+	if c.BindPort, err = net.LookupPort("udp", port); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	t, err := listenOn(bind, c)
+	if err != nil {
+		return nil, err
+	}
+	c.BindPort = t.GetAutoBindPort()
+	c.BindAddr = bind
+	advertise := host
+	if o.Advertise != "" {
+		advertise = o.Advertise
+	}
+	ip, err := resolveOne(advertise)
+	if err == nil && ip.IsUnspecified() {
+		err = errors.New("it is no address of one host")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("advertise %s: %w", advertise, err), t.Shutdown())
+	}
+	c.AdvertiseAddr, c.AdvertisePort = ip.String(), c.BindPort
+	return t, nil
+}
+
+// listenTries is how often a free port is looked for that is free for packets and
+// for streams. The library's number.
+const listenTries = 10
+
+func listenOn(bind string, c *memberlist.Config) (t *memberlist.NetTransport, err error) {
+	tries := 1
+	if c.BindPort == 0 {
+		tries = listenTries
+	}
+	for range tries {
+		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{bind},
+			BindPort: c.BindPort, Logger: c.Logger})
+		if err == nil {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+// resolveOne gives one address of a host, of IPv4 if it has one.
+func resolveOne(host string) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+	defer cancel()
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, ip := range all {
+		if ip.Unmap().Is4() {
+			return ip.Unmap(), nil
+		}
+	}
+	return all[0], nil
+}
+
+// Members gives who is alive or suspect, self included until Leave, sorted by
+// session: of each node and of each actor address only the youngest session, which
+// hides self when a younger process has taken its place (see Displaced).
+func (g *Gossip) Members() []Member {
+	members, _ := g.table.view(g.self.Session)
+	return members
+}
+
+// Changed says, a moment after it, that Members or what they say of themselves has
+// changed. It has room for one.
+func (g *Gossip) Changed() <-chan struct{} { return g.changed }
+
+// Displaced gives, at most once, the younger process that has taken the place of
+// this one: it has the same node identity or actor address, and has been alive for
+// longer than a dead one would seem to be. The cause is a copied data folder, node
+// identity or advertised address; this process should stop.
+func (g *Gossip) Displaced() <-chan Member { return g.displaced }
+
+// Address gives the host:port where others reach this node's gossip.
+func (g *Gossip) Address() string { return g.address }
+
+// Drain says to all members that this process is draining, for good. It waits until
+// one has heard it, at most leaveMax; an error says that maybe nobody has yet, and
+// nothing more needs to be done. Errors: ErrStopped.
+func (g *Gossip) Drain() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left || g.stopped {
+		return ErrStopped
+	}
+	g.cardMu.Lock()
+	was := g.draining
+	g.draining = true
+	g.cardMu.Unlock()
+	if was {
+		return nil
+	}
+	if err := g.list.UpdateNode(leaveMax); err != nil {
+		return fmt.Errorf("gossip: tell that this node drains: %w", err)
+	}
+	return nil
+}
+
+// Leave tells all members that this process goes, so that nobody has to find out.
+// It returns when one has heard it, when ctx ends, or after leaveMax. Stop must
+// follow. Twice, or after Stop, does nothing.
+func (g *Gossip) Leave(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left || g.stopped {
+		return nil
+	}
+	g.left = true
+	g.stopJoins()
+	wait := leaveMax
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(end))
+	}
+	if ctx.Err() != nil {
+		wait = 0
+	}
+	if err := g.list.Leave(max(wait, time.Millisecond)); err != nil {
+		return fmt.Errorf("gossip: leave: %w", err)
+	}
+	return nil
+}
+
+// Stop closes all sockets. Without Leave the others find out by themselves. Twice
+// does nothing.
+func (g *Gossip) Stop() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped {
+		return nil
+	}
+	g.stopped = true
+	g.stop()
+	err := g.list.Shutdown()
+	g.loops.Wait()
+	g.meters.unregister(g.registry)
+	if err != nil {
+		return fmt.Errorf("gossip: stop: %w", err)
+	}
+	return nil
+}
+
+// kick says that something may have changed; it never blocks.
+func (g *Gossip) kick() {
+	select {
+	case g.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (g *Gossip) now() time.Time { return time.Now() }
+
+// announce tells changes when it has been quiet for a moment, and notices when this
+// process has been displaced.
+func (g *Gossip) announce(ctx context.Context) {
+	known := map[uuid.UUID]Member{}
+	check := time.NewTicker(g.timing.RejoinEvery)
+	defer check.Stop()
+	var hiddenSince time.Time
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.signal:
+			if !g.settle(ctx) {
+				return
+			}
+			known = g.tell(known)
+			select {
+			case g.changed <- struct{}{}:
+			default:
+			}
+		case <-check.C:
+		}
+		switch _, by := g.table.view(g.self.Session); {
+		case by == nil:
+			hiddenSince = time.Time{}
+		case hiddenSince.IsZero():
+			hiddenSince = g.now()
+		case !told && g.now().Sub(hiddenSince) >= g.displacedAfter():
+			told = true
+			g.displaced <- *by // has room: it is sent once
+		}
+	}
+}
+
+// displacedAfter is how long a younger process must hide this one: twice as long as
+// one that is dead stays a member, so that its clock or an old message can't.
+func (g *Gossip) displacedAfter() time.Duration {
+	return 2 * time.Duration(g.timing.SuspicionMult*g.timing.SuspicionMaxTimeoutMult) * g.timing.ProbeInterval
+}
+
+// settle waits until nothing has changed for Debounce, at most DebounceMax.
+func (g *Gossip) settle(ctx context.Context) bool {
+	most, quiet := time.NewTimer(g.timing.DebounceMax), time.NewTimer(g.timing.Debounce)
+	defer most.Stop()
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-g.signal:
+			quiet.Reset(g.timing.Debounce)
+		case <-quiet.C:
+			return true
+		case <-most.C:
+			return true
+		}
+	}
+}
+
+// tell logs who came and went since the last time and gives who is there.
+func (g *Gossip) tell(known map[uuid.UUID]Member) map[uuid.UUID]Member {
+	present := map[uuid.UUID]Member{}
+	for _, m := range g.Members() {
+		present[m.Session] = m
+		if _, ok := known[m.Session]; !ok && m.Session != g.self.Session {
+			g.log.Info("member joined", "node", m.Node, "name", m.Name, "session", m.Session, "address", m.Address,
+				"version", m.Version)
+		}
+	}
+	for _, m := range known {
+		if _, ok := present[m.Session]; !ok {
+			g.log.Info("member gone", "node", m.Node, "name", m.Name, "session", m.Session, "address", m.Address)
+		}
+	}
+	return present
+}
+
+// delegate gives the library what this node says of itself; it has no messages.
+type delegate struct{ g *Gossip }
+
+// NodeMeta implements memberlist.Delegate.
+func (d delegate) NodeMeta(int) []byte {
+	d.g.cardMu.Lock()
+	defer d.g.cardMu.Unlock()
+	card := d.g.self
+	card.Draining = d.g.draining
+	return card.encode()
+}
+
+// NotifyMsg implements memberlist.Delegate.
+func (delegate) NotifyMsg([]byte) {}
+
+// GetBroadcasts implements memberlist.Delegate.
+func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
+
+// LocalState implements memberlist.Delegate.
+func (delegate) LocalState(bool) []byte { return nil }
+
+// MergeRemoteState implements memberlist.Delegate.
+func (delegate) MergeRemoteState([]byte, bool) {}
+
+// pings hears of answered pings.
+type pings struct{ g *Gossip }
+
+// AckPayload implements memberlist.PingDelegate.
+func (pings) AckPayload() []byte { return nil }
+
+// NotifyPingComplete implements memberlist.PingDelegate.
+func (p pings) NotifyPingComplete(n *memberlist.Node, _ time.Duration, _ []byte) {
+	p.g.table.mark(n.Name, false)
+}

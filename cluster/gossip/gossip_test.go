@@ -1,0 +1,277 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/cluster/gossip/gossiptest"
+)
+
+func TestMembersFindEachOtherOverOneAddress(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t, gossiptest.New(), 3, nil)
+	for _, n := range nodes {
+		members := n.Members()
+		if !slices.IsSortedFunc(members, func(a, b Member) int {
+			return strings.Compare(a.Session.String(), b.Session.String())
+		}) {
+			t.Errorf("%s: members are not sorted by session", n.options.Self.Name)
+		}
+		for _, m := range members {
+			i := slices.IndexFunc(nodes, func(o *node) bool { return o.options.Self.Session == m.Session })
+			if i < 0 || m.Card != nodes[i].options.Self || m.Address != nodes[i].Address() || m.Since.IsZero() {
+				t.Errorf("%s sees %+v, want the card of that node", n.options.Self.Name, m)
+			}
+		}
+		select {
+		case <-n.Changed():
+		case <-time.After(patience):
+			t.Errorf("%s: no change was told", n.options.Self.Name)
+		}
+		if got := n.counter(t, "rollcall_gossip_bytes_total"); got == 0 {
+			t.Errorf("%s: no bytes were counted", n.options.Self.Name)
+		}
+		if got := n.counter(t, "rollcall_gossip_members"); got != 3 {
+			t.Errorf("%s: metric says %v members, want 3", n.options.Self.Name, got)
+		}
+		if got := n.counter(t, "rollcall_gossip_dropped_total"); got != 0 {
+			t.Errorf("%s dropped %v of what members send", n.options.Self.Name, got)
+		}
+	}
+}
+
+func TestMembersFindEachOtherOverSockets(t *testing.T) {
+	t.Parallel()
+	key := NewKey()
+	var nodes []*node
+	for _, name := range []string{"node-a", "node-b", "node-c"} {
+		o := options(t, name)
+		o.Listen, o.Networks, o.Keys = "127.0.0.1:0", loopback, ring(t, key)
+		if len(nodes) > 0 {
+			o.Join = []string{nodes[0].Address(), "127.0.0.1:1"} // nobody is at the second
+		}
+		nodes = append(nodes, mustBegin(t, o))
+	}
+	for _, n := range nodes {
+		n.awaitNames(t, "node-a", "node-b", "node-c")
+	}
+	if err := nodes[2].Leave(t.Context()); err != nil {
+		t.Errorf("leave: %v", err)
+	}
+	nodes[0].awaitNames(t, "node-a", "node-b")
+	if err := nodes[1].Stop(); err != nil { // without a word, as a killed one
+		t.Errorf("stop: %v", err)
+	}
+	nodes[0].awaitNames(t, "node-a")
+	for _, n := range nodes {
+		if got := n.counter(t, "rollcall_gossip_dropped_total"); got != 0 {
+			t.Errorf("%s dropped %v of what members send", n.options.Self.Name, got)
+		}
+	}
+}
+
+func TestAKilledMemberIsNoticedAndItsSuccessorTakesItsPlace(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 3, nil)
+	nodes[2].wire.Kill()
+	for _, n := range nodes[:2] {
+		n.awaitNames(t, "node-a", "node-b")
+	}
+	await(t, "the log says it", func() bool { return nodes[0].log.has("member gone") })
+	o := nodes[2].options
+	o.Self.Session, o.Self.Started = uuid.New(), o.Self.Started+1
+	o.Transport = network.Transport()
+	mustBegin(t, o)
+	for _, n := range nodes[:2] {
+		n.awaitNames(t, "node-a", "node-b", "node-c")
+	}
+}
+
+func TestASilentMemberIsSuspectBeforeItIsGone(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 2, func(o *Options) { o.Timing.SuspicionMult = 100 })
+	network.Isolate(nodes[1].Address())
+	suspect := func() bool {
+		for _, m := range nodes[0].Members() {
+			if m.Suspect {
+				return m.Name == "node-b"
+			}
+		}
+		return false
+	}
+	await(t, "node-b is suspect", suspect)
+	if got := nodes[0].counter(t, "rollcall_gossip_members", "state=suspect"); got != 1 {
+		t.Errorf("metric says %v are suspect, want 1", got)
+	}
+	network.Heal()
+	await(t, "node-b is alive", func() bool { return !suspect() })
+	nodes[0].awaitNames(t, "node-a", "node-b")
+}
+
+func TestDrainAndLeaveAreHeard(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t, gossiptest.New(), 3, nil)
+	if err := nodes[1].Drain(); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	for _, n := range nodes {
+		await(t, "all know that node-b drains", func() bool {
+			for _, m := range n.Members() {
+				if m.Draining != (m.Name == "node-b") {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	if err := nodes[1].Leave(t.Context()); err != nil {
+		t.Errorf("leave: %v", err)
+	}
+	nodes[0].awaitNames(t, "node-a", "node-c")
+	if lost := nodes[0].table.lost(time.Now()); len(lost) != 0 {
+		t.Errorf("who has drained and left is looked for: %v", lost)
+	}
+}
+
+func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t, gossiptest.New(), 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = nodes[0].Leave(ctx) // does not wait; may not have been heard
+	for range 2 {
+		if err := nodes[0].Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if err := nodes[0].Leave(t.Context()); err != nil {
+			t.Errorf("leave after stop: %v", err)
+		}
+	}
+	if err := nodes[0].Drain(); !errors.Is(err, ErrStopped) {
+		t.Errorf("drain after stop: %v", err)
+	}
+	for range 2 {
+		if err := nodes[1].Leave(t.Context()); err != nil {
+			t.Errorf("leave: %v", err)
+		}
+	}
+	if err := nodes[2].Stop(); err != nil {
+		t.Errorf("stop without leave: %v", err)
+	}
+}
+
+// A partition that outlives the library's memory of the dead heals by itself, from
+// the seeds.
+func TestALongPartitionHeals(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 3, shortMemory)
+	network.Isolate(nodes[2].Address())
+	forget(t, nodes[:2], "node-a", "node-b")
+	forget(t, nodes[2:], "node-c")
+	network.Heal()
+	for _, n := range nodes {
+		n.awaitNames(t, "node-a", "node-b", "node-c")
+	}
+}
+
+// The same where the only seed is gone: members remember whom they have lost.
+func TestALongPartitionHealsWithoutItsSeed(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 3, shortMemory) // node-a is the seed of the others
+	nodes[0].wire.Kill()
+	network.Isolate(nodes[2].Address())
+	forget(t, nodes[1:2], "node-b")
+	forget(t, nodes[2:], "node-c")
+	network.Heal()
+	for _, n := range nodes[1:] {
+		n.awaitNames(t, "node-b", "node-c")
+	}
+}
+
+func shortMemory(o *Options) { o.Timing.DeadTime = 200 * time.Millisecond }
+
+// forget waits until nodes see no others than these, and then long enough for the
+// library to forget the dead, which it does not tell: DeadTime and two rounds of pings.
+func forget(t *testing.T, nodes []*node, names ...string) {
+	t.Helper()
+	for _, n := range nodes {
+		n.awaitNames(t, names...)
+	}
+	<-time.After(200*time.Millisecond + 3*quick().ProbeInterval)
+}
+
+// With one direction cut, packets don't pass and no stream is made, but the third
+// member asks for the first and the cluster stays whole.
+func TestACutBetweenTwoOfThreeLosesNobody(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 3, func(o *Options) {
+		o.Timing.SuspicionMult, o.Timing.SuspicionMaxTimeoutMult = 10, 1 // 2 s, for slow machines
+	})
+	network.Cut(nodes[0].Address(), nodes[1].Address())
+	gone := time.After(5 * time.Second) // more than twice what it takes to lose one
+	for {
+		select {
+		case <-gone:
+			return
+		case <-nodes[0].Changed():
+		case <-nodes[2].Changed():
+		}
+		for _, n := range nodes {
+			if len(n.sees()) != 3 {
+				t.Fatalf("%s sees %v", n.options.Self.Name, n.sees())
+			}
+		}
+	}
+}
+
+func TestTheOlderOfTwoProcessesOfANodeLearnsIt(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(young *Card, old Card)
+	}{
+		{"the same node identity", func(y *Card, old Card) { y.Node = old.Node }},
+		{"the same actor address", func(y *Card, old Card) { y.Actors = old.Actors }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			network := gossiptest.New()
+			calm := func(o *Options) { o.Timing.SuspicionMult, o.Timing.SuspicionMaxTimeoutMult = 8, 1 }
+			nodes := cluster(t, network, 2, calm)
+			o := options(t, "copy")
+			calm(&o)
+			c.change(&o.Self, nodes[1].options.Self)
+			o.Self.Started = nodes[1].options.Self.Started + 1
+			o.Transport, o.Join = network.Transport(), []string{nodes[0].Address()}
+			young := mustBegin(t, o)
+			for _, n := range append(nodes, young) {
+				n.awaitNames(t, "node-a", "copy")
+			}
+			select {
+			case by := <-nodes[1].Displaced():
+				if by.Card != o.Self {
+					t.Errorf("displaced by %+v, want %+v", by.Card, o.Self)
+				}
+			case <-time.After(patience):
+				t.Error("the older process does not learn it")
+			}
+			for _, n := range []*node{nodes[0], young} {
+				select {
+				case by := <-n.Displaced():
+					t.Errorf("%s thinks it is displaced by %+v", n.options.Self.Name, by)
+				default:
+				}
+			}
+		})
+	}
+}

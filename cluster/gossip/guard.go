@@ -1,0 +1,400 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// streamsMax bounds the streams that others have open to this node: each may hold
+// twice streamBytesMax. Members open one every few seconds. Guess.
+const streamsMax = 64
+
+// errDropped is what the library gets instead of a stream's bytes.
+var errDropped = errors.New("dropped by the guard")
+
+// guard is a transport that lets through what an inspector passes, counts the rest
+// and all bytes, and remembers how attempts to join went. Safe for concurrent use.
+type guard struct {
+	memberlist.NodeAwareTransport
+	inspect  inspector
+	networks []netip.Prefix
+	meters   *meters
+	notices  *notices
+
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	open    atomic.Int64 // incoming streams
+	done    chan struct{}
+	pumps   sync.WaitGroup
+	once    sync.Once
+
+	mu       sync.Mutex
+	attempts map[string]*attempt // guarded by mu; by address
+	living   map[*stream]bool    // guarded by mu; open streams, both ways
+}
+
+// start begins to pass on what the transport brings.
+func (g *guard) start() {
+	g.packets, g.streams = make(chan *memberlist.Packet), make(chan net.Conn)
+	g.done, g.attempts, g.living = make(chan struct{}), map[string]*attempt{}, map[*stream]bool{}
+	g.pumps.Go(g.passPackets)
+	g.pumps.Go(g.passStreams)
+}
+
+func (g *guard) passPackets() {
+	for {
+		select {
+		case <-g.done:
+			return
+		case p := <-g.NodeAwareTransport.PacketCh():
+			g.meters.received(unitPacket, len(p.Buf))
+			if why, label := g.judge(p); why != passes {
+				g.drop(unitPacket, why, label, p.From)
+				continue
+			}
+			select {
+			case <-g.done:
+				return
+			case g.packets <- p:
+			}
+		}
+	}
+}
+
+func (g *guard) judge(p *memberlist.Packet) (reason, string) {
+	if !g.allowed(p.From) {
+		return otherNetwork, ""
+	}
+	return g.inspect.packet(p.Buf)
+}
+
+func (g *guard) passStreams() {
+	for {
+		select {
+		case <-g.done:
+			return
+		case c := <-g.NodeAwareTransport.StreamCh():
+			g.meters.stream(directionIn)
+			guarded := g.accept(c)
+			if guarded == nil {
+				_ = c.Close()
+				continue
+			}
+			select {
+			case <-g.done:
+				_ = guarded.Close()
+				return
+			case g.streams <- guarded:
+			}
+		}
+	}
+}
+
+// accept gives an incoming stream its guard; nil when it is to be closed at once.
+func (g *guard) accept(c net.Conn) net.Conn {
+	if !g.allowed(c.RemoteAddr()) {
+		g.drop(unitStream, otherNetwork, "", c.RemoteAddr())
+		return nil
+	}
+	if g.open.Add(1) > streamsMax {
+		g.open.Add(-1)
+		g.drop(unitStream, tooManyAtOnce, "", c.RemoteAddr())
+		return nil
+	}
+	return g.hold(&stream{Conn: c, guard: g, incoming: true})
+}
+
+// hold remembers an open stream, so that Shutdown can end it.
+func (g *guard) hold(s *stream) *stream {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.living[s] = true
+	return s
+}
+
+func (g *guard) release(s *stream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.living, s)
+}
+
+// allowed says whether an address is in a network that may speak. What has no
+// address comes through memory, from this process.
+func (g *guard) allowed(a net.Addr) bool {
+	if a.Network() == "pipe" {
+		return true
+	}
+	from, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return false
+	}
+	for _, n := range g.networks {
+		if n.Contains(from.Addr().Unmap().WithZone("")) {
+			return true
+		}
+	}
+	return false
+}
+
+// drop counts what is not let through and says so where a person may have to act.
+func (g *guard) drop(unit string, why reason, label string, from net.Addr) {
+	g.meters.drop(unit, why)
+	switch why {
+	case otherCluster:
+		g.notices.warn(string(why), "gossip of another cluster is dropped",
+			"from", from.String(), "its_cluster", label, "our_cluster", g.inspect.label)
+	case otherKey:
+		g.notices.warn(string(why), "gossip sealed with a key that is not on our ring is dropped",
+			"from", from.String(), "our_keys", g.inspect.fingerprints())
+	case notSealed:
+		g.notices.warn(string(why), "gossip that is not sealed is dropped: its node has no gossip_key_file",
+			"from", from.String())
+	case otherNetwork:
+		g.notices.warn(string(why), "gossip from outside cluster.allow_networks is dropped", "from", from.String())
+	default:
+		g.notices.warn(string(why), "gossip that no member sends is dropped", "from", from.String(),
+			"unit", unit, "reason", string(why))
+	}
+}
+
+// fingerprints names our keys for a log.
+func (i inspector) fingerprints() []string {
+	var names []string
+	for _, k := range i.keys.List() {
+		names = append(names, k.Fingerprint)
+	}
+	return names
+}
+
+// PacketCh implements memberlist.Transport.
+func (g *guard) PacketCh() <-chan *memberlist.Packet { return g.packets }
+
+// StreamCh implements memberlist.Transport.
+func (g *guard) StreamCh() <-chan net.Conn { return g.streams }
+
+// WriteTo implements memberlist.Transport.
+func (g *guard) WriteTo(b []byte, address string) (time.Time, error) {
+	return g.WriteToAddress(b, memberlist.Address{Addr: address})
+}
+
+// WriteToAddress implements memberlist.NodeAwareTransport.
+func (g *guard) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	g.meters.sent(unitPacket, len(b))
+	return g.NodeAwareTransport.WriteToAddress(b, a)
+}
+
+// DialTimeout implements memberlist.Transport.
+func (g *guard) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
+	return g.DialAddressTimeout(memberlist.Address{Addr: address}, timeout)
+}
+
+// DialAddressTimeout implements memberlist.NodeAwareTransport.
+func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	c, err := g.dial(a, timeout)
+	if err != nil {
+		return nil, err
+	}
+	g.meters.stream(directionOut)
+	s := g.hold(&stream{Conn: c, guard: g})
+	if a.Name == "" { // joins have no name, pings and syncs of members have one
+		s.attempt = g.attempt(a.Addr)
+		s.attempt.reach()
+	}
+	return s, nil
+}
+
+// dial connects unless the guard is shut down, which does not wait for it.
+func (g *guard) dial(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := g.NodeAwareTransport.DialAddressTimeout(a, timeout)
+		done <- result{c, err}
+	}()
+	select {
+	case r := <-done:
+		return r.c, r.err
+	case <-g.done:
+		go func() { // ends when the connection is there or its time is over
+			if r := <-done; r.c != nil {
+				_ = r.c.Close()
+			}
+		}()
+		return nil, ErrStopped
+	}
+}
+
+// Shutdown implements memberlist.Transport. The library calls it while it still
+// takes what comes, so that the transport's listeners can end.
+func (g *guard) Shutdown() error {
+	err := g.NodeAwareTransport.Shutdown()
+	g.once.Do(func() { close(g.done) })
+	g.pumps.Wait()
+	g.mu.Lock()
+	living := slices.Collect(maps.Keys(g.living))
+	g.mu.Unlock()
+	for _, s := range living {
+		_ = s.Close()
+	}
+	return err
+}
+
+// begin makes the guard note how a join by address goes, until end.
+func (g *guard) begin(address string) *attempt {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := &attempt{}
+	g.attempts[address] = a
+	return a
+}
+
+func (g *guard) end(address string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.attempts, address)
+}
+
+func (g *guard) attempt(address string) *attempt {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.attempts[address]
+}
+
+// attempt is how a join by one address goes: the library's errors are texts. All its
+// methods do nothing on nil. Safe for concurrent use.
+type attempt struct {
+	mu      sync.Mutex
+	reached bool  // guarded by mu: somebody took the connection
+	cause   error // guarded by mu: why it failed after that, as far as the stream tells
+}
+
+func (a *attempt) reach() {
+	if a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.reached = true
+	}
+}
+
+func (a *attempt) fail(err error) {
+	if a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.cause == nil {
+			a.cause = err
+		}
+	}
+}
+
+func (a *attempt) result() (reached bool, cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reached, a.cause
+}
+
+// stream is a connection whose first message is looked into before the library
+// reads it. Like any connection it has one reader.
+type stream struct {
+	net.Conn
+	guard    *guard
+	incoming bool
+	attempt  *attempt // of a join, or nil
+
+	from  io.Reader // nil until the first Read
+	err   error
+	close sync.Once
+}
+
+var (
+	errHungUp = errors.New("it hung up: its cluster.name or gossip key is another, or its " +
+		"cluster.allow_networks leave this node out; its log says which")
+	errAnswer = errors.New("it answered what this node does not take")
+	errSilent = errors.New("it does not answer in time")
+)
+
+// Read implements net.Conn.
+func (s *stream) Read(b []byte) (int, error) {
+	if s.from == nil && s.err == nil {
+		s.inspect()
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.from.Read(b)
+}
+
+// inspect reads the first message; the library has set a deadline.
+func (s *stream) inspect() {
+	from, why, label, err := s.guard.inspect.stream(counted{s}, s.incoming)
+	switch {
+	case err != nil:
+		s.err = err
+		s.attempt.fail(cause(err))
+	case why != passes:
+		s.err = fmt.Errorf("%w: %s", errDropped, why)
+		s.guard.drop(unitStream, why, label, s.RemoteAddr())
+		s.attempt.fail(answerError(why))
+	default:
+		s.from = from
+	}
+}
+
+// cause says what an error of a stream means to who wants to join.
+func cause(err error) error {
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() {
+		return errSilent
+	}
+	return errHungUp
+}
+
+func answerError(why reason) error {
+	if why == otherKey {
+		return errors.New("it answered with a gossip key that is not on this node's ring")
+	}
+	return fmt.Errorf("%w (%s)", errAnswer, why)
+}
+
+// Write implements net.Conn.
+func (s *stream) Write(b []byte) (int, error) {
+	s.guard.meters.sent(unitStream, len(b))
+	n, err := s.Conn.Write(b)
+	if err != nil {
+		s.attempt.fail(cause(err))
+		_ = s.Close() // the library forgets to when it cannot write the cluster's name
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (s *stream) Close() error {
+	s.close.Do(func() {
+		s.guard.release(s)
+		if s.incoming {
+			s.guard.open.Add(-1)
+		}
+	})
+	return s.Conn.Close()
+}
+
+// counted reads from the connection below a stream and counts.
+type counted struct{ of *stream }
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.of.Conn.Read(b)
+	c.of.guard.meters.received(unitStream, n)
+	return n, err
+}

@@ -1,0 +1,401 @@
+package gossip
+
+import (
+	"bufio"
+	"bytes"
+	"compress/lzw"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"rollcall/cluster/gossip/gossiptest"
+)
+
+// seal seals as the library does, and as it does not: any version, any text.
+func seal(version byte, key, plain, bound []byte) []byte {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	nonce := make([]byte, nonceBytes)
+	for i := range nonce {
+		nonce[i] = byte(rand.Uint32())
+	}
+	return gcm.Seal(append([]byte{version}, nonce...), nonce, plain, bound)
+}
+
+func labelled(label string, rest []byte) []byte {
+	return append(append([]byte{kindLabel, byte(len(label))}, label...), rest...)
+}
+
+// sealedPacket is a packet of the cluster "test".
+func sealedPacket(version byte, key, plain []byte) []byte {
+	return labelled("test", seal(version, key, plain, []byte("test")))
+}
+
+// sealedStream is a stream of the cluster "test"; an answer has no label.
+func sealedStream(version byte, key, plain []byte) []byte {
+	return labelled("test", sealedAnswer(version, key, plain))
+}
+
+func sealedAnswer(version byte, key, plain []byte) []byte {
+	head := binary.BigEndian.AppendUint32([]byte{kindSealed}, uint32(sealOverhead+len(plain)))
+	return append(head, seal(version, key, plain, append(bytes.Clone(head), "test"...))...)
+}
+
+// crafted is what crashes the library. Whoever made it has the key.
+func crafted(key []byte) (packets, streams [][]byte) {
+	padding := bytes.Repeat([]byte{0xff}, 16) // says that 255 of 16 bytes are padding
+	packets = [][]byte{sealedPacket(0, key, padding)}
+	streams = [][]byte{sealedStream(1, key, nil), sealedStream(0, key, padding)}
+	return packets, streams
+}
+
+const bareKey = "ROLLCALL_TEST_BARE_KEY"
+
+// TestBareLibrary is no test but the process that TestTheLibraryCrashes crashes.
+func TestBareLibrary(t *testing.T) {
+	key, err := base64.StdEncoding.DecodeString(os.Getenv(bareKey))
+	if len(key) == 0 || err != nil {
+		t.Skip("runs only in a process of its own")
+	}
+	c := memberlist.DefaultLANConfig()
+	c.Name, c.Label, c.SecretKey = "bare", "test", key
+	c.BindAddr, c.BindPort, c.AdvertiseAddr = "127.0.0.1", 0, "127.0.0.1"
+	c.Logger = log.New(io.Discard, "", 0)
+	list, err := memberlist.Create(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout.WriteString("address " + list.LocalNode().Address() + "\n")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
+}
+
+// Each crafted packet and stream ends a process with the library alone: if one day
+// it does not, the guard may be made simpler.
+func TestTheLibraryCrashes(t *testing.T) {
+	t.Parallel()
+	text := NewKey()
+	packets, streams := crafted(rawKey(t, text))
+	for i, b := range append(packets, streams...) {
+		output := crashBare(t, text, b, i >= len(packets))
+		if !strings.Contains(output, "panic: ") || !strings.Contains(output, "hashicorp/memberlist") {
+			t.Errorf("crafted %d: the library did not panic: %s", i, output)
+		}
+	}
+}
+
+// crashBare starts a bare process, sends it b and gives what it wrote.
+func crashBare(t *testing.T, key string, b []byte, stream bool) string {
+	t.Helper()
+	process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBareLibrary$", "-test.v")
+	process.Env = append(os.Environ(), bareKey+"="+key)
+	var errors bytes.Buffer
+	process.Stderr = &errors
+	stdin, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if address, ok := strings.CutPrefix(lines.Text(), "address "); ok {
+			send(t, address, b, stream)
+			break
+		}
+	}
+	timer := time.AfterFunc(patience, func() { _ = stdin.Close() }) // it did not crash
+	defer timer.Stop()
+	rest, _ := io.ReadAll(stdout)
+	if err := process.Wait(); err == nil {
+		t.Error("the process ended well")
+	}
+	return string(rest) + errors.String()
+}
+
+// send sends b to an address on loopback, and reads an answer of a stream to its end.
+func send(t *testing.T, address string, b []byte, stream bool) {
+	t.Helper()
+	network := "udp"
+	if stream {
+		network = "tcp"
+	}
+	c, err := net.Dial(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(b); err != nil && !stream {
+		t.Fatal(err)
+	}
+	if stream {
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = io.Copy(io.Discard, c)
+	}
+}
+
+func TestAGuardedNodeLivesOn(t *testing.T) {
+	t.Parallel()
+	text := NewKey()
+	o := options(t, "node-a")
+	o.Listen, o.Networks, o.Keys = "127.0.0.1:0", loopback, ring(t, text)
+	n := mustBegin(t, o)
+	packets, streams := crafted(rawKey(t, text))
+	for _, b := range packets {
+		send(t, n.Address(), b, false)
+	}
+	for _, b := range streams {
+		send(t, n.Address(), b, true)
+	}
+	await(t, "all are counted", func() bool {
+		dropped := func(unit string) int {
+			return int(n.counter(t, "rollcall_gossip_dropped_total", "reason=seal", unit))
+		}
+		return dropped("unit=packet") == len(packets) && dropped("unit=stream") == len(streams)
+	})
+	o = options(t, "node-b")
+	o.Listen, o.Networks, o.Keys, o.Join = "127.0.0.1:0", loopback, ring(t, text), []string{n.Address()}
+	mustBegin(t, o).awaitNames(t, "node-a", "node-b")
+	n.awaitNames(t, "node-a", "node-b")
+}
+
+// An answer to a join is looked into as well: a member with the key could crash who
+// asks it.
+func TestACraftedAnswerDoesNotCrashWhoAsks(t *testing.T) {
+	t.Parallel()
+	text := NewKey()
+	network := gossiptest.New()
+	evil := network.Transport()
+	for name, answer := range map[string][]byte{
+		"empty":   sealedAnswer(1, rawKey(t, text), nil),
+		"padding": sealedAnswer(0, rawKey(t, text), bytes.Repeat([]byte{0xff}, 16)),
+		"ping":    sealedAnswer(1, rawKey(t, text), []byte{kindPing, 0x80}),
+	} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c := <-evil.StreamCh()
+			defer c.Close()
+			buffer := make([]byte, 64<<10)
+			_, _ = c.Read(buffer) // the label, then the whole state
+			_, _ = c.Read(buffer)
+			_, _ = c.Write(answer)
+		}()
+		o := options(t, "node-a")
+		o.Transport, o.Keys, o.Join = network.Transport(), ring(t, text), []string{evil.Address()}
+		if _, err := begin(t, o); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "does not take") {
+			t.Errorf("%s: got %v, want ErrRefused", name, err)
+		}
+		<-done
+	}
+}
+
+// state is the head of a state as the library writes it.
+func state(nodes, user, rest []byte) []byte {
+	b := append([]byte{kindPushPull, 0x83, 0xa5}, "Nodes"...)
+	b = append(append(b, nodes...), 0xac)
+	b = append(append(b, "UserStateLen"...), user...)
+	b = append(append(append(b, 0xa4), "Join"...), 0xc3)
+	return append(b, rest...)
+}
+
+func TestTheGuardTellsWhatMembersSend(t *testing.T) {
+	text := NewKey()
+	key, other := rawKey(t, text), rawKey(t, NewKey())
+	ping := []byte{kindPing, 0x80}
+	compound := func(parts ...[]byte) []byte {
+		b := []byte{kindCompound, byte(len(parts))}
+		for _, p := range parts {
+			b = binary.BigEndian.AppendUint16(b, uint16(len(p)))
+		}
+		return append(b, bytes.Join(parts, nil)...)
+	}
+	for _, c := range []struct {
+		name  string
+		plain []byte // sealed with the key, as a packet
+		want  reason
+	}{
+		{"ping", ping, passes},
+		{"checksum and alive", []byte{kindChecksum, 1, 2, 3, 4, kindAlive, 0x80}, passes},
+		{"compound", compound(ping, []byte{kindDead, 0x80}), passes},
+		{"compound of nothing", compound(), passes},
+		{"compound in a compound", compound(compound(ping)), malformed},
+		{"compound with an empty part", compound(ping, nil), malformed},
+		{"compound cut short", compound(ping, ping)[:6], malformed},
+		{"compound without its lengths", []byte{kindCompound, 9, 0}, malformed},
+		{"compound without its number", []byte{kindCompound}, malformed},
+		{"compressed", []byte{10 - 1, 0x80}, malformed},
+		{"checksum in a checksum", []byte{kindChecksum, 1, 2, 3, 4, kindChecksum, 0}, malformed},
+		{"user message", []byte{8, 1, 2}, malformed},
+		{"state in a packet", state([]byte{1}, []byte{0}, nil), malformed},
+		{"a kind alone", []byte{kindPing}, malformed},
+		{"unknown kind", []byte{99, 0}, malformed},
+		{"nothing", nil, badSeal},
+	} {
+		i := inspector{label: "test", keys: ring(t, text)}
+		if got, _ := i.packet(sealedPacket(1, key, c.plain)); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		if c.plain == nil {
+			continue
+		}
+		i.keys = nil
+		if got, _ := i.packet(labelled("test", c.plain)); got != c.want {
+			t.Errorf("%s, without keys: got %q, want %q", c.name, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		packet []byte
+		want   reason
+		label  string
+	}{
+		{"no bytes", nil, otherCluster, ""},
+		{"no label", seal(1, key, ping, nil), otherCluster, ""},
+		{"another label", labelled("second", seal(1, key, ping, []byte("second"))), otherCluster, "second"},
+		{"empty label", []byte{kindLabel, 0, 1}, malformed, ""},
+		{"label cut short", []byte{kindLabel, 9, 't'}, malformed, ""},
+		{"another key", sealedPacket(1, other, ping), otherKey, ""},
+		{"sealed for another label", labelled("test", seal(1, key, ping, []byte("x"))), otherKey, ""},
+		{"unsealed suspicion", labelled("test", []byte{kindSuspect, 0x80}), notSealed, ""},
+		{"29 bytes", labelled("test", make([]byte, 29)), badSeal, ""},
+		{"old version", sealedPacket(0, key, ping), badSeal, ""},
+	} {
+		got, label := inspector{label: "test", keys: ring(t, text)}.packet(c.packet)
+		if got != c.want || label != c.label {
+			t.Errorf("%s: got %q %q, want %q %q", c.name, got, label, c.want, c.label)
+		}
+	}
+}
+
+func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
+	text := NewKey()
+	key := rawKey(t, text)
+	large := binary.BigEndian.AppendUint32([]byte{kindSealed}, streamBytesMax+1)
+	for _, c := range []struct {
+		name     string
+		plain    []byte
+		incoming reason
+		answer   reason
+	}{
+		{"state", state([]byte{2}, []byte{0}, []byte("members")), passes, passes},
+		{"state of 300", state([]byte{0xcd, 1, 44}, []byte{0}, nil), passes, passes},
+		{"state of a signed 300", state([]byte{0xd1, 1, 44}, []byte{0}, nil), passes, passes},
+		{"state of a million", state([]byte{0xce, 0, 0x10, 0, 0}, []byte{0}, nil), tooLarge, tooLarge},
+		{"state with a user's", state([]byte{1}, []byte{0xce, 1, 0, 0, 0}, nil), malformed, malformed},
+		{"state counted in 64 bits", state([]byte{0xcf, 0, 0, 0, 0, 0, 0, 0, 1}, []byte{0}, nil), malformed,
+			malformed},
+		{"state without a head", []byte{kindPushPull, 0x90}, malformed, malformed},
+		{"state cut short", state([]byte{1}, []byte{0}, nil)[:12], malformed, malformed},
+		{"ping", []byte{kindPing, 0x80}, passes, malformed},
+		{"ack", []byte{kindAck, 0x80}, malformed, passes},
+		{"error", []byte{kindError, 0x80}, malformed, passes},
+		{"user message", []byte{8, 0x80}, malformed, malformed},
+		{"compressed", []byte{9, 0x80}, malformed, malformed},
+	} {
+		for _, keys := range []*Keyring{ring(t, text), nil} {
+			i := inspector{label: "test", keys: keys}
+			for incoming, want := range map[bool]reason{true: c.incoming, false: c.answer} {
+				b := c.plain
+				if keys != nil {
+					b = sealedAnswer(1, key, c.plain)
+				}
+				if incoming {
+					b = labelled("test", b)
+				}
+				from, got, _, err := i.stream(bytes.NewReader(b), incoming)
+				if keys == nil && errors.Is(err, io.EOF) {
+					got, err = malformed, nil // it waits for the rest
+				}
+				if got != want || err != nil {
+					t.Errorf("%s, incoming %v, sealed %v: got %q, %v, want %q", c.name, incoming, keys != nil, got, err,
+						want)
+				}
+				if got != passes {
+					continue
+				}
+				if all, err := io.ReadAll(from); err != nil || !bytes.Equal(all, b) {
+					t.Errorf("%s, incoming %v: what passes was changed", c.name, incoming)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want reason
+	}{
+		{"no label", []byte{kindSealed, 0, 0, 0, 9}, otherCluster},
+		{"empty label", []byte{kindLabel, 0}, malformed},
+		{"another label", labelled("second", []byte{kindSealed}), otherCluster},
+		{"not sealed", labelled("test", []byte{kindPing, 0x80}), notSealed},
+		{"too long", labelled("test", large), tooLarge},
+		{"an empty seal", labelled("test", []byte{kindSealed, 0, 0, 0, 0}), badSeal},
+	} {
+		_, got, _, err := inspector{label: "test", keys: ring(t, text)}.stream(bytes.NewReader(c.b), true)
+		if got != c.want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
+		}
+	}
+}
+
+// bomb is a compressed message that grows to size.
+func bomb(size int) []byte {
+	var b bytes.Buffer
+	w := lzw.NewWriter(&b, lzw.LSB, 8)
+	_, _ = w.Write(make([]byte, size))
+	_ = w.Close()
+	return append([]byte{9, 0x82, 0xa4, 'A', 'l', 'g', 'o', 0, 0xa3, 'B', 'u', 'f', 0xc5, byte(b.Len() >> 8),
+		byte(b.Len())}, b.Bytes()...)
+}
+
+func TestABombIsDropped(t *testing.T) {
+	text := NewKey()
+	i := inspector{label: "test", keys: ring(t, text)}
+	if got, _ := i.packet(sealedPacket(1, rawKey(t, text), bomb(8<<20))); got != malformed {
+		t.Errorf("got %q, want %q", got, malformed)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	o := options(t, "node-a")
+	o.Listen, o.Networks = "127.0.0.1:0", loopback
+	o.Timing.StreamTimeout = patience
+	n := mustBegin(t, o)
+	for range streamsMax {
+		c, err := net.Dial("tcp", n.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	await(t, "all are open", func() bool { return n.guard.open.Load() == streamsMax })
+	send(t, n.Address(), nil, true) // returns because it is closed at once
+	if got := n.counter(t, "rollcall_gossip_dropped_total", "reason=too_many"); got != 1 {
+		t.Errorf("%v dropped, want 1", got)
+	}
+}

@@ -1,0 +1,324 @@
+package gossip
+
+import (
+	"bytes"
+	"crypto/cipher"
+	"encoding/binary"
+	"io"
+)
+
+// The kinds of the library's messages, by their first byte (memberlist v0.7.0,
+// net.go). Those that members of a rollcall cluster don't send are not let in: user
+// messages and user state, which nobody uses, and compressed ones, of which a small
+// packet grows to 40 MiB and may hold another one.
+const (
+	kindPing         = 0
+	kindIndirectPing = 1
+	kindAck          = 2
+	kindSuspect      = 3
+	kindAlive        = 4
+	kindDead         = 5
+	kindPushPull     = 6
+	kindCompound     = 7
+	kindSealed       = 10 // streams only: four bytes of length and the sealed message follow
+	kindNack         = 11
+	kindChecksum     = 12 // four bytes of checksum and a message follow
+	kindError        = 13
+	kindLabel        = 244 // a byte of length, the cluster's name and a message follow
+)
+
+// Sealed messages are a version, a nonce, the sealed text and its tag. Version 0 is
+// the library's padded form: its padding is not checked there, and a wrong one
+// crashes. No member of a rollcall cluster uses it.
+const (
+	sealVersion  = 1
+	nonceBytes   = 12
+	tagBytes     = 16
+	sealOverhead = 1 + nonceBytes + tagBytes
+)
+
+// streamBytesMax bounds a message on a stream: it is the state of all members, each
+// of at most about 650 bytes, so this is for some 1,600.
+const streamBytesMax = 1 << 20
+
+// reason is why something is dropped: a label of a metric, so there are few.
+type reason string
+
+const (
+	passes        reason = ""
+	otherNetwork  reason = "network"   // it came from where nobody may speak
+	otherCluster  reason = "cluster"   // it has another cluster's name
+	otherKey      reason = "key"       // no key on our ring opens it
+	notSealed     reason = "unsealed"  // we have keys, it uses none
+	badSeal       reason = "seal"      // a form of sealing that would crash the library
+	malformed     reason = "malformed" // no message that members send
+	tooLarge      reason = "too_large"
+	tooManyAtOnce reason = "too_many"
+)
+
+// inspector knows what members of this cluster send each other. Safe for concurrent use.
+type inspector struct {
+	label string
+	keys  *Keyring // nil: nothing is sealed
+}
+
+// packet says whether a packet is from a member of this cluster. The label is given
+// when it is another cluster's.
+func (i inspector) packet(b []byte) (why reason, label string) {
+	label, rest, ok := cutLabel(b)
+	if !ok {
+		return malformed, ""
+	}
+	if label != i.label {
+		return otherCluster, label
+	}
+	if i.keys != nil {
+		if rest, why = open(i.keys.ciphers(), rest, []byte(label)); why != passes {
+			return why, ""
+		}
+	}
+	if len(rest) > 5 && rest[0] == kindChecksum {
+		rest = rest[5:]
+	}
+	return packetKind(rest), ""
+}
+
+// cutLabel takes the cluster's name from the front of a packet; without one it is "".
+func cutLabel(b []byte) (label string, rest []byte, ok bool) {
+	if len(b) == 0 || b[0] != kindLabel {
+		return "", b, true
+	}
+	if len(b) < 2 || b[1] == 0 || len(b) < 2+int(b[1]) {
+		return "", nil, false
+	}
+	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], true
+}
+
+// open gives the plain text of a sealed message, or why there is none. An empty
+// plain text is refused: the library looks at its first byte.
+func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
+	if len(sealed) <= sealOverhead || sealed[0] != sealVersion {
+		if len(sealed) > 0 && sealed[0] > sealVersion {
+			return nil, notSealed // the first byte is a kind
+		}
+		return nil, badSeal
+	}
+	for _, key := range keys {
+		plain, err := key.Open(nil, sealed[1:1+nonceBytes], sealed[1+nonceBytes:], bound)
+		if err == nil {
+			return plain, passes
+		}
+	}
+	return nil, otherKey
+}
+
+// packetKind says whether a plain text is one message of a kind that members send
+// in packets, or a compound of such.
+func packetKind(b []byte) reason {
+	if len(b) == 0 || b[0] != kindCompound {
+		return singleKind(b)
+	}
+	if len(b) < 2 || len(b) < 2+2*int(b[1]) {
+		return malformed
+	}
+	lengths, parts := b[2:2+2*int(b[1])], b[2+2*int(b[1]):]
+	for ; len(lengths) > 0; lengths = lengths[2:] {
+		n := int(binary.BigEndian.Uint16(lengths))
+		if n > len(parts) || singleKind(parts[:n]) != passes {
+			return malformed
+		}
+		parts = parts[n:]
+	}
+	return passes
+}
+
+func singleKind(b []byte) reason {
+	if len(b) < 2 {
+		return malformed
+	}
+	switch b[0] {
+	case kindPing, kindIndirectPing, kindAck, kindNack, kindSuspect, kindAlive, kindDead:
+		return passes
+	}
+	return malformed
+}
+
+// stream reads the first message from r up to where nothing can go wrong any more,
+// and gives a reader that begins at the front again. Incoming streams begin with the
+// cluster's name, answers don't. An error is r's.
+func (i inspector) stream(r io.Reader, incoming bool) (from io.Reader, why reason, label string, err error) {
+	s := &scanner{from: r}
+	if incoming {
+		label, why, err = s.label()
+		if err != nil || why != passes {
+			return nil, why, "", err
+		}
+		if label != i.label {
+			return nil, otherCluster, label, nil
+		}
+	}
+	kind, err := s.ReadByte()
+	switch {
+	case err != nil:
+		return nil, passes, "", err
+	case i.keys != nil && kind != kindSealed:
+		return nil, notSealed, "", nil
+	case i.keys != nil:
+		why, err = i.sealedStream(s, incoming)
+		return bytes.NewReader(s.seen.Bytes()), why, "", err
+	}
+	why, err = streamKind(kind, s, incoming)
+	return io.MultiReader(bytes.NewReader(s.seen.Bytes()), r), why, "", err
+}
+
+// sealedStream reads a whole sealed message after its kind and looks into it.
+func (i inspector) sealedStream(s *scanner, incoming bool) (reason, error) {
+	if err := s.skip(4); err != nil {
+		return passes, err
+	}
+	head := s.seen.Bytes()[s.seen.Len()-5:]
+	length := int64(binary.BigEndian.Uint32(head[1:]))
+	if length > streamBytesMax {
+		return tooLarge, nil
+	}
+	// The library binds kind, length and the cluster's name to the text.
+	bound := append(bytes.Clone(head), i.label...)
+	if err := s.skip(length); err != nil {
+		return passes, err
+	}
+	sealed := s.seen.Bytes()[s.seen.Len()-int(length):]
+	plain, why := open(i.keys.ciphers(), sealed, bound)
+	if why != passes {
+		return why, nil
+	}
+	inner := &scanner{from: bytes.NewReader(plain[1:])}
+	why, err := streamKind(plain[0], inner, incoming)
+	if err != nil {
+		return malformed, nil // the text ends too soon
+	}
+	return why, nil
+}
+
+// streamKind says whether a message on a stream is of a kind that members send:
+// state and pings, and as answers state, acks and errors.
+func streamKind(kind byte, s *scanner, incoming bool) (reason, error) {
+	switch {
+	case kind == kindPushPull:
+		return s.stateHead()
+	case incoming && kind == kindPing, !incoming && (kind == kindAck || kind == kindError):
+		return passes, nil
+	}
+	return malformed, nil
+}
+
+// scanner reads and remembers what it has read.
+type scanner struct {
+	from io.Reader
+	seen bytes.Buffer
+}
+
+// skip reads n bytes. The buffer grows with what comes, not with what is promised.
+func (s *scanner) skip(n int64) error {
+	_, err := io.CopyN(&s.seen, s.from, n)
+	return err
+}
+
+// ReadByte implements io.ByteReader.
+func (s *scanner) ReadByte() (byte, error) {
+	if err := s.skip(1); err != nil {
+		return 0, err
+	}
+	return s.seen.Bytes()[s.seen.Len()-1], nil
+}
+
+// label reads the cluster's name at the front of a stream.
+func (s *scanner) label() (string, reason, error) {
+	kind, err := s.ReadByte()
+	if err != nil {
+		return "", passes, err
+	}
+	if kind != kindLabel {
+		return "", otherCluster, nil
+	}
+	n, err := s.ReadByte()
+	if err != nil {
+		return "", passes, err
+	}
+	if n == 0 {
+		return "", malformed, nil
+	}
+	if err := s.skip(int64(n)); err != nil {
+		return "", passes, err
+	}
+	return string(s.seen.Bytes()[2:]), passes, nil
+}
+
+// The head of a state is a map of three (MessagePack): how many members follow, how
+// long the user state is, and whether this is a join.
+const (
+	headNodes     = "Nodes"
+	headUserState = "UserStateLen"
+	headJoin      = "Join"
+	headMap       = 0x80 | 3 // fixmap
+	headKey       = 0xa0     // fixstr, or its length in the low bits
+)
+
+// stateHead says whether the head of a state is what members send. The library
+// makes room for as many members as the head promises, and for the user state.
+func (s *scanner) stateHead() (reason, error) {
+	b, err := s.ReadByte()
+	if err != nil || b != headMap {
+		return malformed, err
+	}
+	for range 3 {
+		b, err := s.ReadByte()
+		if err != nil || b&^0x1f != headKey {
+			return malformed, err
+		}
+		if err := s.skip(int64(b & 0x1f)); err != nil {
+			return malformed, err
+		}
+		key := string(s.seen.Bytes()[s.seen.Len()-int(b&0x1f):])
+		value, why, err := s.number()
+		if err != nil || why != passes {
+			return why, err
+		}
+		switch {
+		case key == headNodes && value <= 2*membersMax, key == headUserState && value == 0, key == headJoin:
+		case key == headNodes:
+			return tooLarge, nil
+		default:
+			return malformed, nil
+		}
+	}
+	return passes, nil
+}
+
+// number reads a whole number of at most 32 bits, or a truth value.
+func (s *scanner) number() (uint64, reason, error) {
+	b, err := s.ReadByte()
+	if err != nil {
+		return 0, passes, err
+	}
+	width := int64(0)
+	switch {
+	case b < 0x80 || b == 0xc2 || b == 0xc3: // the number itself; false, true
+		return uint64(b), passes, nil
+	case b == 0xcc || b == 0xd0:
+		width = 1
+	case b == 0xcd || b == 0xd1:
+		width = 2
+	case b == 0xce || b == 0xd2:
+		width = 4
+	default:
+		return 0, malformed, nil
+	}
+	if err := s.skip(width); err != nil {
+		return 0, passes, err
+	}
+	value := uint64(0)
+	for _, digit := range s.seen.Bytes()[s.seen.Len()-int(width):] {
+		value = value<<8 | uint64(digit)
+	}
+	return value, passes, nil
+}

@@ -1,0 +1,180 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// resolveTimeout bounds looking up one name. Go's resolver has given up by then in
+// its usual configuration (two tries of 5 s would be too long for a start).
+const resolveTimeout = 5 * time.Second
+
+// joinRoundMax bounds the addresses tried in one round, and joinAtOnce how many at
+// the same time. After a heal one that answers brings all the others. Guess.
+const (
+	joinRoundMax = 32
+	joinAtOnce   = 8
+)
+
+// refusedTextsMax bounds how many refusals an error tells.
+const refusedTextsMax = 3
+
+// errUnreached means that nobody answered at an address.
+var errUnreached = errors.New("cannot be reached")
+
+// join tries all addresses that are no member's, and gives nil when there is nothing
+// to do or one took this node, an ErrRefused when all who answered would not, and
+// errUnreached when nobody answered.
+func (g *Gossip) join(ctx context.Context) error {
+	absent := g.absent(ctx)
+	if len(absent) == 0 {
+		return nil
+	}
+	var mu sync.Mutex
+	var refused []string
+	joined := 0
+	var tries sync.WaitGroup
+	slots := make(chan struct{}, joinAtOnce)
+	for _, address := range absent {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		tries.Go(func() {
+			defer func() { <-slots }()
+			err := g.try(address)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				joined++
+			case !errors.Is(err, errUnreached):
+				refused = append(refused, err.Error())
+			}
+		})
+	}
+	tries.Wait()
+	switch {
+	case joined > 0 || ctx.Err() != nil:
+		return nil
+	case len(refused) > 0:
+		slices.Sort(refused)
+		return fmt.Errorf("%w: %s", ErrRefused, strings.Join(refused[:min(len(refused), refusedTextsMax)], "; "))
+	}
+	return fmt.Errorf("%d addresses: %w", len(absent), errUnreached)
+}
+
+// try joins by one address. An error is errUnreached, or says who would not have us.
+func (g *Gossip) try(address string) error {
+	if g.table.addresses()[address] {
+		return nil // another try has brought it
+	}
+	a := g.guard.begin(address)
+	defer g.guard.end(address)
+	_, err := g.list.Join([]string{address})
+	if err == nil {
+		return nil
+	}
+	reached, cause := a.result()
+	if !reached || errors.Is(cause, errSilent) {
+		return fmt.Errorf("%s %w", address, errUnreached)
+	}
+	if cause != nil {
+		return fmt.Errorf("the member at %s does not take this node: %w", address, cause)
+	}
+	// The library puts the error of check into a list of texts.
+	text := err.Error()
+	if _, after, ok := strings.Cut(text, "failed to join "+address+": "); ok {
+		text = strings.TrimSpace(after)
+	}
+	return fmt.Errorf("joining by %s: %s", address, text)
+}
+
+// absent gives the addresses of seeds and vanished members that are no member's
+// now, in random order, at most joinRoundMax.
+func (g *Gossip) absent(ctx context.Context) []string {
+	wanted := g.table.lost(g.now())
+	found := make([][]string, len(g.seeds))
+	var lookups sync.WaitGroup
+	for i, seed := range g.seeds {
+		lookups.Go(func() {
+			var err error
+			if found[i], err = resolveSeed(ctx, seed); err != nil {
+				g.notices.warn("resolve "+seed, "address to join is unknown", "address", seed, "err", err)
+			}
+		})
+	}
+	lookups.Wait()
+	wanted = append(wanted, slices.Concat(found...)...)
+	present := g.table.addresses()
+	present[g.Address()] = true
+	slices.Sort(wanted)
+	wanted = slices.DeleteFunc(slices.Compact(wanted), func(a string) bool { return present[a] })
+	rand.Shuffle(len(wanted), func(i, j int) { wanted[i], wanted[j] = wanted[j], wanted[i] })
+	return wanted[:min(len(wanted), joinRoundMax)]
+}
+
+// resolveSeed gives all addresses of a host:port.
+func resolveSeed(ctx context.Context, seed string) ([]string, error) {
+	host, port, err := net.SplitHostPort(seed)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, ip := range ips {
+		addresses = append(addresses, netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(number)).String())
+	}
+	return addresses, nil
+}
+
+// rejoin tries absent addresses again and again: the library forgets a dead member
+// after DeadTime, and then a healed partition would stay two clusters.
+func (g *Gossip) rejoin(ctx context.Context) {
+	tick := time.NewTicker(g.timing.RejoinEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := g.join(ctx)
+		switch {
+		case errors.Is(err, ErrRefused):
+			g.notices.warn("rejoin refused", "members do not take this node", "err", err)
+		case err != nil:
+			g.sayAlone(err)
+		}
+	}
+}
+
+// sayAlone warns when this node sees no other.
+func (g *Gossip) sayAlone(err error) {
+	if len(g.table.addresses()) == 1 && len(g.seeds) > 0 {
+		g.notices.warn("alone", "no member to join answers: this node is alone and goes on trying", "join", g.seeds,
+			"err", err)
+	}
+}
+
+// newLibraryLog gives the library a logger that writes whole lines to l.
+func newLibraryLog(l library) *log.Logger { return log.New(l, "", 0) }

@@ -1,0 +1,317 @@
+package gossip
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// keyBytes selects AES-256.
+const keyBytes = 32
+
+// keysMax bounds a ring: each key is tried on what no other opens. A rotation needs
+// two. Guess.
+const keysMax = 16
+
+// keyFileMax bounds the file of keys, in bytes: keysMax keys and pages of comments.
+const keyFileMax = 64 << 10
+
+// keyFileHead is the comment at the top of a file of keys.
+const keyFileHead = "# Gossip keys of a rollcall cluster: one a line, the first seals, all open. Secret.\n"
+
+// Keyring is the keys that seal the gossip and the file they are kept in. The
+// primary key seals, every key opens. A change is written first and then holds for
+// the running gossip at once; when it cannot be written nothing changes. Safe for
+// concurrent use. No key appears in an error or a log.
+//
+// The file has one key a line, 32 bytes in base64, the primary first; a line that
+// begins with # is a comment. Comments are lost when the ring changes.
+type Keyring struct {
+	path string
+
+	mu      sync.Mutex
+	keys    [][]byte      // guarded by mu; the primary first, never empty; a slice is never changed in place
+	opening []cipher.AEAD // guarded by mu; of keys, in their order
+
+	// library is the ring that memberlist seals and opens with; it has locks of its
+	// own. Keys are added to it and used, never removed: its RemoveKey shifts the
+	// slice that its readers walk without a lock. What only a removed key opens is
+	// dropped before the library sees it.
+	library *memberlist.Keyring
+}
+
+// Key is one key of a ring, by what may be shown of it.
+type Key struct {
+	Fingerprint string // the first 8 hex digits of its SHA-256
+	Primary     bool   // it seals
+}
+
+// NewKey makes a key, in base64.
+func NewKey() string {
+	key := make([]byte, keyBytes)
+	_, _ = rand.Read(key) // never fails (crypto/rand)
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// CreateKeyFile writes a file with one new key and mode 0600 and gives the key's
+// fingerprint. A file that exists is an error (fs.ErrExist) and stays as it is.
+func CreateKeyFile(path string) (fingerprint string, err error) {
+	text := NewKey()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("make gossip key file: %w", err)
+	}
+	if _, err = f.WriteString(keyFileHead + text + "\n"); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("write gossip key file: %w", err)
+	}
+	key, err := parseKey(text)
+	return fingerprintOf(key), err
+}
+
+// LoadKeyring reads a file of keys. It is refused with ErrKeyFile when there is
+// none, when users outside its owner and group may read it or its group may write
+// it, and when a line is neither key nor comment.
+func LoadKeyring(path string) (*Keyring, error) {
+	path, err := filepath.EvalSymlinks(path) // so that a change does not replace the link
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)
+	}
+	// Group may read: that is how Kubernetes gives a secret to a process.
+	if mode := info.Mode().Perm(); mode&0o027 != 0 {
+		return nil, fmt.Errorf("%w %s: mode %04o lets others read or write it: chmod 600 it", ErrKeyFile, path,
+			mode)
+	}
+	if info.Size() > keyFileMax || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w %s: no file of keys", ErrKeyFile, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeyFile, err)
+	}
+	keys, err := parseKeys(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrKeyFile, path, err)
+	}
+	k := &Keyring{path: path, library: new(memberlist.Keyring)}
+	if err := k.install(keys); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrKeyFile, path, err)
+	}
+	return k, nil
+}
+
+func parseKeys(text string) ([][]byte, error) {
+	var keys [][]byte
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, err := parseKey(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if slices.ContainsFunc(keys, same(key)) {
+			return nil, fmt.Errorf("line %d: the same key as on a line before", number)
+		}
+		keys = append(keys, key)
+	}
+	switch {
+	case len(keys) == 0:
+		return nil, errors.New("it has no key: `rollcall cluster keys new FILE` makes one")
+	case len(keys) > keysMax:
+		return nil, ErrTooManyKeys
+	}
+	return keys, nil
+}
+
+func parseKey(text string) ([]byte, error) {
+	key, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(text))
+	if err != nil || len(key) != keyBytes {
+		return nil, ErrNotAKey // without the text, which may be a key with a slip
+	}
+	return key, nil
+}
+
+func fingerprintOf(key []byte) string {
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:4])
+}
+
+func same(key []byte) func([]byte) bool {
+	return func(k []byte) bool { return string(k) == string(key) }
+}
+
+// List gives the keys, the primary first.
+func (k *Keyring) List() []Key {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := make([]Key, len(k.keys))
+	for i, key := range k.keys {
+		list[i] = Key{Fingerprint: fingerprintOf(key), Primary: i == 0}
+	}
+	return list
+}
+
+// Add puts a key, in base64, on the ring: from then on it opens what others seal
+// with it. It is the first step of a rotation, on every node. A key that is there
+// already changes nothing. Errors: ErrNotAKey, ErrTooManyKeys, or of the file.
+func (k *Keyring) Add(text string) error {
+	key, err := parseKey(text)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.ContainsFunc(k.keys, same(key)) {
+		return nil
+	}
+	if len(k.keys) == keysMax {
+		return ErrTooManyKeys
+	}
+	return k.change(append(slices.Clone(k.keys), key))
+}
+
+// Use makes a key of the ring, named by its fingerprint or in base64, the primary:
+// it seals from then on. It is the second step of a rotation, when every node has
+// the key. Errors: ErrNoSuchKey, or of the file.
+func (k *Keyring) Use(name string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i, err := k.find(name)
+	if err != nil || i == 0 {
+		return err
+	}
+	keys := [][]byte{k.keys[i]}
+	return k.change(append(keys, slices.Delete(slices.Clone(k.keys), i, i+1)...))
+}
+
+// Remove takes a key, named by its fingerprint or in base64, off the ring: nothing
+// sealed with it is opened any more. It is the last step of a rotation, when every
+// node uses another one. Errors: ErrNoSuchKey, ErrKeyInUse, or of the file.
+func (k *Keyring) Remove(name string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i, err := k.find(name)
+	if err != nil {
+		return err
+	}
+	if i == 0 {
+		return ErrKeyInUse
+	}
+	return k.change(slices.Delete(slices.Clone(k.keys), i, i+1))
+}
+
+// find gives the place of a key; mu is held.
+func (k *Keyring) find(name string) (int, error) {
+	name = strings.TrimSpace(name)
+	found := -1
+	for i, key := range k.keys {
+		if strings.EqualFold(name, fingerprintOf(key)) || name == base64.StdEncoding.EncodeToString(key) {
+			if found >= 0 {
+				return 0, fmt.Errorf("%w: two keys have this fingerprint: name the key itself", ErrNoSuchKey)
+			}
+			found = i
+		}
+	}
+	if found < 0 {
+		return 0, ErrNoSuchKey
+	}
+	return found, nil
+}
+
+// change writes the ring and then makes it hold; mu is held.
+func (k *Keyring) change(keys [][]byte) error {
+	var b strings.Builder
+	b.WriteString(keyFileHead)
+	for _, key := range keys {
+		b.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
+	}
+	if err := replaceFile(k.path, b.String()); err != nil {
+		return fmt.Errorf("%w %s is not changed: %w", ErrKeyFile, k.path, err)
+	}
+	return k.install(keys)
+}
+
+// install makes keys the ring; mu is held, or nobody else has it yet. It fails only
+// for a key of a wrong length, which parseKey lets nobody have.
+func (k *Keyring) install(keys [][]byte) error {
+	opening := make([]cipher.AEAD, len(keys))
+	for i, key := range keys {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return err
+		}
+		if opening[i], err = cipher.NewGCM(block); err != nil {
+			return err
+		}
+		if err := k.library.AddKey(key); err != nil {
+			return err
+		}
+	}
+	if err := k.library.UseKey(keys[0]); err != nil {
+		return err
+	}
+	k.keys, k.opening = keys, opening
+	return nil
+}
+
+// ciphers gives what opens, the primary first; the caller must not change the slice.
+func (k *Keyring) ciphers() []cipher.AEAD {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.opening
+}
+
+// replaceFile writes text to a new file and puts it in the place of path, so that a
+// crash leaves the one or the other.
+func replaceFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there any more when all went well
+	if _, err = f.WriteString(text); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = folder.Sync()
+	if errors.Is(err, fs.ErrInvalid) {
+		err = nil // a file system without it
+	}
+	return errors.Join(err, folder.Close())
+}

@@ -1,0 +1,235 @@
+package gossip
+
+import (
+	"encoding/base64"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/cluster/gossip/gossiptest"
+)
+
+func TestOnlyAGoodFileOfKeysIsTaken(t *testing.T) {
+	one, two := NewKey(), NewKey()
+	many := make([]string, keysMax+1)
+	for i := range many {
+		many[i] = NewKey()
+	}
+	short := base64.StdEncoding.EncodeToString(make([]byte, 16))
+	for _, c := range []struct {
+		name, text string
+		mode       fs.FileMode
+		want       string // in the error; "" is none
+	}{
+		{"one key", one + "\n", 0o600, ""},
+		{"two keys, comments, blanks", "# old\r\n\n  " + one + "  \n# new\n" + two, 0o400, ""},
+		{"group may read", one, 0o640, ""},
+		{"others may read", one, 0o644, "chmod 600"},
+		{"others may write", one, 0o602, "chmod 600"},
+		{"group may write", one, 0o660, "chmod 600"},
+		{"empty", "", 0o600, "rollcall cluster keys new FILE"},
+		{"only comments", "# nothing\n", 0o600, "rollcall cluster keys new FILE"},
+		{"no base64", "secret!\n", 0o600, "line 1: not a gossip key"},
+		{"a short key", one + "\n" + short, 0o600, "line 2: not a gossip key"},
+		{"a key twice", one + "\n\n" + one, 0o600, "line 3: the same key"},
+		{"too many", strings.Join(many, "\n"), 0o600, "too many"},
+		{"too long", one + "\n#" + strings.Repeat("x", keyFileMax), 0o600, "no file of keys"},
+	} {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		k, err := LoadKeyring(path)
+		if c.want == "" {
+			if err != nil || k.List()[0] != (Key{fingerprintOf(rawKey(t, one)), true}) {
+				t.Errorf("%s: got %v", c.name, err)
+			}
+			continue
+		}
+		if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), one) || strings.Contains(err.Error(), "secret!")) {
+			t.Errorf("%s: the error tells the key: %v", c.name, err)
+		}
+	}
+	if _, err := LoadKeyring(filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrKeyFile) ||
+		!errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: got %v", err)
+	}
+}
+
+func TestAKeyFileIsMadeOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gossip.keys")
+	print, err := CreateKeyFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := LoadKeyring(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := k.List(); len(got) != 1 || got[0] != (Key{print, true}) {
+		t.Errorf("got %v, want %s", got, print)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
+	}
+	if _, err := CreateKeyFile(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("again: got %v, want fs.ErrExist", err)
+	}
+}
+
+func TestARingIsChangedInSteps(t *testing.T) {
+	one, two := NewKey(), NewKey()
+	first, second := fingerprintOf(rawKey(t, one)), fingerprintOf(rawKey(t, two))
+	path := writeKeys(t, one)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	k, err := LoadKeyring(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		err  error
+		want string // fingerprints, the primary first
+	}{
+		{"remove the only one", func() error { return k.Remove(first) }, ErrKeyInUse, first},
+		{"add no key", func() error { return k.Add("x") }, ErrNotAKey, first},
+		{"use one that is not there", func() error { return k.Use(second) }, ErrNoSuchKey, first},
+		{"add", func() error { return k.Add(" " + two + "\n") }, nil, first + second},
+		{"add again", func() error { return k.Add(two) }, nil, first + second},
+		{"remove the primary", func() error { return k.Remove(one) }, ErrKeyInUse, first + second},
+		{"use by fingerprint", func() error { return k.Use(strings.ToUpper(second)) }, nil, second + first},
+		{"use again", func() error { return k.Use(second) }, nil, second + first},
+		{"remove by key", func() error { return k.Remove(one) }, nil, second},
+		{"remove again", func() error { return k.Remove(one) }, ErrNoSuchKey, second},
+		{"add the old one back", func() error { return k.Add(one) }, nil, second + first},
+	} {
+		if err := step.do(); !errors.Is(err, step.err) {
+			t.Errorf("%s: got error %v, want %v", step.name, err, step.err)
+		}
+		again, err := LoadKeyring(path)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		for where, ring := range map[string]*Keyring{"memory": k, "file": again} {
+			got := ""
+			for i, key := range ring.List() {
+				got += key.Fingerprint
+				if key.Primary != (i == 0) {
+					t.Errorf("%s: %s: key %d: primary is %v", step.name, where, i, key.Primary)
+				}
+			}
+			if got != step.want {
+				t.Errorf("%s: %s has %s, want %s", step.name, where, got, step.want)
+			}
+		}
+		if string(k.library.GetPrimaryKey()) != string(again.library.GetPrimaryKey()) {
+			t.Errorf("%s: the library seals with another key", step.name)
+		}
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Error("the link to the file was replaced")
+	}
+}
+
+func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "keys", "gossip")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CreateKeyFile(path); err != nil {
+		t.Fatal(err)
+	}
+	k, err := LoadKeyring(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := k.List()
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Add(NewKey()); !errors.Is(err, ErrKeyFile) {
+		t.Errorf("got %v, want ErrKeyFile", err)
+	}
+	if got := k.List(); len(got) != 1 || got[0] != before[0] {
+		t.Errorf("got %v, want %v", got, before)
+	}
+}
+
+// Keys are changed step by step on three nodes that gossip all the time; nobody is
+// lost, and in the end what only the old key opens is dropped.
+func TestKeysRotateUnderTraffic(t *testing.T) {
+	t.Parallel()
+	old, new := NewKey(), NewKey()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 3, func(o *Options) {
+		o.Keys = ring(t, old)
+		o.Timing.PushPullInterval = 50 * time.Millisecond // streams all the time too
+		o.Timing.SuspicionMult = 10                       // for slow machines
+	})
+	for _, step := range []func(*Keyring) error{
+		func(k *Keyring) error { return k.Add(new) },
+		func(k *Keyring) error { return k.Use(new) },
+		func(k *Keyring) error { return k.Remove(old) },
+	} {
+		for _, n := range nodes {
+			if err := step(n.options.Keys); err != nil {
+				t.Fatal(err)
+			}
+			exchange(t, nodes) // each state of the roll-out is lived in
+		}
+	}
+	for _, n := range nodes {
+		n.awaitNames(t, "node-a", "node-b", "node-c")
+		if n.log.has("member gone") || n.log.has("Suspect") {
+			t.Errorf("%s lost somebody", n.options.Self.Name)
+		}
+		if got := n.counter(t, "rollcall_gossip_dropped_total"); got != 0 {
+			t.Errorf("%s dropped %v", n.options.Self.Name, got)
+		}
+	}
+	o := options(t, "stranger")
+	o.Transport, o.Keys, o.Join = network.Transport(), ring(t, old), []string{nodes[0].Address()}
+	if _, err := begin(t, o); !errors.Is(err, ErrRefused) {
+		t.Errorf("with the old key: got %v, want ErrRefused", err)
+	}
+	if got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=key", "unit=stream"); got != 1 {
+		t.Errorf("%v streams with the old key were dropped, want 1", got)
+	}
+}
+
+// exchange waits until every node has received packets and streams from the others.
+func exchange(t *testing.T, nodes []*node) {
+	t.Helper()
+	counts := func() (counts []float64) {
+		for _, n := range nodes {
+			for _, unit := range []string{"unit=packet", "unit=stream"} {
+				counts = append(counts, n.counter(t, "rollcall_gossip_units_total", "direction=in", unit))
+			}
+		}
+		return counts
+	}
+	before := counts()
+	await(t, "traffic", func() bool {
+		for i, count := range counts() {
+			if count < before[i]+2 {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,185 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options is what the gossip of a node needs to know.
+type Options struct {
+	// Cluster is the name that all nodes of the cluster share. It goes in clear
+	// before every packet, and what has another is dropped. From 1 to 255 bytes.
+	Cluster string
+
+	// Listen is the host:port of packets and streams; the host is an IP address or
+	// a name of one. Port 0 takes any free one. Not used with a Transport.
+	Listen string
+
+	// Advertise is the host that others reach this node at. Empty: that of Listen,
+	// which then must not mean all interfaces. Not used with a Transport.
+	Advertise string
+
+	// Join are host:port of the gossip of any members; a name may mean many. This
+	// node's own may be among them. May be empty.
+	Join []string
+
+	// Networks are where packets and streams may come from, and members be. Not empty.
+	Networks []netip.Prefix
+
+	// Keys seal the gossip. Nil only where Listen is on loopback, or with a Transport.
+	Keys *Keyring
+
+	// Self is what this process says of itself.
+	Self Card
+
+	Timing     Timing
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+
+	// Transport carries packets and streams; nil means sockets. Stop shuts it down.
+	Transport memberlist.NodeAwareTransport
+}
+
+// Validate says what is missing or wrong.
+func (o Options) Validate() error {
+	switch {
+	case o.Cluster == "" || len(o.Cluster) > memberlist.LabelMaxSize:
+		return fmt.Errorf("gossip options: cluster name has %d bytes: from 1 to %d", len(o.Cluster),
+			memberlist.LabelMaxSize)
+	case len(o.Networks) == 0:
+		return errors.New("gossip options: no networks may speak: name those of the members")
+	case o.Log == nil:
+		return errors.New("gossip options: no logger")
+	case o.Registerer == nil:
+		return errors.New("gossip options: no registerer of metrics")
+	}
+	if err := o.Self.Validate(); err != nil {
+		return fmt.Errorf("gossip options: card: %w", err)
+	}
+	if err := o.Timing.Validate(); err != nil {
+		return fmt.Errorf("gossip options: %w", err)
+	}
+	if o.Transport != nil {
+		return nil
+	}
+	return o.validateListen()
+}
+
+func (o Options) validateListen() error {
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return fmt.Errorf("gossip options: listen: %w", err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("gossip options: listen: port %d: %w", n, err)
+	}
+	ip, err := netip.ParseAddr(host)
+	if o.Advertise == "" && (host == "" || err == nil && ip.IsUnspecified()) {
+		return errors.New("gossip options: listening on all interfaces: advertise must say which host others reach")
+	}
+	loopback := host == "localhost" || err == nil && ip.IsLoopback()
+	if o.Keys == nil && !loopback {
+		return errors.New("gossip options: no keys off loopback")
+	}
+	return nil
+}
+
+// Timing is how fast the gossip is. The times of the library are those of its
+// Config, where their formulas stand.
+type Timing struct {
+	// ProbeInterval is how often this node pings one other, in turn. Lower finds a
+	// dead node sooner and sends more packets.
+	ProbeInterval time.Duration
+
+	// ProbeTimeout is how long a ping may take before other ways are tried: the
+	// 99th percentile of round trips on the network. Below ProbeInterval.
+	ProbeTimeout time.Duration
+
+	// SuspicionMult is in how many ProbeIntervals, times max(1, log10 of the number
+	// of members), a node that does not answer is declared dead. Higher gives a
+	// slow node more time to speak up.
+	SuspicionMult int
+
+	// SuspicionMaxTimeoutMult is how many times that time is waited for when nobody
+	// else confirms that the node does not answer.
+	SuspicionMaxTimeoutMult int
+
+	// GossipInterval is how often news are sent to GossipNodes others. Lower
+	// spreads news faster and sends more packets.
+	GossipInterval time.Duration
+	GossipNodes    int
+
+	// PushPullInterval is how often this node and another compare all they know,
+	// over a stream. Lower mends lost news sooner and sends more bytes.
+	PushPullInterval time.Duration
+
+	// DeadTime is how long a dead member is remembered and sent news.
+	DeadTime time.Duration
+
+	// StreamTimeout bounds connecting, and then one exchange over a stream.
+	StreamTimeout time.Duration
+
+	// RejoinEvery is how often addresses to join, and of members that vanished, are
+	// tried again while they are not among the members.
+	RejoinEvery time.Duration
+
+	// Debounce is how long it must be quiet before a change is told, and
+	// DebounceMax how long it is held back at most.
+	Debounce    time.Duration
+	DebounceMax time.Duration
+}
+
+// DefaultTiming is for nodes in one region: a node that is dead is found in about 2
+// to 4 s. The mix is from the library's LAN profile, with the probes of twice its
+// speed; what bounds wrong suspicions is that a ping may take 500 ms in the end.
+func DefaultTiming() Timing {
+	return Timing{
+		ProbeInterval:           500 * time.Millisecond,
+		ProbeTimeout:            200 * time.Millisecond,
+		SuspicionMult:           4,
+		SuspicionMaxTimeoutMult: 3,
+		GossipInterval:          100 * time.Millisecond,
+		GossipNodes:             3,
+		PushPullInterval:        15 * time.Second,
+		DeadTime:                30 * time.Second,
+		StreamTimeout:           5 * time.Second,
+		RejoinEvery:             5 * time.Second,
+		Debounce:                50 * time.Millisecond,
+		DebounceMax:             500 * time.Millisecond,
+	}
+}
+
+// Validate says which time is out of order.
+func (t Timing) Validate() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"probe interval", t.ProbeInterval}, {"probe timeout", t.ProbeTimeout},
+		{"gossip interval", t.GossipInterval}, {"push-pull interval", t.PushPullInterval},
+		{"dead time", t.DeadTime}, {"stream timeout", t.StreamTimeout},
+		{"rejoin every", t.RejoinEvery}, {"debounce", t.Debounce}, {"debounce max", t.DebounceMax},
+	} {
+		if d.value < time.Millisecond {
+			return fmt.Errorf("timing: %s is %s: at least 1ms", d.name, d.value)
+		}
+	}
+	switch {
+	case t.ProbeTimeout >= t.ProbeInterval:
+		return fmt.Errorf("timing: probe timeout %s is not below probe interval %s", t.ProbeTimeout,
+			t.ProbeInterval)
+	case t.SuspicionMult < 1 || t.SuspicionMaxTimeoutMult < 1 || t.GossipNodes < 1:
+		return errors.New("timing: suspicion multipliers and gossip nodes are at least 1")
+	case t.Debounce > t.DebounceMax:
+		return fmt.Errorf("timing: debounce %s is longer than its maximum %s", t.Debounce, t.DebounceMax)
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package gossip
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/memberlist"
+
+	"rollcall/cluster/gossip/gossiptest"
+)
+
+// Each case is a node that must not become a member: what its operator reads, and
+// what the operator of the cluster reads.
+func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
+	key, other := NewKey(), NewKey()
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		error  []string // in the error of Start
+		log    []string // in the log of the member
+		metric string   // of the member, with its labels
+	}{
+		{"another ledger", func(o *Options) { o.Self.Ledger = uuid.New() },
+			[]string{`node \"stranger\"`, "works on ledger", "give both the same ledger.url", ledgerID.String()},
+			[]string{"node is refused", `stranger`, "ledger.url"},
+			"rollcall_gossip_refused_total reason=ledger"},
+		{"another wire version", func(o *Options) { o.Self.Wire = 8 },
+			[]string{"speaks wire version 7", `node \"stranger\" (program v1.2.3) 8`, "programs of one wire version"},
+			[]string{"node is refused", "speaks wire version 8", "(program v1.2.3) 7"},
+			"rollcall_gossip_refused_total reason=wire"},
+		{"another cluster's name", func(o *Options) { o.Cluster = "second" },
+			[]string{"does not take this node", "hung up", "cluster.name"},
+			[]string{"gossip of another cluster is dropped", "its_cluster=second", "our_cluster=test"},
+			"rollcall_gossip_dropped_total reason=cluster unit=stream"},
+		{"another key", func(o *Options) { o.Keys = ring(t, other) },
+			[]string{"does not take this node", "hung up", "gossip key"},
+			[]string{"sealed with a key that is not on our ring", fingerprintOf(rawKey(t, key))},
+			"rollcall_gossip_dropped_total reason=key unit=stream"},
+		{"no key", func(o *Options) { o.Keys = nil },
+			[]string{"does not take this node", "hung up"},
+			[]string{"gossip that is not sealed is dropped"},
+			"rollcall_gossip_dropped_total reason=unsealed unit=stream"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			network := gossiptest.New()
+			nodes := cluster(t, network, 2, func(o *Options) { o.Keys = ring(t, key) })
+			o := options(t, "stranger")
+			o.Transport, o.Keys = network.Transport(), ring(t, key)
+			o.Join = []string{"10.7.99.99:7946", nodes[0].Address()} // nobody is at the first
+			c.change(&o)
+			_, err := begin(t, o)
+			if !errors.Is(err, ErrRefused) {
+				t.Fatalf("start: got %v, want ErrRefused", err)
+			}
+			for _, want := range c.error {
+				want = strings.ReplaceAll(want, `\"`, `"`)
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("start: got %q, want %q in it", err, want)
+				}
+			}
+			for _, want := range c.log {
+				await(t, "the member's log says "+want, func() bool { return nodes[0].log.has(want) })
+			}
+			name, labels, _ := strings.Cut(c.metric, " ")
+			if got := nodes[0].counter(t, name, strings.Fields(labels)...); got < 1 {
+				t.Errorf("%s is %v, want at least 1", c.metric, got)
+			}
+			for _, n := range nodes {
+				n.awaitNames(t, "node-a", "node-b")
+			}
+		})
+	}
+}
+
+func TestNoSecretIsInErrorsAndLogs(t *testing.T) {
+	t.Parallel()
+	key, other := NewKey(), NewKey()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 2, func(o *Options) { o.Keys = ring(t, key) })
+	o := options(t, "stranger")
+	o.Transport, o.Keys, o.Join = network.Transport(), ring(t, other), []string{nodes[0].Address()}
+	stranger, err := begin(t, o)
+	for _, secret := range []string{key, other} {
+		for _, text := range []string{err.Error(), nodes[0].log.text(), stranger.log.text()} {
+			if strings.Contains(text, secret) || strings.Contains(text, string(rawKey(t, secret))) {
+				t.Errorf("a key is in %q", text)
+			}
+		}
+	}
+}
+
+func TestANodeFromOutsideTheNetworksIsNotHeard(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	narrow := []netip.Prefix{netip.MustParsePrefix("10.7.0.0/30")} // addresses 1 to 3
+	nodes := cluster(t, network, 2, func(o *Options) { o.Networks = narrow })
+	network.Transport()
+	_, _ = network.Transport().WriteTo([]byte("x"), nodes[0].Address()) // address 4
+	await(t, "its packet is dropped", func() bool {
+		return nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=packet") == 1
+	})
+	o := options(t, "stranger")
+	o.Transport, o.Join = network.Transport(), []string{nodes[0].Address()} // address 5
+	_, err := begin(t, o)
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "cluster.allow_networks") {
+		t.Errorf("start: got %v, want ErrRefused and a word about cluster.allow_networks", err)
+	}
+	if got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=stream"); got < 1 {
+		t.Errorf("%v dropped, want at least 1", got)
+	}
+	o = options(t, "lost")
+	o.Transport, o.Networks = network.Transport(), narrow // address 6
+	if _, err := begin(t, o); err == nil || !strings.Contains(err.Error(), "own address 10.7.0.6") {
+		t.Errorf("start outside its own networks: got %v", err)
+	}
+}
+
+func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	late := network.Transport()
+	o := options(t, "early")
+	o.Transport, o.Join = network.Transport(), []string{late.Address()}
+	network.Isolate(late.Address())
+	early := mustBegin(t, o)
+	early.awaitNames(t, "early")
+	if !early.log.has("this node is alone") {
+		t.Error("nothing in the log")
+	}
+	network.Heal()
+	o = options(t, "late")
+	o.Transport = late
+	mustBegin(t, o).awaitNames(t, "early", "late")
+	early.awaitNames(t, "early", "late")
+}
+
+func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	first := network.Transport()
+	o := options(t, "early")
+	o.Transport, o.Join = network.Transport(), []string{first.Address()}
+	network.Isolate(first.Address())
+	early := mustBegin(t, o)
+	o = options(t, "other")
+	o.Transport, o.Self.Ledger = first, uuid.New()
+	other := mustBegin(t, o)
+	network.Heal()
+	for _, n := range []*node{early, other} {
+		await(t, "refused", func() bool { return n.log.has("node is refused") })
+		n.awaitNames(t, n.options.Self.Name)
+	}
+	await(t, "the log says it", func() bool { return early.log.has("members do not take this node") })
+}
+
+// A process that does not check anything takes the members as its own and tells
+// them that it is alive, in packets and by others: nobody believes it.
+func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 2, nil)
+	card := options(t, "stranger").Self
+	card.Ledger = uuid.New()
+	c := memberlist.DefaultLANConfig()
+	c.Name, c.Label, c.EnableCompression = card.Session.String(), "test", false
+	c.GossipInterval = quick().GossipInterval
+	c.Transport, c.Delegate = network.Transport(), meta{delegate{}, card.encode()}
+	c.Logger = log.New(io.Discard, "", 0)
+	list, err := memberlist.Create(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Shutdown()
+	if _, err := list.Join([]string{nodes[0].Address()}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(n *node) bool { return n.counter(t, "rollcall_gossip_refused_total", "reason=ledger") >= 2 }
+	await(t, "its packets are refused too", func() bool { return refused(nodes[0]) && refused(nodes[1]) })
+	for _, n := range nodes {
+		n.awaitNames(t, "node-a", "node-b")
+	}
+}
+
+// meta is a delegate with a card of its own.
+type meta struct {
+	delegate
+	card []byte
+}
+
+func (m meta) NodeMeta(int) []byte { return m.card }
+
+func TestMembersAreBounded(t *testing.T) {
+	t.Parallel()
+	o := options(t, "node-a")
+	o.Transport = gossiptest.New().Transport()
+	n := mustBegin(t, o)
+	alive := func() error {
+		one := listed(options(t, "node-b").Self, 1)
+		one.PMin, one.PMax, one.PCur = 1, 5, protocol
+		err := events{n.Gossip}.NotifyAlive(one)
+		if err == nil {
+			n.table.put(one, time.Now())
+		}
+		return err
+	}
+	for i := range membersMax - 1 {
+		if err := alive(); err != nil {
+			t.Fatalf("member %d: %v", i+2, err)
+		}
+	}
+	if err := alive(); err == nil || !strings.Contains(err.Error(), "one more than") {
+		t.Errorf("member %d: got %v, want a refusal", membersMax+1, err)
+	}
+}
+
+func TestOptionsAreCompleteOrRefused(t *testing.T) {
+	_, log := newPage(t)
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"complete", func(*Options) {}, ""},
+		{"no cluster", func(o *Options) { o.Cluster = "" }, "cluster name"},
+		{"long cluster", func(o *Options) { o.Cluster = strings.Repeat("x", 256) }, "cluster name"},
+		{"no networks", func(o *Options) { o.Networks = nil }, "no networks"},
+		{"no log", func(o *Options) { o.Log = nil }, "no logger"},
+		{"no registerer", func(o *Options) { o.Registerer = nil }, "no registerer"},
+		{"no session", func(o *Options) { o.Self.Session = uuid.Nil }, "card: session"},
+		{"no name", func(o *Options) { o.Self.Name = "" }, "card: name has 0"},
+		{"long name", func(o *Options) { o.Self.Name = strings.Repeat("n", nameMax+1) }, "card: name has 129"},
+		{"no actor address", func(o *Options) { o.Self.Actors = "host" }, "card: actor address"},
+		{"no port", func(o *Options) { o.Listen = "127.0.0.1" }, "listen"},
+		{"odd port", func(o *Options) { o.Listen = "127.0.0.1:70000" }, "listen: port"},
+		{"off loopback without keys", func(o *Options) { o.Listen = "192.0.2.1:0" }, "no keys off loopback"},
+		{"a name without keys", func(o *Options) { o.Listen = "node1:0" }, "no keys off loopback"},
+		{"all interfaces without a name", func(o *Options) { o.Listen = ":0" }, "advertise must say"},
+		{"all interfaces without keys", func(o *Options) { o.Listen, o.Advertise = ":0", "127.0.0.1" }, "no keys"},
+		{"no probes", func(o *Options) { o.Timing.ProbeInterval = 0 }, "probe interval"},
+		{"long pings", func(o *Options) { o.Timing.ProbeTimeout = time.Hour }, "not below probe interval"},
+		{"no suspicion", func(o *Options) { o.Timing.SuspicionMult = 0 }, "at least 1"},
+		{"debounce", func(o *Options) { o.Timing.Debounce = time.Minute }, "longer than its maximum"},
+	} {
+		o := options(t, "node-a")
+		o.Listen, o.Log, o.Registerer, o.Timing = "127.0.0.1:0", log, nothing{}, DefaultTiming()
+		c.change(&o)
+		err := o.Validate()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}

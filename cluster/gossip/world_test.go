@@ -1,0 +1,247 @@
+package gossip
+
+import (
+	"bytes"
+	"encoding/base64"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/cluster/gossip/gossiptest"
+)
+
+// patience is how long something that must happen may take on a slow machine.
+const patience = 60 * time.Second
+
+// quick is a timing with which a dead member is found in a second or two.
+func quick() Timing {
+	return Timing{
+		ProbeInterval: 200 * time.Millisecond, ProbeTimeout: 100 * time.Millisecond,
+		SuspicionMult: 4, SuspicionMaxTimeoutMult: 3,
+		GossipInterval: 20 * time.Millisecond, GossipNodes: 3,
+		PushPullInterval: time.Second, DeadTime: time.Second, StreamTimeout: 2 * time.Second,
+		RejoinEvery: 200 * time.Millisecond, Debounce: 5 * time.Millisecond, DebounceMax: 50 * time.Millisecond,
+	}
+}
+
+var (
+	memory   = []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}
+	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	ledgerID = uuid.MustParse("11111111-1111-4111-8111-111111111111")
+)
+
+// page is a log that can be read while it is written.
+type page struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.Write(b)
+}
+
+func (p *page) has(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Contains(p.b.String(), text)
+}
+
+func (p *page) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.String()
+}
+
+func newPage(t *testing.T) (*page, *slog.Logger) {
+	t.Helper()
+	p := &page{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", p.text())
+		}
+	})
+	return p, slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// node is one member of a test.
+type node struct {
+	*Gossip
+	options Options
+	log     *page
+	metrics *prometheus.Registry
+	wire    *gossiptest.Transport // nil: sockets
+}
+
+func options(t *testing.T, name string) Options {
+	return Options{
+		Cluster: "test", Networks: memory, Timing: quick(),
+		Self: Card{Session: uuid.New(), Node: uuid.New(), Ledger: ledgerID, Name: name, Actors: name + ":7947",
+			Version: "v1.2.3", Wire: 7, Started: time.Now().UnixMilli()},
+	}
+}
+
+// begin starts a node; it is stopped at the end of the test.
+func begin(t *testing.T, o Options) (*node, error) {
+	t.Helper()
+	n := &node{options: o, metrics: prometheus.NewRegistry()}
+	n.log, n.options.Log = newPage(t)
+	n.options.Registerer = n.metrics
+	n.wire, _ = o.Transport.(*gossiptest.Transport)
+	g, err := Start(n.options)
+	if err != nil {
+		return n, err
+	}
+	n.Gossip = g
+	t.Cleanup(func() {
+		if err := g.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return n, nil
+}
+
+func mustBegin(t *testing.T, o Options) *node {
+	t.Helper()
+	n, err := begin(t, o)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	return n
+}
+
+// cluster starts n members on a network in memory; all join the first.
+func cluster(t *testing.T, network *gossiptest.Network, n int, change func(*Options)) []*node {
+	t.Helper()
+	var nodes []*node
+	for i := range n {
+		o := options(t, "node-"+string(rune('a'+i)))
+		o.Transport = network.Transport()
+		if i > 0 {
+			o.Join = []string{nodes[0].Address()}
+		}
+		if change != nil {
+			change(&o)
+		}
+		nodes = append(nodes, mustBegin(t, o))
+	}
+	for _, member := range nodes {
+		member.awaitNames(t, names(nodes...)...)
+	}
+	return nodes
+}
+
+func names(nodes ...*node) (list []string) {
+	for _, n := range nodes {
+		list = append(list, n.options.Self.Name)
+	}
+	return list
+}
+
+// sees gives the names of the members that a node sees.
+func (n *node) sees() map[string]bool {
+	set := map[string]bool{}
+	for _, m := range n.Members() {
+		set[m.Name] = true
+	}
+	return set
+}
+
+// awaitNames waits until the node sees these members and no others.
+func (n *node) awaitNames(t *testing.T, want ...string) {
+	t.Helper()
+	await(t, n.options.Self.Name+" sees "+strings.Join(want, " "), func() bool {
+		got := n.sees()
+		for _, name := range want {
+			if !got[name] {
+				return false
+			}
+		}
+		return len(got) == len(want)
+	})
+}
+
+// await looks until ok.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end.C:
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// counter gives a counter's value by its name and labels ("unit=packet").
+func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := n.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	metrics:
+		for _, m := range f.GetMetric() {
+			var has []string
+			for _, l := range m.GetLabel() {
+				has = append(has, l.GetName()+"="+l.GetValue())
+			}
+			for _, want := range labels {
+				if !strings.Contains(" "+strings.Join(has, " ")+" ", " "+want+" ") {
+					continue metrics
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// writeKeys writes a file of keys and gives its path.
+func writeKeys(t *testing.T, keys ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gossip.keys")
+	if err := os.WriteFile(path, []byte(strings.Join(keys, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func ring(t *testing.T, keys ...string) *Keyring {
+	t.Helper()
+	k, err := LoadKeyring(writeKeys(t, keys...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func rawKey(t *testing.T, key string) []byte {
+	t.Helper()
+	raw, err := base64.StdEncoding.DecodeString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// nothing is a prometheus.Registerer.
+type nothing struct{ prometheus.Registerer }

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/cluster/gossip"
+	"rollcall/ledger"
+)
+
+// Member is one process as gossip, actor traffic and ledger see it.
+type Member struct {
+	Card    gossip.Card
+	Row     *ledger.NodeRow // nil: the ledger knows nothing of it
+	Seen    bool            // by gossip
+	Suspect bool            // gossip has no answer of it
+	Linked  bool            // it answers over actor traffic
+	This    bool
+	Since   time.Time // gossip sees it so, or the row stands so
+	Gossip  string    // host:port of its gossip; "": not seen by it
+	Agreed  bool      // it sees the same members as this node
+	Unfit   bool      // it takes no probing work, see Node.SetUnfit
+}
+
+// Superseded says whether a process has ended, uses nothing any more, and its node
+// runs as a later one.
+func (m Member) Superseded(all []Member) bool {
+	if m.Row == nil || m.Row.Standing == ledger.NodeIn || m.Row.Standing == ledger.NodeLost && !m.Row.Dead {
+		return false
+	}
+	return slices.ContainsFunc(all, func(o Member) bool {
+		return o.Card.Node == m.Card.Node && o.Card.Started > m.Card.Started
+	})
+}
+
+// Members gives the processes that gossip sees and those that the ledger knows.
+func (n *Node) Members() []Member {
+	if n.peers == nil {
+		card := n.card
+		card.Draining = n.draining.Load()
+		return []Member{{Card: card, Seen: true, Linked: true, This: true, Agreed: true, Unfit: n.unfit.why() != "",
+			Since: time.UnixMilli(n.card.Started)}}
+	}
+	var out []Member
+	index := map[uuid.UUID]int{}
+	for _, m := range n.gossip.Members() {
+		index[m.Session] = len(out)
+		this := m.Session == n.card.Session
+		out = append(out, Member{Card: m.Card, Seen: true, Suspect: m.Suspect, This: this,
+			Linked: this || n.links.linked(m.Session), Since: m.Since, Gossip: m.Address})
+	}
+	for i, row := range n.roll.Load().Nodes {
+		at, known := index[row.Session]
+		if !known {
+			at = len(out)
+			out = append(out, Member{Since: row.Since, Card: gossip.Card{Session: row.Session, Node: row.Node,
+				Name: row.Name, Actors: row.Actors, Version: row.Version, Draining: row.Draining,
+				Started: row.Started.UnixMilli()}})
+		}
+		out[at].Row = &n.roll.Load().Nodes[i]
+		out[at].Unfit = row.Standing == ledger.NodeIn && !row.Draining && !countsOnItself(row)
+		out[at].Agreed = row.Standing == ledger.NodeIn && slices.Equal(row.View, n.lookup.view.Load().members)
+	}
+	return out
+}
+
+// Roll is the ledger's newest word on the nodes; nil in a cluster of one.
+func (n *Node) Roll() *ledger.Roll { return n.roll.Load() }
+
+// Load is what this node has in work.
+func (n *Node) Load() Load { return n.load() }
+
+// Card is what this process says of itself.
+func (n *Node) Card() gossip.Card { return n.card }
+
+// ClockOffset is the ledger's clock minus this node's, as far as a heartbeat tells.
+func (n *Node) ClockOffset() time.Duration { return time.Duration(n.offset.Load()) }
+
+// Drain asks a node, this one or another, to give its work away and to take none.
+// ledger.ErrNoSuchNode.
+func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
+	if n.peers == nil || node == n.card.Node {
+		n.drain()
+		if n.peers == nil {
+			return nil
+		}
+	}
+	if err := n.peers.Book.AskDrain(ctx, node); err != nil {
+		return fmt.Errorf("drain node: %w", err)
+	}
+	n.wake()
+	return nil
+}
+
+// Draining says whether this node gives its work away.
+func (n *Node) Draining() bool { return n.draining.Load() }
+
+// Forget takes an operator's word that a lost node is dead. ledger.ErrNoSuchNode,
+// ledger.ErrNodeAlive.
+func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
+	if n.peers == nil {
+		return fmt.Errorf("forget node: %w", ledger.ErrNoSuchNode)
+	}
+	if err := n.peers.Book.Forget(ctx, node, lostAfter); err != nil {
+		return fmt.Errorf("forget node: %w", err)
+	}
+	n.wake()
+	return nil
+}
+
+// Ready says why this node should get no requests now; nil: it should.
+func (n *Node) Ready(context.Context) error {
+	if n.Fenced() {
+		return fmt.Errorf("cluster: the ledger took no heartbeat of this node for %s", fenceAfter)
+	}
+	return nil
+}
+
+// A node is ahead when it has aheadBy more in work than another one: addresses, of
+// which a verification counts for at least leaseWeight. Guesses: four small files
+// are done in seconds, and a large one alone is enough.
+const (
+	leaseWeight = 500
+	aheadBy     = 4 * leaseWeight
+)
+
+// Ahead says whether this node, with so much in work, has clearly more than another
+// one that takes work.
+func (n *Node) Ahead(leases int, addresses int64) bool {
+	roll := n.roll.Load()
+	if roll == nil {
+		return false
+	}
+	weight := addresses + int64(leases)*leaseWeight
+	for _, row := range roll.Nodes {
+		takes := row.Standing == ledger.NodeIn && roll.Now.Sub(row.Seen) < lostAfter && !row.Draining
+		if takes && row.Session != n.card.Session &&
+			weight >= row.Addresses+int64(row.Leases)*leaseWeight+aheadBy {
+			return true
+		}
+	}
+	return false
+}

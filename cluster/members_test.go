@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/ledger"
+)
+
+func TestAhead(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	other := func(leases int, addresses int64, change func(*ledger.NodeRow)) ledger.NodeRow {
+		row := ledger.NodeRow{Seen: now, Beat: ledger.Beat{Leases: leases, Addresses: addresses}}
+		row.Session[0] = 9
+		if change != nil {
+			change(&row)
+		}
+		return row
+	}
+	cases := []struct {
+		name      string
+		leases    int
+		addresses int64
+		rows      []ledger.NodeRow
+		want      bool
+	}{
+		{"nobody else", 60, 1_000_000, nil, false},
+		{"three small files more", 3, 30, []ledger.NodeRow{other(0, 0, nil)}, false},
+		{"four small files more", 4, 0, []ledger.NodeRow{other(0, 0, nil)}, true},
+		{"one large file more", 1, aheadBy, []ledger.NodeRow{other(0, 0, nil)}, true},
+		{"as much as the other", 4, 9000, []ledger.NodeRow{other(4, 9000, nil)}, false},
+		{"more than one of two", 5, 9000, []ledger.NodeRow{other(4, 9000, nil), other(0, 0, nil)}, true},
+		{"the other drains", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) { r.Draining = true })}, false},
+		{"the other is lost", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) {
+			r.Standing = ledger.NodeLost
+		})}, false},
+		{"the other is silent", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) {
+			r.Seen = now.Add(-lostAfter)
+		})}, false},
+		{"it is this node", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) { r.Session[0] = 0 })}, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			n := &Node{}
+			if n.Ahead(c.leases, c.addresses) {
+				t.Fatal("ahead of nobody it knows")
+			}
+			n.roll.Store(&ledger.Roll{Now: now, Nodes: c.rows})
+			if got := n.Ahead(c.leases, c.addresses); got != c.want {
+				t.Fatalf("ahead is %v, want %v", got, c.want)
+			}
+		})
+	}
+}

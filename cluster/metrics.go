@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/cluster/secure"
+	"rollcall/cluster/share"
+	"rollcall/ledger"
+)
+
+// metrics are what operators see of a node's membership.
+type metrics struct {
+	secure      *secure.Metrics
+	views       prometheus.Counter
+	beatsFailed prometheus.Counter
+	activations prometheus.Counter
+	handedOver  prometheus.Counter
+	notOurs     prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer, n *Node) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_cluster_" + name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		secure:      secure.NewMetrics(r),
+		views:       counter("views_total", "Changes of the members that this node counts on."),
+		beatsFailed: counter("heartbeats_failed_total", "Heartbeats that the ledger did not take."),
+		activations: counter("activations_total", "Virtual actors that began on this node."),
+		handedOver:  counter("handed_over_total", "Virtual actors that ended because their place is elsewhere."),
+		notOurs:     counter("not_ours_total", "Requests for virtual actors whose place is elsewhere."),
+	}
+	gauge := func(name, help string, value func() float64) {
+		o := prometheus.GaugeOpts{Name: "rollcall_cluster_" + name, Help: help}
+		r.MustRegister(prometheus.NewGaugeFunc(o, value))
+	}
+	gauge("view_members", "Members that this node counts on, itself included.", func() float64 {
+		return float64(len(n.lookup.view.Load().members))
+	})
+	gauge("voters", "Processes that share what receivers allow, as the ledger has it.", func() float64 {
+		return float64(n.shares.Load().Voters())
+	})
+	gauge("settled", "1 when every process has read the newest change of members.", func() float64 {
+		return truth(n.peers == nil || n.shares.Load().Settled())
+	})
+	gauge("fence_up", "1 while this node uses nothing, because the ledger did not take its heartbeats.",
+		func() float64 { return truth(n.Fenced()) })
+	gauge("clock_offset_seconds", "The ledger's clock minus this node's.", func() float64 {
+		return float64(n.offset.Load()) / 1e9
+	})
+	gauge("nodes_lost", "Processes that were lost and may still have SMTP sessions.", func() float64 {
+		return float64(n.lostCount())
+	})
+	return m
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (n *Node) lostCount() int {
+	roll, count := n.roll.Load(), 0
+	if roll == nil {
+		return 0
+	}
+	for _, row := range roll.Nodes {
+		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < share.RestFor {
+			count++
+		}
+	}
+	return count
+}

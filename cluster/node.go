@@ -1,0 +1,450 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	pcluster "github.com/asynkron/protoactor-go/cluster"
+	"github.com/asynkron/protoactor-go/remote"
+	"github.com/google/uuid"
+
+	"rollcall/cluster/gossip"
+	"rollcall/cluster/secure"
+	"rollcall/cluster/share"
+	"rollcall/ledger"
+)
+
+// Node is this process as a member. Safe for concurrent use.
+type Node struct {
+	name     string // of the cluster
+	host     string
+	log      *slog.Logger
+	system   *actor.ActorSystem
+	cluster  *pcluster.Cluster
+	lookup   *lookup
+	topology *topology
+	metrics  *metrics
+	load     func() Load
+	comply   func(ctx context.Context, of func(key string) (k, n int)) error
+
+	peers  *Peers // nil: a cluster of one; then nothing below is used
+	card   gossip.Card
+	gossip *gossip.Gossip
+	links  *links
+	beats  *beats
+
+	seen      atomic.Pointer[seen]
+	shares    atomic.Pointer[share.Table]
+	rested    atomic.Bool                 // nothing is used, or will be before the next good heartbeat
+	roll      atomic.Pointer[ledger.Roll] // the newest
+	offset    atomic.Int64                // of the ledger's clock from ours, in nanoseconds
+	draining  atomic.Bool
+	unfit     unfit
+	searching atomic.Bool            // those that are lost are being looked after
+	drained   atomic.Pointer[func()] // tells the rest of the process that this node drains
+	again     chan struct{}
+	failures  chan error
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+	stop      sync.Once
+}
+
+const (
+	// startTimeout bounds how long the library may take to start. Guess.
+	startTimeout = 10 * time.Second
+
+	// meetWithin is how long a node that starts waits until the members that gossip
+	// sees answer it, so that its first vote is no other than the second. Guess.
+	meetWithin = 3 * time.Second
+
+	// giveWayWithin bounds how long a node that stops waits for its receivers to end
+	// their SMTP sessions, and farewellWithin each of its last words.
+	giveWayWithin  = 6 * time.Second
+	farewellWithin = 3 * time.Second
+)
+
+// Start makes this process a member and returns when it knows who the members are.
+// ErrRefused when the members that it should join do not take it.
+func Start(ctx context.Context, o Options) (*Node, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, load: o.Load, comply: o.Comply,
+		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
+		again: make(chan struct{}, 1), failures: make(chan error, 1)}
+	n.unfit.set(o.Unfit)
+	n.beats = &beats{node: n}
+	n.metrics = newMetrics(o.Registerer, n)
+	n.lookup.metrics = n.metrics
+	config, err := n.remote()
+	if err != nil {
+		return nil, err
+	}
+	n.system = newSystem(o.Log)
+	if err := n.startLibrary(config, o.Kinds); err != nil {
+		return nil, err
+	}
+	if n.peers == nil {
+		n.alone(o)
+		return n, nil
+	}
+	if err := n.meet(ctx, o); err != nil {
+		n.system.Root.Stop(n.lookup.placement)
+		n.cluster.Shutdown(false)
+		return nil, err
+	}
+	return n, nil
+}
+
+// remote says how actor traffic goes. A cluster of one hears nobody.
+func (n *Node) remote() (*remote.Config, error) {
+	guard := &secure.Guard{Admit: n.admit, NameOf: n.nameOf, Metrics: n.metrics.secure, Log: n.log,
+		Local: func() string { return n.system.Address() }}
+	if n.peers == nil {
+		return secure.Remote("127.0.0.1", 0, secure.RemoteOptions{Guard: guard})
+	}
+	host, port, err := splitAddress(n.peers.Actors)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.actor_listen: %w", err)
+	}
+	advertised := ""
+	if n.peers.Advertise != "" {
+		advertised = net.JoinHostPort(n.peers.Advertise, strconv.Itoa(port))
+	}
+	return secure.Remote(host, port, secure.RemoteOptions{Identity: n.peers.Identity,
+		Advertise: advertised, Guard: guard})
+}
+
+// admit says whether a member has this name, as its certificate says it. Without
+// TLS, which is on loopback only, nobody has.
+func (n *Node) admit(name string) bool {
+	if n.peers == nil {
+		return false
+	}
+	if n.peers.Identity == nil {
+		return true
+	}
+	seen := n.seen.Load()
+	return seen != nil && seen.names[name]
+}
+
+// nameOf says which member has an address of actor traffic.
+func (n *Node) nameOf(address string) (name string, ok bool) {
+	if seen := n.seen.Load(); seen != nil {
+		name, ok = seen.at[address]
+	}
+	return name, ok
+}
+
+// seen is whom gossip sees.
+type seen struct {
+	names map[string]bool
+	at    map[string]string // name by actor address
+}
+
+// see notes whom gossip sees.
+func (n *Node) see(members []gossip.Member) {
+	s := &seen{names: map[string]bool{n.card.Name: true}, at: map[string]string{n.card.Actors: n.card.Name}}
+	for _, m := range members {
+		s.names[m.Name] = true
+		s.at[m.Actors] = m.Name
+	}
+	n.seen.Store(s)
+}
+
+// startLibrary starts the library's member in a goroutine of its own: it reports
+// errors by panicking and sleeps for a second when all is done.
+func (n *Node) startLibrary(config *remote.Config, kinds Kinds) error {
+	var list []*pcluster.Kind
+	for name, props := range kinds {
+		list = append(list, pcluster.NewKind(name, props))
+	}
+	c := pcluster.Configure(n.name, n.topology, n.lookup, config, pcluster.WithKinds(list...))
+	c.GossipInterval = 24 * time.Hour // the library's own gossip stays off
+	n.cluster = pcluster.New(n.system, c)
+	failed := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				failed <- fmt.Errorf("cluster.actor_listen: %v", r)
+			}
+		}()
+		n.cluster.StartMember()
+	}()
+	select {
+	case <-n.topology.ready:
+		return nil
+	case err := <-failed:
+		return err
+	case <-time.After(startTimeout):
+		return errors.New("cluster: the actor library did not start in time")
+	}
+}
+
+func newSystem(log *slog.Logger) *actor.ActorSystem {
+	system := actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(log) }),
+		actor.WithDeadLetterRequestLogging(false))
+	// Actor and future ids count up from here, so that replies meant for an
+	// earlier process on the same address do not fit.
+	system.ProcessRegistry.SequenceID = uint64(time.Now().UnixNano())
+	return system
+}
+
+// alone makes this process the only member.
+func (n *Node) alone(o Options) {
+	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Name: o.Host, Actors: n.system.Address(),
+		Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
+	n.lookup.see(sight{self: n.card, away: n.unfit.why() != ""}.look())
+}
+
+// meet finds the others, says to the ledger that we live, and begins to beat.
+func (n *Node) meet(ctx context.Context, o Options) error {
+	id, err := n.peers.Book.Identity(ctx)
+	if err != nil {
+		return fmt.Errorf("cluster: read the ledger's identity: %w", err)
+	}
+	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Ledger: id, Name: n.hostName(),
+		Actors: n.system.Address(), Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
+	n.links = newLinks(n.system, n.turn, n.wake)
+	n.startAnswering()
+	options := n.peers.Gossip
+	options.Self, options.Registerer = n.card, o.Registerer
+	if n.gossip, err = gossip.Start(options); err != nil {
+		return err
+	}
+	if err := n.greet(ctx); err != nil {
+		return errors.Join(err, n.gossip.Stop())
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n.cancel = cancel
+	n.running.Go(func() { n.beats.run(running, n.again) })
+	n.running.Go(func() { n.watch(running) })
+	return nil
+}
+
+// greet makes the first heartbeat, when those that gossip sees have answered.
+func (n *Node) greet(ctx context.Context) error {
+	roll, err := n.peers.Book.Roll(ctx)
+	if err != nil {
+		return fmt.Errorf("cluster: read who is here: %w", err)
+	}
+	n.roll.Store(&roll)
+	n.beats.complied = roll.Turn // it uses nothing yet
+	deadline := time.Now().Add(meetWithin)
+	for n.look(); !n.met() && time.Now().Before(deadline); n.look() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.again:
+		case <-time.After(soonEvery):
+		}
+	}
+	if err := n.beats.beat(ctx); err != nil {
+		return fmt.Errorf("cluster: tell the ledger that this node is here: %w", err)
+	}
+	return nil
+}
+
+// met says whether every member that gossip and ledger know has answered.
+func (n *Node) met() bool {
+	for _, m := range n.gossip.Members() {
+		if m.Session != n.card.Session && !n.links.linked(m.Session) && sessionIn(n.roll.Load(), m.Session) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// hostName is how the others know this node: its certificate's name, if it has one.
+func (n *Node) hostName() string {
+	if n.peers.Identity != nil {
+		return n.peers.Identity.Name()
+	}
+	return n.host
+}
+
+// watch asks the members whether they answer, and looks whenever gossip changes.
+func (n *Node) watch(ctx context.Context) {
+	ticker := time.NewTicker(linkEvery)
+	defer ticker.Stop()
+	for {
+		members := n.gossip.Members()
+		n.see(members)
+		n.links.ask(members, n.card.Session)
+		if n.peers.Identity != nil {
+			n.peers.Identity.Expires() // looks whether there is a new certificate, and warns in time
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-n.gossip.Displaced():
+			n.fail(ErrDisplaced)
+			return
+		case <-n.gossip.Changed():
+			n.topology.tell(n.gossip.Members(), n.card.Session)
+			n.wake()
+		}
+	}
+}
+
+// look makes the view of now the current one.
+func (n *Node) look() {
+	members := n.gossip.Members()
+	n.see(members)
+	n.links.ask(members, n.card.Session)
+	next := sight{self: n.card, members: members, linked: n.links.linked, roll: *n.roll.Load(),
+		away: n.draining.Load() || n.unfit.why() != ""}.look()
+	if !slices.Equal(next.members, n.lookup.view.Load().members) {
+		n.metrics.views.Inc()
+		n.lookup.see(next)
+	}
+}
+
+// wake makes the next heartbeat come at once.
+func (n *Node) wake() {
+	select {
+	case n.again <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the process's membership with an error that Failed gives.
+func (n *Node) fail(err error) {
+	select {
+	case n.failures <- err:
+	default:
+	}
+}
+
+// Failed gives the error for which this process must stop, if there is one ever:
+// ErrDisplaced, or the ledger's ErrOtherCluster.
+func (n *Node) Failed() <-chan error { return n.failures }
+
+// System is the actor system to spawn in.
+func (n *Node) System() *actor.ActorSystem { return n.system }
+
+// Resolve finds the living virtual actor of an identity, activating it where it
+// belongs. It waits up to a second, so it must not be called from a mailbox. Nil
+// means "not now": ask again after a pause.
+func (n *Node) Resolve(kind, identity string) *actor.PID {
+	return n.cluster.Get(identity, kind)
+}
+
+// Share says that this process may use so many parts of what belongs to a key, of so many.
+func (n *Node) Share(key string) (part, of int) {
+	switch {
+	case n.peers == nil:
+		return 1, 1
+	case n.beats.fence.up():
+		return 0, 1
+	}
+	return n.shares.Load().Of(key)
+}
+
+// Part is a kinder Share for what protects only ourselves, where a little too much
+// for some seconds does no harm: for who owns a key, the members that it sees, and
+// for everybody else one, of all processes that are in.
+func (n *Node) Part(key string) (part, of int) {
+	roll, view := n.roll.Load(), n.lookup.view.Load()
+	if n.peers == nil || roll == nil {
+		return 1, 1
+	}
+	for _, row := range roll.Nodes {
+		if row.Standing == ledger.NodeIn {
+			of++
+		}
+	}
+	if part = 1; share.Owner(view.members, key) == n.card.Session {
+		part = len(view.members)
+	}
+	return min(part, of), max(1, of)
+}
+
+// Fenced says that this process may use nothing that is shared: it has not reached
+// the ledger for too long.
+func (n *Node) Fenced() bool { return n.peers != nil && n.beats.fence.up() }
+
+// OnDrain sets what to do when an operator drains this node, also when that was
+// before. It may be done twice.
+func (n *Node) OnDrain(do func()) {
+	n.drained.Store(&do)
+	if n.draining.Load() {
+		do()
+	}
+}
+
+// drain moves what lives here to the other members. Twice is fine.
+func (n *Node) drain() {
+	if n.draining.Swap(true) {
+		return
+	}
+	if do := n.drained.Load(); do != nil {
+		(*do)()
+	}
+	if n.peers == nil {
+		return
+	}
+	if err := n.gossip.Drain(); err != nil {
+		n.log.Warn("members not told by gossip that this node drains", "err", err)
+	}
+	n.wake()
+}
+
+// Stop gives way to the others: its virtual actors end, the ledger and the members
+// learn that it leaves, and its ports close. Twice is fine.
+func (n *Node) Stop(ctx context.Context) error {
+	var err error
+	n.stop.Do(func() {
+		if n.peers != nil {
+			n.draining.Store(true)
+			err = n.leave(ctx)
+		}
+		n.lookup.Shutdown()
+		n.cluster.Shutdown(false) // "graceful" would sleep for two seconds
+	})
+	return err
+}
+
+// leave makes this process use nothing and then says so.
+func (n *Node) leave(ctx context.Context) error {
+	n.cancel()
+	n.running.Wait()
+	var errs []error
+	if err := n.gossip.Drain(); err != nil {
+		errs = append(errs, err)
+	}
+	n.look() // an empty view: the placement ends what lives here
+	within, cancel := context.WithTimeout(ctx, giveWayWithin)
+	defer cancel()
+	none := func(string) (k, n int) { return 0, 1 }
+	if err := n.comply(within, none); err != nil {
+		errs = append(errs, fmt.Errorf("cluster: receivers did not end in time: %w", err))
+	} else if err := n.farewell(ctx); err != nil {
+		errs = append(errs, err)
+	}
+	within, cancel = context.WithTimeout(ctx, farewellWithin)
+	defer cancel()
+	errs = append(errs, n.gossip.Leave(within), n.gossip.Stop())
+	return errors.Join(errs...)
+}
+
+// farewell tells the ledger that this process uses nothing any more.
+func (n *Node) farewell(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, farewellWithin)
+	defer cancel()
+	if err := n.peers.Book.Leave(within, n.card.Session); err != nil {
+		return fmt.Errorf("cluster: the ledger did not hear that this node leaves: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	pcluster "github.com/asynkron/protoactor-go/cluster"
+	"github.com/asynkron/protoactor-go/remote"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+type echo struct{ living *atomic.Int64 }
+
+func (e *echo) Receive(c actor.Context) {
+	switch c.Message().(type) {
+	case *actor.Started:
+		e.living.Add(1)
+	case *actor.Stopped:
+		e.living.Add(-1)
+	case *actor.Touch:
+		c.Respond(&actor.Touched{Who: c.Self()})
+	case *actor.PoisonPill, *actor.Stopping, *pcluster.ClusterInit:
+	case string:
+		panic("asked to")
+	}
+}
+
+func startEcho(t *testing.T) (*Node, *atomic.Int64) {
+	t.Helper()
+	living := &atomic.Int64{}
+	n, err := Start(t.Context(), Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Comply: func(context.Context, func(string) (int, int)) error { return nil },
+		Load:   func() Load { return Load{} }, Registerer: prometheus.NewRegistry(),
+		Kinds: map[string]*actor.Props{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Stop(context.Background()) })
+	return n, living
+}
+
+func TestOneIdentityIsOneActor(t *testing.T) {
+	n, living := startEcho(t)
+	pids := make(chan string, 64)
+	for range 64 {
+		go func() { pids <- n.Resolve("echo", "example.net").String() }()
+	}
+	first := <-pids
+	for range 63 {
+		if next := <-pids; next != first {
+			t.Fatalf("example.net lives as %s and as %s", first, next)
+		}
+	}
+	if other := n.Resolve("echo", "example.org").String(); other == first {
+		t.Fatalf("two identities share %s", other)
+	}
+	for deadline := time.Now().Add(5 * time.Second); living.Load() != 2; { // they start beside us
+		if time.Now().After(deadline) {
+			t.Fatalf("%d actors live, want 2", living.Load())
+		}
+		runtime.Gosched()
+	}
+	if err := n.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := living.Load(); got != 0 {
+		t.Fatalf("%d actors live after Stop, want 0", got)
+	}
+}
+
+func TestUnknownKindResolvesToNothing(t *testing.T) {
+	n, _ := startEcho(t)
+	if pid := n.Resolve("nobody", "example.net"); pid != nil {
+		t.Fatalf("an unknown kind resolved to %s", pid)
+	}
+}
+
+func TestActorThatPanicsIsStoppedAndResolvedAnew(t *testing.T) {
+	n, _ := startEcho(t)
+	first := n.Resolve("echo", "example.net")
+	ended := make(chan struct{})
+	watcher := n.System().Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
+		switch c.Message().(type) {
+		case *actor.Started:
+			c.Watch(first)
+		case *actor.Terminated:
+			close(ended)
+		}
+	}))
+	defer n.System().Root.Stop(watcher)
+	n.System().Root.Send(first, "panic")
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("watchers of an actor that panicked are not told")
+	}
+	var second *actor.PID
+	// Those who watch may be told before the node has forgotten the dead one.
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if second = n.Resolve("echo", "example.net"); second != nil && !second.Equal(first) {
+			break
+		}
+	}
+	if second == nil || second.Equal(first) {
+		t.Fatalf("resolved to %v after %v panicked, want a new actor", second, first)
+	}
+}
+
+func TestRemotePortOfALonelyNodeRefusesStreamsAndCalls(t *testing.T) {
+	n, _ := startEcho(t)
+	conn, err := grpc.NewClient(n.System().Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	client := remote.NewRemotingClient(conn)
+	if _, err := client.ListProcesses(ctx, &remote.ListProcessesRequest{}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("ListProcesses: got %v, want Unimplemented", err)
+	}
+	stream, err := client.Receive(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("Receive: got %v, want PermissionDenied", err)
+	}
+}

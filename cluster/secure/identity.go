@@ -1,0 +1,213 @@
+package secure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// lookEvery bounds how often the files are looked at: a renewed certificate is
+// used this soon, and a burst of handshakes costs three stat calls.
+const lookEvery = 2 * time.Second
+
+// From warnBefore on a warning is logged every warnEvery. A month is time enough
+// for people, and a day seldom enough to be read.
+const (
+	warnBefore = 30 * 24 * time.Hour
+	warnEvery  = 24 * time.Hour
+)
+
+// Identity is this node's certificate, its key and the CA that all nodes of the
+// cluster have in common. It follows its files: a renewed certificate is used by
+// the next handshake, one that cannot be used is logged and the old one kept.
+// Connections that stand are not touched. Safe for concurrent use.
+type Identity struct {
+	caFile, certFile, keyFile string
+	log                       *slog.Logger
+
+	mu     sync.Mutex
+	now    *material
+	stamp  stamp     // of the files that were read last, usable or not
+	looked time.Time // at the files
+	warned time.Time // that the certificate ends soon
+	failed bool      // the files that were read last cannot be used
+}
+
+// material is one reading of the three files.
+type material struct {
+	name string
+	cert tls.Certificate
+	pool *x509.CertPool
+}
+
+// stamp is what changes when a file is replaced or written.
+type stamp [3]struct {
+	changed time.Time
+	size    int64
+}
+
+// Load reads the three PEM files; the CA file may hold several certificates, for
+// the time in which one CA replaces another.
+//
+// ErrKeyReadable: others than the owner and the group may read the key, or others
+// than the owner may write it. ErrCertificate: the files are no certificate and
+// key, do not belong together, the CA did not sign for both sides of a
+// connection, or the clock is outside their time. ErrName: see CheckName.
+func Load(caFile, certFile, keyFile string, log *slog.Logger) (*Identity, error) {
+	i := &Identity{caFile: caFile, certFile: certFile, keyFile: keyFile, log: log}
+	now := time.Now()
+	var err error
+	if i.stamp, err = i.stat(); err != nil {
+		return nil, err
+	}
+	if i.now, err = i.read(now); err != nil {
+		return nil, err
+	}
+	i.looked = now
+	i.warn(now)
+	return i, nil
+}
+
+// Name is the name in this node's certificate: the name of the member. Like every
+// use of the Identity it looks at the files and warns, once a day, when the
+// certificate ends within 30 days.
+func (i *Identity) Name() string { return i.current(time.Now()).name }
+
+// Expires is when this node's certificate ends.
+func (i *Identity) Expires() time.Time { return i.current(time.Now()).cert.Leaf.NotAfter }
+
+// current gives what to use now, after a look at the files if the last was long ago.
+func (i *Identity) current(now time.Time) *material {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if now.Sub(i.looked) < lookEvery {
+		return i.now
+	}
+	i.looked = now
+	i.follow(now)
+	i.warn(now)
+	return i.now
+}
+
+// warn says that the certificate ends soon.
+func (i *Identity) warn(now time.Time) {
+	end := i.now.cert.Leaf.NotAfter
+	if end.Sub(now) > warnBefore || now.Sub(i.warned) < warnEvery {
+		return
+	}
+	i.warned = now
+	i.log.Warn("certificate ends soon, then other nodes refuse this one", "name", i.now.name, "expires", end)
+}
+
+// Register adds the metric of the certificate's remaining time.
+func (i *Identity) Register(r prometheus.Registerer) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_cluster_certificate_seconds",
+		Help: "Seconds until this node's certificate ends; below zero other nodes refuse it."},
+		func() float64 { return time.Until(i.Expires()).Seconds() }))
+}
+
+// follow reads the files again if they changed, or if they could not be used: the
+// half of a pair may have been missing, or the clock wrong. Each state of the files
+// is told once.
+func (i *Identity) follow(now time.Time) {
+	s, err := i.stat()
+	if err == nil && s == i.stamp && !i.failed {
+		return
+	}
+	var m *material
+	if err == nil {
+		m, err = i.read(now)
+	}
+	if err == nil && m.name != i.now.name {
+		err = fmt.Errorf("it is for %s, and this node is %s until it is started anew: %w", m.name, i.now.name,
+			ErrOtherName)
+	}
+	told := i.failed && s == i.stamp
+	i.stamp, i.failed = s, err != nil
+	if err == nil {
+		i.now = m
+		i.log.Info("certificate files read again", "name", m.name, "expires", m.cert.Leaf.NotAfter)
+	} else if !told {
+		i.log.Warn("changed certificate files cannot be used, the old ones stay", "err", err)
+	}
+}
+
+func (i *Identity) stat() (s stamp, err error) {
+	for n, file := range []string{i.caFile, i.certFile, i.keyFile} {
+		info, err := os.Stat(file)
+		if err != nil {
+			return s, fmt.Errorf("look at the certificate files: %w", err)
+		}
+		s[n].changed, s[n].size = info.ModTime(), info.Size()
+	}
+	return s, nil
+}
+
+// read reads and checks the files.
+func (i *Identity) read(now time.Time) (*material, error) {
+	if err := CheckKeyFile(i.keyFile); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(i.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA: %w", err)
+	}
+	m := &material{pool: x509.NewCertPool()}
+	if !m.pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read the CA %s: no certificate in PEM form: %w", i.caFile, ErrCertificate)
+	}
+	if m.cert, err = tls.LoadX509KeyPair(i.certFile, i.keyFile); err != nil {
+		if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+			return nil, fmt.Errorf("read the certificate: %w", err)
+		}
+		return nil, fmt.Errorf("read %s with %s: %w: %w", i.certFile, i.keyFile, err, ErrCertificate)
+	}
+	if m.name, err = checkLeaf(m, now); err != nil {
+		return nil, fmt.Errorf("certificate %s: %w", i.certFile, err)
+	}
+	return m, nil
+}
+
+// CheckKeyFile refuses a key file that others may read (ErrKeyReadable). The group may: that is how
+// container platforms hand a secret to a process that is not root.
+func CheckKeyFile(file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("read the key: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o037 != 0 {
+		return fmt.Errorf("key %s has mode %04o, chmod 600 it: %w", file, mode, ErrKeyReadable)
+	}
+	return nil
+}
+
+// checkLeaf says whether other nodes will take this certificate, and gives its name.
+func checkLeaf(m *material, now time.Time) (string, error) {
+	leaf := m.cert.Leaf
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return "", fmt.Errorf("it is valid from %s to %s and here it is %s (is the clock right?): %w",
+			date(leaf.NotBefore), date(leaf.NotAfter), date(now), ErrCertificate)
+	}
+	others := x509.NewCertPool()
+	for _, der := range m.cert.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			others.AddCert(c)
+		}
+	}
+	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: m.pool, Intermediates: others, CurrentTime: now,
+			KeyUsages: []x509.ExtKeyUsage{use}})
+		if err != nil {
+			return "", fmt.Errorf("the CA does not vouch for it: %w: %w", err, ErrCertificate)
+		}
+	}
+	return nameIn(leaf)
+}

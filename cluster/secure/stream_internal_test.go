@@ -1,0 +1,92 @@
+package secure
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/remote"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+)
+
+// FuzzBatch: of any bytes, what is handed to the library has only indexes that it
+// can follow, types that it knows, and addresses that are right.
+func FuzzBatch(f *testing.F) {
+	const here, there = "10.0.0.1:7947", "10.0.0.2:7947"
+	data, err := proto.Marshal(&actor.Watch{Watcher: &actor.PID{Address: there, Id: "w"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	seed := &remote.MessageBatch{
+		TypeNames: []string{"actor.Watch", "actor.Stop", "rollcall.none"},
+		Targets:   []*actor.PID{{Address: here, Id: "a"}, {Address: "10.0.0.3:1", Id: "b"}},
+		Senders:   []*actor.PID{{Address: there, Id: "s"}},
+		Envelopes: []*remote.MessageEnvelope{{MessageData: data, Sender: 1}, {TypeId: 1}, {TypeId: 2, Target: 1}},
+	}
+	text, err := proto.Marshal(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{
+		MessageBatch: seed}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add(append(text, text...))
+	f.Add([]byte{})
+	guard := &Guard{Local: func() string { return here }, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler)}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var m remote.RemoteMessage
+		if !countable(text) || proto.Unmarshal(text, &m) != nil {
+			return
+		}
+		b := m.GetMessageBatch()
+		s := &guarded{guard: guard, name: "node-2", address: there}
+		if b == nil || s.sift(b) != nil {
+			return
+		}
+		if len(b.Envelopes) > partsMax {
+			t.Fatalf("%d envelopes in a batch", len(b.Envelopes))
+		}
+		for _, e := range b.Envelopes {
+			if v := judge(b.TypeNames[e.TypeId]); v != typeAllowed && v != typeWatching {
+				t.Errorf("type %q passed", b.TypeNames[e.TypeId])
+			}
+			if target := b.Targets[e.Target].Address; target != here && target != nowhere {
+				t.Errorf("target at %q passed", target)
+			}
+			if e.Sender != 0 && b.Senders[e.Sender-1].Address != there {
+				t.Errorf("sender at %q passed", b.Senders[e.Sender-1].Address)
+			}
+			if e.SerializerId != 0 {
+				t.Errorf("serializer %d passed", e.SerializerId)
+			}
+		}
+	})
+}
+
+// BenchmarkBatch is what looking costs: counting and sifting a full batch of
+// messages of 100 bytes, without the decoding that the library needs anyway.
+func BenchmarkBatch(b *testing.B) {
+	const here, there = "10.0.0.1:7947", "10.0.0.2:7947"
+	batch := &remote.MessageBatch{
+		TypeNames: []string{"actor.DeadLetterResponse"},
+		Targets:   []*actor.PID{{Address: here, Id: "a"}},
+		Senders:   []*actor.PID{{Address: there, Id: "s"}},
+	}
+	for range batchMax {
+		batch.Envelopes = append(batch.Envelopes, &remote.MessageEnvelope{
+			Sender: 1, MessageData: make([]byte, 100)})
+	}
+	text, err := proto.Marshal(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{
+		MessageBatch: batch}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &guarded{guard: &Guard{Local: func() string { return here }}, address: there}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !countable(text) || s.sift(batch) != nil || len(batch.Envelopes) != batchMax {
+			b.Fatal("an honest batch was refused")
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package secure_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"rollcall/cluster/secure"
+	"rollcall/cluster/wire"
+)
+
+func TestStrangersDeliverNothing(t *testing.T) {
+	r := newRig(t)
+	a := r.first.spawn(t)
+	const place = "127.0.0.1:2"
+	r.meet(t, place, memberName)
+	at := func(string) (string, bool) { return "node-1", true }
+	stranger, _ := r.mustIdentity(t, "stranger")
+	member, _ := r.mustIdentity(t, memberName)
+	pair, err := newCA(t).Issue(memberName, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("all", func(t *testing.T) {
+		for _, c := range []struct {
+			name    string
+			creds   credentials.TransportCredentials
+			address string // that it claims
+			want    codes.Code
+		}{
+			{"in the clear", insecure.NewCredentials(), place, codes.Unavailable},
+			{"without a certificate", credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}), place,
+				codes.Unavailable},
+			{"with a certificate of another CA", credentials.NewTLS(&tls.Config{InsecureSkipVerify: true,
+				Certificates: []tls.Certificate{foreign}}), place, codes.Unavailable},
+			{"with a name that no member has", stranger.Client(at), place, codes.PermissionDenied},
+			{"with a member's name, at the address of another", member.Client(at), r.second.system.Address(),
+				codes.PermissionDenied},
+			{"with a member's name, at an address of nobody", member.Client(at), "127.0.0.1:3",
+				codes.PermissionDenied},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel() // a refusal of a name takes two seconds
+				p, err := dial(t, a, c.creds)
+				p.address = c.address
+				if err == nil {
+					err = p.send(connectRequest(p.address))
+				}
+				if err == nil {
+					err = p.send(p.batch(keys("strange"), nil))
+				}
+				if err == nil {
+					err = p.end()
+				}
+				if status.Code(err) != c.want {
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+			})
+		}
+	})
+	r.connected(t, a).tell(keys("first"), nil)
+	a.want("first") // and nothing before it
+}
+
+func TestMembersSpeakAndWatch(t *testing.T) {
+	r := newRig(t)
+	near, far := r.first.spawn(t), r.second.spawn(t)
+	root := r.first.system.Root
+	away := actor.NewPID(r.second.system.Address(), far.pid.Id)
+	answer, err := root.RequestFuture(away, &wire.Ask{}, rigWait).Result()
+	if state, ok := answer.(*wire.State); err != nil || !ok || !state.Resting {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+	root.Send(near.pid, watchIt{away})
+	root.Send(near.pid, watchIt{actor.NewPID(r.second.system.Address(), "nobody")})
+	if m, ok := near.seen().(*actor.Terminated); !ok || m.Who.Id != "nobody" {
+		t.Errorf("watching nobody: %v", m)
+	}
+	r.second.system.Root.Stop(far.pid)
+	m, ok := near.seen().(*actor.Terminated)
+	if !ok || m.Who.Id != far.pid.Id || m.Why != actor.TerminatedReason_Stopped {
+		t.Errorf("watching one that stopped: %v", m)
+	}
+	if r.second.log.contains("dropped") {
+		t.Error("a message between honest members was dropped")
+	}
+}
+
+func TestWithoutTLSMembersOfLoopbackSpeak(t *testing.T) {
+	r := newRig(t)
+	far := r.naked.spawn(t)
+	away := actor.NewPID(r.naked.system.Address(), far.pid.Id)
+	if _, err := r.bare.system.Root.RequestFuture(away, &wire.Ask{}, rigWait).Result(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOnlyLoopbackGoesWithoutTLS(t *testing.T) {
+	r := newRig(t)
+	guard := &secure.Guard{Admit: r.admit, NameOf: r.nameOf, Local: r.first.system.Address,
+		Metrics: secure.NewMetrics(prometheus.NewRegistry())}
+	if _, err := secure.Remote("127.0.0.1", 0, secure.RemoteOptions{Guard: guard}); err == nil {
+		t.Error("a guard without a log was taken")
+	}
+	if _, err := secure.Remote("127.0.0.1", 0, secure.RemoteOptions{}); err == nil {
+		t.Error("no guard was taken")
+	}
+	guard.Log = slog.New(slog.DiscardHandler)
+	_, err := secure.Remote("0.0.0.0", 0, secure.RemoteOptions{Guard: guard})
+	if !errors.Is(err, secure.ErrNoIdentity) {
+		t.Errorf("off loopback without TLS: %v", err)
+	}
+	_, err = secure.Remote("0.0.0.0", 0, secure.RemoteOptions{Guard: guard, Identity: r.first.identity})
+	if err != nil {
+		t.Errorf("off loopback with TLS: %v", err)
+	}
+	for host, want := range map[string]bool{"127.0.0.1": true, "127.8.9.1": true, "::1": true, "localhost": true,
+		"::ffff:127.0.0.1": true, "": false, "0.0.0.0": false, "::": false, "10.0.0.1": false,
+		"localhost.example": false, "node-1": false} {
+		if got := secure.Loopback(host); got != want {
+			t.Errorf("Loopback(%q): %v, want %v", host, got, want)
+		}
+	}
+}
+
+// handshake lets an identity dial a listener, and gives what came to the other side.
+func handshake(t *testing.T, creds credentials.TransportCredentials,
+	serve func(net.Conn) []byte) (came []byte, err error) {
+	t.Helper()
+	l := listen(t)
+	got := make(chan []byte, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			got <- []byte(err.Error())
+			return
+		}
+		defer conn.Close()
+		got <- serve(conn)
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), rigWait)
+	defer cancel()
+	_, _, err = creds.ClientHandshake(ctx, l.Addr().String(), conn)
+	conn.Close()
+	return <-got, err
+}
+
+// certificate is one that Issue would not make.
+func certificate(t *testing.T, ca *secure.Authority, names []string) tls.Certificate {
+	t.Helper()
+	signer, err := tls.X509KeyPair(ca.Pair().Cert, ca.Pair().Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{DNSNames: names, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.Leaf, key.Public(), signer.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func TestNothingIsSentToTheWrongPeer(t *testing.T) {
+	r := newRig(t)
+	self, _ := r.mustIdentity(t, "node-1")
+	nobody := func(string) (string, bool) { return "", false }
+	second := func(string) (string, bool) { return "node-2", true }
+
+	came, err := handshake(t, self.Client(nobody), func(c net.Conn) []byte {
+		text, _ := io.ReadAll(c)
+		return text
+	})
+	if !errors.Is(err, secure.ErrUnknownAddress) || len(came) != 0 {
+		t.Errorf("an address of nobody: %v, %d bytes came", err, len(came))
+	}
+
+	for _, c := range []struct {
+		name  string
+		ca    *secure.Authority
+		names []string // in the certificate
+		ok    bool
+	}{
+		{"the right one", r.ca, []string{"node-2"}, true},
+		{"in capitals", r.ca, []string{"NODE-2"}, true},
+		{"with another name behind it", r.ca, []string{"node-2", "node-2.example"}, true},
+		{"another name", r.ca, []string{"node-3"}, false},
+		{"a name below", r.ca, []string{"a.node-2"}, false},
+		{"ours as the second name", r.ca, []string{"node-3", "node-2"}, false},
+		{"no name", r.ca, nil, false},
+		{"another CA", newCA(t), []string{"node-2"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cert := certificate(t, c.ca, c.names)
+			came, err := handshake(t, self.Client(second), func(c net.Conn) []byte {
+				server := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"},
+					ClientAuth: tls.RequireAnyClientCert})
+				if server.HandshakeContext(t.Context()) != nil {
+					return []byte("no handshake")
+				}
+				if len(server.ConnectionState().PeerCertificates) == 1 {
+					return []byte("our certificate")
+				}
+				return nil
+			})
+			want := "no handshake"
+			if c.ok {
+				want = "our certificate"
+			}
+			if (err == nil) != c.ok || string(came) != want {
+				t.Errorf("handshake: %v; the peer got %q, want %q", err, came, want)
+			}
+		})
+	}
+}
+
+func TestTLSBefore13IsRefused(t *testing.T) {
+	r := newRig(t)
+	_, folder := r.mustIdentity(t, "node-2")
+	cert, err := tls.LoadX509KeyPair(filepath.Join(folder, "cert"), filepath.Join(folder, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert},
+		NextProtos: []string{"h2"}}
+	for _, version := range []uint16{tls.VersionTLS13, tls.VersionTLS12} {
+		config.MaxVersion = version
+		conn, err := tls.Dial("tcp", r.first.system.Address(), config)
+		if err == nil {
+			conn.Close()
+		}
+		if ok := version == tls.VersionTLS13; ok != (err == nil) {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
+
+func TestASilentStrangerIsNotKept(t *testing.T) {
+	r := newRig(t)
+	stranger, _ := r.mustIdentity(t, "stranger")
+	p, err := dial(t, r.first.spawn(t), stranger.Client(func(string) (string, bool) { return "node-1", true }))
+	if err == nil {
+		err = p.end()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+func TestRenewalNeedsNoRestart(t *testing.T) {
+	r := newRig(t)
+	a := r.first.spawn(t)
+	p := r.connected(t, a)
+	old := r.first.identity.Expires()
+	pair, err := r.ca.Issue("node-1", time.Now(), 48*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.put(r.first.folder, pair); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(rigWait)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for shown := old; !shown.After(old); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the renewed certificate was never shown")
+		}
+		conn, err := tls.Dial("tcp", r.first.system.Address(), &tls.Config{InsecureSkipVerify: true,
+			NextProtos: []string{"h2"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = conn.ConnectionState().PeerCertificates[0].NotAfter
+		conn.Close()
+	}
+	p.tell(keys("after"), nil) // the stream that stood still stands
+	a.want("after")
+}

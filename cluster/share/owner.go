@@ -1,0 +1,45 @@
+package share
+
+import (
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Owner gives the process of a view that owns a key: the highest score wins
+// (rendezvous hashing), so that a change of members moves only what belonged to
+// the member that changed. Scores are by node, so that a process takes over what
+// an earlier life of its node had. The zero UUID: the view is empty.
+func Owner(view []ledger.Process, key string) uuid.UUID {
+	hashed := hash(key)
+	best, owner := uint64(0), uuid.Nil
+	for _, p := range view {
+		if score := Score(hashed, p.Node); owner == uuid.Nil || score > best {
+			best, owner = score, p.Session
+		}
+	}
+	return owner
+}
+
+// Score is the score of a node for a hashed key.
+func Score(key uint64, node uuid.UUID) uint64 {
+	return mix(key ^ mix(binary.BigEndian.Uint64(node[:8])^binary.BigEndian.Uint64(node[8:])))
+}
+
+// hash is FNV-1a; alone it is skewed for similar strings, so its result is mixed.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// mix is the finalizer of MurmurHash3.
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

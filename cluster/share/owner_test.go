@@ -1,0 +1,75 @@
+package share
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// processOf makes a process; small numbers differ in few bits, as identities of nodes should not have to.
+func processOf(n int) ledger.Process {
+	var p ledger.Process
+	binary.BigEndian.PutUint32(p.Session[12:], uint32(n+1))
+	binary.BigEndian.PutUint32(p.Node[12:], uint32(n+1000))
+	return p
+}
+
+func viewOf(numbers ...int) []ledger.Process {
+	var view []ledger.Process
+	for _, n := range slices.Sorted(slices.Values(numbers)) {
+		view = append(view, processOf(n))
+	}
+	return view
+}
+
+func TestOwnersSpreadEvenlyAndMoveLittle(t *testing.T) {
+	const keys = 30000
+	three, four := viewOf(0, 1, 2), viewOf(0, 1, 2, 3)
+	count, moved := map[uuid.UUID]int{}, 0
+	for i := range keys {
+		key := fmt.Sprintf("domain-%d.example", i)
+		before, after := Owner(three, key), Owner(four, key)
+		count[before]++
+		if before != after {
+			moved++
+			if after != processOf(3).Session {
+				t.Fatalf("%s moved from %s to %s, not to the new member", key, before, after)
+			}
+		}
+	}
+	for session, n := range count {
+		if n < keys/3*95/100 || n > keys/3*105/100 {
+			t.Errorf("%s owns %d of %d keys, want a third", session, n, keys)
+		}
+	}
+	if moved < keys/4*95/100 || moved > keys/4*105/100 {
+		t.Errorf("%d of %d keys moved to a fourth member, want a quarter", moved, keys)
+	}
+}
+
+func TestALaterLifeOfANodeOwnsWhatTheEarlierHad(t *testing.T) {
+	before := viewOf(0, 1, 2)
+	after := slices.Clone(before)
+	after[1].Session = uuid.UUID{15: 200}
+	for i := range 1000 {
+		key := fmt.Sprintf("domain-%d.example", i)
+		old, now := Owner(before, key), Owner(after, key)
+		if old == before[1].Session {
+			old = after[1].Session
+		}
+		if old != now {
+			t.Fatalf("%s moved from %s to %s when a node began anew", key, old, now)
+		}
+	}
+}
+
+func TestNobodyOwnsWhatNobodySees(t *testing.T) {
+	if got := Owner(nil, "example.net"); got != uuid.Nil {
+		t.Fatalf("an empty view has the owner %s", got)
+	}
+}

@@ -1,0 +1,142 @@
+package share
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// RestFor is how long after it was last seen a lost process may still have SMTP
+// sessions, if nobody knows that it is dead: receivers wait at least 5 minutes for
+// the next command (RFC 5321 §4.5.3.2.7).
+const RestFor = 5 * time.Minute
+
+// Table says what one process may use, as of one roll. Its methods are safe for
+// concurrent use. The nil Table allows nothing.
+type Table struct {
+	self    uuid.UUID
+	views   [][]ledger.Process // each once
+	voters  []voter
+	resting []voter // lost, and perhaps with sessions
+	unread  bool
+}
+
+// voter is one process and the views that its vote can mean: one, or two while
+// its change is not settled.
+type voter struct {
+	session uuid.UUID
+	views   []int
+	counts  bool // for the owner of all its views, if that is one
+}
+
+// Compute makes the table of the process self from one roll.
+func Compute(roll ledger.Roll, self uuid.UUID) *Table {
+	t := &Table{self: self}
+	read, here := readByAll(roll, self)
+	if !here {
+		return nil
+	}
+	for _, row := range roll.Nodes {
+		settled := row.Turn <= read
+		t.unread = t.unread || !settled
+		v := voter{session: row.Session, views: []int{t.view(row.View)}}
+		if row.Before != nil && (!settled || row.Standing != ledger.NodeIn) {
+			v.views = append(v.views, t.view(row.Before))
+		}
+		if row.Standing == ledger.NodeIn {
+			v.counts = settled || row.Before != nil
+		}
+		if row.Standing == ledger.NodeIn || !settled {
+			t.voters = append(t.voters, v)
+		}
+		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < RestFor {
+			t.resting = append(t.resting, v)
+		}
+	}
+	return t
+}
+
+// readByAll gives the turn up to which every process that is in has read, and
+// whether self is one of them.
+func readByAll(roll ledger.Roll, self uuid.UUID) (read int64, here bool) {
+	read = roll.Turn
+	for _, row := range roll.Nodes {
+		if row.Standing == ledger.NodeIn {
+			read = min(read, row.Read)
+			here = here || row.Session == self
+		}
+	}
+	return read, here
+}
+
+// view gives the index of a view among those that differ.
+func (t *Table) view(list []ledger.Process) int {
+	for i, v := range t.views {
+		if slices.Equal(v, list) {
+			return i
+		}
+	}
+	t.views = append(t.views, list)
+	return len(t.views) - 1
+}
+
+// Settled says whether every process has read all that happened; while one has
+// not, heartbeats should come quickly.
+func (t *Table) Settled() bool { return t != nil && !t.unread }
+
+// Same says whether two tables allow the same of every key, as far as can be seen
+// without looking at keys.
+func (t *Table) Same(o *Table) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	equal := func(a, b voter) bool {
+		return a.session == b.session && a.counts == b.counts && slices.Equal(a.views, b.views)
+	}
+	return t.self == o.self && slices.EqualFunc(t.views, o.views, slices.Equal) &&
+		slices.EqualFunc(t.voters, o.voters, equal) && slices.EqualFunc(t.resting, o.resting, equal)
+}
+
+// Voters is how many processes there are to share with, this one included.
+func (t *Table) Voters() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.voters)
+}
+
+// Of says that this process may use k of n parts of what belongs to a key.
+func (t *Table) Of(key string) (k, n int) {
+	if t == nil {
+		return 0, 1
+	}
+	owners := make([]uuid.UUID, len(t.views))
+	for i, v := range t.views {
+		owners[i] = Owner(v, key)
+	}
+	for _, r := range t.resting {
+		for _, v := range r.views {
+			if owners[v] == r.session {
+				return 0, len(t.voters)
+			}
+		}
+	}
+	sole := true // nobody's vote can mean another process
+	for _, v := range t.voters {
+		mine := true
+		for _, view := range v.views {
+			mine = mine && owners[view] == t.self
+		}
+		if mine && v.counts {
+			k++
+		}
+		sole = sole && mine
+	}
+	if sole {
+		return len(t.voters), len(t.voters)
+	}
+	return k, len(t.voters)
+}

@@ -1,0 +1,172 @@
+package share
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// rowOf makes a row that is in, has read everything and votes for a view.
+func rowOf(n int, view []ledger.Process) ledger.NodeRow {
+	return ledger.NodeRow{Beat: ledger.Beat{Process: processOf(n), View: view, Read: 10}, Seen: midnight, Turn: 1}
+}
+
+// keyOf finds a key that a process owns in each of some views.
+func keyOf(t *testing.T, n int, views ...[]ledger.Process) string {
+	t.Helper()
+	for i := range 10_000 {
+		key := uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(i), byte(i >> 8)}).String()
+		ok := true
+		for _, v := range views {
+			ok = ok && Owner(v, key) == processOf(n).Session
+		}
+		if ok {
+			return key
+		}
+	}
+	t.Fatal("no such key")
+	return ""
+}
+
+func TestShares(t *testing.T) {
+	all, pair, single := viewOf(0, 1, 2), viewOf(0, 1), viewOf(2)
+	mine := keyOf(t, 0, all, pair) // of 0, whether 2 is there or not
+	moved := keyOf(t, 2, all)      // of 2 while it is there,
+	for Owner(pair, moved) != processOf(0).Session {
+		moved += "x"
+		if Owner(all, moved) != processOf(2).Session {
+			moved += "y"
+		}
+	}
+	for Owner(all, moved) != processOf(2).Session || Owner(pair, moved) != processOf(0).Session {
+		moved += "z"
+	}
+	cases := []struct {
+		name   string
+		key    string
+		change func(rows []ledger.NodeRow)
+		k, n   int
+	}{
+		{"all agree", mine, func([]ledger.NodeRow) {}, 3, 3},
+		{"another's key", moved, func([]ledger.NodeRow) {}, 0, 3},
+		{"a partition, for the key that stays", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View, r[2].View = pair, pair, single
+		}, 2, 3},
+		{"a partition, for the key of the other side", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View, r[2].View = pair, pair, single
+		}, 2, 3},
+		{"votes that nobody has read count for nobody", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[0].Before, r[0].Turn = pair, all, 11
+			r[1].View, r[1].Before, r[1].Turn = pair, all, 11
+		}, 0, 3},
+		{"a vote that means the same before and after counts", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[0].Before, r[0].Turn = pair, all, 11
+			r[1].View, r[1].Before, r[1].Turn = pair, all, 11
+		}, 3, 3},
+		{"one slow reader keeps votes from counting", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[0].Before, r[0].Turn, r[0].Read = pair, all, 5, 6
+			r[1].View, r[1].Before, r[1].Turn, r[1].Read = pair, all, 6, 6
+			r[2].Read = 4
+		}, 0, 3},
+		{"a lost process that is not known to be dead keeps its receivers at rest", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
+		}, 0, 2},
+		{"but no others", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
+		}, 2, 2},
+		{"one that was lost in the middle of a change, of what it had before", mine, func(r []ledger.NodeRow) {
+			r[2].View, r[2].Before = all, single
+			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
+		}, 0, 2},
+		{"until it is known to be dead", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn, r[2].Dead = ledger.NodeLost, 9, true
+		}, 2, 2},
+		{"or receivers have ended its sessions", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn, r[2].Seen = ledger.NodeLost, 9, midnight.Add(-RestFor)
+		}, 2, 2},
+		{"the instant before they rest", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn, r[2].Seen = ledger.NodeLost, 9, midnight.Add(time.Millisecond-RestFor)
+		}, 0, 2},
+		{"an end that somebody has not read counts the process in", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn = ledger.NodeLeft, 11
+		}, 2, 3},
+		{"one who left", moved, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn = ledger.NodeLeft, 9
+		}, 2, 2},
+		{"who begins counts for nobody at first", mine, func(r []ledger.NodeRow) {
+			r[2].View, r[2].Before, r[2].Turn = single, nil, 11
+		}, 2, 3},
+		{"unless it can only mean this process", mine, func(r []ledger.NodeRow) {
+			r[2].View, r[2].Before, r[2].Turn = all, nil, 11
+		}, 3, 3},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			rows := []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}
+			c.change(rows)
+			table := Compute(ledger.Roll{Now: midnight, Turn: 11, Nodes: rows}, processOf(0).Session)
+			if k, n := table.Of(c.key); k != c.k || n != c.n {
+				t.Fatalf("may use %d of %d, want %d of %d", k, n, c.k, c.n)
+			}
+		})
+	}
+}
+
+func TestSame(t *testing.T) {
+	all, pair := viewOf(0, 1, 2), viewOf(0, 1)
+	cases := []struct {
+		name   string
+		change func(r *ledger.Roll)
+		same   bool
+	}{
+		{"seen later, and a turn that was read", func(r *ledger.Roll) {
+			r.Now, r.Nodes[1].Seen, r.Nodes[1].Leases = r.Now.Add(time.Second), r.Now, 7
+		}, true},
+		{"another view", func(r *ledger.Roll) { r.Nodes[1].View = pair }, false},
+		{"a vote that is not settled", func(r *ledger.Roll) { r.Nodes[1].Turn, r.Nodes[1].Before = 11, pair }, false},
+		{"one who left", func(r *ledger.Roll) { r.Nodes[1].Standing = ledger.NodeLeft }, false},
+		{"one who is lost", func(r *ledger.Roll) { r.Nodes[1].Standing = ledger.NodeLost }, false},
+		{"one more", func(r *ledger.Roll) { r.Nodes = append(r.Nodes, rowOf(3, all)) }, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			fresh := func() ledger.Roll {
+				return ledger.Roll{Now: midnight, Turn: 11, Nodes: []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}}
+			}
+			before, after := fresh(), fresh()
+			c.change(&after)
+			self := processOf(0).Session
+			if got := Compute(before, self).Same(Compute(after, self)); got != c.same {
+				t.Fatalf("same is %v, want %v", got, c.same)
+			}
+		})
+	}
+	some := Compute(ledger.Roll{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session)
+	if none := (*Table)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
+		t.Fatal("no table is the same as none, and as no other")
+	}
+}
+
+func TestWhoIsNotInMayUseNothing(t *testing.T) {
+	roll := ledger.Roll{Now: midnight, Turn: 1, Nodes: []ledger.NodeRow{rowOf(1, viewOf(1))}}
+	table := Compute(roll, processOf(0).Session)
+	if k, _ := table.Of("example.net"); k != 0 || table.Settled() || table.Voters() != 0 {
+		t.Fatalf("a process without a row may use %d parts", k)
+	}
+	roll.Nodes[0].Standing = ledger.NodeLost
+	if k, _ := Compute(roll, processOf(1).Session).Of("example.net"); k != 0 {
+		t.Fatalf("a process that was counted out may use %d parts", k)
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/config"
+	"rollcall/http/admin"
+)
+
+// adminDefault is where a node's admin listener is when nothing else is said.
+const adminDefault = "http://127.0.0.1:8081"
+
+// adminBytesMax bounds an answer of the admin listener. Guess: a hundred
+// thousand workspaces with their names.
+const adminBytesMax = 64 << 20
+
+// errNoNode says that nothing answers at the admin address.
+var errNoNode = errors.New("no node answers")
+
+// adminFlags are the flags of every command that speaks to a node.
+type adminFlags struct {
+	environ    environment
+	url, token string
+}
+
+// addAdminFlags adds --admin and --token to a command and its subcommands.
+func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
+	f := &adminFlags{environ: e}
+	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener; also ROLLCALL_ADMIN "+
+		"(default "+adminDefault+")")
+	c.PersistentFlags().StringVar(&f.token, "token", "", "its token; also ROLLCALL_ADMIN_TOKEN (default: "+
+		"DATA_DIR/admin.token)")
+	return f
+}
+
+// named says whether the operator has named the node to ask.
+func (f *adminFlags) named() bool { return f.url != "" || f.environ.value("ROLLCALL_ADMIN") != "" }
+
+// client makes a client from flags, environment and the data folder.
+func (f *adminFlags) client() (*adminClient, error) {
+	base := firstSet(f.url, f.environ.value("ROLLCALL_ADMIN"), adminDefault)
+	if err := checkBase("--admin", base); err != nil {
+		return nil, err
+	}
+	token := firstSet(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
+	if token == "" {
+		c, err := config.Load("", f.environ)
+		if err != nil {
+			return nil, err
+		}
+		if token, err = readToken(c.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	return newAdminClient(base, token), nil
+}
+
+// readToken reads the token that a node has left in its data folder; "" when
+// there is none, which a node then answers with 401.
+func readToken(dataDir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dataDir, admin.TokenFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the admin token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// adminClient speaks to the admin listener of one node.
+type adminClient struct {
+	base, token string
+	http        *http.Client
+}
+
+// newAdminClient makes a client; the caller's context bounds each call.
+func newAdminClient(base, token string) *adminClient {
+	return &adminClient{base: strings.TrimSuffix(base, "/"), token: token, http: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// call sends in (nothing if nil) as JSON and reads the answer into out. Errors as of do.
+func (c *adminClient) call(ctx context.Context, method, path string, in, out any) error {
+	answer, err := c.do(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, adminBytesMax))
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", c.base, err)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return c.stranger()
+	}
+	return nil
+}
+
+// stranger is the error about an answer that no node of ours gives.
+func (c *adminClient) stranger() error {
+	return fmt.Errorf("%s is no Rollcall admin listener: its answer is not one of ours: check --admin", c.base)
+}
+
+// do sends in (nothing if nil) as JSON and gives the answer of a success, whose
+// body the caller closes. The error is errNoNode when no connection can be made,
+// and otherwise says what the node says.
+func (c *adminClient) do(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("write the request: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	if in != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%w at %s: start one with `rollcall serve`, or give --admin", errNoNode, c.base)
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, adminBytesMax))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)
+	}
+	return nil, c.refusal(answer.StatusCode, text)
+}
+
+// refusal makes an error of an answer that is no success.
+func (c *adminClient) refusal(status int, body []byte) error {
+	if status == http.StatusUnauthorized {
+		return fmt.Errorf("the node at %s refuses the token: give --token, ROLLCALL_ADMIN_TOKEN, "+
+			"or ROLLCALL_DATA_DIR with the node's data folder", c.base)
+	}
+	var refused struct {
+		Error struct{ Code, Message string } `json:"error"`
+	}
+	if json.Unmarshal(body, &refused) == nil && refused.Error.Message != "" {
+		return errors.New(refused.Error.Message)
+	}
+	return fmt.Errorf("the node at %s answers %d: check --admin", c.base, status)
+}
+
+// adminTimeout bounds an operator's command that is no audit and no backup.
+const adminTimeout = 30 * time.Second
+
+// checkBase refuses what is no base URL.
+func checkBase(flag, base string) error {
+	if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
+		return usageError{fmt.Sprintf("%s %q is not a URL: write one such as %s", flag, base, adminDefault)}
+	}
+	return nil
+}
+
+// firstSet gives the first text that is not empty.
+func firstSet(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

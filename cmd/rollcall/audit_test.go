@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/ledger"
+)
+
+// auditScript is a ledger whose audits are told in advance; the last one is repeated.
+type auditScript struct {
+	steps []auditStep
+	at    []time.Time
+}
+
+type auditStep struct {
+	report ledger.AuditReport
+	err    error
+	takes  time.Duration
+}
+
+func (a *auditScript) Audit(ctx context.Context) (ledger.AuditReport, error) {
+	step := a.steps[min(len(a.at), len(a.steps)-1)]
+	a.at = append(a.at, time.Now())
+	select {
+	case <-time.After(step.takes):
+		return step.report, step.err
+	case <-ctx.Done():
+		return ledger.AuditReport{}, ctx.Err()
+	}
+}
+
+// selfAuditRig runs a self-audit of a script in the bubble for a time, and gives
+// its metrics, without the common part of their names, and its log.
+func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Duration) (map[string]float64,
+	string) {
+	t.Helper()
+	var log bytes.Buffer
+	registry := prometheus.NewRegistry()
+	s := newSelfAudit(script, time.Hour, file, engineOptions{registry: registry,
+		log: slog.New(slog.NewTextHandler(&log, nil))})
+	ctx, cancel := context.WithTimeout(t.Context(), runs)
+	defer cancel()
+	s.run(ctx)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := map[string]float64{}
+	for _, f := range families {
+		metrics[strings.TrimPrefix(f.GetName(), "rollcall_audit_")] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return metrics, log.String()
+}
+
+// TestSelfAuditRunsSoonAndThenEveryHour: an audit that fails or takes long does
+// not end the round, and the time of the last one stands still.
+func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
+	file := filepath.Join(t.TempDir(), auditFile)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		script := &auditScript{steps: []auditStep{
+			{report: ledger.AuditReport{Entries: 7}, takes: 30 * time.Second},
+			{takes: 100 * time.Hour}, // cut off after the hour
+			{err: errors.New("database away")},
+		}}
+		metrics, log := selfAuditRig(t, file, script, 5*time.Hour)
+		if len(script.at) < 4 || len(script.at) > 6 {
+			t.Fatalf("%d audits in 5 h: %v", len(script.at), script.at)
+		}
+		if first := script.at[0].Sub(start); first > auditFirst {
+			t.Errorf("the first audit after %v", first)
+		}
+		for i, wait := range []time.Duration{30 * time.Second, time.Hour} {
+			gap := script.at[i+1].Sub(script.at[i]) - wait
+			if gap < 57*time.Minute || gap > 63*time.Minute {
+				t.Errorf("audit %d begins %v after the end of the one before", i+1, gap)
+			}
+		}
+		want := float64(script.at[0].Add(30*time.Second).UnixMilli()) / 1000
+		if got := metrics["last_success_timestamp_seconds"]; got != want {
+			t.Errorf("last success at %v, want %v", got, want)
+		}
+		if got := metrics["duration_seconds"]; got != 30 {
+			t.Errorf("took %v s, want 30", got)
+		}
+		if strings.Count(log, "self-audit failed") < 2 || strings.Contains(log, "ERROR") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// TestSelfAuditTellsViolations with ids and no details, in a bounded number of lines.
+func TestSelfAuditTellsViolations(t *testing.T) {
+	file := filepath.Join(t.TempDir(), auditFile)
+	synctest.Test(t, func(t *testing.T) {
+		report := ledger.AuditReport{Found: 2000}
+		for range ledger.ViolationsMax {
+			report.Violations = append(report.Violations,
+				ledger.Violation{Invariant: "I4", Subject: "abc", Detail: "secret"})
+		}
+		metrics, log := selfAuditRig(t, file, &auditScript{steps: []auditStep{{report: report}}}, 10*time.Minute)
+		if n := strings.Count(log, `"the books do not add up" invariant=I4 subject=abc`); n != violationsLogged ||
+			strings.Contains(log, "secret") || !strings.Contains(log, "violations=2000") {
+			t.Errorf("%d lines in\n%s", n, log)
+		}
+		if got := metrics["violations"]; got != 2000 {
+			t.Errorf("metric: %v", got)
+		}
+	})
+}
+
+// TestSelfAuditTellsAnOlderLedger once, also over a restart.
+func TestSelfAuditTellsAnOlderLedger(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "data", auditFile)
+	for _, c := range []struct {
+		name    string
+		entries int64
+		older   bool
+	}{
+		{"first", 100, false}, {"same", 100, false}, {"restored", 60, true}, {"restored still", 61, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			script := &auditScript{steps: []auditStep{{report: ledger.AuditReport{Entries: c.entries}}}}
+			_, log := selfAuditRig(t, file, script, 10*time.Minute)
+			if told := strings.Contains(log, "level=ERROR msg=\"the ledger is older"); told != c.older {
+				t.Errorf("%s: told %v:\n%s", c.name, told, log)
+			}
+		})
+	}
+}
+
+// TestAuditIsReadOnATerminal: what is found stands with what to do, within 80 columns.
+func TestAuditIsReadOnATerminal(t *testing.T) {
+	long := strings.Repeat("wrong numbers ", 20)
+	var sound, broken bytes.Buffer
+	report := ledger.AuditReport{Workspaces: 1, Entries: 1234567, Newest: time.UnixMilli(1).UTC()}
+	if err := newAuditView(report, time.Second).print(&sound); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range ledger.Invariants() {
+		report.Violations = append(report.Violations, ledger.Violation{Invariant: i.ID,
+			Subject: "11111111-2222-4333-8444-555555555555", Detail: long})
+	}
+	report.Found = int64(len(report.Violations)) + 5
+	view := newAuditView(report, time.Second)
+	if err := view.print(&broken); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"entries        1,234,567", "every invariant holds; read in 1.0 s",
+		"I13          yes"} {
+		if !strings.Contains(sound.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &sound)
+		}
+	}
+	if n := strings.Count(broken.String(), "To do: "); n != len(ledger.Invariants()) ||
+		!strings.Contains(broken.String(), fmt.Sprintf("%d violations were found, %d are listed", report.Found,
+			len(report.Violations))) ||
+		strings.Contains(broken.String(), "every invariant holds") {
+		t.Errorf("%d of %d are explained in\n%s", n, len(ledger.Invariants()), &broken)
+	}
+	for _, line := range strings.Split(sound.String()+broken.String(), "\n") {
+		if utf8.RuneCountInString(line) > columns {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+	text, err := json.Marshal(view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"workspaces":1`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is missing in %s", want, text)
+		}
+	}
+}
+
+// TestEveryInvariantIsInTheRunbook: what the audit says to do has its one home in
+// package ledger; the document repeats it.
+func TestEveryInvariantIsInTheRunbook(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(houseRoot, "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range ledger.Invariants() {
+		if row := fmt.Sprintf("| %s | %s | %s |\n", i.ID, i.Holds, i.Do); !strings.Contains(string(text), row) {
+			t.Errorf("docs/operations.md has no row %s", row)
+		}
+	}
+}
+
+// TestANodeFindsByItselfThatItsBooksAreOff: the built binary audits, says so by
+// metric and log, and the operator's command names the same.
+func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.write("often.toml", "[audit]\nevery = \"1s\"\n")
+	admin := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	c.environ = []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0",
+		"ROLLCALL_ADMIN_LISTEN=" + admin, "ROLLCALL_ADMIN=http://" + admin}
+	node := c.start("serve", "--dev", "--config", "often.toml")
+	node.waitFor("ledger audited")
+	metric := func(want string) {
+		t.Helper()
+		answer, err := http.Get("http://" + admin + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || !strings.Contains(string(text), "\nrollcall_audit_violations "+want+"\n") {
+			t.Errorf("violations are not %s, %v", want, err)
+		}
+	}
+	metric("0")
+	path := filepath.Join(c.folder, "rollcall-data", "ledger.db")
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
+	if err == nil {
+		_, err = db.Exec(`UPDATE workspaces SET granted = granted + 1, available = available + 1`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := node.waitFor("the books do not add up"); !strings.Contains(line, `"invariant":"I3"`) {
+		t.Errorf("log: %s", line)
+	}
+	node.waitFor("ledger audited")
+	metric("1")
+	code, stdout, stderr := c.run("audit")
+	if code != exitFailed || !strings.Contains(stdout, "I3           NO: 1") ||
+		!strings.Contains(stdout, "To do: ") || !strings.Contains(stderr, "(violations: 1): stop granting") {
+		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d", code)
+	}
+}

@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// These tests run the binary as people do: they build it once and look at exit
+// codes, lines and files.
+
+// cliWait bounds one run of the binary in a test.
+const cliWait = 90 * time.Second
+
+// binary builds rollcall once for all tests.
+var binary = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "rollcall-test-")
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(folder, "rollcall")
+	out, err := exec.Command("go", "build", "-o", name, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return name, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if name, err := binary(); err == nil {
+		os.RemoveAll(filepath.Dir(name))
+	}
+	os.Exit(code)
+}
+
+// cli is a folder in which the binary is run.
+type cli struct {
+	t       *testing.T
+	folder  string
+	environ []string
+}
+
+func newCLI(t *testing.T) *cli {
+	t.Helper()
+	if _, err := binary(); err != nil {
+		t.Fatal(err)
+	}
+	return &cli{t: t, folder: t.TempDir()}
+}
+
+// command prepares one run; nothing of the tester's environment named ROLLCALL_ gets in.
+func (c *cli) command(ctx context.Context, args ...string) *exec.Cmd {
+	name, err := binary()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = c.folder
+	for _, line := range os.Environ() {
+		if !strings.HasPrefix(line, "ROLLCALL_") {
+			command.Env = append(command.Env, line)
+		}
+	}
+	command.Env = append(command.Env, c.environ...)
+	return command
+}
+
+// run runs the binary to its end.
+func (c *cli) run(args ...string) (code int, stdout, stderr string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), cliWait)
+	defer cancel()
+	command := c.command(ctx, args...)
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	err := command.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		c.t.Fatalf("rollcall %q: %v", args, err)
+	}
+	return command.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// write puts a file into the folder and gives its name.
+func (c *cli) write(name, text string) string {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.folder, name), []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return name
+}
+
+// example gives the path of a file in examples.
+func example(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(houseRoot, "examples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.write("empty.csv", "")
+	c.write("list.csv", "email\na@a.test\n")
+	c.write("bad.toml", "[smtp]\nprot = 25\n")
+	c.write("good.toml", "[smtp]\nport = 25\n")
+	const workspace = "00000000-0000-0000-0000-000000000000"
+	c.environ = []string{"ROLLCALL_ADMIN=http://127.0.0.1:1"}
+	for _, x := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"nothing", nil, exitUsage, `rollcall: "rollcall" needs a command`},
+		{"unknown command", []string{"verfy"}, exitUsage,
+			`unknown command "verfy" for "rollcall": did you mean verify?`},
+		{"unknown subcommand", []string{"key", "creat"}, exitUsage, "did you mean create?"},
+		{"unknown flag", []string{"audit", "--jsno"}, exitUsage, "unknown flag: --jsno"},
+		{"missing argument", []string{"verify"}, exitUsage, "FILE is missing"},
+		{"argument too many", []string{"version", "x"}, exitUsage, `unexpected argument "x"`},
+		{"missing workspace", []string{"key", "list"}, exitUsage, "--workspace is missing"},
+		{"malformed workspace", []string{"credits", "show", "--workspace", "x"}, exitUsage,
+			`--workspace "x" is not an id`},
+		{"no credits", []string{"credits", "grant", "--workspace", workspace, "0"}, exitUsage,
+			`"0" is not a number of credits`},
+		{"no key", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1"}, exitUsage,
+			"set ROLLCALL_KEY or give --key"},
+		{"lab and service", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1", "--key", "k", "--lab"},
+			exitUsage, "--lab and --api don't go together"},
+		{"key without service", []string{"verify", "list.csv", "--key", "k"}, exitUsage, "--key needs --api URL"},
+		{"no URL", []string{"verify", "list.csv", "--api", "here", "--key", "k"}, exitUsage,
+			`--api "here" is not a URL`},
+		{"missing file", []string{"verify", "none.csv"}, exitFailed, "there is no file none.csv: check the path"},
+		{"empty file", []string{"verify", "--lab", "empty.csv"}, exitFailed, "empty.csv is empty"},
+		{"a folder", []string{"verify", "."}, exitFailed, ". is no regular file"},
+		{"no service", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1", "--key", "k"},
+			exitFailed, "no Rollcall API answers at http://127.0.0.1:1: start a node with `rollcall serve`, or " +
+				"check --api"},
+		{"no node", []string{"workspace", "list"}, exitFailed,
+			"no node answers at http://127.0.0.1:1: start one with `rollcall serve`, or give --admin"},
+		{"no node to audit", []string{"audit"}, exitFailed, "no node answers at http://127.0.0.1:1"},
+		{"wrong key in the file", []string{"config", "check", "bad.toml"}, exitFailed,
+			`bad.toml:2:1: unknown key "smtp.prot": did you mean "smtp.port"?`},
+		{"the same for serve", []string{"serve", "--config", "bad.toml"}, exitFailed,
+			`bad.toml:2:1: unknown key "smtp.prot"`},
+		{"missing configuration", []string{"serve", "--config", "none.toml"}, exitFailed,
+			"there is no file none.toml: check the path"},
+		{"good configuration", []string{"config", "check", "good.toml"}, exitDone, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			code, stdout, stderr := c.run(x.args...)
+			if code != x.code || !strings.Contains(stderr, x.want) {
+				t.Errorf("rollcall %q: got code %d and %q, want %d and %q", x.args, code, stderr, x.code, x.want)
+			}
+			if x.code == exitFailed && (stdout != "" || strings.Count(lastLines(stderr), "\n") != 1) {
+				t.Errorf("rollcall %q: got %q and %q, want one line", x.args, stdout, stderr)
+			}
+		})
+	}
+}
+
+// lastLines is the lines that begin with the program's name: not notices.
+func lastLines(stderr string) (lines string) {
+	for line := range strings.Lines(stderr) {
+		if strings.HasPrefix(line, "rollcall: ") {
+			lines += line
+		}
+	}
+	return lines
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	c := newCLI(t)
+	var v versionView
+	code, stdout, _ := c.run("version", "--json")
+	if err := json.Unmarshal([]byte(stdout), &v); code != exitDone || err != nil ||
+		v.Interface != interfaceVersion {
+		t.Errorf("got code %d, %v and %+v", code, err, v)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, stdout, _ := c.run("completion", shell); code != exitDone || !strings.Contains(stdout,
+			"rollcall") {
+			t.Errorf("completion %s: got code %d and %d bytes", shell, code, len(stdout))
+		}
+	}
+}
+
+func TestAWrongRowIsToldWithItsNumber(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.write("list.csv", "email\na@a.test\n\nb@b.test\n")
+	code, stdout, stderr := c.run("verify", "--lab", "list.csv")
+	if code != exitFailed || stdout != "" || !strings.Contains(lastLines(stderr),
+		"rollcall: list.csv: row 3: ") {
+		t.Errorf("got code %d, %q and %q", code, stdout, stderr)
+	}
+}
+
+func TestAUsedPortIsToldInOneLine(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	c := newCLI(t)
+	c.environ = []string{
+		"ROLLCALL_HTTP_LISTEN=" + taken.Addr().String(),
+		"ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0", "ROLLCALL_ADMIN_LISTEN=127.0.0.1:0",
+	}
+	code, _, stderr := c.run("serve")
+	if code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 ||
+		!strings.Contains(stderr, taken.Addr().String()) || !strings.Contains(stderr, "another port") {
+		t.Errorf("got code %d and %q", code, stderr)
+	}
+}
+
+// background is a run of the binary that goes on beside the test.
+type background struct {
+	t       *testing.T
+	command *exec.Cmd
+	lines   chan string // of standard output and standard error
+	ended   chan error
+}
+
+// start starts the binary and collects its lines.
+func (c *cli) start(args ...string) *background {
+	c.t.Helper()
+	command := c.command(context.Background(), args...)
+	reader, writer := io.Pipe()
+	command.Stdout, command.Stderr = writer, writer
+	if err := command.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	b := &background{t: c.t, command: command, lines: make(chan string, 1000), ended: make(chan error, 1)}
+	go readLines(reader, b.lines)
+	go func() {
+		err := command.Wait()
+		writer.Close()
+		b.ended <- err
+	}()
+	c.t.Cleanup(func() {
+		_ = command.Process.Kill() // fails when it has ended, as it should
+	})
+	return b
+}
+
+// readLines sends lines until the reader ends; lines beyond the channel's room are dropped.
+func readLines(from io.Reader, to chan<- string) {
+	defer close(to)
+	buffer, rest := make([]byte, 4096), ""
+	for {
+		n, err := from.Read(buffer)
+		rest += string(buffer[:n])
+		for {
+			line, after, found := strings.Cut(rest, "\n")
+			if !found {
+				break
+			}
+			rest = after
+			select {
+			case to <- line:
+			default:
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// waitFor waits for a line that contains text and gives it.
+func (b *background) waitFor(text string) string {
+	b.t.Helper()
+	deadline := time.After(cliWait)
+	var seen []string
+	for {
+		select {
+		case line, ok := <-b.lines:
+			if !ok {
+				b.t.Fatalf("it ended without %q; it said\n%s", text, strings.Join(seen, "\n"))
+			}
+			seen = append(seen, line)
+			if strings.Contains(line, text) {
+				return line
+			}
+		case <-deadline:
+			b.t.Fatalf("no %q within %v; it said\n%s", text, cliWait, strings.Join(seen, "\n"))
+		}
+	}
+}
+
+// stop sends a signal and gives the exit code.
+func (b *background) stop(signal os.Signal) int {
+	b.t.Helper()
+	if err := b.command.Process.Signal(signal); err != nil {
+		b.t.Fatal(err)
+	}
+	select {
+	case <-b.ended:
+	case <-time.After(30 * time.Second): // the operators' contract
+		b.t.Fatal("it did not end within 30 s")
+	}
+	return b.command.ProcessState.ExitCode()
+}
+
+func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
+	t.Parallel()
+	expected, err := os.ReadFile(example(t, "contacts.expected.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCLI(t)
+	code, stdout, stderr := c.run("verify", "--lab", example(t, "contacts.csv"))
+	if code != exitDone {
+		t.Fatalf("got code %d and %s", code, stderr)
+	}
+	got := outcomes(stdout)
+	for email, want := range outcomes(string(expected)) {
+		if got[email] != want {
+			t.Errorf("%s: got %q, want %q", email, got[email], want)
+		}
+	}
+	if want := "OUTCOME"; !strings.Contains(stderr, want) || !strings.Contains(stderr, "credits charged") {
+		t.Errorf("the closing table is missing in\n%s", stderr)
+	}
+}
+
+// outcomes reads the first two columns of simple CSV lines below a header.
+func outcomes(text string) map[string]string {
+	found := map[string]string{}
+	for i, line := range strings.Split(strings.ReplaceAll(text, "\r", ""), "\n") {
+		if fields := strings.SplitN(line, ",", 3); i > 0 && len(fields) >= 2 {
+			found[fields[0]] = fields[1]
+		}
+	}
+	return found
+}
+
+func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	list := "email\n"
+	for i := range 60 {
+		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 12 s
+	}
+	c.write("list.csv", list)
+	b := c.start("verify", "--lab", "list.csv", "--out", "r.csv")
+	b.waitFor("verifying")
+	if code := b.stop(syscall.SIGINT); code != exitFailed {
+		t.Errorf("interrupted: got code %d, want %d", code, exitFailed)
+	}
+	if code, _, stderr := c.run("verify", "--lab", "list.csv", "--out", "r.csv"); code != exitDone {
+		t.Fatalf("again: got code %d and %s", code, stderr)
+	}
+	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
+	if n := strings.Count(string(results), ",valid,"); err != nil || n != 60 {
+		t.Errorf("got %d valid addresses and %v, want 60", n, err)
+	}
+	c.environ = []string{"ROLLCALL_LEDGER_URL=sqlite:rollcall-data/verify-lab/ledger.db"}
+	var report struct{ Verifications, Outcomes int64 }
+	code, stdout, _ := c.run("audit", "--json")
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitDone {
+		t.Fatalf("audit: got code %d and %v in %s", code, err, stdout)
+	}
+	if report.Verifications != 1 || report.Outcomes != 60 {
+		t.Errorf("got %+v, want one verification with 60 outcomes: it began anew", report)
+	}
+}

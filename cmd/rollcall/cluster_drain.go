@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/http/admin"
+)
+
+// drainEvery is how often a drain is looked at. Guess: what a person does not
+// take for a standstill.
+const drainEvery = time.Second
+
+// deafMax is how many answers in a row may fail while a drain is waited for: a
+// ledger that is moved to another host is back by then. Guess.
+const deafMax = 30
+
+// errLostDraining says that a node was retired before it had given all away.
+var errLostDraining = errors.New("was lost while it drained")
+
+// errDeaf says that nobody tells how a drain goes on.
+var errDeaf = errors.New("the drain was asked for, but how it goes on is not known")
+
+func newClusterDrain(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "drain [NODE]",
+		Short: "Have a node give its work away and take no more",
+		Long: "Have a node give its work away and take no more; without NODE the one that is asked.\n\n" +
+			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
+			"answers 503. It goes on to run: stop it when it has nothing left. Started again, it serves again.",
+		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return wantArgs("NODE")(c, args)
+		},
+		ValidArgsFunction: completeNode(node),
+	}
+	asJSON := jsonFlag(c)
+	wait := c.Flags().Bool("wait", false, "return when it has no leases and no receivers left")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		d := drain{client: client, tell: c.ErrOrStderr()}
+		m, err := d.ask(c.Context(), firstSet(args...))
+		if err == nil && *wait {
+			m, err = d.wait(c.Context(), m, drainEvery)
+		}
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return printJSON(c.OutOrStdout(), m)
+		case *wait:
+			fmt.Fprintf(c.OutOrStdout(), "%s has no leases and no receivers left: it can be stopped.\n", nodeTitle(m))
+		default:
+			fmt.Fprintf(c.OutOrStdout(), "%s is asked to drain; see `rollcall cluster members`.\n", nodeTitle(m))
+		}
+		return nil
+	}
+	return c
+}
+
+// drain has a node drained and looks at it.
+type drain struct {
+	client *adminClient
+	tell   io.Writer
+}
+
+// ask asks for the drain, and tells when nobody is left to work.
+func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error) {
+	if err := d.client.ask(ctx, "POST", "/v1/cluster/drain", nodeBody{node}, &m); err != nil {
+		return m, err
+	}
+	known, err := d.client.members(ctx)
+	if err != nil { // the drain is asked for all the same
+		return m, nil
+	}
+	if !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
+		return o.Node != m.Node && o.State == admin.StateServing
+	}) {
+		fmt.Fprintln(d.tell, "No other node serves: verifications rest until one does.")
+	}
+	return m, nil
+}
+
+// wait returns when that process has nothing left, and gives it as it then is.
+// Its error wraps
+// errLostDraining when it was retired before, errDeaf when nodes do not answer.
+func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (admin.Member, error) {
+	deaf, told := 0, ""
+	for {
+		known, err := d.client.members(ctx)
+		if err == nil {
+			deaf = 0
+			i := slices.IndexFunc(known.Members, func(o admin.Member) bool { return o.Session == m.Session })
+			if i < 0 { // its end is so long ago that it is not shown any more
+				m.State, m.Leases, m.Addresses, m.Receivers = admin.StateLeft, 0, 0, 0
+				return m, nil
+			}
+			m = known.Members[i]
+			switch {
+			case m.State == admin.StateLeft, m.State == admin.StateDraining && m.Leases == 0 && m.Receivers == 0:
+				return m, nil
+			case m.State == admin.StateLost:
+				return m, fmt.Errorf("%s %w: other nodes take its work over by themselves; if its process is dead, run: "+
+					"rollcall cluster forget %s", nodeTitle(m), errLostDraining, m.Node)
+			}
+			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, grouped(int64(m.Leases)),
+				grouped(m.Addresses), grouped(int64(m.Receivers))); text != told {
+				told = text
+				fmt.Fprintln(d.tell, text)
+			}
+		} else if deaf++; deaf >= deafMax {
+			return m, fmt.Errorf("%w: %w", errDeaf, err)
+		}
+		if !waitFor(ctx, every) {
+			return m, fmt.Errorf("no longer waiting (%w); the node goes on to drain", ctx.Err())
+		}
+	}
+}

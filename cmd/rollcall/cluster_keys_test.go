@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollcall/http/admin"
+)
+
+// canaryKey is a gossip key that must be seen nowhere, and its fingerprint.
+const (
+	canaryKey   = "Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5MTI="
+	canaryPrint = "e298bc69"
+)
+
+// twoRings are nodes in the middle of a change of keys.
+func twoRings() []admin.KeyResult {
+	known := trio().Members
+	return []admin.KeyResult{
+		{Node: known[0].Node, Name: "node-1", Keys: []string{"0a0a0a0a", canaryPrint}, Primary: "0a0a0a0a"},
+		{Node: known[1].Node, Name: "node-2", Keys: []string{canaryPrint, "0a0a0a0a"}, Primary: canaryPrint},
+	}
+}
+
+func TestKeysAreMadeInNewFiles(t *testing.T) {
+	r := newClusterRig(t, trio())
+	name := filepath.Join(t.TempDir(), "next.key")
+	stdout, _, err := r.run("", "keys", "new", name, "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made newKeyFileView
+	if err := json.Unmarshal([]byte(stdout), &made); err != nil {
+		t.Fatal(err)
+	}
+	key, err := readKey(name, nil)
+	info, statErr := os.Stat(name)
+	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44 || strings.Contains(stdout, key) {
+		t.Errorf("the file has a key of %d characters, %v, %v", len(key), err, statErr)
+	}
+	if print, err := fingerprintOf(name); err != nil || print != made.Fingerprint || made.File != name {
+		t.Errorf("made %+v, and the file's fingerprint is %s, %v", made, print, err)
+	}
+	if _, _, err := r.run("", "keys", "new", name); err == nil || !strings.Contains(err.Error(), "nothing is overwritten") {
+		t.Errorf("over a file: %v", err)
+	}
+	if again, err := readKey(name, nil); err != nil || again != key {
+		t.Errorf("the key was overwritten: %v", err)
+	}
+}
+
+// TestKeysOfACluster are shown and changed by file and by fingerprint, and the
+// key itself is seen in no output, no refusal and no log.
+func TestKeysOfACluster(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(folder, name)
+		if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	one := file("one.key", "# the next one\n\n"+canaryKey+"\n", 0o600)
+	two := file("two.key", canaryKey+"\n"+strings.Repeat("A", 43)+"=\n", 0o600)
+	open := file("open.key", canaryKey+"\n", 0o644)
+	none := file("none.key", "# nothing\n", 0o600)
+	bad := file("bad.key", canaryKey[:20]+"\n", 0o600)
+	none2 := filepath.Join(folder, "nothing.key")
+	r := newClusterRig(t, trio())
+	r.cluster.keys = twoRings()
+	seen := ""
+	for _, c := range []struct {
+		name  string
+		stdin string
+		args  []string
+		asked string // op, fingerprint, length of the key
+		want  string // in the output, or in the error
+	}{
+		{"list", "", []string{"list"}, "list  0", "node-1  done    0a0a0a0a  e298bc69\n"},
+		{"add a file", "", []string{"add", one}, "add e298bc69 32", "Next: rollcall cluster keys use e298bc69"},
+		{"add standard input", canaryKey + "\n", []string{"add", "-"}, "add e298bc69 32", "done"},
+		{"add as JSON", "", []string{"add", one, "--json"}, "add e298bc69 32", `{"fingerprint":"e298bc69","results":[{`},
+		{"use a fingerprint", "", []string{"use", "E298BC69"}, "list  0; use e298bc69 0", "Next, when every node uses e298bc69"},
+		{"use a file", "", []string{"use", one}, "list  0; use e298bc69 0", "done"},
+		{"remove what is used", "", []string{"remove", one}, "list  0", "used by: node-2"},
+		{"use what none has", "", []string{"use", "00000000"}, "list  0", "no node has a key with this fingerprint"},
+		{"no file", "", []string{"add", none2}, "", "there is no file " + none2 + ": check the path"},
+		{"neither", "", []string{"use", "next"}, "", "next is no fingerprint, which has 8 hex digits, and no file"},
+		{"a file of two", "", []string{"add", two}, "", "two.key has 2 keys"},
+		{"one of two", "", []string{"use", two}, "", "two.key has 2 keys"},
+		{"two on standard input", canaryKey + "\n" + canaryKey + "\n", []string{"add", "-"}, "", "standard input has 2 keys"},
+		{"no key on standard input", "", []string{"add", "-"}, "", "standard input has no key"},
+		{"no key in the file", "", []string{"add", none}, "", "it has no key"},
+		{"a file for all to read", "", []string{"add", open}, "", "chmod 600"},
+		{"half a key", "", []string{"add", bad}, "", "not a gossip key"},
+		{"half a key on standard input", canaryKey[:20] + "\n", []string{"add", "-"}, "", "add takes a key"},
+		{"a key as argument", "", []string{"add", canaryKey}, "", "this is a key itself"},
+		{"a key as second argument", "", []string{"use", "0a0a0a0a", canaryKey}, "", "this is a key itself"},
+		{"a key to remove", "", []string{"remove", canaryKey}, "", "this is a key itself"},
+		{"a key as command", "", []string{canaryKey}, "", "this is a key itself"},
+		{"a key as name of a new file", "", []string{"new", canaryKey}, "", "this is a key itself"},
+		{"half a key as second argument", "", []string{"add", one, canaryKey[:20]}, "", "one argument is enough: FILE"},
+		{"nothing", "", []string{"use"}, "", "FINGERPRINT|FILE is missing"},
+	} {
+		stdout, stderr, err := r.run(c.stdin, append([]string{"keys"}, c.args...)...)
+		if err != nil {
+			stderr += err.Error()
+		}
+		seen += stdout + stderr
+		if asked := r.cluster.calls(); asked != c.asked || !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("%s: got %q and %s%s, want %q and %s", c.name, asked, stdout, stderr, c.asked, c.want)
+		}
+	}
+	r.stop()
+	if seen += r.log.String(); strings.Contains(seen, canaryKey[:20]) {
+		t.Errorf("the key is seen in %s", seen)
+	}
+	if !strings.Contains(r.log.String(), "gossip keys changed") {
+		t.Error("the log was not looked at")
+	}
+}
+
+// TestKeysThatNotEveryNodeChanged are told in a table, and by the exit code.
+func TestKeysThatNotEveryNodeChanged(t *testing.T) {
+	r := newClusterRig(t, trio())
+	r.cluster.keys = twoRings()
+	r.cluster.keys[1].Error = "its gossip key file cannot be written: read-only file system"
+	r.cluster.keys = append(r.cluster.keys, admin.KeyResult{Node: trio().Members[2].Node, Name: "node-3",
+		Error: "it did not answer in 5 s"})
+	const want = `NODE      NAME    RESULT  USES      READS TOO
+5f2c91aa  node-1  done    0a0a0a0a  e298bc69
+a1000000  node-2  FAILED  e298bc69  0a0a0a0a
+b2000000  node-3  FAILED  -         -
+
+node-2 (a1000000): its gossip key file cannot be written: read-only file system
+
+node-3 (b2000000): it did not answer in 5 s
+`
+	stdout, _, err := r.run(canaryKey, "keys", "add", "-")
+	if stdout != want || !errors.Is(err, errKeysPartly) || !strings.Contains(err.Error(), "2 of 3 did not") ||
+		!strings.Contains(err.Error(), "do not use the key yet") {
+		t.Errorf("got %v and\n%s\nwant\n%s", err, stdout, want)
+	}
+	stdout, _, err = r.run(canaryKey, "keys", "add", "-", "--json")
+	var got admin.KeyAnswer
+	if jsonErr := json.Unmarshal([]byte(stdout), &got); jsonErr != nil || len(got.Results) != 3 ||
+		got.Results[2].Error == "" || !errors.Is(err, errKeysPartly) {
+		t.Errorf("as JSON: %v, %v and %s", jsonErr, err, stdout)
+	}
+}

@@ -1,0 +1,524 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/ledger"
+)
+
+// These tests call the commands in this process, against a real admin listener
+// with a cluster that answers as it is told.
+
+// toldCluster is that cluster.
+type toldCluster struct {
+	mu      sync.Mutex         // guards all below
+	frames  []admin.Membership // one for each question; the last one stays
+	keys    []admin.KeyResult
+	fails   error    // of drain, forget and keys
+	asked   []string // one line each
+	members int      // questions so far
+	onAsk   func(n int)
+}
+
+func (f *toldCluster) Members(context.Context) (admin.Membership, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	frame := f.frames[min(f.members, len(f.frames)-1)]
+	f.members++
+	if f.onAsk != nil {
+		f.onAsk(f.members)
+	}
+	if frame.Cluster == "broken" {
+		return frame, errors.New("broken")
+	}
+	return frame, nil
+}
+
+func (f *toldCluster) did(format string, values ...any) error {
+	f.asked = append(f.asked, fmt.Sprintf(format, values...))
+	return f.fails
+}
+
+func (f *toldCluster) Drain(_ context.Context, node uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.did("drain %.8s", node)
+}
+
+func (f *toldCluster) Forget(_ context.Context, node uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.did("forget %.8s", node)
+}
+
+func (f *toldCluster) Keys(_ context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	results := slices.Clone(f.keys)
+	if c.Op == admin.KeyList {
+		for i := range results {
+			results[i].Error = ""
+		}
+	}
+	return results, f.did("%s %s %d", c.Op, c.Fingerprint, len(c.Key))
+}
+
+// calls gives what was asked since the last time.
+func (f *toldCluster) calls() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := strings.Join(f.asked, "; ")
+	f.asked = nil
+	return asked
+}
+
+// noBook is a ledger that nobody asks.
+type noBook struct{ admin.Book }
+
+// clusterRig is an admin listener and the commands that ask it.
+type clusterRig struct {
+	t       *testing.T
+	cluster *toldCluster
+	environ []string
+	log     *bytes.Buffer // read it after the listener has stopped
+	stop    func()
+}
+
+func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
+	t.Helper()
+	r := &clusterRig{t: t, cluster: &toldCluster{frames: frames}, log: &bytes.Buffer{}}
+	token := strings.Repeat("t", 20)
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: noBook{}, Token: token,
+		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false }, Cluster: r.cluster,
+		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.environ = []string{"ROLLCALL_ADMIN=http://" + server.Addr().String(), "ROLLCALL_ADMIN_TOKEN=" + token}
+	r.stop = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cliWait)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+// client is one that speaks to the listener.
+func (r *clusterRig) client() *adminClient {
+	f := adminFlags{environ: r.environ}
+	c, err := f.client()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// run runs `rollcall cluster` with these arguments and standard input.
+func (r *clusterRig) run(stdin string, args ...string) (stdout, stderr string, err error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), cliWait)
+	defer cancel()
+	var out, errs bytes.Buffer
+	root := newRoot(r.environ)
+	root.SetArgs(append([]string{"cluster"}, args...))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	root.SetIn(strings.NewReader(stdin))
+	err = root.ExecuteContext(ctx)
+	return out.String(), errs.String(), err
+}
+
+// tableNow is when the tables of these tests are looked at.
+var tableNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// shown makes a member that is all right, ago before tableNow.
+func shown(id, name string, state admin.State, ago time.Duration) admin.Member {
+	beat := 1.5
+	return admin.Member{Node: uuid.MustParse(id + "-0000-4000-8000-000000000000"),
+		Session: uuid.MustParse("00000000-0000-4000-8000-0000" + id), Name: name, State: state, Version: "1.4.0",
+		Since: api.Time(tableNow.Add(-ago)), BeatAge: &beat, Agreed: true}
+}
+
+// trio is a cluster of three nodes that is well.
+func trio() admin.Membership {
+	one := shown("5f2c91aa", "node-1", admin.StateServing, 2*time.Hour)
+	one.This, one.Leases, one.Addresses, one.Receivers = true, 4, 12044, 31
+	two := shown("a1000000", "node-2", admin.StateServing, 50*time.Hour)
+	two.Leases, two.Addresses, two.Receivers = 12, 1200000, 1031
+	return admin.Membership{Cluster: "rollcall", Members: []admin.Member{one, two,
+		shown("b2000000", "node-3", admin.StateServing, 20*time.Second)}}
+}
+
+func TestMembersOfAClusterThatIsWell(t *testing.T) {
+	const want = `cluster rollcall as node-1 sees it
+
+  NODE      NAME    STATE    VERSION  SINCE  LEASES  ADDRESSES  RECEIVERS
+* 5f2c91aa  node-1  serving  1.4.0    2h          4     12,044         31
+  a1000000  node-2  serving  1.4.0    2d         12  1,200,000      1,031
+  b2000000  node-3  serving  1.4.0    20s         0          0          0
+`
+	var out bytes.Buffer
+	if err := (membersTable{trio(), tableNow}).print(&out); err != nil || out.String() != want {
+		t.Errorf("got %v and\n%s\nwant\n%s", err, out.String(), want)
+	}
+}
+
+// TestMembersThatAreNotWell has everything that can be wrong, with the longest
+// texts there are, in 80 columns.
+func TestMembersThatAreNotWell(t *testing.T) {
+	const want = `cluster a-cluster-with-a-name-of-more… as a-rather-long-name-of-a-host.… sees it
+
+  NODE      NAME      STATE     VERSION     SINCE   LEASES  ADDRESSES  RECEIVERS
+* 5f2c91aa  a-rathe…  unlinked  v0.0.…89ab  2h     100,000   987,654M  1,234,567
+  a1000000  a-rathe…  unlinked  v0.0.…89ab  2d     100,000   987,654M  1,234,567
+  b2000000  a-rathe…  unlinked  v0.0.…89ab  20s    100,000   987,654M  1,234,567
+  e0000000  link-0    unlinked  1.4.0       60s          0          0          0
+  e0000001  link-1    unlinked  1.4.0       60s          0          0          0
+  e0000002  link-2    unlinked  1.4.0       60s          0          0          0
+  e0000003  link-3    unlinked  1.4.0       60s          0          0          0
+  e0000004  link-4    unlinked  1.4.0       60s          0          0          0
+  e0000005  link-5    unlinked  1.4.0       60s          0          0          0
+  c0000000  node-0    lost      1.4.0       400d         0          0          0
+  c0000001  node-1    left      1.4.0       400d         0          0          0
+  c0000002  node-2    unseen    1.4.0       400d         0          0          0
+  c0000003  node-3    suspect   1.4.0       400d         0          0          0
+  c0000004  node-4    draining  1.4.0       400d         0          0          0
+
+This node has not read the ledger for 40s: beats, loads and who has ended are as
+old as that. Check [ledger] url and the database.
+
+Lost: node-0 (c0000000). No beat in time. For 5 minutes, or until the node is
+back, the receivers rest that it may still have SMTP sessions with. When you
+know that its process is dead: rollcall cluster forget NODE
+
+Unseen: node-2 (c0000002). Beats in the ledger, but is not seen by gossip: check
+that cluster.gossip_listen can be reached by TCP and UDP in both directions, and
+that the gossip keys are the same.
+
+Unlinked: a-rather-long-name-of-a-host.example.co… (5f2c91aa),
+a-rather-long-name-of-a-host.example.co… (a1000000),
+a-rather-long-name-of-a-host.example.co… (b2000000), link-0 (e0000000), link-1
+(e0000001), link-2 (e0000002), link-3 (e0000003), link-4 (e0000004) and 1 more.
+Seen by gossip, but actor traffic gets no answer: check that
+cluster.actor_listen can be reached by TCP in both directions, and the
+certificates.
+
+Suspect: node-3 (c0000003). No answer to gossip: a node that stays so is taken
+for dead within seconds.
+
+Draining: node-4 (c0000004). Can be stopped when LEASES and RECEIVERS are 0.
+
+Without a beat: a-rather-long-name-of-a-host.example.co… (5f2c91aa) for 12s,
+a-rather-long-name-of-a-host.example.co… (a1000000) for 12s,
+a-rather-long-name-of-a-host.example.co… (b2000000) for 12s. A node that does
+not reach the ledger uses no allowance until it does: check [ledger] url, the
+network and the database.
+
+Clock is off: a-rather-long-name-of-a-host.example.co… (5f2c91aa) 63s behind,
+a-rather-long-name-of-a-host.example.co… (a1000000) 63s behind,
+a-rather-long-name-of-a-host.example.co… (b2000000) 63s behind. Compared with
+the ledger's. No limit depends on it, but times in logs and certificates do.
+
+Views differ: a-rather-long-name-of-a-host.example.co… (5f2c91aa),
+a-rather-long-name-of-a-host.example.co… (a1000000),
+a-rather-long-name-of-a-host.example.co… (b2000000). The view of a node is not
+the one of the node that answers, or is not settled yet. Until it is, receivers
+that may be of two nodes get a part of their allowance.
+
+Several versions run: 1.4.0 (9), v0.0.0-20300102030400-0123456789ab (1),
+v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
+`
+	known := trio()
+	known.Cluster, known.LedgerAge = "a-cluster-with-a-name-of-more-than-thirty", 40
+	late, offset := 12.0, int64(-63_000)
+	for i := range known.Members {
+		m := &known.Members[i]
+		m.Name = "a-rather-long-name-of-a-host.example.com\x1b[2J"
+		m.Version = fmt.Sprintf("v0.0.0-2030010203040%d-0123456789ab", i)
+		m.Leases, m.Addresses, m.Receivers, m.Agreed = 100_000, 987_654_321_000, 1_234_567, false
+		m.State = admin.StateUnlinked
+		m.BeatAge = &late
+		m.ClockOffset = &offset
+	}
+	for i := range 6 {
+		known.Members = append(known.Members, shown(fmt.Sprintf("e%07d", i), fmt.Sprint("link-", i),
+			admin.StateUnlinked, time.Minute))
+	}
+	for i, state := range []admin.State{admin.StateLost, admin.StateLeft, admin.StateUnseen, admin.StateSuspect,
+		admin.StateDraining} {
+		known.Members = append(known.Members, shown(fmt.Sprintf("c%07d", i), fmt.Sprint("node-", i), state,
+			400*24*time.Hour))
+	}
+	var out bytes.Buffer
+	if err := (membersTable{known, tableNow}).print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > columns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// TestMembersAsJSON gives what the node says, for programs.
+func TestMembersAsJSON(t *testing.T) {
+	r := newClusterRig(t, trio())
+	stdout, _, err := r.run("", "members", "--json")
+	var got admin.Membership
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node ||
+		strings.Count(stdout, "\n") != 1 {
+		t.Errorf("got %v and %s", err, stdout)
+	}
+	if stdout, _, err := r.run("", "members"); err != nil || !strings.Contains(stdout, "\n* 5f2c91aa  node-1") {
+		t.Errorf("got %v and %s", err, stdout)
+	}
+}
+
+// TestWatchedMembers are shown again and again, also after a time without an
+// answer, until the watch is ended.
+func TestWatchedMembers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		view membersScreen
+		want []string // how often each text is there, as "3 text"
+	}{
+		{"lines", membersScreen{}, []string{"2 cluster rollcall as node-1", "1 did not answer", "0 \x1b"}},
+		{"screen", membersScreen{redraw: true}, []string{"2 cluster rollcall as node-1", "1 did not answer",
+			"3 " + clearScreen}},
+		{"JSON", membersScreen{asJSON: true}, []string{`2 {"cluster":"rollcall",`, `1 {"error":"the cluster or its`,
+			"3 \n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClusterRig(t, trio(), admin.Membership{Cluster: "broken"}, trio())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r.cluster.onAsk = func(n int) {
+				if n == 4 {
+					cancel()
+				}
+			}
+			var out bytes.Buffer
+			c.view.client, c.view.out = r.client(), &out
+			if err := c.view.watch(ctx, time.Millisecond); err != nil {
+				t.Errorf("ended with %v", err)
+			}
+			for _, w := range c.want {
+				number, text, _ := strings.Cut(w, " ")
+				if got := fmt.Sprint(strings.Count(out.String(), text)); got != number {
+					t.Errorf("%q is there %s times, want %s, in\n%s", text, got, number, out.String())
+				}
+			}
+		})
+	}
+	r := newClusterRig(t, admin.Membership{Cluster: "broken"})
+	if _, _, err := r.run("", "members", "--watch"); err == nil || !strings.Contains(err.Error(),
+		"did not answer") {
+		t.Errorf("a watch of nothing: %v", err)
+	}
+}
+
+// with gives a cluster of which one member is changed.
+func with(known admin.Membership, i int, change func(m *admin.Member)) admin.Membership {
+	known.Members = slices.Clone(known.Members)
+	change(&known.Members[i])
+	return known
+}
+
+func TestDrain(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		args           []string
+		known          admin.Membership
+		fails          error
+		asked          string
+		stdout, stderr string
+		err            string
+	}{
+		{"the node itself", nil, trio(), nil, "drain 5f2c91aa", "node-1 (5f2c91aa) is asked to drain", "", ""},
+		{"another", []string{"node-2"}, trio(), nil, "drain a1000000", "node-2 (a1000000) is asked to drain", "",
+			""},
+		{"as JSON", []string{"node-2", "--json"}, trio(), nil, "drain a1000000", `{"node":"a1000000-`, "", ""},
+		{"the last one", nil, admin.Membership{Members: trio().Members[:1]}, nil, "drain 5f2c91aa",
+			"node-1 (5f2c91aa) is asked to drain", "No other node serves", ""},
+		{"unknown", []string{"node-9"}, trio(), nil, "", "", "", "no node has the name or the id \"node-9\"; " +
+			"the nodes are: node-1 (5f2c91aa-0000-4000-8000-000000000000), node-2 "},
+		{"two", []string{"node-1", "node-2"}, trio(), nil, "", "", "", `unexpected argument "node-2"`},
+		{"no ledger", nil, trio(), errors.New("down"), "drain 5f2c91aa", "", "", "send the same call again"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClusterRig(t, c.known)
+			r.cluster.fails = c.fails
+			stdout, stderr, err := r.run("", append([]string{"drain"}, c.args...)...)
+			if asked := r.cluster.calls(); asked != c.asked {
+				t.Errorf("asked %q, want %q", asked, c.asked)
+			}
+			if err != nil != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("ended with %v, want %q", err, c.err)
+			}
+			if !strings.HasPrefix(stdout, c.stdout) || !strings.HasPrefix(stderr, c.stderr) ||
+				(stdout == "") != (c.stdout == "") || (stderr == "") != (c.stderr == "") {
+				t.Errorf("got %q and %q, want %q and %q", stdout, stderr, c.stdout, c.stderr)
+			}
+		})
+	}
+}
+
+// TestDrainIsWaitedFor until that process has nothing left, is lost, or nobody
+// tells any more.
+func TestDrainIsWaitedFor(t *testing.T) {
+	state := func(s admin.State, leases, receivers int) admin.Membership {
+		return with(trio(), 1, func(m *admin.Member) { m.State, m.Leases, m.Receivers = s, leases, receivers })
+	}
+	again := with(trio(), 1, func(m *admin.Member) { m.Session = uuid.New() })
+	broken := admin.Membership{Cluster: "broken"}
+	for _, c := range []struct {
+		name   string
+		frames []admin.Membership
+		told   []string
+		err    error
+	}{
+		{"given away", []admin.Membership{state(admin.StateServing, 2, 9), state(admin.StateDraining, 2, 9),
+			state(admin.StateDraining, 2, 9), state(admin.StateDraining, 0, 4), state(admin.StateDraining, 0, 0)},
+			[]string{"serving: leases 2", "draining: leases 2, addresses 1,200,000, receivers 9",
+				"draining: leases 0"}, nil},
+		{"has nothing, and does not know it shall drain", []admin.Membership{state(admin.StateServing, 0, 0),
+			state(admin.StateSuspect, 0, 0), state(admin.StateDraining, 0, 0)},
+			[]string{"serving: ", "suspect: "}, nil},
+		{"left", []admin.Membership{state(admin.StateLeft, 0, 0)}, nil, nil},
+		{"left and was started again", []admin.Membership{again}, nil, nil},
+		{"lost", []admin.Membership{state(admin.StateDraining, 2, 9), state(admin.StateLost, 2, 9)},
+			[]string{"draining: "}, errLostDraining},
+		{"a ledger that is back", []admin.Membership{broken, broken, state(admin.StateDraining, 0, 0)}, nil, nil},
+		{"nobody tells", []admin.Membership{broken}, nil, errDeaf},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClusterRig(t, c.frames...)
+			var told bytes.Buffer
+			d := drain{client: r.client(), tell: &told}
+			m, err := d.wait(t.Context(), trio().Members[1], time.Millisecond)
+			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || err == nil && m.Leases+m.Receivers != 0 {
+				t.Errorf("got %+v and %v, want %v", m, err, c.err)
+			}
+			lines := slices.Collect(strings.Lines(told.String()))
+			if !slices.EqualFunc(lines, c.told, strings.HasPrefix) {
+				t.Errorf("told %q, want %q", lines, c.told)
+			}
+		})
+	}
+	r := newClusterRig(t, state(admin.StateDraining, 2, 9))
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cluster.onAsk = func(n int) {
+		if n == 3 {
+			cancel()
+		}
+	}
+	d := drain{client: r.client(), tell: &bytes.Buffer{}}
+	if _, err := d.wait(ctx, trio().Members[1], time.Millisecond); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestForget(t *testing.T) {
+	lost := with(trio(), 2, func(m *admin.Member) { m.State = admin.StateLost })
+	for _, c := range []struct {
+		name   string
+		args   []string
+		fails  error
+		asked  string
+		stdout string
+		err    string
+	}{
+		{"with a yes", []string{"node-3", "--yes"}, nil, "forget b2000000", "node-3 (b2000000) is forgotten.", ""},
+		{"as JSON", []string{"b2", "--yes", "--json"}, nil, "forget b2000000", `{"node":"b2000000-`, ""},
+		{"without a terminal", []string{"node-3"}, nil, "", "", "there is no terminal to ask at: give --yes if " +
+			"you know that node-3 (b2000000) is dead"},
+		{"alive", []string{"node-2", "--yes"}, ledger.ErrNodeAlive, "forget a1000000", "", "so it is alive"},
+		{"this one", []string{"node-1", "--yes"}, nil, "", "", "is the node that answers"},
+		{"unknown", []string{"node-9", "--yes"}, nil, "", "", "no node has the name or the id"},
+		{"none", []string{"--yes"}, nil, "", "", "NODE is missing"},
+		{"empty", []string{"", "--yes"}, nil, "", "", "is the node that answers"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newClusterRig(t, lost)
+			r.cluster.fails = c.fails
+			stdout, _, err := r.run("y\n", append([]string{"forget"}, c.args...)...)
+			if asked := r.cluster.calls(); asked != c.asked || !strings.HasPrefix(stdout, c.stdout) ||
+				(err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %q, %q and %v, want %q, %q and %q", asked, stdout, err, c.asked, c.stdout, c.err)
+			}
+		})
+	}
+}
+
+// TestForgetAsksAPerson and takes nothing but a yes for a yes.
+func TestForgetAsksAPerson(t *testing.T) {
+	m := with(trio(), 2, func(m *admin.Member) { m.State = admin.StateLost }).Members[2]
+	for answer, want := range map[string]error{"y\n": nil, "YES\n": nil, " yes": nil, "n\n": errNotForgotten,
+		"": errNotForgotten, "\n": errNotForgotten, "yesterday\n": errNotForgotten} {
+		var asked bytes.Buffer
+		if err := confirmForget(strings.NewReader(answer), &asked, m); !errors.Is(err, want) {
+			t.Errorf("%q: got %v, want %v", answer, err, want)
+		}
+		if !strings.Contains(asked.String(), m.Node.String()) ||
+			!strings.Contains(asked.String(), "I know that its process") {
+			t.Errorf("asked %q", asked.String())
+		}
+	}
+}
+
+func TestNamesOfNodesAreCompleted(t *testing.T) {
+	r := newClusterRig(t, trio())
+	complete := func(args ...string) string {
+		t.Helper()
+		var out bytes.Buffer
+		root := newRoot(r.environ)
+		root.SetArgs(append([]string{"__complete", "cluster"}, args...))
+		root.SetOut(&out)
+		root.SetErr(&bytes.Buffer{})
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for _, command := range []string{"drain", "forget"} {
+		if got := complete(command, ""); !strings.Contains(got, "node-2\tserving, a1000000-") ||
+			!strings.Contains(got, "node-3\t") {
+			t.Errorf("%s: %s", command, got)
+		}
+		if got := complete(command, "node-1", ""); strings.Contains(got, "node-") {
+			t.Errorf("%s with its node: %s", command, got)
+		}
+	}
+	r.stop()
+	if got := complete("drain", ""); strings.Contains(got, "node-") {
+		t.Errorf("without a node to ask: %s", got)
+	}
+}

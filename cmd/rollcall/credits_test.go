@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http/admin"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// TestEntriesOfAManySettledFile lists 1,201 entries through a real admin
+// listener: the newest 50, and all of them in two pages, as a table and as JSON.
+func TestEntriesOfAManySettledFile(t *testing.T) {
+	const settled = 1200
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ledgertest.NewDesk(t, book, settled)
+	v, l := d.Prepares(settled)
+	for number := int64(1); number <= settled; number++ {
+		o := smtp.Valid
+		if number > 1000 {
+			o = smtp.Unknown
+		}
+		d.Settles(l, number, number-1, number-1, o)
+	}
+	token := strings.Repeat("t", 20)
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token,
+		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false },
+		Log: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	show := func(all, asJSON bool) string {
+		t.Helper()
+		var out bytes.Buffer
+		list := entriesList{client: newAdminClient("http://"+server.Addr().String(), token),
+			workspace: d.Workspace.String(), verification: v.ID.String(), all: all}
+		if err := list.print(t.Context(), &out, asJSON); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	const sum = "held 1,200 = charged 1,000 + released 200 + still held 0\n"
+	newest, all := show(false, false), show(true, false)
+	if strings.Count(newest, "  release  ") != 50 || !strings.Contains(newest, sum) ||
+		!strings.HasSuffix(newest, "\nthe newest 50 of 1,201 entries; --all shows all\n") {
+		t.Errorf("the newest:\n%s", newest)
+	}
+	if strings.Count(all, "  release  ") != 200 || strings.Count(all, "  charge   ") != 1000 ||
+		strings.Count(all, "TIME") != 1 || !strings.Contains(all, sum) || strings.Contains(all, "--all") ||
+		!strings.HasSuffix(all, "  hold              -            1,200\n") {
+		t.Errorf("all:\n%.500s ... %s", all, all[len(all)-100:])
+	}
+	for asked, want := range map[bool]int{false: 50, true: settled + 1} {
+		var s statementView
+		if err := json.Unmarshal([]byte(show(asked, true)), &s); err != nil || len(s.Entries) != want ||
+			(s.Next == nil) != asked || s.Count != settled+1 {
+			t.Errorf("JSON, all %v: %d entries of %d, next %v, %v", asked, len(s.Entries), s.Count, s.Next, err)
+		}
+	}
+}
+
+// TestAStatementThatDoesNotAddUpFails and says where to go on.
+func TestAStatementThatDoesNotAddUpFails(t *testing.T) {
+	var out bytes.Buffer
+	s := statementView{Held: 10, Charged: 6, Released: 1, StillHeld: 2}
+	err := printStatement(&out, s)
+	if err != nil || !strings.Contains(out.String(), "held 10 is not charged 6 + ") {
+		t.Errorf("got %v and\n%s", err, &out)
+	}
+	if err := s.check(); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
+		t.Errorf("got %v", err)
+	}
+}

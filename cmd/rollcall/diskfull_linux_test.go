@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rollcall/smtp/smtplab"
+)
+
+// disk is where a node keeps its data. Both are called while the node runs.
+type disk struct {
+	fill, free func()
+	leave      func(bytes int64) // of a full one; nil: can't be told
+}
+
+// diskBytes bounds the disk that is filled: a ledger's log is folded back at
+// 16 MiB, and these tests write less.
+const diskBytes = 64 << 20
+
+// smallDisk mounts a disk of its own at path; it skips the test without the right to.
+func smallDisk(t *testing.T, path string) disk {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	options := fmt.Sprintf("size=%d,mode=0700", diskBytes)
+	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, options); err != nil {
+		t.Skipf("no disk is filled: a tmpfs can't be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	ballast := filepath.Join(path, "ballast")
+	d := disk{free: func() {
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	d.fill = func() {
+		f, err := os.Create(ballast)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for block := make([]byte, 64<<10); err == nil; {
+			_, err = f.Write(block)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("fill the disk: %v", err)
+		}
+	}
+	d.leave = func(bytes int64) {
+		info, err := os.Stat(ballast)
+		if err == nil {
+			err = os.Truncate(ballast, info.Size()-bytes)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// limitedFiles makes every write of a process fail, as a quota does; any user may.
+func limitedFiles(t *testing.T, node *background) disk {
+	pid, before := node.command.Process.Pid, unix.Rlimit{}
+	limit := func(to, old *unix.Rlimit) {
+		t.Helper()
+		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, to, old); err != nil {
+			t.Fatalf("limit the files of the node: %v", err)
+		}
+	}
+	limit(nil, &before)
+	return disk{
+		fill: func() { limit(&unix.Rlimit{Cur: 0, Max: before.Max}, nil) },
+		free: func() { limit(&before, nil) },
+	}
+}
+
+func TestAFullDiskPausesTheWorkAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	type way struct {
+		name    string
+		prepare func(t *testing.T, path string) disk // before the node starts; nil: its files are limited
+	}
+	ways := []way{{"no space left", smallDisk}, {"no file may grow", nil}}
+	atOnce(t, ways, func(w way) string { return w.name }, func(t *testing.T, w way) {
+		lab, r := pacedRig(t, "")
+		var d disk
+		if w.prepare != nil {
+			d = w.prepare(t, filepath.Join(r.folder, "rollcall-data"))
+		}
+		node := r.serve()
+		node.waitFor("node started")
+		if w.prepare == nil {
+			d = limitedFiles(t, node)
+		}
+		fillWhileItWorks(t, lab, r, node, d)
+	})
+}
+
+// fillWhileItWorks fills the disk in the middle of a file, looks at what every
+// kind of request is answered, frees the space, and wants everything done.
+func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, d disk) {
+	ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
+	defer cancel()
+	sample := pacedSample(1500, 300)
+	r.open(int64(len(sample)))
+	other := r.bystander(ctx)
+	log := node.listen()
+	c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
+	c.reach(ctx, 200)
+
+	d.fill()
+	log.wait(ctx, "settlement not committed yet")
+	settled := c.settled()
+	other.refused(ctx)
+	for end := time.Now().Add(faultLasts()); time.Now().Before(end); {
+		other.reads(ctx)
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.wait(ctx, "leases not renewed")
+	if now := c.settled(); now != settled || now == int64(len(sample)) {
+		t.Errorf("%d rows of %d were settled on a full disk, before it %d", now, len(sample), settled)
+	}
+	d.free()
+
+	other.served(ctx)
+	if err := c.wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
+	r.audit()
+	log.quiet()
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
+	}
+	r.environ = nil // no node any more: the command reads the file
+	r.audit()
+}
+
+// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is
+// full from the first byte, and then at later steps of the start. Nothing that a
+// start left behind stands in the way of the one that has space.
+func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
+	t.Parallel()
+	_, r := pacedRig(t, "")
+	d := smallDisk(t, filepath.Join(r.folder, "rollcall-data"))
+	d.fill()
+	for _, bytes := range []int64{0, 4 << 10, 4 << 10, 56 << 10} { // more each time
+		d.leave(bytes)
+		code, _, stderr := r.run("serve", "--config", "node.toml")
+		line := lastLines(stderr)
+		full := strings.Contains(line, "no space left on device") || strings.Contains(line, "disk is full")
+		if code != exitFailed || strings.Count(line, "\n") != 1 || !full ||
+			!strings.Contains(line, "rollcall-data") {
+			t.Errorf("%d bytes more: got code %d and %q, want one line that names the folder and the cause", bytes,
+				code, stderr)
+		}
+	}
+	d.free()
+	r.serve().waitFor("node started")
+}

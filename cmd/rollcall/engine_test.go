@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/config"
+	"rollcall/ledger"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/smtplab"
+)
+
+// openedWide is an allowance that stands in nobody's way.
+func openedWide(t testing.TB, c *config.Config, pipelining bool) {
+	t.Helper()
+	connections, perSession, perTransaction := 4, 1_000_000, 100
+	wide := config.Rate(shaping.Rate{Events: 1_000_000, Per: time.Second})
+	c.Throttle.Default = config.Allowance{Connections: &connections, ConnectionRate: &wide, RcptRate: &wide,
+		RcptsPerConnection: &perSession, RcptsPerTransaction: &perTransaction, RefusedPerSession: &perSession,
+		RefusedPerHour: &perSession, Pipelining: &pipelining}
+}
+
+// labNode starts a node with a lab of its own in a folder; its log goes to w.
+func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Config)) *node {
+	t.Helper()
+	onlyNode(t)
+	c := labConfig(localConfig(config.Default(), folder, true))
+	c.Throttle.File = ""
+	change(&c)
+	n, err := startNode(context.Background(), c, nodeOptions{Lab: true, Log: slog.New(slog.NewTextHandler(w, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWait)
+		defer cancel()
+		if err := n.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// submit puts a file into the ledger as the edge would, with credits for it.
+func submit(t testing.TB, n *node, file []byte, credits ledger.Credits) ledger.Verification {
+	t.Helper()
+	ctx := context.Background()
+	w, err := n.book.CreateWorkspace(ctx, uuid.New(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.book.Grant(ctx, uuid.New(), w.ID, credits, "test"); err != nil {
+		t.Fatal(err)
+	}
+	v, _, err := n.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
+		Bytes: int64(len(file)), BytesMax: 1 << 30, OpenMax: 10, UploadExpiry: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := n.book.OpenUpload(ctx, v.ID)
+	for off := 0; err == nil && off < len(file); off += 256 << 10 {
+		_, err = n.book.AppendChunk(ctx, v.ID, u.Writer, int64(off), file[off:min(len(file), off+256<<10)])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// finish waits for the end of a verification.
+func finish(t testing.TB, n *node, v ledger.Verification, within time.Duration) ledger.Verification {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
+	for {
+		got, err := n.book.Verification(ctx, v.Workspace, v.ID)
+		if err == nil && got.Status.Final() {
+			return got
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not final after %v: %+v", within, got)
+		case <-every.C:
+		}
+	}
+}
+
+func results(t testing.TB, n *node, v ledger.Verification) map[string]ledger.Result {
+	t.Helper()
+	out := map[string]ledger.Result{}
+	err := n.book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
+		out[r.Email] = r
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// scored compares outcomes with what the lab knows: how many of those that can be
+// known are, and which statements are false.
+func scored(n *node, sample []string, got map[string]ledger.Result) (known, knowable int, wrong []string) {
+	for _, address := range sample {
+		want, r := n.lab.Truth(address), got[address]
+		if want.Wrong(r.Outcome) {
+			wrong = append(wrong, fmt.Sprintf("%s: %s %s, want %s", address, r.Outcome, r.Reason, want.Outcome))
+		}
+		if want.Knowable {
+			knowable++
+			if want.Right(r.Outcome, r.Reason) {
+				known++
+			}
+		}
+	}
+	return known, knowable, wrong
+}
+
+func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
+	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(c *config.Config) { openedWide(t, c, false) })
+	sample := smtplab.Sample(7, 2000, 300)
+	v := finish(t, n, submit(t, n, []byte("email\n"+strings.Join(sample, "\n")+"\n"), 2000), 2*time.Minute)
+	known, knowable, wrong := scored(n, sample, results(t, n, v))
+	if len(wrong) > 0 {
+		t.Errorf("%d wrong outcomes, such as %s", len(wrong), wrong[0])
+	}
+	if known*100 < knowable*99 {
+		t.Errorf("known are %d of the %d that can be known, want 99 %%", known, knowable)
+	}
+	sheet := n.lab.Manners()
+	if m := sheet.Total; m.Data != 0 || m.OutOfOrder != 0 || m.EarlyTalk != 0 || m.UnaskedGroups != 0 || m.HungUp != 0 {
+		t.Errorf("bad manners: %+v", m)
+	}
+	if sheet.DNS.Queries > 3*sheet.DNS.Zones {
+		t.Errorf("%d DNS queries for %d domains, want at most 3 for each", sheet.DNS.Queries, sheet.DNS.Zones)
+	}
+	balance, err := n.book.Balance(t.Context(), v.Workspace)
+	if want := ledger.Credits(v.Counts.Charged()); err != nil || balance.Spent != want || balance.Held != 0 {
+		t.Errorf("balance %+v, want %d spent: %v", balance, want, err)
+	}
+	report, err := n.book.Audit(t.Context())
+	if err != nil || len(report.Violations) > 0 {
+		t.Errorf("audit: %+v, %v", report.Violations, err)
+	}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// witnessRig is an operator's listener over a ledger with one settled file.
+type witnessRig struct {
+	t    *testing.T
+	path string // of the ledger
+	id   string // of the file
+	args []string
+	desk *ledgertest.Desk
+}
+
+// newWitnessRig settles cases, as the rules of now conclude, and one address without evidence.
+func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Options)) *witnessRig {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ledgertest.NewDesk(t, book, 100)
+	v, l := d.Prepares(int64(len(cases) + 2))
+	s := ledger.Settlement{Lease: l, Number: 1}
+	var entries []evidence.Entry
+	for i, c := range cases {
+		r := ledgertest.OneResult(int64(i), smtp.Valid)
+		r.Outcome, r.Reason = verdict.Conclude(c)
+		s.Results, entries = append(s.Results, r), append(entries, evidence.Entry{Ordinal: int64(i), Case: c})
+	}
+	if s.Evidence, err = evidence.Pack(entries); err == nil {
+		_, err = d.Settle(t.Context(), s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
+	token := strings.Repeat("t", 20)
+	o := admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token, Gatherer: prometheus.NewRegistry(),
+		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&o)
+	}
+	server, err := admin.New(o)
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &witnessRig{t: t, path: path, id: v.ID.String(), desk: d,
+		args: []string{"--admin", "http://" + server.Addr().String(), "--token", token}}
+}
+
+// run runs a command of the operator in this process.
+func (r *witnessRig) run(args ...string) (string, error) {
+	r.t.Helper()
+	var out bytes.Buffer
+	root := newRoot(nil)
+	root.SetArgs(append(args, r.args...))
+	root.SetOut(&out)
+	root.SetErr(&out)
+	err := root.ExecuteContext(r.t.Context())
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns && line[0] != '{' {
+			r.t.Errorf("%d columns: %q", n, line)
+		}
+		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			r.t.Errorf("control characters in %q", line)
+		}
+	}
+	return out.String(), err
+}
+
+// witnessAt is when everything here was answered.
+var witnessAt = time.Date(2026, 11, 20, 20, 15, 0, 123e6, time.UTC)
+
+// shownCases are a refusal after a greylisting, a catch-all, a hostile receiver, and
+// no route.
+func shownCases() []evidence.Case {
+	at := func(after time.Duration, a evidence.Attempt) evidence.Attempt {
+		a.At, a.Host, a.Source, a.TLS = witnessAt.Add(after), "mx1.example.test", "192.0.2.7", true
+		if a.Stage == smtp.StageNone {
+			a.Stage = smtp.StageRcpt
+		}
+		verdict.Builtin().Decide(&a)
+		return a
+	}
+	grey := at(0, evidence.Attempt{Code: 450, Enhanced: smtp.EnhancedCode{4, 2, 0}, Text: "greylisted, try later"})
+	missing := at(5*time.Minute, evidence.Attempt{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1},
+		Text: "user unknown"})
+	good := at(0, evidence.Attempt{Code: 250, Text: "ok"})
+	void := good
+	void.Void = true
+	hostile := at(time.Hour, evidence.Attempt{Code: 554, Text: "\x1b[31mred\x07 " + strings.Repeat("x", 300) +
+		" \u202e " + strings.Repeat("many words ", 20)})
+	hostile.Host, hostile.Source = strings.Repeat("h", 200)+".example", ""
+	gone := at(0, evidence.Attempt{Stage: smtp.StageConnect, Trouble: evidence.TroubleTimeout})
+	old := missing
+	old.Outcome, old.Reason, old.Blame = smtp.Undecided, smtp.Policy, smtp.BlameNobody
+	old.Rule, old.Version = "older", 1
+	return []evidence.Case{
+		{Attempts: []evidence.Attempt{grey, missing}, Hosts: 2},
+		{Attempts: []evidence.Attempt{good}, Hosts: 1, Habit: evidence.Habit{
+			Accepted: 3, First: witnessAt, Last: witnessAt.Add(17 * time.Second), Controls: []evidence.Attempt{good, good, good}}},
+		{Attempts: []evidence.Attempt{gone, void, hostile}, Omitted: 1234, Hosts: 1, GaveUp: true,
+			Why: smtp.HarvestGuard},
+		{NoRoute: smtp.DomainNotFound},
+		{Attempts: []evidence.Attempt{old}, Hosts: 1, GaveUp: true},
+	}
+}
+
+// TestEvidenceOfAnAddressIsShown within 80 columns, whatever a receiver wrote.
+func TestEvidenceOfAnAddressIsShown(t *testing.T) {
+	r := newWitnessRig(t, shownCases(), nil)
+	for address, want := range map[string][]string{
+		"user0@EXAMPLE.test": {"address       user0@example.test\n",
+			"outcome       invalid: mailbox_not_found The receiver says",
+			"in settlement 1, as address 1", "route         2 hosts\n",
+			"2026-11-20T20:15:00.123Z  rcpt      yes  450   4.2.0     ask again\n",
+			"2026-11-20T20:20:00.123Z  rcpt      yes  550   5.1.1     invalid\n",
+			"    host mx1.example.test, from 192.0.2.7\n", `    "user unknown"`, "to blame: address, by rule "},
+		"user1@example.test": {"catch_all: accept_all", "3 of 3 control addresses accepted over 17s, the last at",
+			"it accepts every address", "\nCONTROL "},
+		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 attempts behind", "no reply: timeout",
+			"void: the session", "554   -", "not known whether it accepts"},
+		"user3@example.test": {"route         none, DNS says domain_not_found\n", "no attempt was made"},
+		"user5@example.test": {"outcome       valid", "No evidence was kept"},
+	} {
+		text, err := r.run("evidence", r.id, address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+		for _, words := range want {
+			if !strings.Contains(text, words) {
+				t.Errorf("%s: %q is not in\n%s", address, words, text)
+			}
+		}
+	}
+	text, err := r.run("evidence", r.id, "user2@example.test", "--json")
+	var f admin.Explanation
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &f)
+	}
+	if err != nil || f.Case == nil || f.Case.Attempts[2].Text == "" || f.Case.Why != "harvest_guard" {
+		t.Errorf("JSON: %v, %s", err, text)
+	}
+}
+
+// TestEvidenceThatCannotBeShownSaysWhatToDo.
+func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
+	r := newWitnessRig(t, shownCases(), nil)
+	const other = "00000000-0000-4000-8000-000000000000"
+	for _, c := range []struct {
+		args  []string
+		words string
+		usage bool
+	}{
+		{[]string{"evidence", r.id, "nobody@example.test"}, "ask again later", false},
+		{[]string{"evidence", other, "nobody@example.test"}, "there is no such verification", false},
+		{[]string{"replay", other}, "there is no such verification", false},
+		{[]string{"evidence", r.id}, "ADDRESS is missing", true},
+		{[]string{"evidence", "x", "y"}, "is no id", true},
+		{[]string{"replay", "x"}, "is no id", true},
+		{[]string{"replay", r.id, "--rules", filepath.Join(t.TempDir(), "none.toml")}, "read the rules", false},
+	} {
+		if text, err := r.run(c.args...); err == nil || !strings.Contains(err.Error(), c.words) ||
+			isUsage(err) != c.usage || text != "" {
+			t.Errorf("%v: got %v and %q, want %q", c.args, err, text, c.words)
+		}
+	}
+}
+
+// TestReplayIsShown as lines and as JSON; exit code 0 though something would change.
+func TestReplayIsShown(t *testing.T) {
+	r := newWitnessRig(t, shownCases(), nil)
+	before := r.desk.Account()
+	text, err := r.run("replay", r.id)
+	for _, words := range []string{"user4@example.test\n    was  unknown, policy, by rule older@00000001\n" +
+		"    now  invalid, mailbox_not_found, by rule ", "6 settled addresses", "5 of them with evidence", "4 stay the same",
+		"unknown     invalid                1\n", "Nothing was charged"} {
+		if err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words) {
+			t.Errorf("%v: %q is not in\n%s", err, words, text)
+		}
+	}
+	if strings.Count(text, "@example.test") != 1 || strings.Contains(text, "fault") {
+		t.Errorf("more is told:\n%s", text)
+	}
+	if text, err = r.run("replay", r.id, "--all"); err != nil || strings.Count(text, "@example.test") != 5 {
+		t.Errorf("all: %v\n%s", err, text)
+	}
+	text, err = r.run("replay", r.id, "--json", "--all")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	var last admin.ReplayLine
+	if err == nil {
+		err = json.Unmarshal([]byte(lines[len(lines)-1]), &last)
+	}
+	if err != nil || len(lines) != 6 || last.Summary == nil || last.Summary.Outcomes != 1 {
+		t.Errorf("JSON: %v\n%s", err, text)
+	}
+	if after := r.desk.Account(); after != before {
+		t.Errorf("the account was %+v, is %+v", before, after)
+	}
+}
+
+// TestWithoutANodeTheLedgerIsRead, unless the operator has named a node.
+func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
+	r := newWitnessRig(t, shownCases(), nil)
+	flags := &adminFlags{environ: environment{"ROLLCALL_LEDGER_URL=sqlite:" + r.path, "ROLLCALL_ADMIN_TOKEN=x"}}
+	away := func(*adminClient) error { return fmt.Errorf("asked: %w", errNoNode) }
+	var found admin.Explanation
+	summary, read := admin.ReplaySummary{}, 0
+	own := func(book *sqlstore.Store, c config.Config) (err error) {
+		read++
+		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
+			t.Error("a workspace is no verification")
+		}
+		rules, err := replay{}.own(c)
+		if err != nil {
+			return err
+		}
+		q := admin.ReplayQuery{Rules: rules, Yield: func(admin.Replayed) error { return nil }}
+		list, err := book.Workspaces(t.Context())
+		if err != nil || len(list) != 1 {
+			return errors.Join(err, errors.New("another ledger"))
+		}
+		summary, err = admin.Replay(t.Context(), book, mustID(t, r.id), q)
+		return err
+	}
+	if err := (keptAt{node: flags}).read(t.Context(), away, own); err != nil || summary.Replayed != 5 {
+		t.Errorf("got %v, %+v, %+v", err, found, summary)
+	}
+	flags.url = "http://127.0.0.1:1"
+	if err := (keptAt{node: flags}).read(t.Context(), away, own); !errors.Is(err, errNoNode) || read != 1 {
+		t.Errorf("with a node that was named: %v, read %d times", err, read)
+	}
+}
+
+func mustID(t *testing.T, text string) uuid.UUID {
+	t.Helper()
+	id, err := verificationArg(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

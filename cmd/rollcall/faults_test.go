@@ -1,0 +1,396 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/config"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/smtplab"
+)
+
+// Fault injection: each row switches on a fault of our own, or what receivers do about
+// one, and has a whole node verify a small labelled file against the lab. Whatever goes
+// wrong on our side is never told of an address.
+
+// faultEnd is how long one row may work; what is not finished then says nothing.
+const faultEnd = 30 * time.Second
+
+// faultsAtOnce is how many rows are at work at a time: nearly all of it is waiting.
+const faultsAtOnce = 6
+
+// fault is one row.
+type fault struct {
+	name string
+
+	// on switches the fault on. Verified are list, and faultKinds at each of personalities.
+	on            func(t *testing.T, l *smtplab.Lab, c *config.Config)
+	personalities []string
+	list          func(t *testing.T, l *smtplab.Lab) []labelled
+	during        func(t *testing.T, tr *trial) // runs beside the verification until it returns
+
+	// blind: nothing can be known; every address must end as unknown, or be unfinished.
+	blind bool
+	// known is how many of the addresses that can be known must be, in percent.
+	known int
+}
+
+// faultKinds are local parts: three that exist and three that do not.
+var faultKinds = []string{"anna.adler", "no-such-one", "ben.bauer", "not-here-two", "carla.conti",
+	"gone-away-3"}
+
+func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	var rows sync.WaitGroup
+	slots := make(chan struct{}, faultsAtOnce)
+	for _, group := range [][]fault{refusalFaults(), connectionFaults(), mannersFaults(), innerFaults()} {
+		for _, f := range group {
+			slots <- struct{}{}
+			rows.Go(func() {
+				defer func() { <-slots }()
+				t.Run(f.name, f.run)
+			})
+		}
+	}
+	rows.Wait()
+}
+
+// run verifies the row's list with the fault on.
+func (f fault) run(t *testing.T) {
+	onlyNode(t)
+	lab := trialLab()
+	lab.GreylistWait = time.Second
+	tr, err := startTrial(t.Context(), trialOptions{
+		folder: filepath.Join(t.TempDir(), "data"), log: slog.New(slog.DiscardHandler),
+		view: newProgressView(io.Discard), lab: lab,
+		change: func(l *smtplab.Lab, c *config.Config) {
+			c.Retry.GiveUpAfter = config.Duration{Duration: 8 * time.Second}
+			c.Retry.GreylistWaits = []config.Duration{{Duration: time.Second}, {Duration: 2 * time.Second}}
+			if f.on != nil {
+				f.on(t, l, c)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := tr.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	list := f.addresses(t, tr.lab)
+	if f.during != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.during(t, tr)
+		}()
+		defer func() { <-done }()
+	}
+	all, id, err := tr.verify(t.Context(), list, faultEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.check(t, all)
+	again, err := tr.replay(t.Context(), id, all)
+	if err != nil || again.changed > 0 || again.missing > 0 {
+		t.Errorf("replayed: %+v, %v", again, err)
+	}
+}
+
+func (f fault) addresses(t *testing.T, l *smtplab.Lab) []labelled {
+	var list []labelled
+	if f.list != nil {
+		list = f.list(t, l)
+	}
+	for i, p := range f.personalities {
+		for _, local := range faultKinds {
+			list = append(list, labelled{address: fmt.Sprintf("%s@f%d-%s.test", local, i, p), personality: p})
+		}
+	}
+	for i := range list {
+		list[i].want = l.Truth(list[i].address)
+	}
+	return list
+}
+
+// check holds the results to what the row promises.
+func (f fault) check(t *testing.T, all []judged) {
+	t.Helper()
+	knowable, known := 0, 0
+	for _, j := range all {
+		if j.outcome == smtp.Undecided {
+			continue
+		}
+		if j.want.Wrong(j.outcome) || f.blind && j.outcome != smtp.Unknown {
+			t.Errorf("%s is told %v %v, right is %v", j.address, j.outcome, j.reason, j.want.Outcome)
+		}
+		if j.want.Knowable {
+			knowable++
+			if j.outcome == j.want.Outcome {
+				known++
+			}
+		}
+	}
+	if known*100 < knowable*f.known {
+		t.Errorf("%d of %d are known, want %d %%", known, knowable, f.known)
+	}
+}
+
+// saying makes domains that answer every RCPT with one of texts, whatever the address:
+// they speak about us.
+func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab) []labelled {
+	return func(t *testing.T, l *smtplab.Lab) (list []labelled) {
+		for i, text := range texts {
+			w := smtplab.Words{}
+			switch stage {
+			case smtp.StageGreeting:
+				w.Greeting = text
+			case smtp.StageHello:
+				w.Hello = text
+			case smtp.StageMail:
+				w.Mail = text
+			default:
+				w.Any = text
+			}
+			name := fmt.Sprintf("says%d-%s.test", i, stage)
+			err := l.Add(smtplab.Domain{Name: name, Personality: smtplab.Personality{Name: "own", Words: w,
+				Fixed: smtp.Unknown}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, local := range faultKinds[:2] {
+				list = append(list, labelled{address: local + "@" + name, personality: text})
+			}
+		}
+		return list
+	}
+}
+
+// refusalFaults: receivers that refuse us, and say so in the words of a missing mailbox.
+func refusalFaults() []fault {
+	return []fault{
+		{name: "source blocked", blind: true, personalities: []string{"blocked", "policy"}},
+		{name: "source blocked at the greeting", blind: true, list: saying(smtp.StageGreeting, []string{
+			"554 5.7.1 No SMTP service for you", "550 5.1.1 Host {client} is on our block list",
+			"571 Email from {client} is currently blocked by us", "554 mx.test ESMTP not accepting messages",
+			"550 5.7.606 Access denied, banned sending IP [{client}]", "421 4.7.0 {client} deferred due to complaints",
+			"521 5.7.1 Blocked by reputation filter",
+		})},
+		{name: "no PTR", blind: true, personalities: []string{"noptr"}, list: saying(smtp.StageRcpt, []string{
+			"550 5.7.25 The IP address has no PTR record set up",
+			"450 4.7.25 cannot find your reverse hostname, [{client}]",
+			"554 5.7.1 Fix reverse DNS for {client}", "550 Reverse lookup of {client} failed",
+			"550 5.7.1 inconsistent or no DNS PTR record for your address",
+		})},
+		{name: "hello name refused", blind: true, personalities: []string{"badhello"},
+			list: saying(smtp.StageRcpt, []string{
+				"504 5.5.2 <{hello}>: Helo command rejected: need fully-qualified hostname",
+				"550 5.7.1 <{hello}>: Helo command rejected: Host not found", "550 Access denied - Invalid HELO name",
+				"501 5.5.4 HELO argument {hello} invalid",
+			})},
+		{name: "SPF refused", blind: true, personalities: []string{"badspf"}, list: saying(smtp.StageMail, []string{
+			"550 5.7.23 SPF validation failed", "554 SPF: {client} is not allowed to send for this domain",
+		})},
+		{name: "SPF refused at RCPT", blind: true, list: saying(smtp.StageRcpt, []string{
+			"550 5.7.23 The message was rejected because of SPF policy", "550 SPF check failed for postmaster@{hello}",
+			"554 5.7.1 Sender SPF record does not permit {client}",
+		})},
+		{name: "return path refused", blind: true, personalities: []string{"badsender"},
+			list: saying(smtp.StageRcpt, []string{
+				"550 5.1.8 Sender address rejected: Domain not found", "553 5.1.8 Sender domain does not resolve",
+				"550 5.7.27 Sender address has null MX", "550 5.1.7 Invalid return path",
+				"550 Sender verify failed", "451 4.1.8 Domain of sender address does not resolve",
+			})},
+		{name: "source blocked at RCPT", blind: true, list: saying(smtp.StageRcpt, []string{
+			"550 5.7.1 Service unavailable; Client host [{client}] blocked using zen.test",
+			"554 5.7.1 <{address}>: Recipient address rejected: see http://lookup.test/bl?ip={client}",
+			"550 5.2.1 Mailbox unavailable. Your IP {client} is blacklisted",
+			"550 permanent failure for one or more recipients ({address}:blocked)",
+			"550 5.7.1 Mail from {client} was rejected due to poor reputation",
+			"550 High probability of spam", "554 5.7.1 You are not allowed to connect",
+			"550 Requested action not taken: mailbox unavailable; reject due to policy restrictions",
+			"550 5.4.1 All recipient addresses rejected : Access denied",
+			"554 5.7.1 Message refused: sender is listed by our DNSBL",
+			"550-{address}\n550 denied, {client} is in a black list", "550 5.7.0 Local Policy Violation",
+			"550 mailbox unavailable or access denied", "553 5.3.0 {address} DNSBL:RBL 521 {client} is blocked",
+		})},
+	}
+}
+
+// connectionFaults: what is between us and the receiver.
+func connectionFaults() []fault {
+	clean := []string{"clean", "exchange", "starttls", "catchall"}
+	return []fault{
+		{name: "TLS broken", personalities: []string{"tlsbroken", "tlsstalled", "tlsinjected", "htlsgarbage",
+			"hflood", "hstall", "tlsonly"}},
+		{name: "DNS is away", blind: true, personalities: clean,
+			on: func(t *testing.T, _ *smtplab.Lab, c *config.Config) { c.DNS.Servers = []string{deadPort(t)} }},
+		{name: "DNS says SERVFAIL", blind: true, personalities: []string{"servfail", "dnsrefused", "aliasloop"}},
+		{name: "DNS is silent", blind: true, personalities: []string{"dnssilent"},
+			on: func(_ *testing.T, _ *smtplab.Lab, c *config.Config) {
+				c.DNS.Timeout = config.Duration{Duration: time.Second}
+			}},
+		{name: "port 25 closed for us", blind: true, personalities: clean,
+			on: func(t *testing.T, _ *smtplab.Lab, c *config.Config) {
+				c.SMTP.Port = int(netPort(t, deadPort(t)))
+			}},
+		{name: "sessions are cut", personalities: []string{"flaky", "droprcpt", "resetmail", "short", "closing",
+			"h421rset", "h421behind", "hpartial", "hresethalf", "hhalf"}},
+		{name: "one of two sources is refused", personalities: []string{"blockone", "blockeven", "clean"},
+			on: func(_ *testing.T, _ *smtplab.Lab, c *config.Config) {
+				c.SMTP.SourceAddresses = []string{"127.0.0.2", "127.0.0.3"}
+			}},
+		{name: "garbage in texts", personalities: []string{"nonascii", "formula", "hnul", "heightbit", "hcrlf",
+			"hlong", "hrandom", "hhttp", "lying", "htwice", "hearly", "hearlytls", "htwicetls"}},
+	}
+}
+
+// mannersFaults: we ask too much, too fast, and the guards step in.
+func mannersFaults() []fault {
+	wide := func(t *testing.T, _ *smtplab.Lab, c *config.Config) { openedWide(t, c, true) }
+	guarded := func(t *testing.T, l *smtplab.Lab) []labelled { return guardedList(t, l, "guard") }
+	return []fault{
+		{name: "guards tripped on purpose", on: wide, list: guarded},
+		{name: "far too fast", on: func(t *testing.T, _ *smtplab.Lab, c *config.Config) {
+			openedWide(t, c, true)
+			connections := 50
+			rate := config.Rate(shaping.Rate{Events: 1_000_000, Per: time.Second})
+			c.Throttle.Default.Connections, c.Throttle.Default.RcptRate = &connections, &rate
+		}, list: func(t *testing.T, l *smtplab.Lab) []labelled { return guardedList(t, l, "limit") }},
+		{name: "too many recipients in a transaction", known: 100, on: wide,
+			personalities: []string{"onercpt", "fewrcpts"}},
+		{name: "a message size is refused", blind: true, list: saying(smtp.StageMail, []string{
+			"552 5.3.4 Message size exceeds fixed limit", "552 5.2.3 Message too large",
+		})},
+		{name: "greylisting that never ends", blind: true, list: saying(smtp.StageRcpt, []string{
+			"451 4.7.1 Greylisting in action, please come back later", "450 Not now", "452 4.2.2 Greylisted",
+			"421 4.7.0 Try again later", "450 4.3.2 Service currently unavailable",
+		})},
+	}
+}
+
+// guardedList is forty mailboxes that do not exist, then ten that do, at each
+// personality of a family.
+func guardedList(t *testing.T, l *smtplab.Lab, family string) (list []labelled) {
+	t.Helper()
+	for _, p := range smtplab.Personalities() {
+		if p.Family != family {
+			continue
+		}
+		for i := range 50 {
+			local := "no-such-" + lettersOf(i)
+			if i >= 40 {
+				local = "good." + lettersOf(i)
+			}
+			list = append(list, labelled{address: fmt.Sprintf("%s@g-%s.test", local, p.Name), personality: p.Name})
+		}
+	}
+	if len(list) == 0 {
+		t.Fatalf("the lab has no family %q", family)
+	}
+	return list
+}
+
+// innerFaults: our own parts fail.
+func innerFaults() []fault {
+	plain := []string{"clean", "plain", "exchange", "catchall", "greylist", "twomx"}
+	return []fault{
+		{name: "receivers vanish in the middle", personalities: append(plain, plain...),
+			during: func(t *testing.T, tr *trial) {
+				waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 8 })
+				if err := stopLabWithin(t.Context(), tr.lab); err != nil {
+					t.Error(err)
+				}
+			}},
+		{name: "the ledger stalls", personalities: plain, known: 100, during: stallLedger},
+	}
+}
+
+// stallLedger keeps the ledger's only place to write, for longer than a writer is patient.
+func stallLedger(t *testing.T, tr *trial) {
+	waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 4 })
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(tr.options.folder, "ledger.db"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	for _, statement := range []string{"PRAGMA busy_timeout(20000)", "BEGIN IMMEDIATE"} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Errorf("%s: %v", statement, err)
+			return
+		}
+	}
+	<-time.After(stallLasts)
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Error(err)
+	}
+}
+
+// stallLasts is more than the 5 s that a writer waits for its turn.
+const stallLasts = 7 * time.Second
+
+// waitUntil waits for something to become true.
+func waitUntil(t *testing.T, so func() bool) {
+	every := time.NewTicker(10 * time.Millisecond)
+	defer every.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), faultEnd)
+	defer cancel()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			t.Error("it did not come true")
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// deadPort is an address on loopback where nobody listens.
+func deadPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func netPort(t *testing.T, address string) (port uint16) {
+	t.Helper()
+	if _, err := fmt.Sscanf(address[strings.LastIndexByte(address, ':')+1:], "%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// lettersOf writes n in letters.
+func lettersOf(n int) string {
+	text := ""
+	for ; text == "" || n > 0; n /= 26 {
+		text = string(rune('a'+n%26)) + text
+	}
+	return text
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/smtp/smtplab"
+)
+
+// Hostile receivers beside honest ones: the honest are answered, and the node's memory
+// is bounded by what its sessions may hold.
+
+// hostileKinds hold a session as long as they can, or send as much as they can.
+var hostileKinds = []string{"hsilent", "silenthello", "silentmail", "silentrcpt", "hstutter", "hendless",
+	"hendlessline", "hwindow", "hlong", "hextensions", "hstall", "hflood", "hrandom", "hecho"}
+
+// hostileWorld says how many there are.
+type hostileWorld struct {
+	files, perFile int           // hostile domains, with one address each
+	wait           time.Duration // for the honest file
+	memory         int64         // of the node at its peak
+}
+
+// The bound of memory is what an idle node takes and 128 KiB for each session that a
+// node may have open: a guess of twice the former.
+const hostileIdle = 160 << 20
+
+func TestHonestReceiversBesideHostileOnes(t *testing.T) {
+	t.Parallel()
+	w := hostileWorld{files: 2, perFile: 150, wait: cliWait, memory: hostileIdle + 300*128<<10}
+	if *long {
+		w = hostileWorld{files: 10, perFile: 1000, wait: 10 * time.Minute,
+			memory: hostileIdle + sessionsMax*128<<10}
+	}
+	o := smtplab.Defaults()
+	o.HostsMax, o.SessionsMax = w.files*w.perFile+1000, 2*sessionsMax
+	lab := startLab(t, o)
+	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: `
+[retry]
+greylist_waits = ["5s"]
+give_up_after = "1m"
+`})
+	node := r.serve()
+	node.waitFor("node started")
+	ctx, cancel := context.WithTimeout(t.Context(), w.wait)
+	defer cancel()
+	r.open(1_000_000)
+	c := r.client()
+	for i := range w.files {
+		var file bytes.Buffer
+		file.WriteString("email\n")
+		for j := range w.perFile {
+			fmt.Fprintf(&file, "anna.adler@x%d-%d-%s.test\n", i, j, hostileKinds[j%len(hostileKinds)])
+		}
+		post(t, ctx, c, file.Bytes())
+	}
+	least := min(w.files*w.perFile/2, sessionsMax/2)
+	waitUntil(t, func() bool { return lab.Manners().Total.SessionsOpen >= least })
+	open := lab.Manners().Total.SessionsOpen
+	began := time.Now()
+	honest := cleanFile(200, 20)
+	id := post(t, ctx, c, honest)
+	for {
+		d, err := look(ctx, c, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.CompletedAt != nil {
+			break
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			t.Fatalf("the honest receivers are not answered: %+v, %+v", d, lab.Manners().Total)
+		}
+	}
+	took := time.Since(began)
+	var text bytes.Buffer
+	if err := c.results(ctx, id, &text); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := readRows(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, email := range strings.Fields(string(honest))[1:] {
+		if want := lab.Truth(email); rows[email].outcome != want.Outcome {
+			t.Errorf("%s is %v, want %v", email, rows[email].outcome, want.Outcome)
+		}
+	}
+	peak, err := memoryMost(node.command.Process.Pid)
+	if err != nil || peak > w.memory {
+		t.Errorf("the node took %d MB, want at most %d MB: %v", peak>>20, w.memory>>20, err)
+	}
+	t.Logf("%d hostile receivers, %d sessions held when 200 honest addresses came: answered in %.1f s, "+
+		"the node's peak is %d MB", w.files*w.perFile, open, took.Seconds(), peak>>20)
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d", code)
+	}
+}
+
+// post has a file verified and gives its number.
+func post(t *testing.T, ctx context.Context, c *apiClient, file []byte) string {
+	t.Helper()
+	made, err := c.create(ctx, uuid.New(), int64(len(file)), "list.csv")
+	if err == nil {
+		err = c.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.ID
+}

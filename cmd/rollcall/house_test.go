@@ -1,0 +1,323 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/smtp"
+)
+
+// The house rules, kept by tests: who may import whom, and the few measures
+// that keep files readable.
+
+const (
+	houseRoot    = "../.."
+	functionMax  = 70  // lines of a function
+	fileLinesMax = 800 // lines of a file
+)
+
+// source is one Go file of the repository.
+type source struct {
+	path   string // from the root, with slashes
+	folder string
+	test   bool
+	text   []byte
+	file   *ast.File
+	set    *token.FileSet
+}
+
+// sources parses every Go file that a person wrote.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(houseRoot, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || name != houseRoot && strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".pb.go") {
+			return nil
+		}
+		relative, err := filepath.Rel(houseRoot, name)
+		if err != nil {
+			return err
+		}
+		s := source{path: filepath.ToSlash(relative), set: token.NewFileSet()}
+		s.folder, s.test = filepath.ToSlash(filepath.Dir(relative)), strings.HasSuffix(name, "_test.go")
+		if s.text, err = os.ReadFile(name); err != nil {
+			return err
+		}
+		s.file, err = parser.ParseFile(s.set, name, s.text, parser.ParseComments)
+		all = append(all, s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d Go files were found: is %s the root?", len(all), houseRoot)
+	}
+	return all
+}
+
+// mayImport says which folders of the house a folder may use, the narrowest
+// entry for it; a folder may always use those below itself.
+var mayImport = map[string][]string{
+	"cmd":               {"config", "http", "actors", "ledger", "cluster", "smtp"},
+	"config":            {"smtp"},
+	"http":              {"ledger", "smtp"},
+	"actors":            {"actors", "ledger", "cluster", "smtp"},
+	"actors/receiver":   {"actors/alarm", "actors/wire", "cluster", "smtp"}, // it never sees money
+	"actors/domain":     {"actors/alarm", "actors/wire", "ledger", "smtp"},
+	"actors/edge":       {"actors/alarm"},
+	"actors/alarm":      {},
+	"actors/wire":       {"smtp"},
+	"actors/intake":     {"smtp"},
+	"ledger":            {"ledger", "smtp"},
+	"ledger/rules":      {"ledger"},
+	"cluster":           {"ledger"},
+	"cluster/gossip":    {},
+	"cluster/secure":    {},
+	"cluster/share":     {"ledger"},
+	"smtp":              {},
+	"smtp/mx":           {"smtp"},
+	"smtp/evidence":     {"smtp"},
+	"smtp/verdict":      {"smtp"},
+	"smtp/identity":     {"smtp"},
+	"smtp/shaping":      {},
+	"smtp/smtplab":      {"smtp"},
+	"ledger/sqlstore":   {"ledger", "smtp"},
+	"ledger/ledgertest": {"ledger", "smtp"},
+}
+
+// staysIn says where a foreign module or a part of the standard library may be used.
+var staysIn = map[string][]string{
+	"database/sql":                      {"ledger/sqlstore"},
+	"modernc.org/sqlite":                {"ledger/sqlstore"},
+	"github.com/jackc/pgx":              {"ledger/sqlstore", "ledger/ledgertest"},
+	"github.com/cockroachdb":            {"ledger/sqlstore"},
+	"github.com/hashicorp/memberlist":   {"cluster"},
+	"github.com/valyala/fasthttp":       {"http"},
+	"github.com/miekg/dns":              {"smtp/mx", "smtp/smtplab", "smtp/identity"},
+	"github.com/asynkron/protoactor-go": {"actors", "cluster"},
+	"github.com/spf13/cobra":            {"cmd"},
+	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
+}
+
+// within says whether folder is one of parents or lies below one.
+func within(folder string, parents ...string) bool {
+	return slices.ContainsFunc(parents, func(p string) bool {
+		return folder == p || strings.HasPrefix(folder, p+"/")
+	})
+}
+
+func TestImportsGoDownward(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		allowed, rule := []string(nil), ""
+		for folder, targets := range mayImport {
+			if within(s.folder, folder) && len(folder) > len(rule) {
+				allowed, rule = targets, folder
+			}
+		}
+		if rule == "" {
+			t.Errorf("%s: no rule says what %s may import", s.path, s.folder)
+			continue
+		}
+		for _, i := range s.file.Imports {
+			name := strings.Trim(i.Path.Value, `"`)
+			if own, ok := strings.CutPrefix(name, "rollcall/"); ok && !within(own, rule) && !within(own, allowed...) {
+				t.Errorf("%s imports %s; %s may import %v", s.path, name, rule, allowed)
+			}
+			for module, places := range staysIn {
+				if within(name, module) && !within(s.folder, places...) {
+					t.Errorf("%s imports %s, which stays in %v", s.path, name, places)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageIntroducesItselfInDocGo(t *testing.T) {
+	introduced := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		isDoc := filepath.Base(s.path) == "doc.go" && s.file.Doc != nil && len(s.file.Doc.Text()) > 60
+		introduced[s.folder] = introduced[s.folder] || isDoc
+	}
+	for folder, ok := range introduced {
+		if !ok {
+			t.Errorf("%s has no doc.go with a package comment", folder)
+		}
+	}
+}
+
+func TestFunctionsAndFilesStayReadable(t *testing.T) {
+	for _, s := range sources(t) {
+		if n := strings.Count(string(s.text), "\n"); n > fileLinesMax {
+			t.Errorf("%s has %d lines, at most %d are wanted", s.path, n, fileLinesMax)
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s has an init function: do it where it can be seen", s.path)
+			}
+			lines := s.set.Position(f.End()).Line - s.set.Position(f.Pos()).Line + 1
+			if lines > functionMax && !s.test {
+				t.Errorf("%s: %s has %d lines, at most %d are wanted", s.path, f.Name.Name, lines, functionMax)
+			}
+		}
+	}
+}
+
+func TestNothingSleeps(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" && selector.Sel.Name == "Sleep" {
+				t.Errorf("%s: time.Sleep: wait for what you wait for", s.set.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+func TestNoNakedToDo(t *testing.T) {
+	naked := regexp.MustCompile(`\b(TODO|FIXME|XXX)\b[^(]`)
+	for _, s := range sources(t) {
+		for _, group := range s.file.Comments {
+			if naked.MatchString(group.Text() + " ") {
+				t.Errorf("%s: a note without an issue number", s.set.Position(group.Pos()))
+			}
+		}
+	}
+}
+
+func TestEveryExportedNameIsExplained(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || within(s.folder, "cmd") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			for _, name := range unexplained(d) {
+				t.Errorf("%s: %s has no comment", s.path, name)
+			}
+		}
+	}
+}
+
+// unexplained gives the exported names of a declaration that have no comment.
+func unexplained(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Doc == nil && d.Name.IsExported() && (d.Recv == nil || receiverIsExported(d.Recv)) &&
+			!wellKnown(d.Name.Name) {
+			names = append(names, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if s, ok := spec.(*ast.TypeSpec); ok && s.Name.IsExported() && s.Doc == nil && d.Doc == nil {
+				names = append(names, s.Name.Name)
+			}
+			if s, ok := spec.(*ast.ValueSpec); ok && s.Doc == nil && s.Comment == nil && d.Doc == nil &&
+				s.Names[0].IsExported() {
+				names = append(names, s.Names[0].Name)
+			}
+		}
+	}
+	return names
+}
+
+// wellKnown are methods whose meaning an interface of the standard library fixes.
+func wellKnown(name string) bool {
+	return slices.Contains([]string{"Error", "String", "Unwrap", "Is", "Write", "Read", "Close", "Len", "Less",
+		"Swap"}, name)
+}
+
+func receiverIsExported(list *ast.FieldList) bool {
+	kind := list.List[0].Type
+	if star, ok := kind.(*ast.StarExpr); ok {
+		kind = star.X
+	}
+	if generic, ok := kind.(*ast.IndexExpr); ok {
+		kind = generic.X
+	}
+	name, ok := kind.(*ast.Ident)
+	return ok && name.IsExported()
+}
+
+func TestEveryCitedStandardIsListed(t *testing.T) {
+	listed, err := os.ReadFile(filepath.Join(houseRoot, "docs", "specifications.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	citation := regexp.MustCompile(`\bRFC (\d{3,5})\b`)
+	row := func(number string) string { return fmt.Sprintf("| %s |", number) }
+	missing := map[string]string{}
+	for _, s := range sources(t) {
+		for _, found := range citation.FindAllStringSubmatch(string(s.text), -1) {
+			if !strings.Contains(string(listed), row(found[1])) {
+				missing[found[1]] = s.path
+			}
+		}
+	}
+	for number, path := range missing {
+		t.Errorf("RFC %s is cited in %s and not listed in docs/specifications.md", number, path)
+	}
+}
+
+func TestEveryIssueCodeIsDocumented(t *testing.T) {
+	documented, err := os.ReadFile(filepath.Join(houseRoot, "docs", "errors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := regexp.MustCompile(`(?m)^\s*(?:Code)?[A-Z]\w+ +(?:Code)? *= "([a-z_]+)"`)
+	found := 0
+	for _, s := range sources(t) {
+		if s.path != "http/api/codes.go" && s.path != "actors/intake/errors.go" {
+			continue
+		}
+		for _, m := range code.FindAllStringSubmatch(string(s.text), -1) {
+			if found++; !strings.Contains(string(documented), "`"+m[1]+"`") {
+				t.Errorf("%s of %s is missing in docs/errors.md", m[1], s.path)
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("only %d codes were found: is the pattern right?", found)
+	}
+}
+
+func TestEveryReasonIsDocumented(t *testing.T) {
+	documented, err := os.ReadFile(filepath.Join(houseRoot, "docs", "api.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := smtp.ReasonNone + 1; r.Known(); r++ {
+		token, sentence, _ := strings.Cut(r.Message(), " ")
+		if row := fmt.Sprintf("| `%s` | %s |", token, sentence); !strings.Contains(string(documented), row) {
+			t.Errorf("docs/api.md has no row %s", row)
+		}
+	}
+}

@@ -1,0 +1,447 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/miekg/dns"
+
+	"rollcall/config"
+	"rollcall/http/admin"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp"
+	"rollcall/smtp/identity"
+	"rollcall/smtp/smtplab"
+)
+
+// dnsFront is a DNS server on loopback that has the records of this test, and asks the
+// lab's about everything else.
+type dnsFront struct {
+	addr, behind string
+
+	mu      sync.Mutex
+	records map[string][]dns.RR // by name and type
+}
+
+func newFront(t *testing.T, behind string) *dnsFront {
+	t.Helper()
+	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}}
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = packets.LocalAddr().String()
+	started := make(chan struct{})
+	server := &dns.Server{PacketConn: packets, Handler: f, NotifyStartedFunc: func() { close(started) }}
+	go func() { _ = server.ActivateAndServe() }()
+	<-started
+	t.Cleanup(func() { _ = server.Shutdown() })
+	return f
+}
+
+// set gives a name records of one type; none: it has none.
+func (f *dnsFront) set(t *testing.T, name string, qtype uint16, values ...string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := name + dns.TypeToString[qtype]
+	f.records[key] = nil
+	for _, value := range values {
+		rr, err := dns.NewRR(fmt.Sprintf("%s 60 IN %s %s", name, dns.TypeToString[qtype], value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.records[key] = append(f.records[key], rr)
+	}
+}
+
+// ServeDNS implements dns.Handler.
+func (f *dnsFront) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	f.mu.Lock()
+	records, ours := f.records[q.Question[0].Name+dns.TypeToString[q.Question[0].Qtype]]
+	f.mu.Unlock()
+	answer := new(dns.Msg)
+	answer.SetReply(q)
+	answer.RecursionAvailable = true
+	switch {
+	case ours && len(records) == 0:
+		answer.Rcode = dns.RcodeNameError
+	case ours:
+		answer.Answer = records
+	default:
+		if asked, err := dns.Exchange(q, f.behind); err == nil {
+			answer = asked
+		} else {
+			answer.Rcode = dns.RcodeServerFailure
+		}
+	}
+	_ = w.WriteMsg(answer)
+}
+
+// seenAt is where receivers see the nodes of these tests, as they believe.
+const (
+	seenAt  = "192.0.2.10"
+	reverse = "10.2.0.192.in-addr.arpa."
+)
+
+// soundFront has the records of a node whose identity is as it should be.
+func soundFront(t *testing.T, behind string) *dnsFront {
+	f := newFront(t, behind)
+	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
+	f.set(t, "rollcall.example.", dns.TypeA, seenAt)
+	f.set(t, "rollcall.example.", dns.TypeAAAA)
+	f.set(t, "rollcall.example.", dns.TypeMX, "10 rollcall.example.")
+	f.set(t, "rollcall.example.", dns.TypeTXT, `"v=spf1 ip4:`+seenAt+` -all"`)
+	return f
+}
+
+// checkedNode starts a node against a lab, whose DNS is asked through a front, and
+// gives what it says.
+func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node, *lockedBuffer) {
+	t.Helper()
+	onlyNode(t)
+	c := labConfig(localConfig(config.Default(), filepath.Join(t.TempDir(), "data"), true))
+	c.Throttle.File = ""
+	openedWide(t, &c, false)
+	c.DNS.Servers, c.SMTP.Port = []string{f.addr}, lab.SMTPPort()
+	c.SMTP.AllowNetworks, c.SMTP.HelloName = []string{lab.Network().String()}, "rollcall.example"
+	c.Identity.PublicAddresses = []string{seenAt}
+	change(&c)
+	said := &lockedBuffer{}
+	n, err := startNode(context.Background(), c, nodeOptions{Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stopNode(context.Background(), n); err != nil {
+			t.Error(err)
+		}
+	})
+	return n, said
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// get reads an open page of a node's admin listener.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v", url, answer.StatusCode, err)
+	}
+	return string(text)
+}
+
+// TestANodeThatIsNotFitAsksNobodyUntilItIs has a node without a PTR take a file: no
+// receiver hears of it, and nothing is judged. When it has one, the file is finished.
+func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, smtplab.Defaults())
+	f := soundFront(t, lab.DNSAddr())
+	f.set(t, reverse, dns.TypePTR)
+	n, said := checkedNode(t, lab, f, func(*config.Config) {})
+	ready, metrics := get(t, n.AdminURL+"/readyz"), get(t, n.AdminURL+"/metrics")
+	if !strings.Contains(ready, `"probing":"no: run `) || !strings.Contains(metrics, "rollcall_node_fit 0\n") ||
+		!strings.Contains(metrics, `rollcall_identity_check{check="ptr",source="192.0.2.10"} 0`) ||
+		!strings.Contains(metrics, `rollcall_identity_check{check="spf",source="192.0.2.10"} 1`) {
+		t.Errorf("a node that is not fit says %s and %s", ready, grep(metrics, "identity"))
+	}
+	if lines := strings.Count(said.text(), "node takes no probing work"); lines != 1 {
+		t.Errorf("it is said %d times, want once:\n%s", lines, said.text())
+	}
+	v := submit(t, n, []byte("email\nanna@one-clean.test\nbert@two-clean.test\n"), 2)
+	awaitVerification(t, n, v, func(v ledger.Verification) bool { return v.Status == ledger.Waiting })
+	if sheet := lab.Manners(); sheet.Total.Sessions != 0 || sheet.DNS.Queries == 0 {
+		t.Errorf("a node that is not fit opened %d sessions, and asked DNS %d times", sheet.Total.Sessions,
+			sheet.DNS.Queries)
+	}
+	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
+	if found, err := n.self.check(t.Context()); err != nil || !found.Fit || !found.Probing {
+		t.Fatalf("with a PTR: %+v, %v", found, err)
+	}
+	v = finish(t, n, v, time.Minute)
+	for email, r := range results(t, n, v) {
+		if want := lab.Truth(email); want.Wrong(r.Outcome) || !want.Right(r.Outcome, r.Reason) {
+			t.Errorf("%s: %s %s, want %s", email, r.Outcome, r.Reason, want.Outcome)
+		}
+	}
+	if ready := get(t, n.AdminURL+"/readyz"); strings.Contains(ready, "probing") {
+		t.Errorf("a node that is fit says %s", ready)
+	}
+	if text := said.text(); !strings.Contains(text, "node is fit to probe again") || strings.Contains(text, "anna") {
+		t.Errorf("it said\n%s", text)
+	}
+}
+
+// TestANodeThatIsNotMadeToBeFitProbes has identity.enforce off.
+func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, smtplab.Defaults())
+	f := soundFront(t, lab.DNSAddr())
+	f.set(t, reverse, dns.TypePTR)
+	n, said := checkedNode(t, lab, f, func(c *config.Config) { c.Identity.Enforce = false })
+	v := finish(t, n, submit(t, n, []byte("email\nanna@one-clean.test\n"), 1), time.Minute)
+	if v.Status != ledger.Completed {
+		t.Errorf("got %s", v.Status)
+	}
+	found := n.self.view()
+	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
+		t.Errorf("got %+v and\n%s", found, said.text())
+	}
+	if text := doctorText(found); !strings.Contains(text, "it probes all the same") {
+		t.Errorf("the doctor says\n%s", text)
+	}
+}
+
+// awaitVerification waits until a verification is as wanted.
+func awaitVerification(t *testing.T, n *node, v ledger.Verification, as func(ledger.Verification) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
+	for {
+		got, err := n.book.Verification(ctx, v.Workspace, v.ID)
+		if err == nil && as(got) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not as wanted: %+v", got)
+		case <-every.C:
+		}
+	}
+}
+
+// grep gives the lines with a text.
+func grep(text, with string) (out string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, with) {
+			out += line
+		}
+	}
+	return out
+}
+
+// TestDoctor asks a node, and makes the checks itself where none runs.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, smtplab.Defaults())
+	f := soundFront(t, lab.DNSAddr())
+	f.set(t, "rollcall.example.", dns.TypeTXT)
+	c := newCLI(t)
+	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t))}
+	c.write("node.toml", fmt.Sprintf(`
+[dns]
+servers = [%q]
+[smtp]
+hello_name = "rollcall.example"
+[identity]
+public_addresses = [%q]
+`, f.addr, seenAt))
+	c.environ = append(c.environ, fmt.Sprintf("ROLLCALL_ADMIN=http://127.0.0.1:%d", freePort(t)))
+	if code, _, stderr := c.run("doctor", "--config", "node.toml"); code != exitFailed ||
+		!strings.Contains(stderr, "no node answers") {
+		t.Errorf("a node that was named and does not answer: got code %d and %q", code, stderr)
+	}
+	c.environ = c.environ[:1]
+	if code, _, stderr := c.run("doctor"); code != exitFailed || !strings.Contains(stderr, "--config FILE") {
+		t.Errorf("without a node: got code %d and %q", code, stderr)
+	}
+	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
+	if code != exitDone || !strings.Contains(stdout, "warn     spf  192.0.2.10\n         rollcall.example has no SPF record\n") ||
+		!strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") || !strings.Contains(stdout, "Nothing fails.") {
+		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
+	}
+	f.set(t, reverse, dns.TypePTR)
+	code, stdout, stderr = c.run("doctor", "--config", "node.toml")
+	if code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
+		!strings.Contains(stderr, errUnfit.Error()) {
+		t.Errorf("without a PTR: got code %d\n%s%s", code, stdout, stderr)
+	}
+	for line := range strings.Lines(stdout) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > columns {
+			t.Errorf("a line of more than %d characters: %s", columns, line)
+		}
+	}
+	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
+	var found admin.Identity
+	if err := json.Unmarshal([]byte(stdout), &found); err != nil || code != exitFailed || found.Fit || found.Probing ||
+		len(found.Findings) < 4 || found.Findings[0].Check != identity.PTR {
+		t.Errorf("as JSON: got code %d, %v\n%s", code, err, stdout)
+	}
+}
+
+func TestDoctorAsksTheNode(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, smtplab.Defaults())
+	f := soundFront(t, lab.DNSAddr())
+	f.set(t, "rollcall.example.", dns.TypeMX, "0 .")
+	folder := ""
+	n, _ := checkedNode(t, lab, f, func(c *config.Config) { folder = c.DataDir })
+	token, err := os.ReadFile(filepath.Join(folder, admin.TokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doctor := func(args ...string) (text string, err error) {
+		var out bytes.Buffer
+		root := newRoot(nil)
+		root.SetArgs(append([]string{"doctor", "--admin", n.AdminURL, "--token", strings.TrimSpace(string(token))}, args...))
+		root.SetOut(&out)
+		err = root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	if text, err := doctor(); !errors.Is(err, errUnfit) || !strings.Contains(text, "null MX") ||
+		!strings.Contains(text, "This node takes no probing work") {
+		t.Errorf("got %v\n%s", err, text)
+	}
+	f.set(t, "rollcall.example.", dns.TypeMX, "10 rollcall.example.")
+	if _, err := doctor(); !errors.Is(err, errUnfit) {
+		t.Errorf("before it has looked again: got %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "node.toml")
+	lines := fmt.Sprintf("data_dir = %q\n[admin]\nlisten = %q\n", folder, strings.TrimPrefix(n.AdminURL, "http://"))
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := diagnose(t.Context(), doctorFlags{node: &adminFlags{}, file: file})
+	if err != nil || found.Fit || !strings.Contains(found.Why, "null MX") {
+		t.Errorf("the node of a configuration: got %+v, %v", found, err)
+	}
+	if text, err := doctor("--now"); err != nil || !strings.Contains(text, "Nothing fails. This node may probe.") {
+		t.Errorf("with --now: got %v\n%s", err, text)
+	}
+	if _, err := doctor(); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// TestTheLabNeedsNoSetUp starts a node as --dev and --lab do.
+func TestTheLabNeedsNoSetUp(t *testing.T) {
+	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(*config.Config) {})
+	found := n.self.view()
+	if !found.Fit || !found.Probing || n.members.node.Load().Unfit() != "" {
+		t.Errorf("got %+v", found)
+	}
+	for _, finding := range found.Findings {
+		if finding.State == identity.Skipped && !strings.Contains(finding.Saw, "loopback") {
+			t.Errorf("got %+v", finding)
+		}
+	}
+}
+
+func TestWhatSaysThatPort25IsBlocked(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want identity.State
+	}{
+		{"time-outs", &smtp.Failure{Stage: smtp.StageConnect, Err: os.ErrDeadlineExceeded}, identity.Fail},
+		{"greetings", nil, identity.OK},
+		{"refusals in the greeting", &smtp.Failure{Stage: smtp.StageGreeting, Err: io.EOF}, identity.OK},
+		{"a fault of ours", &smtp.Failure{Stage: smtp.StageConnect, Err: errors.New("too many open files")},
+			identity.Skipped},
+		{"our own end", &smtp.Failure{Stage: smtp.StageConnect, Err: context.Canceled}, identity.Skipped},
+		{"the guard", &smtp.Failure{Stage: smtp.StageConnect, Err: smtp.ErrForbiddenAddress}, identity.Skipped},
+	} {
+		s := &selfCheck{reach: &identity.Reach{}}
+		for i := range 9 {
+			s.note(fmt.Sprintf("r%d.test", i), c.err)
+		}
+		if f := identity.CheckReach(s.reach, time.Now()); f.State != c.want {
+			t.Errorf("%s: got %+v, want %s", c.name, f, c.want)
+		}
+	}
+}
+
+// TestAClusterGoesOnWithoutANodeThatIsNotFit has two processes, first one and then
+// the other of them not fit: files are finished, and who is not fit asks nobody.
+func TestAClusterGoesOnWithoutANodeThatIsNotFit(t *testing.T) {
+	lab := startLab(t, quickLab())
+	server := postgres.New(t, postgres.Options{})
+	f := soundFront(t, lab.DNSAddr())
+	f.set(t, "rollcall.example.", dns.TypeA, "192.0.2.10", "192.0.2.11")
+	f.set(t, "rollcall.example.", dns.TypeTXT, `"v=spf1 ip4:192.0.2.0/24 -all"`)
+	f.set(t, "11.2.0.192.in-addr.arpa.", dns.TypePTR)
+	w := newCrowd(t, server, lab, wideOpen, 2)
+	for i, m := range w.nodes {
+		m.environ = append(m.environ, "ROLLCALL_DNS_SERVERS="+f.addr,
+			fmt.Sprintf("ROLLCALL_IDENTITY_PUBLIC_ADDRESSES=192.0.2.1%d", i))
+	}
+	w.start(w.nodes...)
+	finishWith := func(file []byte, fit, unfit *measured) {
+		t.Helper()
+		w.await("the nodes agree on the one that is fit", func() bool {
+			return agreedOn(w.nodes, 1) && fit.metric("rollcall_node_fit") == 1 && unfit.metric("rollcall_node_fit") == 0
+		})
+		before, asked := unfit.metric("rollcall_probe_answers_total"), fit.metric("rollcall_probe_answers_total")
+		id := w.submit(file)
+		w.await("the file is done", func() bool { return w.standing(id).done })
+		if now := unfit.metric("rollcall_probe_answers_total"); now != before || unfit.metric("rollcall_receivers") != 0 {
+			t.Errorf("the node that is not fit has %v answers, %v before, and %v receivers", now, before,
+				unfit.metric("rollcall_receivers"))
+		}
+		if now := fit.metric("rollcall_probe_answers_total"); now <= asked {
+			t.Errorf("the node that is fit has %v answers, %v before", now, asked)
+		}
+	}
+	finishWith(cleanFile(200, 20), w.nodes[0], w.nodes[1])
+	f.set(t, "11.2.0.192.in-addr.arpa.", dns.TypePTR, "rollcall.example.")
+	f.set(t, reverse, dns.TypePTR)
+	for i, want := range []int{exitFailed, exitDone} {
+		if code, stdout, stderr := w.nodes[i].run("doctor", "--now"); code != want {
+			t.Errorf("doctor at node-%d: got code %d\n%s%s", i, code, stdout, stderr)
+		}
+	}
+	finishWith(cleanFile(200, 20), w.nodes[1], w.nodes[0])
+	if _, stdout, stderr := w.nodes[1].run("cluster", "members"); !strings.Contains(stdout, "Unfit: node-0 (") {
+		t.Errorf("the members are\n%s%s", stdout, stderr)
+	}
+}
+
+// agreedOn says whether nodes count on so many, and know that all do.
+func agreedOn(nodes []*measured, on int) bool {
+	for _, m := range nodes {
+		if m.metric("rollcall_cluster_view_members") != float64(on) || m.metric("rollcall_cluster_settled") != 1 {
+			return false
+		}
+	}
+	return true
+}

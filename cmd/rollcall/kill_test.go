@@ -1,0 +1,617 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/api"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp/smtplab"
+)
+
+var (
+	killsFlag     = flag.Int("kills", 0, "how often a node at work is killed; 0: 3, with -long 20")
+	addressesFlag = flag.Int("kill-addresses", 0, "how many addresses it works on; 0: 3,000, with -long 100,000")
+)
+
+// fire is a run of a node that is killed and started again while it works.
+type fire struct {
+	rounds             int           // files, one after the other, each with a lab of its own
+	addresses, domains int           // of a round
+	kills              int           // of a round
+	settings           string        // [retry], [throttle.default]
+	within             time.Duration // bound for a round
+}
+
+const (
+	creators = 32 // creates of one identity at the same time
+
+	// askedLate is how long after its final evidence the lab may note an RCPT for
+	// an address: two clocks' readings in one machine under load.
+	askedLate = 250 * time.Millisecond
+
+	// goesOnWithin is how soon a new life settles something: a look for work each
+	// second, a first settlement after another. Waiting for a lease takes 20 s.
+	goesOnWithin = 6 * time.Second
+
+	// killedUntil is the part of the addresses within which all kills of a round come.
+	killedUntil = 0.95
+
+	// roundAddresses and roundDomains bound a round: each domain takes a file of a lab.
+	roundAddresses = 100_000
+	roundDomains   = 5_000
+)
+
+// newFire takes its size from the flags.
+func newFire() fire {
+	kills, addresses := 3, 3000
+	if *long {
+		kills, addresses = 20, 100_000
+	}
+	if *killsFlag > 0 {
+		kills = *killsFlag
+	}
+	if *addressesFlag > 0 {
+		addresses = *addressesFlag
+	}
+	f := fire{rounds: (addresses + roundAddresses - 1) / roundAddresses, within: cliWait, settings: `
+[retry]
+greylist_waits = ["300ms", "700ms", "1500ms"]
+give_up_after = "6s"
+[throttle.default]
+connections = 4
+connection_rate = "1000/s"
+rcpt_rate = "30/s"
+rcpts_per_connection = 1000
+refused_per_session = 1000
+refused_per_hour = 1000000
+`}
+	f.addresses = (addresses + f.rounds - 1) / f.rounds
+	f.domains = min(f.addresses/20+250, roundDomains)
+	f.kills = (kills + f.rounds - 1) / f.rounds
+	if f.addresses > roundDomains {
+		f.settings = strings.NewReplacer(`"6s"`, `"30s"`, `"30/s"`, `"60/s"`).Replace(f.settings)
+		f.within = 15 * time.Minute
+	}
+	return f
+}
+
+// TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice kills a node with
+// SIGKILL at random points of its work and starts it again. The lab, which lives
+// on, is the referee of what was asked; the ledger must balance to the credit.
+func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		newFire().burn(t, "")
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
+		server := postgres.New(t, postgres.Options{})
+		newFire().burn(t, server.NewDatabase(t, "killed", ""))
+	})
+}
+
+// burn does the whole run on the ledger at url, "" being the embedded one.
+func (f fire) burn(t *testing.T, url string) {
+	o := smtplab.Defaults()
+	o.GreylistWait, o.EventsMax = time.Second, 20*f.addresses
+	lab := startLab(t, o)
+	o.DNSListen, o.SMTPPort = netip.MustParseAddrPort(lab.DNSAddr()), lab.SMTPPort() // of every round
+	if url != "" {
+		f.settings = fmt.Sprintf("[ledger]\nurl = %q\n", url) + f.settings
+	}
+	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: f.settings})
+	if code, _, stderr := r.run("migrate", "--config", "node.toml"); code != exitDone {
+		t.Fatalf("migrate: got code %d and %s", code, stderr)
+	}
+	node := r.serve()
+	node.waitFor("node started")
+	r.open(int64(f.rounds*f.addresses) + 7)
+	charged, table := int64(0), "| round | kills | addresses | settled | asked again | most often | took |"
+	for round := range f.rounds {
+		if round > 0 {
+			node.kill()
+			stopLab(t, lab)
+			lab = startLab(t, o)
+			node = r.serve()
+		}
+		began := time.Now()
+		sample := smtplab.Sample(uint64(11+round), f.addresses, f.domains)
+		c := f.round(t, r, &node, sample)
+		c.checkMade(round + 1)
+		charged += c.checkOutcomes(lab, sample)
+		c.checkBalance(charged)
+		c.checkAsked(lab, len(c.kills))
+		r.audit()
+		table += fmt.Sprintf("\n| %d | %d | %d | %d | %s | %v |", round+1, len(c.kills), len(sample), len(c.seen),
+			c.askedAgain(lab), time.Since(began).Round(time.Second))
+		t.Log(table)
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
+	}
+	if url == "" {
+		r.environ = nil // no node any more: the command reads the file
+		r.audit()
+	}
+	t.Logf("%d kills, %d addresses, %d credits charged; failed: %v", f.rounds*f.kills, f.rounds*f.addresses, charged,
+		t.Failed())
+}
+
+// round has one file worked on, with kills; node is the life that goes on.
+func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *customer {
+	ctx, cancel := context.WithTimeout(t.Context(), f.within)
+	defer cancel()
+	c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
+	for _, target := range f.targets() {
+		if !c.comesTo(ctx, target) {
+			break
+		}
+		(*node).kill()
+		c.kills = append(c.kills, time.Now())
+		*node = r.serve()
+	}
+	if err := c.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.kills) != f.kills {
+		t.Errorf("killed %d times before everything was settled, want %d", len(c.kills), f.kills)
+	}
+	return c
+}
+
+// targets are how many addresses are settled when each kill comes: at random, so
+// that some lives end before they have done anything.
+func (f fire) targets() []int64 {
+	sum, steps := 0.0, make([]float64, f.kills+1)
+	for i := range steps {
+		steps[i] = rand.ExpFloat64()
+		sum += steps[i]
+	}
+	at, out := 0.0, make([]int64, f.kills)
+	for i := range out {
+		at += steps[i]
+		out[i] = int64(at / sum * killedUntil * float64(f.addresses))
+	}
+	return out
+}
+
+// comesTo waits until so many addresses are settled; false when the customer has
+// ended before.
+func (c *customer) comesTo(ctx context.Context, target int64) bool {
+	for c.settled() < target {
+		if len(c.ended) > 0 || sleep(ctx, 5*time.Millisecond) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// askedAgain is a part of a table: how many addresses that answer plainly were
+// asked more than once, and the most often.
+func (c *customer) askedAgain(lab *smtplab.Lab) string {
+	again, most := 0, 0
+	for address := range c.seen {
+		if n := lab.Rcpts(address); strings.HasSuffix(address, "-clean.test") && n > 1 {
+			again, most = again+1, max(most, n)
+		}
+	}
+	return fmt.Sprintf("%d | %d", again, most)
+}
+
+// TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn ends a node in the middle of
+// a file; the next life goes on at once and asks nothing again.
+func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, smtplab.Defaults())
+	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(),
+		settings: "[throttle.default]\nrcpt_rate = \"20/s\"\nrcpts_per_connection = 1000\n" +
+			"refused_per_session = 1000\nrefused_per_hour = 1000000\n"})
+	node := r.serve()
+	node.waitFor("node started")
+	r.open(160)
+	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
+	defer cancel()
+	var file bytes.Buffer
+	file.WriteString("email\n")
+	for i := range 160 {
+		fmt.Fprintf(&file, "ghost%d@one-clean.test\n", i) // refused at once, 20 a second, so 8 s
+	}
+	c := submitAll(ctx, t, r, file.Bytes())
+	before := c.reach(ctx, 1)
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Fatalf("SIGTERM: got code %d, want %d", code, exitDone)
+	}
+	r.serve().waitFor("node started")
+	started := time.Now()
+	after := c.reach(ctx, before+1)
+	if took := time.Since(started); took > goesOnWithin {
+		t.Errorf("the work went on after %v, want within %v", took, goesOnWithin)
+	}
+	if after == 160 {
+		t.Error("everything was done before the second node began")
+	}
+	if err := c.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if rcpts := lab.Manners().Total.Rcpts; rcpts > 160+10 {
+		t.Errorf("%d probes for 160 addresses: the drain lost answers", rcpts)
+	}
+	r.audit()
+}
+
+// reach waits until n rows are settled, and gives how many are.
+func (c *customer) reach(ctx context.Context, n int64) int64 {
+	c.t.Helper()
+	for {
+		if settled := c.settled(); settled >= n {
+			return settled
+		}
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			c.t.Fatalf("only %d rows settled, want %d", c.settled(), n)
+		}
+	}
+}
+
+// kill ends the node at once, as a power cut does for the process.
+func (b *background) kill() {
+	b.t.Helper()
+	if err := b.command.Process.Kill(); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := <-b.ended; err == nil || b.command.ProcessState.Exited() {
+		b.t.Fatalf("the node ended by itself: %v, %v", err, b.command.ProcessState)
+	}
+}
+
+// startLab starts a lab in this process, which ends with the test.
+func startLab(t *testing.T, o smtplab.Options) *smtplab.Lab {
+	t.Helper()
+	lab, err := smtplab.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopLab(t, lab) })
+	return lab
+}
+
+// stopLab frees the ports and files of a lab; twice is fine.
+func stopLab(t *testing.T, lab *smtplab.Lab) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), labStopWait)
+	defer cancel()
+	if err := lab.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// customer submits one file and watches it all the time.
+type customer struct {
+	t      *testing.T
+	rig    *rig
+	client *apiClient
+	id     string
+	made   *atomic.Int32 // how many creates were answered with 201
+	ids    map[string]int
+	ended  chan error
+
+	mu      sync.Mutex
+	last    api.Detail           // as last seen
+	seen    map[string]row       // rows as first seen in the results
+	seenAt  map[string]time.Time // when
+	balance int64                // available, read after the end was seen
+
+	kills []time.Time
+}
+
+func newCustomer(t *testing.T, r *rig) *customer {
+	return &customer{t: t, rig: r, client: r.client(), made: &atomic.Int32{}, ids: map[string]int{},
+		seen: map[string]row{}, seenAt: map[string]time.Time{}, ended: make(chan error, 1)}
+}
+
+// submitAll creates with many clients at once, uploads with one, and begins to watch.
+func submitAll(ctx context.Context, t *testing.T, r *rig, file []byte) *customer {
+	c := newCustomer(t, r)
+	go func() { c.ended <- c.run(ctx, file) }()
+	return c
+}
+
+func (c *customer) run(ctx context.Context, file []byte) error {
+	identity := uuid.New()
+	made, err := c.create(ctx, identity, int64(len(file)))
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	c.id = made.ID
+	if made.Upload == nil {
+		return fmt.Errorf("create gives no upload: %+v", made)
+	}
+	err = c.client.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	downloads, stop := make(chan error, 1), make(chan struct{})
+	go func() { downloads <- c.download(ctx, stop) }()
+	err = c.watch(ctx)
+	close(stop)
+	return errors.Join(err, <-downloads)
+}
+
+// create asks with many clients for the same identity.
+func (c *customer) create(ctx context.Context, identity uuid.UUID, size int64) (api.Creation, error) {
+	type answer struct {
+		made api.Creation
+		err  error
+	}
+	answers := make(chan answer)
+	for range creators {
+		client := c.rig.client()
+		client.http.Transport = countCreated{client.http.Transport, c.made}
+		go func() {
+			made, err := client.create(ctx, identity, size, "sample.csv")
+			answers <- answer{made, err}
+		}()
+	}
+	var first answer
+	for range creators {
+		a := <-answers
+		c.ids[a.made.ID]++
+		if first.made.ID == "" || a.err != nil {
+			first = a
+		}
+	}
+	return first.made, first.err
+}
+
+// countCreated counts answers 201.
+type countCreated struct {
+	http.RoundTripper
+	n *atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t countCreated) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode == http.StatusCreated {
+		t.n.Add(1)
+	}
+	return answer, err
+}
+
+// watch looks at the progress all the time, until the end.
+func (c *customer) watch(ctx context.Context) error {
+	for {
+		d, err := look(ctx, c.client, c.id)
+		if err == nil {
+			err = c.step(d)
+			if err != nil {
+				return err
+			}
+			if d.CompletedAt != nil {
+				var credits api.Credits
+				_, err = c.client.askJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
+				c.balance = credits.Credits
+				return err
+			}
+		} // else the node is down, or going down
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("no end in sight: %+v", d)
+		}
+	}
+}
+
+// step compares what is seen with what was seen before (I8, I10).
+func (c *customer) step(d api.Detail) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, now := c.last.Progress, d.Progress
+	switch done := now.Completed + now.Errors + now.Cancelled; {
+	case now.Completed < was.Completed || now.Errors < was.Errors || now.Cancelled < was.Cancelled:
+		return fmt.Errorf("progress fell from %+v to %+v", was, now)
+	case was.Total != nil && (now.Total == nil || *now.Total != *was.Total):
+		return fmt.Errorf("total changed from %d", *was.Total)
+	case now.Total != nil && done > *now.Total:
+		return fmt.Errorf("%d of %d are done", done, *now.Total)
+	case (d.CompletedAt != nil) != strings.HasPrefix(d.Status, "completed"):
+		return fmt.Errorf("status %s with completed_at %v", d.Status, d.CompletedAt)
+	case d.CompletedAt != nil && (now.Total == nil || done != *now.Total):
+		return fmt.Errorf("completed with progress %+v", now)
+	}
+	c.last = d
+	return nil
+}
+
+// download reads the results again and again: what was there once stays as it is (I9, I12).
+func (c *customer) download(ctx context.Context, stop <-chan struct{}) error {
+	for last := false; ; {
+		began := time.Now()
+		if answer, err := once(ctx, c.client, "/v1/verifications/"+c.id+"/results"); err == nil {
+			text, cut := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if cut == nil {
+				if err := c.compare(text); err != nil || last {
+					return err
+				}
+			}
+		}
+		pause := time.NewTimer(max(200*time.Millisecond, 20*time.Since(began)))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stop:
+			last, stop = true, nil
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+func (c *customer) compare(text []byte) error {
+	rows, err := readRows(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for email, r := range c.seen {
+		if rows[email] != r {
+			return fmt.Errorf("%s was %+v and is %+v", email, r, rows[email])
+		}
+	}
+	now := time.Now()
+	for email := range rows {
+		if _, known := c.seen[email]; !known {
+			c.seenAt[email] = now
+		}
+	}
+	c.seen = rows
+	return nil
+}
+
+func (c *customer) settled() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last.Progress.Completed + c.last.Progress.Errors
+}
+
+func (c *customer) wait() error { return <-c.ended }
+
+// check compares everything at the end with what the lab knows and saw.
+func (c *customer) check(lab *smtplab.Lab, sample []string, kills int) {
+	c.t.Helper()
+	c.checkMade(1)
+	c.checkBalance(c.checkOutcomes(lab, sample))
+	c.checkAsked(lab, kills)
+	if b := c.rig.balance(); c.balance != b.Available {
+		c.t.Errorf("%d credits told with the end, and %d after it", c.balance, b.Available)
+	}
+}
+
+// checkMade wants one verification for all creates, of so many in the workspace.
+func (c *customer) checkMade(files int) {
+	t := c.t
+	t.Helper()
+	if made := c.made.Load(); len(c.ids) != 1 || made > 1 {
+		t.Errorf("%d creates at once: got %d verifications and %d times 201, want one", creators, len(c.ids), made)
+	}
+	var history api.History
+	if _, err := c.client.askJSON(t.Context(), http.MethodGet, "/v1/verifications", nil, &history); err != nil ||
+		len(history.Verifications) != files {
+		t.Errorf("got %d verifications in the history and %v, want %d", len(history.Verifications), err, files)
+	}
+}
+
+// checkOutcomes compares outcomes with what the lab knows, and gives how many
+// credits they are worth.
+func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int64) {
+	t := c.t
+	t.Helper()
+	if len(c.seen) != len(sample) {
+		t.Errorf("got %d rows of results, want %d", len(c.seen), len(sample))
+	}
+	known, knowable, wrong := 0, 0, []string(nil)
+	missed := map[string]int{} // by what they were taken for
+	for _, address := range sample {
+		want, got := lab.Truth(address), c.seen[address]
+		if want.Wrong(got.outcome) {
+			wrong = append(wrong, fmt.Sprintf("%s: %s %s, want %s", address, got.outcome, got.reason, want.Outcome))
+		}
+		if want.Knowable {
+			if knowable++; want.Right(got.outcome, got.reason) {
+				known++
+			} else {
+				missed[got.outcome.String()+" "+got.reason.String()]++
+			}
+		}
+		if !got.outcome.Free() {
+			charged++
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%d wrong outcomes, such as %s", len(wrong), wrong[0])
+	}
+	if known*100 < knowable*99 {
+		t.Errorf("known are %d of the %d that can be known, want 99 %%; the others are %v", known, knowable, missed)
+	}
+	t.Logf("known %d of %d, charged %d", known, knowable, charged)
+	return charged
+}
+
+// checkBalance wants so many credits spent, and none held.
+func (c *customer) checkBalance(charged int64) {
+	c.t.Helper()
+	b := c.rig.balance()
+	if b.Spent != charged || b.Held != 0 || b.Available != b.Granted-charged {
+		c.t.Errorf("balance %+v, want %d spent", b, charged)
+	}
+}
+
+// diedBetween says whether the node of a session was dead when the lab noted
+// what it had asked: receivers that make clients wait read what is left of a
+// session long after its node was killed.
+func (c *customer) diedBetween(began, noted time.Time) bool {
+	return slices.ContainsFunc(c.kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
+}
+
+// checkAsked looks at what the receivers were asked: nothing after the final
+// evidence or after the outcome was seen (I15), and no mailbox that answers
+// plainly more often than the node had lives.
+func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
+	t := c.t
+	t.Helper()
+	sheet := lab.Manners()
+	if sheet.Total.Data != 0 || sheet.EventsDropped != 0 || sheet.Uncounted != 0 {
+		t.Errorf("%d times DATA, %d events dropped, %d probes uncounted; want none", sheet.Total.Data,
+			sheet.EventsDropped, sheet.Uncounted)
+	}
+	late, often, asked := []string(nil), []string(nil), 0
+	began := map[int]time.Time{} // sessions
+	for _, e := range lab.Events() {
+		if e.Kind == "connect" {
+			began[e.Session] = e.At
+		}
+		r, ours := c.seen[e.Address] // a control probe is not
+		if e.Kind != "rcpt" || !ours {
+			continue
+		}
+		asked++
+		if c.diedBetween(began[e.Session], e.At) {
+			continue
+		}
+		if after := e.At.Sub(r.at); after > askedLate || e.At.After(c.seenAt[e.Address]) {
+			late = append(late, fmt.Sprintf("%s %v after its final evidence", e.Address, after))
+		}
+	}
+	for address := range c.seen {
+		if n := lab.Rcpts(address); strings.HasSuffix(address, "-clean.test") && n > 1+kills {
+			often = append(often, fmt.Sprintf("%s %d times", address, n))
+		}
+	}
+	if asked < len(c.seen)/2 {
+		t.Errorf("only %d probes were seen for %d addresses: is the referee blind?", asked, len(c.seen))
+	}
+	slices.Sort(late)
+	if len(late) > 0 {
+		t.Errorf("%d probes after the outcome stood, such as %s", len(late), late[0])
+	}
+	if len(often) > 0 {
+		t.Errorf("%d addresses were asked too often, such as %s", len(often), often[0])
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/smtp/smtplab"
+)
+
+// labStopWait bounds the end of the lab: its goroutines wait for nothing longer than a reply.
+const labStopWait = 10 * time.Second
+
+// sheetHeaderWait bounds the wait for the headers of a request for the sheet; a
+// referee sends them at once.
+const sheetHeaderWait = 10 * time.Second
+
+// labView says where a lab is.
+type labView struct {
+	DNS           string   `json:"dns"`
+	SMTPPort      int      `json:"smtp_port"`
+	AllowNetworks []string `json:"allow_networks"`
+	Sheet         string   `json:"sheet,omitempty"` // URL
+}
+
+// labFlags are what the command line says of a lab, as text.
+type labFlags struct {
+	network, dns, sheet string
+	json, list          bool
+}
+
+func newLab() *cobra.Command {
+	o := smtplab.Defaults()
+	flags, sample, seed, domains := labFlags{}, 0, uint64(1), 0
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Run the simulated receivers and their DNS alone",
+		Long: "Run the simulated receivers and their DNS alone, until Ctrl-C; then print the manners sheet, " +
+			"which says how\n" +
+			"the receivers were treated. The domain's name says how a receiver behaves: acme-clean.test, " +
+			"shop-catchall.test,\n" +
+			"uni-greylist.test; --list prints them all.",
+		Args: wantArgs(),
+	}
+	c.Flags().StringVar(&flags.network, "network", o.Network.String(), "where the receivers live: a private "+
+		"network all of\nwhose addresses are local (ip route add local NETWORK dev lo)")
+	c.Flags().StringVar(&flags.dns, "dns", o.DNSListen.String(), "where DNS listens, UDP and TCP; port 0 "+
+		"takes a free one")
+	c.Flags().IntVar(&o.SMTPPort, "smtp-port", o.SMTPPort, "port of every receiver; 0 takes a free one")
+	c.Flags().DurationVar(&o.GreylistWait, "greylist-wait", o.GreylistWait,
+		"how long greylisting receivers let a client wait")
+	c.Flags().DurationVar(&o.Latency, "latency", o.Latency, "wait before each reply, like a turn on a network")
+	c.Flags().StringVar(&flags.sheet, "sheet", "", "host:port where /sheet and /events show over HTTP how the "+
+		"receivers\nare treated (default: nowhere)")
+	c.Flags().IntVar(&o.EventsMax, "events", o.EventsMax, "how many single events /events keeps; "+
+		"later ones are counted")
+	c.Flags().IntVar(&sample, "sample", 0, "print a CSV file of that many addresses for the lab and end")
+	c.Flags().Uint64Var(&seed, "seed", seed, "with --sample: the same seed gives the same file")
+	c.Flags().IntVar(&domains, "domains", domains, "with --sample: number of domains (default: a twentieth "+
+		"of the addresses)")
+	c.Flags().DurationVar(&o.HourLasts, "hour", o.HourLasts, "how long an \"hour\" of the guards against "+
+		"harvesting lasts")
+	c.Flags().BoolVar(&flags.list, "list", false, "print the personalities as a table and end")
+	c.Flags().BoolVar(&flags.json, "json", false, "print JSON for programs")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if flags.list {
+			return printPersonalities(c, flags.json)
+		}
+		if sample != 0 {
+			return printSample(c, seed, sample, domains)
+		}
+		if err := flags.put(&o); err != nil {
+			return err
+		}
+		return runLab(c, o, flags)
+	}
+	return c
+}
+
+// put reads the flags into o, and checks o.
+func (f labFlags) put(o *smtplab.Options) error {
+	var err error
+	if o.DNSListen, err = netip.ParseAddrPort(f.dns); err != nil {
+		return usageError{fmt.Sprintf("--dns %q is not an address and port: write one such as 127.0.0.1:5353",
+			f.dns)}
+	}
+	if o.Network, err = netip.ParsePrefix(f.network); err != nil {
+		return usageError{fmt.Sprintf("--network %q is not a network: write one such as 10.77.0.0/16", f.network)}
+	}
+	if err := o.Validate(); err != nil {
+		return usageError{err.Error()}
+	}
+	return nil
+}
+
+// runLab runs a lab until the command's context ends, then prints the manners sheet.
+func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
+	lab, err := smtplab.Start(o)
+	if err != nil {
+		return err
+	}
+	sheet, err := showSheet(lab, flags.sheet)
+	if err != nil {
+		return errors.Join(err, stopLabWithin(c.Context(), lab))
+	}
+	view := labView{DNS: lab.DNSAddr(), SMTPPort: lab.SMTPPort(),
+		AllowNetworks: []string{lab.Network().String()},
+		Sheet:         sheet.url}
+	if flags.json {
+		err = printJSON(c.OutOrStdout(), view)
+	} else {
+		fmt.Fprintf(c.OutOrStdout(), "The lab is running. Ctrl-C ends it and prints the manners sheet.\n"+
+			"A configuration file that leads a node to it:\n\n"+
+			"[dns]\nservers = [%q]\n\n[smtp]\nport = %d\nallow_networks = [%q]\n\n",
+			view.DNS, view.SMTPPort, view.AllowNetworks[0])
+	}
+	if err == nil {
+		<-c.Context().Done()
+		var text []byte
+		if text, err = json.MarshalIndent(lab.Manners(), "", "  "); err == nil {
+			fmt.Fprintf(c.OutOrStdout(), "%s\n", text)
+		}
+	}
+	return errors.Join(err, sheet.close(), stopLabWithin(c.Context(), lab))
+}
+
+// stopLabWithin stops a lab though ctx has ended.
+func stopLabWithin(ctx context.Context, lab *smtplab.Lab) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), labStopWait)
+	defer cancel()
+	if err := lab.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the lab: %w", err)
+	}
+	return nil
+}
+
+// sheetServer shows the sheet of a lab; the zero value shows nothing.
+type sheetServer struct {
+	url    string
+	server *http.Server
+}
+
+// showSheet serves the sheet at a host:port; "" is nowhere.
+func showSheet(lab *smtplab.Lab, at string) (sheetServer, error) {
+	if at == "" {
+		return sheetServer{}, nil
+	}
+	listener, err := net.Listen("tcp", at)
+	if err != nil {
+		return sheetServer{}, fmt.Errorf("--sheet: %w", err)
+	}
+	s := sheetServer{url: "http://" + listener.Addr().String(),
+		server: &http.Server{Handler: lab, ReadHeaderTimeout: sheetHeaderWait}}
+	go func() { _ = s.server.Serve(listener) }() // always an error: that of close
+	return s, nil
+}
+
+func (s sheetServer) close() error {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Close()
+}
+
+func printSample(c *cobra.Command, seed uint64, n, domains int) error {
+	if n < 1 || domains < 0 {
+		return usageError{"--sample and --domains must be 1 or more"}
+	}
+	if domains == 0 {
+		domains = max(n/20, 1)
+	}
+	fmt.Fprintln(c.OutOrStdout(), "email")
+	for _, address := range smtplab.Sample(seed, n, domains) {
+		fmt.Fprintln(c.OutOrStdout(), address)
+	}
+	return nil
+}

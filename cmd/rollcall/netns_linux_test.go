@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Networks of these tests are network namespaces without a name: they live as
+// long as somebody holds them, so that nothing is left of them when the test ends
+// in any way, and no address of the machine is touched.
+
+// forwardFile lets a namespace pass packets on: that of the thread which writes.
+const forwardFile = "/proc/sys/net/ipv4/ip_forward"
+
+// space is a network namespace.
+type space struct {
+	name string
+	file *os.File
+}
+
+// newSpace makes a namespace whose loopback is up.
+func newSpace(t *testing.T, name string) *space {
+	t.Helper()
+	s := &space{name: name}
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		var err error
+		s.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.file.Close() })
+	s.ip(t, "link set lo up")
+	return s
+}
+
+// onThread runs f on a thread of its own, which ends with it: its namespace may
+// be anything then.
+func onThread(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		done <- f()
+	}()
+	return <-done
+}
+
+// in runs f on a thread inside the namespace. What f opens stays there.
+func (s *space) in(f func() error) error {
+	return onThread(func() error {
+		if err := s.enter(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// enter moves the thread of the caller, who has locked it.
+func (s *space) enter() error {
+	if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter the network of %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// path names the namespace for ip, while this process lives.
+func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.file.Fd()) }
+
+// ip runs lines of ip(8) inside the namespace.
+func (s *space) ip(t *testing.T, lines ...string) {
+	t.Helper()
+	err := s.in(func() error {
+		command := exec.Command("ip", "-batch", "-")
+		command.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+		out, err := command.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ip in %s: %w\n%s\n%s", s.name, err, strings.Join(lines, "\n"), out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dial connects from inside the namespace to an IP address and port.
+func (s *space) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = s.in(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
+// listen listens inside the namespace.
+func (s *space) listen(address string) (l net.Listener, err error) {
+	err = s.in(func() error {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	return l, err
+}
+
+// life is a program that runs inside a namespace, and dies with the test binary.
+type life struct {
+	command *exec.Cmd
+	ended   chan struct{} // closed at the end
+	err     error         // of its end; read after ended
+}
+
+// start starts command inside the namespace. The thread that does so stays for
+// the whole life of the program: its end is the signal of Pdeathsig (prctl(2)).
+func (s *space) start(command *exec.Cmd) (*life, error) {
+	l := &life{command: command, ended: make(chan struct{})}
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.WaitDelay = time.Second
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := s.enter()
+		if err == nil {
+			err = command.Start()
+		}
+		started <- err
+		if err == nil {
+			l.err = command.Wait()
+		}
+		close(l.ended)
+	}()
+	return l, <-started
+}
+
+// signal sends a signal; a program that has ended gets none.
+func (l *life) signal(t *testing.T, signal os.Signal) {
+	t.Helper()
+	if err := l.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+}
+
+// wait waits for the end and gives the exit code, -1 for a signal.
+func (l *life) wait(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case <-l.ended:
+		return l.command.ProcessState.ExitCode()
+	case <-time.After(within):
+		t.Fatalf("%s did not end within %v", l.command.Path, within)
+		return 0
+	}
+}
+
+// needSpaces skips the test, with one line, where it may not make networks.
+func needSpaces(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("skipped: no networks of their own for the nodes: there is no ip (iproute2)")
+	}
+	err := onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	if err != nil {
+		t.Skipf("skipped: no networks of their own for the nodes: namespaces may not be made (%v): run it as root",
+			err)
+	}
+	if err := onThread(rulesWork); err != nil {
+		t.Skipf("skipped: no networks of their own for the nodes: %v", err)
+	}
+}
+
+// rulesWork tries what cuts are made of, in a namespace that is thrown away.
+func rulesWork() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	for _, args := range []string{"link add va type veth peer name vb",
+		"rule add pref 1 from 10.0.0.1 ipproto udp dport 1 blackhole"} {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+	}
+	if err := os.WriteFile(forwardFile, []byte("1"), 0); err != nil {
+		return fmt.Errorf("forward packets: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,482 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp/smtplab"
+)
+
+// Places beside the nodes.
+const (
+	outside  = "outside" // where customers and operators are
+	labHome  = "lab"
+	database = "db"
+)
+
+// netLimits are the allowance of every receiver. Small enough that a file is under
+// way for half a minute, and that a node which does not know of another breaks it.
+var netLimits = smtplab.Tally{SessionsAtOnce: 3, SessionsIn1s: 20, RcptsIn1s: 12, RcptsPerSession: 60}
+
+// netSettings tell the nodes of netLimits.
+const netSettings = `
+[retry]
+greylist_waits = ["1s", "2s", "5s"]
+give_up_after = "15m"
+[throttle.default]
+connections = 3
+connection_rate = "20/s"
+rcpt_rate = "12/s"
+rcpts_per_connection = 60
+refused_per_session = 1000
+refused_per_hour = 1000000
+`
+
+const (
+	netEvents   = 1_000_000        // more than all stories together make
+	serveWithin = 60 * time.Second // from a start, or a heal, to the first answer
+	netToken    = "token-of-every-node"
+)
+
+// netRig is a cluster of processes on separate networks, with its surroundings.
+type netRig struct {
+	*rig            // of customers and operators: they reach any node that is well
+	home *testing.T // of all stories; rig.t is that of the present one
+	hub  *hub
+	lab  *life
+	// truth knows the right outcomes; nobody asks it anything else.
+	truth *smtplab.Lab
+	book  *pgx.Conn // into the ledger, past every cut
+	nodes []*netNode
+	apis  []*front
+
+	mu sync.Mutex
+	at int // of the node that the last customer got; guarded by mu
+
+	clock string // the binary whose clock jumps
+}
+
+// netNode is one node, through all of its lives.
+type netNode struct {
+	*cli
+	name   string
+	place  *place
+	admin  string // its URL for operators
+	life   *life
+	log    string // path
+	binary string // "": the one of all tests
+
+	mu      sync.Mutex
+	state   nodeState // guarded by mu
+	changes int       // of state; guarded by mu
+}
+
+// nodeState is what a node owes to customers.
+type nodeState string
+
+const (
+	hurt       nodeState = "hurt"       // dead, stopped or cut off: nothing
+	recovering nodeState = "recovering" // soon an answer
+	well       nodeState = "well"       // every answer
+)
+
+// newNetRig makes networks, database, lab and nodes, which do not run yet.
+func newNetRig(t *testing.T, names ...string) *netRig {
+	t.Helper()
+	needSpaces(t)
+	r := &netRig{home: t, rig: &rig{cli: newCLI(t)}, truth: startLab(t, smtplab.Defaults())}
+	r.hub = newHub(t, append([]string{outside}, append(names, labHome, database)...)...)
+	url := r.startDatabase(t)
+	r.startLab(t)
+	listOf := func(format string) string {
+		var all []string
+		for _, name := range names {
+			all = append(all, fmt.Sprintf(format, r.hub.places[name].addr))
+		}
+		return strings.Join(all, ", ")
+	}
+	upload, uploadAt := r.hub.machineFront(t, r.anyNode(8082))
+	api, apiAt := r.hub.machineFront(t, r.anyNode(8080))
+	admin, adminAt := r.hub.machineFront(t, r.anyNode(8081))
+	r.api, r.rig.admin, r.apis = "http://"+apiAt, "http://"+adminAt, []*front{upload, api, admin}
+	r.environ = []string{"ROLLCALL_ADMIN=" + r.rig.admin, "ROLLCALL_ADMIN_TOKEN=" + netToken}
+	r.writeToken(r.cli)
+	r.makeKeys(names)
+	for _, name := range names {
+		n := &netNode{cli: &cli{t: t, folder: t.TempDir()}, name: name, place: r.hub.places[name], state: hurt}
+		n.log = filepath.Join(n.folder, "log")
+		_, at := r.hub.machineFront(t, func() string { return n.place.addr + ":8081" })
+		n.admin = "http://" + at
+		r.writeToken(n.cli)
+		n.write("node.toml", netConfig(n, url, uploadAt)+r.clusterConfig(n, listOf(`"%s:7946"`))+netSettings)
+		r.mu.Lock() // the fronts run already
+		r.nodes = append(r.nodes, n)
+		r.mu.Unlock()
+	}
+	if code, _, stderr := r.migrate(url); code != exitDone {
+		t.Fatalf("migrate: got code %d and %s", code, stderr)
+	}
+	return r
+}
+
+// netConfig is what a node is told beside [cluster].
+func netConfig(n *netNode, url, uploadAt string) string {
+	return fmt.Sprintf(`
+[http]
+listen = "%[1]s:8080"
+public_url = ""
+reads_per_second = 10000
+burst = 10000
+creates_per_second = 1000
+creates_burst = 1000
+[upload]
+listen = "%[1]s:8082"
+public_url = "http://%[2]s"
+[admin]
+listen = "%[1]s:8081"
+[ledger]
+url = %[3]q
+[dns]
+servers = [%[4]q]
+[smtp]
+port = 25
+hello_name = "rollcall.example"
+allow_networks = [%[5]q]
+`, n.place.addr, uploadAt, url, labDNS, labNetwork)
+}
+
+// clusterConfig is [cluster] of a node.
+func (r *netRig) clusterConfig(n *netNode, join string) string {
+	return fmt.Sprintf(`
+[cluster]
+name = "networks"
+gossip_listen = "%[1]s:%[2]d"
+actor_listen = "%[1]s:%[3]d"
+join = [%[4]s]
+gossip_key_file = "%[5]s/gossip.key"
+tls_ca_file = "%[5]s/certs/ca.crt"
+tls_cert_file = "%[5]s/certs/%[6]s.crt"
+tls_key_file = "%[5]s/certs/%[6]s.key"
+`, n.place.addr, gossipPort, actorPort, join, r.folder, n.name)
+}
+
+// makeKeys makes certificates and the gossip key, as an operator does.
+func (r *netRig) makeKeys(names []string) {
+	r.t.Helper()
+	commands := [][]string{{"cluster", "keys", "new", "gossip.key"}, {"cluster", "cert", "init"}}
+	for _, name := range names {
+		commands = append(commands, []string{"cluster", "cert", "node", name})
+	}
+	for _, args := range commands {
+		if code, _, stderr := r.run(args...); code != exitDone {
+			r.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
+		}
+	}
+}
+
+// writeToken gives a folder the operator's token, which all nodes share here.
+func (r *netRig) writeToken(c *cli) {
+	r.t.Helper()
+	if err := os.Mkdir(filepath.Join(c.folder, "rollcall-data"), 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	c.write("rollcall-data/admin.token", netToken)
+}
+
+// startDatabase starts PostgreSQL, which nodes reach in a place of its own.
+func (r *netRig) startDatabase(t *testing.T) (url string) {
+	t.Helper()
+	server := postgres.New(t, postgres.Options{})
+	direct := server.NewDatabase(t, "networks", "")
+	var err error
+	if r.book, err = pgx.Connect(t.Context(), direct); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.book.Close(context.WithoutCancel(t.Context())) })
+	home := r.hub.places[database]
+	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
+	l, err := home.listen(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, socket := server.Address()
+	f := &front{listener: l, pick: func() string { return socket }}
+	f.dial = func(ctx context.Context, to string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, to)
+	}
+	f.run(t)
+	return "postgres://rollcall@" + at + "/networks?sslmode=disable"
+}
+
+// migrate makes the tables, from the database's own place.
+func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
+	c := r.command(r.t.Context(), "migrate")
+	c.Env = append(c.Env, "ROLLCALL_LEDGER_URL="+url)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	l, err := r.hub.places[database].start(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l.wait(r.t, cliWait), out.String(), errs.String()
+}
+
+// startLab starts the lab in its place, every address of whose network is its own.
+func (r *netRig) startLab(t *testing.T) {
+	t.Helper()
+	home := r.hub.places[labHome]
+	home.ip(t, "route add local "+labNetwork+" dev lo")
+	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
+	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
+		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents), "--sheet",
+		home.addr+":8025")
+	ready := newSignalWriter("smtp_port")
+	c.Stdout, c.Stderr = ready, ready
+	var err error
+	if r.lab, err = home.start(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.lab.signal(t, syscall.SIGKILL) })
+	select {
+	case <-ready.seen:
+	case <-r.lab.ended:
+		t.Fatalf("the lab ended: %v\n%s", r.lab.err, ready)
+	case <-time.After(cliWait):
+		t.Fatalf("the lab does not run\n%s", ready)
+	}
+}
+
+// signalWriter keeps what is written and says when a text was in it.
+type signalWriter struct {
+	want string
+	seen chan struct{}
+
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+	told bool            // guarded by mu
+}
+
+func newSignalWriter(want string) *signalWriter {
+	return &signalWriter{want: want, seen: make(chan struct{})}
+}
+
+// Write implements io.Writer.
+func (w *signalWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if !w.told && strings.Contains(w.text.String(), w.want) {
+		w.told = true
+		close(w.seen)
+	}
+	return len(p), nil
+}
+
+// String is all that was written.
+func (w *signalWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// anyNode picks nodes that are well in turn.
+func (r *netRig) anyNode(port int) func() string {
+	return func() string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for range r.nodes {
+			r.at++
+			if n := r.nodes[r.at%len(r.nodes)]; n.is(well) {
+				return fmt.Sprintf("%s:%d", n.place.addr, port)
+			}
+		}
+		return ""
+	}
+}
+
+// node finds a node by name.
+func (r *netRig) node(name string) *netNode {
+	for _, n := range r.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	r.t.Fatalf("there is no node %q", name)
+	return nil
+}
+
+func (n *netNode) is(s nodeState) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.state == s
+}
+
+func (n *netNode) become(s nodeState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state = s
+	n.changes++
+}
+
+// look gives the state and how often it has changed.
+func (n *netNode) look() (nodeState, int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.state, n.changes
+}
+
+// hurts takes a node away from customers: their connections to it end, as a load
+// balancer ends them.
+func (r *netRig) hurts(n *netNode) {
+	n.become(hurt)
+	for _, f := range r.apis {
+		for _, port := range []int{8080, 8081, 8082} {
+			f.drop(fmt.Sprintf("%s:%d", n.place.addr, port))
+		}
+	}
+}
+
+// start begins a life of a node; it does not wait until it answers.
+func (r *netRig) start(n *netNode) {
+	r.t.Helper()
+	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := n.command(context.Background(), "serve", "--config", "node.toml")
+	if n.binary != "" {
+		c.Path = n.binary
+	}
+	c.Stdout, c.Stderr = log, log
+	if n.life, err = n.place.start(c); err != nil {
+		r.t.Fatal(err)
+	}
+	_ = log.Close() // it is the program's
+	life := n.life
+	r.home.Cleanup(func() {
+		life.signal(r.home, syscall.SIGKILL)
+		<-life.ended
+	})
+	n.become(recovering)
+}
+
+// openAnew gives the next story a workspace and a key of its own.
+func (r *netRig) openAnew(credits int64) {
+	r.t.Helper()
+	err := os.Remove(filepath.Join(r.folder, "tenant.json"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.t.Fatal(err)
+	}
+	r.open(credits)
+}
+
+// use makes t the test that fails and logs.
+func (r *netRig) use(t *testing.T) {
+	r.t, r.hub.t = t, t
+	for _, n := range r.nodes {
+		n.t = t
+	}
+}
+
+// kill ends a node as a power cut of its process does.
+func (r *netRig) kill(n *netNode) {
+	r.t.Helper()
+	r.hurts(n)
+	n.life.signal(r.t, syscall.SIGKILL)
+	n.life.wait(r.t, cliWait)
+}
+
+// stop ends a node as an operator does.
+func (r *netRig) stop(n *netNode) {
+	r.t.Helper()
+	r.hurts(n)
+	n.life.signal(r.t, syscall.SIGTERM)
+	if code := n.life.wait(r.t, cliWait); code != exitDone {
+		r.t.Errorf("SIGTERM to %s: got code %d, want %d", n.name, code, exitDone)
+	}
+}
+
+// awaitWell waits until nodes answer customers, all of them if none is named.
+func (r *netRig) awaitWell(nodes ...*netNode) {
+	r.t.Helper()
+	if len(nodes) == 0 {
+		nodes = r.nodes
+	}
+	deadline := time.After(serveWithin)
+	for _, n := range nodes {
+		for !n.answers() {
+			select {
+			case <-n.life.ended:
+				r.t.Fatalf("%s ended: %v", n.name, n.life.err)
+			case <-deadline:
+				r.t.Fatalf("%s is not ready after %v", n.name, serveWithin)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		n.become(well)
+	}
+}
+
+// answers says whether a node is ready.
+func (n *netNode) answers() bool {
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(n.admin + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// sheet reads the lab's sheet, past every cut: the way outside is never cut.
+func (r *netRig) sheet() (s smtplab.Sheet) {
+	r.t.Helper()
+	r.fromLab("/sheet", func(d *json.Decoder) error { return d.Decode(&s) })
+	return s
+}
+
+// events reads the lab's log of events behind the first n.
+func (r *netRig) events(n int) (all []smtplab.Event) {
+	r.t.Helper()
+	r.fromLab(fmt.Sprintf("/events?after=%d", n), func(d *json.Decoder) error {
+		for d.More() {
+			var e smtplab.Event
+			if err := d.Decode(&e); err != nil {
+				return err
+			}
+			all = append(all, e)
+		}
+		return nil
+	})
+	return all
+}
+
+func (r *netRig) fromLab(path string, read func(*json.Decoder) error) {
+	r.t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: r.hub.places[labHome].dial}, Timeout: cliWait}
+	answer, err := client.Get("http://" + r.hub.places[labHome].addr + ":8025" + path)
+	if err == nil {
+		defer answer.Body.Close()
+		err = read(json.NewDecoder(answer.Body))
+	}
+	if err != nil {
+		r.t.Fatalf("the lab's %s: %v", path, err)
+	}
+}

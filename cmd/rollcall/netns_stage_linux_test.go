@@ -1,0 +1,460 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"rollcall/ledger"
+	"rollcall/smtp/smtplab"
+)
+
+const (
+	storyFiles     = 3         // verifications at once, so that every node can have one
+	storyCredits   = 1_000_000 // more than any story takes
+	storyReceivers = 20        // that answer plainly; every file has addresses at each
+
+	// takeoverWithin is two lease times (issue: takeover of a lost node's work).
+	takeoverWithin = 40 * time.Second
+
+	// takeoverSeen is how often the ledger is asked who has a lease.
+	takeoverSeen = 50 * time.Millisecond
+
+	// pollEvery is how often each node's API is asked, pollWithin how soon it must
+	// answer: below what our client waits.
+	pollEvery  = 250 * time.Millisecond
+	pollWithin = 20 * time.Second
+
+	// logTail is how many lines of a node's log a failure shows.
+	logTail = 25
+)
+
+// stage is a story that goes on.
+type stage struct {
+	*netRig
+	ctx       context.Context
+	samples   [][]string // of each file
+	customers []*customer
+	kills     []time.Time
+	before    smtplab.Sheet
+	events    int // of the lab, before the story
+	polls     *polls
+	said      []string // figures
+}
+
+// play runs one story on a cluster that is well, and judges it.
+func (r *netRig) play(t *testing.T, number int, s netStory) {
+	r.use(t)
+	within := s.within
+	if within == 0 {
+		within = 4 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	st := &stage{netRig: r, ctx: ctx, before: r.sheet(), events: len(r.events(0))}
+	began := time.Now()
+	defer func() {
+		if t.Failed() {
+			st.showLogs(began)
+		}
+	}()
+	r.openAnew(storyCredits)
+	st.polls = r.poll(ctx)
+	for file := range storyFiles {
+		sample := storySample(number, file, s.each)
+		st.samples = append(st.samples, sample)
+		text := []byte("email\n" + strings.Join(sample, "\n") + "\n")
+		st.customers = append(st.customers, submitAll(ctx, t, r.rig, text))
+	}
+	s.do(st)
+	for _, c := range st.customers {
+		if err := c.wait(); err != nil {
+			t.Errorf("file of a customer: %v", err)
+		}
+	}
+	if t.Failed() {
+		st.giveUp()
+		return
+	}
+	st.polls.stop()
+	took := time.Since(began)
+	st.judge()
+	t.Logf("%s: %d addresses in %v; %s", s.name, storyFiles*len(st.samples[0]), took.Round(100*time.Millisecond),
+		strings.Join(st.said, "; "))
+}
+
+// giveUp cancels what is left, so that the next story has the receivers for itself.
+func (st *stage) giveUp() {
+	st.t.Helper()
+	st.restore(st.t)
+	for _, id := range st.ids() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(st.ctx), serveWithin)
+		defer cancel()
+		answer, err := st.client().ask(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/cancel", nil)
+		if err != nil {
+			st.t.Logf("cancel: %v", err)
+			continue
+		}
+		_ = answer.Body.Close()
+	}
+}
+
+// storySample makes the addresses of a file, which no other file has: as many at
+// each plain receiver, a quarter of them unknown there, and some elsewhere.
+func storySample(story, file, each int) (sample []string) {
+	mark := string([]byte{'a' + byte(story%26), 'a' + byte(file)})
+	for i := range each {
+		for receiver := range storyReceivers {
+			name := "k" + mark + "o"
+			if i%4 == 3 {
+				name = "ghost" + mark
+			}
+			sample = append(sample, fmt.Sprintf("%s%d@r%d-clean.test", name, i, receiver))
+		}
+	}
+	for i := range each / 4 {
+		for _, domain := range []string{"all-catchall.test", "slow-greylist.test", "one-onesession.test",
+			"two-twomx.test", "none-nxdomain.test"} {
+			sample = append(sample, fmt.Sprintf("k%so%d@%s", mark, i, domain))
+		}
+	}
+	return sample
+}
+
+// settled is how many addresses of the story are done.
+func (st *stage) settled() (n int64) {
+	for _, c := range st.customers {
+		n += c.settled()
+	}
+	return n
+}
+
+// settledPart is the same as a part of all.
+func (st *stage) settledPart() float64 {
+	return float64(st.settled()) / float64(storyFiles*len(st.samples[0]))
+}
+
+// reach waits until a part of the addresses is settled.
+func (st *stage) reach(part float64) {
+	st.t.Helper()
+	for st.settledPart() < part {
+		for _, c := range st.customers {
+			if err := c.peek(); err != nil {
+				st.t.Fatalf("a customer gave up: %v", err)
+			}
+		}
+		st.pause(20 * time.Millisecond)
+	}
+}
+
+// peek gives the error with which a customer has ended, and leaves it for wait.
+func (c *customer) peek() error {
+	select {
+	case err := <-c.ended:
+		c.ended <- err
+		return err
+	default:
+		return nil
+	}
+}
+
+// pause lets a fault last.
+func (st *stage) pause(d time.Duration) {
+	st.t.Helper()
+	if err := sleep(st.ctx, d); err != nil {
+		st.t.Fatalf("the story takes too long: %d settled", st.settled())
+	}
+}
+
+// say adds a figure to what the story prints.
+func (st *stage) say(format string, args ...any) {
+	st.said = append(st.said, fmt.Sprintf(format, args...))
+}
+
+// ids are the verifications of the story that are known by now.
+func (st *stage) ids() (all []uuid.UUID) {
+	for _, c := range st.customers {
+		c.mu.Lock()
+		id, err := uuid.Parse(c.last.ID)
+		c.mu.Unlock()
+		if err == nil {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// lease is who works on a verification.
+type lease struct {
+	node  uuid.UUID // nil: nobody
+	epoch int64
+	done  bool
+}
+
+// leases reads them past every cut.
+func (st *stage) leases() map[uuid.UUID]lease {
+	st.t.Helper()
+	rows, err := st.book.Query(st.ctx, "SELECT id, lease_node, epoch, completed > 0 FROM verifications")
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	ours, all := st.ids(), map[uuid.UUID]lease{}
+	var id, node []byte
+	var l lease
+	_, err = pgx.ForEachRow(rows, []any{&id, &node, &l.epoch, &l.done}, func() error {
+		l.node = uuid.Nil
+		copy(l.node[:], node)
+		if slices.Contains(ours, uuid.UUID(id)) {
+			all[uuid.UUID(id)] = l
+		}
+		return nil
+	})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return all
+}
+
+// holding gives the verifications that a node works on.
+func (st *stage) holding(n *netNode) map[uuid.UUID]lease {
+	st.t.Helper()
+	var node []byte
+	const latest = "SELECT node FROM nodes WHERE name = $1 ORDER BY started DESC LIMIT 1"
+	if err := st.book.QueryRow(st.ctx, latest, n.name).Scan(&node); err != nil {
+		st.t.Fatalf("the identity of %s: %v", n.name, err)
+	}
+	held := st.leases()
+	for id, l := range held {
+		if l.done || l.node != uuid.UUID(node) {
+			delete(held, id)
+		}
+	}
+	return held
+}
+
+// awaitTakeover waits until what a lost node had is in other hands, or done.
+func (st *stage) awaitTakeover(n *netNode, had map[uuid.UUID]lease, since time.Time) {
+	st.t.Helper()
+	for {
+		left := st.leases()
+		for id, was := range had {
+			if now := left[id]; now.done || now.epoch > was.epoch && now.node != uuid.Nil {
+				delete(had, id)
+			}
+		}
+		if len(had) == 0 {
+			break
+		}
+		if took := time.Since(since); took > takeoverWithin {
+			st.t.Fatalf("after %v nobody has taken over %d verifications of %s", took, len(had), n.name)
+		}
+		st.pause(takeoverSeen)
+	}
+	st.say("taken over from %s after %v", n.name, time.Since(since).Round(100*time.Millisecond))
+}
+
+// die kills a node and waits until its work has been taken over.
+func (st *stage) die(n *netNode) {
+	st.t.Helper()
+	had := st.holding(n)
+	st.kill(n)
+	at := time.Now()
+	st.kills = append(st.kills, at)
+	st.say("%s had %d files", n.name, len(had))
+	st.awaitTakeover(n, had, at)
+}
+
+// busiest is the node with the most verifications of the story.
+func (st *stage) busiest() (most *netNode) {
+	st.t.Helper()
+	best := -1
+	for _, n := range st.nodes {
+		if held := len(st.holding(n)); held > best {
+			most, best = n, held
+		}
+	}
+	return most
+}
+
+// cutOff cuts kinds of traffic of a node. Without the ledger it owes nothing.
+func (st *stage) cutOff(n *netNode, w way, kinds ...traffic) {
+	st.t.Helper()
+	for _, what := range kinds {
+		if what == ledgerSide || what == allSides {
+			st.hurts(n)
+		}
+		st.hub.cut(n.name, what, w)
+	}
+}
+
+// heal ends all cuts and waits until every node is well.
+func (st *stage) heal() {
+	st.t.Helper()
+	st.hub.heal()
+	st.recover()
+}
+
+// recover waits until every node that lives is well.
+func (st *stage) recover() {
+	st.t.Helper()
+	for _, n := range st.nodes {
+		if n.is(hurt) {
+			n.become(recovering)
+		}
+	}
+	st.awaitWell()
+}
+
+// restore brings the cluster back after a story that failed half-way.
+func (r *netRig) restore(t *testing.T) {
+	r.use(t)
+	r.hub.heal()
+	for _, n := range r.nodes {
+		n.life.signal(t, syscall.SIGCONT)
+		select {
+		case <-n.life.ended:
+			r.start(n)
+		default:
+			n.become(recovering)
+		}
+	}
+	r.awaitWell()
+}
+
+// showLogs prints what the nodes said last.
+func (st *stage) showLogs(since time.Time) {
+	for _, n := range st.nodes {
+		text, err := os.ReadFile(n.log)
+		if err != nil {
+			continue
+		}
+		lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool {
+			var l struct {
+				Time  time.Time
+				Level string
+			}
+			return json.Unmarshal([]byte(line), &l) == nil && (l.Time.Before(since) || l.Level == "INFO")
+		})
+		st.t.Logf("%s said (%s):\n%s", n.name, n.log, strings.Join(lines[max(0, len(lines)-logTail):], "\n"))
+	}
+}
+
+// polls ask every node's API all the time.
+type polls struct {
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu      sync.Mutex
+	asked   int           // guarded by mu
+	slowest time.Duration // guarded by mu
+	later   int           // answers 429, guarded by mu
+	broken  []string      // guarded by mu
+}
+
+// poll begins to ask.
+func (r *netRig) poll(ctx context.Context) *polls {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &polls{cancel: cancel}
+	key := r.tenant.Key
+	for _, n := range r.nodes {
+		client := &http.Client{Timeout: pollWithin, Transport: &http.Transport{DisableKeepAlives: true,
+			DialContext: r.hub.places[outside].dial}}
+		p.ended.Go(func() {
+			for sleep(ctx, pollEvery) == nil {
+				p.ask(ctx, client, n, key)
+			}
+		})
+	}
+	return p
+}
+
+// ask asks one node once. A node that is well before and after must have answered.
+func (p *polls) ask(ctx context.Context, client *http.Client, n *netNode, key string) {
+	state, changes := n.look()
+	if state != well {
+		return
+	}
+	began := time.Now()
+	status, err := askOnce(ctx, client, "http://"+n.place.addr+":8080/v1/credits", key)
+	took := time.Since(began)
+	if _, now := n.look(); now != changes || ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	p.slowest = max(p.slowest, took)
+	if status == http.StatusTooManyRequests {
+		p.later++
+	}
+	if err != nil || status != http.StatusOK {
+		p.broken = append(p.broken, fmt.Sprintf("%s at %s after %v: %d, %v", n.name, began.Format(time.TimeOnly),
+			took, status, err))
+	}
+}
+
+func askOnce(ctx context.Context, client *http.Client, url, key string) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("X-API-Key", key)
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, err
+}
+
+func (p *polls) stop() {
+	p.cancel()
+	p.ended.Wait()
+}
+
+// settlementsOf gives when each address of a verification was settled, and by
+// which epochs, from the ledger.
+func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[int64]int) {
+	st.t.Helper()
+	raw := uuid.MustParse(id)
+	const all = "SELECT epoch, created, payload FROM settlements WHERE verification = $1"
+	rows, err := st.book.Query(st.ctx, all, raw[:])
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	at, epochs = map[string]time.Time{}, map[int64]int{}
+	var epoch, created int64
+	var payload []byte
+	var b ledger.Batch
+	_, err = pgx.ForEachRow(rows, []any{&epoch, &created, &payload}, func() error {
+		if err := b.Decode(payload); err != nil {
+			return err
+		}
+		epochs[epoch] += b.Len()
+		for i := range b.Len() {
+			email := string(b.Email(i))
+			if _, twice := at[email]; twice {
+				return fmt.Errorf("%s is settled twice", email)
+			}
+			at[email] = time.UnixMilli(created)
+		}
+		return nil
+	})
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return at, epochs
+}

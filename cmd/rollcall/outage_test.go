@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp/smtplab"
+)
+
+// paced is a receiver's allowance with which a small file takes some seconds.
+const paced = `
+[retry]
+greylist_waits = ["300ms", "700ms", "1500ms"]
+give_up_after = "6s"
+[throttle.default]
+connections = 4
+connection_rate = "1000/s"
+rcpt_rate = "20/s"
+rcpts_per_connection = 1000
+refused_per_session = 1000
+refused_per_hour = 1000000
+`
+
+// faultLasts is how long a fault of a node's surroundings lasts: with -long a
+// minute, in which leases run out, otherwise long enough for every retry to begin.
+func faultLasts() time.Duration {
+	if *long {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
+
+// faultWithin bounds a test with such a fault.
+func faultWithin() time.Duration { return faultLasts() + cliWait }
+
+// answerWithin bounds every answer while the ledger is away. The node needs ten
+// seconds for a read, and ten more for a commit that nobody confirms; clients give
+// up after thirty, as ours does.
+const answerWithin = 30 * time.Second
+
+// away is one way in which a database can be away that is a server.
+type away struct {
+	name string
+	fail func(p *cutter.Proxy)
+	heal func(p *cutter.Proxy)
+	ask  func(b *bystander, ctx context.Context) // while it is away
+	says string                                  // the node, when the work has felt it
+	not  string                                  // what it must not say; "": nothing in particular
+	long bool                                    // takes long: only with -long
+}
+
+// awayOnServer are those ways. The last one costs no lease, however long it takes.
+var awayOnServer = []away{
+	{"silent", (*cutter.Proxy).Hush, (*cutter.Proxy).Heal, (*bystander).nothing, "leases not renewed", "", false},
+	{"refused", func(p *cutter.Proxy) { p.Refuse(); p.Sever() }, (*cutter.Proxy).Heal, (*bystander).nothing,
+		"settlement not committed yet", "", false},
+	{"slow",
+		func(p *cutter.Proxy) { p.SetPlan(cutter.Always(cutter.Act{Kind: cutter.Slow, Delay: 2 * time.Second})) },
+		func(p *cutter.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
+		"lease not renewed in time", true},
+}
+
+// TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards takes the database away from a
+// node in the middle of a file, looks at what every kind of request is answered,
+// gives it back, and wants everything done without a restart.
+func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
+	t.Parallel()
+	server := postgres.New(t, postgres.Options{})
+	atOnce(t, awayOnServer, func(x away) string { return x.name }, func(t *testing.T, x away) {
+		if x.long && !*long {
+			t.Skip("takes half a minute more; run with -long")
+		}
+		lab, r, p := pacedServerRig(t, server, x.name)
+		node := r.serve()
+		node.waitFor("node started")
+		ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
+		defer cancel()
+		sample := pacedSample(1500, 300)
+		r.open(int64(len(sample)))
+		other := r.bystander(ctx)
+		log, before := node.listen(), r.goroutines(ctx)
+		c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
+		c.reach(ctx, 200)
+
+		x.fail(p)
+		lasts := time.NewTimer(faultLasts())
+		x.ask(other, ctx)
+		log.wait(ctx, x.says)
+		<-lasts.C
+		x.heal(p)
+
+		other.served(ctx)
+		if err := c.wait(); err != nil {
+			t.Fatal(err)
+		}
+		c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
+		if a := other.ask(ctx, http.MethodGet, r.admin+"/readyz", nil, ""); a.status != http.StatusOK {
+			t.Errorf("/readyz after the fault: got %+v, want 200", a)
+		}
+		r.audit()
+		log.quiet()
+		if n := log.count(x.not); n > 0 {
+			t.Errorf("%d times in the log: %s", n, x.not)
+		}
+		if after := r.goroutines(ctx); after > before+goroutinesMore {
+			t.Errorf("%d goroutines after the fault, %d before", after, before)
+		}
+		if code := node.stop(syscall.SIGTERM); code != exitDone {
+			t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
+		}
+	})
+}
+
+// atOnce runs all cases beside each other, however few processors there are:
+// such tests do little but wait.
+func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *testing.T, c C)) {
+	t.Helper()
+	var running sync.WaitGroup
+	for _, c := range cases {
+		running.Go(func() { t.Run(name(c), func(t *testing.T) { run(t, c) }) })
+	}
+	running.Wait()
+}
+
+// TestStartAndStopWhileTheDatabaseIsAway starts a node without its database, then
+// ends one that has lost it in the middle of a file: both end by themselves within
+// the operators' contract, and the next life finishes the file.
+func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
+	if !*long {
+		t.Skip("takes half a minute; run with -long")
+	}
+	t.Parallel()
+	server := postgres.New(t, postgres.Options{})
+	atOnce(t, awayOnServer[:2], func(x away) string { return x.name }, func(t *testing.T, x away) {
+		lab, r, p := pacedServerRig(t, server, x.name)
+		x.fail(p)
+		code, _, stderr := r.run("serve", "--config", "node.toml")
+		if line := lastLines(stderr); code != exitFailed || strings.Count(line, "\n") != 1 ||
+			!strings.Contains(line, "ledger") {
+			t.Errorf("start: got code %d and %q, want one line about the ledger", code, stderr)
+		}
+		x.heal(p)
+		node := r.serve()
+		node.waitFor("node started")
+		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
+		defer cancel()
+		sample := pacedSample(1500, 300)
+		r.open(int64(len(sample)))
+		c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
+		c.reach(ctx, 200)
+		x.fail(p)
+		node.stop(syscall.SIGTERM) // fails the test after 30 s, whatever the code
+		x.heal(p)
+		r.serve().waitFor("node started")
+		if err := c.wait(); err != nil {
+			t.Fatal(err)
+		}
+		c.check(lab, sample, 1)
+		r.audit()
+	})
+}
+
+// goroutinesMore is how many goroutines a node may have more after its work than
+// before: idle connections of the database, of clients and of receivers.
+const goroutinesMore = 100
+
+// pacedRig is a lab and a node's place, slow enough to see work under way, with
+// more settings.
+func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
+	t.Helper()
+	o := smtplab.Defaults()
+	o.GreylistWait, o.EventsMax = time.Second, 1_000_000
+	lab := startLab(t, o)
+	return lab, newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: settings + paced})
+}
+
+// pacedSample is addresses of many kinds, but for the receivers that want more
+// patience than [retry] of paced has.
+func pacedSample(n, domains int) []string {
+	return slices.DeleteFunc(smtplab.Sample(23, n, domains), func(address string) bool {
+		return strings.HasSuffix(address, "-postscreen.test")
+	})
+}
+
+// pacedServerRig is pacedRig with a database of a server, behind a proxy.
+func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*smtplab.Lab, *rig, *cutter.Proxy) {
+	t.Helper()
+	direct := server.NewDatabase(t, database, "")
+	p, err := cutter.Start(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	lab, r := pacedRig(t, fmt.Sprintf("[ledger]\nurl = %q\n", p.URL(database)))
+	if code, _, stderr := r.run("migrate", "--config", "node.toml"); code != exitDone {
+		t.Fatalf("migrate: got code %d and %s", code, stderr)
+	}
+	return lab, r, p
+}
+
+// goroutines is how many goroutines the node says it has.
+func (r *rig) goroutines(ctx context.Context) int {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\ngo_goroutines ")
+	n := 0
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		r.t.Fatalf("the metrics have no go_goroutines: %v", err)
+	}
+	return n
+}
+
+// nodeLog counts the lines of a node's log by level and message.
+type nodeLog struct {
+	t *testing.T
+
+	mu    sync.Mutex
+	lines map[logLine]int // guarded by mu
+}
+
+// logLine is what the lines of one cause have in common.
+type logLine struct {
+	Level   string `json:"level"`
+	Message string `json:"msg"`
+}
+
+// listen reads the log from here on, to its end.
+func (b *background) listen() *nodeLog {
+	l := &nodeLog{t: b.t, lines: map[logLine]int{}}
+	b.t.Cleanup(func() {
+		if b.t.Failed() {
+			l.show()
+		}
+	})
+	go func() {
+		for text := range b.lines {
+			var line logLine
+			if json.Unmarshal([]byte(text), &line) != nil {
+				line = logLine{"ERROR", text} // no line of ours, such as a panic
+			}
+			l.mu.Lock()
+			l.lines[line]++
+			l.mu.Unlock()
+		}
+	}()
+	return l
+}
+
+// count is how many lines had a message.
+func (l *nodeLog) count(message string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line, times := range l.lines {
+		if line.Message == message {
+			n += times
+		}
+	}
+	return n
+}
+
+// wait waits for a line with a message.
+func (l *nodeLog) wait(ctx context.Context, message string) {
+	l.t.Helper()
+	for l.count(message) == 0 {
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			l.t.Fatalf("the node never said %q: %v", message, err)
+		}
+	}
+}
+
+// noiseMax is how often one message may come in a fault of a minute.
+const noiseMax = 60
+
+// quiet wants no line that asks for a person, and none too often.
+func (l *nodeLog) quiet() {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line, times := range l.lines {
+		if line.Level == "ERROR" || line.Level == "WARN" && times > noiseMax {
+			l.t.Errorf("%d times in the log: %s %s", times, line.Level, line.Message)
+		}
+	}
+}
+
+// show logs how often each message came.
+func (l *nodeLog) show() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line, times := range l.lines {
+		l.t.Logf("%4d times in the log: %s %s", times, line.Level, line.Message)
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/http/api"
+	"rollcall/smtp"
+)
+
+// A rig is the built binary as a node with a configuration file of its own, and
+// a customer and an operator that know it by its URLs alone.
+
+// long asks for the tests that take minutes: `make kill` and `make load`.
+var long = flag.Bool("long", false, "run the kills and loads that take minutes")
+
+// rig is a node's place: folder, ports and tenant stay the same for all of its lives.
+type rig struct {
+	*cli
+	api, admin string
+	tenant     tenant
+}
+
+// rigOptions is what differs from rig to rig.
+type rigOptions struct {
+	dns      string // of the lab
+	smtpPort int
+	settings string // more TOML: [retry], [throttle.default]
+}
+
+func newRig(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	r := &rig{cli: newCLI(t)}
+	ports := [3]int{freePort(t), freePort(t), freePort(t)}
+	r.api, r.admin = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[2])
+	// The limits of requests are wide: these tests ask all the time.
+	r.write("node.toml", fmt.Sprintf(`
+[http]
+listen = "127.0.0.1:%d"
+public_url = ""
+reads_per_second = 10000
+burst = 10000
+creates_per_second = 1000
+creates_burst = 1000
+[upload]
+listen = "127.0.0.1:%d"
+public_url = ""
+[admin]
+listen = "127.0.0.1:%d"
+[dns]
+servers = [%q]
+[smtp]
+port = %d
+hello_name = "rollcall.example"
+allow_networks = ["127.0.0.0/8"]
+%s`, ports[0], ports[1], ports[2], o.dns, o.smtpPort, o.settings))
+	r.environ = []string{"ROLLCALL_ADMIN=" + r.admin,
+		fmt.Sprintf("ROLLCALL_CLUSTER_GOSSIP_LISTEN=127.0.0.1:%d", freePort(t)),
+		fmt.Sprintf("ROLLCALL_CLUSTER_ACTOR_LISTEN=127.0.0.1:%d", freePort(t))}
+	return r
+}
+
+// serve starts a life of the node. It does not wait until the node answers.
+func (r *rig) serve(args ...string) *background {
+	r.t.Helper()
+	return r.start(append([]string{"serve", "--config", "node.toml"}, args...)...)
+}
+
+// open makes the tenant, with credits; the node must run.
+func (r *rig) open(credits int64) {
+	r.t.Helper()
+	token, err := readToken(filepath.Join(r.folder, "rollcall-data"))
+	if err == nil {
+		r.tenant, err = openTenant(r.t.Context(), newAdminClient(r.admin, token), tenantOptions{
+			file: filepath.Join(r.folder, "tenant.json"), workspace: "rig", credits: credits})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// client is a customer's client that repeats requests, as ours does.
+func (r *rig) client() *apiClient {
+	c := newAPIClient(r.api, r.tenant.Key, func(string) {})
+	c.answered = true // be patient from the start: the node may be down
+	return c
+}
+
+// balance is what the operator sees.
+func (r *rig) balance() balanceView {
+	r.t.Helper()
+	token, err := readToken(filepath.Join(r.folder, "rollcall-data"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	b, err := newAdminClient(r.admin, token).balance(r.t.Context(), r.tenant.Workspace)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// audit runs the operator's command, against the node or, without one, on the file.
+func (r *rig) audit() {
+	r.t.Helper()
+	code, stdout, stderr := r.run("audit")
+	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
+		r.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// memoryMost is the most resident memory that a process had, in bytes (Linux).
+func memoryMost(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	var kib int64
+	_, err = fmt.Sscan(rest, &kib)
+	return kib << 10, err
+}
+
+// look reads a verification once, without patience.
+func look(ctx context.Context, c *apiClient, id string) (d api.Detail, err error) {
+	answer, err := once(ctx, c, "/v1/verifications/"+id)
+	if err != nil {
+		return d, err
+	}
+	defer answer.Body.Close()
+	return d, json.NewDecoder(answer.Body).Decode(&d)
+}
+
+// once asks once, and fails when the node is down.
+func once(ctx context.Context, c *apiClient, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("X-API-Key", c.key)
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		return nil, fmt.Errorf("%s answers %d", path, answer.StatusCode)
+	}
+	return answer, nil
+}
+
+// row is one line of the results.
+type row struct {
+	outcome smtp.Outcome
+	reason  smtp.Reason
+	at      time.Time
+}
+
+// readRows reads a whole results file.
+func readRows(from io.Reader) (map[string]row, error) {
+	outcomes, reasons := vocabulary()
+	lines, rows := csv.NewReader(from), map[string]row{}
+	lines.ReuseRecord = true
+	for n := 0; ; n++ {
+		record, err := lines.Read()
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			continue // the header
+		}
+		at, err := time.Parse(time.RFC3339, record[3])
+		if err != nil {
+			return nil, err
+		}
+		email := strings.Clone(record[0])
+		if _, twice := rows[email]; twice {
+			return nil, fmt.Errorf("%s is twice in the results", email)
+		}
+		outcome, known := outcomes[record[1]]
+		reason, explained := reasons[record[2]]
+		if !known || !explained {
+			return nil, fmt.Errorf("no result of ours: %q", record)
+		}
+		rows[email] = row{outcome, reason, at}
+	}
+}
+
+// vocabulary gives outcomes and reasons by how they are written in results.
+func vocabulary() (map[string]smtp.Outcome, map[string]smtp.Reason) {
+	outcomes, reasons := map[string]smtp.Outcome{}, map[string]smtp.Reason{}
+	for _, o := range smtp.Outcomes {
+		outcomes[o.String()] = o
+	}
+	for r := smtp.ReasonNone + 1; r.Known(); r++ {
+		reasons[r.Message()] = r
+	}
+	return outcomes, reasons
+}

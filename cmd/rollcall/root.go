@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// errUsage is in every error about how the command was called.
+var errUsage = errors.New("wrong usage")
+
+// usageError is a line about how the command was called.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+// Is makes errors.Is(err, errUsage) true.
+func (e usageError) Is(target error) bool { return target == errUsage }
+
+func isUsage(err error) bool { return errors.Is(err, errUsage) }
+
+// newRoot makes the whole command tree. environ is in the form of os.Environ.
+func newRoot(environ []string) *cobra.Command {
+	e := environment(environ)
+	root := &cobra.Command{
+		Use:   "rollcall",
+		Short: "Check which addresses of a list take mail",
+		Long: "Rollcall asks each receiving mail server whether it would accept mail for the addresses of a " +
+			"CSV file,\n" +
+			"politely and within the receiver's limits, and charges one credit for each final answer.\n\n" +
+			"The quickest way in:  rollcall verify --lab examples/contacts.csv",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err.Error()} })
+	lab := newLab()
+	lab.AddCommand(newLabScore())
+	root.AddCommand(
+		newVerify(e), newServe(e), lab, newMigrate(e),
+		newWorkspace(e), newKey(e), newCredits(e),
+		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
+		newCluster(e), newDoctor(e), newConfig(e), newVersion(),
+	)
+	asGroup(root)
+	return root
+}
+
+// asGroup makes a command that only holds others refuse to be called alone or
+// with an unknown name.
+func asGroup(group *cobra.Command) *cobra.Command {
+	group.Args = cobra.ArbitraryArgs
+	group.SuggestionsMinimumDistance = 2
+	group.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			fmt.Fprint(c.ErrOrStderr(), c.UsageString())
+			return usageError{fmt.Sprintf("%q needs a command", c.CommandPath())}
+		}
+		text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			text += ": did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return usageError{text}
+	}
+	return group
+}
+
+// wantArgs refuses any other number of arguments; names are for the message.
+func wantArgs(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usageError{fmt.Sprintf("%s is missing", names[len(args)])}
+		case len(args) > len(names):
+			return usageError{fmt.Sprintf("unexpected argument %q", args[len(names)])}
+		}
+		return nil
+	}
+}
+
+// environment is the environment of the process, one NAME=value each.
+type environment []string
+
+// value gives the value of a name, the last one if it is there twice; "" if it is not.
+func (e environment) value(name string) string {
+	found := ""
+	for _, line := range e {
+		if value, ok := strings.CutPrefix(line, name+"="); ok {
+			found = value
+		}
+	}
+	return found
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/config"
+)
+
+// devCredits is what the workspace of serve --dev has: a file of the largest default size.
+const devCredits = 1_000_000
+
+func newServe(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node until SIGTERM or Ctrl-C, which drain it",
+		Args:  wantArgs(),
+	}
+	file := configFlag(c)
+	dev := c.Flags().Bool("dev", false, "with the lab, a workspace, a key and credits, all printed")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		loaded, err := config.Load(*file, e)
+		if err != nil {
+			return err
+		}
+		return serve(c, e, loaded, *dev)
+	}
+	return c
+}
+
+// serve runs a node until the command's context ends.
+func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) error {
+	if dev {
+		loaded = labConfig(loaded)
+	}
+	log := newLogger(c.ErrOrStderr(), loaded.Log)
+	for _, name := range config.UnknownEnviron(e) {
+		log.Warn("environment variable is no setting", "name", name)
+	}
+	n, err := startNode(c.Context(), loaded, nodeOptions{Lab: dev, Log: log})
+	if err != nil {
+		return err
+	}
+	if dev {
+		err = printDev(c, n, loaded)
+	}
+	if err == nil {
+		select {
+		case <-c.Context().Done():
+		case err = <-n.members.node.Load().Failed():
+		}
+		log.Info("draining")
+	}
+	if stopErr := stopNode(c.Context(), n); err == nil {
+		err = stopErr
+	}
+	return err
+}
+
+// printDev makes the workspace of serve --dev and says what to try.
+func printDev(c *cobra.Command, n *node, loaded config.Config) error {
+	token, err := readToken(loaded.DataDir)
+	if err != nil {
+		return err
+	}
+	t, err := openTenant(c.Context(), newAdminClient(n.AdminURL, token), tenantOptions{
+		file: filepath.Join(loaded.DataDir, "dev.json"), workspace: "dev", credits: devCredits,
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers. Ctrl-C ends it.\n\n"+
+		"  API        %s\n  upload     %s\n  admin      %s\n  workspace  %s\n  key        %s\n\n"+
+		"Try, in another terminal:\n\n"+
+		"  export API=%s ROLLCALL_KEY=%s\n"+
+		"  curl -H \"X-API-Key: $ROLLCALL_KEY\" $API/v1/credits\n"+
+		"  rollcall verify examples/contacts.csv --api $API\n\n",
+		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key)
+	return nil
+}
+
+// newLogger makes the process's logger; c has passed config's Validate.
+func newLogger(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+	return slog.New(slog.NewJSONHandler(w, o))
+}

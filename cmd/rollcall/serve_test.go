@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// portsGiven counts the ports of freePort.
+var portsGiven atomic.Int64
+
+// freePort gives a port that was free a moment ago, and never the same twice. It
+// lies below those of labs, and of whoever asks the system for any.
+func freePort(t *testing.T) int {
+	t.Helper()
+	var err error
+	for range 100 {
+		port := 5_000 + os.Getpid()%3_000 + int(portsGiven.Add(1))
+		l, failed := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if failed == nil {
+			_ = l.Close()
+			return port
+		}
+		err = failed
+	}
+	t.Fatal(err)
+	return 0
+}
+
+// startDev starts serve --dev on free ports and waits until it has said what to try.
+func startDev(c *cli) (b *background, api string) {
+	c.t.Helper()
+	http, upload, admin := freePort(c.t), freePort(c.t), freePort(c.t)
+	c.environ = []string{
+		fmt.Sprintf("ROLLCALL_HTTP_LISTEN=127.0.0.1:%d", http),
+		fmt.Sprintf("ROLLCALL_UPLOAD_LISTEN=127.0.0.1:%d", upload),
+		fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", admin),
+		fmt.Sprintf("ROLLCALL_ADMIN=http://127.0.0.1:%d", admin),
+	}
+	b = c.start("serve", "--dev")
+	b.waitFor("rollcall verify examples/contacts.csv --api")
+	return b, fmt.Sprintf("http://127.0.0.1:%d", http)
+}
+
+func TestOperatorsCommandsAgainstANode(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	node, _ := startDev(c)
+	ask := func(into any, args ...string) {
+		t.Helper()
+		code, stdout, stderr := c.run(args...)
+		if code != exitDone {
+			t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
+		}
+		if err := json.Unmarshal([]byte(stdout), into); err != nil {
+			t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
+		}
+	}
+	var made, balance, key map[string]any
+	ask(&made, "workspace", "create", "acme", "--json")
+	workspace, _ := made["id"].(string)
+	if len(made) != 2 || made["name"] != "acme" || workspace == "" {
+		t.Errorf("workspace create: got %v, want id and name", made)
+	}
+	ask(&balance, "credits", "grant", "--workspace", workspace, "500", "--reason", "test", "--json")
+	if fmt.Sprint(balance) != "map[available:500 granted:500 held:0 spent:0]" {
+		t.Errorf("credits grant: got %v", balance)
+	}
+	ask(&balance, "credits", "show", "--workspace", workspace, "--json")
+	if fmt.Sprint(balance) != "map[available:500 granted:500 held:0 spent:0]" {
+		t.Errorf("credits show: got %v", balance)
+	}
+	ask(&key, "key", "create", "--workspace", workspace, "--label", "t", "--json")
+	text, _ := key["key"].(string)
+	id, _ := key["id"].(string)
+	if len(key) != 2 || !strings.HasPrefix(text, "rc_"+id+"_") {
+		t.Errorf("key create: got %d fields, want id and key", len(key))
+	}
+	var keys struct{ Keys []keyView }
+	ask(&map[string]any{}, "key", "revoke", id, "--json")
+	ask(&keys, "key", "list", "--workspace", workspace, "--json")
+	if len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].Revoked == nil {
+		t.Errorf("key list: got %+v, want one revoked key", keys.Keys)
+	}
+	var report map[string]any
+	if ask(&report, "audit", "--json"); fmt.Sprint(report["violations"]) != "[]" {
+		t.Errorf("audit: got %v", report)
+	}
+	if code, _, stderr := c.run("workspace", "list", "--token", "wrong"); code != exitFailed ||
+		!strings.Contains(stderr, "refuses the token") {
+		t.Errorf("wrong token: got code %d and %q", code, stderr)
+	}
+	if code, _, stderr := c.run("serve"); code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 {
+		t.Errorf("a second node in the same folder: got code %d and %q", code, stderr)
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
+	}
+}
+
+// TestReadmeTour runs the lines of the README's tour in one shell, one after
+// the other, and stops at the first that fails. Ports and binary are the test's.
+func TestReadmeTour(t *testing.T) {
+	t.Parallel()
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("the tour is not run: there is no bash")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("the tour is not run: there is no curl")
+	}
+	text, err := os.ReadFile(filepath.Join(houseRoot, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tour, begun := strings.Cut(string(text), "<!-- tour:")
+	tour, _, ended := strings.Cut(tour, "<!-- tour end -->")
+	_, tour, fenced := strings.Cut(tour, "```sh\n")
+	tour, _, closed := strings.Cut(tour, "```")
+	if !begun || !ended || !fenced || !closed || strings.Count(tour, "\n") < 10 {
+		t.Fatal("the README has no tour")
+	}
+	c := newCLI(t)
+	name, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
+		"contacts.csv"))} {
+		if err := os.Symlink(target, filepath.Join(c.folder, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, api := startDev(c)
+	tour = strings.ReplaceAll(tour, "http://127.0.0.1:8080", api)
+	c.write("tour.sh", "set -o pipefail\nfail() { echo \"line failed: $BASH_COMMAND\" >&2; exit 1; }\ntrap "+
+		"fail ERR\n"+tour)
+	script := exec.CommandContext(t.Context(), shell, "tour.sh")
+	script.Dir, script.Env = c.folder, append(os.Environ(), c.environ...)
+	script.WaitDelay = time.Second
+	out, err := script.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		`{"credits":1000000}`, `"status":"uploading"`, "308\n", "ange: bytes=0-99", "200\n", "Retry-After: ",
+		"email,result,message,checked_at", `"next_cursor":null`, `"status":"completed`,
+		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing in what the tour shows:\n%s", want, out)
+		}
+	}
+}

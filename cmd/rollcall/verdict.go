@@ -1,0 +1,256 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/config"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// loadRules gives the rules in effect: those that come with the program and, before
+// them, those of the operator's file. Only the file of the default name may be absent.
+func loadRules(c config.Verdict) (*verdict.Rules, error) {
+	if c.File == "" {
+		return verdict.Builtin(), nil
+	}
+	rules, err := verdict.LoadFile(c.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		if c.File == config.Default().Verdict.File {
+			return verdict.Builtin(), nil
+		}
+		return nil, fmt.Errorf("there is no file %s: check verdict.file: %w", c.File, err)
+	}
+	return rules, err
+}
+
+func newVerdict() *cobra.Command {
+	c := asGroup(&cobra.Command{
+		Use:   "verdict",
+		Short: "Look at the rules that judge replies, and try them; nothing is connected to",
+	})
+	c.AddCommand(newVerdictList(), newVerdictCheck(), newVerdictJudge())
+	return c
+}
+
+// rulesFlag adds --rules.
+func rulesFlag(c *cobra.Command) *string {
+	return c.Flags().String("rules", "", "a file with rules of your own, as in verdict.file (default: none)")
+}
+
+func newVerdictList() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the rules in the order of judging",
+		Args:  wantArgs(),
+	}
+	file, asJSON := rulesFlag(c), jsonFlag(c)
+	scope := c.Flags().String("scope", "", "only the rules for the receivers under this suffix, such as google.com")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		rules, err := loadRules(config.Verdict{File: *file})
+		if err != nil {
+			return err
+		}
+		list := rules.List()
+		if *scope != "" {
+			list = slices.DeleteFunc(list, func(r verdict.Info) bool { return !inScope(r.Scope, *scope) })
+			if len(list) == 0 {
+				return fmt.Errorf("no rule is only for hosts under %s: see rollcall verdict list", *scope)
+			}
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), list)
+		}
+		rows := make([][]string, len(list))
+		for i, r := range list {
+			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
+				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
+		}
+		return printTable(c.OutOrStdout(), []string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS",
+			"REASON", "SOURCE", "DATE"}, rows)
+	}
+	return c
+}
+
+// inScope says whether a rule is for hosts under suffix, or for those above it.
+func inScope(scope []string, suffix string) bool {
+	suffix = strings.ToLower(strings.Trim(suffix, "."))
+	return slices.ContainsFunc(scope, func(s string) bool {
+		return s == suffix || strings.HasSuffix(s, "."+suffix) || strings.HasSuffix(suffix, "."+s)
+	})
+}
+
+// shortBytes bounds a column of the list. Guess: ten columns fit a wide screen.
+const shortBytes = 36
+
+// shortList joins a list and cuts it.
+func shortList(list []string, none string) string {
+	if len(list) == 0 {
+		return none
+	}
+	text := strings.Join(list, ", ")
+	if len(text) <= shortBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shortBytes-3], "") + "..."
+}
+
+func saysOf(r verdict.Info) string {
+	if r.Outcome != "" {
+		return r.Outcome
+	}
+	return strings.TrimSpace(r.Action + " " + r.Wait)
+}
+
+// changeView is a built-in sample about which an operator's rule has the word.
+type changeView struct {
+	Sample string      `json:"sample"`
+	Was    verdictView `json:"was"`
+	Now    verdictView `json:"now"`
+}
+
+func newVerdictCheck() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a file with rules of your own: exit 1 with each fault, or what it would change",
+		Args:  wantArgs("FILE"),
+	}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		rules, err := verdict.LoadFile(args[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("there is no file %s: check the path: %w", args[0], err)
+		}
+		if err != nil {
+			return err
+		}
+		own := 0
+		for _, r := range rules.List() {
+			if r.Own {
+				own++
+			}
+		}
+		changes := make([]changeView, len(rules.Changes()))
+		for i, change := range rules.Changes() {
+			changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), map[string]any{"rules": own, "changes": changes})
+		}
+		out := c.OutOrStdout()
+		fmt.Fprintf(out, "%s is fine: %d rules\n", args[0], own)
+		if len(changes) == 0 {
+			fmt.Fprintln(out, "No sample of the rules that come with the program is judged in another way.")
+			return nil
+		}
+		fmt.Fprintf(out, "%d samples of the rules that come with the program are judged in another way:\n",
+			len(changes))
+		for _, change := range changes {
+			fmt.Fprintf(out, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
+				change.Was.Rule, change.Now.Says, change.Now.Rule)
+		}
+		return nil
+	}
+	return c
+}
+
+// verdictView is a verdict and the rule that gave it.
+type verdictView struct {
+	Says    string `json:"says"` // the outcome, or what to do next
+	Outcome string `json:"outcome"`
+	Action  string `json:"action"`
+	Wait    string `json:"wait,omitempty"`
+	Reason  string `json:"reason"`
+	Blame   string `json:"blame"`
+	Rule    string `json:"rule"`
+	Version uint32 `json:"version"`
+	Meaning string `json:"meaning"`
+	Source  string `json:"source"`
+	Date    string `json:"date,omitempty"`
+	Text    string `json:"text,omitempty"` // what was judged
+}
+
+func viewVerdict(rules *verdict.Rules, v verdict.Verdict) verdictView {
+	info, _ := rules.Rule(v.Rule)
+	view := verdictView{Outcome: v.Outcome.String(), Action: v.Action.String(), Reason: v.Reason.String(),
+		Blame: v.Blame.String(), Rule: v.Rule, Version: v.Version, Meaning: info.Meaning, Source: info.Source,
+		Date: info.Date}
+	if v.Wait > 0 {
+		view.Wait = v.Wait.String()
+	}
+	view.Says = view.Outcome
+	if v.Outcome == smtp.Undecided {
+		view.Says = strings.TrimSpace("again: " + view.Action + " " + view.Wait)
+	}
+	view.Says += ", " + view.Reason
+	return view
+}
+
+func newVerdictJudge() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "judge REPLY...",
+		Short: "Say what a reply is taken for, by which rule, and why; each argument is one line of the reply",
+		Example: `  rollcall verdict judge --host mx.example.com "550 5.1.1 User unknown"
+  rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"`,
+	}
+	file, asJSON := rulesFlag(c), jsonFlag(c)
+	host := c.Flags().String("host", "", "the MX host that said it; rules for one operator go by its name")
+	stage := c.Flags().String("stage", "rcpt", "where it said it: greeting, hello, tls, mail or rcpt")
+	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usageError{`REPLY is missing: write it like "550 5.1.1 User unknown"`}
+		}
+		rules, err := loadRules(config.Verdict{File: *file})
+		if err != nil {
+			return err
+		}
+		raw := evidence.Raw{At: time.Now(), Host: *host}
+		if raw.Stage, err = parseStage(*stage); err != nil {
+			return err
+		}
+		if raw.Reply, err = verdict.ParseReply(strings.Join(args, " / ")); err != nil {
+			return usageError{err.Error()}
+		}
+		if *address != "" {
+			if raw.Address, err = smtp.ParseAddress(*address); err != nil {
+				return usageError{err.Error()}
+			}
+		}
+		attempt := evidence.Note(raw)
+		view := viewVerdict(rules, rules.Judge(attempt))
+		view.Text = attempt.Text
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), view)
+		}
+		return printVerdict(c.OutOrStdout(), view)
+	}
+	return c
+}
+
+func parseStage(name string) (smtp.Stage, error) {
+	for s := smtp.StageGreeting; s <= smtp.StageRset; s++ {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return smtp.StageNone, usageError{fmt.Sprintf("%q is no stage: write greeting, hello, tls, mail or rcpt", name)}
+}
+
+func printVerdict(w io.Writer, v verdictView) error {
+	rows := [][]string{{"reason", v.Reason}, {"blame", v.Blame}, {"rule", fmt.Sprintf("%s (version %08x)", v.Rule,
+		v.Version)}, {"meaning", v.Meaning}, {"source", strings.TrimSpace(v.Source + " " + v.Date)}, {"text", v.Text}}
+	if v.Action != verdict.ActNone.String() {
+		rows = append([][]string{{"next", strings.TrimSpace(v.Action + " " + v.Wait)}}, rows...)
+	}
+	return printTable(w, []string{"outcome", v.Outcome}, rows)
+}

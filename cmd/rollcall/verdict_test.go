@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollcall/config"
+	"rollcall/smtp/verdict"
+)
+
+// runRoot runs a command in this process.
+func runRoot(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := newRoot(nil)
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	err := root.Execute()
+	return out.String(), err
+}
+
+const ownRules = `title = "Ours"
+
+[[rule]]
+id = "ours"
+stage = ["rcpt"]
+code = ["550"]
+words = ["no such user"]
+action = "retry"
+reason = "policy"
+meaning = "We do not believe it."
+source = "us"
+date = "2026-11"
+match = ["550 no such user"]
+miss = ["550 no"]
+`
+
+func rulesFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "own.toml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestVerdictJudge(t *testing.T) {
+	tests := []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"550 5.1.1 User unknown"}, []string{"invalid", "mailbox_not_found", "address", "not-found", "user unknown"}},
+		{[]string{"--stage", "greeting", "554-No SMTP service", "554 Bad DNS PTR"}, []string{"source_identity", "other_source"}},
+		{[]string{"--host", "mx.yandex.net", "550 5.7.1 No such user!"}, []string{"invalid", "yandex"}},
+		{[]string{"--address", "no.such.user@example.com", "550 no.such.user no"}, []string{"undecided", "policy", "~ no"}},
+		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours", "We do not believe it."}},
+	}
+	for _, test := range tests {
+		out, err := runRoot(t, append([]string{"verdict", "judge"}, test.args...)...)
+		for _, want := range test.want {
+			if err != nil || !strings.Contains(out, want) {
+				t.Errorf("%q: %v\n%s\nwants %q", test.args, err, out, want)
+			}
+		}
+	}
+	out, err := runRoot(t, "verdict", "judge", "--json", "450 4.2.0 Greylisted, come back in 5 minutes")
+	var view verdictView
+	if err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Action != "greylist" || view.Wait != "5m0s" ||
+		view.Rule == "" || view.Meaning == "" || view.Version == 0 {
+		t.Errorf("%v, %s", err, out)
+	}
+	for _, args := range [][]string{{}, {"hello"}, {"--stage", "data", "550 no"}, {"--address", "x", "550 no"}} {
+		if _, err := runRoot(t, append([]string{"verdict", "judge"}, args...)...); !isUsage(err) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+func TestVerdictList(t *testing.T) {
+	out, err := runRoot(t, "verdict", "list")
+	if err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runRoot(t, "verdict", "list", "--scope", "aspmx.l.google.com", "--json")
+	var list []verdict.Info
+	if err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list) == 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, r := range list {
+		if !inScope(r.Scope, "google.com") || r.Source == "" || r.Date == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if _, err := runRoot(t, "verdict", "list", "--scope", "nobody.test"); err == nil {
+		t.Error("a list without rules is no error")
+	}
+}
+
+func TestVerdictCheck(t *testing.T) {
+	out, err := runRoot(t, "verdict", "check", rulesFile(t, ownRules))
+	if err != nil || !strings.Contains(out, "is fine: 1 rules") || !strings.Contains(out, "now again: retry") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runRoot(t, "verdict", "check", "--json", rulesFile(t, ownRules))
+	var view struct {
+		Rules   int
+		Changes []changeView
+	}
+	if err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Rules != 1 || len(view.Changes) == 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err = runRoot(t, "verdict", "check", rulesFile(t, ownRules+ownRules)); !errors.Is(err, verdict.ErrFaults) {
+		t.Errorf("%v", err)
+	}
+	if _, err = runRoot(t, "verdict", "check", "nowhere.toml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Only the file of the default name may be absent; a bad one keeps the node from starting.
+func TestLoadRules(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"", config.Default().Verdict.File} {
+		if rules, err := loadRules(config.Verdict{File: name}); err != nil || rules != verdict.Builtin() {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := loadRules(config.Verdict{File: "other.toml"}); err == nil || !strings.Contains(err.Error(), "verdict.file") {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := loadRules(config.Default().Verdict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := rules.Rule("ours"); !ok {
+		t.Error("the file of the default name is not read")
+	}
+	if err := os.WriteFile("verdict.toml", []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadRules(config.Default().Verdict); !errors.Is(err, verdict.ErrFaults) {
+		t.Errorf("%v", err)
+	}
+}

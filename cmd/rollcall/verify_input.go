@@ -1,0 +1,131 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+)
+
+// input is the file to verify, open for reading.
+type input struct {
+	*os.File
+	name string
+	size int64
+	sum  [sha256.Size]byte // of its bytes
+}
+
+// openInput opens a file and reads it once for its checksum.
+func openInput(name string) (*input, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s: check the path", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the file: %w", err)
+	}
+	in := &input{File: f, name: name}
+	if err := in.measure(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return in, nil
+}
+
+func (in *input) measure() error {
+	info, err := in.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file: give a CSV file with one address in each line", in.name)
+	}
+	sum := sha256.New()
+	if in.size, err = io.Copy(sum, in.File); err != nil {
+		return fmt.Errorf("read %s: %w", in.name, err)
+	}
+	if in.size == 0 {
+		return fmt.Errorf("%s is empty: give a CSV file with one address in each line", in.name)
+	}
+	sum.Sum(in.sum[:0])
+	return nil
+}
+
+// memory keeps the identity of an unfinished verification in a small file, so
+// that the same command goes on with it. It belongs to the bytes of the input
+// and to the service and key.
+type memory struct{ file string }
+
+// memoryFile is the form of the small file.
+type memoryFile struct {
+	Identity uuid.UUID `json:"idempotency_key"`
+}
+
+// newMemory names the memory in folder of an input and, for a service, its URL and key.
+func newMemory(folder string, input [sha256.Size]byte, service ...string) *memory {
+	sum := sha256.New()
+	sum.Write(input[:])
+	for _, s := range service {
+		fmt.Fprintf(sum, "\n%q", s)
+	}
+	return &memory{file: filepath.Join(folder, hex.EncodeToString(sum.Sum(nil))+".json")}
+}
+
+// identity gives the remembered identity, or makes one and remembers it before
+// it is used anywhere.
+func (m *memory) identity() (uuid.UUID, error) {
+	text, err := os.ReadFile(m.file)
+	var kept memoryFile
+	if err == nil && json.Unmarshal(text, &kept) == nil && kept.Identity != uuid.Nil {
+		return kept.Identity, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return uuid.Nil, fmt.Errorf("read what the last run left: %w", err)
+	}
+	kept.Identity = uuid.New()
+	return kept.Identity, writeFileSafely(m.file, kept)
+}
+
+// forget removes the memory: the next run is a new verification.
+func (m *memory) forget() error {
+	if err := os.Remove(m.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what this run left: %w", err)
+	}
+	return nil
+}
+
+// writeFileSafely writes v as JSON for this user only, all or nothing.
+func writeFileSafely(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return writeTextSafely(name, text)
+}
+
+// writeTextSafely writes a line of text for this user only, all or nothing, also
+// when the disk is full.
+func writeTextSafely(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(f.Name()))
+	}
+	return nil
+}

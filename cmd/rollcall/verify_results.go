@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rollcall/http/api"
+	"rollcall/smtp"
+)
+
+// resultColumns are the columns of the results file.
+const resultColumns = 4
+
+// tally counts outcomes by their words.
+type tally map[string]int64
+
+// sum is the number of outcomes counted.
+func (t tally) sum() (n int64) {
+	for _, count := range t {
+		n += count
+	}
+	return n
+}
+
+// countFresh is how many outcomes are counted anew at every look: reading them
+// takes milliseconds. Above it a count waits until a quarter more is settled, so
+// that all counting together reads a file about five times.
+const countFresh = 5_000
+
+// behind says whether it is worth counting again when so many are settled.
+func (t tally) behind(settled int64) bool {
+	counted := t.sum()
+	return settled != counted && (settled <= countFresh || settled > counted+counted/4)
+}
+
+// charged is the number of credits that the outcomes cost.
+func (t tally) charged() int64 { return t.sum() - t[smtp.Unknown.String()] }
+
+// tally counts the outcomes that there are so far.
+func (c *apiClient) tally(ctx context.Context, id string) (tally, error) {
+	counted := tally{}
+	return counted, c.eachResult(ctx, id, io.Discard, func(row []string) error {
+		counted[row[1]]++
+		return nil
+	})
+}
+
+// eachResult reads the results that there are, copies their bytes to raw, and
+// calls visit with each row below the header; the row is only good until visit returns.
+func (c *apiClient) eachResult(ctx context.Context, id string, raw io.Writer,
+	visit func(row []string) error) error {
+	answer, err := c.ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	reader := csv.NewReader(io.TeeReader(answer.Body, raw))
+	reader.FieldsPerRecord, reader.ReuseRecord = resultColumns, true
+	for n := 0; ; n++ {
+		row, err := reader.Read()
+		if errors.Is(err, io.EOF) && n > 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the results: %w: run the command again to get them", err)
+		}
+		if n == 0 {
+			continue
+		}
+		if err := visit(row); err != nil {
+			return err
+		}
+	}
+}
+
+// verifySummary is what verify --json prints, beside the results.
+type verifySummary struct {
+	ID         string        `json:"id"`
+	Status     string        `json:"status"`
+	Rows       int64         `json:"rows"`
+	Duplicates int64         `json:"duplicates"`
+	Total      int64         `json:"total"`
+	Cancelled  int64         `json:"cancelled"`
+	Outcomes   tally         `json:"outcomes"`
+	Credits    creditSummary `json:"credits"`
+	Out        *string       `json:"out"`
+	took       time.Duration
+}
+
+// creditSummary says what a verification cost.
+type creditSummary struct {
+	Charged  int64 `json:"charged"`
+	Released int64 `json:"released"`
+}
+
+// resultView is one row of the results as JSON.
+type resultView struct {
+	Email   string `json:"email"`
+	Result  string `json:"result"`
+	Message string `json:"message"`
+	Checked string `json:"checked_at"`
+}
+
+// deliver writes the results to where they belong and counts them.
+func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
+	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: tally{}}
+	for _, o := range smtp.Outcomes {
+		s.Outcomes[o.String()] = 0
+	}
+	if d.Input != nil {
+		s.Rows, s.Duplicates = d.Input.Rows, d.Input.Duplicates
+	}
+	if d.Progress.Total != nil {
+		s.Total = *d.Progress.Total
+	}
+	if d.CompletedAt != nil {
+		s.took = time.Time(*d.CompletedAt).Sub(time.Time(d.CreatedAt))
+	}
+	r.view.stop()
+	var err error
+	switch {
+	case r.flags.out != "":
+		s.Out = &r.flags.out
+		err = r.toFile(ctx, d.ID, s.Outcomes)
+	case r.flags.json:
+		err = r.toJSON(ctx, d.ID, s.Outcomes)
+	default:
+		out := bufio.NewWriter(r.stdout)
+		err = r.client.eachResult(ctx, d.ID, out, s.Outcomes.count)
+		err = errors.Join(err, out.Flush())
+	}
+	s.Credits = creditSummary{Charged: s.Outcomes.charged(), Released: s.Outcomes[smtp.Unknown.String()] +
+		s.Cancelled}
+	return s, err
+}
+
+// count counts one row.
+func (t tally) count(row []string) error {
+	t[row[1]]++
+	return nil
+}
+
+// toFile writes the results CSV to --out, all or nothing.
+func (r *verifyRun) toFile(ctx context.Context, id string, counted tally) error {
+	f, err := os.CreateTemp(filepath.Dir(r.flags.out), ".rollcall-results-*")
+	if err != nil {
+		return fmt.Errorf("write the results: %w: give another --out", err)
+	}
+	out := bufio.NewWriter(f)
+	err = r.client.eachResult(ctx, id, out, counted.count)
+	err = errors.Join(err, out.Flush(), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), r.flags.out)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// toJSON writes the opening of the JSON object with the results; close writes the rest.
+func (r *verifyRun) toJSON(ctx context.Context, id string, counted tally) error {
+	out := bufio.NewWriter(r.stdout)
+	out.WriteString(`{"results":[`)
+	separator := "\n"
+	err := r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
+		text, err := json.Marshal(resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]})
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		out.WriteString(separator)
+		out.Write(text)
+		separator = ",\n"
+		return counted.count(row)
+	})
+	out.WriteString("],\n")
+	return errors.Join(err, out.Flush())
+}
+
+// close prints the closing table, or with --json the summary.
+func (r *verifyRun) close(s verifySummary) error {
+	if r.flags.json {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		if s.Out == nil {
+			text = text[1:] // toJSON has opened the object
+		}
+		_, err = r.stdout.Write(append(text, '\n'))
+		return err
+	}
+	return r.view.closing(s)
+}

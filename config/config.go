@@ -1,0 +1,371 @@
+package config
+
+// Config is everything a node can be told. Default is complete; a zero Config is not.
+type Config struct {
+	// DataDir is the folder for what this node keeps: the embedded ledger, the
+	// admin token, the node's identity. Made at first start with mode 0700.
+	// Relative to the working folder. Default rollcall-data.
+	DataDir string `toml:"data_dir"`
+
+	HTTP      HTTP      `toml:"http"`
+	Upload    Upload    `toml:"upload"`
+	Admin     Admin     `toml:"admin"`
+	Ledger    Ledger    `toml:"ledger"`
+	Limits    Limits    `toml:"limits"`
+	DNS       DNS       `toml:"dns"`
+	SMTP      SMTP      `toml:"smtp"`
+	Identity  Identity  `toml:"identity"`
+	Retry     Retry     `toml:"retry"`
+	Throttle  Throttle  `toml:"throttle"`
+	Verdict   Verdict   `toml:"verdict"`
+	Cluster   Cluster   `toml:"cluster"`
+	Retention Retention `toml:"retention"`
+	Audit     Audit     `toml:"audit"`
+	Log       Log       `toml:"log"`
+}
+
+// HTTP is the listener of the customer API.
+type HTTP struct {
+	// Listen is the host:port of the API. Port 0 takes any free one. Default 127.0.0.1:8080.
+	Listen string `toml:"listen"`
+
+	// PublicURL is how customers reach the API, without a final slash. Empty
+	// means http:// and Listen, with 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8080.
+	PublicURL string `toml:"public_url"`
+
+	// AllowedOrigins are the exact origins, such as https://app.example.com,
+	// that browsers may call from. A request with another Origin is refused
+	// with 403. Default none.
+	AllowedOrigins []string `toml:"allowed_origins"`
+
+	// ReadsPerSecond is how many requests a second one key may make for a long
+	// time, creates apart; beyond Burst it gets 429 with Retry-After. Default
+	// 20: polling with Retry-After stays far below. At least 1.
+	ReadsPerSecond int `toml:"reads_per_second"`
+
+	// Burst is how many requests one key may make at once. Default 40. At least 1.
+	Burst int `toml:"burst"`
+
+	// CreatesPerSecond is how many verifications a second one key may create or
+	// recover for a long time. Default 5. At least 1.
+	CreatesPerSecond int `toml:"creates_per_second"`
+
+	// CreatesBurst is how many creates one key may make at once. Default 20. At least 1.
+	CreatesBurst int `toml:"creates_burst"`
+
+	// DownloadsAtOnce is how many results files one key may read at the same
+	// time. Default 4. At least 1.
+	DownloadsAtOnce int `toml:"downloads_at_once"`
+
+	// BadKeysPerMinute is how many rejected keys one network address may send
+	// before it gets 429. Default 20: a guess that spares a person with a
+	// wrong key and stops a guesser. At least 1.
+	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
+}
+
+// Upload is the listener of the storage URL, which takes the CSV bytes.
+type Upload struct {
+	// Listen is the host:port of the storage URL. Port 0 takes any free one. Default 127.0.0.1:8082.
+	Listen string `toml:"listen"`
+
+	// PublicURL is how customers reach it, without a final slash; it is the
+	// start of every upload.url. Empty means http:// and Listen, with
+	// 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8082.
+	PublicURL string `toml:"public_url"`
+
+	// ExpiresAfter is how long an upload URL works. Default 24h: long enough
+	// for a day's tries, short for a secret in a URL. From 1s to 168h.
+	ExpiresAfter Duration `toml:"expires_after"`
+}
+
+// Admin is the operator's listener: health, metrics, operator commands.
+type Admin struct {
+	// Listen is its host:port. Keep it off public networks. Port 0 takes any
+	// free one. Default 127.0.0.1:8081.
+	Listen string `toml:"listen"`
+}
+
+// Ledger is the database of work and money.
+type Ledger struct {
+	// URL says which: sqlite:PATH for the embedded ledger of one node, or
+	// postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full for CockroachDB or
+	// PostgreSQL, which nodes share; ?host=/FOLDER is that of a unix socket. Without
+	// sslmode=verify-full the connection may be read, or be to somebody else. The
+	// password is better in PGPASSWORD or ~/.pgpass than here. Default
+	// sqlite:DATA_DIR/ledger.db.
+	URL string `toml:"url"`
+}
+
+// Limits bound what a customer may send. They apply to new verifications.
+type Limits struct {
+	// MaxFileBytes is the largest CSV file; a create above it gets 413. Default
+	// 104857600 (100 MiB). At least 1.
+	MaxFileBytes int64 `toml:"max_file_bytes"`
+
+	// MaxRows is the most addresses in a file, duplicates included; a file with
+	// more is refused whole. A node keeps the addresses of the files it works
+	// on in memory, about 80 bytes each. Default 1000000. At least 1.
+	MaxRows int64 `toml:"max_rows"`
+
+	// MaxOpenVerifications is how many unfinished verifications a workspace may
+	// have; one more gets 429. Default 100. At least 1.
+	MaxOpenVerifications int `toml:"max_open_verifications"`
+}
+
+// DNS is where the node asks about domains.
+type DNS struct {
+	// Servers are host:port of recursive resolvers, tried in turn. Empty means
+	// those of the system. Default none. At most 8.
+	Servers []string `toml:"servers"`
+
+	// Timeout bounds one question to one server. Default 5s. From 10ms to
+	// 20s, which is the bound for a whole name.
+	Timeout Duration `toml:"timeout"`
+}
+
+// SMTP is how the node talks to receivers.
+type SMTP struct {
+	// Port is the port of every receiver. Default 25, the only one that
+	// receivers of mail listen on; others are for the lab.
+	Port int `toml:"port"`
+
+	// HelloName is the name in EHLO. It should resolve to the source address
+	// and be its PTR, or many receivers refuse us. Empty means the host's full
+	// name. Default empty.
+	HelloName string `toml:"hello_name"`
+
+	// ReturnPath is the address in MAIL FROM. It must exist. Empty means
+	// postmaster at the hello name. Default empty.
+	ReturnPath string `toml:"return_path"`
+
+	// SourceAddresses are the local IP addresses to speak from. Empty lets the
+	// system choose. Default none.
+	SourceAddresses []string `toml:"source_addresses"`
+
+	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be
+	// dialled all the same. For the lab only: with it a stranger's DNS can
+	// point probes at your own network. Default none.
+	AllowNetworks []string `toml:"allow_networks"`
+}
+
+// Identity is how the node checks what receivers hold against a sender: its PTR, its
+// hello name, SPF, its return path, port 25. `rollcall doctor` shows what it found.
+type Identity struct {
+	// Enforce keeps a node that fails a check from probing until it passes. With
+	// false it probes all the same: receivers then refuse it, sooner or later all mail
+	// from its address, and addresses that exist end as unknown. Default true.
+	Enforce bool `toml:"enforce"`
+
+	// PublicAddresses are the IP addresses that receivers see this node at, where
+	// they differ from its own: behind NAT. Empty: SourceAddresses of [smtp], or what
+	// the system chooses. Default none. At most 64.
+	PublicAddresses []string `toml:"public_addresses"`
+
+	// Reach are names of mail hosts or mail domains of yours, or of somebody who has
+	// agreed, that the node may connect to every 15 minutes to see whether port 25 is
+	// open: it reads the greeting and says QUIT. Empty: port 25 is judged by the node's
+	// own sessions. Default none. At most 8.
+	Reach []string `toml:"reach"`
+
+	// BlockLists are the DNS zones of block lists (RFC 5782), asked once a day about
+	// each address. Being on one is a failed check, so name those that your receivers
+	// use, and read their terms: some want no questions from commercial senders or
+	// through public resolvers. Default none. At most 8.
+	BlockLists []string `toml:"block_lists"`
+}
+
+// Retry is how often and how long an undecided address is asked again.
+type Retry struct {
+	// GreylistWaits are the waits before the second, third, ... try when the
+	// receiver names no time; the last one is repeated. Default 5m, 10m, 20m,
+	// 40m, 1h, 2h. From 1 to 24 waits of at least 1ms.
+	GreylistWaits []Duration `toml:"greylist_waits"`
+
+	// GiveUpAfter is how long after its first try an undecided address becomes
+	// unknown. Default 6h. At least 1ms.
+	GiveUpAfter Duration `toml:"give_up_after"`
+
+	// ControlWaits are the waits between the control probes that show whether a
+	// domain accepts every address: three have to be accepted. Long waits see
+	// guards that count for a while, short ones tell a customer sooner. The last
+	// one is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
+	ControlWaits []Duration `toml:"control_waits"`
+}
+
+// Throttle is what receivers allow.
+type Throttle struct {
+	// File is a TOML file with the same fields, [default] and
+	// [receivers."..."], read on top of these and again whenever it changes.
+	// It need not exist. Default throttle.toml.
+	File string `toml:"file"`
+
+	// Default is the allowance of a receiver that nothing else is said about.
+	Default Allowance `toml:"default"`
+
+	// Receivers are exceptions, by receiver key, MX host suffix or mail domain;
+	// the narrowest wins, field by field. Default none.
+	Receivers map[string]Allowance `toml:"receivers"`
+}
+
+// Allowance is what one receiver lets the whole cluster do. A field that is
+// not set is inherited.
+type Allowance struct {
+	// Connections is how many sessions may be open at once. Default 2. At least 1.
+	Connections *int `toml:"connections,omitempty"`
+
+	// ConnectionRate is how many sessions may be opened in a time. Default 30/min.
+	ConnectionRate *Rate `toml:"connection_rate,omitempty"`
+
+	// RcptRate is how many addresses may be asked about in a time. Default 5/s.
+	RcptRate *Rate `toml:"rcpt_rate,omitempty"`
+
+	// RcptsPerConnection is how many addresses one session may ask about. Default 50. At least 1.
+	RcptsPerConnection *int `toml:"rcpts_per_connection,omitempty"`
+
+	// RcptsPerTransaction is how many addresses stand between MAIL and RSET. Default 1. At least 1.
+	RcptsPerTransaction *int `toml:"rcpts_per_transaction,omitempty"`
+
+	// RefusedPerSession is how many refused addresses end a session; receivers
+	// that count refusals hang up soon after. Default 8. At least 1.
+	RefusedPerSession *int `toml:"refused_per_session,omitempty"`
+
+	// RefusedPerHour is how many addresses may be refused in an hour until the
+	// receiver is known to bear more. Default 20, below what is known of guards
+	// against harvesting, which count 25 or more. At least 1.
+	RefusedPerHour *int `toml:"refused_per_hour,omitempty"`
+
+	// RefusedShare lets more be refused, while they are at most so many percent of
+	// the answers of an hour: for receivers that are known to judge by the share, as
+	// the large ones do. Default 0; 20 or 30 for those that the program knows. From 0 to 90.
+	RefusedShare *int `toml:"refused_share,omitempty"`
+
+	// Pipelining allows several commands in one packet where the receiver
+	// offers it (RFC 2920). Default false.
+	Pipelining *bool `toml:"pipelining,omitempty"`
+}
+
+// Verdict is what the replies of receivers are taken for.
+type Verdict struct {
+	// File has rules of your own, which go before those that come with the program;
+	// rollcall verdict check FILE says what is wrong with it and what it changes. A
+	// file with a fault keeps the node from starting. It is read at start. The file
+	// of the default name need not exist; empty means none. Default verdict.toml.
+	File string `toml:"file"`
+}
+
+// Cluster is how nodes find each other. Several nodes need a ledger that they share.
+// Off loopback, the gossip keys and the three TLS files are required.
+type Cluster struct {
+	// Name keeps clusters on one network apart: a node of another name is refused.
+	// Default rollcall. At most 255 bytes.
+	Name string `toml:"name"`
+
+	// Node is this node's identity. Empty: made once and kept in DataDir. Two
+	// nodes with the same one are refused. Default empty.
+	Node string `toml:"node"`
+
+	// GossipListen is the host:port of the membership gossip, TCP and UDP. Default 127.0.0.1:7946.
+	GossipListen string `toml:"gossip_listen"`
+
+	// ActorListen is the host:port for messages between nodes, TCP. Default 127.0.0.1:7947.
+	ActorListen string `toml:"actor_listen"`
+
+	// Advertise is the host, name or address, that other nodes reach this one at,
+	// at the ports of the two listeners. Empty: the host of GossipListen; so it is
+	// required when that is all interfaces. Default empty.
+	Advertise string `toml:"advertise"`
+
+	// Join are host:port of the gossip of any members, this node's own among them
+	// or not; a name may mean many. They are tried again every 5 s while they are
+	// absent. Empty: wait for others to join. Default none. At most 64.
+	Join []string `toml:"join"`
+
+	// AllowNetworks are where members may be and gossip may come from. Loopback and
+	// the private networks (10/8, 172.16/12, 192.168/16, fc00::/7) by default. At
+	// least one.
+	AllowNetworks []string `toml:"allow_networks"`
+
+	// GossipKeyFile holds the keys that seal the gossip, the same ones on every
+	// node: `rollcall cluster keys new FILE` makes one. Default empty.
+	GossipKeyFile string `toml:"gossip_key_file"`
+
+	// TLSCAFile holds the certificate of who signs the nodes' certificates, for
+	// mutual TLS between nodes; set all three of these files or none. `rollcall
+	// cluster cert` makes them. Default empty.
+	TLSCAFile string `toml:"tls_ca_file"`
+
+	// TLSCertFile holds this node's certificate. Default empty.
+	TLSCertFile string `toml:"tls_cert_file"`
+
+	// TLSKeyFile holds its private key. Default empty.
+	TLSKeyFile string `toml:"tls_key_file"`
+
+	Gossip Gossip `toml:"gossip"`
+}
+
+// Gossip is how fast the membership is. The defaults are for nodes in one region; all
+// nodes should have the same.
+type Gossip struct {
+	// ProbeInterval is how often a node pings one other, in turn. Lower finds a
+	// dead node sooner and sends more packets. Default 500ms. From 10ms to 1m.
+	ProbeInterval Duration `toml:"probe_interval"`
+
+	// ProbeTimeout is how long a ping may take before others are asked to ping and
+	// a stream is tried, until ProbeInterval is over: the 99th percentile of round
+	// trips. Too low asks others for nothing, too high leaves them little time.
+	// Default 200ms. From 1ms, below ProbeInterval.
+	ProbeTimeout Duration `toml:"probe_timeout"`
+
+	// SuspicionMult is how long a node that does not answer stays a member, which
+	// is this number x max(1, log10(nodes)) x ProbeInterval. Higher gives a slow
+	// node more time to speak up and finds a dead one later. Default 4, so 2s for
+	// up to ten nodes. From 1 to 100.
+	SuspicionMult int `toml:"suspicion_mult"`
+
+	// SuspicionMaxTimeoutMult is how many times that it may be while fewer than
+	// SuspicionMult - 2 others confirm it, in a cluster of at least SuspicionMult
+	// nodes: it keeps a node whose own network is bad from declaring others dead.
+	// Default 3. From 1 to 100.
+	SuspicionMaxTimeoutMult int `toml:"suspicion_max_timeout_mult"`
+
+	// GossipInterval is how often a node sends its news to 3 others, if it has any.
+	// Lower spreads them faster and sends more packets. Default 100ms. From 10ms to 1m.
+	GossipInterval Duration `toml:"gossip_interval"`
+
+	// PushPullInterval is how often a node compares all it knows with one other,
+	// over a stream; above 32 nodes, times ceil(log2(nodes) - 5) + 1. Lower mends
+	// lost news sooner and sends more bytes. Default 15s. From 1s to 10m.
+	PushPullInterval Duration `toml:"push_pull_interval"`
+}
+
+// Retention is how long things are kept.
+type Retention struct {
+	// Uploads is how long the uploaded bytes stay after a verification is final. Default 24h. At least 1s.
+	Uploads Duration `toml:"uploads"`
+
+	// Results is how long addresses and outcomes stay after that; then results
+	// answer 404 results_expired. Default 720h. At least 1s.
+	Results Duration `toml:"results"`
+
+	// Funding is how long a verification may wait for credits before it fails
+	// with funding_expired. Default 720h. At least 1s.
+	Funding Duration `toml:"funding"`
+}
+
+// Audit is how the node checks its own ledger.
+type Audit struct {
+	// Every is how often this node recomputes every invariant of the ledger. A
+	// violation is an error line in the log and a metric. Shorter finds a fault
+	// sooner and reads the whole ledger more often. "0s" is never. Default 1h.
+	// From 1s.
+	Every Duration `toml:"every"`
+}
+
+// Log is what the node writes to standard error.
+type Log struct {
+	// Level is debug, info, warn or error. Addresses appear at debug only. Default info.
+	Level string `toml:"level"`
+
+	// Format is json or text. Default json.
+	Format string `toml:"format"`
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"time"
+
+	"rollcall/smtp/shaping"
+)
+
+// Default gives the settings of a node without file and environment. The
+// reasons for the numbers stand at the fields of Config.
+func Default() Config {
+	c := defaults()
+	c.complete()
+	return c
+}
+
+// defaults is Default without the settings that follow from others.
+func defaults() Config {
+	return Config{
+		DataDir: "rollcall-data",
+		HTTP: HTTP{
+			Listen:           "127.0.0.1:8080",
+			ReadsPerSecond:   20,
+			Burst:            40,
+			CreatesPerSecond: 5,
+			CreatesBurst:     20,
+			DownloadsAtOnce:  4,
+			BadKeysPerMinute: 20,
+		},
+		Upload:   Upload{Listen: "127.0.0.1:8082", ExpiresAfter: Duration{24 * time.Hour}},
+		Admin:    Admin{Listen: "127.0.0.1:8081"},
+		Limits:   Limits{MaxFileBytes: 100 << 20, MaxRows: 1_000_000, MaxOpenVerifications: 100},
+		DNS:      DNS{Timeout: Duration{5 * time.Second}},
+		SMTP:     SMTP{Port: 25},
+		Identity: Identity{Enforce: true},
+		Retry: Retry{
+			GreylistWaits: []Duration{
+				Duration{5 * time.Minute}, Duration{10 * time.Minute}, Duration{20 * time.Minute},
+				Duration{40 * time.Minute}, Duration{time.Hour}, Duration{2 * time.Hour},
+			},
+			GiveUpAfter:  Duration{6 * time.Hour},
+			ControlWaits: []Duration{Duration{2 * time.Second}, Duration{15 * time.Second}},
+		},
+		Throttle: Throttle{File: "throttle.toml", Default: fullAllowance(shaping.DefaultAllowance())},
+		Verdict:  Verdict{File: "verdict.toml"},
+		Cluster: Cluster{
+			Name:         "rollcall",
+			GossipListen: "127.0.0.1:7946",
+			ActorListen:  "127.0.0.1:7947",
+			AllowNetworks: []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
+				"fc00::/7"},
+			Gossip: Gossip{
+				ProbeInterval:           Duration{500 * time.Millisecond},
+				ProbeTimeout:            Duration{200 * time.Millisecond},
+				SuspicionMult:           4,
+				SuspicionMaxTimeoutMult: 3,
+				GossipInterval:          Duration{100 * time.Millisecond},
+				PushPullInterval:        Duration{15 * time.Second},
+			},
+		},
+		Retention: Retention{
+			Uploads: Duration{24 * time.Hour},
+			Results: Duration{720 * time.Hour},
+			Funding: Duration{720 * time.Hour},
+		},
+		Audit: Audit{Every: Duration{time.Hour}},
+		Log:   Log{Level: "info", Format: "json"},
+	}
+}
+
+// complete fills the settings that follow from others when nobody set them.
+func (c *Config) complete() {
+	if c.HTTP.PublicURL == "" {
+		c.HTTP.PublicURL = publicURL(c.HTTP.Listen)
+	}
+	if c.Upload.PublicURL == "" {
+		c.Upload.PublicURL = publicURL(c.Upload.Listen)
+	}
+	if c.Ledger.URL == "" {
+		c.Ledger.URL = "sqlite:" + c.DataDir + "/ledger.db"
+	}
+}
+
+// fullAllowance gives a with every field set.
+func fullAllowance(a shaping.Allowance) Allowance {
+	connectionRate, rcptRate := Rate(a.ConnectionRate), Rate(a.RcptRate)
+	return Allowance{
+		Connections:         &a.Connections,
+		ConnectionRate:      &connectionRate,
+		RcptRate:            &rcptRate,
+		RcptsPerConnection:  &a.RcptsPerConnection,
+		RcptsPerTransaction: &a.RcptsPerTransaction,
+		RefusedPerSession:   &a.RefusedPerSession,
+		RefusedPerHour:      &a.RefusedPerHour,
+		RefusedShare:        &a.RefusedShare,
+		Pipelining:          &a.Pipelining,
+	}
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// document is written from the comments of config.go, so the two can't differ.
+const document = "../docs/config.md"
+
+var update = flag.Bool("update", false, "write "+document+" anew")
+
+const documentHead = `# Configuration
+
+Written from the comments in config/config.go by ` + "`go test ./config -update`" + `; don't edit it by hand.
+
+A node runs with no file at all. ` + "`rollcall serve --config FILE`" + ` reads a TOML file; an unknown key is an error with its line
+and column. The environment goes before the file: each key has its name there, lists are written with commas. Times are
+texts such as "90s", "5m" or "2h"; rates are texts such as "5/s", "30/min" or "100/h". ` + "`rollcall config check FILE`" + ` says
+what is wrong with a file, ` + "`rollcall config show`" + ` prints what is in effect.
+
+` + "`ROLLCALL_ADMIN`" + `, ` + "`ROLLCALL_ADMIN_TOKEN`" + ` and ` + "`ROLLCALL_KEY`" + ` are read by commands and are no settings.
+`
+
+func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
+	want := writeDocument(t)
+	if *update {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is old: run go test ./config -update", document)
+	}
+}
+
+// writeDocument goes through Config and the comments of its source.
+func writeDocument(t *testing.T) string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := map[string]string{} // by type, or type.field
+	ast.Inspect(file, func(n ast.Node) bool {
+		g, ok := n.(*ast.GenDecl)
+		if !ok {
+			return true
+		}
+		for _, spec := range g.Specs {
+			s, isType := spec.(*ast.TypeSpec)
+			if !isType {
+				continue
+			}
+			comments[s.Name.Name] = g.Doc.Text()
+			for _, f := range s.Type.(*ast.StructType).Fields.List {
+				comments[s.Name.Name+"."+f.Names[0].Name] = f.Doc.Text()
+			}
+		}
+		return false
+	})
+	var b strings.Builder
+	b.WriteString(documentHead)
+	c := Default()
+	writeTable(t, &b, "", reflect.ValueOf(c), comments)
+	return b.String()
+}
+
+// writeTable writes the settings of one struct, then its tables.
+func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value,
+	comments map[string]string) {
+	t.Helper()
+	var tables []func()
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
+		key := prefix + name
+		comment := comments[v.Type().Name()+"."+field.Name]
+		switch {
+		case field.Type.Kind() == reflect.Struct && !readsText(field.Type):
+			tables = append(tables, func() {
+				fmt.Fprintf(b, "\n## [%s]\n\n%s\n", key, about(comments[field.Type.Name()], comment))
+				writeTable(t, b, key+".", v.Field(i), comments)
+			})
+		case field.Type.Kind() == reflect.Map:
+			tables = append(tables, func() {
+				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s The fields are those of `[throttle.default]`; they can't "+
+					"be set by the environment.\n",
+					key, oneLine(comment))
+			})
+		default:
+			if comment == "" {
+				t.Errorf("%s has no comment", key)
+			}
+			fmt.Fprintf(b, "\n- `%s = %s`, `%s`: %s\n", key, defaultText(t, v.Field(i)), EnvironName(key),
+				oneLine(comment))
+		}
+	}
+	for _, table := range tables {
+		table()
+	}
+}
+
+// about joins what is said about a type and about the field that has it.
+func about(parts ...string) string {
+	return strings.TrimSpace(oneLine(parts[0]) + " " + oneLine(parts[1]))
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// defaultText writes a default as TOML.
+func defaultText(t *testing.T, v reflect.Value) string {
+	t.Helper()
+	text, err := toml.Marshal(map[string]any{"x": v.Interface()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(strings.TrimSpace(strings.TrimPrefix(string(text), "x = ")), "'", `"`)
+}

@@ -1,0 +1,233 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// suggestDistanceMax is how many letters a key may be off to be suggested. Guess.
+const suggestDistanceMax = 3
+
+// leaves calls visit for every setting below v, with its dotted key. Nil
+// pointers are given as they are. Maps are visited with their entries; a map
+// type's fields appear once under the name *.
+func leaves(prefix string, v reflect.Value, visit func(key string, v reflect.Value)) {
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("toml")
+		name, _, _ = strings.Cut(name, ",")
+		key, field := name, v.Field(i)
+		if prefix != "" {
+			key = prefix + "." + name
+		}
+		switch {
+		case field.Kind() == reflect.Struct && !readsText(field.Type()):
+			leaves(key, field, visit)
+		case field.Kind() == reflect.Map:
+			leaves(key+".*", reflect.New(field.Type().Elem()).Elem(), visit)
+		default:
+			visit(key, field)
+		}
+	}
+}
+
+// readsText says whether a value of type t is written as one string.
+func readsText(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// form is how a setting is written in TOML.
+type form struct {
+	kind unstable.Kind
+	want string // for people: what to write
+}
+
+// keysOf gives every key of a settings struct, with its form.
+func keysOf(target any) map[string]form {
+	known := map[string]form{}
+	leaves("", reflect.ValueOf(target).Elem(), func(key string, v reflect.Value) {
+		known[key] = formOf(v.Type())
+	})
+	return known
+}
+
+// formOf says what a setting of type t looks like.
+func formOf(t reflect.Type) form {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == reflect.TypeFor[Duration]():
+		return form{unstable.String, `a time in quotes, such as "5m"`}
+	case t == reflect.TypeFor[Rate]():
+		return form{unstable.String, `a rate in quotes, such as "30/min"`}
+	case t == reflect.TypeFor[[]Duration]():
+		return form{unstable.Array, `a list of times, such as ["5m", "1h"]`}
+	case t.Kind() == reflect.Slice:
+		return form{unstable.Array, `a list of texts, such as ["a", "b"]`}
+	case t.Kind() == reflect.Bool:
+		return form{unstable.Bool, "true or false"}
+	case t.Kind() == reflect.String:
+		return form{unstable.String, "a text in quotes"}
+	}
+	return form{unstable.Integer, "a whole number"}
+}
+
+// unknownKey says that a key is not known, and which one may have been meant.
+func unknownKey(key []string, known map[string]form) string {
+	text := fmt.Sprintf("unknown key %q", joinKey(key))
+	for _, k := range []string{generalKey(key), key[0]} {
+		if s := suggest(k, known); s != "" {
+			return text + fmt.Sprintf(": did you mean %q?", s)
+		}
+	}
+	return text + ": the known ones are in docs/config.md and in `rollcall config show`"
+}
+
+// suggest gives the known key or table that is nearest to key, or "".
+func suggest(key string, known map[string]form) string {
+	candidates := make([]string, 0, len(known))
+	for k := range known {
+		candidates = append(candidates, k)
+		if table, _, nested := strings.Cut(k, "."); nested {
+			candidates = append(candidates, table)
+		}
+	}
+	sort.Strings(candidates)
+	best, bestDistance := "", suggestDistanceMax+1
+	for _, c := range candidates {
+		if d := distance(key, c); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	last := key[strings.LastIndex(key, ".")+1:]
+	for _, c := range candidates {
+		if strings.HasSuffix(c, "."+last) {
+			return c
+		}
+	}
+	return ""
+}
+
+// distance is the number of letters to add, drop or change between a and b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// scan goes through the keys of a document, up to the first fault of its
+// syntax, which is the decoder's to tell. It writes to places where each key
+// stands and gives a line for each known key with a value of a wrong kind.
+func scan(file string, data []byte, known map[string]form, places map[string]string) (lines []string) {
+	var p unstable.Parser
+	p.Reset(data)
+	var table []string
+	for p.NextExpression() {
+		e := p.Expression()
+		parts, first := keyParts(e)
+		if len(parts) == 0 {
+			continue
+		}
+		at := p.Shape(first).Start
+		where := fmt.Sprintf("%s:%d:%d", file, at.Line, at.Column)
+		if e.Kind == unstable.Table {
+			table = parts
+			places[joinKey(table)] = where
+			continue
+		}
+		key := append(table[:len(table):len(table)], parts...)
+		places[joinKey(key)] = where
+		if text := wrongKind(generalKey(key), e.Value().Kind, known); text != "" {
+			lines = append(lines, where+": "+joinKey(key)+": "+text)
+		}
+	}
+	return lines
+}
+
+// wrongKind says what to write for a known key whose value has the wrong kind, or "".
+func wrongKind(key string, kind unstable.Kind, known map[string]form) string {
+	if f, ok := known[key]; ok && kind != f.kind {
+		return "write " + f.want
+	}
+	for k := range known {
+		if strings.HasPrefix(k, key+".") && kind != unstable.InlineTable {
+			return fmt.Sprintf("this is a table: write [%s] and its keys below", key)
+		}
+	}
+	return ""
+}
+
+// keyParts gives the parts of the key of an expression and the place of the first.
+func keyParts(e *unstable.Node) (parts []string, first unstable.Range) {
+	if e.Kind != unstable.Table && e.Kind != unstable.KeyValue {
+		return nil, first
+	}
+	for it := e.Key(); it.Next(); {
+		if len(parts) == 0 {
+			first = it.Node().Raw
+		}
+		parts = append(parts, string(it.Node().Data))
+	}
+	return parts, first
+}
+
+// nearest gives the place of a key, or of the table or list it is in.
+func nearest(places map[string]string, key string) (string, bool) {
+	for key != "" {
+		if at, ok := places[key]; ok {
+			return at, true
+		}
+		cut := strings.LastIndexAny(key, ".[")
+		if cut < 0 {
+			return "", false
+		}
+		key = key[:cut]
+	}
+	return "", false
+}
+
+// joinKey writes the parts of a key as TOML does.
+func joinKey(parts []string) string {
+	quoted := make([]string, len(parts))
+	for i, p := range parts {
+		quoted[i] = p
+		if strings.ContainsAny(p, ". \"'[]") || p == "" {
+			quoted[i] = strconv.Quote(p)
+		}
+	}
+	return strings.Join(quoted, ".")
+}
+
+// generalKey is joinKey with the name of a receiver replaced by *.
+func generalKey(parts []string) string {
+	general := append([]string(nil), parts...)
+	for i := range general[:max(len(general)-1, 0)] {
+		if general[i] == "receivers" {
+			general[i+1] = "*"
+		}
+	}
+	return strings.Join(general, ".")
+}

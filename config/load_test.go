@@ -1,0 +1,214 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// write puts text into a file called rollcall.toml and gives its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rollcall.toml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"misspelled key", "[smtp]\nprot = 2\n", `2:1: unknown key "smtp.prot": did you mean "smtp.port"?`},
+		{"misspelled table", "[smpt]\nport = 3\n", `1:2: unknown key "smpt": did you mean "smtp"?`},
+		{"key of another table", "[http]\nport = 3\n", `2:1: unknown key "http.port": did you mean "smtp.port"?`},
+		{"key like no other", "\n\n  frobnicate = 1\n", `3:3: unknown key "frobnicate": the known ones`},
+		{"misspelled key of a receiver", "[throttle.receivers.\"a.test\"]\nconections = 3\n",
+			`2:1: unknown key "throttle.receivers.\"a.test\".conections": did you mean "throttle.receivers.*.connections"?`},
+		{"text for a number", "[smtp]\nport = \"x\"\n", "2:1: smtp.port: write a whole number"},
+		{"number for a text", "data_dir = 1\n", "1:1: data_dir: write a text in quotes"},
+		{"number for a time", "[dns]\n\n  timeout = 5\n", "3:3: dns.timeout: write a time in quotes"},
+		{"number for a rate", "[throttle.default]\nrcpt_rate = 5\n",
+			"2:1: throttle.default.rcpt_rate: write a rate in quotes"},
+		{"text for a list", "[dns]\nservers = \"127.0.0.1:53\"\n", "2:1: dns.servers: write a list of texts"},
+		{"text for yes or no", "[throttle.default]\npipelining = \"yes\"\n",
+			"2:1: throttle.default.pipelining: write true or false"},
+		{"value for a table", "smtp = 3\n", "1:1: smtp: this is a table: write [smtp]"},
+		{"unknown unit of time", "[dns]\ntimeout = \"5x\"\n", `2:11: dns.timeout: "5x" is not a time`},
+		{"wait without a unit", "[retry]\ngreylist_waits = [\"5m\", \"7\"]\n",
+			`2:25: retry.greylist_waits: "7" is not a time`},
+		{"unknown unit of a rate", "[throttle.default]\nrcpt_rate = \"5/fortnight\"\n",
+			`2:13: throttle.default.rcpt_rate: "5/fortnight" is not a rate`},
+		{"no such port", "[smtp]\nport = 0\n", "2:1: smtp.port: 0 is not a port: write a number from 1 to 65535"},
+		{"beyond 64 bits", "[smtp]\nport = 99999999999999999999\n", "2:8: smtp.port: decimal number is too large"},
+		{"said twice", "[smtp]\nport = 1\nport = 2\n", "3:1: port: key port is already defined"},
+		{"broken syntax", "[dns\n", "1:5: expected ']'"},
+		{"receiver without connections", "[throttle.receivers.\"a.test\"]\nconnections = 0\n",
+			`2:1: throttle.receivers."a.test".connections: `},
+		{"listener without port", "[http]\nlisten = \"127.0.0.1\"\n",
+			`2:1: http.listen: "127.0.0.1" is not host:port`},
+		{"two listeners on one port", "[admin]\nlisten = \"127.0.0.1:8080\"\n",
+			"2:1: admin.listen: 127.0.0.1:8080 is http.listen too"},
+		{"base URL with a slash", "[http]\npublic_url = \"https://api.test/\"\n", "2:1: http.public_url: "},
+		{"origin with a path", "[http]\nallowed_origins = [\"https://a.test/x\"]\n", "2:1: http.allowed_origins: "},
+		{"any origin", "[http]\nallowed_origins = [\"*\"]\n", "2:1: http.allowed_origins: "},
+		{"resolver without port", "[dns]\nservers = [\"192.0.2.1\"]\n", "2:1: dns.servers: "},
+		{"hello name with a space", "[smtp]\nhello_name = \"a b\"\n", "2:1: smtp.hello_name: "},
+		{"return path without domain", "[smtp]\nreturn_path = \"root\"\n", "2:1: smtp.return_path: "},
+		{"source that is no address", "[smtp]\nsource_addresses = [\"eth0\"]\n", "2:1: smtp.source_addresses: "},
+		{"network without length", "[smtp]\nallow_networks = [\"127.0.0.1\"]\n", "2:1: smtp.allow_networks: "},
+		{"seen at a name", "[identity]\npublic_addresses = [\"mail.test\"]\n",
+			`2:1: identity.public_addresses: "mail.test" is not an IP address`},
+		{"too many addresses", "[identity]\npublic_addresses = [" + strings.Repeat(`"192.0.2.1",`, 65) + "]\n",
+			"2:1: identity.public_addresses: 65 addresses are too many: write at most 64"},
+		{"host with a port", "[identity]\nreach = [\"mail.test:25\"]\n", "2:1: identity.reach: "},
+		{"too many lists", "[identity]\nblock_lists = [" + strings.Repeat(`"bl.test",`, 9) + "]\n",
+			"2:1: identity.block_lists: 9 names are too many: write at most 8"},
+		{"no waits", "[retry]\ngreylist_waits = []\n", "2:1: retry.greylist_waits: 0 waits: write from 1 to 24"},
+		{"wait of nothing", "[retry]\ngreylist_waits = [\"0s\"]\n", "2:1: retry.greylist_waits: 0s is too short"},
+		{"upload for ever", "[upload]\nexpires_after = \"1000h\"\n",
+			"2:1: upload.expires_after: 1000h is out of range"},
+		{"unknown database", "[ledger]\nurl = \"mysql://x\"\n", "2:1: ledger.url: is not a ledger: write " +
+			"sqlite:PATH"},
+		{"unknown level", "[log]\nlevel = \"loud\"\n",
+			`2:1: log.level: "loud" is not known: write one of debug, info, warn, error`},
+		{"half a TLS identity", "[cluster]\ntls_ca_file = \"ca.pem\"\n", "2:1: cluster.tls_ca_file: "},
+		{"gossip in the open", "[cluster]\ngossip_listen = \"192.0.2.2:7946\"\n",
+			"1:2: cluster.gossip_key_file: is required off loopback, where anybody could join: make one with " +
+				"`rollcall cluster keys new FILE`"},
+		{"messages in the open", "[cluster]\nactor_listen = \"192.0.2.2:7947\"\ngossip_key_file = \"k\"\n",
+			"1:2: cluster.tls_ca_file: mutual TLS is required off loopback, where anybody could speak to this node: " +
+				"make certificates with `rollcall cluster cert`"},
+		{"advertised in the open", "[cluster]\nadvertise = \"node1.test\"\n", "1:2: cluster.gossip_key_file: "},
+		{"advertised with a port", "[cluster]\nadvertise = \"127.0.0.1:7946\"\n",
+			`2:1: cluster.advertise: "127.0.0.1:7946" is not a host`},
+		{"all interfaces and no name", "[cluster]\ngossip_listen = \":7946\"\n",
+			"1:2: cluster.advertise: is required"},
+		{"nodes that share an embedded ledger", "[cluster]\njoin = [\"127.0.0.1:7950\"]\n",
+			"2:1: cluster.join: several nodes cannot work on ledger.url sqlite:...: the embedded ledger is one"},
+		{"no networks", "[cluster]\nallow_networks = []\n", "2:1: cluster.allow_networks: is empty"},
+		{"address for a network", "[cluster]\nallow_networks = [\"10.0.0.1\"]\n",
+			`2:1: cluster.allow_networks: "10.0.0.1" is not a network`},
+		{"long cluster name", "[cluster]\nname = \"" + strings.Repeat("x", 256) + "\"\n",
+			"2:1: cluster.name: has 256"},
+		{"pings that outlast their turn", "[cluster.gossip]\nprobe_timeout = \"500ms\"\n",
+			"2:1: cluster.gossip.probe_timeout: 500ms is out of range: write from 1ms to less than"},
+		{"pings without end", "[cluster.gossip]\nprobe_interval = \"1ms\"\n",
+			"2:1: cluster.gossip.probe_interval: "},
+		{"no suspicion", "[cluster.gossip]\nsuspicion_mult = 0\n",
+			"2:1: cluster.gossip.suspicion_mult: 0 is out of"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := write(t, c.text)
+			_, err := Load(file, nil)
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("%q: got error %v, want ErrInvalid", c.text, err)
+			}
+			want := c.want
+			if want[0] >= '0' && want[0] <= '9' {
+				want = file + ":" + want
+			}
+			if !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%q:\n got %s\nwant %s...", c.text, err, want)
+			}
+		})
+	}
+}
+
+func TestEveryFaultHasItsLine(t *testing.T) {
+	_, err := Load(write(t, "[smtp]\nport = 0\n[log]\nlevel = \"x\"\nformat = \"y\"\n"), nil)
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("got %v, want three lines", err)
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.toml"), nil)
+	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrInvalid) {
+		t.Errorf("got %v, want an error that wraps fs.ErrNotExist", err)
+	}
+}
+
+func TestEnvironmentGoesBeforeFileAndFileBeforeDefault(t *testing.T) {
+	file := write(t, "[smtp]\nport = 2525\nhello_name = \"file.test\"\n")
+	c, err := Load(file, []string{"ROLLCALL_SMTP_HELLO_NAME=environ.test", "PATH=/bin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.SMTP.Port != 2525 || c.SMTP.HelloName != "environ.test" || c.Admin.Listen != "127.0.0.1:8081" {
+		t.Errorf("got port %d, hello name %q, admin %q", c.SMTP.Port, c.SMTP.HelloName, c.Admin.Listen)
+	}
+}
+
+func TestFaultsOfTheEnvironmentNameTheVariable(t *testing.T) {
+	for _, c := range []struct{ name, line, want string }{
+		{"no number", "ROLLCALL_SMTP_PORT=x", `ROLLCALL_SMTP_PORT: smtp.port: "x" is not a whole number`},
+		{"no such port", "ROLLCALL_SMTP_PORT=70000", "ROLLCALL_SMTP_PORT: smtp.port: 70000 is not a port"},
+		{"neither true nor false", "ROLLCALL_THROTTLE_DEFAULT_PIPELINING=maybe",
+			"ROLLCALL_THROTTLE_DEFAULT_PIPELINING: throttle.default.pipelining: "},
+		{"no time", "ROLLCALL_RETRY_GREYLIST_WAITS=1m,x", "ROLLCALL_RETRY_GREYLIST_WAITS: retry.greylist_waits: "},
+		{"no rate", "ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE=x", "ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE: " +
+			"throttle.default.rcpt_rate: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Load("", []string{c.line})
+			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %s...", c.line, err, c.want)
+			}
+		})
+	}
+}
+
+func TestListsInTheEnvironmentAreSeparatedByCommas(t *testing.T) {
+	c, err := Load("", []string{
+		"ROLLCALL_DNS_SERVERS=127.0.0.1:53, 127.0.0.2:53", "ROLLCALL_RETRY_GREYLIST_WAITS=1s,2s",
+		"ROLLCALL_SMTP_ALLOW_NETWORKS=",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.DNS.Servers) != 2 || c.DNS.Servers[1] != "127.0.0.2:53" || len(c.SMTP.AllowNetworks) != 0 {
+		t.Errorf("got servers %q, networks %q", c.DNS.Servers, c.SMTP.AllowNetworks)
+	}
+	if w := c.Retry.GreylistWaits; len(w) != 2 || w[1].Duration != 2*time.Second {
+		t.Errorf("got waits %v, want 1s and 2s", w)
+	}
+}
+
+func TestUnknownNamesInTheEnvironmentAreReported(t *testing.T) {
+	got := UnknownEnviron([]string{
+		"ROLLCALL_SMTP_PROT=1", "ROLLCALL_SMTP_PORT=25", "ROLLCALL_ADMIN_TOKEN=x", "ROLLCALL_KEY=x", "HOME=/",
+	})
+	if len(got) != 1 || got[0] != "ROLLCALL_SMTP_PROT" {
+		t.Errorf("got %q, want ROLLCALL_SMTP_PROT alone", got)
+	}
+}
+
+func TestSettingsThatFollowFromOthers(t *testing.T) {
+	for _, c := range []struct{ name, line, upload, ledger string }{
+		{"nothing set", "A=b", "http://127.0.0.1:8082", "sqlite:rollcall-data/ledger.db"},
+		{"other port", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:9000", "http://127.0.0.1:9000",
+			"sqlite:rollcall-data/ledger.db"},
+		{"all interfaces", "ROLLCALL_UPLOAD_LISTEN=0.0.0.0:9000", "http://127.0.0.1:9000",
+			"sqlite:rollcall-data/ledger.db"},
+		{"any port", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0", "", "sqlite:rollcall-data/ledger.db"},
+		{"public URL", "ROLLCALL_UPLOAD_PUBLIC_URL=https://up.test", "https://up.test",
+			"sqlite:rollcall-data/ledger.db"},
+		{"data folder", "ROLLCALL_DATA_DIR=/var/rollcall", "http://127.0.0.1:8082",
+			"sqlite:/var/rollcall/ledger.db"},
+		{"ledger", "ROLLCALL_LEDGER_URL=sqlite:x.db", "http://127.0.0.1:8082", "sqlite:x.db"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Load("", []string{c.line})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Upload.PublicURL != c.upload || got.Ledger.URL != c.ledger {
+				t.Errorf("got %q and %q, want %q and %q", got.Upload.PublicURL, got.Ledger.URL, c.upload, c.ledger)
+			}
+		})
+	}
+}

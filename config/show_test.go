@@ -1,0 +1,191 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// contract is the operators' contract, key by key; people's files depend on it.
+const contract = `data_dir = "rollcall-data"
+[http]
+listen = "127.0.0.1:8080"
+public_url = "http://127.0.0.1:8080"
+allowed_origins = []
+reads_per_second = 20
+[upload]
+listen = "127.0.0.1:8082"
+public_url = "http://127.0.0.1:8082"
+expires_after = "24h"
+[admin]
+listen = "127.0.0.1:8081"
+[ledger]
+url = "sqlite:rollcall-data/ledger.db"
+[limits]
+max_file_bytes = 104857600
+max_rows = 1000000
+[dns]
+servers = []
+timeout = "5s"
+[smtp]
+port = 25
+hello_name = ""
+return_path = ""
+source_addresses = []
+allow_networks = []
+[retry]
+greylist_waits = ["5m", "10m", "20m", "40m", "1h", "2h"]
+give_up_after = "6h"
+[throttle]
+file = "throttle.toml"
+[throttle.default]
+connections = 2
+connection_rate = "30/min"
+rcpt_rate = "5/s"
+rcpts_per_connection = 50
+rcpts_per_transaction = 1
+refused_per_session = 8
+refused_per_hour = 20
+pipelining = false
+[cluster]
+name = "rollcall"
+node = ""
+gossip_listen = "127.0.0.1:7946"
+actor_listen = "127.0.0.1:7947"
+advertise = ""
+join = []
+gossip_key_file = ""
+tls_ca_file = ""
+tls_cert_file = ""
+tls_key_file = ""
+[retention]
+uploads = "24h"
+results = "720h"
+[log]
+level = "info"
+format = "json"
+`
+
+func TestTheContractsFileSaysTheDefaults(t *testing.T) {
+	got, err := Load(write(t, contract), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	gotText, wantText := show(t, got), show(t, want)
+	if gotText != wantText {
+		t.Errorf("the contract's file gives\n%s\nthe defaults are\n%s", gotText, wantText)
+	}
+}
+
+func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
+	c := Default()
+	five, rate := 5, Rate{Events: 7, Per: c.Throttle.Default.RcptRate.Per}
+	c.Throttle.Receivers = map[string]Allowance{"example.net": {Connections: &five, RcptRate: &rate}}
+	leaves("", reflect.ValueOf(&c).Elem(), func(key string, v reflect.Value) {
+		change(v)
+	})
+	c.HTTP.Listen, c.Upload.Listen, c.Admin.Listen = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
+	c.Cluster.GossipListen, c.Cluster.ActorListen = "127.0.0.1:4", "127.0.0.1:5"
+	c.HTTP.PublicURL, c.Upload.PublicURL = "https://a.test", "https://b.test"
+	c.HTTP.AllowedOrigins, c.DNS.Servers = []string{"https://c.test"}, []string{"127.0.0.1:6"}
+	c.Cluster.Join, c.Ledger.URL = []string{"127.0.0.1:7"}, "postgresql://u@h/d"
+	c.Cluster.Advertise, c.Cluster.AllowNetworks = "127.0.0.2", []string{"127.0.0.0/8"}
+	c.Cluster.Gossip.ProbeTimeout = Duration{time.Millisecond}
+	c.SMTP.HelloName, c.SMTP.ReturnPath = "d.test", "postmaster@d.test"
+	c.SMTP.SourceAddresses, c.SMTP.AllowNetworks = []string{"127.0.0.1"}, []string{"127.0.0.0/8"}
+	c.Identity.PublicAddresses = []string{"192.0.2.1"}
+	c.Log = Log{Level: "debug", Format: "text"}
+	text := show(t, c)
+	got, err := Load(write(t, text), nil)
+	if err != nil {
+		t.Fatalf("%v\nof\n%s", err, text)
+	}
+	if !reflect.DeepEqual(got, c) {
+		t.Errorf("got\n%s\nwant\n%s", show(t, got), text)
+	}
+}
+
+func TestEveryKeyCanBeSetByTheEnvironment(t *testing.T) {
+	c := Default()
+	leaves("", reflect.ValueOf(&c).Elem(), func(key string, v reflect.Value) {
+		if strings.Contains(key, "*") {
+			return
+		}
+		got := Default()
+		places := map[string]string{}
+		if err := applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v.Type())}, places); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+		if reflect.DeepEqual(got, Default()) {
+			t.Errorf("%s=%s changes nothing", EnvironName(key), sample(v.Type()))
+		}
+	})
+}
+
+func TestShowNeverTellsThePassword(t *testing.T) {
+	c := Default()
+	var asJSON []byte
+	for _, url := range []string{
+		"postgresql://rollcall:hunter2@db.test:26257/rollcall?sslmode=verify-full",
+		"postgres://db.test:26257/rollcall?user=rollcall&password=hunter2&sslpassword=hunter2",
+		"postgresql://rollcall:hunter2@db.test:26257,db2.test:26257,[::1]:26257/rollcall?password=hunter2",
+	} {
+		c.Ledger.URL = url
+		var err error
+		if asJSON, err = c.ShowJSON(); err != nil {
+			t.Fatal(err)
+		}
+		_, hosts, _ := strings.Cut(url, "db.test")
+		hosts, _, _ = strings.Cut(hosts, "/")
+		text := show(t, c) + string(asJSON)
+		if strings.Contains(text, "hunter2") || !strings.Contains(text, "db.test"+hosts+"/") {
+			t.Errorf("got %s", text)
+		}
+	}
+	var tree map[string]map[string]any
+	if err := json.Unmarshal(asJSON, &tree); err == nil || len(asJSON) == 0 {
+		t.Errorf("got %v, want data_dir to be a text beside tables", err)
+	}
+}
+
+func show(t *testing.T, c Config) string {
+	t.Helper()
+	text, err := c.ShowTOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// change gives a setting another usable value.
+func change(v reflect.Value) {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return
+	}
+	if err := setText(v, sample(v.Type())); err != nil {
+		panic(err)
+	}
+}
+
+// sample is a usable text for a setting of type t that is no default.
+func sample(t reflect.Type) string {
+	switch formOf(t).want {
+	case formOf(reflect.TypeFor[Duration]()).want:
+		return "7s"
+	case formOf(reflect.TypeFor[Rate]()).want:
+		return "3/min"
+	case formOf(reflect.TypeFor[[]Duration]()).want:
+		return "1m,2m"
+	case formOf(reflect.TypeFor[bool]()).want:
+		if t.Kind() == reflect.Bool { // identity.enforce is on by default, what may be inherited is off
+			return "false"
+		}
+		return "true"
+	case formOf(reflect.TypeFor[int]()).want:
+		return "77"
+	}
+	return "some-text"
+}

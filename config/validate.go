@@ -1,0 +1,360 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rollcall/smtp"
+)
+
+// dnsServersMax bounds the resolvers: more than a few only lengthens the wait
+// when the network is down. Guess.
+const dnsServersMax = 8
+
+// waitsMax bounds the list of waits. Guess: one an hour for a day.
+const waitsMax = 24
+
+// Validate says everything that is wrong with c: nil or an ErrInvalid with one
+// line for each fault.
+func (c Config) Validate() error { return locate(c.faults(), nil) }
+
+// checker collects faults.
+type checker struct{ found []fault }
+
+func (k *checker) add(key, format string, args ...any) {
+	k.found = append(k.found, fault{key: key, text: fmt.Sprintf(format, args...)})
+}
+
+func (c Config) faults() []fault {
+	k := &checker{}
+	if c.DataDir == "" {
+		k.add("data_dir", "is empty: write the folder for what this node keeps")
+	}
+	c.checkListeners(k)
+	c.checkLimits(k)
+	c.checkMail(k)
+	c.Identity.check(k)
+	c.checkRetry(k)
+	c.Throttle.check(k, "throttle.")
+	c.checkCluster(k)
+	k.ledgerURL("ledger.url", c.Ledger.URL)
+	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	k.oneOf("log.format", c.Log.Format, "json", "text")
+	return k.found
+}
+
+func (c Config) checkListeners(k *checker) {
+	k.listen("http.listen", c.HTTP.Listen)
+	k.listen("upload.listen", c.Upload.Listen)
+	k.listen("admin.listen", c.Admin.Listen)
+	k.distinct("upload.listen", c.Upload.Listen, "http.listen", c.HTTP.Listen)
+	k.distinct("admin.listen", c.Admin.Listen, "http.listen", c.HTTP.Listen)
+	k.distinct("admin.listen", c.Admin.Listen, "upload.listen", c.Upload.Listen)
+	k.publicURL("http.public_url", c.HTTP.PublicURL)
+	k.publicURL("upload.public_url", c.Upload.PublicURL)
+	for _, o := range c.HTTP.AllowedOrigins {
+		k.origin("http.allowed_origins", o)
+	}
+}
+
+func (c Config) checkLimits(k *checker) {
+	for _, n := range []struct {
+		key   string
+		value int64
+	}{
+		{"http.reads_per_second", int64(c.HTTP.ReadsPerSecond)},
+		{"http.burst", int64(c.HTTP.Burst)},
+		{"http.creates_per_second", int64(c.HTTP.CreatesPerSecond)},
+		{"http.creates_burst", int64(c.HTTP.CreatesBurst)},
+		{"http.downloads_at_once", int64(c.HTTP.DownloadsAtOnce)},
+		{"http.bad_keys_per_minute", int64(c.HTTP.BadKeysPerMinute)},
+		{"limits.max_file_bytes", c.Limits.MaxFileBytes},
+		{"limits.max_rows", c.Limits.MaxRows},
+		{"limits.max_open_verifications", int64(c.Limits.MaxOpenVerifications)},
+	} {
+		if n.value < 1 {
+			k.add(n.key, "%d is too small: write a number from 1", n.value)
+		}
+	}
+	k.between("upload.expires_after", c.Upload.ExpiresAfter, time.Second, 168*time.Hour)
+	k.atLeast("retention.uploads", c.Retention.Uploads, time.Second)
+	k.atLeast("retention.results", c.Retention.Results, time.Second)
+	k.atLeast("retention.funding", c.Retention.Funding, time.Second)
+	if c.Audit.Every.Duration != 0 {
+		k.atLeast("audit.every", c.Audit.Every, time.Second)
+	}
+}
+
+func (c Config) checkMail(k *checker) {
+	if len(c.DNS.Servers) > dnsServersMax {
+		k.add("dns.servers", "%d servers are too many: write at most %d", len(c.DNS.Servers), dnsServersMax)
+	}
+	for _, s := range c.DNS.Servers {
+		k.hostPort("dns.servers", s, "53")
+	}
+	k.between("dns.timeout", c.DNS.Timeout, 10*time.Millisecond, 20*time.Second)
+	if c.SMTP.Port < 1 || c.SMTP.Port > 65535 {
+		k.add("smtp.port", "%d is not a port: write a number from 1 to 65535, 25 for the real world", c.SMTP.Port)
+	}
+	if h := c.SMTP.HelloName; h != "" && !hostName(h) {
+		k.add("smtp.hello_name", "%q is not a host name: write one such as probe.example.com", h)
+	}
+	if r := c.SMTP.ReturnPath; r != "" {
+		if _, err := smtp.ParseAddress(r); err != nil {
+			k.add("smtp.return_path", "%q is not an address: write one such as postmaster@example.com", r)
+		}
+	}
+	for _, s := range c.SMTP.SourceAddresses {
+		if _, err := netip.ParseAddr(s); err != nil {
+			k.add("smtp.source_addresses", "%q is not an IP address: write one of this machine's", s)
+		}
+	}
+	for _, n := range c.SMTP.AllowNetworks {
+		if _, err := netip.ParsePrefix(n); err != nil {
+			k.add("smtp.allow_networks", "%q is not a network: write one such as 127.0.0.0/8", n)
+		}
+	}
+}
+
+// waits checks a list of waits.
+func (k *checker) waits(key string, waits []Duration) {
+	if len(waits) < 1 || len(waits) > waitsMax {
+		k.add(key, "%d waits: write from 1 to %d", len(waits), waitsMax)
+	}
+	for _, w := range waits {
+		k.atLeast(key, w, time.Millisecond)
+	}
+}
+
+func (c Config) checkRetry(k *checker) {
+	k.waits("retry.greylist_waits", c.Retry.GreylistWaits)
+	k.waits("retry.control_waits", c.Retry.ControlWaits)
+	k.atLeast("retry.give_up_after", c.Retry.GiveUpAfter, time.Millisecond)
+}
+
+// clusterNameMax is what the gossip has room for (memberlist.LabelMaxSize).
+const clusterNameMax = 255
+
+// joinMax bounds the addresses to join: a few are enough, and a name may mean many. Guess.
+const joinMax = 64
+
+func (c Config) checkCluster(k *checker) {
+	c.Cluster.checkAddresses(k)
+	c.Cluster.checkSecrets(k)
+	c.Cluster.Gossip.check(k)
+	if len(c.Cluster.Join) > 0 && strings.HasPrefix(c.Ledger.URL, "sqlite:") {
+		k.add("cluster.join", "several nodes cannot work on ledger.url sqlite:...: the embedded ledger is one "+
+			"node's; use CockroachDB or PostgreSQL, or leave join empty")
+	}
+}
+
+func (c Cluster) checkAddresses(k *checker) {
+	if c.Name == "" || len(c.Name) > clusterNameMax {
+		k.add("cluster.name", "has %d bytes: write a name of 1 to %d that all nodes of the cluster share",
+			len(c.Name), clusterNameMax)
+	}
+	k.listen("cluster.gossip_listen", c.GossipListen)
+	k.listen("cluster.actor_listen", c.ActorListen)
+	k.distinct("cluster.actor_listen", c.ActorListen, "cluster.gossip_listen", c.GossipListen)
+	if a := c.Advertise; a != "" {
+		ip, err := netip.ParseAddr(a)
+		if err != nil && !hostName(a) || err == nil && ip.IsUnspecified() {
+			k.add("cluster.advertise", "%q is not a host: write the name or the IP address, without a port, that "+
+				"other nodes reach this one at", a)
+		}
+	} else if everywhere(c.GossipListen) {
+		k.add("cluster.advertise", "is required when cluster.gossip_listen is all interfaces: write the host that "+
+			"other nodes reach this one at")
+	}
+	if len(c.Join) > joinMax {
+		k.add("cluster.join", "%d addresses are too many: write at most %d", len(c.Join), joinMax)
+	}
+	for _, j := range c.Join {
+		k.hostPort("cluster.join", j, "7946")
+	}
+	if len(c.AllowNetworks) == 0 {
+		k.add("cluster.allow_networks", "is empty, so no member could speak: write the networks of the nodes, "+
+			"such as 10.0.0.0/8")
+	}
+	for _, n := range c.AllowNetworks {
+		if _, err := netip.ParsePrefix(n); err != nil {
+			k.add("cluster.allow_networks", "%q is not a network: write one such as 10.0.0.0/8", n)
+		}
+	}
+}
+
+// checkSecrets wants keys and certificates of a node that others can reach.
+func (c Cluster) checkSecrets(k *checker) {
+	set := 0
+	for _, f := range []string{c.TLSCAFile, c.TLSCertFile, c.TLSKeyFile} {
+		if f != "" {
+			set++
+		}
+	}
+	if set != 0 && set != 3 {
+		k.add("cluster.tls_ca_file", "tls_ca_file, tls_cert_file and tls_key_file belong together: set all "+
+			"three or none")
+	}
+	if loopback(c.GossipListen) && loopback(c.ActorListen) &&
+		(c.Advertise == "" || loopback(net.JoinHostPort(c.Advertise, "0"))) {
+		return
+	}
+	if c.GossipKeyFile == "" {
+		k.add("cluster.gossip_key_file", "is required off loopback, where anybody could join: make one with "+
+			"`rollcall cluster keys new FILE` and give it to all nodes")
+	}
+	if set == 0 {
+		k.add("cluster.tls_ca_file", "mutual TLS is required off loopback, where anybody could speak to this "+
+			"node: make certificates with `rollcall cluster cert` and set tls_ca_file, tls_cert_file and tls_key_file")
+	}
+}
+
+func (g Gossip) check(k *checker) {
+	const table = "cluster.gossip."
+	k.between(table+"probe_interval", g.ProbeInterval, 10*time.Millisecond, time.Minute)
+	k.between(table+"gossip_interval", g.GossipInterval, 10*time.Millisecond, time.Minute)
+	k.between(table+"push_pull_interval", g.PushPullInterval, time.Second, 10*time.Minute)
+	if t := g.ProbeTimeout.Duration; t < time.Millisecond || t >= g.ProbeInterval.Duration {
+		k.add(table+"probe_timeout", "%s is out of range: write from 1ms to less than probe_interval, %s",
+			g.ProbeTimeout, g.ProbeInterval)
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"suspicion_mult", g.SuspicionMult}, {"suspicion_max_timeout_mult", g.SuspicionMaxTimeoutMult}} {
+		if n.value < 1 || n.value > 100 {
+			k.add(table+n.key, "%d is out of range: write from 1 to 100", n.value)
+		}
+	}
+}
+
+func (k *checker) listen(key, value string) {
+	host, port, err := net.SplitHostPort(value)
+	n, portErr := strconv.Atoi(port)
+	if err != nil || portErr != nil || n < 0 || n > 65535 {
+		k.add(key, "%q is not host:port: write one such as 127.0.0.1:8080", value)
+		return
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostName(host) {
+		k.add(key, "%q has no usable host: write an IP address or a host name before the port", value)
+	}
+}
+
+func (k *checker) hostPort(key, value, port string) {
+	host, number, err := net.SplitHostPort(value)
+	n, portErr := strconv.Atoi(number)
+	if err != nil || host == "" || portErr != nil || n < 1 || n > 65535 {
+		k.add(key, "%q is not host:port: write one such as 192.0.2.53:%s", value, port)
+	}
+}
+
+func (k *checker) distinct(key, value, otherKey, other string) {
+	if value == other && !strings.HasSuffix(value, ":0") {
+		k.add(key, "%s is %s too: write another port", value, otherKey)
+	}
+}
+
+func (k *checker) publicURL(key, value string) {
+	if value == "" {
+		return // port 0: made when the port is known
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(value, "/") {
+		k.add(key, "%q is not a base URL: write one such as https://api.example.com, without a final slash", value)
+	}
+}
+
+func (k *checker) origin(key, value string) {
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != value ||
+		value != strings.ToLower(value) {
+		k.add(key, "%q is not an origin: write one such as https://app.example.com, lower case, without a path",
+			value)
+	}
+}
+
+func (k *checker) ledgerURL(key, value string) {
+	if path, ok := strings.CutPrefix(value, "sqlite:"); ok && path != "" {
+		return
+	}
+	if strings.HasPrefix(value, "postgresql://") || strings.HasPrefix(value, "postgres://") {
+		return
+	}
+	k.add(key, "is not a ledger: write sqlite:PATH or postgresql://user@host:26257/rollcall?sslmode=verify-full")
+}
+
+func (k *checker) oneOf(key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		k.add(key, "%q is not known: write one of %s", value, strings.Join(allowed, ", "))
+	}
+}
+
+func (k *checker) atLeast(key string, d Duration, least time.Duration) {
+	if d.Duration < least {
+		k.add(key, "%s is too short: write at least %s", d, Duration{least})
+	}
+}
+
+func (k *checker) between(key string, d Duration, least, most time.Duration) {
+	if d.Duration < least || d.Duration > most {
+		k.add(key, "%s is out of range: write from %s to %s", d, Duration{least}, Duration{most})
+	}
+}
+
+// hostName says whether s is a host name (RFC 1123 §2.1), underscores allowed.
+func hostName(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, r := range label {
+			if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// loopback says whether host:port is on this machine only.
+func loopback(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// everywhere says whether host:port is all interfaces of this machine.
+func everywhere(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(host)
+	return host == "" || err == nil && a.IsUnspecified()
+}
+
+// publicURL is where a listener on this machine is reached from this machine;
+// "" when the port is not known yet.
+func publicURL(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "0" {
+		return ""
+	}
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,428 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/ledger"
+)
+
+// fakeCluster answers what it is told to and writes down what it is asked.
+type fakeCluster struct {
+	mu    sync.Mutex // guards all below
+	known admin.Membership
+	keys  []admin.KeyResult
+	fails error    // of every call
+	asked []string // one line each
+	added admin.Secret
+}
+
+// note writes a call down and gives its error.
+func (f *fakeCluster) note(ctx context.Context, format string, values ...any) error {
+	line := fmt.Sprintf(format, values...)
+	if _, bounded := ctx.Deadline(); !bounded {
+		line += ", for ever"
+	}
+	f.asked = append(f.asked, line)
+	return f.fails
+}
+
+func (f *fakeCluster) Members(context.Context) (admin.Membership, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known, nil
+}
+
+func (f *fakeCluster) Drain(ctx context.Context, node uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note(ctx, "drain %.8s", node)
+}
+
+func (f *fakeCluster) Forget(ctx context.Context, node uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note(ctx, "forget %.8s", node)
+}
+
+func (f *fakeCluster) Keys(ctx context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.added = c.Key
+	results := slices.Clone(f.keys)
+	for i := range results {
+		if c.Op == admin.KeyList && results[i].Error == noSuchKey {
+			results[i].Error = ""
+		}
+	}
+	return results, f.note(ctx, "%s %s", c.Op, c.Fingerprint)
+}
+
+// noSuchKey is what a member says that lacks the key, but not when it lists its keys.
+const noSuchKey = "no such key"
+
+// calls gives what was asked since the last time.
+func (f *fakeCluster) calls() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := strings.Join(f.asked, "; ")
+	f.asked = nil
+	return asked
+}
+
+// set changes what it answers.
+func (f *fakeCluster) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// member makes one with an id that begins with eight hex digits.
+func member(id, name string, state admin.State) admin.Member {
+	return admin.Member{Node: uuid.MustParse(id + "-0000-4000-8000-000000000000"), Session: uuid.New(),
+		Name: name, State: state, Since: api.Time(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))}
+}
+
+// five is a cluster of which two nodes have one name and one was started again.
+func five() []admin.Member {
+	one := member("5f2c91aa", "node-1", admin.StateServing)
+	one.This = true
+	return []admin.Member{
+		one,
+		member("5f2c0000", "node-2", admin.StateDraining),
+		member("a0000000", "node-3", admin.StateLost),
+		member("a0000000", "node-3", admin.StateServing),
+		member("b0000000", "pod", admin.StateLost),
+		member("c0000000", "pod", admin.StateServing),
+		member("d0000000", "pad", admin.StateLeft),
+	}
+}
+
+func withCluster(f *fakeCluster) func(*admin.Options) {
+	return func(o *admin.Options) { o.Cluster = f }
+}
+
+// TestMembersAreToldWithAllTheirFields, and the list is there when it is empty.
+func TestMembersAreToldWithAllTheirFields(t *testing.T) {
+	age, offset := 1.5, int64(-20)
+	m := five()[0]
+	m.Version, m.Actors, m.Gossip, m.BeatAge, m.ClockOffset = "1.4.0", "h:7947", "h:7946", &age, &offset
+	m.Leases, m.Addresses, m.Receivers, m.Agreed = 4, 12044, 31, true
+	f := &fakeCluster{known: admin.Membership{Cluster: "rollcall", LedgerAge: 0.5, Members: []admin.Member{m}}}
+	r := newRig(t, withCluster(f))
+	status, text := r.raw("GET", "/v1/cluster/members", "", "Bearer "+r.token)
+	want := fmt.Sprintf(`{"cluster":"rollcall","members":[{"node":"%s","session":"%s","name":"node-1",`+
+		`"state":"serving","this":true,"version":"1.4.0","actor_address":"h:7947","gossip_address":"h:7946",`+
+		`"since":"2030-01-02T03:04:05.000Z","last_beat_seconds_ago":1.5,"leases":4,"addresses":12044,`+
+		`"receivers":31,"view_agreed":true,"clock_offset_ms":-20}],"ledger_read_seconds_ago":0.5}`+"\n",
+		m.Node, m.Session)
+	if status != 200 || text != want {
+		t.Errorf("got %d %s, want %s", status, text, want)
+	}
+	f.set(func() { f.known = admin.Membership{Cluster: "rollcall"} })
+	if _, text := r.raw("GET", "/v1/cluster/members", "", "Bearer "+r.token); !strings.Contains(text,
+		`"members":[]`) {
+		t.Errorf("no members: %s", text)
+	}
+}
+
+// TestANodeIsFoundByWhatPeopleCallIt.
+func TestANodeIsFoundByWhatPeopleCallIt(t *testing.T) {
+	alive := func(m admin.Member) bool { return !m.State.Ended() }
+	ended := func(m admin.Member) bool { return m.State.Ended() }
+	for _, c := range []struct {
+		name, text string
+		likely     func(admin.Member) bool
+		want       string // id and state, or the error
+	}{
+		{"nothing is the node itself", "", alive, "5f2c91aa serving"},
+		{"id", "5f2c0000-0000-4000-8000-000000000000", alive, "5f2c0000 draining"},
+		{"id in capitals", "5F2C0000-0000-4000-8000-000000000000", alive, "5f2c0000 draining"},
+		{"name", "Node-2", alive, "5f2c0000 draining"},
+		{"unique beginning", "5f2c9", alive, "5f2c91aa serving"},
+		{"beginning of two", "5f2c", alive, "several nodes fit"},
+		{"beginning of two, neither likely", "5f2c", ended, "several nodes fit"},
+		{"an older session does not hide a younger one", "node-3", alive, "a0000000 serving"},
+		{"the lost session of a node that is back is not meant", "a", ended, "a0000000 serving"},
+		{"of two of a name the living", "pod", alive, "c0000000 serving"},
+		{"of two of a name the dead", "pod", ended, "b0000000 lost"},
+		{"one that has ended is found", "pad", alive, "d0000000 left"},
+		{"a part of a name is no name", "po", alive, "no node has the name or the id"},
+		{"unknown", "node-9", alive, "no node has the name or the id"},
+	} {
+		m, err := admin.FindNode(five(), c.text, c.likely)
+		got := fmt.Sprintf("%.8s %s", m.Node, m.State)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q: got %s, want %s", c.name, c.text, got, c.want)
+		}
+	}
+	_, err := admin.FindNode(five(), "5f2c", alive)
+	const want = "node-1 (5f2c91aa-0000-4000-8000-000000000000), node-2 (5f2c0000-0000-4000-8000-000000000000)"
+	if !errors.Is(err, admin.ErrNodeAmbiguous) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	var many []admin.Member
+	for i := range 50 {
+		many = append(many, member(fmt.Sprintf("%08x", i), fmt.Sprint("n", i), admin.StateServing))
+	}
+	if _, err := admin.FindNode(many, "x", alive); !errors.Is(err, admin.ErrNodeUnknown) ||
+		!strings.HasSuffix(err.Error(), ", and 40 more") {
+		t.Errorf("of fifty: %v", err)
+	}
+}
+
+// TestDrainAndForget name one node each, and refuse what makes no sense.
+func TestDrainAndForget(t *testing.T) {
+	f := &fakeCluster{known: admin.Membership{Members: five()}}
+	r := newRig(t, withCluster(f))
+	down := errors.New("connection refused")
+	for _, c := range []struct {
+		name, call, body string
+		fails            error
+		status           int
+		code, asked      string
+	}{
+		{"this one", "drain", `{}`, nil, 200, "", "drain 5f2c91aa"},
+		{"another one", "drain", `{"node":"node-3"}`, nil, 200, "", "drain a0000000"},
+		{"again", "drain", `{"node":"node-2"}`, nil, 200, "", "drain 5f2c0000"},
+		{"one that left", "drain", `{"node":"pad"}`, nil, 409, "node_ended", ""},
+		{"unknown", "drain", `{"node":"x"}`, nil, 404, "node_not_found", ""},
+		{"ambiguous", "drain", `{"node":"5f2c"}`, nil, 409, "node_ambiguous", ""},
+		{"gone meanwhile", "drain", `{}`, fmt.Errorf("drain: %w", ledger.ErrNoSuchNode), 404, "node_not_found",
+			"drain 5f2c91aa"},
+		{"no ledger", "drain", `{}`, down, 503, "unavailable", "drain 5f2c91aa"},
+		{"not JSON", "drain", `node-1`, nil, 400, "invalid_request", ""},
+		{"another field", "drain", `{"name":"x"}`, nil, 400, "invalid_request", ""},
+		{"too long a name", "drain", `{"node":"` + strings.Repeat("a", 256) + `"}`, nil, 400, "invalid_request",
+			""},
+		{"too long a body", "drain", `{"node":"` + strings.Repeat("a", 70000) + `"}`, nil, 400, "invalid_request",
+			""},
+		{"a lost one", "forget", `{"node":"pod"}`, nil, 200, "", "forget b0000000"},
+		{"this one", "forget", `{"node":"node-1"}`, nil, 409, "node_alive", ""},
+		{"none", "forget", `{}`, nil, 409, "node_alive", ""},
+		{"a living one", "forget", `{"node":"node-2"}`, fmt.Errorf("forget: %w", ledger.ErrNodeAlive), 409,
+			"node_alive", "forget 5f2c0000"},
+		{"unknown", "forget", `{"node":"x"}`, nil, 404, "node_not_found", ""},
+		{"no ledger", "forget", `{"node":"pod"}`, down, 503, "unavailable", "forget b0000000"},
+	} {
+		f.set(func() { f.fails = c.fails })
+		status, out := r.call("POST", "/v1/cluster/"+c.call, c.body)
+		e, _ := out["error"].(map[string]any)
+		code, _ := e["code"].(string)
+		message, _ := e["message"].(string)
+		asked := f.calls()
+		if status != c.status || code != c.code || asked != c.asked || code != "" && message == "" {
+			t.Errorf("%s %s: got %d %v and %q, want %d %q and %q", c.call, c.name, status, out, asked, c.status,
+				c.code, c.asked)
+		}
+		if status == 200 && (out["name"] == nil || out["session"] == nil) {
+			t.Errorf("%s %s: answered %v, want a member", c.call, c.name, out)
+		}
+	}
+}
+
+// TestClusterCallsAreTheOperators: none without the token, none where there is no cluster.
+func TestClusterCallsAreTheOperators(t *testing.T) {
+	f := &fakeCluster{known: admin.Membership{Members: five()}}
+	r, alone := newRig(t, withCluster(f)), newRig(t)
+	for _, call := range []string{"GET members", "POST drain", "POST forget", "GET keys", "POST keys"} {
+		method, name, _ := strings.Cut(call, " ")
+		for _, authorization := range []string{"", "Bearer wrong"} {
+			if status, text := r.raw(method, "/v1/cluster/"+name, `{}`, authorization); status != 401 {
+				t.Errorf("%s with %q: %d %s", call, authorization, status, text)
+			}
+		}
+		if status, out := alone.call(method, "/v1/cluster/"+name, `{}`); status != 409 ||
+			out["error"].(map[string]any)["code"] != "no_cluster" {
+			t.Errorf("%s without a cluster: %d %v", call, status, out)
+		}
+	}
+	if status, out := r.call("DELETE", "/v1/cluster/members", ""); status != 405 {
+		t.Errorf("DELETE: %d %v", status, out)
+	}
+	if asked := f.calls(); asked != "" {
+		t.Errorf("the cluster was asked: %s", asked)
+	}
+}
+
+// canary is a key that must be seen nowhere.
+const canary = "Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5Y2FuYXJ5MTI="
+
+// rings makes the keyrings of three nodes: fingerprints, the primary first.
+func rings(of ...string) (results []admin.KeyResult) {
+	for i, text := range of {
+		m := five()[i]
+		r := admin.KeyResult{Node: m.Node, Name: m.Name}
+		if text == "silent" {
+			r.Error = "it does not answer"
+		} else {
+			r.Keys = strings.Fields(text)
+			r.Primary = r.Keys[0]
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// TestKeysAreChangedOnlyWhereNoNodeIsCutOff.
+func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
+	f := &fakeCluster{}
+	r := newRig(t, withCluster(f))
+	use, remove := `{"op":"use","fingerprint":"00000002"}`, `{"op":"remove","fingerprint":"00000002"}`
+	for _, c := range []struct {
+		name, body string
+		rings      []admin.KeyResult
+		status     int
+		code       string
+		asked      string
+	}{
+		{"use what all have", use, rings("00000001 00000002", "00000002 00000001"), 200, "", "list ; use 00000002"},
+		{"use what one lacks", use, rings("00000001 00000002", "00000001"), 409, "key_missing", "list "},
+		{"use what none has", use, rings("00000001", "00000001"), 409, "key_unknown", "list "},
+		{"use while one is silent", use, rings("00000001 00000002", "silent"), 409, "node_silent", "list "},
+		{"remove what none uses", remove, rings("00000001 00000002", "00000001"), 200, "",
+			"list ; remove 00000002"},
+		{"remove what one uses", remove, rings("00000001 00000002", "00000002 00000001"), 409, "key_in_use",
+			"list "},
+		{"remove what none has", remove, rings("00000001", "00000001"), 409, "key_unknown", "list "},
+		{"remove while one is silent", remove, rings("00000001 00000002", "silent"), 409, "node_silent", "list "},
+		{"add while one is silent", `{"op":"add","key":"` + canary + `"}`, rings("00000001", "silent"), 200, "",
+			"add e298bc69"},
+	} {
+		f.set(func() { f.keys = c.rings })
+		status, out := r.call("POST", "/v1/cluster/keys", c.body)
+		e, _ := out["error"].(map[string]any)
+		code, _ := e["code"].(string)
+		if asked := f.calls(); status != c.status || code != c.code || asked != c.asked {
+			t.Errorf("%s: got %d %v and %q, want %d %q and %q", c.name, status, out, asked, c.status, c.code, c.asked)
+		}
+	}
+	f.set(func() {
+		f.keys = rings("00000001 00000002", "00000001", "silent")
+		slices.Reverse(f.keys)
+		f.keys[1].Error = noSuchKey
+	})
+	status, out := r.call("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`)
+	if got := told(out); status != 200 || got != "node-1 ; node-2 no such key; node-3 it does not answer" {
+		t.Errorf("results of an add: %d %s", status, got)
+	}
+	f.set(func() { f.keys = f.keys[1:] })
+	if status, out := r.call("POST", "/v1/cluster/keys", remove); status != 200 || told(out) != "node-1 ; node-2 " {
+		t.Errorf("removed again: %d %v", status, out)
+	}
+	f.set(func() { f.keys, f.fails = nil, admin.ErrNoKeyring })
+	for _, body := range []string{"", use} {
+		method := map[bool]string{true: "GET", false: "POST"}[body == ""]
+		if status, out := r.call(method, "/v1/cluster/keys", body); status != 409 ||
+			out["error"].(map[string]any)["code"] != "no_keyring" {
+			t.Errorf("%s without keys: %d %v", method, status, out)
+		}
+	}
+	f.set(func() { f.fails = errors.New("stopped") })
+	if status, out := r.call("POST", "/v1/cluster/keys", use); status != 503 {
+		t.Errorf("of a cluster that does not answer: %d %v", status, out)
+	}
+}
+
+// told gives each name and error of an answer about keys.
+func told(out map[string]any) string {
+	var texts []string
+	results, _ := out["results"].([]any)
+	for _, r := range results {
+		r, _ := r.(map[string]any)
+		texts = append(texts, fmt.Sprint(r["name"], " ", r["error"]))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// TestAKeyIsSeenByTheClusterOnly: not in an answer, a refusal or a log, wherever
+// in the body it stands.
+func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
+	var log lockedBuffer
+	f := &fakeCluster{keys: rings("00000001")}
+	r := newRig(t, withCluster(f), func(o *admin.Options) {
+		o.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	status, text := r.raw("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`, "Bearer "+r.token)
+	if f.calls() == "" || base64.StdEncoding.EncodeToString(f.added) != canary || status != 200 {
+		t.Fatalf("add: got %d %s, and the cluster has %d bytes", status, text, len(f.added))
+	}
+	seen := text
+	for _, body := range []string{
+		canary, `"` + canary + `"`, `{"` + canary + `":1}`, `{"op":"` + canary + `"}`, `{"key":"` + canary + `"}`,
+		`{"op":"add","key":"` + canary[:43] + `"}`, `{"op":"add","key":"` + canary + canary + `"}`,
+		`{"op":"add","key":["` + canary + `"]}`, `{"op":"use","fingerprint":"` + canary + `"}`,
+		`{"op":"add","key":"` + canary + `","fingerprint":"00000001"}`, `{"op":"use","key":"` + canary + `"}`,
+		`{"op":"remove","fingerprint":"00000001","key":"` + canary + `"}`, `{"op":"list","key":"` + canary + `"}`,
+		`{"op":"add","fingerprint":"00000001"}`, `{"op":"use"}`, `{}`, ``, `{"op":"use","fingerprint":"0000000G"}`,
+		`{"op":"add","key":"` + strings.Repeat(canary, 2000) + `"}`,
+	} {
+		status, text := r.raw("POST", "/v1/cluster/keys", body, "Bearer "+r.token)
+		if status != 400 || !strings.Contains(text, "invalid_request") {
+			t.Errorf("%.60s: got %d %s", body, status, text)
+		}
+		seen += text
+	}
+	if asked := f.calls(); asked != "" {
+		t.Errorf("the cluster was asked: %s", asked)
+	}
+	raw, err := base64.StdEncoding.DecodeString(canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := admin.KeyCommand{Op: admin.KeyAdd, Key: raw}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		seen += fmt.Sprintf(verb, secret) + fmt.Sprintf(verb, &secret) + fmt.Sprintf(verb, secret.Key)
+	}
+	seen += fmt.Sprintf("%q %x %d", secret.Key, secret.Key, secret.Key)
+	asJSON, err := json.Marshal(secret)
+	if err != nil {
+		t.Error(err)
+	}
+	slog.New(slog.NewTextHandler(&log, nil)).Info("command", "command", secret, "key", secret.Key)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("command", "command", secret, "key", secret.Key)
+	seen += string(asJSON) + log.String()
+	for _, form := range []string{canary[:40], string(raw), fmt.Sprintf("%x", raw), fmt.Sprint(raw)} {
+		if strings.Contains(seen, form) {
+			t.Errorf("the key is seen as %q in %s", form, seen)
+		}
+	}
+	if !strings.Contains(log.String(), `"gossip keys changed","op":"add","fingerprint":"`) {
+		t.Errorf("the change is not in the log: %s", log.String())
+	}
+}
+
+// lockedBuffer is a buffer that several goroutines may write.
+type lockedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,48 @@
+// Package admin is the operator's listener: health, metrics, and the operator API.
+//
+// Without a token:
+//
+//	GET /healthz   200 while the process lives
+//	GET /readyz    200 while the ledger answers, the node has joined and is not draining, else 503;
+//	               "probing" says why the node takes no probing work, if it does not
+//	GET /metrics   Prometheus
+//
+// With "Authorization: Bearer" and the token of DATA_DIR/admin.token, JSON both ways:
+//
+//	POST /v1/workspaces               {"name"} -> {"id","name"}
+//	GET  /v1/workspaces               {"workspaces":[{"id","name","created_at"}]}
+//	POST /v1/workspaces/{id}/keys     {"label"} -> {"id","key"}, the only time the key is shown
+//	GET  /v1/workspaces/{id}/keys     {"keys":[{"id","label","created_at","revoked_at"}]}
+//	POST /v1/keys/{id}/revoke         {"id","revoked_at"}
+//	POST /v1/workspaces/{id}/credits  {"id","credits","reason"} -> {"granted","available","held","spent"}
+//	GET  /v1/workspaces/{id}/credits  the same balance
+//	GET  /v1/workspaces/{id}/verifications/{verification}/entries?limit=&after=
+//	                                  {"verification","status","addresses","held","charged","released","still_held",
+//	                                  "count","entries":[{"at","kind","settlement","credits"}],"next"}
+//	POST /v1/verifications/{id}/evidence
+//	                                  {"address"} -> Explanation
+//	POST /v1/verifications/{id}/replay
+//	                                  {"rules","all"} -> lines of ReplayLine, the summary last; rules is the text of
+//	                                  a rule file to try, "" is as the node judges
+//	GET  /v1/audit                    what an audit of the ledger found
+//	GET  /v1/backup                   a copy of the embedded ledger, as an SQLite file
+//	GET  /v1/identity                 Identity, of the node that answers alone
+//	POST /v1/identity/check           Identity, after a look at everything
+//	GET  /v1/cluster/members          Membership
+//	POST /v1/cluster/drain            {"node"} -> its Member; "" is the node that answers
+//	POST /v1/cluster/forget           {"node"} -> its Member
+//	GET  /v1/cluster/keys             KeyAnswer
+//	POST /v1/cluster/keys             {"op":"add","key"} or {"op":"use" or "remove","fingerprint"} -> KeyAnswer
+//
+// Every node answers for the whole cluster, but where it says otherwise. A node is named by its name, its id or
+// the beginning of its id. A gossip key comes in the body of one call and goes to
+// the Cluster, and nowhere else.
+//
+// An address comes in the body of a call and goes into its answer: into no URL and
+// no log. A replay judges what is stored: it makes no connection and writes nothing.
+//
+// Refusals are {"error":{"code","message"}}, and the message says what to do.
+// The listener belongs on loopback or on a private network: it speaks no TLS.
+// Audits, backups and replays may take minutes; Drain ends them.
+// Start with Options, Server, Cluster and EnsureToken.
+package admin

@@ -1,0 +1,378 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/admin"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
+)
+
+// seenAt is when everything of these tests was answered.
+var seenAt = time.Date(2026, 11, 20, 20, 15, 0, 123e6, time.UTC)
+
+// answered is an attempt at RCPT, judged by the rules of now.
+func answered(code int, enhanced smtp.EnhancedCode, text string) evidence.Attempt {
+	a := evidence.Attempt{At: seenAt, Stage: smtp.StageRcpt, Host: "mx.example.test", Source: "192.0.2.7",
+		TLS: true, Code: code, Enhanced: enhanced, Text: text}
+	verdict.Builtin().Decide(&a)
+	return a
+}
+
+// judgedBefore is an attempt as older rules took it: for a policy.
+func judgedBefore(a evidence.Attempt) evidence.Attempt {
+	a.Outcome, a.Reason, a.Blame, a.Rule, a.Version = smtp.Undecided, smtp.Policy, smtp.BlameNobody, "older", 1
+	return a
+}
+
+// everyCase is a case of each kind.
+func everyCase() []evidence.Case {
+	missing := answered(550, smtp.EnhancedCode{5, 1, 1}, "user unknown")
+	accepted := answered(250, smtp.EnhancedCode{}, "ok")
+	busy := evidence.Attempt{At: seenAt, Stage: smtp.StageConnect, Host: "mx.example.test",
+		Trouble: evidence.TroubleTimeout}
+	verdict.Builtin().Decide(&busy)
+	return []evidence.Case{
+		{Attempts: []evidence.Attempt{missing}, Hosts: 2},
+		{Attempts: []evidence.Attempt{accepted}, Hosts: 1, Habit: evidence.Habit{Accepted: 3,
+			First: seenAt.Add(-17 * time.Second), Last: seenAt,
+			Controls: []evidence.Attempt{accepted, accepted, accepted}}},
+		{Attempts: []evidence.Attempt{busy, busy}, Omitted: 7, Hosts: 1, GaveUp: true},
+		{NoRoute: smtp.DomainNotFound},
+		{Attempts: []evidence.Attempt{judgedBefore(missing)}, Hosts: 1, GaveUp: true},
+		{Attempts: []evidence.Attempt{accepted}, Habit: evidence.Habit{Refused: 1, First: seenAt, Last: seenAt,
+			Controls: []evidence.Attempt{missing}}},
+		{Attempts: []evidence.Attempt{missing}, Hosts: 1}, // settled as mailbox_full: not by this
+	}
+}
+
+// settlesCases settles a file of 8 with these cases, in two settlements, and its
+// last address without evidence.
+func settlesCases(d *ledgertest.Desk, cases []evidence.Case) ledger.Verification {
+	d.T.Helper()
+	v, l := d.Prepares(int64(len(cases) + 1))
+	first := ledger.Settlement{Lease: l, Number: 1}
+	var entries []evidence.Entry
+	for i, c := range cases {
+		r := ledgertest.OneResult(int64(i), smtp.Valid)
+		r.Outcome, r.Reason = verdict.Conclude(c)
+		if i == 6 {
+			r.Reason = smtp.MailboxFull
+		}
+		first.Results = append(first.Results, r)
+		entries = append(entries, evidence.Entry{Ordinal: int64(i), Case: c})
+	}
+	first.Results[3].Email = "Mixed.Case@EXAMPLE.test"
+	var err error
+	if first.Evidence, err = evidence.Pack(entries); err == nil {
+		_, err = d.Settle(d.T.Context(), first)
+	}
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
+	return v
+}
+
+// findsEvidence asks for one address.
+func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string) {
+	r.t.Helper()
+	body, err := json.Marshal(map[string]string{"address": address})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	status, text := r.raw("POST", "/v1/verifications/"+id+"/evidence", string(body), "Bearer "+r.token)
+	var f admin.Explanation
+	if status == 200 {
+		if err := json.Unmarshal([]byte(text), &f); err != nil {
+			r.t.Fatalf("%q: %v", text, err)
+		}
+	}
+	return status, f, text
+}
+
+// TestEvidenceOfEachKind through the listener: what was stored is told.
+func TestEvidenceOfEachKind(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewDesk(t, r.book, 50)
+	id := settlesCases(d, everyCase()).ID.String()
+	for address, want := range map[string]struct {
+		ordinal         int64
+		outcome, reason string
+		attempts, hosts int
+	}{
+		"user0@example.test":      {0, "invalid", "mailbox_not_found", 1, 2},
+		"user0@EXAMPLE.test":      {0, "invalid", "mailbox_not_found", 1, 2},
+		"user1@example.test":      {1, "catch_all", "accept_all", 1, 1},
+		"user2@example.test":      {2, "unknown", "timeout", 2, 1},
+		"Mixed.Case@EXAMPLE.test": {3, "invalid", "domain_not_found", 0, 0},
+		"Mixed.Case@example.test": {3, "invalid", "domain_not_found", 0, 0},
+		"user7@example.test":      {7, "valid", "mailbox_exists", -1, 0},
+	} {
+		status, f, text := r.findsEvidence(id, address)
+		attempts, hosts := -1, 0
+		if f.Case != nil {
+			attempts, hosts = len(f.Case.Attempts), f.Case.Hosts
+		}
+		if status != 200 || f.Ordinal != want.ordinal || f.Outcome != want.outcome || f.Reason != want.reason ||
+			attempts != want.attempts || hosts != want.hosts || f.Verification.String() != id ||
+			f.Status != ledger.Completed || !strings.HasPrefix(f.Message, want.reason+" ") {
+			t.Errorf("%s: %d %s", address, status, text)
+		}
+	}
+	_, f, _ := r.findsEvidence(id, "user0@example.test")
+	a := f.Case.Attempts[0]
+	if rule := a.Rule; !strings.Contains(rule, "@") || a.Text != "user unknown" || a.Code != 550 ||
+		a.Enhanced != "5.1.1" || a.Stage != "rcpt" || a.Host != "mx.example.test" || a.Source != "192.0.2.7" ||
+		!a.TLS || a.Blame != "address" || !time.Time(a.At).Equal(seenAt) || f.Case.Habit.Accepts != nil {
+		t.Errorf("the attempt: %+v", a)
+	}
+	_, f, _ = r.findsEvidence(id, "user1@example.test")
+	if h := f.Case.Habit; h.Accepted != 3 || h.Refused != 0 || h.Accepts == nil || !*h.Accepts ||
+		len(h.Controls) != 3 || time.Time(*h.Last).Sub(time.Time(*h.First)) != 17*time.Second {
+		t.Errorf("the habit: %+v", f.Case.Habit)
+	}
+	_, f, _ = r.findsEvidence(id, "user2@example.test")
+	if c := f.Case; !c.GaveUp || c.Omitted != 7 || c.Attempts[0].Trouble != "timeout" ||
+		c.Attempts[0].Enhanced != "" {
+		t.Errorf("the case: %+v", c)
+	}
+}
+
+// TestEvidenceThatIsNotThere: what to do is said, and an address is in no log.
+func TestEvidenceThatIsNotThere(t *testing.T) {
+	var log bytes.Buffer
+	r := newRig(t, func(o *admin.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	d := ledgertest.NewDesk(t, r.book, 50)
+	done := settlesCases(d, everyCase())
+	running, l := d.Prepares(2)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	refused := func(id, address string, want int, code, words string) {
+		t.Helper()
+		status, _, text := r.findsEvidence(id, address)
+		if status != want || !strings.Contains(text, `"`+code+`"`) || !strings.Contains(text, words) {
+			t.Errorf("%s: %d %s", address, status, text)
+		}
+	}
+	refused(done.ID.String(), "USER0@example.test", 404, "address_not_found", "the verification is completed")
+	refused(done.ID.String(), "nobody", 404, "address_not_found", "compare the spelling")
+	refused(running.ID.String(), "user1@example.test", 404, "address_not_settled", "ask again later")
+	refused(uuid.NewString(), "a@b.test", 404, "verification_not_found", "no such verification")
+	refused("1", "a@b.test", 400, "invalid_request", "UUID")
+	refused(done.ID.String(), "", 400, "invalid_request", "address")
+	if _, err := r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	refused(done.ID.String(), "user0@example.test", 410, "expired", "erased")
+	if status, _ := r.raw("POST", "/v1/verifications/"+done.ID.String()+"/evidence", `{"address":"a@b.test"}`,
+		""); status != 401 {
+		t.Errorf("without the token: %d", status)
+	}
+	damaged := ledgertest.Batch(l, 2, 1, 1, smtp.Valid)
+	damaged.Evidence = []byte("no cases")
+	if _, err := d.Settle(t.Context(), damaged); err != nil {
+		t.Fatal(err)
+	}
+	refused(running.ID.String(), "user1@example.test", 500, "damaged", "rollcall audit")
+	if _, lines := r.replays(running.ID.String(), `{}`); len(lines) != 0 {
+		t.Errorf("a replay of what is damaged: %+v", lines)
+	}
+	if text := log.String(); strings.Contains(text, "@") || !strings.Contains(text, "cannot be read") {
+		t.Errorf("log: %s", text)
+	}
+}
+
+// replays reads the lines of a replay.
+func (r *rig) replays(id, body string) (status int, lines []admin.ReplayLine) {
+	r.t.Helper()
+	status, text := r.raw("POST", "/v1/verifications/"+id+"/replay", body, "Bearer "+r.token)
+	for line := range strings.Lines(text) {
+		var l admin.ReplayLine
+		if status == 200 {
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				r.t.Fatalf("%q: %v", line, err)
+			}
+			lines = append(lines, l)
+		}
+	}
+	return status, lines
+}
+
+// TestReplayListsWhatWouldChange by the rules of now, and all with all.
+func TestReplayListsWhatWouldChange(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewDesk(t, r.book, 50)
+	v := settlesCases(d, everyCase())
+	before, stood := d.Account(), d.Sees(v.ID)
+	status, lines := r.replays(v.ID.String(), `{}`)
+	if status != 200 || len(lines) != 3 {
+		t.Fatalf("%d %+v", status, lines)
+	}
+	changed := *lines[0].Address
+	if changed.Before.Rule != "older@00000001" || !strings.Contains(changed.After.Rule, "@") {
+		t.Errorf("rules: %+v", changed)
+	}
+	changed.Before.Rule, changed.After.Rule = "", ""
+	want := admin.Replayed{Ordinal: 4, Address: "user4@example.test",
+		Before: admin.ReplayJudge{Verdict: admin.Verdict{Outcome: "unknown", Reason: "policy"}},
+		After:  admin.ReplayJudge{Verdict: admin.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
+	if changed != want || lines[1].Address.Ordinal != 6 {
+		t.Errorf("got %+v and %+v, want %+v and ordinal 6", changed, lines[1].Address, want)
+	}
+	summary := admin.ReplaySummary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
+		Same: 5, Outcomes: 1, Reasons: 1, Unexplained: 1,
+		Changes: []admin.ReplayChange{{Before: "unknown", After: "invalid", Count: 1}}}
+	if !reflect.DeepEqual(*lines[2].Summary, summary) {
+		t.Errorf("got %+v, want %+v", *lines[2].Summary, summary)
+	}
+	if _, lines := r.replays(v.ID.String(), `{"all":true}`); len(lines) != 8 || lines[7].Summary == nil {
+		t.Errorf("all: %+v", lines)
+	}
+	if after := d.Account(); after != before || d.Sees(v.ID) != stood {
+		t.Errorf("a replay changed the book: %+v, %+v", before, after)
+	}
+	status, _ = r.replays(uuid.NewString(), `{}`)
+	if status != 404 {
+		t.Errorf("of no verification: %d", status)
+	}
+	if status, _ = r.replays(v.ID.String(), `{"rules":"no rules"}`); status != 400 {
+		t.Errorf("with bad rules: %d", status)
+	}
+}
+
+// TestReplayEndsWithItsReader: an error of yield comes back, and so does the end of
+// the context; cases that were not settled are damage.
+func TestReplayEndsWithItsReader(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewDesk(t, r.book, 50)
+	v := settlesCases(d, everyCase())
+	enough, n := errors.New("enough"), 0
+	q := admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
+		Yield: func(admin.Replayed) error { n++; return enough }}
+	if _, err := admin.Replay(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
+		t.Errorf("%d calls, %v", n, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	q.Yield = func(admin.Replayed) error { cancel(); return nil }
+	if _, err := admin.Replay(ctx, r.book, v.ID, q); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	_, l := d.Prepares(3)
+	s := ledgertest.Batch(l, 1, 0, 1, smtp.Valid)
+	for name, ordinals := range map[string][]int64{"of another settlement": {2}, "twice": {1, 1}} {
+		var entries []evidence.Entry
+		for _, o := range ordinals {
+			entries = append(entries, evidence.Entry{Ordinal: o, Case: everyCase()[0]})
+		}
+		packed, err := evidence.Pack(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Evidence = packed
+		q.Yield = func(admin.Replayed) error { return nil }
+		if _, err := admin.Replay(t.Context(), one{s}, v.ID, q); !errors.Is(err, evidence.ErrPacked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// waitingBook is a ledger whose evidence comes when it is told, or never.
+type waitingBook struct {
+	admin.Book
+	begun, goOn chan struct{}
+}
+
+func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (
+	ledger.Verification, error) {
+	b.begun <- struct{}{}
+	select {
+	case <-b.goOn:
+		return b.Book.Evidence(ctx, id, after, yield)
+	case <-ctx.Done():
+		return ledger.Verification{}, ctx.Err()
+	}
+}
+
+// TestOneReplayAtATime, and none that holds up a drain.
+func TestOneReplayAtATime(t *testing.T) {
+	b := waitingBook{begun: make(chan struct{}), goOn: make(chan struct{})}
+	r := newRig(t, func(o *admin.Options) { b.Book, o.Book = o.Book, &b })
+	v := settlesCases(ledgertest.NewDesk(t, r.book, 50), everyCase())
+	path, statuses := "/v1/verifications/"+v.ID.String()+"/replay", make(chan int)
+	begin := func() {
+		go func() {
+			status, _ := r.raw("POST", path, `{}`, "Bearer "+r.token)
+			statuses <- status
+		}()
+		<-b.begun
+	}
+	begin()
+	if status, out := r.call("POST", path, `{}`); status != 409 ||
+		out["error"].(map[string]any)["code"] != "replay_running" {
+		t.Errorf("a second one: %d %v", status, out)
+	}
+	b.goOn <- struct{}{}
+	if status := <-statuses; status != 200 {
+		t.Errorf("the first one: %d", status)
+	}
+	begin()
+	r.server.Drain()
+	if status := <-statuses; status != 503 {
+		t.Errorf("in a drain: %d", status)
+	}
+}
+
+// TestAnAddressIsFoundBySpellingsOfItsDomain, and not by those of its local part.
+func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewDesk(t, r.book, 9)
+	v, l := d.Prepares(3)
+	s := ledgertest.Batch(l, 1, 0, 2, smtp.Valid)
+	s.Results[0].Email, s.Results[1].Email = "Anna@xn--bcher-kva.example", "no address at all"
+	if _, err := d.Settle(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]int64{"Anna@bücher.example": 0, "Anna@BÜCHER.Example": 0,
+		"anna@bücher.example": -1, "no address at all": 1, "user2@example.test": 2, "xuser2@example.test": -1} {
+		f, err := admin.FindEvidence(t.Context(), r.book, v.ID, address)
+		if want < 0 && !errors.Is(err, admin.ErrNotSettled) || want >= 0 && (err != nil || f.Ordinal != want) {
+			t.Errorf("%s: got %+v, %v, want %d", address, f, err, want)
+		}
+	}
+}
+
+// one is a ledger of one settlement.
+type one struct{ s ledger.Settlement }
+
+func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger.Kept) error) (
+	ledger.Verification, error) {
+	p, err := ledger.EncodeResults(o.s.Results)
+	var batch ledger.Batch
+	if err == nil {
+		err = batch.Decode(p.Bytes)
+	}
+	if err == nil {
+		err = yield(ledger.Kept{Number: 1, Results: &batch, Evidence: o.s.Evidence})
+	}
+	return ledger.Verification{}, err
+}
+
+// TestWhatIsPackedFitsTheLedger: the bounds of the two agree.
+func TestWhatIsPackedFitsTheLedger(t *testing.T) {
+	if evidence.PackedMax > ledger.EvidenceMax {
+		t.Errorf("%d bytes may be packed, %d are kept", evidence.PackedMax, ledger.EvidenceMax)
+	}
+}

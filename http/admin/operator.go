@@ -1,0 +1,262 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/api"
+	"rollcall/http/apikey"
+	"rollcall/ledger"
+)
+
+const (
+	bodyMax = 64 << 10 // operators send a name and a number
+	nameMax = 200      // characters of a name, a label or a reason; a guess
+)
+
+// creditsMax bounds one grant, against a slip of the finger and far below what overflows a sum.
+const creditsMax = 1_000_000_000_000
+
+type workspace struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	CreatedAt *api.Time `json:"created_at,omitempty"`
+}
+
+type key struct {
+	ID        string    `json:"id"`
+	Label     string    `json:"label"`
+	CreatedAt api.Time  `json:"created_at"`
+	RevokedAt *api.Time `json:"revoked_at"` // null while it works
+}
+
+type balance struct {
+	Granted   ledger.Credits `json:"granted"`
+	Available ledger.Credits `json:"available"`
+	Held      ledger.Credits `json:"held"`
+	Spent     ledger.Credits `json:"spent"`
+}
+
+func (s *Server) createWorkspace(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Name string `json:"name"`
+	}
+	if !read(w, r, &in) || !named(w, "name", in.Name, 1) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	made, err := s.options.Book.CreateWorkspace(ctx, uuid.New(), in.Name)
+	if err != nil {
+		s.fail(w, "create workspace", err)
+		return
+	}
+	s.options.Log.Info("workspace created", "workspace", made.ID)
+	writeJSON(w, http.StatusOK, workspace{ID: made.ID.String(), Name: made.Name})
+}
+
+func (s *Server) workspaces(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	found, err := s.options.Book.Workspaces(ctx)
+	if err != nil {
+		s.fail(w, "list workspaces", err)
+		return
+	}
+	out := make([]workspace, 0, len(found))
+	for _, f := range found {
+		created := api.Time(f.Created)
+		out = append(out, workspace{ID: f.ID.String(), Name: f.Name, CreatedAt: &created})
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"workspaces": out})
+}
+
+func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Label string `json:"label"`
+	}
+	id, ok := workspaceID(w, r)
+	if !ok || !read(w, r, &in) || !named(w, "label", in.Label, 0) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	text, k := apikey.New()
+	made, err := s.options.Book.CreateKey(ctx, ledger.Key{
+		ID: k.ID, Workspace: id, Label: in.Label, SecretSHA256: k.SHA256,
+	})
+	if err != nil {
+		s.fail(w, "create key", err)
+		return
+	}
+	s.options.Log.Info("key created", "workspace", id, "key", made.ID)
+	writeJSON(w, http.StatusOK, map[string]string{"id": made.ID, "key": text})
+}
+
+func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
+	id, ok := workspaceID(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	found, err := s.options.Book.Keys(ctx, id)
+	if err != nil {
+		s.fail(w, "list keys", err)
+		return
+	}
+	out := make([]key, 0, len(found))
+	for _, f := range found {
+		out = append(out, key{ID: f.ID, Label: f.Label, CreatedAt: api.Time(f.Created), RevokedAt: timeOrNull(f)})
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"keys": out})
+}
+
+func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	k, err := s.options.Book.RevokeKey(ctx, r.PathValue("id"))
+	if err != nil {
+		s.fail(w, "revoke key", err)
+		return
+	}
+	s.options.Log.Info("key revoked", "workspace", k.Workspace, "key", k.ID)
+	writeJSON(w, http.StatusOK, map[string]any{"id": k.ID, "revoked_at": timeOrNull(k)})
+}
+
+func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		ID      uuid.UUID `json:"id"`
+		Credits int64     `json:"credits"`
+		Reason  string    `json:"reason"`
+	}
+	id, ok := workspaceID(w, r)
+	if !ok || !read(w, r, &in) || !named(w, "reason", in.Reason, 0) {
+		return
+	}
+	if in.ID == uuid.Nil {
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			"id must be a UUID of your own for this grant; sent again with the same id it is granted once")
+		return
+	}
+	if in.Credits < 1 || in.Credits > creditsMax {
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			fmt.Sprintf("credits must be a whole number from 1 to %d", int64(creditsMax)))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	b, err := s.options.Book.Grant(ctx, in.ID, id, ledger.Credits(in.Credits), in.Reason)
+	if err != nil {
+		s.fail(w, "grant credits", err)
+		return
+	}
+	s.options.Log.Info("credits granted", "workspace", id, "credits", in.Credits)
+	if s.options.Wake != nil {
+		s.options.Wake()
+	}
+	writeJSON(w, http.StatusOK, balance(b))
+}
+
+func (s *Server) balance(w http.ResponseWriter, r *http.Request) {
+	id, ok := workspaceID(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	b, err := s.options.Book.Balance(ctx, id)
+	if err != nil {
+		s.fail(w, "read balance", err)
+		return
+	}
+	writeJSON(w, http.StatusOK, balance(b))
+}
+
+func (s *Server) audit(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := s.longCall(r)
+	defer cancel()
+	report, err := s.options.Book.Audit(ctx)
+	if err != nil {
+		s.fail(w, "audit", err)
+		return
+	}
+	if report.Violations == nil {
+		report.Violations = []ledger.Violation{}
+	}
+	writeJSON(w, http.StatusOK, report)
+}
+
+// fail answers for an error of the ledger.
+func (s *Server) fail(w http.ResponseWriter, step string, err error) {
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchWorkspace):
+		refuse(w, http.StatusNotFound, "workspace_not_found",
+			"there is no such workspace; see GET /v1/workspaces")
+	case errors.Is(err, ledger.ErrNoSuchVerification):
+		refuse(w, http.StatusNotFound, "verification_not_found",
+			"this workspace has no such verification; see GET /v1/workspaces and its own GET /v1/verifications")
+	case errors.Is(err, ledger.ErrNoSuchKey):
+		refuse(w, http.StatusNotFound, "key_not_found", "there is no such key; see GET /v1/workspaces/{id}/keys")
+	case errors.Is(err, ledger.ErrIllegal):
+		refuse(w, http.StatusConflict, "conflict",
+			"the id was used with other values, or the sum is too large; use a new id for a new grant")
+	default:
+		s.options.Log.Warn("ledger did not answer", "stage", step, "err", err)
+		refuse(w, http.StatusServiceUnavailable, "unavailable",
+			"the ledger did not answer; send the same call again")
+	}
+}
+
+// workspaceID reads the {id} of the path.
+func workspaceID(w http.ResponseWriter, r *http.Request) (uuid.UUID, bool) {
+	id, err := uuid.Parse(r.PathValue("id"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			"the workspace id must be a UUID; see GET /v1/workspaces")
+	}
+	return id, err == nil
+}
+
+// read reads the JSON body of a call.
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	return readMost(w, r, into, bodyMax)
+}
+
+// readMost is read with another bound.
+func readMost(w http.ResponseWriter, r *http.Request, into any, most int64) bool {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			"the body is not the JSON that this call takes: "+err.Error())
+		return false
+	}
+	return true
+}
+
+// named checks a text for people.
+func named(w http.ResponseWriter, field, text string, least int) bool {
+	n := utf8.RuneCountInString(strings.TrimSpace(text))
+	if n < least || n > nameMax {
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			fmt.Sprintf("%s must have %d to %d characters", field, least, nameMax))
+		return false
+	}
+	return true
+}
+
+func timeOrNull(k ledger.Key) *api.Time {
+	if k.Revoked.IsZero() {
+		return nil
+	}
+	t := api.Time(k.Revoked)
+	return &t
+}

@@ -1,0 +1,246 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"rollcall/ledger"
+	"rollcall/smtp/verdict"
+)
+
+// Book is what operators need of the ledger; ledger.Book is one.
+type Book interface {
+	CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error)
+	Workspaces(ctx context.Context) ([]ledger.Workspace, error)
+	CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error)
+	Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error)
+	RevokeKey(ctx context.Context, id string) (ledger.Key, error)
+	Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (ledger.Balance,
+		error)
+	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
+	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
+	Witness
+	Audit(ctx context.Context) (ledger.AuditReport, error)
+	Ping(ctx context.Context) error
+}
+
+// Options are what a Server needs; all but Wake, Cluster, Rules, Ready and Backup are required.
+type Options struct {
+	Listen   string              // host:port; port 0 takes a free one, see Addr
+	Book     Book                // the ledger
+	Token    string              // see EnsureToken
+	Gatherer prometheus.Gatherer // what /metrics shows
+	Draining func() bool         // true from the moment the node takes no new work
+	Wake     func()              // hint that the ledger has something new (a grant); may be nil, must not block
+	Log      *slog.Logger        // what operators changed, at info level
+
+	// Cluster is the whole cluster; nil: its calls are refused with no_cluster.
+	Cluster Cluster
+
+	// Rules are those of the node, for replays; nil: those that come with the program.
+	Rules *verdict.Rules
+
+	// Ready says why the node should get no requests although its ledger answers:
+	// it has not joined yet, or it may not use anything now. The text is shown to
+	// everybody. nil: there is no other reason.
+	Ready func(ctx context.Context) error
+
+	// Identity is what the node found of its identity. nil: its call is refused.
+	Identity func() Identity
+	// CheckIdentity has the node check it anew and gives what it found, or the last it
+	// found when ctx ends first. nil: its call is refused.
+	CheckIdentity func(ctx context.Context) (Identity, error)
+
+	// Backup makes a copy of the embedded ledger and says how many bytes it has;
+	// Close throws it away. nil: the ledger is no file of this node.
+	Backup func(ctx context.Context) (copied io.ReadCloser, bytes int64, err error)
+}
+
+// tokenMin refuses a token that could be guessed.
+const tokenMin = 16
+
+// Validate says what is missing; its error wraps ErrOptions.
+func (o Options) Validate() error {
+	switch {
+	case o.Listen == "":
+		return fmt.Errorf("%w: listen is empty", ErrOptions)
+	case len(o.Token) < tokenMin:
+		return fmt.Errorf("%w: the token must have %d characters or more", ErrOptions, tokenMin)
+	case o.Book == nil || o.Gatherer == nil || o.Draining == nil || o.Log == nil:
+		return fmt.Errorf("%w: book, gatherer, draining and log are needed", ErrOptions)
+	}
+	return nil
+}
+
+// Times of the listener. Operators' calls are small and few; audit and backup
+// of a large ledger are the long ones.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	idleTimeout   = 60 * time.Second
+	ledgerTimeout = 10 * time.Second
+	auditTimeout  = 10 * time.Minute
+	pingTimeout   = 2 * time.Second
+)
+
+// Server is the operator's listener. Safe for concurrent use.
+type Server struct {
+	options  Options
+	http     *http.Server
+	listener net.Listener
+	token    [32]byte
+	backups  chan struct{}   // holds one for the backup that may run
+	replays  chan struct{}   // the same for a replay
+	long     context.Context // of audits and backups; ends with Drain
+	drain    context.CancelFunc
+}
+
+// New checks the options and builds a server that does not listen yet.
+func New(o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token)), backups: make(chan struct{}, 1),
+		replays: make(chan struct{}, 1)}
+	s.long, s.drain = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      auditTimeout + ledgerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Start binds the address and serves until Stop.
+func (s *Server) Start() error {
+	l, err := net.Listen("tcp", s.options.Listen)
+	if err != nil {
+		return fmt.Errorf("admin: listen: %w", err)
+	}
+	s.listener = l
+	go func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.options.Log.Error("admin listener ended", "err", err)
+		}
+	}()
+	return nil
+}
+
+// Addr is the bound address; nil before Start.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Drain ends the audits and backups that run, so that the ledger can be closed.
+// It may be called twice.
+func (s *Server) Drain() { s.drain() }
+
+// longCall gives the context of an audit, a backup, or a reading of evidence.
+func (s *Server) longCall(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(r.Context(), auditTimeout)
+	if s.long.Err() != nil {
+		cancel()
+	}
+	stop := context.AfterFunc(s.long, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Stop waits for running calls and closes the listener; when ctx ends first,
+// they are cut. It may be called twice, or without Start.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}
+
+// routes puts the operator API behind the token and leaves health and metrics open.
+func (s *Server) routes() http.Handler {
+	operator := http.NewServeMux()
+	operator.HandleFunc("POST /v1/workspaces", s.createWorkspace)
+	operator.HandleFunc("GET /v1/workspaces", s.workspaces)
+	operator.HandleFunc("POST /v1/workspaces/{id}/keys", s.createKey)
+	operator.HandleFunc("GET /v1/workspaces/{id}/keys", s.keys)
+	operator.HandleFunc("POST /v1/keys/{id}/revoke", s.revokeKey)
+	operator.HandleFunc("POST /v1/workspaces/{id}/credits", s.grant)
+	operator.HandleFunc("GET /v1/workspaces/{id}/credits", s.balance)
+	operator.HandleFunc("GET /v1/workspaces/{id}/verifications/{verification}/entries", s.entries)
+	operator.HandleFunc("POST /v1/verifications/{id}/evidence", s.evidence)
+	operator.HandleFunc("POST /v1/verifications/{id}/replay", s.replay)
+	operator.HandleFunc("GET /v1/audit", s.audit)
+	operator.HandleFunc("GET /v1/backup", s.backup)
+	operator.HandleFunc("GET /v1/identity", s.identity)
+	operator.HandleFunc("POST /v1/identity/check", s.checkIdentity)
+	s.clusterRoutes(operator)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+	})
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Gatherer, promhttp.HandlerOpts{}))
+	mux.Handle("/v1/", s.withToken(operator))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "not_found", "there is nothing at this path")
+	})
+	return mux
+}
+
+// withToken lets through only who has the token. Both sides are hashed, so that
+// the comparison takes as long whatever was sent.
+func (s *Server) withToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		presented, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		sum := sha256.Sum256([]byte(presented))
+		if !bearer || subtle.ConstantTimeCompare(sum[:], s.token[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "unauthorized",
+				"send the token of DATA_DIR/"+TokenFile+" as Authorization: Bearer")
+			return
+		}
+		next.ServeHTTP(jsonErrors{w}, r)
+	})
+}
+
+// ready says whether this node should get requests.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if s.options.Draining() {
+		refuse(w, http.StatusServiceUnavailable, "draining", "the node is stopping; use another one")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
+	defer cancel()
+	if err := s.options.Book.Ping(ctx); err != nil {
+		s.options.Log.Warn("ledger did not answer", "stage", "ping", "err", err)
+		refuse(w, http.StatusServiceUnavailable, "unavailable",
+			"the ledger does not answer; check [ledger] url and the database")
+		return
+	}
+	if s.options.Ready != nil {
+		if err := s.options.Ready(ctx); err != nil {
+			refuse(w, http.StatusServiceUnavailable, "not_ready", err.Error())
+			return
+		}
+	}
+	writeJSON(w, http.StatusOK, s.readiness())
+}

@@ -1,0 +1,153 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+)
+
+const (
+	headerIdempotency = "Idempotency-Key"
+	headerLength      = "X-Upload-Content-Length"
+	headerFilename    = "X-Upload-Filename"
+
+	// createWait is how long a create waits for another one of the same identity.
+	createWait = 5 * time.Second
+)
+
+// create answers POST /v1/verifications.
+func (s *Server) create(ctx context.Context, r *request) {
+	n, refused := s.readCreate(r)
+	if refused != "" {
+		writeIssue(r.RequestCtx, refused, 0)
+		return
+	}
+	leave, ok := s.creates.enter(ctx, identity{n.Workspace, n.Identity})
+	if !ok {
+		writeIssue(r.RequestCtx, api.RequestInProgress, 1)
+		return
+	}
+	defer leave()
+	v, created, err := s.options.Book.Create(ctx, n)
+	switch {
+	case errors.Is(err, ledger.ErrIdentityReused):
+		writeIssue(r.RequestCtx, api.IdempotencyReused, 0)
+	case errors.Is(err, ledger.ErrFileTooLarge):
+		writeIssue(r.RequestCtx, api.FileTooLarge, 0)
+	case errors.Is(err, ledger.ErrTooManyOpen):
+		writeIssue(r.RequestCtx, api.TooManyActive, 60)
+	case err != nil:
+		s.unavailable(r, "create", err)
+	default:
+		status := fasthttp.StatusOK
+		if created {
+			status = fasthttp.StatusCreated
+			s.log.Info("verification created", "workspace", v.Workspace, "verification", v.ID,
+				"request", requestID(r.RequestCtx))
+		}
+		writeJSON(r.RequestCtx, status, api.Creation{
+			ID: v.ID.String(), Status: string(v.Status), Upload: s.uploadOf(v),
+		})
+	}
+}
+
+// readCreate reads the headers of a create; the code names the first that is wrong.
+func (s *Server) readCreate(r *request) (ledger.NewVerification, api.Code) {
+	n := ledger.NewVerification{
+		ID: uuid.New(), Workspace: r.key.Workspace,
+		BytesMax: s.options.MaxFileBytes, OpenMax: s.options.OpenMax, UploadExpiry: s.options.UploadExpiry,
+	}
+	h := &r.Request.Header
+	text, count := only(h, headerIdempotency)
+	if count == 0 {
+		return n, api.MissingIdempotency
+	}
+	var ok bool
+	if n.Identity, ok = parseUUID(text); !ok || count > 1 {
+		return n, api.InvalidIdempotency
+	}
+	if text, count = only(h, headerLength); count == 0 {
+		return n, api.MissingUploadLength
+	}
+	if n.Bytes, ok = parseLength(text); !ok || count > 1 {
+		return n, api.InvalidUploadLength
+	}
+	if text, count = only(h, headerFilename); count > 0 {
+		if n.Filename, ok = parseFilename(text); !ok || count > 1 {
+			return n, api.InvalidFilename
+		}
+	}
+	return n, ""
+}
+
+// only gives the first value of a header and how many there are; an empty one counts as absent.
+func only(h *fasthttp.RequestHeader, name string) (value []byte, count int) {
+	values := h.PeekAll(name)
+	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
+		return nil, 0
+	}
+	return values[0], len(values)
+}
+
+// parseLength reads decimal digits. A number beyond 64 bits is one that is too
+// large for every file, not one that is malformed.
+func parseLength(text []byte) (int64, bool) {
+	var n int64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n > (math.MaxInt64-9)/10 {
+			n = math.MaxInt64
+			continue
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, n >= 1
+}
+
+// identity is what makes a creation the same creation.
+type identity struct{ workspace, key uuid.UUID }
+
+// createGate lets one create of an identity in at a time.
+type createGate struct {
+	mu     sync.Mutex
+	inside map[identity]chan struct{} // guarded by mu; closed when the one inside leaves
+}
+
+func newCreateGate() *createGate { return &createGate{inside: make(map[identity]chan struct{})} }
+
+// enter waits for its turn, at most createWait; leave must be called when ok.
+func (g *createGate) enter(ctx context.Context, id identity) (leave func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, createWait)
+	defer cancel()
+	for {
+		g.mu.Lock()
+		busy := g.inside[id]
+		if busy == nil {
+			mine := make(chan struct{})
+			g.inside[id] = mine
+			g.mu.Unlock()
+			return func() {
+				g.mu.Lock()
+				delete(g.inside, id)
+				g.mu.Unlock()
+				close(mine)
+			}, true
+		}
+		g.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}

@@ -1,0 +1,623 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	httpd "rollcall/http"
+	"rollcall/http/api"
+)
+
+// TestOrigins is the table of browser origins: only the listed one, to the letter.
+func TestOrigins(t *testing.T) {
+	e := newEdge(t, nil)
+	for _, c := range []struct {
+		origin string
+		listed bool
+	}{
+		{listedOrigin, true},
+		{"https://app.example.com/", false},
+		{"http://app.example.com", false},
+		{"https://app.example.com:443", false},
+		{"https://app.example.com:8443", false},
+		{"https://app.example.com.evil.example", false},
+		{"https://evilapp.example.com", false},
+		{"https://sub.app.example.com", false},
+		{"https://APP.example.com", false},
+		{"https://example.com", false},
+		{"null", false},
+		{"*", false},
+	} {
+		t.Run(c.origin, func(t *testing.T) {
+			for _, method := range []string{"GET", "OPTIONS"} {
+				for _, path := range []string{"/v1/verifications", "/v1/credits"} {
+					sent := call{method: method, path: path, headers: map[string]string{
+						"Origin": c.origin, "Access-Control-Request-Method": "POST",
+						"Access-Control-Request-Headers": "x-api-key",
+					}}
+					checkOrigin(t, c.origin, c.listed, sent, e.send(t, sent))
+				}
+			}
+		})
+	}
+	a := e.do(call{method: "GET", path: "/v1/credits", headers: map[string]string{"Origin": listedOrigin,
+		"X-API-Key": "x"}})
+	if a.status != 401 || a.header.Get("Access-Control-Allow-Origin") != listedOrigin {
+		t.Errorf("a listed page cannot read a refusal: %d %v", a.status, a.header)
+	}
+}
+
+func checkOrigin(t *testing.T, origin string, listed bool, sent call, a answer) {
+	t.Helper()
+	method, path, h := sent.method, sent.path, a.header
+	want := map[string]int{"GET": 200, "OPTIONS": 204}[method]
+	if !listed && path != "/v1/credits" {
+		want = 403
+	}
+	if a.status != want {
+		t.Errorf("%s %s: %d, want %d", method, path, a.status, want)
+	}
+	allowed := h.Get("Access-Control-Allow-Origin")
+	if listed && allowed != origin || !listed && allowed != "" {
+		t.Errorf("%s %s: Access-Control-Allow-Origin %q", method, path, allowed)
+	}
+	if h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("%s %s: Vary %q, credentials %q", method, path, h.Get("Vary"),
+			h.Get("Access-Control-Allow-Credentials"))
+	}
+	if !listed {
+		if h.Get("Access-Control-Allow-Headers") != "" || h.Get("Access-Control-Max-Age") != "" {
+			t.Errorf("%s %s: a foreign page is told what it may send", method, path)
+		}
+		return
+	}
+	if exposed := h.Get("Access-Control-Expose-Headers"); exposed != "Retry-After, X-Request-Id" {
+		t.Errorf("%s %s: exposes %q", method, path, exposed)
+	}
+	if method == "OPTIONS" && (h.Get("Access-Control-Max-Age") != "600" || len(a.body) != 0 ||
+		!strings.Contains(h.Get("Access-Control-Allow-Headers"), "X-API-Key")) {
+		t.Errorf("%s: preflight %v with %d bytes", path, h, len(a.body))
+	}
+}
+
+// clock is a clock that the test moves.
+type clock struct{ nanos atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.nanos.Store(time.Now().UnixNano())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()) }
+func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
+
+// TestRates spends each bucket, reads the time to the next token, waits as told
+// and gets exactly that.
+func TestRates(t *testing.T) {
+	clk := newClock()
+	e := newEdge(t, func(o *httpd.Options) {
+		o.Limits = httpd.DefaultLimits()
+		o.Now = clk.now
+	})
+	_, other, _ := e.customer("second")
+	bad := map[string]string{"X-API-Key": "bad"}
+	for _, c := range []struct {
+		name  string
+		call  func() call
+		burst int
+		ok    int
+		wait  int // seconds told
+	}{
+		{"reads", func() call { return call{method: "GET", path: "/v1/credits"} }, 40, 200, 1},
+		{"creates", func() call {
+			return call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "1")}
+		}, 20, 201, 1},
+		{"bad keys", func() call { return call{method: "GET", path: "/v1/credits", headers: bad} }, 20, 401, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i := range c.burst {
+				if a := e.send(t, c.call()); a.status != c.ok {
+					t.Fatalf("request %d of %d: %d %s", i+1, c.burst, a.status, a.body)
+				}
+			}
+			a := e.send(t, c.call())
+			if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") != strconv.Itoa(c.wait) {
+				t.Fatalf("after the burst: %d %s, Retry-After %q, want %d s", a.status, a.body,
+					a.header.Get("Retry-After"), c.wait)
+			}
+			if c.name != "bad keys" {
+				if a := e.send(t, call{method: "GET", path: "/v1/credits",
+					headers: map[string]string{"X-API-Key": other}}); a.status != 200 {
+					t.Errorf("another key: %d", a.status)
+				}
+			}
+			clk.advance(time.Duration(c.wait) * time.Second)
+			if a := e.send(t, c.call()); a.status != c.ok {
+				t.Errorf("after the wait: %d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+// TestDownloadsAtOnce lets one key download no more than its bound at once.
+func TestDownloadsAtOnce(t *testing.T) {
+	e := newEdge(t, func(o *httpd.Options) { o.Limits.DownloadMax = 1 })
+	id := e.verified(60000, results(60000)).String()
+	path := "/v1/verifications/" + id + "/results"
+	req, _ := http.NewRequest("GET", e.url+path, nil)
+	req.Header.Set("X-API-Key", e.key)
+	slow, err := http.DefaultTransport.RoundTrip(req) // not read: the server's buffers fill
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := e.do(call{method: "GET", path: path})
+	if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "" {
+		t.Errorf("second download: %d %s", a.status, a.body)
+	}
+	_ = slow.Body.Close() // the client goes away
+	within(t, "the slot to come back", func() bool {
+		return e.do(call{method: "HEAD",
+			path: path}).status == 200
+	})
+}
+
+// limiter is a Limiter that notes what it is asked, and says what it is told to.
+type limiter struct {
+	mu    sync.Mutex    // guards all below
+	wait  time.Duration // for reads and creates
+	full  bool          // no slots
+	asked []string
+	held  int
+}
+
+func (l *limiter) note(what string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, what)
+	return l.wait
+}
+
+func (l *limiter) Read(key string) time.Duration   { return l.note("read " + key) }
+func (l *limiter) Create(key string) time.Duration { return l.note("create " + key) }
+
+func (l *limiter) Download(key string) (release func(), ok bool) {
+	l.note("download " + key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full {
+		return nil, false
+	}
+	l.held++
+	return func() {
+		l.note("release " + key)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.held--
+	}, true
+}
+
+// TestLimitsKeptElsewhere asks the Limiter it is given once per request, obeys it,
+// and gives every slot back once.
+func TestLimitsKeptElsewhere(t *testing.T) {
+	l := &limiter{}
+	e := newEdge(t, func(o *httpd.Options) {
+		o.Limiter = l
+		o.Limits.Reads, o.Limits.Creates = httpd.Rate{PerSecond: 1, Burst: 1}, httpd.Rate{PerSecond: 1, Burst: 1}
+	})
+	credits := call{method: "GET", path: "/v1/credits"}
+	path := "/v1/verifications/" + e.verified(10, results(10)).String() + "/results"
+	nobody := "/v1/verifications/" + uuid.NewString() + "/results"
+	create := func() call {
+		return call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "1")}
+	}
+	for _, c := range []struct {
+		name   string
+		wait   time.Duration
+		full   bool
+		call   call
+		status int
+		retry  string
+		asked  []string // with the key's id
+	}{
+		{"read", 0, false, credits, 200, "", []string{"read"}},
+		{"create", 0, false, create(), 201, "", []string{"create"}},
+		{"no read", 1500 * time.Millisecond, false, credits, 429, "2", []string{"read"}},
+		{"no create", time.Millisecond, false, create(), 429, "1", []string{"create"}},
+		{"download", 0, false, call{method: "GET", path: path}, 200, "", []string{"read", "download", "release"}},
+		{"its head", 0, false, call{method: "HEAD", path: path}, 200, "", []string{"read", "download", "release"}},
+		{"nothing there", 0, false, call{method: "GET", path: nobody}, 404, "",
+			[]string{"read", "download", "release"}},
+		{"no slot", 0, true, call{method: "GET", path: path}, 429, "5", []string{"read", "download"}},
+		{"bad key", 0, false, call{method: "GET", path: path, headers: map[string]string{"X-API-Key": "bad"}},
+			401, "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.mu.Lock()
+			l.wait, l.full, l.asked = c.wait, c.full, nil
+			l.mu.Unlock()
+			a := e.send(t, c.call)
+			if a.status != c.status || a.header.Get("Retry-After") != c.retry {
+				t.Errorf("%d, Retry-After %q; want %d, %q", a.status, a.header.Get("Retry-After"), c.status, c.retry)
+			}
+			want := c.asked
+			for i := range want {
+				want[i] += " " + e.keyID
+			}
+			within(t, "the slot to come back", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.held == 0
+			})
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if !slices.Equal(l.asked, want) {
+				t.Errorf("the limiter was asked %q, want %q", l.asked, want)
+			}
+		})
+	}
+}
+
+// within waits for a condition, at most ten seconds.
+func within(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited too long for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestRevokedKeyStops within five seconds by the clock, and a key made a
+// moment after it was tried works after one.
+func TestRevokedKeyStops(t *testing.T) {
+	clk := newClock()
+	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
+	credits := call{method: "GET", path: "/v1/credits"}
+	if a := e.do(credits); a.status != 200 {
+		t.Fatalf("good key: %d", a.status)
+	}
+	asked := e.book.keyReads.Load()
+	if e.do(credits); e.book.keyReads.Load() != asked {
+		t.Error("the ledger is asked about the same key for each request")
+	}
+	if _, err := e.book.RevokeKey(context.Background(), e.keyID); err != nil {
+		t.Fatal(err)
+	}
+	clk.advance(5 * time.Second)
+	if a := e.do(credits); a.status != 401 || a.code() != "invalid_api_key" {
+		t.Errorf("5 s after its end the key gets %d %s", a.status, a.body)
+	}
+}
+
+// TestLedgerAway answers 503 and never 401, and goes on when the ledger is back.
+func TestLedgerAway(t *testing.T) {
+	clk := newClock()
+	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
+	id := e.create("1").String()
+	e.book.away.Store(true)
+	for _, wait := range []time.Duration{0, 6 * time.Second} { // the key is known, and is not
+		clk.advance(wait)
+		for _, path := range []string{"/v1/credits", "/v1/verifications/" + id} {
+			a := e.do(call{method: "GET", path: path})
+			after, _ := strconv.Atoi(a.header.Get("Retry-After"))
+			if a.status != 503 || a.code() != "service_unavailable" || after < 5 || after > 10 {
+				t.Errorf("%s after %v: %d %s, Retry-After %d", path, wait, a.status, a.body, after)
+			}
+		}
+	}
+	e.book.away.Store(false)
+	if a := e.do(call{method: "GET", path: "/v1/credits"}); a.status != 200 {
+		t.Errorf("with the ledger back: %d %s", a.status, a.body)
+	}
+}
+
+// TestPanicIsAnInternalError answers 503, counts, and tells the log nothing of what the panic said.
+func TestPanicIsAnInternalError(t *testing.T) {
+	e := newEdge(t, nil)
+	id := e.create("1").String()
+	e.book.panics.Store(true)
+	a := e.do(call{method: "GET", path: "/v1/verifications/" + id})
+	if a.status != 503 || a.code() != "internal_error" || a.header.Get("Retry-After") != "5" {
+		t.Errorf("got %d %s", a.status, a.body)
+	}
+	if logs := e.logs.String(); strings.Contains(logs, "secret of the panic") || !strings.Contains(logs,
+		"panicked") {
+		t.Errorf("log: %s", logs)
+	}
+	if n := e.metric("rollcall_http_panics_total"); n != 1 {
+		t.Errorf("panics counted: %v", n)
+	}
+	e.book.panics.Store(false)
+	if a := e.do(call{method: "GET", path: "/v1/verifications/" + id}); a.status != 200 {
+		t.Errorf("afterwards: %d", a.status)
+	}
+}
+
+// metric reads the sum of a counter.
+func (e *edge) metric(name string) (sum float64) {
+	e.t.Helper()
+	families, err := e.registry.Gather()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// TestSimultaneousCreates sends the same creation 32 times at once: one 201,
+// 31 times 200, all with the same id and URL. Another length meets 409 always.
+// TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and
+// clients do, and sends nothing.
+func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
+	e := newEdge(t, nil)
+	silent, err := net.Dial("tcp", e.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	e.do(call{method: "GET", path: "/v1/credits"})                 // accepted after the silent one
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // below the time for a request
+	defer cancel()
+	if err := e.server.Stop(ctx); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	if _, err := silent.Read(make([]byte, 1)); err == nil {
+		t.Fatal("a server that has stopped speaks")
+	}
+}
+
+func TestSimultaneousCreates(t *testing.T) {
+	e := newEdge(t, nil)
+	for round := range 10 {
+		identity := uuid.NewString()
+		answers := make([]answer, 32)
+		errs := make([]error, len(answers))
+		var wg sync.WaitGroup
+		for i := range answers {
+			wg.Go(func() {
+				answers[i], errs[i] = e.try(call{method: "POST", path: "/v1/verifications", headers: creation(identity,
+					"7")})
+			})
+		}
+		wg.Wait()
+		created := 0
+		bodies := map[string]bool{}
+		for i, a := range answers {
+			if errs[i] != nil || a.status != 200 && a.status != 201 {
+				t.Fatalf("round %d: %d %s %v", round, a.status, a.body, errs[i])
+			}
+			if a.status == 201 {
+				created++
+			}
+			bodies[string(a.body)] = true
+		}
+		if created != 1 || len(bodies) != 1 {
+			t.Fatalf("round %d: %d times 201, %d different bodies", round, created, len(bodies))
+		}
+		if a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(identity,
+			"8")}); a.status != 409 {
+			t.Fatalf("round %d: other length %d", round, a.status)
+		}
+	}
+}
+
+// TestCreateInProgress tells the second of two creations to come back when the
+// first does not end within five seconds, and answers it when it does.
+func TestCreateInProgress(t *testing.T) {
+	e := newEdge(t, nil)
+	g := newGate()
+	e.book.creating.Store(g)
+	create := call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "7")}
+	first := make(chan answer, 1)
+	go func() {
+		a, _ := e.try(create)
+		first <- a
+	}()
+	<-g.entered
+	a := e.do(create)
+	if a.status != 409 || a.code() != "request_in_progress" || a.header.Get("Retry-After") != "1" {
+		t.Errorf("second: %d %s", a.status, a.body)
+	}
+	third := make(chan answer, 1)
+	go func() {
+		a, _ := e.try(create)
+		third <- a
+	}()
+	close(g.open)
+	if a := <-first; a.status != 201 {
+		t.Errorf("first: %d %s", a.status, a.body)
+	}
+	if a := <-third; a.status != 200 {
+		t.Errorf("third: %d %s", a.status, a.body)
+	}
+}
+
+// TestHistoryPages walks back through a growing history: each row once, newest
+// first, and cursors that only their own workspace and filter can use.
+func TestHistoryPages(t *testing.T) {
+	e := newEdge(t, nil)
+	_, otherKey, _ := e.customer("second")
+	made := map[string]bool{}
+	for range 7 {
+		made[e.create("10").String()] = true
+	}
+	page := func(query string) (h api.History) {
+		a := e.do(call{method: "GET", path: "/v1/verifications" + query})
+		if a.status != 200 || json.Unmarshal(a.body, &h) != nil {
+			t.Fatalf("%s: %d %s", query, a.status, a.body)
+		}
+		return h
+	}
+	var want, got []string
+	last := time.Now().Add(time.Hour)
+	for _, v := range page("?limit=100").Verifications {
+		want = append(want, v.ID)
+		if at := time.Time(v.CreatedAt); !made[v.ID] || at.After(last) {
+			t.Errorf("row %s of %v after one of %v", v.ID, at, last)
+		}
+		last = time.Time(v.CreatedAt)
+	}
+	query, cursor := "?limit=3&kind=bulk", ""
+	for pages := 1; ; pages++ {
+		h := page(query + cursor)
+		for _, v := range h.Verifications {
+			got = append(got, v.ID)
+		}
+		if h.NextCursor == nil {
+			if pages != 3 {
+				t.Errorf("%d pages, want 3", pages)
+			}
+			break
+		}
+		if len(h.Verifications) != 3 || h.Limits != (api.Limits{MaxFileBytes: edgeFileBytes, MaxRows: 1000}) {
+			t.Fatalf("page %d: %d rows, limits %+v", pages, len(h.Verifications), h.Limits)
+		}
+		cursor = "&cursor=" + *h.NextCursor
+		e.create("10") // newer rows do not move older pages
+	}
+	if len(want) != 7 || strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("got\n%v, want\n%v", got, want)
+	}
+	good := *page("?limit=1").NextCursor
+	flipped := []byte(good)
+	flipped[len(flipped)/2] ^= 1
+	for name, c := range map[string]call{
+		"other filter":    {path: "?kind=bulk&cursor=" + good},
+		"altered":         {path: "?cursor=" + string(flipped)},
+		"cut":             {path: "?cursor=" + good[:len(good)-2]},
+		"other workspace": {path: "?cursor=" + good, headers: map[string]string{"X-API-Key": otherKey}},
+	} {
+		c.method, c.path = "GET", "/v1/verifications"+c.path
+		if a := e.do(c); a.status != 422 || a.code() != "invalid_cursor" {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	if h := page("?limit=2&cursor=" + good); len(h.Verifications) != 2 {
+		t.Errorf("a cursor with another limit gives %d rows", len(h.Verifications))
+	}
+}
+
+// TestNothingSecretIsLogged uses everything once with canaries, at debug level.
+func TestNothingSecretIsLogged(t *testing.T) {
+	e := newEdge(t, nil)
+	address := "canary-address@example.com"
+	rows := results(1)
+	rows[0].Email = address
+	headers := creation(uuid.NewString(), "1")
+	headers["X-Upload-Filename"] = "canary-filename.csv"
+	e.do(call{method: "POST", path: "/v1/verifications", headers: headers})
+	id := e.verified(1, rows).String()
+	for _, c := range []call{
+		{method: "GET", path: "/v1/verifications/" + id},
+		{method: "GET", path: "/v1/verifications/" + id + "/results?canary-query=1"},
+		{method: "GET", path: "/v1/verifications?cursor=canary-query"},
+		{method: "POST", path: "/v1/verifications/" + id + "/cancel", body: "canary-body"},
+		{method: "GET", path: "/canary-path"},
+		{method: "GET", path: "/v1/credits", headers: map[string]string{"X-API-Key": "canary-key"}},
+	} {
+		e.do(c)
+	}
+	exchange(t, e, "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\ncanary header\r\n\r\n")
+	e.book.away.Store(true)
+	e.do(call{method: "GET", path: "/v1/credits"})
+	logs := e.logs.String()
+	for _, canary := range []string{e.key, e.key[16:], uploadCanary, address, "canary"} {
+		if strings.Contains(logs, canary) {
+			t.Errorf("%q is in the log", canary)
+		}
+	}
+	if !strings.Contains(logs, `"route":"/v1/verifications/{id}"`) {
+		t.Error("the access line is not in the log, so this test proves nothing")
+	}
+}
+
+// TestOverload sheds what is over the bound.
+func TestOverload(t *testing.T) {
+	e := newEdge(t, func(o *httpd.Options) { o.Limits.InFlightMax = 1 })
+	g := newGate()
+	e.book.creating.Store(g)
+	done := make(chan answer, 1)
+	go func() {
+		a, _ := e.try(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "7")})
+		done <- a
+	}()
+	<-g.entered
+	a := e.do(call{method: "GET", path: "/v1/credits"})
+	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
+	if a.status != 503 || a.code() != "overloaded" || after < 10 || after > 20 {
+		t.Errorf("got %d %s, Retry-After %d", a.status, a.body, after)
+	}
+	close(g.open)
+	if a := <-done; a.status != 201 {
+		t.Errorf("the one in work: %d", a.status)
+	}
+}
+
+// TestConnectionsPerAddress closes what is over the bound and serves the rest.
+func TestConnectionsPerAddress(t *testing.T) {
+	e := newEdge(t, func(o *httpd.Options) { o.Limits.ConnsPerIP = 1 })
+	first, err := net.Dial("tcp", e.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-API-Key: " + e.key + "\r\n\r\n"
+	second, err := net.Dial("tcp", e.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if err := second.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.WriteString(second, get); err == nil {
+		if b, _ := io.ReadAll(second); len(b) > 0 {
+			t.Errorf("one connection too many is answered: wrote %d, %q", n, b)
+		}
+	}
+	fmt.Fprint(first, get)
+	if err := first.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAnswers(t, first); len(got) != 1 || got[0].status != 200 {
+		t.Errorf("the first connection: %s", describe(got))
+	}
+	_ = first.Close()
+	within(t, "the place to come back", func() bool {
+		c, err := net.Dial("tcp", e.server.Addr().String())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprint(c, get)
+		b, _ := io.ReadAll(c)
+		return bytes.HasPrefix(b, []byte("HTTP/1.1 200"))
+	})
+}

@@ -1,0 +1,148 @@
+package http_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	httpd "rollcall/http"
+)
+
+// benchConns are the connections of a benchmark, each with one request at a time.
+const benchConns = 64
+
+// hammer sends raw on many kept connections until b.N answers of status 200 came back.
+func hammer(b *testing.B, address string, raw []byte) {
+	b.Helper()
+	conns := make([]net.Conn, benchConns)
+	for i := range conns {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		conns[i] = c
+	}
+	b.ResetTimer()
+	began := time.Now()
+	var wg sync.WaitGroup
+	for i, c := range conns {
+		n := b.N / benchConns
+		if i < b.N%benchConns {
+			n++
+		}
+		wg.Go(func() {
+			r := bufio.NewReader(c)
+			var res fasthttp.Response
+			for range n {
+				if _, err := c.Write(raw); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := res.Read(r); err != nil || res.StatusCode() != 200 {
+					b.Errorf("answer %d, %v", res.StatusCode(), err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "requests/s")
+}
+
+// BenchmarkCredits measures GET /v1/credits with a real key and ledger beside
+// the smallest server that the library can make: a map of keys to answers.
+func BenchmarkCredits(b *testing.B) {
+	b.Run("hello", func(b *testing.B) {
+		known := map[string]string{"key": `{"credits":1000000}`}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+			ctx.SetContentType("application/json")
+			ctx.SetBodyString(known[string(ctx.Request.Header.Peek("X-API-Key"))])
+		}}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		hammer(b, l.Addr().String(), []byte("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: key\r\n\r\n"))
+		b.StopTimer()
+		_ = l.Close()
+		<-done
+	})
+	b.Run("rollcall", func(b *testing.B) {
+		e := newEdge(b, func(o *httpd.Options) {
+			o.Limits.Reads = httpd.Rate{PerSecond: 1e9, Burst: 1e9}
+			o.Log = slog.New(slog.NewJSONHandler(io.Discard, nil)) // info, as in production
+		})
+		hammer(b, e.server.Addr().String(), []byte(
+			"GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\n\r\n"))
+	})
+}
+
+// BenchmarkResults measures the download of a finished verification.
+func BenchmarkResults(b *testing.B) {
+	const rows = 1_000_000
+	e := newEdge(b, func(o *httpd.Options) { o.Log = slog.New(slog.DiscardHandler) })
+	all := results(rows)
+	id := e.verified(rows, all)
+	raw := []byte("GET /v1/verifications/" + id.String() + "/results HTTP/1.1\r\nHost: a\r\nX-API-Key: " +
+		e.key + "\r\n\r\n")
+	c, err := net.Dial("tcp", e.server.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	buffer := make([]byte, 256<<10)
+	var total int64
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Write(raw); err != nil {
+			b.Fatal(err)
+		}
+		n, err := drain(c, buffer)
+		if err != nil {
+			b.Fatal(err)
+		}
+		total = n
+	}
+	b.SetBytes(total)
+	b.ReportMetric(float64(rows), "rows")
+}
+
+// drain reads one chunked answer as fast as it comes and looks only for its end.
+func drain(c net.Conn, buffer []byte) (total int64, err error) {
+	const end = "\n0\r\n\r\n"
+	tail := ""
+	for {
+		n, err := c.Read(buffer)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+		tail += string(buffer[max(0, n-len(end)):n])
+		if tail = tail[max(0, len(tail)-len(end)):]; tail == end {
+			return total, nil
+		}
+	}
+}
+
+// BenchmarkSmallResults measures a download of one row.
+func BenchmarkSmallResults(b *testing.B) {
+	e := newEdge(b, nil)
+	id := e.verified(1, results(1))
+	b.ReportAllocs()
+	for b.Loop() {
+		if a, err := e.try(call{method: "GET", path: fmt.Sprintf("/v1/verifications/%s/results",
+			id)}); err != nil || a.status != 200 {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,366 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+func TestFilenames(t *testing.T) {
+	for _, c := range []struct {
+		name, text, want string
+		ok               bool
+	}{
+		{"plain", "list.csv", "list.csv", true},
+		{"space", "my%20list.csv", "my list.csv", true},
+		{"plus is a plus", "a+b.csv", "a+b.csv", true},
+		{"two bytes", "na%C3%AFve.csv", "naïve.csv", true},
+		{"lower-case hex", "na%c3%afve.csv", "naïve.csv", true},
+		{"not encoded", "naïve.csv", "naïve.csv", true},
+		{"decoded once", "a%2541", "a%41", true},
+		{"right to left", "%D7%A9.csv", "ש.csv", true},
+		{"joined emoji", "👩‍💻.csv", "👩‍💻.csv", true},
+		{"dots in the name", "a..b", "a..b", true},
+		{"1024 characters", strings.Repeat("a", 1024), strings.Repeat("a", 1024), true},
+		{"1025 characters", strings.Repeat("a", 1025), "", false},
+		{"cut code", "a%", "", false},
+		{"half a code", "a%4", "", false},
+		{"no hex", "a%zz", "", false},
+		{"not UTF-8", "%C3", "", false},
+		{"overlong slash", "%C0%AF", "", false},
+		{"surrogate", "%ED%A0%80", "", false},
+		{"slash", "a/b", "", false},
+		{"encoded slash", "a%2fb", "", false},
+		{"backslash", "a%5Cb", "", false},
+		{"parent", "..", "", false},
+		{"itself", ".", "", false},
+		{"NUL", "%00", "", false},
+		{"line feed", "a%0Ab", "", false},
+		{"delete", "a%7F", "", false},
+		{"C1 control", "a%C2%85", "", false},
+		{"line separator", "a%E2%80%A8b", "", false},
+		{"override of direction", "a%E2%80%AEvsc.exe", "", false},
+	} {
+		got, ok := parseFilename([]byte(c.text))
+		if ok != c.ok || ok && got != c.want {
+			t.Errorf("%s: %q gives %q, %v; want %q, %v", c.name, c.text, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+func FuzzFilename(f *testing.F) {
+	for _, s := range []string{"a.csv", "%41%2f", "%", "naïve", "%E2%80%AE"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		name, ok := parseFilename(text)
+		if !ok {
+			return
+		}
+		if name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00\r\n") ||
+			len(name) > len(text) {
+			t.Errorf("%q gives %q", text, name)
+		}
+	})
+}
+
+func TestLengths(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want int64
+		ok   bool
+	}{
+		{"1", 1, true}, {"007", 7, true}, {"9223372036854775807", math.MaxInt64, true},
+		{"9223372036854775808", math.MaxInt64, true}, {strings.Repeat("9", 400), math.MaxInt64, true},
+		{"0", 0, false}, {"000", 0, false}, {"", 0, false}, {"+1", 0, false}, {"-1", 0, false}, {"1 ", 0, false},
+		{"1,5", 0, false}, {"0x10", 0, false}, {"99999999999999999999x", 0, false},
+	} {
+		if got, ok := parseLength([]byte(c.text)); ok != c.ok || ok && got != c.want {
+			t.Errorf("%q gives %d, %v; want %d, %v", c.text, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// FuzzCreateHeaders wants that no header makes a creation outside the rules.
+func FuzzCreateHeaders(f *testing.F) {
+	f.Add("11111111-1111-4111-8111-111111111111", "1", "a")
+	f.Add("", "99999999999999999999", "%2e%2e")
+	s := &Server{options: Options{MaxFileBytes: 100}}
+	f.Fuzz(func(t *testing.T, identity, length, filename string) {
+		var ctx fasthttp.RequestCtx
+		ctx.Request.Header.Set(headerIdempotency, identity)
+		ctx.Request.Header.Set(headerLength, length)
+		ctx.Request.Header.Set(headerFilename, filename)
+		n, refused := s.readCreate(&request{RequestCtx: &ctx})
+		if _, known := refusals[refused]; refused != "" && !known {
+			t.Errorf("refused as %q", refused)
+		}
+		if refused == "" && (n.Bytes < 1 || !strings.EqualFold(n.Identity.String(), identity)) {
+			t.Errorf("%q, %q gives %+v", identity, length, n)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	c, err := newCursorSealer(make([]byte, cursorKeyBytes))
+	if err != nil {
+		f.Fatal(err)
+	}
+	workspace := uuid.New()
+	p := ledger.Position{Created: time.UnixMilli(1_760_000_000_123), ID: uuid.New()}
+	good := c.seal(p, workspace, ledger.Bulk)
+	f.Add([]byte(good))
+	f.Add([]byte(good + "A"))
+	f.Add([]byte(strings.Repeat("A", 600)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, ok := c.open(text, workspace, ledger.Bulk)
+		if ok != (string(text) == good) {
+			t.Fatalf("%q opens: %v", text, ok)
+		}
+		if ok && (!got.Created.Equal(p.Created) || got.ID != p.ID) {
+			t.Errorf("got %+v, want %+v", got, p)
+		}
+		if _, ok := c.open(text, workspace, ""); ok {
+			t.Error("a cursor opens with another filter")
+		}
+	})
+}
+
+// TestBuckets stays bounded and forgets nobody who still has to wait, as long as there is room.
+func TestBuckets(t *testing.T) {
+	now := time.Now()
+	b := newBuckets(Rate{PerSecond: 1, Burst: 2}, func() time.Time { return now })
+	if b.take("a") != 0 || b.take("a") != 0 || b.take("a") != time.Second {
+		t.Error("a burst of 2 is not 2")
+	}
+	if b.wait("a") != time.Second || b.wait("b") != 0 {
+		t.Error("wait differs from take")
+	}
+	for i := range bucketsMax - 1 {
+		b.take(fmt.Sprint("old ", i))
+	}
+	now = now.Add(1500 * time.Millisecond) // the old ones are full again, a is not
+	b.take("new")
+	if len(b.full) != 2 || b.take("a") != 0 || b.take("a") != 500*time.Millisecond {
+		t.Errorf("%d names are left", len(b.full))
+	}
+	for i := range 2 * bucketsMax {
+		b.take(fmt.Sprint("flood ", i))
+	}
+	if len(b.full) > bucketsMax {
+		t.Errorf("%d names are kept, want at most %d", len(b.full), bucketsMax)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}}
+	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}}
+	for _, p := range same {
+		if addressOf(net.ParseIP(p[0])) != addressOf(net.ParseIP(p[1])) {
+			t.Errorf("%v are counted apart", p)
+		}
+	}
+	for _, p := range other {
+		if addressOf(net.ParseIP(p[0])) == addressOf(net.ParseIP(p[1])) {
+			t.Errorf("%v are counted together", p)
+		}
+	}
+}
+
+func TestKeyCacheStaysBounded(t *testing.T) {
+	now := time.Now()
+	c := newKeyCache(nil, func() time.Time { return now })
+	for i := range keyCacheMax + 10 {
+		c.keep(fmt.Sprint(i), keyAnswer{until: now.Add(time.Second)})
+	}
+	if len(c.answers) > keyCacheMax {
+		t.Errorf("%d answers are kept", len(c.answers))
+	}
+}
+
+// TestEveryCodeHasItsRow and every row a text that can be shown.
+func TestEveryCodeHasItsRow(t *testing.T) {
+	for code, r := range refusals {
+		if r.status < 400 || r.status > 599 || !strings.HasSuffix(r.message, ".") {
+			t.Errorf("%s: %+v", code, r)
+		}
+	}
+	var ctx fasthttp.RequestCtx
+	writeIssue(&ctx, api.Code("no such code"), 0)
+	if ctx.Response.StatusCode() != 503 || !strings.Contains(string(ctx.Response.Body()), "internal_error") {
+		t.Errorf("an unknown code gives %d %s", ctx.Response.StatusCode(), ctx.Response.Body())
+	}
+}
+
+func TestOptionsAreCompleteOrRefused(t *testing.T) {
+	good := func() Options {
+		return Options{
+			Listen: "127.0.0.1:0", Book: struct{ Book }{}, PublicUpload: func(uuid.UUID) string { return "" },
+			Limits: DefaultLimits(), MaxFileBytes: 1, MaxRows: 1, OpenMax: 1, UploadExpiry: time.Hour,
+			Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		}
+	}
+	if err := good().Validate(); err != nil {
+		t.Fatalf("good options: %v", err)
+	}
+	for name, spoil := range map[string]func(*Options){
+		"listen": func(o *Options) { o.Listen = "" }, "book": func(o *Options) { o.Book = nil },
+		"upload": func(o *Options) { o.PublicUpload = nil }, "log": func(o *Options) { o.Log = nil },
+		"registerer": func(o *Options) { o.Registerer = nil }, "bytes": func(o *Options) { o.MaxFileBytes = 0 },
+		"rows": func(o *Options) { o.MaxRows = 0 }, "open": func(o *Options) { o.OpenMax = 0 },
+		"expiry":                 func(o *Options) { o.UploadExpiry = 0 },
+		"rate":                   func(o *Options) { o.Limits.Reads.PerSecond = 0 },
+		"burst":                  func(o *Options) { o.Limits.Creates.Burst = 0 },
+		"downloads":              func(o *Options) { o.Limits.DownloadMax = 0 },
+		"origin with a slash":    func(o *Options) { o.AllowedOrigins = []string{"https://a.example/"} },
+		"origin without scheme":  func(o *Options) { o.AllowedOrigins = []string{"a.example"} },
+		"origin of every page":   func(o *Options) { o.AllowedOrigins = []string{"*"} },
+		"origin null":            func(o *Options) { o.AllowedOrigins = []string{"null"} },
+		"origin with a wildcard": func(o *Options) { o.AllowedOrigins = []string{"https://*.example"} },
+		"origin in capitals":     func(o *Options) { o.AllowedOrigins = []string{"https://A.example"} },
+	} {
+		o := good()
+		spoil(&o)
+		if err := o.Validate(); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// TestFramingCodes names what cannot be waited for in a test: a slow sender.
+func TestFramingCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want api.Code
+	}{
+		{os.ErrDeadlineExceeded, api.RequestTimeout},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, api.RequestTimeout},
+		{fasthttp.ErrUnsupportedTransferEncoding, api.LengthRequired},
+		{&fasthttp.ErrSmallBuffer{}, api.HeadersTooLarge},
+		{io.ErrUnexpectedEOF, api.BadRequest},
+	} {
+		if got := framingCode(c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+// panickyBook panics on the first question about a balance and waits in the second.
+type panickyBook struct {
+	Book
+	asked   atomic.Int64
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func (b *panickyBook) Balance(context.Context, uuid.UUID) (ledger.Balance, error) {
+	n := b.asked.Add(1)
+	b.entered <- struct{}{}
+	<-b.open
+	if n == 2 {
+		panic("in a goroutine of its own")
+	}
+	return ledger.Balance{Available: ledger.Credits(n)}, nil
+}
+
+// TestBalanceQuestionsAreShared lets ten requests arrive while a question runs:
+// they share one question that begins after them, and its panic reaches them as
+// an error. The next one is asked anew.
+func TestBalanceQuestionsAreShared(t *testing.T) {
+	book := &panickyBook{entered: make(chan struct{}, 20), open: make(chan struct{})}
+	var panics atomic.Int64
+	b := newBalanceReader(book, func() { panics.Add(1) })
+	workspace := uuid.New()
+	first := make(chan error, 1)
+	go func() {
+		balance, err := b.read(t.Context(), workspace)
+		if balance.Available != 1 {
+			err = fmt.Errorf("balance %+v, %w", balance, err)
+		}
+		first <- err
+	}()
+	<-book.entered
+	late := make(chan error, 10)
+	for range 10 {
+		go func() {
+			_, err := b.read(t.Context(), workspace)
+			late <- err
+		}()
+	}
+	for waiting := false; !waiting; { // until at least one waits for the next question
+		b.mu.Lock()
+		waiting = b.reading[workspace].next != nil
+		b.mu.Unlock()
+		runtime.Gosched()
+	}
+	close(book.open)
+	if err := <-first; err != nil {
+		t.Errorf("first: %v", err)
+	}
+	failed := 0
+	for range 10 {
+		if err := <-late; errors.Is(err, errNoAnswer) {
+			failed++
+		}
+	}
+	if failed == 0 || panics.Load() != 1 || book.asked.Load() > 11 {
+		t.Errorf("%d failed, %d panics, %d questions", failed, panics.Load(), book.asked.Load())
+	}
+	if balance, err := b.read(t.Context(), workspace); err != nil || balance.Available < 3 {
+		t.Errorf("afterwards: %+v %v", balance, err)
+	}
+}
+
+// TestRowsReadBack writes odd rows and reads them with the standard library.
+func TestRowsReadBack(t *testing.T) {
+	base := time.Date(2026, 2, 28, 23, 59, 59, 999e6, time.UTC)
+	var rows []ledger.Result
+	for i, email := range []string{
+		"a@b.example", `"a,b"@b.example`, `"a\"b"@b.example`, " a@b.example", "=1+1@b.example", "ü@b.example", "",
+	} {
+		for d := range 3 {
+			rows = append(rows, ledger.Result{
+				Email: email, Outcome: smtp.Outcomes[(i+d)%len(smtp.Outcomes)], Reason: smtp.Reason(1 + (i*3+d)%26),
+				At: base.Add(time.Duration(d) * 700 * time.Microsecond).In(time.FixedZone("", 3600)),
+			})
+		}
+	}
+	var w rowWriter
+	var b []byte
+	for _, row := range rows {
+		b = w.append(b, row)
+	}
+	records, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
+	if err != nil || len(records) != len(rows) {
+		t.Fatalf("%d records of %d, %v", len(records), len(rows), err)
+	}
+	for i, row := range rows {
+		want := []string{row.Email, row.Outcome.String(), row.Reason.Message(), string(api.AppendTime(nil,
+			row.At))}
+		if !slices.Equal(records[i], want) {
+			t.Errorf("row %d: %q, want %q", i, records[i], want)
+		}
+	}
+}

@@ -1,0 +1,443 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	httpd "rollcall/http"
+	"rollcall/http/api"
+	"rollcall/http/apikey"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+const (
+	listedOrigin  = "https://app.example.com"
+	uploadCanary  = "canary-upload-token"
+	edgeFileBytes = 1 << 20
+	edgeCredits   = 1_000_000
+)
+
+// edge is a running API on a real socket with a real ledger, and one customer.
+type edge struct {
+	t         testing.TB
+	book      *troubledBook
+	server    *httpd.Server
+	url       string
+	registry  *prometheus.Registry
+	logs      *lockedBuffer
+	workspace uuid.UUID
+	key       string
+	keyID     string
+	wakes     atomic.Int64
+	checker   *answerChecker
+}
+
+// newEdge starts it. tweak may change the options.
+func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
+	t.Helper()
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
+		sqlstore.Options{})
+	if err != nil {
+		t.Fatalf("open ledger: %v", err)
+	}
+	e := &edge{
+		t: t, book: &troubledBook{Store: store}, registry: prometheus.NewRegistry(),
+		logs: &lockedBuffer{}, checker: newAnswerChecker(t),
+	}
+	e.workspace, e.key, e.keyID = e.customer("first")
+	if e.server, err = httpd.New(e.options(tweak)); err != nil {
+		t.Fatalf("new server: %v", err)
+	}
+	if err := e.server.Start(); err != nil {
+		t.Fatalf("start server: %v", err)
+	}
+	e.url = "http://" + e.server.Addr().String()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := e.server.Stop(ctx); err != nil {
+			t.Errorf("stop server: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Errorf("close ledger: %v", err)
+		}
+	})
+	return e
+}
+
+// options are those of the rig's server, changed by tweak.
+func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
+	o := httpd.Options{
+		Listen: "127.0.0.1:0",
+		Book:   e.book,
+		PublicUpload: func(id uuid.UUID) string {
+			return "http://storage.test/upload/" + uploadCanary + id.String()
+		},
+		AllowedOrigins: []string{listedOrigin},
+		Limits:         httpd.DefaultLimits(),
+		MaxFileBytes:   edgeFileBytes,
+		MaxRows:        1000,
+		OpenMax:        100,
+		UploadExpiry:   time.Hour,
+		Wake:           func() { e.wakes.Add(1) },
+		Log:            slog.New(slog.NewJSONHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Registerer:     e.registry,
+	}
+	// Tables send more than a customer would; tests of the limits set their own.
+	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
+	o.Limits.Reads, o.Limits.Creates, o.Limits.BadKeys = wide, wide, wide
+	if tweak != nil {
+		tweak(&o)
+	}
+	return o
+}
+
+// customer makes a workspace with a key and edgeCredits credits.
+func (e *edge) customer(name string) (workspace uuid.UUID, key, keyID string) {
+	e.t.Helper()
+	ctx := context.Background()
+	w, err := e.book.CreateWorkspace(ctx, uuid.New(), name)
+	if err != nil {
+		e.t.Fatalf("create workspace: %v", err)
+	}
+	text, k := apikey.New()
+	if _, err := e.book.CreateKey(ctx, ledger.Key{ID: k.ID, Workspace: w.ID,
+		SecretSHA256: k.SHA256}); err != nil {
+		e.t.Fatalf("create key: %v", err)
+	}
+	if _, err := e.book.Grant(ctx, uuid.New(), w.ID, edgeCredits, "test"); err != nil {
+		e.t.Fatalf("grant: %v", err)
+	}
+	return w.ID, text, k.ID
+}
+
+// call is one request of a test.
+type call struct {
+	method, path string
+	headers      map[string]string // X-API-Key is the first customer's unless it is here; "-" leaves it out
+	body         string
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// code is the issue code of a refusal.
+func (a answer) code() string {
+	var e api.Error
+	if json.Unmarshal(a.body, &e) != nil {
+		return ""
+	}
+	return string(e.Issue.Code)
+}
+
+// do sends a call in the rig's own test.
+func (e *edge) do(c call) answer {
+	e.t.Helper()
+	return e.send(e.t, c)
+}
+
+// send sends a call, and checks the answer against the OpenAPI description and
+// against what all answers share.
+func (e *edge) send(t testing.TB, c call) answer {
+	t.Helper()
+	a, err := e.try(c)
+	if err != nil {
+		t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	e.checker.check(t, c, a)
+	return a
+}
+
+// try sends a call.
+func (e *edge) try(c call) (answer, error) {
+	req, err := http.NewRequest(c.method, e.url+c.path, strings.NewReader(c.body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("X-API-Key", e.key)
+	for name, value := range c.headers {
+		if value == "-" {
+			req.Header.Del(name)
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	res, err := http.DefaultTransport.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return answer{status: res.StatusCode, header: res.Header, body: body}, err
+}
+
+// creation are the headers of a create.
+func creation(identity, length string) map[string]string {
+	return map[string]string{"Idempotency-Key": identity, "X-Upload-Content-Length": length}
+}
+
+// create makes a verification by the API and gives its id.
+func (e *edge) create(length string) uuid.UUID {
+	e.t.Helper()
+	a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), length)})
+	var c api.Creation
+	if a.status != 201 || json.Unmarshal(a.body, &c) != nil {
+		e.t.Fatalf("create: %d %s", a.status, a.body)
+	}
+	return uuid.MustParse(c.ID)
+}
+
+// verified makes a verification with n settled addresses out of total, as the engine would.
+func (e *edge) verified(total int64, settled []ledger.Result) uuid.UUID {
+	e.t.Helper()
+	id := e.create("1")
+	e.upload(id, 1)
+	l := e.lease(id)
+	ctx := context.Background()
+	if _, err := e.book.Prepare(ctx, l, total+1, 1, total); err != nil {
+		e.t.Fatalf("prepare: %v", err)
+	}
+	for n := int64(1); len(settled) > 0; n++ {
+		batch := settled[:min(len(settled), ledger.SettlementMax)]
+		settled = settled[len(batch):]
+		if _, err := e.book.Settle(ctx, ledger.Settlement{Lease: l, Number: n, Results: batch}); err != nil {
+			e.t.Fatalf("settle: %v", err)
+		}
+	}
+	return id
+}
+
+// upload stores the n bytes of a file.
+func (e *edge) upload(id uuid.UUID, n int) {
+	e.t.Helper()
+	ctx := context.Background()
+	u, err := e.book.OpenUpload(ctx, id)
+	if err == nil {
+		_, err = e.book.AppendChunk(ctx, id, u.Writer, u.Durable, bytes.Repeat([]byte("a"), n))
+	}
+	if err != nil {
+		e.t.Fatalf("upload: %v", err)
+	}
+}
+
+// lease takes the lease of a verification.
+func (e *edge) lease(id uuid.UUID) ledger.Lease {
+	e.t.Helper()
+	node := uuid.New()
+	leased, err := e.book.Lease(context.Background(), node, 100, time.Minute)
+	if err != nil {
+		e.t.Fatalf("lease: %v", err)
+	}
+	for _, v := range leased {
+		if v.ID == id {
+			return ledger.Lease{Verification: id, Node: node, Epoch: v.Epoch}
+		}
+	}
+	e.t.Fatalf("verification %s cannot be leased", id)
+	return ledger.Lease{}
+}
+
+// results are n settled addresses.
+func results(n int) []ledger.Result {
+	out := make([]ledger.Result, n)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	for i := range out {
+		out[i] = ledger.Result{
+			Ordinal: int64(i), Email: "person-" + uuid.NewString() + "@example.com",
+			Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: at,
+		}
+	}
+	return out
+}
+
+// errTrouble is a database that is away.
+var errTrouble = errors.New("connection refused")
+
+// troubledBook is the real ledger, with trouble on demand.
+type troubledBook struct {
+	*sqlstore.Store
+	away     atomic.Bool          // every question fails
+	panics   atomic.Bool          // Verification panics
+	cut      atomic.Int64         // Results fails after so many rows; 0: never
+	creating atomic.Pointer[gate] // a Create waits in it
+	keyReads atomic.Int64
+}
+
+// gate holds a call until it is opened.
+type gate struct{ entered, open chan struct{} }
+
+func newGate() *gate { return &gate{entered: make(chan struct{}, 100), open: make(chan struct{})} }
+
+func (b *troubledBook) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
+	b.keyReads.Add(1)
+	if b.away.Load() {
+		return ledger.Key{}, errTrouble
+	}
+	return b.Store.KeyByID(ctx, id)
+}
+
+func (b *troubledBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
+	if b.away.Load() {
+		return ledger.Balance{}, errTrouble
+	}
+	return b.Store.Balance(ctx, workspace)
+}
+
+func (b *troubledBook) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool,
+	error) {
+	if g := b.creating.Load(); g != nil {
+		g.entered <- struct{}{}
+		<-g.open
+	}
+	return b.Store.Create(ctx, n)
+}
+
+func (b *troubledBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification,
+	error) {
+	if b.panics.Load() {
+		panic("secret of the panic " + id.String())
+	}
+	if b.away.Load() {
+		return ledger.Verification{}, errTrouble
+	}
+	return b.Store.Verification(ctx, workspace, id)
+}
+
+func (b *troubledBook) Results(
+	ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error,
+) error {
+	left := b.cut.Load()
+	if left == 0 {
+		return b.Store.Results(ctx, workspace, id, yield)
+	}
+	return b.Store.Results(ctx, workspace, id, func(r ledger.Result) error {
+		if left--; left < 0 {
+			return errTrouble
+		}
+		return yield(r)
+	})
+}
+
+// lockedBuffer is a log that many goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// answerChecker checks answers against openapi.yaml.
+type answerChecker struct {
+	doc    *openapi3.T
+	router routers.Router
+}
+
+func newAnswerChecker(t testing.TB) *answerChecker {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
+	if err != nil {
+		t.Fatalf("load openapi.yaml: %v", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		t.Fatalf("openapi.yaml: %v", err)
+	}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatalf("route openapi.yaml: %v", err)
+	}
+	return &answerChecker{doc: doc, router: router}
+}
+
+// check checks one answer. What reaches no operation must still have an Error body.
+func (c *answerChecker) check(t testing.TB, sent call, a answer) {
+	t.Helper()
+	if a.status == http.StatusNoContent || sent.path == "/openapi.yaml" {
+		return
+	}
+	if cc := a.header.Get("Cache-Control"); cc != "no-store" {
+		t.Errorf("%s %s: Cache-Control %q, want no-store", sent.method, sent.path, cc)
+	}
+	if _, err := uuid.Parse(a.header.Get("X-Request-Id")); err != nil {
+		t.Errorf("%s %s: X-Request-Id %q is no UUID", sent.method, sent.path, a.header.Get("X-Request-Id"))
+	}
+	if sent.method == http.MethodHead {
+		return
+	}
+	if a.status >= 400 {
+		c.checkError(t, sent, a)
+	}
+	req, err := http.NewRequest(sent.method, sent.path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	route, params, err := c.router.FindRoute(req)
+	if err != nil || a.status == 400 || a.status == 405 || a.status == 411 || a.status == 431 {
+		return
+	}
+	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params,
+			Route: route},
+		Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true,
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+	})
+	if err != nil {
+		t.Errorf("%s %s: status %d is not as described: %v", sent.method, sent.path, a.status, err)
+	}
+}
+
+// checkError checks the body of a refusal.
+func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
+	t.Helper()
+	var body any
+	if err := json.Unmarshal(a.body, &body); err != nil {
+		t.Errorf("%s %s: body %q is no JSON", sent.method, sent.path, a.body)
+		return
+	}
+	if err := c.doc.Components.Schemas["Error"].Value.VisitJSON(body); err != nil {
+		t.Errorf("%s %s: body %s is no Error: %v", sent.method, sent.path, a.body, err)
+	}
+	if id := body.(map[string]any)["request_id"]; id != a.header.Get("X-Request-Id") {
+		t.Errorf("%s %s: request_id %v, X-Request-Id %q", sent.method, sent.path, id,
+			a.header.Get("X-Request-Id"))
+	}
+	if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
+		t.Errorf("%s %s: 401 without WWW-Authenticate", sent.method, sent.path)
+	}
+}

@@ -1,0 +1,311 @@
+package http_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	httpd "rollcall/http"
+	"rollcall/http/api"
+	"rollcall/http/apikey"
+)
+
+// tableRow is one request and what the error table wants for it.
+type tableRow struct {
+	name   string
+	call   call
+	status int
+	code   string
+}
+
+// table is what the rows of the error table speak of.
+type table struct {
+	mine       string // a verification of the first customer
+	identity   string // of another one, of 10 bytes
+	otherKey   string // of the second customer
+	unknownKey string // well-formed and never stored
+	brokenKey  string // of the first customer, with a slip
+}
+
+const (
+	create = "/v1/verifications"
+	evil   = "https://evil.example"
+)
+
+func header(pairs ...string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+// fresh are the headers of a new creation, and more.
+func fresh(more ...string) map[string]string {
+	return header(append([]string{"Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"},
+		more...)...)
+}
+
+// common are the rows that every operation shares.
+func (x table) common() []tableRow {
+	detail := create + "/" + x.mine
+	return []tableRow{
+		{"no key", call{method: "GET", path: "/v1/credits", headers: header("X-API-Key", "-")}, 401,
+			"missing_api_key"},
+		{"empty key", call{method: "GET", path: "/v1/credits", headers: header("X-API-Key", "")}, 401,
+			"missing_api_key"},
+		{"unknown key", call{method: "GET", path: "/v1/credits", headers: header("X-API-Key", x.unknownKey)}, 401,
+			"invalid_api_key"},
+		{"broken key", call{method: "GET", path: "/v1/credits", headers: header("X-API-Key", x.brokenKey)}, 401,
+			"invalid_api_key"},
+		{"no kind of key", call{method: "GET", path: create, headers: header("X-API-Key", "hello")}, 401,
+			"invalid_api_key"},
+		{"foreign origin", call{method: "GET", path: create, headers: header("Origin", evil)}, 403,
+			"origin_not_allowed"},
+		{"key before origin", call{method: "GET", path: create, headers: header("Origin", evil, "X-API-Key",
+			"x")}, 401, "invalid_api_key"},
+		{"origin before syntax", call{method: "GET", path: create + "?limit=0", headers: header("Origin", evil)},
+			403, "origin_not_allowed"},
+		{"foreign origin at credits", call{method: "GET", path: "/v1/credits", headers: header("Origin", evil)},
+			200, ""},
+		{"credits", call{method: "GET", path: "/v1/credits"}, 200, ""},
+		{"unknown path", call{method: "GET", path: "/v2/credits"}, 404, "route_not_found"},
+		{"unknown path without a key", call{method: "GET", path: "/", headers: header("X-API-Key", "-")}, 404,
+			"route_not_found"},
+		{"path under results", call{method: "GET", path: detail + "/results/x"}, 404, "route_not_found"},
+		{"slash at the end", call{method: "GET", path: create + "/"}, 404, "route_not_found"},
+		{"wrong method", call{method: "DELETE", path: detail}, 405, "method_not_allowed"},
+		{"wrong method without a key", call{method: "PUT", path: create, headers: header("X-API-Key", "-")}, 405,
+			"method_not_allowed"},
+		{"get of cancel", call{method: "GET", path: detail + "/cancel"}, 405, "method_not_allowed"},
+	}
+}
+
+// creates are the rows of POST /v1/verifications.
+func (x table) creates() []tableRow {
+	identity := x.identity
+	return []tableRow{
+		{"create", call{method: "POST", path: create, headers: fresh()}, 201, ""},
+		{"create with a small body", call{method: "POST", path: create, headers: fresh(), body: "{}"}, 201, ""},
+		{"create with a name", call{method: "POST", path: create, headers: fresh("X-Upload-Filename",
+			"na%C3%AFve%20list.csv")}, 201, ""},
+		{"no identity", call{method: "POST", path: create, headers: header("X-Upload-Content-Length", "10")}, 422,
+			"missing_idempotency_key"},
+		{"identity no uuid", call{method: "POST", path: create, headers: creation("abc", "10")}, 422,
+			"invalid_idempotency_key"},
+		{"identity in braces", call{method: "POST", path: create, headers: creation("{"+identity+"}", "10")}, 422,
+			"invalid_idempotency_key"},
+		{"identity without dashes", call{method: "POST", path: create,
+			headers: creation(strings.ReplaceAll(identity, "-", ""), "10")}, 422, "invalid_idempotency_key"},
+		{"no length", call{method: "POST", path: create, headers: header("Idempotency-Key", identity)}, 422,
+			"missing_upload_length"},
+		{"length 0", call{method: "POST", path: create, headers: creation(identity, "0")}, 422,
+			"invalid_upload_length"},
+		{"length -1", call{method: "POST", path: create, headers: creation(identity, "-1")}, 422,
+			"invalid_upload_length"},
+		{"length +5", call{method: "POST", path: create, headers: creation(identity, "+5")}, 422,
+			"invalid_upload_length"},
+		{"length 1.5", call{method: "POST", path: create, headers: creation(identity, "1.5")}, 422,
+			"invalid_upload_length"},
+		{"length 1e3", call{method: "POST", path: create, headers: creation(identity, "1e3")}, 422,
+			"invalid_upload_length"},
+		{"name with separator", call{method: "POST", path: create, headers: fresh("X-Upload-Filename",
+			"a%2Fb.csv")}, 422, "invalid_filename"},
+		{"name too long", call{method: "POST", path: create, headers: fresh("X-Upload-Filename",
+			strings.Repeat("a", 1025))}, 422, "invalid_filename"},
+		{"name as long as may be", call{method: "POST", path: create, headers: fresh("X-Upload-Filename",
+			strings.Repeat("a", 1024))}, 201, ""},
+		{"name with bad percent code", call{method: "POST", path: create, headers: fresh("X-Upload-Filename",
+			"a%2")}, 422, "invalid_filename"},
+		{"name not utf-8", call{method: "POST", path: create, headers: fresh("X-Upload-Filename", "%ff")}, 422,
+			"invalid_filename"},
+		{"name with control", call{method: "POST", path: create, headers: fresh("X-Upload-Filename", "a%00b")},
+			422, "invalid_filename"},
+		{"body too large", call{method: "POST", path: create, headers: fresh(), body: strings.Repeat("a", 8193)},
+			422, "unexpected_body"},
+		{"body too large without a key", call{method: "POST", path: create, headers: header("X-API-Key", "-"),
+			body: strings.Repeat("a", 100000)}, 401, "missing_api_key"},
+		{"body as large as may be", call{method: "POST", path: create, headers: fresh(), body: strings.Repeat("a",
+			8192)}, 201, ""},
+		{"same identity, same length", call{method: "POST", path: create, headers: creation(identity, "10")}, 200,
+			""},
+		{"same identity in capitals", call{method: "POST", path: create,
+			headers: creation(strings.ToUpper(identity), "10")}, 200, ""},
+		{"same identity, leading zero", call{method: "POST", path: create, headers: creation(identity, "010")},
+			200, ""},
+		{"same identity, other name", call{method: "POST", path: create, headers: header("Idempotency-Key",
+			identity, "X-Upload-Content-Length", "10", "X-Upload-Filename", "b.csv")}, 200, ""},
+		{"same identity, other length", call{method: "POST", path: create, headers: creation(identity, "11")},
+			409, "idempotency_key_reused"},
+		{"conflict before size", call{method: "POST", path: create, headers: creation(identity,
+			"99999999999999999999999")}, 409, "idempotency_key_reused"},
+		{"same identity, other workspace", call{method: "POST", path: create, headers: header("Idempotency-Key",
+			identity, "X-Upload-Content-Length", "11", "X-API-Key", x.otherKey)}, 201, ""},
+		{"largest file", call{method: "POST", path: create, headers: creation(uuid.NewString(),
+			strconv.Itoa(edgeFileBytes))}, 201, ""},
+		{"file too large", call{method: "POST", path: create, headers: creation(uuid.NewString(),
+			strconv.Itoa(edgeFileBytes+1))}, 413, "file_too_large"},
+		{"file beyond 64 bits", call{method: "POST", path: create, headers: creation(uuid.NewString(),
+			"99999999999999999999999")}, 413, "file_too_large"},
+	}
+}
+
+// histories are the rows of GET /v1/verifications.
+func (x table) histories() []tableRow {
+	return []tableRow{
+		{"history", call{method: "GET", path: create}, 200, ""},
+		{"history with all", call{method: "GET", path: create + "?limit=1&kind=bulk&unknown=1&unknown=2"}, 200,
+			""},
+		{"limit 0", call{method: "GET", path: create + "?limit=0"}, 422, "invalid_limit"},
+		{"limit 101", call{method: "GET", path: create + "?limit=101"}, 422, "invalid_limit"},
+		{"limit 257", call{method: "GET", path: create + "?limit=257"}, 422, "invalid_limit"},
+		{"limit empty", call{method: "GET", path: create + "?limit="}, 422, "invalid_limit"},
+		{"limit abc", call{method: "GET", path: create + "?limit=abc"}, 422, "invalid_limit"},
+		{"limit +5", call{method: "GET", path: create + "?limit=%2B5"}, 422, "invalid_limit"},
+		{"kind unknown", call{method: "GET", path: create + "?kind=Bulk"}, 422, "invalid_kind"},
+		{"cursor empty", call{method: "GET", path: create + "?cursor="}, 422, "invalid_cursor"},
+		{"cursor of our own making", call{method: "GET", path: create + "?cursor=abc"}, 422, "invalid_cursor"},
+		{"cursor too long", call{method: "GET", path: create + "?cursor=" + strings.Repeat("a", 513)}, 422,
+			"invalid_cursor"},
+		{"parameter twice", call{method: "GET", path: create + "?limit=1&limit=2"}, 422, "invalid_parameter"},
+		{"parameter twice before its value", call{method: "GET", path: create + "?kind=x&kind=y&limit=0"}, 422,
+			"invalid_parameter"},
+	}
+}
+
+// byID are the rows of the three operations on one verification.
+func (x table) byID() []tableRow {
+	detail := create + "/" + x.mine
+	return []tableRow{
+		{"detail", call{method: "GET", path: detail}, 200, ""},
+		{"detail in capitals", call{method: "GET", path: create + "/" + strings.ToUpper(x.mine)}, 200, ""},
+		{"detail no uuid", call{method: "GET", path: create + "/123"}, 422, "invalid_verification_id"},
+		{"detail unknown", call{method: "GET", path: create + "/" + uuid.NewString()}, 404,
+			"verification_not_found"},
+		{"detail of another workspace", call{method: "GET", path: detail, headers: header("X-API-Key",
+			x.otherKey)}, 404, "verification_not_found"},
+		{"body too large at detail", call{method: "GET", path: detail, body: strings.Repeat("a", 8193)}, 422,
+			"unexpected_body"},
+		{"results", call{method: "GET", path: detail + "/results"}, 200, ""},
+		{"results no uuid", call{method: "GET", path: create + "/123/results"}, 422, "invalid_verification_id"},
+		{"results unknown", call{method: "GET", path: create + "/" + uuid.NewString() + "/results"}, 404,
+			"verification_not_found"},
+		{"results of another workspace", call{method: "GET", path: detail + "/results",
+			headers: header("X-API-Key", x.otherKey)}, 404, "verification_not_found"},
+		{"cancel no uuid", call{method: "POST", path: create + "/123/cancel"}, 422, "invalid_verification_id"},
+		{"cancel unknown", call{method: "POST", path: create + "/" + uuid.NewString() + "/cancel"}, 404,
+			"verification_not_found"},
+		{"cancel of another workspace", call{method: "POST", path: detail + "/cancel",
+			headers: header("X-API-Key", x.otherKey)}, 404, "verification_not_found"},
+		{"cancel with a large body", call{method: "POST", path: detail + "/cancel", body: strings.Repeat("a",
+			8193)}, 422, "unexpected_body"},
+		{"cancel", call{method: "POST", path: detail + "/cancel", body: "{}"}, 200, ""},
+		{"cancel again", call{method: "POST", path: detail + "/cancel"}, 200, ""},
+		{"description", call{method: "GET", path: "/openapi.yaml", headers: header("X-API-Key", "-")}, 200, ""},
+	}
+}
+
+// TestRefusals sends every bad request of the error table and one good one
+// each, on real connections, and wants exactly the code and status of the table.
+func TestRefusals(t *testing.T) {
+	e := newEdge(t, nil)
+	x := table{mine: e.create("10").String(), identity: uuid.NewString()}
+	_, x.otherKey, _ = e.customer("second")
+	x.unknownKey, _ = apikey.New()
+	broken := []byte(e.key)
+	broken[20] ^= 1
+	x.brokenKey = string(broken)
+	if a := e.do(call{method: "POST", path: create, headers: creation(x.identity, "10")}); a.status != 201 {
+		t.Fatalf("first create: %d %s", a.status, a.body)
+	}
+	for _, c := range slices.Concat(x.common(), x.creates(), x.histories(), x.byID()) {
+		t.Run(c.name, func(t *testing.T) {
+			a := e.send(t, c.call)
+			if a.status != c.status || a.code() != c.code {
+				t.Errorf("%s %s %v: got %d %q %s, want %d %q",
+					c.call.method, c.call.path, c.call.headers, a.status, a.code(), a.body, c.status, c.code)
+			}
+			if ra := a.header.Get("Retry-After"); ra != "" && a.status >= 400 {
+				t.Errorf("Retry-After %q on a refusal that does not pass by itself", ra)
+			}
+			if a.status == 405 && a.header.Get("Allow") == "" {
+				t.Error("405 without Allow")
+			}
+		})
+	}
+	if e.wakes.Load() == 0 {
+		t.Error("cancel did not wake the engine")
+	}
+}
+
+// TestTooManyOpen refuses a create over the bound, and lets the old one be recovered.
+func TestTooManyOpen(t *testing.T) {
+	e := newEdge(t, func(o *httpd.Options) { o.OpenMax = 1 })
+	first := creation(uuid.NewString(), "10")
+	if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 201 {
+		t.Fatalf("first: %d %s", a.status, a.body)
+	}
+	a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "10")})
+	if a.status != 429 || a.code() != "too_many_active_verifications" || a.header.Get("Retry-After") != "60" {
+		t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+	}
+	if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 200 {
+		t.Errorf("first again: %d %s", a.status, a.body)
+	}
+}
+
+// TestHeadAnswersAsGet wants status and headers of GET, and no body.
+func TestHeadAnswersAsGet(t *testing.T) {
+	e := newEdge(t, nil)
+	id := e.verified(3, results(2)).String()
+	for _, path := range []string{
+		"/v1/credits", "/v1/verifications", "/v1/verifications/" + id, "/v1/verifications/" + id + "/results",
+		"/v1/verifications/" + uuid.NewString(), "/v1/verifications/" + uuid.NewString() + "/results",
+		"/openapi.yaml",
+	} {
+		get, head := e.do(call{method: "GET", path: path}), e.do(call{method: "HEAD", path: path})
+		if get.status != head.status || len(head.body) != 0 {
+			t.Errorf("%s: GET %d, HEAD %d with %d bytes", path, get.status, head.status, len(head.body))
+		}
+		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Content-Disposition"} {
+			if get.header.Get(name) != head.header.Get(name) {
+				t.Errorf("%s: %s is %q for GET, %q for HEAD", path, name, get.header.Get(name), head.header.Get(name))
+			}
+		}
+	}
+}
+
+// TestOptionsNeedsNoKey answers what a path takes.
+func TestOptionsNeedsNoKey(t *testing.T) {
+	e := newEdge(t, nil)
+	a := e.do(call{method: "OPTIONS", path: "/v1/verifications", headers: map[string]string{"X-API-Key": "-"}})
+	if a.status != 204 || a.header.Get("Allow") != "GET, HEAD, POST, OPTIONS" || len(a.body) != 0 {
+		t.Errorf("got %d, Allow %q, %d bytes", a.status, a.header.Get("Allow"), len(a.body))
+	}
+}
+
+// TestRecoveredCreationHasTheSameURL also wants no upload once all bytes are there.
+func TestRecoveredCreationHasTheSameURL(t *testing.T) {
+	e := newEdge(t, nil)
+	headers := creation(uuid.NewString(), "4")
+	read := func() (c api.Creation) {
+		a := e.do(call{method: "POST", path: "/v1/verifications", headers: headers})
+		if err := json.Unmarshal(a.body, &c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first, second := read(), read()
+	if first.Upload == nil || second.Upload == nil || first.ID != second.ID ||
+		*first.Upload != *second.Upload {
+		t.Fatalf("first %+v, second %+v", first, second)
+	}
+	e.upload(uuid.MustParse(first.ID), 4)
+	if third := read(); third.Upload != nil || third.Status != "preparing" || third.ID != first.ID {
+		t.Errorf("after the upload: %+v", third)
+	}
+}

@@ -1,0 +1,118 @@
+package http
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/ledger"
+)
+
+// Book is what the API needs of the ledger; ledger.Book is one.
+type Book interface {
+	KeyByID(ctx context.Context, id string) (ledger.Key, error)
+	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
+	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
+	Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error)
+	Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
+	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
+	Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
+	Results(ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error) error
+}
+
+// Rate is a token bucket: PerSecond tokens come in, at most Burst are kept.
+type Rate struct {
+	PerSecond float64 // above 0
+	Burst     int     // 1 or more
+}
+
+// Limits bound what one customer may ask: those per key of all nodes together
+// (see Limiter), the others of one node. Below what a client that keeps to
+// Retry-After needs, honest customers meet 429; far above, one customer can slow
+// the others.
+type Limits struct {
+	Reads       Rate // per key, everything but creates; only used without a Limiter
+	Creates     Rate // per key; only used without a Limiter
+	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
+	DownloadMax int  // results downloads at once per key; only used without a Limiter
+	InFlightMax int  // requests in work at once, of all; 503 overloaded above it
+	ConnsMax    int  // open connections of all; more are closed at once
+	ConnsPerIP  int  // open connections of one network address; more are closed at once
+}
+
+// DefaultLimits are the values of the contract: reads 20/s burst 40, creates
+// 5/s burst 20, 20 wrong keys a minute, 4 downloads. The others are guesses
+// for a small node.
+func DefaultLimits() Limits {
+	return Limits{
+		Reads:       Rate{PerSecond: 20, Burst: 40},
+		Creates:     Rate{PerSecond: 5, Burst: 20},
+		BadKeys:     Rate{PerSecond: 20.0 / 60, Burst: 20},
+		DownloadMax: 4,
+		InFlightMax: 1024,
+		ConnsMax:    16384,
+		ConnsPerIP:  1024,
+	}
+}
+
+// Options are what a Server needs; all are required unless their line says otherwise.
+type Options struct {
+	Listen         string                    // host:port; port 0 takes a free one, see Addr
+	Book           Book                      // the ledger
+	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
+	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
+	Limits         Limits                    // see DefaultLimits
+	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
+	MaxFileBytes   int64                     // of a new file; 413 above
+	MaxRows        int64                     // told to customers; intake keeps it
+	OpenMax        int                       // unfinished verifications of a workspace; 429 above
+	UploadExpiry   time.Duration             // life of an upload URL
+	Wake           func()                    // the ledger has something new; may be nil, must not block
+	Log            *slog.Logger              // access lines at debug level
+	Registerer     prometheus.Registerer     // gets rollcall_http_*
+	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
+}
+
+// Validate says what is missing or out of range; its error wraps ErrOptions.
+func (o Options) Validate() error {
+	l := o.Limits
+	switch {
+	case o.Listen == "":
+		return fmt.Errorf("%w: listen is empty", ErrOptions)
+	case o.Book == nil || o.PublicUpload == nil || o.Log == nil || o.Registerer == nil:
+		return fmt.Errorf("%w: book, public upload, log and registerer are needed", ErrOptions)
+	case o.MaxFileBytes < 1 || o.MaxRows < 1 || o.OpenMax < 1:
+		return fmt.Errorf("%w: max file bytes, max rows and open max must be 1 or more", ErrOptions)
+	case o.UploadExpiry < time.Second:
+		return fmt.Errorf("%w: upload expiry must be a second or more", ErrOptions)
+	case !l.Reads.valid() || !l.Creates.valid() || !l.BadKeys.valid():
+		return fmt.Errorf("%w: each rate must be above 0 with a burst of 1 or more", ErrOptions)
+	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1 || l.ConnsPerIP < 1:
+		return fmt.Errorf("%w: each limit must be 1 or more", ErrOptions)
+	}
+	for _, origin := range o.AllowedOrigins {
+		if err := checkOrigin(origin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Rate) valid() bool { return r.PerSecond > 0 && r.Burst >= 1 }
+
+// checkOrigin wants scheme://host[:port] and nothing else: a slash at the end
+// or a wildcard would silently match nothing.
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" ||
+		origin != u.Scheme+"://"+u.Host || origin != strings.ToLower(origin) || strings.Contains(origin, "*") {
+		return fmt.Errorf("%w: allowed origin %q must look like https://app.example.com", ErrOptions, origin)
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+const (
+	resultsHeader = "email,result,message,checked_at\n"
+
+	// resultsBuffer is what is written at once. Guess: large enough that system
+	// calls do not count, small enough for many downloads.
+	resultsBuffer = 64 << 10
+)
+
+// results answers GET /v1/verifications/{id}/results. The first buffer is
+// filled before the status is sent, so that a refusal of the ledger still can
+// be one of ours; what fails later cuts the connection without a proper end.
+func (s *Server) results(r *request) {
+	release, ok := s.limits.Download(r.key.ID)
+	if !ok {
+		s.metrics.limited.WithLabelValues("downloads").Inc()
+		writeIssue(r.RequestCtx, api.RateLimited, 5)
+		return
+	}
+	d := s.newDownload(r, release)
+	err := d.fill()
+	if err == nil && r.IsHead() {
+		_ = d.end()
+		s.writeResultsHead(r)
+		r.Response.SkipBody = true
+		r.Response.Header.SetContentLength(-1)
+		return
+	}
+	if err != nil {
+		_ = d.end()
+		s.notFoundOr(r, "read results", err)
+		return
+	}
+	s.writeResultsHead(r)
+	d.handedOver.Store(true)
+	r.SetBodyStream(d, -1)
+}
+
+func (s *Server) writeResultsHead(r *request) {
+	h := &r.Response.Header
+	r.SetContentType("text/csv")
+	h.Set(fasthttp.HeaderCacheControl, "no-store")
+	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
+	h.Set(fasthttp.HeaderContentDisposition, `attachment; filename="results-`+r.id.String()+`.csv"`)
+}
+
+// downloadStall bounds one pull out of the ledger, but for the first, which comes
+// before the status and has ledgerTimeout; a buffer takes milliseconds.
+const downloadStall = 30 * time.Second
+
+// errDownloadOver stops the ledger when the client has gone.
+var errDownloadOver = errors.New("http: the download is over")
+
+// download is the body of a results answer: it pulls buffers out of the ledger.
+// It is used by one goroutine at a time.
+type download struct {
+	next       func() ([]byte, error, bool)
+	stop       func()
+	stall      *time.Timer   // cancels a question to the ledger that takes too long
+	patience   time.Duration // with the next one
+	release    func()
+	panicked   func()
+	buffer     []byte // what was pulled and not yet read
+	over       bool   // nothing more comes
+	err        error  // why
+	handedOver atomic.Bool
+	ended      bool
+}
+
+// newDownload prepares a download, which gives its slot back in the end; it asks
+// the ledger nothing before fill.
+func (s *Server) newDownload(r *request, giveSlot func()) *download {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
+		panicked: s.metrics.panics.Inc}
+	workspace, id, request := r.key.Workspace, r.id, requestID(r.RequestCtx)
+	d.release = func() {
+		cancel()
+		giveSlot()
+		if d.handedOver.Load() {
+			s.work.Add(-1)
+			if d.err != nil && !errors.Is(d.err, io.EOF) {
+				s.log.Warn("results cut", "verification", id, "request", request, "err", d.err)
+			}
+		}
+	}
+	d.next, d.stop = iter.Pull2(func(yield func([]byte, error) bool) {
+		var rows rowWriter
+		buffer := append(make([]byte, 0, resultsBuffer+4096), resultsHeader...)
+		err := s.options.Book.Results(ctx, workspace, id, func(row ledger.Result) error {
+			buffer = rows.append(buffer, row)
+			if len(buffer) < resultsBuffer {
+				return nil
+			}
+			if !yield(buffer, nil) {
+				return errDownloadOver
+			}
+			buffer = buffer[:0]
+			return nil
+		})
+		if !errors.Is(err, errDownloadOver) && (err != nil || len(buffer) > 0) {
+			yield(buffer, err)
+		}
+	})
+	return d
+}
+
+// fill pulls the next buffer when none is left; io.EOF at the end. A panic of
+// the ledger becomes an error: here the library would let it end in silence.
+func (d *download) fill() (err error) {
+	if len(d.buffer) > 0 || d.err != nil {
+		return d.err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			d.panicked()
+			err = fmt.Errorf("%w: reading results panicked with a %T", errNoAnswer, p)
+		}
+		d.err = err
+	}()
+	d.stall.Reset(d.patience)
+	d.patience = downloadStall
+	buffer, err, more := d.next()
+	d.stall.Stop()
+	switch {
+	case err != nil:
+		return err
+	case !more:
+		return io.EOF
+	}
+	d.buffer = buffer
+	return nil
+}
+
+// Read reads what comes next of the CSV.
+func (d *download) Read(p []byte) (int, error) {
+	if len(d.buffer) == 0 {
+		if err := d.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, d.buffer)
+	d.buffer = d.buffer[n:]
+	return n, nil
+}
+
+// SupportsBodyWriteTo lets the library write our buffers as they are.
+func (d *download) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo writes the whole CSV. The error it gives cuts the connection.
+func (d *download) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	for {
+		if err := d.fill(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return written, nil
+			}
+			return written, err
+		}
+		n, err := w.Write(d.buffer)
+		written += int64(n)
+		d.buffer = d.buffer[n:]
+		if err != nil {
+			d.err = err
+			return written, err
+		}
+	}
+}
+
+// Close ends the download: the library calls it after the last byte and after a failure.
+func (d *download) Close() error { return d.end() }
+
+// end gives back what the download holds; the second time it does nothing.
+func (d *download) end() error {
+	if d.ended {
+		return nil
+	}
+	d.ended = true
+	d.stall.Stop()
+	d.stop()
+	d.release()
+	return nil
+}
+
+// rowWriter writes rows (RFC 4180) and remembers what many rows share: the
+// texts between address and time, and the last second.
+type rowWriter struct {
+	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message,"
+	second  int64                    // since 1970, of the text
+	text    [len("2006-01-02T15:04:05.")]byte
+}
+
+// append appends one row: the address as it was given, outcome, reason, and
+// the time of the final evidence.
+func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
+	b = appendField(b, row.Email)
+	b = append(b, w.middle(row.Outcome, row.Reason)...)
+	return append(w.appendTime(b, row.At), '\n')
+}
+
+// middle is what stands between address and time.
+func (w *rowWriter) middle(o smtp.Outcome, r smtp.Reason) string {
+	if int(o) >= len(w.middles) {
+		return makeMiddle(o, r)
+	}
+	if w.middles[o] == nil {
+		w.middles[o] = make([]string, math.MaxUint8+1)
+	}
+	if w.middles[o][r] == "" {
+		w.middles[o][r] = makeMiddle(o, r)
+	}
+	return w.middles[o][r]
+}
+
+func makeMiddle(o smtp.Outcome, r smtp.Reason) string {
+	b := append([]byte(","+o.String()+","), appendField(nil, r.Message())...)
+	return string(append(b, ','))
+}
+
+// appendTime does what api.AppendTime does; rows of one second, which are
+// many, share the text up to the fraction.
+func (w *rowWriter) appendTime(b []byte, at time.Time) []byte {
+	if second := at.Unix(); second != w.second || w.text[0] == 0 {
+		var whole [32]byte
+		w.second = second
+		copy(w.text[:], api.AppendTime(whole[:0], at))
+	}
+	b = append(b, w.text[:]...)
+	ms := at.Nanosecond() / int(time.Millisecond)
+	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// appendField quotes a field when it must be (RFC 4180 §2, rules 6 and 7).
+func appendField(b []byte, field string) []byte {
+	if !mustQuote(field) {
+		return append(b, field...)
+	}
+	b = append(b, '"')
+	for i := range len(field) {
+		if field[i] == '"' {
+			b = append(b, '"')
+		}
+		b = append(b, field[i])
+	}
+	return append(b, '"')
+}
+
+// mustQuote says whether a field has a comma, a quote or a line end.
+func mustQuote(field string) bool {
+	for i := range len(field) {
+		switch field[i] {
+		case ',', '"', '\r', '\n':
+			return true
+		}
+	}
+	return false
+}

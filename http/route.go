@@ -1,0 +1,227 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+)
+
+// route is one path of the API.
+type route int
+
+const (
+	routeNone route = iota
+	routeCredits
+	routeVerifications // GET: history; POST: create
+	routeDetail
+	routeResults
+	routeCancel
+	routeOpenAPI
+	routeCount
+)
+
+// routeNames are the labels of logs and metrics: paths with {id}, never with an id.
+var routeNames = [routeCount]string{
+	routeNone:          "none",
+	routeCredits:       "/v1/credits",
+	routeVerifications: "/v1/verifications",
+	routeDetail:        "/v1/verifications/{id}",
+	routeResults:       "/v1/verifications/{id}/results",
+	routeCancel:        "/v1/verifications/{id}/cancel",
+	routeOpenAPI:       "/openapi.yaml",
+}
+
+// allow is the Allow header of each route (RFC 9110 §10.2.1).
+var allow = [routeCount]string{
+	routeCredits:       "GET, HEAD, OPTIONS",
+	routeVerifications: "GET, HEAD, POST, OPTIONS",
+	routeDetail:        "GET, HEAD, OPTIONS",
+	routeResults:       "GET, HEAD, OPTIONS",
+	routeCancel:        "POST, OPTIONS",
+	routeOpenAPI:       "GET, HEAD, OPTIONS",
+}
+
+// request is one call on its way through the checks.
+type request struct {
+	*fasthttp.RequestCtx
+	route    route
+	idText   []byte // the {id} of the path, unchecked
+	id       uuid.UUID
+	key      ledger.Key
+	read     bool // GET or HEAD
+	hugeBody bool // a body over bodyMax was announced and not read
+}
+
+const verificationsPath = "/v1/verifications"
+
+// findRoute matches the raw path: what is not spelled the normal way is nowhere.
+func findRoute(path []byte) (r route, id []byte) {
+	switch string(path) {
+	case "/v1/credits":
+		return routeCredits, nil
+	case verificationsPath:
+		return routeVerifications, nil
+	case "/openapi.yaml":
+		return routeOpenAPI, nil
+	}
+	rest, ok := bytes.CutPrefix(path, []byte(verificationsPath+"/"))
+	if !ok || len(rest) == 0 {
+		return routeNone, nil
+	}
+	id, tail, deeper := bytes.Cut(rest, []byte("/"))
+	switch {
+	case len(id) == 0:
+		return routeNone, nil
+	case !deeper:
+		return routeDetail, id
+	case string(tail) == "results":
+		return routeResults, id
+	case string(tail) == "cancel":
+		return routeCancel, id
+	}
+	return routeNone, nil
+}
+
+// handle serves one request whose framing is sound.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) { s.serve(ctx, false) }
+
+// serve runs the checks and the operation, and keeps the process alive when one of them is wrong.
+func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
+	began := time.Now()
+	r := &request{RequestCtx: ctx, hugeBody: hugeBody}
+	working := s.work.Add(1)
+	defer func() {
+		if p := recover(); p != nil {
+			s.metrics.panics.Inc()
+			s.log.Error("request handler panicked", "route", routeNames[r.route],
+				"request", requestID(ctx), "err", fmt.Sprintf("%T", p))
+			ctx.Response.Reset()
+			writeIssue(ctx, api.InternalError, 5)
+			ctx.SetConnectionClose()
+		}
+		if ctx.Response.BodyStream() == nil { // a download ends with its stream
+			s.work.Add(-1)
+		}
+		s.finished(r, began)
+	}()
+	requestID(ctx)
+	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
+	if hugeBody {
+		closeAfter(ctx)
+		ctx.Response.SkipBody = ctx.IsHead() // the library forgets it after an error
+	}
+	s.check(r, working)
+}
+
+// check makes the checks that all operations share, in the fixed order, and then the operation.
+func (s *Server) check(r *request, working int64) {
+	if r.Request.Header.Peek(framingMark) != nil {
+		closeAfter(r.RequestCtx)
+		writeIssue(r.RequestCtx, api.LengthRequired, 0)
+		return
+	}
+	if !s.findOperation(r) {
+		return
+	}
+	if s.draining.Load() {
+		closeAfter(r.RequestCtx)
+		writeIssue(r.RequestCtx, api.ServiceUnavailable, 1)
+		return
+	}
+	if working > int64(s.options.Limits.InFlightMax) {
+		writeIssue(r.RequestCtx, api.Overloaded, jitter(10, 10))
+		return
+	}
+	if r.route == routeOpenAPI {
+		r.SetContentType("application/yaml")
+		r.SetBody(api.OpenAPI)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTimeout)
+	defer cancel()
+	if !s.admit(ctx, r) {
+		return
+	}
+	s.operate(ctx, r)
+}
+
+// findOperation finds route and method, answers preflights, and sets the CORS headers.
+func (s *Server) findOperation(r *request) bool {
+	raw := r.URI().PathOriginal()
+	if string(r.Request.Header.RequestURI()) == "*" {
+		r.Response.Header.Set(fasthttp.HeaderAllow, "GET, HEAD, POST, OPTIONS")
+		writeIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+		return false
+	}
+	if bytes.Equal(raw, r.URI().Path()) {
+		r.route, r.idText = findRoute(raw)
+	}
+	if r.route == routeNone {
+		writeIssue(r.RequestCtx, api.RouteNotFound, 0)
+		return false
+	}
+	s.allowOrigin(r)
+	method := string(r.Method())
+	switch {
+	case method == fasthttp.MethodOptions:
+		s.preflight(r)
+		return false
+	case (method == fasthttp.MethodGet || method == fasthttp.MethodHead) && r.route != routeCancel:
+		r.read = true
+		return true
+	case method == fasthttp.MethodPost && (r.route == routeVerifications || r.route == routeCancel):
+		return true
+	}
+	r.Response.Header.Set(fasthttp.HeaderAllow, allow[r.route])
+	writeIssue(r.RequestCtx, api.MethodNotAllowed, 0)
+	return false
+}
+
+// operate runs the operation of an admitted request.
+func (s *Server) operate(ctx context.Context, r *request) {
+	if r.hugeBody && r.route != routeCredits { // credits answers nothing of 422
+		writeIssue(r.RequestCtx, api.UnexpectedBody, 0)
+		return
+	}
+	if r.idText != nil {
+		var ok bool
+		if r.id, ok = parseUUID(r.idText); !ok {
+			writeIssue(r.RequestCtx, api.InvalidID, 0)
+			return
+		}
+	}
+	switch r.route {
+	case routeCredits:
+		s.credits(ctx, r)
+	case routeVerifications:
+		if r.read {
+			s.history(ctx, r)
+		} else {
+			s.create(ctx, r)
+		}
+	case routeDetail:
+		s.detail(ctx, r)
+	case routeResults:
+		s.results(r)
+	case routeCancel:
+		s.cancel(ctx, r)
+	}
+}
+
+// uuidLength is the text form of RFC 9562 §4; braces, urn: and bare digits are not taken.
+const uuidLength = 36
+
+func parseUUID(text []byte) (uuid.UUID, bool) {
+	if len(text) != uuidLength {
+		return uuid.UUID{}, false
+	}
+	id, err := uuid.ParseBytes(text)
+	return id, err == nil
+}

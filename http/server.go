@@ -1,0 +1,195 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Sizes and times of the API listener.
+const (
+	bodyMax        = 8 << 10          // no operation takes a body; some clients send {}
+	headerMax      = 16 << 10         // a file name of 1,024 and a cursor of 512 fit many times
+	readTimeout    = 10 * time.Second // one request, absolute: slow senders are cut
+	idleTimeout    = 60 * time.Second // between requests; most clients poll more often
+	ledgerTimeout  = 10 * time.Second // one question to the ledger; then 503, which is safe to repeat
+	secretTimeout  = 30 * time.Second // the first question, at start, when the database may be waking
+	cursorKeyBytes = 32               // AES-256
+)
+
+// Server is the customer API on its own listener. Safe for concurrent use.
+type Server struct {
+	options  Options
+	origins  map[string]bool
+	http     *fasthttp.Server
+	listener *listener
+	keys     *keyCache
+	limits   Limiter  // by key
+	badKeys  *buckets // by network address, always of this server alone
+	creates  *createGate
+	balances *balanceReader
+	cursors  *cursorSealer
+	metrics  *metrics
+	log      *slog.Logger
+	noAnswer complaint
+	now      func() time.Time
+
+	work     atomic.Int64 // requests in work
+	draining atomic.Bool
+	served   chan struct{} // closed when the listener's loop has ended; nil before Start
+	stop     sync.Mutex    // one Stop at a time
+}
+
+// New checks the options and builds a server that does not listen yet.
+func New(o Options) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Limiter == nil {
+		o.Limiter = newLocal(o.Limits, o.Now)
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("http: register metrics: %w", err)
+	}
+	s := &Server{
+		options:  o,
+		origins:  make(map[string]bool, len(o.AllowedOrigins)),
+		keys:     newKeyCache(o.Book, o.Now),
+		limits:   o.Limiter,
+		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
+		creates:  newCreateGate(),
+		balances: newBalanceReader(o.Book, m.panics.Inc),
+		metrics:  m,
+		log:      o.Log,
+		noAnswer: complaint{log: o.Log, message: "ledger did not answer"},
+		now:      o.Now,
+	}
+	for _, origin := range o.AllowedOrigins {
+		s.origins[origin] = true
+	}
+	s.http = &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.handleError,
+		HeaderReceived:               refuseTransferEncoding,
+		Concurrency:                  o.Limits.ConnsMax,
+		ReadBufferSize:               headerMax,
+		ReadTimeout:                  readTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxRequestBodySize:           bodyMax,
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true, // otherwise raw headers, with the key, reach the log
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		CloseOnShutdown:              true,
+		Logger:                       quietLogger{o.Log},
+	}
+	return s, nil
+}
+
+// Start binds the address and serves until Stop. It asks the ledger for the key
+// of the cursors first. Errors say what could not be done.
+func (s *Server) Start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
+	defer cancel()
+	key, err := s.options.Book.Secret(ctx, "history-cursor", cursorKeyBytes)
+	if err != nil {
+		return fmt.Errorf("http: read the key of the cursors: %w", err)
+	}
+	if s.cursors, err = newCursorSealer(key); err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	bound, err := net.Listen("tcp", s.options.Listen)
+	if err != nil {
+		return fmt.Errorf("http: listen: %w", err)
+	}
+	s.listener = newListener(bound, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP)
+	s.served = make(chan struct{})
+	go func() {
+		defer close(s.served)
+		if err := s.http.Serve(s.listener); err != nil && !s.draining.Load() {
+			s.log.Error("api listener ended", "err", err)
+		}
+	}()
+	return nil
+}
+
+// Addr is the bound address; nil before Start.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Draining says whether Stop has begun.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// Stop answers new requests with 503, waits for those in work, then closes the
+// listener and the connections. When ctx ends first, what still runs is cut
+// and the error is ctx's. Stop may be called twice, or without Start.
+func (s *Server) Stop(ctx context.Context) error {
+	s.draining.Store(true)
+	s.stop.Lock()
+	defer s.stop.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	idle := waitUntil(ctx, func() bool { return s.work.Load() == 0 })
+	// The library takes a connection that has sent nothing for one with a request.
+	silent := time.AfterFunc(silentFor, s.listener.closeSilent)
+	err := s.http.ShutdownWithContext(ctx)
+	silent.Stop()
+	_ = s.listener.Close() // the library does not know it before its first accept
+	s.listener.closeAll()
+	<-s.served
+	if idle != nil {
+		return idle
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return nil // the second Stop
+	}
+	return err
+}
+
+// silentFor is how long a connection may say nothing while the server stops: a
+// request may be on its way. Guess: a long round trip.
+const silentFor = 500 * time.Millisecond
+
+// drainStep is how often Stop looks whether the work has ended; a person does
+// not notice it and it costs nothing.
+const drainStep = 5 * time.Millisecond
+
+// waitUntil waits for done or for the end of ctx.
+func waitUntil(ctx context.Context, done func() bool) error {
+	tick := time.NewTicker(drainStep)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// quietLogger takes fasthttp's own lines. Their text may hold what a client
+// sent, so only the fact is kept, at debug level.
+type quietLogger struct{ log *slog.Logger }
+
+// Printf drops the arguments: they may hold raw request bytes.
+func (l quietLogger) Printf(format string, _ ...any) {
+	l.log.Debug("http library line", "format", strings.TrimSpace(format))
+}

@@ -1,0 +1,237 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/upload"
+	"rollcall/ledger"
+)
+
+// StorageBook is what the storage listener needs of the ledger. ledger.Files has it.
+type StorageBook interface {
+	UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
+	OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
+	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error)
+}
+
+// StorageOptions is everything a Storage needs. All of it is required but
+// AllowedOrigins; DefaultStorageOptions fills in the limits.
+type StorageOptions struct {
+	Listen         string         // host:port; port 0 takes a free one, see Addr
+	Book           StorageBook    // where the bytes go
+	Tokens         *upload.Tokens // makes and checks the secret in the URL
+	AllowedOrigins []string       // exact browser origins; none: no browser may upload
+
+	// UploadsMax bounds the uploads that send bytes at the same time; one more
+	// is answered 429. Each holds one chunk of ChunkBytes in memory.
+	UploadsMax int
+	// ConnectionsMax bounds the open connections, busy or idle; one more is
+	// answered 429 and closed. It is larger than UploadsMax, so that status queries get in.
+	ConnectionsMax int
+	// FirstByteTimeout bounds the time from the first byte of a request's head
+	// to the first byte of its body. Too low cuts slow phones, too high lets idle sockets pile up.
+	FirstByteTimeout time.Duration
+	// WindowBytes must come within each Window, otherwise the connection is
+	// cut; the session stays. Time that the ledger takes does not count.
+	WindowBytes int64
+	Window      time.Duration
+	// LedgerTimeout bounds one call of the ledger; after it the client is told to come again.
+	LedgerTimeout time.Duration
+	// LingerTimeout bounds how long a connection is drained after an answer
+	// that came before the body's end. Closing at once would make the kernel
+	// reset the connection and throw our answer away.
+	LingerTimeout time.Duration
+
+	Wake       func() // called after each upload that became complete; must not block
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// ChunkBytes is the size of one stored chunk, the last of a request aside.
+// 256 KiB: DESIGN asks for it; 400 transactions for the largest file.
+const ChunkBytes = 256 << 10
+
+// The limits that DefaultStorageOptions gives.
+const (
+	uploadsMaxDefault     = 64               // guess: 16 MiB of chunk buffers
+	connectionsMaxDefault = 1024             // guess: far above the uploads, below common descriptor limits
+	firstByteDefault      = 10 * time.Second // RELIABILITY 1.9
+	windowBytesDefault    = 4 << 10          // RELIABILITY 1.9: at least 4 KiB
+	windowDefault         = 10 * time.Second // per 10 s
+	ledgerTimeoutDefault  = ledgerTimeout    // the same for every customer; our own client waits 30 s
+	lingerDefault         = 3 * time.Second  // guess: a few round trips of a bad line
+)
+
+// DefaultStorageOptions has all limits filled in, and nothing else.
+func DefaultStorageOptions() StorageOptions {
+	return StorageOptions{
+		UploadsMax: uploadsMaxDefault, ConnectionsMax: connectionsMaxDefault,
+		FirstByteTimeout: firstByteDefault, WindowBytes: windowBytesDefault, Window: windowDefault,
+		LedgerTimeout: ledgerTimeoutDefault, LingerTimeout: lingerDefault,
+	}
+}
+
+// Validate says what is missing or senseless, as ErrOptions.
+func (o StorageOptions) Validate() error {
+	switch {
+	case o.Listen == "":
+		return fmt.Errorf("%w: no listen address", ErrOptions)
+	case o.Book == nil, o.Tokens == nil, o.Wake == nil, o.Log == nil, o.Registerer == nil:
+		return fmt.Errorf("%w: book, tokens, wake, log and registerer are all needed", ErrOptions)
+	case o.UploadsMax < 1 || o.ConnectionsMax <= o.UploadsMax:
+		return fmt.Errorf("%w: at least one upload, and more connections than uploads", ErrOptions)
+	case o.WindowBytes < 1:
+		return fmt.Errorf("%w: at least one byte per window", ErrOptions)
+	case o.FirstByteTimeout <= 0, o.Window <= 0, o.LedgerTimeout <= 0, o.LingerTimeout <= 0:
+		return fmt.Errorf("%w: every timeout must be positive", ErrOptions)
+	}
+	for _, origin := range o.AllowedOrigins {
+		if err := checkOrigin(origin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Storage is the listener of the storage URL: {public_url}/upload/{token}.
+// It streams bodies into the ledger chunk by chunk and never holds more than
+// one chunk of a file. Safe for concurrent use.
+type Storage struct {
+	o       StorageOptions
+	origins map[string]bool
+	server  *fasthttp.Server
+	metrics storageMetrics
+	slots   chan struct{} // one token per upload that sends bytes
+	buffers sync.Pool     // of *[]byte, ChunkBytes long
+	writers storageWriters
+	trouble complaint       // about the ledger
+	root    context.Context // of every ledger call
+	abort   context.CancelFunc
+
+	draining atomic.Bool
+	mu       sync.Mutex // guards listener and served
+	listener *storageListener
+	served   chan struct{} // closed when Serve has returned
+}
+
+// NewStorage makes a storage listener that does not listen yet. It fails with
+// ErrOptions, or when its metrics are registered already.
+func NewStorage(o StorageOptions) (*Storage, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Storage{o: o, origins: make(map[string]bool), slots: make(chan struct{}, o.UploadsMax),
+		trouble: complaint{log: o.Log, message: "upload not stored"}}
+	for _, origin := range o.AllowedOrigins {
+		s.origins[origin] = true
+	}
+	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
+	s.root, s.abort = context.WithCancel(context.Background())
+	s.server = &fasthttp.Server{
+		Handler:      s.recovered,
+		ErrorHandler: s.framingError,
+		// The listener bounds the connections; this bound lies above it, so
+		// that fasthttp never refuses one with a text of its own.
+		Concurrency:           o.ConnectionsMax + 1,
+		ReadTimeout:           o.FirstByteTimeout,
+		WriteTimeout:          storageWriteTimeout,
+		IdleTimeout:           storageIdleTimeout,
+		ReadBufferSize:        storageHeaderBytes,
+		StreamRequestBody:     true,
+		MaxRequestBodySize:    storagePrefetch,
+		SecureErrorLogMessage: true,
+		NoDefaultServerHeader: true,
+		NoDefaultContentType:  true,
+		CloseOnShutdown:       true,
+		Logger:                quietLogger{o.Log},
+
+		DisablePreParseMultipartForm: true,
+	}
+	if err := s.metrics.register(o.Registerer); err != nil {
+		return nil, fmt.Errorf("register storage metrics: %w", err)
+	}
+	return s, nil
+}
+
+// The listener's fixed settings.
+const (
+	storageWriteTimeout = 10 * time.Second // answers are a few hundred bytes
+	storageIdleTimeout  = 60 * time.Second // RELIABILITY 1.9
+	storageHeaderBytes  = 16 << 10         // RELIABILITY 1.9: file names and tokens fit, floods do not
+
+	// storagePrefetch is what fasthttp reads of a body before it calls the
+	// handler. In stream mode this setting bounds nothing else. One byte: the
+	// rate floor and the storing of partly sent bodies begin with the second.
+	storagePrefetch = 1
+)
+
+// Start binds the address and serves until Stop.
+func (s *Storage) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		return fmt.Errorf("start storage listener: %w", ErrStarted)
+	}
+	inner, err := net.Listen("tcp", s.o.Listen)
+	if err != nil {
+		return fmt.Errorf("start storage listener: %w", err)
+	}
+	s.listener = newStorageListener(inner, s.o.ConnectionsMax, s.o.LingerTimeout)
+	s.served = make(chan struct{})
+	go func(l net.Listener, served chan struct{}) {
+		defer close(served)
+		if err := s.server.Serve(l); err != nil {
+			s.o.Log.Error("storage listener ended", "err", err)
+		}
+	}(s.listener, s.served)
+	return nil
+}
+
+// ErrStarted means that Start was called twice.
+var ErrStarted = errors.New("http: started already")
+
+// Addr is the bound address after Start, nil before.
+func (s *Storage) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Stop takes no new requests, stores what running uploads have sent so far,
+// tells them to come again, and returns when all connections are closed or
+// ctx ends. It may be called twice, or without Start.
+func (s *Storage) Stop(ctx context.Context) error {
+	s.draining.Store(true)
+	s.mu.Lock()
+	listener, served := s.listener, s.served
+	s.mu.Unlock()
+	if listener == nil {
+		return nil
+	}
+	// fasthttp's Shutdown does nothing when its Serve has not come to the
+	// listener yet, so the listener is closed here and Serve waited for first.
+	_ = listener.Close()
+	<-served
+	listener.interrupt()
+	err := s.server.ShutdownWithContext(ctx)
+	s.abort() // whatever still runs has used up the caller's time
+	listener.wait(ctx)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("stop storage listener: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,16 @@
+// Package upload decides what a resumable upload session answers and which bytes it takes.
+//
+// A session is one file: its declared length, the bytes that are durable, and
+// whether it is closed. Decide looks at a session and at the head of a request
+// and says what to do: answer at once, or drop some bytes and store some.
+// After says what to answer once bytes were stored. ParseRange reads
+// Content-Range (RFC 9110 §14.4, with the status query "bytes */N" that
+// resumable uploads add). Tokens makes and checks the secret in an upload URL.
+//
+// The package reads no socket and writes no ledger: who holds the bytes, and
+// which of two writers is the newer, is the caller's business. It never
+// decides by the end of a stream; a session is complete when the durable bytes
+// equal the declared length, and never otherwise.
+//
+// Start with Session, Request, Decide and Tokens.
+package upload

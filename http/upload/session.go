@@ -1,0 +1,133 @@
+package upload
+
+// Session is what is durably known of one upload. Invariant:
+// 0 <= Durable <= Declared, and Declared >= 1. Durable never falls.
+type Session struct {
+	Declared  int64 // length of the whole file, told at creation
+	Durable   int64 // bytes from the file's start that no crash can lose
+	Expired   bool  // the URL's time is over
+	Cancelled bool  // the verification was cancelled
+}
+
+// Complete says whether every declared byte is durable. A complete session
+// stays complete, whatever becomes of its verification.
+func (s Session) Complete() bool { return s.Durable == s.Declared }
+
+// Request is the head of one PUT to the storage URL.
+type Request struct {
+	ContentRanges []string // every Content-Range value, in order
+	Length        int64    // Content-Length in bytes; LengthUnknown when there is none
+	Transfer      bool     // a Transfer-Encoding was sent
+	Encoded       bool     // a Content-Encoding was sent
+}
+
+// LengthUnknown is the length of a request without Content-Length.
+const LengthUnknown int64 = -1
+
+// Action is what to do with a request.
+type Action uint8
+
+// The four actions. The zero Action is none of them.
+const (
+	_          Action = iota
+	Take              // read Skip bytes and drop them, then store Store bytes at Durable
+	Done              // answer that the whole file is durable
+	Incomplete        // answer what is durable
+	Refuse            // answer Err
+)
+
+// Decision is one action with its numbers. Only Take reads the body; every
+// other action is an answer before the body's last byte, so the connection
+// cannot be used again unless the body is empty.
+type Decision struct {
+	Action  Action
+	Durable int64 // for Take and Incomplete: the durable end
+	Skip    int64 // for Take: bytes at the front of the body that are durable already
+	Store   int64 // for Take: bytes after those, at least 1; Skip + Store is the whole body
+	Err     error // for Refuse: one of this package's refusals
+}
+
+// Decide says what to do with a request. It is a pure function: the same
+// session and request always give the same decision.
+func Decide(s Session, r Request) Decision {
+	span, hasRange, rangeErr := rangeOf(r)
+	query := hasRange && rangeErr == nil && span.Query
+	switch {
+	case r.Transfer || (r.Length == LengthUnknown && !query):
+		return refuse(ErrLengthRequired)
+	case r.Encoded:
+		return refuse(ErrEncoding)
+	}
+	if closed := After(s); closed.Action != Incomplete {
+		return closed
+	}
+	switch {
+	case rangeErr != nil:
+		return refuse(rangeErr)
+	case query:
+		return decideQuery(s, span, r.Length)
+	case hasRange:
+		return decideData(s, span, r.Length)
+	case r.Length > s.Declared:
+		return refuse(ErrTooLarge)
+	case r.Length < s.Declared:
+		return refuse(ErrLengthMismatch)
+	}
+	return decideData(s, Range{First: 0, Last: s.Declared - 1, Total: s.Declared}, r.Length)
+}
+
+// After says what to answer by the session alone: after a write, and to
+// every request that comes when the session is over.
+func After(s Session) Decision {
+	switch {
+	case s.Complete():
+		return Decision{Action: Done, Durable: s.Durable}
+	case s.Cancelled:
+		return refuse(ErrCancelled)
+	case s.Expired:
+		return refuse(ErrExpired)
+	}
+	return Decision{Action: Incomplete, Durable: s.Durable}
+}
+
+// rangeOf reads the one Content-Range of a request, if there is one. Several
+// headers are several ranges.
+func rangeOf(r Request) (span Range, found bool, err error) {
+	switch len(r.ContentRanges) {
+	case 0:
+		return Range{}, false, nil
+	case 1:
+		span, err = ParseRange(r.ContentRanges[0])
+		return span, true, err
+	}
+	return Range{}, true, ErrRangeInvalid
+}
+
+// decideQuery answers "how far are you?" on an open session.
+func decideQuery(s Session, span Range, length int64) Decision {
+	switch {
+	case span.Total != TotalUnknown && span.Total != s.Declared:
+		return refuse(ErrLengthMismatch)
+	case length > 0:
+		return refuse(ErrRangeInvalid)
+	}
+	return After(s)
+}
+
+// decideData places the bytes of a data range against what is durable.
+func decideData(s Session, span Range, length int64) Decision {
+	switch {
+	case span.Total != s.Declared:
+		return refuse(ErrLengthMismatch)
+	case length != span.Last-span.First+1:
+		return refuse(ErrRangeInvalid)
+	case span.First > s.Durable: // a gap: the client goes on from the true end
+		return After(s)
+	case span.Last < s.Durable: // all of it is durable
+		return After(s)
+	}
+	skip := s.Durable - span.First
+	return Decision{Action: Take, Durable: s.Durable, Skip: skip, Store: length - skip}
+}
+
+func refuse(err error) Decision { return Decision{Action: Refuse, Err: err} }

@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Book is the ledger. Every method is one transaction and may be repeated: run
+// again with the same arguments it changes nothing more. All times are by the
+// database's clock. Safe for concurrent use.
+//
+// An error that is none of this package's sentinels says nothing about the
+// commit: call again, or answer "unavailable".
+type Book interface {
+	Tenants
+	Files
+	Work
+	Nodes
+	Facts
+	Close() error
+}
+
+// Tenants is the part about workspaces, keys and credits.
+type Tenants interface {
+	CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (Workspace, error)
+	Workspaces(ctx context.Context) ([]Workspace, error)
+	CreateKey(ctx context.Context, k Key) (Key, error) // ErrNoSuchWorkspace
+	Keys(ctx context.Context, workspace uuid.UUID) ([]Key, error)
+	KeyByID(ctx context.Context, id string) (Key, error)   // ErrNoSuchKey
+	RevokeKey(ctx context.Context, id string) (Key, error) // ErrNoSuchKey
+
+	// Grant adds credits once per grant id and funds waiting verifications,
+	// oldest first; one that does not fit does not stop a newer one that does.
+	// ErrIllegal for an amount below 1, for more than 2^53 in all, and for a grant
+	// id that was used with another amount or workspace.
+	Grant(ctx context.Context, id, workspace uuid.UUID, n Credits, reason string) (Balance, error)
+	Balance(ctx context.Context, workspace uuid.UUID) (Balance, error) // ErrNoSuchWorkspace
+	// Entries gives one page of the entries of a verification, newest first, with
+	// the sums of all. ErrNoSuchVerification also for those of other workspaces.
+	Entries(ctx context.Context, q EntriesQuery) (Statement, error)
+
+	// Evidence calls yield for each settlement whose number is above after, by number,
+	// up to those of the start, with memory for one at a time. It answers the
+	// verification, whatever its workspace, as it was at the start.
+	// ErrNoSuchVerification; ErrResultsExpired after retention, also in the middle.
+	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(Kept) error) (Verification, error)
+
+	// Secret gives the named random value, made once at first use.
+	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
+	Audit(ctx context.Context) (AuditReport, error)
+	// Ping says whether the database answers.
+	Ping(ctx context.Context) error
+}
+
+// Files is the part that a customer's requests need.
+type Files interface {
+	// Create makes a verification, or recovers the one of the same workspace and
+	// identity (created is false). ErrIdentityReused when the lengths differ,
+	// then ErrFileTooLarge, then ErrTooManyOpen.
+	Create(ctx context.Context, n NewVerification) (v Verification, created bool, err error)
+	// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
+	Verification(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
+	History(ctx context.Context, q HistoryQuery) ([]Verification, error)
+	// Cancel asks for the end: Cancelled at once when nothing runs (uploading,
+	// preparing, waiting for credits, or not leased and at most SettlementMax
+	// left), otherwise Cancelling; a final verification is returned as it is.
+	Cancel(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
+	// Results calls yield for each settled address in ordinal order, as of one
+	// moment, with memory that does not grow with the file. ErrResultsExpired
+	// after retention.
+	Results(ctx context.Context, workspace, id uuid.UUID, yield func(Result) error) error
+
+	UploadState(ctx context.Context, id uuid.UUID) (Upload, error) // ErrNoSuchVerification
+	// OpenUpload makes the caller the newest writer and fences the older ones.
+	OpenUpload(ctx context.Context, id uuid.UUID) (Upload, error)
+	// AppendChunk stores data at offset, which must be what is durable now, and
+	// answers the state after it. With the last byte the status becomes
+	// Preparing in the same transaction. ErrFenced, ErrUploadClosed, ErrGap, each
+	// beside the state; ErrIllegal above ChunkBytesMax or the declared length. The
+	// newest chunk repeated by its writer is answered again.
+	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (Upload, error)
+}
+
+// Work is the part that the engine needs. Methods with a Lease answer
+// ErrStaleEpoch when the lease is no longer the caller's.
+type Work interface {
+	// Lease hands out at most limit verifications that can be worked on
+	// (Preparing; or Verifying, Waiting for receivers, Cancelling) and that
+	// nobody has, oldest first, for ttl, each at a new epoch. An expired lease
+	// stays good for writing until somebody takes it: the epoch decides, so that
+	// a node that was paused loses no outcome it has.
+	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) ([]Verification, error)
+	// Renew prolongs all leases of a node that have not expired and names them.
+	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]Lease, error)
+	// Release gives a lease back, so that any node may take it at once.
+	Release(ctx context.Context, l Lease) error
+	// OpenFile streams the uploaded bytes.
+	OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error)
+	// Refuse ends a verification in Preparing with the defect of its file.
+	Refuse(ctx context.Context, l Lease, issue Issue) (Verification, error)
+	// Prepare ends intake: rows and total are written and total credits are held
+	// (Verifying), or none (Waiting with credits_required; the lease is gone).
+	Prepare(ctx context.Context, l Lease, rows, duplicates, total int64) (Verification, error)
+	// Settled calls yield with the ordinals of each settlement so far.
+	Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error
+	// Settle commits the outcomes of one batch and moves their credits. With the
+	// last one the verification becomes Completed, CompletedWithErrors or, when
+	// it was Cancelling, Cancelled. A settlement that is in the book already (same
+	// number, epoch and results) is answered with the state of now, also when the
+	// lease is gone; another one for its number is ErrStaleEpoch. The evidence is
+	// committed with the results and makes no other settlement: with a repeat, that
+	// of the first stays. ErrIllegal for results that EncodeResults refuses, that lie
+	// outside of the file, or that are more than what is left, and for evidence above
+	// EvidenceMax.
+	Settle(ctx context.Context, s Settlement) (Verification, error)
+	// Wait marks a leased verification as Waiting for receivers until next, or,
+	// with a zero time, as Verifying again. Cancelling stays as it is.
+	Wait(ctx context.Context, l Lease, next time.Time) (Verification, error)
+	// FinishCancel releases what is still held and makes it Cancelled.
+	FinishCancel(ctx context.Context, l Lease) (Verification, error)
+	// Sweep does what time demands: expires uploads (upload_expired) and files
+	// nobody funded (funding_expired), deletes uploaded bytes, and results with
+	// their evidence, after their retention, and forgets processes that ended a day ago and facts that
+	// expired. It answers how many verifications it changed.
+	Sweep(ctx context.Context, r Retention) (int, error)
+}

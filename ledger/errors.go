@@ -1,0 +1,22 @@
+package ledger
+
+import "errors"
+
+// The refusals of a Book. When several apply, the first of this list is given.
+var (
+	ErrNoSuchWorkspace    = errors.New("ledger: no such workspace")
+	ErrNoSuchKey          = errors.New("ledger: no such key")
+	ErrNoSuchVerification = errors.New("ledger: no such verification")
+	ErrResultsExpired     = errors.New("ledger: the results are past their retention")
+	ErrIdentityReused     = errors.New("ledger: the idempotency key was used with another length")
+	ErrFileTooLarge       = errors.New("ledger: the file is larger than allowed")
+	ErrTooManyOpen        = errors.New("ledger: too many verifications are open")
+	ErrStaleEpoch         = errors.New("ledger: the lease belongs to another epoch")
+	ErrFenced             = errors.New("ledger: a newer writer has this upload")
+	ErrUploadClosed       = errors.New("ledger: the upload is over")
+	ErrGap                = errors.New("ledger: the chunk does not start at the durable end")
+	ErrNoSuchNode         = errors.New("ledger: no such node")
+	ErrNodeAlive          = errors.New("ledger: the node was seen lately")
+	ErrOtherCluster       = errors.New("ledger: nodes of a cluster with another name use this ledger")
+	ErrIllegal            = errors.New("ledger: the step is not allowed in this status")
+)

@@ -1,0 +1,192 @@
+package ledgertest
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+func retiresInTime(d *Desk) {
+	a, b := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	d.Beats(a)
+	_, before := d.Beats(b)
+	ctx := d.T.Context()
+	d.ok(d.Retire(ctx, uuid.New(), 0, true)) // not there
+	d.ok(d.Retire(ctx, a.Session, Hour, true))
+	if row := d.row(a.Session); row.Standing != ledger.NodeIn || row.Dead || row.Turn > before.Turn {
+		d.T.Errorf("seen lately: %+v", row)
+	}
+	for range 2 {
+		d.ok(d.Retire(ctx, a.Session, 0, false))
+		row := d.row(a.Session)
+		if row.Standing != ledger.NodeLost || row.Dead || row.Turn != before.Turn+1 || row.Since.Before(row.Seen) {
+			d.T.Errorf("got %+v after turn %d", row, before.Turn)
+		}
+	}
+	if row := d.row(b.Session); row.Standing != ledger.NodeIn || row.Turn != before.Turn {
+		d.T.Errorf("the other: %+v", row)
+	}
+}
+
+func deadLater(d *Desk) {
+	a, b := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	d.Beats(a)
+	_, before := d.Beats(b)
+	ctx := d.T.Context()
+	d.ok(d.Retire(ctx, a.Session, 0, false))
+	lost := d.row(a.Session)
+	for other, _ := d.Beats(b); !other.Seen.After(lost.Since); { // until the ledger's clock has gone on
+		other, _ = d.Beats(b)
+	}
+	d.ok(d.Retire(ctx, a.Session, Hour, true)) // what is lost has no time to wait for
+	d.ok(d.Retire(ctx, a.Session, 0, false))   // and who is dead stays dead
+	row := d.row(a.Session)
+	if row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+1 || row.Since != lost.Since {
+		d.T.Errorf("lost as %+v, then dead: %+v", lost, row)
+	}
+	d.ok(d.Retire(ctx, b.Session, 0, true))
+	if row := d.row(b.Session); row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+2 {
+		d.T.Errorf("dead at once: %+v", row)
+	}
+}
+
+func endsOfViews(d *Desk) {
+	for _, read := range []bool{true, false} {
+		p := life(uuid.Nil)
+		first, second := beatOf(p), beatOf(p, life(uuid.Nil))
+		_, roll := d.Beats(first)
+		second.Read = roll.Turn // of the view before
+		_, roll = d.Beats(second)
+		if second.Read = roll.Turn - 1; read {
+			second.Read++
+		}
+		d.Beats(second)
+		d.ok(d.Retire(d.T.Context(), p.Session, 0, false))
+		row := d.row(p.Session)
+		if !slices.Equal(row.View, second.View) || read != (row.Before == nil) ||
+			!read && !slices.Equal(row.Before, first.View) {
+			d.T.Errorf("it had read its publication: %v: view %+v, before it %+v", read, row.View, row.Before)
+		}
+	}
+}
+
+func beginsAnew(d *Desk) {
+	ctx := d.T.Context()
+	for name, ends := range map[string]func(session uuid.UUID) error{
+		"retired":  func(s uuid.UUID) error { return d.Retire(ctx, s, 0, false) },
+		"for dead": func(s uuid.UUID) error { return d.Retire(ctx, s, 0, true) },
+		"left":     func(s uuid.UUID) error { return d.Leave(ctx, s) },
+	} {
+		p := life(uuid.Nil)
+		d.Beats(beatOf(p))
+		b := beatOf(p, life(uuid.Nil)) // published, so that there is a view before
+		d.Beats(b)
+		d.ok(ends(p.Session))
+		ended := d.row(p.Session)
+		row, roll := d.Beats(b)
+		if row.Standing != ledger.NodeIn || row.Dead || row.Before != nil || row.Turn != ended.Turn+1 ||
+			row.Turn != roll.Turn || row.Since.Before(ended.Since) || row.Since != row.Seen {
+			d.T.Errorf("%s: got %+v at turn %d after turn %d", name, row, roll.Turn, ended.Turn)
+		}
+	}
+}
+
+func drains(d *Desk) {
+	ctx := d.T.Context()
+	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
+	first, second, other := beatOf(life(d.Node)), beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	d.Beats(first)
+	d.Beats(second)
+	_, before := d.Beats(other)
+	d.ok(d.Leave(ctx, first.Session))
+	for range 2 {
+		d.ok(d.AskDrain(ctx, d.Node))
+	}
+	for session, want := range map[uuid.UUID]bool{first.Session: false, second.Session: true,
+		other.Session: false} {
+		if row := d.row(session); row.DrainAsked != want {
+			d.T.Errorf("asked: %v, want %v, of %+v", row.DrainAsked, want, row)
+		}
+	}
+	row, roll := d.Beats(second)
+	if !row.DrainAsked || roll.Turn != before.Turn+1 {
+		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Turn)
+	}
+	second.View = nil
+	if row, _ = d.Beats(second); !row.DrainAsked {
+		d.T.Errorf("after a publication: %+v", row)
+	}
+	d.ok(d.Retire(ctx, second.Session, 0, false))
+	d.ok(d.AskDrain(ctx, d.Node)) // it may come back
+	if row, _ = d.Beats(second); !row.DrainAsked {
+		d.T.Errorf("after it came back: %+v", row)
+	}
+	d.ok(d.Retire(ctx, second.Session, 0, true))
+	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
+}
+
+func forgetsNoneAlive(d *Desk) {
+	ctx := d.T.Context()
+	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
+	old, alive := beatOf(life(d.Node)), beatOf(life(d.Node))
+	d.Beats(old)
+	d.Beats(alive)
+	d.ok(d.Retire(ctx, old.Session, 0, false))
+	before, err := d.Roll(ctx)
+	d.ok(err)
+	d.refused(d.Forget(ctx, d.Node, Hour), ledger.ErrNodeAlive)
+	after, err := d.Roll(ctx)
+	d.ok(err)
+	if len(after.Nodes) != 2 || after.Turn != before.Turn || d.row(old.Session).Dead {
+		d.T.Errorf("a refused forget left %+v", after)
+	}
+}
+
+func forgetsWhenRead(d *Desk) {
+	ctx := d.T.Context()
+	gone, stays := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	d.Beats(gone)
+	_, before := d.Beats(stays)
+	for range 2 {
+		d.ok(d.Forget(ctx, d.Node, 0))
+		row := d.row(gone.Session)
+		if row.Standing != ledger.NodeLost || !row.Dead || row.Turn != before.Turn+1 {
+			d.T.Errorf("not read by the other: %+v", row)
+		}
+	}
+	stays.Read = before.Turn
+	d.Beats(stays)
+	d.ok(d.Forget(ctx, d.Node, 0))
+	d.row(gone.Session) // read, but not up to its end
+	stays.Read++
+	d.Beats(stays)
+	d.ok(d.Forget(ctx, d.Node, 0))
+	roll, err := d.Roll(ctx)
+	d.ok(err)
+	if len(roll.Nodes) != 1 || roll.Nodes[0].Session != stays.Session || roll.Turn != before.Turn+1 {
+		d.T.Errorf("read by all: %+v", roll)
+	}
+	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
+}
+
+func forgetsLeft(d *Desk) {
+	ctx := d.T.Context()
+	gone, other := beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	d.Beats(gone)
+	d.Beats(other)
+	d.ok(d.Leave(ctx, gone.Session))
+	d.ok(d.Forget(ctx, d.Node, Hour)) // not read by the other
+	if row := d.row(gone.Session); row.Standing != ledger.NodeLeft || row.Dead {
+		d.T.Errorf("got %+v", row)
+	}
+	d.ok(d.Leave(ctx, other.Session))
+	d.ok(d.Forget(ctx, d.Node, Hour)) // nobody is left who had to
+	d.ok(d.Forget(ctx, other.Node, Hour))
+	roll, err := d.Roll(ctx)
+	d.ok(err)
+	if len(roll.Nodes) != 0 {
+		d.T.Errorf("left: %+v", roll)
+	}
+}

@@ -1,0 +1,295 @@
+package cutter
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// aheadMax bounds the messages of a client that are read while an earlier one is
+// at work, so that its end is noticed behind them. More than a client sends after
+// it gave up: a Terminate. Guess.
+const aheadMax = 64
+
+// connection is one client and its server. Its loop takes what the client sends
+// up to a Sync, and then the answer up to ReadyForQuery.
+type connection struct {
+	proxy  *Proxy
+	ctx    context.Context // ends when either side goes, or by Sever
+	cancel context.CancelFunc
+	client side
+	server side
+	known  statements
+
+	requests chan frame // what the client sent
+}
+
+// newConnection is a connection of a client, without its server.
+func newConnection(p *Proxy, client net.Conn) *connection {
+	c := &connection{proxy: p, client: newSide(client), requests: make(chan frame, aheadMax),
+		known: statements{prepared: map[string]string{}, portals: map[string]string{}}}
+	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	return c
+}
+
+// serve runs the connection to its end. Errors are its end and nothing more: the
+// client sees them as a cut.
+func (c *connection) serve() {
+	defer c.cancel()
+	defer context.AfterFunc(c.ctx, func() { _ = c.client.Close() })()
+	defer c.client.Close()
+	if hushed := c.proxy.hush(); hushed != nil {
+		c.swallow(hushed)
+		return
+	}
+	if !c.start() {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer c.cancel() // the client is gone, whatever the server does
+		c.listen()
+	}()
+	defer func() { <-done }()
+	defer c.cancel()
+	defer c.server.Close()
+	for c.exchange() == nil {
+	}
+}
+
+// listen reads the client's messages.
+func (c *connection) listen() {
+	for {
+		f, err := c.client.read()
+		if err != nil {
+			return
+		}
+		select {
+		case c.requests <- f:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// swallow says nothing until the silence ends (nil: never) or the client gives up:
+// pgx says Terminate then, and waits for the end of the connection.
+func (c *connection) swallow(hushed <-chan struct{}) {
+	for {
+		select {
+		case f := <-c.requests:
+			if f.kind() == 'X' {
+				return
+			}
+		case <-hushed:
+			return
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// start passes the beginning of a connection on; false: that was all.
+func (c *connection) start() bool {
+	message, code, err := c.client.readStartup()
+	for err == nil && (code == sslRequest || code == gssRequest) {
+		if err = c.client.send(frame("N")); err == nil { // not spoken: go on in clear
+			message, code, err = c.client.readStartup()
+		}
+	}
+	if err != nil {
+		return false
+	}
+	server, err := c.proxy.dial(c.ctx)
+	if err != nil {
+		return false
+	}
+	context.AfterFunc(c.ctx, func() { _ = server.Close() })
+	c.server = newSide(server)
+	if err := c.server.send(message); err != nil || code == cancelRequest {
+		return false
+	}
+	return c.authenticate() == nil
+}
+
+// authenticate passes messages on until the server is ready.
+func (c *connection) authenticate() error {
+	for {
+		f, err := c.server.read()
+		if err != nil {
+			return err
+		}
+		if err := c.client.send(f); err != nil || f.kind() == 'Z' {
+			return err
+		}
+		if !wantsReply(f) {
+			continue
+		}
+		if f, err = c.client.read(); err != nil {
+			return err
+		}
+		if err := c.server.send(f); err != nil {
+			return err
+		}
+	}
+}
+
+// exchange handles what the client sends up to a Sync or a simple query, and its answer.
+func (c *connection) exchange() error {
+	var frames []frame
+	var texts []string
+	for {
+		var f frame
+		select {
+		case f = <-c.requests:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+		text, runs, err := c.known.note(f)
+		if err != nil {
+			return err
+		}
+		frames = append(frames, f)
+		if runs {
+			texts = append(texts, text)
+		}
+		if f.kind() == 'X' { // Terminate
+			return c.server.send(frames...)
+		}
+		if f.kind() == 'S' || f.kind() == 'Q' {
+			break
+		}
+	}
+	if hushed := c.proxy.hush(); hushed != nil {
+		c.swallow(hushed)
+		return errCut
+	}
+	act, text := c.proxy.decide(texts)
+	return c.do(act, text, frames)
+}
+
+// do does what the plan decided.
+func (c *connection) do(act Act, text string, frames []frame) error {
+	switch act.Kind {
+	case CutBefore:
+		return errCut
+	case Silence:
+		c.swallow(nil)
+		return errCut
+	case FailUndone:
+		return c.fail(act.Code, text)
+	case Slow:
+		wait := time.NewTimer(act.Delay)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+	if err := c.server.send(frames...); err != nil {
+		return err
+	}
+	switch act.Kind {
+	case CutSent:
+		return errCut
+	case CutExecuted:
+		if _, err := c.drain(); err != nil {
+			return err
+		}
+		return errCut
+	case CutAnswer:
+		return c.half()
+	case FailDone:
+		return c.falsify(act.Code)
+	}
+	return c.answer()
+}
+
+// answer passes the answer on.
+func (c *connection) answer() error {
+	for {
+		f, err := c.server.read()
+		if err != nil {
+			return err
+		}
+		if _, err := c.client.out.Write(f); err != nil {
+			return err
+		}
+		// What comes slowly is not held back.
+		if f.kind() == 'Z' || c.server.in.Buffered() == 0 {
+			if err := c.client.out.Flush(); err != nil {
+				return err
+			}
+		}
+		if f.kind() == 'Z' {
+			return nil
+		}
+	}
+}
+
+// drain reads the answer for nobody; it gives the ReadyForQuery at its end.
+func (c *connection) drain() (frame, error) {
+	for {
+		f, err := c.server.read()
+		if err != nil || f.kind() == 'Z' {
+			return f, err
+		}
+	}
+}
+
+// half passes the answer on up to the middle of its first row, completion or error.
+func (c *connection) half() error {
+	for {
+		f, err := c.server.read()
+		if err != nil {
+			return err
+		}
+		if k := f.kind(); k != 'D' && k != 'C' && k != 'E' && k != 'I' && k != 'Z' {
+			if err := c.client.send(f); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.client.send(f[:len(f)/2]); err != nil {
+			return err
+		}
+		if f.kind() != 'Z' {
+			if _, err := c.drain(); err != nil { // executed, to its end
+				return err
+			}
+		}
+		return errCut
+	}
+}
+
+// fail makes the statement fail with code: the server gets another one that
+// fails indeed and aborts the transaction, in the place of a COMMIT a ROLLBACK.
+func (c *connection) fail(code, text string) error {
+	instead := "injected failure" // a syntax error
+	if isCommit(text) && !isRelease(text) {
+		instead = "ROLLBACK"
+	}
+	f, err := query(instead)
+	if err != nil {
+		return err
+	}
+	if err := c.server.send(f); err != nil {
+		return err
+	}
+	return c.falsify(code)
+}
+
+// falsify puts an error of code in the place of the answer.
+func (c *connection) falsify(code string) error {
+	ready, err := c.drain()
+	if err != nil {
+		return err
+	}
+	wrong, err := failure(code)
+	if err != nil {
+		return err
+	}
+	return c.client.send(wrong, ready)
+}

@@ -1,0 +1,200 @@
+package cutter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Proxy stands between clients and one server. Safe for concurrent use.
+type Proxy struct {
+	upstream *pgconn.Config
+	listener net.Listener
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu         sync.Mutex
+	plan       Plan                     // nil: everything passes; guarded by mu
+	statements int                      // since the plan was set; guarded by mu
+	commits    int                      // since the plan was set; guarded by mu
+	refuse     bool                     // guarded by mu
+	hushed     chan struct{}            // not nil: everything is silent until it is closed; guarded by mu
+	open       map[*connection]struct{} // guarded by mu
+	counts     map[Kind]int             // guarded by mu
+}
+
+// Start listens on a port of 127.0.0.1 for the server that a connection string
+// names; TLS to that server is not spoken. The caller closes the proxy.
+func Start(upstream string) (*Proxy, error) {
+	config, err := pgconn.ParseConfig(upstream)
+	if err != nil {
+		return nil, fmt.Errorf("cutter: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("cutter: %w", err)
+	}
+	p := &Proxy{upstream: config, listener: l, ctx: ctx, cancel: cancel,
+		open: map[*connection]struct{}{}, counts: map[Kind]int{}}
+	p.running.Go(p.accept)
+	return p, nil
+}
+
+// URL is the connection string of database by way of the proxy.
+func (p *Proxy) URL(database string) string {
+	u := url.URL{Scheme: "postgres", Host: p.listener.Addr().String(), Path: "/" + database,
+		User: url.User(p.upstream.User), RawQuery: "sslmode=disable"}
+	if p.upstream.Password != "" {
+		u.User = url.UserPassword(p.upstream.User, p.upstream.Password)
+	}
+	return u.String()
+}
+
+// SetPlan asks plan about each statement from now on, and counts statements and
+// commits from 1 again; nil passes everything.
+func (p *Proxy) SetPlan(plan Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plan, p.statements, p.commits = plan, 0, 0
+}
+
+// Refuse closes each new connection at once until Heal.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = true
+}
+
+// Hush is a black hole: no statement passes any more, on old and new connections,
+// which stay open until Heal cuts them. An answer that is under way still comes.
+func (p *Proxy) Hush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hushed == nil {
+		p.hushed = make(chan struct{})
+	}
+}
+
+// Heal ends Refuse and Hush.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = false
+	if p.hushed != nil {
+		close(p.hushed)
+		p.hushed = nil
+	}
+}
+
+// Sever cuts all open connections, whatever they are doing, and says how many.
+func (p *Proxy) Sever() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		c.cancel()
+	}
+	p.counts[severed] += len(p.open)
+	return len(p.open)
+}
+
+// Counts says how often each kind was done, since the start.
+func (p *Proxy) Counts() map[Kind]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.counts)
+}
+
+// Injected is the number of all faults since the start.
+func (p *Proxy) Injected() int {
+	n := 0
+	for _, count := range p.Counts() {
+		n += count
+	}
+	return n
+}
+
+// Close ends the proxy and its connections, and waits for them.
+func (p *Proxy) Close() error {
+	p.cancel()
+	err := p.listener.Close()
+	p.running.Wait()
+	return err
+}
+
+// accept takes connections until the listener is closed.
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		if p.refuse || p.ctx.Err() != nil {
+			p.counts[refused]++
+			p.mu.Unlock()
+			_ = client.Close()
+			continue
+		}
+		c := newConnection(p, client)
+		p.open[c] = struct{}{}
+		p.mu.Unlock()
+		p.running.Go(func() {
+			c.serve()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.open, c)
+		})
+	}
+}
+
+// dial connects to the server.
+func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
+	port := strconv.Itoa(int(p.upstream.Port))
+	if filepath.IsAbs(p.upstream.Host) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.upstream.Host, ".s.PGSQL."+port))
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(p.upstream.Host, port))
+}
+
+// decide asks the plan about statements that are sent in one go. The text is
+// that of the one that decided, or of the last.
+func (p *Proxy) decide(texts []string) (act Act, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text = range texts {
+		p.statements++
+		s := Statement{Text: text, Number: p.statements, Commit: isCommit(text)}
+		if s.Commit {
+			p.commits++
+		}
+		s.Commits = p.commits
+		if p.plan == nil {
+			continue
+		}
+		if act = p.plan(s); act.Kind != Pass {
+			p.counts[act.Kind]++
+			return act, text
+		}
+	}
+	return Act{}, text
+}
+
+// hush gives the end of the silence, or nil when there is none.
+func (p *Proxy) hush() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hushed != nil {
+		p.counts[silenced]++
+	}
+	return p.hushed
+}

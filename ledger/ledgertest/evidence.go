@@ -1,0 +1,193 @@
+package ledgertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// witnessed is a batch with evidence.
+func witnessed(l ledger.Lease, number, ordinal int64, evidence string) ledger.Settlement {
+	s := Batch(l, number, ordinal, ordinal, smtp.Valid)
+	s.Evidence = []byte(evidence)
+	return s
+}
+
+// KeptSettlement is one settlement as Evidence tells it, copied.
+type KeptSettlement struct {
+	Number, Epoch int64
+	Results       []ledger.Result
+	Evidence      string
+}
+
+// Witnesses reads the evidence of a verification after a number.
+func (d *Desk) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
+	d.T.Helper()
+	_, err := d.Evidence(d.T.Context(), id, after, func(k ledger.Kept) error {
+		if age := time.Since(k.At); age.Abs() > time.Minute {
+			return fmt.Errorf("settlement %d is from %v", k.Number, k.At)
+		}
+		one := KeptSettlement{Number: k.Number, Epoch: k.Epoch, Evidence: string(k.Evidence)}
+		for i := range k.Results.Len() {
+			one.Results = append(one.Results, k.Results.Result(i))
+		}
+		list = append(list, one)
+		return nil
+	})
+	if err != nil {
+		d.T.Fatalf("read evidence: %v", err)
+	}
+	return list
+}
+
+// witnesses fails the test unless the evidence of a verification is as given, by number from 1.
+func (d *Desk) witnesses(id uuid.UUID, want ...string) {
+	d.T.Helper()
+	list := d.Witnesses(id, 0)
+	if len(list) != len(want) {
+		d.T.Fatalf("%d settlements, want %d", len(list), len(want))
+	}
+	for i, k := range list {
+		if k.Number != int64(i+1) || k.Evidence != want[i] || len(k.Results) == 0 {
+			d.T.Errorf("got %d with %q and %d results, want %d with %q", k.Number, k.Evidence, len(k.Results),
+				i+1, want[i])
+		}
+	}
+}
+
+var evidences = []exercise{
+	{"evidence stands beside its results, with nothing and with bytes that are no text", 9, func(d *Desk) {
+		v, l := d.Prepares(4)
+		raw := "\x00\xff\xfe\x00bytes"
+		for i, s := range []ledger.Settlement{witnessed(l, 1, 3, raw), witnessed(l, 2, 0, ""),
+			witnessed(l, 3, 2, "third")} {
+			_, err := d.Settle(d.T.Context(), s)
+			d.ok(err)
+			if got := d.Witnesses(v.ID, int64(i)); len(got) != 1 || got[0].Epoch != l.Epoch ||
+				len(got[0].Results) != 1 || got[0].Results[0] != s.Results[0] {
+				d.T.Errorf("got %+v, want %+v", got, s)
+			}
+		}
+		d.witnesses(v.ID, raw, "", "third")
+		if got := d.Witnesses(v.ID, 3); len(got) != 0 {
+			d.T.Errorf("after the last: %+v", got)
+		}
+		told, err := d.Evidence(d.T.Context(), v.ID, 99, func(ledger.Kept) error { return errors.New("called") })
+		d.ok(err)
+		if told != d.Sees(v.ID) {
+			d.T.Errorf("answered %+v, stored %+v", told, d.Sees(v.ID))
+		}
+	}},
+	{"evidence of many settlements, each its own", 99, func(d *Desk) {
+		v, l := d.Prepares(70)
+		o, m := d.Prepares(1)
+		_, err := d.Settle(d.T.Context(), witnessed(m, 1, 0, "of another"))
+		d.ok(err)
+		var want []string
+		for n := int64(1); n <= 70; n++ {
+			want = append(want, fmt.Sprint("evidence ", n))
+			_, err := d.Settle(d.T.Context(), witnessed(l, n, 70-n, want[n-1]))
+			d.ok(err)
+		}
+		d.witnesses(v.ID, want...)
+		d.witnesses(o.ID, "of another")
+	}},
+	{"a repeat with other evidence is the same settlement, and the first stays", 9, func(d *Desk) {
+		v, l := d.Prepares(2)
+		first, err := d.Settle(d.T.Context(), witnessed(l, 1, 0, "first"))
+		d.ok(err)
+		for _, other := range []string{"second", "", "first"} {
+			again, err := d.Settle(d.T.Context(), witnessed(l, 1, 0, other))
+			d.ok(err)
+			if again != first {
+				d.T.Errorf("%+v, then %+v", first, again)
+			}
+		}
+		d.witnesses(v.ID, "first")
+		_, err = d.Settle(d.T.Context(), witnessed(l, 2, 1, ""))
+		d.ok(err)
+		_, err = d.Settle(d.T.Context(), witnessed(l, 2, 1, "too late"))
+		d.ok(err)
+		d.witnesses(v.ID, "first", "")
+		d.has(9, 7, 0, 2)
+	}},
+	{"a settlement that is refused leaves no evidence", 9, func(d *Desk) {
+		v, l := d.Prepares(3)
+		stale := l
+		stale.Epoch++
+		_, err := d.Settle(d.T.Context(), witnessed(stale, 1, 0, "stale"))
+		d.refused(err, ledger.ErrStaleEpoch)
+		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 3, "beyond the file"))
+		d.refused(err, ledger.ErrIllegal)
+		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "taken"))
+		d.ok(err)
+		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 1, "another batch"))
+		d.refused(err, ledger.ErrStaleEpoch)
+		d.witnesses(v.ID, "taken")
+	}},
+	{"evidence at its bound, and above it", 9, func(d *Desk) {
+		v, l := d.Prepares(2)
+		large := witnessed(l, 1, 0, "")
+		large.Evidence = bytes.Repeat([]byte{0, 0xfe, 'x'}, ledger.EvidenceMax/3+1)
+		_, err := d.Settle(d.T.Context(), large)
+		d.refused(err, ledger.ErrIllegal)
+		large.Evidence = large.Evidence[:ledger.EvidenceMax]
+		_, err = d.Settle(d.T.Context(), large)
+		d.ok(err)
+		if got := d.Witnesses(v.ID, 0); got[0].Evidence != string(large.Evidence) {
+			d.T.Errorf("%d bytes, want %d, or others", len(got[0].Evidence), len(large.Evidence))
+		}
+		large.Lease.Epoch++ // what is wrong with the lease is told first
+		large.Evidence = append(large.Evidence, 'x')
+		_, err = d.Settle(d.T.Context(), large)
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"a reader of evidence that gives up ends it", 9, func(d *Desk) {
+		v, l := d.Prepares(2)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		d.Settles(l, 2, 1, 1, smtp.Valid)
+		enough, n := errors.New("enough"), 0
+		_, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.Kept) error { n++; return enough })
+		d.refused(err, enough)
+		if n != 1 {
+			d.T.Errorf("yielded %d more", n-1)
+		}
+		ctx, cancel := context.WithCancel(d.T.Context())
+		_, err = d.Evidence(ctx, v.ID, 0, func(ledger.Kept) error { cancel(); return nil })
+		d.refused(err, context.Canceled)
+	}},
+	{"evidence of nothing, and past its retention", 9, func(d *Desk) {
+		nothing := func(ledger.Kept) error { return errors.New("there is something") }
+		_, err := d.Evidence(d.T.Context(), uuid.New(), 0, nothing)
+		d.refused(err, ledger.ErrNoSuchVerification)
+		young := d.Creates(7)
+		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing)
+		d.ok(err)
+		v, l := d.Prepares(1)
+		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "erased"))
+		d.ok(err)
+		running, k := d.Prepares(2)
+		_, err = d.Settle(d.T.Context(), witnessed(k, 1, 0, "kept"))
+		d.ok(err)
+		_, err = d.Cancel(d.T.Context(), d.Workspace, young.ID)
+		d.ok(err)
+		d.sweeps(ledger.Retention{Results: time.Nanosecond}, 2)
+		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing) // which had none
+		d.refused(err, ledger.ErrResultsExpired)
+		_, err = d.Evidence(d.T.Context(), v.ID, 0, nothing)
+		d.refused(err, ledger.ErrResultsExpired)
+		d.witnesses(running.ID, "kept")
+		// What was settled and is erased is still settled.
+		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "again"))
+		d.ok(err)
+		_, err = d.Evidence(d.T.Context(), v.ID, 0, nothing)
+		d.refused(err, ledger.ErrResultsExpired)
+	}},
+}

@@ -1,0 +1,194 @@
+package ledgertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// refused fails the test unless err is the refusal.
+func (d *Desk) refused(err, want error) {
+	d.T.Helper()
+	if !errors.Is(err, want) {
+		d.T.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// leased fails the test unless a node is handed exactly these, in this order.
+func (d *Desk) leased(node uuid.UUID, limit int, ttl time.Duration, want ...uuid.UUID) []ledger.Verification {
+	d.T.Helper()
+	list, err := d.Lease(d.T.Context(), node, limit, ttl)
+	d.ok(err)
+	same := len(list) == len(want)
+	for i := range list {
+		same = same && list[i].ID == want[i]
+	}
+	if !same {
+		d.T.Errorf("leased %d verifications, want %d, or in another order", len(list), len(want))
+	}
+	return list
+}
+
+// older gives verifications by creation, then id: the order in which they are served.
+func older(list ...ledger.Verification) []uuid.UUID {
+	var ids []uuid.UUID
+	for len(list) > 0 {
+		first := 0
+		for i, v := range list {
+			if v.Created.Before(list[first].Created) ||
+				v.Created.Equal(list[first].Created) && v.ID.String() < list[first].ID.String() {
+				first = i
+			}
+		}
+		ids = append(ids, list[first].ID)
+		list = append(list[:first:first], list[first+1:]...)
+	}
+	return ids
+}
+
+var leases = []exercise{
+	{"the oldest is handed out first, and once", 0, func(d *Desk) {
+		d.Creates(7) // still uploading: nothing to do
+		order := older(d.Uploads(), d.Uploads(), d.Uploads())
+		d.leased(d.Node, 2, Hour, order[0], order[1])
+		d.leased(uuid.New(), 5, Hour, order[2])
+		d.leased(d.Node, 5, Hour)
+		d.leased(d.Node, 0, Hour)
+	}},
+	{"an expired lease goes to another at the next epoch", 0, func(d *Desk) {
+		v := d.Uploads()
+		first := d.leased(d.Node, 1, 0, v.ID)
+		second := d.leased(uuid.New(), 1, Hour, v.ID)
+		if second[0].Epoch != first[0].Epoch+1 {
+			d.T.Errorf("epoch %d after %d", second[0].Epoch, first[0].Epoch)
+		}
+		old := ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: first[0].Epoch}
+		_, err := d.Prepare(d.T.Context(), old, 1, 0, 1)
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"renewing prolongs what has not expired and names it", 0, func(d *Desk) {
+		kept, lost := d.Uploads(), d.Uploads()
+		order := older(kept, lost)
+		d.leased(d.Node, 1, Hour, order[0])
+		d.leased(d.Node, 1, 0, order[1])
+		leases, err := d.Renew(d.T.Context(), d.Node, 0)
+		d.ok(err)
+		if len(leases) != 1 || leases[0] != (ledger.Lease{Verification: order[0], Node: d.Node, Epoch: 1}) {
+			d.T.Errorf("renewed: %+v", leases)
+		}
+		d.leased(uuid.New(), 5, Hour, order...) // prolonged by nothing is expired
+	}},
+	{"a lease given back may be taken at once", 0, func(d *Desk) {
+		l := d.Takes(d.Uploads().ID)
+		d.ok(d.Release(d.T.Context(), l))
+		d.ok(d.Release(d.T.Context(), l))
+		_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
+		d.refused(err, ledger.ErrStaleEpoch)
+		next := d.Takes(l.Verification)
+		d.refused(d.Release(d.T.Context(), l), ledger.ErrStaleEpoch)
+		if next.Epoch != l.Epoch+1 {
+			d.T.Errorf("epoch %d after %d", next.Epoch, l.Epoch)
+		}
+	}},
+	{"waiting for receivers, and back", 5, func(d *Desk) {
+		v, l := d.Prepares(2)
+		next := v.Created.Add(90 * time.Second)
+		for range 2 {
+			waiting, err := d.Wait(d.T.Context(), l, next)
+			d.ok(err)
+			d.is(waiting, ledger.WaitingReceivers)
+			if waiting != d.Sees(v.ID) || !waiting.NextTry.Equal(next) {
+				d.T.Errorf("got %+v", waiting)
+			}
+		}
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		d.is(d.Sees(v.ID), ledger.WaitingReceivers)
+		back, err := d.Wait(d.T.Context(), l, time.Time{})
+		d.ok(err)
+		d.is(back, "verifying")
+		if !back.NextTry.IsZero() {
+			d.T.Errorf("next try: %v", back.NextTry)
+		}
+		_, err = d.Wait(d.T.Context(), l, next)
+		d.ok(err)
+		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed")
+	}},
+}
+
+var intake = []exercise{
+	{"all credits of a file are held, or none", 5, func(d *Desk) {
+		first, l := d.Prepares(3)
+		d.is(first, "verifying")
+		d.has(5, 2, 3, 0)
+		again, err := d.Prepare(d.T.Context(), l, 3, 0, 3)
+		d.ok(err)
+		if again != first {
+			d.T.Errorf("run again: %+v, then %+v", first, again)
+		}
+		second, l := d.Prepares(3)
+		d.is(second, ledger.WaitingCredits)
+		d.has(5, 2, 3, 0)
+		if _, err = d.Prepare(d.T.Context(), l, 3, 0, 3); err != nil {
+			d.T.Errorf("run again without credits: %v", err)
+		}
+		d.leased(uuid.New(), 5, Hour) // nobody can work on it
+		d.Grants(1)
+		v := d.Sees(second.ID)
+		d.is(v, "verifying")
+		if v.Issue != nil || v.Held != 3 {
+			d.T.Errorf("funded: %+v", v)
+		}
+		d.leased(uuid.New(), 5, Hour, second.ID)
+	}},
+	{"a grant funds the oldest first and skips what does not fit", 0, func(d *Desk) {
+		large, _ := d.Prepares(6)
+		a, _ := d.Prepares(2)
+		b, _ := d.Prepares(2)
+		order := older(a, b)
+		d.Grants(3)
+		d.is(d.Sees(large.ID), ledger.WaitingCredits)
+		d.is(d.Sees(order[0]), "verifying")
+		d.is(d.Sees(order[1]), ledger.WaitingCredits)
+		want := "This file needs 6 credits and 1 are available. It goes on by itself when credits are added."
+		if got := d.Sees(large.ID).Issue.Message; got != want {
+			d.T.Errorf("message: got %q, want %q", got, want)
+		}
+		d.has(3, 1, 2, 0)
+	}},
+	{"a released credit funds what waits", 4, func(d *Desk) {
+		_, l := d.Prepares(4)
+		second, _ := d.Prepares(1)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		d.is(d.Sees(second.ID), ledger.WaitingCredits)
+		d.Settles(l, 2, 1, 1, smtp.Unknown)
+		d.is(d.Sees(second.ID), "verifying")
+		d.has(4, 0, 3, 1)
+	}},
+	{"a cancelled file funds what waits", 4, func(d *Desk) {
+		first, l := d.Prepares(4)
+		second, _ := d.Prepares(4)
+		d.ok(d.Release(d.T.Context(), l))
+		v, err := d.Cancel(d.T.Context(), d.Workspace, first.ID)
+		d.ok(err)
+		d.is(v, "cancelled")
+		d.is(d.Sees(second.ID), "verifying")
+		d.has(4, 0, 4, 0)
+	}},
+	{"a refused file costs nothing and says why", 5, func(d *Desk) {
+		l := d.Takes(d.Uploads().ID)
+		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3}
+		for range 2 {
+			v, err := d.Refuse(d.T.Context(), l, issue)
+			d.ok(err)
+			d.is(v, "failed")
+			if v.Issue == nil || *v.Issue != issue || v.Total != -1 {
+				d.T.Errorf("refused: %+v", v)
+			}
+		}
+		d.has(5, 5, 0, 0)
+	}},
+}

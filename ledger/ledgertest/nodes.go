@@ -1,0 +1,53 @@
+package ledgertest
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// life makes a process of a node; the zero node stands for a new one.
+func life(node uuid.UUID) ledger.Process {
+	if node == uuid.Nil {
+		node = uuid.New()
+	}
+	return ledger.Process{Session: uuid.New(), Node: node}
+}
+
+// beatOf is the beat of a process that sees itself and others.
+func beatOf(p ledger.Process, others ...ledger.Process) ledger.Beat {
+	view := append([]ledger.Process{p}, others...)
+	slices.SortFunc(view, func(a, b ledger.Process) int { return bytes.Compare(a.Session[:], b.Session[:]) })
+	return ledger.Beat{Process: p, Cluster: "here", Name: "node.test", Version: "1", Actors: "192.0.2.1:7000",
+		Started: time.UnixMilli(1_700_000_000_001).UTC(), View: view}
+}
+
+// Beats writes a beat and gives the process's row after it, and the roll.
+func (d *Desk) Beats(b ledger.Beat) (ledger.NodeRow, ledger.Roll) {
+	d.T.Helper()
+	roll, err := d.Beat(d.T.Context(), b)
+	d.ok(err)
+	return d.rowIn(roll, b.Session), roll
+}
+
+// rowIn gives the row of a session.
+func (d *Desk) rowIn(roll ledger.Roll, session uuid.UUID) ledger.NodeRow {
+	d.T.Helper()
+	n := rowOf(roll, session)
+	if n == nil {
+		d.T.Fatalf("process %s is not among the %d rows", session, len(roll.Nodes))
+	}
+	return *n
+}
+
+// row reads the row of a session.
+func (d *Desk) row(session uuid.UUID) ledger.NodeRow {
+	d.T.Helper()
+	roll, err := d.Roll(d.T.Context())
+	d.ok(err)
+	return d.rowIn(roll, session)
+}

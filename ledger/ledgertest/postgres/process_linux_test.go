@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// orphanVariable makes TestOrphan the process that dies; "paused" is one way.
+const orphanVariable = "ROLLCALL_POSTGRES_ORPHAN"
+
+// TestOrphan is no test: it is the program that TestServerDiesWithItsProcess kills.
+func TestOrphan(t *testing.T) {
+	way := os.Getenv(orphanVariable)
+	if way == "" {
+		return
+	}
+	s, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if way == "paused" {
+		if err := s.Pause(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Printf("folder %s\n", s.folder)
+	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+}
+
+func TestServerDiesWithItsProcess(t *testing.T) {
+	if _, err := find(t.Context(), debianFolders); err != nil {
+		t.Skipf("skipped: %v", err) // TestServer fails where one is required
+	}
+	for _, way := range []string{"running", "paused"} {
+		t.Run(way, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestOrphan$", "-test.v")
+			cmd.Env = append(os.Environ(), orphanVariable+"="+way)
+			if _, err := cmd.StdinPipe(); err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			folder := ""
+			for lines := bufio.NewScanner(out); folder == "" && lines.Scan(); {
+				folder, _ = strings.CutPrefix(lines.Text(), "folder ")
+				if !filepath.IsAbs(folder) {
+					folder = ""
+				}
+			}
+			if folder == "" {
+				t.Fatalf("the process told no folder: %v", cmd.Wait())
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(folder) })
+			pids := family(t, folder)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // killed
+			awaitEnd(t, pids)
+		})
+	}
+}
+
+// family is the server of a folder and its children.
+func family(t *testing.T, folder string) []int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	parent, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids, err := children(parent)
+	if err != nil || len(pids) == 0 {
+		t.Fatalf("children of %d: %v, %v", parent, pids, err)
+	}
+	return append(pids, parent)
+}
+
+// awaitEnd waits until no process is there any more, or waits for its parent only.
+func awaitEnd(t *testing.T, pids []int) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := 0
+		for _, pid := range pids {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err != nil {
+				continue
+			}
+			if state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:]); state[0] != 'Z' {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%d of %d processes are left", left, len(pids))
+		}
+	}
+}

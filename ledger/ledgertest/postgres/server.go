@@ -1,0 +1,324 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// ConnectionsMax is how many connections a server takes at once. Enough for
+	// some stores with full pools and the histories beside them. Guess.
+	ConnectionsMax = 250
+	// superuser is the one user of a server.
+	superuser = "rollcall"
+	// socketPort names the unix socket of a server without TCP; PostgreSQL's own.
+	socketPort = 5432
+	// portsMax bounds the ports tried, since another process may take one that was
+	// free a moment ago.
+	portsMax = 3
+	// startMax bounds the wait for a server: it takes half a second here, and
+	// recovers from a crash in one.
+	startMax = 90 * time.Second
+	// stopMax bounds the wait for an immediate stop, before SIGKILL.
+	stopMax = 30 * time.Second
+)
+
+// Options say how a server is started. The zero value is complete.
+type Options struct {
+	// TCP lets the server listen on a port of 127.0.0.1 as well; URL then names it.
+	TCP bool
+	// Durable syncs each commit to the disk, as a real server does: for
+	// benchmarks. Without it a test is some ten times faster, and still loses
+	// nothing when the server is killed: only when the machine is.
+	Durable bool
+}
+
+// Server is a running PostgreSQL. Safe for concurrent use.
+type Server struct {
+	options Options
+	folder  string // of everything; removed by Stop
+	bin     string
+	runAs   *syscall.Credential
+	port    int
+
+	mu      sync.Mutex
+	running *process // nil: crashed, or stopped; guarded by mu
+	frozen  *freeze  // nil: not paused; guarded by mu
+	stopped bool     // guarded by mu
+}
+
+// Start makes a new database cluster (locale C, UTF-8) and starts a server for
+// it; ctx bounds the start only. The caller stops it. ErrMissing, ErrStart.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, startMax)
+	defer cancel()
+	bin, err := find(ctx, debianFolders)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: o, bin: bin, port: socketPort}
+	if s.runAs, err = owner(); err != nil {
+		return nil, err
+	}
+	if s.folder, err = newFolder(s.runAs); err != nil {
+		return nil, err
+	}
+	if err = s.initialise(ctx); err == nil {
+		err = s.launchFirst(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.folder))
+	}
+	return s, nil
+}
+
+// newFolder makes the folder of a server, which its user may enter.
+func newFolder(runAs *syscall.Credential) (string, error) {
+	parent := os.TempDir()
+	// A socket's path has at most 107 bytes (unix(7)); ours adds some 50.
+	if len(parent) > 50 {
+		parent = "/tmp"
+	}
+	folder, err := os.MkdirTemp(parent, "rollcall-pg-")
+	if err != nil || runAs == nil {
+		return folder, err
+	}
+	return folder, os.Chown(folder, int(runAs.Uid), int(runAs.Gid))
+}
+
+// command is a program of the server, run as its user in its folder, without
+// the PG variables of the environment.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir = s.folder
+	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH"), "HOME=" + s.folder}
+	cmd.SysProcAttr = attributes(s.runAs)
+	return cmd
+}
+
+// data is the folder of the database cluster.
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+// initialise makes the database cluster.
+func (s *Server) initialise(ctx context.Context) error {
+	var out bytes.Buffer
+	cmd := s.command("initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust",
+		"--no-locale", "--encoding=UTF8", "--no-sync", "--no-instructions")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	p, err := run(cmd)
+	if err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("initdb: %w", ctx.Err()), p.kill())
+	}
+	if p.err != nil {
+		return fmt.Errorf("initdb: %w: %w: %s", ErrStart, p.err, out.String())
+	}
+	return nil
+}
+
+// launchFirst launches a new server, on a port that it keeps.
+func (s *Server) launchFirst(ctx context.Context) error {
+	if !s.options.TCP {
+		return s.launch(ctx)
+	}
+	var err error
+	for range portsMax {
+		if s.port, err = freePort(ctx); err != nil {
+			return err
+		}
+		if err = s.launch(ctx); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// launch starts the server on the cluster and waits until it takes connections.
+func (s *Server) launch(ctx context.Context) error {
+	settings := map[string]string{
+		"listen_addresses": "", "port": strconv.Itoa(s.port), "unix_socket_directories": s.folder,
+		"max_connections": strconv.Itoa(ConnectionsMax), "shared_buffers": "64MB",
+		"max_wal_size": "1GB", "logging_collector": "off", "log_destination": "stderr",
+	}
+	if s.options.TCP {
+		settings["listen_addresses"] = "127.0.0.1"
+	}
+	if !s.options.Durable {
+		// synchronous_commit stays on: a commit is with the operating system before
+		// it is answered, and so outlives the server.
+		settings["fsync"], settings["full_page_writes"] = "off", "off"
+	}
+	args := []string{"-D", s.data()}
+	for name, value := range settings {
+		args = append(args, "-c", name+"="+value)
+	}
+	log := newTail("database system is ready to accept connections")
+	cmd := s.command("postgres", args...)
+	cmd.Stderr = log
+	p, err := run(cmd)
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	select {
+	case <-log.seen:
+		s.running = p
+		return nil
+	case <-p.ended:
+		return fmt.Errorf("%w: %w: %s", ErrStart, p.err, log.String())
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%w: %w: %s", ErrStart, ctx.Err(), log.String()), p.kill())
+	}
+}
+
+// freePort is a port of 127.0.0.1 that nobody has at this moment.
+func freePort(ctx context.Context) (int, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// URL is a connection string for database ("postgres" always exists): over TCP
+// when the server has it, else over the unix socket.
+func (s *Server) URL(database string) string {
+	if s.options.TCP {
+		return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, s.port, database)
+	}
+	q := url.Values{"host": {s.folder}, "port": {strconv.Itoa(s.port)}, "user": {superuser},
+		"sslmode": {"disable"}}
+	return "postgres:///" + database + "?" + q.Encode()
+}
+
+// Address is where the server listens, for net.Dial.
+func (s *Server) Address() (network, address string) {
+	if s.options.TCP {
+		return "tcp", "127.0.0.1:" + strconv.Itoa(s.port)
+	}
+	return "unix", filepath.Join(s.folder, ".s.PGSQL."+strconv.Itoa(s.port))
+}
+
+// Create makes the database name as a copy of template, which nobody may be
+// connected to; an empty template is PostgreSQL's own.
+func (s *Server) Create(ctx context.Context, name, template string) error {
+	if template == "" {
+		template = "template1"
+	}
+	return s.administer(ctx, "CREATE DATABASE "+quoted(name)+" TEMPLATE "+quoted(template))
+}
+
+// Drop removes the database name and ends the connections to it.
+func (s *Server) Drop(ctx context.Context, name string) error {
+	return s.administer(ctx, "DROP DATABASE "+quoted(name)+" WITH (FORCE)")
+}
+
+// administer runs one statement on the database postgres.
+func (s *Server) administer(ctx context.Context, statement string) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, statement)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// quoted is name as an identifier of SQL.
+func quoted(name string) string {
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+}
+
+// Pause freezes the server: connections are taken and nothing is answered.
+// Should the test binary die meanwhile, the server wakes and ends. ErrState.
+func (s *Server) Pause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil || s.frozen != nil {
+		return ErrState
+	}
+	var err error
+	s.frozen, err = s.running.freeze()
+	return err
+}
+
+// Resume ends a pause. ErrState.
+func (s *Server) Resume() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen == nil {
+		return ErrState
+	}
+	return s.thaw()
+}
+
+// thaw ends a pause. mu is held.
+func (s *Server) thaw() error {
+	f := s.frozen
+	s.frozen = nil
+	return f.end()
+}
+
+// Crash ends the server as a power cut would, paused or not: its connections
+// break, new ones are refused until Restart. What was committed stays. ErrState.
+func (s *Server) Crash() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return ErrState
+	}
+	return s.end()
+}
+
+// end kills the running server. mu is held.
+func (s *Server) end() error {
+	var err error
+	if s.frozen != nil {
+		err = s.thaw()
+	}
+	p := s.running
+	s.running = nil
+	return errors.Join(err, p.stop())
+}
+
+// Restart starts a crashed server again, on the same socket and port. ErrState,
+// ErrStart.
+func (s *Server) Restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startMax)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil || s.stopped {
+		return ErrState
+	}
+	return s.launch(ctx)
+}
+
+// Stop ends the server, whatever its state, and removes its folder. It may be
+// called twice.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	var err error
+	if s.running != nil {
+		err = s.end()
+	}
+	return errors.Join(err, os.RemoveAll(s.folder))
+}

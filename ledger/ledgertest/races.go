@@ -1,0 +1,247 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// racing runs do n times at once and waits for all.
+func racing(n int, do func(i int)) {
+	start, done := make(chan struct{}), make(chan struct{})
+	for i := range n {
+		go func() {
+			<-start
+			do(i)
+			done <- struct{}{}
+		}()
+	}
+	close(start)
+	for range n {
+		<-done
+	}
+}
+
+var races = []exercise{
+	{"32 creates of one identity make one verification", 0, raceCreates},
+	{"64 files race for half the credits they need", 64, raceForCredits},
+	{"grants race with each other and with files that wait", 0, raceGrants},
+	{"one batch settled by 16 at once counts once", 20, raceSettles},
+	{"cancel races with the last settlements", 60, raceCancel},
+	{"two nodes never lease the same", 0, raceLeases},
+	{"writers of one upload never mix", 0, raceWriters},
+	{"a secret made by 16 at once is one", 0, raceSecrets},
+	{"views published by 16 at once are seen in their turns", 0, raceViews},
+	{"who is counted out by 16 at once is counted out once", 0, raceRetire},
+	{"facts learned by 16 at once", 0, raceFacts},
+}
+
+func raceCreates(d *Desk) {
+	n := d.Asks(7)
+	var made atomic.Int64
+	ids := make([]uuid.UUID, 32)
+	racing(32, func(i int) {
+		mine := n
+		mine.ID = uuid.New()
+		v, created, err := d.Create(d.T.Context(), mine)
+		if err != nil {
+			d.T.Errorf("create: %v", err)
+		}
+		if created {
+			made.Add(1)
+		}
+		ids[i] = v.ID
+	})
+	for _, id := range ids {
+		if id != ids[0] {
+			d.T.Errorf("two verifications: %s and %s", id, ids[0])
+		}
+	}
+	if made.Load() != 1 {
+		d.T.Errorf("%d were told that they created it", made.Load())
+	}
+}
+
+func raceForCredits(d *Desk) {
+	leases := make([]ledger.Lease, 64)
+	for range leases {
+		d.Uploads()
+	}
+	list, err := d.Lease(d.T.Context(), d.Node, 64, Hour)
+	d.ok(err)
+	for i, v := range list {
+		leases[i] = ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: v.Epoch}
+	}
+	var funded atomic.Int64
+	racing(64, func(i int) {
+		v, err := d.Prepare(d.T.Context(), leases[i], 2, 0, 2)
+		if err != nil {
+			d.T.Errorf("prepare: %v", err)
+		}
+		if v.Status == ledger.Verifying {
+			funded.Add(1)
+		}
+	})
+	if funded.Load() != 32 {
+		d.T.Errorf("%d files were funded, want 32", funded.Load())
+	}
+	d.has(64, 0, 64, 0)
+}
+
+func raceGrants(d *Desk) {
+	for range 8 {
+		d.Prepares(2)
+	}
+	same := uuid.New()
+	racing(16, func(i int) {
+		id := same
+		if i%2 == 0 {
+			id = uuid.New()
+		}
+		if _, err := d.Grant(d.T.Context(), id, d.Workspace, 1, "race"); err != nil {
+			d.T.Errorf("grant: %v", err)
+		}
+	})
+	d.has(9, 1, 8, 0) // eight fresh grants and one that was made eight times
+}
+
+func raceSettles(d *Desk) {
+	v, l := d.Prepares(20)
+	racing(16, func(int) {
+		if _, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 9, smtp.Valid)); err != nil {
+			d.T.Errorf("settle: %v", err)
+		}
+	})
+	var accepted atomic.Int64
+	racing(10, func(i int) { // ten different batches for one number
+		s := Batch(l, 2, int64(10+i), int64(10+i), smtp.Unknown)
+		switch _, err := d.Settle(d.T.Context(), s); {
+		case err == nil:
+			accepted.Add(1)
+		case !errors.Is(err, ledger.ErrStaleEpoch):
+			d.T.Errorf("settle: %v", err)
+		}
+	})
+	if accepted.Load() != 1 {
+		d.T.Errorf("%d batches have number 2", accepted.Load())
+	}
+	if got := d.Sees(v.ID).Counts; got != (ledger.Counts{Valid: 10, Unknown: 1}) {
+		d.T.Errorf("counts: %+v", got)
+	}
+	d.has(20, 1, 9, 10)
+}
+
+func raceCancel(d *Desk) {
+	for range 10 {
+		v, l := d.Prepares(6)
+		racing(3, func(i int) {
+			var err error
+			switch i {
+			case 0:
+				_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
+			case 1:
+				for n := int64(1); n <= 6 && err == nil; n++ {
+					_, err = d.Settle(d.T.Context(), Batch(l, n, n-1, n-1, smtp.Valid))
+				}
+			case 2:
+				_, err = d.FinishCancel(d.T.Context(), l)
+			}
+			// Who comes too late is told so, and nothing else can go wrong.
+			if err != nil && !errors.Is(err, ledger.ErrStaleEpoch) && !errors.Is(err, ledger.ErrIllegal) {
+				d.T.Errorf("racer %d: %v", i, err)
+			}
+		})
+		if v = d.Sees(v.ID); v.Status == ledger.Cancelling {
+			_, err := d.FinishCancel(d.T.Context(), l)
+			d.ok(err)
+			v = d.Sees(v.ID)
+		}
+		if !v.Status.Final() || v.Held != 0 || v.Counts.Sum() != 6 {
+			d.T.Errorf("ended as %s holding %d with %+v", v.Status, v.Held, v.Counts)
+		}
+	}
+}
+
+func raceLeases(d *Desk) {
+	for range 20 {
+		d.Uploads()
+	}
+	nodes := make([]uuid.UUID, 8)
+	handed := make([][]ledger.Verification, len(nodes))
+	racing(len(nodes), func(i int) {
+		nodes[i] = uuid.New()
+		for {
+			list, err := d.Lease(d.T.Context(), nodes[i], 3, Hour)
+			if err != nil {
+				d.T.Errorf("lease: %v", err)
+			}
+			if len(list) == 0 {
+				return
+			}
+			handed[i] = append(handed[i], list...)
+		}
+	})
+	owner := map[uuid.UUID]int{}
+	for i, list := range handed {
+		for _, v := range list {
+			if before, ok := owner[v.ID]; ok {
+				d.T.Errorf("nodes %d and %d have the same verification", before, i)
+			}
+			owner[v.ID] = i
+		}
+	}
+	if len(owner) != 20 {
+		d.T.Errorf("%d of 20 verifications were leased", len(owner))
+	}
+}
+
+func raceWriters(d *Desk) {
+	const chunks = 20
+	v := d.Creates(8 * chunks)
+	racing(4, func(i int) {
+		u, err := d.OpenUpload(d.T.Context(), v.ID)
+		for err == nil && u.Status == ledger.Uploading {
+			data := fmt.Appendf(nil, "w%d at %2d", i, u.Durable/8)
+			u, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, u.Durable, data)
+		}
+		if err != nil && !errors.Is(err, ledger.ErrFenced) {
+			d.T.Errorf("writer %d: %v", i, err)
+		}
+	})
+	// The newest writer is never fenced, so that the file is whole.
+	d.is(d.Sees(v.ID), "preparing")
+	f, err := d.OpenFile(d.T.Context(), v.ID)
+	d.ok(err)
+	for i := range chunks {
+		var writer, at int
+		var chunk [8]byte
+		if _, err := f.Read(chunk[:]); err != nil {
+			d.T.Fatalf("chunk %d: %v", i, err)
+		}
+		if _, err := fmt.Sscanf(string(chunk[:]), "w%d at %d", &writer, &at); err != nil || at != i {
+			d.T.Errorf("chunk %d is %q", i, chunk)
+		}
+	}
+	d.ok(f.Close())
+}
+
+func raceSecrets(d *Desk) {
+	values := make([]string, 16)
+	racing(16, func(i int) {
+		value, err := d.Secret(d.T.Context(), "urls", 32)
+		if err != nil {
+			d.T.Errorf("secret: %v", err)
+		}
+		values[i] = string(value)
+	})
+	for _, v := range values {
+		if v != values[0] {
+			d.T.Error("two values for one secret")
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+var readings = []exercise{
+	{"results come in the order of the file, each address once", 9, func(d *Desk) {
+		v, l := d.Prepares(6)
+		if got := d.Reads(v.ID); len(got) != 0 {
+			d.T.Errorf("before any outcome: %+v", got)
+		}
+		d.Settles(l, 1, 3, 4, smtp.Invalid)
+		d.Settles(l, 2, 0, 1, smtp.CatchAll)
+		want := []ledger.Result{OneResult(0, smtp.CatchAll), OneResult(1, smtp.CatchAll),
+			OneResult(3, smtp.Invalid), OneResult(4, smtp.Invalid)}
+		if got := d.Reads(v.ID); !reflect.DeepEqual(got, want) {
+			d.T.Errorf("partial: got %+v, want %+v", got, want)
+		}
+		d.Settles(l, 3, 2, 2, smtp.Unknown)
+		d.Settles(l, 4, 5, 5, smtp.Error)
+		for i, r := range d.Reads(v.ID) {
+			if r.Ordinal != int64(i) {
+				d.T.Errorf("result %d has ordinal %d", i, r.Ordinal)
+			}
+		}
+	}},
+	{"results of many settlements", 200, func(d *Desk) {
+		const n = 130 // the last outcome was first
+		v, l := d.Prepares(n)
+		for i := range int64(n) {
+			d.Settles(l, i+1, n-1-i, n-1-i, smtp.Outcomes[i%3])
+		}
+		got := d.Reads(v.ID)
+		for i, r := range got {
+			if want := OneResult(int64(i), smtp.Outcomes[(n-1-i)%3]); r != want {
+				d.T.Fatalf("result %d: got %+v, want %+v", i, r, want)
+			}
+		}
+		if len(got) != n {
+			d.T.Errorf("%d of %d results", len(got), n)
+		}
+	}},
+	{"a reader that gives up ends the results", 9, func(d *Desk) {
+		v, l := d.Prepares(6)
+		d.Settles(l, 1, 0, 5, smtp.Valid)
+		enough := errors.New("enough")
+		n := 0
+		err := d.Results(d.T.Context(), d.Workspace, v.ID, func(ledger.Result) error { n++; return enough })
+		d.refused(err, enough)
+		if n != 1 {
+			d.T.Errorf("yielded %d more", n-1)
+		}
+	}},
+	{"history pages survive new files", 0, history},
+	{"history of one kind", 0, func(d *Desk) {
+		v := d.Creates(7)
+		for kind, want := range map[ledger.Kind]int{ledger.Bulk: 1, ledger.Single: 0, "": 1} {
+			q := ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9}
+			list, err := d.History(d.T.Context(), q)
+			d.ok(err)
+			if len(list) != want || want == 1 && list[0] != v {
+				d.T.Errorf("kind %q: got %d, want %d", kind, len(list), want)
+			}
+		}
+	}},
+	{"a workspace does not see the files of others", 9, func(d *Desk) {
+		v, l := d.Prepares(1)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		o := d.other(d.T, 0)
+		ctx := d.T.Context()
+		_, err := d.Verification(ctx, o.Workspace, v.ID)
+		d.refused(err, ledger.ErrNoSuchVerification)
+		_, err = d.Cancel(ctx, o.Workspace, v.ID)
+		d.refused(err, ledger.ErrNoSuchVerification)
+		err = d.Results(ctx, o.Workspace, v.ID,
+			func(ledger.Result) error { return errors.New("a result of another") })
+		d.refused(err, ledger.ErrNoSuchVerification)
+		list, err := d.History(ctx, ledger.HistoryQuery{Workspace: o.Workspace, Limit: 9})
+		d.ok(err)
+		if len(list) != 0 {
+			d.T.Errorf("history of another workspace: %+v", list)
+		}
+		_, err = d.Entries(ctx, ledger.EntriesQuery{Workspace: o.Workspace, Verification: v.ID, Limit: 9})
+		d.refused(err, ledger.ErrNoSuchVerification)
+	}},
+	{"entries of a verification come newest first and add up", 9, entries},
+}
+
+// entries settles until five entries stand, cancels the rest, and reads them in
+// pages of every size.
+func entries(d *Desk) {
+	v, l := d.Prepares(8)
+	d.Settles(l, 1, 0, 1, smtp.Valid)
+	batch := Batch(l, 2, 2, 3, smtp.Unknown)
+	batch.Results[0].Outcome = smtp.Invalid
+	_, err := d.Settle(d.T.Context(), batch)
+	d.ok(err)
+	d.ok(d.Release(d.T.Context(), l))
+	_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
+	d.ok(err)
+	want := map[string]ledger.Credits{"hold 0": 8, "charge 1": 2, "charge 2": 1, "release 2": 1, "release 0": 4}
+	for limit := 1; limit <= len(want)+1; limit++ {
+		got := map[string]ledger.Credits{}
+		var before ledger.Entry
+		q := ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit}
+		for more := true; more; {
+			s, err := d.Entries(d.T.Context(), q)
+			d.ok(err)
+			sums := ledger.Sums{Held: 8, Charged: 3, Released: 5}
+			if s.Count != 5 || s.Sums != sums || s.Verification.ID != v.ID {
+				d.T.Fatalf("got %+v of %d entries, want %+v of 5", s.Sums, s.Count, sums)
+			}
+			for _, e := range s.Entries {
+				got[fmt.Sprintf("%s %d", e.Kind, e.Number)] += e.Amount
+				if len(got) > 1 && e.At.After(before.At) || e.At.IsZero() {
+					d.T.Errorf("%+v comes after %+v", e, before)
+				}
+				before = e
+				q.After = &before
+			}
+			more = len(s.Entries) == limit
+		}
+		if !maps.Equal(got, want) {
+			d.T.Errorf("pages of %d: got %v, want %v", limit, got, want)
+		}
+	}
+}
+
+func history(d *Desk) {
+	var made []ledger.Verification
+	for range 7 {
+		made = append(made, d.Creates(7))
+	}
+	want := older(made...)
+	slices.Reverse(want)
+	var got []uuid.UUID
+	q := ledger.HistoryQuery{Workspace: d.Workspace, Limit: 3}
+	for {
+		page, err := d.History(d.T.Context(), q)
+		d.ok(err)
+		for _, v := range page {
+			got = append(got, v.ID)
+			q.After = &ledger.Position{Created: v.Created, ID: v.ID}
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		d.other(d.T, 0).Creates(7)
+		d.Creates(7)
+	}
+	// A file that was made in the millisecond of a page's end may stand behind it.
+	got = slices.DeleteFunc(got, func(id uuid.UUID) bool { return !slices.Contains(want, id) })
+	if !slices.Equal(got, want) {
+		d.T.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,216 @@
+package ledgertest
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+var settlements = []exercise{
+	{"a file from creation to results", 10, func(d *Desk) {
+		v, l := d.Prepares(5)
+		d.is(v, "verifying")
+		d.has(10, 5, 5, 0)
+		d.is(d.Settles(l, 1, 3, 4, smtp.Unknown), "verifying")
+		d.has(10, 7, 3, 0)
+		done := d.Settles(l, 2, 0, 2, smtp.Valid)
+		d.is(done, "completed")
+		d.has(10, 7, 0, 3)
+		if want := (ledger.Counts{Valid: 3, Unknown: 2}); done.Counts != want || done.Held != 0 ||
+			done.Settlements != 2 {
+			d.T.Errorf("got %+v", done)
+		}
+		if done != d.Sees(v.ID) {
+			d.T.Errorf("answered %+v, stored %+v", done, d.Sees(v.ID))
+		}
+	}},
+	{"every outcome but unknown costs one credit", 5, func(d *Desk) {
+		_, l := d.Prepares(5)
+		for i, o := range smtp.Outcomes {
+			d.Settles(l, int64(i+1), int64(i), int64(i), o)
+		}
+		d.has(5, 1, 0, 4)
+	}},
+	{"an error makes completed_with_errors", 2, func(d *Desk) {
+		_, l := d.Prepares(2)
+		d.Settles(l, 1, 0, 0, smtp.Error)
+		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed_with_errors")
+	}},
+	{"a settlement repeated changes nothing", 5, func(d *Desk) {
+		v, l := d.Prepares(3)
+		first := d.Settles(l, 1, 0, 0, smtp.Valid)
+		if again := d.Settles(l, 1, 0, 0, smtp.Valid); again != first {
+			d.T.Errorf("%+v, then %+v", first, again)
+		}
+		d.Settles(l, 2, 1, 2, smtp.Unknown)
+		d.is(d.Settles(l, 2, 1, 2, smtp.Unknown), "completed") // also the last one, whose lease is gone
+		d.Settles(l, 1, 0, 0, smtp.Valid)                      // and an old one
+		d.has(5, 4, 0, 1)
+		if n := len(d.Reads(v.ID)); n != 3 {
+			d.T.Errorf("%d results", n)
+		}
+	}},
+	{"another content under a known number is stale", 5, func(d *Desk) {
+		_, l := d.Prepares(3)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		for name, s := range map[string]ledger.Settlement{
+			"another outcome": Batch(l, 1, 0, 0, smtp.Invalid),
+			"another ordinal": Batch(l, 1, 1, 1, smtp.Valid),
+			"a gap":           Batch(l, 3, 1, 1, smtp.Valid),
+			"number 0":        Batch(l, 0, 1, 1, smtp.Valid),
+		} {
+			if _, err := d.Settle(d.T.Context(), s); err == nil {
+				d.T.Errorf("%s: accepted", name)
+			} else {
+				d.refused(err, ledger.ErrStaleEpoch)
+			}
+		}
+		d.has(5, 2, 2, 1)
+	}},
+	{"the old owner's settlement is refused after a takeover", 5, func(d *Desk) {
+		v, l := d.Prepares(3)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		d.ok(d.Release(d.T.Context(), l))
+		next := uuid.New()
+		taken := d.leased(next, 1, Hour, v.ID)
+		_, err := d.Settle(d.T.Context(), Batch(l, 2, 1, 1, smtp.Valid))
+		d.refused(err, ledger.ErrStaleEpoch)
+		d.Settles(l, 1, 0, 0, smtp.Valid) // what it had committed is still its own
+		newer := ledger.Lease{Verification: v.ID, Node: next, Epoch: taken[0].Epoch}
+		_, err = d.Settle(d.T.Context(), Batch(newer, 1, 0, 0, smtp.Valid)) // and not the new owner's
+		d.refused(err, ledger.ErrStaleEpoch)
+		if taken[0].Settlements != 1 || taken[0].Held != 2 {
+			d.T.Errorf("taken over: %+v", taken[0])
+		}
+		d.has(5, 2, 2, 1)
+	}},
+	{"an expired lease that nobody took still settles", 5, func(d *Desk) {
+		v, l := d.Prepares(3)
+		_, err := d.Renew(d.T.Context(), d.Node, 0)
+		d.ok(err)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		if got := d.Sees(v.ID).Counts.Valid; got != 1 {
+			d.T.Errorf("%d valid", got)
+		}
+	}},
+	{"the settled ordinals are told to the next owner", 9, func(d *Desk) {
+		v, l := d.Prepares(6)
+		d.Settles(l, 1, 4, 5, smtp.Valid)
+		d.Settles(l, 2, 0, 1, smtp.Unknown)
+		var got [][]int64
+		d.ok(d.Settled(d.T.Context(), v.ID, func(ordinals []int64) error {
+			got = append(got, append([]int64(nil), ordinals...))
+			return nil
+		}))
+		if want := [][]int64{{4, 5}, {0, 1}}; !reflect.DeepEqual(got, want) {
+			d.T.Errorf("got %v, want %v", got, want)
+		}
+	}},
+}
+
+var cancels = []exercise{
+	{"uploading", 5, func(d *Desk) { d.cancelsAtOnce(d.Creates(7).ID, 0) }},
+	{"preparing, whoever reads it", 5, func(d *Desk) {
+		l := d.Takes(d.Uploads().ID)
+		d.cancelsAtOnce(l.Verification, 0)
+		_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"waiting for credits", 0, func(d *Desk) {
+		v, _ := d.Prepares(3)
+		d.cancelsAtOnce(v.ID, 3)
+		d.Grants(3)
+		d.has(3, 3, 0, 0)
+	}},
+	{"verifying with no lease and a small rest", 5, func(d *Desk) {
+		v, l := d.Prepares(5)
+		d.Settles(l, 1, 0, 1, smtp.Valid)
+		d.ok(d.Release(d.T.Context(), l))
+		d.cancelsAtOnce(v.ID, 3)
+		d.has(5, 3, 0, 2)
+	}},
+	{"verifying with an expired lease", 5, func(d *Desk) {
+		v, l := d.Prepares(5)
+		_, err := d.Renew(d.T.Context(), d.Node, 0)
+		d.ok(err)
+		d.cancelsAtOnce(v.ID, 5)
+		_, err = d.Settle(d.T.Context(), Batch(l, 1, 0, 0, smtp.Valid))
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"verifying under a lease", 5, func(d *Desk) { d.cancelsUnderLease(5) }},
+	{"a large rest without a lease", ledger.SettlementMax + 1, func(d *Desk) {
+		v, l := d.Prepares(ledger.SettlementMax + 1)
+		d.ok(d.Release(d.T.Context(), l))
+		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		d.is(v, "cancelling")
+		v, err = d.FinishCancel(d.T.Context(), d.Takes(v.ID))
+		d.ok(err)
+		d.is(v, "cancelled")
+		d.has(ledger.SettlementMax+1, ledger.SettlementMax+1, 0, 0)
+	}},
+	{"cancelling ends in cancelled also when all got their outcome", 2, func(d *Desk) {
+		v, l := d.Prepares(2)
+		_, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		d.is(d.Settles(l, 1, 0, 1, smtp.Valid), "cancelled")
+		again, err := d.FinishCancel(d.T.Context(), l)
+		d.ok(err)
+		d.is(again, "cancelled")
+		d.has(2, 0, 0, 2)
+	}},
+	{"a final file stays as it is", 2, func(d *Desk) {
+		v, l := d.Prepares(1)
+		done := d.Settles(l, 1, 0, 0, smtp.Valid)
+		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		if v != done {
+			d.T.Errorf("%+v, then %+v", done, v)
+		}
+	}},
+}
+
+// cancelsAtOnce fails the test unless the verification is cancelled in one step,
+// with so many addresses that were never checked, however often it is asked.
+func (d *Desk) cancelsAtOnce(id uuid.UUID, unchecked int64) {
+	d.T.Helper()
+	for range 2 {
+		v, err := d.Cancel(d.T.Context(), d.Workspace, id)
+		d.ok(err)
+		d.is(v, "cancelled")
+		if v.Counts.Cancelled != unchecked || v.Held != 0 {
+			d.T.Errorf("counts %+v holding %d, want %d cancelled", v.Counts, v.Held, unchecked)
+		}
+	}
+	d.leased(uuid.New(), 5, Hour)
+}
+
+// cancelsUnderLease cancels a file of total addresses in the middle of its work.
+func (d *Desk) cancelsUnderLease(total int64) {
+	v, l := d.Prepares(total)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	for range 2 {
+		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		d.is(v, "cancelling")
+	}
+	stays, err := d.Wait(d.T.Context(), l, v.Created.Add(time.Minute))
+	d.ok(err)
+	d.is(stays, "cancelling")
+	d.is(d.Settles(l, 2, 1, 1, smtp.Invalid), "cancelling") // in flight: counts and is charged
+	for range 2 {
+		v, err := d.FinishCancel(d.T.Context(), l)
+		d.ok(err)
+		d.is(v, "cancelled")
+		if v.Counts.Cancelled != total-2 {
+			d.T.Errorf("counts: %+v", v.Counts)
+		}
+	}
+	d.has(5, 3, 0, 2)
+	_, err = d.Settle(d.T.Context(), Batch(l, 3, 2, 2, smtp.Valid))
+	d.refused(err, ledger.ErrStaleEpoch)
+}

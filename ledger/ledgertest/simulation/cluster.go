@@ -1,0 +1,198 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+const (
+	processesMax = 6 // of one life at once
+	retireAfter  = 10 * time.Second
+	factKeys     = 8
+)
+
+// processes is a life of processes that beat, leave, are lost and forgotten.
+type processes struct {
+	*world
+	nodes  [3]uuid.UUID
+	alive  []ledger.Process
+	was    *cluster      // after the commit before
+	after  time.Duration // of the retirement or the forgetting at hand
+	beaten uuid.UUID     // session of the beat at hand
+}
+
+// RunCluster lives such a life; the same seed gives the same.
+func RunCluster(seed uint64, operations int) Life {
+	return newProcesses(newWorld(seed)).live(operations)
+}
+
+// RunClusterBeside lives it on another database too, as RunBeside does.
+func RunClusterBeside(second Second, seed uint64, operations int) Life {
+	w := newWorld(seed)
+	w.beside(second)
+	return newProcesses(w).live(operations)
+}
+
+func newProcesses(w *world) *processes {
+	p := &processes{world: w, was: w.memory.cluster.copied()}
+	for i := range p.nodes {
+		p.nodes[i] = w.id()
+	}
+	w.db.check, w.db.between = p.checkCommit, p.others
+	return p
+}
+
+func (p *processes) live(operations int) Life {
+	for range operations {
+		if p.violation != "" {
+			break
+		}
+		p.operation()
+	}
+	return Life{Answers: p.answers, Transactions: p.db.runs, Commits: p.commits, Faults: p.db.faults,
+		Violation: p.violation}
+}
+
+// others run while a transaction waits to be run again.
+func (p *processes) others() {
+	if p.depth == depthMax {
+		return
+	}
+	p.depth++
+	after, beaten := p.after, p.beaten
+	p.operation()
+	p.after, p.beaten = after, beaten
+	p.depth--
+}
+
+// operation is one thing that a process or an operator does.
+func (p *processes) operation() {
+	if len(p.alive) == 0 || len(p.alive) < processesMax && p.chance(50) {
+		p.alive = append(p.alive, ledger.Process{Session: p.id(), Node: p.nodes[p.random.IntN(len(p.nodes))]})
+	}
+	i := p.random.IntN(len(p.alive))
+	one := p.alive[i]
+	ctx := context.Background()
+	p.after, p.beaten = 0, uuid.Nil
+	switch at := p.random.IntN(100); {
+	case at < 55:
+		p.beat(one)
+	case at < 60:
+		p.answered("leave", p.book.Leave(ctx, one.Session))
+	case at < 63: // it dies
+		p.alive = slices.Delete(p.alive, i, i+1)
+	case at < 75:
+		p.after = time.Duration(p.random.IntN(2)) * retireAfter
+		p.answered("retire", p.book.Retire(ctx, one.Session, p.after, p.chance(500)))
+	case at < 78:
+		p.answered("drain", p.book.AskDrain(ctx, one.Node), ledger.ErrNoSuchNode)
+	case at < 82:
+		p.after = retireAfter
+		p.answered("forget", p.book.Forget(ctx, one.Node, p.after), ledger.ErrNoSuchNode, ledger.ErrNodeAlive)
+	case at < 90:
+		p.learn()
+	default:
+		p.memory.now += int64(p.random.IntN(4000))
+	}
+}
+
+// beat says something new, or nothing new, and looks whether its row has it.
+func (p *processes) beat(one ledger.Process) {
+	b := ledger.Beat{Process: one, Cluster: "simulated", Started: rules.Clock(1), Leases: p.random.IntN(9),
+		Read: p.memory.cluster.turn - int64(p.random.IntN(3))}
+	b.Read = max(b.Read, 0)
+	for _, other := range p.alive {
+		if p.chance(800) {
+			b.View = append(b.View, other)
+		}
+	}
+	slices.SortFunc(b.View, func(x, y ledger.Process) int { return slices.Compare(x.Session[:], y.Session[:]) })
+	if row, found := p.memory.cluster.nodes[one.Session]; found && p.chance(600) {
+		b.View = row.View
+	}
+	p.beaten = one.Session
+	roll, err := p.book.Beat(context.Background(), b)
+	if !p.answered("beat", err) {
+		return
+	}
+	at := slices.IndexFunc(roll.Nodes, func(n ledger.NodeRow) bool { return n.Session == one.Session })
+	if at < 0 {
+		p.wrong("beat", "a row that was beaten is not there")
+		return
+	}
+	if row := roll.Nodes[at]; !slices.Equal(row.View, b.View) || row.Leases != b.Leases ||
+		row.Standing != ledger.NodeIn || row.Read != b.Read {
+		p.wrong("beat", "said %+v, the row is %+v", b, row)
+	}
+}
+
+// learn keeps a fact about a receiver and asks for all.
+func (p *processes) learn() {
+	keys := make([]string, factKeys)
+	for i := range keys {
+		keys[i] = string(rune('a' + i))
+	}
+	fact := ledger.Fact{Key: keys[p.random.IntN(factKeys)], Data: []byte{byte(p.random.IntN(256))},
+		Expires: rules.Clock(p.memory.now + int64(p.random.IntN(20_000)))}
+	p.answered("learn", p.book.Learn(context.Background(), []ledger.Fact{fact}))
+	if _, err := p.book.Known(context.Background(), keys); err != nil {
+		p.wrong("facts", "known: %v", err)
+	}
+}
+
+// checkCommit compares the rows with those of the commit before: nothing that
+// others count by changes without a turn of its own.
+func (p *processes) checkCommit() {
+	p.commits++
+	now, turns := p.memory.cluster, map[int64]bool{}
+	for session, row := range now.nodes {
+		if turns[row.Turn] || row.Turn < 1 || row.Turn > now.turn {
+			p.wrong("turns", "turn %d of %d is taken twice, or was never", row.Turn, now.turn)
+		}
+		turns[row.Turn] = true
+		old, known := p.was.nodes[session]
+		p.checkStep(old, known, row)
+	}
+	for session, old := range p.was.nodes {
+		if _, stays := now.nodes[session]; !stays && (old.Standing == ledger.NodeIn || !readByAll(p.was, old)) {
+			p.wrong("turns", "a row is gone whose end somebody had not read: %+v", old)
+		}
+	}
+	p.was = now.copied()
+}
+
+// checkStep looks at what became of one row.
+func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow) {
+	began := row.Standing == ledger.NodeIn && (!known || old.Standing != ledger.NodeIn)
+	ended := known && old.Standing == ledger.NodeIn && row.Standing != ledger.NodeIn
+	published := known && !began && !slices.Equal(old.View, row.View)
+	if inTurn := row.Turn > p.was.turn; inTurn != (began || ended || published) {
+		p.wrong("turns", "began %v, ended %v, published %v: from %+v to %+v", began, ended, published, old, row)
+	}
+	switch {
+	case began && (row.Before != nil || row.Dead || row.Session != p.beaten):
+		p.wrong("turns", "began as %+v", row)
+	case published && !slices.Equal(row.Before, old.View):
+		p.wrong("turns", "published as %+v after %+v", row, old)
+	case ended && row.Standing == ledger.NodeLost && p.memory.now-old.Seen.UnixMilli() < p.after.Milliseconds():
+		p.wrong("turns", "retired before its time: %+v", old)
+	case known && old.Dead && !row.Dead && !began && row.Standing != ledger.NodeLeft:
+		p.wrong("turns", "dead, and then not: %+v", row)
+	}
+}
+
+// readByAll says whether every process that is in has read a row's turn.
+func readByAll(c *cluster, row ledger.NodeRow) bool {
+	for _, other := range c.nodes {
+		if other.Standing == ledger.NodeIn && other.Read < row.Turn {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,510 @@
+package simulation
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+var _ rules.Tables = (*memory)(nil)
+
+// errKey is what a database says to a second row with one key.
+var errKey = errors.New("simulation: duplicate key")
+
+// account is one workspace.
+type account struct {
+	id      uuid.UUID
+	balance ledger.Balance
+	sums    ledger.Sums // of its entries
+}
+
+// settlement is one row of that table.
+type settlement struct {
+	number, epoch int64
+	counts        ledger.Counts
+	digest        [32]byte
+	batch         ledger.Batch
+	evidence      string
+}
+
+// chunk is one row of the uploads.
+type chunk struct {
+	at   int64
+	data []byte
+}
+
+// file is one verification with everything that hangs on it. Its lists only grow.
+type file struct {
+	row         rules.Row
+	entries     []rules.Entry
+	settlements []settlement
+	chunks      []chunk
+}
+
+// saved is what a file was when the transaction first changed it.
+type saved struct {
+	file                         *file
+	row                          rules.Row
+	entries, settlements, chunks int
+}
+
+// identity is the key of the promise "one for ever".
+type identity struct{ workspace, key uuid.UUID }
+
+// memory is the tables, for one transaction at a time.
+type memory struct {
+	now        int64 // milliseconds
+	accounts   map[uuid.UUID]*account
+	files      []*file // by time of creation and id
+	byID       map[uuid.UUID]*file
+	byIdentity map[identity]*file
+	grants     map[uuid.UUID]rules.Entry
+	cluster    *cluster
+
+	// Of the transaction at hand.
+	changed    []saved
+	touched    []account // as they were
+	granted    []uuid.UUID
+	inserted   []*file
+	clusterWas *cluster // nil: not changed
+	failAfter  int      // statements until fail; negative: never
+	fail       error    // what that statement answers
+	aborted    bool     // a statement failed: nothing more can be done but to roll back
+}
+
+func newMemory() *memory {
+	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
+		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]rules.Entry{}, failAfter: -1,
+		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{}}}
+}
+
+// begin starts a transaction whose statement number after fails; negative: none does.
+func (m *memory) begin(after int, fail error) {
+	m.changed, m.touched = m.changed[:0], m.touched[:0]
+	m.granted, m.inserted = m.granted[:0], m.inserted[:0]
+	m.failAfter, m.fail, m.aborted, m.clusterWas = after, fail, false, nil
+}
+
+// byAge is the order in which verifications are served.
+func byAge(a, b *file) int {
+	return cmp.Or(a.row.Created.Compare(b.row.Created), bytes.Compare(a.row.ID[:], b.row.ID[:]))
+}
+
+// rollback makes everything as it was.
+func (m *memory) rollback() {
+	for _, s := range m.changed {
+		f := s.file
+		f.row, f.entries = s.row, f.entries[:s.entries]
+		f.settlements, f.chunks = f.settlements[:s.settlements], f.chunks[:s.chunks]
+	}
+	if m.clusterWas != nil {
+		m.cluster = m.clusterWas
+	}
+	for _, a := range m.touched {
+		*m.accounts[a.id] = a
+	}
+	for _, id := range m.granted {
+		delete(m.grants, id)
+	}
+	for _, f := range m.inserted {
+		at, _ := slices.BinarySearchFunc(m.files, f, byAge)
+		m.files = slices.Delete(m.files, at, at+1)
+		delete(m.byID, f.row.ID)
+		delete(m.byIdentity, identity{f.row.Workspace, f.row.Identity})
+	}
+}
+
+// statement is the start of each one: it fails where the plan says so.
+func (m *memory) statement() error {
+	if m.aborted {
+		return errAborted
+	}
+	if m.failAfter == 0 {
+		m.aborted = true
+		return m.fail
+	}
+	m.failAfter--
+	return nil
+}
+
+// change gives a file to write to.
+func (m *memory) change(id uuid.UUID) *file {
+	f := m.byID[id]
+	if f == nil {
+		return nil
+	}
+	for i := range m.changed {
+		if m.changed[i].file == f {
+			return f
+		}
+	}
+	m.changed = append(m.changed, saved{file: f, row: f.row, entries: len(f.entries),
+		settlements: len(f.settlements), chunks: len(f.chunks)})
+	return f
+}
+
+// write gives the row of a file for a change, if it holds; 0 when it does not.
+func (m *memory) write(id uuid.UUID, holds func(r *rules.Row) bool, change func(r *rules.Row)) (
+	int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	f := m.byID[id]
+	if f == nil || !holds(&f.row) {
+		return 0, nil
+	}
+	change(&m.change(id).row)
+	return 1, nil
+}
+
+// Account reads a workspace's balance.
+func (m *memory) Account(workspace uuid.UUID) (ledger.Balance, error) {
+	if err := m.statement(); err != nil {
+		return ledger.Balance{}, err
+	}
+	a := m.accounts[workspace]
+	if a == nil {
+		return ledger.Balance{}, ledger.ErrNoSuchWorkspace
+	}
+	return a.balance, nil
+}
+
+// touch gives an account to write to.
+func (m *memory) touch(a *account) *account {
+	for i := range m.touched {
+		if m.touched[i].id == a.id {
+			return a
+		}
+	}
+	m.touched = append(m.touched, *a)
+	return a
+}
+
+// Credit adds to an account, within the constraint of its table.
+func (m *memory) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	a := m.accounts[workspace]
+	if a == nil || a.balance.Available < available {
+		return 0, nil
+	}
+	b := &m.touch(a).balance
+	b.Granted += by.Granted
+	b.Available += by.Available
+	b.Held += by.Held
+	b.Spent += by.Spent
+	return 1, nil
+}
+
+// Enter writes entries, each key once.
+func (m *memory) Enter(entries ...rules.Entry) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if f := m.byID[e.Subject]; f != nil {
+			for _, old := range f.entries {
+				if old.Number == e.Number && old.Kind == e.Kind {
+					m.aborted = true
+					return errKey
+				}
+			}
+			f = m.change(e.Subject)
+			f.entries = append(f.entries, e)
+		} else {
+			if _, found := m.grants[e.Subject]; found {
+				m.aborted = true
+				return errKey
+			}
+			m.grants[e.Subject] = e
+			m.granted = append(m.granted, e.Subject)
+		}
+		m.touch(m.accounts[e.Workspace]).sums.Add(e.Kind, e.Amount)
+	}
+	return nil
+}
+
+// Granted reads the entry of a grant.
+func (m *memory) Granted(id uuid.UUID) (rules.Entry, bool, error) {
+	if err := m.statement(); err != nil {
+		return rules.Entry{}, false, err
+	}
+	e, found := m.grants[id]
+	return e, found, nil
+}
+
+// Log keeps nothing: the operator log moves no credits.
+func (m *memory) Log(string, uuid.UUID, string, string) error { return m.statement() }
+
+// read copies a row out.
+func (m *memory) read(f *file) (*rules.Row, error) {
+	if err := m.statement(); err != nil {
+		return nil, err
+	}
+	if f == nil {
+		return nil, ledger.ErrNoSuchVerification
+	}
+	row := f.row
+	row.Now = m.now
+	return &row, nil
+}
+
+// Read reads one verification by its id.
+func (m *memory) Read(id uuid.UUID) (*rules.Row, error) { return m.read(m.byID[id]) }
+
+// ReadOf reads one of a workspace.
+func (m *memory) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
+	if f := m.byID[id]; f != nil && f.row.Workspace == workspace {
+		return m.read(f)
+	}
+	return m.read(nil)
+}
+
+// ReadIdentity reads the one with an idempotency key.
+func (m *memory) ReadIdentity(workspace, key uuid.UUID) (*rules.Row, error) {
+	return m.read(m.byIdentity[identity{workspace, key}])
+}
+
+// Open counts the verifications of a workspace that are not final.
+func (m *memory) Open(workspace uuid.UUID) (n int, err error) {
+	for _, f := range m.files {
+		if f.row.Workspace == workspace && f.row.Completed.IsZero() {
+			n++
+		}
+	}
+	return n, m.statement()
+}
+
+// unfunded says whether a row waits for credits, in the words of the index.
+func unfunded(r *rules.Row, workspace uuid.UUID) bool {
+	return r.Workspace == workspace && r.Issue != nil && r.Issue.Code == ledger.CreditsRequired
+}
+
+// Unfunded gives the oldest verification that waits for credits and is covered.
+func (m *memory) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+	available := m.accounts[workspace].balance.Available
+	for _, f := range m.files {
+		if unfunded(&f.row, workspace) && f.row.Total <= int64(available) {
+			return m.read(f)
+		}
+	}
+	return nil, m.statement()
+}
+
+// Short lists how much each verification of a workspace waits for.
+func (m *memory) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
+	needed := map[uuid.UUID]int64{}
+	for _, f := range m.files {
+		if unfunded(&f.row, workspace) {
+			needed[f.row.ID] = f.row.Total
+		}
+	}
+	return needed, m.statement()
+}
+
+// Tell renews the message of a verification that waits for credits.
+func (m *memory) Tell(id uuid.UUID, message string) error {
+	_, err := m.write(id, func(*rules.Row) bool { return true }, func(r *rules.Row) {
+		issue := *r.Issue
+		issue.Message = message
+		r.Issue = &issue
+	})
+	return err
+}
+
+// Insert makes a verification that is uploading.
+func (m *memory) Insert(n ledger.NewVerification) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	key := identity{n.Workspace, n.Identity}
+	if m.byID[n.ID] != nil || m.byIdentity[key] != nil {
+		m.aborted = true
+		return errKey
+	}
+	f := &file{row: rules.Row{Verification: ledger.Verification{
+		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: ledger.Bulk, Filename: n.Filename,
+		Bytes: n.Bytes, UploadExpires: rules.Clock(m.now + n.UploadExpiry.Milliseconds()),
+		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1}}}
+	at, _ := slices.BinarySearchFunc(m.files, f, byAge)
+	m.files = slices.Insert(m.files, at, f)
+	m.byID[n.ID], m.byIdentity[key] = f, f
+	m.inserted = append(m.inserted, f)
+	return nil
+}
+
+// as says that a row is as it was read.
+func as(before *rules.Row) func(r *rules.Row) bool {
+	return func(r *rules.Row) bool {
+		return r.Status == before.Status && r.Epoch == before.Epoch && r.Settlements == before.Settlements
+	}
+}
+
+// Move writes where a verification is.
+func (m *memory) Move(s rules.Step) (int64, error) {
+	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
+		v := s.After
+		r.Status, r.Issue, r.NextTry, r.Held = v.Status, v.Issue, v.NextTry, v.Held
+		r.Counts.Cancelled, r.Completed, r.WaitingSince = v.Counts.Cancelled, v.Completed, v.WaitingSince
+		r.Node, r.LeaseExpires = v.Node, v.LeaseExpires
+	})
+}
+
+// Measure writes what intake found.
+func (m *memory) Measure(s rules.Step) (int64, error) {
+	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
+		r.Rows, r.Duplicates, r.Total = s.After.Rows, s.After.Duplicates, s.After.Total
+	})
+}
+
+// Fence makes a newer writer of an upload.
+func (m *memory) Fence(id uuid.UUID, from, to int64) (int64, error) {
+	return m.write(id, func(r *rules.Row) bool { return r.Writer == from },
+		func(r *rules.Row) { r.Writer = to })
+}
+
+// Chunk reads the stored bytes that begin at offset.
+func (m *memory) Chunk(id uuid.UUID, offset int64) ([]byte, error) {
+	if err := m.statement(); err != nil {
+		return nil, err
+	}
+	for _, c := range m.byID[id].chunks {
+		if c.at == offset {
+			return c.data, nil
+		}
+	}
+	return nil, nil
+}
+
+// Append stores a chunk.
+func (m *memory) Append(id uuid.UUID, offset int64, data []byte) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	f := m.change(id)
+	for _, c := range f.chunks {
+		if c.at == offset {
+			m.aborted = true
+			return errKey
+		}
+	}
+	f.chunks = append(f.chunks, chunk{at: offset, data: bytes.Clone(data)})
+	return nil
+}
+
+// Lengthen counts stored bytes.
+func (m *memory) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
+	return m.write(id, func(r *rules.Row) bool { return r.Writer == writer && r.Durable == from },
+		func(r *rules.Row) { r.Durable = to })
+}
+
+// Free lists verifications that can be worked on and that nobody has.
+func (m *memory) Free(limit int) (free []*rules.Row, err error) {
+	for _, f := range m.files {
+		r := f.row
+		r.Now = m.now
+		if len(free) < limit && r.State().Runnable() && !r.Leased() {
+			free = append(free, &r)
+		}
+	}
+	return free, m.statement()
+}
+
+// Take gives a verification to a node at the next epoch.
+func (m *memory) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
+	return m.write(id, func(r *rules.Row) bool { return r.Epoch == epoch }, func(r *rules.Row) {
+		r.Node, r.LeaseExpires, r.Epoch = node, m.now+ttl.Milliseconds(), epoch+1
+	})
+}
+
+// Renew prolongs all leases of a node that have not expired and names them.
+func (m *memory) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
+	if err := m.statement(); err != nil {
+		return nil, err
+	}
+	for _, f := range m.files {
+		if f.row.Node == node && f.row.LeaseExpires > m.now {
+			m.change(f.row.ID).row.LeaseExpires = m.now + ttl.Milliseconds()
+			leases = append(leases, ledger.Lease{Verification: f.row.ID, Node: node, Epoch: f.row.Epoch})
+		}
+	}
+	return leases, nil
+}
+
+// Drop ends a lease.
+func (m *memory) Drop(id uuid.UUID, epoch int64) (int64, error) {
+	return m.write(id, func(r *rules.Row) bool { return r.Epoch == epoch },
+		func(r *rules.Row) { r.Node, r.LeaseExpires = uuid.Nil, 0 })
+}
+
+// Settle appends the results of one settlement.
+func (m *memory) Settle(n ledger.Settlement, p ledger.Payload) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	f := m.change(n.Lease.Verification)
+	for i := range f.settlements {
+		if f.settlements[i].number == n.Number {
+			m.aborted = true
+			return errKey
+		}
+	}
+	s := settlement{number: n.Number, epoch: n.Lease.Epoch, counts: p.Counts, digest: p.Digest}
+	if err := s.batch.Decode(p.Bytes); err != nil {
+		return err
+	}
+	f.settlements = append(f.settlements, s)
+	return nil
+}
+
+// KeepEvidence appends the evidence of a settlement that stands.
+func (m *memory) KeepEvidence(n ledger.Settlement) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	f := m.change(n.Lease.Verification)
+	for i := range f.settlements {
+		// A settlement is appended before its evidence, in the same transaction: what
+		// is rolled back takes this with it.
+		if s := &f.settlements[i]; s.number == n.Number && s.evidence == "" {
+			s.evidence = string(n.Evidence)
+			return nil
+		}
+	}
+	m.aborted = true
+	return errKey
+}
+
+// Count writes what a settlement changes in its verification.
+func (m *memory) Count(s rules.Step) (int64, error) {
+	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
+		cancelled := r.Counts.Cancelled
+		r.Settlements, r.Held, r.Counts = s.After.Settlements, s.After.Held, s.After.Counts
+		r.SingleOutcome, r.Counts.Cancelled = s.After.SingleOutcome, cancelled
+	})
+}
+
+// Settled reads epoch and digest of a settlement.
+func (m *memory) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
+	if err := m.statement(); err != nil {
+		return 0, nil, err
+	}
+	f := m.byID[id]
+	if f == nil {
+		return 0, nil, ledger.ErrStaleEpoch
+	}
+	for i := range f.settlements {
+		if s := &f.settlements[i]; s.number == number {
+			return s.epoch, s.digest[:], nil
+		}
+	}
+	return 0, nil, ledger.ErrStaleEpoch
+}

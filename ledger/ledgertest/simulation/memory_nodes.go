@@ -1,0 +1,174 @@
+package simulation
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// cluster is the tables of processes, turns and facts. They are small: a
+// transaction that changes one keeps a copy of all as it was.
+type cluster struct {
+	nodes map[uuid.UUID]ledger.NodeRow
+	turn  int64
+	facts map[string]ledger.Fact
+}
+
+// copied gives a cluster that shares nothing that changes.
+func (c *cluster) copied() *cluster {
+	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts)}
+}
+
+// alter gives the tables to write to.
+func (m *memory) alter() *cluster {
+	if m.clusterWas == nil {
+		m.clusterWas = m.cluster.copied()
+	}
+	return m.cluster
+}
+
+// alterNode changes a row if it is there and the condition holds.
+func (m *memory) alterNode(session uuid.UUID, holds func(n *ledger.NodeRow) bool,
+	change func(n *ledger.NodeRow)) (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	n, found := m.cluster.nodes[session]
+	if !found || !holds(&n) {
+		return 0, nil
+	}
+	change(&n)
+	m.alter().nodes[session] = n
+	return 1, nil
+}
+
+// NextTurn takes the next turn from the counter.
+func (m *memory) NextTurn() (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	c := m.alter()
+	c.turn++
+	return c.turn, nil
+}
+
+// beat is a beat as its row keeps it.
+func beat(b ledger.Beat) ledger.Beat {
+	b.Started = rules.Clock(rules.Millis(b.Started))
+	b.View = append([]ledger.Process{}, b.View...)
+	return b
+}
+
+// Refresh writes a beat that publishes nothing.
+func (m *memory) Refresh(b ledger.Beat) (int64, error) {
+	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool {
+		return n.Standing == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
+	}, func(n *ledger.NodeRow) { n.Beat, n.Seen = beat(b), rules.Clock(m.now) })
+}
+
+// Publish writes a beat with another view.
+func (m *memory) Publish(b ledger.Beat, turn int64) (int64, error) {
+	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool { return n.Standing == ledger.NodeIn },
+		func(n *ledger.NodeRow) {
+			n.Before = nil
+			if len(n.View) > 0 {
+				n.Before = n.View
+			}
+			n.Beat, n.Turn, n.Seen = beat(b), turn, rules.Clock(m.now)
+		})
+}
+
+// Enrol writes a beat in a new row, or in place of the one that stood.
+func (m *memory) Enrol(b ledger.Beat, turn int64) (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	now := rules.Clock(m.now)
+	asked := m.cluster.nodes[b.Session].DrainAsked
+	m.alter().nodes[b.Session] = ledger.NodeRow{Beat: beat(b), Since: now, Seen: now, Turn: turn,
+		DrainAsked: asked}
+	return 1, nil
+}
+
+// End writes the end of a row if it is as before.
+func (m *memory) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
+	return m.alterNode(before.Session, func(n *ledger.NodeRow) bool {
+		return n.Standing == before.Standing && n.Turn == before.Turn
+	}, func(n *ledger.NodeRow) {
+		if n.Read >= n.Turn {
+			n.Before = nil
+		}
+		if n.Standing != e.Standing {
+			n.Since = rules.Clock(m.now)
+		}
+		n.Standing, n.Turn, n.Dead = e.Standing, e.Turn, e.Dead
+	})
+}
+
+// AskDrain notes an operator's wish in a row.
+func (m *memory) AskDrain(session uuid.UUID) (int64, error) {
+	return m.alterNode(session, func(*ledger.NodeRow) bool { return true },
+		func(n *ledger.NodeRow) { n.DrainAsked = true })
+}
+
+// Remove deletes a row.
+func (m *memory) Remove(session uuid.UUID) (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	if _, found := m.cluster.nodes[session]; !found {
+		return 0, nil
+	}
+	delete(m.alter().nodes, session)
+	return 1, nil
+}
+
+// Node reads one row, nil when there is none, and the time.
+func (m *memory) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
+	if err := m.statement(); err != nil {
+		return nil, 0, err
+	}
+	n, found := m.cluster.nodes[session]
+	if !found {
+		return nil, 0, nil
+	}
+	return &n, m.now, nil
+}
+
+// Roll reads all rows and the counter.
+func (m *memory) Roll() (ledger.Roll, error) {
+	if err := m.statement(); err != nil || len(m.cluster.nodes) == 0 {
+		return ledger.Roll{}, err
+	}
+	return ledger.Roll{Now: rules.Clock(m.now), Turn: m.cluster.turn,
+		Nodes: slices.SortedFunc(maps.Values(m.cluster.nodes), func(a, b ledger.NodeRow) int {
+			return bytes.Compare(a.Session[:], b.Session[:])
+		})}, nil
+}
+
+// Learn writes facts, in place of those with the same keys.
+func (m *memory) Learn(facts []ledger.Fact) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	for _, f := range facts {
+		f.Data, f.Expires = append([]byte{}, f.Data...), rules.Clock(rules.Millis(f.Expires))
+		m.alter().facts[f.Key] = f
+	}
+	return nil
+}
+
+// Known reads the facts of some keys that have not expired.
+func (m *memory) Known(keys []string) (facts []ledger.Fact, err error) {
+	for _, key := range keys {
+		if f, found := m.cluster.facts[key]; found && rules.Millis(f.Expires) > m.now {
+			facts = append(facts, f)
+		}
+	}
+	return facts, m.statement()
+}

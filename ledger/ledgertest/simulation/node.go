@@ -1,0 +1,324 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// job is a verification that a node believes to have.
+type job struct {
+	lease   ledger.Lease
+	v       ledger.Verification
+	settled map[int64]bool
+	pending *ledger.Settlement // sent, and not answered for sure
+	calling bool               // the ledger has not answered: the engine asks one thing at a time
+}
+
+// node works on verifications as the engine does: it leases, settles, waits,
+// and believes what it was told last.
+type node struct {
+	id   uuid.UUID
+	jobs []*job
+}
+
+// lease takes new work.
+func (w *world) lease(n *node) {
+	before := map[uuid.UUID]int64{}
+	for _, f := range w.memory.files {
+		if f.row.Node != uuid.Nil && f.row.LeaseExpires > w.memory.now {
+			before[f.row.ID] = f.row.Epoch
+		}
+	}
+	runs, forgotten := w.db.runs, w.forgotten(n)
+	w.leases++
+	calls := w.leases
+	list, err := w.book.Lease(context.Background(), n.id, 1+w.random.IntN(3), leaseTTL)
+	if !w.answered("lease", err) {
+		return
+	}
+	for _, v := range list {
+		if epoch, leased := before[v.ID]; leased && epoch == v.Epoch-1 && w.db.runs == runs+1 {
+			w.wrong("lease", "taken from a node whose lease has not expired")
+		}
+		if v.Epoch == w.epochs[v.ID] && calls != w.leases {
+			continue // the same node was told by a call that ran in between
+		}
+		if v.Epoch <= w.epochs[v.ID] {
+			w.wrong("lease", "epoch %d was handed out before", v.Epoch)
+		}
+		w.epochs[v.ID] = v.Epoch
+		j := &job{lease: ledger.Lease{Verification: v.ID, Node: n.id, Epoch: v.Epoch}, v: v,
+			settled: map[int64]bool{}}
+		for _, s := range w.memory.byID[v.ID].settlements {
+			for _, ordinal := range s.batch.Ordinals {
+				j.settled[ordinal] = true
+			}
+		}
+		n.jobs = append(n.jobs, j)
+	}
+	if calls == w.leases && w.forgotten(n) > forgotten { // nobody leased in between
+		w.wrong("lease", "a verification was taken and not handed out")
+	}
+}
+
+// forgotten counts what the book says a node has and the node was never told of.
+func (w *world) forgotten(n *node) (count int) {
+	for _, f := range w.memory.files {
+		if f.row.Node == n.id && f.row.Epoch > w.epochs[f.row.ID] {
+			count++
+		}
+	}
+	return count
+}
+
+// renew prolongs, and drops what is no longer the node's.
+func (w *world) renew(n *node) {
+	leases, err := w.book.Renew(context.Background(), n.id, leaseTTL)
+	if !w.answered("renew", err) {
+		return
+	}
+	have := map[ledger.Lease]bool{}
+	for _, l := range leases {
+		have[l] = true
+	}
+	kept := n.jobs[:0]
+	for _, j := range n.jobs {
+		if have[j.lease] {
+			kept = append(kept, j)
+		}
+		delete(have, j.lease)
+	}
+	n.jobs = kept
+	for l := range have { // handed out in an answer that was lost
+		_ = w.book.Release(context.Background(), l)
+	}
+}
+
+// drop ends a node's belief in a job.
+func (n *node) drop(j *job) {
+	for i := range n.jobs {
+		if n.jobs[i] == j {
+			n.jobs = append(n.jobs[:i], n.jobs[i+1:]...)
+			return
+		}
+	}
+}
+
+// crash forgets everything that a node believes.
+func (n *node) crash() { n.jobs = nil }
+
+// work does one step of one job.
+func (w *world) work(n *node) {
+	if len(n.jobs) == 0 {
+		return
+	}
+	j := n.jobs[w.random.IntN(len(n.jobs))]
+	if j.calling {
+		return
+	}
+	j.calling = true
+	defer func() { j.calling = false }()
+	switch v := &j.v; {
+	case w.chance(20):
+		call := func() {
+			w.answered("release", w.book.Release(context.Background(), j.lease), ledger.ErrStaleEpoch)
+		}
+		call()
+		w.again(call)
+		n.drop(j)
+	case v.Status == ledger.Preparing:
+		w.intake(n, j)
+	case v.Status == ledger.Cancelling && w.chance(500):
+		call := func() (ledger.Verification, error) { return w.book.FinishCancel(context.Background(), j.lease) }
+		w.told(n, j, act{"finish cancel", call, func(r *ledger.Verification) bool {
+			return r.Status == ledger.Cancelled
+		}})
+	case v.State().Funded() && w.chance(250):
+		next := time.Time{}
+		if v.Status == ledger.Verifying {
+			next = time.UnixMilli(w.memory.now + 1000).UTC()
+		}
+		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, next) }
+		w.told(n, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
+	case v.State().Funded():
+		w.settle(n, j)
+	default:
+		n.drop(j)
+	}
+}
+
+// act is a call of the engine, and what the book shows when it was executed.
+type act struct {
+	what string
+	call func() (ledger.Verification, error)
+	done func(v *ledger.Verification) bool
+}
+
+// told makes a call of a job and believes its answer; the call may come again.
+func (w *world) told(n *node, j *job, a act) {
+	w.again(func() {
+		_, err := a.call()
+		w.answered(a.what+" again", err, ledger.ErrStaleEpoch, ledger.ErrIllegal)
+	})
+	row := &w.memory.byID[j.lease.Verification].row
+	held := row.HeldBy(j.lease)
+	v, err := a.call()
+	if w.answered(a.what, err, ledger.ErrStaleEpoch) {
+		j.v = v
+	} else if !passing(err) {
+		w.refused(n, j, a.what)
+		if held && row.Epoch == j.lease.Epoch && a.done(&row.Verification) {
+			w.wrong("answer", "%s was executed and refused", a.what)
+		}
+	}
+	if j.v.Status.Final() || !j.v.State().Runnable() {
+		n.drop(j)
+	}
+}
+
+// defective files begin with a byte below this: one in thirteen.
+const defective = 20
+
+// defect is what is wrong with them.
+var defect = ledger.Issue{Code: "csv_malformed", Row: 1}
+
+// intake reads a file: it is refused, or funded, or waits for credits.
+func (w *world) intake(n *node, j *job) {
+	u := w.uploadOf(j.v.ID)
+	if u.bytes[0] < defective {
+		w.told(n, j, act{"refuse", func() (ledger.Verification, error) {
+			return w.book.Refuse(context.Background(), j.lease, defect)
+		}, func(v *ledger.Verification) bool { return v.Status == ledger.Failed }})
+		return
+	}
+	w.told(n, j, act{"prepare", func() (ledger.Verification, error) {
+		v, err := w.book.Prepare(context.Background(), j.lease, u.rows, u.rows-u.total, u.total)
+		if err == nil && v.Total != u.total {
+			w.wrong("answer", "prepared %d addresses, answered %d", u.total, v.Total)
+		}
+		return v, err
+	}, func(v *ledger.Verification) bool { return v.State() == ledger.WaitingCredits }})
+}
+
+func (w *world) uploadOf(id uuid.UUID) *upload {
+	f := w.memory.byID[id]
+	for _, u := range w.uploads {
+		if u.identity == f.row.Identity {
+			return u
+		}
+	}
+	return nil
+}
+
+// settle sends a batch of outcomes; one whose answer was lost is sent again.
+func (w *world) settle(n *node, j *job) {
+	if j.pending == nil {
+		s := w.batch(j)
+		if s == nil {
+			return
+		}
+		j.pending = s
+	}
+	s := *j.pending
+	w.again(func() { w.settleLate(s) })
+	f := w.memory.byID[s.Lease.Verification]
+	v, err := w.book.Settle(context.Background(), s)
+	switch {
+	case w.answered("settle", err, ledger.ErrStaleEpoch):
+		w.checkSettled(f, s, v)
+		for _, r := range s.Results {
+			j.settled[r.Ordinal] = true
+		}
+		j.v, j.pending = v, nil
+		if v.Status.Final() {
+			n.drop(j)
+		}
+	case !passing(err):
+		w.refused(n, j, "settle")
+	}
+}
+
+// refused ends a job that the book says is another's: it must be.
+func (w *world) refused(n *node, j *job, what string) {
+	if w.memory.byID[j.lease.Verification].row.HeldBy(j.lease) {
+		w.wrong("lease", "%s was refused to the holder of the lease", what)
+	}
+	n.drop(j)
+}
+
+// settleLate is a message that was thought lost, or comes twice.
+func (w *world) settleLate(s ledger.Settlement) {
+	f := w.memory.byID[s.Lease.Verification]
+	v, err := w.book.Settle(context.Background(), s)
+	if w.answered("settle late", err, ledger.ErrStaleEpoch, ledger.ErrIllegal) {
+		w.checkSettled(f, s, v)
+	}
+}
+
+// batch makes outcomes for some of what is not settled; nil when all is.
+func (w *world) batch(j *job) *ledger.Settlement {
+	s := &ledger.Settlement{Lease: j.lease, Number: j.v.Settlements + 1}
+	most := 1 + w.random.IntN(4)
+	for ordinal := range max(j.v.Total, 0) {
+		if len(s.Results) < most && !j.settled[ordinal] && w.chance(700) {
+			s.Results = append(s.Results, ledger.Result{Ordinal: ordinal, Email: emails[ordinal],
+				Outcome: smtp.Outcomes[w.random.IntN(len(smtp.Outcomes))], Reason: smtp.Internal,
+				At: time.UnixMilli(w.memory.now)})
+		}
+	}
+	if len(s.Results) == 0 {
+		return nil
+	}
+	s.Evidence = evidenceOf(s)
+	return s
+}
+
+// evidenceOf makes evidence that tells one settlement from another, and none for
+// each third. It depends on nothing but what makes two settlements the same.
+func evidenceOf(s *ledger.Settlement) []byte {
+	if s.Number%3 == 0 {
+		return nil
+	}
+	text := fmt.Appendf(nil, "%s %d of epoch %d", s.Lease.Verification, s.Number, s.Lease.Epoch)
+	for _, r := range s.Results {
+		text = fmt.Appendf(text, " %d %s", r.Ordinal, r.Outcome)
+	}
+	return text
+}
+
+// emails are the addresses of every file.
+var emails = func() (list [totalMax]string) {
+	for i := range list {
+		list[i] = fmt.Sprintf("a%d@b.test", i)
+	}
+	return list
+}()
+
+// checkSettled holds the answer "settled" against the book: exactly these outcomes
+// are there under this number, and were written by the node that had the lease.
+func (w *world) checkSettled(f *file, s ledger.Settlement, v ledger.Verification) {
+	if s.Number < 1 || int(s.Number) > len(f.settlements) || v.Settlements < s.Number {
+		w.wrong("P2", "settlement %d was answered and is not in the book", s.Number)
+		return
+	}
+	in := &f.settlements[s.Number-1]
+	if in.number != s.Number || in.epoch != s.Lease.Epoch || in.batch.Len() != len(s.Results) {
+		w.wrong("P2", "settlement %d of epoch %d was answered, the book has that of epoch %d",
+			s.Number, s.Lease.Epoch, in.epoch)
+		return
+	}
+	if in.evidence != string(s.Evidence) {
+		w.wrong("evidence", "settlement %d was answered with %q, the book has %q", s.Number, s.Evidence, in.evidence)
+	}
+	for i, r := range s.Results {
+		if in.batch.Ordinals[i] != r.Ordinal || in.batch.Outcomes[i] != r.Outcome {
+			w.wrong("I9", "ordinal %d has another outcome than was answered", r.Ordinal)
+		}
+	}
+}

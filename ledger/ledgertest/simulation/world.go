@@ -1,0 +1,314 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+const (
+	filesMax   = 60 // verifications of one life
+	spaces     = 3  // workspaces
+	nodesCount = 3
+	totalMax   = 12 // addresses of a verification
+	leaseTTL   = 20 * time.Second
+	uploadLife = time.Minute
+	fundLife   = 2 * time.Minute
+	depthMax   = 2 // how deep others get their turn inside a transaction that is run again
+)
+
+// upload is a customer's file and what was answered about it.
+type upload struct {
+	workspace, identity uuid.UUID
+	bytes               []byte
+	rows, total         int64
+	id                  uuid.UUID // once a create was answered
+	creations           int       // answers that said "created"
+	durable             int64     // the most that was answered as stored
+}
+
+// world is one life.
+type world struct {
+	random  *rand.Rand
+	memory  *memory
+	db      *database
+	book    rules.Book
+	uploads []*upload
+	nodes   []*node
+	late    []func() // messages that may come again
+	epochs  map[uuid.UUID]int64
+	grants  map[uuid.UUID]ledger.Credits // asked for, by id
+	acked   map[uuid.UUID]bool           // grants that were answered
+
+	ids       uint64
+	depth     int
+	commits   int64
+	answers   int64
+	leases    int64       // calls
+	spaces    []uuid.UUID // reused by checkCommit
+	violation string
+}
+
+// id makes the next identity of this life.
+func (w *world) id() (id uuid.UUID) {
+	w.ids++
+	// Mixed, so that the order of ids is not the order of creation.
+	binary.BigEndian.PutUint64(id[:], w.ids*0x9e3779b97f4a7c15)
+	binary.BigEndian.PutUint64(id[8:], w.ids)
+	return id
+}
+
+func (w *world) chance(of int) bool { return w.random.IntN(1000) < of }
+
+// passing says whether an answer says nothing but "not now".
+func passing(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, errUnknown) }
+
+// answered notes an answer, and one that is neither success, nor passing, nor one
+// of the refusals that may be given.
+func (w *world) answered(what string, err error, may ...error) bool {
+	w.answers++
+	if err == nil || passing(err) {
+		return err == nil
+	}
+	for _, m := range may {
+		if errors.Is(err, m) {
+			return false
+		}
+	}
+	w.wrong("answer", "%s: %v", what, err)
+	return false
+}
+
+// again leaves a call in the post: it may come a second time, or late.
+func (w *world) again(call func()) {
+	if w.chance(150) && len(w.late) < 32 {
+		w.late = append(w.late, call)
+	}
+}
+
+// deliver brings a late message.
+func (w *world) deliver() {
+	if len(w.late) == 0 {
+		return
+	}
+	i := w.random.IntN(len(w.late))
+	call := w.late[i]
+	w.late[i] = w.late[len(w.late)-1]
+	w.late = w.late[:len(w.late)-1]
+	call()
+}
+
+// newUpload is a customer with another file. Some are used by two at once.
+func (w *world) newUpload() {
+	if len(w.uploads) == filesMax {
+		return
+	}
+	u := &upload{workspace: w.workspace(), identity: w.id(), bytes: make([]byte, 1+w.random.IntN(40)),
+		total: int64(1 + w.random.IntN(totalMax))}
+	for i := range u.bytes {
+		u.bytes[i] = byte(w.random.IntN(256))
+	}
+	u.rows = u.total + int64(w.random.IntN(3))
+	w.uploads = append(w.uploads, u)
+	w.create(u)
+}
+
+func (w *world) workspace() uuid.UUID { return w.memory.accountAt(w.random.IntN(spaces)) }
+
+// accountAt gives a workspace by its number.
+func (m *memory) accountAt(i int) uuid.UUID {
+	var id uuid.UUID
+	id[15] = byte(i + 1)
+	return id
+}
+
+func (w *world) anUpload() *upload {
+	if len(w.uploads) == 0 {
+		return nil
+	}
+	return w.uploads[w.random.IntN(len(w.uploads))]
+}
+
+// fresh is an upload of late, more likely to be unfinished.
+func (w *world) fresh() *upload {
+	if n := len(w.uploads); n > 8 && w.chance(700) {
+		return w.uploads[n-8+w.random.IntN(8)]
+	}
+	return w.anUpload()
+}
+
+// create asks for the verification of an upload, the first time or again.
+func (w *world) create(u *upload) {
+	n := ledger.NewVerification{ID: w.id(), Workspace: u.workspace, Identity: u.identity,
+		Bytes: int64(len(u.bytes)), BytesMax: 1 << 20, OpenMax: filesMax, UploadExpiry: uploadLife}
+	var call func()
+	call = func() {
+		v, created, err := w.book.Create(context.Background(), n)
+		if !w.answered("create", err) {
+			return
+		}
+		if u.id != uuid.Nil && v.ID != u.id {
+			w.wrong("I11", "one idempotency key, two verifications")
+		}
+		u.id = v.ID
+		if created && v.ID == n.ID {
+			u.creations++
+		}
+		if u.creations > 1 {
+			w.wrong("I11", "created %d times", u.creations)
+		}
+		if v.Workspace != u.workspace || v.Identity != u.identity || v.Bytes != n.Bytes {
+			w.wrong("I11", "created another verification than was asked for")
+		}
+	}
+	call()
+	w.again(func() { w.create(u) })
+	if u.id != uuid.Nil && w.chance(30) {
+		n.ID, n.Bytes = w.id(), n.Bytes+1
+		if _, _, err := w.book.Create(context.Background(), n); err == nil {
+			w.wrong("I11", "the key was accepted with another length")
+		}
+	}
+}
+
+// send uploads the next bytes, or an overlap, a gap, or what was sent before.
+func (w *world) send(u *upload) {
+	if u == nil || u.id == uuid.Nil {
+		return
+	}
+	session, err := w.book.OpenUpload(context.Background(), u.id)
+	if !w.answered("open upload", err) {
+		return
+	}
+	w.sees(u, session)
+	for range 1 + w.random.IntN(3) {
+		at := session.Durable
+		if w.chance(50) {
+			at = int64(w.random.IntN(len(u.bytes)))
+		}
+		left := int64(len(u.bytes)) - at
+		if left <= 0 {
+			return
+		}
+		data := u.bytes[at : at+1+w.random.Int64N(left)]
+		writer := session.Writer
+		part := func() bool {
+			after, err := w.book.AppendChunk(context.Background(), u.id, writer, at, data)
+			ok := w.answered("append", err, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap)
+			if !ok {
+				return false
+			}
+			if after.Durable < at+int64(len(data)) {
+				w.wrong("I14", "%d bytes answered after %d were sent", after.Durable, at+int64(len(data)))
+			}
+			w.sees(u, after)
+			session = after
+			return true
+		}
+		w.again(func() { part() })
+		if !part() {
+			return
+		}
+	}
+}
+
+// sees notes what a customer was told about an upload.
+func (w *world) sees(u *upload, now ledger.Upload) {
+	if now.Durable < u.durable {
+		w.wrong("I14", "durable bytes fell from %d to %d", u.durable, now.Durable)
+	}
+	u.durable = now.Durable
+	at := int64(0)
+	for _, c := range w.memory.byID[u.id].chunks {
+		if !bytes.Equal(c.data, u.bytes[at:at+int64(len(c.data))]) {
+			w.wrong("I13", "other bytes are stored than were sent")
+		}
+		at += int64(len(c.data))
+	}
+}
+
+// cancel asks for the end of a verification.
+func (w *world) cancel(u *upload) {
+	if u == nil || u.id == uuid.Nil {
+		return
+	}
+	call := func() {
+		v, err := w.book.Cancel(context.Background(), u.workspace, u.id)
+		if w.answered("cancel", err) && v.Status != ledger.Cancelling && !v.Status.Final() {
+			w.wrong("answer", "cancelled and %s", v.Status)
+		}
+	}
+	call()
+	w.again(call)
+	other := w.workspace()
+	if _, err := w.book.Cancel(context.Background(), other, u.id); err == nil && other != u.workspace {
+		w.wrong("I20", "cancelled from another workspace")
+	}
+}
+
+// grant is an operator who adds credits, and may do so twice with one id.
+func (w *world) grant(n ledger.Credits) {
+	id, workspace := w.id(), w.workspace()
+	w.grants[id] = n
+	call := func() {
+		b, err := w.book.Grant(context.Background(), id, workspace, n, "")
+		if !w.answered("grant", err) {
+			return
+		}
+		w.acked[id] = true
+		if b.Granted < n || b.Granted != b.Available+b.Held+b.Spent {
+			w.wrong("I1", "the grant of %d was answered with %+v", n, b)
+		}
+	}
+	call()
+	w.again(call)
+	if w.acked[id] && w.chance(100) {
+		if _, err := w.book.Grant(context.Background(), id, workspace, n+1, ""); err == nil {
+			w.wrong("grant", "one id, two amounts")
+		}
+	}
+}
+
+// sweep is what time demands of one verification, whichever it is.
+func (w *world) sweep(i int) {
+	if len(w.memory.files) == 0 {
+		return
+	}
+	id := w.memory.files[i%len(w.memory.files)].row.ID
+	w.answered("expire upload", w.book.ExpireUpload(context.Background(), id))
+	w.answered("expire funding", w.book.ExpireFunding(context.Background(), id, fundLife))
+}
+
+// tick moves the database's clock, sometimes far, sometimes back.
+func (w *world) tick() {
+	by := w.random.Int64N(4000)
+	switch {
+	case w.chance(20):
+		by = -w.random.Int64N(5000)
+	case w.chance(30):
+		by = w.random.Int64N(3 * leaseTTL.Milliseconds())
+	}
+	w.memory.now += by
+}
+
+// checkGrants says whether the credits are those that were granted: each that was
+// answered, once, and none that nobody asked for.
+func (w *world) checkGrants() {
+	for id, n := range w.grants {
+		e, found := w.memory.grants[id]
+		if found && e.Amount != n || w.acked[id] && !found {
+			w.wrong("grant", "%d credits were asked for, answered: %v, in the book: %+v", n, w.acked[id], e)
+		}
+	}
+	if len(w.memory.grants) > len(w.grants) {
+		w.wrong("grant", "%d grants in the book, %d were asked for", len(w.memory.grants), len(w.grants))
+	}
+}

@@ -1,0 +1,83 @@
+package ledgertest
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+var tenants = []exercise{
+	{"a workspace is made once", 0, func(d *Desk) {
+		again, err := d.CreateWorkspace(d.T.Context(), d.Workspace, "another name")
+		d.ok(err)
+		list, err := d.Workspaces(d.T.Context())
+		d.ok(err)
+		if again.Name != "desk" || len(list) != 1 || list[0] != again || again.Created.IsZero() {
+			d.T.Errorf("got %+v and the list %+v", again, list)
+		}
+	}},
+	{"a grant counts once", 0, func(d *Desk) {
+		id := uuid.New()
+		for range 2 {
+			b, err := d.Grant(d.T.Context(), id, d.Workspace, 7, "paid")
+			d.ok(err)
+			if want := (ledger.Balance{Granted: 7, Available: 7}); b != want {
+				d.T.Errorf("got %+v, want %+v", b, want)
+			}
+		}
+		d.Grants(3)
+		d.has(10, 10, 0, 0)
+	}},
+	{"a key works until it is revoked", 0, keyLife},
+	{"keys are listed oldest first", 0, manyKeys},
+	{"workspaces are listed oldest first", 0, manyWorkspaces},
+	{"a secret is made once", 0, func(d *Desk) {
+		first, err := d.Secret(d.T.Context(), "urls", 32)
+		d.ok(err)
+		second, err := d.Secret(d.T.Context(), "urls", 32)
+		d.ok(err)
+		other, err := d.Secret(d.T.Context(), "cursors", 32)
+		d.ok(err)
+		if len(first) != 32 || !bytes.Equal(first, second) || bytes.Equal(first, other) {
+			d.T.Error("secrets: want the same value for a name, another for another name, 32 bytes each")
+		}
+	}},
+	{"the book answers", 0, func(d *Desk) { d.ok(d.Ping(d.T.Context())) }},
+}
+
+func keyLife(d *Desk) {
+	ctx := d.T.Context()
+	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "mine",
+		SecretSHA256: [32]byte{1, 31: 9}}
+	made, err := d.CreateKey(ctx, k)
+	d.ok(err)
+	again, err := d.CreateKey(ctx, k)
+	d.ok(err)
+	read, err := d.KeyByID(ctx, k.ID)
+	d.ok(err)
+	if made != again || made != read || made.SecretSHA256 != k.SecretSHA256 || made.Created.IsZero() ||
+		!made.Revoked.IsZero() {
+		d.T.Errorf("made %+v, again %+v, read %+v", made, again, read)
+	}
+	revoked, err := d.RevokeKey(ctx, k.ID)
+	d.ok(err)
+	for start := time.Now(); time.Since(start) < 5*time.Millisecond; { // the clock must have moved on
+		twice, err := d.RevokeKey(ctx, k.ID)
+		d.ok(err)
+		if revoked.Revoked.IsZero() || twice != revoked {
+			d.T.Fatalf("revoked %+v, then %+v", revoked, twice)
+		}
+	}
+	list, err := d.Keys(ctx, d.Workspace)
+	d.ok(err)
+	if len(list) != 1 || list[0] != revoked {
+		d.T.Errorf("keys: got %+v, want the revoked one", list)
+	}
+}
+
+// other is a second workspace in the same book.
+func (d *Desk) other(t testing.TB, credits ledger.Credits) *Desk { return NewDesk(t, d.Book, credits) }

@@ -1,0 +1,204 @@
+package ledgertest
+
+import (
+	"bytes"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+var uploads = []exercise{
+	{"a create is recovered by its identity", 0, func(d *Desk) {
+		n := d.Asks(7)
+		first, created, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		// Recovery stands before size and number.
+		n.ID, n.Filename, n.BytesMax, n.OpenMax = uuid.New(), "renamed.csv", 1, 1
+		second, again, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		if !created || again || second.ID != first.ID || second.Filename != "list.csv" {
+			d.T.Errorf("created %v then %v: %+v, %+v", created, again, first, second)
+		}
+		if first.Status != ledger.Uploading || first.Total != -1 || first.Kind != ledger.Bulk ||
+			first.UploadExpires.Sub(first.Created) != Hour {
+			d.T.Errorf("a new one: %+v", first)
+		}
+	}},
+	{"the same identity in another workspace is another file", 0, func(d *Desk) {
+		n := d.Asks(7)
+		_, _, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		n.ID, n.Workspace = uuid.New(), d.other(d.T, 0).Workspace
+		_, created, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		if !created {
+			d.T.Error("want a new verification")
+		}
+	}},
+	{"the bytes come back as they were sent", 0, bytesComeBack},
+	{"a chunk repeated is answered again", 0, chunkRepeated},
+	{"an opened upload fences the older writer", 0, func(d *Desk) {
+		v := d.Creates(7)
+		old, err := d.OpenUpload(d.T.Context(), v.ID)
+		d.ok(err)
+		young, err := d.OpenUpload(d.T.Context(), v.ID)
+		d.ok(err)
+		if young.Writer <= old.Writer {
+			d.T.Errorf("writer %d after %d", young.Writer, old.Writer)
+		}
+		u, err := d.AppendChunk(d.T.Context(), v.ID, old.Writer, 0, []byte("abc"))
+		d.refused(err, ledger.ErrFenced)
+		if u.Durable != 0 || u.Writer != young.Writer {
+			d.T.Errorf("state beside the refusal: %+v", u)
+		}
+	}},
+	{"an upload that is over is not opened again", 0, func(d *Desk) {
+		v := d.Uploads()
+		before, err := d.UploadState(d.T.Context(), v.ID)
+		d.ok(err)
+		after, err := d.OpenUpload(d.T.Context(), v.ID)
+		d.ok(err)
+		if before != after || after.Status != ledger.Preparing {
+			d.T.Errorf("before %+v, after %+v", before, after)
+		}
+	}},
+	{"an expired upload takes nothing", 0, func(d *Desk) {
+		n := d.Asks(7)
+		n.UploadExpiry = 0
+		v, _, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		u, err := d.OpenUpload(d.T.Context(), v.ID)
+		d.ok(err)
+		if !u.Expired {
+			d.T.Errorf("state: %+v", u)
+		}
+		_, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("1234567"))
+		d.refused(err, ledger.ErrUploadClosed)
+	}},
+}
+
+func bytesComeBack(d *Desk) {
+	ctx := d.T.Context()
+	sent := bytes.Repeat([]byte("a@b.example\r\n\x00\xff"), 50_000)
+	v := d.Creates(int64(len(sent)))
+	u, err := d.OpenUpload(ctx, v.ID)
+	d.ok(err)
+	for _, cut := range []int{1, 200_000, 200_001, len(sent) - 1, len(sent)} {
+		if u.Status != ledger.Uploading {
+			d.T.Fatalf("%s with %d of %d bytes", u.Status, u.Durable, u.Bytes)
+		}
+		u, err = d.AppendChunk(ctx, v.ID, u.Writer, u.Durable, sent[u.Durable:cut])
+		d.ok(err)
+		if u.Durable != int64(cut) {
+			d.T.Fatalf("durable: got %d, want %d", u.Durable, cut)
+		}
+	}
+	if u.Status != ledger.Preparing {
+		d.T.Errorf("with all bytes: %s", u.Status)
+	}
+	for range 2 { // any number of nodes may read it
+		f, err := d.OpenFile(ctx, v.ID)
+		d.ok(err)
+		got, err := io.ReadAll(f)
+		d.ok(err)
+		if !bytes.Equal(got, sent) {
+			d.T.Errorf("got %d bytes that differ from the %d sent", len(got), len(sent))
+		}
+		d.ok(f.Close())
+	}
+}
+
+func chunkRepeated(d *Desk) {
+	ctx := d.T.Context()
+	v := d.Creates(7)
+	u, err := d.OpenUpload(ctx, v.ID)
+	d.ok(err)
+	for _, c := range []struct {
+		at   int64
+		data string
+	}{{0, "abc"}, {3, "defg"}} {
+		first, err := d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data))
+		d.ok(err)
+		second, err := d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data))
+		d.ok(err)
+		if first != second {
+			d.T.Errorf("at %d: %+v, then %+v", c.at, first, second)
+		}
+	}
+	_, err = d.AppendChunk(ctx, v.ID, u.Writer, 3, []byte("DEFG"))
+	d.refused(err, ledger.ErrUploadClosed)
+}
+
+var sweeps = []exercise{
+	{"an upload past its time fails", 0, func(d *Desk) {
+		n := d.Asks(7)
+		n.UploadExpiry = 0
+		v, _, err := d.Create(d.T.Context(), n)
+		d.ok(err)
+		kept := d.Creates(7)
+		d.sweeps(ledger.Retention{}, 1)
+		d.sweeps(ledger.Retention{}, 0)
+		v = d.Sees(v.ID)
+		d.is(v, "failed")
+		if v.Issue == nil || v.Issue.Code != ledger.UploadExpired {
+			d.T.Errorf("issue: %+v", v.Issue)
+		}
+		d.is(d.Sees(kept.ID), "uploading")
+	}},
+	{"a file that nobody funds fails in the end", 0, func(d *Desk) {
+		v, _ := d.Prepares(5)
+		d.sweeps(ledger.Retention{Funding: Hour}, 0)
+		d.is(d.Sees(v.ID), ledger.WaitingCredits)
+		d.sweeps(ledger.Retention{Funding: time.Nanosecond}, 1)
+		v = d.Sees(v.ID)
+		d.is(v, "failed")
+		if v.Issue == nil || v.Issue.Code != ledger.FundingExpired || v.Counts.Cancelled != 5 {
+			d.T.Errorf("issue %+v, counts %+v", v.Issue, v.Counts)
+		}
+		d.Grants(5)
+		d.has(5, 5, 0, 0)
+	}},
+	{"addresses are erased after their time, the books stay", 10, erases},
+}
+
+func erases(d *Desk) {
+	ctx := d.T.Context()
+	v, l := d.Prepares(2)
+	d.Settles(l, 1, 0, 1, 1)
+	open, _ := d.Prepares(1)
+	d.sweeps(ledger.Retention{Uploads: Hour, Results: Hour}, 0)
+	d.sweeps(ledger.Retention{}, 0) // 0 is for ever
+	if n := len(d.Reads(v.ID)); n != 2 {
+		d.T.Errorf("%d results before the time", n)
+	}
+	whole, err := d.OpenFile(ctx, v.ID)
+	d.ok(err)
+	d.ok(whole.Close())
+	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 2)
+	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 0)
+	err = d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil })
+	d.refused(err, ledger.ErrResultsExpired)
+	_, err = d.OpenFile(ctx, v.ID)
+	d.refused(err, ledger.ErrIllegal)
+	after := d.Sees(v.ID)
+	if after.Counts.Valid != 2 || after.Status != ledger.Completed || after.Identity != v.Identity {
+		d.T.Errorf("what stays: %+v", after)
+	}
+	f, err := d.OpenFile(ctx, open.ID) // what is not final is not touched
+	d.ok(err)
+	d.ok(f.Close())
+	d.has(10, 7, 1, 2)
+}
+
+// sweeps fails the test unless a sweep changes so many verifications.
+func (d *Desk) sweeps(r ledger.Retention, want int) {
+	d.T.Helper()
+	got, err := d.Sweep(d.T.Context(), r)
+	d.ok(err)
+	if got != want {
+		d.T.Errorf("sweep %+v: changed %d, want %d", r, got, want)
+	}
+}

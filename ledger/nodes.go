@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// ViewMax bounds the processes of one view: four times the 50 nodes that are
+	// tested, so that all of them may be counted twice while they restart.
+	ViewMax = 200
+	// NodeTextBytesMax bounds each text of a Beat. A domain name has 253 bytes (RFC
+	// 1035 §2.3.4); this leaves room for a port.
+	NodeTextBytesMax = 300
+)
+
+// Process is one life of one node: the node is the same after a restart, the
+// session is not.
+type Process struct{ Session, Node uuid.UUID }
+
+// Beat is what a process says of itself.
+type Beat struct {
+	Process
+	Cluster  string // name of the cluster
+	Name     string // of the certificate, or of the host
+	Version  string // of the program
+	Actors   string // host:port of actor traffic
+	Draining bool
+	Started  time.Time
+	View     []Process // whom it sees, strictly ascending by session; at most ViewMax
+	Read     int64     // the turn up to which it has read and complied
+
+	// Its load: verifications leased, their addresses that are not settled, and
+	// receivers that live there.
+	Leases    int
+	Addresses int64
+	Receivers int
+}
+
+// Check says whether a Beat can be kept. ErrIllegal for no session or node, a view
+// that is too long or not ascending, numbers below 0, and texts that are no text or
+// too long.
+func (b Beat) Check() error {
+	for _, text := range []string{b.Cluster, b.Name, b.Version, b.Actors} {
+		if err := CheckText(text); err != nil {
+			return err
+		}
+		if len(text) > NodeTextBytesMax {
+			return fmt.Errorf("a text of %d bytes, %d are allowed: %w", len(text), NodeTextBytesMax, ErrIllegal)
+		}
+	}
+	switch {
+	case b.Session == uuid.Nil || b.Node == uuid.Nil:
+		return fmt.Errorf("a process without session or node: %w", ErrIllegal)
+	case len(b.View) > ViewMax:
+		return fmt.Errorf("a view of %d processes, %d are allowed: %w", len(b.View), ViewMax, ErrIllegal)
+	case b.Read < 0 || b.Leases < 0 || b.Addresses < 0 || b.Receivers < 0:
+		return fmt.Errorf("a beat with a number below 0: %w", ErrIllegal)
+	}
+	for i := 1; i < len(b.View); i++ {
+		if bytes.Compare(b.View[i-1].Session[:], b.View[i].Session[:]) >= 0 {
+			return fmt.Errorf("a view that does not ascend by session: %w", ErrIllegal)
+		}
+	}
+	return nil
+}
+
+// Standing is what the ledger takes a process for.
+type Standing uint8
+
+// The standings.
+const (
+	NodeIn   Standing = iota // it beats, or was seen lately
+	NodeLeft                 // it said that it goes
+	NodeLost                 // it was not seen for too long
+)
+
+// String gives "in", "left" or "lost".
+func (s Standing) String() string {
+	switch s {
+	case NodeIn:
+		return "in"
+	case NodeLeft:
+		return "left"
+	case NodeLost:
+		return "lost"
+	}
+	return fmt.Sprintf("standing %d", uint8(s))
+}
+
+// NodeRow is what the ledger keeps of a process. All times are by the database's
+// clock, but for Started, in milliseconds.
+type NodeRow struct {
+	Beat
+	Standing Standing
+	Since    time.Time // of the standing
+	Seen     time.Time // when its last beat was written
+	// Turn is that of its last publication, or of its end.
+	Turn int64
+	// Before is the view before the last publication; nil: there was none, or it was
+	// empty, or the process has ended and had read its publication.
+	Before []Process
+	// Dead says of one that is lost that it is known to be dead: it has no SMTP
+	// sessions any more.
+	Dead       bool
+	DrainAsked bool // an operator wants it to drain
+}
+
+// Roll is all rows at one moment, those that ended within the last day too, by
+// session. It holds every publication and every end up to Turn. Without any row it
+// is the zero Roll.
+type Roll struct {
+	Now   time.Time // by the database's clock
+	Turn  int64     // how many publications and ends there have been
+	Nodes []NodeRow
+}
+
+// Nodes is the part about the processes of a cluster. A view is published, and a
+// row ended, in a turn: the next number of one counter, in the same transaction.
+// Who has read a Roll of turn t has read all that happened in turns up to t.
+type Nodes interface {
+	// Identity is the ledger's own id, made once.
+	Identity(ctx context.Context) (uuid.UUID, error)
+	// Beat writes the row of b.Process, seen now, and then reads all, in two
+	// transactions. A new row, or one that had ended, begins: in, not dead, Before
+	// nil, in a new turn. Another view than the row's is a publication: Before
+	// becomes the row's view, in a new turn. Otherwise the row is refreshed and no
+	// other is looked at.
+	//
+	// Before remembers one view: who has published waits with the next view until
+	// the publication is settled. After an error the row may have been written: only
+	// a Roll says which view stands.
+	//
+	// ErrIllegal as Check, ErrOtherCluster when the row begins and one that is in
+	// names another cluster.
+	Beat(ctx context.Context, b Beat) (Roll, error)
+	// Roll reads all rows.
+	Roll(ctx context.Context) (Roll, error)
+	// Leave ends a process's row by its own wish, in a new turn: it uses nothing any
+	// more, and does not beat again. Of one that was lost it takes back the loss. No
+	// effect on one that had left or is not there.
+	Leave(ctx context.Context, session uuid.UUID) error
+	// Retire ends, in a new turn, a row that is in and was not seen for at least
+	// after. dead says that the process is known to be dead too, also of a row that
+	// is lost already. No effect on any other row, such as one that was seen since.
+	Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error
+	// AskDrain notes an operator's wish in the rows of a node that are in or lost;
+	// the process sees it with its next beat. ErrNoSuchNode when there is none.
+	AskDrain(ctx context.Context, node uuid.UUID) error
+	// Forget is an operator's word that a node is dead. Its rows are removed; one
+	// whose end some process that is in has not read yet stays as lost and dead, for
+	// Sweep or another Forget: without it that process would count on. A row that is
+	// in and was not seen for after is retired first. ErrNoSuchNode,
+	// and ErrNodeAlive when one was seen since, which changes nothing.
+	Forget(ctx context.Context, node uuid.UUID, after time.Duration) error
+}

@@ -1,0 +1,88 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Book is the half of a ledger.Book that writes verifications and credits. Safe
+// for concurrent use if its database is.
+type Book struct {
+	db Database
+}
+
+// New makes the book of a database.
+func New(db Database) Book { return Book{db: db} }
+
+// one checks that a conditional change met exactly its row.
+func one(n int64, err error, what string) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if n != 1 {
+		return fmt.Errorf("%s: %d rows changed, 1 expected", what, n)
+	}
+	return nil
+}
+
+// move is a step of a verification to another state. Everything that changes a
+// status goes through it.
+type move struct {
+	to    ledger.Status
+	issue *ledger.Issue // of the new state
+	next  int64         // when something is due, milliseconds; for waiting for receivers only
+	held  ledger.Credits
+	more  int64 // addresses that are cancelled by the step
+	lease bool  // whether the lease stays
+}
+
+// step makes a move in the row and in v. ErrIllegal when there is no such step.
+func step(t Tables, v *Row, m move) error {
+	before := *v
+	v.Status, v.Issue, v.NextTry, v.Held = m.to, m.issue, Clock(m.next), m.held
+	v.Counts.Cancelled += m.more
+	if err := ledger.Step(before.State(), v.State()); err != nil {
+		return err
+	}
+	if m.to.Final() {
+		v.Completed = Clock(max(v.Now, Millis(v.Created))) // a clock set back makes no negative time
+	}
+	v.WaitingSince = 0
+	if v.State() == ledger.WaitingCredits {
+		v.WaitingSince = v.Now
+	}
+	if !m.lease {
+		v.Node, v.LeaseExpires = uuid.Nil, 0
+	}
+	n, err := t.Move(Step{Before: &before, After: v})
+	return one(n, err, "move to "+string(m.to))
+}
+
+// worked runs do on a verification that the caller has leased, in one
+// transaction. again says that an earlier run of the same call was committed, so
+// that its result stands although the lease may be gone. ErrNoSuchVerification,
+// ErrStaleEpoch.
+func (b Book) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
+	do func(t Tables, v *Row) error) (ledger.Verification, error) {
+	var v *Row
+	err := b.db.Update(ctx, func(t Tables) (err error) {
+		if v, err = t.Read(l.Verification); err != nil {
+			return err
+		}
+		switch {
+		case v.Epoch == l.Epoch && again(v):
+			return nil
+		case !v.HeldBy(l):
+			return ledger.ErrStaleEpoch
+		}
+		return do(t, v)
+	})
+	if err != nil {
+		return ledger.Verification{}, err
+	}
+	return v.Verification, nil
+}

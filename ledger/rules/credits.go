@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// creditsMax bounds what a workspace was ever granted: above 2^53 a number is
+// not exact in every reader of JSON.
+const creditsMax = 1 << 53
+
+// shortMessage says what a verification that waits for credits needs. The number
+// available is that of the moment.
+const shortMessage = "This file needs %d credits and %d are available. " +
+	"It goes on by itself when credits are added."
+
+// Grant adds credits once per grant id. Run again with the same arguments it
+// adds nothing; with others it is ErrIllegal, as are amounts below 1 or beyond
+// what stays exact in JSON (2^53 in all).
+func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
+	ledger.Balance, error) {
+	var after ledger.Balance
+	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason}
+	err := b.db.Update(ctx, func(t Tables) (err error) {
+		if err = grant(t, e); err != nil {
+			return err
+		}
+		after, err = t.Account(workspace)
+		return err
+	})
+	if err != nil {
+		return ledger.Balance{}, fmt.Errorf("grant %s to workspace %s: %w", id, workspace, err)
+	}
+	return after, nil
+}
+
+func grant(t Tables, e Entry) error {
+	account, err := t.Account(e.Workspace)
+	if err != nil {
+		return err
+	}
+	known, found, err := t.Granted(e.Subject)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for the grant: %w", err)
+	case found && known.Workspace == e.Workspace && known.Amount == e.Amount:
+		return nil
+	case found:
+		return fmt.Errorf("the grant id was used for another grant: %w", ledger.ErrIllegal)
+	case e.Amount < 1 || e.Amount > creditsMax-account.Granted:
+		return fmt.Errorf("amount %d: %w", e.Amount, ledger.ErrIllegal)
+	}
+	if err := ledger.CheckText(e.Reason); err != nil {
+		return err
+	}
+	if err := t.Enter(e); err != nil {
+		return err
+	}
+	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
+	if err := one(n, err, "credit workspace"); err != nil {
+		return err
+	}
+	detail := fmt.Sprintf("%d credits: %s", e.Amount, e.Reason)
+	if err := t.Log("grant", e.Workspace, e.Subject.String(), detail); err != nil {
+		return err
+	}
+	if err := fund(t, e.Workspace); err != nil {
+		return err
+	}
+	return tellShort(t, e.Workspace)
+}
+
+// fund holds the credits of each verification that waits for them and is covered
+// by what is available, oldest first; one that is not covered stops none after it.
+func fund(t Tables, workspace uuid.UUID) error {
+	for {
+		v, err := t.Unfunded(workspace)
+		if err != nil || v == nil {
+			return err
+		}
+		held, err := hold(t, v)
+		if err == nil && !held {
+			err = fmt.Errorf("hold %d credits that were available: refused", v.Total)
+		}
+		if err != nil {
+			return err
+		}
+		if err := step(t, v, move{to: ledger.Verifying, held: v.Held}); err != nil {
+			return err
+		}
+	}
+}
+
+// hold moves the credits of all addresses of v from available to held, or none
+// and says false.
+func hold(t Tables, v *Row) (bool, error) {
+	need := ledger.Credits(v.Total)
+	n, err := t.Credit(v.Workspace, ledger.Balance{Available: -need, Held: need}, need)
+	if err != nil {
+		return false, fmt.Errorf("hold credits: %w", err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	v.Held = need
+	return true, t.Enter(Entry{Subject: v.ID, Kind: ledger.EntryHold, Workspace: v.Workspace, Amount: need})
+}
+
+// tellShort renews the messages of the verifications that keep waiting for credits.
+func tellShort(t Tables, workspace uuid.UUID) error {
+	account, err := t.Account(workspace)
+	if err != nil {
+		return err
+	}
+	needed, err := t.Short(workspace)
+	if err != nil {
+		return err
+	}
+	for id, total := range needed {
+		if err := t.Tell(id, fmt.Sprintf(shortMessage, total, account.Available)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled moves credits out of held: charged to spent, free to available, with
+// their entries, and lets free ones fund what waits.
+func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error {
+	var entries []Entry
+	for _, e := range []Entry{
+		{Subject: v.ID, Number: number, Kind: ledger.EntryCharge, Workspace: v.Workspace, Amount: charged},
+		{Subject: v.ID, Number: number, Kind: ledger.EntryRelease, Workspace: v.Workspace, Amount: free},
+	} {
+		if e.Amount > 0 {
+			entries = append(entries, e)
+		}
+	}
+	if err := t.Enter(entries...); err != nil {
+		return err
+	}
+	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free, Held: -charged - free, Spent: charged}, 0)
+	if err := one(n, err, "move credits"); err != nil || free == 0 {
+		return err
+	}
+	return fund(t, v.Workspace)
+}

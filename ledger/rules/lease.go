@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Lease hands out verifications that nobody has, each at a new epoch.
+func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) (
+	[]ledger.Verification, error) {
+	var leased []ledger.Verification
+	err := b.db.Update(ctx, func(t Tables) error {
+		// A run before this one may have been committed without our knowing: then
+		// its answer is the answer.
+		mine, err := still(t, node, leased)
+		if err != nil {
+			return err
+		}
+		if leased = mine; len(mine) == 0 {
+			leased, err = lease(t, node, limit, ttl)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lease to node %s: %w", node, err)
+	}
+	return leased, nil
+}
+
+// still gives those verifications of which a node has the lease, at their epoch.
+func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
+	var mine []ledger.Verification
+	for _, v := range list {
+		now, err := t.Read(v.ID)
+		if err != nil {
+			return nil, fmt.Errorf("look for a lease: %w", err)
+		}
+		if now.HeldBy(ledger.Lease{Verification: v.ID, Node: node, Epoch: v.Epoch}) {
+			mine = append(mine, v)
+		}
+	}
+	return mine, nil
+}
+
+func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration) ([]ledger.Verification, error) {
+	free, err := t.Free(max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("list what is free: %w", err)
+	}
+	leased := make([]ledger.Verification, 0, len(free))
+	for _, v := range free {
+		n, err := t.Take(v.ID, node, v.Epoch, ttl)
+		if err := one(n, err, "lease verification"); err != nil {
+			return nil, err
+		}
+		v.Epoch++
+		leased = append(leased, v.Verification)
+	}
+	return leased, nil
+}
+
+// Renew prolongs all leases of a node that have not expired and names them.
+func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
+	var leases []ledger.Lease
+	err := b.db.Update(ctx, func(t Tables) (err error) {
+		leases, err = t.Renew(node, ttl)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("renew leases of node %s: %w", node, err)
+	}
+	return leases, nil
+}
+
+// Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
+func (b Book) Release(ctx context.Context, l ledger.Lease) error {
+	err := b.db.Update(ctx, func(t Tables) error {
+		v, err := t.Read(l.Verification)
+		if err != nil {
+			return err
+		}
+		if v.Epoch == l.Epoch && v.Node == uuid.Nil {
+			return nil // given back before, or ended with its verification
+		}
+		if !v.HeldBy(l) {
+			return ledger.ErrStaleEpoch
+		}
+		n, err := t.Drop(l.Verification, l.Epoch)
+		return one(n, err, "release lease")
+	})
+	if err != nil {
+		return fmt.Errorf("release lease of verification %s epoch %d: %w", l.Verification, l.Epoch, err)
+	}
+	return nil
+}
+
+// Refuse ends a verification in Preparing with the defect of its file.
+func (b Book) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
+	again := func(v *Row) bool {
+		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
+	}
+	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired {
+			return ledger.ErrIllegal
+		}
+		if err := ledger.CheckText(issue.Code + issue.Message); err != nil {
+			return err
+		}
+		return step(t, v, move{to: ledger.Failed, issue: &issue})
+	})
+	if err != nil {
+		return v, fmt.Errorf("refuse verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// Prepare ends intake and holds the credits of all addresses, or of none.
+// ErrIllegal when total is not rows less duplicates, or below 1.
+func (b Book) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
+	ledger.Verification, error) {
+	again := func(v *Row) bool {
+		same := v.Rows == rows && v.Duplicates == duplicates && v.Total == total
+		return same && (v.State() == ledger.WaitingCredits || v.State().Funded() && v.HeldBy(l))
+	}
+	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+		if v.Status != ledger.Preparing || total < 1 || duplicates < 0 || total != rows-duplicates {
+			return ledger.ErrIllegal
+		}
+		before := *v
+		v.Rows, v.Duplicates, v.Total = rows, duplicates, total
+		n, err := t.Measure(Step{Before: &before, After: v})
+		if err := one(n, err, "write figures"); err != nil {
+			return err
+		}
+		return prepare(t, v)
+	})
+	if err != nil {
+		return v, fmt.Errorf("prepare verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// prepare makes a measured verification Verifying, or Waiting for credits.
+func prepare(t Tables, v *Row) error {
+	held, err := hold(t, v)
+	if err != nil {
+		return err
+	}
+	if held {
+		return step(t, v, move{to: ledger.Verifying, held: v.Held, lease: true})
+	}
+	account, err := t.Account(v.Workspace)
+	if err != nil {
+		return err
+	}
+	return step(t, v, move{to: ledger.Waiting, issue: &ledger.Issue{Code: ledger.CreditsRequired,
+		Message: fmt.Sprintf(shortMessage, v.Total, account.Available)}})
+}
+
+// Wait marks a leased verification as Waiting for receivers until next, or, with
+// a zero time, as Verifying again. Cancelling stays as it is.
+func (b Book) Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error) {
+	never := func(*Row) bool { return false }
+	v, err := b.worked(ctx, l, never, func(t Tables, v *Row) error {
+		to := ledger.Verifying
+		if !next.IsZero() {
+			to = ledger.Waiting
+		}
+		switch {
+		case v.Status == ledger.Cancelling:
+			return nil
+		case !v.State().Funded():
+			return ledger.ErrIllegal
+		case v.Status == to && Millis(v.NextTry) == Millis(next):
+			return nil
+		}
+		return step(t, v, move{to: to, next: Millis(next), held: v.Held, lease: true})
+	})
+	if err != nil {
+		return v, fmt.Errorf("mark verification %s as waiting: %w", l.Verification, err)
+	}
+	return v, nil
+}

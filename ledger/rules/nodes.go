@@ -1,0 +1,244 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Beat writes the row of a process and then reads all. The usual beat is one
+// statement that reads no row but its own, so that nodes do not meet when they beat.
+func (b Book) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
+	if err := beat.Check(); err != nil {
+		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+	}
+	err := b.db.Update(ctx, func(t Tables) error {
+		n, err := t.Refresh(beat)
+		if err != nil || n == 1 {
+			return err
+		}
+		row, _, err := t.Node(beat.Session)
+		if err != nil {
+			return err
+		}
+		if row == nil || row.Standing != ledger.NodeIn || row.Cluster != beat.Cluster {
+			return enrol(t, beat)
+		}
+		turn, err := t.NextTurn()
+		if err != nil {
+			return err
+		}
+		n, err = t.Publish(beat, turn)
+		return one(n, err, "publish view")
+	})
+	if err != nil {
+		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+	}
+	return b.Roll(ctx)
+}
+
+// enrol begins a row, beside others of the same cluster only.
+func enrol(t Tables, beat ledger.Beat) error {
+	roll, err := t.Roll()
+	if err != nil {
+		return err
+	}
+	for _, other := range roll.Nodes {
+		if other.Standing == ledger.NodeIn && other.Session != beat.Session && other.Cluster != beat.Cluster {
+			return fmt.Errorf("cluster %q, not %q: %w", other.Cluster, beat.Cluster, ledger.ErrOtherCluster)
+		}
+	}
+	turn, err := t.NextTurn()
+	if err != nil {
+		return err
+	}
+	n, err := t.Enrol(beat, turn)
+	return one(n, err, "begin row")
+}
+
+// Roll reads all rows at one moment.
+func (b Book) Roll(ctx context.Context) (roll ledger.Roll, err error) {
+	err = b.db.View(ctx, func(t Tables) (err error) {
+		roll, err = t.Roll()
+		return err
+	})
+	if err != nil {
+		return ledger.Roll{}, fmt.Errorf("read the roll of nodes: %w", err)
+	}
+	return roll, nil
+}
+
+// Leave ends a process's row by its own wish.
+func (b Book) Leave(ctx context.Context, session uuid.UUID) error {
+	err := b.db.Update(ctx, func(t Tables) error {
+		row, _, err := t.Node(session)
+		switch {
+		case err != nil || row == nil || row.Standing == ledger.NodeLeft:
+			return err
+		case row.Standing == ledger.NodeLost: // its end has a turn already
+			return end(t, row, Ending{Standing: ledger.NodeLeft, Turn: row.Turn})
+		}
+		return endInTurn(t, row, Ending{Standing: ledger.NodeLeft})
+	})
+	if err != nil {
+		return fmt.Errorf("leave of process %s: %w", session, err)
+	}
+	return nil
+}
+
+// Retire ends a row that was not seen for at least after.
+func (b Book) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
+	err := b.db.Update(ctx, func(t Tables) error {
+		row, now, err := t.Node(session)
+		if err != nil || row == nil || fresh(Clock(now), row, after) {
+			return err
+		}
+		return retire(t, row, dead)
+	})
+	if err != nil {
+		return fmt.Errorf("retire process %s: %w", session, err)
+	}
+	return nil
+}
+
+// fresh says whether a process is in and was seen within the time.
+func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
+	return row.Standing == ledger.NodeIn && now.Sub(row.Seen) < within
+}
+
+// retire makes a row lost, in a new turn, or one that is lost known to be dead.
+func retire(t Tables, row *ledger.NodeRow, dead bool) error {
+	switch {
+	case row.Standing == ledger.NodeIn:
+		return endInTurn(t, row, Ending{Standing: ledger.NodeLost, Dead: dead})
+	case row.Standing == ledger.NodeLost && dead && !row.Dead:
+		return end(t, row, Ending{Standing: ledger.NodeLost, Dead: true, Turn: row.Turn})
+	}
+	return nil
+}
+
+// endInTurn ends a row in the next turn.
+func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
+	if e.Turn, err = t.NextTurn(); err != nil {
+		return err
+	}
+	return end(t, row, e)
+}
+
+// end writes the end of a row, if it is as it was read.
+func end(t Tables, row *ledger.NodeRow, e Ending) error {
+	n, err := t.End(row, e)
+	return one(n, err, "end row")
+}
+
+// AskDrain notes an operator's wish in the rows of a node.
+func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
+	err := b.db.Update(ctx, func(t Tables) error {
+		roll, err := t.Roll()
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, row := range roll.Nodes {
+			if row.Node != node || row.Standing == ledger.NodeLeft || row.Dead {
+				continue
+			}
+			if found = true; row.DrainAsked {
+				continue
+			}
+			n, err := t.AskDrain(row.Session)
+			if err := one(n, err, "ask to drain"); err != nil {
+				return err
+			}
+			if err := t.Log("node drain", uuid.Nil, node.String(), row.Session.String()); err != nil {
+				return err
+			}
+		}
+		if !found {
+			return ledger.ErrNoSuchNode
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("ask node %s to drain: %w", node, err)
+	}
+	return nil
+}
+
+// Forget takes an operator's word that a node is dead.
+func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
+	done := false
+	err := b.db.Update(ctx, func(t Tables) error {
+		roll, err := t.Roll()
+		if err != nil {
+			return err
+		}
+		var rows []*ledger.NodeRow
+		for i := range roll.Nodes {
+			if row := &roll.Nodes[i]; row.Node == node {
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) == 0 && done {
+			return nil // a run before this one was committed without our knowing
+		}
+		err = forget(t, roll, rows, after)
+		done = err == nil
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget node %s: %w", node, err)
+	}
+	return nil
+}
+
+// forget removes rows whose end everybody has read, and ends the others.
+func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Duration) error {
+	if len(rows) == 0 {
+		return ledger.ErrNoSuchNode
+	}
+	for _, row := range rows {
+		if fresh(roll.Now, row, after) {
+			return ledger.ErrNodeAlive
+		}
+	}
+	changed := false
+	for _, row := range rows {
+		var err error
+		switch {
+		case row.Standing != ledger.NodeIn && readByAll(roll, row):
+			err = remove(t, row)
+		case row.Standing == ledger.NodeIn || row.Standing == ledger.NodeLost && !row.Dead:
+			err = retire(t, row, true)
+		default:
+			continue // its end is known, and not yet read by all
+		}
+		if err != nil {
+			return err
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return t.Log("node forget", uuid.Nil, rows[0].Node.String(), "")
+}
+
+func remove(t Tables, row *ledger.NodeRow) error {
+	n, err := t.Remove(row.Session)
+	return one(n, err, "remove row")
+}
+
+// readByAll says whether every process that is in has read a row's turn.
+func readByAll(roll ledger.Roll, row *ledger.NodeRow) bool {
+	for _, other := range roll.Nodes {
+		if other.Standing == ledger.NodeIn && other.Session != row.Session && other.Read < row.Turn {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,183 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Create makes a verification, or recovers the one of the same workspace and
+// identity. The unique key (workspace, identity) is the promise: one for ever.
+func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
+	var v *Row
+	var created, tried bool
+	err := b.db.Update(ctx, func(t Tables) (err error) {
+		if v, created, err = create(t, n); err != nil {
+			return err
+		}
+		// A run before this one may have been committed without our knowing.
+		created = created || tried && v.ID == n.ID
+		tried = true
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("create verification in workspace %s: %w", n.Workspace, err)
+		return ledger.Verification{}, false, err
+	}
+	return v.Verification, created, nil
+}
+
+func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error) {
+	if _, err := t.Account(n.Workspace); err != nil {
+		return nil, false, err
+	}
+	v, err = t.ReadIdentity(n.Workspace, n.Identity)
+	switch {
+	case err == nil && v.Bytes != n.Bytes:
+		return nil, false, ledger.ErrIdentityReused
+	case err == nil:
+		return v, false, nil
+	case !errors.Is(err, ledger.ErrNoSuchVerification):
+		return nil, false, err
+	}
+	if n.Bytes > n.BytesMax {
+		return nil, false, ledger.ErrFileTooLarge
+	}
+	open, err := t.Open(n.Workspace)
+	if err != nil {
+		return nil, false, fmt.Errorf("count open ones: %w", err)
+	}
+	if open >= n.OpenMax {
+		return nil, false, ledger.ErrTooManyOpen
+	}
+	if n.Bytes < 1 {
+		return nil, false, fmt.Errorf("length %d: %w", n.Bytes, ledger.ErrIllegal)
+	}
+	if err := ledger.CheckText(n.Filename); err != nil {
+		return nil, false, err
+	}
+	if err := ledger.Step(ledger.New, ledger.State(ledger.Uploading)); err != nil {
+		return nil, false, err
+	}
+	if err := t.Insert(n); err != nil {
+		return nil, false, fmt.Errorf("insert: %w", err)
+	}
+	v, err = t.Read(n.ID)
+	return v, true, err
+}
+
+// OpenUpload makes the caller the newest writer and fences the older ones. An
+// upload that is over is answered as it is: nobody writes to it.
+func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
+	err = b.db.Update(ctx, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil {
+			return err
+		}
+		u = v.Upload()
+		if u.Status != ledger.Uploading || u.Expired {
+			return nil
+		}
+		u.Writer++
+		n, err := t.Fence(id, v.Writer, u.Writer)
+		return one(n, err, "open upload")
+	})
+	if err != nil {
+		return ledger.Upload{}, fmt.Errorf("open upload %s: %w", id, err)
+	}
+	return u, nil
+}
+
+// AppendChunk stores data at offset: the bytes are durable before it returns.
+// The last answer repeated (same writer, offset and data) is answered again. The
+// state is also told beside ErrFenced, ErrUploadClosed and ErrGap. A chunk above
+// ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
+func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
+	u ledger.Upload, err error) {
+	err = b.db.Update(ctx, func(t Tables) (err error) {
+		u, err = appendChunk(t, id, writer, offset, data)
+		return err
+	})
+	if err != nil {
+		return u, fmt.Errorf("append to upload %s at byte %d: %w", id, offset, err)
+	}
+	return u, nil
+}
+
+func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error) {
+	v, err := t.Read(id)
+	if err != nil {
+		return ledger.Upload{}, err
+	}
+	end := offset + int64(len(data))
+	if v.Writer == writer && v.Durable == end {
+		before, err := t.Chunk(id, offset)
+		if err != nil {
+			return ledger.Upload{}, fmt.Errorf("look for the chunk: %w", err)
+		}
+		if len(data) > 0 && bytes.Equal(before, data) {
+			return v.Upload(), nil
+		}
+	}
+	switch u := v.Upload(); {
+	case v.Writer != writer:
+		return u, ledger.ErrFenced
+	case v.Status != ledger.Uploading || u.Expired:
+		return u, ledger.ErrUploadClosed
+	case v.Durable != offset:
+		return u, ledger.ErrGap
+	case len(data) > ledger.ChunkBytesMax || end > v.Bytes:
+		return u, fmt.Errorf("%d bytes: %w", len(data), ledger.ErrIllegal)
+	case len(data) == 0:
+		return u, nil
+	}
+	if err := t.Append(id, offset, data); err != nil {
+		return ledger.Upload{}, fmt.Errorf("insert chunk: %w", err)
+	}
+	n, err := t.Lengthen(id, writer, offset, end)
+	if err := one(n, err, "count bytes"); err != nil {
+		return ledger.Upload{}, err
+	}
+	v.Durable = end
+	if end == v.Bytes {
+		if err := step(t, v, move{to: ledger.Preparing}); err != nil {
+			return ledger.Upload{}, err
+		}
+	}
+	return v.Upload(), nil
+}
+
+// ExpireUpload ends an upload whose time is over with bytes missing; any other
+// verification stays as it is.
+func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
+	return b.db.Update(ctx, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
+			return err
+		}
+		return step(t, v, move{to: ledger.Failed, issue: &ledger.Issue{Code: ledger.UploadExpired,
+			Message: "The file was not uploaded in time. " +
+				"Create a new verification with a new idempotency key."}})
+	})
+}
+
+// ExpireFunding ends a verification that has waited that long for credits; any
+// other stays as it is.
+func (b Book) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
+	return b.db.Update(ctx, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
+			return err
+		}
+		return step(t, v, move{to: ledger.Failed, more: v.Left(),
+			issue: &ledger.Issue{Code: ledger.FundingExpired,
+				Message: "No credits were added in time. " +
+					"Create a new verification with a new idempotency key."}})
+	})
+}

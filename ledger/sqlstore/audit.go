@@ -1,0 +1,289 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// auditPage is the number of verifications that an audit reads at once. Guess.
+const auditPage = 500
+
+// Audit recomputes every invariant that the ledger can show, on one moment of
+// it. Memory does not grow with the ledger but for one number for each
+// workspace, and for one bit for each address and one line for each settlement
+// of the verification at hand.
+//
+// A ledger that is damaged so that it cannot be read to its end gives a report
+// about ledger.Storage; an error says that the database did not answer.
+func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
+	a := audit{held: map[uuid.UUID]ledger.Credits{},
+		report: ledger.AuditReport{Violations: []ledger.Violation{}}}
+	err := s.snapshot(ctx, func(t *tx) error {
+		for _, part := range []func(t *tx) error{a.storage, a.files, a.orphans, a.erased, a.identities, a.workspaces} {
+			if err := part(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if damaged(err) {
+		a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "ledger",
+			Detail: fmt.Sprintf("the audit ended here, the rest was not looked at: %v", err)})
+		err = nil
+	}
+	if err != nil {
+		return ledger.AuditReport{}, fmt.Errorf("audit: %w", err)
+	}
+	return a.report, nil
+}
+
+// audit is one run.
+type audit struct {
+	report  ledger.AuditReport
+	held    map[uuid.UUID]ledger.Credits // by all verifications of a workspace
+	entries int64                        // that belong to a verification
+	batch   ledger.Batch
+}
+
+// add counts violations, and lists them up to the bound.
+func (a *audit) add(list ...ledger.Violation) {
+	a.report.Found += int64(len(list))
+	room := ledger.ViolationsMax - len(a.report.Violations)
+	a.report.Violations = append(a.report.Violations, list[:min(room, len(list))]...)
+}
+
+// errRow means that a row has something that no row can have.
+var errRow = errors.New("a row cannot be read")
+
+// scan reads one row; its error wraps errRow.
+func scan(rows *sql.Rows, into ...any) error {
+	if err := rows.Scan(into...); err != nil {
+		return fmt.Errorf("%w: %w", errRow, err)
+	}
+	return nil
+}
+
+// files checks all verifications, page by page in the order of their ids.
+func (a *audit) files(t *tx) error {
+	after := []byte{}
+	for {
+		var page []*rules.Row
+		err := t.each(func(rows *sql.Rows) error {
+			v, err := scanVerification(func(into ...any) error { return scan(rows, into...) })
+			page = append(page, v)
+			return err
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE id > ? ORDER BY id LIMIT ?`,
+			after, auditPage)
+		if err != nil {
+			return fmt.Errorf("read verifications: %w", err)
+		}
+		for _, v := range page {
+			if err := a.file(t, v); err != nil {
+				return fmt.Errorf("verification %s: %w", v.ID, err)
+			}
+			after = v.ID[:]
+		}
+		if len(page) < auditPage {
+			return nil
+		}
+	}
+}
+
+// file checks one verification.
+func (a *audit) file(t *tx, v *rules.Row) error {
+	a.report.Verifications++
+	a.held[v.Workspace] += v.Held
+	check := ledger.NewFileCheck(v.Verification)
+	err := t.each(func(rows *sql.Rows) error {
+		var number int64
+		var kind ledger.EntryKind
+		var workspace uuid.UUID
+		var amount ledger.Credits
+		err := scan(rows, &number, &kind, &workspace, &amount)
+		a.entries++
+		check.Entry(workspace, kind, number, amount)
+		return err
+	}, `SELECT number, kind, workspace, amount FROM entries WHERE subject = ? ORDER BY number, kind`, v.ID[:])
+	if err != nil {
+		return fmt.Errorf("read entries: %w", err)
+	}
+	err = t.each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
+		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
+		digest, payload FROM settlements WHERE verification = ? ORDER BY number`, v.ID[:])
+	if err != nil {
+		return fmt.Errorf("read settlements: %w", err)
+	}
+	a.add(check.Finish()...)
+	a.report.Found += max(check.Found()-ledger.ViolationsMax, 0) // what is not listed
+	var chunks, bytes int64
+	err = t.row(`SELECT count(*), coalesce(CAST(sum(length(data)) AS BIGINT), 0) FROM upload_chunks
+		WHERE verification = ?`, v.ID[:]).Scan(&chunks, &bytes)
+	if err != nil {
+		return fmt.Errorf("read chunks: %w", err)
+	}
+	a.report.Chunks += chunks
+	if bytes != v.Durable && !v.UploadDeleted && !v.Status.Final() {
+		a.add(ledger.Violation{Invariant: "I13", Subject: v.ID.String(),
+			Detail: fmt.Sprintf("%d bytes are stored, %d were answered as durable", bytes, v.Durable)})
+	}
+	return nil
+}
+
+// settlement checks one.
+func (a *audit) settlement(check *ledger.FileCheck, v *rules.Row, rows *sql.Rows) error {
+	var number, epoch, first, last int64
+	var c ledger.Counts
+	var digest, payload sql.RawBytes
+	err := scan(rows, &number, &epoch, &first, &last, &c.Valid, &c.Invalid, &c.CatchAll, &c.Unknown, &c.Error,
+		&digest, &payload)
+	if err != nil {
+		return err
+	}
+	a.report.Settlements++
+	a.report.Outcomes += c.Sum()
+	if len(payload) == 0 && v.Status.Final() {
+		check.Settlement(number, epoch, c, nil)
+		return nil
+	}
+	wrong := func(invariant, format string, args ...any) {
+		a.add(ledger.Violation{Invariant: invariant, Subject: v.ID.String(),
+			Detail: fmt.Sprintf("settlement %d ", number) + fmt.Sprintf(format, args...)})
+	}
+	if err := a.batch.Decode(payload); err != nil {
+		wrong("I12", "cannot be read: %v", err)
+		check.Settlement(number, epoch, c, nil)
+		return nil
+	}
+	if was := a.batch.Digest(); !bytes.Equal(was[:], digest) {
+		wrong("I9", "is not what was committed: its digest is another")
+	}
+	if from, to := a.batch.Ordinals[0], a.batch.Ordinals[a.batch.Len()-1]; from != first || to != last {
+		wrong("I12", "says ordinals %d to %d and holds %d to %d: results leave some out", first, last, from, to)
+	}
+	check.Settlement(number, epoch, c, &a.batch)
+	return nil
+}
+
+// orphans looks for rows whose verification or workspace is not there.
+func (a *audit) orphans(t *tx) error {
+	for _, o := range []struct {
+		table, of, query string
+	}{
+		{"settlements", "verification", `SELECT count(*) FROM settlements s
+			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = s.verification)`},
+		{"evidence", "settlement", `SELECT count(*) FROM evidence e
+			WHERE NOT EXISTS (SELECT 1 FROM settlements WHERE verification = e.verification AND number = e.number)`},
+		{"upload_chunks", "verification", `SELECT count(*) FROM upload_chunks c
+			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = c.verification)`},
+		{"verifications", "workspace", `SELECT count(*) FROM verifications v
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = v.workspace)`},
+		{"entries", "workspace", `SELECT count(*) FROM entries e
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = e.workspace)`},
+	} {
+		var n int64
+		if err := t.row(o.query).Scan(&n); err != nil {
+			return fmt.Errorf("look for %s without %s: %w", o.table, o.of, err)
+		}
+		if n > 0 {
+			a.add(ledger.Violation{Invariant: ledger.Owned, Subject: o.table,
+				Detail: fmt.Sprintf("%d are of a %s that is not there", n, o.of)})
+		}
+	}
+	return nil
+}
+
+// erased looks for evidence that outlived its results: what customers were promised
+// to be gone must be.
+func (a *audit) erased(t *tx) error {
+	err := t.each(func(rows *sql.Rows) error {
+		var id uuid.UUID
+		var n int64
+		err := scan(rows, &id, &n)
+		a.add(ledger.Violation{Invariant: ledger.Erased, Subject: id.String(),
+			Detail: fmt.Sprintf("the evidence of %d settlements is there, their results are erased", n)})
+		return err
+	}, `SELECT e.verification, count(*) FROM evidence e
+		JOIN settlements s ON s.verification = e.verification AND s.number = e.number
+		WHERE length(s.payload) = 0 GROUP BY e.verification`)
+	if err != nil {
+		return fmt.Errorf("look for evidence without results: %w", err)
+	}
+	return nil
+}
+
+// identities looks for two verifications of one workspace with one idempotency key (I11).
+func (a *audit) identities(t *tx) error {
+	err := t.each(func(rows *sql.Rows) error {
+		var workspace, identity uuid.UUID
+		var n int64
+		err := scan(rows, &workspace, &identity, &n)
+		a.add(ledger.Violation{Invariant: "I11", Subject: workspace.String(),
+			Detail: fmt.Sprintf("%d verifications have idempotency key %s", n, identity)})
+		return err
+	}, `SELECT workspace, identity, count(*) FROM verifications
+		GROUP BY workspace, identity HAVING count(*) > 1`)
+	if err != nil {
+		return fmt.Errorf("read identities: %w", err)
+	}
+	return nil
+}
+
+// workspaces checks all accounts against their entries and verifications.
+func (a *audit) workspaces(t *tx) error {
+	sums := map[uuid.UUID]*ledger.Sums{}
+	var newest int64
+	err := t.each(func(rows *sql.Rows) error {
+		var workspace uuid.UUID
+		var kind ledger.EntryKind
+		var n, last int64
+		var amount ledger.Credits
+		if err := scan(rows, &workspace, &kind, &n, &amount, &last); err != nil {
+			return err
+		}
+		if sums[workspace] == nil {
+			sums[workspace] = &ledger.Sums{}
+		}
+		sums[workspace].Add(kind, amount) // an unknown kind is missed by the sums below
+		a.report.Entries += n
+		newest = max(newest, last)
+		if kind == ledger.EntryGrant {
+			a.entries += n
+		}
+		return nil
+	}, `SELECT workspace, kind, count(*), CAST(sum(amount) AS BIGINT), max(created) FROM entries
+		GROUP BY workspace, kind`)
+	if err != nil {
+		return fmt.Errorf("add up entries: %w", err)
+	}
+	a.report.Newest = rules.Clock(newest)
+	if a.entries != a.report.Entries {
+		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
+			Detail: fmt.Sprintf("%d of %d belong to no verification",
+				a.report.Entries-a.entries, a.report.Entries)})
+	}
+	err = t.each(func(rows *sql.Rows) error {
+		var id uuid.UUID
+		var b ledger.Balance
+		if err := scan(rows, &id, &b.Granted, &b.Available, &b.Held, &b.Spent); err != nil {
+			return err
+		}
+		a.report.Workspaces++
+		if sums[id] == nil {
+			sums[id] = &ledger.Sums{}
+		}
+		a.add(ledger.CheckBalance(id, b, *sums[id], a.held[id])...)
+		return nil
+	}, `SELECT id, granted, available, held, spent FROM workspaces ORDER BY id`)
+	if err != nil {
+		return fmt.Errorf("read workspaces: %w", err)
+	}
+	return nil
+}

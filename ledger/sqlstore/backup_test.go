@@ -1,0 +1,184 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// TestBackupIsOneMomentOfALedgerAtWork copies while grants go on, and opens the
+// copy: it is sound, has no other name, and holds what was committed before.
+func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
+	s := openStore(t)
+	d := ledgertest.NewDesk(t, s, 900)
+	v, l := d.Prepares(600)
+	for number := int64(1); number <= 6; number++ {
+		s := ledgertest.Batch(l, number, 100*(number-1), 100*number-1, smtp.Valid)
+		s.Evidence = []byte("seen")
+		if _, err := d.Settle(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			d.Grants(1)
+		}
+	}()
+	before := d.Account().Granted
+	path := filepath.Join(t.TempDir(), "odd ?#% name.db")
+	err := s.Backup(t.Context(), path)
+	after := d.Account().Granted
+	stop()
+	<-ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("files beside the copy: %v, %v", left, err)
+	}
+	copied, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = copied.Close() }()
+	c := &ledgertest.Desk{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
+	c.Audits()
+	b := c.Account()
+	if b.Spent != 600 || b.Granted < before || b.Granted > after {
+		t.Errorf("the copy has %+v, want 600 spent and from %d to %d granted", b, before, after)
+	}
+	if kept := c.Witnesses(v.ID, 5); len(kept) != 1 || kept[0].Evidence != "seen" {
+		t.Errorf("the copy has the evidence %+v", kept)
+	}
+	if err := s.Backup(t.Context(), path); !errors.Is(err, sqlstore.ErrBackupExists) {
+		t.Errorf("over a file that is there: %v", err)
+	}
+}
+
+// TestAnOpenBackupHasNoName and can be read to the end, also after one was cut short.
+func TestAnOpenBackupHasNoName(t *testing.T) {
+	dir := t.TempDir()
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	ledgertest.NewDesk(t, s, 9)
+	if err := os.WriteFile(filepath.Join(dir, "ledger.db.backup"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	copied, bytes, err := s.OpenBackup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.backup*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	path := filepath.Join(t.TempDir(), "copy.db")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(f, copied)
+	if err = errors.Join(err, f.Close(), copied.Close()); err != nil || n != bytes {
+		t.Fatalf("%d bytes of %d, %v", n, bytes, err)
+	}
+	if err := sqlstore.CheckBackup(t.Context(), path); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestACutOffBackupLeavesNothing, neither in the folder nor in the ledger.
+func TestACutOffBackupLeavesNothing(t *testing.T) {
+	s := openStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path := filepath.Join(t.TempDir(), "copy.db")
+	if err := s.Backup(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+	if err := s.Backup(t.Context(), filepath.Join(path, "no-folder")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("into no folder: %v", err)
+	}
+	ledgertest.NewDesk(t, s, 1).Audits()
+}
+
+// TestCheckBackupSeesDamage in a file that is cut, overwritten, or no ledger.
+func TestCheckBackupSeesDamage(t *testing.T) {
+	s := openStore(t)
+	d := ledgertest.NewDesk(t, s, 900)
+	for range 40 {
+		d.Creates(7)
+	}
+	for _, c := range []struct {
+		name   string
+		damage func(text []byte) []byte
+		want   error
+	}{
+		{"nothing", func(b []byte) []byte { return b }, nil},
+		{"empty", func([]byte) []byte { return nil }, sqlstore.ErrBackupDamaged},
+		{"cut", func(b []byte) []byte { return b[:len(b)-5000] }, sqlstore.ErrBackupDamaged},
+		{"a page of zeros", func(b []byte) []byte { clear(b[len(b)-4096:]); return b }, sqlstore.ErrBackupDamaged},
+		{"another kind of file", func(b []byte) []byte { return []byte(strings.Repeat("email\n", 2000)) },
+			sqlstore.ErrBackupDamaged},
+	} {
+		path := filepath.Join(t.TempDir(), "copy.db")
+		if err := s.Backup(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, c.damage(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sqlstore.CheckBackup(t.Context(), path); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "newer.db")
+	if err := s.Backup(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	change(t, path, `INSERT INTO schema_versions VALUES (999, 1)`)
+	if err := sqlstore.CheckBackup(t.Context(), path); !errors.Is(err, sqlstore.ErrSchemaNew) {
+		t.Errorf("of a newer program: %v", err)
+	}
+}
+
+// TestALedgerOnAServerIsNotCopied: its own tools do that.
+func TestALedgerOnAServerIsNotCopied(t *testing.T) {
+	url := sqlstore.NewDatabase(t)
+	if err := sqlstore.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, url)
+	path := filepath.Join(t.TempDir(), "copy.db")
+	err := s.Backup(t.Context(), path)
+	_, _, opened := s.OpenBackup(t.Context())
+	if s.Embedded() || !errors.Is(err, sqlstore.ErrNotEmbedded) || !errors.Is(opened, sqlstore.ErrNotEmbedded) {
+		t.Errorf("got %v and %v", err, opened)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+}

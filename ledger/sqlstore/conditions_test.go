@@ -1,0 +1,245 @@
+package sqlstore
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/rules"
+	"rollcall/smtp"
+)
+
+// changesOnConditions: a statement changes its row only while that is as the
+// transition read it. No serialisable transaction needs that; it is the net
+// under one that is not.
+func changesOnConditions(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 9)
+	v, l := d.Prepares(4)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	up := d.Creates(7)
+	u, err := d.OpenUpload(t.Context(), up.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := uuid.New()
+	begun(d, uuid.UUID{1})
+	begun(d, uuid.UUID{2})
+	if err := d.Leave(t.Context(), uuid.UUID{2}); err != nil {
+		t.Fatal(err)
+	}
+	before := tables(t, s)
+	err = s.update(t.Context(), func(tx *tx) error {
+		r, err := tx.Read(v.ID)
+		if err != nil {
+			return err
+		}
+		for name, spoil := range map[string]func(r *rules.Row){
+			"of another status":                 func(r *rules.Row) { r.Status = ledger.Waiting },
+			"of an older epoch":                 func(r *rules.Row) { r.Epoch-- },
+			"of a later epoch":                  func(r *rules.Row) { r.Epoch++ },
+			"of fewer settlements":              func(r *rules.Row) { r.Settlements-- },
+			"of more settlements":               func(r *rules.Row) { r.Settlements++ },
+			"of a verification that is not any": nil,
+		} {
+			read, after := *r, *r
+			if after.Held--; spoil == nil {
+				after.ID = none
+			} else {
+				spoil(&read)
+			}
+			step := rules.Step{Before: &read, After: &after}
+			for what, do := range map[string]func(rules.Step) (int64, error){
+				"move": tx.Move, "measure": tx.Measure, "count": tx.Count} {
+				nothing(t, what+" "+name)(do(step))
+			}
+		}
+		nothing(t, "fence of another writer")(tx.Fence(up.ID, u.Writer-1, u.Writer+1))
+		nothing(t, "fence of no upload")(tx.Fence(none, u.Writer, u.Writer+1))
+		nothing(t, "bytes of another writer")(tx.Lengthen(up.ID, u.Writer-1, 0, 1))
+		nothing(t, "bytes after others")(tx.Lengthen(up.ID, u.Writer, 1, 2))
+		nothing(t, "bytes of no upload")(tx.Lengthen(none, u.Writer, 0, 1))
+		nothing(t, "take at an older epoch")(tx.Take(v.ID, none, v.Epoch-1, time.Hour))
+		nothing(t, "take of nothing")(tx.Take(none, none, v.Epoch, time.Hour))
+		nothing(t, "drop at a later epoch")(tx.Drop(v.ID, v.Epoch+1))
+		nothing(t, "drop of nothing")(tx.Drop(none, v.Epoch))
+		nothing(t, "credit of too little")(tx.Credit(d.Workspace, ledger.Balance{Granted: 1, Available: 1}, 6))
+		for what, do := range ofProcesses(tx, none) {
+			nothing(t, what)(do())
+		}
+		nothing(t, "credit of nobody")(tx.Credit(none, ledger.Balance{Granted: 1, Available: 1}, 0))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := tables(t, s); now != before {
+		t.Errorf("got\n%s\nof\n%s", now, before)
+	}
+}
+
+// ofProcesses are changes of processes' rows that are not as they are said to be:
+// that of session 1 is in since turn 1, and that of session 2 has left.
+func ofProcesses(t *tx, none uuid.UUID) map[string]func() (int64, error) {
+	in, left := beatOf(uuid.UUID{1}), beatOf(uuid.UUID{2})
+	view, cluster := in, in
+	view.View, cluster.Cluster = []ledger.Process{in.Process}, "there"
+	row := func(session uuid.UUID, standing ledger.Standing, turn int64) *ledger.NodeRow {
+		return &ledger.NodeRow{Beat: beatOf(session), Standing: standing, Turn: turn}
+	}
+	ending := func(of *ledger.NodeRow) func() (int64, error) {
+		return func() (int64, error) { return t.End(of, rules.Ending{Standing: ledger.NodeLost, Turn: 99}) }
+	}
+	return map[string]func() (int64, error){
+		"a beat with another view":     func() (int64, error) { return t.Refresh(view) },
+		"a beat of another cluster":    func() (int64, error) { return t.Refresh(cluster) },
+		"a beat of one that left":      func() (int64, error) { return t.Refresh(left) },
+		"a beat of nobody":             func() (int64, error) { return t.Refresh(beatOf(none)) },
+		"a view of one that left":      func() (int64, error) { return t.Publish(left, 99) },
+		"a view of nobody":             func() (int64, error) { return t.Publish(beatOf(none), 99) },
+		"the end of one that was out":  ending(row(uuid.UUID{1}, ledger.NodeLost, 1)),
+		"the end after another turn":   ending(row(uuid.UUID{1}, ledger.NodeIn, 2)),
+		"the end of one that was in":   ending(row(uuid.UUID{2}, ledger.NodeIn, 3)),
+		"the end of nobody":            ending(row(none, ledger.NodeIn, 1)),
+		"an operator's wish of nobody": func() (int64, error) { return t.AskDrain(none) },
+		"the removal of nobody":        func() (int64, error) { return t.Remove(none) },
+	}
+}
+
+// nothing fails the test unless no row was changed.
+func nothing(t *testing.T, what string) func(n int64, err error) {
+	return func(n int64, err error) {
+		t.Helper()
+		if n != 0 || err != nil {
+			t.Errorf("%s: %d rows changed, %v", what, n, err)
+		}
+	}
+}
+
+// storesTimes: every row says when it was made, by the database's clock.
+func storesTimes(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 9)
+	_, l := d.Prepares(1)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	if _, err := d.Secret(t.Context(), "times", 16); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.CreateKey(t.Context(), ledger.Key{ID: "timesoftimes", Workspace: d.Workspace}); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"workspaces", "api_keys", "verifications", "settlements", "entries",
+		"secrets", "operator_log"} {
+		made := number(t, s, `SELECT count(*) FROM `+table)
+		recent := number(t, s, `SELECT count(*) FROM `+table+` WHERE created <= {now} AND {now} - created < ?`,
+			time.Hour.Milliseconds())
+		if made == 0 || recent != made {
+			t.Errorf("%s: %d of %d rows were made in the last hour", table, recent, made)
+		}
+	}
+}
+
+// readsWholeFiles: a file that is not whole is not read as if it were.
+func readsWholeFiles(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	v := d.Creates(4)
+	u, err := d.OpenUpload(t.Context(), v.ID)
+	for at, data := range []string{"a", "b", "cd"} {
+		if err == nil {
+			_, err = d.AppendChunk(t.Context(), v.ID, u.Writer, int64(at), []byte(data))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() (string, error) {
+		f, err := d.OpenFile(t.Context(), v.ID)
+		if err != nil {
+			return "", err
+		}
+		text, err := io.ReadAll(f)
+		return string(text), errors.Join(err, f.Close())
+	}
+	f, err := d.OpenFile(t.Context(), v.ID)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Read(make([]byte, 9)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("closed: read %d bytes, %v", n, err)
+	}
+	if got, err := read(); got != "abcd" || err != nil {
+		t.Errorf("whole: got %q, %v", got, err)
+	}
+	for _, c := range []struct {
+		at   int
+		want string
+	}{{2, "ab"}, {0, ""}} {
+		run(t, s, `DELETE FROM upload_chunks WHERE verification = ? AND at_byte = ?`, v.ID[:], c.at)
+		if got, err := read(); got != c.want || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("without the bytes at %d: got %q, %v, want %q and an unexpected end", c.at, got, err, c.want)
+		}
+	}
+	run(t, s, `UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, v.ID[:])
+	if _, err := read(); !errors.Is(err, ledger.ErrIllegal) {
+		t.Errorf("erased: got %v", err)
+	}
+}
+
+// servesByID: of those that were made in one millisecond the smaller id is first.
+func servesByID(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 0)
+	for range 8 { // whatever the order of random ids is
+		a, _ := d.Prepares(3)
+		b, _ := d.Prepares(3)
+		run(t, s, `UPDATE verifications SET created = 1 WHERE id = ? OR id = ?`, a.ID[:], b.ID[:])
+		first, second := a.ID, b.ID
+		if second.String() < first.String() {
+			first, second = second, first
+		}
+		d.Grants(3)
+		if v := d.Sees(first); v.Status != ledger.Verifying {
+			t.Errorf("%s is funded before %s", second, first)
+		}
+		d.Grants(3)
+		for _, want := range []uuid.UUID{first, second} {
+			list, err := s.Lease(t.Context(), d.Node, 1, time.Hour)
+			if err != nil || len(list) != 1 || list[0].ID != want {
+				t.Fatalf("leased %+v, %v, want %s", list, err, want)
+			}
+		}
+	}
+}
+
+// tellsBrokenResults: results that cannot be read are no results.
+func tellsBrokenResults(t *testing.T, s *Store) {
+	d := ledgertest.NewDesk(t, s, 3)
+	v, l := d.Prepares(3)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	d.Settles(l, 2, 1, 1, smtp.Valid)
+	for _, c := range []struct {
+		payload []byte
+		want    error
+	}{{[]byte{1, 2, 3}, ledger.ErrPayload}, {[]byte{}, ledger.ErrResultsExpired}} {
+		run(t, s, `UPDATE settlements SET payload = ? WHERE verification = ? AND number = 2`, c.payload, v.ID[:])
+		err := s.Results(t.Context(), d.Workspace, v.ID, func(ledger.Result) error {
+			return errors.New("a result of a file that cannot be read")
+		})
+		if !errors.Is(err, c.want) {
+			t.Errorf("results with payload %v: got %v, want %v", c.payload, err, c.want)
+		}
+		err = s.Settled(t.Context(), v.ID, func([]int64) error { return nil })
+		if !errors.Is(err, ledger.ErrPayload) {
+			t.Errorf("ordinals with payload %v: got %v, want %v", c.payload, err, ledger.ErrPayload)
+		}
+	}
+	enough := errors.New("enough")
+	if err := s.Settled(t.Context(), v.ID, func([]int64) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("a reader that gives up: got %v", err)
+	}
+}

@@ -1,0 +1,78 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
+// account and its verifications: conflicts are many, refusals are none.
+func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	const nodes, writers, rounds = 2, 8, 10
+	var all sync.WaitGroup
+	for range nodes {
+		node, err := Open(t.Context(), s.url, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = node.Close() })
+		for range writers {
+			all.Go(func() {
+				for range rounds {
+					_, granted := node.Grant(t.Context(), uuid.New(), s.a, 1, "")
+					_, _, created := node.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: s.a,
+						Identity: uuid.New(), Filename: "list.csv", Bytes: 1, BytesMax: 1,
+						OpenMax: 1000, UploadExpiry: time.Hour})
+					if err := errors.Join(granted, created); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if b, err := s.Balance(t.Context(), s.a); err != nil || b.Granted != nodes*writers*rounds {
+		t.Errorf("%+v, %v", b, err)
+	}
+	t.Logf("%d transactions", 2*nodes*writers*rounds)
+}
+
+func TestACrowdIsManyOrOneAlone(t *testing.T) {
+	c := newCrowd(2)
+	enter := func(ctx context.Context, alone bool) func() {
+		t.Helper()
+		leave, err := c.enter(ctx, alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leave
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	first, second := enter(t.Context(), false), enter(t.Context(), false)
+	if _, err := c.enter(ended, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("a third: got %v", err)
+	}
+	first()
+	if _, err := c.enter(ended, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("alone beside another: got %v", err)
+	}
+	second()
+	only := enter(t.Context(), true)
+	for _, alone := range []bool{false, true} {
+		if _, err := c.enter(ended, alone); !errors.Is(err, context.Canceled) {
+			t.Errorf("beside one that is alone (%v): got %v", alone, err)
+		}
+	}
+	only()
+	enter(t.Context(), false)
+	enter(t.Context(), false)
+}

@@ -1,0 +1,56 @@
+package sqlstore
+
+import "fmt"
+
+// Why an attempt failed: the label of rollcall_ledger_retries_total and a word of the log.
+const (
+	whyConflict   = "conflict"   // with another transaction
+	whyDuplicate  = "duplicate"  // another transaction made the same row first
+	whyConnection = "connection" // there is none, or no longer
+	whyBusy       = "busy"       // a lock or a statement took too long
+	whyResources  = "resources"  // disk, memory, or connections of the database
+	whyUnknown    = "unknown"    // the database does not know whether it committed
+	whyReadOnly   = "read_only"  // the node of the database does not take writes
+	whyAborted    = "aborted"    // a statement failed and nobody looked
+	whyRefused    = "refused"    // for good
+	whyStopped    = "stopped"    // by the caller
+)
+
+// failure is the error of an attempt and what is known about its moment.
+type failure struct {
+	err        error
+	committing bool // COMMIT, or what commits in its place, was asked for
+	lost       bool // the connection has ended
+}
+
+// fault says what a failure means. The zero value: the error is not the database's.
+type fault struct {
+	why     string
+	again   bool // worth another attempt at once
+	fresh   bool // on a new connection
+	passing bool // worth another call later
+	unknown bool // the attempt may have been committed
+}
+
+// stopped is the end of the caller's context: at what statement it came is no news
+// about the ledger.
+var stopped = fault{why: whyStopped, passing: true}
+
+// tell gives the error that the caller of a method sees: unknown says that some
+// attempt may have been committed.
+func (f fault) tell(err error, unknown bool) error {
+	switch {
+	case unknown && f.why != "":
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	case f.passing:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// commitError is a failure of COMMIT, or of the RELEASE that commits on CockroachDB.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+
+func (e *commitError) Unwrap() error { return e.err }

@@ -1,0 +1,175 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// The statements that the rules of a cluster's processes are made of.
+
+// identitySecret is the name of the secret that the ledger's id is made of.
+const identitySecret = "ledger identity"
+
+// Identity is the ledger's own id, made once. A restored backup has it too.
+func (s *Store) Identity(ctx context.Context) (uuid.UUID, error) {
+	value, err := s.Secret(ctx, identitySecret, len(uuid.UUID{}))
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
+	}
+	id, err := uuid.NewRandomFromReader(bytes.NewReader(value))
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
+	}
+	return id, nil
+}
+
+// NextTurn takes the next turn. Whoever has taken one holds the counter until the
+// end of its transaction, so that turns are committed in their order.
+func (t *tx) NextTurn() (turn int64, err error) {
+	err = t.row(`UPDATE cluster_turn SET turn = turn + 1 WHERE one = 1 RETURNING turn`).Scan(&turn)
+	if err != nil {
+		return 0, fmt.Errorf("take a turn: %w", err)
+	}
+	return turn, nil
+}
+
+// sets are what every beat writes, and written their values.
+const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining = ?, started = ?,
+	read_turn = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
+
+func written(b ledger.Beat) []any {
+	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), rules.Millis(b.Started),
+		b.Read, b.Leases, b.Addresses, b.Receivers}
+}
+
+// stored is the number that is stored for a truth.
+func stored(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Refresh writes a beat that changes nobody's share.
+func (t *tx) Refresh(b ledger.Beat) (int64, error) {
+	return t.exec(`UPDATE nodes SET `+sets+`
+		WHERE session = ? AND standing = 0 AND current_view = ? AND cluster = ?`,
+		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
+}
+
+// Publish writes a beat with another view.
+func (t *tx) Publish(b ledger.Beat, turn int64) (int64, error) {
+	return t.exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
+		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
+}
+
+// Enrol writes a beat in a new row, or in place of the one that stood.
+func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
+	return t.exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
+		read_turn, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, {now}, {now})
+		ON CONFLICT (session) DO UPDATE SET node = excluded.node, cluster = excluded.cluster,
+		name = excluded.name, version = excluded.version, actors = excluded.actors,
+		draining = excluded.draining, started = excluded.started, read_turn = excluded.read_turn,
+		leases = excluded.leases, addresses = excluded.addresses, receivers = excluded.receivers,
+		current_view = excluded.current_view, before_view = NULL, turn = excluded.turn,
+		standing = 0, since = excluded.since, seen = excluded.seen, dead = 0`,
+		append(written(b), packed(b.View), turn, b.Session[:])...)
+}
+
+// End writes the end of a row if it is as before.
+func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
+	return t.exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
+		since = CASE WHEN standing = ? THEN since ELSE {now} END,
+		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END
+		WHERE session = ? AND standing = ? AND turn = ?`,
+		e.Standing, e.Turn, stored(e.Dead), e.Standing, before.Session[:], before.Standing, before.Turn)
+}
+
+// AskDrain notes an operator's wish in a row.
+func (t *tx) AskDrain(session uuid.UUID) (int64, error) {
+	return t.exec(`UPDATE nodes SET drain_asked = 1 WHERE session = ?`, session[:])
+}
+
+// Remove deletes a row.
+func (t *tx) Remove(session uuid.UUID) (int64, error) {
+	return t.exec(`DELETE FROM nodes WHERE session = ?`, session[:])
+}
+
+const nodeColumns = `session, node, cluster, name, version, actors, draining, started, current_view,
+	before_view, read_turn, leases, addresses, receivers, standing, since, seen, turn, dead, drain_asked`
+
+// scanNode reads nodeColumns, and what follows them into more.
+func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error) {
+	var n ledger.NodeRow
+	var view, before []byte
+	var draining, started, since, seen, dead, asked int64
+	err := scan(append([]any{&n.Session, &n.Node, &n.Cluster, &n.Name, &n.Version, &n.Actors, &draining,
+		&started, &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &n.Standing,
+		&since, &seen, &n.Turn, &dead, &asked}, more...)...)
+	if err != nil {
+		return n, err
+	}
+	n.Draining, n.Dead, n.DrainAsked = draining != 0, dead != 0, asked != 0
+	n.Started, n.Since, n.Seen = rules.Clock(started), rules.Clock(since), rules.Clock(seen)
+	n.View = unpacked(view)
+	if len(before) > 0 { // an empty one may be read as nil
+		n.Before = unpacked(before)
+	}
+	return n, nil
+}
+
+// Node reads one row, nil when there is none, and the time.
+func (t *tx) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
+	var now int64
+	const read = `SELECT ` + nodeColumns + `, {now} FROM nodes WHERE session = ?`
+	n, err := scanNode(t.row(read, session[:]).Scan, &now)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read node's row: %w", err)
+	}
+	return &n, now, nil
+}
+
+// Roll reads all rows and the counter in one statement, and so at one moment.
+func (t *tx) Roll() (ledger.Roll, error) {
+	var roll ledger.Roll
+	var now int64
+	err := t.each(func(rows *sql.Rows) error {
+		n, err := scanNode(rows.Scan, &roll.Turn, &now)
+		roll.Nodes = append(roll.Nodes, n)
+		return err
+	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now}
+		FROM nodes ORDER BY session`)
+	roll.Now = rules.Clock(now)
+	return roll, err
+}
+
+// packed is how a view is stored: 32 bytes for each process.
+func packed(view []ledger.Process) []byte {
+	b := make([]byte, 0, 2*len(uuid.UUID{})*len(view))
+	for _, p := range view {
+		b = append(append(b, p.Session[:]...), p.Node[:]...)
+	}
+	return b
+}
+
+// unpacked reads a stored view.
+func unpacked(b []byte) []ledger.Process {
+	const size = len(uuid.UUID{})
+	view := make([]ledger.Process, 0, len(b)/(2*size))
+	for ; len(b) >= 2*size; b = b[2*size:] {
+		view = append(view, ledger.Process{Session: uuid.UUID(b[:size]), Node: uuid.UUID(b[size : 2*size])})
+	}
+	return view
+}

@@ -1,0 +1,366 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/smtp"
+)
+
+// failedStatement is a statement that fails in place of a real one: that after so
+// many others. What only rolls back does not count.
+type failedStatement struct {
+	after int
+	done  bool
+}
+
+// errFailed is no error that the ledger knows.
+var errFailed = errors.New("this statement fails")
+
+func (f *failedStatement) instead(text string) error {
+	if f == nil || f.done || text == "ROLLBACK" {
+		return nil
+	}
+	if f.after--; f.after >= 0 {
+		return nil
+	}
+	f.done = true
+	return errFailed
+}
+
+// openNoted opens an embedded ledger all of whose statements run by way of two
+// notebooks: that of the writer, and that of the readers.
+func openNoted(t *testing.T) (*Store, [2]*notebook) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s, err := Open(t.Context(), "sqlite:"+path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	var notes [2]*notebook
+	for i, c := range []struct {
+		pool    **pool
+		pragmas []string
+	}{{&s.writer, writerPragmas}, {&s.readers, readerPragmas}} {
+		notes[i] = &notebook{driver: (*c.pool).db.Driver(), dsn: dsn(path, c.pragmas, "rw")}
+		if err := (*c.pool).close(); err != nil {
+			t.Fatal(err)
+		}
+		*c.pool = newPool(sql.OpenDB(notes[i]), s.dialect, cap((*c.pool).free))
+	}
+	return s, notes
+}
+
+// TestNoFailedStatementIsOverlooked makes each statement of each call fail in
+// turn: the caller is told every time, and nothing of what the transaction had
+// done is there. Then the same call does its work.
+func TestNoFailedStatementIsOverlooked(t *testing.T) {
+	for _, c := range calls {
+		t.Run(c.name, func(t *testing.T) {
+			s, notes := openNoted(t)
+			call := c.make(ledgertest.NewDesk(t, s, 5))
+			for after := 0; ; after++ {
+				before := tables(t, s)
+				fails := &failedStatement{after: after}
+				notes[0].fails, notes[1].fails = fails, fails
+				err := call()
+				notes[0].fails, notes[1].fails = nil, nil
+				if !fails.done {
+					if err != nil || after < 1 {
+						t.Fatalf("after %d statements that failed: %v", after, err)
+					}
+					return
+				}
+				if !errors.Is(err, errFailed) {
+					t.Errorf("statement %d failed, the call answered %v", after+1, err)
+				}
+				if now := tables(t, s); now != before && !c.slices {
+					t.Fatalf("statement %d failed and left\n%s\nof\n%s", after+1, now, before)
+				}
+			}
+		})
+	}
+}
+
+// TestASecretThatIsNotMadeIsTold: the first reading of it may fail, for what is
+// asked after that answers too.
+func TestASecretThatIsNotMadeIsTold(t *testing.T) {
+	s, notes := openNoted(t)
+	for after, done := 1, true; done; after++ {
+		fails := &failedStatement{after: after}
+		notes[0].fails, notes[1].fails = fails, fails
+		value, err := s.Secret(t.Context(), "urls", 32)
+		if done = fails.done; done != errors.Is(err, errFailed) || done == (len(value) == 32) {
+			t.Fatalf("statement %d failed, %v: %d bytes, %v", after+1, done, len(value), err)
+		}
+	}
+}
+
+// tables is everything that a ledger has, as text.
+func tables(t *testing.T, s *Store) string {
+	t.Helper()
+	var b strings.Builder
+	for _, table := range []string{"workspaces", "api_keys", "verifications", "upload_chunks", "settlements", "evidence",
+		"entries", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts"} {
+		err := s.view(t.Context(), func(t *tx) error {
+			return t.each(func(rows *sql.Rows) error {
+				columns, err := rows.Columns()
+				if err != nil {
+					return err
+				}
+				values, into := make([]any, len(columns)), make([]any, len(columns))
+				for i := range values {
+					into[i] = &values[i]
+				}
+				err = rows.Scan(into...)
+				fmt.Fprintln(&b, table, values)
+				return err
+			}, `SELECT * FROM `+table)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+// calls are the methods of the book, each with enough before it that every one of
+// its statements is reached.
+var calls = []struct {
+	name   string
+	slices bool // it is several transactions
+	make   func(d *ledgertest.Desk) func() error
+}{
+	{"create workspace", false, func(d *ledgertest.Desk) func() error {
+		id := uuid.New()
+		return func() error { _, err := d.CreateWorkspace(d.T.Context(), id, "new"); return err }
+	}},
+	{"workspaces", false, func(d *ledgertest.Desk) func() error {
+		return func() error { _, err := d.Workspaces(d.T.Context()); return err }
+	}},
+	{"create key", false, func(d *ledgertest.Desk) func() error {
+		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
+		return func() error { _, err := d.CreateKey(d.T.Context(), k); return err }
+	}},
+	{"revoke key", false, func(d *ledgertest.Desk) func() error {
+		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
+		if _, err := d.CreateKey(d.T.Context(), k); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { _, err := d.RevokeKey(d.T.Context(), k.ID); return err }
+	}},
+	{"grant", false, func(d *ledgertest.Desk) func() error {
+		d.Prepares(7)
+		d.Prepares(70)
+		id := uuid.New()
+		return func() error { _, err := d.Grant(d.T.Context(), id, d.Workspace, 4, "paid"); return err }
+	}},
+	{"readings", false, func(d *ledgertest.Desk) func() error {
+		v, l := d.Prepares(2)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
+		if _, err := d.CreateKey(d.T.Context(), k); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { return errors.Join(readings(d, v.ID), readKeys(d, k.ID)) }
+	}},
+	{"create", false, func(d *ledgertest.Desk) func() error {
+		n := d.Asks(7)
+		return func() error { _, _, err := d.Create(d.T.Context(), n); return err }
+	}},
+	{"upload", false, func(d *ledgertest.Desk) func() error {
+		v := d.Creates(2)
+		u, err := d.OpenUpload(d.T.Context(), v.ID)
+		if err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error {
+			_, err := d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("xy"))
+			return err
+		}
+	}},
+	{"open upload", false, func(d *ledgertest.Desk) func() error {
+		v := d.Creates(2)
+		return func() error { _, err := d.OpenUpload(d.T.Context(), v.ID); return err }
+	}},
+	{"lease", false, func(d *ledgertest.Desk) func() error {
+		d.Uploads()
+		return func() error { _, err := d.Lease(d.T.Context(), d.Node, 9, ledgertest.Hour); return err }
+	}},
+	{"renew", false, func(d *ledgertest.Desk) func() error {
+		d.Takes(d.Uploads().ID)
+		return func() error { _, err := d.Renew(d.T.Context(), d.Node, ledgertest.Hour); return err }
+	}},
+	{"release", false, func(d *ledgertest.Desk) func() error {
+		l := d.Takes(d.Uploads().ID)
+		return func() error { return d.Release(d.T.Context(), l) }
+	}},
+	{"refuse", false, func(d *ledgertest.Desk) func() error {
+		l := d.Takes(d.Uploads().ID)
+		return func() error { _, err := d.Refuse(d.T.Context(), l, ledger.Issue{Code: "csv_encoding"}); return err }
+	}},
+	{"prepare", false, func(d *ledgertest.Desk) func() error {
+		l := d.Takes(d.Uploads().ID)
+		return func() error { _, err := d.Prepare(d.T.Context(), l, 2, 0, 2); return err }
+	}},
+	{"prepare without credits", false, func(d *ledgertest.Desk) func() error {
+		l := d.Takes(d.Uploads().ID)
+		return func() error { _, err := d.Prepare(d.T.Context(), l, 6, 0, 6); return err }
+	}},
+	{"settle", false, func(d *ledgertest.Desk) func() error {
+		_, l := d.Prepares(5)
+		d.Prepares(1)
+		d.Settles(l, 1, 0, 3, smtp.Valid)
+		last := ledgertest.Batch(l, 2, 4, 4, smtp.Unknown)
+		last.Evidence = []byte("seen")
+		return func() error { _, err := d.Settle(d.T.Context(), last); return err }
+	}},
+	{"settle again", false, func(d *ledgertest.Desk) func() error {
+		_, l := d.Prepares(1)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		last := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
+		return func() error { _, err := d.Settle(d.T.Context(), last); return err }
+	}},
+	{"wait", false, func(d *ledgertest.Desk) func() error {
+		_, l := d.Prepares(1)
+		return func() error { _, err := d.Wait(d.T.Context(), l, time.UnixMilli(1)); return err }
+	}},
+	{"cancel", false, func(d *ledgertest.Desk) func() error {
+		v, l := d.Prepares(5)
+		d.Prepares(1)
+		if err := d.Release(d.T.Context(), l); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
+	}},
+	{"finish cancel", false, func(d *ledgertest.Desk) func() error {
+		v, l := d.Prepares(5)
+		if _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { _, err := d.FinishCancel(d.T.Context(), l); return err }
+	}},
+	{"sweep", true, func(d *ledgertest.Desk) func() error {
+		_, l := d.Prepares(1)
+		witnessed := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
+		witnessed.Evidence = []byte("seen")
+		if _, err := d.Settle(d.T.Context(), witnessed); err != nil {
+			d.T.Fatal(err)
+		}
+		d.Prepares(9)
+		n := d.Asks(7)
+		n.UploadExpiry = 0
+		if _, _, err := d.Create(d.T.Context(), n); err != nil {
+			d.T.Fatal(err)
+		}
+		if err := d.Learn(d.T.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error {
+			_, err := d.Sweep(d.T.Context(), ledger.Retention{Uploads: 1, Results: 1, Funding: 1})
+			return err
+		}
+	}},
+	{"begin a process", true, func(d *ledgertest.Desk) func() error {
+		b := beatOf(uuid.UUID{1})
+		return func() error { _, err := d.Beat(d.T.Context(), b); return err }
+	}},
+	{"publish a view", true, func(d *ledgertest.Desk) func() error {
+		b := begun(d, uuid.UUID{1})
+		b.View = []ledger.Process{b.Process}
+		return func() error { _, err := d.Beat(d.T.Context(), b); return err }
+	}},
+	{"leave", false, func(d *ledgertest.Desk) func() error {
+		b := begun(d, uuid.UUID{1})
+		return func() error { return d.Leave(d.T.Context(), b.Session) }
+	}},
+	{"leave after a loss", false, func(d *ledgertest.Desk) func() error {
+		b := begun(d, uuid.UUID{1})
+		if err := d.Retire(d.T.Context(), b.Session, 0, false); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { return d.Leave(d.T.Context(), b.Session) }
+	}},
+	{"retire", false, func(d *ledgertest.Desk) func() error {
+		b := begun(d, uuid.UUID{1})
+		return func() error { return d.Retire(d.T.Context(), b.Session, 0, true) }
+	}},
+	{"drain", false, func(d *ledgertest.Desk) func() error {
+		b := begun(d, uuid.UUID{1})
+		return func() error { return d.AskDrain(d.T.Context(), b.Node) }
+	}},
+	{"forget", false, func(d *ledgertest.Desk) func() error {
+		left, lost := begun(d, uuid.UUID{1}), begun(d, uuid.UUID{2})
+		if err := d.Leave(d.T.Context(), left.Session); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { return d.Forget(d.T.Context(), lost.Node, 0) }
+	}},
+	{"learn", false, func(d *ledgertest.Desk) func() error {
+		var facts []ledger.Fact
+		for i := range 146 {
+			facts = append(facts, ledger.Fact{Key: fmt.Sprint(i), Expires: time.UnixMilli(1)})
+		}
+		return func() error { return d.Learn(d.T.Context(), facts) }
+	}},
+}
+
+// beatOf is a process's first beat.
+func beatOf(session uuid.UUID) ledger.Beat {
+	return ledger.Beat{Process: ledger.Process{Session: session, Node: uuid.UUID{9}}}
+}
+
+// begun is a process that is in.
+func begun(d *ledgertest.Desk, session uuid.UUID) ledger.Beat {
+	b := beatOf(session)
+	if _, err := d.Beat(d.T.Context(), b); err != nil {
+		d.T.Fatal(err)
+	}
+	return b
+}
+
+// readings asks everything that can be asked about a workspace and a verification of it.
+func readings(d *ledgertest.Desk, id uuid.UUID) error {
+	ctx := d.T.Context()
+	_, balance := d.Balance(ctx, d.Workspace)
+	_, read := d.Verification(ctx, d.Workspace, id)
+	_, history := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9})
+	_, entries := d.Entries(ctx, ledger.EntriesQuery{Workspace: d.Workspace, Verification: id, Limit: 9})
+	results := d.Results(ctx, d.Workspace, id, func(ledger.Result) error { return nil })
+	settled := d.Settled(ctx, id, func([]int64) error { return nil })
+	_, seen := d.Evidence(ctx, id, 0, func(ledger.Kept) error { return nil })
+	_, upload := d.UploadState(ctx, id)
+	_, audit := d.Audit(ctx)
+	_, roll := d.Roll(ctx)
+	_, known := d.Known(ctx, []string{"a", "b"})
+	return errors.Join(balance, read, history, entries, results, settled, seen, upload, audit, roll, known,
+		d.Ping(ctx), readFile(ctx, d, id))
+}
+
+func readKeys(d *ledgertest.Desk, id string) error {
+	_, keys := d.Keys(d.T.Context(), d.Workspace)
+	_, key := d.KeyByID(d.T.Context(), id)
+	return errors.Join(keys, key)
+}
+
+// readFile reads an uploaded file from its start to its end.
+func readFile(ctx context.Context, d *ledgertest.Desk, id uuid.UUID) error {
+	f, err := d.OpenFile(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadAll(f)
+	return errors.Join(err, f.Close())
+}

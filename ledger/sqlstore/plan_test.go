@@ -1,0 +1,131 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// hotQueries are what requests and nodes ask all the time, the index each is to
+// use, and the primary key's where that is it.
+func hotQueries() []hotQuery {
+	const ids = `SELECT id FROM verifications WHERE `
+	const cursor = ` AND (created, id) < (?, ?)`
+	return []hotQuery{
+		{"history", ids + `workspace = ?` + cursor + newestFirst, "verifications_history"},
+		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst,
+			"verifications_history_kind"},
+		{"open ones", countOpen, "verifications_open"},
+		{"runnable", ids + runnable + ` AND (lease_node IS NULL OR
+			lease_expires <= {now}) ORDER BY created, id LIMIT ?`, "verifications_runnable"},
+		{"unfunded", ids + covered + ` ORDER BY created, id LIMIT 1`, "verifications_unfunded"},
+		{"renew", renewLeases, "verifications_leased"},
+		{"uploads past their time", ids + dueUploading + ` LIMIT ?`, "verifications_uploading"},
+		{"uploads to erase", ids + dueUploads + ` LIMIT ?`, "verifications_uploads_kept"},
+		{"results to erase", ids + dueResults + ` LIMIT ?`, "verifications_results_kept"},
+		{"facts past their time", dueFacts, "receiver_facts_expired"},
+		{"page of settlements", pageOfSettlements, "settlements of verification"},
+		{"settlement with its evidence", oneKept, "settlements of verification"},
+		{"evidence of a settlement", oneKept, "evidence of settlement"},
+	}
+}
+
+type hotQuery struct{ name, query, index string }
+
+// TestHotQueriesUseTheirIndex asks the database how it would answer: no request
+// may read a table from one end to the other, or sort.
+func TestHotQueriesUseTheirIndex(t *testing.T) {
+	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for _, c := range append(hotQueries(), hotQuery{"keys",
+		`SELECT id FROM api_keys WHERE workspace = ? ORDER BY created, id`, "api_keys_workspace"}) {
+		want := strings.Replace(c.index, "settlements of verification", "sqlite_autoindex_settlements_1", 1)
+		want = strings.Replace(want, "evidence of settlement", "sqlite_autoindex_evidence_1", 1)
+		plan := explain(t, s, c.query) + " "
+		if !strings.Contains(plan, "INDEX "+want+" ") || strings.Contains(plan, "SCAN settlements") {
+			t.Errorf("%s: %s is not used: %s", c.name, want, plan)
+		}
+		if strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%s: sorts: %s", c.name, plan)
+		}
+	}
+}
+
+// manyVerifications fills a ledger on PostgreSQL as one of some years looks: nearly
+// all is final and erased, and a little of everything else is there.
+const manyVerifications = `
+	INSERT INTO workspaces (id, name, created)
+		SELECT decode(lpad(to_hex(w), 32, '0'), 'hex'), 'w', 0 FROM generate_series(0, 1999) AS w;
+	INSERT INTO verifications (id, workspace, identity, kind, filename, bytes, upload_expires, status, created,
+		total, completed, upload_deleted, results_deleted, issue_code, lease_node, lease_expires)
+		SELECT decode(md5(n::text), 'hex'), decode(lpad(to_hex(n % 5), 32, '0'), 'hex'), decode(md5('i' || n), 'hex'),
+			CASE WHEN n % 10 = 0 THEN 'single' ELSE 'bulk' END, 'list.csv', 1, n, s, n, 5,
+			CASE WHEN s = 'completed' THEN n ELSE 0 END,
+			CASE WHEN s = 'completed' AND n % 300 > 0 THEN n ELSE 0 END,
+			CASE WHEN s = 'completed' AND n % 200 > 0 THEN n ELSE 0 END,
+			CASE WHEN s = 'waiting' THEN 'credits_required' ELSE '' END,
+			CASE WHEN n % 991 = 0 THEN decode(md5('node'), 'hex') END, 0
+		FROM (SELECT n, CASE WHEN n % 101 = 0 THEN 'uploading' WHEN n % 103 = 0 THEN 'verifying'
+			WHEN n % 107 = 0 THEN 'waiting' ELSE 'completed' END AS s FROM generate_series(1, 30000) AS n) AS made;
+	INSERT INTO settlements (verification, number, epoch, created, first_ordinal, last_ordinal, count_valid,
+		count_invalid, count_catch_all, count_unknown, count_error, digest, payload)
+		SELECT decode(md5((n % 50 + 1)::text), 'hex'), n / 50, 1, 0, 0, 0, 1, 0, 0, 0, 0, '', ''
+		FROM generate_series(50, 5000) AS n;
+	INSERT INTO evidence (verification, number, data) SELECT verification, number, '' FROM settlements;
+	INSERT INTO receiver_facts (receiver, data, expires, updated)
+		SELECT 'mx' || n, '', 4000000000000 + n, 0 FROM generate_series(1, 30000) AS n;
+	ANALYZE`
+
+// TestHotQueriesUseTheirIndexOnPostgreSQL asks its planner, which knows what is in
+// the tables and not the arguments, as for a statement that is prepared once.
+func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	s.does(t, manyVerifications+`; SET plan_cache_mode = force_generic_plan`)
+	for i, c := range hotQueries() {
+		want := strings.Replace(c.index, "settlements of verification", "settlements_pkey", 1)
+		want = strings.Replace(want, "evidence of settlement", "evidence_pkey", 1)
+		name, nulls := "hot"+strconv.Itoa(i), strings.Repeat(", NULL", strings.Count(c.query, "?"))
+		s.does(t, `PREPARE `+name+` AS `+s.dialect.text(c.query))
+		rows, err := s.aside.Query(t.Context(), `EXPLAIN EXECUTE `+name+`(`+strings.TrimPrefix(nulls, ", ")+`)`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := strings.Join(lines, "\n")
+		if !strings.Contains(plan, " "+want+" ") || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s: %s is not used:\n%s", c.name, want, plan)
+		}
+		if strings.Contains(plan, "Sort") {
+			t.Errorf("%s: sorts:\n%s", c.name, plan)
+		}
+	}
+}
+
+// explain gives the plan of a query, whatever its arguments.
+func explain(t *testing.T, s *Store, query string) string {
+	t.Helper()
+	var plan []string
+	err := s.view(t.Context(), func(tx *tx) error {
+		return tx.each(func(rows *sql.Rows) error {
+			var id, parent, unused int
+			var detail string
+			err := rows.Scan(&id, &parent, &unused, &detail)
+			plan = append(plan, detail)
+			return err
+		}, `EXPLAIN QUERY PLAN `+query, make([]any, strings.Count(query, "?"))...)
+	})
+	if err != nil {
+		t.Fatalf("explain %s: %v", query, err)
+	}
+	return strings.Join(plan, "; ")
+}

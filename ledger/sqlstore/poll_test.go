@@ -1,0 +1,171 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"io"
+	"log/slog"
+	nethttp "net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http"
+	"rollcall/http/apikey"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+)
+
+// notebook is a driver that notes each statement that another one runs, and may
+// fail one in its place. Its connections can nothing that database/sql does not
+// need, so that none runs unseen.
+type notebook struct {
+	driver driver.Driver
+	dsn    string
+
+	mu         sync.Mutex
+	statements []string         // guarded by mu
+	fails      *failedStatement // guarded by mu
+}
+
+// notedConn and notedStmt are a connection and a prepared statement of it.
+type notedConn struct {
+	driver.Conn
+	notes *notebook
+}
+
+type notedStmt struct {
+	driver.Stmt
+	text  string
+	notes *notebook
+}
+
+func (n *notebook) Driver() driver.Driver { return n.driver }
+
+func (n *notebook) Connect(context.Context) (driver.Conn, error) {
+	c, err := n.driver.Open(n.dsn)
+	return notedConn{c, n}, err
+}
+
+func (c notedConn) Prepare(text string) (driver.Stmt, error) {
+	s, err := c.Conn.Prepare(text)
+	return notedStmt{s, text, c.notes}, err
+}
+
+func (s notedStmt) note() error {
+	s.notes.mu.Lock()
+	defer s.notes.mu.Unlock()
+	s.notes.statements = append(s.notes.statements, s.text)
+	return s.notes.fails.instead(s.text)
+}
+
+func (s notedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.note(); err != nil {
+		return nil, err
+	}
+	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+}
+
+func (s notedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if err := s.note(); err != nil {
+		return nil, err
+	}
+	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+// take gives what was noted since the last time.
+func (n *notebook) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	noted := n.statements
+	n.statements = nil
+	return noted
+}
+
+// TestPollIsOnePointRead: GET /v1/verifications/{id} asks the ledger one question,
+// which is answered by one row found by its key; the API key is read once for
+// some seconds of polls.
+func TestPollIsOnePointRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s, err := Open(t.Context(), "sqlite:"+path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	notes := &notebook{driver: s.readers.db.Driver(), dsn: dsn(path, readerPragmas, "rw")}
+	if err := s.readers.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.readers = newPool(sql.OpenDB(notes), s.dialect, readersMax)
+
+	d := ledgertest.NewDesk(t, s, 10)
+	v, _ := d.Prepares(10)
+	poll := poller(t, d, v.ID)
+	poll() // the key is read
+	notes.take()
+	const polls = 20
+	for range polls {
+		poll()
+	}
+	noted := slices.DeleteFunc(notes.take(), func(text string) bool {
+		return strings.Contains(text, "FROM api_keys")
+	})
+	if len(noted) != polls {
+		t.Fatalf("%d statements for %d polls: %q", len(noted), polls, noted)
+	}
+	plan := explain(t, s, noted[0])
+	if want := "SEARCH verifications USING INDEX sqlite_autoindex_verifications_1 (id=?)"; plan != want {
+		t.Errorf("a poll is answered by %s, want %s", plan, want)
+	}
+}
+
+// poller starts the API over a desk's ledger and gives what polls one verification.
+func poller(t *testing.T, d *ledgertest.Desk, id uuid.UUID) func() {
+	t.Helper()
+	text, key := apikey.New()
+	_, err := d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := http.DefaultLimits()
+	limits.Reads = http.Rate{PerSecond: 1e6, Burst: 1e6}
+	server, err := http.New(http.Options{
+		Listen: "127.0.0.1:0", Book: d.Book, Limits: limits,
+		PublicUpload: func(id uuid.UUID) string { return "http://storage.test/" + id.String() },
+		MaxFileBytes: 1000, MaxRows: 1000, OpenMax: 10, UploadExpiry: time.Hour,
+		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop(context.WithoutCancel(t.Context())) })
+	return func() {
+		t.Helper()
+		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet,
+			fmt.Sprintf("http://%s/v1/verifications/%s", server.Addr(), id), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-API-Key", text)
+		answer, err := nethttp.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != nethttp.StatusOK || !strings.Contains(string(body), id.String()) {
+			t.Fatalf("poll: %d %s, %v", answer.StatusCode, body, err)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// pageSettlements is the number of settlements that one question reads, so that
+// a large file does not keep a session from the requests that wait for one: with
+// 1,000 outcomes in each it takes some 10 ms.
+const pageSettlements = 64
+
+// Results calls yield for each settled address in ordinal order, as of the
+// settlements at the start, since what is settled never changes. All of the
+// ledger is read before the first yield: a slow yield holds neither a session nor
+// more memory than a part of a spool.
+func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
+	yield func(ledger.Result) error) (err error) {
+	var v *rules.Row
+	err = s.view(ctx, func(t *tx) (err error) {
+		v, err = t.ReadOf(workspace, id)
+		return err
+	})
+	if err == nil && v.ResultsDeleted {
+		err = ledger.ErrResultsExpired
+	}
+	if err != nil {
+		return fmt.Errorf("read results of verification %s: %w", id, err)
+	}
+	if v.Settlements == 0 {
+		return nil
+	}
+	ordered := newSpool(s.scratch(), v.Total)
+	defer func() { err = errors.Join(err, ordered.close()) }()
+	if err := s.fill(ctx, ordered, v); err != nil {
+		return fmt.Errorf("read results of verification %s: %w", id, err)
+	}
+	return ordered.drain(yield)
+}
+
+// scratch is the folder for files that end with what they are for: beside the
+// embedded ledger, otherwise the system's.
+func (s *Store) scratch() string {
+	if s.lock == nil {
+		return s.folder
+	}
+	return filepath.Dir(s.lock.Name())
+}
+
+const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = ?
+	AND number >= ? AND number < ? ORDER BY number`
+
+// fill puts all settlements of v into a spool.
+func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
+	var batch ledger.Batch
+	take := func(rows *sql.Rows) error {
+		var payload sql.RawBytes
+		if err := rows.Scan(&payload); err != nil {
+			return err
+		}
+		if len(payload) == 0 {
+			return ledger.ErrResultsExpired // erased since the start
+		}
+		if err := batch.Decode(payload); err != nil {
+			return err
+		}
+		return ordered.add(&batch)
+	}
+	for number := int64(1); number <= v.Settlements; number += pageSettlements {
+		end := min(number+pageSettlements, v.Settlements+1)
+		err := s.view(ctx, func(t *tx) error {
+			return t.each(take, pageOfSettlements, v.ID[:], number, end)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return ordered.filled()
+}
+
+// Settled calls yield with the ordinals of each settlement so far; the slice is
+// good until yield returns.
+func (s *Store) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error {
+	v, err := s.verification(ctx, id)
+	if err != nil {
+		return fmt.Errorf("read settled ordinals of verification %s: %w", id, err)
+	}
+	var batch ledger.Batch
+	for number := int64(1); number <= v.Settlements; number++ {
+		var payload []byte
+		const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
+		err := s.view(ctx, func(t *tx) error { return t.row(one, id[:], number).Scan(&payload) })
+		if err == nil {
+			err = batch.Decode(payload)
+		}
+		if err != nil {
+			return fmt.Errorf("read settlement %d of verification %s: %w", number, id, err)
+		}
+		if err := yield(batch.Ordinals); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package sqlstore_test
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// TestRetentionLeavesNoByteOfAnAddress puts canaries into uploads and results of
+// every size, erases them by retention while the ledger is open and others stay
+// in use, and searches all files of the ledger for them. The entries stay.
+func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ledger.db")
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	d := ledgertest.NewDesk(t, s, 100_000)
+	var canaries [][]byte
+	for i, size := range []int{1, 40, 300, 3000, 5000, 100_000} {
+		canary := fmt.Appendf(nil, "canary%d@erased.example\n", i)
+		canaries = append(canaries, canary, fmt.Appendf(nil, "evidence of canary%d@erased.example", i))
+		v := d.Creates(int64(size * len(canary)))
+		u, err := s.OpenUpload(t.Context(), v.ID)
+		if err == nil {
+			_, err = s.AppendChunk(t.Context(), v.ID, u.Writer, 0, bytes.Repeat(canary, size))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		settles(d, d.Takes(v.ID), int64(min(size, ledger.SettlementMax)), string(canary[:len(canary)-1]))
+		d.Prepares(3) // stays, between the others
+	}
+	// Results are compressed: their canaries are what the ledger stores of them.
+	for _, payload := range payloads(t, path) {
+		canaries = append(canaries, payload[8:min(len(payload), 40)], payload[len(payload)-32:])
+	}
+	if n := found(t, dir, canaries); n != len(canaries) {
+		t.Fatalf("%d of %d canaries are in the files before: the search is blind", n, len(canaries))
+	}
+	before := d.Account()
+	reading, stop := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() { ended <- readUntil(path, reading, stop) }()
+	<-reading
+	waitPast(t) // retention is counted from the end, in milliseconds
+	sweep := func() {
+		t.Helper()
+		_, err := s.Sweep(t.Context(), ledger.Retention{Uploads: time.Millisecond, Results: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep()
+	if n := found(t, dir, canaries); n == 0 {
+		t.Error("nothing is left though an older moment is being read: does the log matter at all?")
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	if n := found(t, dir, canaries); n != 0 {
+		t.Errorf("%d of %d canaries are left in the files", n, len(canaries))
+	}
+	if after := d.Account(); after != before {
+		t.Errorf("the account was %+v, is %+v", before, after)
+	}
+	if report := d.Audits(); report.Entries != 1+6+6+6 { // grant, holds of all, charges
+		t.Errorf("%d entries are left", report.Entries)
+	}
+	d.Grants(1)
+}
+
+// settles prepares and settles a file of n times one address.
+func settles(d *ledgertest.Desk, l ledger.Lease, n int64, email string) {
+	d.T.Helper()
+	_, err := d.Prepare(d.T.Context(), l, n, 0, n)
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	batch := ledgertest.Batch(l, 1, 0, n-1, smtp.Valid)
+	for i := range batch.Results {
+		batch.Results[i].Email = fmt.Sprintf("%d.%s", i*i, email)
+	}
+	batch.Evidence = bytes.Repeat([]byte("evidence of "+email+" "), int(n))
+	if _, err := d.Settle(d.T.Context(), batch); err != nil {
+		d.T.Fatal(err)
+	}
+}
+
+// payloads reads what is stored of all results.
+func payloads(t *testing.T, path string) (list [][]byte) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(`SELECT payload FROM settlements`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var payload []byte
+		if err := rows.Scan(&payload); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, payload)
+	}
+	if rows.Err() != nil || len(list) != 6 {
+		t.Fatalf("%d payloads, %v", len(list), rows.Err())
+	}
+	return list
+}
+
+// readUntil keeps one moment of the ledger open for reading, from when reading is
+// closed until stop is.
+func readUntil(path string, reading chan<- struct{}, stop <-chan struct{}) error {
+	defer close(reading)
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	var n int
+	err = tx.QueryRow(`SELECT count(*) FROM entries`).Scan(&n)
+	reading <- struct{}{}
+	<-stop
+	return errors.Join(err, tx.Rollback(), db.Close())
+}
+
+// found counts the canaries that are in any file of a folder.
+func found(t *testing.T, dir string, canaries [][]byte) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	for _, canary := range canaries {
+		if bytes.Contains(all, canary) {
+			n++
+		}
+	}
+	return n
+}
+
+// waitPast waits until the clock shows some milliseconds more.
+func waitPast(t *testing.T) {
+	t.Helper()
+	timer := time.NewTimer(5 * time.Millisecond)
+	defer timer.Stop()
+	<-timer.C
+}

@@ -1,0 +1,162 @@
+package sqlstore
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/ledger/rules"
+	"rollcall/smtp"
+)
+
+// TestTheSchemaRefusesWhatMustNeverBe: the tables keep the promises by
+// themselves, whatever the code above them does.
+func TestTheSchemaRefusesWhatMustNeverBe(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		refusesWhatMustNeverBe(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		server := postgres.New(t, postgres.Options{})
+		url := server.NewDatabase(t, "schema", "")
+		if err := Migrate(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		refusesWhatMustNeverBe(t, url)
+	})
+}
+
+func refusesWhatMustNeverBe(t *testing.T, url string) {
+	s, err := Open(t.Context(), url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	w, file := uuid.New(), ledger.NewVerification{ID: uuid.New(), Identity: uuid.New(), Bytes: 10}
+	file.Workspace = w
+	if _, err := s.CreateWorkspace(t.Context(), w, "schema"); err != nil {
+		t.Fatal(err)
+	}
+	entry := rules.Entry{Subject: file.ID, Number: 1, Kind: ledger.EntryCharge, Workspace: w, Amount: 1}
+	settlement := ledger.Settlement{Lease: ledger.Lease{Verification: file.ID, Epoch: 1}, Number: 1,
+		Results:  []ledger.Result{{Email: "a@b.test", Outcome: smtp.Valid, Reason: smtp.Internal}},
+		Evidence: []byte("x")}
+	payload, err := ledger.EncodeResults(settlement.Results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := func(t *tx) error {
+		for _, do := range []func() error{
+			func() error { return t.Insert(file) },
+			func() error { return t.Enter(entry) },
+			func() error { return t.Settle(settlement, payload) },
+			func() error { return t.KeepEvidence(settlement) },
+			func() error { return t.Append(file.ID, 0, []byte("x")) },
+			func() error { _, err := t.Enrol(beatOf(uuid.UUID{1}), 7); return err },
+		} {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := s.update(t.Context(), sound); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range whatMustNeverBe(file, entry, settlement, payload) {
+		if err := once(t, s, c.do); err == nil {
+			t.Errorf("%s: accepted", c.name)
+		}
+	}
+}
+
+// refused is a change that the tables must not take.
+type refused struct {
+	name string
+	do   func(t *tx) error
+}
+
+// whatMustNeverBe are such changes beside rows that are there.
+func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement ledger.Settlement,
+	payload ledger.Payload) []refused {
+	w := file.Workspace
+	credit := func(b ledger.Balance) func(t *tx) error {
+		return func(t *tx) error { _, err := t.Credit(w, b, 0); return err }
+	}
+	set := func(column string, value int64) func(t *tx) error {
+		return func(t *tx) error {
+			_, err := t.exec(`UPDATE verifications SET `+column+` = ? WHERE id = ?`, value, file.ID[:])
+			return err
+		}
+	}
+	other, unknown := file, uuid.New()
+	other.ID = uuid.New()
+	nowhere := file
+	nowhere.ID, nowhere.Workspace = uuid.New(), unknown
+	stray := settlement
+	stray.Lease.Verification = unknown
+	later := settlement
+	later.Number++
+	cases := []refused{
+		{"one idempotency key, two verifications", func(t *tx) error { return t.Insert(other) }},
+		{"a verification of no workspace", func(t *tx) error { return t.Insert(nowhere) }},
+		{"an entry twice", func(t *tx) error { return t.Enter(entry) }},
+		{"an entry of nothing", func(t *tx) error {
+			return t.Enter(rules.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: w})
+		}},
+		{"a settlement twice", func(t *tx) error { return t.Settle(settlement, payload) }},
+		{"evidence twice", func(t *tx) error { return t.KeepEvidence(settlement) }},
+		{"evidence of no verification", func(t *tx) error { return t.KeepEvidence(stray) }},
+		{"evidence of no settlement", func(t *tx) error { return t.KeepEvidence(later) }},
+		{"a chunk twice", func(t *tx) error { return t.Append(file.ID, 0, []byte("y")) }},
+		{"credits from nowhere", credit(ledger.Balance{Available: 1})},
+		{"a key of no workspace", func(t *tx) error {
+			_, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`,
+				unknown[:], unknown[:])
+			return err
+		}},
+		{"an entry of no workspace", func(t *tx) error {
+			return t.Enter(rules.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: unknown, Amount: 1})
+		}},
+		{"a settlement of no verification", func(t *tx) error { return t.Settle(stray, payload) }},
+		{"a chunk of no verification", func(t *tx) error { return t.Append(unknown, 0, []byte("x")) }},
+		{"a negative balance", credit(ledger.Balance{Available: -1, Held: 1})},
+		{"negative credits in hold", credit(ledger.Balance{Available: 1, Held: -1})},
+		{"negative spending", credit(ledger.Balance{Available: 1, Spent: -1})},
+		{"more bytes than were declared", set("durable", 11)},
+		{"less than no bytes", set("durable", -1)},
+		{"a verification that holds less than nothing", set("held", -1)},
+		{"a turn of two processes", func(t *tx) error { _, err := t.Enrol(beatOf(uuid.UUID{2}), 7); return err }},
+		{"a process of no standing", func(t *tx) error {
+			_, err := t.exec(`UPDATE nodes SET standing = 3 WHERE turn = 7`)
+			return err
+		}},
+		{"another counter of turns", func(t *tx) error {
+			_, err := t.exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)
+			return err
+		}},
+	}
+	for _, column := range []string{"count_valid", "count_invalid", "count_catch_all", "count_unknown",
+		"count_error", "count_cancelled"} {
+		cases = append(cases, refused{"more outcomes than addresses: " + column, func(t *tx) error {
+			if err := set("total", 1)(t); err != nil {
+				return err
+			}
+			return set(column, 2)(t)
+		}})
+	}
+	return cases
+}
+
+// once runs a transaction a single time.
+func once(t *testing.T, s *Store, do func(t *tx) error) error {
+	session, err := s.writer.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.writer.put(session)
+	return session.attempt(t.Context(), func(ctx context.Context) error { return session.transaction(ctx, do) })
+}

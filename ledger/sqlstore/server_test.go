@@ -1,0 +1,203 @@
+package sqlstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// newLedger gives the URL of a ledger on a server.
+func newLedger(t *testing.T) string {
+	t.Helper()
+	url := sqlstore.NewDatabase(t)
+	if err := sqlstore.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// changeAt runs statements behind the ledger's back.
+func changeAt(t *testing.T, url, statements string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(), statements)
+	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+}
+
+// TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a
+// newer program.
+func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
+	url := sqlstore.NewDatabase(t)
+	opens := map[string]func(context.Context, string, sqlstore.Options) (*sqlstore.Store, error){
+		"open": sqlstore.Open, "open for reading": sqlstore.OpenReadOnly}
+	for _, c := range []struct {
+		name   string
+		before func()
+		want   error
+	}{
+		{"empty", func() {}, sqlstore.ErrNoLedger},
+		{"migrated, twice", func() {
+			for range 2 {
+				if err := sqlstore.Migrate(t.Context(), url); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, nil},
+		{"of before", func() { changeAt(t, url, `DELETE FROM schema_versions`) }, sqlstore.ErrSchemaOld},
+		{"of the future", func() {
+			changeAt(t, url, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
+		}, sqlstore.ErrSchemaNew},
+	} {
+		c.before()
+		for name, open := range opens {
+			s, err := open(t.Context(), url, sqlstore.Options{})
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s, %s: got %v, want %v", c.name, name, err, c.want)
+			}
+			if err == nil {
+				err = s.Close()
+			}
+			if c.want == nil && err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := sqlstore.Migrate(t.Context(), url); !errors.Is(err, sqlstore.ErrSchemaNew) {
+		t.Errorf("migrate what is of the future: got %v, want ErrSchemaNew", err)
+	}
+}
+
+func TestManyMayMigrateAtOnce(t *testing.T) {
+	for range 3 {
+		url := sqlstore.NewDatabase(t)
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				if err := sqlstore.Migrate(t.Context(), url); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		ledgertest.NewDesk(t, openAt(t, url), 1).Audits()
+	}
+}
+
+// TestAServersLeasesOutliveAnOpen: other nodes are at work there.
+func TestAServersLeasesOutliveAnOpen(t *testing.T) {
+	url := newLedger(t)
+	d := ledgertest.NewDesk(t, openAt(t, url), 9)
+	_, l := d.Prepares(2)
+	d.Book = openAt(t, url)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	if v := d.Sees(l.Verification); v.Epoch != l.Epoch {
+		t.Errorf("epoch %d after %d", v.Epoch, l.Epoch)
+	}
+}
+
+func TestAReaderOfAServerWritesNothing(t *testing.T) {
+	url := newLedger(t)
+	d := ledgertest.NewDesk(t, openAt(t, url), 9)
+	_, l := d.Prepares(2)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := reader.Audit(t.Context())
+	if err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3 {
+		t.Errorf("audit %+v, %v", report, err)
+	}
+	if _, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, ""); !errors.Is(err, sqlstore.ErrReadOnly) {
+		t.Errorf("grant: got %v, want ErrReadOnly", err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNothingSecretIsTold: neither errors nor the log hold the password of a URL
+// or what is in a row.
+func TestNothingSecretIsTold(t *testing.T) {
+	var log bytes.Buffer
+	o := sqlstore.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := nobody.Addr().String()
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := sqlstore.SharedPostgres(t)
+	for _, c := range []struct {
+		name, url string
+		want      error // nil: any
+	}{
+		{"nobody there", "postgresql://rollcall:hunter2@" + address + "/book?sslmode=disable", nil},
+		{"no such database", strings.Replace(server.URL("nowhere"), "rollcall@", "rollcall:hunter2@", 1), nil},
+		{"no such role", strings.Replace(server.URL("postgres"), "rollcall@", "nobody:hunter2@", 1), nil},
+		{"no port", "postgres://rollcall:hunter2@host:port/book", sqlstore.ErrURL},
+		{"an at sign too many", "postgres://rollcall:hunter2@3@host:1/book", sqlstore.ErrURL},
+		{"a broken escape", "postgres://rollcall:hunter2%zz@host/book", sqlstore.ErrURL},
+		{"no certificate", "postgresql://rollcall:hunter2@host/book?sslmode=verify-full&sslrootcert=/nowhere/ca",
+			sqlstore.ErrURL},
+		{"another database", "mysql://rollcall:hunter2@host/book", sqlstore.ErrURL},
+	} {
+		_, opened := sqlstore.Open(t.Context(), c.url, o)
+		_, read := sqlstore.OpenReadOnly(t.Context(), c.url, o)
+		for _, err := range []error{opened, read, sqlstore.Migrate(t.Context(), c.url)} {
+			if err == nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%s: got %v, want %v", c.name, err, c.want)
+			}
+			if strings.Contains(fmt.Sprintf("%v %+v", err, err), "hunter2") {
+				t.Errorf("%s: the password is told: %v", c.name, err)
+			}
+		}
+	}
+
+	url := newLedger(t)
+	store, err := sqlstore.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	d := ledgertest.NewDesk(t, store, 0)
+	changeAt(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
+	_, err = store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
+	if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(log.String(), "hunter2") {
+		t.Errorf("got %v and the log %s", err, log.String())
+	}
+}
+
+// TestTheURLMayNameAFolderOfASocket as pgx and libpq have it.
+func TestTheURLMayNameAFolderOfASocket(t *testing.T) {
+	for _, c := range []struct{ name, url string }{
+		{"postgresql", "postgresql:///book?host=%2Fnowhere&user=rollcall"},
+		{"postgres", "postgres:///book?host=/nowhere&user=rollcall"},
+	} {
+		_, err := sqlstore.Open(t.Context(), c.url, sqlstore.Options{})
+		if err == nil || errors.Is(err, sqlstore.ErrURL) || !strings.Contains(err.Error(), "/nowhere/.s.PGSQL.5432") {
+			t.Errorf("%s: got %v, want that nobody listens in the folder", c.name, err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package sqlstore_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+)
+
+// openStore opens a new embedded ledger that the test owns.
+func openStore(t testing.TB) *sqlstore.Store {
+	t.Helper()
+	return openAt(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+}
+
+// openAt opens a ledger for a test.
+func openAt(t testing.TB, url string) *sqlstore.Store {
+	t.Helper()
+	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
+	if err != nil {
+		t.Fatalf("open ledger: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close ledger: %v", err)
+		}
+	})
+	return s
+}
+
+// borrowed is a ledger that stays open for the next test.
+type borrowed struct{ *sqlstore.Store }
+
+func (borrowed) Close() error { return nil }
+
+// shelf gives the same ledger of a server again and again, emptied by its owner.
+func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
+	t.Helper()
+	store := openAt(t, user)
+	conn, err := pgx.Connect(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return func(t *testing.T) ledger.Book {
+		t.Helper()
+		for _, table := range []string{"operator_log", "secrets", "entries", "evidence", "settlements", "upload_chunks",
+			"verifications", "api_keys", "workspaces", "nodes", "receiver_facts"} {
+			if _, err := conn.Exec(t.Context(), `DELETE FROM `+table); err != nil {
+				t.Fatalf("empty the ledger: %v", err)
+			}
+		}
+		if _, err := conn.Exec(t.Context(), `UPDATE cluster_turn SET turn = 0`); err != nil {
+			t.Fatalf("empty the ledger: %v", err)
+		}
+		return borrowed{store}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		ledgertest.Exercise(t, func(t *testing.T) ledger.Book { return openStore(t) })
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		owner := rightful(t) // with the rights of a node and no more
+		ledgertest.Exercise(t, shelf(t, owner, as(t, owner, nodeUser)))
+	})
+}

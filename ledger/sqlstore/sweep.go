@@ -1,0 +1,213 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+const (
+	// sweepMax bounds the verifications that one sweep changes for one cause; the
+	// rest is for the next sweep.
+	sweepMax = 100
+	// These bound what one transaction erases, so that other writers wait some ten
+	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
+	chunksErased   = 64
+	payloadsErased = 512
+	evidenceErased = 64
+	factsErased    = 1000
+	// endedKept is how long the row of a process is kept after its end, for people
+	// who ask what became of it. Guess: a night and a day.
+	endedKept = 24 * time.Hour
+)
+
+// What is due for a sweep; each has the place for a time in milliseconds.
+const (
+	dueUploading = `status = 'uploading' AND upload_expires <= {now} - ?`
+	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= {now} - ?`
+	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= {now} - ?`
+	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= {now} - ?`
+)
+
+// Sweep does what time demands, at most 100 verifications for each cause. Each
+// verification is one transaction of its own, so that a sweep cut short has
+// simply done less. What it erases from an embedded ledger is in none of its
+// files afterwards, unless somebody reads an older moment: then the next sweep
+// sees to it.
+func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
+	changed := 0
+	for _, c := range []struct {
+		what  string
+		after time.Duration // 0: never
+		due   string
+		do    func(ctx context.Context, id uuid.UUID) error
+	}{
+		{"expire upload", time.Nanosecond, dueUploading, s.ExpireUpload},
+		{"expire funding", r.Funding, dueFunding, func(ctx context.Context, id uuid.UUID) error {
+			return s.ExpireFunding(ctx, id, r.Funding)
+		}},
+		{"erase upload", r.Uploads, dueUploads, s.eraseUpload},
+		{"erase results", r.Results, dueResults, s.eraseResults},
+	} {
+		if c.after == 0 {
+			continue
+		}
+		due, err := s.due(ctx, c.due, c.after.Milliseconds())
+		if err != nil {
+			return changed, fmt.Errorf("sweep: %s: %w", c.what, err)
+		}
+		for _, id := range due {
+			s.folded.Store(false)
+			if err := c.do(ctx, id); err != nil {
+				return changed, fmt.Errorf("sweep: %s of verification %s: %w", c.what, id, err)
+			}
+			changed++
+		}
+	}
+	if err := s.forgetEnded(ctx); err != nil {
+		return changed, fmt.Errorf("sweep: %w", err)
+	}
+	if !s.folded.Load() {
+		done, err := s.fold(ctx)
+		if err != nil {
+			return changed, fmt.Errorf("sweep: %w", err)
+		}
+		s.folded.Store(done)
+	}
+	return changed, nil
+}
+
+// due lists the verifications of a condition.
+func (s *Store) due(ctx context.Context, condition string, after int64) (ids []uuid.UUID, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var id uuid.UUID
+			err := rows.Scan(&id)
+			ids = append(ids, id)
+			return err
+		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, after, sweepMax)
+	})
+	return ids, err
+}
+
+// eraseUpload deletes the uploaded bytes of a final verification, in slices.
+func (s *Store) eraseUpload(ctx context.Context, id uuid.UUID) error {
+	const erase = `DELETE FROM upload_chunks WHERE verification = ? AND at_byte IN
+		(SELECT at_byte FROM upload_chunks WHERE verification = ? ORDER BY at_byte LIMIT ?)`
+	if err := s.eraseSlices(ctx, id, erase, chunksErased); err != nil {
+		return err
+	}
+	return s.update(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, id[:])
+		return err
+	})
+}
+
+// eraseEvidence deletes the evidence of a final verification, in slices.
+func (s *Store) eraseEvidence(ctx context.Context, id uuid.UUID) error {
+	const erase = `DELETE FROM evidence WHERE verification = ? AND number IN
+		(SELECT number FROM evidence WHERE verification = ? ORDER BY number LIMIT ?)`
+	return s.eraseSlices(ctx, id, erase, evidenceErased)
+}
+
+// eraseSlices runs a statement that deletes at most so many lines of a verification,
+// each time in a transaction of its own, until it finds fewer.
+func (s *Store) eraseSlices(ctx context.Context, id uuid.UUID, erase string, most int64) error {
+	for erased := most; erased == most; {
+		err := s.update(ctx, func(t *tx) (err error) {
+			erased, err = t.exec(erase, id[:], id[:], most)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eraseResults empties the payloads of a final verification, in slices: the
+// addresses are gone, the counts and the entries stay. The evidence goes first: it
+// is worth nothing without the results, and an audit demands that it does not
+// outlive them.
+func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
+	v, err := s.verification(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.eraseEvidence(ctx, id); err != nil {
+		return err
+	}
+	const erase = `UPDATE settlements SET payload = ? WHERE verification = ? AND number > ? AND number <= ?`
+	for from := int64(0); from < v.Settlements; from += payloadsErased {
+		err := s.update(ctx, func(t *tx) error {
+			_, err := t.exec(erase, []byte{}, id[:], from, from+payloadsErased)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.update(ctx, func(t *tx) error {
+		_, err := t.exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`,
+			id[:])
+		return err
+	})
+}
+
+// What is due of what is no verification; how many are asked for at most comes last.
+const (
+	dueNodes = `SELECT session FROM nodes WHERE standing <> 0 AND since <= {now} - ? LIMIT ?`
+	dueFacts = `SELECT receiver FROM receiver_facts WHERE expires <= {now} LIMIT ?`
+)
+
+// forgetEnded deletes what nobody asks for any more: processes that ended long ago
+// and facts that expired. It looks before it writes, so that it meets no beat.
+func (s *Store) forgetEnded(ctx context.Context) error {
+	ended, err := s.endedNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("list ended processes: %w", err)
+	}
+	for _, session := range ended {
+		err := s.update(ctx, func(t *tx) error {
+			_, err := t.exec(`DELETE FROM nodes WHERE session = ? AND standing <> 0`, session[:])
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete process %s: %w", session, err)
+		}
+	}
+	for {
+		var due int64
+		err := s.view(ctx, func(t *tx) error {
+			return t.row(`SELECT count(*) FROM (`+dueFacts+`) AS due`, factsErased).Scan(&due)
+		})
+		if err != nil || due == 0 {
+			return err
+		}
+		err = s.update(ctx, func(t *tx) error {
+			_, err := t.exec(`DELETE FROM receiver_facts WHERE receiver IN (`+dueFacts+`)`, factsErased)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete expired facts: %w", err)
+		}
+	}
+}
+
+// endedNodes lists the sessions of processes that ended long ago.
+func (s *Store) endedNodes(ctx context.Context) (sessions []uuid.UUID, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var session uuid.UUID
+			err := rows.Scan(&session)
+			sessions = append(sessions, session)
+			return err
+		}, dueNodes, endedKept.Milliseconds(), sweepMax)
+	})
+	return sessions, err
+}

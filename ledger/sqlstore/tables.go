@@ -1,0 +1,330 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+	"rollcall/smtp"
+)
+
+var _ rules.Tables = (*tx)(nil)
+
+// The statements that the transitions of package rules are made of.
+
+// Account reads a workspace's balance. ErrNoSuchWorkspace.
+func (t *tx) Account(workspace uuid.UUID) (ledger.Balance, error) {
+	var b ledger.Balance
+	err := t.row(`SELECT granted, available, held, spent FROM workspaces WHERE id = ?`, workspace[:]).
+		Scan(&b.Granted, &b.Available, &b.Held, &b.Spent)
+	if errors.Is(err, sql.ErrNoRows) {
+		return b, ledger.ErrNoSuchWorkspace
+	}
+	return b, err
+}
+
+// Credit adds by to a workspace's account if at least this much is available.
+func (t *tx) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
+	return t.exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
+		spent = spent + ? WHERE id = ? AND available >= ?`,
+		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
+}
+
+// enterOne writes an entry; enterMore is for each further one of the same statement.
+const (
+	enterOne = `INSERT INTO entries (subject, number, kind, workspace, amount, created, reason)
+		VALUES (?, ?, ?, ?, ?, {now}, ?)`
+	enterMore = `, (?, ?, ?, ?, ?, {now}, ?)`
+)
+
+// Enter writes entries. The table's key refuses a second one.
+func (t *tx) Enter(entries ...rules.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 6*len(entries))
+	for _, e := range entries {
+		args = append(args, e.Subject[:], e.Number, e.Kind, e.Workspace[:], e.Amount, e.Reason)
+	}
+	if _, err := t.exec(enterOne+strings.Repeat(enterMore, len(entries)-1), args...); err != nil {
+		return fmt.Errorf("write %s entry: %w", entries[0].Kind, err)
+	}
+	return nil
+}
+
+// Granted reads the entry of a grant.
+func (t *tx) Granted(id uuid.UUID) (rules.Entry, bool, error) {
+	e := rules.Entry{Subject: id, Kind: ledger.EntryGrant}
+	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
+	err := t.row(known, id[:], e.Kind).Scan(&e.Workspace, &e.Amount)
+	if errors.Is(err, sql.ErrNoRows) {
+		return rules.Entry{}, false, nil
+	}
+	return e, err == nil, err
+}
+
+// Log writes a line of the operator log.
+func (t *tx) Log(action string, workspace uuid.UUID, subject, detail string) error {
+	id := uuid.New()
+	_, err := t.exec(`INSERT INTO operator_log (id, created, action, workspace, subject, detail)
+		VALUES (?, {now}, ?, ?, ?, ?)`, id[:], action, workspace[:], subject, detail)
+	if err != nil {
+		return fmt.Errorf("write operator log: %w", err)
+	}
+	return nil
+}
+
+// verificationColumns are what scanVerification reads.
+const verificationColumns = `id, workspace, identity, kind, filename, single_email, single_outcome,
+	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row,
+	created, completed, records, duplicates, total,
+	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
+	next_try, held, lease_node, lease_expires, epoch, settlements,
+	waiting_since, upload_deleted, results_deleted, {now}`
+
+// scanVerification reads verificationColumns. ErrNoSuchVerification.
+func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
+	var v rules.Row
+	var issue ledger.Issue
+	var outcome, expires, created, completed, next, upload, results int64
+	c := &v.Counts
+	err := scan(&v.ID, &v.Workspace, &v.Identity, &v.Kind, &v.Filename, &v.SingleEmail, &outcome,
+		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
+		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
+		&c.Unknown, &c.Error, &c.Cancelled, &next, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
+		&v.Settlements, &v.WaitingSince, &upload, &results, &v.Now)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ledger.ErrNoSuchVerification
+	}
+	if err != nil {
+		return nil, err
+	}
+	if issue.Code != "" {
+		v.Issue = &issue
+	}
+	v.SingleOutcome = smtp.Outcome(outcome)
+	v.UploadExpires, v.Created = rules.Clock(expires), rules.Clock(created)
+	v.Completed, v.NextTry = rules.Clock(completed), rules.Clock(next)
+	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
+	return &v, nil
+}
+
+// Read reads one verification by its id.
+func (t *tx) Read(id uuid.UUID) (*rules.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ?`
+	return scanVerification(t.row(read, id[:]).Scan)
+}
+
+// ReadOf reads one of a workspace; those of others do not exist for it.
+func (t *tx) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`
+	return scanVerification(t.row(read, id[:], workspace[:]).Scan)
+}
+
+// ReadIdentity reads the one with an idempotency key.
+func (t *tx) ReadIdentity(workspace, identity uuid.UUID) (*rules.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND identity = ?`
+	return scanVerification(t.row(read, workspace[:], identity[:]).Scan)
+}
+
+const countOpen = `SELECT count(*) FROM verifications WHERE workspace = ? AND completed = 0`
+
+// Open counts the verifications of a workspace that are not final.
+func (t *tx) Open(workspace uuid.UUID) (n int, err error) {
+	err = t.row(countOpen, workspace[:]).Scan(&n)
+	return n, err
+}
+
+// covered says that a verification waits for credits that are there.
+const covered = `workspace = ? AND issue_code = 'credits_required'
+	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
+
+// Unfunded gives the oldest verification that waits for credits and is covered.
+func (t *tx) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+	const next = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + covered + `
+		ORDER BY created, id LIMIT 1`
+	v, err := scanVerification(t.row(next, workspace[:], workspace[:]).Scan)
+	if errors.Is(err, ledger.ErrNoSuchVerification) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for what waits for credits: %w", err)
+	}
+	return v, nil
+}
+
+// Short lists how much each verification of a workspace waits for.
+func (t *tx) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
+	needed := map[uuid.UUID]int64{}
+	err := t.each(func(rows *sql.Rows) error {
+		var id uuid.UUID
+		var total int64
+		err := rows.Scan(&id, &total)
+		needed[id] = total
+		return err
+	}, `SELECT id, total FROM verifications
+		WHERE workspace = ? AND issue_code = 'credits_required'`, workspace[:])
+	if err != nil {
+		return nil, fmt.Errorf("list what waits for credits: %w", err)
+	}
+	return needed, nil
+}
+
+// Tell renews the message of a verification that waits for credits.
+func (t *tx) Tell(id uuid.UUID, message string) error {
+	if _, err := t.exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
+		return fmt.Errorf("renew message: %w", err)
+	}
+	return nil
+}
+
+// Insert makes a verification that is uploading.
+func (t *tx) Insert(n ledger.NewVerification) error {
+	_, err := t.exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, bytes,
+		upload_expires, status, created) VALUES (?, ?, ?, ?, ?, ?, {now} + ?, ?, {now})`,
+		n.ID[:], n.Workspace[:], n.Identity[:], ledger.Bulk, n.Filename, n.Bytes,
+		n.UploadExpiry.Milliseconds(), ledger.Uploading)
+	return err
+}
+
+// Move writes where a verification is.
+func (t *tx) Move(s rules.Step) (int64, error) {
+	v, issue := s.After, ledger.Issue{}
+	if v.Issue != nil {
+		issue = *v.Issue
+	}
+	var node any // NULL for nobody
+	if v.Node != uuid.Nil {
+		node = v.Node[:]
+	}
+	return t.exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
+		next_try = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
+		lease_node = ?, lease_expires = ?
+		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
+		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), v.Held, v.Counts.Cancelled,
+		rules.Millis(v.Completed), v.WaitingSince, node, v.LeaseExpires,
+		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+}
+
+// Measure writes what intake found.
+func (t *tx) Measure(s rules.Step) (int64, error) {
+	v := s.After
+	return t.exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
+		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
+		v.Rows, v.Duplicates, v.Total, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+}
+
+// Fence makes a newer writer of an upload.
+func (t *tx) Fence(id uuid.UUID, from, to int64) (int64, error) {
+	return t.exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
+}
+
+const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at_byte = ?`
+
+// Chunk reads the stored bytes that begin at offset; nil when there are none.
+func (t *tx) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
+	err = t.row(fetchChunk, id[:], offset).Scan(&data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Append stores a chunk.
+func (t *tx) Append(id uuid.UUID, offset int64, data []byte) error {
+	_, err := t.exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
+		id[:], offset, data)
+	return err
+}
+
+// Lengthen counts stored bytes.
+func (t *tx) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
+	return t.exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
+		to, id[:], from, writer)
+}
+
+// runnable is the condition of the index verifications_runnable, word for word,
+// so that the database sees that it may use it.
+const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
+	OR (status = 'waiting' AND issue_code = ''))`
+
+// Free lists verifications that can be worked on and that nobody has.
+func (t *tx) Free(limit int) (free []*rules.Row, err error) {
+	err = t.each(func(rows *sql.Rows) error {
+		v, err := scanVerification(rows.Scan)
+		free = append(free, v)
+		return err
+	}, `SELECT `+verificationColumns+` FROM verifications WHERE `+runnable+`
+		AND (lease_node IS NULL OR lease_expires <= {now}) ORDER BY created, id LIMIT ?`, limit)
+	return free, err
+}
+
+// Take gives a verification to a node at the next epoch.
+func (t *tx) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
+	return t.exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
+		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)
+}
+
+const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
+	WHERE lease_node = ? AND lease_expires > {now} RETURNING id, epoch`
+
+// Renew prolongs all leases of a node that have not expired and names them.
+func (t *tx) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
+	err = t.each(func(rows *sql.Rows) error {
+		l := ledger.Lease{Node: node}
+		err := rows.Scan(&l.Verification, &l.Epoch)
+		leases = append(leases, l)
+		return err
+	}, renewLeases, ttl.Milliseconds(), node[:])
+	return leases, err
+}
+
+// Drop ends a lease.
+func (t *tx) Drop(id uuid.UUID, epoch int64) (int64, error) {
+	return t.exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
+		id[:], epoch)
+}
+
+// Settle appends the results of one settlement.
+func (t *tx) Settle(n ledger.Settlement, p ledger.Payload) error {
+	c := p.Counts
+	_, err := t.exec(`INSERT INTO settlements (verification, number, epoch, created,
+		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
+		digest, payload) VALUES (?, ?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		n.Lease.Verification[:], n.Number, n.Lease.Epoch, p.First, p.Last,
+		c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, p.Digest[:], p.Bytes)
+	return err
+}
+
+// KeepEvidence appends the evidence of a settlement that stands.
+func (t *tx) KeepEvidence(n ledger.Settlement) error {
+	_, err := t.exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
+		n.Lease.Verification[:], n.Number, n.Evidence)
+	return err
+}
+
+// Count writes what a settlement changes in its verification.
+func (t *tx) Count(s rules.Step) (int64, error) {
+	v, c := s.After, s.After.Counts
+	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
+		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?
+		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
+		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
+		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+}
+
+// Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.
+func (t *tx) Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error) {
+	const known = `SELECT epoch, digest FROM settlements WHERE verification = ? AND number = ?`
+	err = t.row(known, id[:], number).Scan(&epoch, &digest)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ledger.ErrStaleEpoch
+	}
+	return epoch, digest, err
+}

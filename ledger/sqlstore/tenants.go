@@ -1,0 +1,199 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+const workspaceColumns = `id, name, created`
+
+func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error) {
+	var created int64
+	if err = scan(&w.ID, &w.Name, &created); errors.Is(err, sql.ErrNoRows) {
+		err = ledger.ErrNoSuchWorkspace
+	}
+	w.Created = rules.Clock(created)
+	return w, err
+}
+
+// CreateWorkspace makes a workspace, or answers the one that has the id.
+func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error) {
+	var w ledger.Workspace
+	if err := ledger.CheckText(name); err != nil {
+		return w, fmt.Errorf("create workspace %s: %w", id, err)
+	}
+	err := s.update(ctx, func(t *tx) error {
+		n, err := t.exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})
+			ON CONFLICT DO NOTHING`, id[:], name)
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			if err := t.Log("workspace create", id, id.String(), name); err != nil {
+				return err
+			}
+		}
+		w, err = scanWorkspace(t.row(`SELECT `+workspaceColumns+` FROM workspaces WHERE id = ?`, id[:]).Scan)
+		return err
+	})
+	if err != nil {
+		return ledger.Workspace{}, fmt.Errorf("create workspace %s: %w", id, err)
+	}
+	return w, nil
+}
+
+// Workspaces lists all, oldest first.
+func (s *Store) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
+	var list []ledger.Workspace
+	err := s.view(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			w, err := scanWorkspace(rows.Scan)
+			list = append(list, w)
+			return err
+		}, `SELECT `+workspaceColumns+` FROM workspaces ORDER BY created, id`)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list workspaces: %w", err)
+	}
+	return list, nil
+}
+
+const keyColumns = `id, workspace, label, secret, created, revoked`
+
+func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
+	var secret []byte
+	var created, revoked int64
+	if err = scan(&k.ID, &k.Workspace, &k.Label, &secret, &created, &revoked); errors.Is(err, sql.ErrNoRows) {
+		err = ledger.ErrNoSuchKey
+	}
+	copy(k.SecretSHA256[:], secret)
+	k.Created, k.Revoked = rules.Clock(created), rules.Clock(revoked)
+	return k, err
+}
+
+// key reads one. An id that no database can keep is nobody's. ErrNoSuchKey.
+func (t *tx) key(id string) (ledger.Key, error) {
+	if ledger.CheckText(id) != nil {
+		return ledger.Key{}, ledger.ErrNoSuchKey
+	}
+	return scanKey(t.row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan)
+}
+
+// CreateKey stores a key; its times are the ledger's. Run again with the same
+// key it changes nothing; another key with the same id is ErrIllegal.
+func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
+	err = s.update(ctx, func(t *tx) error {
+		if _, err := t.Account(k.Workspace); err != nil {
+			return err
+		}
+		if err := ledger.CheckText(k.ID + k.Label); err != nil {
+			return err
+		}
+		n, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created)
+			VALUES (?, ?, ?, ?, {now})
+			ON CONFLICT DO NOTHING`, k.ID, k.Workspace[:], k.Label, k.SecretSHA256[:])
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			if err := t.Log("key create", k.Workspace, k.ID, k.Label); err != nil {
+				return err
+			}
+		}
+		made, err = t.key(k.ID)
+		if err == nil && (made.Workspace != k.Workspace || made.SecretSHA256 != k.SecretSHA256) {
+			return fmt.Errorf("the key id is taken: %w", ledger.ErrIllegal)
+		}
+		return err
+	})
+	if err != nil {
+		return ledger.Key{}, fmt.Errorf("create key %s in workspace %s: %w", k.ID, k.Workspace, err)
+	}
+	return made, nil
+}
+
+// Keys lists the keys of a workspace, revoked ones too, oldest first.
+func (s *Store) Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
+	var list []ledger.Key
+	err := s.view(ctx, func(t *tx) error {
+		if _, err := t.Account(workspace); err != nil {
+			return err
+		}
+		return t.each(func(rows *sql.Rows) error {
+			k, err := scanKey(rows.Scan)
+			list = append(list, k)
+			return err
+		}, `SELECT `+keyColumns+` FROM api_keys WHERE workspace = ? ORDER BY created, id`, workspace[:])
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list keys of workspace %s: %w", workspace, err)
+	}
+	return list, nil
+}
+
+// KeyByID reads one key, also a revoked one.
+func (s *Store) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
+	var k ledger.Key
+	err := s.view(ctx, func(t *tx) (err error) {
+		k, err = t.key(id)
+		return err
+	})
+	if err != nil {
+		return ledger.Key{}, fmt.Errorf("read key: %w", err)
+	}
+	return k, nil
+}
+
+// RevokeKey ends a key; the time of the first revocation stays.
+func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err error) {
+	err = s.update(ctx, func(t *tx) error {
+		if k, err = t.key(id); err != nil || !k.Revoked.IsZero() {
+			return err
+		}
+		if _, err = t.exec(`UPDATE api_keys SET revoked = {now} WHERE id = ?`, id); err != nil {
+			return err
+		}
+		if k, err = t.key(id); err != nil {
+			return err
+		}
+		return t.Log("key revoke", k.Workspace, k.ID, k.Label)
+	})
+	if err != nil {
+		return ledger.Key{}, fmt.Errorf("revoke key %s: %w", id, err)
+	}
+	return k, nil
+}
+
+// Secret gives the named random value, made once at first use.
+func (s *Store) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
+	const read = `SELECT value FROM secrets WHERE name = ?`
+	err = s.view(ctx, func(t *tx) error { return t.row(read, name).Scan(&value) })
+	if err == nil {
+		return value, nil
+	}
+	fresh := make([]byte, size)
+	if _, err := rand.Read(fresh); err != nil {
+		return nil, fmt.Errorf("make secret %s: %w", name, err)
+	}
+	err = s.update(ctx, func(t *tx) error {
+		_, err := t.exec(`INSERT INTO secrets (name, value, created) VALUES (?, ?, {now})
+			ON CONFLICT DO NOTHING`,
+			name, fresh)
+		if err != nil {
+			return err
+		}
+		return t.row(read, name).Scan(&value)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make secret %s: %w", name, err)
+	}
+	return value, nil
+}

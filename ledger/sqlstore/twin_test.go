@@ -1,0 +1,129 @@
+package sqlstore
+
+import (
+	"errors"
+	"flag"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/ledger/ledgertest/simulation"
+	"rollcall/ledger/rules"
+)
+
+var twins = flag.Uint64("twins", 3, "how many simulated lives run beside each database")
+
+// beside is a database whose clock is that of a simulation.
+type beside struct {
+	t     *testing.T
+	store *Store
+}
+
+// errUndo rolls back what a simulation does not commit.
+var errUndo = errors.New("not committed")
+
+// newBeside gives a ledger the clock of a simulation: a row of a table.
+func newBeside(t *testing.T, url string) *beside {
+	t.Helper()
+	s, err := Open(t.Context(), url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	err = s.update(t.Context(), func(t *tx) error {
+		if _, err := t.exec(s.dialect.types.Replace(`CREATE TABLE clock (
+			one {int} NOT NULL PRIMARY KEY, now {int} NOT NULL)`)); err != nil {
+			return err
+		}
+		_, err := t.exec(`INSERT INTO clock (one, now) VALUES (1, 0)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// From here on: the connection that made the table has no prepared statement yet.
+	s.dialect.now = `(SELECT now FROM clock WHERE one = 1)`
+	for range cap(s.writer.free) {
+		session := <-s.writer.free
+		session.dialect = s.dialect
+		s.writer.free <- session
+	}
+	return &beside{t: t, store: s}
+}
+
+// Workspace makes a workspace without credits.
+func (b *beside) Workspace(id uuid.UUID) error {
+	_, err := b.store.CreateWorkspace(b.t.Context(), id, "simulated")
+	return err
+}
+
+// Transaction runs do at a time and commits when it says so.
+func (b *beside) Transaction(now int64, do func(t rules.Tables) (commit bool)) error {
+	runs := 0
+	err := b.store.update(b.t.Context(), func(t *tx) error {
+		if runs++; runs > 1 {
+			return errors.New("the database wants to run a transaction again, with nobody beside it")
+		}
+		if _, err := t.exec(`UPDATE clock SET now = ? WHERE one = 1`, now); err != nil {
+			return err
+		}
+		if !do(t) {
+			return errUndo
+		}
+		return nil
+	})
+	if errors.Is(err, errUndo) {
+		return nil
+	}
+	return err
+}
+
+// TestEachStatementAnswersAsTheTablesInMemory: what the simulation proves about
+// the transitions holds on a real database too, because each statement of it
+// answers there what it answers in the simulation.
+func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
+	const operations = 800
+	lives := func(t *testing.T, url func(seed uint64) string) {
+		verifications, faults := 0, int64(0)
+		for seed := range *twins {
+			b := newBeside(t, url(seed))
+			life := simulation.RunBeside(b, seed, operations)
+			if life.Violation != "" {
+				t.Fatalf("seed %d: %s", seed, life.Violation)
+			}
+			verifications, faults = verifications+life.Verifications, faults+life.Faults
+			report, err := b.store.Audit(t.Context())
+			if err != nil || len(report.Violations) != 0 || report.Verifications != int64(life.Verifications) {
+				t.Errorf("seed %d: audit: %+v, %v", seed, report, err)
+			}
+			life = simulation.RunClusterBeside(b, seed, operations/2)
+			if life.Violation != "" {
+				t.Fatalf("seed %d of a cluster: %s", seed, life.Violation)
+			}
+			if err := b.store.Close(); err != nil { // a server has not connections for all of them
+				t.Error(err)
+			}
+		}
+		if verifications == 0 || faults == 0 {
+			t.Errorf("%d verifications and %d faults: nothing happened", verifications, faults)
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		lives(t, func(seed uint64) string {
+			return "sqlite:" + filepath.Join(t.TempDir(), strconv.FormatUint(seed, 10)+".db")
+		})
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		server := postgres.New(t, postgres.Options{})
+		lives(t, func(seed uint64) string {
+			url := server.NewDatabase(t, "twin"+strconv.FormatUint(seed, 10), "")
+			if err := Migrate(t.Context(), url); err != nil {
+				t.Fatal(err)
+			}
+			return url
+		})
+	})
+}

@@ -1,0 +1,127 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+	"modernc.org/sqlite"
+
+	"rollcall/ledger"
+)
+
+// openForTest opens a ledger with one workspace.
+func openForTest(t *testing.T) (*Store, uuid.UUID) {
+	t.Helper()
+	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	w := uuid.New()
+	if _, err := s.CreateWorkspace(t.Context(), w, "desk"); err != nil {
+		t.Fatal(err)
+	}
+	return s, w
+}
+
+// spoiled changes the account and then fails with err.
+func spoiled(w uuid.UUID, err error) func(t *tx) error {
+	return func(t *tx) error {
+		const steal = `UPDATE workspaces SET granted = granted + 1, available = available + 1 WHERE id = ?`
+		if _, failed := t.exec(steal, w[:]); failed != nil {
+			return failed
+		}
+		return err
+	}
+}
+
+// TestAFailedTransactionLeavesNothing: whatever ends it, nothing it did is there,
+// and the next one runs.
+func TestAFailedTransactionLeavesNothing(t *testing.T) {
+	s, w := openForTest(t)
+	wrong := errors.New("wrong")
+	for name, run := range map[string]func() error{
+		"refused": func() error { return s.update(t.Context(), spoiled(w, wrong)) },
+		"cancelled before the commit": func() error {
+			ctx, cancel := context.WithCancel(t.Context())
+			return s.update(ctx, func(t *tx) error {
+				err := spoiled(w, nil)(t)
+				cancel()
+				_, stopped := t.exec(`UPDATE workspaces SET name = 'late'`)
+				return errors.Join(err, stopped)
+			})
+		},
+		"rolled back by the database itself": func() error {
+			return s.update(t.Context(), func(t *tx) error {
+				err := spoiled(w, nil)(t)
+				_, rolled := t.exec(`ROLLBACK`)
+				return errors.Join(err, rolled, wrong)
+			})
+		},
+	} {
+		if err := run(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if b, err := s.Balance(t.Context(), w); err != nil || b != (ledger.Balance{}) {
+			t.Errorf("%s: the account is %+v, %v", name, b, err)
+		}
+		next := func(t *tx) error { return t.Log("test", w, "", "") }
+		if err := s.update(t.Context(), next); err != nil {
+			t.Errorf("%s: the next transaction: %v", name, err)
+		}
+	}
+}
+
+// busy gives the database's own word for "locked by another", by asking twice for
+// the lock of one file.
+func busy(t *testing.T, s *Store) error {
+	t.Helper()
+	var err error
+	failed := s.update(t.Context(), func(tx *tx) error {
+		conn, failed := s.writer.db.Conn(t.Context())
+		if failed != nil {
+			return failed
+		}
+		_, failed = conn.ExecContext(t.Context(), `PRAGMA busy_timeout(0)`)
+		_, err = conn.ExecContext(t.Context(), `BEGIN IMMEDIATE`)
+		return errors.Join(failed, conn.Close())
+	})
+	var e *sqlite.Error
+	if failed != nil || !errors.As(err, &e) {
+		t.Fatalf("no busy error: %v, %v", err, failed)
+	}
+	return err
+}
+
+func TestATransactionIsRunAgainForPassingReasonsOnly(t *testing.T) {
+	s, w := openForTest(t)
+	passing := busy(t, s)
+	for _, c := range []struct {
+		name   string
+		err    error
+		passes int // after so many failures
+		want   int // runs
+		ok     bool
+	}{
+		{"locked once", passing, 1, 2, true},
+		{"locked for ever", passing, 1000, attemptsMax, false},
+		{"refused", ledger.ErrIllegal, 1, 1, false},
+	} {
+		runs := 0
+		err := s.update(t.Context(), func(t *tx) error {
+			if runs++; runs > c.passes {
+				return spoiled(w, nil)(t)
+			}
+			return spoiled(w, c.err)(t)
+		})
+		if runs != c.want || (err == nil) != c.ok || !c.ok && !errors.Is(err, c.err) {
+			t.Errorf("%s: %d runs and %v, want %d", c.name, runs, err, c.want)
+		}
+	}
+	if b, err := s.Balance(t.Context(), w); err != nil || b.Granted != 1 {
+		t.Errorf("one of them was committed, once: %+v, %v", b, err)
+	}
+}

@@ -1,0 +1,126 @@
+package sqlstore_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// These make a ledger of today one of before, whose tables are the same without
+// those that the later migrations add.
+const (
+	withoutEvidence = `DROP TABLE evidence; DELETE FROM schema_versions WHERE version >= 3`
+	withoutNodes    = withoutEvidence + `;
+	DROP TABLE nodes; DROP TABLE cluster_turn; DROP TABLE receiver_facts;
+	DELETE FROM schema_versions WHERE version >= 2`
+)
+
+// TestALedgerOfBeforeIsBroughtUpToDate: an embedded one by the process that owns
+// it, one on a server by Migrate; what is in it stays.
+func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
+	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence} {
+		t.Run("from "+version, func(t *testing.T) { upgradesEach(t, statements) })
+	}
+}
+
+func upgradesEach(t *testing.T, statements string) {
+	t.Run("sqlite", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		upgrades(t, "sqlite:"+path, func() { change(t, path, statements) })
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		url := newLedger(t)
+		upgrades(t, url, func() {
+			changeAt(t, url, statements)
+			if s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{}); !errors.Is(err, sqlstore.ErrSchemaOld) {
+				t.Fatalf("opened a server's old schema: %v, %v", s, err)
+			}
+			if err := sqlstore.Migrate(t.Context(), url); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
+// upgrades fills a ledger, lets it become old, and opens it.
+func upgrades(t *testing.T, url string, old func()) {
+	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ledgertest.NewDesk(t, s, 9)
+	v, l := d.Prepares(3)
+	d.Settles(l, 1, 0, 1, smtp.Valid)
+	lost := ledgertest.Batch(l, 2, 2, 2, smtp.Valid)
+	lost.Evidence = []byte("goes with its table")
+	if _, err := s.Settle(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	before, money, results := d.Audits(), d.Account(), d.Reads(v.ID)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old()
+	if s, err = sqlstore.Open(t.Context(), url, sqlstore.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	d.Book = s
+	if after := d.Audits(); after.Entries != before.Entries || after.Outcomes != before.Outcomes ||
+		d.Account() != money || len(d.Reads(v.ID)) != len(results) {
+		t.Errorf("got %+v, %+v, want %+v, %+v", after, d.Account(), before, money)
+	}
+	if kept := d.Witnesses(v.ID, 0); len(kept) != 2 || kept[0].Evidence+kept[1].Evidence != "" {
+		t.Errorf("evidence of what was settled before: %+v", kept)
+	}
+	v, l = d.Prepares(1)
+	witnessed := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
+	witnessed.Evidence = []byte("seen")
+	if _, err := s.Settle(t.Context(), witnessed); err != nil {
+		t.Fatal(err)
+	}
+	if kept := d.Witnesses(v.ID, 0); len(kept) != 1 || kept[0].Evidence != "seen" {
+		t.Errorf("evidence of what is settled now: %+v", kept)
+	}
+	node := ledger.Process{Session: uuid.New(), Node: uuid.New()}
+	roll, err := s.Beat(t.Context(), ledger.Beat{Process: node})
+	if err != nil || roll.Turn != 1 || len(roll.Nodes) != 1 {
+		t.Errorf("the first beat: %+v, %v", roll, err)
+	}
+}
+
+// TestAReopenedLedgerForgetsTheProcessOfBefore: it is dead, since the lock was free.
+func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	identity := uuid.Nil
+	for range 2 {
+		s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := ledger.Process{Session: uuid.New(), Node: uuid.New()}
+		roll, err := s.Beat(t.Context(), ledger.Beat{Process: node})
+		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Process != node {
+			t.Errorf("got %+v, %v", roll, err)
+		}
+		id, err := s.Identity(t.Context())
+		if err != nil || identity != uuid.Nil && id != identity {
+			t.Errorf("identity %s, then %s, %v", identity, id, err)
+		}
+		identity = id
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := openStore(t).Identity(t.Context())
+	if err != nil || other == identity {
+		t.Errorf("another ledger: %s, %v", other, err)
+	}
+}

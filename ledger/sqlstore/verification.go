@@ -1,0 +1,92 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// database gives the transitions their transactions.
+type database struct{ store *Store }
+
+// Update runs do in one transaction.
+func (d database) Update(ctx context.Context, do func(t rules.Tables) error) error {
+	return d.store.update(ctx, func(t *tx) error { return do(t) })
+}
+
+// View runs do on a session for reading.
+func (d database) View(ctx context.Context, do func(t rules.Tables) error) error {
+	return d.store.view(ctx, func(t *tx) error { return do(t) })
+}
+
+// Balance reads a workspace's account.
+func (s *Store) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
+	var b ledger.Balance
+	err := s.view(ctx, func(t *tx) (err error) {
+		b, err = t.Account(workspace)
+		return err
+	})
+	if err != nil {
+		return ledger.Balance{}, fmt.Errorf("read balance of workspace %s: %w", workspace, err)
+	}
+	return b, nil
+}
+
+// verification reads one by its id.
+func (s *Store) verification(ctx context.Context, id uuid.UUID) (v *rules.Row, err error) {
+	err = s.view(ctx, func(t *tx) (err error) {
+		v, err = t.Read(id)
+		return err
+	})
+	return v, err
+}
+
+// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
+func (s *Store) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+	var v *rules.Row
+	err := s.view(ctx, func(t *tx) (err error) {
+		v, err = t.ReadOf(workspace, id)
+		return err
+	})
+	if err != nil {
+		return ledger.Verification{}, fmt.Errorf("read verification %s: %w", id, err)
+	}
+	return v.Verification, nil
+}
+
+// newestFirst ends a query for a page of history.
+const newestFirst = ` ORDER BY created DESC, id DESC LIMIT ?`
+
+// History gives one page, newest first, as one range read of an index.
+func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
+	query := `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ?`
+	args := []any{q.Workspace[:]}
+	if q.Kind != "" {
+		query += ` AND kind = ?`
+		args = append(args, q.Kind)
+	}
+	if q.After != nil {
+		query += ` AND (created, id) < (?, ?)`
+		args = append(args, rules.Millis(q.After.Created), q.After.ID[:])
+	}
+	query += newestFirst
+	page := make([]ledger.Verification, 0, max(q.Limit, 0))
+	err := s.view(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			v, err := scanVerification(rows.Scan)
+			if err == nil {
+				page = append(page, v.Verification)
+			}
+			return err
+		}, query, append(args, max(q.Limit, 0))...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list verifications of workspace %s: %w", q.Workspace, err)
+	}
+	return page, nil
+}

@@ -1,0 +1,98 @@
+package ledger
+
+import "fmt"
+
+// CreditsRequired is the code of the issue of a verification that waits for credits.
+const CreditsRequired = "credits_required"
+
+// The issue codes that the ledger gives by itself.
+const (
+	UploadExpired  = "upload_expired"  // bytes were missing when the upload's time was over
+	FundingExpired = "funding_expired" // nobody added credits in time
+)
+
+// State is a status with the two kinds of waiting told apart.
+type State string
+
+// The states that are no status: New is before creation.
+const (
+	New              State = ""
+	WaitingCredits   State = "waiting_credits"
+	WaitingReceivers State = "waiting_receivers"
+)
+
+// State tells the two kinds of waiting apart; for the rest it is the status.
+func (v *Verification) State() State {
+	switch {
+	case v.Status != Waiting:
+		return State(v.Status)
+	case v.Issue != nil && v.Issue.Code == CreditsRequired:
+		return WaitingCredits
+	}
+	return WaitingReceivers
+}
+
+// edges are the only legal steps of a verification.
+var edges = map[State][]State{
+	New:              {State(Uploading)},
+	State(Uploading): {State(Preparing), State(Cancelled), State(Failed)},
+	State(Preparing): {State(Verifying), WaitingCredits, State(Failed), State(Cancelled)},
+	WaitingCredits:   {State(Verifying), State(Cancelled), State(Failed)},
+	State(Verifying): {WaitingReceivers, State(Completed), State(CompletedWithErrors), State(Cancelled),
+		State(Cancelling), State(Failed)},
+	WaitingReceivers: {State(Verifying), State(Completed), State(CompletedWithErrors), State(Cancelled),
+		State(Cancelling), State(Failed)},
+	State(Cancelling): {State(Cancelled)},
+}
+
+// known says whether s is one of the nine statuses.
+func (s Status) known() bool {
+	switch s {
+	case Uploading, Preparing, Verifying, Waiting, Cancelling:
+		return true
+	}
+	return s.Final()
+}
+
+// Step says whether a verification may go from one state to another; staying is
+// no step and always allowed. ErrIllegal.
+func Step(from, to State) error {
+	if from == to {
+		return nil
+	}
+	for _, next := range edges[from] {
+		if next == to {
+			return nil
+		}
+	}
+	return fmt.Errorf("from %q to %q: %w", from, to, ErrIllegal)
+}
+
+// Last is the status of a verification whose addresses are all settled.
+func (v *Verification) Last() Status {
+	switch {
+	case v.Status == Cancelling:
+		return Cancelled
+	case v.Counts.Error > 0:
+		return CompletedWithErrors
+	}
+	return Completed
+}
+
+// Runnable says whether a node can work on a verification in state s.
+func (s State) Runnable() bool {
+	return s == State(Preparing) || s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
+}
+
+// Funded says whether a verification in state s holds the credits of what is left of it.
+func (s State) Funded() bool {
+	return s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
+}
+
+// Left is the number of addresses that are not settled; 0 before intake is done.
+func (v *Verification) Left() int64 {
+	if v.Total < 0 {
+		return 0
+	}
+	return v.Total - v.Counts.Sum()
+}

@@ -1,0 +1,248 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"rollcall/smtp"
+)
+
+// Credits is the unit of money: whole credits, one for each charged outcome.
+type Credits int64
+
+// Balance is a workspace's account: Granted = Available + Held + Spent, none negative.
+type Balance struct {
+	Granted, Available, Held, Spent Credits
+}
+
+// Workspace is the paying tenant.
+type Workspace struct {
+	ID      uuid.UUID
+	Name    string
+	Created time.Time
+}
+
+// Key is an API key without its secret.
+type Key struct {
+	ID           string // public part, 12 lower-case letters and digits
+	Workspace    uuid.UUID
+	Label        string
+	SecretSHA256 [32]byte
+	Created      time.Time
+	Revoked      time.Time // zero while it works
+}
+
+// Status is where a verification is, in the contract's words.
+type Status string
+
+// The nine statuses.
+const (
+	Uploading           Status = "uploading"
+	Preparing           Status = "preparing"
+	Verifying           Status = "verifying"
+	Waiting             Status = "waiting"
+	Cancelling          Status = "cancelling"
+	Completed           Status = "completed"
+	CompletedWithErrors Status = "completed_with_errors"
+	Cancelled           Status = "cancelled"
+	Failed              Status = "failed"
+)
+
+// Final says whether nothing will change any more.
+func (s Status) Final() bool {
+	return s == Completed || s == CompletedWithErrors || s == Cancelled || s == Failed
+}
+
+// Kind is how a verification came in.
+type Kind string
+
+// The two kinds.
+const (
+	Bulk   Kind = "bulk"
+	Single Kind = "single"
+)
+
+// Issue is what is wrong with a verification, for its customer.
+type Issue struct {
+	Code    string
+	Message string
+	Row     int64 // 1-based CSV record number; 0: none
+}
+
+// Counts are final outcomes by kind, and addresses that were never checked.
+type Counts struct {
+	Valid, Invalid, CatchAll, Unknown, Error, Cancelled int64
+}
+
+// Charged is the number of outcomes that cost a credit.
+func (c Counts) Charged() int64 { return c.Valid + c.Invalid + c.CatchAll + c.Error }
+
+// Sum is the number of addresses that are settled one way or another.
+func (c Counts) Sum() int64 { return c.Charged() + c.Unknown + c.Cancelled }
+
+// Add counts one outcome.
+func (c *Counts) Add(o smtp.Outcome) {
+	switch o {
+	case smtp.Valid:
+		c.Valid++
+	case smtp.Invalid:
+		c.Invalid++
+	case smtp.CatchAll:
+		c.CatchAll++
+	case smtp.Unknown:
+		c.Unknown++
+	case smtp.Error:
+		c.Error++
+	}
+}
+
+// Plus adds counts.
+func (c Counts) Plus(o Counts) Counts {
+	return Counts{Valid: c.Valid + o.Valid, Invalid: c.Invalid + o.Invalid, CatchAll: c.CatchAll + o.CatchAll,
+		Unknown: c.Unknown + o.Unknown, Error: c.Error + o.Error, Cancelled: c.Cancelled + o.Cancelled}
+}
+
+// Verification is one customer file from creation to results.
+type Verification struct {
+	ID, Workspace uuid.UUID
+	Identity      uuid.UUID // the idempotency key, once for ever per workspace
+	Kind          Kind
+	Filename      string // "" when none was given
+	SingleEmail   string // "" for bulk
+	Bytes         int64  // declared length
+	Durable       int64  // bytes stored so far
+	UploadExpires time.Time
+	Status        Status
+	Issue         *Issue
+	Created       time.Time
+	Completed     time.Time // zero while unfinished
+	Rows          int64     // 0 until intake is done
+	Duplicates    int64
+	Total         int64 // distinct addresses; -1 until intake is done
+	Counts        Counts
+	SingleOutcome smtp.Outcome // of a finished single; Undecided otherwise
+	NextTry       time.Time    // waiting for receivers: when something is due again; zero otherwise
+	Held          Credits      // what it still holds
+	Epoch         int64        // grows each time its lease changes hands
+	Settlements   int64        // number of settlements so far
+}
+
+// NewVerification is what a create asks for.
+type NewVerification struct {
+	ID        uuid.UUID // made by the caller, used if the verification is new
+	Workspace uuid.UUID
+	Identity  uuid.UUID
+	Filename  string
+	Bytes     int64
+	// The rules of the moment, which apply to new verifications only.
+	BytesMax     int64         // ErrFileTooLarge above it
+	OpenMax      int           // ErrTooManyOpen when that many are not final
+	UploadExpiry time.Duration // from now on the ledger's clock
+}
+
+// Upload is the state of one upload session.
+type Upload struct {
+	Verification uuid.UUID
+	Status       Status
+	Issue        *Issue // of a failed verification
+	Bytes        int64
+	Durable      int64
+	Expired      bool  // by the ledger's clock
+	Writer       int64 // the fence: only the newest writer may append
+}
+
+// Lease is the right of one node to work on one verification.
+type Lease struct {
+	Verification uuid.UUID
+	Node         uuid.UUID
+	Epoch        int64
+}
+
+// Result is one settled address.
+type Result struct {
+	Ordinal int64  // place among the distinct addresses of the file, from 0
+	Email   string // first spelling, byte for byte
+	Outcome smtp.Outcome
+	Reason  smtp.Reason
+	At      time.Time // of the final evidence; millisecond precision
+}
+
+// Settlement is one appended batch of outcomes.
+type Settlement struct {
+	Lease   Lease
+	Number  int64    // Verification.Settlements + 1
+	Results []Result // at least one, at most SettlementMax, each ordinal once in the life of the verification
+
+	// Evidence is how the outcomes came about, at most EvidenceMax bytes in which
+	// the ledger does not look. It is kept as long as the results; there may be none.
+	Evidence []byte
+}
+
+// CheckText says whether every database can keep a text: valid UTF-8 without NUL,
+// which PostgreSQL has no place for. ErrIllegal.
+func CheckText(text string) error {
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return fmt.Errorf("text that is not UTF-8 or holds NUL: %w", ErrIllegal)
+	}
+	return nil
+}
+
+// SettlementMax bounds the outcomes of one settlement; RELIABILITY asks for
+// batches so that the balance row does not become the hot spot.
+const SettlementMax = 4096
+
+// Position is a place in the history of a workspace, newest first.
+type Position struct {
+	Created time.Time
+	ID      uuid.UUID
+}
+
+// HistoryQuery asks for one page of a workspace's verifications, newest first.
+type HistoryQuery struct {
+	Workspace uuid.UUID
+	Kind      Kind      // "": both
+	After     *Position // nil: from the newest
+	Limit     int
+}
+
+// Violation is one broken invariant that an audit found.
+type Violation struct {
+	Invariant string `json:"invariant"` // of Invariants
+	Subject   string `json:"subject"`   // workspace or verification id, or a table
+	Detail    string `json:"detail"`    // what was found and what was expected; no address
+}
+
+// AuditReport is what an audit looked at and what it found.
+type AuditReport struct {
+	Workspaces    int64 `json:"workspaces"`
+	Verifications int64 `json:"verifications"`
+	Chunks        int64 `json:"chunks"` // of uploads that are kept
+	Settlements   int64 `json:"settlements"`
+	Outcomes      int64 `json:"outcomes"`
+	Entries       int64 `json:"entries"` // never fewer than before: no entry is ever deleted
+
+	// Newest is the time of the newest entry, zero without any. In a restored
+	// backup, what happened later is not known.
+	Newest time.Time `json:"newest_entry,omitzero"`
+
+	Found      int64       `json:"found"`      // violations, listed or not
+	Violations []Violation `json:"violations"` // at most ViolationsMax
+}
+
+// Retention says how long what is kept after a verification is final. 0 is for ever.
+type Retention struct {
+	Uploads, Results time.Duration
+	Funding          time.Duration // how long a file may wait for credits; 0 is for ever
+}
+
+// ViolationsMax bounds the violations that an audit lists; it goes on counting
+// them after that. Guess: more than a person reads.
+const ViolationsMax = 1000
+
+// ChunkBytesMax bounds one stored chunk of an upload, and so the memory of whoever
+// reads the file. Uploads are cut into 256 KiB or so; this leaves room.
+const ChunkBytesMax = 4 << 20

@@ -1,0 +1,41 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+func TestCountsAddUp(t *testing.T) {
+	var one ledger.Counts
+	for _, o := range smtp.Outcomes {
+		one.Add(o)
+	}
+	one.Add(smtp.Undecided)
+	if want := (ledger.Counts{Valid: 1, Invalid: 1, CatchAll: 1, Unknown: 1, Error: 1}); one != want {
+		t.Errorf("one of each: %+v", one)
+	}
+	a := ledger.Counts{Valid: 1, Invalid: 20, CatchAll: 300, Unknown: 4000, Error: 50_000, Cancelled: 600_000}
+	want := ledger.Counts{Valid: 2, Invalid: 40, CatchAll: 600, Unknown: 8000, Error: 100_000,
+		Cancelled: 1_200_000}
+	if got := a.Plus(a); got != want {
+		t.Errorf("twice: got %+v, want %+v", got, want)
+	}
+	if a.Charged() != 50_321 || a.Sum() != 654_321 {
+		t.Errorf("%d charged of %d", a.Charged(), a.Sum())
+	}
+}
+
+func TestTextThatEveryDatabaseKeeps(t *testing.T) {
+	for text, want := range map[string]error{
+		"": nil, "a list.csv": nil, "Grüße 名簿\U0001f600\t": nil, "\x01": nil,
+		"\x00": ledger.ErrIllegal, "a\x00b": ledger.ErrIllegal, "\xff": ledger.ErrIllegal,
+		"cut \xe2\x82": ledger.ErrIllegal, "\xed\xa0\x80": ledger.ErrIllegal,
+	} {
+		if err := ledger.CheckText(text); !errors.Is(err, want) {
+			t.Errorf("%q: got %v, want %v", text, err, want)
+		}
+	}
+}

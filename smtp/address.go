@@ -1,0 +1,234 @@
+package smtp
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// The longest parts of an address, in octets of the form that is sent in RCPT.
+const (
+	LocalBytesMax   = 64  // RFC 5321 §4.5.3.1.1; quotes count
+	LabelBytesMax   = 63  // RFC 1035 §2.3.4
+	DomainBytesMax  = 253 // RFC 1035 §2.3.4: 255 on the wire, less the first length and the root
+	AddressBytesMax = 254 // RFC 5321 §4.5.3.1.3: a path of 256, less the angle brackets
+)
+
+// malformed is why a text is not an address: one of a closed list of causes,
+// none of which quotes the text. It is an ErrMalformed.
+type malformed string
+
+func (m malformed) Error() string { return "malformed address: " + string(m) }
+
+func (m malformed) Unwrap() error { return ErrMalformed }
+
+// The causes that can be seen in an address as a whole and in its local part.
+const (
+	errNoAt         = malformed("it has no @ sign")
+	errLocalEmpty   = malformed("there is nothing before the @ sign")
+	errLocalLong    = malformed("the part before the @ sign is over 64 octets")
+	errLocalDot     = malformed("a dot stands first, last or twice in a row before the @ sign")
+	errLocalByte    = malformed("a character before the @ sign is not allowed there")
+	errSpace        = malformed("there is a space in it or around it")
+	errLocalControl = malformed("there is an invisible or control character before the @ sign")
+	errLocalUTF8    = malformed("the part before the @ sign is not UTF-8")
+	errLocalNFC     = malformed("the part before the @ sign is not in Unicode's composed form (NFC)")
+	errQuoteOpen    = malformed("the quoted part before the @ sign has no end")
+	errQuoteAfter   = malformed("the quoted part is not followed by the @ sign")
+	errAddressLong  = malformed("the address is over 254 octets")
+)
+
+// Address is one mailbox, local@domain (RFC 5321 §4.1.2, RFC 6531 §3.3), well-formed.
+type Address struct {
+	Local  string // exactly as spelled, in NFC; a quoted local part keeps its quotes
+	Domain string // lower-case A-label (RFC 5890)
+}
+
+// String gives the address as it is sent in RCPT, without angle brackets.
+func (a Address) String() string { return a.Local + "@" + a.Domain }
+
+// ASCII says whether the local part is ASCII, so that no SMTPUTF8 is needed.
+func (a Address) ASCII() bool {
+	for i := 0; i < len(a.Local); i++ {
+		if a.Local[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// ParseAddress reads one address, and nothing but an address: no display name,
+// comment, route, angle bracket, space or domain literal. The local part is
+// what LocalPart accepts, the domain what ParseDomain accepts, and both with
+// the @ sign have at most AddressBytesMax octets. A domain of one label is
+// well-formed.
+//
+// The error is ErrMalformed. What is accepted has no CR, LF or NUL anywhere and
+// no angle bracket outside quotes, so it can stand in a RCPT line as it is.
+// The result shares memory with text where the spelling allows it.
+func ParseAddress(text string) (Address, error) {
+	n, err := LocalPart(text)
+	if err != nil {
+		return Address{}, err
+	}
+	domain, err := ParseDomain(text[n+1:])
+	if err != nil {
+		return Address{}, err
+	}
+	if n+1+len(domain) > AddressBytesMax {
+		return Address{}, errAddressLong
+	}
+	return Address{Local: text[:n], Domain: domain}, nil
+}
+
+// What a byte means in an unquoted local part.
+const (
+	byteRefused = iota
+	byteAtext   // RFC 5322 §3.2.3
+	byteDot
+	byteAt
+	byteSpace
+	byteControl
+	byteHigh // the start of a character that is not ASCII (RFC 6531 §3.3)
+)
+
+var localClass = localClasses()
+
+func localClasses() (class [256]byte) {
+	for c := range 256 {
+		switch {
+		case c >= utf8.RuneSelf:
+			class[c] = byteHigh
+		case c == ' ' || c == '\t':
+			class[c] = byteSpace
+		case c < ' ' || c == 0x7f:
+			class[c] = byteControl
+		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
+			class[c] = byteAtext
+		}
+	}
+	for _, c := range []byte("!#$%&'*+-/=?^_`{|}~") {
+		class[c] = byteAtext
+	}
+	class['.'] = byteDot
+	class['@'] = byteAt
+	return class
+}
+
+// LocalPart gives the length of the local part that text starts with, so that
+// text[n] is the @ sign after it. It looks at nothing beyond that sign.
+//
+// A local part is a dot-string or a quoted string (RFC 5321 §4.1.2), of 1 to
+// LocalBytesMax octets. It may hold characters beyond ASCII (RFC 6531 §3.3) if
+// it is in NFC and has no white space, control or format character among
+// them; the two joiners U+200C and U+200D are letters to some scripts and
+// allowed. The error is ErrMalformed. LocalPart allocates nothing for ASCII.
+func LocalPart[T string | []byte](text T) (n int, err error) {
+	if len(text) > 0 && text[0] == '"' {
+		return quotedLocalPart(text)
+	}
+	dot, high := true, false // dot: no dot may stand here
+	for i := 0; i < min(len(text), LocalBytesMax+1); i++ {
+		class := localClass[text[i]]
+		if class == byteAtext { // nearly always: first, for speed
+			dot = false
+			continue
+		}
+		switch class {
+		case byteDot:
+			if dot {
+				return 0, errLocalDot
+			}
+			dot = true
+		case byteAt:
+			return i, localEnd(text[:i], dot, high)
+		case byteHigh:
+			size, err := highRune(text[i:])
+			if err != nil {
+				return 0, err
+			}
+			i += size - 1
+			dot, high = false, true
+		case byteSpace:
+			return 0, errSpace
+		case byteControl:
+			return 0, errLocalControl
+		default:
+			return 0, errLocalByte
+		}
+	}
+	if len(text) > LocalBytesMax {
+		return 0, errLocalLong
+	}
+	return 0, errNoAt
+}
+
+func localEnd[T string | []byte](local T, dot, high bool) error {
+	switch {
+	case len(local) == 0:
+		return errLocalEmpty
+	case len(local) > LocalBytesMax:
+		return errLocalLong
+	case dot:
+		return errLocalDot
+	case high && !norm.NFC.IsNormalString(string(local)):
+		return errLocalNFC
+	}
+	return nil
+}
+
+// quotedLocalPart is LocalPart for a text that starts with a quote
+// (RFC 5321 §4.1.2, Quoted-string; its characters are %d32-126).
+func quotedLocalPart[T string | []byte](text T) (n int, err error) {
+	high := false
+	for i := 1; i < len(text); i++ {
+		if i >= LocalBytesMax {
+			return 0, errLocalLong
+		}
+		c := text[i]
+		switch {
+		case c == '"':
+			if i+1 == len(text) || text[i+1] != '@' {
+				return 0, errQuoteAfter
+			}
+			return i + 1, localEnd(text[:i+1], false, high)
+		case c == '\\': // quoted-pairSMTP: any printable ASCII character may follow
+			i++
+			if i == len(text) {
+				return 0, errQuoteOpen
+			}
+			if text[i] < ' ' || text[i] > '~' {
+				return 0, errLocalControl
+			}
+		case c < ' ' || c == 0x7f:
+			return 0, errLocalControl
+		case c >= utf8.RuneSelf:
+			size, err := highRune(text[i:])
+			if err != nil {
+				return 0, err
+			}
+			i += size - 1
+			high = true
+		}
+	}
+	return 0, errQuoteOpen
+}
+
+// highRune gives the size of the character that text starts with, if it may
+// stand in a local part.
+func highRune[T string | []byte](text T) (size int, err error) {
+	r, size := utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
+	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
+	switch {
+	case r == utf8.RuneError && size <= 1:
+		return 0, errLocalUTF8
+	case unicode.IsSpace(r):
+		return 0, errSpace
+	case r == zeroWidthNonJoiner || r == zeroWidthJoiner:
+		return size, nil
+	case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+		return 0, errLocalControl
+	}
+	return size, nil
+}

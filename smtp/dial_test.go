@@ -1,0 +1,197 @@
+package smtp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var anyAddrPort = netip.MustParseAddrPort("192.0.2.1:25")
+
+func TestGuard(t *testing.T) {
+	lab := NewGuard([]netip.Prefix{netip.MustParsePrefix("127.66.1.9/16")})
+	tests := []struct {
+		address string
+		want    bool
+	}{
+		{"8.8.8.8", true}, {"1.1.1.1", true}, {"193.0.6.139", true},
+		{"172.15.255.255", true}, {"172.32.0.1", true},
+		{"100.63.255.255", true}, {"198.17.255.255", true}, {"223.255.255.255", true},
+		{"0.0.0.0", false}, {"0.1.2.3", false}, {"10.1.2.3", false}, {"100.64.0.1", false},
+		{"100.127.255.255", false},
+		{"127.0.0.1", false}, {"127.255.255.255", false}, {"169.254.169.254", false}, {"172.16.0.1", false},
+		{"172.31.255.255", false}, {"192.0.0.8", false}, {"192.0.0.170", false}, {"192.0.2.1", false},
+		{"192.31.196.1", false}, {"192.52.193.1", false}, {"192.88.99.2", false}, {"192.168.0.1", false},
+		{"192.175.48.1", false}, {"198.18.0.1", false}, {"198.19.255.255", false}, {"198.51.100.1", false},
+		{"203.0.113.1", false}, {"224.0.0.1", false}, {"239.255.255.255", false}, {"240.0.0.1", false},
+		{"255.255.255.255", false},
+
+		{"2606:4700:4700::1111", true}, {"2a00:1450:4001:81b::200e", true}, {"2001:4860:4860::8888", true},
+		{"::", false}, {"::1", false}, {"fe80::1", false}, {"fe80::1%eth0", false}, {"2a00::1%eth0", false},
+		{"fc00::1", false}, {"fd12:3456::1", false}, {"ff02::1", false}, {"100::1", false}, {"100:0:0:1::1", false},
+		{"2001::1", false}, {"2001:2::1", false}, {"2001:20::1", false}, {"2001:db8::1", false},
+		{"2620:4f:8000::1", false}, {"3fff::1", false}, {"5f00::1", false}, {"4000::1", false},
+
+		{"::ffff:8.8.8.8", true}, {"::ffff:127.0.0.1", false}, {"::ffff:10.0.0.1", false}, // mapped
+		{"::127.0.0.1", false}, {"::8.8.8.8", false}, // compatible
+		{"64:ff9b::808:808", true}, {"64:ff9b::7f00:1", false}, {"64:ff9b::a00:1", false}, // NAT64
+		{"64:ff9b:1::808:808", false}, {"64:ff9b:1::7f00:1", false}, // local NAT64
+		{"2002:808:808::1", true}, {"2002:7f00:1::1", false}, {"2002:c0a8:1::1", false}, // 6to4
+		{"2001:0:4136:e378:8000:63bf:3fff:fdd2", false}, // Teredo
+	}
+	for _, test := range tests {
+		a := netip.MustParseAddr(test.address)
+		if got := (Guard{}).Allows(a); got != test.want {
+			t.Errorf("%s: %v, want %v", test.address, got, test.want)
+		}
+	}
+	for address, want := range map[string]bool{
+		"127.66.200.1": true, "127.67.0.1": false, "::ffff:127.66.0.1": true,
+		"64:ff9b::7f42:1": false, "10.0.0.1": false, "8.8.8.8": true,
+	} {
+		if got := lab.Allows(netip.MustParseAddr(address)); got != want {
+			t.Errorf("with an allowed network, %s: %v, want %v", address, got, want)
+		}
+	}
+	if (Guard{}).Allows(netip.Addr{}) {
+		t.Error("the zero address is allowed")
+	}
+}
+
+// A real listener waits on each address, so that only the guard can keep us out.
+func TestDialerRefusesBeforeTheConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	here := listener.Addr().String()
+	tests := []struct {
+		name    string
+		allow   string
+		port    int
+		address string
+		want    bool
+	}{
+		{"allowed network and port", "127.0.0.0/8", port, here, true},
+		{"no network allowed", "", port, here, false},
+		{"another network allowed", "10.0.0.0/8", port, here, false},
+		{"another port", "127.0.0.0/8", port%65535 + 1, here, false},
+		{"a name", "127.0.0.0/8", port, "localhost:25", false},
+		{"no port", "127.0.0.0/8", port, "127.0.0.1", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := DialerOptions{Port: test.port, ConnectTimeout: ConnectTimeout}
+			if test.allow != "" {
+				o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix(test.allow)}
+			}
+			d, err := NewDialer(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := d.DialContext(t.Context(), "tcp", test.address)
+			if err == nil {
+				_ = conn.Close()
+			}
+			if (err == nil) != test.want || (!test.want && !errors.Is(err, ErrForbiddenAddress)) {
+				t.Errorf("%v, want allowed %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestForbiddenAddressFailsAtConnect(t *testing.T) {
+	d, err := NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), d, "mx.example", netip.MustParseAddrPort("127.0.0.1:25"), testOptions())
+	if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, ErrForbiddenAddress) {
+		t.Errorf("failure %v", f)
+	}
+}
+
+func TestDialerSpeaksFromItsSource(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	at := netip.MustParseAddrPort(listener.Addr().String())
+	source := netip.MustParseAddr("127.0.0.77")
+	d, err := NewDialer(DialerOptions{
+		Source: source, Port: int(at.Port()), ConnectTimeout: ConnectTimeout,
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := d.DialContext(t.Context(), "tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(); got != source {
+		t.Errorf("speaks from %v, want %v", got, source)
+	}
+}
+
+func TestDialerOptionsAreCompleteOrRefused(t *testing.T) {
+	for name, o := range map[string]DialerOptions{
+		"no port":         {ConnectTimeout: time.Second},
+		"port too high":   {Port: 65536, ConnectTimeout: time.Second},
+		"no timeout":      {Port: 25},
+		"invalid network": {Port: 25, ConnectTimeout: time.Second, AllowNetworks: []netip.Prefix{{}}},
+	} {
+		if _, err := NewDialer(o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v, want ErrOptions", name, err)
+		}
+	}
+}
+
+// TestSessionsAndFailuresNameOurAddress: it is taken out of replies, and evidence
+// shows it, also when the system chose it.
+func TestSessionsAndFailuresNameOurAddress(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	for _, source := range []netip.Addr{netip.MustParseAddr("127.0.0.9"), {}} {
+		want := source
+		if !want.IsValid() {
+			want = netip.MustParseAddr("127.0.0.1")
+		}
+		dialer, err := NewDialer(DialerOptions{Source: source, Port: int(at.Port()), ConnectTimeout: time.Minute,
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dialogue := range []script{"> 554 no\n< QUIT", "> 220 mx\n< EHLO probe.example\n> 250 mx\n! hang"} {
+			go func() {
+				if conn, err := listener.Accept(); err == nil {
+					_ = dialogue.play(conn)
+					_ = conn.Close()
+				}
+			}()
+			s, err := Open(t.Context(), dialer, "mx", at, SessionOptions{HelloName: "probe.example",
+				ReturnPath: "probe@probe.example", Limits: DefaultLimits()})
+			var failure *Failure
+			switch {
+			case errors.As(err, &failure):
+				if failure.Stage != StageGreeting || failure.Source != want {
+					t.Errorf("%v from %v, want %v", failure, failure.Source, want)
+				}
+			case s.Source() != want:
+				t.Errorf("a session from %v, want %v", s.Source(), want)
+			default:
+				s.Close()
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package evidence
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollcall/smtp"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// attempts draws any attempt that an engine could make.
+func attempts() *rapid.Generator[Attempt] {
+	return rapid.Custom(func(t *rapid.T) Attempt {
+		word := func(name string, most int) string {
+			return string(rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, name))
+		}
+		return Attempt{
+			At:    time.UnixMilli(rapid.Int64Range(-1<<45, 1<<45).Draw(t, "at")).UTC(),
+			Stage: smtp.Stage(rapid.IntRange(0, int(smtp.StageRset)).Draw(t, "stage")),
+			Host:  word("host", NameMax), Source: word("source", 45), Rule: word("rule", 60), Text: word("text", TextMax),
+			TLS: rapid.Bool().Draw(t, "tls"), Wide: rapid.Bool().Draw(t, "wide"), Void: rapid.Bool().Draw(t, "void"),
+			Code: rapid.IntRange(0, 999).Draw(t, "code"),
+			Enhanced: smtp.EnhancedCode{rapid.Uint16Range(0, 5).Draw(t, "class"),
+				rapid.Uint16Range(0, 999).Draw(t, "subject"), rapid.Uint16Range(0, 999).Draw(t, "detail")},
+			Trouble: Trouble(rapid.IntRange(0, int(troubles)-1).Draw(t, "trouble")),
+			Outcome: smtp.Outcome(rapid.IntRange(0, int(smtp.Error)).Draw(t, "outcome")),
+			Reason:  smtp.Reason(rapid.IntRange(0, int(smtp.DNSFailed)).Draw(t, "reason")),
+			Blame:   smtp.Blame(rapid.IntRange(0, int(smtp.BlameSource)).Draw(t, "blame")),
+			Version: rapid.Uint32().Draw(t, "version"),
+		}
+	})
+}
+
+func entries() *rapid.Generator[[]Entry] {
+	return rapid.Custom(func(t *rapid.T) []Entry {
+		list := make([]Entry, rapid.IntRange(0, 6).Draw(t, "entries"))
+		for i := range list {
+			c := Case{
+				NoRoute: smtp.Reason(rapid.IntRange(0, int(smtp.DNSFailed)).Draw(t, "no route")),
+				Hosts:   rapid.IntRange(0, 100).Draw(t, "hosts"), Omitted: rapid.IntRange(0, 1<<20).Draw(t, "omitted"),
+				GaveUp: rapid.Bool().Draw(t, "gave up"),
+				Why:    smtp.Reason(rapid.IntRange(0, int(smtp.DNSFailed)).Draw(t, "why")),
+				Habit: Habit{Accepted: rapid.IntRange(0, 9).Draw(t, "accepted"),
+					Refused: rapid.IntRange(0, 9).Draw(t, "refused")},
+			}
+			if c.Habit.Accepted+c.Habit.Refused > 0 {
+				c.Habit.First, c.Habit.Last = noon, noon.Add(time.Minute)
+				c.Habit.Controls = rapid.SliceOfN(attempts(), 1, ControlsMax).Draw(t, "controls")
+			}
+			if n := rapid.IntRange(0, AttemptsMax).Draw(t, "attempts"); n > 0 {
+				c.Attempts = rapid.SliceOfN(attempts(), n, n).Draw(t, "attempt")
+			}
+			list[i] = Entry{Ordinal: rapid.Int64Range(0, 1<<40).Draw(t, "ordinal"), Case: c}
+		}
+		return list
+	})
+}
+
+func unpackAll(packed []byte) ([]Entry, error) {
+	list := []Entry{}
+	err := Unpack(packed, func(e Entry) error {
+		list = append(list, e)
+		return nil
+	})
+	return list, err
+}
+
+// TestWhatIsPackedIsUnpacked: any cases come back as they were.
+func TestWhatIsPackedIsUnpacked(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := entries().Draw(t, "list")
+		packed, err := Pack(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := unpackAll(packed)
+		if err != nil || !reflect.DeepEqual(got, list) {
+			t.Fatalf("%v\n got %+v\nwant %+v", err, got, list)
+		}
+	})
+}
+
+// TestWhatIsTooLongIsCut: an engine never makes it, and a bound is kept all the same.
+func TestWhatIsTooLongIsCut(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	one := Attempt{Host: long, Source: long, Rule: long, Text: long, Code: 550}
+	c := Case{Hosts: 5000, Omitted: -1, Attempts: make([]Attempt, AttemptsMax+3)}
+	for i := range c.Attempts {
+		c.Attempts[i] = one
+		c.Attempts[i].At = noon.Add(time.Duration(i) * time.Second)
+	}
+	packed, err := Pack([]Entry{{Case: c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := unpackAll(packed)
+	if err != nil || len(got) != 1 || len(got[0].Case.Attempts) != AttemptsMax {
+		t.Fatalf("%v, %d", err, len(got))
+	}
+	a := got[0].Case.Attempts[AttemptsMax-1]
+	if len(a.Host) != NameMax || len(a.Source) != NameMax || len(a.Rule) != NameMax || len(a.Text) != TextMax ||
+		!a.At.Equal(noon.Add((AttemptsMax+2)*time.Second)) || got[0].Case.Hosts != 255 || got[0].Case.Omitted != 0 {
+		t.Errorf("%+v", got[0].Case)
+	}
+}
+
+// TestSizeIsNoLessThanWhatIsPacked: whoever keeps to RawMax by Size is never refused,
+// though every text is another.
+func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
+	var list []Entry
+	size := 0
+	for i := 0; ; i++ {
+		c := Case{Attempts: make([]Attempt, 2)}
+		for k := range c.Attempts {
+			c.Attempts[k] = Attempt{At: noon, Host: fmt.Sprintf("mx%d.example", i), Code: 550, Rule: "generic",
+				Text: fmt.Sprintf("%d %d %s", i, k, strings.Repeat("z", TextMax-40))}
+		}
+		if size += Size(&c); size > RawMax {
+			break
+		}
+		list = append(list, Entry{Ordinal: int64(i), Case: c})
+	}
+	if _, err := Pack(list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		list = append(list, list[i])
+		for k := range list[len(list)-1].Case.Attempts {
+			a := list[i].Case.Attempts[k]
+			a.Text = "again " + a.Text
+			list[len(list)-1].Case.Attempts = append([]Attempt{a}, list[len(list)-1].Case.Attempts...)
+		}
+	}
+	if _, err := Pack(list); !errors.Is(err, ErrTooMuch) {
+		t.Errorf("twice the bound: %v, want ErrTooMuch", err)
+	}
+	if _, err := Pack(make([]Entry, EntriesMax)); err != nil {
+		t.Errorf("%d cases: %v", EntriesMax, err)
+	}
+	if _, err := Pack(make([]Entry, EntriesMax+1)); !errors.Is(err, ErrTooMuch) {
+		t.Errorf("%d cases: %v, want ErrTooMuch", EntriesMax+1, err)
+	}
+}
+
+func TestUnpackStopsWhenToldTo(t *testing.T) {
+	packed, err := Pack(make([]Entry, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, n := errors.New("enough"), 0
+	err = Unpack(packed, func(Entry) error {
+		if n++; n == 2 {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || n != 2 {
+		t.Errorf("%v after %d", err, n)
+	}
+}
+
+func TestWhatIsNotPackedIsRefused(t *testing.T) {
+	packed, err := Pack([]Entry{{Ordinal: 3, Case: Case{Attempts: []Attempt{{Code: 250, Host: "mx"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := [][]byte{nil, {0}, {packVersion}, []byte("packed"), append(bytes.Clone(packed), 'x'),
+		append([]byte{packVersion + 1}, packed[1:]...), packed[:len(packed)-1], make([]byte, PackedMax+1)}
+	for i, b := range bad {
+		if _, err := unpackAll(b); !errors.Is(err, ErrPacked) {
+			t.Errorf("%d: %v, want ErrPacked", i, err)
+		}
+	}
+}
+
+func FuzzUnpack(f *testing.F) {
+	for seed := range 20 {
+		packed, err := Pack(entries().Example(seed))
+		if err != nil {
+			f.Fatal(err)
+		}
+		raw, err := decoder.DecodeAll(packed[1:], nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		list, err := unpackAll(encoder.EncodeAll(raw, []byte{packVersion}))
+		if err != nil {
+			return
+		}
+		packed, err := Pack(list)
+		if errors.Is(err, ErrTooMuch) {
+			return // it was written more thriftily than we do
+		}
+		again, err2 := unpackAll(packed)
+		if err != nil || err2 != nil || !reflect.DeepEqual(list, again) {
+			t.Errorf("%v, %v\n got %+v\nwant %+v", err, err2, again, list)
+		}
+	})
+}
+
+// BenchmarkPack packs a settlement as it mostly is: 1,000 addresses, 10 domains, two
+// kinds of answers each.
+func BenchmarkPack(b *testing.B) {
+	list := make([]Entry, 1000)
+	for i := range list {
+		host := fmt.Sprintf("mx%d.example.com", i%10)
+		a := Attempt{At: noon.Add(time.Duration(i) * 7 * time.Millisecond), Stage: smtp.StageRcpt, Host: host,
+			Source: "192.0.2.25", Code: 250, Text: "ok", Outcome: smtp.Valid, Reason: smtp.MailboxExists, Rule: "accepted"}
+		if i%3 == 0 {
+			a.Code, a.Text = 550, "user unknown in virtual mailbox table"
+		}
+		list[i] = Entry{Ordinal: int64(i), Case: Case{Attempts: []Attempt{a}, Hosts: 1,
+			Habit: Habit{Refused: 1, First: noon, Last: noon, Controls: []Attempt{a}}}}
+	}
+	size := 0
+	for b.Loop() {
+		packed, err := Pack(list)
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(packed)
+	}
+	b.ReportMetric(float64(size)/float64(len(list)), "bytes/address")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(list)), "ns/address")
+}

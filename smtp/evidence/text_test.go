@@ -1,0 +1,159 @@
+package evidence
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"rollcall/smtp"
+)
+
+func rawOf(lines ...string) Raw {
+	return Raw{
+		Hello: "Probe.Example", Source: "192.0.2.25",
+		Address:    smtp.Address{Local: "No.Such.User", Domain: "example.com"},
+		ReturnPath: smtp.Address{Local: "ask.back", Domain: "back.example"},
+		Reply:      smtp.Reply{Code: 550, Lines: lines},
+	}
+}
+
+func TestClean(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"User  Unknown\t\x00!", "user unknown !"},
+		{"Größe ÜBER Limit", "größe über limit"},
+		{"ЯЩИК не найден", "ящик не найден"},
+		{"bo\xeete inconnue", "bo~te inconnue"},
+		{"zero\u200bwidth\u00a0space", "zero width space"},
+
+		// What we brought along.
+		{"<No.Such.User@EXAMPLE.com>: gone", "<~>: gone"},
+		{"no.such.user here", "~ here"},
+		{"xno.such.user no.such.users", "xno.such.user no.such.users"},
+		{"at example.com, not at example.comx", "at ~, not at example.comx"},
+		{"probe.example[192.0.2.25]", "~[~]"},
+		{"192.0.2.255 1192.0.2.25", "192.0.2.255 1192.0.2.25"},
+		{"25.2.0.192.bl.test and host-192-0-2-25.test", "~.bl.test and host-~.test"},
+		{"ask.back of back.example", "~ of ~"},
+
+		// Addresses of others.
+		{"talk to <Jane.Roe+x@mail.test>.", "talk to <~>."},
+		{"talk to jane@mail.test.", "talk to ~."},
+		{`"jane roe"@mail.test said`, "~ said"},
+		{"bounce+jane=mail.test@list.test", "~"},
+		{"jane@[192.0.2.1] jane＠mail.test", "~ ~"},
+		{"mailto:jane@mail.test", "mailto:~"},
+		{"jane@ is gone, @mail.test stays", "~ is gone, ~mail.test stays"},
+
+		// URLs keep their words.
+		{"https://help.test/c=rdns&ip=1", "https://help.test/c=rdns&ip=1"},
+		{"http://jane:pw@help.test/x?a=jane%40mail.test&p=ipv6_guidelines", "http://~help.test/x?a=~&p=ipv6_guidelines"},
+		{"http://help.test/?id=0a1b2c3d4e5f6a7b&c=r0201", "http://help.test/?id=~&c=r0201"},
+
+		// Tickets go, codes stay.
+		{"[S3140] AS780090 TSS04 OFR_416 4.7.650 AUP#1310", "[s3140] as780090 tss04 ofr_416 4.7.650 aup#1310"},
+		{"id 3b1f0a9c-5d7e-4aab-9c1d-0123456789ab.", "id ~."},
+		{"d2e1a72fcca58-3b1f0a9c5d7si12345 - gsmtp", "~-~ - gsmtp"},
+		{"recipientunknown 123456789012345", "recipientunknown 123456789012345"},
+	}
+	for _, test := range tests {
+		if got := Clean(rawOf(test.in)); got != test.want {
+			t.Errorf("%q: %q, want %q", test.in, got, test.want)
+		}
+	}
+}
+
+// "user" is a word of replies, whoever is called so.
+func TestCleanKeepsAPlainWord(t *testing.T) {
+	r := rawOf("user unknown")
+	r.Address.Local = "user"
+	if got := Clean(r); got != "user unknown" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestCleanKnowsIPv6HoweverSpelled(t *testing.T) {
+	r := rawOf("ip 2001:db8::25: blocked, [2001:DB8:0:0::25] [IPv6:2001:0db8:0000::0025]. 2001:db8::251 "+
+		"5.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.bl.test", "at 10:30")
+	r.Source = "2001:db8::25"
+	want := "ip ~: blocked, [~] [ipv6:~]. 2001:db8::251 ~.ip6.bl.test at 10:30"
+	if got := Clean(r); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The beginning and the end of the last line are kept, and no piece of an address.
+func TestCleanBoundsTheText(t *testing.T) {
+	long := strings.Repeat("please read ", 50) + "first.secret-local-part-of-somebody@mail.test " +
+		strings.Repeat("our pages ", 300)
+	got := Clean(rawOf(long, strings.Repeat("jane@mail.test ", 500)+"user unknown"))
+	if len(got) > TextMax || !strings.HasPrefix(got, "please read") || !strings.HasSuffix(got, "user unknown") ||
+		strings.Contains(got, "secret") || strings.Contains(got, "jane") || strings.Contains(got, "mail.test") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+	for size := TextMax - 3; size < TextMax+3; size++ {
+		if got := Clean(rawOf(strings.Repeat("x ", size/2) + "x")); len(got) > TextMax {
+			t.Errorf("%d bytes of %d", len(got), size)
+		}
+	}
+	if got := Clean(rawOf(strings.Repeat("x", 3*TextMax))); len(got) > TextMax {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// checkClean is what is promised of every text.
+func checkClean(t interface{ Fatalf(string, ...any) }, r Raw) {
+	text := Clean(r)
+	if len(text) > TextMax || !utf8.ValidString(text) || strings.ContainsAny(text, "@\r\n\x00") {
+		t.Fatalf("%+v: %q", r, text)
+	}
+	again := r
+	again.Reply.Lines = []string{text}
+	if twice := Clean(again); twice != text {
+		t.Fatalf("%+v: %q, and once more %q", r, text, twice)
+	}
+	if a, err := netip.ParseAddr(r.Source); err == nil && a.Is4() && strings.Contains(" "+text+" ", " "+r.Source+" ") {
+		t.Fatalf("%+v: %q holds the source", r, text)
+	}
+}
+
+func TestCleanIsIdempotent(t *testing.T) {
+	piece := rapid.SampledFrom([]string{
+		"user", "unknown", "@", "~", ".", " ", "-", "<", ">", "\"", "://", "/", "%40", "%4", "0", ":", "::", "ipv6:",
+		"no.such.user", "example.com", "192.0.2.25", "2001:db8::25", "probe.example", "a1b2c3d4e5f6g7", "ü", "Ⱥ", "\xff",
+		"[", "]", "25.2.0.192", strings.Repeat("long ", 100), strings.Repeat("y", 300),
+	})
+	word := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(piece, 0, 8).Draw(t, "pieces"), "")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		r := Raw{
+			Hello: word.Draw(t, "hello"), Address: smtp.Address{Local: word.Draw(t, "local"), Domain: word.Draw(t, "domain")},
+			Source:     rapid.SampledFrom([]string{"", "192.0.2.25", "2001:db8::25", "x"}).Draw(t, "source"),
+			ReturnPath: smtp.Address{Local: word.Draw(t, "from"), Domain: "back.example"},
+		}
+		r.Reply.Lines = rapid.SliceOfN(word, 1, 6).Draw(t, "lines")
+		checkClean(t, r)
+	})
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("550 user unknown", "john@example.com", "probe.example", "192.0.2.25")
+	f.Add("a@b\n\"x y\"@[::1] %40 http://u@h/", "a~b@c", "~", "2001:db8::25")
+	f.Fuzz(func(t *testing.T, text, address, hello, source string) {
+		local, domain, _ := strings.Cut(address, "@")
+		r := Raw{Hello: hello, Source: source, Address: smtp.Address{Local: local, Domain: domain}}
+		r.Reply.Lines = strings.Split(text, "\n")
+		checkClean(t, r)
+	})
+}
+
+func BenchmarkClean(b *testing.B) {
+	r := rawOf("<no.such.user@example.com>: Recipient address rejected: User unknown in virtual mailbox table")
+	b.ReportAllocs()
+	for b.Loop() {
+		Clean(r)
+	}
+}

@@ -1,0 +1,138 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Resolver answers questions to DNS. Safe for concurrent use.
+type Resolver interface {
+	// Ask gives the records of a type at a name, at the end of its aliases. No records
+	// and no error: there are none. An error means that nobody knows.
+	Ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, error)
+}
+
+// recordsMax bounds the records of one answer that are looked at. Guess: a name of a
+// mail server has one or two.
+const recordsMax = 10
+
+// errDNS says that a question was not answered.
+var errDNS = errors.New("dns")
+
+// Client is a Resolver that asks recursive servers in turn.
+type Client struct {
+	servers []string
+	timeout time.Duration
+}
+
+// NewClient makes a Client of servers as host:port; none: those of the system's
+// resolv.conf. Timeout bounds one question to one server.
+func NewClient(servers []string, timeout time.Duration) (*Client, error) {
+	if len(servers) == 0 {
+		system, err := dns.ClientConfigFromFile("/etc/resolv.conf")
+		if err != nil {
+			return nil, fmt.Errorf("read the system's DNS servers: %w", err)
+		}
+		for _, s := range system.Servers {
+			servers = append(servers, net.JoinHostPort(s, system.Port))
+		}
+	}
+	if len(servers) == 0 || timeout <= 0 {
+		return nil, fmt.Errorf("%w: no server or no timeout", ErrOptions)
+	}
+	return &Client{servers: servers, timeout: timeout}, nil
+}
+
+// Ask implements Resolver.
+func (c *Client) Ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, error) {
+	question := new(dns.Msg)
+	question.SetQuestion(dns.Fqdn(name), qtype)
+	question.SetEdns0(1232, false) // what passes every network in one piece (RFC 9715 §3)
+	failed := fmt.Errorf("%w: no answer", errDNS)
+	for _, server := range c.servers {
+		if ctx.Err() != nil {
+			break
+		}
+		answer, err := c.exchange(ctx, question, server)
+		if err != nil {
+			failed = fmt.Errorf("%w: %s of %s: no answer", errDNS, dns.TypeToString[qtype], name)
+			continue
+		}
+		records, err := read(answer, qtype)
+		if err == nil {
+			return records, nil
+		}
+		failed = fmt.Errorf("%s of %s: %w", dns.TypeToString[qtype], name, err)
+	}
+	return nil, failed
+}
+
+// exchange asks one server, over TCP when its answer is too long for UDP.
+func (c *Client) exchange(ctx context.Context, question *dns.Msg, server string) (*dns.Msg, error) {
+	udp := dns.Client{Net: "udp", Timeout: c.timeout}
+	answer, _, err := udp.ExchangeContext(ctx, question, server)
+	if err == nil && answer.Truncated {
+		tcp := dns.Client{Net: "tcp", Timeout: c.timeout}
+		answer, _, err = tcp.ExchangeContext(ctx, question, server)
+	}
+	return answer, err
+}
+
+// read takes the records of a type out of an answer.
+func read(answer *dns.Msg, qtype uint16) ([]dns.RR, error) {
+	switch {
+	case answer.Rcode == dns.RcodeNameError:
+		return nil, nil
+	case answer.Rcode != dns.RcodeSuccess:
+		return nil, fmt.Errorf("%w: %s", errDNS, dns.RcodeToString[answer.Rcode])
+	case answer.Truncated:
+		return nil, fmt.Errorf("%w: the answer is cut", errDNS)
+	case len(answer.Answer) == 0 && !answer.Authoritative && !answer.RecursionAvailable:
+		return nil, fmt.Errorf("%w: the server sends us on to others", errDNS)
+	}
+	var out []dns.RR
+	for _, rr := range answer.Answer {
+		if rr.Header().Rrtype == qtype {
+			out = append(out, rr)
+		}
+	}
+	return out, nil
+}
+
+// addresses asks for the addresses of a name in both families.
+func addresses(ctx context.Context, r Resolver, name string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	var failed error
+	for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		records, err := r.Ask(ctx, name, qtype)
+		if err != nil {
+			failed = err
+			continue
+		}
+		for _, rr := range records {
+			if a, ok := addrOf(rr); ok {
+				out = append(out, a)
+			}
+		}
+	}
+	return out, failed
+}
+
+// addrOf gives the address in a record.
+func addrOf(rr dns.RR) (netip.Addr, bool) {
+	var ip net.IP
+	switch rr := rr.(type) {
+	case *dns.A:
+		ip = rr.A
+	case *dns.AAAA:
+		ip = rr.AAAA
+	}
+	a, ok := netip.AddrFromSlice(ip)
+	return a.Unmap(), ok
+}

@@ -1,0 +1,143 @@
+package identity
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Check names what was looked at.
+type Check string
+
+// The checks.
+const (
+	Port25     Check = "port25"      // receivers can be connected to
+	PTR        Check = "ptr"         // the address has a name that leads back to it
+	Hello      Check = "hello"       // the name in EHLO resolves, to the address
+	SPF        Check = "spf"         // the return path's domain lets the address send
+	ReturnPath Check = "return_path" // the return path's domain takes mail
+	BlockList  Check = "block_list"  // no configured list has the address
+	Clock      Check = "clock"       // the machine's clock agrees with the ledger's
+	Rest       Check = "rest"        // receivers take connections from the address
+)
+
+// Checks are all checks, in the order in which they are shown.
+var Checks = []Check{Port25, PTR, Hello, SPF, ReturnPath, BlockList, Clock, Rest}
+
+// State says how a check came out.
+type State string
+
+// The states, the worst first.
+const (
+	Fail    State = "fail"    // receivers will refuse us
+	Warn    State = "warn"    // some receivers may
+	OK      State = "ok"      // as it should be
+	Skipped State = "skipped" // not checked; Saw says why
+)
+
+var states = []State{Fail, Warn, OK, Skipped}
+
+// Finding is what one check found at one source.
+type Finding struct {
+	Check   Check
+	Source  string // IP address, or "" for what is the same for all
+	List    string // with BlockList
+	State   State
+	Saw     string // one line
+	Next    string // one sentence: what to do; "" when there is nothing
+	At      time.Time
+	trouble bool // it could not be checked; an earlier finding stands instead
+}
+
+// about is what a finding is a finding of.
+type about struct {
+	check        Check
+	source, list string
+}
+
+func (f Finding) about() about { return about{f.Check, f.Source, f.List} }
+
+// String is the finding for a log line.
+func (f Finding) String() string {
+	text := string(f.Check)
+	if f.Source != "" {
+		text += " of " + f.Source
+	}
+	return text + ": " + f.Saw
+}
+
+// Report is everything that is known of a node's identity. It is never changed.
+type Report struct {
+	Checked  time.Time // when all was looked at last; zero: never yet
+	Findings []Finding // by check and source
+}
+
+// Fit says whether no check fails. A report of nothing is not fit.
+func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 }
+
+// Failing gives the findings that fail.
+func (r Report) Failing() []Finding {
+	var out []Finding
+	for _, f := range r.Findings {
+		if f.State == Fail {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Incomplete says whether something could not be checked.
+func (r Report) Incomplete() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.trouble })
+}
+
+// Why says in one line why the node is not fit; "" when it is.
+func (r Report) Why() string {
+	if r.Checked.IsZero() {
+		return "its identity has not been checked yet"
+	}
+	var out []string
+	for _, f := range r.Failing() {
+		out = append(out, f.String())
+	}
+	return strings.Join(out, "; ")
+}
+
+// sorted puts findings in the order in which they are shown.
+func sorted(list []Finding) []Finding {
+	slices.SortStableFunc(list, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)),
+			strings.Compare(a.Source, b.Source), strings.Compare(a.List, b.List),
+			cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)))
+	})
+	return list
+}
+
+// notChecked is the finding of a check that could not be made.
+func notChecked(c Check, source string, err error) Finding {
+	return Finding{Check: c, Source: source, State: Skipped, Saw: "not checked: " + err.Error(), trouble: true,
+		Next: "Check that the servers in [dns] answer; the check is repeated by itself."}
+}
+
+// keptFor is how long a finding stands while DNS gives no newer one. Guess: an outage
+// of DNS is over within an hour, and after one nobody can be probed anyway.
+const keptFor = time.Hour
+
+// merge gives the newer findings, and in the place of those that could not be made
+// the older ones that are not too old.
+func merge(older, newer []Finding, now time.Time) []Finding {
+	known := map[about]Finding{}
+	for _, f := range older {
+		if !f.trouble {
+			known[f.about()] = f
+		}
+	}
+	out := slices.Clone(newer)
+	for i, f := range out {
+		if was, ok := known[f.about()]; f.trouble && ok && now.Sub(was.At) < keptFor {
+			out[i] = was
+		}
+	}
+	return sorted(out)
+}

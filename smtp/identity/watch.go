@@ -1,0 +1,219 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Watch checks everything on a schedule and keeps what it found. Report is safe for
+// concurrent use.
+type Watch struct {
+	options Options
+	again   chan chan struct{} // of Again; closed by Run when it has looked
+	far     []Finding          // of DNS and port 25, as of the last look
+	report  atomic.Pointer[Report]
+}
+
+// NewWatch makes a Watch that has checked nothing yet.
+func NewWatch(o Options) (*Watch, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	w := &Watch{options: o, again: make(chan chan struct{})}
+	w.report.Store(&Report{})
+	return w, nil
+}
+
+// Report is what was found last. It asks nobody.
+func (w *Watch) Report() Report { return *w.report.Load() }
+
+// Once checks everything now and gives the report. Not while Run runs.
+func (w *Watch) Once(ctx context.Context) Report {
+	w.look(ctx)
+	return w.publish(time.Now())
+}
+
+// Again has Run check everything now and gives the report. When ctx ends first it gives
+// the last one and why.
+func (w *Watch) Again(ctx context.Context) (Report, error) {
+	looked := make(chan struct{})
+	select {
+	case w.again <- looked:
+	case <-ctx.Done():
+		return w.Report(), context.Cause(ctx)
+	}
+	select {
+	case <-looked:
+		return w.Report(), nil
+	case <-ctx.Done():
+		return w.Report(), context.Cause(ctx)
+	}
+}
+
+// Run checks everything on a schedule until ctx ends: at once, unless Once did it.
+func (w *Watch) Run(ctx context.Context) {
+	next := time.Now()
+	if report := w.Report(); !report.Checked.IsZero() {
+		next = next.Add(w.wait(report))
+	}
+	for ctx.Err() == nil {
+		if !time.Now().Before(next) {
+			report := w.Once(ctx)
+			next = time.Now().Add(w.wait(report))
+		} else {
+			w.publish(w.Report().Checked)
+		}
+		timer := time.NewTimer(min(lookEvery, max(time.Until(next), time.Millisecond)))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case looked := <-w.again:
+			next = time.Now().Add(w.wait(w.Once(ctx)))
+			close(looked)
+		}
+		timer.Stop()
+	}
+}
+
+// wait is the time until the next look at DNS, with a tenth at random.
+func (w *Watch) wait(r Report) time.Duration {
+	every := checkEvery
+	if !r.Fit() || r.Incomplete() {
+		every = failingEvery
+	}
+	return every - every/20 + time.Duration(w.options.Jitter(int64(every/10)))
+}
+
+// publish makes a report of what DNS said last and of what is known in memory, and
+// tells when it says something new.
+func (w *Watch) publish(checked time.Time) Report {
+	now, o := time.Now(), w.options
+	findings := append([]Finding(nil), w.far...)
+	if o.Reach != nil && len(o.Hosts) == 0 {
+		findings = append(findings, CheckReach(o.Reach, now))
+	}
+	if o.Offset != nil {
+		offset, ok := o.Offset()
+		findings = append(findings, CheckClock(offset, ok, now))
+	}
+	if o.Resting != nil {
+		findings = append(findings, CheckRest(o.Resting(), now)...)
+	}
+	report := Report{Checked: checked, Findings: sorted(findings)}
+	was := w.report.Swap(&report)
+	w.tell(*was, report)
+	o.Changed(report)
+	return report
+}
+
+// tell writes one line for each check that came out differently than before.
+func (w *Watch) tell(was, is Report) {
+	known := map[about]State{}
+	for _, f := range was.Findings {
+		known[f.about()] = f.State
+	}
+	for _, f := range is.Findings {
+		before, there := known[f.about()]
+		if before == f.State {
+			continue
+		}
+		switch {
+		case f.State == Fail || f.State == Warn:
+			w.options.Log.Warn("identity check does not pass", "check", string(f.Check), "source", f.Source,
+				"state", string(f.State), "saw", f.Saw, "next", f.Next)
+		case f.State == OK && there && before != Skipped:
+			w.options.Log.Info("identity check passes again", "check", string(f.Check), "source", f.Source,
+				"saw", f.Saw)
+		}
+	}
+}
+
+// look asks DNS and port 25 about everything.
+func (w *Watch) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	now := time.Now()
+	found := w.ask(ctx)
+	for i := range found {
+		if found[i].At.IsZero() {
+			found[i].At = now
+		}
+	}
+	w.far = merge(w.far, found, now)
+}
+
+// ask runs all checks that ask somebody, some at a time.
+func (w *Watch) ask(ctx context.Context) []Finding {
+	sources, err := w.options.Sources()
+	if err != nil {
+		return []Finding{notChecked(PTR, "", err)}
+	}
+	var checks []func() []Finding
+	one := func(check func() Finding) {
+		checks = append(checks, func() []Finding { return []Finding{check()} })
+	}
+	r, seen := w.options.Resolver, false
+	for _, s := range sources {
+		if why := special(s.Addr); why != "" {
+			checks = append(checks, func() []Finding { return unseen(s, why, w.options.Lab) })
+			if !w.options.Lab {
+				seen = true
+				one(func() Finding { return CheckHello(ctx, r, s) })
+			}
+			continue
+		}
+		seen = true
+		one(func() Finding { return CheckPTR(ctx, r, s) })
+		one(func() Finding { return CheckHello(ctx, r, s) })
+		one(func() Finding { return CheckSPF(ctx, r, s) })
+		if w.options.Lists != nil {
+			checks = append(checks, func() []Finding { return w.options.Lists.Check(ctx, r, s, time.Now()) })
+		}
+	}
+	if seen {
+		one(func() Finding { return CheckReturnPath(ctx, r, w.options.Return) })
+	}
+	if len(w.options.Hosts) > 0 {
+		for _, way := range w.options.Ways {
+			one(func() Finding { return CheckPort(ctx, r, way, w.options.Hosts) })
+		}
+	}
+	return together(checks)
+}
+
+// unseen are the findings at a source that no receiver on the Internet sees.
+func unseen(s Source, why string, lab bool) []Finding {
+	next := ""
+	if !lab {
+		next = "Name the addresses that receivers see in identity.public_addresses."
+	}
+	var out []Finding
+	for _, c := range []Check{PTR, SPF} {
+		out = append(out, Finding{Check: c, Source: s.Addr.String(), State: Skipped,
+			Saw: fmt.Sprintf("%s address: no receiver on the Internet sees it", why), Next: next})
+	}
+	return out
+}
+
+// together runs checks, some at a time, and gives all findings.
+func together(checks []func() []Finding) []Finding {
+	found := make([][]Finding, len(checks))
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, check := range checks {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			found[i] = check()
+		})
+	}
+	all.Wait()
+	var out []Finding
+	for _, list := range found {
+		out = append(out, list...)
+	}
+	return out
+}

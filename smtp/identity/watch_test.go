@@ -1,0 +1,296 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// book is a Resolver in memory, for bubbles.
+type book struct {
+	mu      sync.Mutex
+	records map[string][]dns.RR
+	broken  bool
+	asked   int
+}
+
+func newBook(t *testing.T, records ...string) *book {
+	b := &book{records: map[string][]dns.RR{}}
+	b.add(t, records...)
+	return b
+}
+
+func (b *book) add(t *testing.T, records ...string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, text := range records {
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := key(rr.Header().Name, rr.Header().Rrtype)
+		b.records[k] = append(b.records[k], rr)
+	}
+}
+
+func (b *book) forget(name string, qtype uint16) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.records, key(name, qtype))
+}
+
+func (b *book) breakAll(broken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = broken
+}
+
+func (b *book) questions() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked
+}
+
+// Ask implements Resolver.
+func (b *book) Ask(_ context.Context, name string, qtype uint16) ([]dns.RR, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	if b.broken {
+		return nil, errDNS
+	}
+	return b.records[key(dns.Fqdn(name), qtype)], nil
+}
+
+// options are those of a watch over one source, without jitter.
+func options(r Resolver, log *bytes.Buffer) Options {
+	return Options{Resolver: r, Sources: func() ([]Source, error) { return []Source{source()}, nil },
+		Return: source().ReturnPath, Jitter: func(n int64) int64 { return n / 2 },
+		Log: slog.New(slog.NewTextHandler(log, nil)), Changed: func(Report) {}}
+}
+
+// pass lets the time of a bubble pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+func watchOf(t *testing.T, o Options) *Watch {
+	t.Helper()
+	w, err := NewWatch(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := w.Report(); r.Fit() || r.Why() != "its identity has not been checked yet" {
+		t.Errorf("before the first look it is fit: %+v", r)
+	}
+	return w
+}
+
+func TestWhatFailsIsLookedAtEachMinuteUntilItIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := newBook(t, sound...)
+		w := watchOf(t, options(b, &log))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go w.Run(ctx)
+		synctest.Wait()
+		first := b.questions()
+		if r := w.Report(); !r.Fit() || r.Why() != "" || first == 0 || log.Len() != 0 {
+			t.Fatalf("got %+v, %d questions, log %s", r, first, log.String())
+		}
+		b.forget("10.2.0.192.in-addr.arpa.", dns.TypePTR)
+		pass(checkEvery - time.Second)
+		if synctest.Wait(); b.questions() != first || !w.Report().Fit() {
+			t.Errorf("%d questions within %s, want %d", b.questions(), checkEvery, first)
+		}
+		pass(2 * time.Second)
+		synctest.Wait()
+		if r := w.Report(); r.Fit() || r.Why() != "ptr of 192.0.2.10: the address has no PTR" {
+			t.Errorf("after %s: got %q", checkEvery, r.Why())
+		}
+		if n := strings.Count(log.String(), "identity check does not pass"); n != 1 {
+			t.Errorf("%d lines were written, want 1:\n%s", n, log.String())
+		}
+		b.add(t, sound[0])
+		pass(failingEvery + time.Second)
+		if synctest.Wait(); !w.Report().Fit() || !strings.Contains(log.String(), "passes again") {
+			t.Errorf("a minute after it was mended: %q\n%s", w.Report().Why(), log.String())
+		}
+	})
+}
+
+func TestAnOperatorNeedNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := newBook(t)
+		w := watchOf(t, options(b, &log))
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.Run(ctx)
+		synctest.Wait()
+		if w.Report().Fit() {
+			t.Fatal("it is fit without any name")
+		}
+		b.add(t, sound...)
+		before := time.Now()
+		if r, err := w.Again(ctx); err != nil || !r.Fit() || !time.Now().Equal(before) {
+			t.Errorf("got %+v, %v after %s", r, err, time.Since(before))
+		}
+		cancel()
+		synctest.Wait()
+		if r, err := w.Again(ctx); !errors.Is(err, context.Canceled) || !r.Fit() {
+			t.Errorf("when nothing runs any more: %+v, %v", r, err)
+		}
+	})
+}
+
+func TestTroubleWithDNSIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := newBook(t, sound[1:]...) // no PTR
+		w := watchOf(t, options(b, &log))
+		if w.Once(t.Context()).Fit() {
+			t.Fatal("it is fit without a PTR")
+		}
+		b.breakAll(true)
+		pass(keptFor - time.Second)
+		if r := w.Once(t.Context()); r.Fit() || r.Incomplete() {
+			t.Errorf("what was found does not stand: %+v", r)
+		}
+		pass(time.Second)
+		r := w.Once(t.Context())
+		if !r.Fit() || !r.Incomplete() {
+			t.Errorf("after %s: %+v", keptFor, r)
+		}
+		for _, f := range r.Findings {
+			if f.State != Skipped || !strings.Contains(f.Saw, "not checked") {
+				t.Errorf("got %+v", f)
+			}
+		}
+		if w.wait(r) > failingEvery*21/20 {
+			t.Errorf("it is looked at again after %s", w.wait(r))
+		}
+	})
+}
+
+func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var mu sync.Mutex
+		var resting []Resting
+		b := newBook(t, sound...)
+		o := options(b, &log)
+		o.Reach = &Reach{}
+		o.Offset = func() (time.Duration, bool) { return time.Minute, true }
+		o.Resting = func() []Resting {
+			mu.Lock()
+			defer mu.Unlock()
+			return resting
+		}
+		var told atomic.Int32
+		o.Changed = func(Report) { told.Add(1) }
+		w := watchOf(t, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go w.Run(ctx)
+		synctest.Wait()
+		first := b.questions()
+		mu.Lock()
+		resting = []Resting{{Source: "192.0.2.10", Until: time.Now().Add(time.Minute), Why: "4 receivers refuse it"}}
+		mu.Unlock()
+		pass(lookEvery + time.Second)
+		synctest.Wait()
+		if r := w.Report(); r.Fit() || !strings.Contains(r.Why(), "4 receivers refuse it") || told.Load() != 2 {
+			t.Errorf("got %q, told %d times", r.Why(), told.Load())
+		}
+		pass(time.Minute)
+		synctest.Wait()
+		for i := range silentMin {
+			o.Reach.Note(string(rune('a'+i)), false, time.Now())
+		}
+		if !w.Report().Fit() {
+			t.Errorf("after its rest: %q", w.Report().Why())
+		}
+		pass(lookEvery + time.Second)
+		synctest.Wait()
+		if !strings.HasPrefix(w.Report().Why(), "port25: port 25 seems to be blocked") {
+			t.Errorf("got %q", w.Report().Why())
+		}
+		pass(silentFor)
+		synctest.Wait()
+		if r := w.Report(); !r.Fit() || b.questions() != first {
+			t.Errorf("when the port may be tried again: %q, %d questions, want %d", r.Why(), b.questions(), first)
+		}
+	})
+}
+
+func TestSourcesThatNoReceiverSees(t *testing.T) {
+	var log bytes.Buffer
+	for _, lab := range []bool{true, false} {
+		b := newBook(t, sound...)
+		o := options(b, &log)
+		o.Lab = lab
+		o.Sources = func() ([]Source, error) {
+			s := source()
+			s.Addr = netip.MustParseAddr("127.0.0.1")
+			return []Source{s}, nil
+		}
+		r := watchOf(t, o).Once(t.Context())
+		if !r.Fit() || r.Incomplete() || (b.questions() == 0) != lab {
+			t.Errorf("lab %v: got %+v and %d questions", lab, r, b.questions())
+		}
+		hello := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Check == Hello && f.State == OK })
+		if hello == lab {
+			t.Errorf("lab %v: the hello name is looked at: %v", lab, hello)
+		}
+		if f := r.Findings[0]; f.State != Skipped || !strings.Contains(f.Saw, "loopback") || (f.Next == "") != lab {
+			t.Errorf("lab %v: got %+v", lab, f)
+		}
+	}
+}
+
+func TestSourcesThatAreNotKnown(t *testing.T) {
+	var log bytes.Buffer
+	o := options(newBook(t, sound...), &log)
+	o.Sources = func() ([]Source, error) { return nil, errors.New("no way to the Internet") }
+	if r := watchOf(t, o).Once(t.Context()); !r.Incomplete() || !strings.Contains(r.Findings[0].Saw, "no way") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	var log bytes.Buffer
+	for name, change := range map[string]func(*Options){
+		"no resolver": func(o *Options) { o.Resolver = nil }, "no sources": func(o *Options) { o.Sources = nil },
+		"no jitter": func(o *Options) { o.Jitter = nil }, "no log": func(o *Options) { o.Log = nil },
+		"no changed": func(o *Options) { o.Changed = nil }, "no way": func(o *Options) { o.Hosts = []string{"a.test"} },
+	} {
+		o := options(newBook(t), &log)
+		change(&o)
+		if _, err := NewWatch(o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := NewClient([]string{"127.0.0.1:53"}, 0); !errors.Is(err, ErrOptions) {
+		t.Errorf("without a timeout: got %v", err)
+	}
+}
+
+func TestLocalFor(t *testing.T) {
+	got, err := LocalFor(netip.MustParseAddr("127.0.0.1"))
+	if err != nil || !got.IsLoopback() {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

@@ -1,0 +1,76 @@
+package smtp
+
+import (
+	"context"
+	"net"
+	"os"
+	"syscall"
+)
+
+// lookout is a connection that can be looked at without waiting: while looking, a
+// Read that finds nothing received gives a time-out at once. A connection without a
+// descriptor, as in a test's memory, has nothing received as far as we can see.
+type lookout struct {
+	net.Conn
+	descriptor syscall.RawConn // nil: none
+	looking    bool
+}
+
+func newLookout(conn net.Conn) *lookout {
+	l := &lookout{Conn: conn}
+	if c, ok := conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			l.descriptor = raw
+		}
+	}
+	return l
+}
+
+// Read reads, and while looking does not wait.
+func (l *lookout) Read(p []byte) (int, error) {
+	if l.looking && !l.received() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return l.Conn.Read(p)
+}
+
+// received says whether the system holds bytes, or an end, that were not read yet.
+func (l *lookout) received() (some bool) {
+	if l.descriptor == nil {
+		return false
+	}
+	err := l.descriptor.Control(func(fd uintptr) {
+		var one [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		some = err == nil
+	})
+	return some && err == nil
+}
+
+// early says whether a byte is there already that answers nothing that was asked: in
+// the buffer, in what TLS has decrypted or not yet, or with the system. It does not
+// wait, and takes an end of the connection for nothing.
+func (s *Session) early() bool {
+	if !s.in.empty() {
+		return true
+	}
+	s.raw.looking = true
+	_, err := s.in.buf.Peek(1)
+	s.raw.looking = false
+	return err == nil
+}
+
+// talksAhead says whether a reply follows the first answers of a session that answers
+// nothing: one of the replies before was sent ahead of its command, so no answer is
+// known to be that to its RCPT. It waits for pollWait, once in a session: who sends
+// one ahead does so from the start. A 421 may always come (RFC 5321 §3.8).
+func (s *Session) talksAhead(ctx context.Context) bool {
+	if _, err := s.arm(ctx, pollWait); err != nil {
+		return false
+	}
+	if _, err := s.in.buf.Peek(1); err != nil {
+		return false // a close shows at the next command
+	}
+	waiting, _ := s.in.buf.Peek(min(3, s.in.buf.Buffered()))
+	return string(waiting) != "421"
+}

@@ -1,0 +1,175 @@
+package mx
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// memo remembers answers by name until they expire, at most max of them, and
+// lets only one goroutine at a time find out about a name; the others wait for
+// its answer. Safe for concurrent use.
+type memo[V any] struct {
+	max  int
+	base context.Context // ends all flights
+
+	mu      sync.Mutex // guards all below
+	closed  bool
+	entries map[string]*list.Element // of remembered[V]
+	recent  *list.List               // most recently used first
+	flights map[string]*flight[V]
+	running sync.WaitGroup
+}
+
+type remembered[V any] struct {
+	name    string
+	value   V
+	err     error
+	expires time.Time
+}
+
+// flight is one finding-out that is under way.
+type flight[V any] struct {
+	waiting int // guarded by memo.mu; at 0 the flight is cancelled
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when value and err are set
+	value   V
+	err     error
+}
+
+func newMemo[V any](base context.Context, max int) *memo[V] {
+	return &memo[V]{
+		max: max, base: base,
+		entries: make(map[string]*list.Element), recent: list.New(),
+		flights: make(map[string]*flight[V]),
+	}
+}
+
+// finder finds out about a name. What it gives is remembered until expires, its
+// error too.
+type finder[V any] func(ctx context.Context, name string) (value V, expires time.Time, err error)
+
+// get gives what is remembered of a name, or finds out. It waits as long as ctx
+// lets it; finding out goes on as long as anybody waits.
+func (m *memo[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
+	m.mu.Lock()
+	if r, found := m.recall(name, time.Now()); found {
+		m.mu.Unlock()
+		return r.value, r.err
+	}
+	f := m.join(name, find)
+	m.mu.Unlock()
+
+	select {
+	case <-f.done:
+		return f.value, f.err
+	case <-ctx.Done():
+		m.leave(name, f)
+		var none V
+		return none, context.Cause(ctx)
+	}
+}
+
+// peek gives what is remembered of a name without finding out.
+func (m *memo[V]) peek(name string) (remembered[V], bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.recall(name, time.Now())
+}
+
+// put remembers a value until it expires.
+func (m *memo[V]) put(r remembered[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keep(r)
+}
+
+// close ends all flights, waits for them and forgets everything. get gives ErrClosed from here on.
+func (m *memo[V]) close() {
+	m.mu.Lock()
+	m.closed = true
+	for _, f := range m.flights {
+		f.cancel()
+	}
+	clear(m.entries)
+	m.recent.Init()
+	m.mu.Unlock()
+	m.running.Wait()
+}
+
+func (m *memo[V]) recall(name string, now time.Time) (remembered[V], bool) {
+	e, found := m.entries[name]
+	if !found {
+		return remembered[V]{}, false
+	}
+	r := e.Value.(remembered[V])
+	if !now.Before(r.expires) {
+		m.recent.Remove(e)
+		delete(m.entries, name)
+		return remembered[V]{}, false
+	}
+	m.recent.MoveToFront(e)
+	return r, true
+}
+
+func (m *memo[V]) keep(r remembered[V]) {
+	if e, found := m.entries[r.name]; found {
+		e.Value = r
+		m.recent.MoveToFront(e)
+		return
+	}
+	if len(m.entries) >= m.max {
+		oldest := m.recent.Back()
+		delete(m.entries, m.recent.Remove(oldest).(remembered[V]).name)
+	}
+	m.entries[r.name] = m.recent.PushFront(r)
+}
+
+// join gives the flight for a name, starting it if there is none.
+func (m *memo[V]) join(name string, find finder[V]) *flight[V] {
+	if f, found := m.flights[name]; found {
+		f.waiting++
+		return f
+	}
+	f := &flight[V]{waiting: 1, done: make(chan struct{}), cancel: func() {}}
+	if m.closed {
+		f.err = ErrClosed
+		close(f.done)
+		return f
+	}
+	ctx, cancel := context.WithTimeout(m.base, nameBudget)
+	f.cancel = cancel
+	m.flights[name] = f
+	m.running.Go(func() {
+		defer cancel()
+		value, expires, err := find(ctx, name)
+		m.land(name, f, remembered[V]{name: name, value: value, err: err, expires: expires})
+	})
+	return f
+}
+
+// land ends a flight; what nobody waited for is an accident, not an answer.
+func (m *memo[V]) land(name string, f *flight[V], r remembered[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.value, f.err = r.value, r.err
+	if m.flights[name] == f {
+		delete(m.flights, name)
+		if !m.closed {
+			m.keep(r)
+		}
+	}
+	close(f.done)
+}
+
+func (m *memo[V]) leave(name string, f *flight[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
+		f.cancel()
+		if m.flights[name] == f {
+			delete(m.flights, name)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package mx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// script answers in the place of servers, in a test bubble.
+type script struct {
+	mu      sync.Mutex // guards all below
+	answers map[string]string
+	takes   time.Duration
+	asked   int
+}
+
+func (s *script) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, error) {
+	s.mu.Lock()
+	s.asked++
+	text, takes := s.answers[name+" "+dns.TypeToString[qtype]], s.takes
+	s.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return nil, failure(TimedOut, name, qtype, context.Cause(ctx))
+	}
+	m := new(dns.Msg).SetQuestion(name, qtype)
+	switch text {
+	case "":
+		m.Rcode = dns.RcodeNameError
+	case "SERVFAIL":
+		return nil, failure(ServFail, name, qtype, nil)
+	default:
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			return nil, failure(Malformed, name, qtype, err)
+		}
+		m.Answer = []dns.RR{rr}
+	}
+	return m, nil
+}
+
+func (s *script) check(context.Context) error { return nil }
+func (s *script) stats() Stats                { return Stats{} }
+func (s *script) close() error                { return nil }
+
+func (s *script) set(question, answer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[question] = answer
+}
+
+// count gives the questions since the last count.
+func (s *script) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.asked
+	s.asked = 0
+	return n
+}
+
+// bubble runs a test with a resolver over a script, in false time.
+func bubble(t *testing.T, change func(*Options), test func(t *testing.T, r *Resolver, s *script)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{takes: time.Second, answers: map[string]string{
+			"clean.test. MX":   "clean.test. 600 MX 1 mx.clean.test.",
+			"mx.clean.test. A": "mx.clean.test. 600 A 192.0.2.1",
+		}}
+		o := testOptions("192.0.2.53:53")
+		change(&o)
+		r := newResolver(o, s)
+		test(t, r, s)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func unchanged(*Options) {}
+
+// wait lets false time go by.
+func wait(d time.Duration) { <-time.After(d) }
+
+func TestSimultaneousLookupsAskOnce(t *testing.T) {
+	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if got := lookup(t, r, "clean.test"); got != cleanRoute {
+					t.Errorf("got %s, want %s", got, cleanRoute)
+				}
+			})
+		}
+		all.Wait()
+		if n := s.count(); n != 2 {
+			t.Errorf("%d questions for 100 lookups, want 2", n)
+		}
+	})
+}
+
+// TestWaiterThatLeaves: the others still get the answer; when all have left, the
+// question is given up, and the next caller asks anew.
+func TestWaiterThatLeaves(t *testing.T) {
+	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		stayed := make(chan string)
+		go func() { stayed <- lookup(t, r, "clean.test") }()
+		synctest.Wait()
+		if _, err := r.Lookup(hasty, "clean.test"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("hasty caller got %v", err)
+		}
+		if got := <-stayed; got != cleanRoute {
+			t.Errorf("patient caller got %s, want %s", got, cleanRoute)
+		}
+		s.count()
+
+		alone, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if _, err := r.Lookup(alone, "alone.test"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("lone caller got %v", err)
+		}
+		if got := lookup(t, r, "alone.test"); got != "domain_not_found" || s.count() != 2 {
+			t.Errorf("the next caller got %s, want domain_not_found of a new question", got)
+		}
+	})
+}
+
+// TestCacheExpiry: answers are believed as long as their TTL says, within bounds.
+func TestCacheExpiry(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		mx, a    int // seconds
+		believed time.Duration
+	}{
+		{"as told", 600, 600, 10 * time.Minute},
+		{"the MX ends first", 600, 3000, 10 * time.Minute},
+		{"the address ends first", 3000, 600, 10 * time.Minute},
+		{"too short", 0, 0, time.Minute},
+		{"too long", 1 << 30, 1 << 30, time.Hour},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
+				s.set("clean.test. MX", fmt.Sprintf("clean.test. %d MX 1 mx.clean.test.", tc.mx))
+				s.set("mx.clean.test. A", fmt.Sprintf("mx.clean.test. %d A 192.0.2.1", tc.a))
+				route, err := r.Lookup(t.Context(), "clean.test")
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The MX record came a second before the address.
+				left := time.Until(route.Expires)
+				if left < tc.believed-time.Second || left > tc.believed {
+					t.Errorf("expires in %s, want %s", left, tc.believed)
+				}
+				s.count()
+				wait(tc.believed - 2*time.Second)
+				if lookup(t, r, "clean.test"); s.count() != 0 {
+					t.Error("asked again too early")
+				}
+				wait(2 * time.Second)
+				if lookup(t, r, "clean.test"); s.count() == 0 {
+					t.Error("not asked again")
+				}
+			})
+		})
+	}
+}
+
+// TestFailuresAreAskedAgain: a failure is remembered for a second, no longer.
+func TestFailuresAreAskedAgain(t *testing.T) {
+	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
+		s.set("mx.clean.test. A", "SERVFAIL")
+		for range 2 {
+			if got := lookup(t, r, "clean.test"); got != "error: server failure" {
+				t.Fatalf("got %s", got)
+			}
+		}
+		if n := s.count(); n != 2 {
+			t.Errorf("%d questions for two lookups at once, want 2", n)
+		}
+		s.set("mx.clean.test. A", "mx.clean.test. A 192.0.2.1")
+		wait(time.Second)
+		if got := lookup(t, r, "clean.test"); got != cleanRoute {
+			t.Errorf("a second later got %s, want %s", got, cleanRoute)
+		}
+	})
+}
+
+// TestOneFamilyFails: the other one will do, and the failed one is asked again soon.
+func TestOneFamilyFails(t *testing.T) {
+	both := func(o *Options) { o.IPv6 = true }
+	bubble(t, both, func(t *testing.T, r *Resolver, s *script) {
+		s.set("mx.clean.test. AAAA", "SERVFAIL")
+		if got := lookup(t, r, "clean.test"); got != cleanRoute {
+			t.Errorf("got %s, want %s", got, cleanRoute)
+		}
+		s.set("mx.clean.test. AAAA", "mx.clean.test. AAAA 2001:db8::1")
+		wait(time.Minute)
+		if got, want := lookup(t, r, "clean.test"), cleanRoute+" 2001:db8::1"; got != want {
+			t.Errorf("a minute later got %s, want %s", got, want)
+		}
+	})
+}
+
+// TestRouteWithoutItsBestHost: is looked up again soon.
+func TestRouteWithoutItsBestHost(t *testing.T) {
+	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
+		hosts := []mxRecord{{host: "best.test"}, {host: "next.test", preference: 1}}
+		answers := []hostAnswer{
+			{err: &Error{Kind: ServFail}},
+			{addrs: testAddrs(1), expires: time.Now().Add(time.Hour)},
+		}
+		route, err := planRoute("d.test", hosts, answers, r.seed)
+		if err != nil || len(route.Hosts) != 1 || !route.Expires.IsZero() {
+			t.Errorf("%+v, %v, want the other host and no time to believe it", route, err)
+		}
+	})
+}
+
+// TestNameBudget: a name takes 20 s at most, whatever the servers do.
+func TestNameBudget(t *testing.T) {
+	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
+		s.takes = time.Hour
+		begin := time.Now()
+		if got := lookup(t, r, "clean.test"); got != "error: no answer in time" {
+			t.Errorf("got %s", got)
+		}
+		if took := time.Since(begin); took != nameBudget {
+			t.Errorf("took %s, want %s", took, nameBudget)
+		}
+	})
+}
+
+// TestCacheBound: never more than CacheMax, and what was used last stays.
+func TestCacheBound(t *testing.T) {
+	small := func(o *Options) { o.CacheMax = 3 }
+	bubble(t, small, func(t *testing.T, r *Resolver, s *script) {
+		for i := range 10 {
+			lookup(t, r, numbered(i))
+			lookup(t, r, "clean.test")
+			if n := len(r.routes.entries); n > 3 || n != r.routes.recent.Len() {
+				t.Fatalf("%d routes kept, %d in order", n, r.routes.recent.Len())
+			}
+		}
+		if n := s.count(); n != 10+2 {
+			t.Errorf("%d questions, want 12: what was used all the time was forgotten", n)
+		}
+		// Its route is gone, and so is its absence.
+		if lookup(t, r, numbered(0)); s.count() != 1 {
+			t.Error("what was not used is still there")
+		}
+	})
+}
+
+func numbered(i int) string { return fmt.Sprintf("d%d.test", i) }

@@ -1,0 +1,120 @@
+package mx
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// systemServers is where the system says which servers to ask (resolv.conf(5)).
+const systemServers = "/etc/resolv.conf"
+
+// The ranges of Options.
+const (
+	// TimeoutMax is the longest wait for one server: the time for a whole name.
+	TimeoutMax = nameBudget
+
+	// TTLMaxMax is the longest that an answer may be believed. A day: longer and
+	// a domain that moves its mail is asked at the old place for too long.
+	TTLMaxMax = 24 * time.Hour
+
+	// CacheMaxMax bounds the cache at about 600 MB.
+	CacheMaxMax = 1_000_000
+
+	// serversMax bounds the servers. resolv.conf(5) takes three; more only make
+	// a failing lookup longer.
+	serversMax = 16
+)
+
+// Options say whom to ask and how long to believe it. All have to be set;
+// DefaultOptions has usual values.
+type Options struct {
+	// Servers are the recursive servers as host:port, asked in this order until
+	// one answers. Empty: those of the system's resolv.conf, read once. At most 16.
+	// Servers that do not recurse answer nothing here.
+	Servers []string
+
+	// Timeout is how long one server may take for one answer; meanwhile the
+	// question is sent again twice. Up to TimeoutMax. Too low and slow domains fail;
+	// too high and a server that is away is noticed late.
+	Timeout time.Duration
+
+	// IPv6 says that receivers can be dialled over IPv6, so AAAA is asked for
+	// every host. Without it AAAA is asked only for hosts that have no IPv4
+	// address, so that they are not taken for no hosts at all.
+	IPv6 bool
+
+	// Allow says whether an address may be dialled: not special-use, not ours.
+	// Called from many goroutines at once.
+	Allow func(netip.Addr) bool
+
+	// Witness is a name that surely has name servers, such as "com". While the
+	// servers deny it they know nothing of the Internet (a captive portal, a closed
+	// network), and what else they deny is an error, not a missing domain. Empty:
+	// denials are always believed, as fits the servers of a lab.
+	Witness string
+
+	// TTLMin and TTLMax bound how long an answer is believed, whatever its TTL
+	// says. TTLMin from 1 s, TTLMax up to TTLMaxMax. A low TTLMin asks more often; a
+	// high TTLMax sends mail's questions to where the mail was.
+	TTLMin, TTLMax time.Duration
+
+	// CacheMax is the most domains kept, and the most hosts, from 1 to
+	// CacheMaxMax; the ones not used for longest go first. A domain with a
+	// host of its own takes 0.6 KB (measured).
+	CacheMax int
+}
+
+// DefaultOptions gives Options that ask the system's servers. Allow is left to be set.
+func DefaultOptions() Options {
+	return Options{
+		Timeout:  5 * time.Second, // what resolv.conf(5) has
+		TTLMin:   time.Minute,     // a file's rows of one domain come within a minute
+		TTLMax:   time.Hour,       // RFC 2308 §5 calls one to three hours sensible
+		CacheMax: 50_000,          // the domains of a large file; 30 MB when full. Guess
+	}
+}
+
+// Validate says what is missing or out of range. The error wraps ErrOptions.
+func (o Options) Validate() error {
+	if len(o.Servers) > serversMax {
+		return fmt.Errorf("%w: %d servers, at most %d", ErrOptions, len(o.Servers), serversMax)
+	}
+	for _, s := range o.Servers {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil || host == "" || port == "" {
+			return fmt.Errorf("%w: server %q: write it as host:port, such as 127.0.0.1:53", ErrOptions, s)
+		}
+	}
+	switch {
+	case o.Timeout <= 0 || o.Timeout > TimeoutMax:
+		return fmt.Errorf("%w: timeout %s: from more than 0 to %s", ErrOptions, o.Timeout, TimeoutMax)
+	case o.Allow == nil:
+		return fmt.Errorf("%w: nothing says which addresses may be dialled", ErrOptions)
+	case o.TTLMin < time.Second || o.TTLMax > TTLMaxMax || o.TTLMin > o.TTLMax:
+		return fmt.Errorf("%w: TTL from %s to %s: has to lie in 1s to %s",
+			ErrOptions, o.TTLMin, o.TTLMax, TTLMaxMax)
+	case o.CacheMax < 1 || o.CacheMax > CacheMaxMax:
+		return fmt.Errorf("%w: cache of %d: from 1 to %d", ErrOptions, o.CacheMax, CacheMaxMax)
+	}
+	return nil
+}
+
+// readServers gives the servers of a resolv.conf.
+func readServers(path string) ([]string, error) {
+	config, err := dns.ClientConfigFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: no servers configured, and the system's not readable: %w", ErrOptions, err)
+	}
+	if len(config.Servers) == 0 {
+		return nil, fmt.Errorf("%w: no servers configured, and none in %s", ErrOptions, path)
+	}
+	servers := make([]string, 0, len(config.Servers))
+	for _, s := range config.Servers[:min(len(config.Servers), serversMax)] {
+		servers = append(servers, net.JoinHostPort(s, config.Port))
+	}
+	return servers, nil
+}

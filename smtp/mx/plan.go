@@ -1,0 +1,164 @@
+package mx
+
+import (
+	"cmp"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"rollcall/smtp"
+)
+
+// How much of an answer is used. Real domains have less; hostile ones have more
+// to make us dial.
+const (
+	mxMax         = 100 // MX records read; one answer of 64 KB could have thousands
+	hostsMax      = 5   // hosts in a route, as Postfix tries
+	hostAddrsMax  = 4   // addresses of a host
+	routeAddrsMax = 8   // addresses in a route
+)
+
+// nameMax is the longest name without its final dot (RFC 1035 §2.3.4).
+const nameMax = 253
+
+// hostAnswer is what DNS says about the addresses of a host.
+type hostAnswer struct {
+	addrs   []netip.Addr // that may be dialled; at most hostAddrsMax, IPv4 first
+	expires time.Time
+	err     error // no addresses, and it is not certain that there are none
+}
+
+// pickHosts says which hosts to look up for the MX records of a domain: the best
+// hostsMax of those that can be a host at all, by preference and name. null says
+// that the domain takes no mail.
+//
+// A record that is an IP address or no host name is skipped (RFC 5321 §5.1: the
+// data is a domain name), and so is a null MX beside others, which RFC 7505 §3
+// does not allow.
+func pickHosts(records []mxRecord) (hosts []mxRecord, null bool) {
+	nulls := 0
+	for _, r := range records {
+		if r.host == "." {
+			nulls++
+			continue
+		}
+		r.host = plain(r.host)
+		if !isHostName(r.host) {
+			continue
+		}
+		hosts = append(hosts, r)
+	}
+	if nulls > 0 && nulls == len(records) {
+		return nil, true
+	}
+	slices.SortFunc(hosts, func(a, b mxRecord) int {
+		return cmp.Or(cmp.Compare(a.preference, b.preference), strings.Compare(a.host, b.host))
+	})
+	seen := make(map[string]bool, len(hosts))
+	hosts = slices.DeleteFunc(hosts, func(r mxRecord) bool {
+		twice := seen[r.host]
+		seen[r.host] = true
+		return twice
+	})
+	return hosts[:min(len(hosts), hostsMax)], false
+}
+
+// isHostName says whether mail could be sent to a host of this name: a name, no
+// IP address.
+func isHostName(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err != nil && len(name) <= nameMax && hasHostLetters(name)
+}
+
+// hasHostLetters says whether a name is of letters, digits, hyphens, dots and
+// (seen in the wild) underscores, and not empty. What is not never gets into a
+// route, a log or a question.
+func hasHostLetters(name string) bool {
+	for _, c := range []byte(name) {
+		ok := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
+		if !ok {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// planRoute makes the route of a domain from its hosts and what is known of
+// them, one answer for each; seed orders hosts of the same preference.
+//
+// RFC 5321 §5.1 asks to spread the load over hosts of one preference. The seed
+// does that between resolvers; inside one the order stays, so that sessions are
+// used again for the next domain.
+//
+// The error is that of the first host that could not be asked, if none can be
+// used: nothing is certain then.
+func planRoute(domain string, hosts []mxRecord, answers []hostAnswer, seed maphash.Seed) (Route, error) {
+	route := Route{Domain: domain}
+	var failed error
+	for i, h := range hosts {
+		a := answers[i]
+		if a.err != nil {
+			failed = cmp.Or(failed, a.err)
+			continue
+		}
+		if route.Expires.IsZero() || a.expires.Before(route.Expires) {
+			route.Expires = a.expires
+		}
+		if len(a.addrs) > 0 {
+			route.Hosts = append(route.Hosts, Host{Name: h.host, Preference: h.preference, Addrs: a.addrs})
+		}
+	}
+	if len(route.Hosts) == 0 && failed != nil {
+		return Route{}, failed
+	}
+	if len(route.Hosts) == 0 {
+		route.NoMail = smtp.NoMailService
+		return route, nil
+	}
+	// The key must not depend on the seed: all nodes have to find the same one.
+	route.Receiver = receiverKey(route.Hosts[0].Name)
+	slices.SortStableFunc(route.Hosts, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(a.Preference, b.Preference),
+			cmp.Compare(maphash.String(seed, a.Name), maphash.String(seed, b.Name)))
+	})
+	route.Hosts = boundAddrs(route.Hosts)
+	if failed != nil {
+		route.Expires = time.Time{} // believed for as short as possible: a better host may be back
+	}
+	return route, nil
+}
+
+// boundAddrs keeps at most routeAddrsMax addresses, in the order to try.
+func boundAddrs(hosts []Host) []Host {
+	left := routeAddrsMax
+	for i := range hosts {
+		if left == 0 {
+			return hosts[:i]
+		}
+		n := min(left, len(hosts[i].Addrs))
+		hosts[i].Addrs = hosts[i].Addrs[:n:n]
+		left -= n
+	}
+	return hosts
+}
+
+// receiverKey is the registrable domain of a host, or the host itself if it has none.
+func receiverKey(host string) string {
+	key, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil {
+		return host
+	}
+	return key
+}
+
+// mayEnd says whether the absence of a name ends the names below it (RFC 8020).
+// For a public suffix it is not believed: a server for private names such as
+// "test" may deny the top and still have domains below.
+func mayEnd(name string) bool {
+	suffix, _ := publicsuffix.PublicSuffix(name)
+	return name != suffix
+}

@@ -1,0 +1,335 @@
+package mx
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"rollcall/smtp"
+)
+
+const (
+	// nameBudget bounds the time for one name, all servers, chains and retries
+	// together: two rounds over two servers at 5 s each.
+	nameBudget = 20 * time.Second
+
+	// failureTTL is how long a failure is remembered: the shortest that
+	// RFC 9520 §3.2 allows, so that a retry after a second asks again.
+	failureTTL = time.Second
+
+	// vouchTTL is how long the servers are trusted after they knew the witness.
+	// Guess: a laptop that moves to a captive network is noticed within it.
+	vouchTTL = 30 * time.Second
+)
+
+// asker asks the servers one question about a canonical name. Its error is an
+// *Error; the reply has the code NOERROR or NXDOMAIN and fits the question.
+type asker interface {
+	ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, error)
+	check(ctx context.Context) error
+	stats() Stats
+	close() error
+}
+
+// Resolver finds routes. Safe for concurrent use.
+type Resolver struct {
+	options Options
+	dns     asker
+	seed    maphash.Seed // orders hosts of one preference
+	cancel  context.CancelFunc
+
+	routes *memo[Route]
+	hosts  *memo[hostAnswer]
+	absent *memo[struct{}] // names that do not exist
+	open   *memo[struct{}] // that the witness exists
+}
+
+// Stats counts what a Resolver did since it began.
+type Stats struct {
+	Queries  uint64 // questions sent, repeated ones and those over TCP included
+	Repeated uint64 // sent again because no answer came
+	OverTCP  uint64 // asked over TCP
+	Strays   uint64 // packets that answer no question of ours
+	Failures uint64 // questions that no server answered
+}
+
+// New checks the options and makes a Resolver; nothing is asked yet. Errors wrap
+// ErrOptions.
+func New(o Options) (*Resolver, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if len(o.Servers) == 0 {
+		servers, err := readServers(systemServers)
+		if err != nil {
+			return nil, err
+		}
+		o.Servers = servers
+	}
+	return newResolver(o, newClient(o.Servers, o.Timeout)), nil
+}
+
+func newResolver(o Options, dns asker) *Resolver {
+	base, cancel := context.WithCancel(context.Background())
+	return &Resolver{
+		options: o, dns: dns, seed: maphash.MakeSeed(), cancel: cancel,
+		routes: newMemo[Route](base, o.CacheMax),
+		hosts:  newMemo[hostAnswer](base, o.CacheMax),
+		absent: newMemo[struct{}](base, o.CacheMax),
+		open:   newMemo[struct{}](base, 1),
+	}
+}
+
+// Lookup finds where mail for a domain goes. The domain is an A-label in any
+// case, with or without a final dot. The Route is shared: it must not be changed.
+//
+// Errors: *Error, worth asking again; ErrClosed; or the cause of ctx's end. A
+// lookup takes at most 20 s.
+func (r *Resolver) Lookup(ctx context.Context, domain string) (Route, error) {
+	name := dns.CanonicalName(domain)
+	if _, ok := dns.IsDomainName(name); !ok || !hasHostLetters(plain(name)) {
+		return Route{}, &Error{Kind: Malformed, Name: domain}
+	}
+	return r.routes.get(ctx, plain(name), r.findRoute)
+}
+
+// Check asks whether the servers can be worked with: nil when one of them answers
+// and, if there is an Options.Witness, knows it; else an *Error, of the kind
+// Walled when they deny the witness.
+func (r *Resolver) Check(ctx context.Context) error {
+	if err := r.dns.check(ctx); err != nil {
+		return err
+	}
+	return r.vouch(ctx)
+}
+
+// vouch says whether denials may be believed: not while the witness is denied.
+func (r *Resolver) vouch(ctx context.Context) error {
+	if r.options.Witness == "" {
+		return nil
+	}
+	_, err := r.open.get(ctx, r.options.Witness, func(ctx context.Context, name string) (
+		struct{}, time.Time, error) {
+		m, err := r.dns.ask(ctx, dns.CanonicalName(name), dns.TypeNS)
+		if err == nil && !slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeNS }) {
+			err = &Error{Kind: Walled, Name: name, Type: "NS"}
+		}
+		if err != nil {
+			return struct{}{}, time.Now().Add(failureTTL), err
+		}
+		return struct{}{}, time.Now().Add(vouchTTL), nil
+	})
+	return err
+}
+
+// Stats gives the counts so far.
+func (r *Resolver) Stats() Stats { return r.dns.stats() }
+
+// Close ends all lookups (they give ErrClosed or an *Error) and closes all
+// sockets. It may be called twice.
+func (r *Resolver) Close() error {
+	r.cancel()
+	r.routes.close()
+	r.hosts.close()
+	r.open.close()
+	return r.dns.close()
+}
+
+// findRoute asks for the route of a domain. That there is none is believed of
+// servers only that can be vouched for.
+func (r *Resolver) findRoute(ctx context.Context, domain string) (Route, time.Time, error) {
+	route, expires, err := r.readRoute(ctx, domain)
+	if err == nil && route.NoMail != smtp.ReasonNone {
+		err = r.vouch(ctx)
+	}
+	if err != nil {
+		return Route{}, time.Now().Add(failureTTL), err
+	}
+	return route, expires, nil
+}
+
+// readRoute makes a route of what the servers say.
+func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Time, error) {
+	a, err := r.ask(ctx, domain, dns.TypeMX, domainChainMax)
+	if err != nil {
+		return Route{}, time.Time{}, err
+	}
+	expires := r.expiry(a)
+	if !a.exists {
+		return r.noMail(domain, smtp.DomainNotFound, expires)
+	}
+	hosts, null := pickHosts(a.mx)
+	if null {
+		return r.noMail(domain, smtp.NoMailService, expires) // RFC 7505 §3
+	}
+	chainMax := hostChainMax
+	if len(a.mx) == 0 {
+		// RFC 5321 §5.1: without any MX the domain is its own host.
+		hosts, chainMax = []mxRecord{{host: domain}}, domainChainMax
+	}
+	if len(hosts) == 0 {
+		// RFC 5321 §5.1: with MX records, none of them usable, the address is not looked up.
+		return r.noMail(domain, smtp.NoMailService, expires)
+	}
+	route, err := planRoute(domain, hosts, r.askHosts(ctx, hosts, chainMax), r.seed)
+	if err != nil {
+		return Route{}, time.Time{}, err
+	}
+	if route.Expires.After(expires) {
+		route.Expires = expires
+	}
+	if soonest := time.Now().Add(r.options.TTLMin); route.Expires.Before(soonest) {
+		route.Expires = soonest
+	}
+	return route, route.Expires, nil
+}
+
+func (r *Resolver) noMail(domain string, why smtp.Reason, expires time.Time) (Route, time.Time, error) {
+	return Route{Domain: domain, NoMail: why, Expires: expires}, expires, nil
+}
+
+// askHosts asks for the addresses of all hosts at once, one answer for each.
+func (r *Resolver) askHosts(ctx context.Context, hosts []mxRecord, chainMax int) []hostAnswer {
+	find := func(ctx context.Context, host string) (hostAnswer, time.Time, error) {
+		return r.findHost(ctx, host, chainMax)
+	}
+	answers := make([]hostAnswer, len(hosts))
+	var all sync.WaitGroup
+	for i, h := range hosts {
+		all.Go(func() {
+			a, err := r.hosts.get(ctx, h.host, find)
+			if err != nil {
+				a.err = asError(err, h.host)
+			}
+			answers[i] = a
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// findHost asks for the addresses of a host that may be dialled, IPv4 first. An
+// error means that there is none and that one may yet be found.
+func (r *Resolver) findHost(ctx context.Context, host string, chainMax int) (hostAnswer, time.Time, error) {
+	var v4, v6 []netip.Addr
+	var expires4, expires6 time.Time
+	var err4, err6 error
+	if r.options.IPv6 {
+		var both sync.WaitGroup
+		both.Go(func() { v6, expires6, err6 = r.askAddrs(ctx, host, dns.TypeAAAA, chainMax) })
+		v4, expires4, err4 = r.askAddrs(ctx, host, dns.TypeA, chainMax)
+		both.Wait()
+	} else {
+		v4, expires4, err4 = r.askAddrs(ctx, host, dns.TypeA, chainMax)
+		if len(v4) == 0 && err4 == nil {
+			v6, expires6, err6 = r.askAddrs(ctx, host, dns.TypeAAAA, chainMax)
+		}
+	}
+	addrs := append(v4, v6...)
+	addrs = addrs[:min(len(addrs), hostAddrsMax)]
+	failed := cmp.Or(err4, err6)
+	if failed != nil && len(addrs) == 0 {
+		return hostAnswer{}, time.Now().Add(failureTTL), failed
+	}
+	if failed != nil {
+		// One family will do, but not for longer than need be.
+		soon := time.Now().Add(r.options.TTLMin)
+		return hostAnswer{addrs: addrs, expires: soon}, soon, nil
+	}
+	expires := expires4
+	if !expires6.IsZero() && expires6.Before(expires) {
+		expires = expires6
+	}
+	return hostAnswer{addrs: addrs, expires: expires}, expires, nil
+}
+
+// askAddrs asks for the addresses of a host in one family, without the ones that
+// may not be dialled and the ones that came twice; at most hostAddrsMax.
+func (r *Resolver) askAddrs(ctx context.Context, host string, qtype uint16, chainMax int) (
+	[]netip.Addr, time.Time, error,
+) {
+	a, err := r.ask(ctx, host, qtype, chainMax)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	kept := make([]netip.Addr, 0, hostAddrsMax)
+	for _, addr := range a.addrs {
+		if len(kept) < hostAddrsMax && !slices.Contains(kept, addr) && r.options.Allow(addr) {
+			kept = append(kept, addr)
+		}
+	}
+	return kept, r.expiry(a), nil
+}
+
+// ask finds what DNS says about a name (plain) and a type, along its chain of CNAMEs.
+func (r *Resolver) ask(ctx context.Context, name string, qtype uint16, chainMax int) (answer, error) {
+	at, hops := dns.CanonicalName(name), 0
+	ttl := answer{}
+	for {
+		if seconds, found := r.isAbsent(at); found {
+			ttl.believe(seconds)
+			return answer{name: at, ttl: ttl.ttl, ttlSet: true}, nil
+		}
+		m, err := r.dns.ask(ctx, at, qtype)
+		if err != nil {
+			return answer{}, err
+		}
+		a, err := readAnswer(m, at, qtype, chainMax-hops)
+		if err != nil {
+			return answer{}, &Error{Kind: Loop, Name: name, Type: dns.TypeToString[qtype]}
+		}
+		if a.ttlSet {
+			ttl.believe(a.ttl)
+		}
+		a.ttl, a.ttlSet = ttl.ttl, ttl.ttlSet
+		if !a.exists && r.vouch(ctx) == nil {
+			r.remember(a)
+		}
+		if !a.again {
+			return a, nil
+		}
+		at, hops = a.name, hops+a.hops
+	}
+}
+
+// isAbsent says whether it is known that a name does not exist, because it or a
+// name above it was denied (RFC 8020 §2), and for how many seconds yet.
+func (r *Resolver) isAbsent(name string) (seconds uint32, absent bool) {
+	for name = plain(name); name != ""; _, name, _ = strings.Cut(name, ".") {
+		if denied, found := r.absent.peek(name); found {
+			return uint32(time.Until(denied.expires) / time.Second), true
+		}
+	}
+	return 0, false
+}
+
+// remember notes that the name at the end of a chain does not exist.
+func (r *Resolver) remember(a answer) {
+	if name := plain(a.name); mayEnd(name) {
+		r.absent.put(remembered[struct{}]{name: name, expires: r.expiry(a)})
+	}
+}
+
+// asError makes an *Error of what a shared lookup came to.
+func asError(err error, name string) error {
+	var known *Error
+	if errors.As(err, &known) || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return &Error{Kind: TimedOut, Name: name, Err: fmt.Errorf("addresses: %w", err)}
+}
+
+// expiry is when an answer is believed no longer.
+func (r *Resolver) expiry(a answer) time.Time {
+	ttl := time.Duration(a.ttl) * time.Second
+	return time.Now().Add(min(max(ttl, r.options.TTLMin), r.options.TTLMax))
+}

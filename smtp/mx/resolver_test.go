@@ -1,0 +1,242 @@
+package mx
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+)
+
+// TestLookup is the DNS table: what each state of a domain means.
+func TestLookup(t *testing.T) {
+	z := startZone(t,
+		"clean.test. 300 MX 10 mx1.clean.test.", "mx1.clean.test. 300 A 192.0.2.1",
+		"two.test. MX 20 b.two.test.", "two.test. MX 10 a.two.test.",
+		"a.two.test. A 192.0.2.2", "b.two.test. A 192.0.2.3", "b.two.test. AAAA 2001:db8::3",
+		"shared.test. MX 1 aspmx.mail.example.com.", "aspmx.mail.example.com. A 192.0.2.4",
+		"implicit.test. A 192.0.2.5", "implicit6.test. AAAA 2001:db8::5",
+		"nothing.test. TXT here",
+		"null.test. MX 0 .", "null10.test. MX 10 .",
+		"nullmixed.test. MX 0 .", "nullmixed.test. MX 10 mx.nullmixed.test.", "mx.nullmixed.test. A 192.0.2.6",
+		"servfail.test. A 192.0.2.7", "hostfail.test. MX 1 servfail.test.",
+		"halffail.test. MX 1 servfail.test.", "halffail.test. MX 2 mx1.clean.test.",
+		"alias.test. CNAME clean.test.", "dangling.test. CNAME gone.nowhere.test.",
+		"loop1.test. CNAME loop2.test.", "loop2.test. CNAME loop1.test.",
+		"mxalias.test. MX 1 www.mxalias.test.", "www.mxalias.test. CNAME mx1.clean.test.",
+		"literal.test. MX 1 192.0.2.9.",
+		"literalmixed.test. MX 1 192.0.2.9.", "literalmixed.test. MX 2 mx1.clean.test.",
+		`strange.test. MX 1 mx\032x.test.`,
+		"private.test. MX 1 lan.private.test.", "lan.private.test. A 10.0.0.1",
+		"loopback.test. MX 1 localhost.", "localhost. A 127.0.0.1", "localhost. AAAA ::1",
+		"mapped.test. MX 1 mapped.mapped.test.", "mapped.mapped.test. AAAA ::ffff:10.0.0.1",
+		"halfprivate.test. MX 1 lan.private.test.", "halfprivate.test. MX 2 mx1.clean.test.",
+		"onehost.test. MX 1 h.onehost.test.", "h.onehost.test. A 10.1.1.1", "h.onehost.test. A 192.0.2.10",
+		"nohosts.test. MX 1 x.nohosts.test.", "nohosts.test. MX 2 nothing.test.",
+		"nohostsfail.test. MX 1 x.nohosts.test.", "nohostsfail.test. MX 2 servfail.test.",
+		"xn--bcher-kva.test. MX 1 mx1.clean.test.",
+		"uk.test. MX 1 mx.shop.co.uk.", "mx.shop.co.uk. A 192.0.2.11",
+		"bare.test. MX 1 mail.", "mail. A 192.0.2.12",
+		"mxfail.test. A 192.0.2.13", "afail.test. AAAA 2001:db8::13", "afail2.test. TXT x",
+	)
+	z.code("servfail.test.", dns.RcodeServerFailure)
+	z.code("refused.test.", dns.RcodeRefused)
+	z.code("notimp.test.", dns.RcodeNotImplemented)
+	z.code("mxfail.test. MX", dns.RcodeServerFailure)
+	z.code("afail.test. A", dns.RcodeServerFailure)
+	z.code("afail2.test. AAAA", dns.RcodeServerFailure)
+	z.on("silent.test.", silent)
+	z.on("referral.test.", func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		ns, _ := dns.NewRR("test. NS ns.test.")
+		m.Ns = []dns.RR{ns}
+		_ = w.WriteMsg(m)
+	})
+	o := testOptions(z.addr)
+	o.IPv6 = true
+	r := startResolver(t, o)
+	for _, tc := range []struct{ name, domain, want string }{
+		{"one host", "clean.test", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"capitals and final dot", "CLEAN.Test.", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"order by preference, IPv4 first", "two.test",
+			"two.test: a.two.test 192.0.2.2, b.two.test 192.0.2.3 2001:db8::3"},
+		{"receiver of another name", "shared.test", "example.com: aspmx.mail.example.com 192.0.2.4"},
+		{"public suffix of two labels", "uk.test", "shop.co.uk: mx.shop.co.uk 192.0.2.11"},
+		{"host without a registrable domain", "bare.test", "mail: mail 192.0.2.12"},
+		{"A-label", "xn--bcher-kva.test", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"no such name", "missing.test", "domain_not_found"},
+		{"no MX but A", "implicit.test", "implicit.test: implicit.test 192.0.2.5"},
+		{"no MX but AAAA", "implicit6.test", "implicit6.test: implicit6.test 2001:db8::5"},
+		{"no MX, A, AAAA", "nothing.test", "no_mail_service"},
+		{"null MX", "null.test", "no_mail_service"},
+		{"null MX with a preference", "null10.test", "no_mail_service"},
+		{"null MX beside another", "nullmixed.test", "nullmixed.test: mx.nullmixed.test 192.0.2.6"},
+		{"SERVFAIL", "servfail.test", "error: server failure"},
+		{"SERVFAIL for MX only is no implicit MX", "mxfail.test", "error: server failure"},
+		{"REFUSED", "refused.test", "error: refused"},
+		{"NOTIMP", "notimp.test", "error: refused"},
+		{"referral is not NODATA", "referral.test", "error: refused"},
+		{"no answer", "silent.test", "error: no answer in time"},
+		{"SERVFAIL for the only host", "hostfail.test", "error: server failure"},
+		{"SERVFAIL for one host of two", "halffail.test", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"SERVFAIL for A, AAAA there", "afail.test", "afail.test: afail.test 2001:db8::13"},
+		{"SERVFAIL for AAAA, no A", "afail2.test", "error: server failure"},
+		{"CNAME", "alias.test", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"CNAME to nothing", "dangling.test", "domain_not_found"},
+		{"CNAME loop", "loop1.test", "error: endless or too long chain of names"},
+		{"MX to CNAME", "mxalias.test", "mxalias.test: www.mxalias.test 192.0.2.1"},
+		{"MX is an IP address", "literal.test", "no_mail_service"},
+		{"MX is an IP address beside another", "literalmixed.test", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"MX is no host name", "strange.test", "no_mail_service"},
+		{"private address", "private.test", "no_mail_service"},
+		{"loopback", "loopback.test", "no_mail_service"},
+		{"private IPv4 in IPv6", "mapped.test", "no_mail_service"},
+		{"private address beside another host", "halfprivate.test", "clean.test: mx1.clean.test 192.0.2.1"},
+		{"private address beside a public one", "onehost.test", "onehost.test: h.onehost.test 192.0.2.10"},
+		{"no host of the MX exists", "nohosts.test", "no_mail_service"},
+		{"one host does not exist, one fails", "nohostsfail.test", "error: server failure"},
+		{"empty", "", "error: malformed"},
+		{"root", ".", "error: malformed"},
+		{"empty label", "a..test", "error: malformed"},
+		{"label too long", strings.Repeat("a", 64) + ".test", "error: malformed"},
+		{"space", "a b.test", "error: malformed"},
+		{"dot in a label", `a\.b.test`, "error: malformed"},
+		{"U-label", "bücher.test", "error: malformed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := lookup(t, r, tc.domain); got != tc.want {
+				t.Errorf("Lookup(%q)\n got %s\nwant %s", tc.domain, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestLookupQueries counts questions: what is known or not needed is not asked.
+func TestLookupQueries(t *testing.T) {
+	records := []string{
+		"one.test. MX 1 mx.one.test.", "mx.one.test. A 192.0.2.1",
+		"two.test. MX 1 mx.one.test.",
+		"v6.test. MX 1 mx.v6.test.", "mx.v6.test. AAAA 2001:db8::1",
+		"here.test. TXT x",
+	}
+	for _, tc := range []struct {
+		name    string
+		ipv6    bool
+		domains string
+		want    []string
+	}{
+		{"IPv4 only", false, "one.test", []string{"one.test. MX", "mx.one.test. A"}},
+		{"both", true, "one.test", []string{"one.test. MX", "mx.one.test. A", "mx.one.test. AAAA"}},
+		{"again", false, "one.test one.test", []string{"one.test. MX", "mx.one.test. A"}},
+		{"another domain of the host", false, "one.test two.test",
+			[]string{"one.test. MX", "mx.one.test. A", "two.test. MX"}},
+		{"IPv6 host without IPv6", false, "v6.test",
+			[]string{"v6.test. MX", "mx.v6.test. A", "mx.v6.test. AAAA"}},
+		{"a name that is gone, and below it", false, "gone.test x.gone.test y.x.gone.test",
+			[]string{"gone.test. MX"}},
+		{"a public suffix that is denied does not end what is below", false, "test one.test",
+			[]string{"test. MX", "one.test. MX", "mx.one.test. A"}},
+		{"a failure is not asked for twice", false, "fail.test", []string{"fail.test. MX"}},
+		{"no records", false, "here.test here.test",
+			[]string{"here.test. MX", "here.test. A", "here.test. AAAA"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			z := startZone(t, records...)
+			z.code("test.", dns.RcodeNameError)
+			z.code("fail.test.", dns.RcodeServerFailure)
+			o := testOptions(z.addr)
+			o.IPv6 = tc.ipv6
+			r := startResolver(t, o)
+			for _, d := range strings.Fields(tc.domains) {
+				lookup(t, r, d)
+			}
+			got := z.queries()
+			if len(got) != len(tc.want) {
+				t.Fatalf("asked %q, want %q", got, tc.want)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(strings.Join(got, "\n"), "udp "+want) {
+					t.Errorf("asked %q, want %q in it", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestLookupBounds: hostile amounts are cut, the best are kept.
+func TestLookupBounds(t *testing.T) {
+	z := startZone(t)
+	for i := range 200 {
+		z.add(t, fmt.Sprintf("many.test. MX %d h%03d.many.test.", 1000-i, i),
+			fmt.Sprintf("h%03d.many.test. A 192.0.2.%d", i, i))
+	}
+	z.add(t, "wide.test. MX 1 h.wide.test.")
+	for i := range 1000 {
+		z.add(t, fmt.Sprintf("h.wide.test. A 198.51.%d.%d", 97+i/250, i%250))
+	}
+	for h := range 3 {
+		z.add(t, fmt.Sprintf("eight.test. MX %d h%d.eight.test.", h, h))
+		for a := range 4 {
+			z.add(t, fmt.Sprintf("h%d.eight.test. A 192.0.2.%d", h, 10*h+a))
+		}
+	}
+	for i := range 18 {
+		z.add(t, fmt.Sprintf("c%d.chain.test. CNAME c%d.chain.test.", i, i+1))
+	}
+	z.add(t, "c18.chain.test. MX 1 h000.many.test.", "c18.chain.test. A 192.0.2.77")
+	for i := 7; i < 9; i++ {
+		z.add(t, fmt.Sprintf("mxchain%d.test. MX 1 c%d.chain.test.", i, i))
+	}
+	r := startResolver(t, testOptions(z.addr))
+	for _, tc := range []struct{ name, domain, want string }{
+		{"100 of 200 MX, 5 hosts", "many.test", "many.test: h099.many.test 192.0.2.99, " +
+			"h098.many.test 192.0.2.98, h097.many.test 192.0.2.97, " +
+			"h096.many.test 192.0.2.96, h095.many.test 192.0.2.95"},
+		{"4 of 1000 addresses, and only those allowed", "wide.test",
+			"wide.test: h.wide.test 198.51.100.0 198.51.100.1 198.51.100.2 198.51.100.3"},
+		{"8 addresses in all", "eight.test", "eight.test: " +
+			"h0.eight.test 192.0.2.0 192.0.2.1 192.0.2.2 192.0.2.3, " +
+			"h1.eight.test 192.0.2.10 192.0.2.11 192.0.2.12 192.0.2.13"},
+		{"chain of 16", "c2.chain.test", "many.test: h000.many.test 192.0.2.0"},
+		{"chain of 17", "c1.chain.test", "error: endless or too long chain of names"},
+		{"MX chain of 10", "mxchain8.test", "chain.test: c8.chain.test 192.0.2.77"},
+		{"MX chain of 11", "mxchain7.test", "error: endless or too long chain of names"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := lookup(t, r, tc.domain); got != tc.want {
+				t.Errorf("Lookup(%q)\n got %s\nwant %s", tc.domain, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestServerThatDoesNotFollow: a server that gives one CNAME at a time is asked
+// for the next, as far as the chain may go.
+func TestServerThatDoesNotFollow(t *testing.T) {
+	z := startZone(t, cleanMX, cleanA)
+	link := func(from, to string) {
+		z.on(from, func(w dns.ResponseWriter, q *dns.Msg) {
+			m := new(dns.Msg).SetReply(q)
+			rr, _ := dns.NewRR(from + " CNAME " + to)
+			m.Answer = []dns.RR{rr}
+			_ = w.WriteMsg(m)
+		})
+	}
+	for i := 1; i < 17; i++ {
+		link(fmt.Sprintf("l%d.test.", i), fmt.Sprintf("l%d.test.", i+1))
+	}
+	link("l17.test.", "clean.test.")
+	link("ring.test.", "ring.test.")
+	link("tonothing.test.", "gone.test.")
+	r := startResolver(t, testOptions(z.addr))
+	for _, tc := range []struct{ domain, want string }{
+		{"l2.test", cleanRoute},
+		{"l1.test", "error: endless or too long chain of names"},
+		{"ring.test", "error: endless or too long chain of names"},
+		{"tonothing.test", "domain_not_found"},
+	} {
+		if got := lookup(t, r, tc.domain); got != tc.want {
+			t.Errorf("Lookup(%q) gives %s, want %s", tc.domain, got, tc.want)
+		}
+	}
+}

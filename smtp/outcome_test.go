@@ -1,0 +1,63 @@
+package smtp
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+// The numbers are stored: a change here makes old ledgers lie.
+func TestOutcomesKeepTheirNumbers(t *testing.T) {
+	want := []string{"undecided", "valid", "invalid", "catch_all", "unknown", "error"}
+	for i, name := range want {
+		o := Outcome(i)
+		if o.String() != name || o.Final() != (i > 0) || o.Free() != (name == "unknown") {
+			t.Errorf("%d: %v, final %v, free %v; want %s", i, o, o.Final(), o.Free(), name)
+		}
+	}
+	if o := Outcome(len(want)); o.Final() || o.String() != "outcome(6)" {
+		t.Errorf("%v is final", o)
+	}
+	for _, o := range Outcomes {
+		if !o.Final() {
+			t.Errorf("%v is shown but not final", o)
+		}
+	}
+}
+
+func TestReasonsKeepTheirNumbers(t *testing.T) {
+	want := strings.Fields(`none mailbox_exists accept_all no_rcpt_answer mailbox_not_found mailbox_disabled
+		mailbox_full mailbox_restricted mailbox_busy domain_not_found no_mail_service domain_not_hosted syntax
+		greylisted receiver_busy receiver_rate_limited source_blocked source_identity tls_failed timeout
+		connection_failed protocol eai_unsupported policy harvest_guard internal dns_failed`)
+	for i, token := range want {
+		r := Reason(i)
+		if r.String() != token || r.Known() != (i > 0) {
+			t.Errorf("%d: %v, known %v; want %s", i, r, r.Known(), token)
+		}
+		message := r.Message()
+		if r.Known() && (!strings.HasPrefix(message, token+" ") || !strings.HasSuffix(message, ".")) {
+			t.Errorf("%s: message %q", token, message)
+		}
+		// The results show it in a cell: nothing there that a spreadsheet would run.
+		if i > 0 && (strings.ContainsAny(message[:1], "=+-@") || strings.ContainsAny(message, "\"\r\n\t")) {
+			t.Errorf("%s: message %q", token, message)
+		}
+	}
+	if r := Reason(len(want)); r.Known() || r.Message() != Internal.Message() || r.String() != "reason(27)" {
+		t.Errorf("%v is known", r)
+	}
+}
+
+func TestFailureHidesTheReceiversText(t *testing.T) {
+	const secret = "john@example.com"
+	f := &Failure{Stage: StageMail, Reply: Reply{550, EnhancedCode{5, 7, 1}, []string{secret}}}
+	if got := f.Error(); got != "smtp: mail refused with 550 5.7.1" {
+		t.Errorf("%q", got)
+	}
+	f = &Failure{Stage: StageConnect, Err: io.EOF}
+	if !errors.Is(f, io.EOF) || f.Error() != "smtp: connect: EOF" {
+		t.Errorf("%q", f.Error())
+	}
+}

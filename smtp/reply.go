@@ -1,0 +1,79 @@
+package smtp
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Stage is where in a session a reply came or was waited for.
+type Stage uint8
+
+// The stages of a session that only asks, in their order.
+const (
+	StageNone Stage = iota
+	StageConnect
+	StageGreeting
+	StageHello
+	StageTLS
+	StageMail
+	StageRcpt
+	StageRset
+)
+
+var stageNames = [...]string{"none", "connect", "greeting", "hello", "tls", "mail", "rcpt", "rset"}
+
+func (s Stage) String() string {
+	if int(s) < len(stageNames) {
+		return stageNames[s]
+	}
+	return fmt.Sprintf("stage(%d)", uint8(s))
+}
+
+// EnhancedCode is an RFC 3463 code such as 5.1.1; the zero value means none was given.
+type EnhancedCode [3]uint16
+
+func (c EnhancedCode) String() string {
+	if c == (EnhancedCode{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", c[0], c[1], c[2])
+}
+
+// Reply is what a receiver answered (RFC 5321 §4.2): data, not an error.
+type Reply struct {
+	Code     int          // 200 to 599
+	Enhanced EnhancedCode // from the start of the first line that has one (RFC 2034 §4)
+	Lines    []string     // text of each line, code and enhanced code taken off; bounded; any bytes
+}
+
+// Text joins the lines with a space.
+func (r Reply) Text() string { return strings.Join(r.Lines, " ") }
+
+// Accepted says whether the reply is a 2xx.
+func (r Reply) Accepted() bool { return r.Code/100 == 2 }
+
+// Temporary says whether the reply is a 4xx.
+func (r Reply) Temporary() bool { return r.Code/100 == 4 }
+
+// Permanent says whether the reply is a 5xx.
+func (r Reply) Permanent() bool { return r.Code/100 == 5 }
+
+// Failure says at which stage a session ended, and by what: the receiver's
+// Reply when there was one (Reply.Code is not 0), otherwise Err.
+type Failure struct {
+	Stage  Stage
+	Reply  Reply
+	Err    error
+	Source netip.Addr // ours; the zero value: there was no connection
+}
+
+// Error never holds the receiver's text nor an address.
+func (f *Failure) Error() string {
+	if f.Reply.Code != 0 {
+		return fmt.Sprintf("smtp: %s refused with %d %s", f.Stage, f.Reply.Code, f.Reply.Enhanced)
+	}
+	return fmt.Sprintf("smtp: %s: %v", f.Stage, f.Err)
+}
+
+func (f *Failure) Unwrap() error { return f.Err }

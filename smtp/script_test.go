@@ -1,0 +1,243 @@
+package smtp
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A script is one side of a dialogue, a line each:
+//
+//	> text     send text and CRLF; neighbours go in one write
+//	>> "raw"   send the bytes of a Go string, in a write of their own
+//	>? "raw"   the same, and never mind whether the client still listens
+//	< text     expect this line; "< *" takes any
+//	! close | reset    end the connection
+//	! tls              go on under TLS
+//	! eof              expect that the client ends the connection, and nothing before
+//	! hang             read until the client ends the connection
+//	! deaf             neither read nor write for an hour; only on a fake clock
+type script string
+
+// play runs the script on conn and says where the client left it.
+func (s script) play(conn net.Conn) error {
+	in := bufio.NewReader(conn)
+	out := ""
+	for number, line := range strings.Split(strings.TrimSpace(string(s)), "\n") {
+		verb, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if verb == ">" {
+			out += text + "\r\n"
+			continue
+		}
+		err := say(conn, out)
+		out = ""
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		switch verb {
+		case "":
+		case ">>", ">?":
+			if text, err = strconv.Unquote(text); err == nil {
+				err = say(conn, text)
+			}
+			if verb == ">?" {
+				err = nil
+			}
+		case "<":
+			err = expect(in, text)
+		case "!":
+			conn, in, err = act(conn, in, text)
+		default:
+			err = errors.New("no such verb: " + verb)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d, %q: %w", number, line, err)
+		}
+	}
+	return say(conn, out)
+}
+
+func say(conn net.Conn, text string) error {
+	if text == "" {
+		return nil
+	}
+	_, err := io.WriteString(conn, text)
+	return err
+}
+
+func expect(in *bufio.Reader, want string) error {
+	got, err := in.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	got, crlf := strings.CutSuffix(got, "\r\n")
+	if !crlf || (want != "*" && got != want) {
+		return fmt.Errorf("got %q", got)
+	}
+	return nil
+}
+
+func act(conn net.Conn, in *bufio.Reader, what string) (net.Conn, *bufio.Reader, error) {
+	switch what {
+	case "close":
+		return conn, in, conn.Close()
+	case "reset":
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		return conn, in, conn.Close()
+	case "tls":
+		secure := tls.Server(conn, serverTLS)
+		return secure, bufio.NewReader(secure), secure.Handshake()
+	case "deaf":
+		<-time.After(time.Hour)
+		return conn, in, nil
+	case "hang": // takes everything, says nothing
+		_, _ = io.Copy(io.Discard, in)
+		return conn, in, nil
+	case "eof":
+		rest, err := io.ReadAll(in)
+		if len(rest) > 0 {
+			err = fmt.Errorf("got %q", rest)
+		} else if err != nil && !errors.Is(err, net.ErrClosed) {
+			err = nil // a reset is an end too
+		}
+		return conn, in, err
+	}
+	return conn, in, errors.New("no such act")
+}
+
+// serverTLS has a certificate that is expired, self-signed and for another name.
+var serverTLS = func() *tls.Config {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"other.example"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1, 0),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}()
+
+// listen plays s to the first connection on a loopback socket. The test fails
+// when the client leaves the script.
+func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			done <- nil // the client never came
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second)) // only against a hanging test
+		done <- s.play(conn)
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		if err := <-done; err != nil {
+			t.Errorf("script: %v", err)
+		}
+	})
+	at := netip.MustParseAddrPort(listener.Addr().String())
+	return loopbackDialer(t, int(at.Port())), at
+}
+
+func loopbackDialer(t testing.TB, port int) Dialer {
+	t.Helper()
+	d, err := NewDialer(DialerOptions{
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Port:          port, ConnectTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// dialFunc is a Dialer made of a function.
+type dialFunc func(ctx context.Context) (net.Conn, error)
+
+func (f dialFunc) DialContext(ctx context.Context, _, _ string) (net.Conn, error) { return f(ctx) }
+
+func testOptions() SessionOptions {
+	return SessionOptions{HelloName: "probe.example", ReturnPath: "back@probe.example", Limits: DefaultLimits()}
+}
+
+// opened is the beginning of most scripts.
+const opened = `
+> 220 mx.example ESMTP
+< EHLO probe.example
+> 250-mx.example
+> 250-8BITMIME
+> 250 SIZE 1000
+`
+
+const openedPipelining = `
+> 220-mx.example ESMTP
+> 220 be patient
+< EHLO probe.example
+> 250-mx.example
+> 250-pipelining
+> 250 SMTPUTF8
+`
+
+func mustOpen(t *testing.T, s script, o SessionOptions) *Session {
+	t.Helper()
+	dial, at := s.listen(t)
+	session, err := Open(t.Context(), dial, "mx.example", at, o)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(session.Close)
+	return session
+}
+
+func addresses(locals ...string) []Address {
+	list := make([]Address, len(locals))
+	for i, local := range locals {
+		list[i] = Address{Local: local, Domain: "example.com"}
+	}
+	return list
+}
+
+// failure gives the *Failure in err, and the test ends when there is none.
+func failure(t *testing.T, err error) *Failure {
+	t.Helper()
+	var f *Failure
+	if !errors.As(err, &f) {
+		t.Fatalf("error is %v, want a *Failure", err)
+	}
+	return f
+}
+
+// codes gives the codes of answers, 0 for one that was not asked.
+func codes(answers []Answer) string {
+	var b strings.Builder
+	for _, a := range answers {
+		fmt.Fprintf(&b, "%d ", a.Reply.Code)
+	}
+	return strings.TrimSpace(b.String())
+}

@@ -1,0 +1,315 @@
+package smtp
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+const openedTLS = `
+> 220 mx.example ESMTP
+< EHLO probe.example
+> 250-mx.example
+> 250-PIPELINING
+> 250 STARTTLS
+< STARTTLS
+> 220 go
+! tls
+< EHLO probe.example
+> 250-mx.example
+> 250 STARTTLS
+`
+
+// What hostile receivers answer to RCPT, in clear and under TLS. Whatever it is,
+// the session is over at once and nothing is taken for an answer.
+func TestHostileReplyEndsTheSession(t *testing.T) {
+	long := strings.Repeat("x", 4000)
+	tests := []struct {
+		name string
+		ends string // how the script goes on after RCPT
+		want error
+	}{
+		{"two digits", `>> "25 ok\r\n"`, ErrProtocol},
+		{"four digits", `>> "2500 ok\r\n"`, ErrProtocol},
+		{"code 999", `>> "999 ok\r\n"`, ErrProtocol},
+		{"code changes", `>> "250-ok\r\n550 no\r\n"`, ErrProtocol},
+		{"text without space", `>> "250ok\r\n"`, ErrProtocol},
+		{"empty line", `>> "\r\n"`, ErrProtocol},
+		{"echo", `>> "RCPT TO:<a@example.com>\r\n"`, ErrProtocol},
+		{"line without end", `>? "` + strings.Repeat(long, 100) + `"`, ErrTooLarge},
+		{"reply without end", `>? "` + strings.Repeat("250-x\\r\\n", 1000) + `"`, ErrTooLarge},
+		{"long reply without end", `>? "` + strings.Repeat("250-"+long+"\\r\\n", 100) + `"`, ErrTooLarge},
+		{"closes", `! close`, io.EOF},
+		{"closes inside a line", ">> \"250 o\"\n! close", io.EOF},
+		{"closes inside a reply", ">> \"250-ok\\r\\n\"\n! close", io.EOF},
+	}
+	for _, secure := range []bool{false, true} {
+		start, mode := script(opened), " in clear"
+		if secure {
+			start, mode = openedTLS, " under tls"
+		}
+		for _, test := range tests {
+			t.Run(test.name+mode, func(t *testing.T) {
+				s := mustOpen(t, start+`
+					< MAIL FROM:<back@probe.example>
+					> 250 ok
+					< RCPT TO:<a@example.com>
+					`+script(test.ends), testOptions())
+				if s.TLS() != secure {
+					t.Fatalf("tls %v", s.TLS())
+				}
+				answers, err := s.Probe(t.Context(), addresses("a"), Ask{})
+				f := failure(t, err)
+				if f.Stage != StageRcpt || f.Reply.Code != 0 || !errors.Is(f, test.want) {
+					t.Errorf("failure %v, want %v", f, test.want)
+				}
+				if len(answers) != 0 || s.Open() {
+					t.Errorf("%d answers, open %v", len(answers), s.Open())
+				}
+			})
+		}
+	}
+}
+
+// A second reply shows that the receiver is out of step: neither is taken for the
+// answer, since one of the replies before may have been sent ahead of its command.
+func TestTwoRepliesInOnePacket(t *testing.T) {
+	s := mustOpen(t, opened+`
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 550 5.1.1 no
+		> 250 ok
+		! eof`, testOptions())
+	answers, err := s.Probe(t.Context(), addresses("a", "b"), Ask{})
+	if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, ErrOutOfStep) || !errors.Is(f, ErrProtocol) {
+		t.Errorf("failure %v, want ErrOutOfStep", f)
+	}
+	if codes(answers) != "" || s.Open() {
+		t.Errorf("answers %s, open %v; want none, false", codes(answers), s.Open())
+	}
+}
+
+func TestExtraReplyToAGroup(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		> 250 ok
+		> 250 ok
+		! eof`, testOptions())
+	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
+	if codes(answers) != "" {
+		t.Fatalf("%s, %v", codes(answers), err)
+	}
+	if f := failure(t, err); !errors.Is(f, ErrOutOfStep) || s.Open() {
+		t.Errorf("failure %v, open %v", f, s.Open())
+	}
+}
+
+func TestHostileBeginning(t *testing.T) {
+	tests := []struct {
+		name   string
+		script script
+		stage  Stage
+		want   error
+	}{
+		{"greeting without end", `>? "` + script(strings.Repeat("220-x\\r\\n", 1000)) + `"`,
+			StageGreeting, ErrTooLarge},
+		{"greeting line without end", `>? "` + script(strings.Repeat("2", 1<<16)) + `"`,
+			StageGreeting, ErrTooLarge},
+		{"ssh", "> SSH-2.0-OpenSSH_9.9", StageGreeting, ErrProtocol},
+		{"http", "> HTTP/1.1 400 Bad Request", StageGreeting, ErrProtocol},
+		{"greeting 250", "> 250 hi", StageGreeting, ErrProtocol},
+		{"greeting 354", "> 354 hi", StageGreeting, ErrProtocol},
+		{"no greeting", "! close", StageGreeting, io.EOF},
+		{"two greetings", "> 220 hi\n> 220 hi\n! eof", StageHello, ErrOutOfStep},
+		{"ehlo 10,000 extensions", "> 220 hi\n< *\n>? \"" + script(strings.Repeat("250-X\\r\\n", 10000)) + `"`,
+			StageHello, ErrTooLarge},
+		{"ehlo 220", "> 220 hi\n< *\n> 220 hi\n! eof", StageHello, ErrProtocol},
+		{"ehlo, then gone", "> 220 hi\n< *\n! close", StageHello, io.EOF},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dial, at := test.script.listen(t)
+			_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+			f := failure(t, err)
+			if f.Stage != test.stage || f.Reply.Code != 0 || !errors.Is(f, test.want) {
+				t.Errorf("failure %v, want %v at %v", f, test.want, test.stage)
+			}
+		})
+	}
+}
+
+func TestResetAtEachStage(t *testing.T) {
+	steps := []struct {
+		stage Stage
+		lines script
+	}{
+		{StageGreeting, "> 220 hi\n"},
+		{StageHello, "< EHLO probe.example\n> 250 hi\n"},
+		{StageMail, "< MAIL FROM:<back@probe.example>\n> 250 ok\n"},
+		{StageRcpt, "< RCPT TO:<a@example.com>\n> 250 ok\n"},
+		{StageRset, "< RSET\n> 250 ok\n"},
+	}
+	played := script("")
+	for _, step := range steps {
+		// The command is read and not answered: what is left unread would reset anyway.
+		command, _, _ := strings.Cut(string(step.lines), "\n")
+		text := played
+		if strings.HasPrefix(command, "<") {
+			text += script(command) + "\n"
+		}
+		played += step.lines
+		t.Run(step.stage.String(), func(t *testing.T) {
+			dial, at := (text + "! reset").listen(t)
+			s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+			for i := 0; err == nil && i < 2; i++ {
+				_, err = s.Probe(t.Context(), addresses("a"), Ask{})
+			}
+			f := failure(t, err)
+			early := step.stage == StageGreeting && f.Stage == StageConnect // as the system sees it
+			if (f.Stage != step.stage && !early) || f.Reply.Code != 0 {
+				t.Errorf("failure %v, want stage %v", f, step.stage)
+			}
+		})
+	}
+}
+
+// 421 with a text of many lines, at each stage, is the reply in the failure.
+func TestClosingAtEachStage(t *testing.T) {
+	text := script("")
+	for _, step := range []struct {
+		stage Stage
+		lines script
+	}{
+		{StageGreeting, ""},
+		{StageHello, "> 220 hi\n< *\n"},
+		{StageMail, "> 250 hi\n< *\n"},
+		{StageRset, "> 250 ok\n< *\n> 250 ok\n< *\n"},
+	} {
+		text += step.lines
+		t.Run(step.stage.String(), func(t *testing.T) {
+			dial, at := (text + "> 421-4.7.0 too\n> 421 4.7.0 much\n! eof").listen(t)
+			s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+			for i := 0; err == nil && i < 2; i++ {
+				_, err = s.Probe(t.Context(), addresses("a"), Ask{})
+			}
+			f := failure(t, err)
+			if f.Stage != step.stage || f.Reply.Code != 421 || f.Reply.Text() != "too much" {
+				t.Errorf("failure %v, want 421 at %v", f, step.stage)
+			}
+		})
+	}
+}
+
+// A receiver may send only so much in a whole session, and more for each address.
+func TestBytesOfASessionAreBounded(t *testing.T) {
+	o := testOptions()
+	o.Limits.SessionBytes, o.Limits.SessionMoreBytes = 2000, 100
+	text := script(opened + "< *\n> 250 ok\n")
+	for range 5 {
+		text += script("< *\n> 250 " + strings.Repeat("x", 494) + "\n") // 500 bytes
+	}
+	s := mustOpen(t, text+"! eof", o)
+	answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), Ask{}) // 2,400 bytes in all
+	if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, ErrTooLarge) || s.Open() {
+		t.Errorf("failure %v, open %v; want ErrTooLarge", f, s.Open())
+	}
+	if codes(answers) != "250 250 250 250" {
+		t.Errorf("answers %s, want four", codes(answers))
+	}
+}
+
+func TestStartTLS(t *testing.T) {
+	const offered = `
+		> 220 hi
+		< EHLO probe.example
+		> 250-mx.example
+		> 250-PIPELINING
+		> 250 STARTTLS
+		`
+	required, off := testOptions(), testOptions()
+	required.TLS, off.TLS = TLSRequired, TLSOff
+	tests := []struct {
+		name    string
+		script  script
+		options SessionOptions
+		tls     bool // the session that comes of it
+		code    int  // of the failure, 0 with err
+		err     error
+	}{
+		{"expired, self-signed, other name", openedTLS + "! eof", testOptions(), true, 0, nil},
+		{"required", openedTLS + "! eof", required, true, 0, nil},
+		{"off", offered + "! eof", off, false, 0, nil},
+		{"refused: on in clear", offered + "< STARTTLS\n> 454 4.7.0 not now\n! eof", testOptions(), false, 0, nil},
+		{"refused and required", offered + "< STARTTLS\n> 454 4.7.0 not now\n< QUIT\n> 221 bye\n! close",
+			required, false, 454, nil},
+		{"not offered and required", opened + "< QUIT\n> 221 bye\n! close", required, false, 0, ErrNoSTARTTLS},
+		{"injected in clear", offered + "< STARTTLS\n> 220 go\n> 250 ok\n! eof",
+			testOptions(), false, 0, ErrOutOfStep},
+		{"closing", offered + "< STARTTLS\n> 421 bye\n! eof", testOptions(), false, 421, nil},
+		{"what is no answer", offered + "< STARTTLS\n> 250 ok\n! eof", testOptions(), false, 0, ErrProtocol},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dial, at := test.script.listen(t)
+			s, err := Open(t.Context(), dial, "mx.example", at, test.options)
+			if test.code == 0 && test.err == nil {
+				if err != nil || s.TLS() != test.tls || s.offers.pipelining == test.tls {
+					t.Fatalf("%v; tls %v, want %v and what was offered in clear forgotten", err, s.TLS(), test.tls)
+				}
+				s.Close()
+				return
+			}
+			f := failure(t, err)
+			if f.Stage != StageTLS || f.Reply.Code != test.code || (test.err != nil && !errors.Is(f, test.err)) {
+				t.Errorf("failure %v, want %d %v", f, test.code, test.err)
+			}
+		})
+	}
+}
+
+func TestGarbageInsteadOfTLS(t *testing.T) {
+	dial, at := script(`
+		> 220 hi
+		< EHLO probe.example
+		> 250-mx.example
+		> 250 STARTTLS
+		< STARTTLS
+		> 220 go
+		>? "this is not tls\r\n"
+		`).listen(t)
+	_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+	if f := failure(t, err); f.Stage != StageTLS || f.Reply.Code != 0 {
+		t.Errorf("failure %v", f)
+	}
+}
+
+func TestProbeAndPollUnderTLS(t *testing.T) {
+	s := mustOpen(t, openedTLS+`
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		< RSET
+		> 250 ok
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<b@example.com>
+		> 550 no
+		< QUIT
+		> 221 bye
+		! close`, testOptions())
+	for _, test := range []struct{ local, want string }{{"a", "250"}, {"b", "550"}} {
+		answers, err := s.Probe(t.Context(), addresses(test.local), Ask{})
+		if err != nil || codes(answers) != test.want {
+			t.Errorf("%s: %s, %v", test.local, codes(answers), err)
+		}
+		if err := s.Poll(); err != nil { // a read that times out must not spoil the TLS state
+			t.Errorf("poll: %v", err)
+		}
+	}
+	s.Quit()
+}

@@ -1,0 +1,177 @@
+package smtp
+
+import (
+	"context"
+	"crypto/tls"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Open connects to host at the address and port, waits for its greeting, says
+// EHLO (HELO where EHLO is not known), and encrypts as o.TLS says. It returns
+// when MAIL may be sent.
+//
+// The error is always a *Failure. With StageTLS, TLSOpportunistic and no Reply
+// the handshake failed: the caller may open again with TLSOff. The Reply of a
+// Failure with StageGreeting or StageHello speaks about us or the host, never
+// about an address. When ctx is done Open returns its cause at once.
+func Open(
+	ctx context.Context, dial Dialer, host string, at netip.AddrPort, o SessionOptions,
+) (*Session, error) {
+	if err := o.Validate(); err != nil {
+		return nil, &Failure{Err: err}
+	}
+	begin := time.Now()
+	dialCtx, cancel := context.WithDeadline(ctx, begin.Add(o.Limits.Session))
+	defer cancel()
+	conn, err := dial.DialContext(dialCtx, "tcp", at.String())
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, &Failure{Stage: StageConnect, Err: err}
+	}
+	s := &Session{
+		host: host, source: sourceOf(conn), options: o, raw: newLookout(conn), open: true,
+		left: o.Limits.Session - time.Since(begin), granted: 1,
+	}
+	s.conn, s.in = s.raw, newReplyReader(s.raw, &o.Limits)
+	s.interrupt = func() { _ = conn.SetDeadline(time.Unix(1, 0)) } // long ago
+	stop := s.enter(ctx)
+	err = s.introduce(ctx)
+	s.leave(stop)
+	if err != nil {
+		return nil, err
+	}
+	if !s.open { // ctx was done in the last moment
+		return nil, &Failure{Stage: StageHello, Err: context.Cause(ctx), Source: s.source}
+	}
+	return s, nil
+}
+
+// introduce goes from the connection to the point where MAIL may be sent.
+func (s *Session) introduce(ctx context.Context) error {
+	if _, err := s.arm(ctx, s.options.Limits.Greeting); err != nil {
+		return s.fail(StageGreeting, s.cause(ctx, err))
+	}
+	reply, err := s.receive(ctx, StageGreeting)
+	if err != nil {
+		return err
+	}
+	if reply.Code != 220 { // RFC 5321 §3.1, §4.3.2
+		return s.turnedAway(StageGreeting, reply)
+	}
+	if err := s.hello(ctx); err != nil {
+		return err
+	}
+	if s.options.TLS == TLSOff || (s.options.TLS == TLSOpportunistic && !s.offers.starttls) {
+		return nil
+	}
+	return s.encrypt(ctx)
+}
+
+// turnedAway ends a session in which a reply stands in the way. A refusal is
+// answered with QUIT (RFC 5321 §3.1); anything else does not belong there.
+func (s *Session) turnedAway(stage Stage, reply Reply) error {
+	if !reply.Temporary() && !reply.Permanent() {
+		return s.fail(stage, ErrProtocol)
+	}
+	s.Quit()
+	return &Failure{Stage: stage, Reply: reply, Source: s.source}
+}
+
+// hello says EHLO and learns what the receiver offers, or HELO to a receiver
+// that does not know EHLO (RFC 5321 §3.2).
+func (s *Session) hello(ctx context.Context) error {
+	s.offers = extensions{}
+	s.put("EHLO ", s.options.HelloName)
+	reply, err := s.ask(ctx, StageHello, s.options.Limits.Hello)
+	if err != nil {
+		return err
+	}
+	if reply.Code == 500 || reply.Code == 502 {
+		s.put("HELO ", s.options.HelloName)
+		if reply, err = s.ask(ctx, StageHello, s.options.Limits.Hello); err != nil {
+			return err
+		}
+		reply.Lines = nil // a HELO reply offers nothing
+	}
+	if reply.Code != 250 {
+		return s.turnedAway(StageHello, reply)
+	}
+	for i, line := range reply.Lines {
+		if i > 0 { // the first line names the host
+			s.offers.note(line)
+		}
+	}
+	return nil
+}
+
+// note remembers one line of an EHLO reply. Keywords are known in any case.
+func (x *extensions) note(line string) {
+	keyword, _, _ := strings.Cut(line, " ")
+	switch {
+	case strings.EqualFold(keyword, "PIPELINING"):
+		x.pipelining = true
+	case strings.EqualFold(keyword, "SMTPUTF8"):
+		x.smtputf8 = true
+	case strings.EqualFold(keyword, "STARTTLS"):
+		x.starttls = true
+	}
+}
+
+// encrypt starts TLS (RFC 3207 §4) and says EHLO again, since what was said in
+// clear counts no more (§4.2).
+func (s *Session) encrypt(ctx context.Context) error {
+	if !s.offers.starttls {
+		s.Quit()
+		return &Failure{Stage: StageTLS, Err: ErrNoSTARTTLS, Source: s.source}
+	}
+	s.put("STARTTLS", "")
+	reply, err := s.ask(ctx, StageTLS, s.options.Limits.StartTLS)
+	switch {
+	case err != nil:
+		return err
+	case reply.Code != 220 && s.options.TLS == TLSOpportunistic && !reply.Accepted():
+		return nil // RFC 3207 §4.1: go on in clear
+	case reply.Code != 220:
+		return s.turnedAway(StageTLS, reply)
+	}
+	// Bytes after the 220 were sent in clear, by whoever; to read them as if they
+	// came encrypted is the classic STARTTLS injection.
+	if !s.in.empty() {
+		return s.fail(StageTLS, ErrOutOfStep)
+	}
+	if err := s.handshake(ctx); err != nil {
+		return s.fail(StageTLS, s.cause(ctx, err))
+	}
+	return s.hello(ctx)
+}
+
+// handshake goes on under TLS. The session's bytes are counted on, and nothing
+// that was read in clear is kept.
+func (s *Session) handshake(ctx context.Context) error {
+	conn := tls.Client(s.raw, &tls.Config{
+		ServerName:         s.host,
+		InsecureSkipVerify: true,             // see TLSMode
+		MinVersion:         tls.VersionTLS10, // old receivers: the choice is that or clear text
+	})
+	if _, err := s.arm(ctx, s.options.Limits.Handshake); err != nil {
+		return err
+	}
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	s.conn, s.tls = conn, true
+	s.in.buf.Reset(conn)
+	return nil
+}
+
+// put adds one command line to those that will be sent together. Neither part
+// holds a CR, LF or NUL: options and addresses are checked before.
+func (s *Session) put(verb, argument string) {
+	s.out = append(s.out, verb...)
+	s.out = append(s.out, argument...)
+	s.out = append(s.out, '\r', '\n')
+}

@@ -1,0 +1,140 @@
+package smtp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func readReply(from io.Reader) (Reply, error) {
+	limits := DefaultLimits()
+	r := newReplyReader(from, &limits)
+	return r.read()
+}
+
+func TestReadReply(t *testing.T) {
+	long := strings.Repeat("x", 4096-len("250 \r\n"))
+	tests := []struct {
+		name string
+		in   string
+		want Reply
+		err  error
+	}{
+		{"one line", "250 ok\r\n", Reply{Code: 250, Lines: []string{"ok"}}, nil},
+		{"no text", "250\r\n", Reply{Code: 250, Lines: []string{""}}, nil},
+		{"empty text", "250 \r\n", Reply{Code: 250, Lines: []string{""}}, nil},
+		{"several lines", "250-a\r\n250-\r\n250 b\r\n", Reply{Code: 250, Lines: []string{"a", "", "b"}}, nil},
+		{"last line is a bare code", "250-a\r\n250\r\n", Reply{Code: 250, Lines: []string{"a", ""}}, nil},
+		{"LF alone", "250-a\n250 b\n", Reply{Code: 250, Lines: []string{"a", "b"}}, nil},
+		{"CR inside", "250 a\rb\r\n", Reply{Code: 250, Lines: []string{"a\rb"}}, nil},
+		{"two CR", "250 a\r\r\n", Reply{Code: 250, Lines: []string{"a\r"}}, nil},
+		{"NUL and 8 bit", "550 \x00\xff\xc3\xa4\r\n", Reply{Code: 550, Lines: []string{"\x00\xff\xc3\xa4"}}, nil},
+		{"3xx", "354 go on\r\n", Reply{Code: 354, Lines: []string{"go on"}}, nil},
+		{"formula", "550 =HYPERLINK(1)\r\n", Reply{Code: 550, Lines: []string{"=HYPERLINK(1)"}}, nil},
+
+		{"enhanced", "550 5.1.1 no\r\n", Reply{550, EnhancedCode{5, 1, 1}, []string{"no"}}, nil},
+		{"enhanced on each line", "550-5.1.1 a\r\n550 5.1.1 b\r\n",
+			Reply{550, EnhancedCode{5, 1, 1}, []string{"a", "b"}}, nil},
+		{"enhanced on the second line", "550-a\r\n550 5.7.1 b\r\n",
+			Reply{550, EnhancedCode{5, 7, 1}, []string{"a", "b"}}, nil},
+		{"the first one counts", "550-5.1.1 a\r\n550 5.7.1 b\r\n",
+			Reply{550, EnhancedCode{5, 1, 1}, []string{"a", "b"}}, nil},
+		{"enhanced alone", "250 2.1.5\r\n", Reply{250, EnhancedCode{2, 1, 5}, []string{""}}, nil},
+		{"enhanced with colon", "550 5.1.1: no\r\n", Reply{550, EnhancedCode{5, 1, 1}, []string{": no"}}, nil},
+		{"three digits", "550 5.7.606 no\r\n", Reply{550, EnhancedCode{5, 7, 606}, []string{"no"}}, nil},
+		{"four digits", "550 5.7.6061 no\r\n", Reply{Code: 550, Lines: []string{"5.7.6061 no"}}, nil},
+		{"an address", "550 5.1.1.1 no\r\n", Reply{Code: 550, Lines: []string{"5.1.1.1 no"}}, nil},
+		{"class 3", "550 3.1.1 no\r\n", Reply{Code: 550, Lines: []string{"3.1.1 no"}}, nil},
+		{"not at the start", "550 no 5.1.1\r\n", Reply{Code: 550, Lines: []string{"no 5.1.1"}}, nil},
+		{"two parts", "550 5.11 no\r\n", Reply{Code: 550, Lines: []string{"5.11 no"}}, nil},
+		{"no detail", "550 5.1. no\r\n", Reply{Code: 550, Lines: []string{"5.1. no"}}, nil},
+
+		{"longest line", "250 " + long + "\r\n", Reply{Code: 250, Lines: []string{long}}, nil},
+		{"line too long", "250 " + long + "x\r\n", Reply{}, ErrTooLarge},
+		{"line without an end", strings.Repeat("x", 1<<20), Reply{}, ErrTooLarge},
+		{"most lines", strings.Repeat("250-\r\n", 127) + "250 \r\n",
+			Reply{Code: 250, Lines: make([]string, 128)}, nil},
+		{"too many lines", strings.Repeat("250-\r\n", 128) + "250 \r\n", Reply{}, ErrTooLarge},
+		{"too many bytes", strings.Repeat("250-"+long[:4000]+"\r\n", 17) + "250 \r\n", Reply{}, ErrTooLarge},
+
+		{"two digits", "25 ok\r\n", Reply{}, ErrProtocol},
+		{"four digits of code", "2500 ok\r\n", Reply{}, ErrProtocol},
+		{"code 199", "199 ok\r\n", Reply{}, ErrProtocol},
+		{"code 600", "600 ok\r\n", Reply{}, ErrProtocol},
+		{"code 000", "000 ok\r\n", Reply{}, ErrProtocol},
+		{"text at once", "250ok\r\n", Reply{}, ErrProtocol},
+		{"tab", "250\tok\r\n", Reply{}, ErrProtocol},
+		{"space first", " 250 ok\r\n", Reply{}, ErrProtocol},
+		{"empty line", "\r\n", Reply{}, ErrProtocol},
+		{"other code on the next line", "250-a\r\n550 b\r\n", Reply{}, ErrProtocol},
+		{"HTTP", "HTTP/1.1 400 Bad Request\r\n", Reply{}, ErrProtocol},
+		{"SSH", "SSH-2.0-OpenSSH_9.9\r\n", Reply{}, ErrProtocol},
+		{"our own words", "RCPT TO:<a@example.com>\r\n", Reply{}, ErrProtocol},
+
+		{"nothing", "", Reply{}, io.EOF},
+		{"CR alone", "250 ok\r", Reply{}, io.EOF},
+		{"more lines promised", "250-ok\r\n", Reply{}, io.EOF},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := readReply(strings.NewReader(test.in))
+			if !errors.Is(err, test.err) || (err == nil) != (test.err == nil) || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%.80q: %+v, %v; want %+v, %v", test.in, got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
+func TestReadReplySplitAnywhere(t *testing.T) {
+	const text = "550-5.1.1 no such\r\n550 5.1.1 user here\r\n"
+	want, err := readReply(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range text {
+		got, err := readReply(io.MultiReader(strings.NewReader(text[:i]), strings.NewReader(text[i:])))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("split at %d: %+v, %v", i, got, err)
+		}
+	}
+	got, err := readReply(iotest.OneByteReader(strings.NewReader(text)))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("byte by byte: %+v, %v", got, err)
+	}
+}
+
+// Whatever is read keeps to the limits, and the same bytes read in other pieces
+// give the same reply.
+func FuzzReadReply(f *testing.F) {
+	for _, seed := range []string{
+		"250 ok\r\n", "550-5.1.1 a\r\n550 5.1.1 b\r\n", "250-\n250\n", "421", "5.1.1", "\r\n",
+		"250 2.1.5\r\n", "999 \n", "550 5.7.606 \x00\xff\r\nmore",
+	} {
+		f.Add([]byte(seed))
+	}
+	limits := Limits{LineBytes: 64, ReplyLines: 4, ReplyBytes: 128, SessionBytes: 256}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		whole := newReplyReader(bytes.NewReader(in), &limits)
+		pieces := newReplyReader(iotest.OneByteReader(bytes.NewReader(in)), &limits)
+		for {
+			got, err := whole.read()
+			again, err2 := pieces.read()
+			if !reflect.DeepEqual(got, again) || (err == nil) != (err2 == nil) {
+				t.Fatalf("%q in pieces: %+v, %v; want %+v, %v", in, again, err2, got, err)
+			}
+			if err != nil {
+				return
+			}
+			if got.Code < 200 || got.Code > 599 || len(got.Lines) == 0 || len(got.Lines) > limits.ReplyLines {
+				t.Fatalf("%q: %+v", in, got)
+			}
+			if strings.Contains(got.Text(), "\n") || len(got.Text()) > limits.ReplyBytes || whole.left < 0 {
+				t.Fatalf("%q: text %q, %d bytes left", in, got.Text(), whole.left)
+			}
+		}
+	})
+}

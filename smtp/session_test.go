@@ -1,0 +1,486 @@
+package smtp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {
+	s := mustOpen(t, opened+`
+		< MAIL FROM:<back@probe.example>
+		> 250 2.1.0 ok
+		< RCPT TO:<a@example.com>
+		> 250 2.1.5 ok
+		< RCPT TO:<b@example.com>
+		> 550-5.1.1 no such
+		> 550 5.1.1 user here
+		< RSET
+		> 250 2.0.0 ok
+		< MAIL FROM:<back@probe.example>
+		> 250 2.1.0 ok
+		< RCPT TO:<c@example.com>
+		> 250 2.1.5 ok
+		< QUIT
+		> 221 bye
+		! close`, testOptions())
+
+	answers, err := s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: true}) // not offered
+	if err != nil || codes(answers) != "250 550" {
+		t.Fatalf("first probe: %s, %v; want 250 550", codes(answers), err)
+	}
+	refusal := answers[1].Reply
+	if refusal.Enhanced != (EnhancedCode{5, 1, 1}) || refusal.Text() != "no such user here" {
+		t.Errorf("reply: %+v", refusal)
+	}
+	for i, a := range answers {
+		if a.Sent.IsZero() || a.At.Before(a.Sent) {
+			t.Errorf("answer %d: sent %v, at %v", i, a.Sent, a.At)
+		}
+	}
+	if answers, err = s.Probe(t.Context(), addresses("c"), Ask{}); err != nil || codes(answers) != "250" {
+		t.Fatalf("second probe: %s, %v", codes(answers), err)
+	}
+	if s.Rcpts() != 3 || s.Refused() != 1 || !s.Open() || s.TLS() || s.Host() != "mx.example" {
+		t.Errorf("rcpts %d, refused %d, open %v, tls %v, host %q",
+			s.Rcpts(), s.Refused(), s.Open(), s.TLS(), s.Host())
+	}
+	s.Quit()
+	if s.Open() {
+		t.Error("open after quit")
+	}
+	if _, err := s.Probe(t.Context(), addresses("d"), Ask{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("probe after quit: %v, want ErrClosed", err)
+	}
+}
+
+// The receiver answers only when it has the whole group, so a client that waits
+// in between hangs and fails.
+func TestPipelinedGroupGoesInOneWrite(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RCPT TO:<b@example.com>
+		> 250 ok
+		> 250 ok
+		> 550 5.1.1 no
+		< RSET
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<c@example.com>
+		> 250 ok
+		> 250 ok
+		> 450 4.2.0 later
+		! eof`, testOptions())
+	for _, test := range []struct {
+		locals []string
+		want   string
+	}{{[]string{"a", "b"}, "250 550"}, {[]string{"c"}, "450"}} {
+		answers, err := s.Probe(t.Context(), addresses(test.locals...), Ask{Pipelining: true})
+		if err != nil || codes(answers) != test.want {
+			t.Errorf("%v: %s, %v; want %s", test.locals, codes(answers), err, test.want)
+		}
+	}
+}
+
+func TestPipeliningNeedsLeave(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		! eof`, testOptions())
+	if answers, err := s.Probe(t.Context(), addresses("a"), Ask{}); err != nil || codes(answers) != "250" {
+		t.Errorf("%s, %v", codes(answers), err)
+	}
+}
+
+// A long list is cut into groups that fit groupBytes, and every reply is read.
+func TestPipelinedGroupIsBounded(t *testing.T) {
+	const n = 1000
+	client, server := net.Pipe()
+	most := make(chan int, 1)
+	go func() {
+		defer server.Close()
+		_, _ = io.WriteString(server, "220 hi\r\n")
+		largest, buffer := 0, make([]byte, 64<<10)
+		for {
+			size, err := server.Read(buffer) // one write of the client: a pipe keeps writes apart
+			if err != nil {
+				most <- largest
+				return
+			}
+			largest = max(largest, size)
+			lines := strings.Count(string(buffer[:size]), "\r\n")
+			reply := strings.Repeat("250 ok\r\n", lines)
+			if strings.HasPrefix(string(buffer[:size]), "EHLO") {
+				reply = "250-mx\r\n250 PIPELINING\r\n"
+			}
+			if _, err := io.WriteString(server, reply); err != nil {
+				most <- largest
+				return
+			}
+		}
+	}()
+	dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
+	s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	locals := make([]string, n)
+	for i := range locals {
+		locals[i] = strings.Repeat("x", 1+i%64)
+	}
+	answers, err := s.Probe(t.Context(), addresses(locals...), Ask{Pipelining: true})
+	if err != nil || len(answers) != n || s.Rcpts() != n {
+		t.Errorf("%d answers, %d rcpts, %v; want %d", len(answers), s.Rcpts(), err, n)
+	}
+	s.Close()
+	if got := <-most; got > groupBytes || got < groupBytes/2 {
+		t.Errorf("largest write %d, want at most %d and not far from it", got, groupBytes)
+	}
+}
+
+func TestProbeStops(t *testing.T) {
+	const lockstep = opened + `
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 550 5.1.1 no
+		< RCPT TO:<b@example.com>
+		> 550 5.1.1 no
+		! eof`
+	const grouped = openedPipelining + `
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RCPT TO:<b@example.com>
+		> 250 ok
+		> 550 5.1.1 no
+		> 550 5.1.1 no
+		! eof`
+	const all = openedPipelining + `
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RCPT TO:<b@example.com>
+		< RCPT TO:<c@example.com>
+		> 250 ok
+		> 550 5.1.1 no
+		> 550 5.1.1 no
+		> 550 5.1.1 no
+		! eof`
+	stopAtB := func(a Address, _ Reply) bool { return a.Local == "b" }
+	tests := []struct {
+		name        string
+		script      script
+		ask         Ask
+		wantRefused int
+	}{
+		{"after the refusals allowed", lockstep, Ask{RefusedMax: 2}, 2},
+		{"when the caller says so", lockstep, Ask{Stop: stopAtB}, 2},
+		{"with a group no larger than the refusals allowed", grouped, Ask{Pipelining: true, RefusedMax: 2}, 2},
+		{"within a group, whose other replies are read", all, Ask{Pipelining: true, Stop: stopAtB}, 3},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := mustOpen(t, test.script, testOptions())
+			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)
+			if err != nil || codes(answers) != "550 550" {
+				t.Errorf("answers %s, %v; want 550 550", codes(answers), err)
+			}
+			if !s.Open() || s.Refused() != test.wantRefused {
+				t.Errorf("open %v, refused %d, want true, %d", s.Open(), s.Refused(), test.wantRefused)
+			}
+		})
+	}
+}
+
+// Hold is asked before each RCPT, after MAIL was answered, and before each group.
+func TestProbeIsHeld(t *testing.T) {
+	tests := []struct {
+		name   string
+		script script
+		ask    Ask
+		after  int // RCPTs, or groups, that are let through
+		want   string
+	}{
+		{"before the first", opened + `
+			< MAIL FROM:<back@probe.example>
+			> 250 ok
+			! eof`, Ask{}, 0, ""},
+		{"before the second", opened + `
+			< MAIL FROM:<back@probe.example>
+			> 250 ok
+			< RCPT TO:<a@example.com>
+			> 250 ok
+			! eof`, Ask{}, 1, "250"},
+		{"before a group", openedPipelining + `
+			! eof`, Ask{Pipelining: true}, 0, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := mustOpen(t, test.script, testOptions())
+			asked := 0
+			test.ask.Hold = func() bool { asked++; return asked > test.after }
+			answers, err := s.Probe(t.Context(), addresses("a", "b"), test.ask)
+			if err != nil || codes(answers) != test.want || !s.Open() || s.Rcpts() != test.after {
+				t.Errorf("answers %s, %v, open %v, %d RCPTs", codes(answers), err, s.Open(), s.Rcpts())
+			}
+		})
+	}
+}
+
+func TestRefusalsAllowedSpanGroups(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RCPT TO:<b@example.com>
+		> 250 ok
+		> 550 no
+		> 250 ok
+		< RCPT TO:<c@example.com>
+		> 250 ok
+		< RCPT TO:<d@example.com>
+		> 550 no
+		! eof`, testOptions())
+	ask := Ask{Pipelining: true, RefusedMax: 2}
+	answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), ask)
+	if err != nil || codes(answers) != "550 250 250 550" {
+		t.Errorf("answers %s, %v; want 550 250 250 550", codes(answers), err)
+	}
+}
+
+func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
+	for name, text := range map[string]script{
+		"each reply awaited": opened + `
+			< MAIL FROM:<back@probe.example>
+			> 450 4.3.2 not now
+			< MAIL FROM:<back@probe.example>
+			> 250 ok
+			< RCPT TO:<a@example.com>
+			> 250 ok
+			! eof`,
+		"in a group": openedPipelining + `
+			< MAIL FROM:<back@probe.example>
+			< RCPT TO:<a@example.com>
+			> 450 4.3.2 not now
+			> 503 5.5.1 need mail
+			< MAIL FROM:<back@probe.example>
+			< RCPT TO:<a@example.com>
+			> 250 ok
+			> 250 ok
+			! eof`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, text, testOptions())
+			answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
+			f := failure(t, err)
+			if f.Stage != StageMail || f.Reply.Code != 450 || len(answers) != 0 || !s.Open() {
+				t.Fatalf("failure %v, answers %d, open %v", f, len(answers), s.Open())
+			}
+			if answers, err = s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true}); err != nil {
+				t.Fatal(err)
+			}
+			if codes(answers) != "250" {
+				t.Errorf("answers %s", codes(answers))
+			}
+		})
+	}
+}
+
+func TestSMTPUTF8IsAskedForOnlyWhenNeeded(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		< RSET
+		> 250 ok
+		< MAIL FROM:<back@probe.example> SMTPUTF8
+		> 250 ok
+		< RCPT TO:<ä@example.com>
+		> 250 ok
+		! eof`, testOptions())
+	for _, local := range []string{"a", "ä"} {
+		if answers, err := s.Probe(t.Context(), addresses(local), Ask{}); err != nil || codes(answers) != "250" {
+			t.Errorf("%s: %s, %v", local, codes(answers), err)
+		}
+	}
+}
+
+func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
+	s := mustOpen(t, opened+`
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		! eof`, testOptions())
+	list := append(addresses("ä", "a", "x\r\nDATA", "nul\x00", strings.Repeat("x", 65), ""),
+		Address{Local: "a", Domain: "example.com>\r\nDATA"},
+		Address{Local: "a", Domain: "example.com> NOTIFY=NEVER"})
+	want := []error{ErrNoSMTPUTF8, nil}
+	for len(want) < len(list) {
+		want = append(want, ErrMalformed)
+	}
+	answers, err := s.Probe(t.Context(), list, Ask{})
+	if err != nil || len(answers) != len(want) {
+		t.Fatalf("%d answers, %v", len(answers), err)
+	}
+	for i, a := range answers {
+		if !errors.Is(a.Err, want[i]) || (a.Err == nil) != (want[i] == nil) {
+			t.Errorf("%q: %v, want %v", list[i], a.Err, want[i])
+		}
+	}
+	answers, err = s.Probe(t.Context(), addresses("ö"), Ask{}) // says nothing at all
+	if err != nil || len(answers) != 1 || !errors.Is(answers[0].Err, ErrNoSMTPUTF8) {
+		t.Errorf("%v, %v", answers, err)
+	}
+	if s.Rcpts() != 1 {
+		t.Errorf("rcpts %d, want 1", s.Rcpts())
+	}
+}
+
+func TestHeloWhereEhloIsNotKnown(t *testing.T) {
+	s := mustOpen(t, `
+		> 220 old
+		< EHLO probe.example
+		> 502 what
+		< HELO probe.example
+		> 250-old
+		> 250 PIPELINING
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 251 will forward
+		! eof`, testOptions())
+	if s.offers != (extensions{}) {
+		t.Errorf("a reply to HELO offers %+v", s.offers)
+	}
+	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
+	if err != nil || codes(answers) != "251" {
+		t.Errorf("%s, %v", codes(answers), err)
+	}
+}
+
+func TestOpenTurnedAway(t *testing.T) {
+	tests := []struct {
+		name      string
+		script    script
+		wantStage Stage
+		wantCode  int
+	}{
+		{"greeting 554, answered with QUIT", "> 554 5.7.1 no\n< QUIT\n> 221 bye\n! close", StageGreeting, 554},
+		{"greeting 521", "> 521 no mail\n< QUIT\n> 221 bye\n! close", StageGreeting, 521},
+		{"greeting 421", "> 421 busy\n! close", StageGreeting, 421},
+		{"ehlo 550", "> 220 hi\n< EHLO probe.example\n> 550 who\n< QUIT\n> 221 bye\n! close", StageHello, 550},
+		{"helo 501", "> 220 hi\n< EHLO probe.example\n> 500 what\n< HELO probe.example\n> 501 who\n< QUIT\n! close",
+			StageHello, 501},
+		{"ehlo 421", "> 220 hi\n< EHLO probe.example\n> 421 4.3.2 busy\n! close", StageHello, 421},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dial, at := test.script.listen(t)
+			_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+			f := failure(t, err)
+			if f.Stage != test.wantStage || f.Reply.Code != test.wantCode {
+				t.Errorf("failure %v, want %v %d", f, test.wantStage, test.wantCode)
+			}
+		})
+	}
+}
+
+func TestClosingReplyEndsTheSession(t *testing.T) {
+	const mail = "\n< MAIL FROM:<back@probe.example>"
+	tests := []struct {
+		name      string
+		script    script
+		ask       Ask
+		want      string // codes of the answers
+		wantStage Stage  // StageNone: no error
+	}{
+		{"to MAIL", opened + mail + "\n> 421 4.7.0 bye\n! eof", Ask{}, "", StageMail},
+		{"to RCPT, which is an answer", opened + mail + `
+			> 250 ok
+			< RCPT TO:<a@example.com>
+			> 250 ok
+			< RCPT TO:<b@example.com>
+			> 421 4.7.0 too many errors
+			! eof`, Ask{}, "250 421", StageNone},
+		{"to RCPT in a group", openedPipelining + mail + `
+			< RCPT TO:<a@example.com>
+			< RCPT TO:<b@example.com>
+			< RCPT TO:<c@example.com>
+			> 250 ok
+			> 250 ok
+			> 421 4.7.0 too many errors
+			! close`, Ask{Pipelining: true}, "250 421", StageNone},
+		{"right behind a reply", opened + mail + `
+			> 250 ok
+			> 421 4.3.2 shutting down
+			! eof`, Ask{}, "", StageRcpt},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := mustOpen(t, test.script, testOptions())
+			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)
+			if codes(answers) != test.want || s.Open() {
+				t.Errorf("answers %q, open %v; want %q, false", codes(answers), s.Open(), test.want)
+			}
+			if test.wantStage == StageNone {
+				if err != nil {
+					t.Errorf("error %v, want none", err)
+				}
+				return
+			}
+			if f := failure(t, err); f.Stage != test.wantStage || f.Reply.Code != 421 {
+				t.Errorf("failure %v, want %v 421", f, test.wantStage)
+			}
+		})
+	}
+}
+
+func TestRsetRefusedEndsTheSession(t *testing.T) {
+	s := mustOpen(t, opened+`
+		< MAIL FROM:<back@probe.example>
+		> 250 ok
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		< RSET
+		> 503 no
+		! eof`, testOptions())
+	if _, err := s.Probe(t.Context(), addresses("a"), Ask{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Probe(t.Context(), addresses("b"), Ask{})
+	if f := failure(t, err); f.Stage != StageRset || f.Reply.Code != 503 || s.Open() {
+		t.Errorf("failure %v, open %v", f, s.Open())
+	}
+}
+
+func TestOptionsAreCompleteOrRefused(t *testing.T) {
+	dial := dialFunc(func(context.Context) (net.Conn, error) {
+		t.Error("dialled with unusable options")
+		return nil, io.EOF
+	})
+	for name, change := range map[string]func(*SessionOptions){
+		"no hello name":              func(o *SessionOptions) { o.HelloName = "" },
+		"two lines as hello name":    func(o *SessionOptions) { o.HelloName = "a\r\nMAIL" },
+		"two words as hello name":    func(o *SessionOptions) { o.HelloName = "a b" },
+		"no return path":             func(o *SessionOptions) { o.ReturnPath = "" },
+		"return path with brackets":  func(o *SessionOptions) { o.ReturnPath = "<a@b.example>" },
+		"return path beyond ascii":   func(o *SessionOptions) { o.ReturnPath = "ä@b.example" },
+		"no such tls mode":           func(o *SessionOptions) { o.TLS = TLSRequired + 1 },
+		"no limits":                  func(o *SessionOptions) { o.Limits = Limits{} },
+		"no time for RCPT":           func(o *SessionOptions) { o.Limits.Rcpt = 0 },
+		"no bytes for a reply":       func(o *SessionOptions) { o.Limits.ReplyBytes = -1 },
+		"lines too short for a code": func(o *SessionOptions) { o.Limits.LineBytes = 16 },
+	} {
+		o := testOptions()
+		change(&o)
+		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, o)
+		if !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v, want ErrOptions", name, err)
+		}
+	}
+}

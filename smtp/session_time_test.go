@@ -1,0 +1,340 @@
+package smtp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipeDialer plays s on one end of a pipe and dials the other. Done gives what
+// came of the script, when the client has ended the session.
+func (s script) pipe() (dial Dialer, done chan error) {
+	client, server := net.Pipe()
+	done = make(chan error, 1)
+	go func() {
+		defer server.Close()
+		done <- s.play(server)
+	}()
+	return dialFunc(func(context.Context) (net.Conn, error) { return client, nil }), done
+}
+
+const openPipe = "> 220 hi\n< EHLO probe.example\n> 250-mx.example\n> 250 PIPELINING\n"
+
+// A receiver that says nothing costs exactly the limit of the stage.
+func TestSilenceIsBoundedAtEachStage(t *testing.T) {
+	const mail = openPipe + "< MAIL FROM:<back@probe.example>\n"
+	tests := []struct {
+		name      string
+		script    script
+		pipelined bool
+		stage     Stage
+		want      time.Duration
+	}{
+		{"greeting", "! eof", false, StageGreeting, 60 * time.Second},
+		{"second line of the greeting", "> 220-hi\n! eof", false, StageGreeting, 60 * time.Second},
+		{"ehlo", "> 220 hi\n< *\n! eof", false, StageHello, 30 * time.Second},
+		{"starttls", "> 220 hi\n< *\n> 250-mx\n> 250 STARTTLS\n< *\n! eof", false, StageTLS, 30 * time.Second},
+		{"handshake", "> 220 hi\n< *\n> 250-mx\n> 250 STARTTLS\n< *\n> 220 go\n! hang",
+			false, StageTLS, 20 * time.Second},
+		{"mail", mail + "! eof", false, StageMail, 30 * time.Second},
+		{"mail, and it does not even read", openPipe + "! deaf", false, StageMail, 30 * time.Second},
+		{"rcpt", mail + "> 250 ok\n< *\n! eof", false, StageRcpt, 90 * time.Second},
+		// 90 s for the first RCPT, 30 s for the other, 30 s for each of RSET and MAIL.
+		{"group", mail + "< *\n< *\n! eof", true, StageMail, 180 * time.Second},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial, done := test.script.pipe()
+				begin := time.Now()
+				s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+				if err == nil {
+					_, err = s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: test.pipelined})
+				}
+				f := failure(t, err)
+				if f.Stage != test.stage || !errors.Is(f, os.ErrDeadlineExceeded) {
+					t.Errorf("failure %v, want a time-out at %v", f, test.stage)
+				}
+				if took := time.Since(begin); took != test.want {
+					t.Errorf("took %v, want %v", took, test.want)
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A byte a second never lets a read time out, so the limit is for the whole reply.
+func TestOneByteASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer server.Close()
+			for _, c := range []byte("220 " + strings.Repeat("be patient ", 100)) {
+				<-time.After(time.Second)
+				if _, err := server.Write([]byte{c}); err != nil {
+					return
+				}
+			}
+		}()
+		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
+		begin := time.Now()
+		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+		if f := failure(t, err); f.Stage != StageGreeting || !errors.Is(f, os.ErrDeadlineExceeded) {
+			t.Errorf("failure %v", f)
+		}
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("took %v, want 1m", took)
+		}
+		<-done
+	})
+}
+
+// slowReceiver answers at once, but RCPT after delay.
+func slowReceiver(conn net.Conn, delay time.Duration, done chan<- struct{}) {
+	defer close(done)
+	defer conn.Close()
+	_, _ = conn.Write([]byte("220 hi\r\n"))
+	buffer := make([]byte, 4096)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(string(buffer[:n]), "RCPT") {
+			<-time.After(delay)
+		}
+		if _, err := conn.Write([]byte("250 ok\r\n")); err != nil {
+			return
+		}
+	}
+}
+
+// Each reply is in time, but the session as a whole is not: 180 s, and 30 s for
+// each address after the first.
+func TestSessionTimeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		done := make(chan struct{})
+		go slowReceiver(server, 79*time.Second, done)
+		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
+		begin := time.Now()
+		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), Ask{})
+		if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, os.ErrDeadlineExceeded) {
+			t.Errorf("failure %v", f)
+		}
+		if took := time.Since(begin); took != 270*time.Second || len(answers) != 3 { // four were asked
+			t.Errorf("took %v with %d answers, want 4m30s and 3", took, len(answers))
+		}
+		<-done
+	})
+}
+
+// Time between probes is ours and not counted; addresses that a stopped probe
+// did not ask give no time.
+func TestIdleTimeIsNotTheReceivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		done := make(chan struct{})
+		go slowReceiver(server, 50*time.Second, done)
+		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
+		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := Ask{Stop: func(Address, Reply) bool { return true }}
+		// Before the nth address 180 + 30(n-1) - 50(n-1) seconds are left, which is
+		// 60 before the seventh and 40 before the eighth.
+		asked := 0
+		for range 20 {
+			<-time.After(time.Hour)
+			answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d"), ask)
+			asked += len(answers)
+			if err != nil {
+				if f := failure(t, err); !errors.Is(f, os.ErrDeadlineExceeded) {
+					t.Errorf("failure %v", f)
+				}
+				break
+			}
+		}
+		if asked != 7 {
+			t.Errorf("%d answers, want 7", asked)
+		}
+		s.Close()
+		<-done
+	})
+}
+
+func TestQuitWaitsTwoSecondsAtMost(t *testing.T) {
+	for name, text := range map[string]script{
+		"no reply":            openPipe + "< QUIT\n! eof",
+		"reply, but no close": openPipe + "< QUIT\n> 221 bye\n! eof",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial, done := text.pipe()
+				s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				s.Quit()
+				if took := time.Since(begin); took != 2*time.Second || s.Open() {
+					t.Errorf("took %v, open %v", took, s.Open())
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestCancelEndsTheWaitAndTheSession(t *testing.T) {
+	stopped := errors.New("we stop")
+	for name, text := range map[string]script{
+		"greeting": "! eof",
+		"hello":    "> 220 hi\n< *\n! eof",
+		"tls":      "> 220 hi\n< *\n> 250-mx\n> 250 STARTTLS\n< *\n> 220 go\n! hang",
+		"mail":     openPipe + "< *\n! eof",
+		"rcpt":     openPipe + "< *\n> 250 ok\n< *\n! eof",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				dial, done := text.pipe()
+				time.AfterFunc(7*time.Second, func() { cancel(stopped) })
+				begin := time.Now()
+				s, err := Open(ctx, dial, "mx.example", anyAddrPort, testOptions())
+				if err == nil {
+					_, err = s.Probe(ctx, addresses("a"), Ask{})
+					if s.Open() {
+						t.Error("session is open")
+					}
+				}
+				if f := failure(t, err); !errors.Is(f, stopped) {
+					t.Errorf("failure %v, want the cause", f)
+				}
+				if took := time.Since(begin); took != 7*time.Second {
+					t.Errorf("took %v", took)
+				}
+				<-done
+			})
+		})
+	}
+}
+
+// A context that ends between two commands is not forgotten because the next
+// command sets another deadline.
+func TestCancelBetweenTwoCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		dial, done := script(openPipe + "< *\n> 250 ok\n< *\n> 250 ok\n! eof").pipe()
+		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers, err := s.Probe(ctx, addresses("a", "b"), Ask{Stop: func(Address, Reply) bool {
+			cancel()
+			synctest.Wait() // the interrupt is over
+			return false
+		}})
+		if f := failure(t, err); !errors.Is(f, context.Canceled) || codes(answers) != "250" || s.Open() {
+			t.Errorf("answers %s, failure %v, open %v", codes(answers), f, s.Open())
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The interrupt of a context that ends with the last reply must not hit a later probe.
+func TestCancelWithTheLastReply(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := mustOpen(t, opened+`
+		< *
+		> 250 ok
+		< *
+		> 250 ok
+		! eof`, testOptions())
+	answers, err := s.Probe(ctx, addresses("a"), Ask{Stop: func(Address, Reply) bool { cancel(); return true }})
+	if err != nil || codes(answers) != "250" || s.Open() {
+		t.Errorf("%s, %v, open %v; want the answer and the session over", codes(answers), err, s.Open())
+	}
+	_, err = s.Probe(t.Context(), addresses("b"), Ask{})
+	if f := failure(t, err); !errors.Is(f, ErrClosed) {
+		t.Errorf("failure %v", f)
+	}
+}
+
+func TestConnectFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A dialer without a time limit of its own is stopped by the session's.
+		dial := dialFunc(func(ctx context.Context) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		begin := time.Now()
+		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+		if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, context.DeadlineExceeded) {
+			t.Errorf("failure %v", f)
+		}
+		if took := time.Since(begin); took != 180*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestPoll(t *testing.T) {
+	tests := []struct {
+		name string
+		then script // what the receiver does while we are idle
+		code int
+		err  error // nil and code 0: nothing
+	}{
+		{"nothing", "! eof", 0, nil},
+		{"421", ">> \"421 4.3.2 shutting down\\r\\n\"\n! close", 421, nil},
+		{"421 with the last reply", "> 421 4.3.2 shutting down\n! close", 421, nil},
+		{"another reply", "> 250 ok\n! eof", 0, ErrOutOfStep},
+		{"half a line", ">> \"42\"\n! eof", 0, ErrOutOfStep},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial, done := (openPipe + test.then).pipe()
+				s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				err = s.Poll()
+				if test.code == 0 && test.err == nil {
+					if err != nil || !s.Open() {
+						t.Errorf("%v, open %v", err, s.Open())
+					}
+				} else if f := failure(t, err); f.Stage != StageNone || f.Reply.Code != test.code || s.Open() ||
+					(test.err != nil && !errors.Is(f, test.err)) {
+					t.Errorf("failure %v, want %d %v", f, test.code, test.err)
+				}
+				s.Close()
+				<-done
+				if err := s.Poll(); !errors.Is(err, ErrClosed) {
+					t.Errorf("poll after close: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package shaping
+
+import "time"
+
+// budgetSlot is the length of the slots a Budget counts in. A minute of an hour makes
+// 61 slots, 1.5 KB a receiver, and at most a minute of needless waiting.
+const budgetSlot = time.Minute
+
+// Budget keeps to Allowance.RefusedPerHour and RefusedShare: in the hour before any
+// probe begins there were at most as many refusals as one of them permits, where a
+// probe whose answer is not known yet counts as a refusal.
+//
+// It rounds to minutes, to the side of fewer refusals. It remembers nothing over
+// a restart. Not safe for concurrent use.
+type Budget struct {
+	perHour  int
+	share    int // of all answers, in percent
+	hour     Hour
+	base     time.Time // the first time seen; slots count from here, by the monotonic clock
+	open     int
+	slots    []budgetCount // by slot, oldest first; at most 62
+	accepted int           // sum over slots
+	refused  int           // sum over slots
+}
+
+type budgetCount struct {
+	slot              time.Duration // its beginning, from base; a multiple of budgetSlot
+	accepted, refused int
+}
+
+// NewBudget allows perHour refusals in an hour, and more while they are no more than
+// share percent of all answers. Its minutes are those of hour.
+func NewBudget(perHour, share int, hour Hour) *Budget {
+	return &Budget{perHour: perHour, share: share, hour: hour}
+}
+
+// whole is what a Budget looks back over: the hour of Allowance.RefusedPerHour.
+func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
+
+// length is that of its slots.
+func (b *Budget) length() time.Duration { return b.hour.Of(budgetSlot) }
+
+// Set changes what is allowed, at once. What others were refused of
+// a share that is this node's now is not known to it.
+func (b *Budget) Set(perHour, share int) { b.perHour, b.share = perHour, share }
+
+// most is how many refusals an hour may have now. Refusals are at most share percent
+// of all answers when there are share for each 100 - share acceptances.
+func (b *Budget) most() int { return max(b.perHour, b.accepted*b.share/(100-b.share)) }
+
+// Ready says how many probes may begin now. When none may, next is the time to
+// ask again; a next of zero means: when an open probe is answered or undone.
+func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
+	b.forget(b.offset(now))
+	n = b.most() - b.refused - b.open
+	if n > 0 {
+		return n, time.Time{}
+	}
+	for _, c := range b.slots {
+		if c.refused > 0 {
+			return 0, b.base.Add(c.slot + b.length() + b.whole())
+		}
+	}
+	return 0, time.Time{}
+}
+
+// Begin says that n probes begin. Each is open until Accepted, Refused or Undo.
+func (b *Budget) Begin(n int) { b.open += max(0, n) }
+
+// Undo says that n open probes ended with neither: not sent, no answer, or an
+// answer that says nothing about the address.
+func (b *Budget) Undo(n int) { b.open = max(0, b.open-max(0, n)) }
+
+// Accepted says that an open probe was accepted at this time.
+func (b *Budget) Accepted(at time.Time) {
+	b.Undo(1)
+	b.slot(at).accepted++
+	b.accepted++
+}
+
+// Refused says that an open probe was refused at this time.
+func (b *Budget) Refused(at time.Time) {
+	b.Undo(1)
+	b.slot(at).refused++
+	b.refused++
+}
+
+// slot finds or makes the count of at's slot. A time before the newest slot
+// counts in the newest: two answers in disorder around a full minute.
+func (b *Budget) slot(at time.Time) *budgetCount {
+	slot := b.offset(at).Truncate(b.length())
+	if len(b.slots) > 0 && b.slots[len(b.slots)-1].slot >= slot {
+		return &b.slots[len(b.slots)-1]
+	}
+	b.forget(slot)
+	b.slots = append(b.slots, budgetCount{slot: slot})
+	return &b.slots[len(b.slots)-1]
+}
+
+// forget drops the slots whose end is an hour ago, and the acceptances of those
+// whose beginning is.
+func (b *Budget) forget(now time.Duration) {
+	for len(b.slots) > 0 && b.slots[0].slot+b.length()+b.whole() <= now {
+		b.refused -= b.slots[0].refused
+		b.accepted -= b.slots[0].accepted
+		b.slots = b.slots[1:]
+	}
+	if len(b.slots) > 0 && b.slots[0].slot+b.whole() <= now {
+		b.accepted -= b.slots[0].accepted
+		b.slots[0].accepted = 0
+	}
+}
+
+func (b *Budget) offset(t time.Time) time.Duration {
+	if b.base.IsZero() {
+		b.base = t
+	}
+	return t.Sub(b.base)
+}

@@ -1,0 +1,109 @@
+package shaping
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestBudget(t *testing.T) {
+	b := NewBudget(3, 0, 0)
+	now := start
+	if n, _ := b.Ready(now); n != 3 {
+		t.Fatalf("%d probes at the beginning, want 3", n)
+	}
+	b.Begin(3)
+	if n, next := b.Ready(now); n != 0 || !next.IsZero() {
+		t.Fatalf("%d probes, next %s with all open, want none and no time", n, next)
+	}
+	b.Refused(now)
+	b.Accepted(now)
+	b.Undo(1)
+	if n, _ := b.Ready(now); n != 2 {
+		t.Errorf("%d probes after a refusal and an acceptance, want 2", n)
+	}
+	b.Begin(2)
+	for range 2 {
+		b.Refused(now.Add(90 * time.Second))
+	}
+	n, next := b.Ready(now.Add(2 * time.Minute))
+	if wait := next.Sub(now); n != 0 || wait < time.Hour || wait > time.Hour+time.Minute {
+		t.Errorf("%d probes, next after %s with all spent, want none for an hour", n, wait)
+	}
+	if n, _ := b.Ready(next); n != 1 {
+		t.Errorf("%d probes when the first refusal is forgotten, want 1", n)
+	}
+	if n, _ := b.Ready(now.Add(2 * time.Hour)); n != 3 {
+		t.Errorf("%d probes after two hours, want 3", n)
+	}
+	b.Set(7, 0)
+	if n, _ := b.Ready(now.Add(2 * time.Hour)); n != 7 {
+		t.Errorf("%d probes after Set(7), want 7", n)
+	}
+}
+
+// TestBudgetAgainstAList: whatever is asked and answered, a probe is granted only
+// when the refusals of the last hour and the open probes leave room, counted
+// from a plain list of all that happened; and memory is bounded.
+func TestBudgetAgainstAList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 30).Draw(t, "limit")
+		share := rapid.SampledFrom([]int{0, 0, 10, 30, ShareMax}).Draw(t, "share")
+		hour := rapid.SampledFrom([]Hour{0, Hour(18 * time.Second), Hour(3 * time.Hour)}).Draw(t, "hour")
+		b, now, open := NewBudget(limit, share, hour), start, 0
+		var accepted, refused []time.Time
+		lastHour := func(list []time.Time) (n int) {
+			for _, at := range list {
+				if at.After(now.Add(-hour.Of(time.Hour))) {
+					n++
+				}
+			}
+			return n
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(hour.Of(10*time.Minute))).Draw(t, "wait")))
+			n, next := b.Ready(now)
+			most := max(limit, lastHour(accepted)*share/(100-share))
+			if room := most - lastHour(refused) - open; n > max(0, room) {
+				t.Fatalf("%d probes granted, %d would be right", n, room)
+			}
+			if n <= 0 && next.IsZero() && open == 0 {
+				t.Fatal("nothing granted, nothing open, and no time named")
+			}
+			if next.After(now.Add(hour.Of(time.Hour + time.Minute))) {
+				t.Fatalf("nothing before %v", next.Sub(now))
+			}
+			if n > 0 {
+				b.Begin(1)
+				open++
+			}
+			switch answer := rapid.IntRange(0, 3).Draw(t, "answer"); {
+			case open == 0:
+			case answer == 0:
+				b.Accepted(now)
+				accepted, open = append(accepted, now), open-1
+			case answer == 1:
+				b.Undo(1)
+				open--
+			case answer == 2:
+				b.Refused(now)
+				refused, open = append(refused, now), open-1
+			}
+			if len(b.slots) > 62 {
+				t.Fatalf("%d slots", len(b.slots))
+			}
+		}
+	})
+}
+
+func BenchmarkBudget(b *testing.B) {
+	budget, now := NewBudget(CountMax, 0, 0), start
+	b.ReportAllocs()
+	for range b.N {
+		now = now.Add(100 * time.Millisecond)
+		budget.Ready(now)
+		budget.Begin(1)
+		budget.Refused(now)
+	}
+}

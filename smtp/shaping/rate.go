@@ -1,0 +1,86 @@
+package shaping
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The range of a Rate.
+const (
+	// RateEventsMax is the most events a Rate may name. It is ten times what one
+	// connection of this engine makes on loopback, so it stands for "no limit".
+	RateEventsMax = 1_000_000
+
+	// RatePerMin is the shortest length of a Rate's window. Below it the clocks
+	// and timers on both sides are coarser than the window. Guess.
+	RatePerMin = time.Millisecond
+
+	// RatePerMax is the longest length of a Rate's window: nothing here is
+	// remembered over a restart, so a longer promise could not be kept.
+	RatePerMax = 24 * time.Hour
+)
+
+// rateUnits are the units that String prefers and people write.
+var rateUnits = []struct {
+	name string
+	per  time.Duration
+}{{"s", time.Second}, {"min", time.Minute}, {"h", time.Hour}}
+
+// ParseRate reads a rate such as "30/min": a whole number from 1 to
+// RateEventsMax, a slash, and a unit: s, min or h, or a length such as 10s
+// (RatePerMin to RatePerMax, in the form of time.ParseDuration).
+//
+// The error wraps ErrRate and says what to write.
+func ParseRate(text string) (Rate, error) {
+	count, unit, found := strings.Cut(text, "/")
+	if !found {
+		return Rate{}, fmt.Errorf(`%w: %q: write it like "5/s", "30/min" or "100/h"`, ErrRate, text)
+	}
+	events, err := strconv.Atoi(strings.TrimSpace(count))
+	if err != nil {
+		return Rate{}, fmt.Errorf("%w: %q: a whole number has to stand before the slash", ErrRate, text)
+	}
+	per, err := parsePer(strings.TrimSpace(unit))
+	if err != nil {
+		return Rate{}, fmt.Errorf("%w: %q: after the slash has to stand s, min, h or a length such as 10s",
+			ErrRate, text)
+	}
+	r := Rate{Events: events, Per: per}
+	if err := r.Validate(); err != nil {
+		return Rate{}, err
+	}
+	return r, nil
+}
+
+func parsePer(unit string) (time.Duration, error) {
+	for _, u := range rateUnits {
+		if unit == u.name {
+			return u.per, nil
+		}
+	}
+	return time.ParseDuration(unit)
+}
+
+// String gives the rate in the form that ParseRate reads: "30/min", "1/2s".
+func (r Rate) String() string {
+	for _, u := range rateUnits {
+		if r.Per == u.per {
+			return strconv.Itoa(r.Events) + "/" + u.name
+		}
+	}
+	return strconv.Itoa(r.Events) + "/" + r.Per.String()
+}
+
+// Validate says whether a Window can keep to r: 1 to RateEventsMax events in
+// RatePerMin to RatePerMax. The error wraps ErrRate.
+func (r Rate) Validate() error {
+	if r.Events < 1 || r.Events > RateEventsMax {
+		return fmt.Errorf("%w: %s: events have to be from 1 to %d", ErrRate, r, RateEventsMax)
+	}
+	if r.Per < RatePerMin || r.Per > RatePerMax {
+		return fmt.Errorf("%w: %s: the length has to be from %s to %s", ErrRate, r, RatePerMin, RatePerMax)
+	}
+	return nil
+}

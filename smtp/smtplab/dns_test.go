@@ -1,0 +1,228 @@
+package smtplab
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// rdata gives the records without owner, TTL and class: "MX 10 mx1.a.test.".
+func rdata(all []dns.RR) []string {
+	out := []string{}
+	for _, rr := range all {
+		text := strings.TrimPrefix(rr.String(), rr.Header().String())
+		if _, ok := rr.(*dns.A); ok && strings.HasPrefix(text, "127.6") {
+			text = "lab"
+		}
+		out = append(out, dns.TypeToString[rr.Header().Rrtype]+" "+text)
+	}
+	return out
+}
+
+func TestAnswersByShape(t *testing.T) {
+	l := startLab(t, nil)
+	for _, c := range []struct {
+		name  string
+		qtype uint16
+		rcode int
+		want  string
+	}{
+		{"clean.test", dns.TypeMX, dns.RcodeSuccess, "MX 10 mx1.clean.test."},
+		{"CLEAN.Test", dns.TypeMX, dns.RcodeSuccess, "MX 10 mx1.clean.test."},
+		{"clean.test", dns.TypeA, dns.RcodeSuccess, ""},
+		{"clean.test", dns.TypeTXT, dns.RcodeSuccess, ""},
+		{"mx1.clean.test", dns.TypeA, dns.RcodeSuccess, "A lab"},
+		{"mx1.clean.test", dns.TypeAAAA, dns.RcodeSuccess, ""},
+		{"mx1.clean.test", dns.TypeMX, dns.RcodeSuccess, ""},
+		{"eu.shop-clean.test", dns.TypeMX, dns.RcodeSuccess, "MX 10 mx1.shop-clean.test."},
+		{"xn--bcher-clean-thb.test", dns.TypeMX, dns.RcodeSuccess, "MX 10 mx1.xn--bcher-clean-thb.test."},
+		{"a-nosuchword.test", dns.TypeMX, dns.RcodeNameError, ""},
+		{"test", dns.TypeMX, dns.RcodeNameError, ""},
+		{"mail.example", dns.TypeMX, dns.RcodeRefused, ""},
+		{"a-twomx.test", dns.TypeMX, dns.RcodeSuccess, "MX 20 mx2.a-twomx.test. MX 10 mx1.a-twomx.test."},
+		{"a-nullmx.test", dns.TypeMX, dns.RcodeSuccess, "MX 0 ."},
+		{"a-nullmxmore.test", dns.TypeMX, dns.RcodeSuccess, "MX 0 . MX 10 mx1.a-nullmxmore.test."},
+		{"a-implicit.test", dns.TypeMX, dns.RcodeSuccess, ""},
+		{"a-implicit.test", dns.TypeA, dns.RcodeSuccess, "A lab"},
+		{"a-alias.test", dns.TypeMX, dns.RcodeSuccess, "CNAME real.a-alias.test. MX 10 mx1.a-alias.test."},
+		{"a-alias.test", dns.TypeCNAME, dns.RcodeSuccess, "CNAME real.a-alias.test."},
+		{"a-hostalias.test", dns.TypeMX, dns.RcodeSuccess, "MX 10 mail.a-hostalias.test."},
+		{"mail.a-hostalias.test", dns.TypeA, dns.RcodeSuccess, "CNAME mx1.a-hostalias.test. A lab"},
+		{"a-aliasloop.test", dns.TypeMX, dns.RcodeSuccess,
+			"CNAME loop.a-aliasloop.test. CNAME a-aliasloop.test."},
+		{"mx1.a-lostmx.test", dns.TypeA, dns.RcodeNameError, ""},
+		{"mx1.a-inside.test", dns.TypeA, dns.RcodeSuccess, "A 10.66.66.66"},
+		{"mx1.a-inside.test", dns.TypeAAAA, dns.RcodeSuccess, "AAAA 64:ff9b::7f00:1"},
+		{"a-nxdomain.test", dns.TypeMX, dns.RcodeNameError, ""},
+		{"a-nodata.test", dns.TypeMX, dns.RcodeSuccess, ""},
+		{"a-nodata.test", dns.TypeA, dns.RcodeSuccess, ""},
+		{"a-servfail.test", dns.TypeMX, dns.RcodeServerFailure, ""},
+		{"a-dnsrefused.test", dns.TypeMX, dns.RcodeRefused, ""},
+	} {
+		for _, network := range []string{"udp", "tcp"} {
+			in := ask(t, l, network, c.name, c.qtype)
+			got := strings.Join(rdata(in.Answer), " ")
+			if in.Rcode != c.rcode || got != c.want {
+				t.Errorf("%s %s %s: %s %q, want %s %q", network, c.name, dns.TypeToString[c.qtype],
+					dns.RcodeToString[in.Rcode], got, dns.RcodeToString[c.rcode], c.want)
+			}
+			told := in.Rcode == dns.RcodeSuccess || in.Rcode == dns.RcodeNameError
+			negative := told && len(in.Answer) == 0
+			if _, ok := first(in.Ns).(*dns.SOA); ok != negative {
+				t.Errorf("%s: SOA %v, want it in negative answers only (RFC 2308)", c.name, ok)
+			}
+		}
+	}
+}
+
+func first(all []dns.RR) dns.RR {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+func TestTruncatedOverUDP(t *testing.T) {
+	l := startLab(t, nil)
+	if in := ask(t, l, "udp", "a-dnstcp.test", dns.TypeMX); !in.Truncated || len(in.Answer) != 0 {
+		t.Errorf("UDP: %v, want an empty truncated answer", in)
+	}
+	if in := ask(t, l, "tcp", "a-dnstcp.test", dns.TypeMX); in.Truncated || len(in.Answer) != 1 {
+		t.Errorf("TCP: %v, want one MX", in)
+	}
+	tally := l.Manners().DNS
+	if tally.Queries != 2 || tally.TCP != 1 || tally.ByType["MX"] != 2 || tally.Zones != 1 {
+		t.Errorf("DNS tally %+v", tally)
+	}
+}
+
+func TestSilentDNS(t *testing.T) {
+	l := startLab(t, nil)
+	conn, err := net.Dial("udp", l.DNSAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	// The answer to the second question must be the first thing we read.
+	for _, name := range []string{"a-dnssilent.test.", "clean.test."} {
+		packed, err := new(dns.Msg).SetQuestion(name, dns.TypeMX).Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(packed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
+	buffer := make([]byte, dns.MaxMsgSize)
+	n, err := conn.Read(buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := new(dns.Msg)
+	if err := in.Unpack(buffer[:n]); err != nil || in.Question[0].Name != "clean.test." {
+		t.Errorf("first answer %v, %v: want that for clean.test", in, err)
+	}
+}
+
+func TestDownHostsRefuseConnections(t *testing.T) {
+	l := startLab(t, nil)
+	for _, host := range []string{"mx1.a-firstdown.test", "mx1.a-unreachable.test"} {
+		conn, err := net.DialTimeout("tcp", hostAddr(t, l, host), testTimeout)
+		if err == nil {
+			_ = conn.Close()
+			t.Errorf("%s: connected, want a refusal", host)
+		}
+	}
+}
+
+func TestThousandsOfHosts(t *testing.T) {
+	l := startLab(t, nil)
+	seen := make(map[string]string)
+	var last string
+	for i := range 2000 {
+		last = "mx1.many" + strconv.Itoa(i) + "-clean.test"
+		addr := hostAddr(t, l, last)
+		if other, ok := seen[addr]; ok {
+			t.Fatalf("%s and %s share %s", last, other, addr)
+		}
+		seen[addr] = last
+		if i%100 == 0 {
+			dialHost(t, l, last).says("", "220 "+last)
+		}
+	}
+	if again := hostAddr(t, l, last); seen[again] != last {
+		t.Errorf("%s moved to %s", last, again)
+	}
+}
+
+func TestSameNameSameAddressInEveryLab(t *testing.T) {
+	var addrs [2]string
+	for i := range addrs {
+		host, _, err := net.SplitHostPort(hostAddr(t, startLab(t, nil), "mx1.stable-clean.test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs[i] = host
+	}
+	if addrs[0] != addrs[1] {
+		t.Errorf("addresses %v, want the same", addrs)
+	}
+}
+
+func TestHostsMaxAnswersServFail(t *testing.T) {
+	l := startLab(t, func(o *Options) { o.HostsMax = 1 })
+	hostAddr(t, l, "mx1.a-clean.test")
+	if in := ask(t, l, "udp", "mx1.b-clean.test", dns.TypeA); in.Rcode != dns.RcodeServerFailure {
+		t.Errorf("second host: %s, want SERVFAIL", dns.RcodeToString[in.Rcode])
+	}
+	hostAddr(t, l, "mx1.a-clean.test")
+}
+
+func TestAddedDomains(t *testing.T) {
+	l := startLab(t, nil)
+	own := Personality{Name: "own", Words: Words{Any: "250 2.1.5 Anything for {client}"}, CatchAll: true}
+	for _, d := range []Domain{
+		{Name: "odd.example", Personality: own},
+		{Name: "tenant.example", Records: []string{"tenant.example. 60 IN MX 5 mx1.hoster-plain.test."}},
+		{Name: "Bücher.example", Records: []string{"xn--bcher-kva.example. IN MX 0 ."}},
+	} {
+		if err := l.Add(d); err != nil {
+			t.Fatalf("Add %s: %v", d.Name, err)
+		}
+	}
+	dialHost(t, l, "mx1.odd.example").play(opening + `
+		> RCPT TO:<x@odd.example>
+		< 250 2.1.5 Anything for 127.0.0.1`)
+	in := ask(t, l, "udp", "tenant.example", dns.TypeMX)
+	if strings.Join(rdata(in.Answer), "") != "MX 5 mx1.hoster-plain.test." {
+		t.Errorf("MX of tenant.example: %v", in.Answer)
+	}
+	in = ask(t, l, "udp", "tenant.example", dns.TypeA)
+	if in.Rcode != dns.RcodeSuccess || len(in.Answer) != 0 {
+		t.Errorf("A of tenant.example: %v, want NODATA", in)
+	}
+	dialHost(t, l, "mx1.hoster-plain.test").play(opening + `
+		> RCPT TO:<anna@tenant.example>
+		< 250
+		> RCPT TO:<ghost@tenant.example>
+		< 550
+		> RCPT TO:<anna@odd.example>
+		< 550 <anna@odd.example>: Relay access denied`)
+
+	for _, d := range []Domain{
+		{Name: ""},
+		{Name: "a b.example"},
+		{Name: "x.example", Records: []string{"x.example. IN MX five"}},
+		{Name: "x.example", Records: []string{"y.example. IN MX 5 y.example."}},
+	} {
+		if err := l.Add(d); !errors.Is(err, ErrDomain) {
+			t.Errorf("Add %+v: %v, want ErrDomain", d, err)
+		}
+	}
+}

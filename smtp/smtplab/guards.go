@@ -1,0 +1,231 @@
+package smtplab
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What the guards do and for how long, in hours of Options.HourLasts. Sources:
+// chasquid, Postfix, Exim and mox from their code; Cisco AsyncOS, Forcepoint 8.5,
+// Symantec Messaging Gateway, NoSpamToday and IONOS from their manuals.
+const (
+	shareBlockHours = 3 // Forcepoint's default
+	blockHours      = 1 // Symantec's penalty box, IONOS, Yahoo: none is published; guess
+)
+
+// guardPause is what GuardSlow waits, the default of Postfix.
+const guardPause = time.Second
+
+var guardNames = [...]string{
+	"none", "errors", "slow", "half", "harvest", "silent", "share", "policy", "window", "row", "transactions",
+	"excess",
+}
+
+// String names a guard, as Sheet.Tripped does.
+func (g Guard) String() string {
+	if int(g) < len(guardNames) {
+		return guardNames[g]
+	}
+	return "guard " + strconv.Itoa(int(g))
+}
+
+// trip notes that the guard stepped in.
+func (s *session) trip() {
+	s.count(func(t *Tally) {
+		t.LimitsHit++
+		t.Tripped++
+	})
+	s.lab.manners.trip(s.p.Guard)
+}
+
+// guardGreeting says whether the guard keeps a client out from the start: the
+// connection is dropped without a word.
+func (s *session) guardGreeting(now time.Time) bool {
+	if s.p.Guard != GuardShare || !s.host.receiver.memory.blocked(s.client, now) {
+		return false
+	}
+	s.trip()
+	return true
+}
+
+// guardHello notes the hello name: at GuardPolicy a client keeps to one.
+func (s *session) guardHello(name string, now time.Time) {
+	if s.p.Guard == GuardPolicy && s.host.receiver.memory.otherHello(s.client, strings.ToLower(name), now) {
+		s.trip()
+	}
+}
+
+// guardMail says whether the guard refuses a transaction.
+func (s *session) guardMail() bool {
+	if s.p.Guard != GuardTx || s.txGoodOnes > 0 || s.txBadOnes <= s.p.GuardAt {
+		return false
+	}
+	s.trip()
+	return true
+}
+
+// guardBefore says whether the guard answers a RCPT in place of the mailbox.
+func (s *session) guardBefore(now time.Time) (reply *phrase, end bool) {
+	memory := &s.host.receiver.memory
+	words := s.p.words
+	switch s.p.Guard {
+	case GuardHalf:
+		if s.txRcpts > s.p.GuardAt && 2*s.txGood < s.txRcpts-1 {
+			reply = &words.guard
+		}
+	case GuardHarvest:
+		if memory.refusals(s.client, now) >= s.p.GuardAt {
+			reply, end = &words.guard, true
+		}
+	case GuardSilent:
+		if memory.refusals(s.client, now) >= s.p.GuardAt {
+			reply = &words.mailboxes[Exists]
+		}
+	case GuardPolicy, GuardWindow:
+		if memory.blocked(s.client, now) {
+			reply = &words.guard
+		}
+	case GuardExcess:
+		if memory.blocked(s.client, now) {
+			reply, end = &words.guard, words.guard.code == 421
+			if s.number != s.host.receiver.memory.trippedIn(s.client) {
+				reply, end = &words.excess, false
+			}
+		}
+	}
+	if reply != nil {
+		s.guarded = true
+		s.trip()
+	}
+	return reply, end
+}
+
+// guardAfter counts a refusal and may replace it.
+func (s *session) guardAfter(reply *phrase, now time.Time) (instead *phrase, end bool) {
+	memory := &s.host.receiver.memory
+	words := s.p.words
+	switch s.p.Guard {
+	case GuardErrors:
+		if s.errors >= s.p.GuardAt {
+			reply, end = &words.guard, true
+		}
+	case GuardSlow:
+		if s.errors >= 2*s.p.GuardAt {
+			reply, end = &words.guard, true
+		} else if s.errors > s.p.GuardAt {
+			s.trip()
+			s.lab.wait(guardPause)
+			return reply, false
+		}
+	case GuardRow:
+		if s.row >= s.p.GuardAt {
+			reply, end = &words.guard, true
+		}
+	case GuardShare:
+		if s.rcpts > s.p.GuardAt && 100*s.refused >= s.p.GuardPercent*s.rcpts {
+			memory.block(s.client, now.Add(shareBlockHours*memory.hour), s.number)
+			reply, end = &phrase{}, true
+		}
+	case GuardPolicy, GuardExcess:
+		if memory.refusals(s.client, now) > s.p.GuardAt {
+			memory.block(s.client, now.Add(blockHours*memory.hour), s.number)
+			reply, end = &words.guard, words.guard.code == 421
+		}
+	case GuardWindow:
+		refused, asked := memory.share(s.client, now)
+		if refused > s.p.GuardAt && 100*refused > s.p.GuardPercent*asked {
+			memory.block(s.client, now.Add(blockHours*memory.hour), s.number)
+			reply, end = &words.guard, false
+		}
+	default:
+		return reply, false
+	}
+	if end || reply == &words.guard {
+		s.trip()
+	}
+	return reply, end
+}
+
+// noteAnswer counts an answer for the guards that look at more than one session.
+func (m *memory) noteAnswer(client string, refused bool, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clientOf(client)
+	c.asked.add(now)
+	if refused {
+		c.refused.add(now)
+	}
+}
+
+// refusals returns how many refusals of a client there were within the hour.
+func (m *memory) refusals(client string, now time.Time) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clientOf(client).refused.count(now)
+}
+
+// share returns how many of a client's RCPTs within the hour were refused, and
+// how many there were.
+func (m *memory) share(client string, now time.Time) (refused, asked int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clientOf(client)
+	return c.refused.count(now), c.asked.count(now)
+}
+
+// block keeps a client out until a time; session is the one that tripped it.
+func (m *memory) block(client string, until time.Time, session int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clientOf(client)
+	c.blocked, c.tripped = until, session
+}
+
+func (m *memory) blocked(client string, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return now.Before(m.clientOf(client).blocked)
+}
+
+// trippedIn returns the session in which a client was blocked last.
+func (m *memory) trippedIn(client string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clientOf(client).tripped
+}
+
+// otherHello notes a hello name; true, with a block, when the client used
+// another one within the hour.
+func (m *memory) otherHello(client, name string, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clientOf(client)
+	if c.hello == "" || now.Sub(c.helloAt) > m.hour {
+		c.hello = name
+	}
+	c.helloAt = now
+	if c.hello == name {
+		return false
+	}
+	c.blocked = now.Add(blockHours * m.hour)
+	return true
+}
+
+// isFirst says whether a client is the one that connected first.
+func (m *memory) isFirst(client string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.firstOne == client
+}
+
+// blocksUs says whether the receiver refuses this client by its address.
+func (s *session) blocksUs() bool {
+	switch s.p.Blocks {
+	case BlockFirst:
+		return s.host.receiver.memory.isFirst(s.client)
+	case BlockEven:
+		return s.client != "" && strings.IndexByte("02468", s.client[len(s.client)-1]) >= 0
+	}
+	return false
+}

@@ -1,0 +1,253 @@
+package smtplab
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// dialFrom connects to a host from a loopback address of ours.
+func dialFrom(t testing.TB, l *Lab, host, source string) *wire {
+	t.Helper()
+	dialer := net.Dialer{Timeout: testTimeout, LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+	conn, err := dialer.Dial("tcp", hostAddr(t, l, host))
+	if err != nil {
+		t.Fatalf("dial %s from %s: %v", host, source, err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
+	return &wire{t: t, conn: conn, r: newReader(conn)}
+}
+
+// mxOf is the host mx1 of a domain of the lab.
+func mxOf(domain string) string {
+	zone := lastLabels(domain, 2)
+	return "mx1." + builtin()[personalityName(zone)].hostZone(zone)
+}
+
+// codes asks for one address after the other, "b" for one that does not exist and
+// "g" for one that does, in one transaction, and gives their codes. A session
+// that ends is "end".
+func (w *wire) codes(domain, pattern string) string {
+	w.t.Helper()
+	var out []string
+	for i, c := range pattern {
+		local := "anna." + letters(i)
+		if c == 'b' {
+			local = "ghost." + letters(i)
+		}
+		w.send("RCPT TO:<" + local + "@" + domain + ">\r\n")
+		line, err := w.r.ReadString('\n')
+		if err == io.EOF {
+			return strings.Join(append(out, "end"), " ")
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(out, line[:3])
+	}
+	return strings.Join(out, " ")
+}
+
+func times(n int, what string) string { return strings.TrimSpace(strings.Repeat(what+" ", n)) }
+
+func TestGuardsTripAtTheirBound(t *testing.T) {
+	for _, c := range []struct {
+		personality, guard string
+		before             string // what is asked just below the bound
+		codes              string
+		at                 string // the one more, and its answer
+		then               string
+	}{
+		{"chasquid", "errors", "gbb", "250 550 550", "b", "421"},
+		{"postfix", "slow", strings.Repeat("b", 10), times(10, "550"), "b", "550"},
+		{"exim", "half", strings.Repeat("b", 10), times(10, "550"), "g", "550"},
+		{"cisco", "harvest", strings.Repeat("b", 25), times(25, "550"), "g", "550"},
+		{"ciscoqueue", "silent", strings.Repeat("b", 25), times(25, "550"), "b", "250"},
+		{"forcepoint", "share", strings.Repeat("b", 5), times(5, "550"), "b", "end"},
+		{"ionos", "policy", strings.Repeat("b", 25), times(25, "550"), "b", "450"},
+		{"symantec", "window", strings.Repeat("b", 25), times(25, "550"), "b", "451"},
+		{"nospamtoday", "row", strings.Repeat("b", 9) + "g" + strings.Repeat("b", 9),
+			times(9, "550") + " 250 " + times(9, "550"), "b", "421"},
+		{"yahooold", "excess", strings.Repeat("b", 25), times(25, "554"), "b", "421"},
+	} {
+		t.Run(c.personality, func(t *testing.T) {
+			l := startLab(t, nil)
+			domain := "a-" + c.personality + ".test"
+			w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
+			w.play(opening)
+			if got := w.codes(domain, c.before); got != c.codes {
+				t.Errorf("below the bound: %s, want %s", got, c.codes)
+			}
+			if tripped := l.Manners().Tripped; len(tripped) != 0 {
+				t.Errorf("tripped below the bound: %v", tripped)
+			}
+			if got := w.codes(domain, c.at); got != c.then {
+				t.Errorf("at the bound: %s, want %s", got, c.then)
+			}
+			sheet := l.Manners()
+			if want := map[string]int{c.guard: 1}; !maps.Equal(sheet.Tripped, want) {
+				t.Errorf("tripped %v, want %v", sheet.Tripped, want)
+			}
+			if sheet.Receivers[domain].Tripped != 1 || sheet.Total.LimitsHit != 1 {
+				t.Errorf("tally: %+v", sheet.Receivers[domain])
+			}
+			other := dialFrom(t, l, mxOf(domain), "127.0.0.2")
+			other.play(opening)
+			if got, want := other.codes(domain, "g"), "250"; got != want {
+				t.Errorf("another source: %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestGoodAddressesKeepGuardsQuiet(t *testing.T) {
+	l := startLab(t, nil)
+	for _, c := range []struct{ personality, pattern string }{
+		{"exim", strings.Repeat("gb", 15)},
+		{"symantec", strings.Repeat("gb", 40)},
+		{"nospamtoday", strings.Repeat("bbbbbbbbbg", 4)},
+		{"forcepoint", "gggggbgb"},
+		{"mox", strings.Repeat("b", 30)},
+	} {
+		w := dialFrom(t, l, mxOf("a-"+c.personality+".test"), "127.0.0.1")
+		w.play(opening)
+		w.codes("a-"+c.personality+".test", c.pattern)
+	}
+	if tripped := l.Manners().Tripped; len(tripped) != 0 {
+		t.Errorf("tripped: %v", tripped)
+	}
+}
+
+func TestForcepointBlocksTheAddress(t *testing.T) {
+	l := startLab(t, func(o *Options) { o.HourLasts = 500 * time.Millisecond })
+	const domain = "a-forcepoint.test"
+	w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
+	w.play(opening)
+	start := time.Now()
+	if got := w.codes(domain, "bbbbbb"); got != times(5, "550")+" end" {
+		t.Fatalf("six unknown: %s", got)
+	}
+	dialFrom(t, l, mxOf(domain), "127.0.0.1").play("< EOF")
+	dialFrom(t, l, mxOf(domain), "127.0.0.2").play("< 220")
+	until(t, "the block ends", func() bool {
+		w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
+		line, _ := w.r.ReadString('\n')
+		return line != ""
+	})
+	if waited := time.Since(start); waited < 3*500*time.Millisecond {
+		t.Errorf("blocked for %v, want 3 hours of 500 ms", waited)
+	}
+}
+
+func TestIonosWantsOneHelloName(t *testing.T) {
+	l := startLab(t, nil)
+	const domain = "a-ionos.test"
+	for _, c := range []struct{ hello, code string }{
+		{"one.example", "250"}, {"ONE.example", "250"}, {"two.example", "450"},
+	} {
+		w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
+		w.play("< 220\n> EHLO " + c.hello + "\n< 250\n> MAIL FROM:<>\n< 250")
+		if got := w.codes(domain, "g"); got != c.code {
+			t.Errorf("as %s: %s, want %s", c.hello, got, c.code)
+		}
+	}
+	if l.Manners().Tripped["policy"] == 0 {
+		t.Error("the guard did not count the second name")
+	}
+}
+
+func TestBadTransactionsEndASession(t *testing.T) {
+	l := startLab(t, nil)
+	const domain = "a-badtx.test"
+	for _, good := range []bool{false, true} {
+		w := dialHost(t, l, mxOf(domain))
+		w.play("< 220\n> EHLO x\n< 250")
+		if good {
+			w.play("> MAIL FROM:<>\n< 250\n> RCPT TO:<anna@" + domain + ">\n< 250\n> RSET\n< 250")
+		}
+		for range 11 {
+			w.play("> MAIL FROM:<>\n< 250\n> RCPT TO:<ghost@" + domain + ">\n< 550\n> RSET\n< 250")
+		}
+		if good {
+			w.play("> MAIL FROM:<>\n< 250")
+		} else {
+			w.play("> MAIL FROM:<>\n< 550 5.1.0\n< EOF")
+		}
+	}
+	if got := l.Manners().Tripped; !maps.Equal(got, map[string]int{"transactions": 1}) {
+		t.Errorf("tripped %v", got)
+	}
+}
+
+func TestYahooOldPunishesWhoComesBack(t *testing.T) {
+	l := startLab(t, nil)
+	const domain = "a-yahooold.test"
+	w := dialHost(t, l, mxOf(domain))
+	w.play(opening)
+	w.codes(domain, strings.Repeat("b", 26))
+	w = dialHost(t, l, mxOf(domain))
+	w.play(opening)
+	if got := w.codes(domain, "g"); got != "553" {
+		t.Errorf("in the next session: %s, want 553", got)
+	}
+}
+
+// TestAPatientClientTripsNoGuard asks every guard for unknown addresses alone, two
+// in a session and 20 in an hour, and gets a refusal for each of them.
+func TestAPatientClientTripsNoGuard(t *testing.T) {
+	const hour, perHour, perSession, hours = 400 * time.Millisecond, 20, 2, 3
+	l := startLab(t, func(o *Options) { o.HourLasts = hour })
+	var running sync.WaitGroup
+	for _, p := range Personalities() {
+		if p.Guard == GuardNone || p.CatchAll {
+			continue
+		}
+		running.Go(func() {
+			domain := "a-" + p.Name + ".test"
+			for i := range hours {
+				for range perHour / perSession {
+					w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
+					w.play("< 220\n> EHLO x\n< 250")
+					for j := range perSession {
+						w.send(fmt.Sprintf("MAIL FROM:<>\r\nRCPT TO:<ghost%d@%s>\r\nRSET\r\n", j, domain))
+						w.play("< 250\n< 55\n< 250")
+					}
+					w.play("> QUIT\n< 221")
+				}
+				if i < hours-1 {
+					l.wait(hour)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if tripped := l.Manners().Tripped; len(tripped) != 0 {
+		t.Errorf("tripped: %v", tripped)
+	}
+}
+
+func TestBlocksBySourceAddress(t *testing.T) {
+	l := startLab(t, nil)
+	for _, c := range []struct{ host, source, says string }{
+		{"mx1.a-blockone.test", "127.0.0.7", "554 5.7.1"},
+		{"mx1.a-blockone.test", "127.0.0.8", "220"},
+		{"mx1.a-blockone.test", "127.0.0.7", "554 5.7.1"},
+		{"mx1.b-blockone.test", "127.0.0.8", "554 5.7.1"},
+		{"mx1.a-blockeven.test", "127.0.0.7", "220"},
+		{"mx1.a-blockeven.test", "127.0.0.8", "554 5.7.1"},
+	} {
+		dialFrom(t, l, c.host, c.source).says("", c.says)
+	}
+}
+
+func TestGuardsHaveNames(t *testing.T) {
+	if len(guardNames) != int(GuardExcess)+1 || Guard(200).String() != "guard 200" {
+		t.Errorf("%d names, %s", len(guardNames), Guard(200))
+	}
+}

@@ -1,0 +1,452 @@
+package smtplab
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+)
+
+func TestThereAre64HostileBehavioursTwice(t *testing.T) {
+	rows := HostileRows()
+	if len(rows) != 64 {
+		t.Errorf("%d rows, want 64", len(rows))
+	}
+	byName := builtin()
+	for i, r := range rows {
+		if r.Number != i+1 || r.About == "" || r.Stage == smtp.StageNone {
+			t.Errorf("row %d: %d %q %s", i+1, r.Number, r.About, r.Stage)
+		}
+		clear, twin := byName[r.Name], byName[r.Name+"tls"]
+		if clear == nil || clear.Family != "hostile" || clear.NeedsTLS {
+			t.Errorf("%s: %+v in clear", r.Name, clear)
+		}
+		if twin == nil || twin.Family != "hostiletls" || !twin.NeedsTLS || twin.TLS == TLSNone {
+			t.Errorf("%s: %+v after STARTTLS", r.Name, twin)
+		}
+		if hostileShows[r.Name] == nil {
+			t.Errorf("%s: no test shows it", r.Name)
+		}
+	}
+	of := make(map[string]int)
+	for _, p := range Personalities() {
+		of[p.Family]++
+	}
+	if of["hostile"] != 64 || of["hostiletls"] != 64 || len(hostileShows) != 64 {
+		t.Errorf("%d in clear, %d after STARTTLS, %d shown; want 64 of each",
+			of["hostile"], of["hostiletls"], len(hostileShows))
+	}
+}
+
+// hostileSecond stands for a second in these tests.
+const hostileSecond = 2 * time.Millisecond
+
+func TestEachHostileBehaviourShows(t *testing.T) {
+	quick := startLab(t, func(o *Options) { o.SecondLasts = hostileSecond })
+	patient := startLab(t, nil)
+	for _, r := range HostileRows() {
+		l := quick
+		if r.Name == "h421idle" {
+			l = patient // it must not find us idle before we are
+		}
+		for _, name := range []string{r.Name, r.Name + "tls"} {
+			t.Run(name, func(t *testing.T) {
+				h := &hostileWire{t: t, domain: "a-" + name + ".test", stage: r.Stage, about: r.twinNeeds,
+					twin: name != r.Name}
+				h.dial(l)
+				hostileShows[r.Name](h)
+			})
+		}
+	}
+}
+
+// hostileWire is a raw client of one hostile receiver.
+type hostileWire struct {
+	*wire
+	t      *testing.T
+	domain string
+	stage  smtp.Stage
+	about  bool // the behaviour is about STARTTLS itself
+	twin   bool
+	raw    net.Conn
+}
+
+func (h *hostileWire) dial(l *Lab) {
+	h.t.Helper()
+	conn, err := net.DialTimeout("tcp", hostAddr(h.t, l, "mx1."+h.domain), testTimeout)
+	if err != nil {
+		if errors.Is(err, syscall.ECONNRESET) {
+			h.t.SkipNow() // reset before the dialling has ended
+		}
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
+	h.raw = conn
+	h.wire = &wire{t: h.t, conn: conn, r: newReader(conn)}
+}
+
+// upTo speaks until the command of a stage is sent; its reply is not read.
+func (h *hostileWire) upTo(stage smtp.Stage) {
+	h.t.Helper()
+	if h.twin && !h.about {
+		h.play("< 220\n> EHLO x\n< 250\n> MAIL FROM:<>\n< 530\n> STARTTLS\n< 220\nTLS")
+	}
+	if stage == smtp.StageGreeting {
+		return
+	}
+	if !h.twin || h.about {
+		h.play("< 220")
+	}
+	h.send("EHLO x\r\n")
+	if stage == smtp.StageHello {
+		return
+	}
+	h.play("< 250")
+	if stage == smtp.StageTLS {
+		if h.twin {
+			h.play("> MAIL FROM:<>\n< 530")
+		}
+		h.send("STARTTLS\r\n")
+		return
+	}
+	h.send("MAIL FROM:<>\r\n")
+	if stage == smtp.StageMail {
+		return
+	}
+	h.play("< 250")
+	h.send("RCPT TO:<ghost@" + h.domain + ">\r\n")
+	if stage == smtp.StageRset {
+		h.play("< 550")
+		h.send("RSET\r\n")
+	}
+}
+
+// rest half-closes the session and reads what is left of it.
+func (h *hostileWire) rest() []byte {
+	h.t.Helper()
+	if err := h.conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		h.t.Fatal(err)
+	}
+	rest, err := io.ReadAll(h.r)
+	if err != nil {
+		h.t.Fatalf("read the rest: %v after %q", err, rest)
+	}
+	return rest
+}
+
+// Checks of what a behaviour shows, each from the stage of its row on.
+
+func showsNothing(h *hostileWire) {
+	h.upTo(h.stage)
+	if h.stage == smtp.StageTLS {
+		h.play("< 220")
+	}
+	if rest := h.rest(); len(rest) > 0 {
+		h.t.Errorf("read %q, want nothing", rest)
+	}
+}
+
+func showsReply(wants ...string) func(*hostileWire) {
+	return func(h *hostileWire) {
+		h.upTo(h.stage)
+		for _, want := range wants {
+			h.says("", want)
+		}
+	}
+}
+
+func showsEnd(before string, reset bool) func(*hostileWire) {
+	return func(h *hostileWire) {
+		h.upTo(h.stage)
+		if before != "" {
+			h.says("", before)
+		}
+		h.ends(reset)
+	}
+}
+
+// showsBytes wants these among the raw bytes of the answer, which end in them.
+func showsBytes(want string) func(*hostileWire) {
+	return func(h *hostileWire) {
+		h.upTo(h.stage)
+		var got []byte
+		for !bytes.Contains(got, []byte(want)) {
+			b, err := h.r.ReadByte()
+			if err != nil {
+				h.t.Fatalf("%v after %d bytes: no %.40q", err, len(got), want)
+			}
+			got = append(got, b)
+		}
+	}
+}
+
+// showsEndless wants 1 MiB that begins with a piece.
+func showsEndless(before, piece string) func(*hostileWire) {
+	return func(h *hostileWire) {
+		h.upTo(h.stage)
+		if before != "" {
+			h.says("", before)
+		}
+		got := make([]byte, 1<<20)
+		if n, err := io.ReadFull(h.r, got); err != nil || !bytes.HasPrefix(got, []byte(piece)) {
+			h.t.Errorf("%v after %d bytes that begin with %.20q", err, n, got)
+		}
+	}
+}
+
+func showsLate(seconds int) func(*hostileWire) {
+	return func(h *hostileWire) {
+		start := time.Now()
+		h.upTo(smtp.StageHello)
+		h.says("", "250")
+		if waited, least := time.Since(start), time.Duration(seconds)*hostileSecond; waited < least {
+			h.t.Errorf("after %v, want at least %v", waited, least)
+		}
+	}
+}
+
+func showsStutter(h *hostileWire) {
+	start := time.Now()
+	h.upTo(smtp.StageHello)
+	reply := h.says("", "250")
+	if waited, least := time.Since(start), time.Duration(len(reply))*hostileSecond; waited < least {
+		h.t.Errorf("%d bytes within %v, want at least %v", len(reply), waited, least)
+	}
+}
+
+func showsWindow(h *hostileWire) {
+	h.upTo(smtp.StageGreeting)
+	if !h.twin {
+		h.play("< 220")
+	}
+	// More than the buffers of both sides hold: the write can never be done.
+	const blocked = 300 * time.Millisecond
+	_ = h.raw.SetWriteDeadline(time.Now().Add(blocked))
+	n, err := h.raw.Write(make([]byte, 32<<20))
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		h.t.Errorf("%d bytes written and %v, want a closed window", n, err)
+	}
+}
+
+func showsCR(h *hostileWire) {
+	h.upTo(smtp.StageGreeting)
+	if h.twin {
+		h.send("EHLO x\r\n")
+	}
+	h.send("QUIT\r\n")
+	if rest := h.rest(); bytes.Contains(rest, []byte("\n")) || bytes.Count(rest, []byte("\r")) < 2 {
+		h.t.Errorf("read %q, want CR alone", rest)
+	}
+}
+
+func showsLF(h *hostileWire) {
+	h.upTo(smtp.StageGreeting)
+	if h.twin {
+		h.send("EHLO x\r\n")
+	}
+	if line, err := h.r.ReadString('\n'); err != nil || strings.Contains(line, "\r") {
+		h.t.Errorf("line %q, %v: want no CR", line, err)
+	}
+}
+
+func showsSplit(h *hostileWire) {
+	h.upTo(smtp.StageGreeting)
+	if h.twin {
+		h.send("EHLO x\r\n")
+	}
+	reads, got := 0, []byte{}
+	for buffer := make([]byte, 512); !bytes.HasSuffix(got, []byte("\n")); reads++ {
+		n, err := h.conn.Read(buffer)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		got = append(got, buffer[:n]...)
+	}
+	if reads < 2 || h.twin && reads < len(got)/2 {
+		h.t.Errorf("%d bytes in %d reads, want many", len(got), reads)
+	}
+}
+
+func showsPartial(h *hostileWire) {
+	h.upTo(smtp.StageRcpt)
+	if rest, err := io.ReadAll(h.r); err != nil || string(rest) != "550 5.1.1 User unk" {
+		h.t.Errorf("read %q and %v", rest, err)
+	}
+}
+
+func showsHalf(h *hostileWire) {
+	h.upTo(smtp.StageRcpt)
+	h.ends(false)
+	for range 3 {
+		h.send("NOOP\r\n")
+	}
+}
+
+// showsResetWithin allows that the bytes before the reset are lost with it.
+func showsResetWithin(h *hostileWire) {
+	h.upTo(smtp.StageRcpt)
+	if rest, err := io.ReadAll(h.r); !errors.Is(err, syscall.ECONNRESET) || bytes.Contains(rest, []byte("\n")) {
+		h.t.Errorf("read %q and %v, want a reset in the middle", rest, err)
+	}
+}
+
+func showsTwice(h *hostileWire) {
+	h.upTo(smtp.StageRcpt)
+	h.play("< 550\n< 250\n> RCPT TO:<anna@" + h.domain + ">\n< 250\n< 550")
+}
+
+func showsRandom(h *hostileWire) {
+	h.upTo(h.stage)
+	if h.stage == smtp.StageTLS {
+		h.play("< 220")
+	}
+	if got := h.rest(); string(got) != nonsense() {
+		h.t.Errorf("read %d bytes, want the %d without meaning", len(got), len(nonsense()))
+	}
+}
+
+func showsEcho(h *hostileWire) {
+	h.upTo(smtp.StageGreeting)
+	if !h.twin {
+		h.play("< 220")
+	}
+	h.says("EHLO me", "EHLO me")
+}
+
+// showsCertificate makes the handshake and looks at the certificate.
+func showsCertificate(ok func(h *hostileWire, state tls.ConnectionState) bool) func(*hostileWire) {
+	return func(h *hostileWire) {
+		h.upTo(smtp.StageTLS)
+		h.play("< 220\nTLS")
+		if !ok(h, h.conn.(*tls.Conn).ConnectionState()) {
+			h.t.Error("the certificate is not what its name says")
+		}
+	}
+}
+
+func showsRenegotiation(h *hostileWire) {
+	h.upTo(smtp.StageTLS)
+	h.play("< 220\nTLS")
+	if _, err := h.r.ReadByte(); err == nil || !strings.Contains(err.Error(), "renegotiation") {
+		h.t.Errorf("got %v, want that renegotiation is refused", err)
+	}
+}
+
+func showsAgain(h *hostileWire) {
+	h.upTo(smtp.StageTLS)
+	h.play("< 220\nTLS\n> EHLO x")
+	if reply := h.reply(); !strings.HasSuffix(reply, "STARTTLS") {
+		h.t.Errorf("EHLO inside TLS: %q", reply)
+	}
+	h.says("STARTTLS", "454")
+}
+
+func showsExtensions(h *hostileWire) {
+	h.upTo(smtp.StageHello)
+	if lines := strings.Count(h.reply(), "\n"); lines < 10_000 {
+		h.t.Errorf("%d lines", lines)
+	}
+}
+
+func showsSecondTry(h *hostileWire) {
+	h.upTo(smtp.StageRcpt)
+	h.play("< 451\n> RCPT TO:<ghost@" + h.domain + ">\n< 550")
+}
+
+func showsLong(h *hostileWire) {
+	h.upTo(smtp.StageRcpt)
+	if n := len(h.reply()); n < 60<<10-200 || n > 60<<10 {
+		h.t.Errorf("%d bytes, want about 60 KiB", n)
+	}
+}
+
+// hostileShows has a raw client for each row, which sees the behaviour or fails.
+var hostileShows = map[string]func(*hostileWire){
+	"hsilent":      showsNothing,
+	"hlate59":      showsLate(59),
+	"hlate61":      showsLate(61),
+	"hstutter":     showsStutter,
+	"hendless":     showsEndless("", "220-still"),
+	"hendlessline": showsEndless("", "220-and so on 220-and"),
+	"hendlessrcpt": showsEndless("", "250-still"),
+	"hwindow":      showsWindow,
+	"hlf":          showsLF,
+	"hcr":          showsCR,
+	"hnul":         showsReply("550 5.1.1 User\x00unknown"),
+	"heightbit":    showsReply("550 5.1.1 User unknown \xff\xfe\x80"),
+	"hsplit":       showsSplit,
+	"hpartial":     showsPartial,
+
+	"htwodigits":  showsBytes("55 5.1.1 User unknown\r\n"),
+	"hfourdigits": showsBytes("5501 5.1.1 User unknown\r\n"),
+	"hcode000":    showsReply("000 "),
+	"hcode999":    showsReply("999 "),
+	"hcode354":    showsReply("354 "),
+	"htwocodes":   showsReply("550-5.1.1 User unknown\n250 "),
+	"hnospace":    showsBytes("550User unknown\r\n"),
+
+	"htwice": showsTwice,
+	"hearly": showsReply("250 2.1.0", "550 5.1.1"),
+
+	"h421idle":       func(h *hostileWire) { h.upTo(smtp.StageRcpt); h.play("< 550\n< 421\n< EOF") },
+	"h421behind":     showsReply("550", "421"),
+	"h421rset":       showsEnd("421", false),
+	"hresetrset":     showsEnd("", true),
+	"hresethalf":     showsResetWithin,
+	"hhalf":          showsHalf,
+	"h421greeting":   showsEnd("421", false),
+	"h421hello":      showsEnd("421", false),
+	"h421mail":       showsEnd("421", false),
+	"h421rcpt":       showsEnd("421", false),
+	"hresetgreeting": showsEnd("", true),
+	"hresethello":    showsEnd("", true),
+	"hresetmail":     showsEnd("", true),
+	"hresetrcpt":     showsEnd("", true),
+	"h421starttls":   showsEnd("421", false),
+	"hresetstarttls": showsEnd("", true),
+
+	"hextensions":    showsExtensions,
+	"hlongextension": showsBytes("X-" + strings.Repeat("LONG", 1<<10)),
+	"hsize":          showsBytes("SIZE 9999999999999999999999999999999999999999"),
+
+	"hstarttls454": showsReply("454"),
+	"htlsgarbage":  showsRandom,
+	"hinjected":    showsReply("220", "250"),
+	"hexpired": showsCertificate(func(_ *hostileWire, s tls.ConnectionState) bool {
+		return s.PeerCertificates[0].NotAfter.Before(time.Now())
+	}),
+	"hselfsigned": showsCertificate(func(h *hostileWire, s tls.ConnectionState) bool {
+		c := s.PeerCertificates[0]
+		return c.VerifyHostname("mx1."+h.domain) == nil && bytes.Equal(c.RawIssuer, c.RawSubject)
+	}),
+	"hwrongname": showsCertificate(func(h *hostileWire, s tls.ConnectionState) bool {
+		return s.PeerCertificates[0].VerifyHostname("mx1."+h.domain) != nil
+	}),
+	"hflood":       showsEndless("220", "\x16\x03\x03\x00\x00\x16\x03\x03"),
+	"hrenegotiate": showsRenegotiation,
+	"hstall":       showsNothing,
+	"hagain":       showsAgain,
+
+	"hall250":    showsReply("250"),
+	"hall252":    showsReply("252"),
+	"hsecond250": showsSecondTry,
+	"hall552":    showsReply("552 Too many recipients"),
+	"hall571":    showsReply("550 5.7.1"),
+	"hformula":   showsReply("550 5.1.1 =HYPERLINK("),
+	"hcrlf":      showsBytes("User\r=1+1\r\t\r\n550 5.1.1 unknown\r@SUM(A1)\r\n"),
+	"hlong":      showsLong,
+
+	"hrandom": showsRandom,
+	"hhttp":   showsBytes("HTTP/1.1 400"),
+	"hssh":    showsBytes("SSH-2.0-"),
+	"hecho":   showsEcho,
+}

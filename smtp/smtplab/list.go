@@ -1,0 +1,179 @@
+package smtplab
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+)
+
+// EverydayMix is the mix of Sample: what a list of customers meets. The other
+// mixes are the families of personalities (Families), each member as often as
+// the next, and AllMix: every family.
+const (
+	EverydayMix = "everyday"
+	AllMix      = "all"
+)
+
+// listPerDomain is how many addresses a domain of List has on average, unless
+// ListOptions say otherwise: as in Sample through the command. Guess.
+const listPerDomain = 20
+
+// ListOptions say which labelled list List makes. The same options give the same
+// list.
+type ListOptions struct {
+	Seed      uint64
+	Addresses int     // how many; 1 to 5,000,000
+	PerDomain int     // addresses at each domain, the last one fewer; 0: 20
+	Mix       string  // one of Mixes; "": EverydayMix
+	Bad       float64 // the share of mailboxes that do not exist, 0 to 1; 0: 15 of 100
+	OnlyBad   bool    // no mailbox exists: the list that a harvest guard waits for
+	IPv6      bool    // also OnlyIPv6 receivers, at ::1, which the client must be allowed to dial
+}
+
+// Label is one address with what is right to say about it.
+type Label struct {
+	Address     string
+	Personality string
+	Family      string
+	Mailbox     Mailbox // what the local part says, whether or not the receiver knows mailboxes
+	Expectation
+}
+
+// listAddressesMax is the length of the longest list: the locals of sampleLocal
+// are distinct so far.
+const listAddressesMax = 5_000_000
+
+// defaultBad is the share of unknown mailboxes in a list, that of Sample.
+const defaultBad = sampleUnknown / 100.0
+
+// Mixes gives the names that ListOptions.Mix takes.
+func Mixes() []string {
+	return append([]string{EverydayMix, AllMix}, Families()...)
+}
+
+// Families gives the families of personalities, in the order of Personalities.
+func Families() []string {
+	var out []string
+	for _, p := range Personalities() {
+		if !slices.Contains(out, p.Family) {
+			out = append(out, p.Family)
+		}
+	}
+	return out
+}
+
+// List makes a labelled list of distinct addresses, domain after domain, each
+// with what is right to say about it. The error wraps ErrOptions.
+func (l *Lab) List(o ListOptions) (iter.Seq[Label], error) {
+	if o.Mix == "" {
+		o.Mix = EverydayMix
+	}
+	if o.PerDomain == 0 {
+		o.PerDomain = listPerDomain
+	}
+	if o.Bad == 0 {
+		o.Bad = defaultBad
+	}
+	if o.OnlyBad {
+		o.Bad = 1
+	}
+	members := mixed(o.Mix, o.IPv6)
+	switch {
+	case len(members) == 0:
+		return nil, fmt.Errorf("%w: Mix %q is none of %v", ErrOptions, o.Mix, Mixes())
+	case o.Addresses < 1 || o.Addresses > listAddressesMax:
+		return nil, fmt.Errorf("%w: Addresses %d is not within 1 to %d", ErrOptions, o.Addresses, listAddressesMax)
+	case o.PerDomain < 1:
+		return nil, fmt.Errorf("%w: PerDomain %d is not 1 or more", ErrOptions, o.PerDomain)
+	case o.Bad < 0 || o.Bad > 1:
+		return nil, fmt.Errorf("%w: Bad %v is not within 0 to 1", ErrOptions, o.Bad)
+	}
+	return func(yield func(Label) bool) { l.list(o, members, yield) }, nil
+}
+
+func (l *Lab) list(o ListOptions, members []weighted, yield func(Label) bool) {
+	random := rand.New(rand.NewPCG(o.Seed, o.Seed))
+	family := make(map[string]string)
+	for _, p := range Personalities() {
+		family[p.Name] = p.Family
+	}
+	for i, domains := 0, 0; i < o.Addresses; domains++ {
+		personality := pick(members, domains, o.Mix, random)
+		name := sampleCompany[domains%len(sampleCompany)] + strconv.Itoa(domains/len(sampleCompany)) +
+			"-" + personality + "." + topLevel
+		for end := min(i+o.PerDomain, o.Addresses); i < end; i++ {
+			local := listLocal(i, o.Bad, random)
+			label := Label{
+				Address: local + "@" + name, Personality: personality, Family: family[personality],
+				Mailbox: mailboxOf([]byte(local)),
+			}
+			label.Expectation = l.Truth(label.Address)
+			if !yield(label) {
+				return
+			}
+		}
+	}
+}
+
+// weighted is a personality and how often it comes.
+type weighted struct {
+	personality string
+	weight      int
+}
+
+// mixed gives the members of a mix; none when there is no such mix.
+func mixed(mix string, ipv6 bool) []weighted {
+	if mix == EverydayMix {
+		return sampleWeights
+	}
+	var out []weighted
+	for _, p := range Personalities() {
+		if (mix == AllMix || mix == p.Family) && (ipv6 || p.DNS != OnlyIPv6) {
+			out = append(out, weighted{p.Name, 1})
+		}
+	}
+	return out
+}
+
+// pick gives the personality of a domain: by weight in the everyday mix, else
+// one after the other, so that a short list has each of them once.
+func pick(members []weighted, domain int, mix string, random *rand.Rand) string {
+	if mix != EverydayMix {
+		return members[domain%len(members)].personality
+	}
+	sum := 0
+	for _, m := range members {
+		sum += m.weight
+	}
+	at := random.IntN(sum)
+	for _, m := range members {
+		if at -= m.weight; at < 0 {
+			return m.personality
+		}
+	}
+	return members[0].personality
+}
+
+// listLocal makes the local part of the ith address. Of those that are not bad,
+// one in twelve is of each special kind.
+func listLocal(i int, bad float64, random *rand.Rand) string {
+	const special = 12 // guess: a short list meets each kind, and most mailboxes are plain ones
+	if random.Float64() < bad {
+		return sampleLocal(i, 0)
+	}
+	switch random.IntN(special) {
+	case 0:
+		return "full." + letters(i)
+	case 1:
+		return "disabled." + letters(i)
+	case 2:
+		return "restricted" + letters(i)
+	case 3:
+		return "overquota" + letters(i)
+	case 4:
+		return "busy." + letters(i)
+	}
+	return sampleLocal(i, 100)
+}

@@ -1,0 +1,357 @@
+package smtplab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// until polls ok until it holds.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(testTimeout)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, testTimeout)
+		}
+	}
+}
+
+func TestSheetCountsWhatClientsDo(t *testing.T) {
+	l := startLab(t, func(o *Options) { o.EventsMax = 5 })
+	one := dialHost(t, l, "mx1.a-nopipe.test")
+	one.play(`
+		< 220
+		> RCPT TO:<anna@a-nopipe.test>
+		< 503
+		> EHLO probe.example
+		< 250
+		> MAIL FROM:<>
+		< 250
+		> MAIL FROM:<>
+		< 503
+		> RCPT TO:<anna@a-nopipe.test>
+		< 250
+		> RCPT TO:<ghost@a-nopipe.test>
+		< 550
+		> RCPT TO:<overquota@a-nopipe.test>
+		< 452
+		> DATA
+		< 554
+		> RSET
+		< 250`)
+	two := dialHost(t, l, "mx1.a-nopipe.test")
+	two.says("", "220")
+	two.send("EHLO x\r\nMAIL FROM:<>\r\nRCPT TO:<anna@a-nopipe.test>\r\n")
+	two.play("< 250\n< 250\n< 250")
+	one.play("> QUIT\n< 221\n< EOF")
+	_ = two.conn.Close()
+	until(t, "both sessions end", func() bool { return l.Manners().Total.SessionsOpen == 0 })
+
+	sheet := l.Manners()
+	got := sheet.Receivers["a-nopipe.test"]
+	if got.FirstSession.IsZero() || got.LastSession.Before(got.FirstSession) {
+		t.Errorf("session times %v and %v", got.FirstSession, got.LastSession)
+	}
+	got.FirstSession, got.LastSession = time.Time{}, time.Time{}
+	want := Tally{
+		Sessions: 2, SessionsAtOnce: 2, SessionsIn1s: 2, SessionsIn60s: 2,
+		Rcpts: 5, RcptsIn1s: 5, RcptsIn60s: 5, RcptsPerSession: 4, RcptsPerTx: 3,
+		Accepted: 2, Deferred: 1, Refused: 2, RefusedPerSession: 1,
+		Data: 1, OutOfOrder: 2, UnaskedGroups: 2, Rsets: 1, Quits: 1, HungUp: 1,
+	}
+	if got != want {
+		t.Errorf("receiver's tally\n got %+v\nwant %+v", got, want)
+	}
+	same := map[string]Tally{"host": sheet.Hosts["mx1.a-nopipe.test"], "total": sheet.Total}
+	for name, other := range same {
+		other.FirstSession, other.LastSession = time.Time{}, time.Time{}
+		if other != want {
+			t.Errorf("%s's tally\n got %+v\nwant %+v", name, other, want)
+		}
+	}
+	if sheet.Addresses != 3 || sheet.AddressRcptsMax != 2 || sheet.Uncounted != 0 {
+		t.Errorf("addresses %d, most %d, uncounted %d",
+			sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)
+	}
+	if n := l.Rcpts("anna@a-nopipe.test"); n != 2 {
+		t.Errorf("RCPTs for anna: %d, want 2", n)
+	}
+	checkEvents(t, l)
+	if _, err := json.Marshal(sheet); err != nil {
+		t.Errorf("sheet as JSON: %v", err)
+	}
+}
+
+// checkEvents looks at the log that the sessions above leave, cut at five.
+func checkEvents(t *testing.T, l *Lab) {
+	t.Helper()
+	var kinds []string
+	for _, e := range l.Events() {
+		kinds = append(kinds, e.Kind)
+		if e.Host != "mx1.a-nopipe.test" || e.Client != "127.0.0.1" || e.At.IsZero() || e.Session < 1 {
+			t.Errorf("event %+v", e)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "connect rcpt rcpt rcpt rcpt" {
+		t.Errorf("events %q", got)
+	}
+	if e := l.Events()[2]; e.Address != "anna@a-nopipe.test" || e.Code != 250 {
+		t.Errorf("third event %+v", e)
+	}
+	if n := l.Manners().EventsDropped; n != 4 {
+		t.Errorf("%d events dropped, want 4", n)
+	}
+}
+
+func TestAddressesBeyondTheBoundAreCountedTogether(t *testing.T) {
+	l := startLab(t, func(o *Options) { o.AddressesMax = 0 })
+	w := dialHost(t, l, "mx1.clean.test")
+	w.play(opening + "> RCPT TO:<anna@clean.test>\n< 250")
+	if s := l.Manners(); s.Uncounted != 1 || s.Addresses != 0 {
+		t.Errorf("uncounted %d, addresses %d; want 1 and 0", s.Uncounted, s.Addresses)
+	}
+}
+
+func TestGreylistingWaits(t *testing.T) {
+	for _, c := range []struct {
+		personality, first string
+		early              int
+	}{
+		{"greylist", "451 4.7.1 Greylisted, please try again in 1 seconds", 1},
+		{"quietgrey", "450 Not now", 0},
+		{"fullgrey", "452 4.2.2 Greylisted", 0},
+	} {
+		t.Run(c.personality, func(t *testing.T) {
+			l := startLab(t, func(o *Options) { o.GreylistWait = 300 * time.Millisecond })
+			w := dialHost(t, l, "mx1.a-"+c.personality+".test")
+			w.t = t
+			w.play(opening)
+			start := time.Now()
+			rcpt := "RCPT TO:<anna@a-" + c.personality + ".test>"
+			w.says(rcpt, c.first)
+			w.says("RCPT TO:<ghost@a-"+c.personality+".test>", c.first)
+			w.says(rcpt, c.first)
+			if n := l.Manners().Total.TooEarly; n != c.early {
+				t.Errorf("%d asked too early, want %d", n, c.early)
+			}
+			until(t, "the address passes", func() bool {
+				w.send(rcpt + "\r\n")
+				return strings.HasPrefix(w.reply(), "250")
+			})
+			if waited := time.Since(start); waited < 300*time.Millisecond {
+				t.Errorf("passed after %v", waited)
+			}
+			w.says("RCPT TO:<ghost@a-"+c.personality+".test>", "550")
+			w.says("RSET", "250")
+			w.says("MAIL FROM:<another@probe.example>", "250")
+			w.says(rcpt, c.first)
+		})
+	}
+}
+
+func TestGreylistingLearnsAClient(t *testing.T) {
+	var m memory
+	now := time.Unix(1_800_000_000, 0)
+	const wait = time.Minute
+	for i := range greylistPasses {
+		rcpt := string(rune('a' + i))
+		if left, known := m.greylist("us", rcpt, wait, false, now); left != wait || known {
+			t.Fatalf("first time of %s: %v, %v", rcpt, left, known)
+		}
+		if left, _ := m.greylist("us", rcpt, wait, false, now.Add(2*wait)); left > 0 {
+			t.Fatalf("second time of %s: still %v", rcpt, left)
+		}
+		if left, _ := m.greylist("us", rcpt, wait, false, now.Add(2*wait)); left > 0 {
+			t.Fatalf("third time of %s: still %v", rcpt, left)
+		}
+	}
+	if left, _ := m.greylist("us", "new", wait, false, now); left > 0 {
+		t.Errorf("a client that came back %d times waits %v", greylistPasses, left)
+	}
+	if left, _ := m.greylist("them", "new", wait, false, now); left != wait {
+		t.Errorf("another client waits %v, want %v", left, wait)
+	}
+}
+
+func TestPostscreenPassesTheSecondVisit(t *testing.T) {
+	l := startLab(t, nil)
+	script := opening + "> RCPT TO:<anna@a-postscreen.test>\n"
+	one := dialHost(t, l, "mx1.a-postscreen.test")
+	one.play(script + "< 450 4.3.2\n> RCPT TO:<anna@a-postscreen.test>\n< 450 4.3.2")
+	dialHost(t, l, "mx1.a-postscreen.test").play(script + "< 250")
+}
+
+func TestEarlyTalkIsSeen(t *testing.T) {
+	l := startLab(t, nil)
+	w := dialHost(t, l, "mx1.a-pregreet.test")
+	w.send("EHLO x\r\n")
+	w.play("< 220\n< 250")
+	quiet := dialHost(t, l, "mx1.b-pregreet.test")
+	quiet.play(opening)
+	sheet := l.Manners()
+	early, late := sheet.Receivers["a-pregreet.test"], sheet.Receivers["b-pregreet.test"]
+	if early.EarlyTalk != 1 || late.EarlyTalk != 0 {
+		t.Errorf("early talk %d and %d, want 1 and 0", early.EarlyTalk, late.EarlyTalk)
+	}
+}
+
+// TestOneSessionAfterAnotherIsOneAtOnce keeps one session open at a time, ended
+// with QUIT or by closing, at a receiver that allows one.
+func TestOneSessionAfterAnotherIsOneAtOnce(t *testing.T) {
+	l := startLab(t, nil)
+	for i := range 100 {
+		w := dialHost(t, l, "mx1.a-onesession.test")
+		w.says("", "220")
+		if i%2 == 0 {
+			w.says("QUIT", "221")
+		}
+		_ = w.conn.Close()
+	}
+	got := l.Manners().Receivers["a-onesession.test"]
+	if got.SessionsAtOnce != 1 || got.LimitsHit != 0 || got.Sessions != 100 {
+		t.Errorf("%d sessions, %d at once, %d over the limit",
+			got.Sessions, got.SessionsAtOnce, got.LimitsHit)
+	}
+}
+
+// TestLastReplyIsNotLost sends on behind the command whose reply ends the session.
+func TestLastReplyIsNotLost(t *testing.T) {
+	l := startLab(t, nil)
+	w := dialHost(t, l, "mx1.a-clean.test")
+	w.says("", "220")
+	w.send("QUIT\r\n" + strings.Repeat("NOOP\r\n", 1000))
+	w.play("< 221\n< EOF")
+}
+
+func TestLimitsStepIn(t *testing.T) {
+	l := startLab(t, nil)
+	t.Run("sessions at once", func(t *testing.T) {
+		first := dialHost(t, l, "mx1.a-onesession.test")
+		first.says("", "220")
+		dialHost(t, l, "mx1.a-onesession.test").play("< 421 4.7.0\n< EOF")
+		first.play("> QUIT\n< 221\n< EOF")
+		until(t, "there is room again", func() bool {
+			w := dialHost(t, l, "mx1.a-onesession.test")
+			defer func() { _ = w.conn.Close() }()
+			return strings.HasPrefix(w.reply(), "220")
+		})
+	})
+	t.Run("new sessions in a minute", func(t *testing.T) {
+		for range 20 {
+			dialHost(t, l, "mx1.a-fewconnects.test").says("", "220")
+		}
+		dialHost(t, l, "mx1.a-fewconnects.test").play("< 421\n< EOF")
+	})
+	t.Run("RCPTs in a second", func(t *testing.T) {
+		w := dialHost(t, l, "mx1.a-ratelimit.test")
+		w.t = t
+		w.play(opening)
+		limited := 0
+		for range 6 {
+			w.send("RCPT TO:<anna@a-ratelimit.test>\r\n")
+			if strings.HasPrefix(w.reply(), "450 4.7.1") {
+				limited++
+			}
+		}
+		if hits := l.Manners().Receivers["a-ratelimit.test"].LimitsHit; limited == 0 || hits != limited {
+			t.Errorf("%d replies of the limit, %d counted", limited, hits)
+		}
+	})
+	t.Run("slow after errors", func(t *testing.T) {
+		p := Personality{Name: "soft", Guard: GuardSlow, GuardAt: 1}
+		if err := l.Add(Domain{Name: "soft.example", Personality: p}); err != nil {
+			t.Fatal(err)
+		}
+		w := dialHost(t, l, "mx1.soft.example")
+		w.t = t
+		w.play(opening + `
+			> RCPT TO:<ghost@soft.example>
+			< 550
+			> RCPT TO:<ghost@soft.example>
+			< 421 4.7.0
+			< EOF`)
+	})
+	t.Run("sessions of the lab", func(t *testing.T) {
+		small := startLab(t, func(o *Options) { o.SessionsMax = 1 })
+		dialHost(t, small, "mx1.a-clean.test").says("", "220")
+		dialHost(t, small, "mx1.b-clean.test").play("< 421\n< EOF")
+	})
+}
+
+// TestWindowAgainstModel adds events at random times and counts them naively.
+func TestWindowAgainstModel(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	w := window{span: time.Second}
+	now := time.Unix(1_800_000_000, 0)
+	var all []time.Time
+	most := 0
+	for range 5000 {
+		now = now.Add(time.Duration(random.IntN(int(20 * time.Millisecond))))
+		all = append(all, now)
+		want := 0
+		for _, at := range all {
+			if now.Sub(at) < w.span {
+				want++
+			}
+		}
+		most = max(most, want)
+		if got := w.add(now); got != want {
+			t.Fatalf("after %d events: %d in the window, want %d", len(all), got, want)
+		}
+	}
+	if w.most != most {
+		t.Errorf("most %d, want %d", w.most, most)
+	}
+	for range windowMax + 10 {
+		w.add(now)
+	}
+	if w.most != windowMax {
+		t.Errorf("a full window says %d, want %d", w.most, windowMax)
+	}
+}
+
+func TestStopEndsEveryGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	l, err := Start(Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, personality := range []string{"clean", "silent", "tarpit", "pregreet", "endless"} {
+		dialHost(t, l, "mx1.a-"+personality+".test")
+	}
+	dialHost(t, l, "mx1.b-clean.test").says("", "220")
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	for range 2 {
+		if err := l.Stop(ctx); err != nil {
+			t.Fatalf("Stop: %v", err)
+		}
+	}
+	// The helper that waits in Stop, and the runtime, may take a moment more.
+	until(t, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestTakenPortIsNamed(t *testing.T) {
+	l := startLab(t, nil)
+	o := Defaults()
+	o.SMTPPort = l.SMTPPort()
+	if second, err := Start(o); !errors.Is(err, ErrPortTaken) {
+		t.Errorf("same SMTP port: %v, %v; want ErrPortTaken", second, err)
+	}
+	o = Defaults()
+	o.DNSListen = netip.MustParseAddrPort(l.DNSAddr())
+	if second, err := Start(o); !errors.Is(err, ErrPortTaken) {
+		t.Errorf("same DNS port: %v, %v; want ErrPortTaken", second, err)
+	}
+}

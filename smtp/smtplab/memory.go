@@ -1,0 +1,190 @@
+package smtplab
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// greylistMax bounds what one receiver remembers of greylisted triplets; a new
+// one beyond it passes. Guess: more than any test asks of one receiver.
+const greylistMax = 1 << 17
+
+// greylistPasses is how many triplets of a client must pass before the client is
+// not greylisted any more: the default of Postgrey.
+const greylistPasses = 5
+
+// clientsMax bounds the clients that one receiver tells apart; beyond it all new
+// ones share one record. A lab has a handful.
+const clientsMax = 1 << 10
+
+// memory is what one receiver remembers between sessions.
+type memory struct {
+	hour time.Duration // how long an hour of the guards lasts
+
+	mu       sync.Mutex // guards the fields below
+	firstOne string     // the client that connected first
+	open     map[*session]struct{}
+	mostOpen int    // the most that open and a new one were
+	visits   int    // sessions ever
+	rcpts    window // for Personality.RcptsPerSecond
+	connects window // for Personality.ConnectsPerMinute
+	triplets map[uint64]triplet
+	clients  map[string]*client
+}
+
+// client is what a receiver remembers of one source and return path.
+type client struct {
+	passed  int       // greylisted triplets that came back in time
+	refused window    // RCPTs refused within an hour
+	asked   window    // RCPTs within an hour
+	blocked time.Time // until when a guard keeps it out
+	tripped int       // the session in which the guard saw reason
+	hello   string    // the hello name that it first used within the hour
+	helloAt time.Time
+}
+
+// visit is what a receiver makes of a new session.
+type visit struct {
+	number  int  // counts the sessions of the receiver from 1
+	open    int  // sessions at once with this one, at the receiver
+	atHost  int  // the same at its host
+	refused bool // a limit of the receiver refuses it
+}
+
+// enter notes a session. Sessions whose client has closed its side do not count
+// as open, also when our goroutine has not seen it yet: a client that closes one
+// and then opens another keeps to a limit of one.
+func (m *memory) enter(s *session, now time.Time) visit {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := s.p
+	m.visits++
+	if m.visits == 1 {
+		m.firstOne = s.client
+	}
+	if m.open == nil {
+		m.open = make(map[*session]struct{})
+	}
+	limit := m.mostOpen
+	if p.SessionsMax > 0 {
+		limit = min(limit, p.SessionsMax)
+	}
+	if len(m.open) >= limit {
+		for other := range m.open {
+			if clientLeft(other.under) {
+				delete(m.open, other)
+			}
+		}
+	}
+	v := visit{number: m.visits, open: len(m.open) + 1, atHost: 1}
+	for other := range m.open {
+		if other.host == s.host {
+			v.atHost++
+		}
+	}
+	m.mostOpen = max(m.mostOpen, v.open)
+	m.connects.span = time.Minute
+	tooMany := p.SessionsMax > 0 && v.open > p.SessionsMax
+	tooFast := p.ConnectsPerMinute > 0 && m.connects.add(now) > p.ConnectsPerMinute
+	if v.refused = tooMany || tooFast; !v.refused {
+		m.open[s] = struct{}{}
+	}
+	return v
+}
+
+func (m *memory) leave(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, s)
+}
+
+// tooFast notes a RCPT and says whether it is over limit in a second. One over
+// it does not count, so a client that slows down gets through.
+func (m *memory) tooFast(limit int, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rcpts.span = time.Second
+	if m.rcpts.count(now) >= limit {
+		return true
+	}
+	m.rcpts.add(now)
+	return false
+}
+
+// clientOf finds or makes the record of a client. The caller holds m.mu.
+func (m *memory) clientOf(key string) *client {
+	if m.clients == nil {
+		m.clients = make(map[string]*client)
+	}
+	if len(m.clients) >= clientsMax && m.clients[key] == nil {
+		key = ""
+	}
+	c := m.clients[key]
+	if c == nil {
+		c = &client{refused: window{span: m.hour}, asked: window{span: m.hour}}
+		m.clients[key] = c
+	}
+	return c
+}
+
+// greylist says how long a triplet must still wait, 0 or less when it passes,
+// and whether it has been told to wait before. early starts the wait again for
+// who comes too early.
+func (m *memory) greylist(
+	who, rcpt string, wait time.Duration, early bool, now time.Time,
+) (time.Duration, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clientOf(who)
+	if c.passed >= greylistPasses {
+		return 0, true
+	}
+	if m.triplets == nil {
+		m.triplets = make(map[uint64]triplet)
+	}
+	key := maphash.String(tripletSeed, who+"\x00"+rcpt)
+	t, known := m.triplets[key]
+	if !known {
+		if len(m.triplets) >= greylistMax {
+			return 0, false
+		}
+		m.triplets[key] = triplet{first: now}
+		return wait, false
+	}
+	if left := wait - now.Sub(t.first); left > 0 && !t.passed {
+		if early {
+			m.triplets[key] = triplet{first: now}
+			left = wait
+		}
+		return left, true
+	}
+	if !t.passed {
+		c.passed++
+		t.passed = true
+		m.triplets[key] = t
+	}
+	return 0, true
+}
+
+// triplet is what a greylisting receiver remembers of client, return path and
+// address together.
+type triplet struct {
+	first  time.Time
+	passed bool
+}
+
+// tripletSeed is fixed for the life of the process; triplets are never shown.
+var tripletSeed = maphash.MakeSeed()
+
+// firstContact says whether a client must come again in another session, as at
+// the postscreen of Postfix.
+func (m *memory) firstContact(who string, visit int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.clientOf(who)
+	if c.passed == 0 {
+		c.passed = visit
+	}
+	return c.passed == visit
+}

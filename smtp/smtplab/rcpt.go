@@ -1,0 +1,189 @@
+package smtplab
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"rollcall/smtp"
+)
+
+// rcpt answers one probe (RFC 5321 §4.1.1.3).
+func (s *session) rcpt(rest []byte) error {
+	now := time.Now()
+	s.rcpts++
+	address, _, ok := cutPath(rest, "TO:")
+	if !s.inTx {
+		s.noteRcpt(now, address, 503)
+		return s.fault(&s.p.words.order)
+	}
+	s.txRcpts++
+	if ok {
+		s.lab.manners.address(address)
+	}
+	if s.breaksAt(smtp.StageRcpt) {
+		s.noteRcpt(now, address, 0)
+		return s.breakNow()
+	}
+	if !ok {
+		s.noteRcpt(now, address, 501)
+		return s.fault(&s.p.words.address)
+	}
+	reply, wait, end := s.judge(address, now)
+	if reply.code/100 == 5 {
+		s.refused++
+		s.row++
+	}
+	guarded := s.guarded
+	s.guarded = false
+	if s.p.Guard != GuardNone && !guarded { // what a guard refuses is no new reason for it
+		s.host.receiver.memory.noteAnswer(s.client, reply.code/100 == 5, now)
+	}
+	if reply.code/100 != 2 {
+		s.errors++
+		if !guarded {
+			var over bool
+			reply, over = s.guardAfter(reply, now)
+			end = end || over
+		}
+	} else {
+		s.txGood++
+		s.row = 0
+	}
+	s.noteRcpt(now, address, reply.code)
+	if reply.code/100 == 5 && !s.lab.wait(s.lab.lasts(s.p.RefusalDelay)) {
+		return errEnd
+	}
+	s.sayOf(reply, address, wait)
+	switch {
+	case s.breaksBehind(smtp.StageRcpt):
+		return s.breakBehind(reply)
+	case end:
+		return s.finish()
+	}
+	return nil
+}
+
+func (s *session) noteRcpt(now time.Time, address []byte, code int) {
+	figures := sessionFigures{rcpts: s.rcpts, rcptsInTx: s.txRcpts, refused: s.refused}
+	for _, t := range s.tallies() {
+		t.rcpt(now, code, figures)
+	}
+	if s.lab.options.EventsMax > 0 {
+		s.event("rcpt", string(address), code)
+	}
+}
+
+// who is the client as greylisting sees it. Guards look at the address alone.
+func (s *session) who() string { return s.client + " " + s.from }
+
+// judge finds the reply to a probe: limits first, then what holds for everybody,
+// then the mailbox. end asks to end the session after it.
+func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time.Duration, end bool) {
+	p, words := s.p, s.p.words
+	if reply, end := s.limits(now); reply != nil {
+		s.limitHit()
+		return reply, 0, end
+	}
+	at := bytes.LastIndexByte(address, '@')
+	if at <= 0 {
+		return &words.address, 0, false
+	}
+	local, domain := address[:at], address[at+1:]
+	switch {
+	case words.any.said():
+		return &words.any, 0, words.any.code == 421
+	case words.first.said() && strings.HasPrefix(s.host.name, "mx1."):
+		return &words.first, 0, words.first.code == 421
+	case !s.serves(domain):
+		return &words.relay, 0, false
+	case !s.utf8 && !ascii(local):
+		return &words.utf8, 0, false
+	}
+	if p.Greylist {
+		if reply, wait := s.greylist(address, now); reply != nil {
+			return reply, wait, false
+		}
+	}
+	if reply, end := s.guardBefore(now); reply != nil {
+		return reply, 0, end
+	}
+	if p.CatchAll {
+		return &words.mailboxes[Exists], 0, false
+	}
+	return &words.mailboxes[mailboxOf(local)], 0, false
+}
+
+// limits says whether a limit on RCPTs steps in.
+func (s *session) limits(now time.Time) (reply *phrase, end bool) {
+	p := s.p
+	switch {
+	case p.RcptsPerSession > 0 && s.rcpts > p.RcptsPerSession:
+		return &p.words.busy, true
+	case p.RcptsPerTx > 0 && s.txRcpts > p.RcptsPerTx:
+		return &p.words.limit, false
+	case p.RcptsPerSecond > 0 && s.host.receiver.memory.tooFast(p.RcptsPerSecond, now):
+		return &p.words.limit, false
+	}
+	return nil, false
+}
+
+// greylist says whether the address must come back.
+func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait time.Duration) {
+	memory := &s.host.receiver.memory
+	if s.p.PerVisit {
+		if memory.firstContact(s.client, s.visit) {
+			return &s.p.words.greylist, 0
+		}
+		return nil, 0
+	}
+	who, wait := s.who(), s.lab.options.GreylistWait
+	if s.p.GreylistHello {
+		who += " " + s.hello
+	}
+	if s.p.GreylistFactor > 0 {
+		wait = max(1, time.Duration(float64(wait)*s.p.GreylistFactor))
+	}
+	left, known := memory.greylist(who, string(address), wait, s.p.GreylistEarly, now)
+	if left <= 0 {
+		return nil, 0
+	}
+	if known && (s.p.words.statesWait || s.p.GreylistEarly) {
+		s.count(func(t *Tally) { t.TooEarly++ })
+	}
+	return &s.p.words.greylist, left
+}
+
+// serves says whether mail for domain comes to this host.
+func (s *session) serves(domain []byte) bool {
+	own := s.host.receiver.name
+	if n := len(domain) - len(own); n >= 0 && strings.EqualFold(string(domain[n:]), own) &&
+		(n == 0 || domain[n-1] == '.') {
+		return true
+	}
+	if s.lastOK == string(domain) {
+		return true
+	}
+	name, err := canonical(string(domain))
+	if err != nil {
+		return false
+	}
+	s.lab.mu.Lock()
+	defer s.lab.mu.Unlock()
+	_, p, a := s.lab.owner(name)
+	shared := p != nil && p.DNS == OnlyIPv6 && p == s.host.receiver.persona
+	if !shared && (a == nil || !a.mx[s.host.name]) {
+		return false
+	}
+	s.lastOK = string(domain)
+	return true
+}
+
+func ascii(b []byte) bool {
+	for _, c := range b {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}

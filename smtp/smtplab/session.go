@@ -1,0 +1,459 @@
+package smtplab
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"rollcall/smtp"
+)
+
+// lineBytesMax bounds one command line; RFC 5321 §4.5.3.1.4 asks for 512 and
+// leaves room for extensions.
+const lineBytesMax = 2048
+
+// idleMax is how long a session may say nothing (RFC 5321 §4.5.3.2.7).
+const idleMax = 5 * time.Minute
+
+// idleSlack is how stale the deadline of a busy session may get, so that it is
+// not renewed for each command.
+const idleSlack = 30 * time.Second
+
+// handshakeMax bounds a TLS handshake; guess, far above any on loopback.
+const handshakeMax = time.Minute
+
+// outBytesMax is how much is written at once for a client that sends far ahead.
+const outBytesMax = 16 << 10
+
+// lingerMax is how long a session that we ended waits for the client to close.
+const lingerMax = time.Second
+
+// sessionFigures are the counts of one session that the manners sheet shows.
+type sessionFigures struct {
+	rcpts, rcptsInTx, refused int
+}
+
+// session is one connection to a host. Only abort may be called from elsewhere.
+type session struct {
+	lab   *Lab
+	host  *host
+	p     *persona
+	conn  net.Conn // in clear or TLS
+	under net.Conn // the TCP connection
+	r     *bufio.Reader
+	out   []byte // replies not yet written
+
+	client  string
+	number  int  // of the sessions of the lab
+	visit   int  // of the sessions of the receiver
+	crowded bool // the lab has too many sessions
+	ended   sync.Once
+
+	idleFrom  time.Time
+	hello     string
+	encrypted bool
+	extended  bool   // EHLO, not HELO
+	refusing  bool   // the greeting refused us: only QUIT is left
+	from      string // return path
+	inTx      bool
+	utf8      bool // of the transaction
+	rcpts     int
+	refused   int
+	errors    int
+	row       int  // refused RCPTs since the last good one
+	guarded   bool // the guard answered the RCPT at hand
+	txRcpts   int
+	txGood    int
+
+	txBadOnes, txGoodOnes int    // transactions that ended without and with a good RCPT
+	lastOK                string // the last foreign domain that this host serves
+	left                  bool   // no longer counts as open
+}
+
+func newSession(l *Lab, h *host, conn net.Conn) *session {
+	client, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		client = conn.RemoteAddr().String()
+	}
+	return &session{
+		lab: l, host: h, p: h.receiver.persona, conn: conn, under: conn,
+		r: bufio.NewReaderSize(conn, lineBytesMax), client: client,
+	}
+}
+
+// abort closes the connection; run then ends.
+func (s *session) abort() {
+	s.ended.Do(func() { _ = s.under.Close() })
+}
+
+// errEnd ends a session without more words.
+var errEnd = errors.New("session ended")
+
+// run is the whole conversation.
+func (s *session) run() {
+	now := time.Now()
+	v := s.host.receiver.memory.enter(s, now)
+	s.visit = v.number
+	s.number = s.lab.manners.total.opened(now, 0)
+	s.host.receiver.tally.opened(now, v.open)
+	s.host.tally.opened(now, v.atHost)
+	s.event("connect", "", 0)
+	err := s.greet(v.refused || s.crowded)
+	for err == nil {
+		err = s.turn()
+	}
+	if !s.left && !s.lab.stopping() {
+		s.count(func(t *Tally) { t.HungUp++ })
+	}
+	s.leave()
+}
+
+// leave takes the session off the count of open ones. It comes before the last
+// reply, so that a client that has read it may open another at once.
+func (s *session) leave() {
+	if s.left {
+		return
+	}
+	s.left = true
+	s.event("end", "", 0)
+	s.host.receiver.memory.leave(s)
+	s.count(func(t *Tally) { t.SessionsOpen-- })
+}
+
+func (s *session) tallies() [3]*tally {
+	return [3]*tally{s.lab.manners.total, s.host.receiver.tally, s.host.tally}
+}
+
+// count changes every tally of the session.
+func (s *session) count(f func(*Tally)) {
+	for _, t := range s.tallies() {
+		t.change(f)
+	}
+}
+
+func (s *session) limitHit() { s.count(func(t *Tally) { t.LimitsHit++ }) }
+
+func (s *session) event(kind, address string, code int) {
+	if s.lab.options.EventsMax == 0 {
+		return
+	}
+	s.lab.manners.event(Event{
+		At: time.Now(), Host: s.host.name, Client: s.client, Session: s.number,
+		Kind: kind, Address: address, Code: code,
+	})
+}
+
+// greet sends the greeting, or what stands for it.
+func (s *session) greet(refused bool) error {
+	if err := s.greetDelay(); err != nil {
+		return err
+	}
+	s.renewDeadline()
+	if s.guardGreeting(time.Now()) {
+		return s.finish()
+	}
+	if refused {
+		s.limitHit()
+		return s.sayAndClose(&s.p.words.busy)
+	}
+	if s.breaksAt(smtp.StageGreeting) {
+		if s.p.Break == BreakEcho || s.p.Break == BreakWindow {
+			s.say(&s.p.words.greeting)
+		}
+		return s.breakNow()
+	}
+	g := &s.p.words.greeting
+	if s.blocksUs() {
+		g = &s.p.words.blocked
+	}
+	switch {
+	case g.code == 421 || g.code == 521:
+		return s.sayAndClose(g)
+	case g.code/100 != 2:
+		s.refusing = true // RFC 5321 §3.1: wait for QUIT and refuse all else
+	}
+	s.say(g)
+	return nil
+}
+
+// greetDelay waits before the greeting and notes who talks meanwhile.
+func (s *session) greetDelay() error {
+	delay := s.lab.lasts(s.p.GreetDelay)
+	if delay <= 0 {
+		return nil
+	}
+	_ = s.conn.SetReadDeadline(time.Now().Add(delay))
+	_, err := s.r.Peek(1)
+	if err == nil {
+		s.count(func(t *Tally) { t.EarlyTalk++ })
+		return nil
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return nil
+	}
+	return err
+}
+
+// turn reads one command and answers it.
+func (s *session) turn() error {
+	ahead := s.r.Buffered() > 0
+	if ahead && !s.p.Pipelining {
+		s.count(func(t *Tally) { t.UnaskedGroups++ })
+	}
+	if !ahead || len(s.out) >= outBytesMax {
+		s.renewDeadline()
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	line, err := s.r.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return s.sayAndClose(&s.p.words.long)
+	case err != nil:
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			_ = s.conn.SetDeadline(time.Now().Add(lingerMax))
+			return s.sayAndClose(&s.p.words.idle)
+		}
+		return err
+	}
+	return s.command(bytes.TrimRight(line, "\r\n"))
+}
+
+// renewDeadline gives reading and writing idleMax, or a little less.
+func (s *session) renewDeadline() {
+	most, slack := idleMax, idleSlack
+	if s.p.IdleMax > 0 {
+		most, slack = s.lab.lasts(s.p.IdleMax), 0
+	}
+	if now := time.Now(); now.Sub(s.idleFrom) > slack {
+		s.idleFrom = now
+		_ = s.conn.SetDeadline(now.Add(most))
+	}
+}
+
+// command answers one command line.
+func (s *session) command(line []byte) error {
+	verb, rest, _ := bytes.Cut(line, []byte(" "))
+	switch {
+	case is(verb, "QUIT"):
+		s.count(func(t *Tally) { t.Quits++ })
+		return s.sayAndClose(&s.p.words.bye)
+	case s.refusing:
+		return s.fault(&s.p.words.order)
+	case is(verb, "RCPT"):
+		return s.rcpt(rest)
+	case is(verb, "MAIL"):
+		return s.mail(rest)
+	case is(verb, "RSET"):
+		s.count(func(t *Tally) { t.Rsets++ })
+		if s.breaksAt(smtp.StageRset) {
+			return s.breakNow()
+		}
+		s.endTx()
+		s.say(&s.p.words.ok)
+		return nil
+	case is(verb, "EHLO"), is(verb, "HELO"):
+		return s.greeted(is(verb, "EHLO"), string(rest))
+	case is(verb, "STARTTLS") && s.p.TLS != TLSNone && (!s.encrypted || s.p.TLS == TLSAgain):
+		return s.startTLS()
+	case is(verb, "NOOP"):
+		s.say(&s.p.words.ok)
+		return nil
+	case is(verb, "DATA"), is(verb, "BDAT"):
+		s.count(func(t *Tally) { t.Data++ })
+		return s.fault(&s.p.words.noData)
+	}
+	return s.fault(&s.p.words.unknown)
+}
+
+func is(verb []byte, name string) bool {
+	return len(verb) == len(name) && strings.EqualFold(string(verb), name)
+}
+
+// fault answers an error of the client's.
+func (s *session) fault(reply *phrase) error {
+	if reply == &s.p.words.order {
+		s.count(func(t *Tally) { t.OutOfOrder++ })
+	}
+	s.errors++
+	s.say(reply)
+	return nil
+}
+
+// greeted answers EHLO and HELO (RFC 5321 §4.1.1.1); both end a transaction.
+func (s *session) greeted(extended bool, name string) error {
+	if s.breaksAt(smtp.StageHello) {
+		return s.breakNow()
+	}
+	s.hello, s.extended = name, extended
+	s.endTx()
+	reply := &s.p.words.hello
+	switch {
+	case name == "":
+		reply = &s.p.words.syntax
+	case s.p.words.refuseHello.said():
+		reply = &s.p.words.refuseHello
+	case !extended:
+		reply = &s.p.words.helo
+	case s.p.NoEHLO:
+		reply = &s.p.words.unknown
+	case s.encrypted:
+		reply = &s.p.words.helloTLS
+	}
+	s.guardHello(name, time.Now())
+	s.say(reply)
+	switch {
+	case reply.code == 421:
+		return s.finish()
+	case reply.code/100 != 2:
+		s.hello = ""
+		s.errors++
+	}
+	return nil
+}
+
+// mail opens a transaction (RFC 5321 §4.1.1.2).
+func (s *session) mail(rest []byte) error {
+	if s.breaksAt(smtp.StageMail) {
+		return s.breakNow()
+	}
+	path, parameters, ok := cutPath(rest, "FROM:")
+	switch {
+	case s.hello == "" || s.inTx:
+		return s.fault(&s.p.words.order)
+	case !ok:
+		return s.fault(&s.p.words.syntax)
+	case (s.p.TLS == TLSRequired || s.p.NeedsTLS) && !s.encrypted:
+		return s.fault(&s.p.words.needTLS)
+	case s.p.words.refuseMail.code == 421:
+		return s.sayAndClose(&s.p.words.refuseMail)
+	case s.p.words.refuseMail.said():
+		return s.fault(&s.p.words.refuseMail)
+	case s.guardMail():
+		return s.sayAndClose(&s.p.words.refuseTx)
+	}
+	s.inTx = true
+	s.utf8 = s.p.UTF8 && s.extended && hasWord(parameters, "SMTPUTF8")
+	if s.from != string(path) {
+		s.from = string(path)
+	}
+	s.say(&s.p.words.mailOK)
+	if s.breaksBehind(smtp.StageMail) {
+		return s.breakBehind(&s.p.words.mailOK)
+	}
+	return nil
+}
+
+// endTx ends a transaction, for GuardTx as a good or a bad one.
+func (s *session) endTx() {
+	switch {
+	case s.txGood > 0:
+		s.txGoodOnes++
+	case s.txRcpts > 0:
+		s.txBadOnes++
+	}
+	s.inTx, s.utf8, s.txRcpts, s.txGood = false, false, 0, 0
+}
+
+// cutPath takes "FROM:<path> parameters" apart; the space that some put before
+// the path is forgiven.
+func cutPath(rest []byte, keyword string) (path, parameters []byte, ok bool) {
+	if len(rest) < len(keyword) || !strings.EqualFold(string(rest[:len(keyword)]), keyword) {
+		return nil, nil, false
+	}
+	rest = bytes.TrimLeft(rest[len(keyword):], " ")
+	end := bytes.LastIndexByte(rest, '>')
+	if len(rest) < 2 || rest[0] != '<' || end < 0 {
+		return nil, nil, false
+	}
+	return rest[1:end], rest[end+1:], true
+}
+
+func hasWord(parameters []byte, word string) bool {
+	for _, field := range bytes.Fields(parameters) {
+		if strings.EqualFold(string(field), word) {
+			return true
+		}
+	}
+	return false
+}
+
+// say puts a reply that names nothing of an address.
+func (s *session) say(reply *phrase) { s.sayOf(reply, nil, 0) }
+
+// sayOf puts a reply; address and wait are what it may name.
+func (s *session) sayOf(reply *phrase, address []byte, wait time.Duration) {
+	if reply.plain {
+		s.out = append(s.out, reply.bytes...)
+		return
+	}
+	seconds := strconv.Itoa(int((wait + time.Second - 1) / time.Second))
+	text := strings.NewReplacer(
+		"{address}", string(address), "{hello}", s.hello, "{client}", s.client,
+		"{host}", s.host.name, "{wait}", seconds,
+	).Replace(string(reply.bytes))
+	s.out = append(s.out, text...)
+}
+
+// sayAndClose puts a last reply and ends the session.
+func (s *session) sayAndClose(reply *phrase) error {
+	s.say(reply)
+	return s.finish()
+}
+
+// finish sends what is left to say and closes so that the client can read it:
+// closing with unread commands would reset the connection.
+func (s *session) finish() error {
+	s.leave()
+	if err := s.flush(); err != nil {
+		return err
+	}
+	s.closeWrite()
+	_ = s.under.SetReadDeadline(time.Now().Add(lingerMax))
+	_, _ = io.Copy(io.Discard, s.under)
+	return errEnd
+}
+
+// closeWrite says that nothing more comes from us.
+func (s *session) closeWrite() {
+	if encrypted, ok := s.conn.(*tls.Conn); ok {
+		_ = encrypted.CloseWrite()
+	}
+	if tcp, ok := s.under.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite()
+	}
+}
+
+// flush writes what is waiting, at the pace of the receiver.
+func (s *session) flush() error {
+	if len(s.out) == 0 {
+		return nil
+	}
+	defer func() { s.out = s.out[:0] }()
+	if !s.lab.wait(s.lab.options.Latency + s.lab.lasts(s.p.TurnDelay)) {
+		return errEnd
+	}
+	if s.p.ByteDelay == 0 {
+		_, err := s.conn.Write(s.out)
+		return err
+	}
+	for i := range s.out {
+		if !s.lab.wait(s.lab.lasts(s.p.ByteDelay)) {
+			return errEnd
+		}
+		if _, err := s.conn.Write(s.out[i : i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

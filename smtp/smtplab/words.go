@@ -1,0 +1,163 @@
+package smtplab
+
+import (
+	"regexp"
+	"strings"
+)
+
+// The usual replies, of the form that Postfix made common.
+const (
+	wordsGreeting = "220 {host} ESMTP ready"
+	wordsRelay    = "550 5.7.1 <{address}>: Relay access denied"
+	wordsLimit    = "452 4.5.3 Too many recipients"
+	wordsGuard    = "421 4.7.0 {host} Error: too many errors"
+	wordsGreylist = "451 4.7.1 Greylisted, please try again in {wait} seconds"
+	wordsBlocked  = "554 5.7.1 Service unavailable; client [{client}] blocked using zen.test"
+	wordsExcess   = "553 5.7.1 Excessive unknown recipients - possible Open Relay"
+	wordsTx       = "550 5.1.0 Too many bad transactions, bye"
+	wordsBusy     = "421 4.7.0 {host} Too many connections, try again later"
+)
+
+// The replies of a session that do not depend on a personality.
+const (
+	wordsOK         = "250 2.0.0 Ok"
+	wordsMailOK     = "250 2.1.0 Ok"
+	wordsBye        = "221 2.0.0 Bye"
+	wordsOrder      = "503 5.5.1 Bad sequence of commands"
+	wordsSyntax     = "501 5.5.4 Syntax error in parameters"
+	wordsAddress    = "501 5.1.3 Bad recipient address syntax"
+	wordsUTF8       = "553 5.6.7 Non-ASCII address without SMTPUTF8"
+	wordsUnknown    = "502 5.5.2 Command not recognized"
+	wordsLong       = "500 5.5.6 Line too long"
+	wordsNoData     = "554 5.5.1 No message is taken here"
+	wordsNeedTLS    = "530 5.7.0 Must issue a STARTTLS command first"
+	wordsTLSReady   = "220 2.0.0 Ready to start TLS"
+	wordsTLSRefused = "454 4.7.0 TLS not available due to local problem"
+	wordsClosing    = "421 4.3.2 {host} Service closing transmission channel"
+	wordsIdle       = "421 4.4.2 {host} Timeout exceeded"
+)
+
+var wordsMailboxes = [MailboxKinds]string{
+	NotFound:   "550 5.1.1 <{address}>: Recipient address rejected: User unknown in local recipient table",
+	Exists:     "250 2.1.5 Ok",
+	Disabled:   "550 5.2.1 The mailbox is disabled, not accepting messages",
+	Full:       "552 5.2.2 The mailbox is over quota",
+	OverQuota:  "452 4.2.2 The mailbox is over quota",
+	Restricted: "550 5.7.2 Only members may post to this list",
+	Busy:       "450 4.2.1 The user is receiving mail too quickly, try again later",
+}
+
+// filled returns w with the usual replies in its empty places.
+func (w Words) filled() Words {
+	set := func(s *string, usual string) {
+		if *s == "" {
+			*s = usual
+		}
+	}
+	set(&w.Greeting, wordsGreeting)
+	set(&w.Blocked, wordsBlocked)
+	set(&w.NeedTLS, wordsNeedTLS)
+	set(&w.Busy, wordsBusy)
+	set(&w.Greylist, wordsGreylist)
+	set(&w.Relay, wordsRelay)
+	set(&w.Limit, wordsLimit)
+	set(&w.Guard, wordsGuard)
+	for i := range w.Mailboxes {
+		set(&w.Mailboxes[i], wordsMailboxes[i])
+	}
+	return w
+}
+
+var enhancedCode = regexp.MustCompile(`(?m)^(\d{3}[ -])\d\.\d{1,3}\.\d{1,3} `)
+
+// phrase is one reply, ready to send.
+type phrase struct {
+	bytes []byte // with line ends; the whole reply when plain
+	plain bool   // nothing in it is to be replaced
+	code  int    // the reply code of its last line; 0 when it has none
+}
+
+// said is false for the empty phrase.
+func (p *phrase) said() bool { return len(p.bytes) > 0 }
+
+// phraseOf makes wire bytes of text in the manner of p.
+func phraseOf(p *Personality, text string) phrase {
+	if text == "" {
+		return phrase{}
+	}
+	if p.NoEnhanced {
+		text = enhancedCode.ReplaceAllString(text, "$1")
+	}
+	last := text[strings.LastIndexByte(text, '\n')+1:]
+	code := 0
+	if len(last) >= 3 && onlyDigits([]byte(last[:3])) {
+		code = int(last[0]-'0')*100 + int(last[1]-'0')*10 + int(last[2]-'0')
+	}
+	end := "\r\n"
+	switch {
+	case p.BareLF:
+		end = "\n"
+	case p.BareCR:
+		end = "\r"
+	}
+	text = strings.ReplaceAll(text, "\n", end) + end
+	return phrase{bytes: []byte(text), plain: !strings.Contains(text, "{"), code: code}
+}
+
+// vocabulary is every reply of a personality, made once.
+type vocabulary struct {
+	greeting, refuseHello, refuseMail, any     phrase
+	greylist, relay, limit, guard, busy        phrase
+	blocked, first, excess, refuseTx           phrase
+	ok, mailOK, bye, order, syntax, address    phrase
+	utf8, unknown, long, noData, needTLS, idle phrase
+	tlsReady, tlsRefused                       phrase
+	hello, helloTLS, helo                      phrase
+	mailboxes                                  [MailboxKinds]phrase
+
+	statesWait bool // greylist says how long
+}
+
+func vocabularyOf(p *Personality) *vocabulary {
+	w := p.Words.filled()
+	say := func(text string) phrase { return phraseOf(p, text) }
+	v := &vocabulary{
+		greeting: say(w.Greeting), refuseHello: say(w.Hello), refuseMail: say(w.Mail), any: say(w.Any),
+		greylist: say(w.Greylist), relay: say(w.Relay), limit: say(w.Limit), guard: say(w.Guard),
+		busy: say(w.Busy), blocked: say(w.Blocked), first: say(w.First),
+		excess: say(wordsExcess), refuseTx: say(wordsTx), ok: say(wordsOK), mailOK: say(wordsMailOK),
+		bye:   say(wordsBye),
+		order: say(wordsOrder), syntax: say(wordsSyntax), address: say(wordsAddress), utf8: say(wordsUTF8),
+		unknown: say(wordsUnknown), long: say(wordsLong), noData: say(wordsNoData),
+		needTLS: say(w.NeedTLS), idle: say(wordsIdle), tlsReady: say(wordsTLSReady),
+		tlsRefused: say(wordsTLSRefused), helo: say("250 {host}"),
+		helloTLS: say(helloText(p, p.TLS == TLSAgain)),
+		hello:    say(helloText(p, p.TLS != TLSNone)),
+	}
+	v.statesWait = strings.Contains(w.Greylist, "{wait}")
+	for i := range v.mailboxes {
+		v.mailboxes[i] = say(w.Mailboxes[i])
+	}
+	return v
+}
+
+// helloText is the reply to EHLO (RFC 5321 §4.1.1.1).
+func helloText(p *Personality, startTLS bool) string {
+	lines := []string{"{host} greets {hello}", "SIZE 35651584", "8BITMIME"}
+	if !p.NoEnhanced {
+		lines = append(lines, "ENHANCEDSTATUSCODES")
+	}
+	if p.Pipelining {
+		lines = append(lines, "PIPELINING")
+	}
+	if p.UTF8 {
+		lines = append(lines, "SMTPUTF8")
+	}
+	if p.Words.Extra != "" {
+		lines = append(lines, strings.Split(p.Words.Extra, "\n")...)
+	}
+	if startTLS {
+		lines = append(lines, "STARTTLS")
+	}
+	return "250-" + strings.Join(lines[:len(lines)-1], "\n250-") + "\n250 " + lines[len(lines)-1]
+}

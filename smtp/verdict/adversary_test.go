@@ -1,0 +1,90 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+
+	"rollcall/smtp"
+)
+
+// Texts about us come under any code and behind any words: that is how a peer's own
+// fault became "invalid mailbox" elsewhere. These are the codes and words that a
+// receiver keeps for a mailbox that is not there.
+var (
+	mailboxCodes = []string{
+		"550 ", "550 5.1.1 ", "551 ", "552 5.2.2 ", "553 ", "553 5.3.0 ", "554 5.7.1 ", "525 ", "556 ",
+		"550 5.0.0 ", "550 5.1.0 ", "550 5.1.2 ", "550 5.1.3 ", "550 5.1.6 ", "550 5.1.10 ", "550 5.2.1 ",
+		"550 5.4.1 ", "550 5.5.0 ",
+	}
+	mailboxOpenings = []string{
+		"", "mailbox unavailable: ", "user unknown; ", "Recipient address rejected: ", "User does not exist - ",
+		"<john.doe@example.com>: Recipient rejected, ",
+	}
+)
+
+// disguises gives a text in the forms in which it may come.
+func disguises(code, opening, text string) []string {
+	return []string{
+		code + opening + text,
+		code + strings.ToUpper(opening+text),
+		code + opening + "!!! " + strings.ReplaceAll(text, " ", "  ") + " !!!",
+		code + "mx1.example.com " + opening + text,
+		code + opening + " / " + text,
+		code + text + " / " + opening,
+		code + "Sorry. / " + opening + " / " + text + " / Bye.",
+	}
+}
+
+// ownFaults are the replies of testdata that are about us or about the receiver.
+func ownFaults(t *testing.T) []goldenLine {
+	t.Helper()
+	list := goldenLines(t, "testdata/replies/public-own-faults.txt")
+	if len(list) < 400 {
+		t.Fatalf("only %d replies", len(list))
+	}
+	return list
+}
+
+// No own fault is blamed on an address, whatever code and words it is dressed in.
+func TestNoDisguiseMakesAnOwnFaultTheAddresssFault(t *testing.T) {
+	tried := 0
+	for _, line := range ownFaults(t) {
+		reply, err := ParseReply(line.reply)
+		if err != nil {
+			t.Fatalf("%s: %v", line.place, err)
+		}
+		text := strings.Join(reply.Lines, " / ")
+		for _, code := range mailboxCodes {
+			for _, opening := range mailboxOpenings {
+				for _, form := range disguises(code, opening, text) {
+					mustNotDecide(t, line.place, form, "mx.example.com")
+					tried++
+				}
+			}
+		}
+	}
+	if tried < 100_000 {
+		t.Errorf("only %d replies were tried", tried)
+	}
+}
+
+// The same texts as they are, at the host of every provider for which there are rules.
+func TestOwnFaultsStayOwnFaultsAtEveryProvider(t *testing.T) {
+	hosts := providerHosts(t)
+	for _, line := range ownFaults(t) {
+		for host := range hosts {
+			mustNotDecide(t, line.place, line.reply, host)
+		}
+	}
+}
+
+func mustNotDecide(t *testing.T, place, reply, host string) {
+	t.Helper()
+	a, err := Sample("rcpt | "+reply, host)
+	if err != nil {
+		t.Fatalf("%s: %q: %v", place, reply, err)
+	}
+	if v := Builtin().Judge(a); v.Outcome == smtp.Invalid || v.Outcome == smtp.Valid {
+		t.Errorf("%s at %s: %s by %s: %s", place, host, v.golden(), v.Rule, reply)
+	}
+}

@@ -1,0 +1,343 @@
+package verdict
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollcall/smtp"
+)
+
+// ownRule is a good rule of an operator's file, on lines 4 and following.
+const ownHead = "title = \"Ours\"\nscope = [\"mail.test\"]\n\n"
+
+const ownRule = `[[rule]]
+id = "ours-gone"
+stage = ["rcpt"]
+code = ["550"]
+enhanced = ["5.9.1"]
+words = ["left the building"]
+outcome = "invalid"
+reason = "mailbox_not_found"
+blame = "address"
+meaning = "They are gone."
+source = "their manual"
+date = "2026-11"
+match = ["550 5.9.1 Elvis has left the building"]
+miss = ["550 5.9.1 Elvis"]
+`
+
+const again = "action = \"retry\"\nreason = \"policy\"\n"
+
+// with replaces lines of the good rule, or takes one out for "".
+func with(lines ...string) string {
+	text := ownRule
+	for _, line := range lines {
+		key, _, _ := strings.Cut(line, " =")
+		var kept []string
+		for _, old := range strings.Split(text, "\n") {
+			if strings.HasPrefix(old, key+" =") {
+				old = line
+				if strings.HasSuffix(line, "= -") {
+					continue
+				}
+			}
+			kept = append(kept, old)
+		}
+		if text = strings.Join(kept, "\n"); !strings.Contains(text, line) && !strings.HasSuffix(line, "= -") {
+			text = strings.Replace(text, "date =", line+"\ndate =", 1)
+		}
+	}
+	return text
+}
+
+func TestLoad(t *testing.T) {
+	s, err := Load("verdict.toml", []byte(ownHead+ownRule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := sample(t, "rcpt@mx1.mail.test | 550 5.9.1 Elvis has left the building")
+	v := s.Decide(&a)
+	if v.Rule != "ours-gone" || v.Outcome != smtp.Invalid || v.Version == 0 || a.Rule != v.Rule || a.Version != v.Version {
+		t.Errorf("%+v, %+v", v, a)
+	}
+	if other := s.Judge(sample(t, "550 5.9.1 Elvis has left the building")); other.Rule == "ours-gone" {
+		t.Errorf("the scope is not kept: %+v", other)
+	}
+	if len(s.Changes()) != 0 {
+		t.Errorf("changes: %+v", s.Changes())
+	}
+	if info, ok := s.Rule("ours-gone"); !ok || !info.Own || info.Line != 4 || info.Meaning != "They are gone." {
+		t.Errorf("%+v", info)
+	}
+}
+
+// secondRule is the good rule and another one like it.
+func secondRule(lines ...string) string {
+	return ownRule + strings.Replace(with(lines...), "ours-gone", "ours-too", 1)
+}
+
+// faultyFiles are files and what is said about them.
+var faultyFiles = []struct{ file, want string }{
+	{"title = ", "verdict.toml:1:"},
+	{"tilte = \"x\"\n" + ownRule, "verdict.toml:1:1: tilte is not known"},
+	{ownRule, "title is missing"},
+	{"title = \"x\"\n", "there are no rules"},
+	{"title = \"x\"\nscope = []\n" + ownRule, "scope is empty"},
+	{"title = \"x\"\nscope = [\"test\"]\n" + ownRule, `scope "test" is no suffix`},
+	{"title = \"x\"\nscope = [\"Mail.test\"]\n" + ownRule, `scope "Mail.test" is no suffix`},
+	{ownHead + with(`colour = "red"`), "colour is not known"},
+	{ownHead + with(`id = "Ours"`), `verdict.toml:5: rule Ours: id "Ours"`},
+	{ownHead + with(`id = "5.1.1"`), "another rule of this name in generic-4-mailbox-codes.toml:"},
+	{ownHead + ownRule + ownRule, "another rule of this name in verdict.toml:4"},
+	{ownHead + with(`stage = ["data"]`), `"data" is no stage`},
+	{ownHead + with(`stage = []`), "name the stages"},
+	{ownHead + with(`code = ["55"]`), `"55" is no code`},
+	{ownHead + with(`code = ["354"]`), `"354" is no code`},
+	{ownHead + with(`enhanced = ["5.1"]`), `"5.1" is no enhanced code`},
+	{ownHead + with(`enhanced = ["2.1.5"]`), `"2.1.5" is no enhanced code`},
+	{ownHead + with(`enhanced = ["5.7.649-606"]`), "is no enhanced code"},
+	{ownHead + with(`enhanced = []`), "enhanced is an empty list"},
+	{ownHead + with(`words = ["Left the building"]`), `write "left the building"`},
+	{ownHead + with(`words = ["left-the-building"]`), `write "left the building"`},
+	{ownHead + with(`words = ["left@the.building"]`), "addresses are taken out"},
+	{ownHead + with(`words = ["left the building", "left the building"]`), "are there twice"},
+	{ownHead + with(`words = ["has left the building", "left the building"]`), "take the longer one out"},
+	{ownHead + with(`words = ["left the*", "left them"]`), "take the longer one out"},
+	{ownHead + with(`words = []`), "an empty list of words never matches"},
+	{ownHead + with(`words = ["*"]`), "an empty phrase"},
+	{ownHead + with(`words = ["left (the building"]`), "brackets must close"},
+	{ownHead + with(`words = ["left building"]`), "takes the sample"},
+	{ownHead + with(`outcome = "gone"`), `outcome "gone" is not known`},
+	{ownHead + with(`outcome = "error"`), `outcome "error" is not known`},
+	{ownHead + with(`action = "retry"`), "write either an outcome or an action"},
+	{ownHead + with(`outcome = -`), "write either an outcome or an action"},
+	{ownHead + with(`outcome = -`, `action = "wait"`), `action "wait" is not known`},
+	{ownHead + with(`reason = "gone"`), `reason "gone" is not known`},
+	{ownHead + with(`blame = "them"`), `blame "them" is not known`},
+	{ownHead + with(`wait = "2h"`), "nothing waits here"},
+	{ownHead + with(`outcome = -`, `action = "retry"`, `wait = "25h"`), `wait "25h"`},
+	{ownHead + with(`outcome = -`, `action = "retry"`, `wait = "soon"`), `wait "soon"`},
+	{ownHead + with(`meaning = -`), "meaning is missing"},
+	{ownHead + with(`source = ""`), "source is missing"},
+	{ownHead + with(`date = "today"`), `date "today"`},
+	{ownHead + with(`match = -`), "match is missing"},
+	{ownHead + with(`miss = -`), "miss is missing"},
+	{ownHead + with(`match = ["550 5.9.1 Elvis"]`), "takes the sample"},
+	{ownHead + with(`miss = ["550 5.9.1 left the building"]`), "it takes the sample"},
+	{ownHead + with(`match = ["no code"]`), "does not begin with a code"},
+	{ownHead + with(`match = ["data | 550 left the building"]`), `"data" is no stage`},
+	{ownHead + with(`stage = ["mail"]`), "an outcome can only come from rcpt"},
+	{ownHead + with(`code = ["450"]`), "only a 5xx makes an address invalid"},
+	{ownHead + with(`enhanced = ["4.9.1"]`), "take out class 4"},
+	{ownHead + with(`blame = "source"`), "invalid blames the address or the domain"},
+	{ownHead + with(`reason = "source_blocked"`), "source_blocked does not make an address invalid"},
+	{ownHead + with(`outcome = "valid"`), "valid is for codes 250 and 251"},
+	{ownHead + with(`outcome = "catch_all"`), "catch_all is for 2xx"},
+	{ownHead + with(`code = ["250", "550"]`), "codes 2xx stand alone"},
+	{"title = \"x\"\n" + with(`outcome = "valid"`, `reason = "mailbox_busy"`), "in a file with a scope"},
+	{ownHead + secondRule(), "verdict.toml:18: rule ours-too: rule ours-gone in verdict.toml:4 takes all"},
+	{ownHead + secondRule(`words = ["elvis has left the building"]`), "rule ours-gone in verdict.toml:4 takes all"},
+	{ownHead + secondRule(`words = ["left the building", "left the house"]`), `the phrase "left the building" is taken`},
+}
+
+// Each fault is found, with file, line, rule and the next step.
+func TestLoadFindsFaults(t *testing.T) {
+	for _, test := range faultyFiles {
+		_, err := Load("verdict.toml", []byte(test.file))
+		if !errors.Is(err, ErrFaults) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s\n got %v\nwant %s", test.file, err, test.want)
+		}
+	}
+}
+
+// A rule that several earlier ones take piece by piece can never match either.
+func TestLoadFindsARuleThatManyShadow(t *testing.T) {
+	rule := func(id string, lines ...string) string { return strings.Replace(with(lines...), "ours-gone", id, 1) }
+	_, err := Load("verdict.toml", []byte(ownHead+
+		rule("ours-one", `code = ["550"]`)+rule("ours-two", `code = ["551"]`, `match = ["551 5.9.1 left the building"]`)+
+		rule("ours-three", `code = ["550", "551"]`)))
+	if err == nil || !strings.Contains(err.Error(), `rule ours-three: words: the phrase "left the building" is taken`) &&
+		!strings.Contains(err.Error(), `rule ours-three: the phrase "left the building" is taken by other rules`) {
+		t.Error(err)
+	}
+}
+
+// An operator's rule may say something else than ours; which samples that changes is told.
+func TestLoadTellsWhatChanges(t *testing.T) {
+	s, err := Load("verdict.toml", []byte("title = \"x\"\n"+with(`enhanced = -`, `words = ["no such user"]`,
+		`outcome = -`, "action = \"retry\"", `reason = "policy"`, `match = ["550 no such user"]`, `miss = ["550 no"]`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range s.Changes() {
+		if change.Was.Outcome == smtp.Invalid && change.Now.Rule == "ours-gone" && change.Sample != "" {
+			return
+		}
+	}
+	t.Errorf("changes: %+v", s.Changes())
+}
+
+// A rule of the operator may be about other hosts than the rest of the file.
+func TestOwnRuleWithAScope(t *testing.T) {
+	s, err := Load("verdict.toml", []byte("title = \"x\"\n"+with(`scope = ["mail.test"]`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Judge(sample(t, "rcpt@mail.test | 550 5.9.1 left the building")); v.Rule != "ours-gone" {
+		t.Errorf("%+v", v)
+	}
+	if v := s.Judge(sample(t, "rcpt@xmail.test | 550 5.9.1 left the building")); v.Rule == "ours-gone" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A 250 is judged by the rules for the host, the operator's among them.
+func TestAcceptanceAtAHost(t *testing.T) {
+	silent := with(`code = ["250"]`, `enhanced = -`, `words = -`, `outcome = "catch_all"`, `reason = "no_rcpt_answer"`,
+		`blame = "receiver"`, `match = ["250 ok"]`, `miss = ["251 ok"]`)
+	for _, head := range []string{ownHead, "title = \"x\"\n", "title = \"x\"\nscope = [\"q.de\"]\n"} {
+		s, err := Load("verdict.toml", []byte(head+silent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		host := "mx.mail.test"
+		if strings.Contains(head, "q.de") {
+			host = "mx.q.de"
+		}
+		if v := s.Judge(sample(t, "rcpt@"+host+" | 250 ok")); v.Rule != "ours-gone" || v.Outcome != smtp.CatchAll {
+			t.Errorf("%s: %+v", head, v)
+		}
+		v := s.Judge(sample(t, "rcpt@aspmx.l.google.com | 250 ok"))
+		if strings.Contains(head, "scope") && v.Rule != "accepted" {
+			t.Errorf("%s: %+v", head, v)
+		}
+	}
+}
+
+// So it is with rules that look at the words of a 250.
+func TestAcceptanceWithWords(t *testing.T) {
+	s, err := Load("verdict.toml", []byte("title = \"x\"\n"+with(`code = ["250"]`, `enhanced = -`,
+		`words = ["will see"]`, `outcome = "catch_all"`, `reason = "no_rcpt_answer"`, `match = ["250 we will see"]`,
+		`miss = ["250 ok"]`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"", "a", "mx.mail.test", "aspmx.l.google.com"} {
+		a := sample(t, "250 we will see")
+		if a.Host = host; s.Judge(a).Rule != "ours-gone" {
+			t.Errorf("%q: %+v", host, s.Judge(a))
+		}
+	}
+}
+
+// The narrower scope has the word, whatever the files are called.
+func TestNarrowScopeFirst(t *testing.T) {
+	file := func(name, id, scope string) *ruleFile {
+		f, found := readFile(name, []byte(fmt.Sprintf("title = \"x\"\nscope = [%q]\n", scope)+
+			strings.Replace(ownRule, "ours-gone", id, 1)), false)
+		if len(found) > 0 {
+			t.Fatal(found)
+		}
+		return f
+	}
+	s := compile([]*ruleFile{file("a.toml", "wide", "mail.test"), file("b.toml", "narrow", "eu.mail.test")})
+	for host, want := range map[string]string{"mx.eu.mail.test": "narrow", "eu.mail.test": "narrow",
+		"mx.mail.test": "wide", "mx.xeu.mail.test": "wide", "mx.test": "not-an-answer", "": "not-an-answer",
+		"..": "not-an-answer", "a.b.c.d.e.f.g.h.i.j.eu.mail.test": "narrow"} {
+		if v := s.Judge(sample(t, "rcpt@"+host+" | 550 5.9.1 left the building")); host != "" && v.Rule != want {
+			t.Errorf("%q: %s, want %s", host, v.Rule, want)
+		}
+	}
+}
+
+// Words about us go before a provider's rule that calls the address invalid.
+func TestGuardsGoBeforeInvalid(t *testing.T) {
+	for _, host := range []string{"aspmx.l.google.com", "mx.yandex.net", "example-com.mail.protection.outlook.com"} {
+		v := Builtin().Judge(sample(t, "rcpt@"+host+" | 550 5.1.1 user unknown, your ip is on our blacklist"))
+		if v.Outcome == smtp.Invalid || v.Blame != smtp.BlameSource {
+			t.Errorf("%s: %+v", host, v)
+		}
+	}
+}
+
+// The bounds: rulesMax rules load, one more does not; so do phrasesMax phrases.
+func TestLoadAtItsBounds(t *testing.T) {
+	ours := len(Builtin().rules)
+	many := func(n int) []byte {
+		var b strings.Builder
+		b.WriteString(ownHead)
+		for i := range n {
+			id := fmt.Sprintf("ours-%d", i)
+			b.WriteString(strings.NewReplacer("ours-gone", id, "5.9.1", fmt.Sprintf("5.9.%d", i)).Replace(ownRule))
+		}
+		return []byte(b.String())
+	}
+	if _, found := readFile("x", many(rulesMax-ours), true); len(found) > 0 {
+		t.Fatal(found)
+	}
+	if _, err := Load("x", many(rulesMax-ours+1)); err == nil || !strings.Contains(err.Error(), "rules, but 1024") {
+		t.Errorf("%v", err)
+	}
+	words := func(n int) error {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf("word%dx", i)
+		}
+		_, err := parseWords(list)
+		return err
+	}
+	if words(phrasesMax) != nil || words(phrasesMax+1) == nil {
+		t.Errorf("%v, %v", words(phrasesMax), words(phrasesMax+1))
+	}
+	if _, err := Load("x", make([]byte, fileBytesMax+1)); err == nil || !strings.Contains(err.Error(), "is larger") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLoadFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "verdict.toml")
+	if _, err := LoadFile(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(name, []byte(ownHead+ownRule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := LoadFile(name); err != nil || len(s.rules) != len(Builtin().rules)+1 {
+		t.Errorf("%v", err)
+	}
+	if err := os.Truncate(name, fileBytesMax+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadFile(name); !errors.Is(err, ErrFaults) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A version changes with what decides, and with nothing else.
+func TestVersion(t *testing.T) {
+	version := func(text string) uint32 {
+		s, err := Load("verdict.toml", []byte(ownHead+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, _ := s.Rule("ours-gone")
+		return info.Version
+	}
+	good := version(ownRule)
+	if good != version(with(`meaning = "Other words."`)) {
+		t.Error("the meaning changes the version")
+	}
+	if good == version(with(`wide = true`, `match = ["rcpt-wide | 550 5.9.1 left the building"]`)) {
+		t.Error("wide does not change the version")
+	}
+	for _, line := range []string{`reason = "mailbox_disabled"`, `code = ["550", "551"]`, `enhanced = -`,
+		`words = ["left the building", "is out"]`, `blame = "domain"`} {
+		if good == version(with(line)) {
+			t.Errorf("%s does not change the version", line)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package verdict
+
+import (
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// Conclude gives the outcome of a case and its reason, from the verdicts that its
+// attempts carry. It is pure, and it is the only place where an outcome is made:
+// the engine calls it, and so does whoever replays the case. smtp.Undecided means
+// that the case is not closed.
+func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
+	if c.NoRoute != smtp.ReasonNone {
+		return withoutRoute(c)
+	}
+	last, asked := c.Last()
+	switch {
+	case !asked:
+		return open(c, smtp.Internal)
+	case last.Outcome == smtp.Valid:
+		return acceptance(c, last)
+	case last.Outcome != smtp.Undecided:
+		return last.Outcome, last.Reason
+	case c.Hosts > 0 && denials(c) >= c.Hosts:
+		return smtp.Invalid, last.Reason
+	}
+	return open(c, last.Reason)
+}
+
+// withoutRoute: what DNS says for good is invalid (RFC 5321 §5.1, RFC 7505 §3); that
+// it says nothing is our trouble or the domain's, for as long as it lasts.
+func withoutRoute(c evidence.Case) (smtp.Outcome, smtp.Reason) {
+	switch c.NoRoute {
+	case smtp.DomainNotFound, smtp.NoMailService:
+		return smtp.Invalid, c.NoRoute
+	}
+	return open(c, c.NoRoute)
+}
+
+// acceptance: an acceptance is worth what the domain's habit makes of it.
+func acceptance(c evidence.Case, last evidence.Attempt) (smtp.Outcome, smtp.Reason) {
+	switch catchAll, known := c.Habit.CatchAll(); {
+	case !known:
+		return open(c, last.Reason)
+	case catchAll:
+		return smtp.CatchAll, smtp.AcceptAll
+	}
+	return smtp.Valid, last.Reason
+}
+
+// open is the outcome of a case that nothing has closed: unknown, once the engine
+// has given up.
+func open(c evidence.Case, reason smtp.Reason) (smtp.Outcome, smtp.Reason) {
+	switch {
+	case !c.GaveUp:
+		return smtp.Undecided, smtp.ReasonNone
+	case c.Why != smtp.ReasonNone:
+		return smtp.Unknown, c.Why
+	}
+	return smtp.Unknown, reason
+}
+
+// Denies says whether an attempt is its host's word, for good, that it does not take
+// mail for the domain or none at all. A refusal for now is not: both of its codes
+// must say so.
+func Denies(a evidence.Attempt) bool {
+	return a.Code/100 == 5 && a.Enhanced[0] != 4 && a.Outcome == smtp.Undecided &&
+		(a.Reason == smtp.DomainNotHosted || a.Reason == smtp.NoMailService)
+}
+
+// denials counts the hosts that said, the last time they said anything, that they do
+// not take mail for the domain, or none at all (RFC 7504 §4).
+func denials(c evidence.Case) int {
+	denied := map[string]bool{}
+	for _, a := range c.Attempts {
+		if !a.Void {
+			denied[a.Host] = Denies(a)
+		}
+	}
+	n := 0
+	for _, no := range denied {
+		if no {
+			n++
+		}
+	}
+	return n
+}

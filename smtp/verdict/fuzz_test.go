@@ -1,0 +1,119 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// Any attempt gives some verdict that keeps the contract, from whatever host.
+func FuzzJudge(f *testing.F) {
+	f.Add(uint8(smtp.StageRcpt), 550, uint16(5), uint16(1), uint16(1), "user unknown", "mx.example.com", "john@example.com")
+	f.Add(uint8(smtp.StageRcpt), 451, uint16(4), uint16(7), uint16(1), "greylisted for 300 seconds\xff", "", "ä@")
+	f.Add(uint8(smtp.StageRcpt), 250, uint16(0), uint16(0), uint16(0), "ok", "mta5.am0.yahoodns.net", "a@b")
+	f.Add(uint8(smtp.StageRcpt), 550, uint16(5), uint16(2), uint16(1), "rate that prevents", "aspmx.l.google.com", "a@b")
+	f.Add(uint8(200), -1, uint16(9), uint16(65535), uint16(0), "00:00:00 1 hour and 1 hour", "..", "@@")
+	f.Fuzz(func(t *testing.T, stage uint8, code int, class, subject, detail uint16, text, host, address string) {
+		local, domain, _ := strings.Cut(address, "@")
+		a := evidence.Note(evidence.Raw{
+			Stage: smtp.Stage(stage), Host: host, Hello: domain, Source: local,
+			Address: smtp.Address{Local: local, Domain: domain},
+			Reply: smtp.Reply{
+				Code: code, Enhanced: smtp.EnhancedCode{class, subject, detail}, Lines: strings.Split(text, "\n"),
+			},
+		})
+		checkContract(t, fmt.Sprintf("%+v", a), a)
+		if v := Builtin().Judge(a); v.Wait < 0 || v.Wait > waitMax || v != Builtin().Judge(a) {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+// Any bytes are refused, or give rules that judge.
+func FuzzRuleFile(f *testing.F) {
+	f.Add([]byte(ownHead + ownRule))
+	f.Add([]byte("title = \"x\"\n" + with(`words = ["(a|b) (c|d*)", "ж"]`, `enhanced = ["x.1.2-9", "none"]`)))
+	f.Add([]byte("title = 1\n[[rule]]\nid = [[1]]\n[rule]\nrule = [{id = \"x\"}]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		own, found := readFile("verdict.toml", data, true)
+		if len(found) > 0 || len(own.rules) > rulesMax {
+			return
+		}
+		phrases := 0
+		for _, r := range own.rules {
+			phrases += len(r.phrases)
+		}
+		if phrases > 1000 {
+			t.Skip("the machine takes too long for a fuzz test")
+		}
+		s := compile([]*ruleFile{own})
+		if s.check(true) != nil {
+			return
+		}
+		for _, r := range s.rules { // what has no faults decides about its samples
+			a := sample(t, r.doc.Match[0])
+			if len(r.scope) > 0 {
+				a.Host = r.scope[0]
+			}
+			if v := s.Judge(a); v.Rule != r.doc.ID && !strings.Contains(r.doc.Match[0], "@") {
+				t.Errorf("%s: %+v", r.doc.ID, v)
+			}
+		}
+	})
+}
+
+// typicalMix is what a run over a business list sees most: by host, stage and reply.
+var typicalMix = []struct{ name, text string }{
+	{"accepted", "rcpt@aspmx.l.google.com | 250 2.1.5 OK 4fb4d7f45d1cf-64 - gsmtp"},
+	{"accepted-yahoo", "rcpt@mta5.am0.yahoodns.net | 250 recipient <john.doe@example.com> ok"},
+	{"unknown-google", "rcpt@aspmx.l.google.com | 550 5.1.1 The email account that you tried to reach does not exist. " +
+		"Please try double-checking the recipient's email address for typos or unnecessary spaces."},
+	{"unknown-microsoft", "rcpt@example-com.mail.protection.outlook.com | 550 5.4.1 Recipient address rejected: " +
+		"Access denied. [AM0EUR02FT041.eop-EUR02.prod.protection.outlook.com]"},
+	{"unknown-generic", "550 5.1.1 <john.doe@example.com>: Recipient address rejected: User unknown in virtual mailbox table"},
+	{"greylisted", "451 4.7.1 Greylisting in action, please come back in 00:14:55"},
+	{"bare", "550 no"},
+	{"policy-500", "rcpt@mx.example.com | 550 5.7.1 Our system has found that the way in which this mail came to us does " +
+		"not fit what is written down on our pages. " + strings.Repeat("Please read them with care and then write. ", 9)},
+	{"worst-1024", "550 5.0.0 " + strings.Repeat("user mailbox account recipient address is has been ", 20)},
+}
+
+// BenchmarkJudge: a verdict for each kind of answer, and for a mix of all.
+func BenchmarkJudge(b *testing.B) {
+	r := Builtin()
+	var mix []evidence.Attempt
+	for _, one := range typicalMix {
+		a, err := Sample(one.text, "mx.example.com")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if !strings.HasPrefix(one.name, "worst") {
+			mix = append(mix, a)
+		}
+		b.Run(one.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Judge(a)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "verdicts/s")
+		})
+	}
+	b.Run("mix", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			r.Judge(mix[i%len(mix)])
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "verdicts/s")
+	})
+}
+
+func BenchmarkLoad(b *testing.B) {
+	for b.Loop() {
+		if _, err := Load("verdict.toml", []byte(ownHead+ownRule)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package verdict
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func (v Verdict) golden() string {
+	text := fmt.Sprintf("%v | %v | %v | %v", v.Outcome, v.Reason, v.Blame, v.Action)
+	if v.Wait > 0 {
+		text += " " + v.Wait.String()
+	}
+	return text
+}
+
+func TestGoldenReplies(t *testing.T) {
+	files, err := filepath.Glob("testdata/replies/*.txt")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, line := range strings.Split(string(content), "\n") {
+				if line == "" || strings.HasPrefix(line, "#") {
+					continue
+				}
+				columns := strings.SplitN(line, " | ", 3)
+				if len(columns) != 3 {
+					t.Fatalf("line %d: %q", i+1, line)
+				}
+				a, err := Sample(columns[0]+" | "+columns[1], "mx.example.com")
+				if err != nil {
+					t.Fatalf("line %d: %v", i+1, err)
+				}
+				if v := Builtin().Judge(a); v.golden() != columns[2] {
+					t.Errorf("line %d: %s %s\n got %s (rule %s)\nwant %s",
+						i+1, columns[0], columns[1], v.golden(), v.Rule, columns[2])
+				}
+			}
+		})
+	}
+}

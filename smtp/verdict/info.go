@@ -1,0 +1,80 @@
+package verdict
+
+import "slices"
+
+// Info is a rule as people read it.
+type Info struct {
+	ID       string   `json:"id"`
+	File     string   `json:"file,omitempty"` // empty: the rule is no line of a file
+	Line     int      `json:"line,omitempty"`
+	Own      bool     `json:"own"`   // the operator's
+	Scope    []string `json:"scope"` // suffixes of MX host names; none: every host
+	Stage    []string `json:"stage"`
+	Code     []string `json:"code"` // none: every refusal
+	Enhanced []string `json:"enhanced"`
+	Words    []string `json:"words"`
+	Wide     bool     `json:"wide"`
+	Outcome  string   `json:"outcome,omitempty"`
+	Action   string   `json:"action,omitempty"`
+	Wait     string   `json:"wait,omitempty"`
+	Reason   string   `json:"reason"`
+	Blame    string   `json:"blame"`
+	Meaning  string   `json:"meaning"`
+	Source   string   `json:"source"`
+	Date     string   `json:"date,omitempty"`
+	Version  uint32   `json:"version"`
+}
+
+// List gives the rules in the order of judging. It is the caller's.
+func (s *Rules) List() []Info {
+	list := make([]Info, len(s.rules))
+	for i, r := range s.rules {
+		list[i] = r.info()
+	}
+	return list
+}
+
+// Rule gives the rule of a verdict. False: the set has no such rule.
+func (s *Rules) Rule(id string) (Info, bool) {
+	for _, r := range s.rules {
+		if r.doc.ID == id {
+			return r.info(), true
+		}
+	}
+	if meaning, known := noReplyMeanings[id]; known {
+		return Info{ID: id, Meaning: meaning, Source: "Rollcall", Version: builtinVersion}, true
+	}
+	return Info{}, false
+}
+
+func (r *rule) info() Info {
+	d, v := &r.doc, &r.verdict
+	i := Info{
+		ID: d.ID, File: r.file.name, Line: r.lines[""], Own: r.file.own, Scope: slices.Clone(r.scope),
+		Stage: slices.Clone(d.Stage), Code: slices.Clone(d.Code), Enhanced: slices.Clone(d.Enhanced),
+		Words: slices.Clone(d.Words), Wide: d.Wide, Outcome: d.Outcome, Action: d.Action, Reason: d.Reason,
+		Blame: v.Blame.String(), Meaning: d.Meaning, Source: d.Source, Date: d.Date, Version: v.Version,
+	}
+	if v.Wait > 0 {
+		i.Wait = v.Wait.String()
+	}
+	return i
+}
+
+// builtinVersion is the version of what is judged without a rule of a file. Raise it
+// when noReply or notAnAnswer change.
+const builtinVersion = 1
+
+// noReplyMeanings explains the rules that are no lines of a file.
+var noReplyMeanings = map[string]string{
+	"no-reply-malformed":  "The address does not fit a command line, so nobody was asked.",
+	"no-reply-eai":        "The address needs SMTPUTF8, which this host does not offer.",
+	"no-reply-forbidden":  "The host's address is one that must not be dialled.",
+	"no-reply-starttls":   "TLS was demanded, and this host does not offer it.",
+	"no-reply-protocol":   "What came was no reply.",
+	"no-reply-timeout":    "Nothing came in time.",
+	"no-reply-connection": "There was no connection, or it broke.",
+	"no-reply-tls":        "The TLS handshake failed.",
+	"no-reply-internal":   "We ended it, or never began.",
+	"not-an-answer":       "The reply does not belong where it came.",
+}

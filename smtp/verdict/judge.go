@@ -1,0 +1,68 @@
+package verdict
+
+import (
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// Decide judges a and writes into it what came of that.
+func (r *Rules) Decide(a *evidence.Attempt) Verdict {
+	v := r.Judge(*a)
+	a.Outcome, a.Reason, a.Blame, a.Rule, a.Version = v.Outcome, v.Reason, v.Blame, v.Rule, v.Version
+	return v
+}
+
+// Judge says what a means. It is pure, and total: any attempt has a verdict, and
+// what no rule knows is "again".
+//
+// For ActNextMX, when no host of the route is left: DomainNotHosted and
+// NoMailService from every host mean invalid; anything else means to ask again
+// later. ActSplit about the only RCPT of a transaction means ActRetry.
+func (r *Rules) Judge(a evidence.Attempt) Verdict {
+	if a.Code == 0 {
+		v := noReply(&a)
+		v.Version = builtinVersion
+		return v
+	}
+	if a.Stage == smtp.StageRcpt && a.Code == 250 && !r.hosts.look(a.Host) { // most of all answers
+		return r.accepted
+	}
+	return r.judge(&a, r.hosts.of(a.Host))
+}
+
+// notAnAnswer is for replies that do not belong where they came, such as 354 to RCPT.
+var notAnAnswer = Verdict{
+	Reason: smtp.Protocol, Blame: smtp.BlameReceiver, Action: ActRetry, Rule: "not-an-answer",
+	Version: builtinVersion,
+}
+
+// noReply judges why nothing came.
+func noReply(a *evidence.Attempt) Verdict {
+	v := Verdict{Blame: smtp.BlameReceiver, Action: ActRetry}
+	switch a.Trouble {
+	case evidence.TroubleMalformed:
+		return Verdict{Outcome: smtp.Unknown, Reason: smtp.Internal, Rule: "no-reply-malformed"}
+	case evidence.TroubleNoUTF8: // RFC 6531 §3.2: another host may offer it
+		v.Reason, v.Action, v.Rule = smtp.EAIUnsupported, ActNextMX, "no-reply-eai"
+		return v
+	case evidence.TroubleForbidden:
+		v.Reason, v.Blame, v.Rule = smtp.ConnectionFailed, smtp.BlameDomain, "no-reply-forbidden"
+	case evidence.TroubleNoTLS:
+		v.Reason, v.Action, v.Rule = smtp.TLSFailed, ActNextMX, "no-reply-starttls"
+	case evidence.TroubleProtocol:
+		v.Reason, v.Rule = smtp.Protocol, "no-reply-protocol"
+	case evidence.TroubleTimeout:
+		v.Reason, v.Rule = smtp.TimedOut, "no-reply-timeout"
+	case evidence.TroubleConnection:
+		v.Reason, v.Rule = smtp.ConnectionFailed, "no-reply-connection"
+		if a.Stage == smtp.StageTLS {
+			v.Reason, v.Rule = smtp.TLSFailed, "no-reply-tls"
+		}
+	default: // we ended it, or never began
+		return Verdict{Reason: smtp.Internal, Action: ActRetry, Rule: "no-reply-internal"}
+	}
+	if a.Stage == smtp.StageConnect || a.Stage == smtp.StageGreeting || a.Stage == smtp.StageHello {
+		v.Action = ActNextMX // RFC 5321 §5.1: this host does not work at the moment
+	}
+	return v
+}

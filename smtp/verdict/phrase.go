@@ -1,0 +1,109 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// phrasesMax bounds the phrases of one rule after expansion. Guess: twice
+// the largest of ours.
+const phrasesMax = 2000
+
+// parseWords expands and checks the phrases of a rule. "(a|b) c" is short for "a c"
+// and "b c"; a final "*" takes any ending of the last word.
+func parseWords(words []string) ([]string, error) {
+	var list []string
+	var twice []string
+	seen := map[string]bool{}
+	for _, text := range words {
+		expanded, err := expand(text)
+		if err != nil {
+			return nil, err
+		}
+		for _, phrase := range expanded {
+			if err := checkPhrase(phrase); err != nil {
+				return nil, err
+			}
+			if seen[phrase] {
+				twice = append(twice, phrase)
+			}
+			seen[phrase] = true
+			list = append(list, phrase)
+		}
+		if len(list) > phrasesMax {
+			return nil, fmt.Errorf("there are more than %d phrases: split the rule", phrasesMax)
+		}
+	}
+	if len(twice) > 0 {
+		return nil, fmt.Errorf("%q are there twice: take one of each out", twice)
+	}
+	if words != nil && len(list) == 0 {
+		return nil, fmt.Errorf("an empty list of words never matches: take it out to match any text")
+	}
+	return list, nil
+}
+
+// expand gives the phrases that "(a|b) c (d|e)" stands for. Brackets do not nest.
+func expand(text string) ([]string, error) {
+	list := []string{""}
+	for rest := text; rest != ""; {
+		plain, group, found := strings.Cut(rest, "(")
+		alternatives, after, closed := strings.Cut(group, ")")
+		if found && (!closed || strings.Contains(alternatives, "(")) || strings.Contains(plain, ")") {
+			return nil, fmt.Errorf("%q: brackets must close and cannot be within each other", text)
+		}
+		var longer []string
+		for _, start := range list {
+			for _, a := range strings.Split(alternatives, "|") {
+				longer = append(longer, start+plain+a)
+			}
+			if len(longer) > phrasesMax {
+				return nil, fmt.Errorf("%q stands for more than %d phrases: split the rule", text, phrasesMax)
+			}
+		}
+		list, rest = longer, after
+	}
+	for i := range list { // an empty alternative leaves its space behind
+		list[i] = strings.Join(strings.Fields(list[i]), " ")
+	}
+	return list, nil
+}
+
+// checkPhrase refuses what can never be found in a cleaned text.
+func checkPhrase(phrase string) error {
+	body := strings.TrimSuffix(phrase, "*")
+	switch {
+	case body == "":
+		return fmt.Errorf("an empty phrase is in every text: take it out")
+	case !utf8.ValidString(body):
+		return fmt.Errorf("%q is not UTF-8", phrase)
+	case body != strings.ToLower(body):
+		return fmt.Errorf("%q never matches, texts are in lower case: write %q", phrase, strings.ToLower(phrase))
+	case strings.Contains(body, "@"):
+		return fmt.Errorf("%q never matches, addresses are taken out of texts: write what stands beside it", phrase)
+	}
+	if plain := plainPhrase(body); plain != body {
+		return fmt.Errorf("%q never matches, whatever stands between words counts as one space: write %q",
+			phrase, plain)
+	}
+	return nil
+}
+
+// plainPhrase has one space for whatever stands between words.
+func plainPhrase(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) }), " ")
+}
+
+// holds says whether a text in which long is found always has short found in it too.
+func holds(long, short string) bool {
+	prefix, open := strings.CutSuffix(short, "*")
+	long, longOpen := strings.CutSuffix(long, "*")
+	if long = " " + long; !longOpen {
+		long += " "
+	}
+	if prefix = " " + prefix; !open {
+		prefix += " "
+	}
+	return strings.Contains(long, prefix)
+}

@@ -1,0 +1,104 @@
+package verdict
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollcall/smtp"
+)
+
+// goldenLine is one line of testdata/replies.
+type goldenLine struct{ place, stage, reply, verdict string }
+
+// goldenLines reads the files that match.
+func goldenLines(t *testing.T, pattern string) []goldenLine {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files match %s, %v", len(files), pattern, err)
+	}
+	var list []goldenLine
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(content), "\n") {
+			columns := strings.SplitN(line, " | ", 3)
+			if len(columns) == 3 && !strings.HasPrefix(line, "#") {
+				list = append(list, goldenLine{fmt.Sprintf("%s:%d", filepath.Base(file), i+1),
+					columns[0], columns[1], columns[2]})
+			}
+		}
+	}
+	return list
+}
+
+// providerHosts is a host of each provider for which there are rules.
+func providerHosts(t *testing.T) map[string]bool {
+	t.Helper()
+	hosts := map[string]bool{}
+	for _, r := range Builtin().rules {
+		for _, suffix := range r.scope {
+			hosts["mx."+suffix] = true
+		}
+	}
+	if len(hosts) < 50 {
+		t.Fatalf("there are rules for %d providers only", len(hosts))
+	}
+	return hosts
+}
+
+// What is about us in general words is about us at every provider too: the rules of
+// a provider come first, and none of them may take it for a word about the mailbox.
+func TestNoProviderBlamesTheAddressForUs(t *testing.T) {
+	hosts, tried := providerHosts(t), 0
+	for _, line := range goldenLines(t, "testdata/replies/*.txt") {
+		if !strings.Contains(line.verdict, " | source | ") {
+			continue
+		}
+		stage, _, _ := strings.Cut(line.stage, "@")
+		for host := range hosts {
+			if host == "mx.comcast.net" && strings.HasSuffix(line.reply, "too many recent messages") {
+				continue // a conflict of RECEIVERS C6: there it is the recipient who gets too much
+			}
+			a, err := Sample(stage+" | "+line.reply, host)
+			if err != nil {
+				t.Fatalf("%s: %v", line.place, err)
+			}
+			if v := Builtin().Judge(a); v.Outcome != smtp.Undecided {
+				t.Errorf("%s at %s: %s by %s: %s", line.place, host, v.golden(), v.Rule, line.reply)
+			}
+			tried++
+		}
+	}
+	if tried < 10_000 {
+		t.Errorf("only %d replies were tried", tried)
+	}
+}
+
+// What everybody says of a missing mailbox, a provider may say as well.
+func TestEveryProviderMayUseTheWordsOfOthers(t *testing.T) {
+	hosts, tried := providerHosts(t), 0
+	for _, line := range goldenLines(t, "testdata/replies/words.txt") {
+		if !strings.Contains(line.verdict, "invalid | mailbox_") {
+			continue
+		}
+		for host := range hosts {
+			a, err := Sample(line.stage+" | "+line.reply, host)
+			if err != nil {
+				t.Fatalf("%s: %v", line.place, err)
+			}
+			if v := Builtin().Judge(a); v.Outcome != smtp.Invalid {
+				t.Errorf("%s at %s: %s by %s: %s", line.place, host, v.golden(), v.Rule, line.reply)
+			}
+			tried++
+		}
+	}
+	if tried < 1000 {
+		t.Errorf("only %d replies were tried", tried)
+	}
+}

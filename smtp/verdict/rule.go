@@ -1,0 +1,72 @@
+package verdict
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+)
+
+// rule is one rule of a file, read and ready to be compiled.
+type rule struct {
+	file  *ruleFile
+	doc   ruleDoc
+	lines map[string]int // of its keys; "" for the rule itself
+
+	scope    []string // suffixes of MX host names; none: every host
+	stages   stageSet
+	codes    codeSet
+	enhanced []enhancedPattern // none: any
+	phrases  []string          // none: any text
+	verdict  Verdict
+}
+
+// ruleFile is what the rules of one file have in common.
+type ruleFile struct {
+	name  string
+	title string
+	scope []string // of its rules
+	own   bool     // the operator's
+	rules []*rule
+}
+
+// at says where a key of r stands, or r itself.
+func (r *rule) at(key string) string {
+	line := r.lines[key]
+	if line == 0 {
+		line = max(r.lines[""], 1)
+	}
+	return fmt.Sprintf("%s:%d: rule %s: ", r.file.name, line, r.doc.ID)
+}
+
+// version hashes what decides about a verdict, so that evidence tells whether the
+// rule that judged it still says the same.
+func (r *rule) version() uint32 {
+	h := fnv.New32a()
+	fmt.Fprintln(h, strings.Join(r.scope, " "), r.stages, r.codes, r.enhanced, strings.Join(r.phrases, "|"),
+		r.doc.Wide, r.verdict.Outcome, r.verdict.Reason, r.verdict.Blame, r.verdict.Action, r.verdict.Wait)
+	return h.Sum32()
+}
+
+// within says whether a host, or a suffix, lies under a suffix, on label borders.
+func within(host, suffix string) bool {
+	return strings.HasSuffix(host, suffix) &&
+		(len(host) == len(suffix) || host[len(host)-len(suffix)-1] == '.')
+}
+
+// scopeCovers says whether every host of the narrow scope is in the wide one; an
+// empty scope is every host.
+func scopeCovers(wide, narrow []string) bool {
+	if len(wide) == 0 {
+		return true
+	}
+	for _, n := range narrow {
+		covered := false
+		for _, w := range wide {
+			covered = covered || within(n, w)
+		}
+		if !covered {
+			return false
+		}
+	}
+	return len(narrow) > 0
+}

@@ -1,0 +1,280 @@
+package verdict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"rollcall/smtp"
+)
+
+// ErrFaults is why rules were not loaded: a line for each fault.
+var ErrFaults = errors.New("the rules have faults")
+
+// faults collects what is wrong, each with its place and the next step.
+type faults []string
+
+func (f *faults) add(place, format string, args ...any) {
+	*f = append(*f, place+fmt.Sprintf(format, args...))
+}
+
+// faultsShown bounds the lines of one error. Guess: more than anybody mends at once.
+const faultsShown = 100
+
+func (f faults) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	if more := len(f) - faultsShown; more > 0 {
+		f = append(f[:faultsShown:faultsShown], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("%w:\n%s", ErrFaults, strings.Join(f, "\n"))
+}
+
+// fileDoc and ruleDoc are the form of a rule file.
+type fileDoc struct {
+	Title string    `toml:"title"`
+	Scope []string  `toml:"scope"`
+	Rule  []ruleDoc `toml:"rule"`
+}
+
+type ruleDoc struct {
+	ID       string   `toml:"id"`
+	Scope    []string `toml:"scope"` // in an operator's file only: of this rule alone
+	Stage    []string `toml:"stage"`
+	Code     []string `toml:"code"`
+	Enhanced []string `toml:"enhanced"`
+	Words    []string `toml:"words"`
+	Wide     bool     `toml:"wide"`
+	Outcome  string   `toml:"outcome"`
+	Action   string   `toml:"action"`
+	Wait     string   `toml:"wait"`
+	Reason   string   `toml:"reason"`
+	Blame    string   `toml:"blame"`
+	Meaning  string   `toml:"meaning"`
+	Source   string   `toml:"source"`
+	Date     string   `toml:"date"`
+	Match    []string `toml:"match"`
+	Miss     []string `toml:"miss"`
+}
+
+// readFile reads a rule file. Every fault is told, and the rules without one are given.
+func readFile(name string, data []byte, own bool) (*ruleFile, faults) {
+	var doc fileDoc
+	f, found := &ruleFile{name: name, own: own}, faults{}
+	if err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(&doc); err != nil {
+		return f, decodeFaults(name, err)
+	}
+	lines := ruleLines(data)
+	f.title = doc.Title
+	if f.title == "" {
+		found.add(name+":1: ", "title is missing: say whose replies these are")
+	}
+	f.scope = doc.Scope
+	if err := checkScope(doc.Scope); err != nil {
+		found.add(name+":1: ", "%v", err)
+	}
+	if len(doc.Rule) == 0 {
+		found.add(name+":1: ", "there are no rules: write them below [[rule]]")
+	}
+	for i, d := range doc.Rule {
+		r := &rule{file: f, doc: d, lines: map[string]int{}, scope: f.scope}
+		if i < len(lines) {
+			r.lines = lines[i]
+		}
+		if read := r.read(); len(read) > 0 {
+			found = append(found, read...)
+			continue
+		}
+		f.rules = append(f.rules, r)
+	}
+	return f, found
+}
+
+func checkScope(scope []string) error {
+	if scope != nil && len(scope) == 0 {
+		return errors.New("scope is empty: take it out to mean every host")
+	}
+	for _, suffix := range scope {
+		if !suffixForm.MatchString(suffix) {
+			return fmt.Errorf("scope %q is no suffix of a host name: write it like google.com, in lower case, "+
+				"without a dot at its ends", suffix)
+		}
+	}
+	return nil
+}
+
+// suffixForm is two labels or more (RFC 1035 §2.3.1), so that no file speaks for a
+// whole top level domain.
+var suffixForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
+
+func decodeFaults(name string, err error) faults {
+	var found faults
+	var missing *toml.StrictMissingError
+	var one *toml.DecodeError
+	switch {
+	case errors.As(err, &missing):
+		for i := range missing.Errors {
+			line, column := missing.Errors[i].Position()
+			found.add(fmt.Sprintf("%s:%d:%d: ", name, line, column), "%s is not known here: check the spelling",
+				strings.Join(missing.Errors[i].Key(), "."))
+		}
+	case errors.As(err, &one):
+		line, column := one.Position()
+		found.add(fmt.Sprintf("%s:%d:%d: ", name, line, column), "%s", strings.TrimPrefix(one.Error(), "toml: "))
+	default:
+		found.add(name+":1: ", "%s", strings.TrimPrefix(err.Error(), "toml: "))
+	}
+	return found
+}
+
+// ruleLines says, for each [[rule]], in which line its keys stand; "" is its own.
+func ruleLines(data []byte) []map[string]int {
+	var p unstable.Parser
+	var all []map[string]int
+	p.Reset(data)
+	for p.NextExpression() {
+		e := p.Expression()
+		keys := e.Key()
+		if !keys.Next() {
+			continue
+		}
+		key := keys.Node()
+		line := p.Shape(key.Raw).Start.Line
+		switch {
+		case e.Kind == unstable.ArrayTable:
+			all = append(all, map[string]int{"": line})
+		case e.Kind == unstable.KeyValue && len(all) > 0:
+			all[len(all)-1][string(key.Data)] = line
+		}
+	}
+	return all
+}
+
+var (
+	idForm   = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
+	dateForm = regexp.MustCompile(`^20[0-9]{2}(-(0[1-9]|1[0-2])(-[0-3][0-9])?)?$`)
+)
+
+// idMax keeps the id within evidence.NameMax, with room to read it in a table.
+const idMax = 64
+
+// read turns the text of a rule into its patterns and verdict.
+func (r *rule) read() faults {
+	var found faults
+	note := func(key string, err error) {
+		if err != nil {
+			found.add(r.at(key), "%s: %v", key, err)
+		}
+	}
+	var err error
+	d := &r.doc
+	if !idForm.MatchString(d.ID) || len(d.ID) > idMax {
+		found.add(r.at("id"), "id %q: write lower case words with dashes between them, at most %d bytes", d.ID, idMax)
+	}
+	if d.Scope != nil {
+		r.scope = d.Scope
+		note("scope", checkScope(d.Scope))
+		if !r.file.own {
+			found.add(r.at("scope"), "scope stands at the head of the file: make a file for these hosts")
+		}
+	}
+	r.stages, err = parseStages(d.Stage)
+	note("stage", err)
+	r.codes, err = parseCodes(d.Code)
+	note("code", err)
+	r.enhanced, err = parseEnhanced(d.Enhanced)
+	note("enhanced", err)
+	if d.Enhanced != nil && len(d.Enhanced) == 0 {
+		found.add(r.at("enhanced"), "enhanced is an empty list: take it out to match any")
+	}
+	r.phrases, err = parseWords(d.Words)
+	note("words", err)
+	found = append(found, r.readVerdict()...)
+	for _, text := range []struct{ key, value string }{{"meaning", d.Meaning}, {"source", d.Source}} {
+		if strings.TrimSpace(text.value) == "" {
+			found.add(r.at(""), "%s is missing: write it in a sentence", text.key)
+		}
+	}
+	if !dateForm.MatchString(d.Date) {
+		found.add(r.at("date"), "date %q: write when the source was read, like 2026-08", d.Date)
+	}
+	return found
+}
+
+func (r *rule) readVerdict() faults {
+	var found faults
+	d, v := &r.doc, &r.verdict
+	var ok bool
+	v.Rule = d.ID
+	if v.Reason, ok = reasonByName(d.Reason); !ok {
+		found.add(r.at("reason"), "reason %q is not known: see rollcall verdict list for those in use", d.Reason)
+	}
+	if v.Blame, ok = blameByName(d.Blame); !ok {
+		found.add(r.at("blame"), "blame %q is not known: write address, domain, receiver, source or nobody", d.Blame)
+	}
+	switch {
+	case (d.Outcome == "") == (d.Action == ""):
+		found.add(r.at("outcome"), "write either an outcome or an action")
+	case d.Outcome != "":
+		if v.Outcome, ok = outcomeByName(d.Outcome); !ok {
+			found.add(r.at("outcome"), "outcome %q is not known: write valid, invalid, catch_all or unknown", d.Outcome)
+		}
+	default:
+		if v.Action, ok = actionByName(d.Action); !ok {
+			found.add(r.at("action"), "action %q is not known: write retry, greylist, slow, pause, other_source, "+
+				"tls, split, next_mx or void", d.Action)
+		}
+	}
+	if d.Wait != "" {
+		wait, err := time.ParseDuration(d.Wait)
+		if err != nil || wait <= 0 || wait > waitMax {
+			found.add(r.at("wait"), `wait %q: write a time up to %v, like "90m"`, d.Wait, waitMax)
+		}
+		v.Wait = wait
+	}
+	return found
+}
+
+func reasonByName(name string) (smtp.Reason, bool) {
+	for r := smtp.ReasonNone + 1; r.Known(); r++ {
+		if r.String() == name {
+			return r, true
+		}
+	}
+	return smtp.ReasonNone, false
+}
+
+func blameByName(name string) (smtp.Blame, bool) {
+	for b := smtp.BlameNobody; b.Known(); b++ {
+		if b.String() == name {
+			return b, true
+		}
+	}
+	return smtp.BlameNobody, name == ""
+}
+
+// outcomeByName knows the outcomes that a reply can prove; an error is our own.
+func outcomeByName(name string) (smtp.Outcome, bool) {
+	for _, o := range []smtp.Outcome{smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown} {
+		if o.String() == name {
+			return o, true
+		}
+	}
+	return smtp.Undecided, false
+}
+
+func actionByName(name string) (Action, bool) {
+	for a := ActNone + 1; int(a) < len(actionNames); a++ {
+		if a.String() == name {
+			return a, true
+		}
+	}
+	return ActNone, false
+}

@@ -1,0 +1,89 @@
+package verdict
+
+import (
+	"strings"
+
+	"rollcall/smtp"
+)
+
+// scopes finds the rules for a host.
+type scopes struct {
+	everywhere found             // the rules for every host
+	suffixes   map[string]*found // and those for hosts under a suffix
+	labels     int               // of the longest suffix
+
+	// filter has a bit for each hash of a suffix under which a rule looks at 250.
+	// Most answers are 250 from hosts for which there is none.
+	filter uint64
+}
+
+func newScopes(rules []*rule) scopes {
+	s := scopes{suffixes: map[string]*found{}}
+	for i, r := range rules {
+		if len(r.scope) == 0 {
+			s.everywhere.set(i)
+		}
+		for _, suffix := range r.scope {
+			s.suffixes[suffix] = &found{}
+			s.labels = max(s.labels, strings.Count(suffix, ".")+1)
+		}
+		if !r.stages.has(smtp.StageRcpt) || !r.codes.has(250) {
+			continue
+		}
+		for _, suffix := range r.scope {
+			s.filter |= filterBit(suffix)
+		}
+		if len(r.scope) == 0 && (r.file.own || len(r.phrases) > 0) {
+			s.filter = ^uint64(0)
+		}
+	}
+	for suffix, mask := range s.suffixes {
+		for i, r := range rules {
+			if scopeCovers(r.scope, []string{suffix}) {
+				mask.set(i)
+			}
+		}
+	}
+	return s
+}
+
+// filterBytes is how much of the end of a name filterBit looks at.
+const filterBytes = 6
+
+// filterBit hashes the end of a name; every bit is set for a shorter one.
+func filterBit(name string) uint64 {
+	if len(name) < filterBytes {
+		return ^uint64(0)
+	}
+	var end uint64
+	for _, c := range []byte(name[len(name)-filterBytes:]) {
+		end = end<<8 | uint64(c)
+	}
+	return 1 << (end * 0x9e3779b97f4a7c15 >> 58) // Knuth's multiplicative hash
+}
+
+// look says whether a rule might look at a 250 of the host.
+func (s *scopes) look(host string) bool {
+	return s.filter != 0 && filterBit(host)&s.filter != 0
+}
+
+// labelsMax bounds the labels of a suffix: more than any operator of mail uses.
+const labelsMax = 8
+
+// of gives the rules for a host: those of the longest suffix that it lies under.
+func (s *scopes) of(host string) *found {
+	var starts [labelsMax]int
+	n := 0
+	for i := len(host) - 1; i >= 0 && n < s.labels; i-- {
+		if i == 0 || host[i-1] == '.' {
+			starts[n] = i
+			n++
+		}
+	}
+	for ; n >= 2; n-- { // a suffix has two labels at least
+		if mask, known := s.suffixes[host[starts[n-1]:]]; known {
+			return mask
+		}
+	}
+	return &s.everywhere
+}

@@ -1,0 +1,266 @@
+package verdict
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// rulesMax bounds a set: found is one bit for each rule. Widen it there.
+const rulesMax = 1024
+
+// found has a bit for each rule.
+type found [rulesMax / 64]uint64
+
+func (f *found) set(i int)      { f[i/64] |= 1 << (i % 64) }
+func (f *found) has(i int) bool { return f[i/64]>>(i%64)&1 == 1 }
+
+// Rules is a set of rules, ready for use. Safe for concurrent use.
+type Rules struct {
+	rules    []*rule    // in the order of judging
+	compiled []compiled // the same
+	asked    [numStages][numCodes]uint16
+	masks    []found            // by asked: the rules about a code at a stage
+	subjects [numSubjects]found // by subjectOf: the rules about an enhanced code, or about more
+	wordless found              // the rules that look at no words
+	guards   found              // rules for every host that find words about us
+	guarded  found              // the rules that those go before
+	hosts    scopes
+	phrases  machine
+	accepted Verdict // to 250 at RCPT where no rule knows better
+	changes  []Change
+}
+
+// compiled is what is left to look at when code and words match.
+type compiled struct {
+	enhanced []enhancedPattern
+	wide     bool
+	verdict  Verdict
+}
+
+// inOrder puts files in the order of judging (RECEIVERS C0): the operator's; those
+// about certain hosts, narrow scopes first; those about software anywhere; the
+// generic ones. Within each group by name.
+func inOrder(files []*ruleFile) []*ruleFile {
+	files = slices.Clone(files)
+	group := func(f *ruleFile) int {
+		switch {
+		case f.own:
+			return 0
+		case len(f.scope) > 0:
+			return 1
+		case !strings.HasPrefix(f.name, genericPrefix):
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(files, func(a, b *ruleFile) int {
+		if d := group(a) - group(b); d != 0 || a.own {
+			return d
+		}
+		if d := b.depth() - a.depth(); d != 0 {
+			return d
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return files
+}
+
+// genericPrefix begins the names of the files that are judged last.
+const genericPrefix = "generic-"
+
+// depth is the number of labels of the longest suffix.
+func (f *ruleFile) depth() int {
+	labels := 0
+	for _, suffix := range f.scope {
+		labels = max(labels, strings.Count(suffix, ".")+1)
+	}
+	return labels
+}
+
+// compile makes a set of files, which have no more than rulesMax rules.
+func compile(files []*ruleFile) *Rules {
+	s := &Rules{}
+	for _, f := range inOrder(files) {
+		s.rules = append(s.rules, f.rules...)
+	}
+	var phrases []phrase
+	for i, r := range s.rules {
+		r.verdict.Version = r.version()
+		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
+		for _, text := range r.phrases {
+			phrases = append(phrases, phrase{text: text, rule: i})
+		}
+		if len(r.phrases) == 0 {
+			s.wordless.set(i)
+		}
+		generic := strings.HasPrefix(r.file.name, genericPrefix)
+		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
+			s.guards.set(i)
+		}
+		if !generic && !r.file.own && r.verdict.Outcome == smtp.Invalid {
+			s.guarded.set(i)
+		}
+	}
+	s.phrases = newMachine(phrases)
+	s.hosts = newScopes(s.rules)
+	s.index()
+	s.indexSubjects()
+	plain := evidence.Attempt{Stage: smtp.StageRcpt, Code: 250}
+	s.accepted = s.judge(&plain, &s.hosts.everywhere)
+	return s
+}
+
+// index makes, for each stage and code, the mask of the rules about it.
+func (s *Rules) index() {
+	known := map[found]uint16{}
+	for stage := range s.asked {
+		for code := range s.asked[stage] {
+			var mask found
+			for i, r := range s.rules {
+				if r.stages.has(smtp.Stage(stage)) && r.codes.has(code+codeMin) {
+					mask.set(i)
+				}
+			}
+			at, seen := known[mask]
+			if !seen {
+				at = uint16(len(s.masks))
+				known[mask] = at
+				s.masks = append(s.masks, mask)
+			}
+			s.asked[stage][code] = at
+		}
+	}
+}
+
+// The kinds of enhanced codes: none, and for both classes of refusals the subjects of
+// RFC 3463 §3, with one for all that it does not have.
+const (
+	subjectsMax = 8
+	numSubjects = 1 + 2*(subjectsMax+1)
+)
+
+func subjectOf(e smtp.EnhancedCode) int {
+	switch subject := int(min(e[1], subjectsMax)); {
+	case e == noEnhanced:
+		return 0
+	case e[0] == 4:
+		return 1 + subject
+	default:
+		return 2 + subjectsMax + subject
+	}
+}
+
+// indexSubjects makes, for each kind of enhanced code, the mask of the rules about it.
+func (s *Rules) indexSubjects() {
+	for i, r := range s.rules {
+		if len(r.enhanced) == 0 || slices.Contains(r.enhanced, enhancedPattern{}) {
+			s.subjects[0].set(i)
+		}
+		for subject := range uint16(subjectsMax + 1) {
+			for class := uint16(4); class <= 5; class++ {
+				about := len(r.enhanced) == 0
+				for _, p := range r.enhanced {
+					about = about || p != (enhancedPattern{}) && p[0].low <= class && class <= p[0].high &&
+						min(p[1].low, subjectsMax) <= subject && subject <= min(p[1].high, subjectsMax)
+				}
+				if about {
+					s.subjects[subjectOf(smtp.EnhancedCode{class, subject, 1})].set(i)
+				}
+			}
+		}
+	}
+}
+
+// judge gives the verdict of the first rule of those for its host that matches.
+func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
+	code, enhanced := temporary(a)
+	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
+		return notAnAnswer
+	}
+	rules, worded := s.masks[s.asked[a.Stage][code-codeMin]], uint64(0)
+	subject := &s.subjects[subjectOf(enhanced)]
+	for w := range rules {
+		rules[w] &= hosts[w] & subject[w]
+		worded |= rules[w] &^ s.wordless[w]
+	}
+	if worded != 0 {
+		seen := s.wordless
+		s.phrases.scan(a.Text, &seen)
+		for w := range rules {
+			rules[w] &= seen[w]
+		}
+	}
+	if i := s.first(&rules, a, enhanced); i < 0 {
+		return notAnAnswer
+	} else if s.guarded.has(i) {
+		// A refusal of us often borrows the words of a missing mailbox.
+		for w := range rules {
+			rules[w] &= s.guards[w]
+		}
+		if guard := s.first(&rules, a, enhanced); guard >= 0 {
+			i = guard
+		}
+		return s.compiled[i].verdictOn(a.Text)
+	} else {
+		return s.compiled[i].verdictOn(a.Text)
+	}
+}
+
+// first gives the first of rules whose other conditions hold; below 0: none.
+func (s *Rules) first(rules *found, a *evidence.Attempt, enhanced smtp.EnhancedCode) int {
+	for w, left := range rules {
+		for ; left != 0; left &= left - 1 {
+			i := w*64 + bits.TrailingZeros64(left)
+			if c := &s.compiled[i]; (!c.wide || a.Wide) && c.matches(enhanced) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// verdictOn takes the wait that the receiver names, if waiting is what to do.
+func (c *compiled) verdictOn(text string) Verdict {
+	v := c.verdict
+	switch v.Action {
+	case ActRetry, ActGreylist, ActSlow, ActPause:
+		if named := namedWait(text); named > 0 {
+			v.Wait, v.Named = named, true
+		}
+	}
+	return v
+}
+
+func (c *compiled) matches(e smtp.EnhancedCode) bool {
+	if len(c.enhanced) == 0 {
+		return true
+	}
+	for i := range c.enhanced {
+		if c.enhanced[i].matches(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// temporary gives code and enhanced code of a refusal with one and the same
+// class: temporary when either says so, because a final word needs both. Of an
+// acceptance only the code counts.
+func temporary(a *evidence.Attempt) (int, smtp.EnhancedCode) {
+	code, enhanced := a.Code, a.Enhanced
+	switch {
+	case code/100 != 4 && code/100 != 5:
+		return code, noEnhanced
+	case enhanced == noEnhanced:
+		return code, enhanced
+	case code/100 == 4 || enhanced[0] == 4:
+		enhanced[0] = 4
+		return 400 + code%100, enhanced
+	}
+	enhanced[0] = 5
+	return code, enhanced
+}

@@ -1,0 +1,101 @@
+package verdict
+
+import (
+	"strings"
+	"time"
+)
+
+// waitMax is the longest wait that is believed: longer than any greylisting we
+// know of (RFC 6647 §4.2 advises minutes), and a file should be done in a day.
+const waitMax = 24 * time.Hour
+
+// namedWait finds the wait that text names: "300 seconds", "5 min", "1 hour and
+// 30 minutes", "00:14:55". 0 when it names none; never more than waitMax.
+func namedWait(text string) time.Duration {
+	for i := 0; i < len(text); i++ {
+		if !isDigit(text[i]) || (i > 0 && (isWordByte(text[i-1]) || text[i-1] == '.')) {
+			continue
+		}
+		if wait, ok := clockWait(text[i:]); ok {
+			return min(wait, waitMax)
+		}
+		wait, unit, n := amount(text[i:])
+		if n == 0 {
+			continue
+		}
+		rest := text[i+n:]
+		for len(rest) > 0 && (rest[0] == ' ' || rest[0] == ',') {
+			rest = rest[1:]
+		}
+		rest = strings.TrimPrefix(rest, "and ")
+		if more, smaller, m := amount(rest); m > 0 && smaller < unit {
+			wait += more
+		}
+		return min(wait, waitMax)
+	}
+	return 0
+}
+
+// clockWait reads hh:mm:ss.
+func clockWait(text string) (time.Duration, bool) {
+	if len(text) < 8 || text[2] != ':' || text[5] != ':' || (len(text) > 8 && isWordByte(text[8])) {
+		return 0, false
+	}
+	var wait time.Duration
+	for i, unit := range [...]time.Duration{time.Hour, time.Minute, time.Second} {
+		high, low := text[3*i], text[3*i+1]
+		if !isDigit(high) || !isDigit(low) {
+			return 0, false
+		}
+		wait += time.Duration(high-'0')*10*unit + time.Duration(low-'0')*unit
+	}
+	return wait, true
+}
+
+// units are the words for a unit of time. A single letter must follow its
+// number at once.
+var units = [...]struct {
+	word string
+	unit time.Duration
+}{
+	{"s", time.Second}, {"sec", time.Second}, {"secs", time.Second},
+	{"second", time.Second}, {"seconds", time.Second},
+	{"m", time.Minute}, {"min", time.Minute}, {"mins", time.Minute},
+	{"minute", time.Minute}, {"minutes", time.Minute},
+	{"h", time.Hour}, {"hr", time.Hour}, {"hrs", time.Hour}, {"hour", time.Hour}, {"hours", time.Hour},
+}
+
+// amount reads a number and its unit from the start of text; n is how many
+// bytes that takes, 0 when there is none.
+func amount(text string) (wait, unit time.Duration, n int) {
+	number := 0
+	for n < len(text) && n < 6 && isDigit(text[n]) { // six digits: waitMax is 86400 seconds
+		number = number*10 + int(text[n]-'0')
+		n++
+	}
+	digits := n
+	for n < len(text) && (text[n] == ' ' || text[n] == '-') {
+		n++
+	}
+	end := n
+	for end < len(text) && isWordByte(text[end]) {
+		end++
+	}
+	if digits == 0 {
+		return 0, 0, 0
+	}
+	for _, u := range units {
+		if text[n:end] == u.word && (len(u.word) > 1 || n == digits) {
+			return time.Duration(number) * u.unit, u.unit, end
+		}
+	}
+	return 0, 0, 0
+}
+
+// isWordByte says whether c, in lower case, is part of a word; all else only
+// stands between words.
+func isWordByte(c byte) bool {
+	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= 0x80
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -1,0 +1,51 @@
+package verdict
+
+import (
+	"fmt"
+	"time"
+
+	"rollcall/smtp"
+)
+
+// Action is what the engine does next, beside or instead of a final outcome.
+type Action uint8
+
+// The actions of RECEIVERS C0.
+const (
+	ActNone        Action = iota
+	ActRetry              // ask this address again after Wait
+	ActGreylist           // the same, from the same source, return path and hello name
+	ActSlow               // the receiver wants less: end the session, penalty, ask again after Wait
+	ActPause              // stop asking this receiver for Wait, then ask again
+	ActOtherSource        // this source is refused whatever the address
+	ActTLS                // ask again in a session with TLS
+	ActSplit              // ask again at once, with fewer RCPTs in the transaction
+	ActNextMX             // ask the next host of the route
+	ActVoid               // this session is poisoned: answers from here on are void; ask again in a new session
+)
+
+var actionNames = [...]string{
+	"none", "retry", "greylist", "slow", "pause", "other_source", "tls", "split", "next_mx", "void",
+}
+
+// String gives the word for records and logs, such as "next_mx".
+func (a Action) String() string {
+	if int(a) < len(actionNames) {
+		return actionNames[a]
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
+
+// Verdict is the judgement on one attempt.
+type Verdict struct {
+	// Outcome is smtp.Undecided for "again": follow Action. smtp.Valid means
+	// accepted at RCPT; the caller must still exclude a catch-all.
+	Outcome smtp.Outcome
+	Reason  smtp.Reason // the reason of Outcome, or of unknown when retries run out
+	Blame   smtp.Blame
+	Action  Action
+	Wait    time.Duration // as named by the receiver or the rule; 0: the configured waits
+	Named   bool          // Wait is as the receiver named it
+	Rule    string        // id of the rule that matched
+	Version uint32        // of that rule: a hash of what it says
+}
