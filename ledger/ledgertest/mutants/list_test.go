@@ -198,9 +198,9 @@ var list = []mutant{
 		"e.number = s.number", books},
 	{"SQL: evidence after its retention", sqlEvidence, "if err == nil && v.ResultsDeleted {",
 		"if err == nil && v.UploadDeleted && v.ResultsDeleted {", books},
-	{"SQL: evidence that is not erased", sqlSweep, "for erased := int64(evidenceErased);",
-		"for erased := int64(0);", books},
-	{"SQL: evidence erased in part", sqlSweep, "erased == evidenceErased;", "erased < 0 || erased == 1<<40;", books},
+	{"SQL: evidence that is not erased", sqlSweep, "return s.eraseSlices(ctx, id, erase, evidenceErased)",
+		"return nil", books},
+	{"SQL: one slice erased", sqlSweep, "erased == most; {", "erased == most; most = -1 {", books},
 
 	// The processes of a cluster and what is known of receivers.
 	{"process retired before its time", nodeRules, "row == nil || fresh(Clock(now), row, after) {",
