@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"rollcall/smtp/shaping"
@@ -134,46 +135,48 @@ func first[T any](a, b *T) *T {
 
 // Table gives t as the table that shaping works with.
 func (t Throttle) Table() (*shaping.Table, error) {
-	return shaping.NewTable(t.Layers())
+	return shaping.NewTable(t.Rules())
 }
 
-// Layers gives t as the arguments of shaping.Table's Replace.
-func (t Throttle) Layers() (shaping.Allowance, map[string]shaping.Override) {
-	base, d := shaping.DefaultAllowance(), t.Default.override()
-	set(&base.Connections, d.Connections)
-	set(&base.ConnectionRate, d.ConnectionRate)
-	set(&base.RcptRate, d.RcptRate)
-	set(&base.RcptsPerConnection, d.RcptsPerConnection)
-	set(&base.RcptsPerTransaction, d.RcptsPerTransaction)
-	set(&base.RefusedPerSession, d.RefusedPerSession)
-	set(&base.RefusedPerHour, d.RefusedPerHour)
-	set(&base.RefusedShare, d.RefusedShare)
-	set(&base.Pipelining, d.Pipelining)
-	overrides := make(map[string]shaping.Override, len(t.Receivers))
-	for name, a := range t.Receivers {
-		overrides[name] = a.override()
+// Rules gives t as the rules of shaping.LayerFile.
+func (t Throttle) Rules() []shaping.Rule {
+	rules := []shaping.Rule{{Set: t.Default.override()}}
+	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
+		rules = append(rules, shaping.Rule{Name: name, Set: t.Receivers[name].override()})
 	}
-	return base, overrides
+	return rules
 }
 
-func (a Allowance) override() shaping.Override {
-	return shaping.Override{
-		Connections:         a.Connections,
-		ConnectionRate:      (*shaping.Rate)(a.ConnectionRate),
-		RcptRate:            (*shaping.Rate)(a.RcptRate),
-		RcptsPerConnection:  a.RcptsPerConnection,
-		RcptsPerTransaction: a.RcptsPerTransaction,
-		RefusedPerSession:   a.RefusedPerSession,
-		RefusedPerHour:      a.RefusedPerHour,
-		RefusedShare:        a.RefusedShare,
-		Pipelining:          a.Pipelining,
+// override gives a as shaping has it; its values were checked when they were read.
+func (a Allowance) override() (o shaping.Override) {
+	for f, value := range map[shaping.Field]any{
+		shaping.FieldConnections: a.Connections, shaping.FieldConnectionRate: a.ConnectionRate,
+		shaping.FieldRcptRate: a.RcptRate, shaping.FieldRcptsPerConnection: a.RcptsPerConnection,
+		shaping.FieldRcptsPerTransaction: a.RcptsPerTransaction,
+		shaping.FieldRefusedPerSession:   a.RefusedPerSession, shaping.FieldRefusedPerHour: a.RefusedPerHour,
+		shaping.FieldRefusedShare: a.RefusedShare, shaping.FieldPipelining: a.Pipelining,
+	} {
+		var text string
+		switch v := value.(type) {
+		case *int:
+			if v == nil {
+				continue
+			}
+			text = strconv.Itoa(*v)
+		case *bool:
+			if v == nil {
+				continue
+			}
+			text = strconv.FormatBool(*v)
+		case *Rate:
+			if v == nil {
+				continue
+			}
+			text = shaping.Rate(*v).String()
+		}
+		_ = o.Set(f, text)
 	}
-}
-
-func set[T any](target, value *T) {
-	if value != nil {
-		*target = *value
-	}
+	return o
 }
 
 // check adds the faults of the allowances; prefix is what stands before the
@@ -182,7 +185,7 @@ func (t Throttle) check(k *checker, prefix string) {
 	t.Default.check(k, prefix+"default.")
 	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
 		key := prefix + joinKey([]string{"receivers", name})
-		_, err := shaping.NewTable(shaping.DefaultAllowance(), map[string]shaping.Override{name: {}})
+		_, err := shaping.NewTable([]shaping.Rule{{Name: name}})
 		if err != nil {
 			k.add(key, "is no usable name: write a receiver, an MX host suffix or a mail domain, such as example.net")
 		}

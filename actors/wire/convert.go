@@ -18,7 +18,7 @@ const AddressesMax = 500
 // the version before would misread, or miss, something that it must know: nodes
 // of different versions do not join. A new field that may be ignored needs no
 // new one.
-const Version = 3
+const Version = 4
 
 // waitMax bounds what a receiver may name; beyond it every address is given up
 // anyway, and nothing overflows.

@@ -77,6 +77,74 @@ func (Refusal) EnumDescriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{0}
 }
 
+// Cause is what keeps a receiver from asking more than it does.
+type Cause int32
+
+const (
+	Cause_FREE        Cause = 0 // nothing: it asks as fast as it is answered
+	Cause_ALLOWANCE   Cause = 1 // the rate of RCPT commands, as allowed or as found
+	Cause_CONNECTIONS Cause = 2 // the sessions at once, or how many may be opened in a time
+	Cause_BUDGET      Cause = 3 // the refusals that it may cause in an hour
+	Cause_PAUSED      Cause = 4 // an operator has paused it, or our sources
+	Cause_PENALTY     Cause = 5 // the receiver wanted less of us, and rests
+	Cause_NO_SOURCE   Cause = 6 // none of our sources may speak to it now
+	Cause_NO_SHARE    Cause = 7 // this node has no share of the allowance, or has lost the ledger
+	Cause_UNREACHED   Cause = 8 // its hosts cannot be reached
+)
+
+// Enum value maps for Cause.
+var (
+	Cause_name = map[int32]string{
+		0: "FREE",
+		1: "ALLOWANCE",
+		2: "CONNECTIONS",
+		3: "BUDGET",
+		4: "PAUSED",
+		5: "PENALTY",
+		6: "NO_SOURCE",
+		7: "NO_SHARE",
+		8: "UNREACHED",
+	}
+	Cause_value = map[string]int32{
+		"FREE":        0,
+		"ALLOWANCE":   1,
+		"CONNECTIONS": 2,
+		"BUDGET":      3,
+		"PAUSED":      4,
+		"PENALTY":     5,
+		"NO_SOURCE":   6,
+		"NO_SHARE":    7,
+		"UNREACHED":   8,
+	}
+)
+
+func (x Cause) Enum() *Cause {
+	p := new(Cause)
+	*p = x
+	return p
+}
+
+func (x Cause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Cause) Descriptor() protoreflect.EnumDescriptor {
+	return file_wire_proto_enumTypes[1].Descriptor()
+}
+
+func (Cause) Type() protoreflect.EnumType {
+	return &file_wire_proto_enumTypes[1]
+}
+
+func (x Cause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Cause.Descriptor instead.
+func (Cause) EnumDescriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{1}
+}
+
 // Task names one mail domain of one verification at one epoch.
 type Task struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -277,7 +345,8 @@ type Offer struct {
 	Probes []*Probe               `protobuf:"bytes,4,rep,name=probes,proto3" json:"probes,omitempty"` // at most 500
 	// From the sending of this very copy; 0: without end. What has not begun by then
 	// comes back as "again". A duration, because the clocks of nodes differ.
-	ExpiresInMs   int64 `protobuf:"varint,6,opt,name=expires_in_ms,json=expiresInMs,proto3" json:"expires_in_ms,omitempty"`
+	ExpiresInMs   int64  `protobuf:"varint,6,opt,name=expires_in_ms,json=expiresInMs,proto3" json:"expires_in_ms,omitempty"`
+	Workspace     []byte `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"` // 16 bytes: whose turn it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +414,13 @@ func (x *Offer) GetExpiresInMs() int64 {
 		return x.ExpiresInMs
 	}
 	return 0
+}
+
+func (x *Offer) GetWorkspace() []byte {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
 }
 
 // OfferAck answers an Offer. Receiver -> domain.
@@ -802,11 +878,15 @@ func (x *ResultsAck) GetBatch() uint64 {
 // Pulse says that a task's chunks are alive. Receiver -> domain, when nothing
 // else was sent for a second.
 type Pulse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Chunks        []uint64               `protobuf:"varint,2,rep,packed,name=chunks,proto3" json:"chunks,omitempty"` // open at the receiver
-	Credit        uint32                 `protobuf:"varint,4,opt,name=credit,proto3" json:"credit,omitempty"`
-	WaitingMs     int64                  `protobuf:"varint,5,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"` // from the sending: nothing of this task can be asked before; 0: not so
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Task      *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Chunks    []uint64               `protobuf:"varint,2,rep,packed,name=chunks,proto3" json:"chunks,omitempty"` // open at the receiver
+	Credit    uint32                 `protobuf:"varint,4,opt,name=credit,proto3" json:"credit,omitempty"`
+	WaitingMs int64                  `protobuf:"varint,5,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"` // from the sending: nothing of this task can be asked before; 0: not so
+	Cause     Cause                  `protobuf:"varint,6,opt,name=cause,proto3,enum=rollcall.wire.Cause" json:"cause,omitempty"` // what keeps the receiver from asking more, now
+	// How many addresses of this task's verification the receiver expects to ask in an
+	// hour, all its domains here together; 0: it cannot say.
+	PerHour       int64 `protobuf:"varint,7,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -865,6 +945,20 @@ func (x *Pulse) GetCredit() uint32 {
 func (x *Pulse) GetWaitingMs() int64 {
 	if x != nil {
 		return x.WaitingMs
+	}
+	return 0
+}
+
+func (x *Pulse) GetCause() Cause {
+	if x != nil {
+		return x.Cause
+	}
+	return Cause_FREE
+}
+
+func (x *Pulse) GetPerHour() int64 {
+	if x != nil {
+		return x.PerHour
 	}
 	return 0
 }
@@ -977,13 +1071,14 @@ const file_wire_proto_rawDesc = "" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12#\n" +
 	"\rgreylisted_ms\x18\x03 \x01(\x03R\fgreylistedMs\x12'\n" +
-	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\"\xc9\x01\n" +
+	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\"\xe7\x01\n" +
 	"\x05Offer\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12)\n" +
 	"\x05hosts\x18\x03 \x03(\v2\x13.rollcall.wire.HostR\x05hosts\x12,\n" +
 	"\x06probes\x18\x04 \x03(\v2\x14.rollcall.wire.ProbeR\x06probes\x12\"\n" +
-	"\rexpires_in_ms\x18\x06 \x01(\x03R\vexpiresInMsJ\x04\b\x05\x10\x06\"\x93\x01\n" +
+	"\rexpires_in_ms\x18\x06 \x01(\x03R\vexpiresInMs\x12\x1c\n" +
+	"\tworkspace\x18\a \x01(\fR\tworkspaceJ\x04\b\x05\x10\x06\"\x93\x01\n" +
 	"\bOfferAck\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x120\n" +
@@ -1025,13 +1120,15 @@ const file_wire_proto_rawDesc = "" +
 	"ResultsAck\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12\x14\n" +
-	"\x05batch\x18\x03 \x01(\x04R\x05batch\"\x85\x01\n" +
+	"\x05batch\x18\x03 \x01(\x04R\x05batch\"\xcc\x01\n" +
 	"\x05Pulse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x16\n" +
 	"\x06chunks\x18\x02 \x03(\x04R\x06chunks\x12\x16\n" +
 	"\x06credit\x18\x04 \x01(\rR\x06credit\x12\x1d\n" +
 	"\n" +
-	"waiting_ms\x18\x05 \x01(\x03R\twaitingMsJ\x04\b\x03\x10\x04\"1\n" +
+	"waiting_ms\x18\x05 \x01(\x03R\twaitingMs\x12*\n" +
+	"\x05cause\x18\x06 \x01(\x0e2\x14.rollcall.wire.CauseR\x05cause\x12\x19\n" +
+	"\bper_hour\x18\a \x01(\x03R\aperHourJ\x04\b\x03\x10\x04\"1\n" +
 	"\x06Cancel\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\"0\n" +
 	"\x05Moved\x12'\n" +
@@ -1040,7 +1137,19 @@ const file_wire_proto_rawDesc = "" +
 	"\x04NONE\x10\x00\x12\b\n" +
 	"\x04FULL\x10\x01\x12\x0f\n" +
 	"\vSTALE_EPOCH\x10\x02\x12\f\n" +
-	"\bDRAINING\x10\x03B\x16Z\x14rollcall/actors/wireb\x06proto3"
+	"\bDRAINING\x10\x03*\x82\x01\n" +
+	"\x05Cause\x12\b\n" +
+	"\x04FREE\x10\x00\x12\r\n" +
+	"\tALLOWANCE\x10\x01\x12\x0f\n" +
+	"\vCONNECTIONS\x10\x02\x12\n" +
+	"\n" +
+	"\x06BUDGET\x10\x03\x12\n" +
+	"\n" +
+	"\x06PAUSED\x10\x04\x12\v\n" +
+	"\aPENALTY\x10\x05\x12\r\n" +
+	"\tNO_SOURCE\x10\x06\x12\f\n" +
+	"\bNO_SHARE\x10\a\x12\r\n" +
+	"\tUNREACHED\x10\bB\x16Z\x14rollcall/actors/wireb\x06proto3"
 
 var (
 	file_wire_proto_rawDescOnce sync.Once
@@ -1054,41 +1163,43 @@ func file_wire_proto_rawDescGZIP() []byte {
 	return file_wire_proto_rawDescData
 }
 
-var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_wire_proto_goTypes = []any{
 	(Refusal)(0),       // 0: rollcall.wire.Refusal
-	(*Task)(nil),       // 1: rollcall.wire.Task
-	(*Host)(nil),       // 2: rollcall.wire.Host
-	(*Probe)(nil),      // 3: rollcall.wire.Probe
-	(*Offer)(nil),      // 4: rollcall.wire.Offer
-	(*OfferAck)(nil),   // 5: rollcall.wire.OfferAck
-	(*Answer)(nil),     // 6: rollcall.wire.Answer
-	(*Attempt)(nil),    // 7: rollcall.wire.Attempt
-	(*Results)(nil),    // 8: rollcall.wire.Results
-	(*ResultsAck)(nil), // 9: rollcall.wire.ResultsAck
-	(*Pulse)(nil),      // 10: rollcall.wire.Pulse
-	(*Cancel)(nil),     // 11: rollcall.wire.Cancel
-	(*Moved)(nil),      // 12: rollcall.wire.Moved
+	(Cause)(0),         // 1: rollcall.wire.Cause
+	(*Task)(nil),       // 2: rollcall.wire.Task
+	(*Host)(nil),       // 3: rollcall.wire.Host
+	(*Probe)(nil),      // 4: rollcall.wire.Probe
+	(*Offer)(nil),      // 5: rollcall.wire.Offer
+	(*OfferAck)(nil),   // 6: rollcall.wire.OfferAck
+	(*Answer)(nil),     // 7: rollcall.wire.Answer
+	(*Attempt)(nil),    // 8: rollcall.wire.Attempt
+	(*Results)(nil),    // 9: rollcall.wire.Results
+	(*ResultsAck)(nil), // 10: rollcall.wire.ResultsAck
+	(*Pulse)(nil),      // 11: rollcall.wire.Pulse
+	(*Cancel)(nil),     // 12: rollcall.wire.Cancel
+	(*Moved)(nil),      // 13: rollcall.wire.Moved
 }
 var file_wire_proto_depIdxs = []int32{
-	1,  // 0: rollcall.wire.Offer.task:type_name -> rollcall.wire.Task
-	2,  // 1: rollcall.wire.Offer.hosts:type_name -> rollcall.wire.Host
-	3,  // 2: rollcall.wire.Offer.probes:type_name -> rollcall.wire.Probe
-	1,  // 3: rollcall.wire.OfferAck.task:type_name -> rollcall.wire.Task
+	2,  // 0: rollcall.wire.Offer.task:type_name -> rollcall.wire.Task
+	3,  // 1: rollcall.wire.Offer.hosts:type_name -> rollcall.wire.Host
+	4,  // 2: rollcall.wire.Offer.probes:type_name -> rollcall.wire.Probe
+	2,  // 3: rollcall.wire.OfferAck.task:type_name -> rollcall.wire.Task
 	0,  // 4: rollcall.wire.OfferAck.refusal:type_name -> rollcall.wire.Refusal
-	7,  // 5: rollcall.wire.Answer.attempts:type_name -> rollcall.wire.Attempt
-	1,  // 6: rollcall.wire.Results.task:type_name -> rollcall.wire.Task
-	6,  // 7: rollcall.wire.Results.answers:type_name -> rollcall.wire.Answer
-	1,  // 8: rollcall.wire.ResultsAck.task:type_name -> rollcall.wire.Task
-	1,  // 9: rollcall.wire.Pulse.task:type_name -> rollcall.wire.Task
-	1,  // 10: rollcall.wire.Cancel.task:type_name -> rollcall.wire.Task
-	1,  // 11: rollcall.wire.Moved.task:type_name -> rollcall.wire.Task
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	8,  // 5: rollcall.wire.Answer.attempts:type_name -> rollcall.wire.Attempt
+	2,  // 6: rollcall.wire.Results.task:type_name -> rollcall.wire.Task
+	7,  // 7: rollcall.wire.Results.answers:type_name -> rollcall.wire.Answer
+	2,  // 8: rollcall.wire.ResultsAck.task:type_name -> rollcall.wire.Task
+	2,  // 9: rollcall.wire.Pulse.task:type_name -> rollcall.wire.Task
+	1,  // 10: rollcall.wire.Pulse.cause:type_name -> rollcall.wire.Cause
+	2,  // 11: rollcall.wire.Cancel.task:type_name -> rollcall.wire.Task
+	2,  // 12: rollcall.wire.Moved.task:type_name -> rollcall.wire.Task
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -1101,7 +1212,7 @@ func file_wire_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -4,7 +4,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: cluster/wire/wire.proto
+// source: wire.proto
 
 package wire
 
@@ -59,11 +59,11 @@ func (x KeysAsk_Operation) String() string {
 }
 
 func (KeysAsk_Operation) Descriptor() protoreflect.EnumDescriptor {
-	return file_cluster_wire_wire_proto_enumTypes[0].Descriptor()
+	return file_wire_proto_enumTypes[0].Descriptor()
 }
 
 func (KeysAsk_Operation) Type() protoreflect.EnumType {
-	return &file_cluster_wire_wire_proto_enumTypes[0]
+	return &file_wire_proto_enumTypes[0]
 }
 
 func (x KeysAsk_Operation) Number() protoreflect.EnumNumber {
@@ -72,7 +72,7 @@ func (x KeysAsk_Operation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeysAsk_Operation.Descriptor instead.
 func (KeysAsk_Operation) EnumDescriptor() ([]byte, []int) {
-	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{2, 0}
+	return file_wire_proto_rawDescGZIP(), []int{2, 0}
 }
 
 // Ask wants to know how a process is. Member -> member.
@@ -84,7 +84,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_cluster_wire_wire_proto_msgTypes[0]
+	mi := &file_wire_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -96,7 +96,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_wire_wire_proto_msgTypes[0]
+	mi := &file_wire_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -109,7 +109,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{0}
+	return file_wire_proto_rawDescGZIP(), []int{0}
 }
 
 // State answers an Ask.
@@ -124,7 +124,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_cluster_wire_wire_proto_msgTypes[1]
+	mi := &file_wire_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +136,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_wire_wire_proto_msgTypes[1]
+	mi := &file_wire_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +149,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{1}
+	return file_wire_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *State) GetSession() []byte {
@@ -185,7 +185,7 @@ type KeysAsk struct {
 
 func (x *KeysAsk) Reset() {
 	*x = KeysAsk{}
-	mi := &file_cluster_wire_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -197,7 +197,7 @@ func (x *KeysAsk) String() string {
 func (*KeysAsk) ProtoMessage() {}
 
 func (x *KeysAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_wire_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -210,7 +210,7 @@ func (x *KeysAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysAsk.ProtoReflect.Descriptor instead.
 func (*KeysAsk) Descriptor() ([]byte, []int) {
-	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{2}
+	return file_wire_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *KeysAsk) GetOperation() KeysAsk_Operation {
@@ -245,7 +245,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_cluster_wire_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +257,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_cluster_wire_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +270,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{3}
+	return file_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Keys) GetFingerprints() []string {
@@ -287,11 +287,111 @@ func (x *Keys) GetRefused() string {
 	return ""
 }
 
-var File_cluster_wire_wire_proto protoreflect.FileDescriptor
+// Errand asks a member something that is no matter of the cluster itself: what an
+// operator wants to know of every node. Member -> member.
+type Errand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // JSON, at most 1 MiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
 
-const file_cluster_wire_wire_proto_rawDesc = "" +
+func (x *Errand) Reset() {
+	*x = Errand{}
+	mi := &file_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Errand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Errand) ProtoMessage() {}
+
+func (x *Errand) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Errand.ProtoReflect.Descriptor instead.
+func (*Errand) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Errand) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+// Done answers an Errand.
+type Done struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`       // JSON, at most 3 MiB
+	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why there is no answer; empty: body is it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Done) Reset() {
+	*x = Done{}
+	mi := &file_wire_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Done) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Done) ProtoMessage() {}
+
+func (x *Done) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Done.ProtoReflect.Descriptor instead.
+func (*Done) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Done) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Done) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+var File_wire_proto protoreflect.FileDescriptor
+
+const file_wire_proto_rawDesc = "" +
 	"\n" +
-	"\x17cluster/wire/wire.proto\x12\x10rollcall.cluster\"\x05\n" +
+	"\n" +
+	"wire.proto\x12\x10rollcall.cluster\"\x05\n" +
 	"\x03Ask\"O\n" +
 	"\x05State\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
@@ -309,30 +409,37 @@ const file_cluster_wire_wire_proto_rawDesc = "" +
 	"\x06REMOVE\x10\x03\"D\n" +
 	"\x04Keys\x12\"\n" +
 	"\ffingerprints\x18\x01 \x03(\tR\ffingerprints\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\"\x1c\n" +
+	"\x06Errand\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body\"4\n" +
+	"\x04Done\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefusedB\x17Z\x15rollcall/cluster/wireb\x06proto3"
 
 var (
-	file_cluster_wire_wire_proto_rawDescOnce sync.Once
-	file_cluster_wire_wire_proto_rawDescData []byte
+	file_wire_proto_rawDescOnce sync.Once
+	file_wire_proto_rawDescData []byte
 )
 
-func file_cluster_wire_wire_proto_rawDescGZIP() []byte {
-	file_cluster_wire_wire_proto_rawDescOnce.Do(func() {
-		file_cluster_wire_wire_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_cluster_wire_wire_proto_rawDesc), len(file_cluster_wire_wire_proto_rawDesc)))
+func file_wire_proto_rawDescGZIP() []byte {
+	file_wire_proto_rawDescOnce.Do(func() {
+		file_wire_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)))
 	})
-	return file_cluster_wire_wire_proto_rawDescData
+	return file_wire_proto_rawDescData
 }
 
-var file_cluster_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cluster_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
-var file_cluster_wire_wire_proto_goTypes = []any{
+var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_wire_proto_goTypes = []any{
 	(KeysAsk_Operation)(0), // 0: rollcall.cluster.KeysAsk.Operation
 	(*Ask)(nil),            // 1: rollcall.cluster.Ask
 	(*State)(nil),          // 2: rollcall.cluster.State
 	(*KeysAsk)(nil),        // 3: rollcall.cluster.KeysAsk
 	(*Keys)(nil),           // 4: rollcall.cluster.Keys
+	(*Errand)(nil),         // 5: rollcall.cluster.Errand
+	(*Done)(nil),           // 6: rollcall.cluster.Done
 }
-var file_cluster_wire_wire_proto_depIdxs = []int32{
+var file_wire_proto_depIdxs = []int32{
 	0, // 0: rollcall.cluster.KeysAsk.operation:type_name -> rollcall.cluster.KeysAsk.Operation
 	1, // [1:1] is the sub-list for method output_type
 	1, // [1:1] is the sub-list for method input_type
@@ -341,27 +448,27 @@ var file_cluster_wire_wire_proto_depIdxs = []int32{
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_cluster_wire_wire_proto_init() }
-func file_cluster_wire_wire_proto_init() {
-	if File_cluster_wire_wire_proto != nil {
+func init() { file_wire_proto_init() }
+func file_wire_proto_init() {
+	if File_wire_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_wire_wire_proto_rawDesc), len(file_cluster_wire_wire_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_cluster_wire_wire_proto_goTypes,
-		DependencyIndexes: file_cluster_wire_wire_proto_depIdxs,
-		EnumInfos:         file_cluster_wire_wire_proto_enumTypes,
-		MessageInfos:      file_cluster_wire_wire_proto_msgTypes,
+		GoTypes:           file_wire_proto_goTypes,
+		DependencyIndexes: file_wire_proto_depIdxs,
+		EnumInfos:         file_wire_proto_enumTypes,
+		MessageInfos:      file_wire_proto_msgTypes,
 	}.Build()
-	File_cluster_wire_wire_proto = out.File
-	file_cluster_wire_wire_proto_goTypes = nil
-	file_cluster_wire_wire_proto_depIdxs = nil
+	File_wire_proto = out.File
+	file_wire_proto_goTypes = nil
+	file_wire_proto_depIdxs = nil
 }

@@ -197,8 +197,7 @@ func (n *node) watchThrottle(ctx context.Context, c config.Config, table *shapin
 	go func() {
 		defer close(done)
 		config.WatchThrottle(ctx, c.Throttle, log, func(t config.Throttle) {
-			standard, overrides := t.Layers()
-			if err := table.Replace(standard, overrides); err != nil {
+			if err := table.Replace(shaping.LayerFile, t.Rules()); err != nil {
 				log.Error("throttle file refused", "err", err)
 			}
 		})

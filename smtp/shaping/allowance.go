@@ -1,7 +1,7 @@
 package shaping
 
 import (
-	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +23,66 @@ type Allowance struct {
 	RefusedPerHour      int  // 5xx answers to RCPT in any hour
 	RefusedShare        int  // more of these, while they are at most so many percent of an hour's answers; 0: none
 	Pipelining          bool // RFC 2920 groups, where offered
+	PipeliningDepth     int  // RCPT commands in such a group
+
+	SessionAge time.Duration // after which a session is not given more work
+	IdleTime   time.Duration // after which a session without work is ended
+
+	TLS    TLS    // whether sessions are encrypted
+	Family Family // the addresses of hosts that are dialled
+	Waits  Waits  // before an address is asked again, and of penalties that name no time; none: those of [retry]
+	Pause  Pause  // whether anything is asked at all
+
+	// These hold for one of our sources, over all receivers, and for no receiver.
+	RcptsPerDay int       // RCPT commands sent in a day; 0: not bounded
+	WarmUpFrom  time.Time // the first day of a warm-up: each day after it RcptsPerDay doubles; zero: none
+}
+
+// TLS says whether sessions are encrypted.
+type TLS string
+
+// The three ways. Opportunistic encrypts where it is offered (RFC 7435).
+const (
+	TLSOpportunistic TLS = "opportunistic"
+	TLSRequired      TLS = "required"
+	TLSOff           TLS = "off"
+)
+
+// Family says which addresses of a host may be dialled.
+type Family string
+
+// The families.
+const (
+	FamilyAny Family = "any"
+	FamilyV4  Family = "ipv4"
+	FamilyV6  Family = "ipv6"
+)
+
+// Pause says whether a receiver is asked, or a source used, at all.
+type Pause string
+
+// The ways to rest: draining lets the sessions that are open go on until they end by
+// themselves and opens no more; paused ends them after the command that is on the wire.
+const (
+	PauseNo    Pause = "no"
+	PauseDrain Pause = "drain"
+	PauseYes   Pause = "yes"
+)
+
+// WaitsMax bounds Waits. Greylisting and give-up times are over long before. Guess.
+const WaitsMax = 8
+
+// Waits are the waits before the second, third, ... time; the last one is for all after
+// it. Zeros at the end are none.
+type Waits [WaitsMax]time.Duration
+
+// List gives the waits without the zeros at the end; nil for none.
+func (w Waits) List() []time.Duration {
+	n := 0
+	for n < len(w) && w[n] > 0 {
+		n++
+	}
+	return slices.Clone(w[:n])
 }
 
 // The upper ends of an Allowance's fields. The lower end is 1 everywhere: a
@@ -55,70 +115,23 @@ func DefaultAllowance() Allowance {
 		RefusedPerSession:   8,
 		RefusedPerHour:      20,
 		Pipelining:          false,
+		PipeliningDepth:     64,
+		SessionAge:          5 * time.Minute, // Postfix's connection cache reuses for 300 s at most
+		IdleTime:            2 * time.Second, // as Postfix's connection cache
+		TLS:                 TLSOpportunistic,
+		Family:              FamilyAny,
+		Pause:               PauseNo,
 	}
 }
 
-// Validate checks every field: Connections from 1 to ConnectionsMax, the other
-// counts from 1 to CountMax, rates as Rate.Validate. The error wraps
-// ErrAllowance, and for a rate ErrRate too, and names the field as it is
-// written in the configuration.
+// Validate checks every field as Set does. The error wraps ErrAllowance, and for a rate
+// ErrRate too, and names the field as it is written in the configuration.
 func (a Allowance) Validate() error {
-	counts := []struct {
-		name       string
-		value, max int
-	}{
-		{"connections", a.Connections, ConnectionsMax},
-		{"rcpts_per_connection", a.RcptsPerConnection, CountMax},
-		{"rcpts_per_transaction", a.RcptsPerTransaction, CountMax},
-		{"refused_per_session", a.RefusedPerSession, CountMax},
-		{"refused_per_hour", a.RefusedPerHour, CountMax},
-	}
-	for _, c := range counts {
-		if c.value < 1 || c.value > c.max {
-			return fmt.Errorf("%w: %s is %d, it has to be from 1 to %d", ErrAllowance, c.name, c.value, c.max)
+	for _, f := range Fields() {
+		var b Allowance
+		if err := b.Set(f, a.Text(f)); err != nil {
+			return err
 		}
 	}
-	if a.RefusedShare < 0 || a.RefusedShare > ShareMax {
-		return fmt.Errorf("%w: refused_share is %d, it has to be from 0 to %d", ErrAllowance, a.RefusedShare, ShareMax)
-	}
-	if err := a.ConnectionRate.Validate(); err != nil {
-		return fmt.Errorf("%w: connection_rate: %w", ErrAllowance, err)
-	}
-	if err := a.RcptRate.Validate(); err != nil {
-		return fmt.Errorf("%w: rcpt_rate: %w", ErrAllowance, err)
-	}
 	return nil
-}
-
-// Override is a part of an Allowance: a nil field leaves what the wider layers say.
-type Override struct {
-	Connections         *int
-	ConnectionRate      *Rate
-	RcptRate            *Rate
-	RcptsPerConnection  *int
-	RcptsPerTransaction *int
-	RefusedPerSession   *int
-	RefusedPerHour      *int
-	RefusedShare        *int
-	Pipelining          *bool
-}
-
-// apply gives a with the fields that o sets.
-func (o Override) apply(a Allowance) Allowance {
-	set(&a.Connections, o.Connections)
-	set(&a.ConnectionRate, o.ConnectionRate)
-	set(&a.RcptRate, o.RcptRate)
-	set(&a.RcptsPerConnection, o.RcptsPerConnection)
-	set(&a.RcptsPerTransaction, o.RcptsPerTransaction)
-	set(&a.RefusedPerSession, o.RefusedPerSession)
-	set(&a.RefusedPerHour, o.RefusedPerHour)
-	set(&a.RefusedShare, o.RefusedShare)
-	set(&a.Pipelining, o.Pipelining)
-	return a
-}
-
-func set[T any](field, value *T) {
-	if value != nil {
-		*field = *value
-	}
 }

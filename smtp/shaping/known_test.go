@@ -6,16 +6,15 @@ import (
 )
 
 func TestKnownOperators(t *testing.T) {
-	for name, o := range Known() {
-		if clean, err := overrideName(name); err != nil || clean != name {
-			t.Errorf("%s: %v", name, err)
+	for _, r := range knownRules() {
+		if clean, err := overrideName(r.Name); err != nil || clean != r.Name {
+			t.Errorf("%s: %v", r.Name, err)
 		}
-		if err := o.apply(DefaultAllowance()).Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if err := r.Set.Apply(DefaultAllowance()).Validate(); err != nil {
+			t.Errorf("%s: %v", r.Name, err)
 		}
 	}
-	ten := 10
-	table, err := NewTable(DefaultAllowance(), map[string]Override{"google.com": {Connections: &ten}})
+	table, err := NewTable(rules(t, "google.com", "connections=10"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,14 @@ func (r Rate) String() string {
 	return strconv.Itoa(r.Events) + "/" + r.Per.String()
 }
 
+// PerSecond is the rate as a number; 0 for the zero Rate.
+func (r Rate) PerSecond() float64 {
+	if r.Per <= 0 {
+		return 0
+	}
+	return float64(r.Events) / r.Per.Seconds()
+}
+
 // Validate says whether a Window can keep to r: 1 to RateEventsMax events in
 // RatePerMin to RatePerMax. The error wraps ErrRate.
 func (r Rate) Validate() error {

@@ -2,7 +2,10 @@ package shaping
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -23,64 +26,129 @@ const (
 	keySeparator = "/"
 )
 
-// Table finds the allowance of a receiver: a default, with overrides by name.
+// SourcePrefix stands before the address of one of our sources in the name of a rule.
+const SourcePrefix = "source:"
+
+// Table finds the allowance of a receiver from its layers.
 //
 // A name is a receiver key, an MX host suffix or a mail domain, whatever it is
 // found as, so "example.net" stands for the receiver example.net, for every
 // domain whose hosts all lie under example.net, and for mail to @example.net.
-// The narrowest override wins, field by field: a receiver before the default, a
-// longer suffix before a shorter, a mail domain before any suffix.
+// The narrowest name wins, field by field: a receiver before everybody, a
+// longer suffix before a shorter, a mail domain before any suffix. Of what is said of
+// the same name the later layer wins, and of what one layer says twice the later rule.
 //
 // Safe for concurrent use.
-type Table struct{ layers atomic.Pointer[layers] }
+type Table struct {
+	layers  atomic.Pointer[layers]
+	writing sync.Mutex
+}
 
 // layers is one loaded state; never changed once it is stored.
 type layers struct {
-	base      Allowance
-	known     map[string]Override // Known; below the overrides of the same name
-	overrides map[string]Override
+	version uint64
+	rules   [LayerOverride + 1][]Rule // by layer, as they came, with clean names
+	named   map[string][]layered      // by name, the weakest first
 }
 
-// NewTable checks and holds a default and overrides by name. Names may have
-// capitals, a dot before and a dot after; both dots are dropped.
-//
-// Errors wrap ErrAllowance or ErrOverrideName and name the override. The map is
-// copied; the pointers in the overrides must not be written through afterwards.
-func NewTable(def Allowance, overrides map[string]Override) (*Table, error) {
+// layered is a rule and its layer.
+type layered struct {
+	layer Layer
+	*Rule
+}
+
+// NewTable makes a table of DefaultAllowance, what is known of operators, and the rules of
+// a file. Errors are those of Replace.
+func NewTable(file []Rule) (*Table, error) {
 	t := new(Table)
-	if err := t.Replace(def, overrides); err != nil {
-		return nil, err
-	}
-	return t, nil
+	l := &layers{}
+	l.rules[LayerDefault] = []Rule{everybody()}
+	l.rules[LayerKnown] = knownRules()
+	l.index()
+	t.layers.Store(l)
+	return t, t.Replace(LayerFile, file)
 }
 
-// Replace puts a new default and new overrides in the place of the old, all at
-// once; with an error (as NewTable's) the old stay.
-func (t *Table) Replace(def Allowance, overrides map[string]Override) error {
-	if err := def.Validate(); err != nil {
-		return fmt.Errorf("default: %w", err)
+// everybody is DefaultAllowance as a rule.
+func everybody() Rule {
+	r := Rule{Where: map[Field]string{0: "built in"}}
+	a := DefaultAllowance()
+	for _, f := range Fields() {
+		if err := r.Set.Set(f, a.Text(f)); err != nil {
+			panic(err) // this code is wrong: a test reads every field of it
+		}
 	}
-	if len(overrides) > overridesMax {
-		return fmt.Errorf("%w: %d overrides, at most %d are possible",
-			ErrAllowance, len(overrides), overridesMax)
+	return r
+}
+
+// Replace puts other rules in the place of all those of a layer, LayerFile or
+// LayerOverride, at once; with an error the old stay. Names may have capitals, a dot
+// before and a dot after; both dots are dropped. The rules are copied; their maps must not
+// be written to afterwards.
+//
+// Errors wrap ErrAllowance or ErrOverrideName and name the rule.
+func (t *Table) Replace(layer Layer, rules []Rule) error {
+	if len(rules) > overridesMax {
+		return fmt.Errorf("%w: %d rules, at most %d are possible", ErrAllowance, len(rules), overridesMax)
 	}
-	l := &layers{base: def, known: Known(), overrides: make(map[string]Override, len(overrides))}
-	for written, o := range overrides {
-		name, err := overrideName(written)
+	clean := slices.Clone(rules)
+	for i := range clean {
+		if err := clean[i].clean(); err != nil {
+			return err
+		}
+	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	next := *t.layers.Load()
+	next.version++
+	next.rules[layer] = clean
+	next.index()
+	t.layers.Store(&next)
+	return nil
+}
+
+// clean brings the rule's name into its one form, and says what is wrong with it.
+func (r *Rule) clean() error {
+	source, isSource := strings.CutPrefix(r.Name, SourcePrefix)
+	switch {
+	case isSource && source != "":
+		at, err := netip.ParseAddr(source)
+		if err != nil {
+			return fmt.Errorf("%w: %q: after %q has to stand one of our IP addresses", ErrOverrideName, r.Name,
+				SourcePrefix)
+		}
+		r.Name = SourcePrefix + at.Unmap().String()
+	case !isSource && r.Name != "":
+		name, err := overrideName(r.Name)
 		if err != nil {
 			return err
 		}
-		if _, twice := l.overrides[name]; twice {
-			return fmt.Errorf("%w: %q is there twice", ErrOverrideName, name)
-		}
-		if err := o.apply(l.known[name].apply(def)).Validate(); err != nil {
-			return fmt.Errorf("override %q: %w", name, err)
-		}
-		l.overrides[name] = o
+		r.Name = name
 	}
-	t.layers.Store(l)
+	for _, f := range r.Set.Fields() {
+		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
+			return fmt.Errorf("%w: %q: %s cannot be set there", ErrAllowance, r.Name, f)
+		}
+	}
 	return nil
 }
+
+// index finds the rules by name.
+func (l *layers) index() {
+	l.named = map[string][]layered{}
+	for layer := LayerDefault; layer <= LayerOverride; layer++ {
+		for i := range l.rules[layer] {
+			r := &l.rules[layer][i]
+			l.named[r.Name] = append(l.named[r.Name], layered{layer, r})
+		}
+	}
+}
+
+// Version counts the changes of the table: while it is the same, so is every answer.
+func (t *Table) Version() uint64 { return t.layers.Load().version }
+
+// Rules gives the rules of a layer. They must not be changed.
+func (t *Table) Rules(l Layer) []Rule { return t.layers.Load().rules[l] }
 
 // Match gives the key of the receiver actor for a mail domain and its allowance.
 // The arguments come from a route: the receiver key, the names of all its hosts,
@@ -97,7 +165,7 @@ func (t *Table) Match(receiver string, hosts []string, domain string) (key strin
 	if suffix := l.narrowest(receiver, hosts); suffix != "" {
 		key, anchor = suffixPrefix+suffix, suffix
 	}
-	if _, named := l.overrides[domain]; named && !under(anchor, domain) {
+	if l.hasOwn(domain) && !under(anchor, domain) {
 		key = domainPrefix + domain + keySeparator + key
 	}
 	return key, l.allowance(key)
@@ -123,38 +191,96 @@ func (t *Table) Shards(key string) int {
 	return t.layers.Load().allowance(receiver).Shards()
 }
 
-func (l *layers) allowance(key string) Allowance {
+// Source gives the present allowance of one of our sources, by its address; "" is the
+// source whose address the system chooses. Only the fields of sources mean something.
+func (t *Table) Source(name string) Allowance {
+	l := t.layers.Load()
+	return l.apply(SourcePrefix+name, l.apply("", Allowance{}))
+}
+
+// Explain says of every field of a key that Match or ShardKey has made, or of
+// "source:" and an address, who has said what about it.
+func (t *Table) Explain(key string) []Explained {
+	l := t.layers.Load()
+	receiver, _, _ := cutShard(key)
+	names := l.names(receiver)
+	_, isSource := strings.CutPrefix(key, SourcePrefix)
+	if isSource {
+		names = []string{"", key}
+	}
+	var out []Explained
+	for _, f := range Fields() {
+		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
+			continue
+		}
+		e := Explained{Field: f}
+		for _, name := range names {
+			for _, r := range l.named[name] {
+				if r.Set.Has(f) {
+					e.Said = append(e.Said, Said{r.Set.Text(f), r.origin(r.layer, f)})
+				}
+			}
+		}
+		e.Text = e.Said[len(e.Said)-1].Text
+		out = append(out, e)
+	}
+	return out
+}
+
+// NameOf gives the name under which a rule holds for a key that Match or ShardKey has
+// made, and for nothing wider: its suffix, mail domain or receiver.
+func NameOf(key string) string {
+	key, _, _ = cutShard(key)
+	if rest, found := strings.CutPrefix(key, domainPrefix); found {
+		name, _, _ := strings.Cut(rest, keySeparator)
+		return name
+	}
+	return strings.TrimPrefix(key, suffixPrefix)
+}
+
+// names gives the names that hold for a key, the widest first.
+func (l *layers) names(key string) []string {
 	domain := ""
 	if rest, found := strings.CutPrefix(key, domainPrefix); found {
 		domain, key, _ = strings.Cut(rest, keySeparator)
 	}
 	anchor := strings.TrimPrefix(key, suffixPrefix)
-
-	a := l.base
+	out := []string{""}
 	for end := len(anchor); end > 0; {
 		start := strings.LastIndexByte(anchor[:end], '.')
-		a = l.named(anchor[start+1:], a)
+		out = append(out, anchor[start+1:])
 		end = start
 	}
-	return l.named(domain, a)
+	if domain != "" {
+		out = append(out, domain)
+	}
+	return out
 }
 
-// named gives a with what is known of a name, and what is configured for it.
-func (l *layers) named(name string, a Allowance) Allowance {
-	if o, found := l.known[name]; found {
-		a = o.apply(a)
-	}
-	if o, found := l.overrides[name]; found {
-		a = o.apply(a)
+func (l *layers) allowance(key string) Allowance {
+	var a Allowance
+	for _, name := range l.names(key) {
+		a = l.apply(name, a)
 	}
 	return a
 }
 
-// has says whether anything is known of a name or configured for it.
-func (l *layers) has(name string) bool {
-	_, known := l.known[name]
-	_, configured := l.overrides[name]
-	return known || configured
+// apply gives a with what is said of a name.
+func (l *layers) apply(name string, a Allowance) Allowance {
+	for _, r := range l.named[name] {
+		a = r.Set.Apply(a)
+	}
+	return a
+}
+
+// has says whether anything is said of a name.
+func (l *layers) has(name string) bool { return len(l.named[name]) > 0 }
+
+// hasOwn says whether somebody of this service has said something of a mail domain: what
+// is known of operators is known by the names of their hosts.
+func (l *layers) hasOwn(domain string) bool {
+	said := l.named[domain]
+	return len(said) > 0 && said[len(said)-1].layer > LayerKnown
 }
 
 // narrowest finds the longest suffix that is named in an override, lies under

@@ -1,0 +1,312 @@
+package shaping
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Field names one field of an Allowance.
+type Field uint8
+
+// The fields, in the order in which people are shown them.
+const (
+	FieldConnections Field = iota + 1
+	FieldConnectionRate
+	FieldRcptRate
+	FieldRcptsPerConnection
+	FieldRcptsPerTransaction
+	FieldRefusedPerSession
+	FieldRefusedPerHour
+	FieldRefusedShare
+	FieldPipelining
+	FieldPipeliningDepth
+	FieldSessionAge
+	FieldIdleTime
+	FieldTLS
+	FieldFamily
+	FieldWaits
+	FieldPause
+	FieldRcptsPerDay
+	FieldWarmUpFrom
+	fieldEnd
+)
+
+// The ranges of the times of a session.
+const (
+	// SessionAgeMin and SessionAgeMax bound SessionAge. Longer sessions than an hour
+	// outlive what is known of their receiver. Guess.
+	SessionAgeMin = time.Second
+	SessionAgeMax = time.Hour
+
+	// IdleTimeMin and IdleTimeMax bound IdleTime. Servers wait for five minutes at most
+	// (RFC 5321 §4.5.3.2.7).
+	IdleTimeMin = 100 * time.Millisecond
+	IdleTimeMax = 5 * time.Minute
+
+	// WaitMin and WaitMax bound each of Waits.
+	WaitMin = time.Second
+	WaitMax = 24 * time.Hour
+)
+
+// day is how WarmUpFrom is written.
+const day = "2006-01-02"
+
+// kind is how a field is read, shown and compared.
+type kind struct {
+	name string
+	text func(a *Allowance) string
+	set  func(a *Allowance, text string) error
+	copy func(to, from *Allowance)
+	// more compares how much two allowances allow by this field: above 0 when a allows
+	// more than b. nil: more and less have no meaning.
+	more   func(a, b *Allowance) float64
+	source bool // it is for sources; and Pause for both
+}
+
+// kinds are those of all fields, by Field.
+var kinds = [fieldEnd]kind{
+	FieldConnections: counted("connections", 1, ConnectionsMax, func(a *Allowance) *int { return &a.Connections }),
+	FieldConnectionRate: rated("connection_rate",
+		func(a *Allowance) *Rate { return &a.ConnectionRate }),
+	FieldRcptRate: rated("rcpt_rate", func(a *Allowance) *Rate { return &a.RcptRate }),
+	FieldRcptsPerConnection: counted("rcpts_per_connection", 1, CountMax,
+		func(a *Allowance) *int { return &a.RcptsPerConnection }),
+	FieldRcptsPerTransaction: counted("rcpts_per_transaction", 1, CountMax,
+		func(a *Allowance) *int { return &a.RcptsPerTransaction }),
+	FieldRefusedPerSession: counted("refused_per_session", 1, CountMax,
+		func(a *Allowance) *int { return &a.RefusedPerSession }),
+	FieldRefusedPerHour: counted("refused_per_hour", 1, CountMax,
+		func(a *Allowance) *int { return &a.RefusedPerHour }),
+	FieldRefusedShare: counted("refused_share", 0, ShareMax, func(a *Allowance) *int { return &a.RefusedShare }),
+	FieldPipelining:   switched("pipelining", func(a *Allowance) *bool { return &a.Pipelining }),
+	FieldPipeliningDepth: counted("pipelining_depth", 1, CountMax,
+		func(a *Allowance) *int { return &a.PipeliningDepth }),
+	FieldSessionAge: timed("session_age", SessionAgeMin, SessionAgeMax,
+		func(a *Allowance) *time.Duration { return &a.SessionAge }),
+	FieldIdleTime: timed("idle_time", IdleTimeMin, IdleTimeMax,
+		func(a *Allowance) *time.Duration { return &a.IdleTime }),
+	FieldTLS: chosen("tls", []TLS{TLSOpportunistic, TLSRequired, TLSOff},
+		func(a *Allowance) *TLS { return &a.TLS }),
+	FieldFamily: chosen("address_family", []Family{FamilyAny, FamilyV4, FamilyV6},
+		func(a *Allowance) *Family { return &a.Family }),
+	FieldWaits: waits("retry_waits", func(a *Allowance) *Waits { return &a.Waits }),
+	FieldPause: chosen("pause", []Pause{PauseNo, PauseDrain, PauseYes},
+		func(a *Allowance) *Pause { return &a.Pause }),
+	FieldRcptsPerDay: ofSource(counted("rcpts_per_day", 0, CountMax,
+		func(a *Allowance) *int { return &a.RcptsPerDay })),
+	FieldWarmUpFrom: ofSource(dated("warm_up_from", func(a *Allowance) *time.Time { return &a.WarmUpFrom })),
+}
+
+// Fields gives all fields, in the order in which people are shown them.
+func Fields() []Field {
+	out := make([]Field, 0, fieldEnd-1)
+	for f := FieldConnections; f < fieldEnd; f++ {
+		out = append(out, f)
+	}
+	return out
+}
+
+// String is the field as it is written in the configuration.
+func (f Field) String() string {
+	if f < FieldConnections || f >= fieldEnd {
+		return "field(" + strconv.Itoa(int(f)) + ")"
+	}
+	return kinds[f].name
+}
+
+// ParseField reads what String writes.
+func ParseField(name string) (Field, bool) {
+	for _, f := range Fields() {
+		if kinds[f].name == name {
+			return f, true
+		}
+	}
+	return 0, false
+}
+
+// OfSource says whether a source of ours may have the field set.
+func (f Field) OfSource() bool { return f == FieldPause || kinds[f].source }
+
+// OfReceiver says whether a receiver may have the field set.
+func (f Field) OfReceiver() bool { return !kinds[f].source }
+
+// Text is the field of a as people write it; Set reads it.
+func (a Allowance) Text(f Field) string { return kinds[f].text(&a) }
+
+// Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required",
+// "5m,10m,1h", "2026-11-21". The error wraps ErrAllowance, and for a rate ErrRate too, names
+// the field and says what to write; a stays as it was then.
+func (a *Allowance) Set(f Field, text string) error {
+	if err := kinds[f].set(a, strings.TrimSpace(text)); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrAllowance, f, err)
+	}
+	return nil
+}
+
+// More says whether a allows more than b by a field, as far as that has a meaning.
+func (a Allowance) More(b Allowance, f Field) bool {
+	return kinds[f].more != nil && kinds[f].more(&a, &b) > 0
+}
+
+func counted(name string, least, most int, of func(a *Allowance) *int) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string { return strconv.Itoa(*of(a)) },
+		set: func(a *Allowance, text string) error {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < least || n > most {
+				return fmt.Errorf("%q: write a whole number from %d to %d", text, least, most)
+			}
+			*of(a) = n
+			return nil
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		more: func(a, b *Allowance) float64 { return float64(*of(a) - *of(b)) },
+	}
+}
+
+func rated(name string, of func(a *Allowance) *Rate) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string { return of(a).String() },
+		set: func(a *Allowance, text string) error {
+			r, err := ParseRate(text)
+			if err == nil {
+				*of(a) = r
+			}
+			return err
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		more: func(a, b *Allowance) float64 { return of(a).PerSecond() - of(b).PerSecond() },
+	}
+}
+
+func switched(name string, of func(a *Allowance) *bool) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string { return strconv.FormatBool(*of(a)) },
+		set: func(a *Allowance, text string) error {
+			if text != "true" && text != "false" {
+				return fmt.Errorf("%q: write true or false", text)
+			}
+			*of(a) = text == "true"
+			return nil
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		more: func(a, b *Allowance) float64 {
+			if *of(a) && !*of(b) {
+				return 1
+			}
+			return 0
+		},
+	}
+}
+
+func timed(name string, least, most time.Duration, of func(a *Allowance) *time.Duration) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string { return short(*of(a)) },
+		set: func(a *Allowance, text string) error {
+			d, err := time.ParseDuration(text)
+			if err != nil || d < least || d > most {
+				return fmt.Errorf("%q: write a length of time from %s to %s", text, short(least), short(most))
+			}
+			*of(a) = d
+			return nil
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		more: func(a, b *Allowance) float64 { return float64(*of(a) - *of(b)) },
+	}
+}
+
+func chosen[T ~string](name string, words []T, of func(a *Allowance) *T) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string { return string(*of(a)) },
+		set: func(a *Allowance, text string) error {
+			for _, w := range words {
+				if text == string(w) {
+					*of(a) = w
+					return nil
+				}
+			}
+			return fmt.Errorf("%q: write one of %v", text, words)
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+	}
+}
+
+func waits(name string, of func(a *Allowance) *Waits) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string {
+			var parts []string
+			for _, d := range of(a).List() {
+				parts = append(parts, short(d))
+			}
+			return strings.Join(parts, ",")
+		},
+		set: func(a *Allowance, text string) error {
+			w, err := parseWaits(text)
+			if err == nil {
+				*of(a) = w
+			}
+			return err
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+	}
+}
+
+func parseWaits(text string) (w Waits, err error) {
+	if text == "" {
+		return w, nil
+	}
+	parts := strings.Split(text, ",")
+	if len(parts) > WaitsMax {
+		return w, fmt.Errorf("%q: write at most %d waits", text, WaitsMax)
+	}
+	for i, part := range parts {
+		w[i], err = time.ParseDuration(strings.TrimSpace(part))
+		if err != nil || w[i] < WaitMin || w[i] > WaitMax {
+			return Waits{}, fmt.Errorf("%q: write waits from %s to %s with commas between them, as 5m,10m,1h",
+				text, short(WaitMin), short(WaitMax))
+		}
+	}
+	return w, nil
+}
+
+func dated(name string, of func(a *Allowance) *time.Time) kind {
+	return kind{name: name,
+		text: func(a *Allowance) string {
+			if of(a).IsZero() {
+				return ""
+			}
+			return of(a).UTC().Format(day)
+		},
+		set: func(a *Allowance, text string) error {
+			var t time.Time
+			if text != "" {
+				var err error
+				if t, err = time.Parse(day, text); err != nil {
+					return fmt.Errorf("%q: write a day such as 2026-11-21", text)
+				}
+			}
+			*of(a) = t
+			return nil
+		},
+		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+	}
+}
+
+func ofSource(k kind) kind {
+	k.source = true
+	return k
+}
+
+// short is a duration without the zeros that its String has: 5m, 1h, 1m30s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,74 @@
+package shaping
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Override is a part of an Allowance: the fields that somebody has set. The zero value
+// sets none. Values of it can be compared with ==.
+type Override struct {
+	has    uint32 // a bit for each Field
+	values Allowance
+}
+
+// Set sets a field, as Allowance.Set reads it.
+func (o *Override) Set(f Field, text string) error {
+	if err := o.values.Set(f, text); err != nil {
+		return err
+	}
+	o.has |= 1 << f
+	return nil
+}
+
+// Has says whether a field is set.
+func (o Override) Has(f Field) bool { return o.has&(1<<f) != 0 }
+
+// Text is a field as people write it; "" when it is not set.
+func (o Override) Text(f Field) string {
+	if !o.Has(f) {
+		return ""
+	}
+	return o.values.Text(f)
+}
+
+// Fields gives those that are set.
+func (o Override) Fields() []Field {
+	return slices.DeleteFunc(Fields(), func(f Field) bool { return !o.Has(f) })
+}
+
+// Texts gives what is set by the names of the fields, as ParseOverride reads it.
+func (o Override) Texts() map[string]string {
+	out := map[string]string{}
+	for _, f := range o.Fields() {
+		out[f.String()] = o.Text(f)
+	}
+	return out
+}
+
+// Apply gives a with what o sets.
+func (o Override) Apply(a Allowance) Allowance {
+	for rest, f := o.has, Field(0); rest != 0; rest, f = rest>>1, f+1 {
+		if rest&1 != 0 {
+			kinds[f].copy(&a, &o.values)
+		}
+	}
+	return a
+}
+
+// ParseOverride reads fields by their names. The error wraps ErrAllowance and says what to
+// write; of several faults it names the first by name.
+func ParseOverride(texts map[string]string) (Override, error) {
+	var o Override
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		f, known := ParseField(name)
+		if !known {
+			return Override{}, fmt.Errorf("%w: there is no field %q; the fields are %v", ErrAllowance, name, Fields())
+		}
+		if err := o.Set(f, texts[name]); err != nil {
+			return Override{}, err
+		}
+	}
+	return o, nil
+}
