@@ -38,6 +38,7 @@ type Lab struct {
 	anchor  net.Listener // holds the port at the first address of network
 	dns     *nameServer
 	manners *manners
+	meters  sync.Map // *meter by the registrable name of its receiver: those of SetLimit
 
 	done    chan struct{}  // closed by Stop
 	running sync.WaitGroup // every goroutine of the lab

@@ -116,6 +116,11 @@ func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time
 
 // limits says whether a limit on RCPTs steps in.
 func (s *session) limits(now time.Time) (reply *phrase, end bool) {
+	if found, ok := s.lab.meters.Load(s.host.receiver.name); ok {
+		if reply := found.(*meter).rcpt(now); reply != nil {
+			return reply, reply.code == 421
+		}
+	}
 	p := s.p
 	switch {
 	case p.RcptsPerSession > 0 && s.rcpts > p.RcptsPerSession:

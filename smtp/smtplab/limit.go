@@ -1,0 +1,215 @@
+package smtplab
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// LimitKind is how a receiver counts what it lets through.
+type LimitKind int
+
+// The ways to count.
+const (
+	// LimitSliding lets at most Rcpts through in any window of length Per.
+	LimitSliding LimitKind = iota
+	// LimitFixed begins to count anew every Per.
+	LimitFixed
+	// LimitBucket fills evenly, Rcpts in Per, and holds a twentieth of them, at least one.
+	LimitBucket
+)
+
+// String is the kind in a word.
+func (k LimitKind) String() string { return [...]string{"sliding", "fixed", "bucket"}[k] }
+
+// bucketPart is which part of a limit a LimitBucket holds.
+const bucketPart = 20
+
+// Limit is what one receiver lets all its clients together do, beside what its
+// personality says. It may be changed at any time, and nobody is told.
+type Limit struct {
+	Rcpts int           // RCPT commands let through in Per; 0: no limit
+	Per   time.Duration // 10 ms or more
+	Kind  LimitKind
+	All   bool   // what was put off counts too
+	Reply string // what says so; "": 450 4.7.1; with 421 the session ends
+}
+
+// Use is what became of a receiver's limit in a while.
+type Use struct {
+	Asked    int     // RCPT commands
+	Let      int     // of these, not put off by the limit
+	Held     int     // put off by it
+	Possible float64 // what its limits would have let through
+}
+
+// Share is which part of what was possible was used; 0 when nothing was.
+func (u Use) Share() float64 {
+	if u.Possible == 0 {
+		return 0
+	}
+	return float64(u.Let) / u.Possible
+}
+
+// HeldShare is which part of the RCPT commands was put off; 0 when there were none.
+func (u Use) HeldShare() float64 {
+	if u.Asked == 0 {
+		return 0
+	}
+	return float64(u.Held) / float64(u.Asked)
+}
+
+// secondsMax bounds how long a meter remembers, one entry a second. Guess: more than
+// any trial takes.
+const secondsMax = 4 * 3600
+
+// meter keeps a Limit and counts what came of it. Safe for concurrent use.
+type meter struct {
+	mu      sync.Mutex // guards the fields below
+	limit   Limit
+	reply   phrase
+	since   time.Time // of the first limit; seconds count from here
+	let     window    // LimitSliding
+	asked   window    // LimitSliding that counts all
+	begun   time.Time // LimitFixed: the present stretch
+	used    int       // in it
+	level   float64   // LimitBucket: what is left
+	filled  time.Time // when level was right
+	seconds []Use     // one for each second since
+	steps   []limitStep
+}
+
+// limitStep is a limit and since when it held.
+type limitStep struct {
+	at        time.Time
+	perSecond float64
+}
+
+// SetLimit sets the limit of a receiver, named by its registrable name, from now on.
+// What was let through before counts against the new limit where Per is the same. The
+// error wraps ErrOptions.
+func (l *Lab) SetLimit(receiver string, limit Limit) error {
+	name, err := canonical(receiver)
+	if err != nil || limit.Rcpts < 0 || limit.Rcpts > 0 && limit.Per < 10*time.Millisecond {
+		return fmt.Errorf("%w: limit of %q: %d RCPTs in %v", ErrOptions, receiver, limit.Rcpts, limit.Per)
+	}
+	if limit.Reply == "" {
+		limit.Reply = "450 4.7.1 Too many recipients, slow down"
+	}
+	found, _ := l.meters.LoadOrStore(name, &meter{since: time.Now()})
+	found.(*meter).set(limit, time.Now())
+	return nil
+}
+
+// UseOf tells what became of a receiver's limits between two times, in whole seconds:
+// of a receiver without a limit there is none.
+func (l *Lab) UseOf(receiver string, from, to time.Time) Use {
+	name, _ := canonical(receiver)
+	if found, ok := l.meters.Load(name); ok {
+		return found.(*meter).between(from, to)
+	}
+	return Use{}
+}
+
+func (m *meter) set(limit Limit, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if limit.Per != m.limit.Per || limit.Kind != m.limit.Kind {
+		m.let, m.asked = window{span: limit.Per}, window{span: limit.Per}
+		m.begun, m.used = now, 0
+		m.level, m.filled = bucketOf(limit), now
+	}
+	m.limit, m.reply = limit, phraseOf(&Personality{}, limit.Reply)
+	perSecond := 0.0
+	if limit.Rcpts > 0 {
+		perSecond = float64(limit.Rcpts) / limit.Per.Seconds()
+	}
+	m.steps = append(m.steps, limitStep{now, perSecond})
+}
+
+// bucketOf is what a bucket holds when it is full.
+func bucketOf(l Limit) float64 { return max(1, float64(l.Rcpts)/bucketPart) }
+
+// rcpt counts a RCPT command and gives the reply that puts it off, nil when it is let
+// through.
+func (m *meter) rcpt(now time.Time) *phrase {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	let := m.limit.Rcpts == 0 || m.room(now)
+	u := m.second(now)
+	u.Asked++
+	if let {
+		u.Let++
+		return nil
+	}
+	u.Held++
+	return &m.reply
+}
+
+// room says whether the limit lets one more through, and counts it.
+func (m *meter) room(now time.Time) bool {
+	switch m.limit.Kind {
+	case LimitFixed:
+		if passed := now.Sub(m.begun); passed >= m.limit.Per {
+			m.begun, m.used = m.begun.Add(passed.Truncate(m.limit.Per)), 0
+		}
+		let := m.used < m.limit.Rcpts
+		if let || m.limit.All {
+			m.used++
+		}
+		return let
+	case LimitBucket:
+		perSecond := float64(m.limit.Rcpts) / m.limit.Per.Seconds()
+		m.level = min(bucketOf(m.limit), m.level+perSecond*now.Sub(m.filled).Seconds())
+		m.filled = now
+		let := m.level >= 1
+		if let || m.limit.All {
+			m.level = max(0, m.level-1)
+		}
+		return let
+	}
+	counted := &m.let
+	if m.limit.All {
+		counted = &m.asked
+	}
+	let := counted.count(now) < m.limit.Rcpts
+	if let || m.limit.All {
+		counted.add(now)
+	}
+	return let
+}
+
+// second gives the entry of now's second; what is beyond secondsMax counts in the last.
+func (m *meter) second(now time.Time) *Use {
+	i := min(int(now.Sub(m.since)/time.Second), secondsMax-1)
+	for len(m.seconds) <= i {
+		m.seconds = append(m.seconds, Use{})
+	}
+	return &m.seconds[i]
+}
+
+func (m *meter) between(from, to time.Time) (sum Use) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := max(0, int((from.Sub(m.since)+time.Second-1)/time.Second))
+	last := int(to.Sub(m.since) / time.Second)
+	for i := first; i < min(last, len(m.seconds)); i++ {
+		sum.Asked += m.seconds[i].Asked
+		sum.Let += m.seconds[i].Let
+		sum.Held += m.seconds[i].Held
+	}
+	from, to = m.since.Add(time.Duration(first)*time.Second), m.since.Add(time.Duration(last)*time.Second)
+	for i, s := range m.steps {
+		begin, end := s.at, to
+		if i+1 < len(m.steps) && m.steps[i+1].at.Before(to) {
+			end = m.steps[i+1].at
+		}
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(begin) {
+			sum.Possible += s.perSecond * end.Sub(begin).Seconds()
+		}
+	}
+	return sum
+}
