@@ -4,7 +4,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: wire.proto
+// source: cluster/wire/wire.proto
 
 package wire
 
@@ -59,11 +59,11 @@ func (x KeysAsk_Operation) String() string {
 }
 
 func (KeysAsk_Operation) Descriptor() protoreflect.EnumDescriptor {
-	return file_wire_proto_enumTypes[0].Descriptor()
+	return file_cluster_wire_wire_proto_enumTypes[0].Descriptor()
 }
 
 func (KeysAsk_Operation) Type() protoreflect.EnumType {
-	return &file_wire_proto_enumTypes[0]
+	return &file_cluster_wire_wire_proto_enumTypes[0]
 }
 
 func (x KeysAsk_Operation) Number() protoreflect.EnumNumber {
@@ -72,7 +72,7 @@ func (x KeysAsk_Operation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeysAsk_Operation.Descriptor instead.
 func (KeysAsk_Operation) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{2, 0}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{2, 0}
 }
 
 // Ask wants to know how a process is. Member -> member.
@@ -84,7 +84,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_wire_proto_msgTypes[0]
+	mi := &file_cluster_wire_wire_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -96,7 +96,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[0]
+	mi := &file_cluster_wire_wire_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -109,7 +109,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{0}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{0}
 }
 
 // State answers an Ask.
@@ -124,7 +124,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_wire_proto_msgTypes[1]
+	mi := &file_cluster_wire_wire_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +136,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[1]
+	mi := &file_cluster_wire_wire_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +149,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{1}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *State) GetSession() []byte {
@@ -185,7 +185,7 @@ type KeysAsk struct {
 
 func (x *KeysAsk) Reset() {
 	*x = KeysAsk{}
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_cluster_wire_wire_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -197,7 +197,7 @@ func (x *KeysAsk) String() string {
 func (*KeysAsk) ProtoMessage() {}
 
 func (x *KeysAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_cluster_wire_wire_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -210,7 +210,7 @@ func (x *KeysAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysAsk.ProtoReflect.Descriptor instead.
 func (*KeysAsk) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{2}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *KeysAsk) GetOperation() KeysAsk_Operation {
@@ -245,7 +245,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_cluster_wire_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +257,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_cluster_wire_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +270,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{3}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Keys) GetFingerprints() []string {
@@ -298,7 +298,7 @@ type Errand struct {
 
 func (x *Errand) Reset() {
 	*x = Errand{}
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_cluster_wire_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -310,7 +310,7 @@ func (x *Errand) String() string {
 func (*Errand) ProtoMessage() {}
 
 func (x *Errand) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_cluster_wire_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -323,7 +323,7 @@ func (x *Errand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Errand.ProtoReflect.Descriptor instead.
 func (*Errand) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{4}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Errand) GetBody() []byte {
@@ -344,7 +344,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_cluster_wire_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +356,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_cluster_wire_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +369,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{5}
+	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Done) GetBody() []byte {
@@ -386,12 +386,11 @@ func (x *Done) GetRefused() string {
 	return ""
 }
 
-var File_wire_proto protoreflect.FileDescriptor
+var File_cluster_wire_wire_proto protoreflect.FileDescriptor
 
-const file_wire_proto_rawDesc = "" +
+const file_cluster_wire_wire_proto_rawDesc = "" +
 	"\n" +
-	"\n" +
-	"wire.proto\x12\x10rollcall.cluster\"\x05\n" +
+	"\x17cluster/wire/wire.proto\x12\x10rollcall.cluster\"\x05\n" +
 	"\x03Ask\"O\n" +
 	"\x05State\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
@@ -417,20 +416,20 @@ const file_wire_proto_rawDesc = "" +
 	"\arefused\x18\x02 \x01(\tR\arefusedB\x17Z\x15rollcall/cluster/wireb\x06proto3"
 
 var (
-	file_wire_proto_rawDescOnce sync.Once
-	file_wire_proto_rawDescData []byte
+	file_cluster_wire_wire_proto_rawDescOnce sync.Once
+	file_cluster_wire_wire_proto_rawDescData []byte
 )
 
-func file_wire_proto_rawDescGZIP() []byte {
-	file_wire_proto_rawDescOnce.Do(func() {
-		file_wire_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)))
+func file_cluster_wire_wire_proto_rawDescGZIP() []byte {
+	file_cluster_wire_wire_proto_rawDescOnce.Do(func() {
+		file_cluster_wire_wire_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_cluster_wire_wire_proto_rawDesc), len(file_cluster_wire_wire_proto_rawDesc)))
 	})
-	return file_wire_proto_rawDescData
+	return file_cluster_wire_wire_proto_rawDescData
 }
 
-var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
-var file_wire_proto_goTypes = []any{
+var file_cluster_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_cluster_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_cluster_wire_wire_proto_goTypes = []any{
 	(KeysAsk_Operation)(0), // 0: rollcall.cluster.KeysAsk.Operation
 	(*Ask)(nil),            // 1: rollcall.cluster.Ask
 	(*State)(nil),          // 2: rollcall.cluster.State
@@ -439,7 +438,7 @@ var file_wire_proto_goTypes = []any{
 	(*Errand)(nil),         // 5: rollcall.cluster.Errand
 	(*Done)(nil),           // 6: rollcall.cluster.Done
 }
-var file_wire_proto_depIdxs = []int32{
+var file_cluster_wire_wire_proto_depIdxs = []int32{
 	0, // 0: rollcall.cluster.KeysAsk.operation:type_name -> rollcall.cluster.KeysAsk.Operation
 	1, // [1:1] is the sub-list for method output_type
 	1, // [1:1] is the sub-list for method input_type
@@ -448,27 +447,27 @@ var file_wire_proto_depIdxs = []int32{
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_wire_proto_init() }
-func file_wire_proto_init() {
-	if File_wire_proto != nil {
+func init() { file_cluster_wire_wire_proto_init() }
+func file_cluster_wire_wire_proto_init() {
+	if File_cluster_wire_wire_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_wire_wire_proto_rawDesc), len(file_cluster_wire_wire_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_wire_proto_goTypes,
-		DependencyIndexes: file_wire_proto_depIdxs,
-		EnumInfos:         file_wire_proto_enumTypes,
-		MessageInfos:      file_wire_proto_msgTypes,
+		GoTypes:           file_cluster_wire_wire_proto_goTypes,
+		DependencyIndexes: file_cluster_wire_wire_proto_depIdxs,
+		EnumInfos:         file_cluster_wire_wire_proto_enumTypes,
+		MessageInfos:      file_cluster_wire_wire_proto_msgTypes,
 	}.Build()
-	File_wire_proto = out.File
-	file_wire_proto_goTypes = nil
-	file_wire_proto_depIdxs = nil
+	File_cluster_wire_wire_proto = out.File
+	file_cluster_wire_wire_proto_goTypes = nil
+	file_cluster_wire_wire_proto_depIdxs = nil
 }

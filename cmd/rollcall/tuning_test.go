@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp/shaping"
+)
+
+// TestTuning: overrides hold from the reading that finds them to their end, also when the
+// ledger does not answer any more, and one that cannot be read spoils no other.
+func TestTuning(t *testing.T) {
+	table, err := shaping.NewTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, replans := time.Now(), 0
+	customer := uuid.New()
+	found := ledger.Tuning{Weights: map[uuid.UUID]int{customer: 7}, Overrides: []ledger.ThrottleOverride{
+		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"rcpt_rate": "1/s"},
+			Author: "sre", Reason: "it asked", Expires: now.Add(time.Hour)},
+		{ID: uuid.New(), Key: "odd.example", Fields: map[string]string{"colour": "red"}, Expires: now.Add(time.Hour)},
+		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"connections": "1"},
+			Expires: now.Add(time.Minute)},
+	}}
+	var failure error
+	follower := &tuning{table: table, clock: func() time.Time { return now }, replan: func() { replans++ },
+		log:  slog.New(slog.DiscardHandler),
+		read: func(context.Context) (ledger.Tuning, error) { return found, failure }}
+	check := func(when string, rate string, connections, replanned int) {
+		t.Helper()
+		if err := follower.follow(t.Context()); !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+		a := table.For("slow.example")
+		if a.RcptRate.String() != rate || a.Connections != connections || replans != replanned {
+			t.Errorf("%s: %s, %d connections, %d replans; want %s, %d, %d", when, a.RcptRate, a.Connections, replans,
+				rate, connections, replanned)
+		}
+	}
+	check("at first", "1/s", 1, 1)
+	check("again", "1/s", 1, 1)
+	if w, other := follower.weight(customer), follower.weight(uuid.New()); w != 7 || other != 1 {
+		t.Errorf("weights %d and %d, want 7 and 1", w, other)
+	}
+	now, failure = now.Add(2*time.Minute), errors.New("no ledger")
+	check("when the second is over and the ledger silent", "1/s", 2, 2)
+	now = now.Add(time.Hour)
+	check("when all are over", "5/s", 2, 3)
+	now, failure, found.Overrides = now.Add(-time.Hour), nil, found.Overrides[:0]
+	check("when they are cleared", "5/s", 2, 3)
+	if n := follower.count.Load(); n != 0 {
+		t.Errorf("%d overrides in force", n)
+	}
+	for _, e := range table.Explain("slow.example") {
+		if len(e.Said) > 1 && e.Said[len(e.Said)-1].Layer == shaping.LayerOverride {
+			t.Errorf("%s is still overridden", e.Field)
+		}
+	}
+}
