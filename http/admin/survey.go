@@ -2,30 +2,26 @@ package admin
 
 import (
 	"context"
-	"errors"
 
 	"rollcall/actors/view"
 )
 
-// ErrNotThere says that no node has what was asked for: a receiver that nothing is asked
-// of now, a session that is over, a verification that nobody works on.
-var ErrNotThere = errors.New("admin: no node has it")
-
 // Survey asks every node of the cluster what it is doing. Nodes that do not answer are
-// named in the answers, never waited for longer than a second or two.
+// named in the answers, never waited for longer than a second or two. Methods are safe for
+// concurrent use and end with ctx.
 type Survey interface {
 	Receivers(ctx context.Context) (view.Receivers, error)
 	// Receiver gives everything about one, by its key or the name of a rule: one value for
-	// each node and shard where it lives. ErrNotThere.
+	// each node and shard where it lives. view.ErrNotThere.
 	Receiver(ctx context.Context, key string) ([]view.ReceiverDetail, error)
 	Sources(ctx context.Context) ([]view.Source, []view.Silent, error)
-	// CloseSession ends one session after the command that is on the wire. ErrNotThere.
+	// CloseSession ends one session after the command that is on the wire. view.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
 	// Trace gives the newest lines of a receiver's sessions whose numbers are above after,
 	// by node, at most 1,000 of each node; nodes keep them from the first call on, for ten
 	// seconds after the last one.
 	Trace(ctx context.Context, key, source string, after map[string]uint64) ([]view.TraceLine, error)
-	// Verification says what the open addresses wait for: ErrNotThere when nobody works on it.
+	// Verification says what the open addresses wait for: view.ErrNotThere when nobody works on it.
 	Verification(ctx context.Context, id string) (view.Verification, error)
 	// Explain says what holds for a mail domain, a key or a source, by this node's rules.
 	Explain(ctx context.Context, name string) (view.Explanation, error)
