@@ -22,6 +22,7 @@ type Config struct {
 	Retention Retention `toml:"retention"`
 	Audit     Audit     `toml:"audit"`
 	Log       Log       `toml:"log"`
+	Tracing   Tracing   `toml:"tracing"`
 }
 
 // HTTP is the listener of the customer API.
@@ -368,4 +369,18 @@ type Log struct {
 
 	// Format is json or text. Default json.
 	Format string `toml:"format"`
+}
+
+// Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files,
+// settlements and SMTP sessions took. No span has an address, a key or a text of others.
+type Tracing struct {
+	// Endpoint is the host:port of a collector that takes OTLP over HTTP, mostly
+	// port 4318, or its URL when it wants TLS or another path than /v1/traces.
+	// Headers for it, such as a token, go into the variable
+	// OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
+	Endpoint string `toml:"endpoint"`
+
+	// Sample is the part of the traces that is sent: 1 is every one, 0.01 one in a
+	// hundred. Default 0.01. From 0 to 1.
+	Sample float64 `toml:"sample"`
 }

@@ -63,8 +63,9 @@ func defaults() Config {
 			Results: Duration{720 * time.Hour},
 			Funding: Duration{720 * time.Hour},
 		},
-		Audit: Audit{Every: Duration{time.Hour}},
-		Log:   Log{Level: "info", Format: "json"},
+		Audit:   Audit{Every: Duration{time.Hour}},
+		Log:     Log{Level: "info", Format: "json"},
+		Tracing: Tracing{Sample: 0.01},
 	}
 }
 
