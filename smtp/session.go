@@ -72,6 +72,8 @@ type Session struct {
 	in   replyReader
 	out  []byte // commands of the group that is being put together
 
+	tracer Tracer // nil: nobody ever looks
+
 	interrupt func() // makes a wait in progress end at once
 
 	left time.Duration // what may still be spent waiting for the receiver
@@ -132,6 +134,7 @@ func (s *Session) Close() {
 func (s *Session) Quit() {
 	if s.open && s.in.empty() {
 		_ = s.raw.SetDeadline(time.Now().Add(s.options.Limits.Quit))
+		s.traceSaid([]byte("QUIT"))
 		if _, err := s.conn.Write([]byte("QUIT\r\n")); err == nil {
 			if _, err = s.in.read(); err == nil {
 				_, _ = s.in.buf.Peek(1) // returns at the far side's close
@@ -211,6 +214,7 @@ func (s *Session) send(ctx context.Context, stage Stage, limit time.Duration) (t
 		return now, s.outOfStep(stage)
 	}
 	if err == nil {
+		s.traceSaid(s.out)
 		_, err = s.conn.Write(s.out)
 	}
 	s.out = s.out[:0]
@@ -251,6 +255,7 @@ func (s *Session) receive(ctx context.Context, stage Stage) (Reply, error) {
 	if err != nil {
 		return Reply{}, s.fail(stage, s.cause(ctx, err))
 	}
+	s.traceHeard(reply, Address{})
 	if reply.Code == 421 { // RFC 5321 §3.8: the receiver is closing
 		return Reply{}, s.refuse(stage, reply)
 	}

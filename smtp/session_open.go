@@ -34,7 +34,7 @@ func Open(
 	}
 	s := &Session{
 		host: host, source: sourceOf(conn), options: o, raw: newLookout(conn), open: true,
-		left: o.Limits.Session - time.Since(begin), granted: 1,
+		left: o.Limits.Session - time.Since(begin), granted: 1, tracer: tracerOf(ctx),
 	}
 	s.conn, s.in = s.raw, newReplyReader(s.raw, &o.Limits)
 	s.interrupt = func() { _ = conn.SetDeadline(time.Unix(1, 0)) } // long ago

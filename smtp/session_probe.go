@@ -274,6 +274,7 @@ func (p *probe) collect(ctx context.Context, batch []Address, sent time.Time) er
 		if err != nil {
 			return s.fail(StageRcpt, s.cause(ctx, err))
 		}
+		s.traceHeard(reply, a)
 		if reply.Permanent() {
 			p.refused++
 			s.refused++

@@ -1,0 +1,50 @@
+package smtp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// heard is a Tracer that keeps what it is told.
+type heard struct {
+	on    bool
+	lines []string
+}
+
+func (h *heard) On() bool            { return h.on }
+func (h *heard) Said(command string) { h.lines = append(h.lines, "> "+command) }
+func (h *heard) Heard(reply Reply, of Address) {
+	h.lines = append(h.lines, fmt.Sprintf("< %d %s %s", reply.Code, reply.Text(), of.Local))
+}
+
+func TestATracerHearsWhatASessionSaysWithoutLocalParts(t *testing.T) {
+	h := &heard{on: true}
+	dial, at := script(openedPipelining + `
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RCPT TO:<"odd@local"@example.com>
+		> 250 ok
+		> 250 ok
+		> 550 no such user
+		< QUIT
+		> 221 bye
+		! close`).listen(t)
+	s, err := Open(WithTracer(t.Context(), h), dial, "mx.example", at, testOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := append(addresses("a"), Address{Local: `"odd@local"`, Domain: "example.com"})
+	if _, err := s.Probe(t.Context(), asked, Ask{Pipelining: true}); err != nil {
+		t.Fatal(err)
+	}
+	h.on = false // nobody looks any more
+	s.Quit()
+	want := []string{"< 220 mx.example ESMTP be patient ", "> EHLO probe.example",
+		"< 250 mx.example pipelining SMTPUTF8 ", "> MAIL FROM:<back@probe.example>", "> RCPT TO:<…@example.com>",
+		"> RCPT TO:<…@example.com>", "< 250 ok ", "< 250 ok a", `< 550 no such user "odd@local"`}
+	if !slices.Equal(h.lines, want) {
+		t.Errorf("the tracer heard\n%s\nwant\n%s", strings.Join(h.lines, "\n"), strings.Join(want, "\n"))
+	}
+}
