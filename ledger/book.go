@@ -20,6 +20,7 @@ type Book interface {
 	Work
 	Nodes
 	Facts
+	Operators
 	Close() error
 }
 
@@ -116,14 +117,15 @@ type Work interface {
 	// outside of the file, or that are more than what is left, and for evidence above
 	// EvidenceMax.
 	Settle(ctx context.Context, s Settlement) (Verification, error)
-	// Wait marks a leased verification as Waiting for receivers until next, or,
-	// with a zero time, as Verifying again. Cancelling stays as it is.
-	Wait(ctx context.Context, l Lease, next time.Time) (Verification, error)
+	// Wait marks a leased verification as Waiting for receivers until o.Next, or,
+	// with a zero time, as Verifying, and notes what is expected of it. Cancelling
+	// stays as it is.
+	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
 	// FinishCancel releases what is still held and makes it Cancelled.
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
 	// Sweep does what time demands: expires uploads (upload_expired) and files
 	// nobody funded (funding_expired), deletes uploaded bytes, and results with
-	// their evidence, after their retention, and forgets processes that ended a day ago and facts that
-	// expired. It answers how many verifications it changed.
+	// their evidence, after their retention, and forgets processes that ended a day ago,
+	// facts that expired and overrides whose time was over 30 days ago. It answers how many verifications it changed.
 	Sweep(ctx context.Context, r Retention) (int, error)
 }

@@ -24,6 +24,7 @@ type Workspace struct {
 	ID      uuid.UUID
 	Name    string
 	Created time.Time
+	Weight  int // turns at receivers for one of another workspace: 1 to WeightMax
 }
 
 // Key is an API key without its secret.
@@ -126,6 +127,7 @@ type Verification struct {
 	Counts        Counts
 	SingleOutcome smtp.Outcome // of a finished single; Undecided otherwise
 	NextTry       time.Time    // waiting for receivers: when something is due again; zero otherwise
+	Expected      time.Time    // when its last address is expected to be final; zero: not known, or over
 	Held          Credits      // what it still holds
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
@@ -180,6 +182,17 @@ type Settlement struct {
 	// Evidence is how the outcomes came about, at most EvidenceMax bytes in which
 	// the ledger does not look. It is kept as long as the results; there may be none.
 	Evidence []byte
+
+	// Expected is when the last address is expected to be final; zero: not known. It
+	// is news, and makes no other settlement: a repeat may bring another, which is
+	// not kept.
+	Expected time.Time
+}
+
+// Outlook is what the engine expects of a verification that it works on.
+type Outlook struct {
+	Next     time.Time // when a receiver is due again; zero: there is work now
+	Expected time.Time // when the last address is expected to be final; zero: not known
 }
 
 // CheckText says whether every database can keep a text: valid UTF-8 without NUL,

@@ -445,7 +445,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	}
 	a.marking = true
 	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Wait(ctx, a.lease, until)
+		state, err := a.options.Book.Wait(ctx, a.lease, ledger.Outlook{Next: until})
 		return markResult{state, err}
 	})
 }

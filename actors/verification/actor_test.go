@@ -323,14 +323,14 @@ func (b *faulty) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verifi
 	return b.through(func() (ledger.Verification, error) { return b.watched.Settle(ctx, s) })
 }
 
-func (b *faulty) Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error) {
+func (b *faulty) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
 	if b.noWait.Load() {
 		if b.waits.Add(1) > 100 {
 			<-ctx.Done() // else a loop would stop the bubble's clock
 		}
 		return ledger.Verification{}, errLedger
 	}
-	return b.through(func() (ledger.Verification, error) { return b.watched.Wait(ctx, l, next) })
+	return b.through(func() (ledger.Verification, error) { return b.watched.Wait(ctx, l, o) })
 }
 
 func TestLedgerThatFailsForAWhileChargesNothingTwice(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -22,7 +21,7 @@ type Book interface {
 	Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (ledger.Verification, error)
 	Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error
 	Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error)
-	Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error)
+	Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error)
 	FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error)
 	Release(ctx context.Context, l ledger.Lease) error
 }

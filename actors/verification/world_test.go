@@ -370,8 +370,8 @@ func (b *watched) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verif
 	return b.note(b.Store.Settle(ctx, s))
 }
 
-func (b *watched) Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error) {
-	return b.note(b.Store.Wait(ctx, l, next))
+func (b *watched) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+	return b.note(b.Store.Wait(ctx, l, o))
 }
 
 func (b *watched) statuses() []ledger.Status {

@@ -98,7 +98,7 @@ var leases = []exercise{
 		v, l := d.Prepares(2)
 		next := v.Created.Add(90 * time.Second)
 		for range 2 {
-			waiting, err := d.Wait(d.T.Context(), l, next)
+			waiting, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
 			d.ok(err)
 			d.is(waiting, ledger.WaitingReceivers)
 			if waiting != d.Sees(v.ID) || !waiting.NextTry.Equal(next) {
@@ -107,13 +107,13 @@ var leases = []exercise{
 		}
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.is(d.Sees(v.ID), ledger.WaitingReceivers)
-		back, err := d.Wait(d.T.Context(), l, time.Time{})
+		back, err := d.Wait(d.T.Context(), l, ledger.Outlook{})
 		d.ok(err)
 		d.is(back, "verifying")
 		if !back.NextTry.IsZero() {
 			d.T.Errorf("next try: %v", back.NextTry)
 		}
-		_, err = d.Wait(d.T.Context(), l, next)
+		_, err = d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
 		d.ok(err)
 		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed")
 	}},

@@ -166,7 +166,7 @@ var repeats = []exercise{
 		v, l := d.Prepares(2)
 		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Second} {
 			next := v.Created.Add(after)
-			_, err := d.Wait(d.T.Context(), l, next)
+			_, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
 			d.ok(err)
 			if got := d.Sees(v.ID).NextTry; !got.Equal(next) {
 				d.T.Errorf("next try %v, want %v", got, next)

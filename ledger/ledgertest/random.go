@@ -241,7 +241,7 @@ func (p *play) wait(t *rapid.T) {
 	if on {
 		next = f.created.Add(Hour)
 	}
-	_, err := p.Wait(p.T.Context(), l, next)
+	_, err := p.Wait(p.T.Context(), l, ledger.Outlook{Next: next})
 	p.agree(t, "wait", p.model.wait(f, l, on), err)
 }
 

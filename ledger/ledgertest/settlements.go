@@ -198,7 +198,7 @@ func (d *Desk) cancelsUnderLease(total int64) {
 		d.ok(err)
 		d.is(v, "cancelling")
 	}
-	stays, err := d.Wait(d.T.Context(), l, v.Created.Add(time.Minute))
+	stays, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(time.Minute)})
 	d.ok(err)
 	d.is(stays, "cancelling")
 	d.is(d.Settles(l, 2, 1, 1, smtp.Invalid), "cancelling") // in flight: counts and is charged

@@ -35,15 +35,19 @@ type move struct {
 	to    ledger.Status
 	issue *ledger.Issue // of the new state
 	next  int64         // when something is due, milliseconds; for waiting for receivers only
-	held  ledger.Credits
-	more  int64 // addresses that are cancelled by the step
-	lease bool  // whether the lease stays
+	// expected is when the last address is expected to be final, milliseconds; 0: not
+	// known, as while cancelling and when it is over.
+	expected int64
+	held     ledger.Credits
+	more     int64 // addresses that are cancelled by the step
+	lease    bool  // whether the lease stays
 }
 
 // step makes a move in the row and in v. ErrIllegal when there is no such step.
 func step(t Tables, v *Row, m move) error {
 	before := *v
 	v.Status, v.Issue, v.NextTry, v.Held = m.to, m.issue, Clock(m.next), m.held
+	v.Expected = Clock(m.expected)
 	v.Counts.Cancelled += m.more
 	if err := ledger.Step(before.State(), v.State()); err != nil {
 		return err

@@ -64,8 +64,8 @@ func grant(t Tables, e Entry) error {
 	if err := one(n, err, "credit workspace"); err != nil {
 		return err
 	}
-	detail := fmt.Sprintf("%d credits: %s", e.Amount, e.Reason)
-	if err := t.Log("grant", e.Workspace, e.Subject.String(), detail); err != nil {
+	if err := t.Log(ledger.LogLine{Action: "grant", Workspace: e.Workspace, Subject: e.Subject.String(),
+		New: fmt.Sprintf("%d credits", e.Amount), Reason: e.Reason}); err != nil {
 		return err
 	}
 	if err := fund(t, e.Workspace); err != nil {

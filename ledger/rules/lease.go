@@ -162,13 +162,13 @@ func prepare(t Tables, v *Row) error {
 		Message: fmt.Sprintf(shortMessage, v.Total, account.Available)}})
 }
 
-// Wait marks a leased verification as Waiting for receivers until next, or, with
-// a zero time, as Verifying again. Cancelling stays as it is.
-func (b Book) Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.Verification, error) {
+// Wait marks a leased verification as Waiting for receivers until o.Next, or, with
+// a zero time, as Verifying, and notes what is expected. Cancelling stays as it is.
+func (b Book) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
 	never := func(*Row) bool { return false }
 	v, err := b.worked(ctx, l, never, func(t Tables, v *Row) error {
 		to := ledger.Verifying
-		if !next.IsZero() {
+		if !o.Next.IsZero() {
 			to = ledger.Waiting
 		}
 		switch {
@@ -176,10 +176,10 @@ func (b Book) Wait(ctx context.Context, l ledger.Lease, next time.Time) (ledger.
 			return nil
 		case !v.State().Funded():
 			return ledger.ErrIllegal
-		case v.Status == to && Millis(v.NextTry) == Millis(next):
+		case v.Status == to && Millis(v.NextTry) == Millis(o.Next) && Millis(v.Expected) == Millis(o.Expected):
 			return nil
 		}
-		return step(t, v, move{to: to, next: Millis(next), held: v.Held, lease: true})
+		return step(t, v, move{to: to, next: Millis(o.Next), expected: Millis(o.Expected), held: v.Held, lease: true})
 	})
 	if err != nil {
 		return v, fmt.Errorf("mark verification %s as waiting: %w", l.Verification, err)

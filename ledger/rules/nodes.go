@@ -154,7 +154,8 @@ func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
 			if err := one(n, err, "ask to drain"); err != nil {
 				return err
 			}
-			if err := t.Log("node drain", uuid.Nil, node.String(), row.Session.String()); err != nil {
+			if err := t.Log(ledger.LogLine{Action: "node drain", Subject: node.String(),
+				New: row.Session.String()}); err != nil {
 				return err
 			}
 		}
@@ -225,7 +226,7 @@ func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Durat
 	if !changed {
 		return nil
 	}
-	return t.Log("node forget", uuid.Nil, rows[0].Node.String(), "")
+	return t.Log(ledger.LogLine{Action: "node forget", Subject: rows[0].Node.String()})
 }
 
 func remove(t Tables, row *ledger.NodeRow) error {

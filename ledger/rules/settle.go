@@ -84,6 +84,7 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 		v.SingleOutcome = n.Results[0].Outcome
 	}
 	v.Settlements, v.Held, v.Counts = n.Number, v.Held-count, v.Counts.Plus(p.Counts)
+	v.Expected = Clock(Millis(n.Expected))
 	changed, err := t.Count(Step{Before: &before, After: v})
 	if err := one(changed, err, "count outcomes"); err != nil {
 		return err

@@ -58,8 +58,10 @@ type Tables interface {
 	Enter(entries ...Entry) error
 	// Granted reads the entry of a grant; false when there is none.
 	Granted(id uuid.UUID) (Entry, bool, error)
-	// Log writes a line of the operator log.
-	Log(action string, workspace uuid.UUID, subject, detail string) error
+	// Log writes a line of the operator log: its time is now, its author who makes the
+	// changes of the context. A nil ID is made up, a line that is there is not written
+	// again. ledger.ErrIllegal for an author that cannot be kept.
+	Log(l ledger.LogLine) error
 
 	// Read, ReadOf and ReadIdentity read one verification: by its id, if it is of a
 	// workspace, and by its idempotency key. ledger.ErrNoSuchVerification.
@@ -77,7 +79,7 @@ type Tables interface {
 	Tell(id uuid.UUID, message string) error
 	// Insert makes a verification that is uploading.
 	Insert(n ledger.NewVerification) error
-	// Move writes status, issue, next try, held, cancelled addresses, time of
+	// Move writes status, issue, next try, what is expected, held, cancelled addresses, time of
 	// completion, waiting since, and the lease.
 	Move(s Step) (int64, error)
 	// Measure writes what intake found: rows, duplicates, total.
@@ -105,7 +107,8 @@ type Tables interface {
 	Settle(n ledger.Settlement, p ledger.Payload) error
 	// KeepEvidence appends the evidence of a settlement that stands.
 	KeepEvidence(n ledger.Settlement) error
-	// Count writes settlements, counts of outcomes, the single outcome and held.
+	// Count writes settlements, counts of outcomes, the single outcome, held and what
+	// is expected.
 	Count(s Step) (int64, error)
 	// Settled reads epoch and digest of a settlement. ledger.ErrStaleEpoch when
 	// there is none with this number.
@@ -137,6 +140,15 @@ type Tables interface {
 	Learn(facts []ledger.Fact) error
 	// Known reads the facts of some keys, which differ, that have not expired.
 	Known(keys []string) ([]ledger.Fact, error)
+
+	// Override reads an override, whether it holds or not; nil when there is none.
+	Override(id uuid.UUID) (*ledger.ThrottleOverride, error)
+	// Holding lists the overrides that hold, oldest first.
+	Holding() ([]ledger.ThrottleOverride, error)
+	// Overrule writes an override that holds from now on for so long.
+	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
+	// Lift ends an override that was not ended before.
+	Lift(id uuid.UUID) (int64, error)
 }
 
 // Ending is how a process's row ends.

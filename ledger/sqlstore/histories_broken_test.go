@@ -104,7 +104,7 @@ func (b *broken) Results(ctx context.Context, w, id uuid.UUID, yield func(ledger
 
 func (b *broken) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
 	if b.errs(lostSettle) {
-		v, err := b.Wait(ctx, s.Lease, time.Time{})
+		v, err := b.Wait(ctx, s.Lease, ledger.Outlook{})
 		v.Settlements, v.Held = s.Number, v.Held-ledger.Credits(len(s.Results))
 		for _, r := range s.Results {
 			v.Counts.Add(r.Outcome)
@@ -201,7 +201,7 @@ func (b *broken) Release(ctx context.Context, l ledger.Lease) error {
 	if b.mistake != lostRelease {
 		return b.Book.Release(ctx, l)
 	}
-	_, err := b.Wait(ctx, l, time.Time{}) // refused like a release when it is not the caller's
+	_, err := b.Wait(ctx, l, ledger.Outlook{}) // refused like a release when it is not the caller's
 	if errors.Is(err, ledger.ErrIllegal) {
 		return nil
 	}

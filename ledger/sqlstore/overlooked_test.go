@@ -235,7 +235,7 @@ var calls = []struct {
 	}},
 	{"wait", false, func(d *ledgertest.Desk) func() error {
 		_, l := d.Prepares(1)
-		return func() error { _, err := d.Wait(d.T.Context(), l, time.UnixMilli(1)); return err }
+		return func() error { _, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: time.UnixMilli(1)}); return err }
 	}},
 	{"cancel", false, func(d *ledgertest.Desk) func() error {
 		v, l := d.Prepares(5)

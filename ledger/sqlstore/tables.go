@@ -69,35 +69,24 @@ func (t *tx) Granted(id uuid.UUID) (rules.Entry, bool, error) {
 	return e, err == nil, err
 }
 
-// Log writes a line of the operator log.
-func (t *tx) Log(action string, workspace uuid.UUID, subject, detail string) error {
-	id := uuid.New()
-	_, err := t.exec(`INSERT INTO operator_log (id, created, action, workspace, subject, detail)
-		VALUES (?, {now}, ?, ?, ?, ?)`, id[:], action, workspace[:], subject, detail)
-	if err != nil {
-		return fmt.Errorf("write operator log: %w", err)
-	}
-	return nil
-}
-
 // verificationColumns are what scanVerification reads.
 const verificationColumns = `id, workspace, identity, kind, filename, single_email, single_outcome,
 	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row,
 	created, completed, records, duplicates, total,
 	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
-	next_try, held, lease_node, lease_expires, epoch, settlements,
+	next_try, expected, held, lease_node, lease_expires, epoch, settlements,
 	waiting_since, upload_deleted, results_deleted, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
 func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 	var v rules.Row
 	var issue ledger.Issue
-	var outcome, expires, created, completed, next, upload, results int64
+	var outcome, expires, created, completed, next, expected, upload, results int64
 	c := &v.Counts
 	err := scan(&v.ID, &v.Workspace, &v.Identity, &v.Kind, &v.Filename, &v.SingleEmail, &outcome,
 		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
 		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
-		&c.Unknown, &c.Error, &c.Cancelled, &next, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
+		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
 		&v.Settlements, &v.WaitingSince, &upload, &results, &v.Now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ledger.ErrNoSuchVerification
@@ -110,7 +99,7 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 	}
 	v.SingleOutcome = smtp.Outcome(outcome)
 	v.UploadExpires, v.Created = rules.Clock(expires), rules.Clock(created)
-	v.Completed, v.NextTry = rules.Clock(completed), rules.Clock(next)
+	v.Completed, v.NextTry, v.Expected = rules.Clock(completed), rules.Clock(next), rules.Clock(expected)
 	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
 	return &v, nil
 }
@@ -204,11 +193,11 @@ func (t *tx) Move(s rules.Step) (int64, error) {
 		node = v.Node[:]
 	}
 	return t.exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
-		next_try = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
+		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
 		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), v.Held, v.Counts.Cancelled,
-		rules.Millis(v.Completed), v.WaitingSince, node, v.LeaseExpires,
+		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), rules.Millis(v.Expected),
+		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
@@ -313,9 +302,9 @@ func (t *tx) KeepEvidence(n ledger.Settlement) error {
 func (t *tx) Count(s rules.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
 	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
-		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?
+		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
+		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome, rules.Millis(v.Expected),
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 

@@ -13,11 +13,12 @@ import (
 	"rollcall/ledger/rules"
 )
 
-const workspaceColumns = `id, name, created`
+const workspaceColumns = `id, name, created,
+	coalesce((SELECT weight FROM workspace_weights WHERE workspace = workspaces.id), 1)`
 
 func scanWorkspace(scan func(into ...any) error) (w ledger.Workspace, err error) {
 	var created int64
-	if err = scan(&w.ID, &w.Name, &created); errors.Is(err, sql.ErrNoRows) {
+	if err = scan(&w.ID, &w.Name, &created, &w.Weight); errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchWorkspace
 	}
 	w.Created = rules.Clock(created)
@@ -37,7 +38,7 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 			return err
 		}
 		if n == 1 {
-			if err := t.Log("workspace create", id, id.String(), name); err != nil {
+			if err := t.Log(ledger.LogLine{Action: "workspace create", Workspace: id, Subject: id.String(), New: name}); err != nil {
 				return err
 			}
 		}
@@ -104,7 +105,7 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 			return err
 		}
 		if n == 1 {
-			if err := t.Log("key create", k.Workspace, k.ID, k.Label); err != nil {
+			if err := t.Log(keyLine("key create", k)); err != nil {
 				return err
 			}
 		}
@@ -118,6 +119,11 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 		return ledger.Key{}, fmt.Errorf("create key %s in workspace %s: %w", k.ID, k.Workspace, err)
 	}
 	return made, nil
+}
+
+// keyLine is a line of the operator log about a key.
+func keyLine(action string, k ledger.Key) ledger.LogLine {
+	return ledger.LogLine{Action: action, Workspace: k.Workspace, Subject: k.ID, New: k.Label}
 }
 
 // Keys lists the keys of a workspace, revoked ones too, oldest first.
@@ -164,7 +170,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err err
 		if k, err = t.key(id); err != nil {
 			return err
 		}
-		return t.Log("key revoke", k.Workspace, k.ID, k.Label)
+		return t.Log(keyLine("key revoke", k))
 	})
 	if err != nil {
 		return ledger.Key{}, fmt.Errorf("revoke key %s: %w", id, err)

@@ -68,7 +68,7 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 		if b, err := s.Balance(t.Context(), w); err != nil || b != (ledger.Balance{}) {
 			t.Errorf("%s: the account is %+v, %v", name, b, err)
 		}
-		next := func(t *tx) error { return t.Log("test", w, "", "") }
+		next := func(t *tx) error { return t.Log(ledger.LogLine{Action: "test", Workspace: w}) }
 		if err := s.update(t.Context(), next); err != nil {
 			t.Errorf("%s: the next transaction: %v", name, err)
 		}

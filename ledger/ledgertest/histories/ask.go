@@ -78,7 +78,7 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 		if q.until {
 			next = time.Unix(4_000_000_000, 0) // far away; nothing looks at it
 		}
-		return c.Wait(ctx, l, next)
+		return c.Wait(ctx, l, ledger.Outlook{Next: next})
 	case finishCancel:
 		return c.FinishCancel(ctx, l)
 	}

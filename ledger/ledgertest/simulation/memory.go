@@ -82,7 +82,8 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
 		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]rules.Entry{}, failAfter: -1,
-		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{}}}
+		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
+			overrides: map[uuid.UUID]overridden{}}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
@@ -241,8 +242,14 @@ func (m *memory) Granted(id uuid.UUID) (rules.Entry, bool, error) {
 	return e, found, nil
 }
 
-// Log keeps nothing: the operator log moves no credits.
-func (m *memory) Log(string, uuid.UUID, string, string) error { return m.statement() }
+// Log keeps the line.
+func (m *memory) Log(l ledger.LogLine) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	m.alter().log = append(m.cluster.log, l)
+	return nil
+}
 
 // read copies a row out.
 func (m *memory) read(f *file) (*rules.Row, error) {
@@ -353,6 +360,7 @@ func (m *memory) Move(s rules.Step) (int64, error) {
 	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
 		v := s.After
 		r.Status, r.Issue, r.NextTry, r.Held = v.Status, v.Issue, v.NextTry, v.Held
+		r.Expected = v.Expected
 		r.Counts.Cancelled, r.Completed, r.WaitingSince = v.Counts.Cancelled, v.Completed, v.WaitingSince
 		r.Node, r.LeaseExpires = v.Node, v.LeaseExpires
 	})
@@ -488,7 +496,7 @@ func (m *memory) Count(s rules.Step) (int64, error) {
 	return m.write(s.After.ID, as(s.Before), func(r *rules.Row) {
 		cancelled := r.Counts.Cancelled
 		r.Settlements, r.Held, r.Counts = s.After.Settlements, s.After.Held, s.After.Counts
-		r.SingleOutcome, r.Counts.Cancelled = s.After.SingleOutcome, cancelled
+		r.SingleOutcome, r.Counts.Cancelled, r.Expected = s.After.SingleOutcome, cancelled, s.After.Expected
 	})
 }
 

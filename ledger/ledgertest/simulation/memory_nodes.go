@@ -11,17 +11,20 @@ import (
 	"rollcall/ledger/rules"
 )
 
-// cluster is the tables of processes, turns and facts. They are small: a
-// transaction that changes one keeps a copy of all as it was.
+// cluster is the tables of processes, turns, facts and of what operators do. They
+// are small: a transaction that changes one keeps a copy of all as it was.
 type cluster struct {
-	nodes map[uuid.UUID]ledger.NodeRow
-	turn  int64
-	facts map[string]ledger.Fact
+	nodes     map[uuid.UUID]ledger.NodeRow
+	turn      int64
+	facts     map[string]ledger.Fact
+	overrides map[uuid.UUID]overridden
+	log       []ledger.LogLine // it only grows
 }
 
 // copied gives a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
-	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts)}
+	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
+		overrides: maps.Clone(c.overrides), log: c.log}
 }
 
 // alter gives the tables to write to.

@@ -144,7 +144,8 @@ func (w *world) work(n *node) {
 		if v.Status == ledger.Verifying {
 			next = time.UnixMilli(w.memory.now + 1000).UTC()
 		}
-		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, next) }
+		o := ledger.Outlook{Next: next, Expected: w.expected()}
+		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, o) }
 		w.told(n, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
 	case v.State().Funded():
 		w.settle(n, j)
@@ -275,8 +276,16 @@ func (w *world) batch(j *job) *ledger.Settlement {
 	if len(s.Results) == 0 {
 		return nil
 	}
-	s.Evidence = evidenceOf(s)
+	s.Evidence, s.Expected = evidenceOf(s), w.expected()
 	return s
+}
+
+// expected is when a file may be over, or nothing that a node knows.
+func (w *world) expected() time.Time {
+	if w.chance(300) {
+		return time.Time{}
+	}
+	return time.UnixMilli(w.memory.now + w.random.Int64N(100_000)).UTC()
 }
 
 // evidenceOf makes evidence that tells one settlement from another, and none for

@@ -142,9 +142,8 @@ func (t *twin) Granted(id uuid.UUID) (rules.Entry, bool, error) {
 	return answer.entry, answer.found, err
 }
 
-func (t *twin) Log(action string, workspace uuid.UUID, subject, detail string) error {
-	return done(t, "log", t.first.Log(action, workspace, subject, detail),
-		func() error { return t.second.Log(action, workspace, subject, detail) })
+func (t *twin) Log(l ledger.LogLine) error {
+	return done(t, "log", t.first.Log(l), func() error { return t.second.Log(l) })
 }
 
 func (t *twin) Read(id uuid.UUID) (*rules.Row, error) {

@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// overridden is one row of the overrides.
+type overridden struct {
+	ledger.ThrottleOverride
+	cleared bool
+}
+
+// Override reads an override, whether it holds or not.
+func (m *memory) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+	o, found := m.cluster.overrides[id]
+	if err := m.statement(); err != nil || !found {
+		return nil, err
+	}
+	return &o.ThrottleOverride, nil
+}
+
+// Holding lists the overrides that hold, oldest first.
+func (m *memory) Holding() (list []ledger.ThrottleOverride, err error) {
+	for _, o := range m.cluster.overrides {
+		if !o.cleared && rules.Millis(o.Expires) > m.now {
+			list = append(list, o.ThrottleOverride)
+		}
+	}
+	slices.SortFunc(list, func(a, b ledger.ThrottleOverride) int {
+		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return list, m.statement()
+}
+
+// Overrule writes an override that holds from now on for so long.
+func (m *memory) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	if _, found := m.cluster.overrides[o.ID]; found {
+		m.aborted = true
+		return errKey
+	}
+	o.Created, o.Expires = rules.Clock(m.now), rules.Clock(m.now+holds.Milliseconds())
+	m.alter().overrides[o.ID] = overridden{ThrottleOverride: o}
+	return nil
+}
+
+// Lift ends an override that was not ended before.
+func (m *memory) Lift(id uuid.UUID) (int64, error) {
+	if err := m.statement(); err != nil {
+		return 0, err
+	}
+	o, found := m.cluster.overrides[id]
+	if !found || o.cleared {
+		return 0, nil
+	}
+	o.cleared = true
+	m.alter().overrides[id] = o
+	return 1, nil
+}
+
+func (t *twin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+	got, err := t.first.Override(id)
+	return same(t, "override", got, err, func() (*ledger.ThrottleOverride, error) { return t.second.Override(id) })
+}
+
+func (t *twin) Holding() ([]ledger.ThrottleOverride, error) {
+	got, err := list(t.first.Holding())
+	return same(t, "holding", got, err,
+		func() ([]ledger.ThrottleOverride, error) { return list(t.second.Holding()) })
+}
+
+func (t *twin) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+	return done(t, "overrule", t.first.Overrule(o, holds), func() error { return t.second.Overrule(o, holds) })
+}
+
+func (t *twin) Lift(id uuid.UUID) (int64, error) {
+	got, err := t.first.Lift(id)
+	return same(t, "lift", got, err, func() (int64, error) { return t.second.Lift(id) })
+}

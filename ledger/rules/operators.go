@@ -1,0 +1,129 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/ledger"
+)
+
+// SetOverride keeps an override for a time.
+func (b Book) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds time.Duration) (
+	ledger.ThrottleOverride, error) {
+	o.Author = ledger.Author(ctx)
+	err := o.Check(holds)
+	var kept *ledger.ThrottleOverride
+	if err == nil {
+		err = b.db.Update(ctx, func(t Tables) (err error) {
+			kept, err = override(t, o, holds)
+			return err
+		})
+	}
+	if err != nil {
+		return ledger.ThrottleOverride{}, fmt.Errorf("set override %s of %q: %w", o.ID, o.Key, err)
+	}
+	return *kept, nil
+}
+
+func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger.ThrottleOverride, error) {
+	kept, err := t.Override(o.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case kept != nil && kept.Key == o.Key && maps.Equal(kept.Fields, o.Fields):
+		return kept, nil
+	case kept != nil:
+		return nil, fmt.Errorf("the override's id was used for another: %w", ledger.ErrIllegal)
+	}
+	holding, err := t.Holding()
+	if err != nil {
+		return nil, err
+	}
+	if len(holding) >= ledger.OverridesMax {
+		return nil, ledger.ErrTooManyOverrides
+	}
+	if err := t.Overrule(o, holds); err != nil {
+		return nil, err
+	}
+	if kept, err = t.Override(o.ID); err != nil {
+		return nil, err
+	}
+	return kept, t.Log(ledger.LogLine{Action: "throttle set", Subject: o.Key, Old: written(said(holding, o)),
+		New: written(o.Fields) + until(kept.Expires), Reason: o.Reason})
+}
+
+// said gives what the newest overrides of the key say about the fields of o.
+func said(holding []ledger.ThrottleOverride, o ledger.ThrottleOverride) map[string]string {
+	before := map[string]string{}
+	for _, older := range holding { // oldest first
+		if older.Key != o.Key {
+			continue
+		}
+		for field, value := range older.Fields {
+			if _, sets := o.Fields[field]; sets {
+				before[field] = value
+			}
+		}
+	}
+	return before
+}
+
+// written are fields as a line of the operator log has them.
+func written(fields map[string]string) string {
+	var words []string
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		words = append(words, field+"="+fields[field])
+	}
+	return strings.Join(words, " ")
+}
+
+// until is how such a line says when fields end.
+func until(expires time.Time) string { return " until " + expires.Format(time.RFC3339) }
+
+// ClearOverrides ends those that hold and answers them.
+func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
+	var ended []ledger.ThrottleOverride
+	err := c.Check()
+	if err == nil {
+		err = b.db.Update(ctx, func(t Tables) error {
+			now, err := lift(t, c)
+			if err == nil && len(now) > 0 {
+				// None are left of a run before that was committed without our knowing:
+				// then its answer is the answer.
+				ended = now
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("clear overrides of %q: %w", c.Key, err)
+	}
+	return ended, nil
+}
+
+// lift ends the overrides that c is about.
+func lift(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
+	holding, err := t.Holding()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range holding {
+		if !c.Covers(o) {
+			continue
+		}
+		n, err := t.Lift(o.ID)
+		if err := one(n, err, "end override"); err != nil {
+			return nil, err
+		}
+		if err := t.Log(ledger.LogLine{Action: "throttle clear", Subject: o.Key,
+			Old: written(o.Fields) + until(o.Expires), Reason: c.Reason}); err != nil {
+			return nil, err
+		}
+		ended = append(ended, o)
+	}
+	return ended, nil
+}

@@ -1,0 +1,35 @@
+-- What operators change for a time, who did what and why, and when a verification is expected to be over.
+
+CREATE TABLE throttle_overrides (
+	id      {blob} NOT NULL PRIMARY KEY,
+	name    TEXT   NOT NULL, -- of the receiver, suffix, domain or source that it is about
+	fields  TEXT   NOT NULL, -- JSON: the ledger does not look inside
+	author  TEXT   NOT NULL,
+	reason  TEXT   NOT NULL,
+	created {int}  NOT NULL,
+	expires {int}  NOT NULL,
+	cleared {int}  NOT NULL DEFAULT 0, -- ended before its time
+	CONSTRAINT expires_after_it_was_created CHECK (expires > created)
+) {keyed};
+
+-- Those that hold, which every node asks for each second, whatever is kept of before.
+CREATE INDEX throttle_overrides_holding ON throttle_overrides (expires) WHERE cleared = 0;
+-- What a sweep forgets.
+CREATE INDEX throttle_overrides_expired ON throttle_overrides (expires);
+
+-- Only of workspaces whose weight was ever set. A table of its own, so that who asks for the weights each
+-- second reads no account.
+CREATE TABLE workspace_weights (
+	workspace {blob} NOT NULL PRIMARY KEY REFERENCES workspaces (id),
+	weight    {int}  NOT NULL,
+	CONSTRAINT weight_in_bounds CHECK (weight >= 1 AND weight <= 100)
+) {keyed};
+
+ALTER TABLE verifications ADD COLUMN expected {int} NOT NULL DEFAULT 0;
+
+ALTER TABLE operator_log ADD COLUMN author TEXT NOT NULL DEFAULT '';
+ALTER TABLE operator_log ADD COLUMN old    TEXT NOT NULL DEFAULT '';
+ALTER TABLE operator_log ADD COLUMN reason TEXT NOT NULL DEFAULT '';
+
+-- The log, newest first: one range read.
+CREATE INDEX operator_log_newest ON operator_log (created, id);

@@ -1,0 +1,216 @@
+package sqlstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// Log writes a line of the operator log.
+func (t *tx) Log(l ledger.LogLine) error {
+	author := ledger.Author(t.ctx)
+	if err := ledger.CheckOperatorText("author", author); err != nil {
+		return err
+	}
+	if l.ID == uuid.Nil {
+		l.ID = newLine()
+	}
+	_, err := t.exec(`INSERT INTO operator_log (id, created, action, author, workspace, subject, old, detail, reason)
+		VALUES (?, {now}, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		l.ID[:], l.Action, author, l.Workspace[:], l.Subject, l.Old, l.New, l.Reason)
+	if err != nil {
+		return fmt.Errorf("write operator log: %w", err)
+	}
+	return nil
+}
+
+// newLine makes the id of a line. It grows, so that the lines of one millisecond stand
+// in the order in which a node wrote them.
+func newLine() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+const overrideColumns = `id, name, fields, author, reason, created, expires`
+
+func scanOverride(scan func(into ...any) error) (o ledger.ThrottleOverride, err error) {
+	var fields []byte
+	var created, expires int64
+	if err := scan(&o.ID, &o.Key, &fields, &o.Author, &o.Reason, &created, &expires); err != nil {
+		return o, err
+	}
+	o.Created, o.Expires = rules.Clock(created), rules.Clock(expires)
+	if err := json.Unmarshal(fields, &o.Fields); err != nil {
+		return o, fmt.Errorf("fields of override %s: %w", o.ID, err)
+	}
+	return o, nil
+}
+
+// Override reads an override, whether it holds or not; nil when there is none.
+func (t *tx) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+	const read = `SELECT ` + overrideColumns + ` FROM throttle_overrides WHERE id = ?`
+	o, err := scanOverride(t.row(read, id[:]).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read override: %w", err)
+	}
+	return &o, nil
+}
+
+const holdingOverrides = `SELECT ` + overrideColumns + ` FROM throttle_overrides
+	WHERE cleared = 0 AND expires > {now}`
+
+// Holding lists the overrides that hold, oldest first.
+func (t *tx) Holding() (list []ledger.ThrottleOverride, err error) {
+	err = t.each(func(rows *sql.Rows) error {
+		o, err := scanOverride(rows.Scan)
+		list = append(list, o)
+		return err
+	}, holdingOverrides)
+	if err != nil {
+		return nil, fmt.Errorf("list overrides: %w", err)
+	}
+	slices.SortFunc(list, func(a, b ledger.ThrottleOverride) int {
+		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return list, nil
+}
+
+// Overrule writes an override that holds from now on for so long.
+func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
+	fields, err := json.Marshal(o.Fields)
+	if err != nil {
+		return fmt.Errorf("write fields of override: %w", err)
+	}
+	_, err = t.exec(`INSERT INTO throttle_overrides (`+overrideColumns+`)
+		VALUES (?, ?, ?, ?, ?, {now}, {now} + ?)`,
+		o.ID[:], o.Key, string(fields), o.Author, o.Reason, holds.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("write override: %w", err)
+	}
+	return nil
+}
+
+// Lift ends an override that was not ended before.
+func (t *tx) Lift(id uuid.UUID) (int64, error) {
+	return t.exec(`UPDATE throttle_overrides SET cleared = {now} WHERE id = ? AND cleared = 0`, id[:])
+}
+
+const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
+
+// Tuning reads what every node follows.
+func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
+	tuning := ledger.Tuning{Weights: map[uuid.UUID]int{}}
+	err := s.view(ctx, func(t *tx) (err error) {
+		var now int64
+		if err := t.row(`SELECT {now}`).Scan(&now); err != nil {
+			return err
+		}
+		tuning.Now = rules.Clock(now)
+		if tuning.Overrides, err = t.Holding(); err != nil {
+			return err
+		}
+		return t.each(func(rows *sql.Rows) error {
+			var workspace uuid.UUID
+			var weight int
+			err := rows.Scan(&workspace, &weight)
+			tuning.Weights[workspace] = weight
+			return err
+		}, setWeights)
+	})
+	if err != nil {
+		return ledger.Tuning{}, fmt.Errorf("read overrides and weights: %w", err)
+	}
+	return tuning, nil
+}
+
+// SetWeight says how many turns a workspace has for one of another.
+func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (w ledger.Workspace, err error) {
+	const read = `SELECT ` + workspaceColumns + ` FROM workspaces WHERE id = ?`
+	err = s.update(ctx, func(t *tx) error {
+		if w, err = scanWorkspace(t.row(read, workspace[:]).Scan); err != nil {
+			return err
+		}
+		if weight < 1 || weight > ledger.WeightMax {
+			return fmt.Errorf("weight %d, 1 to %d are allowed: %w", weight, ledger.WeightMax, ledger.ErrIllegal)
+		}
+		before := w.Weight
+		if before == weight {
+			return nil
+		}
+		_, err := t.exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
+			ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
+		if err != nil {
+			return fmt.Errorf("write weight: %w", err)
+		}
+		w.Weight = weight
+		return t.Log(ledger.LogLine{Action: "workspace weight", Workspace: workspace, Subject: workspace.String(),
+			Old: strconv.Itoa(before), New: strconv.Itoa(weight)})
+	})
+	if err != nil {
+		return ledger.Workspace{}, fmt.Errorf("set weight of workspace %s: %w", workspace, err)
+	}
+	return w, nil
+}
+
+// Note writes a line of the operator log about what the ledger does not do itself.
+func (s *Store) Note(ctx context.Context, l ledger.LogLine) error {
+	err := l.Check()
+	if err == nil {
+		if l.ID == uuid.Nil {
+			l.ID = newLine() // before the transaction, which may run several times
+		}
+		err = s.update(ctx, func(t *tx) error { return t.Log(l) })
+	}
+	if err != nil {
+		return fmt.Errorf("note %q in the operator log: %w", l.Action, err)
+	}
+	return nil
+}
+
+const (
+	logColumns  = `id, created, action, author, workspace, subject, old, detail, reason`
+	pageOfLog   = ` ORDER BY created DESC, id DESC LIMIT ?`
+	newestLines = `SELECT ` + logColumns + ` FROM operator_log` + pageOfLog
+	olderLines  = `SELECT ` + logColumns + ` FROM operator_log WHERE (created, id) < (?, ?)` + pageOfLog
+)
+
+// OperatorLog gives one page, newest first, as one range read of an index.
+func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+	if q.Limit < 1 || q.Limit > ledger.LogLinesMax {
+		return nil, fmt.Errorf("read operator log: %d lines, 1 to %d are allowed: %w", q.Limit,
+			ledger.LogLinesMax, ledger.ErrIllegal)
+	}
+	query, args := newestLines, []any{q.Limit}
+	if !q.Before.IsZero() {
+		// A time within a millisecond is after the lines of that millisecond.
+		before := q.Before.Add(time.Millisecond - 1).UnixMilli()
+		query, args = olderLines, []any{before, q.After[:], q.Limit}
+	}
+	page := make([]ledger.LogLine, 0, q.Limit)
+	err := s.view(ctx, func(t *tx) error {
+		return t.each(func(rows *sql.Rows) error {
+			var l ledger.LogLine
+			var created int64
+			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New, &l.Reason)
+			l.At = rules.Clock(created)
+			page = append(page, l)
+			return err
+		}, query, args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read operator log: %w", err)
+	}
+	return page, nil
+}
