@@ -6,45 +6,75 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/span"
 )
 
 // metrics are the counters of the API listener.
 type metrics struct {
 	requests *prometheus.CounterVec   // route, status
-	took     *prometheus.HistogramVec // route
+	took     *prometheus.HistogramVec // route, class
 	limited  *prometheus.CounterVec   // limit: bad_keys, reads, creates, downloads
 	panics   prometheus.Counter
+	working  atomic.Int64 // requests in work
 
-	// byStatus saves the look-up of a label pair on each request.
+	// byStatus and byClass save the look-up of a label pair on each request.
 	byStatus [routeCount][600]atomic.Pointer[prometheus.Counter]
-	byRoute  [routeCount]prometheus.Observer
+	byClass  [routeCount][len(classes)]atomic.Pointer[prometheus.Observer]
 }
+
+// classes are the values of the label class, by the first digit of a status.
+var classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+// latencies are the buckets of what answers at once.
+var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_requests_total", Help: "Answered API requests.",
+			Name: "rollcall_http_requests_total", Help: "Answered API requests, by route and status.",
 		}, []string{"route", "status"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rollcall_http_request_seconds", Help: "Time to the head of the answer.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"route"}),
+			Name:    "rollcall_http_request_seconds",
+			Help:    "Time to the head of the answer of an API request, by route and class of status (2xx, 4xx, 5xx).",
+			Buckets: latencies,
+		}, []string{"route", "class"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_limited_total", Help: "Requests refused by a rate limit.",
+			Name: "rollcall_http_limited_total",
+			Help: "API requests refused by a rate limit: bad_keys, reads, creates or downloads.",
 		}, []string{"limit"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "rollcall_http_panics_total", Help: "Requests that ended in internal_error; must stay 0.",
+			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics} {
+	flying := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_http_requests_in_flight", Help: "API requests in work, downloads of results included.",
+	}, func() float64 { return float64(m.working.Load()) })
+	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics, flying} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
-	for r := range routeCount {
-		m.byRoute[r] = m.took.WithLabelValues(routeNames[r])
+	for r := routeNone + 1; r < routeCount; r++ {
+		m.observer(r, 200)
 	}
 	return m, nil
+}
+
+// observer finds the histogram of a route and a status.
+func (m *metrics) observer(r route, status int) prometheus.Observer {
+	class := status / 100
+	if class < 1 || class >= len(classes) {
+		class = 5 // no status of ours
+	}
+	slot := &m.byClass[r][class]
+	o := slot.Load()
+	if o == nil {
+		made := m.took.WithLabelValues(routeNames[r], classes[class])
+		o = &made
+		slot.Store(o)
+	}
+	return *o
 }
 
 // count counts one answer.
@@ -62,13 +92,20 @@ func (m *metrics) count(r route, status int) {
 	(*c).Inc()
 }
 
-// finished counts a request and writes its access line: route, method, status,
-// time and request id, never a path, a key or a query.
+// finished counts a request and writes its access line and its span: route, method,
+// status, time and request id, never a path, a key or a query.
 func (s *Server) finished(r *request, began time.Time) {
 	took := time.Since(began)
 	status := r.Response.StatusCode()
 	s.metrics.count(r.route, status)
-	s.metrics.byRoute[r.route].Observe(took.Seconds())
+	s.metrics.observer(r.route, status).Observe(took.Seconds())
+	if r.span.On() {
+		r.span.Word(span.Route, routeNames[r.route])
+		r.span.Word(span.Method, methodName(r.Method()))
+		r.span.Count(span.Status, int64(status))
+		r.span.ID(span.Verification, r.id)
+	}
+	r.span.End(status >= 500)
 	if s.log.Enabled(r.RequestCtx, debugLevel) {
 		s.log.Debug("request answered", "method", methodName(r.Method()), "route", routeNames[r.route],
 			"status", status, "took", took, "request", requestID(r.RequestCtx))

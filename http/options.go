@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/span"
 	"rollcall/ledger"
 )
 
@@ -76,6 +77,7 @@ type Options struct {
 	Wake           func()                    // the ledger has something new; may be nil, must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
+	Tracer         *span.Tracer              // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/actors/span"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -57,6 +58,7 @@ type request struct {
 	key      ledger.Key
 	read     bool // GET or HEAD
 	hugeBody bool // a body over bodyMax was announced and not read
+	span     span.Span
 }
 
 const verificationsPath = "/v1/verifications"
@@ -96,6 +98,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) { s.serve(ctx, false) }
 func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	began := time.Now()
 	r := &request{RequestCtx: ctx, hugeBody: hugeBody}
+	_, r.span = s.options.Tracer.Begin(context.Background(), span.Request)
 	working := s.work.Add(1)
 	defer func() {
 		if p := recover(); p != nil {
@@ -144,7 +147,7 @@ func (s *Server) check(r *request, working int64) {
 		r.SetBody(api.OpenAPI)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ledgerTimeout)
+	ctx, cancel := context.WithTimeout(r.span.Under(context.Background()), ledgerTimeout)
 	defer cancel()
 	if !s.admit(ctx, r) {
 		return

@@ -42,7 +42,7 @@ type Server struct {
 	noAnswer complaint
 	now      func() time.Time
 
-	work     atomic.Int64 // requests in work
+	work     *atomic.Int64 // requests in work
 	draining atomic.Bool
 	served   chan struct{} // closed when the listener's loop has ended; nil before Start
 	stop     sync.Mutex    // one Stop at a time
@@ -72,6 +72,7 @@ func New(o Options) (*Server, error) {
 		creates:  newCreateGate(),
 		balances: newBalanceReader(o.Book, m.panics.Inc),
 		metrics:  m,
+		work:     &m.working,
 		log:      o.Log,
 		noAnswer: complaint{log: o.Log, message: "ledger did not answer"},
 		now:      o.Now,

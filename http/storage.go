@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/actors/span"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 )
@@ -56,6 +57,7 @@ type StorageOptions struct {
 	Wake       func() // called after each upload that became complete; must not block
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *span.Tracer // nil: nothing is traced
 }
 
 // ChunkBytes is the size of one stored chunk, the last of a request aside.

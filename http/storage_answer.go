@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/actors/span"
 	"rollcall/http/api"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -26,6 +27,10 @@ const storageRetryAfter = 5
 // recovered serves one request and turns a bug into an answer.
 func (s *Storage) recovered(ctx *fasthttp.RequestCtx) {
 	began := time.Now()
+	_, told := s.o.Tracer.Begin(s.root, span.Upload)
+	if told.On() {
+		ctx.SetUserValue(spanOfRequest, told)
+	}
 	defer func() {
 		if fault := recover(); fault != nil {
 			s.o.Log.Error("storage handler panicked", "request", requestID(ctx), "err", fmt.Sprintf("%T", fault))
@@ -33,7 +38,9 @@ func (s *Storage) recovered(ctx *fasthttp.RequestCtx) {
 			writeIssue(ctx, api.InternalError, storageRetryAfter)
 		}
 		status := ctx.Response.StatusCode()
-		s.metrics.count(status)
+		s.metrics.finished(status, time.Since(began))
+		told.Count(span.Status, int64(status))
+		told.End(status >= 500)
 		s.o.Log.Debug("storage request", "request", requestID(ctx), "status", status, "took", time.Since(began))
 	}()
 	s.serve(ctx)
@@ -74,7 +81,8 @@ func (s *Storage) put(ctx *fasthttp.RequestCtx, token string) {
 		s.refuse(ctx, unknownSession(request))
 		return
 	}
-	call, cancel := s.call()
+	spanOf(ctx).ID(span.Verification, id)
+	call, cancel := s.call(ctx)
 	state, err := s.o.Book.UploadState(call, id)
 	cancel()
 	if err != nil {
@@ -100,7 +108,7 @@ func (s *Storage) take(ctx *fasthttp.RequestCtx, id uuid.UUID, request upload.Re
 		writeIssue(ctx, api.RateLimited, jitter(1, 9))
 		return
 	}
-	call, cancel := s.call()
+	call, cancel := s.call(ctx)
 	state, err := s.o.Book.OpenUpload(call, id)
 	cancel()
 	if err != nil {
@@ -194,7 +202,7 @@ func (s *Storage) fault(ctx *fasthttp.RequestCtx, id uuid.UUID, err error) {
 
 // answerNow answers by the session as it is, after its ledger refused a write.
 func (s *Storage) answerNow(ctx *fasthttp.RequestCtx, id uuid.UUID) {
-	call, cancel := s.call()
+	call, cancel := s.call(ctx)
 	defer cancel()
 	state, err := s.o.Book.UploadState(call, id)
 	if err != nil {
@@ -205,9 +213,18 @@ func (s *Storage) answerNow(ctx *fasthttp.RequestCtx, id uuid.UUID) {
 	s.answer(ctx, upload.After(sessionOf(state)))
 }
 
-// call is the context of one ledger call.
-func (s *Storage) call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.root, s.o.LedgerTimeout)
+// call is the context of one ledger call for a request.
+func (s *Storage) call(ctx *fasthttp.RequestCtx) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(spanOf(ctx).Under(s.root), s.o.LedgerTimeout)
+}
+
+// spanOfRequest is the name of a request's span among its user values.
+const spanOfRequest = "span"
+
+// spanOf is the span of a request; the zero Span when it is not traced.
+func spanOf(ctx *fasthttp.RequestCtx) span.Span {
+	told, _ := ctx.UserValue(spanOfRequest).(span.Span)
+	return told
 }
 
 // early marks the answer as one that may come before the body's last byte:

@@ -2,6 +2,7 @@ package http
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -11,6 +12,7 @@ type storageMetrics struct {
 	requests  *prometheus.CounterVec // label status: the HTTP status
 	bytes     prometheus.Counter
 	receiving prometheus.Gauge
+	took      *prometheus.HistogramVec // label class
 }
 
 func (m *storageMetrics) register(to prometheus.Registerer) error {
@@ -23,7 +25,16 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 	m.receiving = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rollcall_uploads_receiving", Help: "Uploads that are sending bytes.",
 	})
-	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving} {
+	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rollcall_upload_request_seconds",
+		Help: "Time of a request of the storage URL, the sending of its bytes included, by class of status " +
+			"(2xx, 3xx: more is wanted, 4xx, 5xx).",
+		Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
+	}, []string{"class"})
+	for _, class := range classes[2:] {
+		m.took.WithLabelValues(class)
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took} {
 		if err := to.Register(c); err != nil {
 			return err
 		}
@@ -32,3 +43,11 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 }
 
 func (m *storageMetrics) count(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
+
+// finished counts an answer and how long its request took.
+func (m *storageMetrics) finished(status int, took time.Duration) {
+	m.count(status)
+	if class := status / 100; class >= 1 && class < len(classes) {
+		m.took.WithLabelValues(classes[class]).Observe(took.Seconds())
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
+	"rollcall/actors/span"
 	"rollcall/http/api"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -18,6 +19,7 @@ import (
 // reception is one body on its way into the ledger.
 type reception struct {
 	s       *Storage
+	ctx     *fasthttp.RequestCtx
 	conn    *storageConn
 	body    io.Reader
 	state   ledger.Upload // after the last durable write
@@ -33,7 +35,7 @@ func (s *Storage) receive(ctx *fasthttp.RequestCtx, state ledger.Upload, d uploa
 	buffer := s.buffers.Get().(*[]byte)
 	defer s.buffers.Put(buffer)
 	r := &reception{
-		s: s, conn: connOf(ctx), body: ctx.RequestBodyStream(),
+		s: s, ctx: ctx, conn: connOf(ctx), body: ctx.RequestBodyStream(),
 		state: state, skip: d.Skip, store: d.Store, pending: (*buffer)[:0],
 	}
 	s.metrics.receiving.Inc()
@@ -123,9 +125,12 @@ func (r *reception) flush() error {
 	if len(r.pending) == 0 {
 		return nil
 	}
-	call, cancel := r.s.call()
+	call, cancel := r.s.call(r.ctx)
 	defer cancel()
+	call, told := span.Within(call, span.Append)
+	told.Count(span.Bytes, int64(len(r.pending)))
 	state, err := r.s.o.Book.AppendChunk(call, r.state.Verification, r.state.Writer, r.state.Durable, r.pending)
+	told.End(err != nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLedger, err)
 	}

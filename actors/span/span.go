@@ -82,6 +82,14 @@ func (t *Tracer) Past(name Name, began time.Time) Span {
 	return Span{s}
 }
 
+// Under gives a context whose spans stand below s.
+func (s Span) Under(ctx context.Context) context.Context {
+	if !s.On() {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, s.span)
+}
+
 // Within begins a span below that of ctx; without one there is nothing to begin.
 func Within(ctx context.Context, name Name) (context.Context, Span) {
 	outer := trace.SpanFromContext(ctx)
@@ -120,13 +128,13 @@ func (s Span) ID(key Key, id uuid.UUID) {
 	}
 }
 
-// End ends the span. Of an error only is told that there was one: its text may have what
-// others said.
-func (s Span) End(err error) {
+// End ends the span. Of a failure is only told that there was one: the text of an error
+// may have what others said.
+func (s Span) End(failed bool) {
 	if s.span == nil {
 		return
 	}
-	if err != nil {
+	if failed {
 		s.span.SetStatus(codes.Error, "")
 	}
 	s.span.End()
