@@ -50,6 +50,9 @@ const (
 	WaitMax = 24 * time.Hour
 )
 
+// none is how an empty list of waits and no day are written.
+const none = "none"
+
 // day is how WarmUpFrom is written.
 const day = "2006-01-02"
 
@@ -136,7 +139,7 @@ func (f Field) OfReceiver() bool { return !kinds[f].source }
 func (a Allowance) Text(f Field) string { return kinds[f].text(&a) }
 
 // Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required",
-// "5m,10m,1h", "2026-11-21". The error wraps ErrAllowance, and for a rate ErrRate too, names
+// "5m,10m,1h", "2026-11-21"; "none" for no waits and no day. The error wraps ErrAllowance, and for a rate ErrRate too, names
 // the field and says what to write; a stays as it was then.
 func (a *Allowance) Set(f Field, text string) error {
 	if err := kinds[f].set(a, strings.TrimSpace(text)); err != nil {
@@ -240,6 +243,9 @@ func waits(name string, of func(a *Allowance) *Waits) kind {
 			for _, d := range of(a).List() {
 				parts = append(parts, short(d))
 			}
+			if parts == nil {
+				return none
+			}
 			return strings.Join(parts, ",")
 		},
 		set: func(a *Allowance, text string) error {
@@ -254,7 +260,7 @@ func waits(name string, of func(a *Allowance) *Waits) kind {
 }
 
 func parseWaits(text string) (w Waits, err error) {
-	if text == "" {
+	if text == "" || text == none {
 		return w, nil
 	}
 	parts := strings.Split(text, ",")
@@ -264,7 +270,7 @@ func parseWaits(text string) (w Waits, err error) {
 	for i, part := range parts {
 		w[i], err = time.ParseDuration(strings.TrimSpace(part))
 		if err != nil || w[i] < WaitMin || w[i] > WaitMax {
-			return Waits{}, fmt.Errorf("%q: write waits from %s to %s with commas between them, as 5m,10m,1h",
+			return Waits{}, fmt.Errorf("%q: write waits from %s to %s with commas between them, as 5m,10m,1h, or none",
 				text, short(WaitMin), short(WaitMax))
 		}
 	}
@@ -275,16 +281,16 @@ func dated(name string, of func(a *Allowance) *time.Time) kind {
 	return kind{name: name,
 		text: func(a *Allowance) string {
 			if of(a).IsZero() {
-				return ""
+				return none
 			}
 			return of(a).UTC().Format(day)
 		},
 		set: func(a *Allowance, text string) error {
 			var t time.Time
-			if text != "" {
+			if text != "" && text != none {
 				var err error
 				if t, err = time.Parse(day, text); err != nil {
-					return fmt.Errorf("%q: write a day such as 2026-11-21", text)
+					return fmt.Errorf("%q: write a day such as 2026-11-21, or none", text)
 				}
 			}
 			*of(a) = t

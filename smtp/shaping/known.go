@@ -1,52 +1,94 @@
 package shaping
 
-import (
-	"maps"
-	"slices"
-	"strings"
+import "strings"
+
+// operator is what is known of one operator of receivers.
+type operator struct {
+	hosts string // suffixes of its MX hosts, with blanks between them
+	set   string // fields, "name=value" with blanks between them
+	where string // who published what the values were made from, and when
+	tls   string // who says that it wants sessions encrypted; "" when nobody does
+}
+
+// The sources. The files are in the repository KumoCorp/kumomta below assets.
+const (
+	shipped   = "KumoMTA policy-extras/shaping.toml 2026-08, "
+	community = "KumoMTA community/shaping.toml 2026-08, "
 )
 
-// knownFrom is where the values of Known were found, and when.
-const knownFrom = "RECEIVERS D2, a fifth of the connections and a tenth of the rate of mail senders; 2026-08"
+// cutDown ends every source: what mail senders may do is too much for a prober, who sends
+// no message and gets many refusals.
+const cutDown = "; for probing about a fifth of the connections, a tenth of the rate"
 
-// known are the fields of some operators, as ParseOverride's texts: "name=value" with blanks
-// between them.
+// Operators of many tenants judge by the share of refusals; the strict complain of little.
 const (
-	// Operators of many tenants, who judge by the share of refusals.
 	manyTenants = "connections=2 rcpt_rate=60/min rcpts_per_connection=20 refused_share=30"
 	outlookCom  = "connections=2 rcpt_rate=60/min rcpts_per_connection=5 refused_share=20"
 	yahoo       = "connections=1 rcpt_rate=60/min rcpts_per_connection=20"
 	apple       = "connections=1 rcpt_rate=30/min rcpts_per_connection=5 refused_per_session=3"
-	// Those that complain of little.
-	strict = "connections=1 rcpt_rate=20/min rcpts_per_connection=5 refused_per_hour=10"
+	strict      = "connections=1 rcpt_rate=20/min rcpts_per_connection=5 refused_per_hour=10"
 )
 
-// known is by the suffix of an operator's MX hosts.
-var known = map[string]string{
-	"google.com": manyTenants, "googlemail.com": manyTenants,
-	"mail.protection.outlook.com": manyTenants, "mx.microsoft": manyTenants,
-	"olc.protection.outlook.com": outlookCom,
-	"yahoodns.net":               yahoo,
-	"icloud.com":                 apple,
-	"qq.com":                     strict, "netease.com": strict,
-	"gmx.net": strict, "web.de": strict, "mail.com": strict, "kundenserver.de": strict, "perfora.net": strict,
-	"orange.fr": strict, "comcast.net": strict,
+// operators are those of whom something is known. One that is not here gets the default.
+var operators = []operator{
+	{"google.com googlemail.com", manyTenants, shipped + "google: 5 connections, 50 messages each",
+		"support.google.com/mail/answer/81126 2026-08"},
+	{"mail.protection.outlook.com", manyTenants, shipped + "office365: 5 connections, 50 messages each", ""},
+	{"mx.microsoft", manyTenants, shipped + "office365-dane: 5 connections, 50 messages each", ""},
+	{"olc.protection.outlook.com", outlookCom, shipped + "outlook: 5 connections, 50 messages each", ""},
+	{"yahoodns.net", yahoo, shipped + "yahoo: 10 connections, 20 messages each", ""},
+	{"yahoo.co.jp", yahoo, community + "yahoo.co.jp: 2 connections, 20 messages each, 10/s", ""},
+	{"icloud.com", apple, shipped + "apple: 10 connections, 5 messages each", ""},
+	{"qq.com", strict, community + "qq.com: 4 connections, 8 messages each", community + "qq.com"},
+	{"netease.com", strict, community + "163.com: 4 connections, 7 messages each", community + "163.com"},
+	{"gmx.net web.de", strict, community + "gmx.net_web.de: 4 connections, 20 messages each",
+		community + "gmx.net_web.de"},
+	{"mail.com", strict, shipped + "mail.com: 10 connections, 100 messages each; of the house of gmx.net", ""},
+	{"kundenserver.de perfora.net", strict, community +
+		"gmx.net_web.de: 4 connections, 20 messages each; IONOS, of the house of gmx.net", ""},
+	{"orange.fr", strict, shipped + "orange: 2 connections, 100 messages each", shipped + "orange"},
+	{"comcast.net", strict, shipped + "comcast.net: 25 connections, 1000 messages each",
+		shipped + "comcast.net"},
+	{"barracudanetworks.com", "connections=2 rcpts_per_connection=15",
+		community + "barracuda: 10 connections, 15 messages each", community + "barracuda"},
+	{"kpnmail.nl", "connections=2 rcpts_per_connection=10", community + "kpn: 10 connections, 10 messages each",
+		community + "kpn"},
+	{"netvigator.com", "connections=1 rcpts_per_connection=10",
+		community + "netvigator: 5 connections, 10 messages each", community + "netvigator"},
 }
 
-// knownRules gives what is known of how much some operators bear: the starting values for
-// a prober that were collected until August 2026. Everything else goes before it.
+// homes are well-known mail domains of operators, by the suffix of their hosts: a rule for
+// such a domain goes before what is known of its operator.
+var homes = map[string]string{
+	"gmail.com":   "google.com",
+	"hotmail.com": "olc.protection.outlook.com", "live.com": "olc.protection.outlook.com",
+	"msn.com": "olc.protection.outlook.com", "outlook.com": "olc.protection.outlook.com",
+	"yahoo.com": "yahoodns.net", "aol.com": "yahoodns.net", "ymail.com": "yahoodns.net",
+	"me.com": "icloud.com", "mac.com": "icloud.com",
+	"gmx.de": "gmx.net", "163.com": "netease.com", "126.com": "netease.com",
+}
+
+// knownRules gives what is known of how much some operators bear. Everything that somebody
+// of this service says of the same name goes before it.
 func knownRules() []Rule {
-	rules := make([]Rule, 0, len(known))
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		r := Rule{Name: name, Where: map[Field]string{0: knownFrom}}
-		for _, one := range strings.Fields(known[name]) {
-			field, text, _ := strings.Cut(one, "=")
-			f, _ := ParseField(field)
-			if err := r.Set.Set(f, text); err != nil {
-				panic(err) // this code is wrong, and every test of a Table fails
+	var rules []Rule
+	for _, o := range operators {
+		for name := range strings.FieldsSeq(o.hosts) {
+			r := Rule{Name: name, Where: map[Field]string{0: o.where + cutDown}}
+			set := o.set
+			if o.tls != "" {
+				set += " tls=required"
+				r.Where[FieldTLS] = o.tls
 			}
+			for one := range strings.FieldsSeq(set) {
+				field, text, _ := strings.Cut(one, "=")
+				f, _ := ParseField(field)
+				if err := r.Set.Set(f, text); err != nil {
+					panic(err) // this code is wrong, and every test of a Table fails
+				}
+			}
+			rules = append(rules, r)
 		}
-		rules = append(rules, r)
 	}
 	return rules
 }

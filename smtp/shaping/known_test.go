@@ -1,12 +1,26 @@
 package shaping
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
 
 func TestKnownOperators(t *testing.T) {
+	named := map[string]bool{}
 	for _, r := range knownRules() {
+		if named[r.Name] {
+			t.Errorf("%s is there twice", r.Name)
+		}
+		named[r.Name] = true
+		for _, f := range r.Set.Fields() {
+			if where := r.origin(LayerKnown, f).Where; !strings.Contains(where, "2026-") {
+				t.Errorf("%s: %s has no source with a date: %q", r.Name, f, where)
+			}
+			if f != FieldRefusedShare && r.Set.values.More(DefaultAllowance(), f) {
+				t.Errorf("%s: %s is more than a stranger gets", r.Name, f)
+			}
+		}
 		if clean, err := overrideName(r.Name); err != nil || clean != r.Name {
 			t.Errorf("%s: %v", r.Name, err)
 		}
@@ -14,10 +28,7 @@ func TestKnownOperators(t *testing.T) {
 			t.Errorf("%s: %v", r.Name, err)
 		}
 	}
-	table, err := NewTable(rules(t, "google.com", "connections=10"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, "google.com: connections=10")
 	for _, c := range []struct {
 		name, receiver, domain string
 		hosts                  []string
@@ -37,6 +48,16 @@ func TestKnownOperators(t *testing.T) {
 		key, a := table.Match(c.receiver, c.hosts, c.domain)
 		if key != c.key || a.Connections != c.connections || a.RefusedShare != c.share || a != table.For(key) {
 			t.Errorf("%s: %s %+v", c.name, key, a)
+		}
+	}
+}
+
+// TestHomesOfKnownOperators: the mail domains lead to operators that are known.
+func TestHomesOfKnownOperators(t *testing.T) {
+	table := tableOf(t)
+	for domain, suffix := range homes {
+		if _, err := CleanName(domain); err != nil || len(table.layers.Load().named[suffix]) == 0 {
+			t.Errorf("%s of %s: %v", domain, suffix, err)
 		}
 	}
 }

@@ -16,6 +16,9 @@ func drawAllowance(t *rapid.T) Allowance {
 	a.ConnectionRate.Events = rapid.IntRange(1, RateEventsMax).Draw(t, "dials")
 	a.RcptRate.Events = rapid.IntRange(1, RateEventsMax).Draw(t, "rcpts")
 	a.RefusedPerHour = rapid.IntRange(1, CountMax).Draw(t, "refused")
+	a.Waits[0] = rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "wait")
+	a.Pause = rapid.SampledFrom([]Pause{PauseNo, PauseDrain, PauseYes}).Draw(t, "pause")
+	a.PipeliningDepth, a.SessionAge, a.IdleTime, a.TLS = 3, time.Minute, time.Second, TLSOff
 	return a
 }
 
@@ -37,9 +40,10 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 				sum.ConnectionRate.Events += s.ConnectionRate.Events
 				sum.RcptRate.Events += s.RcptRate.Events
 				sum.RefusedPerHour += s.RefusedPerHour
-				if s.RcptRate.Per != a.RcptRate.Per || s.RcptsPerConnection != a.RcptsPerConnection ||
-					s.RcptsPerTransaction != a.RcptsPerTransaction || s.RefusedPerSession != a.RefusedPerSession {
-					t.Fatalf("a share changed what is per session: %+v of %+v", s, a)
+				s.Connections, s.ConnectionRate.Events = a.Connections, a.ConnectionRate.Events
+				s.RcptRate.Events, s.RefusedPerHour = a.RcptRate.Events, a.RefusedPerHour
+				if s != a {
+					t.Fatalf("a share changed what is not divided: %+v of %+v", s, a)
 				}
 			}
 		}
@@ -270,11 +274,7 @@ func TestShardsAddUp(t *testing.T) {
 // TestTableForShards: a shard's key gets its part while its split is the present
 // one, and nothing otherwise.
 func TestTableForShards(t *testing.T) {
-	table, err := NewTable(DefaultAllowance(), map[string]Override{"big.example": {
-		Connections: ptr(600), RcptRate: &Rate{300, time.Second}, RefusedPerHour: ptr(CountMax)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, "big.example: connections=600 rcpt_rate=300/s refused_per_hour=1000000")
 	for _, tc := range []struct {
 		name, key          string
 		shards             int
@@ -304,7 +304,7 @@ func TestTableForShards(t *testing.T) {
 			}
 		})
 	}
-	if err := table.Replace(DefaultAllowance(), nil); err != nil {
+	if err := table.Replace(LayerFile, nil); err != nil {
 		t.Fatal(err)
 	}
 	if a := table.For("big.example#0.3"); a.Connections != 0 {

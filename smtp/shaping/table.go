@@ -49,6 +49,9 @@ type layers struct {
 	version uint64
 	rules   [LayerOverride + 1][]Rule // by layer, as they came, with clean names
 	named   map[string][]layered      // by name, the weakest first
+	// whole is what holds for a receiver or suffix of a name, with all that is said of the
+	// wider ones, for each name that is spoken of: it is looked up in every plan.
+	whole map[string]*Allowance
 }
 
 // layered is a rule and its layer.
@@ -109,22 +112,12 @@ func (t *Table) Replace(layer Layer, rules []Rule) error {
 
 // clean brings the rule's name into its one form, and says what is wrong with it.
 func (r *Rule) clean() error {
-	source, isSource := strings.CutPrefix(r.Name, SourcePrefix)
-	switch {
-	case isSource && source != "":
-		at, err := netip.ParseAddr(source)
-		if err != nil {
-			return fmt.Errorf("%w: %q: after %q has to stand one of our IP addresses", ErrOverrideName, r.Name,
-				SourcePrefix)
-		}
-		r.Name = SourcePrefix + at.Unmap().String()
-	case !isSource && r.Name != "":
-		name, err := overrideName(r.Name)
-		if err != nil {
-			return err
-		}
-		r.Name = name
+	name, err := CleanName(r.Name)
+	if err != nil {
+		return err
 	}
+	r.Name = name
+	isSource := strings.HasPrefix(name, SourcePrefix)
 	for _, f := range r.Set.Fields() {
 		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
 			return fmt.Errorf("%w: %q: %s cannot be set there", ErrAllowance, r.Name, f)
@@ -133,7 +126,26 @@ func (r *Rule) clean() error {
 	return nil
 }
 
-// index finds the rules by name.
+// CleanName gives the one form of a rule's name: lower case, without a dot before or after
+// it; IP addresses of sources in their shortest form. The error wraps ErrOverrideName and
+// says what to write.
+func CleanName(written string) (string, error) {
+	source, isSource := strings.CutPrefix(written, SourcePrefix)
+	switch {
+	case written == "" || written == SourcePrefix:
+		return written, nil
+	case !isSource:
+		return overrideName(written)
+	}
+	at, err := netip.ParseAddr(source)
+	if err != nil || at.Zone() != "" {
+		return "", fmt.Errorf("%w: %q: after %q has to stand one of our IP addresses", ErrOverrideName, written,
+			SourcePrefix)
+	}
+	return SourcePrefix + at.Unmap().String(), nil
+}
+
+// index finds the rules by name, and what they come to.
 func (l *layers) index() {
 	l.named = map[string][]layered{}
 	for layer := LayerDefault; layer <= LayerOverride; layer++ {
@@ -142,6 +154,29 @@ func (l *layers) index() {
 			l.named[r.Name] = append(l.named[r.Name], layered{layer, r})
 		}
 	}
+	l.whole = make(map[string]*Allowance, len(l.named))
+	everybody := l.apply("", Allowance{})
+	l.whole[""] = &everybody
+	for name := range l.named {
+		if !strings.HasPrefix(name, SourcePrefix) {
+			l.sum(name)
+		}
+	}
+}
+
+// sum fills whole for a name, after those of the wider ones.
+func (l *layers) sum(name string) *Allowance {
+	if a, done := l.whole[name]; done {
+		return a
+	}
+	_, wider, _ := strings.Cut(name, ".")
+	a := l.sum(wider)
+	if l.has(name) {
+		own := l.apply(name, *a)
+		a = &own
+		l.whole[name] = a
+	}
+	return a
 }
 
 // Version counts the changes of the table: while it is the same, so is every answer.
@@ -165,7 +200,7 @@ func (t *Table) Match(receiver string, hosts []string, domain string) (key strin
 	if suffix := l.narrowest(receiver, hosts); suffix != "" {
 		key, anchor = suffixPrefix+suffix, suffix
 	}
-	if l.hasOwn(domain) && !under(anchor, domain) {
+	if domain != "" && l.hasOwn(domain) && !under(anchor, domain) {
 		key = domainPrefix + domain + keySeparator + key
 	}
 	return key, l.allowance(key)
@@ -194,8 +229,7 @@ func (t *Table) Shards(key string) int {
 // Source gives the present allowance of one of our sources, by its address; "" is the
 // source whose address the system chooses. Only the fields of sources mean something.
 func (t *Table) Source(name string) Allowance {
-	l := t.layers.Load()
-	return l.apply(SourcePrefix+name, l.apply("", Allowance{}))
+	return t.layers.Load().apply(SourcePrefix+name, DefaultAllowance())
 }
 
 // Explain says of every field of a key that Match or ShardKey has made, or of
@@ -204,7 +238,7 @@ func (t *Table) Explain(key string) []Explained {
 	l := t.layers.Load()
 	receiver, _, _ := cutShard(key)
 	names := l.names(receiver)
-	_, isSource := strings.CutPrefix(key, SourcePrefix)
+	isSource := strings.HasPrefix(key, SourcePrefix)
 	if isSource {
 		names = []string{"", key}
 	}
@@ -216,7 +250,7 @@ func (t *Table) Explain(key string) []Explained {
 		e := Explained{Field: f}
 		for _, name := range names {
 			for _, r := range l.named[name] {
-				if r.Set.Has(f) {
+				if r.Set.Has(f) && (!isSource || name != "" || r.layer == LayerDefault) {
 					e.Said = append(e.Said, Said{r.Set.Text(f), r.origin(r.layer, f)})
 				}
 			}
@@ -257,12 +291,28 @@ func (l *layers) names(key string) []string {
 	return out
 }
 
+// allowance is what holds for a key that Match has made.
 func (l *layers) allowance(key string) Allowance {
-	var a Allowance
-	for _, name := range l.names(key) {
-		a = l.apply(name, a)
+	domain := ""
+	if rest, found := strings.CutPrefix(key, domainPrefix); found {
+		domain, key, _ = strings.Cut(rest, keySeparator)
+	}
+	a := *l.nearest(strings.TrimPrefix(key, suffixPrefix))
+	if domain != "" {
+		a = l.apply(domain, a)
 	}
 	return a
+}
+
+// nearest is what holds for a receiver or suffix: that of the narrowest name that is spoken of.
+func (l *layers) nearest(anchor string) *Allowance {
+	for anchor != "" {
+		if a, found := l.whole[anchor]; found {
+			return a
+		}
+		_, anchor, _ = strings.Cut(anchor, ".")
+	}
+	return l.whole[""]
 }
 
 // apply gives a with what is said of a name.
@@ -314,6 +364,9 @@ func under(name, suffix string) bool {
 }
 
 func overrideName(written string) (string, error) {
+	if name := NameOf(written); name != written {
+		return "", fmt.Errorf("%w: %q is the key of a receiver: write %q", ErrOverrideName, written, name)
+	}
 	name := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(written, "."), "."))
 	if name == "" || len(name) > nameMax || strings.Contains(name, "..") {
 		return "", fmt.Errorf("%w: %q: write a receiver, an MX host suffix or a mail domain",

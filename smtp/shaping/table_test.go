@@ -2,69 +2,100 @@ package shaping
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// connections makes an override of one field, which the tests tell layers apart by.
-func connections(n int) Override { return Override{Connections: &n} }
-
-func TestTableMatch(t *testing.T) {
-	slow := Rate{Events: 1, Per: RatePerMax}
-	piped := true
-	table, err := NewTable(DefaultAllowance(), map[string]Override{
-		"Example.NET.":            connections(10),
-		".mx.example.net":         connections(20),
-		"eu.mx.example.net":       {RcptRate: &slow},
-		"shop.example":            {Connections: ptr(30), Pipelining: &piped},
-		"tenant.example.net":      connections(40),
-		"net":                     {RefusedPerHour: ptr(99)},
-		"other.example":           connections(50),
-		"mail.own-domain.example": connections(60),
-	})
+// set makes an override of "field=value field=value".
+func set(t testing.TB, fields string) Override {
+	t.Helper()
+	texts := map[string]string{}
+	for one := range strings.FieldsSeq(fields) {
+		name, text, _ := strings.Cut(one, "=")
+		texts[name] = text
+	}
+	o, err := ParseOverride(texts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	def := DefaultAllowance()
+	return o
+}
+
+// rules makes rules of "name: field=value field=value"; without a name it is everybody's.
+func rules(t testing.TB, lines ...string) []Rule {
+	t.Helper()
+	var out []Rule
+	for i, line := range lines {
+		name, fields, found := strings.Cut(line, ": ")
+		if !found {
+			t.Fatalf("%q: no name", line)
+		}
+		out = append(out, Rule{Name: name, Set: set(t, fields),
+			Where: map[Field]string{0: fmt.Sprintf("throttle.toml:%d", i+1)}})
+	}
+	return out
+}
+
+// tableOf makes a table of such rules.
+func tableOf(t testing.TB, lines ...string) *Table {
+	t.Helper()
+	table, err := NewTable(rules(t, lines...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func TestTableMatch(t *testing.T) {
+	table := tableOf(t,
+		"Example.NET.: connections=10",
+		".mx.example.net: connections=20",
+		"eu.mx.example.net: rcpt_rate=1/24h",
+		"shop.example: connections=30 pipelining=true",
+		"tenant.example.net: connections=40",
+		"net: refused_per_hour=99",
+		"other.example: connections=50",
+		"mail.own-domain.example: connections=60",
+	)
 	for _, tc := range []struct {
 		name, receiver, hosts, domain string
 		key                           string
-		want                          Override
+		want                          string
 	}{
-		{"nothing named", "foo.org", "mx.foo.org", "foo.org", "foo.org", Override{}},
+		{"nothing named", "foo.org", "mx.foo.org", "foo.org", "foo.org", ""},
 		{"receiver", "example.net", "a.example.net", "foo.org", "example.net",
-			Override{Connections: ptr(10), RefusedPerHour: ptr(99)}},
+			"connections=10 refused_per_hour=99"},
 		{"suffix that all hosts match", "example.net", "1.mx.example.net 2.mx.example.net", "foo.org",
-			"suffix:mx.example.net", Override{Connections: ptr(20), RefusedPerHour: ptr(99)}},
+			"suffix:mx.example.net", "connections=20 refused_per_hour=99"},
 		{"host that is the suffix itself", "example.net", "mx.example.net", "foo.org",
-			"suffix:mx.example.net", Override{Connections: ptr(20), RefusedPerHour: ptr(99)}},
+			"suffix:mx.example.net", "connections=20 refused_per_hour=99"},
 		{"suffix that one host does not match", "example.net", "1.mx.example.net b.example.net", "foo.org",
-			"example.net", Override{Connections: ptr(10), RefusedPerHour: ptr(99)}},
+			"example.net", "connections=10 refused_per_hour=99"},
 		{"longest suffix, field by field", "example.net", "1.eu.mx.example.net", "foo.org",
-			"suffix:eu.mx.example.net",
-			Override{Connections: ptr(20), RcptRate: &slow, RefusedPerHour: ptr(99)}},
+			"suffix:eu.mx.example.net", "connections=20 rcpt_rate=1/24h refused_per_hour=99"},
 		{"label boundary", "badexample.net", "mx.badexample.net", "foo.org", "badexample.net",
-			Override{RefusedPerHour: ptr(99)}},
+			"refused_per_hour=99"},
 		{"mail domain over receiver", "example.net", "a.example.net", "shop.example",
-			"domain:shop.example/example.net",
-			Override{Connections: ptr(30), Pipelining: &piped, RefusedPerHour: ptr(99)}},
+			"domain:shop.example/example.net", "connections=30 pipelining=true refused_per_hour=99"},
 		{"mail domain over suffix", "example.net", "1.eu.mx.example.net", "shop.example",
 			"domain:shop.example/suffix:eu.mx.example.net",
-			Override{Connections: ptr(30), Pipelining: &piped, RcptRate: &slow, RefusedPerHour: ptr(99)}},
+			"connections=30 pipelining=true rcpt_rate=1/24h refused_per_hour=99"},
 		{"mail domain that is the receiver", "example.net", "a.example.net", "example.net", "example.net",
-			Override{Connections: ptr(10), RefusedPerHour: ptr(99)}},
+			"connections=10 refused_per_hour=99"},
 		{"mail domain under the receiver", "example.net", "a.example.net", "tenant.example.net",
-			"domain:tenant.example.net/example.net", Override{Connections: ptr(40), RefusedPerHour: ptr(99)}},
+			"domain:tenant.example.net/example.net", "connections=40 refused_per_hour=99"},
 		{"mail domain that is its own host", "own-domain.example", "mail.own-domain.example",
-			"mail.own-domain.example", "suffix:mail.own-domain.example", Override{Connections: ptr(60)}},
+			"mail.own-domain.example", "suffix:mail.own-domain.example", "connections=60"},
 		{"hosts of two receivers", "example.net", "1.mx.example.net mx.foo.org", "foo.org", "example.net",
-			Override{Connections: ptr(10), RefusedPerHour: ptr(99)}},
-		{"no hosts", "foo.org", "", "other.example", "domain:other.example/foo.org", connections(50)},
+			"connections=10 refused_per_hour=99"},
+		{"no hosts", "foo.org", "", "other.example", "domain:other.example/foo.org", "connections=50"},
+		{"no mail domain", "foo.org", "mx.foo.org", "", "foo.org", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			key, got := table.Match(tc.receiver, strings.Fields(tc.hosts), tc.domain)
-			if want := tc.want.apply(def); key != tc.key || got != want {
+			if want := set(t, tc.want).Apply(DefaultAllowance()); key != tc.key || got != want {
 				t.Errorf("got  %s %+v\nwant %s %+v", key, got, tc.key, want)
 			}
 			if again := table.For(key); again != got {
@@ -76,33 +107,32 @@ func TestTableMatch(t *testing.T) {
 
 func TestTableRefuses(t *testing.T) {
 	for _, tc := range []struct {
-		name      string
-		change    func(*Allowance)
-		overrides map[string]Override
-		want      error
-		says      string
+		name  string
+		rules []Rule
+		want  error
+		says  string
 	}{
-		{"default out of range", func(a *Allowance) { a.Connections = 0 }, nil, ErrAllowance, "connections is 0"},
-		{"rate out of range", func(a *Allowance) { a.RcptRate.Events = 0 }, nil, ErrRate, "rcpt_rate"},
-		{"override out of range", nil, map[string]Override{"a.example": connections(ConnectionsMax + 1)},
-			ErrAllowance, `"a.example": not an allowance: connections is 10001`},
-		{"empty name", nil, map[string]Override{".": {}}, ErrOverrideName, `"."`},
-		{"name with a space", nil, map[string]Override{"a b": {}}, ErrOverrideName, `"a b"`},
-		{"name with a slash", nil, map[string]Override{"a/b": {}}, ErrOverrideName, `"a/b"`},
-		{"international name", nil, map[string]Override{"bücher.example": {}}, ErrOverrideName, "xn--"},
-		{"empty label", nil, map[string]Override{"a..b": {}}, ErrOverrideName, "a..b"},
-		{"twice", nil, map[string]Override{"a.example": {}, ".A.example": {}}, ErrOverrideName, "twice"},
+		{"empty name", rules(t, ".: connections=1"), ErrOverrideName, `"."`},
+		{"name with a space", rules(t, "a b: connections=1"), ErrOverrideName, `"a b"`},
+		{"name with a slash", rules(t, "a/b: connections=1"), ErrOverrideName, `"a/b"`},
+		{"international name", rules(t, "bücher.example: connections=1"), ErrOverrideName, "xn--"},
+		{"empty label", rules(t, "a..b: connections=1"), ErrOverrideName, "a..b"},
+		{"key of a suffix", rules(t, "suffix:mx.example.net: connections=1"), ErrOverrideName,
+			`write "mx.example.net"`},
+		{"key of a mail domain", rules(t, "domain:shop.example/suffix:mx.example.net: connections=1"),
+			ErrOverrideName, `write "shop.example"`},
+		{"key of a shard", rules(t, "example.net#1.3: connections=1"), ErrOverrideName, `write "example.net"`},
+		{"source that is no address", rules(t, "source:eth0: pause=yes"), ErrOverrideName, "IP addresses"},
+		{"receiver with a field of sources", rules(t, "a.example: rcpts_per_day=5"), ErrAllowance,
+			`"a.example": rcpts_per_day cannot be set there`},
+		{"everybody with a field of sources", rules(t, ": rcpts_per_day=5"), ErrAllowance, "rcpts_per_day"},
+		{"source with a field of receivers", rules(t, "source:192.0.2.1: connections=5"), ErrAllowance,
+			`"source:192.0.2.1": connections cannot be set there`},
+		{"too many", make([]Rule, overridesMax+1), ErrAllowance, "at most 100000"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			def := DefaultAllowance()
-			if tc.change != nil {
-				tc.change(&def)
-			}
-			table, err := NewTable(DefaultAllowance(), map[string]Override{"kept.example": connections(7)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = table.Replace(def, tc.overrides)
+			table := tableOf(t, "kept.example: connections=7")
+			err := table.Replace(LayerFile, tc.rules)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %v, want %v that says %q", err, tc.want, tc.says)
 			}
@@ -115,10 +145,7 @@ func TestTableRefuses(t *testing.T) {
 
 // TestTableReplaceBesideMatch: readers see the old or the new state, never a mixture.
 func TestTableReplaceBesideMatch(t *testing.T) {
-	table, err := NewTable(DefaultAllowance(), map[string]Override{"a.example": connections(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, "a.example: connections=1")
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
@@ -132,14 +159,18 @@ func TestTableReplaceBesideMatch(t *testing.T) {
 			}
 		})
 	}
+	before := table.Version()
 	for range 100 {
-		for name, n := range map[string]int{"a.example": 1, "mx.a.example": 2} {
-			if err := table.Replace(DefaultAllowance(), map[string]Override{name: connections(n)}); err != nil {
+		for _, line := range []string{"a.example: connections=1", "mx.a.example: connections=2"} {
+			if err := table.Replace(LayerFile, rules(t, line)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	readers.Wait()
+	if got := table.Version() - before; got != 200 {
+		t.Errorf("the version counted %d changes of 200", got)
+	}
 }
 
 func TestDefaultAllowanceIsValid(t *testing.T) {
@@ -173,16 +204,25 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func BenchmarkTableMatch(b *testing.B) {
-	table, err := NewTable(DefaultAllowance(), map[string]Override{"example.net": {}, "mx.example.net": {}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	table := tableOf(b, "example.net: connections=3", "mx.example.net: connections=4", "own.example: connections=5")
 	hosts := []string{"alt1.mx.example.net", "alt2.mx.example.net"}
-	b.ReportAllocs()
-	for range b.N {
-		table.Match("example.net", hosts, "shop.example")
-	}
+	b.Run("suffix", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			table.Match("example.net", hosts, "shop.example")
+		}
+	})
+	b.Run("domain", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			table.Match("example.net", hosts, "own.example")
+		}
+	})
+	b.Run("for", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			table.For("suffix:mx.example.net")
+		}
+	})
 }
