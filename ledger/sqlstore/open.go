@@ -33,7 +33,7 @@ type Options struct {
 	Folder string
 	// Log gets what an operator may care about; nil: nothing is logged.
 	Log *slog.Logger
-	// Registerer gets rollcall_ledger_retries_total; nil: it is counted for nobody.
+	// Registerer gets rollcall_ledger_*; nil: it is counted for nobody.
 	Registerer prometheus.Registerer
 }
 
@@ -47,7 +47,7 @@ type Store struct {
 	lock       *os.File // what makes this process the owner; nil: read only, or a server
 	folder     string   // Options.Folder
 	log        *slog.Logger
-	retries    *prometheus.CounterVec // by why
+	meters     meters
 	once       sync.Once
 
 	// folded: nothing that was erased is in the write-ahead log. Not so at first,
@@ -59,16 +59,14 @@ var _ ledger.Book = (*Store)(nil)
 
 // newStore makes a Store that is not connected.
 func newStore(d dialect, o Options) (*Store, error) {
-	s := &Store{dialect: d, folder: o.Folder, log: o.Log, retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rollcall_ledger_retries_total",
-		Help: "Transactions and reads of the ledger that were run again, by why."}, []string{"why"})}
+	s := &Store{dialect: d, folder: o.Folder, log: o.Log, meters: newMeters()}
 	s.Book = rules.New(database{s})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Registerer != nil {
-		if err := o.Registerer.Register(s.retries); err != nil {
-			return nil, fmt.Errorf("register the ledger's metrics: %w", err)
+		if err := s.meters.register(o.Registerer); err != nil {
+			return nil, err
 		}
 	}
 	return s, nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"rollcall/actors/span"
 )
 
 const (
@@ -122,7 +124,12 @@ func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, q
 // view runs do on a session for reading, each statement at its own moment. do
 // runs once; a statement that fails before its first row for a passing reason is
 // asked again.
-func (s *Store) view(ctx context.Context, do func(t *tx) error) error {
+func (s *Store) view(ctx context.Context, do func(t *tx) error) (err error) {
+	ctx, told := span.Within(ctx, span.LedgerRead)
+	defer func() {
+		s.meters.fails(kindRead, err)
+		told.End(err != nil)
+	}()
 	session, err := s.readers.take(ctx)
 	if err != nil {
 		return err
@@ -157,19 +164,20 @@ func (s *Store) snapshot(ctx context.Context, do func(t *tx) error) error {
 // update runs do in one transaction and commits it. do may run several times:
 // it has no effect outside the transaction but on variables that it sets anew
 // each time. ErrReadOnly, ErrUnavailable, ErrUnknown.
-func (s *Store) update(ctx context.Context, do func(t *tx) error) error {
+func (s *Store) update(ctx context.Context, do func(t *tx) error) (err error) {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
+	ctx, meter := s.meters.write(ctx)
+	defer func() { meter.end(err) }()
 	session, err := s.writer.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.writer.put(session)
-	runs := 0
 	return s.repeat(ctx, session, func(ctx context.Context) error {
-		runs++
-		leave, err := s.crowd.enter(ctx, runs > crowdedRuns)
+		meter.runs++
+		leave, err := s.crowd.enter(ctx, meter.runs > crowdedRuns)
 		if err != nil {
 			return fmt.Errorf("wait for other transactions: %w", err)
 		}
@@ -195,7 +203,7 @@ func (s *Store) repeat(ctx context.Context, session *session, attempt func(ctx c
 		if !f.again || n == attemptsMax || time.Since(begun) > repeatMax {
 			return f.tell(err, unknown)
 		}
-		s.retries.WithLabelValues(f.why).Inc()
+		s.meters.retries.WithLabelValues(f.why).Inc()
 		// Who asked says so when it does not get better; the metric counts each.
 		s.log.Debug("ledger is asked again", "why", f.why, "sqlstate", sqlState(err), "attempt", n)
 		pause := time.NewTimer(wait/2 + rand.N(wait/2))
