@@ -29,6 +29,8 @@ type Actor struct {
 	receivers map[int]*actor.PID // by shard
 	alarm     alarm.Alarm
 	quiet     time.Time // what the parent was told last
+	told      Waits     // the same
+	toldAt    time.Time
 	ctx       context.Context
 	cancel    context.CancelFunc
 }
@@ -46,12 +48,13 @@ type (
 	recallDone struct{}
 )
 
-// New makes the actor for one domain; its parent is told Finals and Quiet.
+// New makes the actor for one domain; its parent is told Finals, Quiet and Waits.
 func New(o Options, w Work) actor.Actor {
 	ctx, cancel := context.WithCancel(context.Background())
 	var seed [32]byte
 	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
-	return &Actor{options: o, agenda: newAgenda(time.Now(), o, w, seed),
+	now := time.Now()
+	return &Actor{options: o, agenda: newAgenda(now, o, w, seed), toldAt: now,
 		receivers: map[int]*actor.PID{}, ctx: ctx, cancel: cancel}
 }
 
@@ -93,6 +96,22 @@ func (a *Actor) Receive(c actor.Context) {
 	a.plan(c, now)
 }
 
+// tell says what the addresses wait for, if there is anything new; it gives the time to
+// see to it again, or to wake for something else.
+func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
+	next := a.toldAt.Add(tellEvery)
+	if now.Before(next) {
+		return earlier(wake, next)
+	}
+	a.toldAt = now
+	if w := a.agenda.waits(now); !w.equal(a.told) {
+		a.told = w
+		c.Send(c.Parent(), w)
+		return earlier(wake, now.Add(tellEvery))
+	}
+	return wake
+}
+
 func (a *Actor) plan(c actor.Context, now time.Time) {
 	steps, finals, wake := a.agenda.plan(now)
 	for _, s := range steps {
@@ -108,7 +127,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.agenda.work.Domain, Until: until})
 	}
-	a.alarm.Set(c, now, wake)
+	a.alarm.Set(c, now, a.tell(c, now, wake))
 }
 
 // do carries out one step; what may wait, waits in a goroutine.

@@ -90,6 +90,7 @@ type agenda struct {
 	routing bool // the question is out
 	hosts   []*wire.Host
 	key     string   // of the receiver, without shards; empty: not known yet
+	version uint64   // of what key rests on
 	shards  []*shard // at least one; together they have every address that is left
 	chunk   uint64   // the newest; numbers are never used twice, whatever the shard
 
@@ -102,6 +103,7 @@ type agenda struct {
 	recallBy time.Time // acceptances wait so long for its answer; zero: they do not
 
 	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
+	tally     *tally                   // of the addresses that are put off
 
 	held     bool        // nothing may be offered
 	closed   smtp.Reason // why the domain takes no mail, as DNS says
@@ -116,7 +118,7 @@ type agenda struct {
 func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
 	a := &agenda{options: o, start: now, work: w, left: len(w.Ordinals), archive: newArchive(o.Load),
 		controls: controls{nobodies: newNobodies(seed)}, greyWaits: map[uint16]time.Duration{},
-		chunk: uint64(w.Tries) << triesShift}
+		chunk: uint64(w.Tries) << triesShift, tally: &tally{by: map[smtp.Reason]*putOffs{}}}
 	a.shards = a.newShards(1)
 	a.shards[0].ordinals = w.Ordinals
 	return a
@@ -124,6 +126,7 @@ func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
 
 // plan says what to do now, what has become final, and when to ask again.
 func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
+	a.follow(now)
 	for _, s := range a.shards {
 		a.listen(now, s)
 	}
@@ -206,6 +209,7 @@ func reachable(r mx.Route) bool {
 // place finds the key of the route's receiver and the number of its shards, and
 // leaves those that it has when they are others.
 func (a *agenda) place(now time.Time) {
+	a.version = a.options.version()
 	key := a.options.Match(a.route)
 	n := a.options.shards(key)
 	if key == a.key && n == len(a.shards) {
@@ -222,6 +226,14 @@ func (a *agenda) place(now time.Time) {
 	a.shards = a.newShards(n)
 	for _, s := range before {
 		a.deal(s)
+	}
+}
+
+// follow looks for the receiver anew when what its key rests on has changed. A receiver
+// that has work of ours sends a pulse each second, so it is not long until then.
+func (a *agenda) follow(now time.Time) {
+	if a.key != "" && a.options.version() != a.version {
+		a.place(now)
 	}
 }
 

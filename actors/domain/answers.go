@@ -73,6 +73,7 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 		return
 	}
 	s.heard, s.credit = now, m.GetCredit()
+	s.cause, s.perHour = m.GetCause(), m.GetPerHour()
 	if until := wire.Until(now, m.GetWaitingMs()); until.Sub(s.heldUntil).Abs() > heldJitter {
 		s.heldUntil = until
 	}
@@ -168,14 +169,18 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 		a.options.Facts.Refused(a.work.Domain, now)
 	}
 	if last.Outcome == smtp.Valid {
+		a.tally.asked(p.reason, false)
+		p.reason = smtp.ReasonNone
 		if c.Habit = a.habit(now); !a.believes(c.Habit, now) || !a.conclude(now, p.ordinal, c) {
 			a.accept(now, p, c)
 		}
 		return
 	}
-	if !a.conclude(now, p.ordinal, c) {
-		a.again(now, s, p, c, say)
+	if a.conclude(now, p.ordinal, c) {
+		a.tally.asked(p.reason, false)
+		return
 	}
+	a.again(now, s, p, c, say)
 }
 
 // hostsOf is how many hosts have to deny that they serve the domain before that is
@@ -221,13 +226,14 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 		nth -= namedInRow
 	}
 	if m.wait <= 0 || nth >= 0 && putOff(m.attempts) {
-		own := a.options.Waits[min(nth, len(a.options.Waits)-1)]
+		waits := a.options.waits(a.key)
+		own := waits[min(nth, len(waits)-1)]
 		if left := p.since + a.options.GiveUpAfter - a.since(now); left > 0 {
 			own = min(own, left) // one last try when the time is up
 		}
 		wait = max(wait, own)
 	}
-	if p.waits < 1<<16-1 {
+	if p.waits < waitsMax {
 		p.waits++
 	}
 	p.due = a.since(now) + wait
@@ -235,6 +241,11 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 	switch {
 	case p.due-p.since <= a.options.GiveUpAfter && (deadline.IsZero() || now.Add(wait).Before(deadline)):
 		a.archive.keep(&p, c)
+		if len(m.attempts) > 0 {
+			a.tally.asked(p.reason, true)
+		}
+		p.reason = m.reason
+		a.tally.push(&p, a.passes(&p))
 		heap.Push(&s.deferred, p)
 	case p.ordinal == controlOrdinal:
 		a.uncontrolled(now, m.reason)

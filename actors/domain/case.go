@@ -16,13 +16,17 @@ type pending struct {
 	due     time.Duration // the next attempt
 	grey    time.Duration // greylisted for the first time, at the source that from names
 	ordinal uint32
-	newest  uint32 // note of the newest attempt; 0: there is none
-	omitted uint16 // attempts that are not kept
-	waits   uint16 // how many of the configured waits are used up
-	from    uint16 // number of a source; 0: not greylisted
-	kept    uint8  // notes
+	newest  uint32      // note of the newest attempt; 0: there is none
+	omitted uint16      // attempts that are not kept
+	from    uint16      // number of a source; 0: not greylisted
+	reason  smtp.Reason // why it was put off last
+	waits   uint8       // how many of the configured waits are used up, at most waitsMax
+	kept    uint8       // notes
 	marks   uint8
 }
+
+// waitsMax is where waits are not counted any more: no configuration has as many.
+const waitsMax = 1<<8 - 1
 
 // Bits of pending.marks.
 const (

@@ -67,6 +67,21 @@ func (a *agenda) pauseControls(now time.Time) {
 	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
 }
 
+// controlsEnd is when it is expected to be known whether the domain takes everything:
+// nearly all refuse the first control probe, and one that does not, refuses none.
+func (a *agenda) controlsEnd(now time.Time) time.Time {
+	end, pauses := a.controlAt(), a.options.controlPauses()
+	if end.Before(now) {
+		end = now
+	}
+	if accepted := a.habit(now).Accepted; accepted > 0 {
+		for i := accepted + 1; i < evidence.ControlsEnough; i++ {
+			end = end.Add(pauses[min(i-1, len(pauses)-1)])
+		}
+	}
+	return end
+}
+
 // endControls: nothing has to be known any more. One that is out comes back.
 func (a *agenda) endControls() {
 	a.controls.asking, a.controls.asked, a.controls.unclear = false, 0, 0

@@ -15,20 +15,25 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// Options is what every domain actor of a node shares. All fields but Shards and
-// ControlPauses are required.
+// Options is what every domain actor of a node shares. All fields but Shards, Version,
+// WaitsOf and ControlPauses are required.
 type Options struct {
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	Match func(r mx.Route) string // the key of the receiver of a route
 	// Shards is in how many shards the allowance of a receiver is split at present,
 	// by its key. Nil: none is split.
-	Shards  func(key string) int
+	Shards func(key string) int
+	// Version counts the changes of what Match, Shards and WaitsOf answer: the key is looked
+	// at anew when it is another. It must not block. Nil: nothing changes.
+	Version func() uint64
 	Resolve func(identity string) *actor.PID // of a receiver's key or shard's; may wait a second; nil: not now
 	Facts   *Facts
 	Load    *Load
 	// Waits are between the attempts at one address when the receiver names no
 	// time; the last one repeats.
 	Waits []time.Duration
+	// WaitsOf are those of one receiver, by its key; none: Waits. Nil: all have Waits.
+	WaitsOf func(key string) []time.Duration
 	// GiveUpAfter is how long after the first "again" an address stays open.
 	GiveUpAfter time.Duration
 	// ControlPauses are between the control probes of one domain; the last one
@@ -68,9 +73,28 @@ func (o Options) shards(key string) int {
 	return max(1, o.Shards(key))
 }
 
+// waits are between the attempts at an address of a receiver, at least one.
+func (o Options) waits(key string) []time.Duration {
+	if o.WaitsOf != nil {
+		if own := o.WaitsOf(key); len(own) > 0 {
+			return own
+		}
+	}
+	return o.Waits
+}
+
+// version is 0 as long as nothing changes.
+func (o Options) version() uint64 {
+	if o.Version == nil {
+		return 0
+	}
+	return o.Version()
+}
+
 // Work is what a domain actor is made for.
 type Work struct {
 	Verification uuid.UUID
+	Workspace    uuid.UUID // whose turn it is at a receiver
 	Epoch        int64
 	Domain       string   // lower-case A-label
 	Tries        int      // how often an actor for the same work and epoch was begun before

@@ -49,10 +49,14 @@ type shard struct {
 	heard     time.Time
 	heldUntil time.Time // the receiver says that it may not ask before
 
+	cause   wire.Cause // what keeps the receiver from asking more, as it said last
+	perHour int64      // that it expects to ask of this verification; 0: it does not say
+
 	ordinals []uint32 // in the order of the file; read only
 	next     int      // first of ordinals that was never offered
 	ready    []uint32 // to be offered before all others: given back, or the control probe
 	deferred deferrals
+	tally    *tally             // of the agenda: of all its shards' deferred
 	history  map[uint32]pending // of addresses that were deferred and are ready or out again
 	chunks   map[uint64]*open
 	size     int // of the next chunk
@@ -62,7 +66,7 @@ type shard struct {
 func (a *agenda) newShards(n int) []*shard {
 	out := make([]*shard, n)
 	for i := range out {
-		out[i] = &shard{number: i, size: chunkFirst, history: map[uint32]pending{},
+		out[i] = &shard{number: i, size: chunkFirst, tally: a.tally, history: map[uint32]pending{},
 			chunks: map[uint64]*open{},
 			task: &wire.Task{Verification: a.work.Verification[:], Epoch: a.work.Epoch,
 				Domain: a.work.Domain, Shard: uint32(i)}}
@@ -99,6 +103,7 @@ func (s *shard) take(since time.Duration) (uint32, bool) {
 // pop takes the address that is deferred for the shortest time.
 func (s *shard) pop() uint32 {
 	p := heap.Pop(&s.deferred).(pending)
+	s.tally.pop(&p)
 	s.history[p.ordinal] = p
 	return p.ordinal
 }
@@ -152,7 +157,8 @@ func (a *agenda) listen(now time.Time, s *shard) {
 		if !o.acked && now.Sub(o.sent) >= ackWithin {
 			o.sent = now
 			o.offer = &wire.Offer{Task: s.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
-				Probes: o.offer.Probes, ExpiresInMs: wire.Left(now, a.work.Deadline)} // what was sent stays
+				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
+				ExpiresInMs: wire.Left(now, a.work.Deadline)} // what was sent stays
 			a.steps = append(a.steps, tell{s.number, o.offer})
 		}
 	}
@@ -197,7 +203,7 @@ func (a *agenda) offer(now time.Time, s *shard) {
 	a.chunk++
 	o := &open{left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
 		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.hosts,
-			ExpiresInMs: wire.Left(now, a.work.Deadline)}}
+			Workspace: a.work.Workspace[:], ExpiresInMs: wire.Left(now, a.work.Deadline)}}
 	size := s.size
 	if a.options.Load.heavy() {
 		size = chunkFirst
@@ -251,6 +257,7 @@ func (a *agenda) found(shard int, key string, ok bool) bool {
 // leave forgets the receiver.
 func (a *agenda) leave(s *shard) {
 	s.reached, s.credit, s.heldUntil = false, 0, time.Time{}
+	s.cause, s.perHour = wire.Cause_FREE, 0
 	a.steps = append(a.steps, leave{s.number})
 }
 

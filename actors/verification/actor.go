@@ -264,8 +264,8 @@ func (a *Actor) beginDomains(c actor.Context) {
 func (a *Actor) spawn(c actor.Context, name string) {
 	file, open := a.plan.file, a.plan.open[name]
 	a.plan.rest(open, time.Time{})
-	w := domain.Work{Verification: a.state.ID, Epoch: a.lease.Epoch, Domain: name, Tries: open.crashes,
-		Ordinals: a.plan.ordinals(open), Deadline: a.begun.Add(patience),
+	w := domain.Work{Verification: a.state.ID, Workspace: a.state.Workspace, Epoch: a.lease.Epoch,
+		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.begun.Add(patience),
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) }))
 	c.Watch(pid)

@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"http":              {"actors/span", "actors/view", "ledger", "smtp"},
 	"actors":            {"actors", "ledger", "cluster", "smtp"},
 	"actors/receiver":   {"actors/alarm", "actors/span", "actors/wire", "cluster", "smtp"}, // it never sees money
-	"actors/domain":     {"actors/alarm", "actors/wire", "ledger", "smtp"},
+	"actors/domain":     {"actors/alarm", "actors/view", "actors/wire", "ledger", "smtp"},
 	"actors/edge":       {"actors/alarm"},
 	"actors/alarm":      {},
 	"actors/wire":       {"smtp"},

@@ -1,0 +1,152 @@
+package domain
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"rollcall/smtp"
+)
+
+const (
+	// greyPrior is how long a receiver is expected to put an address off that it does
+	// not know, until it has shown how long it does: the default of the greylisting that
+	// is used most (Postgrey: --delay=300).
+	greyPrior = 5 * time.Minute
+
+	// greyTries is how many of the configured waits are expected to be enough for that
+	// at most, where they are short: who set them knows the receivers. Guess.
+	greyTries = 3
+
+	// stubbornAfter is how many addresses have to be put off again for one that was
+	// answered before all are expected to be put off until they are given up. Guess.
+	stubbornAfter = 4
+)
+
+// tally counts the addresses that are put off by reason, so that nobody has to look at
+// each of them to say what they wait for. Times count from the start of the agenda.
+type tally struct {
+	by      map[smtp.Reason]*putOffs
+	control bool // the control probe is put off, which is no address
+}
+
+// putOffs are the addresses that were put off for one reason.
+type putOffs struct {
+	addresses   int
+	first, last time.Duration // when they are asked again; first is never later than it is
+	ends        time.Duration // when the last of them is expected to be answered, if not put off again
+	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
+
+	again, answered int // of those that were asked again, ever
+}
+
+// of gives the count of a reason.
+func (t *tally) of(r smtp.Reason) *putOffs {
+	p := t.by[r]
+	if p == nil {
+		p = &putOffs{}
+		t.by[r] = p
+	}
+	return p
+}
+
+// push counts an address that is put off, and is expected to be answered at a time.
+func (t *tally) push(p *pending, ends time.Duration) {
+	if p.ordinal == controlOrdinal {
+		t.control = true
+		return
+	}
+	c := t.of(p.reason)
+	if c.addresses++; c.addresses == 1 {
+		c.first, c.last, c.ends, c.since = p.due, p.due, ends, p.since
+		return
+	}
+	c.first, c.last = min(c.first, p.due), max(c.last, p.due)
+	c.ends, c.since = max(c.ends, ends), max(c.since, p.since)
+}
+
+// pop forgets an address that was put off, whose time has come.
+func (t *tally) pop(p *pending) {
+	if p.ordinal == controlOrdinal {
+		t.control = false
+		return
+	}
+	c := t.of(p.reason)
+	c.addresses--
+	c.first = max(c.first, p.due) // what is left comes later, or as late
+}
+
+// asked notes what came of asking an address that was put off for a reason.
+func (t *tally) asked(r smtp.Reason, again bool) {
+	if r == smtp.ReasonNone {
+		return // it was not put off before
+	}
+	if again {
+		t.of(r).again++
+	} else {
+		t.of(r).answered++
+	}
+}
+
+// stubborn says whether those that were put off for a reason are expected to be put off
+// until they are given up.
+func (c *putOffs) stubborn(r smtp.Reason) bool {
+	switch r {
+	case smtp.Greylisted: // it passes
+		return false
+	case smtp.MailboxFull: // people empty theirs by the day, if they do
+		return c.again >= c.answered
+	}
+	return c.again >= stubbornAfter*(c.answered+1)
+}
+
+// reasons are those for which addresses are put off, in the order of their numbers.
+func (t *tally) reasons() []smtp.Reason {
+	var out []smtp.Reason
+	for _, r := range slices.Sorted(maps.Keys(t.by)) {
+		if t.by[r].addresses > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// passes is when an address that is put off is expected to be answered.
+func (a *agenda) passes(p *pending) time.Duration {
+	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
+		return p.due
+	}
+	least, known := a.greyWaits[p.from]
+	if known {
+		return max(p.due, p.grey+least)
+	}
+	least = greyPrior
+	if p.waits > 1 { // it waited for some time already, in vain: for as long again
+		least = max(least, p.due-p.grey)
+	}
+	at, waits := p.grey, a.options.waits(a.key)
+	for i := range greyTries {
+		if at += waits[min(i, len(waits)-1)]; at-p.grey >= least {
+			break
+		}
+	}
+	return max(p.due, at)
+}
+
+// hurried counts anew when those of one reason are asked sooner than they were to be.
+func (a *agenda) hurried() {
+	c := a.tally.of(smtp.Greylisted)
+	if c.addresses == 0 {
+		return
+	}
+	was := *c
+	c.addresses = 0
+	for _, s := range a.shards {
+		for i := range s.deferred {
+			if p := &s.deferred[i]; p.reason == smtp.Greylisted {
+				a.tally.push(p, a.passes(p))
+			}
+		}
+	}
+	c.again, c.answered = was.again, was.answered
+}

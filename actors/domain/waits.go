@@ -1,0 +1,198 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+const (
+	// tellEvery is how often a domain says what its addresses wait for, at most. Guess:
+	// as soon as a person looks again, and no work at all beside a question each.
+	tellEvery = 2 * time.Second
+
+	// dueMax bounds the addresses that are looked at to tell those whose time has come
+	// from the others that are put off. Where there are more, it is the receiver that
+	// holds all of them up.
+	dueMax = 10_000
+)
+
+// Waits is what a domain tells its parent when it has changed, at most each tellEvery:
+// what its addresses wait for that have no outcome.
+type Waits struct {
+	Domain string
+	Waits  []view.Wait // each address once
+
+	// Ends is when the last of them is expected to be final if receivers let us ask as
+	// soon as there is somebody to ask for; zero: none waits for a time.
+	Ends time.Time
+}
+
+// equal says whether there is nothing new in another one.
+func (w Waits) equal(o Waits) bool {
+	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b view.Wait) bool {
+		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
+		a.Until, a.Last, b.Until, b.Last = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		return same && a == b
+	})
+}
+
+// waits says what the addresses without an outcome wait for. It takes a moment, however
+// many there are.
+func (a *agenda) waits(now time.Time) Waits {
+	out := Waits{Domain: a.work.Domain}
+	due := a.dueByShard(now)
+	for i, s := range a.shards {
+		out.add(a.waitOf(now, s, due[i]))
+	}
+	if n := len(a.accepted) + len(a.proven); n > 0 {
+		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, a.controlAt())}
+		if a.resting(now) {
+			w.Until = a.options.Facts.Rest(a.work.Domain)
+		}
+		w.Last = after(now, a.controlsEnd(now))
+		out.add(w)
+		out.Ends = w.Last
+	}
+	for _, r := range a.tally.reasons() {
+		a.addPutOff(now, &out, r, due)
+	}
+	if d := a.work.Deadline; !d.IsZero() && out.Ends.After(d) {
+		out.Ends = d
+	}
+	return out
+}
+
+// addPutOff says what those wait for that were put off for a reason and are not due.
+func (a *agenda) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[smtp.Reason]int) {
+	c := a.tally.of(r)
+	n := c.addresses
+	for i := range due {
+		n -= due[i][r]
+	}
+	if n <= 0 {
+		return
+	}
+	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
+		Until: after(now, a.start.Add(max(c.first, a.nextDue()))), Last: after(now, a.start.Add(c.last))})
+	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+a.options.GiveUpAfter)
+	if c.stubborn(r) {
+		ends = gaveUp
+	}
+	out.Ends = later(out.Ends, a.start.Add(min(ends, gaveUp)))
+}
+
+func (w *Waits) add(n view.Wait) {
+	if n.Addresses > 0 {
+		w.Waits = append(w.Waits, n)
+	}
+}
+
+// waitOf says what the addresses of a shard wait for that could be asked now.
+func (a *agenda) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.Wait {
+	w := view.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: view.ForReceiver}
+	for _, n := range due {
+		w.Addresses += n
+	}
+	for _, o := range s.chunks {
+		w.Addresses += len(o.left)
+	}
+	if a.controls.asking && a.shardOf(controlOrdinal) == s && !a.tally.control {
+		w.Addresses-- // it is no address of the file
+	}
+	switch rest := a.options.Facts.Rest(a.work.Domain); {
+	case rest.After(now):
+		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
+	case a.hosts == nil:
+		w.For = view.ForRoute
+	default:
+		w.Receiver, w.Cause = a.shardKey(s.number), view.Causes[wire.Cause_FREE]
+		switch {
+		case a.held || s.reaching && s.failures > missedMax:
+			w.Cause = view.Causes[wire.Cause_NO_SHARE]
+		case int(s.cause) < len(view.Causes):
+			w.Cause = view.Causes[s.cause]
+		}
+		w.Until, w.PerHour = after(now, s.heldUntil), int(s.perHour)
+	}
+	return w
+}
+
+// dueByShard counts the addresses that were put off and could be asked again now, if
+// the receivers let us.
+func (a *agenda) dueByShard(now time.Time) []map[smtp.Reason]int {
+	out := make([]map[smtp.Reason]int, len(a.shards))
+	room, since := dueMax, a.since(now)
+	for i, s := range a.shards {
+		out[i] = map[smtp.Reason]int{}
+		room -= s.countDue(since, room, out[i])
+	}
+	if room > 0 {
+		return out
+	}
+	for i, s := range a.shards { // more than are looked at: as good as all of them
+		clear(out[i])
+		for _, r := range a.tally.reasons() {
+			out[i][r] = a.tally.of(r).addresses * len(s.deferred) / max(1, a.putOffTotal())
+		}
+	}
+	return out
+}
+
+// putOffTotal is how many addresses are put off, and the control probe.
+func (a *agenda) putOffTotal() int {
+	n := 0
+	for _, s := range a.shards {
+		n += len(s.deferred)
+	}
+	return n
+}
+
+// countDue counts the addresses whose time has come, at most so many: those of a heap
+// lie together at its top.
+func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) int {
+	n := 0
+	var below func(i int)
+	below = func(i int) {
+		if i >= len(s.deferred) || n >= most || s.deferred[i].due > since {
+			return
+		}
+		if n++; s.deferred[i].ordinal != controlOrdinal {
+			by[s.deferred[i].reason]++
+		}
+		below(2*i + 1)
+		below(2*i + 2)
+	}
+	below(0)
+	return n
+}
+
+// nextDue is not later than when the first address is asked again.
+func (a *agenda) nextDue() time.Duration {
+	first, known := time.Duration(0), false
+	for _, s := range a.shards {
+		if len(s.deferred) > 0 && (!known || s.deferred[0].due < first) {
+			first, known = s.deferred[0].due, true
+		}
+	}
+	return first
+}
+
+// after is a time, or the zero time when it is over.
+func after(now, t time.Time) time.Time {
+	if t.After(now) {
+		return t
+	}
+	return time.Time{}
+}
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
