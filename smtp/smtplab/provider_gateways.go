@@ -59,8 +59,8 @@ var gateways = []provider{
 	}, nil},
 	{Personality{
 		Name: "barracuda", About: "Barracuda", MXSuffix: "barracudanetworks.com", NoEnhanced: true,
-		Pipelining: true,
-		Words:      Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No such user ({address})"})},
+		Pipelining: true, TLS: TLSSelfSigned,
+		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No such user ({address})"})},
 	}, []aboutUs{
 		{"blocked", smtp.StageRcpt, "550 permanent failure for one or more recipients ({address}:blocked)",
 			blockedUs, false},

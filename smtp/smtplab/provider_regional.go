@@ -185,6 +185,7 @@ var regionalsEast = []provider{
 	}},
 	{Personality{
 		Name: "qq", About: "QQ and exmail", MXSuffix: "qq.com", NoEnhanced: true, RcptsPerSession: 8,
+		TLS: TLSSelfSigned,
 		Words: Words{Mailboxes: kinds(map[Mailbox]string{
 			NotFound: "550 Mailbox not found. http://service.mail.qq.com/cgi-bin/help?subtype=1",
 			Disabled: "550 The recipient has a deactivated mailbox",
@@ -197,6 +198,7 @@ var regionalsEast = []provider{
 	}},
 	{Personality{
 		Name: "netease", About: "163 and NetEase", MXSuffix: "netease.com", NoEnhanced: true, SessionsMax: 4,
+		TLS: TLSSelfSigned,
 		Words: Words{
 			Busy:      "421 too many connections from {client}",
 			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 User not found: {address}"}),

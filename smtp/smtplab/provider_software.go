@@ -158,7 +158,7 @@ var greylistKinds = []provider{
 	}, nil},
 	{Personality{
 		Name: "barracudagrey", About: "Barracuda's greylisting: 5 min", MXSuffix: "barracudanetworks.com",
-		Greylist: true,
+		Greylist: true, TLS: TLSSelfSigned,
 		Words: Words{
 			Greylist:  "450 4.7.1 <{address}>: Recipient address rejected: Greylisted, try again later",
 			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No such user ({address})"}),
