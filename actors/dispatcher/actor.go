@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"rollcall/actors/span"
 	"rollcall/actors/verification"
 	"rollcall/ledger"
 )
@@ -221,8 +222,22 @@ func (s *shell) look(c actor.Context, now time.Time) {
 	s.leasing, s.again = true, false
 	s.beside(c, s.ctx, func(ctx context.Context) any {
 		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL)
+		s.trace(now, states, err)
 		return leaseds{states, now, room, err}
 	})
+}
+
+// trace tells of a look that found work, or failed; most find none.
+func (s *shell) trace(began time.Time, states []ledger.Verification, err error) {
+	if len(states) == 0 && err == nil {
+		return
+	}
+	told := s.options.Work.Tracer.Past(span.Lease, began)
+	told.Count(span.Leases, int64(len(states)))
+	if len(states) == 1 {
+		told.ID(span.Verification, states[0].ID)
+	}
+	told.End(err != nil)
 }
 
 // weight is what this node has: leases, and about how many addresses.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/actors/span"
 	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
 )
@@ -49,6 +50,7 @@ type Options struct {
 	Rules   *verdict.Rules
 	Log     *slog.Logger
 	Metrics *Metrics
+	Tracer  *span.Tracer // nil: nothing is traced
 }
 
 // Validate says which option is missing.

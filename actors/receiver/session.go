@@ -12,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"rollcall/actors/span"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -42,6 +43,8 @@ type sessionActor struct {
 	working atomic.Bool   // that goroutine runs
 	leaving atomic.Bool   // the actor is stopped: it should come to an end
 	end     sync.Once
+	span    span.Span // as smtp
+	broken  bool      // as smtp: it failed
 }
 
 func newSessionActor(o Options, s *socket) *sessionActor {
@@ -77,6 +80,7 @@ func (a *sessionActor) leave() {
 		if a.smtp != nil {
 			a.quit()
 		}
+		a.untraced()
 		a.cancel()
 		a.socket.close()
 	})
@@ -100,6 +104,7 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 	go func() {
 		result := a.guarded(id, work)
 		if a.smtp == nil || !a.smtp.Open() {
+			a.untraced()
 			a.socket.close() // before anybody may open another one for it
 		}
 		a.working.Store(false)
@@ -135,11 +140,13 @@ func (a *sessionActor) open(m openSession) any {
 	}
 	defer a.socket.rest()
 	a.source = m.source
+	a.traced(m.host.host)
 	s, err := a.source.Open(a.ctx, m.host.host, m.host.at, m.tls)
 	if err != nil {
 		if a.socket.cut.Load() {
 			return sessionClosed{id: m.id}
 		}
+		a.tracedFailure(err)
 		told := a.judgeFailure(m.host.host, err)
 		return sessionOpened{id: m.id, failed: &told}
 	}
@@ -315,6 +322,7 @@ func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) verdictOf {
 
 // fail ends the session in a report.
 func (a *sessionActor) fail(r *report, err error) {
+	a.tracedFailure(err)
 	told := a.judgeFailure(a.smtp.Host(), err)
 	r.failure = &told
 	r.cut = told.attempt.Stage >= smtp.StageRcpt || told.attempt.Code == 421

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/span"
 	"rollcall/ledger"
 	"rollcall/smtp/evidence"
 )
@@ -356,8 +357,13 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	cases := a.plan.cases[:len(results)]
 	a.call(c, func(ctx context.Context) any {
 		began := time.Now()
+		ctx, told := a.options.Tracer.Begin(ctx, span.Settle)
+		told.ID(span.Verification, s.Lease.Verification)
+		told.Count(span.Settlement, s.Number)
+		told.Count(span.Addresses, int64(len(results)))
 		s.Evidence = a.pack(results, cases)
 		state, err := a.options.Book.Settle(ctx, s)
+		told.End(err != nil)
 		return settleResult{state, time.Since(began), err}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollcall/actors/intake"
+	"rollcall/actors/span"
 	"rollcall/ledger"
 )
 
@@ -44,7 +45,14 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 	if v.Status == ledger.Cancelling {
 		return loaded{state: v}, nil
 	}
-	f, err := readFile(ctx, o, v)
+	within, told := o.Tracer.Begin(ctx, span.Intake)
+	told.ID(span.Verification, v.ID)
+	f, err := readFile(within, o, v)
+	if f != nil {
+		told.Count(span.Addresses, int64(f.Len()))
+	}
+	told.Count(span.Bytes, v.Bytes)
+	told.End(err != nil)
 	if defect := (*intake.Defect)(nil); errors.As(err, &defect) {
 		return refuse(ctx, o, l, defect)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/span"
 	"rollcall/ledger"
 )
 
@@ -26,7 +27,8 @@ type Book interface {
 	Release(ctx context.Context, l ledger.Lease) error
 }
 
-// Options is what every verification actor of a node shares. All fields are required.
+// Options is what every verification actor of a node shares. All fields are required, but
+// the Tracer.
 type Options struct {
 	Book       Book
 	Domain     domain.Options
@@ -35,6 +37,7 @@ type Options struct {
 	Left       *atomic.Int64 // addresses that this node has and that are not settled
 	Log        *slog.Logger
 	Metrics    *Metrics
+	Tracer     *span.Tracer // nil: nothing is traced
 }
 
 // Validate says which option is missing.
