@@ -18,6 +18,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/edge"
 	"rollcall/actors/receiver"
+	"rollcall/actors/span"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -48,6 +49,7 @@ type node struct {
 	stops    []stopper    // in the order of the starts
 	once     sync.Once
 	stopErr  error
+	tracer   *span.Tracer // nil: nothing is traced
 	draining atomic.Bool
 }
 
@@ -80,6 +82,9 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	}
 	token, err := admin.EnsureToken(c.DataDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := n.startTracing(ctx, c, id, o.Log); err != nil {
 		return nil, err
 	}
 	book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{Folder: c.DataDir, Log: o.Log,
@@ -140,6 +145,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err != nil {
 		return nil, err
 	}
+	receivers.Tracer = n.tracer
 	receivers.Living, receivers.Fenced = n.members.living, n.members.fenced
 	receivers.Facts, receivers.Clock = receiverFacts{book}, n.members.clock
 	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry)}
@@ -158,7 +164,9 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	n.add("cluster", members.Stop)
 	facts := n.startFacts(ctx, book, o)
 	parts := workParts{book, resolver, table, n.members, facts}
-	work, err := dispatcher.Start(members.System(), workOptions(c, id, parts, o))
+	options := workOptions(c, id, parts, o)
+	options.Work.Tracer = n.tracer
+	work, err := dispatcher.Start(members.System(), options)
 	if err != nil {
 		return nil, err
 	}
@@ -244,6 +252,7 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	storage := httpd.DefaultStorageOptions()
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
+	storage.Tracer = n.tracer
 	files, err := httpd.NewStorage(storage)
 	if err != nil {
 		return err
@@ -253,9 +262,11 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	}
 	n.add("storage", files.Stop)
 	n.UploadURL = publicURL(c.Upload.PublicURL, c.Upload.Listen, files.Addr())
-	api, err := httpd.New(apiOptions(c, book, o, func(id uuid.UUID) string {
+	public := apiOptions(c, book, o, func(id uuid.UUID) string {
 		return n.UploadURL + "/upload/" + tokens.Token(id)
-	}))
+	})
+	public.Tracer = n.tracer
+	api, err := httpd.New(public)
 	if err != nil {
 		return err
 	}
