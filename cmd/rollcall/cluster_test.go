@@ -91,6 +91,9 @@ func (f *toldCluster) calls() string {
 // noBook is a ledger that nobody asks.
 type noBook struct{ admin.Book }
 
+// Note drops what is noted.
+func (noBook) Note(context.Context, ledger.LogLine) error { return nil }
+
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
 	t       *testing.T

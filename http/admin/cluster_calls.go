@@ -64,6 +64,7 @@ func (s *Server) drainNode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.options.Log.Info("drain asked", "node", m.Node, "name", m.Name)
+	s.note(r.Context(), line("cluster drain", title(m), "draining"))
 	writeJSON(w, http.StatusOK, m)
 }
 
@@ -82,6 +83,7 @@ func (s *Server) forgetNode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.options.Log.Info("node forgotten", "node", m.Node, "name", m.Name)
+	s.note(r.Context(), line("cluster forget", title(m), "forgotten"))
 	writeJSON(w, http.StatusOK, m)
 }
 

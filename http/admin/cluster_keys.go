@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -78,6 +79,11 @@ func (s *Server) doKeys(ctx context.Context, w http.ResponseWriter, c KeyCommand
 			s.options.Log.Warn("gossip keys not changed", "op", c.Op, "fingerprint", c.Fingerprint,
 				"node", result.Node, "err", result.Error)
 		}
+	}
+	if c.Op != KeyList {
+		done := len(slices.DeleteFunc(slices.Clone(answer.Results), func(r KeyResult) bool { return r.Error != "" }))
+		s.note(ctx, line("cluster keys "+string(c.Op), c.Fingerprint,
+			fmt.Sprintf("done on %d of %d nodes", done, len(answer.Results))))
 	}
 	slices.SortFunc(answer.Results, func(a, b KeyResult) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Node[:], b.Node[:]))

@@ -10,7 +10,8 @@
 // With "Authorization: Bearer" and the token of DATA_DIR/admin.token, JSON both ways:
 //
 //	POST /v1/workspaces               {"name"} -> {"id","name"}
-//	GET  /v1/workspaces               {"workspaces":[{"id","name","created_at"}]}
+//	GET  /v1/workspaces               {"workspaces":[{"id","name","created_at","weight"}]}
+//	POST /v1/workspaces/{id}/weight   {"weight"} -> {"id","name","created_at","weight"}
 //	POST /v1/workspaces/{id}/keys     {"label"} -> {"id","key"}, the only time the key is shown
 //	GET  /v1/workspaces/{id}/keys     {"keys":[{"id","label","created_at","revoked_at"}]}
 //	POST /v1/keys/{id}/revoke         {"id","revoked_at"}
@@ -24,6 +25,21 @@
 //	POST /v1/verifications/{id}/replay
 //	                                  {"rules","all"} -> lines of ReplayLine, the summary last; rules is the text of
 //	                                  a rule file to try, "" is as the node judges
+//	GET  /v1/verifications/{id}/waits view.Verification: what its open addresses wait for, and until when
+//	GET  /v1/receivers                view.Receivers
+//	GET  /v1/receivers/detail?key=    {"receivers":[view.ReceiverDetail]}, one for each node and shard
+//	POST /v1/receivers/close          {"key","node","session"} -> the same: ends one session
+//	GET  /v1/receivers/trace?key=&source=&after=
+//	                                  {"lines":[view.TraceLine],"after"}; after, as it is, asks for the next ones
+//	GET  /v1/sources                  {"sources":[view.Source],"silent"}
+//	GET  /v1/throttle                 ThrottleRules
+//	GET  /v1/throttle/explain?name=   view.Explanation, of a mail domain, a key or source:ADDRESS
+//	POST /v1/throttle/overrides       OverrideCall -> its ThrottleRule
+//	POST /v1/throttle/clear           ClearCall -> {"cleared":[ThrottleRule]}
+//	GET  /v1/throttle/record          {"records":[view.Record],"silent"}
+//	POST /v1/throttle/replay          {"throttle","rules"}, texts of candidate files -> view.Replayed
+//	GET  /v1/log?before=&after=&limit=
+//	                                  LogPage, of what operators changed
 //	GET  /v1/audit                    what an audit of the ledger found
 //	GET  /v1/backup                   a copy of the embedded ledger, as an SQLite file
 //	GET  /v1/identity                 Identity, of the node that answers alone
@@ -37,6 +53,9 @@
 // Every node answers for the whole cluster, but where it says otherwise. A node is named by its name, its id or
 // the beginning of its id. A gossip key comes in the body of one call and goes to
 // the Cluster, and nowhere else.
+//
+// Who makes a change may say so in the header Rollcall-Operator, of at most 200 bytes:
+// it stands in the operator log. Whoever has the token may write any name there.
 //
 // An address comes in the body of a call and goes into its answer: into no URL and
 // no log. A replay judges what is stored: it makes no connection and writes nothing.

@@ -28,6 +28,7 @@ type workspace struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	CreatedAt *api.Time `json:"created_at,omitempty"`
+	Weight    int       `json:"weight,omitempty"` // turns it has for one of another at a receiver
 }
 
 type key struct {
@@ -73,9 +74,37 @@ func (s *Server) workspaces(w http.ResponseWriter, r *http.Request) {
 	out := make([]workspace, 0, len(found))
 	for _, f := range found {
 		created := api.Time(f.Created)
-		out = append(out, workspace{ID: f.ID.String(), Name: f.Name, CreatedAt: &created})
+		out = append(out, workspace{ID: f.ID.String(), Name: f.Name, CreatedAt: &created, Weight: f.Weight})
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"workspaces": out})
+}
+
+// setWeight says how many turns a workspace has at a receiver for one of another.
+func (s *Server) setWeight(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Weight int `json:"weight"`
+	}
+	id, ok := workspaceID(w, r)
+	if !ok || !read(w, r, &in) {
+		return
+	}
+	if in.Weight < 1 || in.Weight > ledger.WeightMax {
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			fmt.Sprintf("weight must be a whole number from 1 to %d", ledger.WeightMax))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
+	defer cancel()
+	changed, err := s.options.Book.SetWeight(ctx, id, in.Weight)
+	if err != nil {
+		s.fail(w, "set weight", err)
+		return
+	}
+	s.options.Log.Info("weight set", "workspace", id, "weight", in.Weight)
+	s.tuned()
+	created := api.Time(changed.Created)
+	writeJSON(w, http.StatusOK, workspace{ID: changed.ID.String(), Name: changed.Name, CreatedAt: &created,
+		Weight: changed.Weight})
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"rollcall/actors/view"
 	"rollcall/ledger"
+	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
 )
 
@@ -34,10 +36,11 @@ type Book interface {
 	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
 	Witness
 	Audit(ctx context.Context) (ledger.AuditReport, error)
+	ledger.Operators
 	Ping(ctx context.Context) error
 }
 
-// Options are what a Server needs; all but Wake, Cluster, Rules, Ready and Backup are required.
+// Options are what a Server needs; from Cluster on, and Wake, all may be left out.
 type Options struct {
 	Listen   string              // host:port; port 0 takes a free one, see Addr
 	Book     Book                // the ledger
@@ -52,6 +55,20 @@ type Options struct {
 
 	// Rules are those of the node, for replays; nil: those that come with the program.
 	Rules *verdict.Rules
+
+	// Survey asks all nodes what they do; nil: its calls are refused with no_survey.
+	Survey Survey
+	// Throttle has the rules of this node; nil: calls about rules are refused with no_throttle.
+	Throttle *shaping.Table
+	// ThrottleFile says how the throttle file of this node stands. nil: there is none.
+	ThrottleFile func() ThrottleFile
+	// Tuned says that an override or a weight was changed, so that this node follows at once
+	// and not within a second. It must not block; may be nil.
+	Tuned func()
+	// ReplayThrottle runs a candidate throttle file, or the rules of now when that text is
+	// empty, and a candidate verdict file over what the nodes recorded. Errors: ErrCandidate,
+	// and any other when the nodes do not answer. nil: the call is refused.
+	ReplayThrottle func(ctx context.Context, throttle, rules string) (view.Replayed, error)
 
 	// Ready says why the node should get no requests although its ledger answers:
 	// it has not joined yet, or it may not use anything now. The text is shown to
@@ -191,7 +208,11 @@ func (s *Server) routes() http.Handler {
 	operator.HandleFunc("GET /v1/backup", s.backup)
 	operator.HandleFunc("GET /v1/identity", s.identity)
 	operator.HandleFunc("POST /v1/identity/check", s.checkIdentity)
+	operator.HandleFunc("POST /v1/workspaces/{id}/weight", s.setWeight)
+	operator.HandleFunc("GET /v1/log", s.operatorLog)
 	s.clusterRoutes(operator)
+	s.surveyRoutes(operator)
+	s.throttleRoutes(operator)
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -199,7 +220,7 @@ func (s *Server) routes() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Gatherer, promhttp.HandlerOpts{}))
-	mux.Handle("/v1/", s.withToken(operator))
+	mux.Handle("/v1/", s.withToken(withAuthor(operator)))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "there is nothing at this path")
 	})
