@@ -133,7 +133,7 @@ func TestOperatorTour(t *testing.T) {
 		t.Fatalf("create workspace: %d %v", status, w)
 	}
 	if _, list := r.call("GET", "/v1/workspaces", ""); !holds(list["workspaces"], "id", id, "id", "name",
-		"created_at") {
+		"created_at", "weight") {
 		t.Errorf("workspaces: %v", list)
 	}
 	status, k := r.call("POST", "/v1/workspaces/"+id+"/keys", `{"label":"laptop"}`)
