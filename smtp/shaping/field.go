@@ -2,6 +2,7 @@ package shaping
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,15 +91,15 @@ var kinds = [fieldEnd]kind{
 		func(a *Allowance) *time.Duration { return &a.SessionAge }),
 	FieldIdleTime: timed("idle_time", IdleTimeMin, IdleTimeMax,
 		func(a *Allowance) *time.Duration { return &a.IdleTime }),
-	FieldTLS: chosen("tls", []TLS{TLSOpportunistic, TLSRequired, TLSOff},
+	FieldTLS: ranked("tls", []TLS{TLSRequired, TLSOpportunistic, TLSOff},
 		func(a *Allowance) *TLS { return &a.TLS }),
 	FieldFamily: chosen("address_family", []Family{FamilyAny, FamilyV4, FamilyV6},
 		func(a *Allowance) *Family { return &a.Family }),
 	FieldWaits: waits("retry_waits", func(a *Allowance) *Waits { return &a.Waits }),
-	FieldPause: chosen("pause", []Pause{PauseNo, PauseDrain, PauseYes},
+	FieldPause: ranked("pause", []Pause{PauseYes, PauseDrain, PauseNo},
 		func(a *Allowance) *Pause { return &a.Pause }),
-	FieldRcptsPerDay: ofSource(counted("rcpts_per_day", 0, CountMax,
-		func(a *Allowance) *int { return &a.RcptsPerDay })),
+	FieldRcptsPerDay: unbounded(ofSource(counted("rcpts_per_day", 0, CountMax,
+		func(a *Allowance) *int { return &a.RcptsPerDay })), func(a *Allowance) *int { return &a.RcptsPerDay }),
 	FieldWarmUpFrom: ofSource(dated("warm_up_from", func(a *Allowance) *time.Time { return &a.WarmUpFrom })),
 }
 
@@ -169,6 +170,18 @@ func counted(name string, least, most int, of func(a *Allowance) *int) kind {
 	}
 }
 
+// unbounded lets k take 0 for more than every number.
+func unbounded(k kind, of func(a *Allowance) *int) kind {
+	number := func(a *Allowance) int {
+		if *of(a) == 0 {
+			return CountMax + 1
+		}
+		return *of(a)
+	}
+	k.more = func(a, b *Allowance) float64 { return float64(number(a) - number(b)) }
+	return k
+}
+
 func rated(name string, of func(a *Allowance) *Rate) kind {
 	return kind{name: name,
 		text: func(a *Allowance) string { return of(a).String() },
@@ -230,10 +243,28 @@ func chosen[T ~string](name string, words []T, of func(a *Allowance) *T) kind {
 					return nil
 				}
 			}
-			return fmt.Errorf("%q: write one of %v", text, words)
+			return fmt.Errorf("%q: write one of %s", text, joined(words))
 		},
 		copy: func(to, from *Allowance) { *of(to) = *of(from) },
 	}
+}
+
+// joined is words with commas between them.
+func joined[T ~string](words []T) string {
+	parts := make([]string, len(words))
+	for i, w := range words {
+		parts[i] = string(w)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ranked is chosen of words in an order, the one that allows least first.
+func ranked[T ~string](name string, words []T, of func(a *Allowance) *T) kind {
+	k := chosen(name, words, of)
+	k.more = func(a, b *Allowance) float64 {
+		return float64(slices.Index(words, *of(a)) - slices.Index(words, *of(b)))
+	}
+	return k
 }
 
 func waits(name string, of func(a *Allowance) *Waits) kind {

@@ -1,0 +1,177 @@
+package shaping
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// labelMax is the longest label of a host name (RFC 1035 §2.3.4).
+const labelMax = 63
+
+// Doubt is what a person should look at in a rule before it is used. The rule is legal.
+type Doubt struct {
+	Rule  int   // its place in the list
+	Field Field // 0: the rule as a whole
+	Text  string
+}
+
+// Check says what is doubtful in the rules of LayerFile: rules that can't match or never
+// hold, names that stand for more than their writer may think, and more than a known
+// operator bears. Rules that Table.Replace refuses are passed over.
+func Check(rules []Rule) []Doubt {
+	c := doubts{rules: slices.Clone(rules), known: knownRules()}
+	var fit []Rule
+	for i := range c.rules {
+		if c.rules[i].clean() == nil {
+			fit = append(fit, c.rules[i])
+		} else {
+			c.rules[i] = Rule{}
+		}
+	}
+	var err error
+	if c.table, err = NewTable(fit); err != nil {
+		return nil // too many rules
+	}
+	c.last = last(c.rules)
+	for i := range c.rules {
+		named := c.name(i)
+		for _, f := range c.rules[i].Set.Fields() {
+			if c.hidden(i, f) {
+				continue
+			}
+			c.loosens(i, f)
+			if named {
+				c.beaten(i, f)
+			}
+			c.idle(i, f)
+		}
+	}
+	return c.found
+}
+
+// doubts collects what Check finds.
+type doubts struct {
+	rules []Rule
+	known []Rule
+	last  map[spoken]*Rule
+	table *Table
+	found []Doubt
+}
+
+func (c *doubts) add(rule int, f Field, format string, args ...any) {
+	c.found = append(c.found, Doubt{Rule: rule, Field: f, Text: fmt.Sprintf(format, args...)})
+}
+
+// name looks at what a rule is called; false says that it was doubtful.
+func (c *doubts) name(i int) bool {
+	before := len(c.found)
+	if name := c.rules[i].Name; name != "" && !strings.HasPrefix(name, SourcePrefix) {
+		c.hostName(i, name)
+	}
+	return len(c.found) == before
+}
+
+func (c *doubts) hostName(i int, name string) {
+	if _, err := netip.ParseAddr(name); err == nil {
+		c.add(i, 0, "can't match: %s is an IP address, and receivers go by the names of their hosts; a source "+
+			"of ours belongs to the sources", name)
+		return
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if len(label) > labelMax || strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
+			c.add(i, 0, "can't match: no host name has the part %q", label)
+			return
+		}
+	}
+	suffix, listed := publicsuffix.PublicSuffix(name)
+	top := name[strings.LastIndexByte(name, '.')+1:]
+	switch {
+	case listed && suffix == name:
+		c.add(i, 0, "%s is no receiver's name: it stands for every receiver beneath it", name)
+	case !listed && suffix == top && !slices.Contains(ownTops, top):
+		c.add(i, 0, "can't match: %q is no top-level domain, so nothing outside a network of yours is found "+
+			"by this name", top)
+	case name == top:
+		c.add(i, 0, "%s is no receiver's name: it stands for every receiver beneath it", name)
+	}
+}
+
+// ownTops are the top-level domains that belong to nobody or are for networks of one's own
+// (RFC 2606, RFC 6761, RFC 6762; ICANN resolution 2024.07.29.06).
+var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home", "corp"}
+
+// hidden says whether a later rule of the same name hides a field.
+func (c *doubts) hidden(i int, f Field) bool {
+	wins := c.last[spoken{c.rules[i].Name, f}]
+	if wins == &c.rules[i] {
+		return false
+	}
+	c.add(i, f, "never holds: %s says %s = %s after it", place(wins, f), f, wins.Set.Text(f))
+	return true
+}
+
+// place is where a rule's field stands, for people.
+func place(r *Rule, f Field) string {
+	if where := r.origin(LayerFile, f).Where; where != "" {
+		return where
+	}
+	return "another rule of this name"
+}
+
+// loosens looks for known operators of whom a rule allows more than they are known to bear.
+func (c *doubts) loosens(i int, f Field) {
+	r := &c.rules[i]
+	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
+		return
+	}
+	for k := range c.known {
+		known := &c.known[k]
+		if !under(r.Name, known.Name) && homes[r.Name] != known.Name || !known.Set.Has(f) ||
+			!r.Set.values.More(known.Set.values, f) {
+			continue
+		}
+		c.add(i, f, "%s is more than %s, which is known to be borne at %s (%s)", r.Set.Text(f),
+			known.Set.Text(f), known.Name, known.origin(LayerKnown, f).Where)
+	}
+}
+
+// beaten looks for known operators beneath a rule's name at whose hosts it does not hold,
+// because what is known of them is narrower.
+func (c *doubts) beaten(i int, f Field) {
+	r := &c.rules[i]
+	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
+		return
+	}
+	for k := range c.known {
+		known := &c.known[k]
+		if known.Name == r.Name || !under(known.Name, r.Name) || !known.Set.Has(f) ||
+			known.Set.Text(f) == r.Set.Text(f) || c.last[spoken{known.Name, f}] != nil {
+			continue
+		}
+		c.add(i, f, "does not hold at hosts under %s, where %s is known and goes before it: write a rule of that "+
+			"name to change it", known.Name, known.Set.Text(f))
+	}
+}
+
+// idle looks for fields that do nothing beside the others that hold.
+func (c *doubts) idle(i int, f Field) {
+	name := c.rules[i].Name
+	if source, is := strings.CutPrefix(name, SourcePrefix); is {
+		if a := c.table.Source(source); f == FieldWarmUpFrom && !a.WarmUpFrom.IsZero() && a.RcptsPerDay == 0 {
+			c.add(i, f, "does nothing without %s, which it begins with", FieldRcptsPerDay)
+		}
+		return
+	}
+	a := c.table.For(name)
+	switch {
+	case f == FieldPipeliningDepth && !a.Pipelining && name != "":
+		c.add(i, f, "does nothing while %s is false", FieldPipelining)
+	case f == FieldRcptsPerTransaction && a.RcptsPerTransaction > a.RcptsPerConnection:
+		c.add(i, f, "%d in a transaction are never reached: %s is %d", a.RcptsPerTransaction,
+			FieldRcptsPerConnection, a.RcptsPerConnection)
+	}
+}

@@ -1,0 +1,60 @@
+package shaping
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Change is a field of a rule that is another than before.
+type Change struct {
+	Name     string // of the rule; "" is everybody
+	Field    Field
+	Old, New string // as Override.Text; "" is not said
+	Where    string // where the new value stands, or where the old one stood
+}
+
+// spoken is a field of a name.
+type spoken struct {
+	name  string
+	field Field
+}
+
+// Diff gives what differs between two states of one layer, by name and then by field. Names
+// have to be clean.
+func Diff(before, after []Rule) []Change {
+	was, is := last(before), last(after)
+	var out []Change
+	for at, now := range is {
+		old, there := was[at]
+		if there && old.Set.Text(at.field) == now.Set.Text(at.field) {
+			continue
+		}
+		c := Change{Name: at.name, Field: at.field, New: now.Set.Text(at.field),
+			Where: now.origin(LayerFile, at.field).Where}
+		if there {
+			c.Old = old.Set.Text(at.field)
+		}
+		out = append(out, c)
+	}
+	for at, old := range was {
+		if _, there := is[at]; !there {
+			out = append(out, Change{Name: at.name, Field: at.field, Old: old.Set.Text(at.field),
+				Where: old.origin(LayerFile, at.field).Where})
+		}
+	}
+	slices.SortFunc(out, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Field, b.Field))
+	})
+	return out
+}
+
+// last gives the rule that wins each field of each name in one layer.
+func last(rules []Rule) map[spoken]*Rule {
+	out := map[spoken]*Rule{}
+	for i := range rules {
+		for _, f := range rules[i].Set.Fields() {
+			out[spoken{rules[i].Name, f}] = &rules[i]
+		}
+	}
+	return out
+}
