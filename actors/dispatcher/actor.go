@@ -66,6 +66,7 @@ type (
 	renew struct{}
 	sweep struct{}
 	drain struct{ done chan<- struct{} }
+	ask   struct{ id uuid.UUID } // what a verification waits for
 
 	// answer is what became of a call of the ledger: one of those below.
 	answer   struct{ of any }
@@ -120,6 +121,9 @@ func (s *shell) Receive(c actor.Context) {
 			s.options.Log.Error("verification actor crashed", "verification", id)
 			s.ended(c, now, id) // its lease is given back with the next renewal
 		}
+	case ask:
+		s.tell(c, m.id)
+		return
 	case drain:
 		s.drain(c, m.done)
 	}

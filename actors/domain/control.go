@@ -70,9 +70,9 @@ func (a *agenda) pauseControls(now time.Time) {
 // controlsEnd is when it is expected to be known whether the domain takes everything:
 // nearly all refuse the first control probe, and one that does not, refuses none.
 func (a *agenda) controlsEnd(now time.Time) time.Time {
-	end, pauses := a.controlAt(), a.options.controlPauses()
-	if end.Before(now) {
-		end = now
+	end, pauses := later(now, a.controlAt()), a.options.controlPauses()
+	if a.tally.control > 0 {
+		end = later(end, a.start.Add(a.tally.control))
 	}
 	if accepted := a.habit(now).Accepted; accepted > 0 {
 		for i := accepted + 1; i < evidence.ControlsEnough; i++ {

@@ -27,7 +27,7 @@ const (
 // each of them to say what they wait for. Times count from the start of the agenda.
 type tally struct {
 	by      map[smtp.Reason]*putOffs
-	control bool // the control probe is put off, which is no address
+	control time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
 }
 
 // putOffs are the addresses that were put off for one reason.
@@ -35,6 +35,7 @@ type putOffs struct {
 	addresses   int
 	first, last time.Duration // when they are asked again; first is never later than it is
 	ends        time.Duration // when the last of them is expected to be answered, if not put off again
+	wait        time.Duration // how long the last of them waits in all, as expected
 	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
 
 	again, answered int // of those that were asked again, ever
@@ -53,14 +54,16 @@ func (t *tally) of(r smtp.Reason) *putOffs {
 // push counts an address that is put off, and is expected to be answered at a time.
 func (t *tally) push(p *pending, ends time.Duration) {
 	if p.ordinal == controlOrdinal {
-		t.control = true
+		t.control = ends
 		return
 	}
 	c := t.of(p.reason)
 	if c.addresses++; c.addresses == 1 {
 		c.first, c.last, c.ends, c.since = p.due, p.due, ends, p.since
+		c.wait = ends - p.since
 		return
 	}
+	c.wait = max(c.wait, ends-p.since)
 	c.first, c.last = min(c.first, p.due), max(c.last, p.due)
 	c.ends, c.since = max(c.ends, ends), max(c.since, p.since)
 }
@@ -68,7 +71,7 @@ func (t *tally) push(p *pending, ends time.Duration) {
 // pop forgets an address that was put off, whose time has come.
 func (t *tally) pop(p *pending) {
 	if p.ordinal == controlOrdinal {
-		t.control = false
+		t.control = 0
 		return
 	}
 	c := t.of(p.reason)

@@ -54,6 +54,7 @@ func (a *agenda) waits(now time.Time) Waits {
 			w.Until = a.options.Facts.Rest(a.work.Domain)
 		}
 		w.Last = after(now, a.controlsEnd(now))
+		w.Receiver = a.key
 		out.add(w)
 		out.Ends = w.Last
 	}
@@ -77,10 +78,14 @@ func (a *agenda) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[s
 		return
 	}
 	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
-		Until: after(now, a.start.Add(max(c.first, a.nextDue()))), Last: after(now, a.start.Add(c.last))})
+		Receiver: a.key, Until: after(now, a.start.Add(max(c.first, a.nextDue()))), Last: after(now, a.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+a.options.GiveUpAfter)
-	if c.stubborn(r) {
+	switch _, known := a.habit(now).CatchAll(); {
+	case c.stubborn(r):
 		ends = gaveUp
+	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
+		ends += c.wait
+		gaveUp += c.wait
 	}
 	out.Ends = later(out.Ends, a.start.Add(min(ends, gaveUp)))
 }
@@ -100,7 +105,7 @@ func (a *agenda) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.W
 	for _, o := range s.chunks {
 		w.Addresses += len(o.left)
 	}
-	if a.controls.asking && a.shardOf(controlOrdinal) == s && !a.tally.control {
+	if a.controls.asking && a.shardOf(controlOrdinal) == s && a.tally.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
 	switch rest := a.options.Facts.Rest(a.work.Domain); {

@@ -76,6 +76,9 @@ type Actor struct {
 	marking  bool
 	markAt   time.Time // not marked before, because it failed
 	looking  bool
+	outlook  outlooks  // what the ledger was told last
+	seen     survey    // made at
+	surveyAt time.Time // not anew before
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -98,7 +101,10 @@ type (
 		state ledger.Verification
 		err   error
 	}
-	markResult  stateResult
+	markResult struct {
+		stateResult
+		told ledger.Outlook
+	}
 	closeResult struct{ err error }
 )
 
@@ -127,6 +133,14 @@ func (a *Actor) Receive(c actor.Context) {
 		a.loaded(c, now, m)
 	case domain.Finals:
 		a.finals(c, now, m)
+	case domain.Waits:
+		if w := a.open(m.Domain); w != nil {
+			w.told = m
+		}
+		return
+	case Ask:
+		c.Respond(a.told(now))
+		return
 	case domain.Quiet:
 		if w := a.open(m.Domain); w != nil {
 			a.plan.rest(w, m.Until)
@@ -135,7 +149,7 @@ func (a *Actor) Receive(c actor.Context) {
 		a.gone(c, now, m.Who)
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
-			a.spawn(c, m.domain)
+			a.spawn(c, now, m.domain)
 		}
 	case settleResult:
 		a.settled(c, now, m)
@@ -225,7 +239,8 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 	switch a.mode {
 	case working:
 		a.hold(c, now)
-		a.beginDomains(c)
+		a.beginDomains(c, now)
+		a.plan.pace.note(now, a.plan.final, a.plan.next)
 		a.settle(c, now, false)
 		a.mark(c, now)
 	case cancelling, draining:
@@ -252,19 +267,20 @@ func (a *Actor) hold(c actor.Context, now time.Time) {
 	}
 }
 
-func (a *Actor) beginDomains(c actor.Context) {
+func (a *Actor) beginDomains(c actor.Context, now time.Time) {
 	for !a.held {
 		name, ok := a.plan.begin(a.options.DomainsMax)
 		if !ok {
 			return
 		}
-		a.spawn(c, name)
+		a.spawn(c, now, name)
 	}
 }
 
-func (a *Actor) spawn(c actor.Context, name string) {
+func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	file, open := a.plan.file, a.plan.open[name]
 	a.plan.rest(open, time.Time{})
+	open.begun, open.told = now, domain.Waits{}
 	w := domain.Work{Verification: a.state.ID, Workspace: a.state.Workspace, Epoch: a.lease.Epoch,
 		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.begun.Add(patience),
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
@@ -289,8 +305,11 @@ func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 	if a.mode != working || a.open(m.Domain) == nil {
 		return
 	}
+	w, before := a.open(m.Domain), a.plan.final
 	a.plan.take(now, m.Finals)
+	w.left -= a.plan.final - before
 	if m.Done {
+		a.plan.done(now, m.Domain)
 		a.finish(c, m.Domain)
 	}
 }
@@ -353,7 +372,8 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 		return
 	}
 	a.settling = true
-	s := ledger.Settlement{Lease: a.lease, Number: a.state.Settlements + 1, Results: results}
+	s := ledger.Settlement{Lease: a.lease, Number: a.state.Settlements + 1, Results: results,
+		Expected: whole(a.survey(now).finish)}
 	cases := a.plan.cases[:len(results)]
 	a.call(c, func(ctx context.Context) any {
 		began := time.Now()
@@ -390,6 +410,7 @@ func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
 	a.count(m.took)
 	a.plan.settled(now)
 	a.state = m.state
+	a.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 	if m.state.Status.Final() {
 		a.options.Log.Info("verification finished", "verification", m.state.ID, "status", m.state.Status,
 			"settlement", m.state.Settlements)
@@ -436,37 +457,6 @@ func (a *Actor) refused(c actor.Context, err error) bool {
 	a.options.Log.Warn("lease lost", "verification", a.state.ID, "epoch", a.lease.Epoch, "err", err)
 	a.end(c)
 	return true
-}
-
-// mark tells the ledger, and so the customer, whether all that is left waits for
-// the receivers.
-func (a *Actor) mark(c actor.Context, now time.Time) {
-	until, quiet := a.plan.quiet()
-	quiet = quiet && until.Sub(now) >= waitingMin
-	if a.marking || now.Before(a.markAt) || quiet == a.waiting || quiet && now.Sub(a.changed) < waitingDwell {
-		return
-	}
-	if !quiet {
-		until = time.Time{}
-	}
-	a.marking = true
-	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Wait(ctx, a.lease, ledger.Outlook{Next: until})
-		return markResult{state, err}
-	})
-}
-
-func (a *Actor) marked(c actor.Context, now time.Time, m markResult) {
-	a.marking = false
-	switch {
-	case a.mode == ended:
-	case m.err == nil:
-		a.changed, a.waiting = now, m.state.Status == ledger.Waiting
-		a.looked(stateResult(m))
-	case !a.refused(c, m.err):
-		a.markAt = now.Add(retryMax)
-		a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", m.err)
-	}
 }
 
 // look sees whether the customer cancelled.

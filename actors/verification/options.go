@@ -57,6 +57,8 @@ type (
 	Look struct{}
 	// Drain asks it to settle what it has, give its lease back and end.
 	Drain struct{}
+	// Ask asks what its open addresses wait for; it responds with a view.Verification.
+	Ask struct{}
 	// Lost says that its lease is gone: it must end and write nothing more.
 	Lost struct{}
 )

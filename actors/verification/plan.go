@@ -33,10 +33,14 @@ const (
 // is next. It is plain Go. Mailbox only.
 type plan struct {
 	file     *intake.File
-	order    []uint32         // ordinals that are not settled, domain by domain
-	starts   []uint32         // where each domain begins in order; one more at the end
-	ids      []uint32         // domain ids in the order of work
-	next     int              // first of ids that was never begun
+	order    []uint32 // ordinals that are not settled, domain by domain
+	starts   []uint32 // where each domain begins in order; one more at the end
+	ids      []uint32 // domain ids in the order of work
+	next     int      // first of ids that was never begun
+	began    int      // addresses of the domains that were begun
+	final    int      // addresses that were answered in this run
+	pace     pace
+	took     lasted           // how long the small domains took that are done
 	open     map[string]*work // domains that have an actor, by name
 	resting  int              // of open, how many only wait for a time
 	answered bitset           // has its final outcome, settled or not
@@ -49,8 +53,12 @@ type plan struct {
 // work is one domain that has an actor.
 type work struct {
 	id      uint32
+	size    int // addresses that were open when it was begun
+	left    int // addresses that are not answered
 	crashes int
-	quiet   time.Time // nothing to do before; zero: busy
+	begun   time.Time
+	told    domain.Waits // what it waits for
+	quiet   time.Time    // nothing to do before; zero: busy
 }
 
 // bitset is one bit for each ordinal.
@@ -113,7 +121,9 @@ func (p *plan) begin(busyMax int) (string, bool) {
 	id := p.ids[p.next]
 	p.next++
 	name := p.file.Domains()[id]
-	p.open[name] = &work{id: id}
+	size := int(p.starts[id+1] - p.starts[id])
+	p.began += size
+	p.open[name] = &work{id: id, size: size, left: size}
 	return name, true
 }
 
@@ -145,6 +155,7 @@ func (p *plan) take(now time.Time, finals []domain.Final) {
 			continue
 		}
 		p.answered.set(f.Ordinal)
+		p.final++
 		if len(p.pending) == 0 {
 			p.since = now
 		}
@@ -215,6 +226,14 @@ func (p *plan) rest(w *work, until time.Time) {
 	if w.quiet = until; !until.IsZero() {
 		p.resting++
 	}
+}
+
+// done notes that a domain has no open address any more.
+func (p *plan) done(now time.Time, name string) {
+	if w := p.open[name]; w != nil && w.size <= smallMax {
+		p.took.add(now.Sub(w.begun))
+	}
+	p.end(name)
 }
 
 // end forgets a domain that has no actor any more.

@@ -1,0 +1,157 @@
+package verification
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"rollcall/actors/view"
+)
+
+const (
+	// waitsMax bounds the list of what addresses wait for; the rest is summed.
+	waitsMax = 200
+
+	// restMax is the most entries that the rest is summed to: one for each cause at
+	// receivers, one for each reason of those put off, and one for each other thing.
+	restMax = 50
+
+	// surveyEvery is how often all domains at work are looked at, at most, and
+	// surveyShare how much longer than a look takes it is at least until the next.
+	surveyEvery = time.Second
+	surveyShare = 100
+
+	// smallMax is how many addresses a domain may have to be like others: how long it
+	// took says then what they may take. Guess.
+	smallMax = 100
+)
+
+// survey is what the open addresses wait for, at one time.
+type survey struct {
+	at     time.Time
+	waits  []view.Wait
+	finish time.Time // zero: nobody can say
+	why    string    // why not
+}
+
+// survey looks at all domains at work.
+func (p *plan) survey(now, begun, deadline time.Time) survey {
+	sums := sums{}
+	o := outlook{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
+		queues: map[string]*queue{}, domains: len(p.ids) - p.next, addresses: len(p.order) - p.began}
+	o.finalRate, o.domainRate = p.pace.rates(now, p.final, p.next)
+	for _, w := range p.open {
+		w.sum(now, sums, &o)
+	}
+	sums.add(view.Wait{Addresses: o.addresses, For: view.ForDomain})
+	sums.add(view.Wait{Addresses: o.pending, For: view.ForLedger})
+	s := survey{at: now, waits: sums.list()}
+	s.finish, s.why = o.finish()
+	return s
+}
+
+// sum adds what the addresses of one domain wait for.
+func (w *work) sum(now time.Time, all sums, o *outlook) {
+	if len(w.told.Waits) == 0 {
+		all.add(view.Wait{Addresses: w.left, For: view.ForRoute})
+		o.notClear(w)
+		return
+	}
+	over, placed := -w.left, false // over: are final since it was told
+	for i := range w.told.Waits {
+		over += w.told.Waits[i].Addresses
+		placed = placed || w.told.Waits[i].Receiver != ""
+	}
+	switch {
+	case !w.told.Ends.IsZero():
+		o.ends = latest(o.ends, w.told.Ends)
+		o.took.add(max(0, w.told.Ends.Sub(w.begun)))
+	case w.size <= smallMax || !placed:
+		o.notClear(w)
+	}
+	for _, t := range w.told.Waits {
+		gone := max(0, min(over, t.Addresses))
+		over -= gone
+		t.Addresses -= gone
+		all.add(t)
+		if t.Receiver != "" && (t.For == view.ForReceiver || t.For == view.ForRetry) {
+			o.wait(now, w, t)
+		}
+	}
+}
+
+// notClear counts a domain of which nothing is known but how long others took.
+func (o *outlook) notClear(w *work) {
+	o.unclear++
+	o.youngest = latest(o.youngest, w.begun)
+}
+
+// wait adds addresses that are at a receiver, or come back to it.
+func (o *outlook) wait(now time.Time, w *work, t view.Wait) {
+	if t.Addresses == 0 {
+		return
+	}
+	q := o.queues[t.Receiver]
+	if q == nil {
+		q = &queue{cause: view.Causes[0]}
+		o.queues[t.Receiver] = q
+	}
+	q.addresses += t.Addresses
+	if t.For != view.ForReceiver {
+		return
+	}
+	q.perHour, q.until = max(q.perHour, t.PerHour), latest(q.until, t.Until)
+	if t.Cause != view.Causes[0] {
+		q.cause = t.Cause
+	}
+	if age := now.Sub(w.begun).Seconds(); age > 0 {
+		q.asked += float64(w.size-w.left) / age
+	}
+}
+
+// sumKey is what waits are summed by.
+type sumKey struct{ what, receiver, cause, reason string }
+
+// sums are addresses by what they wait for.
+type sums map[sumKey]*view.Wait
+
+func (s sums) add(w view.Wait) {
+	if w.Addresses <= 0 {
+		return
+	}
+	key := sumKey{w.For, w.Receiver, w.Cause, w.Reason}
+	sum := s[key]
+	if sum == nil {
+		s[key] = &w
+		return
+	}
+	sum.Addresses += w.Addresses
+	if w.Until.Before(sum.Until) {
+		sum.Until = w.Until
+	}
+	sum.Last = latest(sum.Last, w.Last)
+	sum.PerHour = max(sum.PerHour, w.PerHour)
+}
+
+// list gives the waits, the most addresses first. Beyond waitsMax those are summed that
+// differ in their receiver only.
+func (s sums) list() []view.Wait {
+	out := make([]view.Wait, 0, len(s))
+	for _, w := range s {
+		out = append(out, *w)
+	}
+	slices.SortFunc(out, func(a, b view.Wait) int {
+		return cmp.Or(cmp.Compare(b.Addresses, a.Addresses), cmp.Compare(a.For, b.For),
+			cmp.Compare(a.Receiver, b.Receiver), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Reason, b.Reason))
+	})
+	if len(out) <= waitsMax {
+		return out
+	}
+	rest := sums{}
+	for _, w := range out[waitsMax-restMax:] {
+		w.Receiver, w.PerHour = "", 0
+		rest.add(w)
+	}
+	tail := rest.list()
+	return append(out[:waitsMax-restMax:waitsMax-restMax], tail[:min(len(tail), restMax)]...)
+}
