@@ -121,6 +121,8 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.desk.closed(now, m.id)
 	case sessionCrashed:
 		a.desk.crashed(now, m.id)
+	case look:
+		m.at(a.desk, now)
 	case shareChanged:
 	case clientsLost:
 		a.desk.lost(m.address)
@@ -274,6 +276,7 @@ func (a *Actor) stop(c actor.Context) {
 		}
 	}
 	a.count(false)
+	a.desk.unobserve(time.Now())
 	a.desk.seat.leave()
 	a.desk = nil // the sessions' actors are still heard when they end
 }

@@ -15,7 +15,8 @@ type chunk struct {
 	number   uint64
 	named    *wire.Task // as the offer named the task
 	deadline time.Time  // zero: none
-	open     int        // probes without an answer
+	offered  time.Time
+	open     int // probes without an answer
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in desk.unsent

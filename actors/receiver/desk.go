@@ -73,6 +73,8 @@ type session struct {
 	void    time.Time // what was answered later counts for nothing; zero: all counts
 	opened  time.Time // when it was dialled, then when it was ready
 	idle    time.Time // since when it has nothing to do
+
+	encrypted bool // as far as its answers tell
 }
 
 // stage is how far the session has come.
@@ -134,6 +136,7 @@ type desk struct {
 	wake     time.Time // earliest reason to plan again
 	swept    time.Time
 	lastUsed time.Time
+	status   status
 }
 
 func newDesk(key string, o Options, now time.Time) *desk {
@@ -194,7 +197,7 @@ func reachable(hosts []*wire.Host) bool {
 
 func (d *desk) accept(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
-		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes())}
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now}
 	t.chunks = append(t.chunks, c)
 	t.pulsed = now
 	d.tasks.busy[t] = struct{}{}

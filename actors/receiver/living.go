@@ -57,6 +57,9 @@ type Living struct {
 	keeper *keeper       // nil: nothing is kept
 	once   sync.Once     // for subscribe
 	freed  chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
+
+	records records // of the last hours
+	traces  traces
 }
 
 // place is one receiver key on this node, with an actor or with sockets.
@@ -131,6 +134,7 @@ func (l *Living) Comply(ctx context.Context, of func(key string) (k, n int)) err
 
 // keep makes the keeper of this node's receivers; nil when there is nowhere to keep anything.
 func (l *Living) keep(o Options) *keeper {
+	o.Metrics.collected.Store(l)
 	if o.Facts == nil {
 		return nil
 	}

@@ -1,6 +1,14 @@
 package receiver
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+)
 
 // Metrics counts what the receiver actors of a node do.
 type Metrics struct {
@@ -20,6 +28,11 @@ type Metrics struct {
 	sourcesRested, sourcesOut prometheus.Counter
 
 	factsKept, factsLost, factsRead prometheus.Counter
+
+	rcpts         prometheus.Counter
+	waitingNow    [causes]prometheus.Gauge
+	waitedSeconds [causes]prometheus.Counter
+	collected     atomic.Pointer[Living] // whose receivers are collected; nil: none yet
 }
 
 // NewMetrics registers the metrics.
@@ -59,7 +72,41 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that found no room to wait in."),
 		factsRead: counter("receiver_facts_read_total", "Facts about receivers that were read from the ledger."),
 	}
+	m.rcpts = counter("rcpts_total", "RCPT commands sent.")
+	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_receiver_waiting",
+		Help: "Addresses queued at receivers, by what keeps their receiver from asking more."}, []string{"cause"})
+	waited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_receiver_delay_seconds_total",
+		Help: "Seconds that addresses have waited at receivers, all added up, by what kept their receiver " +
+			"from asking more."}, []string{"cause"})
+	for i, cause := range view.Causes {
+		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
+	}
+	r.MustRegister(m.rcpts, waiting, waited, collector{m})
 	r.MustRegister(m.answers, m.sessions, m.opened, m.pauses, m.living, m.barred, m.moved, m.resent, m.stale,
 		m.doubled, m.silent, m.handed, m.sourcesRested, m.sourcesOut, m.factsKept, m.factsLost, m.factsRead)
 	return m
+}
+
+// waiting moves a desk's addresses in the gauges from what held it back to what does.
+func (m *Metrics) waiting(st *status, cause wire.Cause, queued int) {
+	if cause == st.cause {
+		m.waitingNow[cause].Add(float64(queued - st.queued))
+	} else {
+		m.waitingNow[st.cause].Sub(float64(st.queued))
+		m.waitingNow[cause].Add(float64(queued))
+	}
+	st.cause, st.queued = cause, queued
+}
+
+// waited counts that so many addresses have waited for so long.
+func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
+	if queued > 0 && long > 0 {
+		m.waitedSeconds[cause].Add(float64(queued) * long.Seconds())
+	}
+}
+
+// gone takes a desk out of the gauges.
+func (m *Metrics) gone(st *status) {
+	m.waitingNow[st.cause].Sub(float64(st.queued))
+	st.queued = 0
 }

@@ -81,6 +81,7 @@ func (d *desk) opened(now time.Time, id int, failed *verdictOf) {
 	if failed != nil {
 		d.dials.Done(now, 1)
 		d.lose(s)
+		d.unheard(now, s, failed)
 		if failed.attempt.Code != 0 {
 			d.options.Sources.reached(s.outlet.index, d.key, now)
 		}
@@ -101,6 +102,7 @@ func (d *desk) worked(now time.Time, r report) {
 	}
 	s.given = nil
 	d.poison(s, r)
+	d.seen(now, s, &r)
 	d.settle(now, s, r)
 	d.requeue(now, s, r)
 	if r.failure == nil && !r.stale {

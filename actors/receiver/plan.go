@@ -76,6 +76,7 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	if _, idle := d.idleSince(); !idle {
 		d.lastUsed = now
 	}
+	d.observe(now)
 	steps := d.steps
 	d.steps = nil
 	return steps, d.wake
@@ -346,6 +347,7 @@ func (d *desk) dial(now time.Time, l *lane, c *candidate, o *outlet, socket *soc
 	d.nextID++
 	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: l.mode(now), socket: socket, opened: now}
 	d.sessions[s.id] = s
+	d.begun(now)
 	l.sessions++
 	d.steps = append(d.steps, openSession{id: s.id, source: o.Source, host: c, tls: s.tls, turn: d.turn,
 		socket: socket})

@@ -43,6 +43,7 @@ type sessionActor struct {
 	working atomic.Bool   // that goroutine runs
 	leaving atomic.Bool   // the actor is stopped: it should come to an end
 	end     sync.Once
+	tracer  *tracer   // nil until it opens
 	span    span.Span // as smtp
 	broken  bool      // as smtp: it failed
 }
@@ -141,7 +142,8 @@ func (a *sessionActor) open(m openSession) any {
 	defer a.socket.rest()
 	a.source = m.source
 	a.traced(m.host.host)
-	s, err := a.source.Open(a.ctx, m.host.host, m.host.at, m.tls)
+	a.trace(m)
+	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.host.host, m.host.at, m.tls)
 	if err != nil {
 		if a.socket.cut.Load() {
 			return sessionClosed{id: m.id}
@@ -151,11 +153,13 @@ func (a *sessionActor) open(m openSession) any {
 		return sessionOpened{id: m.id, failed: &told}
 	}
 	a.smtp = s
+	a.tracer.opened(s)
 	return sessionOpened{id: m.id}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.
 func (a *sessionActor) judgeFailure(host string, err error) verdictOf {
+	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
 	return a.options.judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,

@@ -1,6 +1,10 @@
 package view
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Receiver is one receiver actor: what it does, and what keeps it from doing more.
 type Receiver struct {
@@ -145,6 +149,14 @@ type Receivers struct {
 	Receivers []Receiver `json:"receivers"` // most queued first, at most ReceiversMax
 	More      int        `json:"more"`      // that are left out
 	Silent    []Silent   `json:"silent"`
+}
+
+// SortReceivers puts the most queued first, then those that ask the most.
+func SortReceivers(list []Receiver) {
+	slices.SortStableFunc(list, func(a, b Receiver) int {
+		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.Rcpts, a.Rcpts), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.Node, b.Node))
+	})
 }
 
 // ReceiversMax bounds the live table. Guess: more is no table for people.

@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"config":            {"smtp"},
 	"http":              {"actors/span", "actors/view", "ledger", "smtp"},
 	"actors":            {"actors", "ledger", "cluster", "smtp"},
-	"actors/receiver":   {"actors/alarm", "actors/span", "actors/wire", "cluster", "smtp"}, // it never sees money
+	"actors/receiver":   {"actors/alarm", "actors/view", "actors/span", "actors/wire", "cluster", "smtp"}, // it never sees money
 	"actors/domain":     {"actors/alarm", "actors/view", "actors/wire", "ledger", "smtp"},
 	"actors/edge":       {"actors/alarm"},
 	"actors/alarm":      {},

@@ -1,0 +1,109 @@
+package receiver
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/view"
+)
+
+const (
+	// collectedMax bounds the receivers that have series of their own: those with the
+	// most queued. All others are added up as collectedRest, which is no host name.
+	collectedMax  = 50
+	collectedRest = "(rest)"
+
+	// collectWithin bounds how long a scrape waits for receivers.
+	collectWithin = time.Second
+)
+
+// collector gives the gauges of single receivers when they are asked for.
+type collector struct{ metrics *Metrics }
+
+// ofReceiver are the gauges of one receiver, and what they are.
+var ofReceiver = [...]struct {
+	desc *prometheus.Desc
+	of   func(r *view.Receiver) float64
+	mean bool // over the rest, not added up
+	most bool // of the rest
+}{
+	{desc: describe("sessions", "SMTP sessions open or opening."),
+		of: func(r *view.Receiver) float64 { return float64(r.Sessions) }},
+	{desc: describe("sessions_allowed", "SMTP sessions allowed at once."),
+		of: func(r *view.Receiver) float64 { return float64(r.Most) }},
+	{desc: describe("rcpts_per_second", "RCPT commands a second, over the last ten seconds."),
+		of: func(r *view.Receiver) float64 { return r.Rcpts }},
+	{desc: describe("permitted_rcpts_per_second",
+		"RCPT commands a second that are permitted, by the allowance and by what was found to be borne."),
+		of: func(r *view.Receiver) float64 { return r.Allowed }},
+	{desc: describe("queued", "Addresses that wait to be asked."),
+		of: func(r *view.Receiver) float64 { return float64(r.Queued) }},
+	{desc: describe("oldest_seconds", "How long the oldest address without an answer has been there."),
+		of: func(r *view.Receiver) float64 { return r.Oldest }, most: true},
+	{desc: describe("refused_ratio", "Part of the answers of the last ten minutes that refuse an address."),
+		of: func(r *view.Receiver) float64 { return r.Refused }, mean: true},
+	{desc: describe("deferred_ratio", "Part of the answers of the last ten minutes that put us off."),
+		of: func(r *view.Receiver) float64 { return r.Deferred }, mean: true},
+	{desc: describe("refusals_left", "Refusals that may still be caused within the hour."),
+		of: func(r *view.Receiver) float64 { return float64(r.Budget) }},
+}
+
+func describe(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("rollcall_receiver_"+name, help+
+		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".", []string{"receiver"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, g := range ofReceiver {
+		out <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	living := c.metrics.collected.Load()
+	if living == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
+	defer cancel()
+	top, rest := busiest(living.Survey(ctx), collectedMax)
+	for i := range top {
+		for _, g := range ofReceiver {
+			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.of(&top[i]), top[i].Key)
+		}
+	}
+	for _, g := range ofReceiver {
+		value := 0.0
+		for i := range rest {
+			if one := g.of(&rest[i]); g.most {
+				value = max(value, one)
+			} else {
+				value += one
+			}
+		}
+		if g.mean && len(rest) > 0 {
+			value /= float64(len(rest))
+		}
+		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, collectedRest)
+	}
+}
+
+// busiest parts receivers in those that are worth showing, the most queued first, and the
+// others. Of a key that lives here twice, because its place moves, the busier is one.
+func busiest(all []view.Receiver, most int) (top, rest []view.Receiver) {
+	view.SortReceivers(all)
+	seen := map[string]bool{}
+	for _, r := range all {
+		if len(top) < most && !seen[r.Key] {
+			seen[r.Key] = true
+			top = append(top, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return top, rest
+}

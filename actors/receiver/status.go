@@ -1,0 +1,539 @@
+package receiver
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// rateSpan is the time over which RCPTs a second are told.
+	rateSpan = 10 // seconds
+
+	// ratioSpan is the time over which the parts of refusals and deferrals are told.
+	ratioSpan = 10 // minutes
+
+	// firingsMax bounds the replies that are kept because they made us slow down, rest
+	// or change, and firingsFor says how long. What one rule makes of one source counts
+	// once within firingsApart. A desk keeps 10 KB for all this at most, 1,000 of them
+	// 10 MB.
+	firingsMax   = 20
+	firingsFor   = time.Hour
+	firingsApart = 10 * time.Second
+
+	// shownMax bounds a text that is shown.
+	shownMax = 200
+
+	// listedMax bounds the sessions and queues of one receiver that are listed.
+	listedMax = 100
+
+	// roomEvery is how often a desk without a record asks for room again.
+	roomEvery = time.Minute
+)
+
+// status is what a desk remembers for those who ask what it does. The zero value is
+// ready. Mailbox only.
+type status struct {
+	kept  *record   // nil: not begun, or no room
+	tried time.Time // when room was asked for
+
+	seconds [rateSpan + 1]tally
+	minutes [ratioSpan + 1]tally
+
+	last, telling remark   // the newest, and the newest that speaks of us or the receiver
+	firings       []firing // oldest first
+	fresh         int      // of these, how many the consequences are not known yet
+
+	cause    wire.Cause // since observed
+	observed time.Time
+	queued   int // as the metric has it, under cause
+}
+
+// tally counts what was asked and answered in a span of time.
+type tally struct {
+	at                             int64
+	asked, told, refused, deferred int32
+}
+
+// remark is what a receiver said, and when.
+type remark struct {
+	told  verdictOf
+	local string // that was asked for
+	at    time.Time
+}
+
+// firing is a remark that made us slow down, rest or change.
+type firing struct {
+	view.Reply
+	lane   *lane
+	outlet *outlet
+}
+
+// tallyOf finds or makes the tally of a span; the ring forgets the one whose place it takes.
+func tallyOf(ring []tally, at int64) *tally {
+	t := &ring[at%int64(len(ring))]
+	if t.at != at {
+		*t = tally{at: at}
+	}
+	return t
+}
+
+// sum adds up the tallies of the spans before and at a time.
+func sum(ring []tally, at int64) (all tally) {
+	for _, t := range ring {
+		if t.at > at-int64(len(ring)) && t.at <= at {
+			all.asked += t.asked
+			all.told += t.told
+			all.refused += t.refused
+			all.deferred += t.deferred
+		}
+	}
+	return all
+}
+
+// keep gives the record of the receiver, nil when there is no room for one.
+func (d *desk) keep(now time.Time) *record {
+	st := &d.status
+	if st.kept == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
+		first := st.tried.IsZero()
+		st.tried = now
+		st.kept = d.seat.living.records.open(d.key, now, first)
+	}
+	return st.kept
+}
+
+// seen notes what a session was told.
+func (d *desk) seen(now time.Time, s *session, r *report) {
+	kept := d.keep(now)
+	if kept != nil {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+	}
+	asked := int32(r.onWire)
+	for i := range r.answered {
+		a := &r.answered[i]
+		if a.told.attempt.Code == 0 {
+			continue // nothing was sent
+		}
+		asked++
+		d.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, kept)
+	}
+	if r.failure != nil && !r.stale && !r.poisoned && !(r.cut && r.failure.attempt.Code == 421 && answersEnd(r)) {
+		d.hear(now, s, remark{told: *r.failure, at: now}, kept)
+	}
+	tallyOf(d.status.seconds[:], now.Unix()).asked += asked
+	d.options.Metrics.rcpts.Add(float64(asked))
+	if kept != nil {
+		kept.minute(now).asked += asked
+		if kept.domain == "" && len(r.answered) > 0 {
+			kept.domain = r.answered[0].probe.address.Domain
+		}
+	}
+}
+
+// answersEnd says whether the failure of a report is its last answer.
+func answersEnd(r *report) bool {
+	n := len(r.answered)
+	return n > 0 && r.answered[n-1].told.attempt == r.failure.attempt
+}
+
+// unheard notes why a session did not open.
+func (d *desk) unheard(now time.Time, s *session, failed *verdictOf) {
+	kept := d.keep(now)
+	if kept != nil {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+	}
+	d.hear(now, s, remark{told: *failed, at: now}, kept)
+}
+
+// hear notes one thing that a receiver said, or did not say. Under kept.mu.
+func (d *desk) hear(now time.Time, s *session, r remark, kept *record) {
+	st, a := &d.status, &r.told.attempt
+	s.encrypted = a.TLS
+	st.last = r
+	if a.Code == 0 || telling(&r.told) {
+		st.telling = r
+	}
+	if fires(&r.told) {
+		d.fired(s, r)
+	}
+	if a.Code != 0 && a.Stage == smtp.StageRcpt {
+		t := tallyOf(st.minutes[:], now.Unix()/60)
+		t.told++
+		switch a.Code / 100 {
+		case 5:
+			t.refused++
+		case 4:
+			t.deferred++
+		}
+	}
+	if kept == nil {
+		return
+	}
+	if a.Code != 0 && a.Stage == smtp.StageRcpt {
+		m := kept.minute(now)
+		switch a.Code / 100 {
+		case 2:
+			m.accepted++
+		case 5:
+			m.refused++
+		default:
+			m.deferred++
+		}
+	}
+	kept.say(now, &r.told, scrub(a.Text, r.local))
+}
+
+// telling says whether a verdict speaks of us or the receiver rather than of an address.
+func telling(told *verdictOf) bool {
+	v := &told.verdict
+	return !v.Outcome.Final() && v.Reason != smtp.Greylisted
+}
+
+// fires says whether a verdict changes how its receiver is spoken to.
+func fires(told *verdictOf) bool {
+	switch told.verdict.Action {
+	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
+		verdict.ActVoid:
+		return true
+	}
+	return false
+}
+
+// fired keeps a remark that changes how the receiver is spoken to.
+func (d *desk) fired(s *session, r remark) {
+	st := &d.status
+	for i := len(st.firings) - 1; i >= 0; i-- {
+		f := &st.firings[i]
+		if r.at.Sub(f.At) >= firingsApart {
+			break
+		}
+		if f.Rule == r.told.verdict.Rule && f.outlet == s.outlet {
+			return // one haste, said many times
+		}
+	}
+	if len(st.firings) == firingsMax {
+		st.firings = slices.Delete(st.firings, 0, 1)
+	}
+	st.firings = append(st.firings, firing{r.view(), s.lane, s.outlet})
+	st.fresh = min(st.fresh+1, firingsMax)
+}
+
+// view gives a remark as people are shown it.
+func (r *remark) view() view.Reply {
+	a, v := &r.told.attempt, &r.told.verdict
+	if r.at.IsZero() {
+		return view.Reply{}
+	}
+	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: clip(scrub(a.Text, r.local)), Rule: v.Rule,
+		Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
+	if a.Code == 0 {
+		out.Text = a.Trouble.String()
+	}
+	if !v.Outcome.Final() {
+		out.Action = v.Action.String()
+	}
+	if a.Enhanced != (smtp.EnhancedCode{}) {
+		out.Text = clip(a.Enhanced.String() + " " + out.Text)
+	}
+	return out
+}
+
+// clip bounds a text that is shown, at the beginning of a rune.
+func clip(text string) string {
+	if len(text) <= shownMax {
+		return text
+	}
+	end := shownMax - len("…")
+	for end > 0 && text[end]&0xc0 == 0x80 {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// observe notes what holds the desk back from now on. It is the last thing that a plan does.
+func (d *desk) observe(now time.Time) {
+	st := &d.status
+	for i := len(st.firings) - st.fresh; i < len(st.firings); i++ {
+		st.firings[i].Until = d.consequence(now, &st.firings[i])
+	}
+	st.fresh = 0
+	cause, _, _ := d.holdsBack(now)
+	if !st.observed.IsZero() {
+		d.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
+	}
+	d.options.Metrics.waiting(st, cause, d.tasks.queued)
+	if d.tasks.queued > 0 || len(d.sessions) > 0 {
+		if kept := d.keep(now); kept != nil {
+			d.mark(now, kept, cause)
+		}
+	}
+	st.cause, st.observed = cause, now
+}
+
+// mark puts the state of now into the record's minute.
+func (d *desk) mark(now time.Time, kept *record, cause wire.Cause) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	m := kept.minute(now)
+	m.sessions = max(m.sessions, int32(len(d.sessions)))
+	m.queued = int32(d.tasks.queued)
+	if allowed := float32(d.permitted(now)); m.allowed < 0 || allowed < m.allowed {
+		m.allowed = allowed
+	}
+	if began := now.Truncate(time.Minute); !d.status.observed.IsZero() {
+		kept.held[d.status.cause] += now.Sub(later(d.status.observed, began))
+	}
+	longest := cause
+	for c, long := range kept.held {
+		if long > kept.held[longest] {
+			longest = wire.Cause(c)
+		}
+	}
+	m.cause = uint8(longest)
+}
+
+// begun notes that a session is dialled.
+func (d *desk) begun(now time.Time) {
+	if kept := d.keep(now); kept != nil {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		kept.minute(now).opened++
+	}
+}
+
+// unobserve takes the desk out of what is told of its node.
+func (d *desk) unobserve(now time.Time) {
+	st := &d.status
+	d.options.Metrics.gone(st)
+	if st.kept != nil {
+		st.kept.close(now)
+		st.kept = nil
+	}
+}
+
+// consequence is until when a firing keeps us away; zero: it does not.
+func (d *desk) consequence(now time.Time, f *firing) time.Time {
+	until := f.outlet.until
+	if r := f.lane.refusals[f.outlet]; r != nil {
+		until = later(until, r.until)
+	}
+	until = later(until, d.paused)
+	if !until.After(now) {
+		return time.Time{}
+	}
+	return until
+}
+
+// permitted is how many RCPTs a second may be sent now.
+func (d *desk) permitted(time.Time) float64 { return d.allowance.RcptRate.PerSecond() }
+
+// oldest is since when the oldest address waits that has no answer; zero: none does.
+func (d *desk) oldest() (since time.Time) {
+	for t := range d.tasks.busy {
+		for _, c := range t.chunks {
+			if c.open > 0 && !c.gone() && (since.IsZero() || c.offered.Before(since)) {
+				since = c.offered
+			}
+		}
+	}
+	return since
+}
+
+// tell says what the desk does now.
+func (d *desk) tell(now time.Time) view.Receiver {
+	st := &d.status
+	cause, until, why := d.holdsBack(now)
+	recent := sum(st.minutes[:], now.Unix()/60)
+	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why, Queued: d.tasks.queued,
+		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
+		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1).asked) / rateSpan,
+		Refused: part32(recent.refused, recent.told), Deferred: part32(recent.deferred, recent.told)}
+	if since := d.oldest(); !since.IsZero() {
+		out.Oldest = now.Sub(since).Seconds()
+	}
+	for _, s := range d.sessions {
+		out.InFlight += len(s.given)
+	}
+	out.Last = st.telling.view()
+	if at := st.telling.at; at.IsZero() || now.Sub(at) >= firingsFor {
+		out.Last = st.last.view()
+	}
+	if !out.Last.At.IsZero() {
+		out.LastAt = now.Sub(out.Last.At).Seconds()
+	}
+	out.Sources = d.tellSources(now)
+	for _, o := range out.Sources {
+		out.Budget = max(out.Budget, o.Budget)
+	}
+	out.State = d.state(now, cause, out.InFlight > 0 || out.Rcpts > 0)
+	out.PerHour = d.expected(now, &out)
+	return out
+}
+
+// part32 is n of all, from 0 to 1.
+func part32(n, all int32) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(n) / float64(all)
+}
+
+// state is what the desk does, in a word.
+func (d *desk) state(now time.Time, cause wire.Cause, asks bool) string {
+	switch {
+	case d.leaving || d.allowance.Pause == "drain":
+		return "draining"
+	case cause == wire.Cause_PAUSED:
+		return "paused"
+	case now.Before(d.paused):
+		return "resting"
+	case d.tasks.queued == 0 && !asks:
+		return "idle"
+	case asks && cause <= wire.Cause_CONNECTIONS:
+		return "asking"
+	}
+	return "waiting"
+}
+
+// expected is how many addresses the desk expects to ask in an hour as things are.
+func (d *desk) expected(now time.Time, r *view.Receiver) int {
+	if shut(d.allowance) || now.Before(d.paused) {
+		return 0
+	}
+	perHour := r.Allowed * 3600
+	if r.Refused > 0 {
+		perHour = min(perHour, float64(d.allowance.RefusedPerHour)/r.Refused)
+	}
+	return int(perHour)
+}
+
+// tellSources says how each of our sources does here.
+func (d *desk) tellSources(now time.Time) []view.ReceiverSource {
+	out := make([]view.ReceiverSource, 0, len(d.outlets))
+	for _, o := range d.outlets {
+		one := view.ReceiverSource{Source: o.name, State: "spare"}
+		for _, s := range d.sessions {
+			if s.outlet == o {
+				one.Sessions++
+			}
+		}
+		budget, _ := o.budget.Ready(now)
+		one.Budget = max(0, budget)
+		one.Tempo = d.tempo(now, o)
+		ok, until := d.options.Sources.may(o.index, d.key, now, false)
+		switch {
+		case now.Before(o.until):
+			one.State, one.Until, one.Reason = "resting", o.until, o.last.verdict.Reason.String()
+		case !ok:
+			one.State, one.Until = "resting", until
+		case one.Sessions > 0:
+			one.State = "used"
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// tempo is how fast the receiver lets a source go.
+func (d *desk) tempo(now time.Time, _ *outlet) view.Tempo {
+	rate := d.permitted(now)
+	return view.Tempo{Rate: rate, Ceiling: rate}
+}
+
+// tellAllOf says everything about the desk.
+func (d *desk) tellAllOf(now time.Time) view.ReceiverDetail {
+	out := view.ReceiverDetail{Receiver: d.tell(now), Queues: d.tellQueues(now), Learned: d.learned.tell(now),
+		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
+	for _, s := range d.sessions {
+		out.SessionList = append(out.SessionList, s.tell(now))
+	}
+	slices.SortFunc(out.SessionList, func(a, b view.Session) int { return cmp.Compare(a.ID, b.ID) })
+	out.SessionList = out.SessionList[:min(len(out.SessionList), listedMax)]
+	for _, f := range slices.Backward(d.status.firings) {
+		if now.Sub(f.At) < firingsFor {
+			out.Firings = append(out.Firings, f.Reply)
+		}
+	}
+	if kept := d.status.kept; kept != nil {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		out.Minutes = append(out.Minutes, kept.last(now, 60)...)
+	}
+	return out
+}
+
+// tell says what a session does.
+func (s *session) tell(now time.Time) view.Session {
+	out := view.Session{ID: s.id, Source: s.outlet.name, Host: s.host.host, State: "idle",
+		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
+	switch {
+	case s.closing:
+		out.State = "closing"
+	case !s.ready:
+		out.State = "opening"
+	case len(s.given) > 0:
+		out.State = "asking"
+	}
+	switch {
+	case s.encrypted:
+		out.TLS = "yes"
+	case s.rcpts > 0 || s.tls == smtp.TLSOff:
+		out.TLS = "no"
+	}
+	return out
+}
+
+// tellQueues says who waits, the longest queue first.
+func (d *desk) tellQueues(now time.Time) []view.Queue {
+	of := map[string]*view.Queue{}
+	for t := range d.tasks.busy {
+		id := t.key.Verification
+		q := of[id.String()]
+		if q == nil {
+			q = &view.Queue{Verification: id.String(), Queued: d.tasks.waiting[id], Weight: 1}
+			of[q.Verification] = q
+		}
+		for _, c := range t.chunks {
+			if c.open > 0 && !c.gone() {
+				q.Oldest = max(q.Oldest, now.Sub(c.offered).Seconds())
+			}
+		}
+	}
+	out := []view.Queue{}
+	for _, q := range of {
+		if q.Queued > 0 {
+			out = append(out, *q)
+		}
+	}
+	slices.SortFunc(out, func(a, b view.Queue) int {
+		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Verification, b.Verification))
+	})
+	return out[:min(len(out), listedMax)]
+}
+
+// tell says what was learned and holds.
+func (l *learned) tell(now time.Time) []view.Limit {
+	out := []view.Limit{}
+	for _, one := range [...]struct {
+		field shaping.Field
+		limit limit
+		unit  string
+	}{{shaping.FieldConnections, l.connections, ""}, {shaping.FieldRcptsPerConnection, l.perSession, ""},
+		{shaping.FieldRefusedPerSession, l.refused, ""}, {shaping.FieldRcptsPerTransaction, l.perTransaction, ""},
+		{shaping.FieldRcptRate, l.perSecond, "/s"}} {
+		if now.Before(one.limit.until) {
+			out = append(out, view.Limit{Field: one.field.String(), Value: strconv.Itoa(one.limit.most) + one.unit,
+				Until: one.limit.until})
+		}
+	}
+	return out
+}
