@@ -50,6 +50,7 @@ func tableOf(t testing.TB, lines ...string) *Table {
 
 func TestTableMatch(t *testing.T) {
 	table := tableOf(t,
+		": refused_per_session=8",
 		"Example.NET.: connections=10",
 		".mx.example.net: connections=20",
 		"eu.mx.example.net: rcpt_rate=1/24h",
