@@ -1,0 +1,561 @@
+package shaping
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// How a Tempo decides. Most are guesses that were tuned against the simulated receivers of
+// the tests; docs/pacing.md has the figures.
+const (
+	// startShare is the part of the ceiling at which an unknown site is begun.
+	startShare = 5
+
+	// startProof and startAnswers are how long, and over how many answers, a rate has to go
+	// well before it is doubled at an unknown site that has never complained.
+	startProof   = 2 * time.Second
+	startAnswers = 2
+
+	// proofLeast and proofAnswers are the same after a complaint. proofLeast grows when a
+	// rate that had gone well for so long turns out to be too high: the far side counts
+	// over more than that. proofSpan bounds it, and proofCount does in intervals.
+	proofLeast   = 5 * time.Second
+	proofAnswers = 8
+	proofSpan    = 5 * time.Minute
+	proofCount   = 64
+
+	// proofUse is the part of a rate that has to be used for it to be proven.
+	proofUse = 0.8
+
+	// proofFades is in how many of its lengths without a complaint the time to prove a rate
+	// becomes half.
+	proofFades = 40
+
+	// stepLeast and stepMost bound the part by which a rate is raised. Every raise that goes
+	// well doubles the next one.
+	stepLeast = 0.03
+	stepMost  = 0.5
+
+	// clear is up to which part of the rate that was too high raises are free. Above it
+	// each needs its price in answers: 1 complaint in trialPrice answers.
+	clear      = 0.85
+	trialPrice = 250
+
+	// trialGap is how long it takes at least from a complaint to the next raise that may
+	// bring one; it doubles with each in a row that did, up to trialGapMost.
+	trialGap     = 15 * time.Second
+	trialGapMost = 2 * time.Minute
+
+	// restLeast is how long nothing is asked after a complaint; while complaints go on
+	// without an answer between them it doubles.
+	restLeast = 2 * time.Second
+
+	// longRest is from when on a rest speaks of the length that the far side counts over,
+	// so that what got through in the whole of it says how fast we may go.
+	longRest = 30 * time.Second
+
+	// rampLeast and rampMost bound how long it takes from the end of a rest to the full
+	// rate: as long as the rest was, in rampSteps steps of which the first is 1 of so many.
+	rampLeast = 2 * time.Second
+	rampMost  = time.Minute
+	rampSteps = 4
+
+	// floorShare is the part of the ceiling that a Tempo never goes below, and floorLeast
+	// the least of it in events a second: 1 a minute.
+	floorShare = 100
+	floorLeast = 1.0 / 60
+)
+
+// drops are what is left of a rate that had gone well and was then too high: mild at first,
+// and more with each complaint in a row.
+var drops = [...]float64{0.95, 0.85, 0.7, 0.5}
+
+// dropUnproven is what is left of a rate of which nothing was known.
+const dropUnproven = 0.7
+
+// Phase says what a Tempo is doing.
+type Phase string
+
+// The phases.
+const (
+	PhaseStarting   Phase = "starting"    // an unknown site, begun gently
+	PhaseFull       Phase = "full"        // the ceiling holds, nothing else
+	PhaseBackingOff Phase = "backing off" // nothing is asked for a short while
+	PhaseRecovering Phase = "recovering"  // from that, step by step
+	PhaseHolding    Phase = "holding"     // just below what was too fast
+	PhaseRising     Phase = "rising"      // a higher rate is tried
+)
+
+// Tempo finds how many events a second a far side bears that does not say so, and keeps
+// just below that. It goes up while nothing happens, in steps that grow, and down when the
+// far side complains; it never goes above its ceiling. A raise that may bring a complaint
+// is paid for with answers that brought none, so that few do.
+//
+// Rates are of the far side as a whole; share is the part of them that is ours. Not safe
+// for concurrent use.
+type Tempo struct {
+	ceiling  float64
+	share    float64 // above 0
+	stated   bool
+	restMost time.Duration
+
+	rate   float64 // held or tried; the ceiling holds beside it
+	good   float64 // the highest that was proven; 0: none
+	edge   float64 // where it was last too fast; 0: not known
+	step   float64
+	proof  time.Duration
+	credit float64 // complaints that may still be caused
+	cost   float64 // complaints that a lesson brings
+	trials int     // in a row that brought a complaint
+	gap    time.Time
+
+	phase Phase
+	since time.Time
+	why   string
+
+	lesson  time.Time // events that were sent before teach nothing
+	around  float64   // complaints about the same haste
+	strikes int       // lessons without a proof between them
+	clean   int       // good answers since the last rest
+	rest    time.Duration
+	until   time.Time // nothing is sent before
+	ramp    time.Duration
+	trouble time.Time // since when there is no good answer
+	faded   time.Time // when proof last became shorter
+
+	began time.Time // of the stretch at one rate
+	heard int       // good answers to events of the stretch
+
+	cycle  time.Time // of all since the last long rest
+	passed int       // good answers in it
+	last   time.Time // when the newest of them was sent
+
+	slow latency
+}
+
+// TempoBounds are the bounds of a Tempo.
+type TempoBounds struct {
+	Ceiling Rate          // that is never exceeded: the allowance of the far side as a whole
+	Stated  bool          // somebody has said what the ceiling is at this site, so it is not begun gently
+	Share   float64       // that is ours, above 0; what is not above 0 changes nothing
+	Rest    time.Duration // the longest that it rests by itself
+}
+
+// fullWhy is why a Tempo holds nobody back from its beginning.
+const fullWhy = "the allowance is stated for this receiver and nothing speaks against it"
+
+// NewTempo begins at the whole ceiling when it is stated for this site, and gently when not.
+func NewTempo(b TempoBounds, now time.Time) *Tempo {
+	t := &Tempo{ceiling: b.Ceiling.PerSecond(), share: 1, stated: b.Stated, restMost: b.Rest, step: stepLeast,
+		proof: proofLeast, credit: 3, cost: 1, began: now, cycle: now, last: now, faded: now}
+	if b.Share > 0 {
+		t.share = b.Share
+	}
+	if b.Stated {
+		t.enter(PhaseFull, now, fullWhy)
+		return t
+	}
+	t.rate = max(t.floor(), t.ceiling/startShare)
+	t.enter(PhaseStarting, now, fmt.Sprintf("nothing is known of this receiver: begun at %s", perSecond(t.rate)))
+	return t
+}
+
+// Set changes the bounds.
+func (t *Tempo) Set(b TempoBounds, now time.Time) {
+	old := t.ceiling
+	t.ceiling, t.stated, t.restMost = b.Ceiling.PerSecond(), b.Stated, b.Rest
+	if b.Share > 0 && b.Share != t.share {
+		t.share = b.Share
+		t.stretch(now)
+	}
+	switch {
+	case t.phase == PhaseFull && t.ceiling > old && !t.stated:
+		t.rate = old
+		t.enter(PhaseStarting, now, fmt.Sprintf("the allowance was raised from %s to %s", perSecond(old),
+			perSecond(t.ceiling)))
+		t.stretch(now)
+	case t.phase == PhaseStarting && t.stated:
+		t.enter(PhaseFull, now, fullWhy)
+	}
+}
+
+// floor is what the rate never falls below.
+func (t *Tempo) floor() float64 { return min(t.ceiling, max(t.ceiling/floorShare, floorLeast)) }
+
+func (t *Tempo) enter(p Phase, now time.Time, why string) { t.phase, t.since, t.why = p, now, why }
+
+// stretch begins to count at a rate.
+func (t *Tempo) stretch(now time.Time) { t.began, t.heard = now, 0 }
+
+// Limits says whether the tempo holds us back more than the ceiling does.
+func (t *Tempo) Limits(now time.Time) bool {
+	return t.phase != PhaseFull && (now.Before(t.until) || t.present(now) < t.ceiling)
+}
+
+// present is the rate at a time, after any rest.
+func (t *Tempo) present(now time.Time) float64 {
+	if t.phase == PhaseFull {
+		return t.ceiling
+	}
+	r := t.rate
+	if now.Before(t.until.Add(t.ramp)) {
+		done := int(now.Sub(t.until) * rampSteps / max(1, t.ramp))
+		r *= float64(min(max(0, done), rampSteps-1)+1) / rampSteps
+	}
+	return min(t.ceiling, max(r, t.floor()))
+}
+
+// Permits gives our share of the rate that is let go now, for a Window, and until when
+// nothing is: a time that is over means now.
+func (t *Tempo) Permits(now time.Time) (Rate, time.Time) {
+	return windowed(t.present(now)*t.share, t.slow.recent), t.until
+}
+
+// Next is when Permits gives something else though nothing was heard; zero: never.
+func (t *Tempo) Next(now time.Time) time.Time {
+	switch end := t.until.Add(t.ramp); {
+	case t.phase == PhaseFull:
+	case now.Before(t.until):
+		return t.until
+	case now.Before(end):
+		step := t.ramp / rampSteps
+		return t.until.Add((now.Sub(t.until)/max(1, step) + 1) * step)
+	}
+	return time.Time{}
+}
+
+// windowed gives a rate as a count in a length for a Window: about a second, so that one
+// that is counted by the second is kept exactly, and longer where answers take long,
+// because a Window counts what has no answer.
+func windowed(perSecond float64, answer time.Duration) Rate {
+	span := max(time.Second, 4*answer)
+	n := math.Max(1, math.Round(perSecond*span.Seconds()))
+	per := time.Duration(n / max(perSecond, 1e-6) * float64(time.Second))
+	return Rate{Events: int(n), Per: min(max(per, RatePerMin), RatePerMax)}
+}
+
+// Heard takes a good answer to an event that was sent at a time: anything that is no
+// complaint.
+func (t *Tempo) Heard(sent, now time.Time) {
+	t.credit = min(t.credit+1.0/trialPrice, 2*max(1, t.cost)+1)
+	if t.idle(sent) {
+		t.cycle, t.passed = sent, 0
+	}
+	t.last = sent
+	t.passed++
+	if sent.Before(t.lesson) || sent.Before(t.until) {
+		return
+	}
+	if t.clean++; t.clean == 1 && !t.trouble.IsZero() {
+		t.over(now)
+	}
+	t.fade(now)
+	if sent.Before(t.began) || t.phase == PhaseFull {
+		return
+	}
+	if t.phase == PhaseBackingOff {
+		t.recovered(now)
+		return
+	}
+	t.heard++
+	t.prove(sent, now)
+}
+
+// idle says whether there was nothing to ask for a while before an event.
+func (t *Tempo) idle(sent time.Time) bool {
+	gap := min(sent.Sub(t.last), sent.Sub(t.until))
+	return gap > time.Minute && gap.Seconds() > 4/max(t.rate*t.share, floorLeast)
+}
+
+// over ends a time of trouble. A long one says that the far side counts over as long, and
+// then what got through is what it allows.
+func (t *Tempo) over(now time.Time) {
+	lasted := now.Sub(t.trouble)
+	t.trouble = time.Time{}
+	t.proof = max(t.proof, min(lasted, t.proofMost()))
+	if lasted < longRest || lasted.Seconds() < 4/max(t.rate*t.share, floorLeast) {
+		return
+	}
+	// When it began to take events again is not known: in the middle of the last rest, say.
+	through := float64(t.passed) / max(1, (now.Sub(t.cycle)-t.rest/2).Seconds()) / t.share
+	t.credit = max(t.credit, t.cost)
+	t.cycle, t.passed = now, 0
+	if r := max(t.floor(), through*drops[0]); r < t.rate {
+		t.rate, t.good, t.step = r, 0, stepLeast
+		t.edge = min(t.edge, 1.25*r)
+		t.proof = max(t.proof, min(lasted, t.proofMost()))
+		t.why = fmt.Sprintf("%s; after %s without a good answer %s is what got through", t.why,
+			lasted.Round(time.Second), perSecond(through))
+	}
+}
+
+// proofMost bounds how long a rate has to go well.
+func (t *Tempo) proofMost() time.Duration {
+	return max(proofSpan, time.Duration(proofCount/max(t.rate*t.share, floorLeast)*float64(time.Second)))
+}
+
+// fade makes proofs shorter again while all goes well.
+func (t *Tempo) fade(now time.Time) {
+	if t.proof > proofLeast && now.Sub(t.faded) > proofFades*t.proof {
+		t.proof, t.faded = max(proofLeast, t.proof/2), now
+	}
+}
+
+// recovered goes on at the whole rate when the ramp is over.
+func (t *Tempo) recovered(now time.Time) {
+	t.enter(PhaseHolding, now, t.why)
+	t.stretch(now)
+}
+
+// prove looks whether the rate has gone well for long enough, and raises it.
+func (t *Tempo) prove(sent, now time.Time) {
+	span, answers := t.proof, proofAnswers
+	if t.phase == PhaseStarting {
+		span, answers = startProof, startAnswers
+	}
+	ran := sent.Sub(t.began)
+	if ran < span || t.heard < answers {
+		return
+	}
+	if float64(t.heard) < proofUse*min(t.rate, t.ceiling)*t.share*ran.Seconds() {
+		if ran > 2*span { // others hold us back, or there is little to ask: it proves nothing
+			t.stretch(now)
+		}
+		return
+	}
+	r := min(t.rate, t.ceiling)
+	if t.strikes = 0; r > t.good {
+		t.good = r
+	}
+	if t.phase == PhaseRising {
+		t.step, t.trials = min(2*t.step, stepMost), 0
+	}
+	if t.edge > 0 && t.good >= t.edge {
+		t.edge = 0 // it bears that now
+	}
+	t.raise(now)
+}
+
+// raise tries more, when that is worth its price.
+func (t *Tempo) raise(now time.Time) {
+	if t.rate >= t.ceiling {
+		if t.edge <= t.ceiling { // else it is kept in mind for when the ceiling is raised
+			t.atCeiling(now)
+		}
+		return
+	}
+	if t.slow.rising() {
+		t.enter(PhaseHolding, now, fmt.Sprintf("answers take %s, %s at best; holding %s",
+			t.slow.recent.Round(time.Millisecond), t.slow.best.Round(time.Millisecond), perSecond(t.rate)))
+		t.stretch(now)
+		return
+	}
+	if t.phase == PhaseStarting {
+		t.rate = min(2*t.rate, t.ceiling)
+		t.why = fmt.Sprintf("nothing was said against %s; now %s", perSecond(t.good), perSecond(t.rate))
+		t.stretch(now)
+		return
+	}
+	to := t.good * (1 + t.step)
+	if t.edge > 0 {
+		to = min(to, max(clear*t.edge, t.good*(1+max(stepLeast, (t.edge/t.good-1)/2))))
+	}
+	free := t.edge > 0 && to <= clear*t.edge
+	if !free && (t.credit < t.cost || now.Before(t.gap)) {
+		if t.phase != PhaseHolding {
+			t.enter(PhaseHolding, now, t.why)
+		}
+		return
+	}
+	t.step = max(stepLeast, to/t.good-1)
+	t.rate = min(to, t.ceiling)
+	t.enter(PhaseRising, now, fmt.Sprintf("nothing was said against %s; trying %s", perSecond(t.good),
+		perSecond(t.rate)))
+	t.stretch(now)
+}
+
+// atCeiling ends the search: the allowance went well.
+func (t *Tempo) atCeiling(now time.Time) {
+	t.edge, t.step, t.trials = 0, stepLeast, 0
+	t.enter(PhaseFull, now, fmt.Sprintf("nothing was said against the whole allowance of %s", perSecond(t.ceiling)))
+}
+
+// Complained takes an answer that says "too fast" to an event that was sent at a time, with
+// its words for people. False: it is about a haste that was known already.
+func (t *Tempo) Complained(sent, now time.Time, words string) bool {
+	t.credit = max(t.credit-1, -1)
+	if sent.Before(t.lesson) {
+		t.around++
+		return false
+	}
+	if t.around > 0 {
+		t.cost = (t.cost + t.around) / 2
+	}
+	pace := t.pace(sent)
+	t.around, t.lesson = 1, now
+	fresh := t.clean > 0 || t.rest == 0
+	if fresh {
+		t.lower(pace, now)
+		t.rest = min(restLeast, t.restMost)
+	} else {
+		t.rest = min(2*t.rest, t.restMost)
+	}
+	if t.trouble.IsZero() {
+		t.trouble = now
+	}
+	t.backOff(now, t.rest)
+	t.enter(PhaseBackingOff, now, fmt.Sprintf("%s at %s; resting %s, then %s", words, perSecond(pace),
+		t.rest.Round(time.Second), perSecond(t.rate)))
+	return true
+}
+
+// backOff lets nothing go for a while, and then little by little.
+func (t *Tempo) backOff(now time.Time, rest time.Duration) {
+	t.clean, t.until = 0, now.Add(rest)
+	t.ramp = min(max(rest, rampLeast), rampMost)
+	t.stretch(t.until.Add(t.ramp))
+}
+
+// pace is how fast we really were.
+func (t *Tempo) pace(sent time.Time) float64 {
+	r := t.present(sent)
+	ran := sent.Sub(t.began).Seconds()
+	if n := float64(t.heard); n >= proofAnswers && ran >= 1 {
+		r = min(r, 1.1*n/ran/t.share)
+	}
+	return max(r, t.floor())
+}
+
+// lower learns that a pace was too fast.
+func (t *Tempo) lower(pace float64, now time.Time) {
+	proven := t.good > 0 && pace <= 1.005*t.good
+	t.strikes++
+	to := pace * drops[min(t.strikes, len(drops))-1]
+	switch {
+	case proven: // it goes well for longer than we waited, or no longer
+		t.proof = min(2*t.proof, t.proofMost())
+		t.good = 0
+	case t.good > 0 && t.good >= pace/2: // a trial
+		to = t.good
+		t.strikes = 0
+		t.trials++
+	case t.strikes == 1:
+		to = pace * dropUnproven
+	}
+	t.edge, t.step = pace, stepLeast
+	t.faded = now
+	t.gap = now.Add(min(trialGap<<min(t.trials, 10), trialGapMost))
+	t.rate = min(t.ceiling, max(to, t.floor()))
+}
+
+// Rested takes over a rest that somebody else has decided: nothing is sent before its end,
+// and then little by little.
+func (t *Tempo) Rested(until, now time.Time) {
+	if !until.After(t.until) {
+		return
+	}
+	t.backOff(now, until.Sub(now))
+	if t.phase == PhaseFull {
+		t.rate = t.ceiling
+	}
+	t.enter(PhaseBackingOff, now, fmt.Sprintf("%s; asked to wait until %s", t.why, until.UTC().Format(time.TimeOnly)))
+}
+
+// Took takes how long a good answer took that the far side had no reason to hold back.
+func (t *Tempo) Took(took time.Duration, now time.Time) {
+	if !t.slow.add(took) || now.Sub(t.slow.lowered) < t.proof || t.phase == PhaseBackingOff {
+		return
+	}
+	r := min(t.present(now), t.ceiling)
+	if t.slow.from == 0 {
+		t.slow.from = r
+	}
+	to := max(0.9*r, t.slow.from/2, t.floor())
+	if to >= r {
+		return
+	}
+	t.slow.lowered = now
+	t.rate, t.good, t.edge, t.step = to, 0, 0, stepLeast
+	t.enter(PhaseHolding, now, fmt.Sprintf("answers take %s, %s at best; slowed from %s to %s",
+		t.slow.recent.Round(time.Millisecond), t.slow.best.Round(time.Millisecond), perSecond(r), perSecond(to)))
+	t.stretch(now)
+}
+
+// latency compares how long answers take with how long they took at best.
+type latency struct {
+	recent, best time.Duration
+	samples      int
+	lowered      time.Time
+	from         float64 // the rate before it was lowered for this; 0: it was not
+}
+
+const (
+	// latencySamples is how many answers it takes to know. Guess.
+	latencySamples = 32
+
+	// Answers that take latencyHold times as long as at best, and latencySlack more, end
+	// raises; latencyLower times as long lowers the rate. Guess: greylisting and the like
+	// take twice as long as other answers, a busy server ten times.
+	latencyHold  = 3
+	latencyLower = 8
+	latencySlack = 250 * time.Millisecond
+)
+
+// add takes one answer and says whether they take much too long.
+func (l *latency) add(took time.Duration) bool {
+	if l.samples == 0 {
+		l.recent, l.best = took, took
+	}
+	l.samples++
+	l.recent += (took - l.recent) / 16
+	if took < l.best {
+		l.best = took
+	} else {
+		l.best += (l.recent - l.best) / 4096 // a way that became longer is the best one some day
+	}
+	if !l.rising() {
+		l.from = 0
+	}
+	return l.samples >= latencySamples && l.recent > latencyLower*l.best+latencySlack
+}
+
+// rising says whether answers take too long to go faster.
+func (l *latency) rising() bool {
+	return l.samples >= latencySamples && l.recent > latencyHold*l.best+latencySlack
+}
+
+// TempoState says what a Tempo does and why.
+type TempoState struct {
+	Rate    float64 // events a second that are let go now, all shares together
+	Floor   float64
+	Ceiling float64
+	Edge    float64 // where it was last too fast; 0: not known
+	Phase   Phase
+	Since   time.Time
+	Until   time.Time // nothing is sent before
+	Why     string    // the last change, in a sentence
+}
+
+// Explain says what the tempo does now.
+func (t *Tempo) Explain(now time.Time) TempoState {
+	s := TempoState{Rate: t.present(now), Floor: t.floor(), Ceiling: t.ceiling, Edge: t.edge, Phase: t.phase,
+		Since: t.since, Until: t.until, Why: t.why}
+	if now.Before(t.until) {
+		s.Rate = 0
+	} else if t.phase == PhaseBackingOff {
+		s.Phase, s.Since = PhaseRecovering, t.until
+	}
+	return s
+}
+
+// perSecond writes a rate for people, in the unit in which it is a number one can see.
+func perSecond(r float64) string {
+	switch {
+	case r >= 1:
+		return fmt.Sprintf("%.3g/s", r)
+	case r*60 >= 1:
+		return fmt.Sprintf("%.3g/min", r*60)
+	}
+	return fmt.Sprintf("%.3g/h", r*3600)
+}
