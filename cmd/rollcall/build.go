@@ -18,7 +18,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/edge"
 	"rollcall/actors/receiver"
-	"rollcall/actors/span"
+	spans "rollcall/actors/span"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -49,7 +49,9 @@ type node struct {
 	stops    []stopper    // in the order of the starts
 	once     sync.Once
 	stopErr  error
-	tracer   *span.Tracer // nil: nothing is traced
+	tracer   *spans.Tracer // nil: nothing is traced
+	registry *prometheus.Registry
+	throttle *throttleMetrics
 	draining atomic.Bool
 }
 
@@ -69,6 +71,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	}()
 	n = begun
 	registry := prometheus.NewRegistry()
+	n.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if c, err = n.startLab(c, o); err != nil {
 		return nil, err
@@ -130,6 +133,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err != nil {
 		return nil, err
 	}
+	n.throttle = newThrottleMetrics(o.registry, table)
 	n.watchThrottle(ctx, c, table, o.log)
 	resolver, err := newResolver(c)
 	if err != nil {
@@ -205,9 +209,11 @@ func (n *node) watchThrottle(ctx context.Context, c config.Config, table *shapin
 	go func() {
 		defer close(done)
 		config.WatchThrottle(ctx, c.Throttle, log, func(t config.Throttle) {
-			if err := table.Replace(shaping.LayerFile, t.Rules()); err != nil {
+			err := table.Replace(shaping.LayerFile, t.Rules())
+			if err != nil {
 				log.Error("throttle file refused", "err", err)
 			}
+			n.throttle.file(err)
 		})
 	}()
 	n.add("throttle", func(context.Context) error {

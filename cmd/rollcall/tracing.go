@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/span"
+	spans "rollcall/actors/span"
 	"rollcall/config"
 )
 
@@ -18,7 +18,7 @@ const lastSpansWithin = 2 * time.Second
 
 // startTracing makes what sends spans; nothing when tracing is off.
 func (n *node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
-	n.tracer, err = span.New(ctx, span.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
+	n.tracer, err = spans.New(ctx, spans.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
 		Version: versionOf(debug.ReadBuildInfo()).Version, Log: log})
 	if n.tracer == nil {
 		return err

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/smtp/shaping"
+)
+
+// throttleMetrics shows what operators and their file have made of allowances.
+type throttleMetrics struct {
+	fileUsed prometheus.Gauge
+	loaded   prometheus.Gauge
+}
+
+// newThrottleMetrics registers them; the table is read at each scrape.
+func newThrottleMetrics(r prometheus.Registerer, table *shaping.Table) *throttleMetrics {
+	gauge := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Name: "rollcall_throttle_" + name, Help: help}
+	}
+	m := &throttleMetrics{
+		fileUsed: prometheus.NewGauge(gauge("file_used",
+			"1: the throttle file is in force as it is, or there is none. 0: it has a fault, and the rules before "+
+				"it are in force.")),
+		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
+			"When what is in force of the throttle file was read; at first the start of the node.")),
+	}
+	r.MustRegister(m.fileUsed, m.loaded,
+		prometheus.NewGaugeFunc(gauge("rules", "Rules of the configuration and the throttle file that are in force."),
+			func() float64 { return float64(len(table.Rules(shaping.LayerFile))) }),
+		prometheus.NewGaugeFunc(gauge("overrides", "Overrides of operators that are in force."),
+			func() float64 { return float64(len(table.Rules(shaping.LayerOverride))) }),
+		prometheus.NewGaugeFunc(gauge("override_ends_timestamp_seconds",
+			"When the first of the overrides in force ends; 0 when there is none."),
+			func() float64 { return firstEnd(table.Rules(shaping.LayerOverride)) }))
+	m.file(nil)
+	return m
+}
+
+// file notes that the throttle file was read, or why it is not used.
+func (m *throttleMetrics) file(err error) {
+	if err != nil {
+		m.fileUsed.Set(0)
+		return
+	}
+	m.fileUsed.Set(1)
+	m.loaded.SetToCurrentTime()
+}
+
+// firstEnd is when the first of some overrides ends, in Unix seconds.
+func firstEnd(overrides []shaping.Rule) float64 {
+	var first time.Time
+	for _, o := range overrides {
+		if first.IsZero() || o.Until.Before(first) {
+			first = o.Until
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return float64(first.UnixMilli()) / 1e3
+}
