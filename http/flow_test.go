@@ -385,7 +385,7 @@ func TestFileIsVerifiedFromCreateToHistory(t *testing.T) {
 // wait marks the verification as waiting for receivers, or as verifying again.
 func (f *flow) wait(l ledger.Lease, next time.Time) {
 	f.Helper()
-	if _, err := f.edge.book.Wait(context.Background(), l, next); err != nil {
+	if _, err := f.edge.book.Wait(context.Background(), l, ledger.Outlook{Next: next}); err != nil {
 		f.Fatal(err)
 	}
 }
