@@ -12,6 +12,7 @@ const (
 	InOrder = "settlements" // in their order, by the leases of theirs
 	Owned   = "owners"      // what belongs to something belongs to what is there
 	Erased  = "erased"      // what was erased is gone in every form
+	Bounds  = "bounds"      // what operators change keeps to its bounds
 	Storage = "storage"     // the database can be read and is sound
 )
 
@@ -58,11 +59,14 @@ func Invariants() []Invariant {
 		{InOrder, "settlements are numbered without a gap, by leases that never went back",
 			"A settlement is missing or was written by a node whose lease was over. Stop the nodes; take what is " +
 				"missing from a backup, and compare the entries of the verification."},
-		{Owned, "settlements, evidence, uploads and verifications belong to something that is there",
+		{Owned, "settlements, evidence, uploads, verifications and weights belong to something that is there",
 			"Rows were deleted by hand, or the database lost them. Find the missing row in a backup and put it back."},
 		{Erased, "no evidence outlives the results that it is about",
 			"Delete the lines of the named verifications from the table evidence by hand: they are past the retention " +
 				"that you promise. Then look into the log for what the sweep says."},
+		{Bounds, "weights of workspaces are 1 to 100; an override ends after it was set",
+			"The row was changed past the database's own check, and the named workspace may be served too much or never, or " +
+				"an override never ends. Set the weight again, or clear the override by its id."},
 		{Storage, "the database is sound and every row can be read",
 			"Stop the node and keep a copy of its files before anything else. Check the disk, then restore the " +
 				"newest backup in which an audit finds nothing. On a database server run its own checks."},

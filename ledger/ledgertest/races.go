@@ -39,6 +39,7 @@ var races = []exercise{
 	{"views published by 16 at once are seen in their turns", 0, raceViews},
 	{"who is counted out by 16 at once is counted out once", 0, raceRetire},
 	{"facts learned by 16 at once", 0, raceFacts},
+	{"an override set and cleared by 16 at once", 0, raceOverrides},
 }
 
 func raceCreates(d *Desk) {
@@ -243,5 +244,34 @@ func raceSecrets(d *Desk) {
 		if v != values[0] {
 			d.T.Error("two values for one secret")
 		}
+	}
+}
+
+// raceOverrides: one override that 16 set is one, and of 16 that clear it one ended it.
+func raceOverrides(d *Desk) {
+	o := Halves("example.net")
+	racing(16, func(int) {
+		kept, err := d.SetOverride(d.T.Context(), o, Hour)
+		if err != nil || kept.ID != o.ID || kept.Key != o.Key {
+			d.T.Errorf("set: %+v, %v", kept, err)
+		}
+	})
+	if n := len(d.tunes().Overrides); n != 1 {
+		d.T.Errorf("%d hold", n)
+	}
+	var ended atomic.Int64
+	racing(16, func(int) {
+		list, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})
+		if err != nil {
+			d.T.Errorf("clear: %v", err)
+		}
+		ended.Add(int64(len(list)))
+	})
+	d.hold()
+	if set, cleared := len(d.logged("throttle set")), len(d.logged("throttle clear")); set != 1 || cleared != 1 {
+		d.T.Errorf("%d lines about setting, %d about clearing", set, cleared)
+	}
+	if ended.Load() < 1 {
+		d.T.Error("nobody was told that it ended")
 	}
 }

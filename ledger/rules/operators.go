@@ -39,12 +39,16 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 	case kept != nil:
 		return nil, fmt.Errorf("the override's id was used for another: %w", ledger.ErrIllegal)
 	}
-	holding, err := t.Holding()
+	n, err := t.HowMany()
 	if err != nil {
 		return nil, err
 	}
-	if len(holding) >= ledger.OverridesMax {
+	if n >= ledger.OverridesMax {
 		return nil, ledger.ErrTooManyOverrides
+	}
+	older, err := t.Holding(o.Key)
+	if err != nil {
+		return nil, err
 	}
 	if err := t.Overrule(o, holds); err != nil {
 		return nil, err
@@ -52,19 +56,17 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 	if kept, err = t.Override(o.ID); err != nil {
 		return nil, err
 	}
-	return kept, t.Log(ledger.LogLine{Action: "throttle set", Subject: o.Key, Old: written(said(holding, o)),
+	return kept, t.Log(ledger.LogLine{Action: "throttle set", Subject: o.Key, Old: written(said(older, o.Fields)),
 		New: written(o.Fields) + until(kept.Expires), Reason: o.Reason})
 }
 
-// said gives what the newest overrides of the key say about the fields of o.
-func said(holding []ledger.ThrottleOverride, o ledger.ThrottleOverride) map[string]string {
+// said gives what overrides, oldest first, say about some fields: the newest that
+// says something counts.
+func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]string {
 	before := map[string]string{}
-	for _, older := range holding { // oldest first
-		if older.Key != o.Key {
-			continue
-		}
-		for field, value := range older.Fields {
-			if _, sets := o.Fields[field]; sets {
+	for _, o := range older {
+		for field, value := range o.Fields {
+			if _, asked := fields[field]; asked {
 				before[field] = value
 			}
 		}
@@ -107,7 +109,7 @@ func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.T
 
 // lift ends the overrides that c is about.
 func lift(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
-	holding, err := t.Holding()
+	holding, err := t.Holding(c.Key)
 	if err != nil {
 		return nil, err
 	}

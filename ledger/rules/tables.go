@@ -143,8 +143,10 @@ type Tables interface {
 
 	// Override reads an override, whether it holds or not; nil when there is none.
 	Override(id uuid.UUID) (*ledger.ThrottleOverride, error)
-	// Holding lists the overrides that hold, oldest first.
-	Holding() ([]ledger.ThrottleOverride, error)
+	// Holding lists the overrides that hold, of a key or ("") of all, oldest first, and
+	// HowMany counts them.
+	Holding(key string) ([]ledger.ThrottleOverride, error)
+	HowMany() (int, error)
 	// Overrule writes an override that holds from now on for so long.
 	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
 	// Lift ends an override that was not ended before.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -27,7 +28,8 @@ func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	a := audit{held: map[uuid.UUID]ledger.Credits{},
 		report: ledger.AuditReport{Violations: []ledger.Violation{}}}
 	err := s.snapshot(ctx, func(t *tx) error {
-		for _, part := range []func(t *tx) error{a.storage, a.files, a.orphans, a.erased, a.identities, a.workspaces} {
+		for _, part := range []func(t *tx) error{a.storage, a.files, a.orphans, a.erased, a.identities,
+			a.operators, a.workspaces} {
 			if err := part(t); err != nil {
 				return err
 			}
@@ -187,6 +189,8 @@ func (a *audit) orphans(t *tx) error {
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = v.workspace)`},
 		{"entries", "workspace", `SELECT count(*) FROM entries e
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = e.workspace)`},
+		{"workspace_weights", "workspace", `SELECT count(*) FROM workspace_weights w
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = w.workspace)`},
 	} {
 		var n int64
 		if err := t.row(o.query).Scan(&n); err != nil {
@@ -232,6 +236,28 @@ func (a *audit) identities(t *tx) error {
 		GROUP BY workspace, identity HAVING count(*) > 1`)
 	if err != nil {
 		return fmt.Errorf("read identities: %w", err)
+	}
+	return nil
+}
+
+// operators looks for weights and overrides out of their bounds.
+func (a *audit) operators(t *tx) error {
+	for _, o := range []struct{ query, detail string }{
+		{`SELECT workspace, weight FROM workspace_weights WHERE weight < 1 OR weight > ` +
+			strconv.Itoa(ledger.WeightMax), "the workspace has weight %d"},
+		{`SELECT id, expires - created FROM throttle_overrides WHERE expires <= created`,
+			"the override ends %d ms after it was set"},
+	} {
+		err := t.each(func(rows *sql.Rows) error {
+			var id uuid.UUID
+			var n int64
+			err := scan(rows, &id, &n)
+			a.add(ledger.Violation{Invariant: ledger.Bounds, Subject: id.String(), Detail: fmt.Sprintf(o.detail, n)})
+			return err
+		}, o.query)
+		if err != nil {
+			return fmt.Errorf("read weights and overrides: %w", err)
+		}
 	}
 	return nil
 }

@@ -48,6 +48,13 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		{"status of another program", `UPDATE verifications SET status = 'waiting_credits'`, "I10"},
 		{"evidence that outlived its results", `UPDATE verifications SET results_deleted = 5;
 			UPDATE settlements SET payload = x'' WHERE number = 2`, ledger.Erased},
+		{"weight of nothing", `PRAGMA ignore_check_constraints = ON;
+			INSERT INTO workspace_weights SELECT id, 0 FROM workspaces`, ledger.Bounds},
+		{"weight of too much", `PRAGMA ignore_check_constraints = ON;
+			INSERT INTO workspace_weights SELECT id, 101 FROM workspaces`, ledger.Bounds},
+		{"weight of nobody", `INSERT INTO workspace_weights VALUES (zeroblob(16), 2)`, ledger.Owned},
+		{"override that ended before it began", `PRAGMA ignore_check_constraints = ON;
+			UPDATE throttle_overrides SET expires = created`, ledger.Bounds},
 		{"evidence of nothing", `UPDATE evidence SET number = 3`, ledger.Owned},
 		{"verification gone", `DELETE FROM verifications`, ledger.Owned},
 		{"workspace gone", `DELETE FROM workspaces`, ledger.Owned},
@@ -66,6 +73,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := ledgertest.NewDesk(t, s, 9)
+		d.Overrides(ledgertest.Halves("example.net"), time.Hour)
 		_, l := d.Prepares(6)
 		d.Settles(l, 1, 0, 1, smtp.Valid)
 		witnessed := ledgertest.Batch(l, 2, 2, 3, smtp.Unknown)

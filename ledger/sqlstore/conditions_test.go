@@ -32,6 +32,10 @@ func changesOnConditions(t *testing.T, s *Store) {
 	if err := d.Leave(t.Context(), uuid.UUID{2}); err != nil {
 		t.Fatal(err)
 	}
+	ended := d.Overrides(ledgertest.Halves("example.net"), time.Hour).ID
+	if _, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: ended}); err != nil {
+		t.Fatal(err)
+	}
 	before := tables(t, s)
 	err = s.update(t.Context(), func(tx *tx) error {
 		r, err := tx.Read(v.ID)
@@ -71,6 +75,8 @@ func changesOnConditions(t *testing.T, s *Store) {
 		for what, do := range ofProcesses(tx, none) {
 			nothing(t, what)(do())
 		}
+		nothing(t, "end of no override")(tx.Lift(none))
+		nothing(t, "end of an override that was ended")(tx.Lift(ended))
 		nothing(t, "credit of nobody")(tx.Credit(none, ledger.Balance{Granted: 1, Available: 1}, 0))
 		return nil
 	})
@@ -125,6 +131,7 @@ func storesTimes(t *testing.T, s *Store) {
 	d := ledgertest.NewDesk(t, s, 9)
 	_, l := d.Prepares(1)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
+	d.Overrides(ledgertest.Halves("example.net"), time.Hour)
 	if _, err := d.Secret(t.Context(), "times", 16); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +139,7 @@ func storesTimes(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"workspaces", "api_keys", "verifications", "settlements", "entries",
-		"secrets", "operator_log"} {
+		"secrets", "operator_log", "throttle_overrides"} {
 		made := number(t, s, `SELECT count(*) FROM `+table)
 		recent := number(t, s, `SELECT count(*) FROM `+table+` WHERE created <= {now} AND {now} - created < ?`,
 			time.Hour.Milliseconds())

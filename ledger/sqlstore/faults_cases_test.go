@@ -175,6 +175,32 @@ var moves = []move{
 		}
 		return nil, book.Learn(ctx, facts)
 	}},
+	{"set override", none, func(s *scene) { s.overruled("old override") },
+		func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+			o := ledgertest.Halves("example.net")
+			o.ID = uuid.NewSHA1(s.Workspace, []byte("override"))
+			s.names(o.ID, "override")
+			return book.SetOverride(ctx, o, time.Hour)
+		}},
+	{"clear overrides", none, func(s *scene) { s.overruled("first override"); s.overruled("second override") },
+		func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+			ended, err := book.ClearOverrides(ctx, ledger.Clearing{Key: "example.net"})
+			if n := len(ended); err == nil && (s.calls == 1 && n != 2 || n == 1 || n > 2) {
+				return nil, fmt.Errorf("ended %d, want 2", n)
+			}
+			return nil, err // later calls may find them ended
+		}},
+	{"set weight", none, func(*scene) {}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return book.SetWeight(ctx, s.Workspace, 7)
+	}},
+	{"note", none, func(*scene) {}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.Note(ctx, ledger.LogLine{ID: uuid.NewSHA1(s.Workspace, []byte("note")), Action: "test"})
+	}},
+}
+
+// overruled makes an override that holds.
+func (s *scene) overruled(name string) {
+	s.names(s.Overrides(ledgertest.Halves("example.net"), time.Hour).ID, name)
 }
 
 // beat is that of the process with a number, which sees some.

@@ -78,7 +78,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 
 // stored names the tables of the ledger, those that others refer to first.
 var stored = []string{"workspaces", "verifications", "upload_chunks", "settlements", "evidence", "entries",
-	"operator_log", "nodes", "cluster_turn", "receiver_facts"}
+	"operator_log", "nodes", "cluster_turn", "receiver_facts", "throttle_overrides", "workspace_weights"}
 
 // sets empties the ledger, prepares a move, and keeps a copy of what it made.
 func (f *faulty) sets(m move, n int64) *scene {
@@ -213,12 +213,15 @@ func (f *faulty) insists(m move, s *scene, want calm) (answer any, err error) {
 // is compared. Those of the results are the same in each scene.
 var clock = regexp.MustCompile(
 	`"(created|completed|upload_expires|waiting_since|lease_expires|Created|Completed|UploadExpires|` +
-		`since|seen|updated|Since|Seen|Now)":` +
+		`since|seen|updated|Since|Seen|Now|expires|cleared|Expires)":` +
 		`("0001-01-01T00:00:00Z"|0\b)?("[^"]*"|\d+)?`)
 
 // otherID finds an id that has no name in the scene: the ledger made it anew,
 // as that of a line of the operator log.
 var otherID = regexp.MustCompile(`"(\\\\x[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"`)
+
+// ending finds when an override ends in a line of the operator log.
+var ending = regexp.MustCompile(` until [0-9T:-]{19}Z`)
 
 // reads gives the whole book, one line for each row.
 func (f *faulty) reads(s *scene) string {
@@ -274,6 +277,7 @@ func (s *scene) named(value any) string {
 	for id, name := range s.ids {
 		text = strings.NewReplacer(id.String(), name, fmt.Sprintf(`\\x%x`, id[:]), name).Replace(text)
 	}
+	text = ending.ReplaceAllString(text, " until then")
 	text = otherID.ReplaceAllString(text, `"some id"`)
 	return clock.ReplaceAllString(text, `"$1":"time$2"`)
 }

@@ -33,6 +33,8 @@ func TestWhatTheTablesKeep(t *testing.T) {
 		t.Run("the order of one millisecond", func(t *testing.T) { servesByID(t, s) })
 		t.Run("what one sweep leaves for the next", func(t *testing.T) { boundsSweep(t, s) })
 		t.Run("processes and facts until their time", func(t *testing.T) { forgetsEnded(t, s) })
+		t.Run("so many overrides and no more", func(t *testing.T) { boundsOverrides(t, s) })
+		t.Run("overrides for some days after their time", func(t *testing.T) { forgetsOverrides(t, s) })
 		t.Run("nothing that an audit does not read", func(t *testing.T) { auditsPages(t, s) })
 		t.Run("no broken results", func(t *testing.T) { tellsBrokenResults(t, s) })
 		t.Run("nothing of what is erased", func(t *testing.T) { erasesRows(t, s) }) // last: not sound
@@ -48,7 +50,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 }
 
 // run changes a ledger behind its back.
-func run(t *testing.T, s *Store, statement string, args ...any) {
+func run(t testing.TB, s *Store, statement string, args ...any) {
 	t.Helper()
 	err := s.update(t.Context(), func(t *tx) error {
 		_, err := t.exec(statement, args...)
@@ -203,23 +205,23 @@ func logsOperators(t *testing.T, s *Store) {
 			}
 		}
 	}
-	type line struct{ action, workspace, subject, detail string }
+	type line struct{ action, workspace, subject, detail, reason string }
 	want := map[line]int{
-		{"workspace create", w.String(), w.String(), "Mine"}: 1,
-		{"key create", w.String(), "abcdefghij12", "laptop"}: 1,
-		{"grant", w.String(), g.String(), "7 credits: paid"}: 1,
-		{"key revoke", w.String(), "abcdefghij12", "laptop"}: 1,
+		{"workspace create", w.String(), w.String(), "Mine", ""}: 1,
+		{"key create", w.String(), "abcdefghij12", "laptop", ""}: 1,
+		{"grant", w.String(), g.String(), "7 credits", "paid"}:   1,
+		{"key revoke", w.String(), "abcdefghij12", "laptop", ""}: 1,
 	}
 	got := map[line]int{}
 	err := s.view(t.Context(), func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var workspace uuid.UUID
 			var l line
-			err := rows.Scan(&l.action, &workspace, &l.subject, &l.detail)
+			err := rows.Scan(&l.action, &workspace, &l.subject, &l.detail, &l.reason)
 			l.workspace = workspace.String()
 			got[l]++
 			return err
-		}, `SELECT action, workspace, subject, detail FROM operator_log WHERE workspace = ? AND created > 0`, w[:])
+		}, `SELECT action, workspace, subject, detail, reason FROM operator_log WHERE workspace = ? AND created > 0`, w[:])
 	})
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v, %v", got, want, err)

@@ -68,16 +68,32 @@ func (t *tx) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	return &o, nil
 }
 
-const holdingOverrides = `SELECT ` + overrideColumns + ` FROM throttle_overrides
-	WHERE cleared = 0 AND expires > {now}`
+// Which overrides hold, in the words of their index.
+const (
+	holding          = ` FROM throttle_overrides WHERE cleared = 0 AND expires > {now}`
+	countHolding     = `SELECT count(*)` + holding
+	holdingOverrides = `SELECT ` + overrideColumns + holding
+)
 
-// Holding lists the overrides that hold, oldest first.
-func (t *tx) Holding() (list []ledger.ThrottleOverride, err error) {
+// HowMany counts the overrides that hold.
+func (t *tx) HowMany() (n int, err error) {
+	if err = t.row(countHolding).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count overrides: %w", err)
+	}
+	return n, nil
+}
+
+// Holding lists the overrides that hold, of a key or of all, oldest first.
+func (t *tx) Holding(key string) (list []ledger.ThrottleOverride, err error) {
+	query, args := holdingOverrides, []any{}
+	if key != "" {
+		query, args = query+` AND name = ?`, append(args, key)
+	}
 	err = t.each(func(rows *sql.Rows) error {
 		o, err := scanOverride(rows.Scan)
 		list = append(list, o)
 		return err
-	}, holdingOverrides)
+	}, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list overrides: %w", err)
 	}
@@ -118,7 +134,7 @@ func (s *Store) Tuning(ctx context.Context) (ledger.Tuning, error) {
 			return err
 		}
 		tuning.Now = rules.Clock(now)
-		if tuning.Overrides, err = t.Holding(); err != nil {
+		if tuning.Overrides, err = t.Holding(""); err != nil {
 			return err
 		}
 		return t.each(func(rows *sql.Rows) error {
@@ -149,10 +165,8 @@ func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) 
 		if before == weight {
 			return nil
 		}
-		_, err := t.exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
-			ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
-		if err != nil {
-			return fmt.Errorf("write weight: %w", err)
+		if err := t.weigh(workspace, weight); err != nil {
+			return err
 		}
 		w.Weight = weight
 		return t.Log(ledger.LogLine{Action: "workspace weight", Workspace: workspace, Subject: workspace.String(),
@@ -162,6 +176,16 @@ func (s *Store) SetWeight(ctx context.Context, workspace uuid.UUID, weight int) 
 		return ledger.Workspace{}, fmt.Errorf("set weight of workspace %s: %w", workspace, err)
 	}
 	return w, nil
+}
+
+// weigh writes the weight of a workspace.
+func (t *tx) weigh(workspace uuid.UUID, weight int) error {
+	_, err := t.exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
+		ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)
+	if err != nil {
+		return fmt.Errorf("write weight: %w", err)
+	}
+	return nil
 }
 
 // Note writes a line of the operator log about what the ledger does not do itself.

@@ -113,7 +113,8 @@ func tables(t *testing.T, s *Store) string {
 	t.Helper()
 	var b strings.Builder
 	for _, table := range []string{"workspaces", "api_keys", "verifications", "upload_chunks", "settlements", "evidence",
-		"entries", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts"} {
+		"entries", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts",
+		"throttle_overrides", "workspace_weights"} {
 		err := s.view(t.Context(), func(t *tx) error {
 			return t.each(func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
@@ -268,6 +269,8 @@ var calls = []struct {
 		if err := d.Learn(d.T.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}); err != nil {
 			d.T.Fatal(err)
 		}
+		old := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
+		run(d.T, d.Book.(*Store), `UPDATE throttle_overrides SET created = 1, expires = 2 WHERE id = ?`, old.ID[:])
 		return func() error {
 			_, err := d.Sweep(d.T.Context(), ledger.Retention{Uploads: 1, Results: 1, Funding: 1})
 			return err
@@ -314,6 +317,40 @@ var calls = []struct {
 			facts = append(facts, ledger.Fact{Key: fmt.Sprint(i), Expires: time.UnixMilli(1)})
 		}
 		return func() error { return d.Learn(d.T.Context(), facts) }
+	}},
+	{"set override", false, func(d *ledgertest.Desk) func() error {
+		d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
+		o := ledgertest.Halves("example.net")
+		return func() error { _, err := d.SetOverride(d.T.Context(), o, ledgertest.Hour); return err }
+	}},
+	{"set override again", false, func(d *ledgertest.Desk) func() error {
+		o := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
+		return func() error { _, err := d.SetOverride(d.T.Context(), o, ledgertest.Hour); return err }
+	}},
+	{"clear overrides", false, func(d *ledgertest.Desk) func() error {
+		for range 2 {
+			d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
+		}
+		c := ledger.Clearing{Key: "example.net"}
+		return func() error { _, err := d.ClearOverrides(d.T.Context(), c); return err }
+	}},
+	{"set weight", false, func(d *ledgertest.Desk) func() error {
+		return func() error { _, err := d.SetWeight(d.T.Context(), d.Workspace, 5); return err }
+	}},
+	{"note", false, func(d *ledgertest.Desk) func() error {
+		return func() error { return d.Note(d.T.Context(), ledger.LogLine{Action: "test"}) }
+	}},
+	{"tuning and log", false, func(d *ledgertest.Desk) func() error {
+		d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
+		if _, err := d.SetWeight(d.T.Context(), d.Workspace, 5); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error {
+			_, tuning := d.Tuning(d.T.Context())
+			_, log := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1})
+			_, older := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1, Before: time.Now()})
+			return errors.Join(tuning, log, older)
+		}
 	}},
 }
 

@@ -55,6 +55,8 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{nodeUser, `UPDATE entries SET amount = 1`},
 		{nodeUser, `DELETE FROM entries`},
 		{nodeUser, `UPDATE operator_log SET detail = ''`},
+		{nodeUser, `DELETE FROM operator_log`},
+		{nodeUser, `DELETE FROM workspace_weights`},
 		{nodeUser, `DELETE FROM settlements`},
 		{nodeUser, `UPDATE evidence SET data = ''`},
 		{nodeUser, `DELETE FROM verifications`},
@@ -66,6 +68,8 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{auditUser, `UPDATE nodes SET standing = 1`},
 		{auditUser, `UPDATE workspaces SET name = ''`},
 		{auditUser, `DELETE FROM evidence`},
+		{auditUser, `UPDATE throttle_overrides SET cleared = 1`},
+		{auditUser, `UPDATE workspace_weights SET weight = 1`},
 		{auditUser, `INSERT INTO secrets VALUES ('x', '', 0)`},
 	} {
 		conn, err := pgx.Connect(t.Context(), as(t, owner, c.user))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -56,6 +57,9 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 			func() error { return t.KeepEvidence(settlement) },
 			func() error { return t.Append(file.ID, 0, []byte("x")) },
 			func() error { _, err := t.Enrol(beatOf(uuid.UUID{1}), 7); return err },
+			func() error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Second) },
+			func() error { return t.weigh(w, 1) },
+			func() error { return t.weigh(w, ledger.WeightMax) },
 		} {
 			if err := do(); err != nil {
 				return err
@@ -134,6 +138,13 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 			_, err := t.exec(`UPDATE nodes SET standing = 3 WHERE turn = 7`)
 			return err
 		}},
+		{"an override twice", func(t *tx) error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Hour) }},
+		{"an override that ends when it begins", func(t *tx) error {
+			return t.Overrule(ledger.ThrottleOverride{ID: unknown}, 0)
+		}},
+		{"a weight of nothing", func(t *tx) error { return t.weigh(w, 0) }},
+		{"a weight of too much", func(t *tx) error { return t.weigh(w, ledger.WeightMax+1) }},
+		{"a weight of no workspace", func(t *tx) error { return t.weigh(unknown, 2) }},
 		{"another counter of turns", func(t *tx) error {
 			_, err := t.exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)
 			return err

@@ -21,9 +21,13 @@ const (
 	payloadsErased = 512
 	evidenceErased = 64
 	factsErased    = 1000
+	oldOverrides   = 1000 // a line of some hundred bytes, as a fact
 	// endedKept is how long the row of a process is kept after its end, for people
 	// who ask what became of it. Guess: a night and a day.
 	endedKept = 24 * time.Hour
+	// overridesKept is how long an override is kept after its time, for people who ask
+	// what held last week. The operator log stays.
+	overridesKept = 30 * 24 * time.Hour
 )
 
 // What is due for a sweep; each has the place for a time in milliseconds.
@@ -161,12 +165,15 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 
 // What is due of what is no verification; how many are asked for at most comes last.
 const (
-	dueNodes = `SELECT session FROM nodes WHERE standing <> 0 AND since <= {now} - ? LIMIT ?`
-	dueFacts = `SELECT receiver FROM receiver_facts WHERE expires <= {now} LIMIT ?`
+	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= {now} - ? LIMIT ?`
+	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= {now} LIMIT ?`
+	dueOverrides = `SELECT id FROM throttle_overrides WHERE expires <= {now} - ?
+		ORDER BY expires LIMIT ?`
 )
 
-// forgetEnded deletes what nobody asks for any more: processes that ended long ago
-// and facts that expired. It looks before it writes, so that it meets no beat.
+// forgetEnded deletes what nobody asks for any more: processes that ended long ago,
+// facts that expired and overrides of long ago. It looks before it writes, so that it
+// meets no beat.
 func (s *Store) forgetEnded(ctx context.Context) error {
 	ended, err := s.endedNodes(ctx)
 	if err != nil {
@@ -181,20 +188,34 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 			return fmt.Errorf("delete process %s: %w", session, err)
 		}
 	}
+	err = s.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, factsErased)
+	if err != nil {
+		return fmt.Errorf("delete expired facts: %w", err)
+	}
+	err = s.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
+		overridesKept.Milliseconds(), oldOverrides)
+	if err != nil {
+		return fmt.Errorf("delete old overrides: %w", err)
+	}
+	return nil
+}
+
+// deleteDue deletes what is due, in slices of a transaction each.
+func (s *Store) deleteDue(ctx context.Context, erase, what string, args ...any) error {
 	for {
 		var due int64
 		err := s.view(ctx, func(t *tx) error {
-			return t.row(`SELECT count(*) FROM (`+dueFacts+`) AS due`, factsErased).Scan(&due)
+			return t.row(`SELECT count(*) FROM (`+what+`) AS due`, args...).Scan(&due)
 		})
 		if err != nil || due == 0 {
 			return err
 		}
 		err = s.update(ctx, func(t *tx) error {
-			_, err := t.exec(`DELETE FROM receiver_facts WHERE receiver IN (`+dueFacts+`)`, factsErased)
+			_, err := t.exec(erase+`(`+what+`)`, args...)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("delete expired facts: %w", err)
+			return err
 		}
 	}
 }

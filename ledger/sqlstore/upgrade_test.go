@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -16,7 +17,11 @@ import (
 // These make a ledger of today one of before, whose tables are the same without
 // those that the later migrations add.
 const (
-	withoutEvidence = `DROP TABLE evidence; DELETE FROM schema_versions WHERE version >= 3`
+	withoutOperators = `DROP TABLE throttle_overrides; DROP TABLE workspace_weights; DROP INDEX operator_log_newest;
+	ALTER TABLE operator_log DROP COLUMN author; ALTER TABLE operator_log DROP COLUMN old;
+	ALTER TABLE operator_log DROP COLUMN reason; ALTER TABLE verifications DROP COLUMN expected;
+	DELETE FROM schema_versions WHERE version >= 4`
+	withoutEvidence = withoutOperators + `; DROP TABLE evidence; DELETE FROM schema_versions WHERE version >= 3`
 	withoutNodes    = withoutEvidence + `;
 	DROP TABLE nodes; DROP TABLE cluster_turn; DROP TABLE receiver_facts;
 	DELETE FROM schema_versions WHERE version >= 2`
@@ -25,19 +30,23 @@ const (
 // TestALedgerOfBeforeIsBroughtUpToDate: an embedded one by the process that owns
 // it, one on a server by Migrate; what is in it stays.
 func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
-	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence} {
-		t.Run("from "+version, func(t *testing.T) { upgradesEach(t, statements) })
+	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators} {
+		kept := "goes with its table"
+		if version < "3" {
+			kept = ""
+		}
+		t.Run("from "+version, func(t *testing.T) { upgradesEach(t, statements, kept) })
 	}
 }
 
-func upgradesEach(t *testing.T, statements string) {
+func upgradesEach(t *testing.T, statements, evidence string) {
 	t.Run("sqlite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
-		upgrades(t, "sqlite:"+path, func() { change(t, path, statements) })
+		upgrades(t, "sqlite:"+path, evidence, func() { change(t, path, statements) })
 	})
 	t.Run("postgresql", func(t *testing.T) {
 		url := newLedger(t)
-		upgrades(t, url, func() {
+		upgrades(t, url, evidence, func() {
 			changeAt(t, url, statements)
 			if s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{}); !errors.Is(err, sqlstore.ErrSchemaOld) {
 				t.Fatalf("opened a server's old schema: %v, %v", s, err)
@@ -49,8 +58,8 @@ func upgradesEach(t *testing.T, statements string) {
 	})
 }
 
-// upgrades fills a ledger, lets it become old, and opens it.
-func upgrades(t *testing.T, url string, old func()) {
+// upgrades fills a ledger, lets it become old, and opens it: then it has this evidence.
+func upgrades(t *testing.T, url, evidence string, old func()) {
 	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -77,10 +86,11 @@ func upgrades(t *testing.T, url string, old func()) {
 		d.Account() != money || len(d.Reads(v.ID)) != len(results) {
 		t.Errorf("got %+v, %+v, want %+v, %+v", after, d.Account(), before, money)
 	}
-	if kept := d.Witnesses(v.ID, 0); len(kept) != 2 || kept[0].Evidence+kept[1].Evidence != "" {
+	if kept := d.Witnesses(v.ID, 0); len(kept) != 2 || kept[0].Evidence+kept[1].Evidence != evidence {
 		t.Errorf("evidence of what was settled before: %+v", kept)
 	}
 	v, l = d.Prepares(1)
+	operates(t, d, l)
 	witnessed := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
 	witnessed.Evidence = []byte("seen")
 	if _, err := s.Settle(t.Context(), witnessed); err != nil {
@@ -93,6 +103,28 @@ func upgrades(t *testing.T, url string, old func()) {
 	roll, err := s.Beat(t.Context(), ledger.Beat{Process: node})
 	if err != nil || roll.Turn != 1 || len(roll.Nodes) != 1 {
 		t.Errorf("the first beat: %+v, %v", roll, err)
+	}
+}
+
+// operates: operators can do all that this program knows, what they did before is in
+// the log, and what is expected is kept.
+func operates(t *testing.T, d *ledgertest.Desk, l ledger.Lease) {
+	t.Helper()
+	o := d.Overrides(ledgertest.Halves("example.net"), time.Hour)
+	if w, err := d.SetWeight(t.Context(), d.Workspace, 3); err != nil || w.Weight != 3 {
+		t.Errorf("weight: %+v, %v", w, err)
+	}
+	tuning, err := d.Tuning(t.Context())
+	if err != nil || len(tuning.Overrides) != 1 || tuning.Overrides[0].ID != o.ID || tuning.Weights[d.Workspace] != 3 {
+		t.Errorf("tuning: %+v, %v", tuning, err)
+	}
+	log, err := d.OperatorLog(t.Context(), ledger.LogQuery{Limit: 9})
+	if err != nil || len(log) != 4 || log[3].Action != "workspace create" || log[3].New != "desk" || log[3].Author != "" {
+		t.Errorf("log: %+v, %v", log, err)
+	}
+	v, err := d.Wait(t.Context(), l, ledger.Outlook{Expected: time.UnixMilli(7)})
+	if err != nil || !v.Expected.Equal(time.UnixMilli(7)) {
+		t.Errorf("expected %v, %v", v.Expected, err)
 	}
 }
 

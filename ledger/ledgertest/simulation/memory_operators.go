@@ -27,10 +27,22 @@ func (m *memory) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	return &o.ThrottleOverride, nil
 }
 
-// Holding lists the overrides that hold, oldest first.
-func (m *memory) Holding() (list []ledger.ThrottleOverride, err error) {
+// HowMany counts the overrides that hold.
+func (m *memory) HowMany() (n int, err error) {
 	for _, o := range m.cluster.overrides {
-		if !o.cleared && rules.Millis(o.Expires) > m.now {
+		if o.holds(m.now) {
+			n++
+		}
+	}
+	return n, m.statement()
+}
+
+func (o overridden) holds(now int64) bool { return !o.cleared && rules.Millis(o.Expires) > now }
+
+// Holding lists the overrides that hold, of a key or of all, oldest first.
+func (m *memory) Holding(key string) (list []ledger.ThrottleOverride, err error) {
+	for _, o := range m.cluster.overrides {
+		if o.holds(m.now) && (key == "" || o.Key == key) {
 			list = append(list, o.ThrottleOverride)
 		}
 	}
@@ -73,10 +85,15 @@ func (t *twin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	return same(t, "override", got, err, func() (*ledger.ThrottleOverride, error) { return t.second.Override(id) })
 }
 
-func (t *twin) Holding() ([]ledger.ThrottleOverride, error) {
-	got, err := list(t.first.Holding())
+func (t *twin) HowMany() (int, error) {
+	got, err := t.first.HowMany()
+	return same(t, "how many", got, err, t.second.HowMany)
+}
+
+func (t *twin) Holding(key string) ([]ledger.ThrottleOverride, error) {
+	got, err := list(t.first.Holding(key))
 	return same(t, "holding", got, err,
-		func() ([]ledger.ThrottleOverride, error) { return list(t.second.Holding()) })
+		func() ([]ledger.ThrottleOverride, error) { return list(t.second.Holding(key)) })
 }
 
 func (t *twin) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {

@@ -1,0 +1,456 @@
+package ledgertest
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+var operators = []exercise{
+	{"an override holds", 0, sets},
+	{"an override sent again is the same", 0, setsAgain},
+	{"an override ends by itself", 0, setsForASecond},
+	{"overrides that nobody can keep", 0, badOverrides},
+	{"the longest override", 0, longestOverride},
+	{"overrides are cleared by key, by id and by field", 0, clears},
+	{"the weight of a workspace", 0, weighs},
+	{"who did what, newest first", 0, pagesLog},
+	{"lines of one millisecond", 0, pagesWithinAMillisecond},
+	{"notes that nobody can keep", 0, badNotes},
+	{"who did it", 0, authors},
+}
+
+// Halves is an override of some key for an hour.
+func Halves(key string) ledger.ThrottleOverride {
+	return ledger.ThrottleOverride{ID: uuid.New(), Key: key, Fields: map[string]string{"rate": "5/s"},
+		Reason: "complaints"}
+}
+
+// Overrides sets an override for a time.
+func (d *Desk) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledger.ThrottleOverride {
+	d.T.Helper()
+	kept, err := d.SetOverride(d.T.Context(), o, holds)
+	if err != nil {
+		d.T.Fatalf("set override: %v", err)
+	}
+	return kept
+}
+
+// tunes reads what every node follows.
+func (d *Desk) tunes() ledger.Tuning {
+	d.T.Helper()
+	tuning, err := d.Tuning(d.T.Context())
+	d.ok(err)
+	return tuning
+}
+
+// hold fails the test unless just these overrides hold.
+func (d *Desk) hold(want ...ledger.ThrottleOverride) {
+	d.T.Helper()
+	got := d.tunes().Overrides
+	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+		d.T.Errorf("overrides: got %+v, want %+v", got, want)
+	}
+}
+
+// logged gives the lines of an action, newest first, without ids and times.
+func (d *Desk) logged(action string) (lines []ledger.LogLine) {
+	d.T.Helper()
+	list, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax})
+	d.ok(err)
+	for _, l := range list {
+		if l.ID == uuid.Nil || l.At.IsZero() {
+			d.T.Errorf("a line without id or time: %+v", l)
+		}
+		if l.Action == action {
+			l.ID, l.At = uuid.Nil, time.Time{}
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// wrote fails the test unless just these lines of an action were written, newest first.
+func (d *Desk) wrote(action string, want ...ledger.LogLine) {
+	d.T.Helper()
+	for i := range want {
+		want[i].Action = action
+	}
+	if got := d.logged(action); !slices.Equal(got, want) {
+		d.T.Errorf("log of %q: got %+v, want %+v", action, got, want)
+	}
+}
+
+// ends is how a line of the log says when an override ends.
+func ends(o ledger.ThrottleOverride) string { return " until " + o.Expires.Format(time.RFC3339) }
+
+func sets(d *Desk) {
+	ctx := ledger.WithAuthor(d.T.Context(), "ada")
+	before := d.tunes()
+	if before.Now.IsZero() || len(before.Overrides)+len(before.Weights) != 0 || before.Weights == nil {
+		d.T.Errorf("of a new ledger: %+v", before)
+	}
+	o := Halves("mx:example.net")
+	o.Fields["sessions"] = "2"
+	first, err := d.SetOverride(ctx, o, Hour)
+	d.ok(err)
+	o.Author, o.Created, o.Expires = "ada", first.Created, first.Created.Add(Hour)
+	if !reflect.DeepEqual(first, o) || first.Created.Before(before.Now) || first.Created.After(d.tunes().Now) {
+		d.T.Errorf("got %+v, want %+v", first, o)
+	}
+	second := d.Overrides(ledger.ThrottleOverride{ID: uuid.UUID{1}, Key: o.Key, Reason: "more",
+		Fields: map[string]string{"sessions": "1", "pause": "yes"}}, 2*Hour)
+	other := d.Overrides(Halves("other.test"), Hour)
+	third := d.Overrides(ledger.ThrottleOverride{ID: uuid.New(), Key: o.Key,
+		Fields: map[string]string{"rate": "1/s", "sessions": "3"}}, Hour)
+	want := []ledger.ThrottleOverride{first, second, other, third}
+	slices.SortStableFunc(want, func(a, b ledger.ThrottleOverride) int { // of one millisecond: by id
+		if a.Created.Equal(b.Created) {
+			return slices.Compare(a.ID[:], b.ID[:])
+		}
+		return a.Created.Compare(b.Created)
+	})
+	d.hold(want...)
+	lines := d.logged("throttle set")
+	slices.Reverse(lines)
+	if len(lines) != 4 {
+		d.T.Fatalf("log: %+v", lines)
+	}
+	for i, want := range []ledger.LogLine{
+		{Author: "ada", Subject: o.Key, New: "rate=5/s sessions=2" + ends(first), Reason: "complaints"},
+		{Subject: o.Key, Old: "sessions=2", New: "pause=yes sessions=1" + ends(second), Reason: "more"},
+		{Subject: "other.test", New: "rate=5/s" + ends(other), Reason: "complaints"},
+	} {
+		if want.Action = "throttle set"; lines[i] != want {
+			d.T.Errorf("line %d: got %+v, want %+v", i, lines[i], want)
+		}
+	}
+	// Of two of one millisecond either may be the newer one.
+	if third.Created.After(second.Created) && second.Created.After(first.Created) &&
+		lines[3].Old != "rate=5/s sessions=1" {
+		d.T.Errorf("what held before: %q", lines[3].Old)
+	}
+}
+
+func setsAgain(d *Desk) {
+	o := Halves("example.net")
+	first := d.Overrides(o, Hour)
+	o.Reason = "said otherwise"
+	again, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), "eve"), o, 2*Hour)
+	d.ok(err)
+	if !reflect.DeepEqual(again, first) {
+		d.T.Errorf("got %+v, want %+v", again, first)
+	}
+	key, fields, more := o, o, o
+	key.Key, fields.Fields = "other.test", map[string]string{"rate": "6/s"}
+	more.Fields = map[string]string{"rate": "5/s", "pause": "yes"}
+	for what, other := range map[string]ledger.ThrottleOverride{"key": key, "value": fields, "field": more} {
+		if _, err := d.SetOverride(d.T.Context(), other, Hour); err == nil {
+			d.T.Errorf("the id with another %s was accepted", what)
+		} else {
+			d.refused(err, ledger.ErrIllegal)
+		}
+	}
+	d.hold(first)
+	_, err = d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})
+	d.ok(err)
+	if over := d.Overrides(o, Hour); !reflect.DeepEqual(over, first) {
+		d.T.Errorf("got %+v, want %+v", over, first)
+	}
+	d.hold() // what was cleared stays so
+	d.wrote("throttle set", ledger.LogLine{Subject: o.Key, New: "rate=5/s" + ends(first), Reason: "complaints"})
+}
+
+func setsForASecond(d *Desk) {
+	stays := d.Overrides(Halves("example.net"), Hour)
+	short := d.Overrides(Halves("example.net"), ledger.OverrideMin)
+	if got := short.Expires.Sub(short.Created); got != ledger.OverrideMin {
+		d.T.Errorf("holds for %v", got)
+	}
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for begun, seen := time.Now(), false; ; <-poll.C {
+		t := d.tunes()
+		holds := slices.ContainsFunc(t.Overrides, func(o ledger.ThrottleOverride) bool { return o.ID == short.ID })
+		over := !t.Now.Before(short.Expires)
+		if seen = seen || holds; over && holds {
+			d.T.Fatalf("holds at %v, until %v", t.Now, short.Expires)
+		}
+		if over && !seen {
+			d.T.Log("the test was too slow to see it hold")
+		}
+		if over {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			d.T.Fatal("the ledger's clock stands")
+		}
+	}
+	d.hold(stays)
+	ended, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"})
+	d.ok(err)
+	if len(ended) != 1 || ended[0].ID != stays.ID {
+		d.T.Errorf("cleared %+v", ended)
+	}
+	// What is over is said nothing about: neither that it held before, nor that it ended.
+	d.Overrides(Halves("example.net"), Hour)
+	if lines := d.logged("throttle set"); len(lines) != 3 || lines[0].Old != "" || lines[1].Old != "rate=5/s" {
+		d.T.Errorf("log: %+v", lines)
+	}
+}
+
+func badOverrides(d *Desk) {
+	long, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
+	good := Halves("example.net")
+	for name, c := range map[string]struct {
+		spoil func(o *ledger.ThrottleOverride)
+		holds time.Duration
+	}{
+		"no id":               {func(o *ledger.ThrottleOverride) { o.ID = uuid.Nil }, Hour},
+		"no key":              {func(o *ledger.ThrottleOverride) { o.Key = "" }, Hour},
+		"a long key":          {func(o *ledger.ThrottleOverride) { o.Key = longer }, Hour},
+		"NUL in a key":        {func(o *ledger.ThrottleOverride) { o.Key = "a\x00" }, Hour},
+		"a long reason":       {func(o *ledger.ThrottleOverride) { o.Reason = longer }, Hour},
+		"a reason cut off":    {func(o *ledger.ThrottleOverride) { o.Reason = "a\xe2\x82" }, Hour},
+		"no fields":           {func(o *ledger.ThrottleOverride) { o.Fields = nil }, Hour},
+		"a field of no name":  {func(o *ledger.ThrottleOverride) { o.Fields = map[string]string{"": "1"} }, Hour},
+		"a field cut off":     {func(o *ledger.ThrottleOverride) { o.Fields = map[string]string{"a\xe2": "1"} }, Hour},
+		"NUL in a value":      {func(o *ledger.ThrottleOverride) { o.Fields = map[string]string{"rate": "\x00"} }, Hour},
+		"long fields":         {func(o *ledger.ThrottleOverride) { o.Fields = map[string]string{"a": long} }, Hour},
+		"for less than a bit": {func(*ledger.ThrottleOverride) {}, ledger.OverrideMin - time.Millisecond},
+		"for too long":        {func(*ledger.ThrottleOverride) {}, ledger.OverrideMax + time.Millisecond},
+	} {
+		bad := good
+		bad.Fields = maps.Clone(good.Fields)
+		c.spoil(&bad)
+		if _, err := d.SetOverride(d.T.Context(), bad, c.holds); err == nil {
+			d.T.Errorf("%s: accepted", name)
+		} else {
+			d.refused(err, ledger.ErrIllegal)
+		}
+	}
+	for _, author := range []string{longer, "a\x00"} {
+		_, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), author), good, Hour)
+		d.refused(err, ledger.ErrIllegal)
+	}
+	for _, c := range []ledger.Clearing{{}, {Only: "rate"}, {Key: "a", Reason: longer}, {Key: "a", Reason: "a\x00"}} {
+		_, err := d.ClearOverrides(d.T.Context(), c)
+		d.refused(err, ledger.ErrIllegal)
+	}
+	d.hold()
+	d.wrote("throttle set")
+}
+
+func longestOverride(d *Desk) {
+	text := strings.Repeat("é", ledger.OperatorTextMax/2)
+	o := ledger.ThrottleOverride{ID: uuid.New(), Key: text, Reason: text, Author: "is filled in",
+		Fields: map[string]string{"a": text[:600], "b": text[600 : ledger.OperatorTextMax-2]}}
+	kept, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), text), o, ledger.OverrideMax)
+	d.ok(err)
+	if kept.Author != text || kept.Expires.Sub(kept.Created) != ledger.OverrideMax {
+		d.T.Errorf("by %q, from %v to %v", kept.Author, kept.Created, kept.Expires)
+	}
+	d.hold(kept)
+	ended, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{ID: o.ID, Reason: text})
+	d.ok(err)
+	if len(ended) != 1 || !reflect.DeepEqual(ended[0], kept) {
+		d.T.Errorf("cleared %+v", ended)
+	}
+}
+
+func clears(d *Desk) {
+	ctx := ledger.WithAuthor(d.T.Context(), "ada")
+	clear := func(c ledger.Clearing, want ...ledger.ThrottleOverride) {
+		d.T.Helper()
+		got, err := d.ClearOverrides(ctx, c)
+		d.ok(err)
+		if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+			d.T.Errorf("%+v: cleared %+v, want %+v", c, got, want)
+		}
+	}
+	var list []ledger.ThrottleOverride
+	for i, o := range []ledger.ThrottleOverride{Halves("a.test"), Halves("a.test"), Halves("a.test"),
+		Halves("b.test"), Halves("b.test")} {
+		switch i {
+		case 1:
+			o.Fields = map[string]string{"pause": "yes"}
+		case 2:
+			o.Fields = map[string]string{"rate": "1/s", "pause": "yes"}
+		}
+		o = d.Overrides(o, Hour)
+		list = append(list, o)
+		d.nextMillisecond(o.Created)
+	}
+	clear(ledger.Clearing{Key: "a"})
+	clear(ledger.Clearing{Key: "b.test", ID: list[0].ID})
+	clear(ledger.Clearing{ID: uuid.New()})
+	clear(ledger.Clearing{Key: "b.test", Only: "pause"})
+	d.hold(list...)
+	clear(ledger.Clearing{Key: "a.test", Only: "pause", Reason: "resumed"}, list[1])
+	clear(ledger.Clearing{Key: "a.test", Only: "pause"})
+	clear(ledger.Clearing{ID: list[4].ID}, list[4])
+	d.hold(list[0], list[2], list[3])
+	clear(ledger.Clearing{Key: "a.test", Reason: "quiet again"}, list[0], list[2])
+	clear(ledger.Clearing{Key: "a.test"})
+	d.hold(list[3])
+	line := func(o ledger.ThrottleOverride, fields, reason string) ledger.LogLine {
+		return ledger.LogLine{Author: "ada", Subject: o.Key, Old: fields + ends(o), Reason: reason}
+	}
+	d.wrote("throttle clear", line(list[2], "pause=yes rate=1/s", "quiet again"),
+		line(list[0], "rate=5/s", "quiet again"), line(list[4], "rate=5/s", ""), line(list[1], "pause=yes", "resumed"))
+}
+
+func weighs(d *Desk) {
+	ctx := ledger.WithAuthor(d.T.Context(), "ada")
+	other := d.other(d.T, 0).Workspace
+	weigh := func(weight int, want map[uuid.UUID]int) {
+		d.T.Helper()
+		w, err := d.SetWeight(ctx, d.Workspace, weight)
+		d.ok(err)
+		list, err := d.Workspaces(ctx)
+		d.ok(err)
+		at := slices.Index(list, w)
+		if w.ID != d.Workspace || w.Name != "desk" || w.Weight != weight || at < 0 || list[1-at].Weight != 1 {
+			d.T.Errorf("got %+v of %+v", w, list)
+		}
+		if got := d.tunes().Weights; !maps.Equal(got, want) {
+			d.T.Errorf("weights: got %v, want %v", got, want)
+		}
+	}
+	weigh(1, nil)
+	weigh(ledger.WeightMax, map[uuid.UUID]int{d.Workspace: ledger.WeightMax})
+	weigh(3, map[uuid.UUID]int{d.Workspace: 3})
+	weigh(3, map[uuid.UUID]int{d.Workspace: 3})
+	for _, weight := range []int{0, -1, ledger.WeightMax + 1} {
+		_, err := d.SetWeight(ctx, other, weight)
+		d.refused(err, ledger.ErrIllegal)
+	}
+	_, err := d.SetWeight(ctx, uuid.New(), 0)
+	d.refused(err, ledger.ErrNoSuchWorkspace)
+	weigh(1, nil)
+	line := func(old, now string) ledger.LogLine {
+		return ledger.LogLine{Author: "ada", Workspace: d.Workspace, Subject: d.Workspace.String(), Old: old, New: now}
+	}
+	d.wrote("workspace weight", line("3", "1"), line("100", "3"), line("1", "100"))
+}
+
+// page reads lines of the log.
+func (d *Desk) page(q ledger.LogQuery) []ledger.LogLine {
+	d.T.Helper()
+	list, err := d.OperatorLog(d.T.Context(), q)
+	d.ok(err)
+	return list
+}
+
+func pagesLog(d *Desk) {
+	const notes = 7
+	for i := range notes {
+		d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test", Subject: string(rune('a' + i)),
+			Workspace: d.Workspace, Old: "was", New: "is", Reason: "because"}))
+	}
+	all := d.page(ledger.LogQuery{Limit: ledger.LogLinesMax})
+	if len(all) != notes+1 { // and the workspace
+		d.T.Fatalf("log: %+v", all)
+	}
+	for i, l := range all[:notes] {
+		want := ledger.LogLine{ID: l.ID, At: l.At, Action: "test", Workspace: d.Workspace,
+			Subject: string(rune('a' + notes - 1 - i)), Old: "was", New: "is", Reason: "because"}
+		if l != want || l.At.Before(all[i+1].At) {
+			d.T.Errorf("line %d: got %+v, want %+v", i, l, want)
+		}
+	}
+	for size := 1; size <= notes+2; size++ {
+		var paged []ledger.LogLine
+		for q := (ledger.LogQuery{Limit: size}); ; {
+			page := d.page(q)
+			if paged = append(paged, page...); len(page) < size {
+				break
+			}
+			q.Before, q.After = page[size-1].At, page[size-1].ID
+		}
+		if !slices.Equal(paged, all) {
+			d.T.Errorf("pages of %d: got %+v, want %+v", size, paged, all)
+		}
+	}
+	for _, limit := range []int{0, -1, ledger.LogLinesMax + 1} {
+		_, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: limit})
+		d.refused(err, ledger.ErrIllegal)
+	}
+}
+
+// pagesWithinAMillisecond: times are whole milliseconds in the ledger, and what asks
+// need not be.
+func pagesWithinAMillisecond(d *Desk) {
+	d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test"}))
+	at := d.page(ledger.LogQuery{Limit: 1})[0].At
+	d.nextMillisecond(at)
+	for before, want := range map[time.Time]int{at: 0, at.Add(1): 1, at.Add(time.Millisecond): 1, at.Add(Hour): 1} {
+		got := d.page(ledger.LogQuery{Before: before, Limit: 9})
+		n := len(slices.DeleteFunc(got, func(l ledger.LogLine) bool { return l.Action != "test" }))
+		if n != want {
+			d.T.Errorf("%d lines before %v, want %d", n, before, want)
+		}
+	}
+}
+
+func badNotes(d *Desk) {
+	longest, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
+	d.refused(d.Note(d.T.Context(), ledger.LogLine{Subject: "x"}), ledger.ErrIllegal)
+	for _, text := range []string{longer, "a\x00", "a\xe2\x82"} {
+		for _, l := range []ledger.LogLine{{Action: text}, {Action: "test", Subject: text}, {Action: "test", Old: text},
+			{Action: "test", New: text}, {Action: "test", Reason: text}} {
+			d.refused(d.Note(d.T.Context(), l), ledger.ErrIllegal)
+		}
+		by := ledger.WithAuthor(d.T.Context(), text)
+		d.refused(d.Note(by, ledger.LogLine{Action: "test"}), ledger.ErrIllegal)
+	}
+	l := ledger.LogLine{ID: uuid.New(), Action: longest, Subject: longest, Old: longest, New: longest, Reason: longest}
+	for range 2 { // with an id it is written once
+		d.ok(d.Note(ledger.WithAuthor(d.T.Context(), longest), l))
+	}
+	d.wrote("test")
+	l.ID, l.Author = uuid.Nil, longest
+	d.wrote(longest, l)
+}
+
+// authors: every change says whose it was.
+func authors(d *Desk) {
+	do := func(ctx context.Context) []error {
+		w := uuid.New()
+		_, create := d.CreateWorkspace(ctx, w, "new")
+		_, key := d.CreateKey(ctx, ledger.Key{ID: w.String()[:12], Workspace: d.Workspace, Label: "laptop"})
+		_, grant := d.Grant(ctx, w, d.Workspace, 7, "paid")
+		_, revoke := d.RevokeKey(ctx, w.String()[:12])
+		_, beat := d.Beat(ctx, beatOf(ledger.Process{Session: w, Node: w}))
+		drain := d.AskDrain(ctx, w)
+		forget := d.Forget(ctx, w, 0)
+		return []error{create, key, grant, revoke, drain, forget, beat}
+	}
+	for _, err := range do(ledger.WithAuthor(d.T.Context(), "ada")) {
+		d.ok(err)
+	}
+	actions := []string{"workspace create", "key create", "grant", "key revoke", "node drain", "node forget"}
+	for _, action := range actions {
+		lines := slices.DeleteFunc(d.logged(action), func(l ledger.LogLine) bool { return l.New == "desk" })
+		if len(lines) != 1 || lines[0].Author != "ada" || lines[0].Old != "" {
+			d.T.Errorf("%s: %+v", action, lines)
+		}
+	}
+	if l := d.logged("grant"); l[0].New != "7 credits" || l[0].Reason != "paid" {
+		d.T.Errorf("grant: %+v", l)
+	}
+	before := d.page(ledger.LogQuery{Limit: ledger.LogLinesMax})
+	for _, err := range do(ledger.WithAuthor(d.T.Context(), "a\x00"))[:3] {
+		d.refused(err, ledger.ErrIllegal)
+	}
+	if after := d.page(ledger.LogQuery{Limit: ledger.LogLinesMax}); !slices.Equal(after, before) {
+		d.T.Errorf("log: %+v, then %+v", before, after)
+	}
+}
