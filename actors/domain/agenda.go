@@ -34,9 +34,12 @@ const (
 	lostSure = 8
 	lostSoon = 3 * time.Second
 
-	// heldJitter is by how much the end of a wait may differ from one pulse to the
-	// next, for which nobody is told: it is named as a duration. Guess.
+	// heldJitter is by how much the end of a wait may come sooner from one pulse to the
+	// next, for which nobody is told: it is named as a duration. It may come later by up
+	// to the heldPart-th part of what was left: a receiver that does not know the end
+	// names one that moves along. Guesses.
 	heldJitter = time.Second
+	heldPart   = 2
 
 	// chunksMax bounds the chunks that are out, whatever credit a late message
 	// names: one being asked and one behind it, as the receivers grant.

@@ -74,9 +74,7 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 	}
 	s.heard, s.credit = now, m.GetCredit()
 	s.cause, s.perHour = m.GetCause(), m.GetPerHour()
-	if until := wire.Until(now, m.GetWaitingMs()); until.Sub(s.heldUntil).Abs() > heldJitter {
-		s.heldUntil = until
-	}
+	s.hold(now, wire.Until(now, m.GetWaitingMs()))
 	held := map[uint64]bool{}
 	for _, number := range m.GetChunks() {
 		held[number] = true

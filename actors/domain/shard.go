@@ -144,6 +144,14 @@ func (s *shard) quiet(now, start time.Time) (until time.Time, busy bool) {
 	return time.Time{}, false
 }
 
+// hold notes until when the receiver may not ask; zero: it may.
+func (s *shard) hold(now, until time.Time) {
+	later := until.Sub(s.heldUntil)
+	if later < -heldJitter || later > max(heldJitter, s.heldUntil.Sub(now)/heldPart) {
+		s.heldUntil = until
+	}
+}
+
 // listen sends offers again that nobody answered, and gives up on a silent receiver.
 func (a *agenda) listen(now time.Time, s *shard) {
 	if len(s.chunks) == 0 {
