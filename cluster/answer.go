@@ -29,6 +29,11 @@ func (n *Node) startAnswering() {
 			c.Respond(&wire.State{Session: n.card.Session[:], Resting: n.rested.Load(), Turn: n.turn()})
 		case *wire.KeysAsk:
 			c.Respond(n.changeKeys(m))
+		case *wire.Errand: // it may take a while, and c is good in here only
+			root, sender := c.ActorSystem().Root, c.Sender()
+			if sender != nil {
+				go func() { root.Send(sender, n.done(m.GetBody())) }()
+			}
 		}
 	})
 	if _, err := n.system.Root.SpawnNamed(props, answerName); err != nil {

@@ -36,6 +36,9 @@ type Node struct {
 	load     func() Load
 	comply   func(ctx context.Context, of func(key string) (k, n int)) error
 
+	errandAnswer func(ctx context.Context, question []byte) ([]byte, error)
+	errands      errands // those that are being answered for others
+
 	peers  *Peers // nil: a cluster of one; then nothing below is used
 	card   gossip.Card
 	gossip *gossip.Gossip
@@ -80,6 +83,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	}
 	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, load: o.Load, comply: o.Comply,
 		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
+		errandAnswer: o.Answer, errands: make(errands, errandsMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
 	n.unfit.set(o.Unfit)
 	n.beats = &beats{node: n}

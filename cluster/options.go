@@ -31,6 +31,9 @@ type Options struct {
 	Comply func(ctx context.Context, of func(key string) (k, n int)) error
 	// Load says what this node has in work, for the others and for people.
 	Load func() Load
+	// Answer answers errands (Node.Errand), of this node and of others, until ctx is done; it
+	// is called from many goroutines. Nil: this node answers none.
+	Answer func(ctx context.Context, question []byte) ([]byte, error)
 	// Unfit says why this node must not probe when it starts; "": it may. See SetUnfit.
 	Unfit string
 	// Peers is how this node finds others; nil: it is a cluster of one.

@@ -291,7 +291,7 @@ func (x *Keys) GetRefused() string {
 // operator wants to know of every node. Member -> member.
 type Errand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // JSON, at most 1 MiB
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // at most 64 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,7 +336,7 @@ func (x *Errand) GetBody() []byte {
 // Done answers an Errand.
 type Done struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`       // JSON, at most 3 MiB
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`       // at most 3 MiB
 	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why there is no answer; empty: body is it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
