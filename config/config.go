@@ -195,9 +195,9 @@ type Retry struct {
 
 // Throttle is what receivers allow.
 type Throttle struct {
-	// File is a TOML file with the same fields, [default] and
-	// [receivers."..."], read on top of these and again whenever it changes.
-	// It need not exist. Default throttle.toml.
+	// File is a TOML file with the same tables, [default], [receivers."..."] and
+	// [sources."..."], read on top of these and again whenever it changes. It need not
+	// exist. Default throttle.toml.
 	File string `toml:"file"`
 
 	// Default is the allowance of a receiver that nothing else is said about.
@@ -206,12 +206,18 @@ type Throttle struct {
 	// Receivers are exceptions, by receiver key, MX host suffix or mail domain;
 	// the narrowest wins, field by field. Default none.
 	Receivers map[string]Allowance `toml:"receivers"`
+
+	// Sources are bounds of this service's own sources over all receivers, by IP address;
+	// "default" is the source whose address the system chooses. Default none.
+	Sources map[string]Source `toml:"sources"`
+
+	places places // where each key was written, without the name of this table
 }
 
 // Allowance is what one receiver lets the whole cluster do. A field that is
 // not set is inherited.
 type Allowance struct {
-	// Connections is how many sessions may be open at once. Default 2. At least 1.
+	// Connections is how many sessions may be open at once. Default 2. From 1 to 10000.
 	Connections *int `toml:"connections,omitempty"`
 
 	// ConnectionRate is how many sessions may be opened in a time. Default 30/min.
@@ -243,6 +249,49 @@ type Allowance struct {
 	// Pipelining allows several commands in one packet where the receiver
 	// offers it (RFC 2920). Default false.
 	Pipelining *bool `toml:"pipelining,omitempty"`
+
+	// PipeliningDepth is how many addresses such a packet may ask about. Lower keeps
+	// fewer questions in flight when a receiver changes its mind. Default 64. At least 1.
+	PipeliningDepth *int `toml:"pipelining_depth,omitempty"`
+
+	// SessionAge is how old a session may be and still get more work. Lower spreads the
+	// work over all hosts of a receiver, higher opens fewer sessions. Default 5m. From 1s to 1h.
+	SessionAge *Duration `toml:"session_age,omitempty"`
+
+	// IdleTime is how long a session without work stays open. Default 2s. From 100ms to 5m.
+	IdleTime *Duration `toml:"idle_time,omitempty"`
+
+	// TLS is opportunistic (encrypted where it is offered, RFC 7435), required (no
+	// session without it) or off. Certificates are not checked: receivers of mail have
+	// any. Default opportunistic; required for those that the program knows to want it.
+	TLS *string `toml:"tls,omitempty"`
+
+	// AddressFamily is which addresses of hosts may be dialled: any, ipv4 or ipv6. Default any.
+	AddressFamily *string `toml:"address_family,omitempty"`
+
+	// RetryWaits are the waits before an address is asked again, and those after a
+	// refusal of us that names no time; the last one is repeated. Empty: those of
+	// [retry]. Default none. At most 8, each from 1s to 24h.
+	RetryWaits *[]Duration `toml:"retry_waits,omitempty"`
+
+	// Pause is yes (nothing is asked; sessions end after the command that is on the
+	// wire), drain (open sessions go on, no more are opened) or no. Default no.
+	Pause *string `toml:"pause,omitempty"`
+}
+
+// Source is what one of this service's sources may do, over all receivers.
+type Source struct {
+	// Pause is yes (it is not used; its sessions end after the command that is on the
+	// wire), drain (its open sessions go on, it opens no more) or no. Default no.
+	Pause *string `toml:"pause,omitempty"`
+
+	// RcptsPerDay is how many addresses it may ask about from one midnight UTC to the next;
+	// 0 is not bounded. Default 0. At least 0.
+	RcptsPerDay *int `toml:"rcpts_per_day,omitempty"`
+
+	// WarmUpFrom is the first day, such as "2026-11-21", of a warm-up: on it RcptsPerDay
+	// holds, and on each day after it twice as much as on the day before. Default none.
+	WarmUpFrom *string `toml:"warm_up_from,omitempty"`
 }
 
 // Verdict is what the replies of receivers are taken for.

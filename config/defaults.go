@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"time"
 
 	"rollcall/smtp/shaping"
@@ -84,16 +85,17 @@ func (c *Config) complete() {
 
 // fullAllowance gives a with every field set.
 func fullAllowance(a shaping.Allowance) Allowance {
-	connectionRate, rcptRate := Rate(a.ConnectionRate), Rate(a.RcptRate)
-	return Allowance{
-		Connections:         &a.Connections,
-		ConnectionRate:      &connectionRate,
-		RcptRate:            &rcptRate,
-		RcptsPerConnection:  &a.RcptsPerConnection,
-		RcptsPerTransaction: &a.RcptsPerTransaction,
-		RefusedPerSession:   &a.RefusedPerSession,
-		RefusedPerHour:      &a.RefusedPerHour,
-		RefusedShare:        &a.RefusedShare,
-		Pipelining:          &a.Pipelining,
-	}
+	var full Allowance
+	leaves("", reflect.ValueOf(&full).Elem(), func(key string, v reflect.Value) {
+		f, ok := shaping.ParseField(key)
+		if !ok {
+			return // a test says so
+		}
+		text := a.Text(f)
+		if f == shaping.FieldWaits && len(a.Waits.List()) == 0 {
+			text = ""
+		}
+		_ = setText(v, text)
+	})
+	return full
 }

@@ -28,7 +28,7 @@ and column. The environment goes before the file: each key has its name there, l
 texts such as "90s", "5m" or "2h"; rates are texts such as "5/s", "30/min" or "100/h". ` + "`rollcall config check FILE`" + ` says
 what is wrong with a file, ` + "`rollcall config show`" + ` prints what is in effect.
 
-` + "`ROLLCALL_ADMIN`" + `, ` + "`ROLLCALL_ADMIN_TOKEN`" + ` and ` + "`ROLLCALL_KEY`" + ` are read by commands and are no settings.
+` + "`ROLLCALL_ADMIN`" + `, ` + "`ROLLCALL_ADMIN_TOKEN`" + `, ` + "`ROLLCALL_AUTHOR`" + ` and ` + "`ROLLCALL_KEY`" + ` are read by commands and are no settings.
 `
 
 func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
@@ -86,6 +86,9 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 	var tables []func()
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
+		if !field.IsExported() {
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
 		key := prefix + name
 		comment := comments[v.Type().Name()+"."+field.Name]
@@ -97,9 +100,9 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 			})
 		case field.Type.Kind() == reflect.Map:
 			tables = append(tables, func() {
-				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s The fields are those of `[throttle.default]`; they can't "+
-					"be set by the environment.\n",
-					key, oneLine(comment))
+				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s\n", key,
+					about(comment, "They can't be set by the environment."))
+				writeFields(t, b, key+".\"NAME\".", field.Type.Elem(), comments)
 			})
 		default:
 			if comment == "" {
@@ -111,6 +114,23 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 	}
 	for _, table := range tables {
 		table()
+	}
+}
+
+// writeFields writes the fields of an exception, or refers to those of the default.
+func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.Type, comments map[string]string) {
+	t.Helper()
+	if table == reflect.TypeFor[Allowance]() {
+		b.WriteString("\nThe fields are those of `[throttle.default]`.\n")
+		return
+	}
+	for i := range table.NumField() {
+		name, _, _ := strings.Cut(table.Field(i).Tag.Get("toml"), ",")
+		comment := comments[table.Name()+"."+table.Field(i).Name]
+		if comment == "" {
+			t.Errorf("%s%s has no comment", prefix, name)
+		}
+		fmt.Fprintf(b, "\n- `%s%s`: %s\n", prefix, name, oneLine(comment))
 	}
 }
 

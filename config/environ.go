@@ -13,7 +13,7 @@ import (
 const EnvironPrefix = "ROLLCALL_"
 
 // reservedNames are names with our prefix that are read by commands, not settings.
-var reservedNames = []string{"ROLLCALL_ADMIN", "ROLLCALL_ADMIN_TOKEN", "ROLLCALL_KEY"}
+var reservedNames = []string{"ROLLCALL_ADMIN", "ROLLCALL_ADMIN_TOKEN", "ROLLCALL_AUTHOR", "ROLLCALL_KEY"}
 
 // EnvironName is the environment's name of a dotted key: smtp.port is ROLLCALL_SMTP_PORT.
 func EnvironName(key string) string {
@@ -42,13 +42,13 @@ func UnknownEnviron(environ []string) []string {
 
 // applyEnviron sets what the environment sets. A list is written with commas.
 // The exceptions of single receivers can't be set there.
-func applyEnviron(c *Config, environ []string, places map[string]string) error {
+func applyEnviron(c *Config, environ []string, at places) error {
 	values := map[string]string{}
 	for _, line := range environ {
 		name, value, _ := strings.Cut(line, "=")
 		values[name] = value
 	}
-	var lines []string
+	var found []Finding
 	leaves("", reflect.ValueOf(c).Elem(), func(key string, v reflect.Value) {
 		name := EnvironName(key)
 		text, set := values[name]
@@ -56,15 +56,12 @@ func applyEnviron(c *Config, environ []string, places map[string]string) error {
 			return
 		}
 		if err := setText(v, strings.TrimSpace(text)); err != nil {
-			lines = append(lines, fmt.Sprintf("%s: %s: %v", name, key, err))
+			found = append(found, position{file: name}.finding(SeverityError, fmt.Sprintf("%s: %v", key, err)))
 			return
 		}
-		places[key] = name
+		at[key] = position{file: name}
 	})
-	if lines != nil {
-		return &invalid{lines: lines}
-	}
-	return nil
+	return invalid(found)
 }
 
 // setText sets v from text.

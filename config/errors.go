@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -15,10 +16,117 @@ type fault struct {
 	text string // what is wrong and what to do
 }
 
-// invalid is faults with their places, each a line.
-type invalid struct{ lines []string }
+// Severity says whether a file with a Finding can be used.
+type Severity string
 
-func (e *invalid) Error() string { return strings.Join(e.lines, "\n") }
+const (
+	// SeverityError is a fault: the file is not used.
+	SeverityError Severity = "error"
+
+	// SeverityWarning is legal and perhaps not meant.
+	SeverityWarning Severity = "warning"
+)
+
+// Finding is what somebody should know about a place in a file.
+type Finding struct {
+	File     string   `json:"file"` // or a variable of the environment
+	Line     int      `json:"line,omitempty"`
+	Column   int      `json:"column,omitempty"`
+	Severity Severity `json:"severity"`
+	Text     string   `json:"text"` // the key, what is wrong, what to do
+}
+
+// String is "file:line:column: text", as far as these are known.
+func (f Finding) String() string {
+	if f.File == "" {
+		return f.Text
+	}
+	return position{f.File, f.Line, f.Column}.String() + ": " + f.Text
+}
+
+// position is a place in a file, or a variable of the environment.
+type position struct {
+	file         string
+	line, column int // from 1; 0: not known
+}
+
+// String is "file:line:column", or the file alone.
+func (p position) String() string {
+	if p.line == 0 {
+		return p.file
+	}
+	return fmt.Sprintf("%s:%d:%d", p.file, p.line, p.column)
+}
+
+// where is the position for people who open the file: "file:line".
+func (p position) where() string {
+	if p.line == 0 {
+		return p.file
+	}
+	return fmt.Sprintf("%s:%d", p.file, p.line)
+}
+
+// finding is a finding at p.
+func (p position) finding(s Severity, text string) Finding {
+	return Finding{p.file, p.line, p.column, s, text}
+}
+
+// places say where each dotted key stands.
+type places map[string]position
+
+// nearest gives the place of a key, or of the table or list it is in.
+func (p places) nearest(key string) (position, bool) {
+	for key != "" {
+		if at, ok := p[key]; ok {
+			return at, true
+		}
+		cut := strings.LastIndexAny(key, ".[")
+		if cut < 0 {
+			break
+		}
+		key = key[:cut]
+	}
+	return position{}, false
+}
+
+// below gives those below a table, without its name.
+func (p places) below(table string) places {
+	out := places{}
+	for key, at := range p {
+		if rest, found := strings.CutPrefix(key, table+"."); found {
+			out[rest] = at
+		}
+	}
+	return out
+}
+
+// locate gives faults with their places.
+func (p places) locate(faults []fault) []Finding {
+	var out []Finding
+	for _, f := range faults {
+		at, _ := p.nearest(f.key)
+		out = append(out, at.finding(SeverityError, f.key+": "+f.text))
+	}
+	return out
+}
+
+// invalid is an error of findings; nil of none.
+func invalid(findings []Finding) error {
+	if len(findings) == 0 {
+		return nil
+	}
+	return &invalidError{findings}
+}
+
+type invalidError struct{ findings []Finding }
+
+func (e *invalidError) Error() string {
+	lines := make([]string, len(e.findings))
+	for i, f := range e.findings {
+		lines[i] = f.String()
+	}
+	return strings.Join(lines, "\n")
+}
 
 // Is makes errors.Is(err, ErrInvalid) true.
-func (e *invalid) Is(target error) bool { return target == ErrInvalid }
+func (e *invalidError) Is(target error) bool { return target == ErrInvalid }

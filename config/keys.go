@@ -19,6 +19,9 @@ const suggestDistanceMax = 3
 // type's fields appear once under the name *.
 func leaves(prefix string, v reflect.Value, visit func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
+		if !v.Type().Field(i).IsExported() {
+			continue
+		}
 		name := v.Type().Field(i).Tag.Get("toml")
 		name, _, _ = strings.Cut(name, ",")
 		key, field := name, v.Field(i)
@@ -45,13 +48,16 @@ func readsText(t reflect.Type) bool {
 type form struct {
 	kind unstable.Kind
 	want string // for people: what to write
+	of   reflect.Type
 }
 
 // keysOf gives every key of a settings struct, with its form.
 func keysOf(target any) map[string]form {
 	known := map[string]form{}
 	leaves("", reflect.ValueOf(target).Elem(), func(key string, v reflect.Value) {
-		known[key] = formOf(v.Type())
+		f := formOf(v.Type())
+		f.of = v.Type()
+		known[key] = f
 	})
 	return known
 }
@@ -63,19 +69,21 @@ func formOf(t reflect.Type) form {
 	}
 	switch {
 	case t == reflect.TypeFor[Duration]():
-		return form{unstable.String, `a time in quotes, such as "5m"`}
+		return form{kind: unstable.String, want: `a time in quotes, such as "5m"`}
 	case t == reflect.TypeFor[Rate]():
-		return form{unstable.String, `a rate in quotes, such as "30/min"`}
+		return form{kind: unstable.String, want: `a rate in quotes, such as "30/min"`}
 	case t == reflect.TypeFor[[]Duration]():
-		return form{unstable.Array, `a list of times, such as ["5m", "1h"]`}
+		return form{kind: unstable.Array, want: `a list of times, such as ["5m", "1h"]`}
 	case t.Kind() == reflect.Slice:
-		return form{unstable.Array, `a list of texts, such as ["a", "b"]`}
+		return form{kind: unstable.Array, want: `a list of texts, such as ["a", "b"]`}
 	case t.Kind() == reflect.Bool:
-		return form{unstable.Bool, "true or false"}
+		return form{kind: unstable.Bool, want: "true or false"}
 	case t.Kind() == reflect.String:
-		return form{unstable.String, "a text in quotes"}
+		return form{kind: unstable.String, want: "a text in quotes"}
+	case t.Kind() == reflect.Float64:
+		return form{kind: unstable.Float, want: "a number, such as 0.5"}
 	}
-	return form{unstable.Integer, "a whole number"}
+	return form{kind: unstable.Integer, want: "a whole number"}
 }
 
 // unknownKey says that a key is not known, and which one may have been meant.
@@ -138,95 +146,30 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// scan goes through the keys of a document, up to the first fault of its
-// syntax, which is the decoder's to tell. It writes to places where each key
-// stands and gives a line for each known key with a value of a wrong kind.
-func scan(file string, data []byte, known map[string]form, places map[string]string) (lines []string) {
-	var p unstable.Parser
-	p.Reset(data)
-	var table []string
-	for p.NextExpression() {
-		e := p.Expression()
-		parts, first := keyParts(e)
-		if len(parts) == 0 {
-			continue
-		}
-		at := p.Shape(first).Start
-		where := fmt.Sprintf("%s:%d:%d", file, at.Line, at.Column)
-		if e.Kind == unstable.Table {
-			table = parts
-			places[joinKey(table)] = where
-			continue
-		}
-		key := append(table[:len(table):len(table)], parts...)
-		places[joinKey(key)] = where
-		if text := wrongKind(generalKey(key), e.Value().Kind, known); text != "" {
-			lines = append(lines, where+": "+joinKey(key)+": "+text)
-		}
-	}
-	return lines
-}
-
-// wrongKind says what to write for a known key whose value has the wrong kind, or "".
-func wrongKind(key string, kind unstable.Kind, known map[string]form) string {
-	if f, ok := known[key]; ok && kind != f.kind {
-		return "write " + f.want
-	}
-	for k := range known {
-		if strings.HasPrefix(k, key+".") && kind != unstable.InlineTable {
-			return fmt.Sprintf("this is a table: write [%s] and its keys below", key)
-		}
-	}
-	return ""
-}
-
-// keyParts gives the parts of the key of an expression and the place of the first.
-func keyParts(e *unstable.Node) (parts []string, first unstable.Range) {
-	if e.Kind != unstable.Table && e.Kind != unstable.KeyValue {
-		return nil, first
-	}
-	for it := e.Key(); it.Next(); {
-		if len(parts) == 0 {
-			first = it.Node().Raw
-		}
-		parts = append(parts, string(it.Node().Data))
-	}
-	return parts, first
-}
-
-// nearest gives the place of a key, or of the table or list it is in.
-func nearest(places map[string]string, key string) (string, bool) {
-	for key != "" {
-		if at, ok := places[key]; ok {
-			return at, true
-		}
-		cut := strings.LastIndexAny(key, ".[")
-		if cut < 0 {
-			return "", false
-		}
-		key = key[:cut]
-	}
-	return "", false
-}
-
 // joinKey writes the parts of a key as TOML does.
 func joinKey(parts []string) string {
 	quoted := make([]string, len(parts))
 	for i, p := range parts {
 		quoted[i] = p
-		if strings.ContainsAny(p, ". \"'[]") || p == "" {
+		if p == "" || strings.ContainsFunc(p, notBare) {
 			quoted[i] = strconv.Quote(p)
 		}
 	}
 	return strings.Join(quoted, ".")
 }
 
-// generalKey is joinKey with the name of a receiver replaced by *.
+// notBare says whether a key with r in it has to be quoted.
+func notBare(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+}
+
+// generalKey is joinKey with the name of a receiver or source replaced by *.
 func generalKey(parts []string) string {
 	general := append([]string(nil), parts...)
 	for i := range general[:max(len(general)-1, 0)] {
-		if general[i] == "receivers" {
+		if general[i] == "receivers" || general[i] == "sources" {
 			general[i+1] = "*"
+			break
 		}
 	}
 	return strings.Join(general, ".")

@@ -24,7 +24,7 @@ const fileBytesMax = 8 << 20
 // fault. A file that can't be read gives an error that wraps the cause.
 func Load(file string, environ []string) (Config, error) {
 	c := defaults()
-	places := map[string]string{}
+	at := places{}
 	if file != "" {
 		data, err := readFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -33,15 +33,16 @@ func Load(file string, environ []string) (Config, error) {
 		if err != nil {
 			return Config{}, fmt.Errorf("read %s: %w", file, err)
 		}
-		if err := decode(file, data, &c, places); err != nil {
+		if err := invalid(decode(file, data, &c, at)); err != nil {
 			return Config{}, err
 		}
 	}
-	if err := applyEnviron(&c, environ, places); err != nil {
+	if err := applyEnviron(&c, environ, at); err != nil {
 		return Config{}, err
 	}
 	c.complete()
-	if err := locate(c.faults(), places); err != nil {
+	c.Throttle.places = at.below("throttle")
+	if err := invalid(at.locate(c.faults())); err != nil {
 		return Config{}, err
 	}
 	return c, nil
@@ -64,37 +65,43 @@ func readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// decode reads data into target, which holds the defaults, and notes in places
-// where each key stands. Every fault has the file's name, line and column.
-func decode(file string, data []byte, target any, places map[string]string) error {
+// decode reads data into target, which holds the defaults, and notes in at where each key
+// stands. Every fault has the file's name, line and column.
+func decode(file string, data []byte, target any, at places) []Finding {
 	known := keysOf(target)
-	if lines := scan(file, data, known, places); lines != nil {
-		return &invalid{lines: lines}
+	s := scanner{file: file, known: known, at: at}
+	s.scan(data)
+	if len(s.found) > 0 {
+		var anything map[string]any
+		return append(s.found, decodeFault(file, toml.Unmarshal(data, &anything), known)...)
 	}
-	err := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target)
+	return decodeFault(file, toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target), known)
+}
+
+// decodeFault is an error of the decoder, or none.
+func decodeFault(file string, err error, known map[string]form) (found []Finding) {
 	if err == nil {
 		return nil
 	}
 	var missing *toml.StrictMissingError
 	if errors.As(err, &missing) {
-		lines := make([]string, len(missing.Errors))
 		for i := range missing.Errors {
 			e := &missing.Errors[i]
-			lines[i] = place(file, e) + unknownKey(e.Key(), known)
+			found = append(found, place(file, e).finding(SeverityError, unknownKey(e.Key(), known)))
 		}
-		return &invalid{lines: lines}
+		return found
 	}
 	var one *toml.DecodeError
 	if errors.As(err, &one) {
-		return &invalid{lines: []string{place(file, one) + decodeText(one)}}
+		return []Finding{place(file, one).finding(SeverityError, decodeText(one))}
 	}
-	return &invalid{lines: []string{file + ": " + strings.TrimPrefix(err.Error(), "toml: ")}}
+	return []Finding{position{file: file}.finding(SeverityError, strings.TrimPrefix(err.Error(), "toml: "))}
 }
 
-// place is "file:line:column: ".
-func place(file string, e *toml.DecodeError) string {
+// place is where the decoder found a fault.
+func place(file string, e *toml.DecodeError) position {
 	line, column := e.Position()
-	return fmt.Sprintf("%s:%d:%d: ", file, line, column)
+	return position{file, line, column}
 }
 
 // decodeText repeats the decoder's words about one key.
@@ -104,19 +111,4 @@ func decodeText(e *toml.DecodeError) string {
 		return key + ": " + text
 	}
 	return text
-}
-
-// locate makes one error of faults, or nil of none.
-func locate(faults []fault, places map[string]string) error {
-	if len(faults) == 0 {
-		return nil
-	}
-	lines := make([]string, len(faults))
-	for i, f := range faults {
-		lines[i] = f.key + ": " + f.text
-		if at, ok := nearest(places, f.key); ok {
-			lines[i] = at + ": " + lines[i]
-		}
-	}
-	return &invalid{lines: lines}
 }

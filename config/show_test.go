@@ -49,6 +49,13 @@ rcpts_per_transaction = 1
 refused_per_session = 8
 refused_per_hour = 20
 pipelining = false
+pipelining_depth = 64
+session_age = "5m"
+idle_time = "2s"
+tls = "opportunistic"
+address_family = "any"
+retry_waits = []
+pause = "no"
 [cluster]
 name = "rollcall"
 node = ""
@@ -97,12 +104,17 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.SMTP.HelloName, c.SMTP.ReturnPath = "d.test", "postmaster@d.test"
 	c.SMTP.SourceAddresses, c.SMTP.AllowNetworks = []string{"127.0.0.1"}, []string{"127.0.0.0/8"}
 	c.Identity.PublicAddresses = []string{"192.0.2.1"}
+	off, v6, drain, day := "off", "ipv6", "drain", "2026-11-21"
+	c.Throttle.Default.TLS, c.Throttle.Default.AddressFamily, c.Throttle.Default.Pause = &off, &v6, &drain
+	c.Throttle.Sources = map[string]Source{"default": {Pause: &drain}, "192.0.2.1": {RcptsPerDay: &five, WarmUpFrom: &day}}
+	c.Tracing.Endpoint = "127.0.0.1:8"
 	c.Log = Log{Level: "debug", Format: "text"}
 	text := show(t, c)
 	got, err := Load(write(t, text), nil)
 	if err != nil {
 		t.Fatalf("%v\nof\n%s", err, text)
 	}
+	got.Throttle.places = nil
 	if !reflect.DeepEqual(got, c) {
 		t.Errorf("got\n%s\nwant\n%s", show(t, got), text)
 	}
@@ -115,8 +127,7 @@ func TestEveryKeyCanBeSetByTheEnvironment(t *testing.T) {
 			return
 		}
 		got := Default()
-		places := map[string]string{}
-		if err := applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v.Type())}, places); err != nil {
+		if err := applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v.Type())}, places{}); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 		if reflect.DeepEqual(got, Default()) {
@@ -186,6 +197,8 @@ func sample(t reflect.Type) string {
 		return "true"
 	case formOf(reflect.TypeFor[int]()).want:
 		return "77"
+	case formOf(reflect.TypeFor[float64]()).want:
+		return "0.5"
 	}
 	return "some-text"
 }

@@ -6,100 +6,207 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
-	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/pelletier/go-toml/v2"
 
 	"rollcall/smtp/shaping"
 )
 
-// throttleLookEvery is how often WatchThrottle looks at its file. A look is
+// throttleLookEvery is how often ThrottleFile.Watch looks at its file. A look is
 // one stat, so a second costs nothing and is soon enough for a person who
 // waits for the effect. Looking works on every file system and through the
 // symbolic links of container platforms, which notifications do not.
 const throttleLookEvery = time.Second
 
-// throttleFile is the form of throttle.toml.
-type throttleFile struct {
+// throttleForm is the form of throttle.toml.
+type throttleForm struct {
 	Default   Allowance            `toml:"default"`
 	Receivers map[string]Allowance `toml:"receivers"`
+	Sources   map[string]Source    `toml:"sources"`
 }
 
-// LoadThrottle gives base with the file base.File read on top of it. A file
-// that does not exist changes nothing. Faults are an ErrInvalid with file,
+// LoadThrottle gives the rules of base with those of the file base.File after
+// them. A file that does not exist adds none. Faults are an ErrInvalid with file,
 // line and column.
-func LoadThrottle(base Throttle) (Throttle, error) {
+func LoadThrottle(base Throttle) ([]shaping.Rule, error) {
 	if base.File == "" {
-		return base, nil
+		return base.Rules(), nil
 	}
-	data, err := readFile(base.File)
+	file, findings, err := readThrottle(base.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return base, nil
+		return base.Rules(), nil
+	}
+	if err == nil {
+		err = invalid(findings)
 	}
 	if err != nil {
-		return Throttle{}, fmt.Errorf("read %s: %w", base.File, err)
+		return nil, err
 	}
-	var f throttleFile
-	places := map[string]string{}
-	if err := decode(base.File, data, &f, places); err != nil {
-		return Throttle{}, err
+	return append(base.Rules(), file.Rules()...), nil
+}
+
+// CheckThrottle gives the rules that LoadThrottle would give for another file, which
+// has to exist, and everything that somebody should know about them first. With an
+// error among the findings there are no rules.
+func CheckThrottle(file string, base Throttle) (rules []shaping.Rule, findings []Finding, err error) {
+	candidate, findings, err := readThrottle(file)
+	if err != nil || len(findings) > 0 {
+		return nil, findings, err
 	}
-	merged := base
-	merged.Default = overlay(base.Default, f.Default)
-	merged.Receivers = map[string]Allowance{}
-	for name, a := range base.Receivers {
-		merged.Receivers[name] = a
+	both := base.rules()
+	before := len(both)
+	both = append(both, candidate.rules()...)
+	rules = plain(both)
+	for _, doubt := range shaping.Check(rules) {
+		r, at := both[doubt.Rule], candidate.places
+		if doubt.Rule < before {
+			at = base.places
+		}
+		key := r.key
+		if doubt.Field != 0 {
+			key += "." + doubt.Field.String()
+		}
+		place, _ := at.nearest(key)
+		findings = append(findings, place.finding(SeverityWarning, key+": "+doubt.Text))
 	}
-	for name, a := range f.Receivers {
-		merged.Receivers[name] = overlay(merged.Receivers[name], a)
+	return rules, findings, nil
+}
+
+// readThrottle reads a file of throttles. Findings are its faults; an error says that it
+// can't be read.
+func readThrottle(file string) (Throttle, []Finding, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return Throttle{}, nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	var form throttleForm
+	at := places{}
+	findings := decode(file, data, &form, at)
+	t := Throttle{Default: form.Default, Receivers: form.Receivers, Sources: form.Sources, places: at}
+	if len(findings) > 0 {
+		t = namesOf(data, at)
 	}
 	k := &checker{}
-	merged.check(k, "")
-	if err := locate(k.found, places); err != nil {
-		return Throttle{}, err
+	t.check(k, "")
+	return t, append(findings, at.locate(k.found)...), nil
+}
+
+// namesOf gives the names of a file whose values have faults, so that all are told at once.
+func namesOf(data []byte, at places) Throttle {
+	var names struct {
+		Receivers map[string]any `toml:"receivers"`
+		Sources   map[string]any `toml:"sources"`
 	}
-	return merged, nil
+	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
+	if toml.Unmarshal(data, &names) != nil {
+		return t
+	}
+	for name := range names.Receivers {
+		t.Receivers[name] = Allowance{}
+	}
+	for name := range names.Sources {
+		t.Sources[name] = Source{}
+	}
+	return t
 }
 
-// WatchThrottle calls apply with what LoadThrottle gives, each time the file
-// base.File has changed, until ctx ends. A file with a fault is logged, with
-// line and column, and changes nothing.
-func WatchThrottle(ctx context.Context, base Throttle, log *slog.Logger, apply func(Throttle)) {
-	watchThrottle(ctx, base, log, apply, throttleLookEvery)
+// ThrottleState is what of the throttle file is in effect.
+type ThrottleState struct {
+	File  string
+	Found bool           // whether there was a file when the rules were loaded
+	Rules []shaping.Rule // in effect: of the configuration, then of the file
+	At    time.Time      // when they were loaded
+
+	// Changes are what the last load changed; nil after the first.
+	Changes []shaping.Change
+
+	// Err is why the file as it is now is not used, an ErrInvalid with line and column
+	// or what kept it from being read; nil when it is.
+	Err error
+	// ErrAt is when Err was found.
+	ErrAt time.Time
 }
 
-func watchThrottle(ctx context.Context, base Throttle, log *slog.Logger, apply func(Throttle),
-	every time.Duration) {
-	if base.File == "" {
+// ThrottleFile follows the throttle file of a node. State may be called at any time.
+type ThrottleFile struct {
+	base  Throttle
+	every time.Duration
+	seen  fs.FileInfo // of the last look; nil: there was no file
+	state atomic.Pointer[ThrottleState]
+}
+
+// OpenThrottle loads what LoadThrottle does, with its errors.
+func OpenThrottle(base Throttle) (*ThrottleFile, error) {
+	f := &ThrottleFile{base: base, every: throttleLookEvery}
+	f.seen = f.look()
+	rules, err := LoadThrottle(base)
+	if err != nil {
+		return nil, err
+	}
+	f.state.Store(&ThrottleState{File: base.File, Found: f.seen != nil, Rules: rules, At: time.Now()})
+	return f, nil
+}
+
+// State is what is in effect, and why not more.
+func (f *ThrottleFile) State() ThrottleState { return *f.state.Load() }
+
+// Watch calls apply each time the file has changed, until ctx ends: with other rules, or
+// with Err and the rules as they were. A file with a fault is logged, with line and
+// column, and changes nothing.
+func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(ThrottleState)) {
+	if f.base.File == "" {
 		return
 	}
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(f.every)
 	defer ticker.Stop()
-	var last fs.FileInfo // so that a change between start and the first look is seen
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		now, err := os.Stat(base.File)
-		if err != nil {
-			now = nil
-		}
-		if sameVersion(now, last) {
+		now := f.look()
+		if sameVersion(now, f.seen) {
 			continue
 		}
-		last = now
-		t, err := LoadThrottle(base)
-		if err != nil {
-			log.Error("throttle file not used", "err", err)
-			continue
+		f.seen = now
+		state := f.load(now != nil)
+		f.state.Store(&state)
+		if state.Err != nil {
+			log.Error("throttle file not used", "err", state.Err)
+		} else {
+			log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
+				"changes", len(state.Changes))
 		}
-		apply(t)
-		log.Info("throttle file loaded", "file", base.File, "receivers", len(t.Receivers))
+		apply(state)
 	}
+}
+
+// load gives the state after another look at the file.
+func (f *ThrottleFile) load(found bool) ThrottleState {
+	state := f.State()
+	rules, err := LoadThrottle(f.base)
+	if err != nil {
+		state.Err, state.ErrAt = err, time.Now()
+		return state
+	}
+	return ThrottleState{File: f.base.File, Found: found, Rules: rules, At: time.Now(),
+		Changes: shaping.Diff(state.Rules, rules)}
+}
+
+// look gives the file as it is now; nil when there is none.
+func (f *ThrottleFile) look() fs.FileInfo {
+	if f.base.File == "" {
+		return nil
+	}
+	now, err := os.Stat(f.base.File)
+	if err != nil {
+		return nil
+	}
+	return now
 }
 
 // sameVersion says whether two looks at a file saw the same bytes, as far as
@@ -109,107 +216,4 @@ func sameVersion(a, b fs.FileInfo) bool {
 		return a == nil && b == nil
 	}
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-// overlay gives a with the fields that b sets.
-func overlay(a, b Allowance) Allowance {
-	return Allowance{
-		Connections:         first(b.Connections, a.Connections),
-		ConnectionRate:      first(b.ConnectionRate, a.ConnectionRate),
-		RcptRate:            first(b.RcptRate, a.RcptRate),
-		RcptsPerConnection:  first(b.RcptsPerConnection, a.RcptsPerConnection),
-		RcptsPerTransaction: first(b.RcptsPerTransaction, a.RcptsPerTransaction),
-		RefusedPerSession:   first(b.RefusedPerSession, a.RefusedPerSession),
-		RefusedPerHour:      first(b.RefusedPerHour, a.RefusedPerHour),
-		RefusedShare:        first(b.RefusedShare, a.RefusedShare),
-		Pipelining:          first(b.Pipelining, a.Pipelining),
-	}
-}
-
-func first[T any](a, b *T) *T {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-// Table gives t as the table that shaping works with.
-func (t Throttle) Table() (*shaping.Table, error) {
-	return shaping.NewTable(t.Rules())
-}
-
-// Rules gives t as the rules of shaping.LayerFile.
-func (t Throttle) Rules() []shaping.Rule {
-	rules := []shaping.Rule{{Set: t.Default.override()}}
-	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
-		rules = append(rules, shaping.Rule{Name: name, Set: t.Receivers[name].override()})
-	}
-	return rules
-}
-
-// override gives a as shaping has it; its values were checked when they were read.
-func (a Allowance) override() (o shaping.Override) {
-	for f, value := range map[shaping.Field]any{
-		shaping.FieldConnections: a.Connections, shaping.FieldConnectionRate: a.ConnectionRate,
-		shaping.FieldRcptRate: a.RcptRate, shaping.FieldRcptsPerConnection: a.RcptsPerConnection,
-		shaping.FieldRcptsPerTransaction: a.RcptsPerTransaction,
-		shaping.FieldRefusedPerSession:   a.RefusedPerSession, shaping.FieldRefusedPerHour: a.RefusedPerHour,
-		shaping.FieldRefusedShare: a.RefusedShare, shaping.FieldPipelining: a.Pipelining,
-	} {
-		var text string
-		switch v := value.(type) {
-		case *int:
-			if v == nil {
-				continue
-			}
-			text = strconv.Itoa(*v)
-		case *bool:
-			if v == nil {
-				continue
-			}
-			text = strconv.FormatBool(*v)
-		case *Rate:
-			if v == nil {
-				continue
-			}
-			text = shaping.Rate(*v).String()
-		}
-		_ = o.Set(f, text)
-	}
-	return o
-}
-
-// check adds the faults of the allowances; prefix is what stands before the
-// keys. Rates were checked when they were read.
-func (t Throttle) check(k *checker, prefix string) {
-	t.Default.check(k, prefix+"default.")
-	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
-		key := prefix + joinKey([]string{"receivers", name})
-		_, err := shaping.NewTable([]shaping.Rule{{Name: name}})
-		if err != nil {
-			k.add(key, "is no usable name: write a receiver, an MX host suffix or a mail domain, such as example.net")
-		}
-		t.Receivers[name].check(k, key+".")
-	}
-}
-
-func (a Allowance) check(k *checker, prefix string) {
-	for _, n := range []struct {
-		key   string
-		value *int
-		most  int
-	}{
-		{"connections", a.Connections, shaping.ConnectionsMax},
-		{"rcpts_per_connection", a.RcptsPerConnection, shaping.CountMax},
-		{"rcpts_per_transaction", a.RcptsPerTransaction, shaping.CountMax},
-		{"refused_per_session", a.RefusedPerSession, shaping.CountMax},
-		{"refused_per_hour", a.RefusedPerHour, shaping.CountMax},
-	} {
-		if n.value != nil && (*n.value < 1 || *n.value > n.most) {
-			k.add(prefix+n.key, "%d is out of range: write a number from 1 to %d", *n.value, n.most)
-		}
-	}
-	if s := a.RefusedShare; s != nil && (*s < 0 || *s > shaping.ShareMax) {
-		k.add(prefix+"refused_share", "%d is out of range: write a percentage from 0 to %d", *s, shaping.ShareMax)
-	}
 }

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"rollcall/smtp/shaping"
 )
 
 // throttleBase is the default throttle with a file of the given text.
@@ -35,21 +39,32 @@ func rewrite(t *testing.T, name, text string) {
 	}
 }
 
-func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
-	base := throttleBase(t, "[default]\nconnections = 7\n[receivers.\"a.test\"]\nrcpt_rate = \"9/s\"\n")
-	three, yes := 3, true
-	base.Receivers = map[string]Allowance{"a.test": {Connections: &three}, "b.test": {Pipelining: &yes}}
-	got, err := LoadThrottle(base)
+// tableOf makes the table of what base and its file say.
+func tableOf(t *testing.T, base Throttle) *shaping.Table {
+	t.Helper()
+	rules, err := LoadThrottle(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, _ := got.Layers(); d.Connections != 7 || d.RcptsPerConnection != 50 {
+	table, err := shaping.NewTable(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
+	base := throttleBase(t, "[default]\nconnections = 7\n[receivers.\"A.test.\"]\nrcpt_rate = \"9/s\"\n")
+	three, yes := 3, true
+	base.Receivers = map[string]Allowance{"a.test": {Connections: &three}, "b.test": {Pipelining: &yes}}
+	table := tableOf(t, base)
+	if d := table.For("c.test"); d.Connections != 7 || d.RcptsPerConnection != 50 {
 		t.Errorf("default: got %+v, want 7 connections and the other defaults", d)
 	}
-	if a := got.Receivers["a.test"]; *a.Connections != 3 || a.RcptRate.String() != "9/s" {
+	if a := table.For("a.test"); a.Connections != 3 || a.RcptRate.String() != "9/s" {
 		t.Errorf("a.test: got %+v, want 3 connections and 9/s", a)
 	}
-	if b := got.Receivers["b.test"]; b.Pipelining == nil || !*b.Pipelining {
+	if b := table.For("b.test"); !b.Pipelining {
 		t.Errorf("b.test: got %+v, want pipelining", b)
 	}
 	if len(base.Receivers) != 2 || base.Receivers["a.test"].RcptRate != nil {
@@ -58,29 +73,112 @@ func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
 }
 
 func TestMissingThrottleFileChangesNothing(t *testing.T) {
-	base := throttleBase(t, "")
-	got, err := LoadThrottle(base)
-	gotDefault, _ := got.Layers()
-	baseDefault, _ := base.Layers()
-	if err != nil || gotDefault != baseDefault {
-		t.Errorf("got %+v and %v", got, err)
+	table := tableOf(t, throttleBase(t, ""))
+	if got := table.For("a.test"); got != shaping.DefaultAllowance() {
+		t.Errorf("got %+v", got)
+	}
+	if rules := table.Rules(shaping.LayerFile); len(rules) > 0 {
+		t.Errorf("the file says %+v, and nobody wrote anything", rules)
 	}
 }
 
 func TestTableKnowsDefaultAndExceptions(t *testing.T) {
-	base := throttleBase(t, "[receivers.\"a.test\"]\nconnections = 9\n")
-	loaded, err := LoadThrottle(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := loaded.Table()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, throttleBase(t, "[receivers.\"a.test\"]\nconnections = 9\n"))
 	for key, want := range map[string]int{"a.test": 9, "b.test": 2} {
 		if got := table.For(key).Connections; got != want {
 			t.Errorf("%s: got %d connections, want %d", key, got, want)
 		}
+	}
+}
+
+// everyField is a throttle file in which every field is set, in all ways to write it.
+const everyField = `[default]
+connections = 1_000
+connection_rate = "20/min"
+rcpt_rate = "3/s"
+rcpts_per_connection = 10
+rcpts_per_transaction = 2
+refused_per_session = 3
+refused_per_hour = 30
+refused_share = 10
+pipelining = true
+pipelining_depth = 8
+session_age = "90s"
+idle_time = "500ms"
+tls = "required"
+address_family = "ipv4"
+retry_waits = ["5m", # a comment
+  "10m"]
+pause = "drain"
+
+[receivers]
+"a.test" = { pause = "no", retry_waits = [] }
+"b.test".tls = "off"
+
+[sources."2001:DB8::1"]
+pause = "yes"
+rcpts_per_day = 500
+warm_up_from = "2026-11-21"
+
+[sources.default]
+rcpts_per_day = 9
+`
+
+func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
+	base := throttleBase(t, everyField)
+	table := tableOf(t, base)
+	for _, c := range []struct{ key, field, value, where string }{
+		{"c.test", "connections", "1000", ":2"}, {"c.test", "connection_rate", "20/min", ":3"},
+		{"c.test", "rcpt_rate", "3/s", ":4"}, {"c.test", "rcpts_per_connection", "10", ":5"},
+		{"c.test", "rcpts_per_transaction", "2", ":6"}, {"c.test", "refused_per_session", "3", ":7"},
+		{"c.test", "refused_per_hour", "30", ":8"}, {"c.test", "refused_share", "10", ":9"},
+		{"c.test", "pipelining", "true", ":10"}, {"c.test", "pipelining_depth", "8", ":11"},
+		{"c.test", "session_age", "1m30s", ":12"}, {"c.test", "idle_time", "500ms", ":13"},
+		{"c.test", "tls", "required", ":14"}, {"c.test", "address_family", "ipv4", ":15"},
+		{"c.test", "retry_waits", "5m,10m", ":16"}, {"c.test", "pause", "drain", ":18"},
+		{"a.test", "pause", "no", ":21"}, {"a.test", "retry_waits", "none", ":21"}, {"b.test", "tls", "off", ":22"},
+		{"source:2001:db8::1", "pause", "yes", ":25"}, {"source:2001:db8::1", "rcpts_per_day", "500", ":26"},
+		{"source:2001:db8::1", "warm_up_from", "2026-11-21", ":27"}, {"source:", "rcpts_per_day", "9", ":30"},
+	} {
+		explained := table.Explain(c.key)
+		i := slices.IndexFunc(explained, func(e shaping.Explained) bool { return e.Field.String() == c.field })
+		if i < 0 {
+			t.Errorf("%s: nothing is said of %s", c.key, c.field)
+			continue
+		}
+		e := explained[i]
+		last := e.Said[len(e.Said)-1]
+		if e.Text != c.value || last.Layer != shaping.LayerFile || last.Where != base.File+c.where {
+			t.Errorf("%s of %s: %s by %s at %s, want %s at %s", c.field, c.key, e.Text, last.Layer, last.Where,
+				c.value, c.where)
+		}
+	}
+}
+
+// TestWhereValuesOfTheConfigurationStand: of what nobody wrote, the file layer says nothing.
+func TestWhereValuesOfTheConfigurationStand(t *testing.T) {
+	file := write(t, "[throttle]\nfile = \"\"\n[throttle.default]\nconnections = 2\n"+
+		"[throttle.receivers.\"a.test\"]\npause = \"yes\"\n")
+	c, err := Load(file, []string{"ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE=9/s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	six := 6
+	c.Throttle.Default.PipeliningDepth = &six
+	var got []string
+	for _, r := range c.Throttle.Rules() {
+		for _, f := range r.Set.Fields() {
+			where, ok := r.Where[f]
+			if !ok {
+				where = r.Where[0]
+			}
+			got = append(got, strings.Join([]string{r.Name, f.String(), r.Set.Text(f), filepath.Base(where)}, " "))
+		}
+	}
+	want := []string{" connections 2 rollcall.toml:4", " rcpt_rate 9/s ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE",
+		" pipelining_depth 6 set by the program", "a.test pause yes rollcall.toml:6"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -90,44 +188,154 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 			`:2:1: unknown key "default.conections": did you mean "default.connections"?`},
 		{"misspelled table", "[recievers.\"a.test\"]\nconnections = 3\n",
 			`:1:2: unknown key "recievers.\"a.test\"": did you mean "receivers"?`},
-		{"out of range", "[receivers.\"a.test\"]\n\nconnections = -1\n", `:3:1: receivers."a.test".connections: `},
-		{"no host name", "[receivers.\"a b\"]\nconnections = 1\n", `:1:2: receivers."a b": `},
+		{"out of range", "[receivers.\"a.test\"]\n\nconnections = -1\n",
+			`:3:1: receivers."a.test".connections: "-1": write a whole number from 1 to 10000`},
+		{"no host name", "[receivers.\"a b\"]\nconnections = 1\n",
+			`:1:2: receivers."a b": is no usable name: "a b": only letters`},
+		{"a receiver's key", "[receivers.\"suffix:mx.test\"]\nconnections = 1\n", `:1:2: receivers."suffix:mx.test": ` +
+			`is no usable name: "suffix:mx.test" is the key of a receiver: write "mx.test"`},
+		{"no name", "[receivers.\"\"]\nconnections = 1\n", `:1:2: receivers."": is no usable name: write a`},
 		{"no rate", "[default]\nconnection_rate = \"fast\"\n",
 			`:2:19: default.connection_rate: "fast" is not a rate`},
+		{"no word", "[default]\ntls = \"on\"\n", `:2:1: default.tls: "on": write one of required, opportunistic, off`},
+		{"too many waits", "[default]\nretry_waits = [" + strings.Repeat(`"5m",`, 9) + "]\n",
+			`:2:1: default.retry_waits: "5m,5m,5m,5m,5m,5m,5m,5m,5m": write at most 8 waits`},
+		{"a number among the waits", "[default]\nretry_waits = [\"5m\", 7]\n",
+			":2:1: default.retry_waits: write a list of times"},
+		{"a day", "[sources.default]\nwarm_up_from = \"tomorrow\"\n",
+			`:2:1: sources.default.warm_up_from: "tomorrow": write a day such as 2026-11-21`},
+		{"a day without quotes", "[sources.default]\nwarm_up_from = 2026-11-21\n",
+			":2:1: sources.default.warm_up_from: write a text in quotes"},
+		{"a receiver's field of a source", "[sources.default]\nconnections = 1\n",
+			`:2:1: unknown key "sources.default.connections"`},
+		{"a source's field of a receiver", "[receivers.\"a.test\"]\nrcpts_per_day = 1\n",
+			`:2:1: unknown key "receivers.\"a.test\".rcpts_per_day": did you mean "sources.*.rcpts_per_day"?`},
+		{"no source", "[sources.eth0]\npause = \"yes\"\n", ":1:2: sources.eth0: is no source: write one of this"},
+		{"a receiver without a table", "[receivers]\n\"a.test\" = 3\n", `:2:1: receivers."a.test": this is a table`},
+		{"a list of tables", "[[receivers]]\nconnections = 3\n", ":1:3: receivers: write [receivers] with one"},
+		{"inline", "receivers = { \"a.test\" = { tls = \"on\" } }\n", `:1:28: receivers."a.test".tls: "on": write`},
+		{"in two spellings", "[receivers.\"A.test\"]\nconnections = 1\n[receivers.\"a.test.\"]\nconnections = 2\n",
+			`:3:2: receivers."a.test.": is receivers."A.test" (FILE:1:2) in another spelling: write it once`},
+		{"a source in two spellings", "[sources.\"2001:db8::1\"]\npause = \"yes\"\n[sources.\"2001:DB8:0::1\"]\n" +
+			"pause = \"no\"\n", `:1:2: sources."2001:db8::1": is sources."2001:DB8:0::1" (FILE:3:2) in another`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := throttleBase(t, c.text)
 			_, err := LoadThrottle(base)
-			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), base.File+c.want) {
-				t.Errorf("%q:\n got %v\nwant %s...", c.text, err, base.File+c.want)
+			want := base.File + strings.ReplaceAll(c.want, "FILE", base.File)
+			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) ||
+				strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q:\n got %v\nwant %s...", c.text, err, want)
 			}
 		})
 	}
 }
 
+// TestAllFaultsOfAFileAreToldAtOnce: one of each kind.
+func TestAllFaultsOfAFileAreToldAtOnce(t *testing.T) {
+	base := throttleBase(t, "[default]\nconections = 3\nrcpt_rate = \"fast\"\nconnections = 0\ntls = 5\n"+
+		"[receivers.\"a b\"]\npause = \"maybe\"\n[sources.eth0]\n[nonsense]\nx = 1\n")
+	rules, found, err := CheckThrottle(base.File, base)
+	if err != nil || rules != nil {
+		t.Fatalf("%d rules, %v", len(rules), err)
+	}
+	var lines []int
+	for _, f := range found {
+		if f.Severity != SeverityError || f.File != base.File || f.Column == 0 {
+			t.Errorf("%+v", f)
+		}
+		lines = append(lines, f.Line)
+	}
+	slices.Sort(lines)
+	if want := []int{2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(lines, want) {
+		t.Errorf("faults in lines %v, want %v: %v", lines, want, found)
+	}
+	broken := throttleBase(t, "[default]\nconections = 3\n[default\n")
+	if _, found, err := CheckThrottle(broken.File, broken); err != nil || len(found) != 2 || found[1].Line != 3 {
+		t.Errorf("a fault and broken syntax: %v, %v", found, err)
+	}
+}
+
+func TestCheckThrottleWarns(t *testing.T) {
+	base := throttleBase(t, "")
+	config := write(t, "[throttle.receivers.\"a.test\"]\nconnections = 9\n")
+	loaded, err := Load(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidate := base.File
+	rewrite(t, candidate, "[receivers.\"google.com\"]\nrcpt_rate = \"60/min\"\nconnections = 20\n"+
+		"[receivers.\"a.test\"]\nconnections = 3\n[receivers.com]\npause = \"no\"\n")
+	rules, found, err := CheckThrottle(candidate, loaded.Throttle)
+	if err != nil || len(rules) != 4 {
+		t.Errorf("%d rules and %v, want 4", len(rules), err)
+	}
+	var got []string
+	for _, f := range found {
+		if f.Severity != SeverityWarning {
+			t.Errorf("%s is an %s", f, f.Severity)
+		}
+		got = append(got, strings.TrimPrefix(strings.TrimPrefix(f.String(), filepath.Dir(candidate)),
+			filepath.Dir(config)))
+	}
+	want := []string{`/rollcall.toml:2:1: receivers."a.test".connections: never holds: ` + candidate + ":5 says",
+		`/throttle.toml:6:2: receivers.com: com is no receiver's name`,
+		`/throttle.toml:3:1: receivers."google.com".connections: 20 is more than 2, which is known`}
+	for i, w := range want {
+		if i >= len(got) || !strings.HasPrefix(got[i], w) {
+			t.Errorf("got  %s\nwant %s", strings.Join(got, "\n"), w)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %s, want %d warnings", strings.Join(got, "\n"), len(want))
+	}
+	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
 func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	base := throttleBase(t, "[default]\nconnections = 3\n")
-	applied, logged := make(chan int, 10), make(chan string, 10)
+	file, err := OpenThrottle(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.every = time.Millisecond
+	if s := file.State(); len(s.Rules) != 1 || s.Err != nil || !s.Found || s.At.IsZero() || s.Changes != nil {
+		t.Errorf("at first: %+v", s)
+	}
+	applied, logged := make(chan ThrottleState, 10), make(chan string, 10)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		log := slog.New(slog.NewTextHandler(lines(logged), nil))
-		watchThrottle(ctx, base, log, func(t Throttle) { applied <- *t.Default.Connections }, time.Millisecond)
+		file.Watch(ctx, slog.New(slog.NewTextHandler(lines(logged), nil)), func(s ThrottleState) { applied <- s })
 	})
 	defer done.Wait()
 	defer cancel()
 
-	if got := receive(t, applied); got != 3 {
-		t.Errorf("got %d connections at first, want 3", got)
-	}
 	rewrite(t, base.File, "[default]\nconections = 44\n")
-	receive(t, logged) // the first file is loaded
 	if line := receive(t, logged); !strings.Contains(line, "throttle.toml:2:1") {
 		t.Errorf("got %q, want file, line and column", line)
 	}
+	s := receive(t, applied)
+	if !errors.Is(s.Err, ErrInvalid) || s.ErrAt.IsZero() || len(s.Rules) != 1 ||
+		s.Rules[0].Set.Text(shaping.FieldConnections) != "3" {
+		t.Errorf("with a fault: %+v, want the rules as they were", s)
+	}
+	if now := file.State(); now.Err == nil {
+		t.Error("the node does not know of the fault")
+	}
 	rewrite(t, base.File, "[default]\nconnections = 555\n")
-	if got := receive(t, applied); got != 555 {
-		t.Errorf("got %d connections, want 555: the faulty file was applied", got)
+	s = receive(t, applied)
+	want := []shaping.Change{{Field: shaping.FieldConnections, Old: "3", New: "555", Where: base.File + ":2"}}
+	if s.Err != nil || !s.ErrAt.IsZero() || !slices.Equal(s.Changes, want) {
+		t.Errorf("got %v and changes %+v, want %+v: the faulty file was applied", s.Err, s.Changes, want)
+	}
+	if err := os.Remove(base.File); err != nil {
+		t.Fatal(err)
+	}
+	if s = receive(t, applied); s.Found || len(s.Rules) != 0 || len(s.Changes) != 1 || s.Changes[0].New != "" {
+		t.Errorf("without the file: %+v", s)
 	}
 }
 
@@ -139,14 +347,14 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// receive waits for a value, for at most ten seconds.
+// receive waits for a value, for at most half a minute.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing came within 10 s")
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing came within 30 s")
 		panic("not reached")
 	}
 }

@@ -22,7 +22,7 @@ const waitsMax = 24
 
 // Validate says everything that is wrong with c: nil or an ErrInvalid with one
 // line for each fault.
-func (c Config) Validate() error { return locate(c.faults(), nil) }
+func (c Config) Validate() error { return invalid(places(nil).locate(c.faults())) }
 
 // checker collects faults.
 type checker struct{ found []fault }

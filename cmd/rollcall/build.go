@@ -52,6 +52,7 @@ type node struct {
 	tracer   *spans.Tracer // nil: nothing is traced
 	registry *prometheus.Registry
 	throttle *throttleMetrics
+	shaping  *config.ThrottleFile // what the throttle file says, and why it is not used, if it is not
 	draining atomic.Bool
 }
 
@@ -125,16 +126,16 @@ type engineOptions struct {
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
 func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.Store, id uuid.UUID,
 	o engineOptions) (*dispatcher.Dispatcher, error) {
-	throttle, err := config.LoadThrottle(c.Throttle)
-	if err != nil {
+	var err error
+	if n.shaping, err = config.OpenThrottle(c.Throttle); err != nil {
 		return nil, err
 	}
-	table, err := throttle.Table()
+	table, err := shaping.NewTable(n.shaping.State().Rules)
 	if err != nil {
 		return nil, err
 	}
 	n.throttle = newThrottleMetrics(o.registry, table)
-	n.watchThrottle(ctx, c, table, o.log)
+	n.watchThrottle(ctx, table, o.log)
 	resolver, err := newResolver(c)
 	if err != nil {
 		return nil, err
@@ -203,15 +204,17 @@ func (n *node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOpt
 }
 
 // watchThrottle takes over changes of the throttle file while the node runs.
-func (n *node) watchThrottle(ctx context.Context, c config.Config, table *shaping.Table, log *slog.Logger) {
+func (n *node) watchThrottle(ctx context.Context, table *shaping.Table, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		config.WatchThrottle(ctx, c.Throttle, log, func(t config.Throttle) {
-			err := table.Replace(shaping.LayerFile, t.Rules())
-			if err != nil {
-				log.Error("throttle file refused", "err", err)
+		n.shaping.Watch(ctx, log, func(s config.ThrottleState) {
+			err := s.Err
+			if err == nil {
+				if err = table.Replace(shaping.LayerFile, s.Rules); err != nil {
+					log.Error("throttle file refused", "err", err)
+				}
 			}
 			n.throttle.file(err)
 		})

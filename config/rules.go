@@ -1,0 +1,162 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"rollcall/smtp/shaping"
+)
+
+// systemSource is how the source whose address the system chooses is written.
+const systemSource = "default"
+
+// unplaced is where a value stands that was in no file and in no variable.
+const unplaced = "set by the program"
+
+// fieldFault says what is wrong with the text of a field, without the field's name.
+func fieldFault(f shaping.Field, text string) error {
+	var a shaping.Allowance
+	err := a.Set(f, text)
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), shaping.ErrAllowance.Error()+": "+f.String()+": "))
+}
+
+// fieldText is a field that is set, as shaping reads it.
+type fieldText struct {
+	field shaping.Field
+	text  string
+}
+
+// fieldTexts gives the fields that are set in an Allowance or a Source.
+func fieldTexts(table any) (set []fieldText) {
+	leaves("", reflect.ValueOf(table), func(key string, v reflect.Value) {
+		if v.IsNil() {
+			return
+		}
+		f, ok := shaping.ParseField(key)
+		if !ok {
+			return
+		}
+		text := textOf(v.Elem())
+		var a shaping.Allowance
+		if a.Set(f, text) == nil {
+			text = a.Text(f) // one form of each value
+		}
+		set = append(set, fieldText{f, text})
+	})
+	return set
+}
+
+// textOf writes a setting as setText reads it.
+func textOf(v reflect.Value) string {
+	if v.Kind() != reflect.Slice {
+		return fmt.Sprint(v.Interface())
+	}
+	parts := make([]string, v.Len())
+	for i := range parts {
+		parts[i] = textOf(v.Index(i))
+	}
+	return strings.Join(parts, ",")
+}
+
+// ruled is a rule and the key of its table.
+type ruled struct {
+	shaping.Rule
+	key string
+}
+
+// tables gives the tables of t that have fields: their keys, the names of their rules and
+// what is set in them.
+func (t Throttle) tables(visit func(key, name string, set []fieldText)) {
+	visit("default", "", fieldTexts(t.Default))
+	for _, name := range slices.Sorted(maps.Keys(t.Receivers)) {
+		visit(joinKey([]string{"receivers", name}), name, fieldTexts(t.Receivers[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Sources)) {
+		visit(joinKey([]string{"sources", name}), sourceName(name), fieldTexts(t.Sources[name]))
+	}
+}
+
+// sourceName is the name of the rule of a source.
+func sourceName(written string) string {
+	if written == systemSource {
+		return shaping.SourcePrefix
+	}
+	return shaping.SourcePrefix + written
+}
+
+// rules gives t as rules, whose values were checked. The default's fields that nobody wrote
+// and that are what the program has anyway are left to it.
+func (t Throttle) rules() (rules []ruled) {
+	builtIn := shaping.DefaultAllowance()
+	t.tables(func(key, name string, set []fieldText) {
+		r := ruled{shaping.Rule{Where: map[shaping.Field]string{0: unplaced}}, key}
+		r.Name, _ = shaping.CleanName(name)
+		for _, s := range set {
+			at, written := t.places[key+"."+s.field.String()]
+			if name == "" && !written && s.text == builtIn.Text(s.field) {
+				continue
+			}
+			if written {
+				r.Where[s.field] = at.where()
+			}
+			_ = r.Set.Set(s.field, s.text) // check has said what is wrong with it
+		}
+		if r.Set != (shaping.Override{}) {
+			rules = append(rules, r)
+		}
+	})
+	return rules
+}
+
+// Rules gives t as rules of shaping.LayerFile.
+func (t Throttle) Rules() []shaping.Rule { return plain(t.rules()) }
+
+func plain(rules []ruled) []shaping.Rule {
+	out := make([]shaping.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = r.Rule
+	}
+	return out
+}
+
+// check adds the faults of the allowances; prefix is what stands before the keys.
+func (t Throttle) check(k *checker, prefix string) {
+	first := map[string]string{} // the keys by clean names
+	t.tables(func(key, name string, set []fieldText) {
+		for _, s := range set {
+			if err := fieldFault(s.field, s.text); err != nil {
+				k.add(prefix+key+"."+s.field.String(), "%v", err)
+			}
+		}
+		clean, err := shaping.CleanName(name)
+		switch source, isSource := strings.CutPrefix(name, shaping.SourcePrefix); {
+		case isSource && (err != nil || source == "" && key != "sources."+systemSource):
+			k.add(prefix+key, "is no source: write one of this service's IP addresses, or %q for the source whose "+
+				"address the system chooses", systemSource)
+		case name == "" && key != "default":
+			k.add(prefix+key, "is no usable name: write a receiver, an MX host suffix or a mail domain")
+		case err != nil:
+			k.add(prefix+key, "is no usable name: %s",
+				strings.TrimPrefix(err.Error(), shaping.ErrOverrideName.Error()+": "))
+		case first[clean] != "":
+			k.add(prefix+key, "is %s in another spelling: write it once", t.named(prefix, first[clean]))
+		default:
+			first[clean] = key
+		}
+	})
+}
+
+// named is a key and where it stands.
+func (t Throttle) named(prefix, key string) string {
+	if at, ok := t.places.nearest(key); ok {
+		return prefix + key + " (" + at.String() + ")"
+	}
+	return prefix + key
+}

@@ -1,0 +1,175 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"rollcall/smtp/shaping"
+)
+
+// scanner goes through the keys of a document, up to the first fault of its syntax, which
+// is the decoder's to tell. The decoder stops at its first fault; the scanner finds all
+// others, each with its place.
+type scanner struct {
+	file  string
+	known map[string]form
+	at    places // filled: where each key stands
+
+	p     unstable.Parser
+	found []Finding
+}
+
+func (s *scanner) scan(data []byte) {
+	s.p.Reset(data)
+	var table []string
+	skip := false // the table is unknown, which is said once
+	for s.p.NextExpression() {
+		e := s.p.Expression()
+		parts, at := s.key(e)
+		switch {
+		case len(parts) == 0:
+		case e.Kind == unstable.KeyValue && !skip:
+			s.value(append(table[:len(table):len(table)], parts...), e.Value(), at)
+		case e.Kind == unstable.Table:
+			table = parts
+			s.at[joinKey(table)] = at
+			if skip = !s.isTable(generalKey(table)); skip {
+				s.unknown(table, at)
+			}
+		case e.Kind == unstable.ArrayTable:
+			skip = true
+			s.fault(parts, at, "write ["+joinKey(parts)+"] with one bracket on each side: it is no list of tables")
+		}
+	}
+}
+
+// key gives the parts of the key of an expression and where it begins.
+func (s *scanner) key(e *unstable.Node) (parts []string, at position) {
+	if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
+		return nil, at
+	}
+	for it := e.Key(); it.Next(); {
+		if len(parts) == 0 {
+			at = s.position(it.Node().Raw)
+		}
+		parts = append(parts, string(it.Node().Data))
+	}
+	return parts, at
+}
+
+func (s *scanner) position(raw unstable.Range) position {
+	start := s.p.Shape(raw).Start
+	return position{s.file, start.Line, start.Column}
+}
+
+// isTable says whether settings are below a key.
+func (s *scanner) isTable(key string) bool {
+	for k := range s.known {
+		if strings.HasPrefix(k, key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scanner) fault(parts []string, at position, text string) {
+	s.found = append(s.found, at.finding(SeverityError, joinKey(parts)+": "+text))
+}
+
+func (s *scanner) unknown(parts []string, at position) {
+	s.found = append(s.found, at.finding(SeverityError, unknownKey(parts, s.known)))
+}
+
+// value looks at a key with its value.
+func (s *scanner) value(parts []string, v *unstable.Node, at position) {
+	s.at[joinKey(parts)] = at
+	key := generalKey(parts)
+	f, ok := s.known[key]
+	switch {
+	case !ok && s.isTable(key) && v.Kind == unstable.InlineTable:
+		for it := v.Children(); it.Next(); {
+			if inner, at := s.key(it.Node()); len(inner) > 0 {
+				s.value(append(parts[:len(parts):len(parts)], inner...), it.Node().Value(), at)
+			}
+		}
+	case !ok && s.isTable(key):
+		s.fault(parts, at, fmt.Sprintf("this is a table: write [%s] and its keys below", key))
+	case !ok:
+		s.unknown(parts, at)
+	case v.Kind != f.kind && (f.kind != unstable.Float || v.Kind != unstable.Integer):
+		s.fault(parts, at, "write "+f.want)
+	default:
+		s.read(parts, v, f, at)
+	}
+}
+
+// read tries a value of the right kind, as far as the decoder would not tell more of it.
+func (s *scanner) read(parts []string, v *unstable.Node, f form, at position) {
+	if v.Kind != unstable.Array {
+		text := string(v.Data)
+		if readsText(elem(f.of)) && !s.try(parts, v, elem(f.of)) {
+			return
+		}
+		s.allowance(parts, text, at)
+		return
+	}
+	var texts []string
+	of := elem(f.of).Elem()
+	for it := v.Children(); it.Next(); {
+		switch node := it.Node(); {
+		case node.Kind == unstable.Comment:
+			continue
+		case node.Kind != unstable.String:
+			s.fault(parts, at, "write "+f.want)
+			return
+		case readsText(of) && !s.try(parts, node, of):
+			return
+		default:
+			texts = append(texts, string(node.Data))
+		}
+	}
+	s.allowance(parts, strings.Join(texts, ","), at)
+}
+
+// elem is what a pointer of type t points to, or t.
+func elem(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// try reads a text as a value of type t.
+func (s *scanner) try(parts []string, v *unstable.Node, t reflect.Type) bool {
+	err := setText(reflect.New(t).Elem(), string(v.Data))
+	if err != nil {
+		s.fault(parts, s.position(v.Raw), err.Error())
+	}
+	return err == nil
+}
+
+// allowance checks the value of a field of an allowance.
+func (s *scanner) allowance(parts []string, text string, at position) {
+	if len(parts) < 2 || !allowanceTable(parts[:len(parts)-1]) {
+		return
+	}
+	if n, err := strconv.ParseInt(text, 0, 64); err == nil { // 1_000 and 0x10 too
+		text = strconv.FormatInt(n, 10)
+	}
+	if field, ok := shaping.ParseField(parts[len(parts)-1]); ok {
+		if err := fieldFault(field, text); err != nil {
+			s.fault(parts, at, err.Error())
+		}
+	}
+}
+
+// allowanceTable says whether a table holds the fields of an allowance.
+func allowanceTable(parts []string) bool {
+	table := generalKey(parts)
+	return table == "default" || table == "receivers.*" || table == "sources.*" || table == "throttle.default" ||
+		strings.HasPrefix(table, "throttle.receivers.") || strings.HasPrefix(table, "throttle.sources.")
+}
