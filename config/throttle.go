@@ -35,14 +35,15 @@ func LoadThrottle(base Throttle) ([]shaping.Rule, error) {
 	if base.File == "" {
 		return base.Rules(), nil
 	}
-	file, findings, err := readThrottle(base.File)
+	text, err := readFile(base.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return base.Rules(), nil
 	}
-	if err == nil {
-		err = invalid(findings)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", base.File, err)
+	}
+	file, findings := parseThrottle(base.File, text)
+	if err := invalid(findings); err != nil {
 		return nil, err
 	}
 	return append(base.Rules(), file.Rules()...), nil
@@ -52,9 +53,19 @@ func LoadThrottle(base Throttle) ([]shaping.Rule, error) {
 // has to exist, and everything that somebody should know about them first. With an
 // error among the findings there are no rules.
 func CheckThrottle(file string, base Throttle) (rules []shaping.Rule, findings []Finding, err error) {
-	candidate, findings, err := readThrottle(file)
-	if err != nil || len(findings) > 0 {
-		return nil, findings, err
+	text, err := readFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	rules, findings = CheckThrottleText(file, text, base)
+	return rules, findings, nil
+}
+
+// CheckThrottleText is CheckThrottle of the text of a file, which is elsewhere.
+func CheckThrottleText(file string, text []byte, base Throttle) (rules []shaping.Rule, findings []Finding) {
+	candidate, findings := parseThrottle(file, text)
+	if len(findings) > 0 {
+		return nil, findings
 	}
 	both := base.rules()
 	before := len(both)
@@ -72,16 +83,11 @@ func CheckThrottle(file string, base Throttle) (rules []shaping.Rule, findings [
 		place, _ := at.nearest(key)
 		findings = append(findings, place.finding(SeverityWarning, key+": "+doubt.Text))
 	}
-	return rules, findings, nil
+	return rules, findings
 }
 
-// readThrottle reads a file of throttles. Findings are its faults; an error says that it
-// can't be read.
-func readThrottle(file string) (Throttle, []Finding, error) {
-	data, err := readFile(file)
-	if err != nil {
-		return Throttle{}, nil, fmt.Errorf("read %s: %w", file, err)
-	}
+// parseThrottle reads the text of a file of throttles. Findings are its faults.
+func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	var form throttleForm
 	at := places{}
 	findings := decode(file, data, &form, at)
@@ -91,7 +97,7 @@ func readThrottle(file string) (Throttle, []Finding, error) {
 	}
 	k := &checker{}
 	t.check(k, "")
-	return t, append(findings, at.locate(k.found)...), nil
+	return t, append(findings, at.locate(k.found)...)
 }
 
 // namesOf gives the names of a file whose values have faults, so that all are told at once.
