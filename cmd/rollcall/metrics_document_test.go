@@ -1,0 +1,108 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// updateMetrics writes the document of the metrics anew.
+var updateMetrics = flag.Bool("update-metrics", false, "write docs/metrics.md anew")
+
+// areas are the chapters of the document, by how names begin; the first that fits.
+var areas = []struct {
+	title    string
+	prefixes []string
+}{
+	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts", "rollcall_sources",
+		"rollcall_probe_"}},
+	{"Throttles", []string{"rollcall_throttle_"}},
+	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_settle", "rollcall_lease",
+		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence"}},
+	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
+	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_edge_"}},
+	{"Identity", []string{"rollcall_identity_", "rollcall_node_"}},
+	{"Cluster", []string{"rollcall_cluster_", "rollcall_gossip_"}},
+	{"Others", []string{"rollcall_"}},
+}
+
+func TestMetricsDocument(t *testing.T) {
+	document := filepath.Join(houseRoot, "docs", "metrics.md")
+	want := writeMetrics(t)
+	if *updateMetrics {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("docs/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
+	}
+}
+
+// writeMetrics writes the document.
+func writeMetrics(t *testing.T) string {
+	t.Helper()
+	families, used := metricsOf(t), usesOf(t)
+	left := sortedNames(families)
+	head, err := os.ReadFile(filepath.Join("testdata", "metrics_head.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.Write(head)
+	for _, area := range areas {
+		var rows []string
+		left = slices.DeleteFunc(left, func(name string) bool {
+			mine := slices.ContainsFunc(area.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+			if mine {
+				f := families[name]
+				kind := f.kind
+				if kind == "" {
+					kind = "counter" // TestMetricsAreNamedAsPrometheusWants
+				}
+				rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", f, kind, f.unit(), f.help,
+					strings.Join(used[name], ", ")))
+			}
+			return mine
+		})
+		if rows != nil {
+			fmt.Fprintf(&b, "\n## %s\n\n| metric | type | unit | what | used by |\n| --- | --- | --- | --- | --- |\n%s",
+				area.title, strings.Join(rows, ""))
+		}
+	}
+	return b.String()
+}
+
+// usesOf says which alerts use a metric, and whether the dashboard does.
+func usesOf(t *testing.T) map[string][]string {
+	t.Helper()
+	used, families := map[string][]string{}, metricsOf(t)
+	note := func(expr, by string) {
+		q, err := readPromQL(expr)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, m := range q.mentions {
+			if f, _ := familyOf(families, m.name); f != nil && !slices.Contains(used[f.name], by) {
+				used[f.name] = append(used[f.name], by)
+			}
+		}
+	}
+	for _, a := range readAlerts(t) {
+		note(a.Expr, a.Alert)
+	}
+	for _, p := range readDashboard(t).Panels {
+		for _, target := range p.Targets {
+			note(target.Expr, "dashboard")
+		}
+	}
+	return used
+}
