@@ -34,6 +34,7 @@ var errNoNode = errors.New("no node answers")
 type adminFlags struct {
 	environ    environment
 	url, token string
+	by         string // who makes changes
 }
 
 // addAdminFlags adds --admin and --token to a command and its subcommands.
@@ -43,7 +44,27 @@ func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 		"(default "+adminDefault+")")
 	c.PersistentFlags().StringVar(&f.token, "token", "", "its token; also ROLLCALL_ADMIN_TOKEN (default: "+
 		"DATA_DIR/admin.token)")
+	c.PersistentFlags().StringVar(&f.by, "author", "", "who you are, for the operator log; also ROLLCALL_AUTHOR "+
+		"(default: your user name and host)")
 	return f
+}
+
+// author is who makes the changes of a command, for the operator log.
+func (f *adminFlags) author() (string, error) {
+	author := firstSet(f.by, f.environ.value("ROLLCALL_AUTHOR"))
+	if author == "" {
+		author = firstSet(f.environ.value("USER"), f.environ.value("LOGNAME"))
+		if host, err := os.Hostname(); err == nil && author != "" {
+			author += "@" + host
+		}
+		if !admin.AuthorFits(author) { // nobody has chosen it
+			author = ""
+		}
+	}
+	if !admin.AuthorFits(author) {
+		return "", usageError{fmt.Sprintf("--author must have at most %d bytes, all printable", admin.AuthorMax)}
+	}
+	return author, nil
 }
 
 // named says whether the operator has named the node to ask.
@@ -65,7 +86,10 @@ func (f *adminFlags) client() (*adminClient, error) {
 			return nil, err
 		}
 	}
-	return newAdminClient(base, token), nil
+	client := newAdminClient(base, token)
+	var err error
+	client.author, err = f.author()
+	return client, err
 }
 
 // readToken reads the token that a node has left in its data folder; "" when
@@ -84,6 +108,7 @@ func readToken(dataDir string) (string, error) {
 // adminClient speaks to the admin listener of one node.
 type adminClient struct {
 	base, token string
+	author      string // of what is changed; "": it is not said
 	http        *http.Client
 }
 
@@ -133,6 +158,9 @@ func (c *adminClient) do(ctx context.Context, method, path string, in any) (*htt
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
+	if c.author != "" {
+		request.Header.Set(admin.AuthorHeader, c.author)
+	}
 	if in != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -41,6 +41,7 @@ func newRoot(environ []string) *cobra.Command {
 		newVerify(e), newServe(e), lab, newMigrate(e),
 		newWorkspace(e), newKey(e), newCredits(e),
 		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
+		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
 		newCluster(e), newDoctor(e), newConfig(e), newVersion(),
 	)
 	asGroup(root)

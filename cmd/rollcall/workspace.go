@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+
+	"rollcall/ledger"
 )
 
 // workspaceView is a workspace as the admin listener shows it.
@@ -11,12 +16,13 @@ type workspaceView struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	Created string `json:"created_at,omitempty"`
+	Weight  int    `json:"weight,omitempty"`
 }
 
 func newWorkspace(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants"})
+	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, and weigh them"})
 	admin := addAdminFlags(c, e)
-	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin))
+	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin))
 	return c
 }
 
@@ -59,9 +65,47 @@ func newWorkspaceList(admin *adminFlags) *cobra.Command {
 		}
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
-			rows[i] = []string{w.ID, w.Name, w.Created}
+			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.Created}
 		}
-		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "CREATED"}, rows)
+		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
+	}
+	return c
+}
+
+func newWorkspaceWeight(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "weight WORKSPACE N",
+		Short: "Give a workspace N turns at each receiver for one of another",
+		Long: "Give a workspace N turns at each receiver for one of a workspace of weight 1, on all nodes within two\n" +
+			"seconds. Turns go round by workspace and then by verification, so that a small file does not wait for a\n" +
+			"large one.",
+		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
+		Args:    wantArgs("WORKSPACE", "N"),
+	}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id, err := uuid.Parse(args[0])
+		if err != nil {
+			return usageError{fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0])}
+		}
+		n, err := strconv.Atoi(args[1])
+		if err != nil || n < 1 || n > ledger.WeightMax {
+			return usageError{fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax)}
+		}
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		var w workspaceView
+		if err := client.ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
+			&w); err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), w)
+		}
+		return printTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT"},
+			[][]string{{w.ID, w.Name, fmt.Sprint(w.Weight)}})
 	}
 	return c
 }

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/view"
+)
+
+// receiverDetails is the answer about one receiver.
+type receiverDetails struct {
+	Receivers []view.ReceiverDetail `json:"receivers"`
+}
+
+// receiver asks a node for everything about one receiver.
+func (c *adminClient) receiver(ctx context.Context, key string) (d receiverDetails, err error) {
+	return d, c.ask(ctx, "GET", "/v1/receivers/detail?key="+url.QueryEscape(key), nil, &d)
+}
+
+func newReceivers(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "receivers [KEY-PART]",
+		Short: "See what every receiver is doing to us and we to it; pause, resume, trace one",
+		Long: "See what every receiver that lives in the cluster is doing to us and we to it.\n\n" +
+			"SESS are sessions of those allowed, RCPT/S what is asked a second of what is allowed, BUDGET the refusals\n" +
+			"that may still be caused in this hour, REF and DEF what was refused and deferred of the last ten minutes'\n" +
+			"answers, OLD how long the oldest address waits. STATE is what keeps it from asking more: allowance,\n" +
+			"connections, budget, paused, penalty, no healthy source. Why, and the last reply, stand below.",
+		Example: "  rollcall receivers --watch\n" +
+			"  rollcall receivers google --sort deferred --limit 5\n" +
+			"  rollcall receivers show example.net",
+		Args: mostArgs(1),
+	}
+	node := addAdminFlags(c, e)
+	v := receiversScreen{every: receiversEvery}
+	c.Flags().BoolVar(&v.asJSON, "json", false, "print JSON for programs")
+	watch := c.Flags().Bool("watch", false, "show them again each second, until Ctrl-C")
+	c.Flags().StringVar(&v.sort, "sort", "queued", "queued, rate, refused or deferred: the most of it first")
+	c.Flags().IntVar(&v.limit, "limit", 0, "show at most so many (default: all, or what a watched screen holds)")
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if _, known := receiverOrders[v.sort]; !known {
+			return usageError{fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort)}
+		}
+		if v.limit < 0 {
+			return usageError{"--limit must not be below 0"}
+		}
+		if len(args) > 0 {
+			v.part = strings.ToLower(args[0])
+		}
+		if v.client, err = node.client(); err != nil {
+			return err
+		}
+		v.out = c.OutOrStdout()
+		if *watch {
+			return v.watch(c.Context())
+		}
+		found, err := v.client.receivers(c.Context())
+		if err != nil {
+			return err
+		}
+		if v.asJSON {
+			return printJSON(v.out, v.pick(found))
+		}
+		return tableOf{v, widthOf(v.out), 0}.write(v.out, found)
+	}
+	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused", "deferred"},
+		cobra.ShellCompDirectiveNoFileComp)))
+	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node), newReceiversResume(node),
+		newReceiversTrace(node), newReceiversClose(node))
+	return c
+}
+
+// must is for what only a fault of this code makes fail, on every start.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// receiverOrders are the orders of the table.
+var receiverOrders = map[string]func(r view.Receiver) float64{
+	"queued":   func(r view.Receiver) float64 { return float64(r.Queued) },
+	"rate":     func(r view.Receiver) float64 { return r.Rcpts },
+	"refused":  func(r view.Receiver) float64 { return r.Refused },
+	"deferred": func(r view.Receiver) float64 { return r.Deferred },
+}
+
+// receiversScreen shows the receivers, once or again and again.
+type receiversScreen struct {
+	client *adminClient
+	out    io.Writer
+	asJSON bool
+	sort   string
+	limit  int
+	part   string // of the key of those that are shown
+	every  time.Duration
+}
+
+// pick gives those that are asked for, in order; More counts those beyond the limit.
+func (v receiversScreen) pick(found view.Receivers) view.Receivers {
+	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r view.Receiver) bool {
+		return !strings.Contains(r.Key, v.part)
+	})
+	order := receiverOrders[v.sort]
+	slices.SortStableFunc(list, func(a, b view.Receiver) int {
+		return cmp.Or(cmp.Compare(order(b), order(a)), cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.Node, b.Node))
+	})
+	if v.limit > 0 && len(list) > v.limit {
+		found.More += len(list) - v.limit
+		list = list[:v.limit]
+	}
+	found.Receivers = list
+	return found
+}
+
+// tableOf is the table on a screen.
+type tableOf struct {
+	receiversScreen
+	width int
+	lines int // at most so many; 0: any number
+}
+
+// write writes the receivers that are asked for and have room.
+func (t tableOf) write(w io.Writer, found view.Receivers) error {
+	found = t.pick(found)
+	var b strings.Builder
+	now := found.At
+	if now.IsZero() {
+		now = time.Now()
+	}
+	g := receiversGrid()
+	used, shown := 1, 0 // the heading
+	for _, r := range found.Receivers {
+		rows := receiverRows(r, now, t.width)
+		need := 0
+		for _, row := range rows {
+			need += 1 + len(row.below)
+		}
+		if t.lines > 0 && used+need > t.lines && shown > 0 {
+			break
+		}
+		used, shown = used+need, shown+1
+		g.rows = append(g.rows, rows...)
+	}
+	if len(found.Receivers) == 0 {
+		b.WriteString("No receiver is asked now.\n")
+	} else {
+		g.write(&b, t.width)
+	}
+	if more := found.More + len(found.Receivers) - shown; more > 0 {
+		fmt.Fprintf(&b, "\nand %s more\n", grouped(int64(more)))
+	}
+	for _, s := range found.Silent {
+		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0, t.width) +
+			"\n")
+	}
+	return emit(w, &b)
+}
+
+func receiversGrid() *grid {
+	return &grid{columns: []gridColumn{{name: "RECEIVER", least: 15}, {name: "SESS", right: true},
+		{name: "RCPT/S", right: true}, {name: "BUDGET", right: true}, {name: "REF", right: true},
+		{name: "DEF", right: true}, {name: "QUEUED", right: true}, {name: "OLD", right: true},
+		{name: "STATE", least: 9}}}
+}
+
+// receiverRows are the row of a receiver and, when it has several, those of its sources.
+func receiverRows(r view.Receiver, now time.Time, width int) []gridRow {
+	oldest := "-"
+	if r.Queued > 0 {
+		oldest = span(seconds(r.Oldest))
+	}
+	rows := []gridRow{{cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
+		figure(r.Rcpts) + "/" + figure(r.Allowed), short(int64(r.Budget)), percent(r.Refused), percent(r.Deferred),
+		short(int64(r.Queued)), oldest, stateText(r, now)}}}
+	if len(r.Sources) > 1 {
+		for _, s := range r.Sources {
+			state := s.State
+			if !s.Until.IsZero() {
+				state += " " + left(s.Until, now)
+			}
+			rows = append(rows, gridRow{cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
+				"-/" + figure(s.Tempo.Rate), short(int64(s.Budget)), "", "", "", "", state}})
+		}
+	}
+	last := replyText(r.Last)
+	if last != "" && r.LastAt > 0 {
+		last += ", " + span(seconds(r.LastAt)) + " ago"
+	}
+	below := []string{}
+	switch {
+	case r.Why != "" && last != "" && len([]rune(r.Why+last))+12 <= width:
+		below = append(below, r.Why+"  last: "+last)
+	default:
+		if r.Why != "" {
+			below = append(below, r.Why)
+		}
+		if last != "" {
+			below = append(below, "last: "+last)
+		}
+	}
+	rows[len(rows)-1].below = below
+	return rows
+}
+
+// stateText says in a word or three what keeps a receiver from asking more.
+func stateText(r view.Receiver, now time.Time) string {
+	text := r.State
+	if r.Cause != "" && r.Cause != view.Causes[0] {
+		text = r.Cause
+		if r.State == "draining" {
+			text = r.State
+		}
+	}
+	if !r.Until.IsZero() && r.Until.After(now) {
+		text += " " + left(r.Until, now)
+	}
+	return text
+}
+
+// replyText writes a reply in one line; "" for none.
+func replyText(r view.Reply) string {
+	text := r.Text
+	if r.Code > 0 && !strings.HasPrefix(text, fmt.Sprint(r.Code)) {
+		text = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, text))
+	}
+	if text == "" {
+		text = r.Reason
+	}
+	if text != "" && r.Stage != "" {
+		text = r.Stage + ": " + text
+	}
+	return printable(text)
+}

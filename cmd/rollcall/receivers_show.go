@@ -1,0 +1,270 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/view"
+)
+
+func newReceiversShow(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show KEY",
+		Short: "Show everything about one receiver: why it waits, pace, sessions, queues, what made us slow down",
+		Long: "Show everything about one receiver, for each node and shard where it lives: why it waits, the pace that\n" +
+			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
+			"minute by minute, what made us slow down or rest, with the rule and the reply, and what it has taught us.",
+		Example:           "  rollcall receivers show example.net",
+		Args:              wantArgs("KEY"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		found, err := client.receiver(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), found)
+		}
+		return printReceivers(c.OutOrStdout(), found.Receivers, time.Now())
+	}
+	return c
+}
+
+func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) error {
+	var b strings.Builder
+	for i, d := range list {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		s := receiverSheet{&b, d, now, widthOf(w)}
+		s.head()
+		s.hour()
+		s.sources()
+		s.sessions()
+		s.queues()
+		s.firings()
+		s.learned()
+	}
+	return emit(w, &b)
+}
+
+// receiverSheet writes everything about one receiver.
+type receiverSheet struct {
+	b     *strings.Builder
+	d     view.ReceiverDetail
+	now   time.Time
+	width int
+}
+
+// line writes a value behind its name.
+func (s receiverSheet) line(name, format string, args ...any) {
+	fmt.Fprintf(s.b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent, s.width))
+}
+
+// indented writes a line that belongs to the one above.
+func (s receiverSheet) indented(text string) {
+	s.b.WriteString("    " + foldedTo(text, 4, s.width) + "\n")
+}
+
+func (s receiverSheet) head() {
+	d := s.d
+	s.line("receiver", "%s on %s", d.Key, d.Node)
+	s.line("state", "%s", stateText(d.Receiver, s.now))
+	if d.Why != "" {
+		s.line("why", "%s", d.Why)
+	}
+	if !d.Until.IsZero() && d.Until.After(s.now) {
+		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
+	}
+	s.line("sessions", "%d of %d", d.Sessions, d.Most)
+	s.line("asked", "%s/s of %s/s allowed, %d on the wire", figure(d.Rcpts), figure(d.Allowed), d.InFlight)
+	queued := grouped(int64(d.Queued))
+	if d.Queued > 0 {
+		queued += ", the oldest for " + span(seconds(d.Oldest))
+	}
+	if d.PerHour > 0 {
+		queued += fmt.Sprintf("; about %s an hour as things are", grouped(int64(d.PerHour)))
+	}
+	s.line("queued", "%s", queued)
+	s.line("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
+		percent(d.Refused), percent(d.Deferred), grouped(int64(d.Budget)))
+	if last := replyText(d.Last); last != "" {
+		s.line("last reply", "%q", last)
+		s.line("", "%s", s.judged(d.Last, seconds(d.LastAt)))
+	}
+}
+
+// judged says when a reply came, from where, and what was made of it.
+func (s receiverSheet) judged(r view.Reply, ago time.Duration) string {
+	parts := []string{}
+	if ago > 0 {
+		parts = append(parts, span(ago)+" ago")
+	}
+	if r.Host != "" {
+		parts = append(parts, "by "+r.Host)
+	}
+	if r.Source != "" {
+		parts = append(parts, "to "+r.Source)
+	}
+	switch {
+	case r.Action != "":
+		parts = append(parts, "taken for: "+r.Action)
+	case r.Reason != "":
+		parts = append(parts, "taken for: "+r.Reason)
+	}
+	if r.Rule != "" {
+		parts = append(parts, "rule "+r.Rule)
+	}
+	if !r.Until.IsZero() {
+		parts = append(parts, fmt.Sprintf("until %s (%s left)", clock(r.Until, s.now), left(r.Until, s.now)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// hour shows the last hour: a column for each minute.
+func (s receiverSheet) hour() {
+	minutes := s.d.Minutes
+	if len(minutes) == 0 {
+		return
+	}
+	s.b.WriteString("\n")
+	for _, row := range []struct {
+		name string
+		of   func(m view.Minute) float64
+	}{
+		{"asked/min", func(m view.Minute) float64 { return float64(m.Asked) }},
+		{"refused", func(m view.Minute) float64 { return float64(m.Refused) }},
+		{"deferred", func(m view.Minute) float64 { return float64(m.Deferred) }},
+		{"allowed/s", func(m view.Minute) float64 { return m.Allowed }},
+		{"queued", func(m view.Minute) float64 { return float64(m.Queued) }},
+	} {
+		if line, most := spark(minutes, row.of); most > 0 {
+			fmt.Fprintf(s.b, "%-*s%s  most %s\n", evidenceIndent, row.name, line, figure(most))
+		}
+	}
+	first, last := minutes[0].At.UTC(), minutes[len(minutes)-1].At.UTC()
+	fmt.Fprintf(s.b, "%-*s%s to %s\n", evidenceIndent, "", first.Format("15:04"), last.Format("15:04Z"))
+}
+
+// sparks are eight heights.
+var sparks = []rune("▁▂▃▄▅▆▇█")
+
+// sparkMost is how many minutes have room.
+const sparkMost = 60
+
+// spark draws minutes from 0 to the most of them, which it gives too.
+func spark(minutes []view.Minute, of func(m view.Minute) float64) (string, float64) {
+	minutes = minutes[max(0, len(minutes)-sparkMost):]
+	most := 0.0
+	for _, m := range minutes {
+		most = max(most, of(m))
+	}
+	line := make([]rune, len(minutes))
+	for i, m := range minutes {
+		height := 0
+		if most > 0 {
+			height = min(len(sparks)-1, int(max(0, of(m))/most*float64(len(sparks)-1)+0.5))
+		}
+		line[i] = sparks[height]
+	}
+	return string(line), most
+}
+
+func (s receiverSheet) sources() {
+	if len(s.d.Sources) == 0 {
+		return
+	}
+	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8}, {name: "SESS", right: true},
+		{name: "BUDGET", right: true}, {name: "PACE/S", right: true}, {name: "FLOOR", right: true},
+		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8}}}
+	for _, one := range s.d.Sources {
+		state := one.State
+		if !one.Until.IsZero() {
+			state += " " + left(one.Until, s.now)
+		}
+		edge := "-"
+		if one.Tempo.Edge > 0 {
+			edge = figure(one.Tempo.Edge)
+		}
+		row := gridRow{cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions), short(int64(one.Budget)),
+			figure(one.Tempo.Rate), figure(one.Tempo.Floor), figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
+		if one.Reason != "" {
+			row.below = append(row.below, one.Reason)
+		}
+		if why := one.Tempo.Why; why != "" {
+			if !one.Tempo.Since.IsZero() {
+				why += ", " + span(s.now.Sub(one.Tempo.Since)) + " ago"
+			}
+			row.below = append(row.below, "pace: "+why)
+		}
+		g.rows = append(g.rows, row)
+	}
+	s.b.WriteString("\n")
+	g.write(s.b, s.width)
+}
+
+func (s receiverSheet) sessions() {
+	if len(s.d.SessionList) == 0 {
+		return
+	}
+	g := grid{columns: []gridColumn{{name: "SESSION", right: true}, {name: "SOURCE", least: 10}, {name: "HOST", least: 10},
+		{name: "STATE"}, {name: "AGE", right: true}, {name: "RCPTS", right: true}, {name: "REFUSED", right: true},
+		{name: "TLS", least: 3}}}
+	for _, one := range s.d.SessionList {
+		g.add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, span(seconds(one.Age)),
+			grouped(int64(one.Rcpts)), grouped(int64(one.Refused)), dash(one.TLS))
+	}
+	s.b.WriteString("\n")
+	g.write(s.b, s.width)
+}
+
+func (s receiverSheet) queues() {
+	if len(s.d.Queues) == 0 {
+		return
+	}
+	g := grid{columns: []gridColumn{{name: "VERIFICATION"}, {name: "WORKSPACE", least: 8}, {name: "QUEUED", right: true},
+		{name: "OLD", right: true}, {name: "WEIGHT", right: true}}}
+	for _, q := range s.d.Queues {
+		g.add(q.Verification, q.Workspace, grouped(int64(q.Queued)), span(seconds(q.Oldest)), fmt.Sprint(q.Weight))
+	}
+	s.b.WriteString("\n")
+	g.write(s.b, s.width)
+}
+
+// firings shows what made us slow down, rest or change in the last hour.
+func (s receiverSheet) firings() {
+	if len(s.d.Firings) == 0 {
+		return
+	}
+	s.b.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
+	for _, f := range s.d.Firings {
+		fmt.Fprintf(s.b, "  %s  %s\n", clock(f.At, s.now), foldedTo(s.judged(f, 0), 14, s.width))
+		if text := replyText(f); text != "" {
+			s.indented(fmt.Sprintf("%q", text))
+		}
+	}
+}
+
+func (s receiverSheet) learned() {
+	if len(s.d.Learned) == 0 {
+		return
+	}
+	s.b.WriteString("\nWhat it has taught us:\n")
+	for _, l := range s.d.Learned {
+		text := fmt.Sprintf("%s %s", l.Field, l.Value)
+		if !l.Until.IsZero() {
+			text += fmt.Sprintf(", until %s (%s left)", clock(l.Until, s.now), left(l.Until, s.now))
+		}
+		s.indented(text)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/view"
+)
+
+func newReceiversTrace(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "trace KEY",
+		Short: "Follow the SMTP sessions of a receiver line by line, until Ctrl-C",
+		Long: "Follow the SMTP sessions of a receiver line by line, on all nodes, until Ctrl-C. Local parts of addresses\n" +
+			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks.",
+		Example:           "  rollcall receivers trace example.net --source 192.0.2.7",
+		Args:              wantArgs("KEY"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	asJSON := jsonFlag(c)
+	source := c.Flags().String("source", "", "only the sessions from this address of ours")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
+		return t.follow(c.Context(), traceEvery)
+	}
+	return c
+}
+
+// traceEvery is how often lines are fetched: nodes keep the newest thousand.
+const traceEvery = time.Second
+
+// tracing follows the sessions of a receiver.
+type tracing struct {
+	client      *adminClient
+	key, source string
+	out         io.Writer
+	asJSON      bool
+	after       map[string]uint64
+}
+
+// follow writes lines until ctx ends, which is no error. A node that has answered once
+// may go away and come back.
+func (t *tracing) follow(ctx context.Context, every time.Duration) error {
+	for first := true; ; first = false {
+		lines, err := t.fetch(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && first {
+			return err
+		}
+		if err := t.write(lines); err != nil {
+			return err
+		}
+		if !waitFor(ctx, every) {
+			return nil
+		}
+	}
+}
+
+// fetch gives what is new.
+func (t *tracing) fetch(ctx context.Context) ([]view.TraceLine, error) {
+	after, err := json.Marshal(t.after)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	var answer struct {
+		Lines []view.TraceLine  `json:"lines"`
+		After map[string]uint64 `json:"after"`
+	}
+	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
+	if err := t.client.ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
+		return nil, err
+	}
+	t.after = answer.After
+	return answer.Lines, nil
+}
+
+func (t *tracing) write(lines []view.TraceLine) (err error) {
+	for _, l := range lines {
+		if t.asJSON {
+			err = printJSON(t.out, l)
+		} else {
+			_, err = fmt.Fprintf(t.out, "%s %s %s#%d %s\n", l.At.UTC().Format("15:04:05.000"), printable(l.Node),
+				printable(dash(l.Host)), l.Session, printable(l.Line))
+		}
+		if err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+	}
+	return nil
+}

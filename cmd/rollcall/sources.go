@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
+)
+
+// sourcesAnswer is what a node says of the sources of all nodes.
+type sourcesAnswer struct {
+	Sources []view.Source `json:"sources"`
+	Silent  []view.Silent `json:"silent"`
+}
+
+func newSourcesCommand(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sources",
+		Short: "See our source addresses on all nodes; pause, drain, resume one",
+		Long: "See our source addresses on all nodes.\n\n" +
+			"TODAY are the addresses asked since midnight UTC of those allowed in a day, SPOKEN the receivers spoken to\n" +
+			"within the hour, BLOCKED those of them that refuse the source. \"default\" is the source whose address the\n" +
+			"system chooses.",
+		Example: "  rollcall sources\n" +
+			"  rollcall sources drain 192.0.2.7 --for 6h --reason \"listed, see ticket 12\"",
+		Args: wantArgs(),
+	}
+	node := addAdminFlags(c, e)
+	asJSON := c.Flags().Bool("json", false, "print JSON for programs")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		var found sourcesAnswer
+		if err := client.ask(c.Context(), "GET", "/v1/sources", nil, &found); err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), found)
+		}
+		return printSources(c.OutOrStdout(), found, time.Now())
+	}
+	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
+	pause, drain, resume := rest, rest, rest
+	pause.word, pause.value = "pause", shaping.PauseYes
+	pause.short = "Ask nothing from a source for a time"
+	pause.long = "Ask nothing from a source for a time: its sessions are ended after the command that is on the wire.\n" +
+		"Other sources go on, each within its own limits; without another one the addresses wait."
+	pause.example = "  rollcall sources pause 192.0.2.7 --for 2h --reason \"listed\"\n" +
+		"  rollcall sources pause default --for 10m --reason \"network work\""
+	drain.word, drain.value = "drain", shaping.PauseDrain
+	drain.short = "Open no more sessions from a source for a time; those that are open go on to their end"
+	drain.long = drain.short + "."
+	drain.example = "  rollcall sources drain 192.0.2.7 --for 6h --reason \"moving away\""
+	resume.word, resume.short = "resume", "End the pause or the drain of a source"
+	c.AddCommand(newRest(pause), newRest(drain), newResume(resume))
+	return c
+}
+
+// keyOfSource gives the name of the rules of a source.
+func keyOfSource(arg string) (string, error) {
+	arg = strings.TrimPrefix(arg, shaping.SourcePrefix)
+	if arg == "default" || arg == "" {
+		return shaping.SourcePrefix, nil
+	}
+	at, err := netip.ParseAddr(arg)
+	if err != nil {
+		return "", usageError{fmt.Sprintf("ADDRESS %q is no IP address: write one of `rollcall sources`, or default", arg)}
+	}
+	return shaping.SourcePrefix + at.Unmap().String(), nil
+}
+
+// completeSource offers our sources to a shell.
+func completeSource(node *adminFlags) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		client, err := node.client()
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var known sourcesAnswer
+		if client.ask(c.Context(), "GET", "/v1/sources", nil, &known) == nil {
+			for _, s := range known.Sources {
+				names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), printable(s.State), printable(s.Node)))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
+	var b strings.Builder
+	width := widthOf(w)
+	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "NODE", least: 8}, {name: "STATE", least: 8},
+		{name: "SESS", right: true}, {name: "TODAY", right: true}, {name: "PER DAY", right: true},
+		{name: "SPOKEN", right: true}, {name: "BLOCKED", right: true}}}
+	for _, s := range found.Sources {
+		state, perDay := s.State, "-"
+		if !s.Until.IsZero() {
+			state += " " + left(s.Until, now)
+		}
+		if s.PerDay > 0 {
+			perDay = short(int64(s.PerDay))
+		}
+		row := gridRow{cells: []string{sourceName(s.Source), s.Node, state, grouped(int64(s.Sessions)),
+			short(int64(s.Today)), perDay, grouped(int64(s.Spoken)), grouped(int64(s.Blocked))}}
+		if s.Reason != "" {
+			row.below = append(row.below, s.Reason)
+		}
+		if s.Hello != "" {
+			row.below = append(row.below, "introduces itself as "+s.Hello)
+		}
+		g.rows = append(g.rows, row)
+	}
+	if len(found.Sources) == 0 {
+		b.WriteString("No node has a source.\n")
+	} else {
+		g.write(&b, width)
+	}
+	for _, s := range found.Silent {
+		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0, width) + "\n")
+	}
+	return emit(w, &b)
+}

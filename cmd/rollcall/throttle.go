@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/ledger"
+	"rollcall/smtp/shaping"
+)
+
+func newThrottle(e environment) *cobra.Command {
+	c := asGroup(&cobra.Command{
+		Use:   "throttle",
+		Short: "See, explain, change and try out what receivers are asked",
+		Long: "See, explain, change and try out what receivers are asked.\n\n" +
+			"A rule names a receiver, an MX host suffix or a mail domain, and sets some fields. The narrowest name wins,\n" +
+			"field by field; of rules with the same name an override goes before the throttle file, the file before what\n" +
+			"is known of operators, and that before the default. A rule for source:ADDRESS is for one of our sources.\n" +
+			"An override holds for all nodes within two seconds, and ends by itself.\n\n" +
+			foldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
+	})
+	node := addAdminFlags(c, e)
+	c.AddCommand(newThrottleList(node), newThrottleExplain(node), newThrottleSet(node), newThrottleClear(node),
+		newThrottleCheck(e), newThrottleReplay(node))
+	return c
+}
+
+// helpWidth is how wide the lines of help texts are.
+const helpWidth = 108
+
+// fieldNames are the names of all fields, in the order in which they are shown.
+func fieldNames() (names []string) {
+	for _, f := range shaping.Fields() {
+		names = append(names, f.String())
+	}
+	return names
+}
+
+// rules asks a node for the rules of all layers.
+func (c *adminClient) rules(ctx context.Context) (r admin.ThrottleRules, err error) {
+	return r, c.ask(ctx, "GET", "/v1/throttle", nil, &r)
+}
+
+// explain asks a node what holds for a name.
+func (c *adminClient) explain(ctx context.Context, name string) (x view.Explanation, err error) {
+	return x, c.ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)
+}
+
+// receivers asks a node for the live table of the cluster.
+func (c *adminClient) receivers(ctx context.Context) (r view.Receivers, err error) {
+	return r, c.ask(ctx, "GET", "/v1/receivers", nil, &r)
+}
+
+// clear asks a node to end overrides.
+func (c *adminClient) clear(ctx context.Context, call admin.ClearCall) ([]admin.ThrottleRule, error) {
+	var answer struct {
+		Cleared []admin.ThrottleRule `json:"cleared"`
+	}
+	err := c.ask(ctx, "POST", "/v1/throttle/clear", call, &answer)
+	return answer.Cleared, err
+}
+
+// dayHours is written "d" in lengths of time, as 2d.
+const dayHours = 24 * time.Hour
+
+// parseSpan reads a length of time, also in days: 30m, 2h, 3d.
+func parseSpan(text string) (time.Duration, error) {
+	if days, found := strings.CutSuffix(text, "d"); found {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * dayHours, nil
+		}
+	}
+	return time.ParseDuration(text)
+}
+
+// parseFor reads how long an override shall hold.
+func parseFor(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, usageError{"--for is missing: say how long it shall hold, as --for 2h"}
+	}
+	d, err := parseSpan(text)
+	if err != nil {
+		return 0, usageError{fmt.Sprintf("--for %q is no length of time: write 30m, 2h or 3d", text)}
+	}
+	if d < ledger.OverrideMin || d > ledger.OverrideMax {
+		return 0, usageError{fmt.Sprintf("--for %s: an override holds for 1s to %dd; what shall stay belongs into the "+
+			"throttle file", text, ledger.OverrideMax/dayHours)}
+	}
+	return d, nil
+}
+
+// parseFields reads FIELD=VALUE arguments.
+func parseFields(args []string) (map[string]string, error) {
+	fields := map[string]string{}
+	for _, arg := range args {
+		name, value, found := strings.Cut(arg, "=")
+		if !found {
+			return nil, usageError{fmt.Sprintf("%q is no FIELD=VALUE, such as rcpt_rate=2/s", arg)}
+		}
+		if _, known := shaping.ParseField(name); !known {
+			return nil, usageError{unknownField(name)}
+		}
+		if _, twice := fields[name]; twice {
+			return nil, usageError{name + " is set twice"}
+		}
+		fields[name] = value
+	}
+	if _, err := shaping.ParseOverride(fields); err != nil {
+		return nil, usageError{strings.TrimPrefix(err.Error(), shaping.ErrAllowance.Error()+": ")}
+	}
+	return fields, nil
+}
+
+// unknownField names the field that was likely meant, and all there are.
+func unknownField(name string) string {
+	names := cobra.Command{SuggestionsMinimumDistance: 4}
+	for _, known := range fieldNames() {
+		names.AddCommand(&cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}})
+	}
+	text := fmt.Sprintf("there is no field %q", name)
+	if near := names.SuggestionsFor(name); len(near) > 0 {
+		text += ": did you mean " + near[0] + "?"
+	}
+	return text + " The fields are " + strings.Join(fieldNames(), ", ")
+}
+
+// completeKey offers the keys of receivers and the names of rules to a shell for the
+// first argument, and then what more gives.
+func completeKey(node *adminFlags, more func(args []string, typed string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			if more == nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return more(args, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+		client, err := node.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		var names []string
+		if known, err := client.receivers(ctx); err == nil {
+			for _, r := range known.Receivers {
+				names = append(names, fmt.Sprintf("%s\t%s queued, %s", printable(r.Key), grouped(int64(r.Queued)),
+					printable(r.State)))
+			}
+		}
+		if known, err := client.rules(ctx); err == nil {
+			for _, r := range known.Rules {
+				if r.Name != "" && r.Layer != shaping.LayerKnown.String() {
+					names = append(names, fmt.Sprintf("%s\t%s", printable(r.Name), printable(r.Layer)))
+				}
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFields offers the fields that are not set yet.
+func completeFields(args []string, _ string) (offers []string) {
+	isSource := strings.HasPrefix(args[0], shaping.SourcePrefix)
+	for _, f := range shaping.Fields() {
+		set := false
+		for _, arg := range args[1:] {
+			set = set || strings.HasPrefix(arg, f.String()+"=")
+		}
+		if !set && (isSource && f.OfSource() || !isSource && f.OfReceiver()) {
+			offers = append(offers, f.String()+"=")
+		}
+	}
+	return offers
+}
+
+// overrideID reads --id: a whole id, or the beginning of one of those that hold.
+func overrideID(ctx context.Context, client *adminClient, text string) (uuid.UUID, error) {
+	if id, err := uuid.Parse(text); err == nil {
+		return id, nil
+	}
+	known, err := client.rules(ctx)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	var fits []string
+	for _, r := range known.Rules {
+		if r.ID != "" && strings.HasPrefix(r.ID, strings.ToLower(text)) {
+			fits = append(fits, r.ID)
+		}
+	}
+	switch len(fits) {
+	case 0:
+		return uuid.Nil, fmt.Errorf("no override that holds has an id that begins with %q: see `rollcall throttle list`",
+			text)
+	case 1:
+		return uuid.Parse(fits[0])
+	}
+	return uuid.Nil, fmt.Errorf("several overrides fit, so give more of the id: %s", strings.Join(fits, ", "))
+}
+
+// readCandidate reads a file that is to be tried.
+func readCandidate(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("there is no file %s: check the path", name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", filepath.Base(name), err)
+	}
+	return string(text), nil
+}

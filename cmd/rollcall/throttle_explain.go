@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/receiver"
+	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
+)
+
+func newThrottleExplain(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain DOMAIN|KEY|source:ADDRESS",
+		Short: "Show for every field which value holds, who said so, and until when",
+		Long: "Show for every field which value holds for a mail domain, a receiver or one of our sources, which layer\n" +
+			"said so, in which line of which file or by which override, and until when. Below is what the receiver has\n" +
+			"taught us and what it makes us wait for now. --all also shows what was said and does not hold.",
+		Example: "  rollcall throttle explain example.net\n" +
+			"  rollcall throttle explain source:192.0.2.7\n" +
+			"  rollcall throttle explain example.net --all",
+		Args:              wantArgs("DOMAIN"),
+		ValidArgsFunction: completeKey(node, nil),
+	}
+	asJSON := jsonFlag(c)
+	all := c.Flags().Bool("all", false, "also what others said, the strongest first")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		found, err := client.explain(c.Context(), sourceKey(args[0]))
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), found)
+		}
+		x := explanation{Explanation: found, all: *all, now: time.Now(), width: widthOf(c.OutOrStdout())}
+		if len(found.Receiver) > 0 {
+			var detail receiverDetails
+			if detail, err = client.receiver(c.Context(), found.Key); err == nil {
+				x.details = detail.Receivers
+			}
+		}
+		return x.print(c.OutOrStdout())
+	}
+	return c
+}
+
+// sourceKey turns "source:default" into the key of the source whose address the system
+// chooses.
+func sourceKey(key string) string {
+	if key == shaping.SourcePrefix+"default" {
+		return shaping.SourcePrefix
+	}
+	return key
+}
+
+// explanation is what a node explained, as it is shown.
+type explanation struct {
+	view.Explanation
+	all     bool
+	now     time.Time
+	width   int
+	details []view.ReceiverDetail
+}
+
+// valueMost is how wide the values are; a longer one takes a line of its own.
+const valueMost = 13
+
+func (x explanation) print(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString(foldedTo(x.title(), 0, x.width) + "\n\n")
+	layer := "%-23s%-*s%-10s%s\n"
+	fmt.Fprintf(&b, layer, "FIELD", valueMost+2, "VALUE", "LAYER", "FROM")
+	for _, f := range x.Fields {
+		x.line(&b, f.Field, f.Value, f.Said)
+		if x.all {
+			for _, beaten := range f.Beaten {
+				x.line(&b, "  not", beaten.Value, beaten.Said)
+			}
+		}
+	}
+	for _, note := range x.notes() {
+		b.WriteString("\n" + foldedTo(note, 0, x.width) + "\n")
+	}
+	for _, d := range x.details {
+		x.present(&b, d)
+	}
+	return emit(w, &b)
+}
+
+// title says what is explained.
+func (x explanation) title() string {
+	text := ruleTarget(x.Key)
+	if x.Domain != "" {
+		text = fmt.Sprintf("%s is asked at receiver %s", x.Domain, x.Key)
+		if len(x.Hosts) > 0 {
+			text += " (hosts " + some(x.Hosts) + ")"
+		}
+	}
+	if x.Shards > 1 {
+		text += fmt.Sprintf(", in %d shards that share what it allows", x.Shards)
+	}
+	return text + "."
+}
+
+// line writes a field and who has set it.
+func (x explanation) line(b *strings.Builder, field, value string, said view.Said) {
+	value = printable(dash(value))
+	indent := 23 + valueMost + 2 + 10
+	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
+	if utf8.RuneCountInString(value) > valueMost {
+		head = fmt.Sprintf("%-23s%s\n%-*s%-10s", field, value, 23+valueMost+2, "", said.Layer)
+	}
+	b.WriteString(strings.TrimRight(head+foldedTo(from(said, x.now), indent, x.width), " ") + "\n")
+}
+
+// from says who said something: the rule, its place, and of an override its end.
+func from(said view.Said, now time.Time) string {
+	var parts []string
+	if said.Name != "" {
+		parts = append(parts, said.Name)
+	}
+	switch {
+	case said.ID != "":
+		parts = append(parts, fmt.Sprintf("override %.8s by %s", said.ID, firstSet(said.Author, "nobody named")))
+	case said.Where != "":
+		parts = append(parts, said.Where)
+	}
+	if !said.Until.IsZero() {
+		parts = append(parts, fmt.Sprintf("until %s (%s left)", clock(said.Until, now), left(said.Until, now)))
+	}
+	text := strings.Join(parts, ", ")
+	if said.Reason != "" {
+		text += ": " + said.Reason
+	}
+	return text
+}
+
+// notes says what the table does not show.
+func (x explanation) notes() (notes []string) {
+	if len(x.Narrower) > 0 {
+		notes = append(notes, "Narrower names with rules of their own, which go before these: "+some(x.Narrower)+".")
+	}
+	if len(x.Beside) > 0 {
+		notes = append(notes, "Other receivers of the same operator, each with an allowance of its own: "+
+			some(x.Beside)+".")
+	}
+	var a shaping.Allowance
+	isReceiver := false
+	for _, e := range x.Fields {
+		if f, known := shaping.ParseField(e.Field); known {
+			_ = a.Set(f, e.Value) // what cannot be read here is a field of another version
+			isReceiver = isReceiver || f == shaping.FieldRefusedPerSession
+		}
+	}
+	if most, applies := receiver.Careful(a); isReceiver && applies && a.RefusedPerSession > most {
+		notes = append(notes, fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
+			"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", most,
+			receiver.CarefulBelow))
+	}
+	if len(x.Receiver) == 0 && isReceiver {
+		notes = append(notes, "Nothing is asked of it now.")
+	}
+	return notes
+}
+
+// present writes how a receiver stands where it lives.
+func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
+	fmt.Fprintf(b, "\n%s\n", foldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now), d.Why), 0,
+		x.width))
+	for _, l := range d.Learned {
+		text := fmt.Sprintf("learned: %s %s", l.Field, l.Value)
+		if !l.Until.IsZero() {
+			text += fmt.Sprintf(", until %s (%s left)", clock(l.Until, x.now), left(l.Until, x.now))
+		}
+		b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
+	}
+	for _, s := range d.Sources {
+		if s.Tempo.Rate > 0 && s.Tempo.Rate < s.Tempo.Ceiling {
+			b.WriteString("    " + foldedTo(fmt.Sprintf("pace from %s: %s/s of %s/s, %s. %s", sourceName(s.Source),
+				figure(s.Tempo.Rate), figure(s.Tempo.Ceiling), s.Tempo.Phase, s.Tempo.Why), 4, x.width) + "\n")
+		}
+		if s.State == "resting" || s.State == "paused" || s.State == "draining" {
+			text := fmt.Sprintf("%s is %s", sourceName(s.Source), s.State)
+			if !s.Until.IsZero() {
+				text += fmt.Sprintf(" until %s (%s left)", clock(s.Until, x.now), left(s.Until, x.now))
+			}
+			if s.Reason != "" {
+				text += ": " + s.Reason
+			}
+			b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
+		}
+	}
+}
+
+// sourceName names a source to a person.
+func sourceName(source string) string { return firstSet(source, "default") }

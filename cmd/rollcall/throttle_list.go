@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/http/admin"
+	"rollcall/smtp/shaping"
+)
+
+func newThrottleList(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list [NAME-PART]",
+		Short: "List overrides and the rules of the throttle file",
+		Long: "List the overrides that hold, with what is left of them, who set them and why, and the rules of the\n" +
+			"throttle file as the node that is asked has read it. --all also lists the default and what is known of\n" +
+			"operators.",
+		Example: "  rollcall throttle list\n  rollcall throttle list google --all",
+		Args:    mostArgs(1),
+	}
+	asJSON := jsonFlag(c)
+	all := c.Flags().Bool("all", false, "also the default and what is known of operators")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		known, err := client.rules(c.Context())
+		if err != nil {
+			return err
+		}
+		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
+			own := r.Layer == shaping.LayerFile.String() || r.Layer == shaping.LayerOverride.String()
+			return !own && !*all || len(args) > 0 && !strings.Contains(r.Name, strings.ToLower(args[0]))
+		})
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), known)
+		}
+		return printRules(c.OutOrStdout(), known)
+	}
+	return c
+}
+
+// mostArgs refuses more arguments than that.
+func mostArgs(most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > most {
+			return usageError{fmt.Sprintf("unexpected argument %q", args[most])}
+		}
+		return nil
+	}
+}
+
+// printRules writes the strongest layer first, since that is what somebody changed last.
+func printRules(w io.Writer, known admin.ThrottleRules) error {
+	var b strings.Builder
+	width := widthOf(w)
+	layers := []shaping.Layer{shaping.LayerOverride, shaping.LayerFile, shaping.LayerKnown, shaping.LayerDefault}
+	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
+	shown := 0
+	for i, layer := range layers {
+		for _, r := range known.Rules {
+			if r.Layer != layer.String() {
+				continue
+			}
+			if shown++; shown > 1 {
+				b.WriteByte('\n')
+			}
+			writeRule(&b, r, ruleTitle{titles[i], time.Time(known.Now), width})
+		}
+	}
+	if shown == 0 {
+		b.WriteString("No override holds, and no throttle file sets a rule.\n")
+	}
+	if text := fileState(known.File, time.Time(known.Now)); text != "" {
+		b.WriteString("\n" + foldedTo(text, 0, width) + "\n")
+	}
+	return emit(w, &b)
+}
+
+// ruleTitle is how a rule is shown.
+type ruleTitle struct {
+	layer string
+	now   time.Time
+	width int
+}
+
+func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
+	head := t.layer + "  " + ruleTarget(r.Name)
+	if r.Until != nil {
+		until := time.Time(*r.Until)
+		head += fmt.Sprintf("  %s left, until %s", left(until, t.now), clock(until, t.now))
+	}
+	b.WriteString(foldedTo(head, 4, t.width) + "\n")
+	if r.ID != "" {
+		text := fmt.Sprintf("%s, by %s: %s", r.ID, firstSet(r.Author, "nobody named"), r.Reason)
+		b.WriteString("    " + foldedTo(text, 4, t.width) + "\n")
+	}
+	g := grid{columns: []gridColumn{{name: "FIELD"}, {name: "VALUE"}, {name: "WHERE", least: 20}}}
+	for _, f := range r.Fields {
+		g.add(f.Field, dash(f.Value), f.Where)
+	}
+	widths := g.widths(t.width - 4)
+	for _, row := range g.rows {
+		b.WriteString("    ")
+		g.line(b, widths, row.cells)
+	}
+}
+
+// ruleTarget names what a rule is for.
+func ruleTarget(name string) string {
+	switch {
+	case name == "":
+		return "everybody"
+	case name == shaping.SourcePrefix:
+		return "the source whose address the system chooses (source:default)"
+	}
+	return name
+}
+
+// fileState says how the throttle file stands.
+func fileState(f admin.ThrottleFile, now time.Time) string {
+	switch {
+	case f.File == "":
+		return "No throttle file is configured ([throttle] file)."
+	case f.Fault != "" && f.Loaded == nil:
+		return fmt.Sprintf("%s not used: %s. Nothing of it holds.", f.File, strings.TrimSuffix(f.Fault, "."))
+	case f.Fault != "":
+		return fmt.Sprintf("%s not used: %s. What was read at %s holds on.", f.File, strings.TrimSuffix(f.Fault, "."),
+			clock(time.Time(*f.Loaded), now))
+	case f.Loaded == nil:
+		return fmt.Sprintf("%s is not there; when it is, it is read within a second.", f.File)
+	}
+	return fmt.Sprintf("%s is in use, read at %s.", f.File, clock(time.Time(*f.Loaded), now))
+}

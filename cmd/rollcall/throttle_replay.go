@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/actors/view"
+)
+
+func newThrottleReplay(node *adminFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "replay [FILE]",
+		Short: "Try a throttle file, or verdict rules, on what was recorded in the last hours",
+		Long: "Try a throttle file, or a file of verdict rules with --rules, on what the nodes recorded in the last hours:\n" +
+			"which fields would have held receivers back and how often, how many addresses could have been asked and how\n" +
+			"much later the last one, and which replies would have been taken for something else. Nothing is changed and\n" +
+			"no receiver is asked. What receivers would have answered to more than they were asked nobody knows, and the\n" +
+			"report says where that matters.",
+		Example: "  rollcall throttle replay throttle.new.toml\n" +
+			"  rollcall throttle replay --rules verdict.new.toml",
+		Args: mostArgs(1),
+	}
+	asJSON := jsonFlag(c)
+	rules := c.Flags().String("rules", "", "judge the recorded replies by this rule file before the rules that come "+
+		"with the program")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && *rules == "" {
+			return usageError{"FILE is missing: give a throttle file, or --rules with a rule file"}
+		}
+		body, err := candidates(args, *rules)
+		if err != nil {
+			return err
+		}
+		client, err := node.client()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
+		defer cancel()
+		var found view.Replayed
+		if err := client.call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), found)
+		}
+		return printThrottleReplay(c.OutOrStdout(), found)
+	}
+	return c
+}
+
+// replayTimeout bounds a replay: it judges what a cluster kept of some hours anew.
+const replayTimeout = 5 * time.Minute
+
+// candidateBody is the body of the call: texts of files.
+type candidateBody struct {
+	Throttle string `json:"throttle,omitempty"`
+	Rules    string `json:"rules,omitempty"`
+}
+
+// candidates reads the files, so that their faults are told with their names.
+func candidates(args []string, rules string) (body candidateBody, err error) {
+	if len(args) > 0 {
+		if body.Throttle, err = readCandidate(args[0]); err != nil {
+			return body, err
+		}
+		if strings.TrimSpace(body.Throttle) == "" {
+			return body, usageError{args[0] + " is empty: there is nothing to try"}
+		}
+		if err = faultsOf(args[0]); err != nil {
+			return body, err
+		}
+	}
+	if rules != "" {
+		body.Rules, err = readRules(rules)
+	}
+	return body, err
+}
+
+func printThrottleReplay(w io.Writer, r view.Replayed) error {
+	var b strings.Builder
+	width := widthOf(w)
+	paragraph := func(format string, args ...any) {
+		b.WriteString(foldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
+	}
+	paragraph("The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
+		"%s would.", rough(time.Duration(r.Hours*float64(time.Hour)).Round(time.Minute)), grouped(int64(r.Asked)),
+		grouped(int64(r.Same)), grouped(int64(len(r.Receivers))))
+	for _, one := range r.Receivers {
+		writeReceiverReplay(&b, one, width)
+	}
+	if len(r.Verdicts) > 0 {
+		fmt.Fprintf(&b, "\nReplies that would be taken for something else:\n\n")
+		for _, v := range r.Verdicts {
+			paragraph("%s, %s times: %q", v.Receiver, grouped(int64(v.Times)), printable(v.Sample))
+			b.WriteString("    was  " + foldedTo(v.Now, 9, width) + "\n    now  " + foldedTo(v.Would, 9, width) + "\n")
+		}
+	}
+	for _, text := range r.Warnings {
+		b.WriteString("\n")
+		paragraph("Warning: %s", text)
+	}
+	for _, s := range r.Silent {
+		b.WriteString("\n")
+		paragraph("Without what %s recorded: %s", s.Node, s.Why)
+	}
+	b.WriteString("\n")
+	paragraph("Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
+	return emit(w, &b)
+}
+
+func writeReceiverReplay(b *strings.Builder, one view.ReceiverReplay, width int) {
+	delay := "at the same time"
+	switch d := seconds(one.Delay); {
+	case d >= time.Second:
+		delay = rough(d) + " later"
+	case d <= -time.Second:
+		delay = rough(-d) + " sooner"
+	}
+	fmt.Fprintf(b, "\n%s\n", printable(one.Key))
+	indented := func(text string) { b.WriteString("    " + foldedTo(text, 4, width) + "\n") }
+	for _, c := range one.Changes {
+		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, dash(c.Now), dash(c.Would)))
+	}
+	indented(fmt.Sprintf("asked %s, then at most %s; the last of them %s", grouped(int64(one.Asked)),
+		grouped(int64(one.Would)), delay))
+	for _, field := range slices.SortedFunc(maps.Keys(one.Fired), func(a, b string) int {
+		return one.Fired[b] - one.Fired[a]
+	}) {
+		if n := one.Fired[field]; n > 0 {
+			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, grouped(int64(n))))
+		}
+	}
+	if one.Unknown != "" {
+		indented("Not known: " + one.Unknown)
+	}
+}

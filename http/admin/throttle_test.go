@@ -1,0 +1,461 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/smtp/shaping"
+)
+
+// fakeSurvey answers as it is told, and explains by a table of rules: mail of big.test
+// goes to google.com.
+type fakeSurvey struct {
+	table *shaping.Table
+
+	mu    sync.Mutex // guards the fields below
+	fails error
+	asked string
+}
+
+func (f *fakeSurvey) did(format string, args ...any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = fmt.Sprintf(format, args...)
+	return f.fails
+}
+
+func (f *fakeSurvey) Receivers(context.Context) (view.Receivers, error) {
+	return view.Receivers{Receivers: []view.Receiver{{Key: "mx.example.test", Node: "node-1"}}}, f.did("receivers")
+}
+
+func (f *fakeSurvey) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, error) {
+	return []view.ReceiverDetail{{Receiver: view.Receiver{Key: key}}}, f.did("receiver %s", key)
+}
+
+func (f *fakeSurvey) Sources(context.Context) ([]view.Source, []view.Silent, error) {
+	return nil, []view.Silent{{Node: "node-2", Why: "slow"}}, f.did("sources")
+}
+
+func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session int) error {
+	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
+}
+
+func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]view.TraceLine, error) {
+	err := f.did("trace %s %s %v", key, source, after)
+	return []view.TraceLine{{Number: 5, Node: "node 1"}, {Number: 7, Node: "node 1"}, {Number: 2, Node: "b"}}, err
+}
+
+func (f *fakeSurvey) Verification(_ context.Context, id string) (view.Verification, error) {
+	return view.Verification{ID: id}, f.did("verification")
+}
+
+func (f *fakeSurvey) Explain(_ context.Context, name string) (view.Explanation, error) {
+	x := view.Explanation{Key: name}
+	if name == "big.test" {
+		x.Domain, x.Key = name, "google.com"
+	}
+	for _, e := range f.table.Explain(x.Key) {
+		last := e.Said[len(e.Said)-1]
+		field := view.ExplainedField{Field: e.Field.String(), Value: e.Text,
+			Said: view.Said{Layer: last.Layer.String(), Name: last.Name, Where: last.Where}}
+		for i := len(e.Said) - 2; i >= 0; i-- {
+			field.Beaten = append(field.Beaten, view.SaidValue{Value: e.Said[i].Text, Said: view.Said{
+				Layer: e.Said[i].Layer.String(), Name: e.Said[i].Name, Where: e.Said[i].Where}})
+		}
+		x.Fields = append(x.Fields, field)
+	}
+	return x, f.did("explain %s", name)
+}
+
+func (f *fakeSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
+	return []view.Record{{Node: "node-1"}}, nil, f.did("record")
+}
+
+// fail makes every answer fail.
+func (f *fakeSurvey) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fails = err
+}
+
+// last is the newest question.
+func (f *fakeSurvey) last() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+// throttleRig is a rig with rules and a survey.
+type throttleRig struct {
+	*rig
+	survey *fakeSurvey
+	tuned  atomic.Int64
+}
+
+func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig {
+	t.Helper()
+	var set shaping.Override
+	if err := set.Set(shaping.FieldConnections, "7"); err != nil {
+		t.Fatal(err)
+	}
+	table, err := shaping.NewTable([]shaping.Rule{{Name: "example.test", Set: set,
+		Where: map[shaping.Field]string{shaping.FieldConnections: "throttle.toml:3"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &throttleRig{survey: &fakeSurvey{table: table}}
+	r.rig = newRig(t, append([]func(*admin.Options){func(o *admin.Options) {
+		o.Survey, o.Throttle, o.Tuned = r.survey, table, func() { r.tuned.Add(1) }
+		o.ThrottleFile = func() admin.ThrottleFile {
+			return admin.ThrottleFile{File: "throttle.toml", Fault: "throttle.toml:3:7: no"}
+		}
+	}}, changes...)...)
+	return r
+}
+
+// as makes one call in somebody's name.
+func (r *throttleRig) as(author, method, path, body string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	req.Header.Set(admin.AuthorHeader, author)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+func overrideBody(id, key, fields string, more string) string {
+	return fmt.Sprintf(`{"id":%q,"key":%q,"fields":{%s},"seconds":3600,"reason":"test"%s}`, id, key, fields, more)
+}
+
+// TestAnOverrideIsSetListedLoggedAndCleared, in the name of who does it.
+func TestAnOverrideIsSetListedLoggedAndCleared(t *testing.T) {
+	r := newThrottleRig(t)
+	id := uuid.NewString()
+	body := overrideBody(id, "suffix:Example.test", `"rcpt_rate":"2/s","pause":"drain"`, "")
+	for range 2 { // sent again it is the same one
+		status, text := r.as("anna@desk", "POST", "/v1/throttle/overrides", body)
+		var made admin.ThrottleRule
+		if err := json.Unmarshal([]byte(text), &made); err != nil || status != 200 || made.Name != "example.test" ||
+			made.Author != "anna@desk" || made.ID != id || len(made.Fields) != 2 || made.Reason != "test" ||
+			time.Time(*made.Until).Sub(time.Time(*made.Created)) != time.Hour {
+			t.Fatalf("set: %d %v %s", status, err, text)
+		}
+	}
+	if r.tuned.Load() == 0 {
+		t.Error("the node was not told")
+	}
+	_, text := r.raw("GET", "/v1/throttle", "", "Bearer "+r.token)
+	var rules admin.ThrottleRules
+	if err := json.Unmarshal([]byte(text), &rules); err != nil {
+		t.Fatal(err)
+	}
+	layers := map[string]int{}
+	for _, rule := range rules.Rules {
+		layers[rule.Layer]++
+	}
+	if layers["default"] != 1 || layers["file"] != 1 || layers["override"] != 1 || layers["known"] < 10 ||
+		rules.File.Fault != "throttle.toml:3:7: no" || time.Time(rules.Now).IsZero() {
+		t.Errorf("list: %v %+v", layers, rules.File)
+	}
+	for _, rule := range rules.Rules {
+		if rule.Layer == "file" && rule.Fields[0] != (admin.ThrottleField{"connections", "7", "throttle.toml:3"}) {
+			t.Errorf("rule of the file: %+v", rule)
+		}
+	}
+	clearing := fmt.Sprintf(`{"key":"example.test","id":%q,"reason":"done"}`, id)
+	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 || !strings.Contains(text, id) {
+		t.Errorf("clear: %d %s", status, text)
+	}
+	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 || text != `{"cleared":[]}`+"\n" {
+		t.Errorf("clear again: %d %s", status, text)
+	}
+	var page admin.LogPage
+	_, text = r.raw("GET", "/v1/log", "", "Bearer "+r.token)
+	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Lines) != 2 || page.Next != nil {
+		t.Fatalf("log: %v %s", err, text)
+	}
+	set, cleared := page.Lines[1], page.Lines[0]
+	if set.Action != "throttle set" || set.Author != "anna@desk" || set.Subject != "example.test" ||
+		!strings.Contains(set.New, "rcpt_rate=2/s") || set.Reason != "test" || cleared.Action != "throttle clear" ||
+		cleared.Author != "bert" || cleared.Reason != "done" {
+		t.Errorf("log: %s", text)
+	}
+}
+
+// TestWhatIsNoOverride is refused, and says what to write.
+func TestWhatIsNoOverride(t *testing.T) {
+	r := newThrottleRig(t)
+	id := uuid.NewString()
+	for name, c := range map[string]struct{ body, code, want string }{
+		"no id":           {overrideBody(uuid.Nil.String(), "a.test", `"connections":"1"`, ""), "invalid_request", "UUID"},
+		"no key":          {overrideBody(id, " ", `"connections":"1"`, ""), "invalid_request", "mail domain"},
+		"no fields":       {overrideBody(id, "a.test", "", ""), "invalid_request", "rcpt_rate"},
+		"unknown field":   {overrideBody(id, "a.test", `"conections":"1"`, ""), "invalid_request", "the fields are"},
+		"bad value":       {overrideBody(id, "a.test", `"connections":"0"`, ""), "invalid_request", "from 1 to"},
+		"of sources":      {overrideBody(id, "a.test", `"rcpts_per_day":"5"`, ""), "invalid_request", "cannot be set"},
+		"of receivers":    {overrideBody(id, "source:192.0.2.1", `"connections":"1"`, ""), "invalid_request", "cannot be"},
+		"no address":      {overrideBody(id, "source:x", `"pause":"yes"`, ""), "invalid_request", "IP addresses"},
+		"no name":         {overrideBody(id, "a b", `"connections":"1"`, ""), "invalid_request", "only letters"},
+		"no reason":       {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "test\"}", "\"}", 1), "invalid_request", "reason"},
+		"too short":       {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600", "0", 1), "invalid_request", "seconds"},
+		"too long":        {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600", "2678401", 1), "invalid_request", "month"},
+		"known":           {overrideBody(id, "google.com", `"connections":"9","rcpt_rate":"1/s"`, ""), "loosens_known", "connections 9 is more than google.com is known to bear: 2 (KumoMTA"},
+		"known, below":    {overrideBody(id, "mx.google.com", `"rcpt_rate":"10/s"`, ""), "loosens_known", "rcpt_rate 10/s"},
+		"known, by hosts": {overrideBody(id, "big.test", `"rcpt_rate":"10/s"`, ""), "loosens_known", "google.com"},
+	} {
+		status, text := r.raw("POST", "/v1/throttle/overrides", c.body, "Bearer "+r.token)
+		if status/100 != 4 || !strings.Contains(text, `"code":"`+c.code) || !strings.Contains(text, c.want) ||
+			strings.Contains(text, "shaping:") {
+			t.Errorf("%s: %d %s, want %s with %q", name, status, text, c.code, c.want)
+		}
+	}
+	for name, body := range map[string]string{
+		"forced":       overrideBody(uuid.NewString(), "google.com", `"connections":"9"`, `,"force":true`),
+		"less":         overrideBody(uuid.NewString(), "google.com", `"connections":"1"`, ""),
+		"the same":     overrideBody(uuid.NewString(), "google.com", `"connections":"2"`, ""),
+		"a shard":      overrideBody(uuid.NewString(), "a.test#1.4", `"connections":"1"`, ""),
+		"a domain key": overrideBody(uuid.NewString(), "domain:b.test/a.test", `"connections":"1"`, ""),
+		"a source":     overrideBody(uuid.NewString(), "source:192.0.2.1", `"pause":"yes"`, ""),
+		"the system's": overrideBody(uuid.NewString(), "source:", `"pause":"yes"`, ""),
+		"the longest":  strings.Replace(overrideBody(uuid.NewString(), "a.test", `"connections":"1"`, ""), "3600", "2678400", 1),
+	} {
+		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
+			t.Errorf("%s: %d %s", name, status, text)
+		}
+	}
+	r.survey.fail(errors.New("no DNS"))
+	if status, text := r.raw("POST", "/v1/throttle/overrides", overrideBody(id, "google.com", `"connections":"9"`, ""),
+		"Bearer "+r.token); status != 409 {
+		t.Errorf("known, without DNS: %d %s", status, text)
+	}
+}
+
+// TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that
+// the ledger does not do.
+func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
+	r := newThrottleRig(t, withCluster(&fakeCluster{known: admin.Membership{Members: five()}}))
+	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
+	id, _ := w["id"].(string)
+	for _, c := range []struct{ call, body, action, subject string }{
+		{"/v1/cluster/drain", `{"node":"node-3"}`, "cluster drain", "node-3 (a0000000"},
+		{"/v1/cluster/forget", `{"node":"pod"}`, "cluster forget", "pod (b0000000"},
+		{"/v1/cluster/keys", `{"op":"use","fingerprint":"0a0b0c0d"}`, "", ""},
+		{"/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`, "session close", "a.test"},
+		{"/v1/workspaces/" + id + "/weight", `{"weight":5}`, "workspace weight", ""},
+		{"/v1/workspaces/" + id + "/credits", `{"id":"` + uuid.NewString() + `","credits":5,"reason":"x"}`, "", ""},
+		{"/v1/workspaces", `{"name":"Two"}`, "", ""},
+	} {
+		status, text := r.as("carla", "POST", c.call, c.body)
+		if c.call != "/v1/cluster/keys" && status != 200 {
+			t.Errorf("%s: %d %s", c.call, status, text)
+		}
+		var page admin.LogPage
+		_, text = r.raw("GET", "/v1/log?limit=1", "", "Bearer "+r.token)
+		if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Lines) != 1 {
+			t.Fatalf("log: %v %s", err, text)
+		}
+		if l := page.Lines[0]; l.Author != "carla" || !strings.HasPrefix(l.Action, c.action) ||
+			!strings.HasPrefix(l.Subject, c.subject) {
+			t.Errorf("%s: logged %s", c.call, text)
+		}
+	}
+	for _, bad := range []string{strings.Repeat("x", 201), "a\x01b", "\xff"} {
+		if admin.AuthorFits(bad) {
+			t.Errorf("%q fits", bad)
+		}
+	}
+	if !admin.AuthorFits(strings.Repeat("x", 200)) || !admin.AuthorFits("Zoë@desk") {
+		t.Error("an author of 200 bytes does not fit")
+	}
+	if status, _ := r.as(strings.Repeat("x", 201), "GET", "/v1/log", ""); status != 400 {
+		t.Errorf("a long author: %d", status)
+	}
+}
+
+// TestTheLogIsReadInPages.
+func TestTheLogIsReadInPages(t *testing.T) {
+	r := newThrottleRig(t)
+	for i := range 7 {
+		err := r.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test", Subject: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var subjects []string
+	path := "/v1/log?limit=3"
+	for {
+		var page admin.LogPage
+		_, text := r.raw("GET", path, "", "Bearer "+r.token)
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatalf("%v %s", err, text)
+		}
+		for _, l := range page.Lines {
+			subjects = append(subjects, l.Subject)
+		}
+		if page.Next == nil {
+			break
+		}
+		path = fmt.Sprintf("/v1/log?limit=3&before=%s&after=%s", api.AppendTime(nil, time.Time(page.Next.Before)),
+			page.Next.After)
+	}
+	seen := map[string]bool{}
+	for _, s := range subjects {
+		seen[s] = true
+	}
+	if len(subjects) != 7 || len(seen) != 7 {
+		t.Errorf("got %v, want each of seven once", subjects)
+	}
+	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "before=yesterday", "after=1",
+		"after=" + uuid.NewString()} {
+		if status, text := r.raw("GET", "/v1/log?"+bad, "", "Bearer "+r.token); status != 400 {
+			t.Errorf("%s: %d %s", bad, status, text)
+		}
+	}
+}
+
+// TestTheSurveyIsAsked by each of its calls, and its errors say what to do.
+func TestTheSurveyIsAsked(t *testing.T) {
+	r := newThrottleRig(t)
+	id := uuid.NewString()
+	for _, c := range []struct{ method, path, body, asked, holds string }{
+		{"GET", "/v1/receivers", "", "receivers", `"sources":[]`},
+		{"GET", "/v1/receivers/detail?key=Suffix%3AExample.test", "", "receiver suffix:example.test", `{"receivers":[{`},
+		{"POST", "/v1/receivers/close", `{"key":"a.test","node":"n","session":4}`, "close a.test n 4 by anna", ``},
+		{"GET", "/v1/receivers/trace?key=a.test&source=192.0.2.1&after=%7B%22node%201%22%3A6%7D", "",
+			"trace a.test 192.0.2.1 map[node 1:6]", `"after":{"b":2,"node 1":7}`},
+		{"GET", "/v1/sources", "", "sources", `{"silent":[{"node":"node-2","why":"slow"}],"sources":[]}`},
+		{"GET", "/v1/verifications/" + id + "/waits", "", "verification", `"waits":[]`},
+		{"GET", "/v1/throttle/explain?name=example.test", "", "explain example.test", `throttle.toml:3`},
+		{"GET", "/v1/throttle/record", "", "record", `"records":[{"node":"node-1"`},
+	} {
+		r.survey.fail(nil)
+		status, text := r.as("anna", c.method, c.path, c.body)
+		if status != 200 || r.survey.last() != c.asked || !strings.Contains(text, c.holds) {
+			t.Errorf("%s: %d %s; asked %q, want %q", c.path, status, text, r.survey.last(), c.asked)
+		}
+		r.survey.fail(errors.New("secret inner fault"))
+		if status, text := r.as("anna", c.method, c.path, c.body); status != 503 || strings.Contains(text, "secret") {
+			t.Errorf("%s without an answer: %d %s", c.path, status, text)
+		}
+		r.survey.fail(fmt.Errorf("asked: %w", view.ErrNotThere))
+		status, text = r.as("anna", c.method, c.path, c.body)
+		if strings.Contains("receiver close trace verification explain", strings.Fields(c.asked)[0]) && c.asked !=
+			"receivers" && (status != 404 || !strings.Contains(text, `_`)) {
+			t.Errorf("%s of nothing: %d %s", c.path, status, text)
+		}
+	}
+	r.survey.fail(nil)
+	for _, path := range []string{"/v1/receivers/detail", "/v1/receivers/detail?key=" + strings.Repeat("x", 601),
+		"/v1/receivers/trace?key=a&after=x", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
+		if status, text := r.raw("GET", path, "", "Bearer "+r.token); status != 400 {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	for _, body := range []string{`{"key":"a","session":0}`, `{"key":"","session":1}`, `x`} {
+		if status, text := r.raw("POST", "/v1/receivers/close", body, "Bearer "+r.token); status != 400 {
+			t.Errorf("close %s: %d %s", body, status, text)
+		}
+	}
+}
+
+// TestCandidatesAreReplayed, one replay at a time.
+func TestCandidatesAreReplayed(t *testing.T) {
+	var running sync.WaitGroup
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	r := newThrottleRig(t, func(o *admin.Options) {
+		o.ReplayThrottle = func(_ context.Context, throttle, rules string) (view.Replayed, error) {
+			switch throttle {
+			case "bad":
+				return view.Replayed{}, fmt.Errorf("%w: throttle.toml:1:1: no", admin.ErrCandidate)
+			case "slow":
+				close(begun)
+				<-goOn
+			case "down":
+				return view.Replayed{}, errors.New("no node")
+			}
+			return view.Replayed{Asked: len(throttle) + len(rules)}, nil
+		}
+	})
+	call := func(throttle string) (int, string) {
+		return r.raw("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q,"rules":"r"}`, throttle), "Bearer "+r.token)
+	}
+	if status, text := call("good"); status != 200 || !strings.Contains(text, `"asked":5,"receivers":[],`) {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := call("bad"); status != 400 || !strings.Contains(text, `"throttle.toml:1:1: no"`) {
+		t.Errorf("bad: %d %s", status, text)
+	}
+	if status, _ := call("down"); status != 503 {
+		t.Errorf("down: %d", status)
+	}
+	running.Go(func() {
+		if status, text := call("slow"); status != 200 {
+			t.Errorf("slow: %d %s", status, text)
+		}
+	})
+	<-begun
+	if status, text := call("good"); status != 409 || !strings.Contains(text, "replay_running") {
+		t.Errorf("a second one: %d %s", status, text)
+	}
+	close(goOn)
+	running.Wait()
+}
+
+// TestAProcessThatDoesNotProbe refuses what only others can answer.
+func TestAProcessThatDoesNotProbe(t *testing.T) {
+	r := newRig(t)
+	for path, code := range map[string]string{"/v1/receivers": "no_survey", "/v1/throttle": "no_throttle",
+		"/v1/throttle/explain?name=a": "no_survey"} {
+		if status, text := r.raw("GET", path, "", "Bearer "+r.token); status != 409 || !strings.Contains(text, code) {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	if status, text := r.raw("POST", "/v1/throttle/replay", "{}", "Bearer "+r.token); status != 409 {
+		t.Errorf("replay: %d %s", status, text)
+	}
+}
+
+// TestWeightsHaveBounds.
+func TestWeightsHaveBounds(t *testing.T) {
+	r := newThrottleRig(t)
+	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
+	id, _ := w["id"].(string)
+	for weight, want := range map[int]int{0: 400, 1: 200, 100: 200, 101: 400, -1: 400} {
+		if status, text := r.raw("POST", "/v1/workspaces/"+id+"/weight", fmt.Sprintf(`{"weight":%d}`, weight),
+			"Bearer "+r.token); status != want {
+			t.Errorf("weight %d: %d %s", weight, status, text)
+		}
+	}
+	if status, _ := r.raw("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`, "Bearer "+r.token); status != 404 {
+		t.Errorf("of nobody: %d", status)
+	}
+	if r.tuned.Load() != 2 {
+		t.Errorf("the node was told %d times, want 2", r.tuned.Load())
+	}
+}
