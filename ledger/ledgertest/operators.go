@@ -105,38 +105,22 @@ func sets(d *Desk) {
 	if !reflect.DeepEqual(first, o) || first.Created.Before(before.Now) || first.Created.After(d.tunes().Now) {
 		d.T.Errorf("got %+v, want %+v", first, o)
 	}
+	d.nextMillisecond(first.Created)
 	second := d.Overrides(ledger.ThrottleOverride{ID: uuid.UUID{1}, Key: o.Key, Reason: "more",
 		Fields: map[string]string{"sessions": "1", "pause": "yes"}}, 2*Hour)
-	other := d.Overrides(Halves("other.test"), Hour)
-	third := d.Overrides(ledger.ThrottleOverride{ID: uuid.New(), Key: o.Key,
+	d.nextMillisecond(second.Created)
+	o = Halves("other.test")
+	o.Fields["rate"] = "7/s"
+	other := d.Overrides(o, Hour)
+	d.nextMillisecond(other.Created)
+	third := d.Overrides(ledger.ThrottleOverride{ID: uuid.New(), Key: first.Key,
 		Fields: map[string]string{"rate": "1/s", "sessions": "3"}}, Hour)
-	want := []ledger.ThrottleOverride{first, second, other, third}
-	slices.SortStableFunc(want, func(a, b ledger.ThrottleOverride) int { // of one millisecond: by id
-		if a.Created.Equal(b.Created) {
-			return slices.Compare(a.ID[:], b.ID[:])
-		}
-		return a.Created.Compare(b.Created)
-	})
-	d.hold(want...)
-	lines := d.logged("throttle set")
-	slices.Reverse(lines)
-	if len(lines) != 4 {
-		d.T.Fatalf("log: %+v", lines)
-	}
-	for i, want := range []ledger.LogLine{
-		{Author: "ada", Subject: o.Key, New: "rate=5/s sessions=2" + ends(first), Reason: "complaints"},
-		{Subject: o.Key, Old: "sessions=2", New: "pause=yes sessions=1" + ends(second), Reason: "more"},
-		{Subject: "other.test", New: "rate=5/s" + ends(other), Reason: "complaints"},
-	} {
-		if want.Action = "throttle set"; lines[i] != want {
-			d.T.Errorf("line %d: got %+v, want %+v", i, lines[i], want)
-		}
-	}
-	// Of two of one millisecond either may be the newer one.
-	if third.Created.After(second.Created) && second.Created.After(first.Created) &&
-		lines[3].Old != "rate=5/s sessions=1" {
-		d.T.Errorf("what held before: %q", lines[3].Old)
-	}
+	d.hold(first, second, other, third)
+	d.wrote("throttle set",
+		ledger.LogLine{Subject: first.Key, Old: "rate=5/s sessions=1", New: "rate=1/s sessions=3" + ends(third)},
+		ledger.LogLine{Subject: "other.test", New: "rate=7/s" + ends(other), Reason: "complaints"},
+		ledger.LogLine{Subject: first.Key, Old: "sessions=2", New: "pause=yes sessions=1" + ends(second), Reason: "more"},
+		ledger.LogLine{Author: "ada", Subject: first.Key, New: "rate=5/s sessions=2" + ends(first), Reason: "complaints"})
 }
 
 func setsAgain(d *Desk) {

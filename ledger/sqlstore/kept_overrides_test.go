@@ -93,3 +93,24 @@ func forgetsOverrides(t *testing.T, s *Store) {
 	}
 	run(t, s, `DELETE FROM throttle_overrides`)
 }
+
+// pagesOneMoment: lines of one millisecond have an order, and so each is on one page.
+func pagesOneMoment(t *testing.T, s *Store) {
+	const lines = 5
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond) // before all that others wrote
+	for range lines {
+		if err := s.Note(t.Context(), ledger.LogLine{Action: "one moment"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, s, `UPDATE operator_log SET created = ? WHERE action = 'one moment'`, at.UnixMilli())
+	q, seen := ledger.LogQuery{Limit: 1}, map[uuid.UUID]bool{}
+	for range lines {
+		page, err := s.OperatorLog(t.Context(), q)
+		if err != nil || len(page) != 1 || page[0].Action != "one moment" || seen[page[0].ID] {
+			t.Fatalf("after %d lines: %+v, %v", len(seen), page, err)
+		}
+		seen[page[0].ID], q.Before, q.After = true, page[0].At, page[0].ID
+	}
+	run(t, s, `DELETE FROM operator_log WHERE action = 'one moment'`)
+}

@@ -35,6 +35,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 		t.Run("processes and facts until their time", func(t *testing.T) { forgetsEnded(t, s) })
 		t.Run("so many overrides and no more", func(t *testing.T) { boundsOverrides(t, s) })
 		t.Run("overrides for some days after their time", func(t *testing.T) { forgetsOverrides(t, s) })
+		t.Run("the log of one millisecond", func(t *testing.T) { pagesOneMoment(t, s) })
 		t.Run("nothing that an audit does not read", func(t *testing.T) { auditsPages(t, s) })
 		t.Run("no broken results", func(t *testing.T) { tellsBrokenResults(t, s) })
 		t.Run("nothing of what is erased", func(t *testing.T) { erasesRows(t, s) }) // last: not sound

@@ -21,6 +21,11 @@ const (
 	sqlEvidence  = "ledger/sqlstore/evidence.go"
 	sqlAudit     = "ledger/sqlstore/audit.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
+
+	operatorWords = "ledger/operators.go"
+	operatorRules = "ledger/rules/operators.go"
+	sqlOperators  = "ledger/sqlstore/operators.go"
+	sqlOperator4  = "ledger/sqlstore/migrations/0004_operators.sql"
 )
 
 // list is every mutant. Those of RELIABILITY 2.4 that are about the ledger come first.
@@ -134,8 +139,8 @@ var list = []mutant{
 		"const creditsMax = 1<<53 + 1", books},
 	{"text that PostgreSQL refuses", creditRules, "ledger.CheckText(e.Reason)", `ledger.CheckText("")`, books},
 	{"waiting until the time before", leaseRules,
-		"case v.Status == to && Millis(v.NextTry) == Millis(next):",
-		"case v.Status == to:", books},
+		"case v.Status == to && Millis(v.NextTry) == Millis(o.Next) &&",
+		"case v.Status == to &&", books},
 	{"figures of another file prepared", leaseRules,
 		"same := v.Rows == rows && v.Duplicates == duplicates",
 		"same := v.Rows == rows", books},
@@ -165,8 +170,8 @@ var list = []mutant{
 		"return fmt.Errorf(\"write %s entry: %w\", entries[0].Kind, err)",
 		"return nil", books},
 	{"SQL: outcomes counted without their condition", sqlTables,
-		"count_error = ?, single_outcome = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ?",
-		"count_error = ?, single_outcome = ?\n\t\tWHERE id = ? AND status = ? AND epoch <> -?", books},
+		"single_outcome = ?, expected = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ?",
+		"single_outcome = ?, expected = ?\n\t\tWHERE id = ? AND status = ? AND epoch <> -?", books},
 	{"SQL: upload said to be erased", sqlSweep,
 		"DELETE FROM upload_chunks WHERE verification = ? AND",
 		"DELETE FROM upload_chunks WHERE verification = ? AND 0 = 1 AND", books},
@@ -176,8 +181,8 @@ var list = []mutant{
 		"number <= min(v.Settlements, pageSettlements); number += pageSettlements", books},
 	{"SQL: audit of one page", sqlAudit, "if len(page) < auditPage {", "if len(page) <= auditPage {", books},
 	{"SQL: operators logged twice", sqlTenants,
-		"if n == 1 {\n\t\t\tif err := t.Log(\"workspace create\"",
-		"if n >= 0 {\n\t\t\tif err := t.Log(\"workspace create\"", books},
+		"if n == 1 {\n\t\t\tif err := t.Log(ledger.LogLine{Action: \"workspace create\"",
+		"if n >= 0 {\n\t\t\tif err := t.Log(ledger.LogLine{Action: \"workspace create\"", books},
 	{"SQL: outcomes bounded but for errors", sqlMigration,
 		"count_unknown + count_error + count_cancelled <= total",
 		"count_unknown + count_cancelled <= total", books},
@@ -246,4 +251,52 @@ var list = []mutant{
 		"since <= {now} - 0 * ? LIMIT ?`\n	dueFacts", books},
 	{"SQL: one slice of expired facts erased", sqlSweep, "if err != nil || due == 0 {",
 		"if err != nil || due < factsErased {", books},
+
+	// What operators change, and what is expected.
+	{"override sent again refused", operatorRules, "kept.Key == o.Key && maps", `kept.Key == "" && maps`, books},
+	{"override's id used for another key", operatorRules, "kept.Key == o.Key && maps", "maps", lives},
+	{"override's id used for other fields", operatorRules, "kept.Key == o.Key && maps.Equal(kept.Fields, o.Fields):",
+		"kept.Key == o.Key && len(kept.Fields) > 0:", books},
+	{"one override too many", operatorRules, "n >= ledger.OverridesMax", "n > ledger.OverridesMax", books},
+	{"the oldest value said", operatorRules, "if _, asked := fields[field]; asked {",
+		`if _, asked := fields[field]; asked && before[field] == "" {`, books},
+	{"answer of a clearing lost", operatorRules, "err == nil && len(now) > 0 {", "err == nil {", lives},
+	{"clearing without its line", operatorRules, "Old: written(o.Fields) + until(o.Expires), Reason: c.Reason}); err != nil {",
+		"Reason: c.Reason}); err != nil {", books},
+	{"cleared with more than the field", operatorWords, "sets && len(o.Fields) == 1)", "sets)", lives},
+	{"override for any time", operatorWords, "holds < OverrideMin || holds > OverrideMax", "holds < 0", books},
+	{"fields of any length", operatorWords, "if fields > OperatorTextMax {", "if fields < 0 {", books},
+	{"text of an operator of any length", operatorWords, "if len(text) > OperatorTextMax {",
+		"if len(text) < 0 {", books},
+	{"expected of the time before", leaseRules, " && Millis(v.Expected) == Millis(o.Expected):", ":", books},
+	{"expected when it is over", bookRules, "\tv.Expected = Clock(m.expected)\n", "", books},
+	{"expected more exactly than is kept", settleRules, "Clock(Millis(n.Expected))", "n.Expected", books},
+	{"SQL: expected not moved", sqlTables, "next_try = ?, expected = ?,", "next_try = ?, expected = 0 * ?,", books},
+	{"SQL: expected not settled", sqlTables, "single_outcome = ?, expected = ?", "single_outcome = ?, expected = 0 * ?",
+		books},
+	{"SQL: cleared overrides hold", sqlOperators, "WHERE cleared = 0 AND expires", "WHERE expires", books},
+	{"SQL: overrides hold for ever", sqlOperators, "cleared = 0 AND expires > {now}`", "cleared = 0`", books},
+	{"SQL: overrides of other keys", sqlOperators, "` AND name = ?`", "` AND name >= ?`", books},
+	{"SQL: override for another time", sqlOperators, "{now}, {now} + ?)`", "{now}, {now} + 2 * ?)`", books},
+	{"SQL: override ended twice", sqlOperators, "WHERE id = ? AND cleared = 0`", "WHERE id = ?`", books},
+	{"SQL: weights of one", sqlOperators, "WHERE weight <> 1`", "WHERE weight <> 0`", books},
+	{"SQL: first weight stays", sqlOperators, "SET weight = excluded.weight`", "SET weight = workspace_weights.weight`", books},
+	{"SQL: weight logged twice", sqlOperators, "if before == weight {", "if before < 0 {", books},
+	{"weight of anything", sqlOperators, "if weight < 1 || weight > ledger.WeightMax {", "if weight < -9 {", books},
+	{"SQL: weight of nothing set", sqlTenants, "workspaces.id), 1)`", "workspaces.id), 0)`", books},
+	{"SQL: nobody did it", sqlOperators, "author := ledger.Author(t.ctx)\n", "author := ledger.Author(t.ctx)[:0]\n", books},
+	{"SQL: note refused when repeated", sqlOperators, "?) ON CONFLICT DO NOTHING`", "?)`", books},
+	{"SQL: log without an order", sqlOperators, "ORDER BY created DESC, id DESC LIMIT", "ORDER BY created DESC, id LIMIT", books},
+	{"SQL: line on two pages", sqlOperators, "(created, id) < (?, ?)", "(created, id) <= (?, ?)", books},
+	{"lines of a millisecond missed", sqlOperators, "q.Before.Add(time.Millisecond - 1)", "q.Before", books},
+	{"log of any length", sqlOperators, "if q.Limit < 1 || q.Limit > ledger.LogLinesMax {", "if q.Limit < -9 {", books},
+	{"SQL: overrides kept for ever", sqlSweep, "throttle_overrides WHERE expires <= {now} - ?",
+		"throttle_overrides WHERE expires <= -?", books},
+	{"SQL: overrides forgotten at once", sqlSweep, "throttle_overrides WHERE expires <= {now} - ?",
+		"throttle_overrides WHERE expires <= {now} - 0 * ?", books},
+	{"SQL: override that ends when it begins", sqlOperator4, "CHECK (expires > created)",
+		"CHECK (expires >= created)", books},
+	{"SQL: weight of less than one", sqlOperator4, "weight >= 1 AND ", "", books},
+	{"SQL: weight of more than all", sqlOperator4, " AND weight <= 100", "", books},
+	{"SQL: weight of no workspace", sqlOperator4, " REFERENCES workspaces (id)", "", books},
 }

@@ -25,6 +25,7 @@ type processes struct {
 	was    *cluster      // after the commit before
 	after  time.Duration // of the retirement or the forgetting at hand
 	beaten uuid.UUID     // session of the beat at hand
+	done   int           // operations so far
 }
 
 // RunCluster lives such a life; the same seed gives the same.
@@ -80,6 +81,7 @@ func (p *processes) operation() {
 	one := p.alive[i]
 	ctx := context.Background()
 	p.after, p.beaten = 0, uuid.Nil
+	p.done++
 	switch at := p.random.IntN(100); {
 	case at < 55:
 		p.beat(one)
@@ -95,8 +97,10 @@ func (p *processes) operation() {
 	case at < 82:
 		p.after = retireAfter
 		p.answered("forget", p.book.Forget(ctx, one.Node, p.after), ledger.ErrNoSuchNode, ledger.ErrNodeAlive)
-	case at < 90:
+	case at < 88:
 		p.learn()
+	case at < 93:
+		p.overrule()
 	default:
 		p.memory.now += int64(p.random.IntN(4000))
 	}
@@ -164,6 +168,7 @@ func (p *processes) checkCommit() {
 			p.wrong("turns", "a row is gone whose end somebody had not read: %+v", old)
 		}
 	}
+	p.checkOverrides()
 	p.was = now.copied()
 }
 

@@ -95,8 +95,10 @@ func (w *world) renew(n *node) {
 		delete(have, j.lease)
 	}
 	n.jobs = kept
-	for l := range have { // handed out in an answer that was lost
-		_ = w.book.Release(context.Background(), l)
+	for _, l := range leases { // in their order: a seed gives one life
+		if have[l] { // handed out in an answer that was lost
+			_ = w.book.Release(context.Background(), l)
+		}
 	}
 }
 
