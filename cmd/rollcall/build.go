@@ -53,6 +53,7 @@ type node struct {
 	registry *prometheus.Registry
 	throttle *throttleMetrics
 	shaping  *config.ThrottleFile // what the throttle file says, and why it is not used, if it is not
+	table    *shaping.Table
 	draining atomic.Bool
 }
 
@@ -134,7 +135,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err != nil {
 		return nil, err
 	}
-	n.throttle = newThrottleMetrics(o.registry, table)
+	n.table, n.throttle = table, newThrottleMetrics(o.registry, table)
 	n.watchThrottle(ctx, table, o.log)
 	resolver, err := newResolver(c)
 	if err != nil {
@@ -287,7 +288,8 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	operate := admin.Options{Listen: c.Admin.Listen, Book: book, Token: o.token,
 		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
-		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules}
+		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules, Throttle: n.table,
+		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.shaping.State()) }}
 	if book.Embedded() {
 		operate.Backup = book.OpenBackup
 	}
