@@ -19,6 +19,9 @@ type Ask struct {
 	// Pipelining lets commands go in groups (RFC 2920) where the receiver offers it.
 	Pipelining bool
 
+	// Depth bounds the RCPT commands of such a group; 0 means as many as fit.
+	Depth int
+
 	// RefusedMax is after how many 5xx answers to RCPT the probe stops; 0 means
 	// never. No group is larger than what is left of it.
 	RefusedMax int
@@ -207,6 +210,9 @@ func (p *probe) fill(pipelined bool) (batch []Address, rcpts int) {
 	room := 1
 	if pipelined {
 		room = len(p.addrs)
+		if p.ask.Depth > 0 {
+			room = min(room, p.ask.Depth)
+		}
 	}
 	if left := p.ask.RefusedMax - p.refused; p.ask.RefusedMax > 0 && room > left {
 		room = left

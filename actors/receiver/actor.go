@@ -44,6 +44,7 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o.Sources.bind(o)
 	k := o.Living.keep(o)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	return map[string]*actor.Props{kind: actor.PropsFromProducer(func() actor.Actor {
@@ -123,7 +124,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.desk.crashed(now, m.id)
 	case look:
 		m.at(a.desk, now)
-	case shareChanged:
+	case shareChanged, allowanceChanged:
 	case clientsLost:
 		a.desk.lost(m.address)
 	case factKnown:

@@ -1,8 +1,10 @@
 package receiver
 
 import (
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
@@ -37,6 +39,7 @@ type askProbes struct {
 	perTransaction int
 	refusedMax     int
 	pipelining     bool
+	depth          int    // of a group of RCPTs; 0: not bounded
 	rested         bool   // the session was idle for long: it may be gone
 	turn           uint64 // under which that is permitted
 }
@@ -63,6 +66,8 @@ type session struct {
 	socket  *socket
 	ready   bool // open, as far as we know
 	closing bool
+	doomed  bool      // it ends when it has nothing to do, whatever waits
+	halted  bool      // it was told to give back what it has not asked
 	given   []*probe  // that it is asking
 	at      time.Time // when they were given
 	rcpts   int       // sent
@@ -102,16 +107,20 @@ type desk struct {
 	replies   turnaround
 	openings  turnaround
 	lead      lead
-	pace      pace
 
 	lanes    map[string]*lane
-	order    fifo[*lane] // with something queued, taking turns
+	unmanned int         // lanes with something queued and no session
+	manned   []*lane     // lanes with sessions
+	aside    fifo[aside] // lanes that cannot have a session before a time, though nothing is wrong with their hosts
 	sessions map[int]*session
 	free     []*session // ready and with nothing to do, longest first
 	closing  int        // sessions that say QUIT
 	nextID   int
-	pressed  bool // a lane has no session, and none more may be opened
-	hopeful  bool // probes wait for the RCPT rate only
+	pressed  bool  // a lane has no session, and none more may be opened
+	fresh    *file // in whose name, if nothing of it was asked yet
+	hopeful  bool  // probes wait for the RCPT rate only
+	lacks    lacks // what kept the desk from asking more when it last looked
+	held     held  // and of late
 
 	tasks    tasks
 	unsent   fifo[*chunk] // with answers to send, oldest answer first
@@ -140,16 +149,19 @@ type desk struct {
 }
 
 func newDesk(key string, o Options, now time.Time) *desk {
+	o.Sources.bind(o)
 	s := o.Living.enter(key, o.Allow)
 	stand := s.now.Load()
 	a := stand.of(o.Allow(key))
-	return &desk{
+	d := &desk{
 		options: o, key: key, seat: s, turn: stand.turn, share: stand.part, allowance: a,
 		dials: shaping.NewWindow(a.ConnectionRate, now), rcpts: shaping.NewWindow(a.RcptRate, now),
 		outlets: outletsOf(key, o.Sources, a),
-		lanes:   map[string]*lane{}, sessions: map[int]*session{}, tasks: newTasks(),
+		lanes:   map[string]*lane{}, sessions: map[int]*session{}, tasks: newTasks(o.Weight),
 		swept: now, lastUsed: now,
 	}
+	d.tune(now, o.Allow(key))
+	return d
 }
 
 // offer takes a chunk, or says why not.
@@ -166,6 +178,7 @@ func (d *desk) offer(now time.Time, from client, m *wire.Offer) {
 		return
 	}
 	t.listen(now)
+	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
 	refusal := wire.Refusal_NONE
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
@@ -232,18 +245,61 @@ func (d *desk) push(l *lane, p *probe) {
 		d.tasks.stale = d.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
-	l.push(p)
-	d.tasks.count(p.chunk.task.key.Verification, 1)
-	if !l.inTurn {
-		l.inTurn = true
-		d.order.push(l)
+	f := d.tasks.file(p.chunk.task)
+	b := l.push(f, p)
+	d.tasks.count(f, 1)
+	if l.sessions == 0 && !l.aside {
+		d.tasks.want(b)
 	}
+	if l.sessions > 0 {
+		d.interrupt(f, l)
+	}
+	d.man(l)
 }
 
 func (d *desk) pop(l *lane) *probe {
-	p := l.pop()
-	d.tasks.count(p.chunk.task.key.Verification, -1)
+	p, f := l.pop()
+	d.tasks.count(f, -1)
+	d.man(l)
 	return p
+}
+
+// man keeps count of the lanes that want a session and have none.
+func (d *desk) man(l *lane) {
+	unmanned := l.queued > 0 && l.sessions == 0
+	if unmanned == l.unmanned {
+		return
+	}
+	if l.unmanned = unmanned; unmanned {
+		d.unmanned++
+	} else {
+		d.unmanned--
+	}
+}
+
+// staff notes that a lane has one more session, or one less.
+func (d *desk) staff(l *lane, n int) {
+	l.sessions += n
+	switch {
+	case n > 0 && l.sessions == n:
+		d.manned = append(d.manned, l)
+	case l.sessions == 0:
+		d.manned = slices.DeleteFunc(d.manned, func(o *lane) bool { return o == l })
+		d.want(l)
+	}
+	d.man(l)
+}
+
+// want puts a lane without a session into the turns of all who wait in it.
+func (d *desk) want(l *lane) {
+	if l.aside || l.sessions > 0 {
+		return
+	}
+	for _, c := range l.turns.list {
+		for _, b := range c.of.turns.list {
+			d.tasks.want(b.of)
+		}
+	}
 }
 
 func (d *desk) emit(to client, msg proto.Message) {

@@ -142,7 +142,7 @@ func TestQueueShares(t *testing.T) {
 		}
 		w.desk.steps = nil
 	}
-	if accepted[1] != queueMax/2 || accepted[2] != queueMax/4 {
+	if accepted[1] != queueMax/4 || accepted[2] != queueMax/8 {
 		t.Errorf("accepted %v of %d", accepted, queueMax)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
@@ -27,14 +25,34 @@ type candidate struct {
 type lane struct {
 	key        string
 	candidates []*candidate
-	queues     map[uuid.UUID]*mixed // by verification
-	turn       []uuid.UUID          // verifications with something queued, next first
+	crews      map[*space]*crew // of the workspaces with something queued, or that had lately
+	turns      line[*crew]
 	queued     int
-	inTurn     bool                 // in desk.order
+	unmanned   bool                 // something is queued and there is no session; in desk.unmanned
+	aside      bool                 // in desk.aside: not in the turns for sessions
 	sessions   int                  // opening or open, not those that are closing
 	refusals   map[*outlet]*refusal // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
+}
+
+// crew is what a workspace has waiting in a lane.
+type crew struct {
+	turn    turn[*crew]
+	space   *space
+	queued  int
+	batches map[*file]*batch
+	turns   line[*batch]
+}
+
+// batch is what a verification has waiting in a lane.
+type batch struct {
+	mixed
+	turn   turn[*batch]
+	crew   *crew
+	file   *file
+	lane   *lane
+	listed bool // in file.waiting
 }
 
 // laneKey tells lanes apart: by the names of the hosts, in their order.
@@ -51,7 +69,7 @@ func laneKey(hosts []*wire.Host) string {
 }
 
 func newLane(key string, hosts []*wire.Host) *lane {
-	l := &lane{key: key, queues: map[uuid.UUID]*mixed{}, tls: smtp.TLSOpportunistic}
+	l := &lane{key: key, crews: map[*space]*crew{}, tls: smtp.TLSOpportunistic}
 	l.learn(hosts)
 	return l
 }
@@ -74,32 +92,80 @@ func (l *lane) learn(hosts []*wire.Host) {
 }
 
 // push queues a probe behind the others of its verification.
-func (l *lane) push(p *probe) {
-	id := p.chunk.task.key.Verification
-	q := l.queues[id]
-	if q == nil {
-		q = &mixed{}
-		l.queues[id] = q
-		l.turn = append(l.turn, id)
+func (l *lane) push(f *file, p *probe) *batch {
+	c := l.crews[f.space]
+	if c == nil {
+		c = &crew{space: f.space, batches: map[*file]*batch{}}
+		c.turn.of = c
+		l.crews[f.space] = c
 	}
-	q.push(p)
+	b := c.batches[f]
+	if b == nil {
+		b = &batch{crew: c, file: f, lane: l}
+		b.turn.of = b
+		c.batches[f] = b
+	}
+	b.mixed.push(p)
+	c.queued++
 	l.queued++
+	c.turns.enter(&b.turn)
+	l.turns.enter(&c.turn)
+	return b
 }
 
-// pop takes the next probe: one from each verification in turn.
-func (l *lane) pop() *probe {
-	id := l.turn[0]
-	q := l.queues[id]
-	p := q.pop()
+// pop takes the next probe: of the workspace whose turn it is, by weight, one from each
+// verification in turn.
+func (l *lane) pop() (*probe, *file) {
+	c := l.turns.first().of
+	b := c.turns.first().of
+	p := b.mixed.pop()
+	c.queued--
 	l.queued--
-	copy(l.turn, l.turn[1:])
-	if q.len() > 0 {
-		l.turn[len(l.turn)-1] = id
-	} else {
-		l.turn = l.turn[:len(l.turn)-1]
-		delete(l.queues, id)
+	c.turns.charge(&b.turn, 1)
+	l.turns.charge(&c.turn, 1/float64(c.space.weight))
+	l.rest(b)
+	return p, b.file
+}
+
+// rest takes what has nothing left out of the turns.
+func (l *lane) rest(b *batch) {
+	if b.len() == 0 {
+		b.crew.turns.leave(&b.turn)
 	}
-	return p
+	if b.crew.queued == 0 {
+		l.turns.leave(&b.crew.turn)
+	}
+}
+
+// tidy forgets who has nothing queued and nothing to make up for.
+func (l *lane) tidy() {
+	for s, c := range l.crews {
+		for f, b := range c.batches {
+			if c.turns.even(&b.turn) && !b.listed {
+				delete(c.batches, f)
+			}
+		}
+		if len(c.batches) == 0 && l.turns.even(&c.turn) {
+			delete(l.crews, s)
+		}
+	}
+}
+
+// rank is the place of the lane in the line for RCPTs.
+func (l *lane) rank() rank {
+	var least *crew
+	for _, t := range l.turns.list {
+		if c := t.of; least == nil || c.space.asking.had < least.space.asking.had {
+			least = c
+		}
+	}
+	r, first := rank{space: least.space.asking.had}, true
+	for _, t := range least.turns.list {
+		if had := t.of.file.asking.had; first || had < r.file {
+			r.file, first = had, false
+		}
+	}
+	return r
 }
 
 // mode is the TLS mode for the next session.
@@ -126,11 +192,25 @@ func (l *lane) knows(now time.Time) bool {
 	})
 }
 
-// purge takes the probes that nobody wants asked out of the queue of one verification and tells
-// how many these were.
-func (l *lane) purge(id uuid.UUID) int {
-	q, dropped := l.queues[id], 0
-	for _, part := range [...]*fifo[queued]{&q.fine, &q.odd} {
+// purge takes the probes that nobody wants asked out of the queues and tells drop how many
+// of a verification these were.
+func (l *lane) purge(drop func(f *file, n int)) {
+	for _, c := range l.crews {
+		for f, b := range c.batches {
+			n := b.purge()
+			c.queued -= n
+			l.queued -= n
+			l.rest(b)
+			if n > 0 {
+				drop(f, n)
+			}
+		}
+	}
+}
+
+// purge takes out the probes that nobody wants asked and tells how many these were.
+func (m *mixed) purge() (dropped int) {
+	for _, part := range [...]*fifo[queued]{&m.fine, &m.odd} {
 		for range part.len() {
 			if one := part.pop(); one.probe.chunk.gone() {
 				one.probe.chunk.open--
@@ -139,11 +219,6 @@ func (l *lane) purge(id uuid.UUID) int {
 				part.push(one)
 			}
 		}
-	}
-	l.queued -= dropped
-	if q.len() == 0 {
-		delete(l.queues, id)
-		l.turn = slices.DeleteFunc(l.turn, func(o uuid.UUID) bool { return o == id })
 	}
 	return dropped
 }

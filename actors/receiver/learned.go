@@ -36,14 +36,12 @@ func (l *limit) apply(n int, now time.Time) int {
 
 // learned is what a receiver taught us about its own limits.
 type learned struct {
-	connections    limit // sessions at once
-	perSession     limit // RCPTs
-	refused        limit // refusals in a session
-	perTransaction limit // RCPTs
-	perSecond      limit // RCPTs
+	connections    capacity // sessions at once
+	perSession     limit    // RCPTs
+	refused        limit    // refusals in a session
+	perTransaction limit    // RCPTs
 
-	slowed time.Time // when perSecond was learned
-	cut    sessionEnd
+	cut sessionEnd
 }
 
 // sessionEnd is how far a session came before the receiver ended it.
@@ -55,27 +53,48 @@ func (l *learned) apply(a shaping.Allowance, now time.Time) shaping.Allowance {
 	a.RcptsPerConnection = l.perSession.apply(a.RcptsPerConnection, now)
 	a.RefusedPerSession = l.refused.apply(a.RefusedPerSession, now)
 	a.RcptsPerTransaction = l.perTransaction.apply(a.RcptsPerTransaction, now)
-	if now.Before(l.perSecond.until) {
-		if r := (shaping.Rate{Events: l.perSecond.most, Per: time.Second}); slower(r, a.RcptRate) {
-			a.RcptRate = r
-		}
-	}
 	return a
 }
 
-func slower(a, b shaping.Rate) bool {
-	return float64(a.Events)*b.Per.Seconds() < float64(b.Events)*a.Per.Seconds()
+const (
+	// capacityHold is how long it takes at first until one more session is tried than a
+	// receiver took; capacityHoldMost bounds it, when that was too many again and again.
+	capacityHold     = time.Minute
+	capacityHoldMost = time.Hour
+)
+
+// capacity is how many sessions at once a receiver takes that does not say so. The zero
+// capacity knows nothing.
+type capacity struct {
+	most  int           // 0: not known
+	hold  time.Duration // until one more is tried, each time twice as long
+	until time.Time     // most holds
 }
 
-// tooFast learns that n RCPTs in a second were too many: half of them from now
-// on. A complaint about a RCPT that was sent before the last lesson is about the
-// same haste and teaches nothing.
-func (l *learned) tooFast(n int, sent, now time.Time) {
-	if sent.Before(l.slowed) {
+// tighten learns that a receiver takes n sessions, at least 1, and no more.
+func (c *capacity) tighten(n int, now time.Time) {
+	n = max(1, n)
+	switch {
+	case c.most == 0:
+		c.hold = capacityHold
+	case n >= c.most: // said by several at once
 		return
+	case n == c.most-1: // one more than it took was tried
+		c.hold = min(2*c.hold, capacityHoldMost)
 	}
-	l.slowed = now
-	l.perSecond.tighten(l.perSecond.apply(n, now)/2, now)
+	c.most, c.until = n, now.Add(c.hold)
+}
+
+// apply gives n, or what the receiver takes if that is less. One more is tried each time
+// that nothing was said for long enough.
+func (c *capacity) apply(n int, now time.Time) int {
+	if c.most > 0 && c.most < n && !now.Before(c.until) {
+		c.most, c.until = c.most+1, now.Add(c.hold)
+	}
+	if c.most == 0 || c.most >= n {
+		return n
+	}
+	return c.most
 }
 
 // sessionEnded learns from a session that the receiver ended by 421 or by

@@ -36,28 +36,19 @@ func TestLearned(t *testing.T) {
 			func(*shaping.Allowance) {}},
 		{"two that differ", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(9, 2, begin) }, later,
 			func(*shaping.Allowance) {}},
-		{"too fast", func(l *learned) { l.tooFast(60, begin, later) }, later,
-			func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 30, Per: time.Second} }},
-		{"one haste, three complaints", func(l *learned) {
-			l.tooFast(60, begin, later)
-			l.tooFast(60, begin, later)
-			l.tooFast(60, begin, later)
-		}, later, func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 30, Per: time.Second} }},
-		{"still too fast", func(l *learned) { l.tooFast(60, begin, begin); l.tooFast(60, later, later) }, later,
-			func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 15, Per: time.Second} }},
 		{"never above the allowance", func(l *learned) { l.connections.tighten(1000, begin) }, later,
 			func(*shaping.Allowance) {}},
-		{"never up", func(l *learned) { l.connections.tighten(2, begin); l.connections.tighten(3, begin) }, later,
-			func(a *shaping.Allowance) { a.Connections = 2 }},
+		{"never up", func(l *learned) { l.refused.tighten(2, begin); l.refused.tighten(3, begin) }, later,
+			func(a *shaping.Allowance) { a.RefusedPerSession = 2 }},
 		{"never none", func(l *learned) { l.perTransaction.tighten(0, begin) }, later,
 			func(a *shaping.Allowance) { a.RcptsPerTransaction = 1 }},
-		{"for a while", func(l *learned) { l.connections.tighten(2, begin) }, begin.Add(learnedFor),
+		{"for a while", func(l *learned) { l.refused.tighten(2, begin) }, begin.Add(learnedFor),
 			func(*shaping.Allowance) {}},
 		{"not revived", func(l *learned) {
-			l.connections.tighten(1, begin)
-			l.connections.tighten(3, begin.Add(2*learnedFor))
+			l.refused.tighten(1, begin)
+			l.refused.tighten(3, begin.Add(2*learnedFor))
 		},
-			begin.Add(2*learnedFor + time.Minute), func(a *shaping.Allowance) { a.Connections = 3 }},
+			begin.Add(2*learnedFor + time.Minute), func(a *shaping.Allowance) { a.RefusedPerSession = 3 }},
 		{"one does not prolong another", func(l *learned) {
 			l.perSession.tighten(5, begin)
 			l.refused.tighten(5, begin.Add(learnedFor))
@@ -71,6 +62,43 @@ func TestLearned(t *testing.T) {
 			got := l.apply(want, tc.at)
 			if tc.want(&want); got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestCapacity: how many sessions a receiver takes is tried again, one more at a time and
+// ever more rarely when that is too many.
+func TestCapacity(t *testing.T) {
+	type word struct {
+		after time.Duration // since the beginning
+		took  int           // sessions when one more was refused; 0: nothing was said
+		want  int           // from then on, of ten
+	}
+	for _, tc := range []struct {
+		name  string
+		words []word
+	}{
+		{"nothing", []word{{0, 0, 10}}},
+		{"holds", []word{{0, 4, 4}, {59 * time.Second, 0, 4}}},
+		{"said by three at once", []word{{0, 4, 4}, {0, 5, 4}, {0, 6, 4}}},
+		{"said again of fewer", []word{{0, 4, 4}, {time.Second, 2, 2}}},
+		{"one more in each minute", []word{{0, 4, 4}, {time.Minute, 0, 5}, {2 * time.Minute, 0, 6}}},
+		{"one more was too many", []word{{0, 4, 4}, {time.Minute, 0, 5}, {61 * time.Second, 4, 4},
+			{2*time.Minute + 30*time.Second, 0, 4}, {3*time.Minute + 2*time.Second, 0, 5}}},
+		{"nobody looked for long", []word{{0, 1, 1}, {5 * time.Hour, 0, 2}}},
+		{"never none", []word{{0, -3, 1}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var c capacity
+			for i, w := range tc.words {
+				now := begin.Add(w.after)
+				if w.took != 0 {
+					c.tighten(w.took, now)
+				}
+				if got := c.apply(10, now); got != w.want {
+					t.Fatalf("word %d: %d sessions, want %d", i, got, w.want)
+				}
 			}
 		})
 	}

@@ -25,9 +25,7 @@ func (d *desk) giveWay(now time.Time) {
 		return
 	}
 	d.leaving, d.leaveBy = true, now.Add(leaveWithin)
-	for d.order.len() > 0 {
-		l := d.order.pop()
-		l.inTurn = false
+	for _, l := range d.lanes {
 		for l.queued > 0 {
 			d.pop(l).chunk.open--
 		}

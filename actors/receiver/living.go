@@ -93,6 +93,13 @@ type socket struct {
 // shareChanged tells an actor to look at its share.
 type shareChanged struct{}
 
+// allowanceChanged tells an actor to look at what it is allowed.
+type allowanceChanged struct{}
+
+// Replan lets every receiver look at its allowance at once. Call it when one may have
+// changed: those that are idle, or wait, would not notice otherwise.
+func (l *Living) Replan() { l.broadcast(allowanceChanged{}) }
+
 // NewLiving makes a registry in which nothing may be used until the first Comply, or Alone.
 func NewLiving() *Living {
 	return &Living{places: map[string]*place{}, freed: make(chan struct{}, 1)}

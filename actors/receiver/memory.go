@@ -11,7 +11,7 @@ import (
 
 const (
 	// memoVersion is the version of a memo's text. What another version wrote is not read.
-	memoVersion = 2
+	memoVersion = 3
 
 	// memoMax bounds the text of a memo, as Facts does.
 	memoMax = 4 << 10
@@ -49,15 +49,16 @@ const (
 // memo is what a desk learned of its receiver, for the next desk. Times in it are
 // what was left of them when it was written.
 type memo struct {
-	V       int          `json:"v"`
-	At      int64        `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
-	Limits  []memoLimit  `json:"limits,omitempty"`
-	Pauses  int          `json:"pauses,omitempty"`
-	Paused  int64        `json:"paused_ms,omitempty"`
-	Excuse  memoAttempt  `json:"excuse,omitzero"`
-	Sources []memoSource `json:"sources,omitempty"`
-	Lanes   []memoLane   `json:"lanes,omitempty"`
-	Hosts   []memoHost   `json:"hosts,omitempty"`
+	V        int          `json:"v"`
+	At       int64        `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
+	Limits   []memoLimit  `json:"limits,omitempty"`
+	Capacity memoCapacity `json:"capacity,omitzero"`
+	Pauses   int          `json:"pauses,omitempty"`
+	Paused   int64        `json:"paused_ms,omitempty"`
+	Excuse   memoAttempt  `json:"excuse,omitzero"`
+	Sources  []memoSource `json:"sources,omitempty"`
+	Lanes    []memoLane   `json:"lanes,omitempty"`
+	Hosts    []memoHost   `json:"hosts,omitempty"`
 }
 
 // memoLimit is one limit of learned, by its place in learned.limits.
@@ -65,6 +66,13 @@ type memoLimit struct {
 	Which int   `json:"which"`
 	Most  int   `json:"most"`
 	Left  int64 `json:"left_ms"`
+}
+
+// memoCapacity is how many sessions a receiver takes.
+type memoCapacity struct {
+	Most int   `json:"most"`
+	Hold int64 `json:"hold_ms"`
+	Left int64 `json:"left_ms,omitempty"`
 }
 
 // memoAttempt is an attempt that speaks of a host or of us. It is judged again by
@@ -108,15 +116,15 @@ type memory struct {
 // note gives what is worth remembering, or false when nothing is.
 func (d *desk) note(now time.Time) (Fact, bool) {
 	m := memo{V: memoVersion, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, memoCountMax),
-		Limits: d.learned.note(now), Sources: d.noteSources(now)}
+		Limits: d.learned.note(now), Capacity: d.learned.connections.note(now), Sources: d.noteSources(now)}
 	if left := d.paused.Sub(now); left > 0 {
 		m.Paused, m.Excuse = left.Milliseconds(), noteAttempt(d.excuse.attempt)
 	}
 	for _, l := range d.lanes {
 		m.noteLane(now, l)
 	}
-	if m.Pauses == 0 && m.Paused == 0 && len(m.Limits) == 0 && len(m.Sources) == 0 &&
-		len(m.Lanes) == 0 && len(m.Hosts) == 0 {
+	if m.Pauses == 0 && m.Paused == 0 && len(m.Limits) == 0 && m.Capacity == (memoCapacity{}) &&
+		len(m.Sources) == 0 && len(m.Lanes) == 0 && len(m.Hosts) == 0 {
 		return Fact{}, false
 	}
 	return Fact{Key: d.key, Data: m.text(), Expires: time.UnixMilli(m.At).Add(m.life())}, true
@@ -228,8 +236,12 @@ func (d *desk) recall(now time.Time, data []byte) {
 		return now.Add(min(time.Duration(clamp(ms, memoFor.Milliseconds()))*time.Millisecond-age, memoFor))
 	}
 	d.learned.recall(now, m.Limits, left)
+	if age < learnedFor {
+		d.learned.connections.recall(now, m.Capacity, left(m.Capacity.Left))
+	}
 	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(d.paused) {
 		d.paused, d.excuse = until, d.options.recalled(m.Excuse)
+		d.rested(now)
 	}
 	if age < learnedFor {
 		d.pauses = max(d.pauses, count(m.Pauses))
@@ -296,9 +308,30 @@ func (l *learned) recall(now time.Time, noted []memoLimit, left func(ms int64) t
 	}
 }
 
+// note gives what is known; nothing when it is not.
+func (c *capacity) note(now time.Time) memoCapacity {
+	if c.most == 0 {
+		return memoCapacity{}
+	}
+	return memoCapacity{c.most, c.hold.Milliseconds(), max(0, c.until.Sub(now).Milliseconds())}
+}
+
+// recall takes what was noted. Of what is known already the stricter holds.
+func (c *capacity) recall(now time.Time, m memoCapacity, until time.Time) {
+	if m.Most <= 0 || c.most > 0 && c.most <= m.Most {
+		return
+	}
+	hold := time.Duration(clamp(m.Hold, capacityHoldMost.Milliseconds())) * time.Millisecond
+	c.most, c.hold = m.Most, max(capacityHold, hold)
+	c.until = later(now, until)
+	if limit := now.Add(capacityHoldMost); c.until.After(limit) {
+		c.until = limit
+	}
+}
+
 // limits gives all limits in the order in which a memo numbers them.
 func (l *learned) limits() []*limit {
-	return []*limit{&l.connections, &l.perSession, &l.refused, &l.perTransaction, &l.perSecond}
+	return []*limit{&l.perSession, &l.refused, &l.perTransaction}
 }
 
 // clamp gives n, at least 0 and at most most.

@@ -2,6 +2,8 @@ package receiver
 
 import (
 	"time"
+
+	"rollcall/smtp/shaping"
 )
 
 const (
@@ -12,6 +14,10 @@ const (
 	// memoGrey is how long what was learned of greylisting is kept. Guess: receivers
 	// change that rarely, and remember clients for 35 days mostly.
 	memoGrey = 24 * time.Hour
+
+	// memoTempoFor is how long a tempo is of use. Guess: finding it again takes minutes,
+	// and a receiver's mind changes within hours.
+	memoTempoFor = 4 * time.Hour
 )
 
 // memoSource is what one source of one node has done at the receiver, and how it
@@ -24,6 +30,29 @@ type memoSource struct {
 	Enough  int64        `json:"enough_ms,omitempty"` // of greylist
 	Short   int64        `json:"short_ms,omitempty"`
 	Minutes []memoMinute `json:"minutes,omitempty"`
+	Tempo   memoTempo    `json:"tempo,omitzero"`
+}
+
+// memoTempo is a tempo: RCPTs in a thousand seconds.
+type memoTempo struct {
+	Rate  int64 `json:"rate"`
+	Edge  int64 `json:"edge,omitempty"`
+	Proof int64 `json:"proof_ms,omitempty"`
+}
+
+// noteTempo gives what a tempo knows, in a memo's numbers.
+func noteTempo(t *shaping.Tempo) memoTempo {
+	m, worth := t.Remember()
+	if !worth {
+		return memoTempo{}
+	}
+	return memoTempo{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), m.Proof.Milliseconds()}
+}
+
+// memory is what a memo says, for a tempo.
+func (m memoTempo) memory() shaping.TempoMemory {
+	return shaping.TempoMemory{Rate: float64(m.Rate) / 1000, Edge: float64(m.Edge) / 1000,
+		Proof: time.Duration(clamp(m.Proof, memoFor.Milliseconds())) * time.Millisecond}
 }
 
 // memoMinute is one minute of a quota, so many milliseconds ago.
@@ -40,13 +69,16 @@ func (m *memoSource) life() time.Duration {
 		return memoGrey
 	case m.Left > 0:
 		return min(time.Duration(m.Left)*time.Millisecond, memoFor) + learnedFor
+	case m.Tempo != memoTempo{}:
+		return memoTempoFor
 	}
 	return learnedFor
 }
 
 // empty says whether nothing is worth keeping.
 func (m *memoSource) empty() bool {
-	return m.Left == 0 && m.Rests == 0 && m.Enough == 0 && m.Short == 0 && len(m.Minutes) == 0
+	return m.Left == 0 && m.Rests == 0 && m.Enough == 0 && m.Short == 0 && len(m.Minutes) == 0 &&
+		m.Tempo == memoTempo{}
 }
 
 // noteSources gives what our sources did and what was read of those of other nodes.
@@ -54,7 +86,8 @@ func (d *desk) noteSources(now time.Time) []memoSource {
 	var out []memoSource
 	for _, o := range d.outlets {
 		m := memoSource{Source: o.name, Rests: min(o.rests, memoCountMax),
-			Enough: o.grey.enough.Milliseconds(), Short: o.grey.short.Milliseconds()}
+			Enough: o.grey.enough.Milliseconds(), Short: o.grey.short.Milliseconds(),
+			Tempo: noteTempo(o.tempo)}
 		if left := o.until.Sub(now); left > 0 {
 			m.Left, m.Last = left.Milliseconds(), noteAttempt(o.last.attempt)
 		}
@@ -123,6 +156,9 @@ func (d *desk) recallOutlet(now time.Time, age time.Duration, o *outlet, m *memo
 	}
 	if age < left+learnedFor {
 		o.rests = max(o.rests, count(m.Rests))
+	}
+	if age < memoTempoFor {
+		o.tempo.Recall(m.Tempo.memory(), now)
 	}
 	if age < memoGrey && o.grey == (greylist{}) {
 		grey := func(ms int64) time.Duration {

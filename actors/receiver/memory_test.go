@@ -33,7 +33,8 @@ func taught(now time.Time) *desk {
 	d := rememberer(now, 0)
 	l := d.lane(now, hosts("mx1", "mx2"))
 	d.learned.connections.tighten(3, now)
-	d.learned.perSecond.tighten(7, now.Add(-30*time.Minute))
+	d.tooFast(now, d.outlets[0], judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+		Reply: smtp.Reply{Code: 450, Lines: []string{"slow down"}}}), now)
 	l.setMode(smtp.TLSRequired, now)
 	down := judged(smtp.Address{}, errors.New("connection refused"))
 	d.avoid(now.Add(-time.Hour), l.candidates[0], down, time.Second)
@@ -55,15 +56,19 @@ func TestMemorySurvivesAMove(t *testing.T) {
 		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
 	}
 	t.Logf("%d bytes: %s", len(fact.Data), fact.Data)
-	if life := fact.Expires.Sub(begin); life < learnedFor || life > 2*learnedFor {
+	if life := fact.Expires.Sub(begin); life < memoTempoFor || life > 2*memoTempoFor {
 		t.Errorf("it expires after %s", life)
 	}
 	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
 	d := rememberer(there, 17*time.Minute+500*time.Millisecond)
 	d.recall(there, fact.Data)
 	a := d.permit(there)
-	if a.Connections != 3 || a.RcptRate != (shaping.Rate{Events: 7, Per: time.Second}) {
+	if a.Connections != 3 {
 		t.Errorf("permitted %+v", a)
+	}
+	soon := there.Add(time.Minute)
+	if e := d.outlets[0].tempo.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
+		t.Errorf("tempo %+v", e)
 	}
 	if n, _ := d.outlets[0].budget.Ready(there); n != 14 {
 		t.Errorf("%d refusals left, want 14", n)
@@ -87,8 +92,8 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	if l.candidates[1].failures != 0 {
 		t.Error("a host that is fine is avoided")
 	}
-	if later := there.Add(31 * time.Minute); d.permit(later).RcptRate.Events == 7 {
-		t.Error("a limit holds longer than it was learned for")
+	if n := d.permit(there.Add(2 * capacityHold)).Connections; n != 4 {
+		t.Errorf("%d sessions later", n)
 	}
 }
 

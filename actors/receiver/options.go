@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"rollcall/actors/span"
 	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
@@ -45,7 +47,16 @@ type Options struct {
 	Clock   func() time.Time
 	Sources *Sources                           // from where receivers are spoken to
 	Allow   func(key string) shaping.Allowance // the present allowance of a receiver
-	Waits   []time.Duration                    // of a penalty that names no time: first, second, … in a row
+	// Stated says whether somebody has said what the RCPT rate of a receiver is, so that it
+	// is not begun gently; nil: of every one.
+	Stated func(key string) bool
+	// SourceOf gives what an operator wants of one of our sources now, by its address:
+	// whether it rests, and what it may ask in a day; nil: nothing.
+	SourceOf func(name string) shaping.Allowance
+	// Weight is how many addresses of a workspace are asked for each one of a workspace
+	// of weight 1, at receivers where both wait; nil: all have the same.
+	Weight  func(workspace uuid.UUID) int
+	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
 	Slots   *Slots
 	Rules   *verdict.Rules
 	Log     *slog.Logger

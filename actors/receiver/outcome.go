@@ -7,6 +7,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
 )
 
@@ -151,7 +152,7 @@ func (d *desk) lose(s *session) {
 	if s.closing {
 		d.closing--
 	} else {
-		s.lane.sessions--
+		d.staff(s.lane, -1)
 	}
 	d.steps = append(d.steps, dropSession{id: s.id})
 }
@@ -175,6 +176,11 @@ func (d *desk) ended(now time.Time, s *session, r report) {
 		d.pause(now, *r.failure)
 	case r.cut && s.told > 0 && r.failure.verdict.Action == verdict.ActVoid: // 421, too many errors
 		d.learned.refused.tighten(s.refused, now)
+	case r.cut && hasty(r.failure.verdict) && r.failure.attempt.Stage == smtp.StageRcpt:
+		if s.told >= oneSession {
+			d.learned.sessionEnded(s.told, s.refused, now)
+		}
+		d.tooFast(now, s.outlet, *r.failure, s.at)
 	case r.cut && s.told > 0:
 		d.learned.sessionEnded(s.told, s.refused, now)
 	default:
@@ -187,8 +193,9 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 	fresh, asked, refused, faults := s.rcpts == 0, 0, 0, 0
 	for _, a := range r.answered {
 		if a.told.attempt.Code == 0 { // cannot be asked at this host: nothing was sent
-			d.rcpts.Undo(1)
+			d.undone(s, 1)
 			s.outlet.budget.Undo(1)
+			d.options.Sources.giveBack(s.outlet.index, d.key, 1)
 			continue
 		}
 		if asked++; asked == 1 && !fresh {
@@ -198,7 +205,8 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 		if !a.told.accepted() && a.told.verdict.Reason != smtp.Greylisted {
 			faults++
 		}
-		d.rcpts.Done(d.replies.seen(a.sent, a.at), 1)
+		d.done(s, d.replies.seen(a.sent, a.at), 1)
+		d.heard(now, s, &a)
 		switch {
 		case a.told.permanent():
 			refused++
@@ -219,9 +227,9 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 	}
 	s.outlet.budget.Undo(len(r.rest) - unheard)
 	d.dirty = d.dirty || refused+unheard > 0
-	d.rcpts.Done(now, r.onWire)
-	d.rcpts.Undo(len(r.rest) - r.onWire)
-	d.pace.asked(now, asked+r.onWire)
+	d.done(s, now, r.onWire)
+	d.undone(s, len(r.rest)-r.onWire)
+	d.options.Sources.giveBack(s.outlet.index, d.key, len(r.rest)-r.onWire)
 	s.errors += faults
 	s.rcpts += asked + r.onWire
 	s.refused += refused + unheard
@@ -259,7 +267,7 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 		d.nextHosts(now, s, a)
 		return
 	case verdict.ActTLS:
-		if s.tls != smtp.TLSRequired {
+		if s.tls != smtp.TLSRequired && d.allowance.TLS != shaping.TLSOff {
 			s.lane.setMode(smtp.TLSRequired, now)
 			d.push(s.lane, a.probe)
 			return
@@ -272,9 +280,11 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 			d.retry(s.lane, a)
 			return
 		}
-		d.learned.tooFast(d.whole(d.pace.perSecond()), a.sent, now)
 		d.blame(now, s.outlet, a.told)
-		d.pause(now, a.told)
+		if d.tooFast(now, s.outlet, a.told, a.sent) && hasty(a.told.verdict) { // it is not about the address
+			d.retry(s.lane, a)
+			return
+		}
 	case verdict.ActOtherSource:
 		against := s.lane.against(s.outlet)
 		if against.blocked++; against.blocked < blockedInRow {
@@ -343,20 +353,26 @@ func (d *desk) trouble(now time.Time, s *session, told verdictOf) {
 	d.dirty = true
 	v := told.verdict
 	switch {
+	case v.Action == verdict.ActPause && hasty(v):
+		d.tooFast(now, s.outlet, told, s.at)
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
 		d.blame(now, s.outlet, told)
 		d.pause(now, told)
 	case v.Action == verdict.ActOtherSource:
 		d.refused(now, s, told)
-	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired:
+	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired && d.allowance.TLS != shaping.TLSOff:
 		s.lane.setMode(smtp.TLSRequired, now)
 	case told.attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.lane.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
 	case v.Action == verdict.ActSlow && told.attempt.Stage > smtp.StageHello:
-		d.pause(now, told)
+		d.tooFast(now, s.outlet, told, s.at)
 	case v.Action == verdict.ActSlow && d.readyAt(s.host.host):
 		d.learned.connections.tighten(d.whole(len(d.sessions)), now)
 		d.avoid(now, s.host, told, crowdedFor)
+	case d.turnedAway(now, s, told):
+		s.host.failures++
+		s.host.last = told
+		d.tooFast(now, s.outlet, told, s.opened)
 	case told.attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance
 		d.avoid(now, s.host, told, brokenFor)
 	default:
@@ -397,6 +413,7 @@ func (d *desk) pause(now time.Time, told verdictOf) {
 		d.pauses++
 	}
 	d.halt(func(*session) bool { return true })
+	d.rested(now)
 	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
 	d.excuse = told
 	d.options.Metrics.pauses.Inc()
@@ -410,7 +427,8 @@ func (d *desk) wait(v verdict.Verdict, nth int) time.Duration {
 	if v.Wait > 0 {
 		return v.Wait
 	}
-	wait := d.options.Waits[min(nth, len(d.options.Waits)-1)]
+	waits := d.waits()
+	wait := waits[min(nth, len(waits)-1)]
 	if v.Reason == smtp.HarvestGuard {
 		wait = max(wait, d.options.lasts(harvestFor))
 	}

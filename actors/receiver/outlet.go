@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/shaping"
@@ -40,6 +41,9 @@ type outlet struct {
 	index    int // in Sources
 	name     string
 	budget   *quota
+	tempo    *shaping.Tempo
+	rcpts    *shaping.Window // that keeps to the tempo, in times of sending as the desk's
+	pause    shaping.Pause   // as an operator wants it of the source
 	grey     greylist
 	rested                       // at all of this receiver
 	refusing map[string]struct{} // lanes that rested it, without an answer about an address since
@@ -114,7 +118,7 @@ func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 		if !o.reaches(at) || l.away(now, o) != nil {
 			continue
 		}
-		if ok, _ := d.options.Sources.may(o.index, d.key, now, false); ok {
+		if ok, _, _ := d.fit(now, o); ok {
 			return o
 		}
 	}
@@ -122,22 +126,22 @@ func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 }
 
 // mute says whether this node may not speak to the receiver for a while though the
-// receiver takes one of its sources, because they are rested altogether, and until when.
-func (d *desk) mute(now time.Time) (bool, time.Time) {
-	var until time.Time
+// receiver takes one of its sources, because they are paused, rested altogether, or have
+// asked what they may in a day; until when, zero for a pause; and why.
+func (d *desk) mute(now time.Time) (muted bool, until time.Time, cause wire.Cause) {
 	for _, o := range d.outlets {
 		if now.Before(o.until) {
 			continue
 		}
-		ok, next := d.options.Sources.may(o.index, d.key, now, false)
-		if ok {
-			return false, time.Time{}
-		}
-		if until.IsZero() || next.Before(until) {
-			until = next
+		ok, next, why := d.fit(now, o)
+		switch {
+		case ok:
+			return false, time.Time{}, wire.Cause_FREE
+		case !muted, until.IsZero(), !next.IsZero() && next.Before(until):
+			muted, until, cause = true, next, why
 		}
 	}
-	return !until.IsZero(), until
+	return muted, until, cause
 }
 
 // spendable says whether a source has refusals left that it may cause within the
@@ -151,6 +155,9 @@ func (d *desk) spendable(now time.Time) (bool, time.Time) {
 		}
 		usable = true
 		n, next := o.budget.Ready(now)
+		if rests := o.tempo.Explain(now).Until; now.Before(rests) {
+			n, next = 0, later(rests, next)
+		}
 		if n > 0 {
 			return true, time.Time{}
 		}
@@ -164,7 +171,7 @@ func (d *desk) spendable(now time.Time) (bool, time.Time) {
 // next gives the best candidate of a lane that may be dialled now, and from where.
 func (d *desk) next(now time.Time, l *lane) (*candidate, *outlet) {
 	for _, c := range l.candidates {
-		if now.Before(c.until) {
+		if now.Before(c.until) || !reaches(d.allowance.Family, c.at) {
 			continue
 		}
 		if o := d.outlet(now, l, c.at); o != nil {
@@ -179,6 +186,10 @@ func (d *desk) next(now time.Time, l *lane) (*candidate, *outlet) {
 func (d *desk) shutBy(now time.Time, l *lane, c *candidate) (verdictOf, time.Time) {
 	if now.Before(c.until) {
 		return c.last, c.until
+	}
+	if !reaches(d.allowance.Family, c.at) {
+		told := d.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
+		return told, now.Add(d.wait(told.verdict, len(d.options.Waits)))
 	}
 	var first *rested
 	for _, o := range d.outlets {

@@ -1,8 +1,10 @@
 package receiver
 
 import (
+	"slices"
 	"time"
 
+	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
@@ -40,10 +42,12 @@ const (
 	// then, within the connection rate that strangers get.
 	turnFor = 5 * time.Second
 
+	// asideFor is how long a lane that cannot have a session is left out of the turns, when
+	// it is not known until when that is so. Guess.
+	asideFor = time.Second
+
 	restedAfter = 200 * time.Millisecond // looking costs a millisecond, a dead session a probe
-	idleFor     = 2 * time.Second        // a session without work; Postfix's connection cache keeps 2 s
 	holdFor     = 30 * time.Second       // with work that waits for the rate; RFC 5321 §4.5.3.2.7 lets 5 min
-	sessionAge  = 5 * time.Minute        // Postfix's connection cache reuses for 300 s at most
 	slotEvery   = 500 * time.Millisecond // looking again for a free slot of the node; guess
 	fenceEvery  = time.Second            // looking again whether we may speak; guess
 	lanesMax    = 10_000                 // beyond it lanes without work are forgotten whatever they know; guess
@@ -58,18 +62,20 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	}
 	a := d.permit(now)
 	known := d.know(now, d.share)
-	muted, until := d.mute(now)
-	barred := shut(a) || !known || muted
+	muted, until, _ := d.mute(now)
 	d.at(until)
-	resting := now.Before(d.paused)
-	if resting {
+	barred, resting := shut(a) || !known || a.Pause == shaping.PauseYes, now.Before(d.paused)
+	if resting && a.Pause != shaping.PauseYes { // what waits while it is paused is told nothing
 		d.tellAll(now)
 		d.at(d.paused)
 	}
+	d.lacks = lacks{}
 	d.tend(now, a, resting || barred)
-	if !resting && !barred {
+	d.pressed, d.fresh = false, nil
+	if !resting && !barred && !muted && a.Pause != shaping.PauseDrain {
 		d.open(now, a)
 	}
+	d.held.note(now, d.lacks)
 	d.flush(now)
 	d.sweep(now)
 	d.remember(now, false)
@@ -104,13 +110,19 @@ func (d *desk) permit(now time.Time) shaping.Allowance {
 		d.share = part{0, 1}
 		d.at(now.Add(fenceEvery))
 	}
-	a := d.share.of(d.learned.apply(careful(d.options.Allow(d.key)), now))
+	whole := d.learned.apply(careful(d.options.Allow(d.key)), now)
+	a := d.share.of(whole)
 	if a != d.allowance {
+		if a.Pause == shaping.PauseYes && d.allowance.Pause != a.Pause {
+			d.halt(func(*session) bool { return true })
+		}
 		d.allowance = a
 		d.dials.Set(a.ConnectionRate)
 		d.rcpts.Set(a.RcptRate)
 		d.setBudgets(a)
 	}
+	d.heed()
+	d.conduct(now, whole)
 	return a
 }
 
@@ -120,6 +132,7 @@ func (d *desk) tend(now time.Time, a shaping.Allowance, resting bool) {
 	free, kept := d.free, d.free[:0]
 	dry := false
 	d.hopeful = false
+	d.arrange(free)
 	for _, s := range free {
 		if resting || d.spent(now, s, a) || d.yields(now, s) {
 			d.quit(s)
@@ -133,9 +146,9 @@ func (d *desk) tend(now time.Time, a shaping.Allowance, resting bool) {
 				continue
 			}
 		}
-		patience := idleFor
+		patience := a.IdleTime
 		if s.lane.queued > 0 && d.hopeful {
-			patience = holdFor
+			patience = max(patience, holdFor)
 		}
 		if now.Sub(s.idle) >= patience {
 			d.quit(s)
@@ -150,20 +163,56 @@ func (d *desk) tend(now time.Time, a shaping.Allowance, resting bool) {
 
 // spent says whether a session that has nothing to do may not be used again.
 func (d *desk) spent(now time.Time, s *session, a shaping.Allowance) bool {
-	return s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession || !s.void.IsZero() ||
-		s.lane.away(now, s.outlet) != nil || s.errorsLeft(a) <= 0 ||
-		len(d.outlets) > 1 && d.outlet(now, s.lane, s.host.at) != s.outlet ||
-		now.Sub(s.opened) > sessionAge || len(d.sessions)-d.closing > a.Connections ||
-		s.lane.mode(now) == smtp.TLSRequired && s.tls != smtp.TLSRequired
+	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession ||
+		!s.void.IsZero() || s.lane.away(now, s.outlet) != nil || s.errorsLeft(a) <= 0 ||
+		d.left(now, s) || !reaches(a.Family, s.host.at) ||
+		now.Sub(s.opened) > a.SessionAge || len(d.sessions)-d.closing > a.Connections ||
+		d.mode(now, s.lane) == smtp.TLSRequired && s.tls != smtp.TLSRequired
+}
+
+// left says whether a session speaks from a source that may not go on, or that is the
+// second choice by now.
+func (d *desk) left(now time.Time, s *session) bool {
+	if ok, _, _ := d.fit(now, s.outlet); !ok {
+		return s.outlet.pause != shaping.PauseDrain
+	}
+	return len(d.outlets) > 1 && d.outlet(now, s.lane, s.host.at) != s.outlet
+}
+
+// arrange puts the sessions that have nothing to do in the order in which they are given
+// something: first those of the lanes in which somebody waits who was given least.
+func (d *desk) arrange(free []*session) {
+	if len(free) < 2 || len(d.manned) < 2 || !d.tasks.contended() {
+		return
+	}
+	ranks := make(map[*lane]rank, len(free))
+	for _, s := range free {
+		if s.lane.queued > 0 {
+			ranks[s.lane] = s.lane.rank()
+		}
+	}
+	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.lane].compare(ranks[b.lane]) })
 }
 
 // yields says whether a session should make room for a lane that has none.
 func (d *desk) yields(now time.Time, s *session) bool {
-	live := len(d.sessions) - d.closing
-	if !d.pressed || d.closing >= max(1, d.order.len()-live) { // so many lanes have none, at least
+	if !d.pressed || d.closing >= max(1, d.unmanned) {
 		return false
 	}
-	return s.lane.queued == 0 || s.lane.sessions > 1 || now.Sub(s.opened) >= turnFor
+	return s.lane.queued == 0 || s.lane.sessions > 1 || now.Sub(s.opened) >= turnFor ||
+		d.fresh != nil && d.closing == 0 && d.large(s.lane)
+}
+
+// large says whether of everything that waits in a lane enough was asked already.
+func (d *desk) large(l *lane) bool {
+	for _, c := range l.turns.list {
+		for _, b := range c.of.turns.list {
+			if b.of.file.given < smallFile {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // mayAsk is how many probes a session may be given now by every rule.
@@ -171,19 +220,38 @@ func (d *desk) mayAsk(now time.Time, s *session, a shaping.Allowance) int {
 	byBudget, next := s.outlet.budget.Ready(now)
 	if byBudget <= 0 {
 		d.at(next)
+		d.lacks.add(wire.Cause_BUDGET, next)
 		return 0
 	}
 	lead := d.lead.known()
 	byRate, next := d.rcpts.Ready(now.Add(lead))
 	if byRate == 0 {
 		if !next.IsZero() {
-			d.at(next.Add(-lead))
+			next = next.Add(-lead)
+			d.at(next)
 		}
+		d.lacks.add(wire.Cause_ALLOWANCE, next)
+		d.hopeful = true
+		return 0
+	}
+	byTempo, next := s.outlet.goes(now.Add(lead))
+	if byTempo == 0 {
+		if !next.IsZero() {
+			next = next.Add(-lead)
+			d.at(next)
+		}
+		d.lacks.add(wire.Cause_ALLOWANCE, next)
 		d.hopeful = true
 		return 0
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	return d.portion(min(byRate, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax), s.lane, a)
+	n := d.portion(min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax), s.lane, a)
+	got, wait := d.options.Sources.take(s.outlet.index, d.key, d.options.clock(now), min(n, s.lane.queued))
+	if got == 0 && n > 0 {
+		d.lacks.add(wire.Cause_NO_SOURCE, now.Add(wait))
+		d.at(now.Add(min(wait, asideFor)))
+	}
+	return got
 }
 
 // portion is how many of the n probes that a session might be given it gets: no
@@ -218,6 +286,7 @@ func (d *desk) take(now time.Time, l *lane, n int) []*probe {
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			d.answer(p, verdictOf{verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
+			d.tasks.ask(now, d.tasks.file(p.chunk.task))
 			out = append(out, p)
 		}
 	}
@@ -232,26 +301,29 @@ func (d *desk) ask(now time.Time, s *session, probes []*probe, a shaping.Allowan
 		after = lead
 	}
 	d.rcpts.Begin(now.Add(lead), len(probes))
+	s.outlet.rcpts.Begin(now.Add(lead), len(probes))
 	s.outlet.budget.Begin(len(probes))
 	s.socket.halted.Store(false)
+	s.halted = false
 	s.given, s.at = probes, now
 	d.steps = append(d.steps, askProbes{id: s.id, after: after, probes: probes,
 		perTransaction: a.RcptsPerTransaction, refusedMax: a.RefusedPerSession - s.refused,
-		pipelining: a.Pipelining, rested: now.Sub(s.idle) > restedAfter, turn: d.turn})
+		pipelining: a.Pipelining, depth: a.PipeliningDepth, rested: now.Sub(s.idle) > restedAfter, turn: d.turn})
 }
 
 // open dials where probes wait: first for lanes that have no session at all,
 // then for those that are worth more.
 func (d *desk) open(now time.Time, a shaping.Allowance) {
-	d.pressed = false
 	if ok, next := d.spendable(now); !ok {
+		if d.tasks.queued > 0 {
+			d.lacks.add(wire.Cause_BUDGET, next)
+		}
 		d.at(next) // a session would have nothing to ask
 		return
 	}
-	first := func(l *lane) bool { return l.sessions == 0 }
-	more := func(l *lane) bool { return l.sessions < d.worth(l.queued, a) }
-	if d.openFor(now, a, first) {
-		d.openFor(now, a, more)
+	d.readmit(now)
+	if d.openFirst(now, a) {
+		d.openMore(now, a)
 	}
 	if !d.pressed {
 		return
@@ -266,19 +338,50 @@ func (d *desk) open(now time.Time, a shaping.Allowance) {
 	}
 	clear(d.free[len(kept):])
 	d.free = kept
+	if d.fresh != nil && d.closing == 0 {
+		d.hurry(d.fresh, func(s *session) bool { return d.large(s.lane) })
+	}
 }
 
-// openFor dials for the lanes that want it, in turn. False means that no more
-// can be dialled now; the lane that was to be next stays so.
-func (d *desk) openFor(now time.Time, a shaping.Allowance, wants func(*lane) bool) bool {
-	for range d.order.len() {
-		l := d.order.peek()
-		for l.queued > 0 && wants(l) {
+// openFirst dials for the lanes that have no session, in the turn of those who wait in
+// them. False means that no more can be dialled now; the lane that was to be next stays so.
+func (d *desk) openFirst(now time.Time, a shaping.Allowance) bool {
+	for b := d.tasks.next(); b != nil; b = d.tasks.next() {
+		l := b.lane
+		c, o := d.next(now, l)
+		if c == nil {
+			if ok, until := d.idle(now, l); ok {
+				d.setAside(now, l, until)
+			} else {
+				d.closeLane(now, l)
+			}
+			continue
+		}
+		if n, next := o.budget.Ready(now); n <= 0 {
+			d.lacks.add(wire.Cause_BUDGET, next)
+			d.setAside(now, l, next)
+			continue
+		}
+		socket := d.mayDial(now, a, l, o)
+		if socket == nil {
+			if d.pressed && b.file.served.IsZero() {
+				d.fresh = b.file
+			}
+			return false
+		}
+		d.tasks.open(b.file)
+		d.dial(now, l, c, o, socket)
+	}
+	return true
+}
+
+// openMore dials for the lanes that have sessions and are worth more, one after the other.
+func (d *desk) openMore(now time.Time, a shaping.Allowance) {
+	for i := 0; i < len(d.manned); i++ {
+		l := d.manned[i]
+		for l.queued > 0 && l.sessions < d.worth(l.queued, a) {
 			c, o := d.next(now, l)
 			if c == nil {
-				if l.sessions == 0 {
-					d.closeLane(now, l)
-				}
 				break
 			}
 			if n, next := o.budget.Ready(now); n <= 0 {
@@ -287,16 +390,71 @@ func (d *desk) openFor(now time.Time, a shaping.Allowance, wants func(*lane) boo
 			}
 			socket := d.mayDial(now, a, l, o)
 			if socket == nil {
-				return false
+				d.manned = append(d.manned[i:], d.manned[:i]...) // it is the first to be looked at again
+				return
 			}
 			d.dial(now, l, c, o, socket)
 		}
-		d.order.pop()
-		if l.inTurn = l.queued > 0; l.inTurn {
-			d.order.push(l)
+	}
+}
+
+// aside is a lane that is out of the turns for a while.
+type aside struct {
+	lane  *lane
+	until time.Time
+}
+
+// setAside takes a lane out of the turns: it cannot have a session now, and nothing is
+// wrong with its hosts.
+func (d *desk) setAside(now time.Time, l *lane, until time.Time) {
+	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
+		until = soon // what keeps it may change
+	}
+	l.aside = true
+	d.aside.push(aside{l, until})
+	d.at(until)
+}
+
+// readmit brings lanes back into the turns.
+func (d *desk) readmit(now time.Time) {
+	for d.aside.len() > 0 {
+		one := d.aside.peek()
+		if now.Before(one.until) {
+			d.at(one.until)
+			return
+		}
+		d.aside.pop()
+		one.lane.aside = false
+		d.want(one.lane)
+	}
+}
+
+// hurry lets one session give back what it has not asked yet, so that something of a
+// verification can be asked of which nothing was: once for each.
+func (d *desk) hurry(f *file, which func(*session) bool) {
+	if f.hurried {
+		return
+	}
+	for _, s := range d.sessions {
+		if len(s.given) > 1 && !s.closing && !s.halted && which(s) {
+			f.hurried, s.halted = true, true
+			s.socket.halted.Store(true)
+			return
 		}
 	}
-	return true
+}
+
+// interrupt hurries for a verification that comes to a lane whose sessions all work, for
+// others of which enough was asked already.
+func (d *desk) interrupt(f *file, l *lane) {
+	if f.hurried || !f.served.IsZero() || slices.ContainsFunc(d.free, func(s *session) bool { return s.lane == l }) {
+		return
+	}
+	d.hurry(f, func(s *session) bool {
+		return s.lane == l && !slices.ContainsFunc(s.given, func(p *probe) bool {
+			return d.tasks.file(p.chunk.task).given < smallFile
+		})
+	})
 }
 
 // worth is how many sessions so many probes are worth: one, and more only when
@@ -318,10 +476,12 @@ func (d *desk) worth(queued int, a shaping.Allowance) int {
 // mayDial gives the socket for one more session, or nil when none may be opened.
 func (d *desk) mayDial(now time.Time, a shaping.Allowance, l *lane, o *outlet) *socket {
 	if n, next := d.dials.Ready(now); n == 0 {
+		d.lacks.add(wire.Cause_CONNECTIONS, next)
 		d.at(next)
 		return nil
 	}
 	if len(d.sessions) >= a.Connections {
+		d.lacks.add(wire.Cause_CONNECTIONS, time.Time{})
 		d.pressed = l.sessions == 0
 		return nil
 	}
@@ -345,10 +505,10 @@ func (d *desk) dial(now time.Time, l *lane, c *candidate, o *outlet, socket *soc
 	d.dials.Begin(now, 1)
 	d.options.Sources.dialled(o.index, d.key, now)
 	d.nextID++
-	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: l.mode(now), socket: socket, opened: now}
+	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: d.mode(now, l), socket: socket, opened: now}
 	d.sessions[s.id] = s
 	d.begun(now)
-	l.sessions++
+	d.staff(l, 1)
 	d.steps = append(d.steps, openSession{id: s.id, source: o.Source, host: c, tls: s.tls, turn: d.turn,
 		socket: socket})
 }
@@ -356,7 +516,7 @@ func (d *desk) dial(now time.Time, l *lane, c *candidate, o *outlet, socket *soc
 func (d *desk) quit(s *session) {
 	s.closing = true
 	d.closing++
-	s.lane.sessions--
+	d.staff(s.lane, -1)
 	d.steps = append(d.steps, quitSession{id: s.id})
 }
 
@@ -376,14 +536,15 @@ func (d *desk) closeLane(now time.Time, l *lane) {
 func (d *desk) tellAll(now time.Time) {
 	told := d.excuse
 	told.verdict.Wait = d.paused.Sub(now)
-	for d.order.len() > 0 {
-		l := d.order.pop()
+	if d.tasks.queued == 0 {
+		return
+	}
+	for _, l := range d.lanes {
 		for l.queued > 0 {
 			p := d.pop(l)
 			p.note(told)
 			d.answer(p, told, now)
 		}
-		l.inTurn = false
 	}
 }
 

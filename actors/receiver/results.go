@@ -90,6 +90,7 @@ func (d *desk) sweep(now time.Time) {
 	}
 	d.tasks.sweep(now)
 	d.purge(now)
+	d.tasks.fair.sweep(now)
 	d.dropLanes(now)
 	if len(d.tasks.busy) > 0 {
 		d.at(now.Add(pulseEvery))
@@ -128,13 +129,8 @@ func (d *desk) pulse(now time.Time, t *task) {
 			m.Chunks = append(m.Chunks, c.number)
 		}
 	}
-	if ok, next := d.spendable(now); shut(d.allowance) {
-		m.WaitingMs = shareWait.Milliseconds()
-	} else if muted, until := d.mute(now); muted {
-		m.WaitingMs = wire.Left(now, until)
-	} else if !ok {
-		m.WaitingMs = wire.Left(now, next)
-	}
+	m.Cause, m.WaitingMs = d.pulsing(now)
+	m.PerHour = d.perHourOf(now, t)
 	t.pulsed = now
 	d.emit(t.client, m)
 }
@@ -145,14 +141,9 @@ func (d *desk) purge(now time.Time) {
 		return
 	}
 	d.tasks.stale = false
-	for range d.order.len() {
-		l := d.order.pop()
-		for id := range l.queues {
-			d.tasks.count(id, -l.purge(id))
-		}
-		if l.inTurn = l.queued > 0; l.inTurn {
-			d.order.push(l)
-		}
+	for _, l := range d.lanes {
+		l.purge(func(f *file, n int) { d.tasks.count(f, -n) })
+		d.man(l)
 	}
 	for t := range d.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
@@ -166,7 +157,8 @@ func (d *desk) purge(now time.Time) {
 // dropLanes forgets hosts that nobody asks for and nothing is known against.
 func (d *desk) dropLanes(now time.Time) {
 	for key, l := range d.lanes {
-		if !l.inTurn && l.sessions == 0 && (!l.knows(now) || len(d.lanes) > lanesMax) {
+		l.tidy()
+		if l.queued == 0 && !l.aside && l.sessions == 0 && (!l.knows(now) || len(d.lanes) > lanesMax) {
 			delete(d.lanes, key)
 		}
 	}

@@ -43,7 +43,7 @@ type sessionActor struct {
 	working atomic.Bool   // that goroutine runs
 	leaving atomic.Bool   // the actor is stopped: it should come to an end
 	end     sync.Once
-	tracer  *tracer   // nil until it opens
+	tracer  *tracer // nil until it opens
 	span    span.Span // as smtp
 	broken  bool      // as smtp: it failed
 }
@@ -204,7 +204,7 @@ func (a *sessionActor) ask(m askProbes) report {
 		n := min(m.perTransaction, len(r.rest))
 		done, rcpts := len(r.answered), a.smtp.Rcpts()
 		stop, err := a.transaction(&r, r.rest[:n],
-			smtp.Ask{Pipelining: m.pipelining, RefusedMax: left, Hold: hold})
+			smtp.Ask{Pipelining: m.pipelining, Depth: m.depth, RefusedMax: left, Hold: hold})
 		got := r.answered[done:]
 		r.rest = r.rest[len(got):]
 		r.refused = a.smtp.Refused() - before

@@ -151,7 +151,7 @@ type side struct {
 func TestSharesNeverAddUpToMore(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const n = 4
-		a := shaping.Allowance{
+		a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 			Connections:        rapid.IntRange(1, 9).Draw(rt, "connections"),
 			ConnectionRate:     drawRate(rt, "connection rate", 4, 40),
 			RcptRate:           drawRate(rt, "rcpt rate", 4, 200),

@@ -23,7 +23,7 @@ import (
 // nothing is left.
 func TestDeskLosesNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		a := shaping.Allowance{
+		a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 			Connections:         rapid.IntRange(1, 6).Draw(rt, "connections"),
 			ConnectionRate:      drawRate(rt, "connection rate", 2, 30),
 			RcptRate:            drawRate(rt, "rcpt rate", 5, 300),

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rollcall/smtp"
@@ -81,8 +82,13 @@ type Sources struct {
 
 	list []Source
 
-	mu  sync.Mutex
-	all []*health // guarded by mu; as list
+	options atomic.Pointer[Options] // nil until a receiver lives
+
+	mu     sync.Mutex
+	all    []*health // guarded by mu; as list
+	days   []day     // guarded by mu; as list
+	noting bool      // guarded by mu; days are being noted
+	noted  time.Time // guarded by mu; when that began last
 }
 
 // health is what is known of one source.
@@ -115,9 +121,12 @@ type SourceState struct {
 	// those that refuse it, whatever the address, because of where it stands or how it
 	// introduces itself.
 	Spoken, Blocked int
-	Rested          time.Time   // it speaks to nobody before; zero: it may speak
-	Reason          smtp.Reason // why it is rested, or was when OnTrial
-	OnTrial         bool        // it was rested, and one receiver is being asked again
+	Rested          time.Time     // it speaks to nobody before; zero: it may speak
+	Reason          smtp.Reason   // why it is rested, or was when OnTrial
+	OnTrial         bool          // it was rested, and one receiver is being asked again
+	Pause           shaping.Pause // as an operator wants it
+	Today           int           // RCPTs since midnight UTC, of those that this process knows of
+	PerDay          int           // that are allowed today; 0: not bounded
 }
 
 // Fit says whether the source may speak to receivers at large.
@@ -139,6 +148,7 @@ func NewSources(list []Source) (*Sources, error) {
 		}
 		s.all = append(s.all, &health{contacts: map[string]contact{}})
 	}
+	s.days = make([]day, len(list))
 	return s, nil
 }
 
@@ -153,6 +163,7 @@ func (s *Sources) State(now time.Time) []SourceState {
 		if now.Before(h.until) {
 			st.Rested = h.until
 		}
+		s.stateOfDay(i, now, st)
 		st.OnTrial = h.open && st.Rested.IsZero()
 		st.Spoken, st.Blocked = h.count(now, s.Hour.Of(sourceSpan))
 		for _, c := range h.contacts {

@@ -266,7 +266,7 @@ func (d *desk) observe(now time.Time) {
 		st.firings[i].Until = d.consequence(now, &st.firings[i])
 	}
 	st.fresh = 0
-	cause, _, _ := d.holdsBack(now)
+	cause, _ := d.holds(now)
 	if !st.observed.IsZero() {
 		d.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
 	}
@@ -326,15 +326,26 @@ func (d *desk) consequence(now time.Time, f *firing) time.Time {
 	if r := f.lane.refusals[f.outlet]; r != nil {
 		until = later(until, r.until)
 	}
-	until = later(until, d.paused)
+	_, rests := f.outlet.tempo.Permits(now)
+	until = later(later(until, rests), d.paused)
 	if !until.After(now) {
 		return time.Time{}
 	}
 	return until
 }
 
-// permitted is how many RCPTs a second may be sent now.
-func (d *desk) permitted(time.Time) float64 { return d.allowance.RcptRate.PerSecond() }
+// permitted is how many RCPTs a second may be sent now, short rests left aside: what is
+// allowed here, and what a source that the receiver takes was found to be let go.
+func (d *desk) permitted(now time.Time) float64 {
+	found := 0.0
+	for _, o := range d.outlets {
+		if !now.Before(o.until) {
+			rate, _ := o.tempo.Permits(now)
+			found = max(found, rate.PerSecond())
+		}
+	}
+	return min(d.allowance.RcptRate.PerSecond(), found)
+}
 
 // oldest is since when the oldest address waits that has no answer; zero: none does.
 func (d *desk) oldest() (since time.Time) {
@@ -351,7 +362,7 @@ func (d *desk) oldest() (since time.Time) {
 // tell says what the desk does now.
 func (d *desk) tell(now time.Time) view.Receiver {
 	st := &d.status
-	cause, until, why := d.holdsBack(now)
+	cause, until, why := d.hold(now)
 	recent := sum(st.minutes[:], now.Unix()/60)
 	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why, Queued: d.tasks.queued,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
@@ -375,7 +386,7 @@ func (d *desk) tell(now time.Time) view.Receiver {
 		out.Budget = max(out.Budget, o.Budget)
 	}
 	out.State = d.state(now, cause, out.InFlight > 0 || out.Rcpts > 0)
-	out.PerHour = d.expected(now, &out)
+	out.PerHour = int(d.perHour(now))
 	return out
 }
 
@@ -390,10 +401,10 @@ func part32(n, all int32) float64 {
 // state is what the desk does, in a word.
 func (d *desk) state(now time.Time, cause wire.Cause, asks bool) string {
 	switch {
-	case d.leaving || d.allowance.Pause == "drain":
-		return "draining"
 	case cause == wire.Cause_PAUSED:
 		return "paused"
+	case d.leaving || d.allowance.Pause == shaping.PauseDrain:
+		return "draining"
 	case now.Before(d.paused):
 		return "resting"
 	case d.tasks.queued == 0 && !asks:
@@ -402,18 +413,6 @@ func (d *desk) state(now time.Time, cause wire.Cause, asks bool) string {
 		return "asking"
 	}
 	return "waiting"
-}
-
-// expected is how many addresses the desk expects to ask in an hour as things are.
-func (d *desk) expected(now time.Time, r *view.Receiver) int {
-	if shut(d.allowance) || now.Before(d.paused) {
-		return 0
-	}
-	perHour := r.Allowed * 3600
-	if r.Refused > 0 {
-		perHour = min(perHour, float64(d.allowance.RefusedPerHour)/r.Refused)
-	}
-	return int(perHour)
 }
 
 // tellSources says how each of our sources does here.
@@ -430,11 +429,18 @@ func (d *desk) tellSources(now time.Time) []view.ReceiverSource {
 		one.Budget = max(0, budget)
 		one.Tempo = d.tempo(now, o)
 		ok, until := d.options.Sources.may(o.index, d.key, now, false)
-		switch {
+		_, rests := o.tempo.Permits(now)
+		switch pause := d.options.Sources.allowance(o.index).Pause; {
+		case pause == shaping.PauseYes:
+			one.State = "paused"
+		case pause == shaping.PauseDrain:
+			one.State = "draining"
 		case now.Before(o.until):
 			one.State, one.Until, one.Reason = "resting", o.until, o.last.verdict.Reason.String()
 		case !ok:
 			one.State, one.Until = "resting", until
+		case now.Before(rests):
+			one.State, one.Until = "resting", rests
 		case one.Sessions > 0:
 			one.State = "used"
 		}
@@ -444,9 +450,10 @@ func (d *desk) tellSources(now time.Time) []view.ReceiverSource {
 }
 
 // tempo is how fast the receiver lets a source go.
-func (d *desk) tempo(now time.Time, _ *outlet) view.Tempo {
-	rate := d.permitted(now)
-	return view.Tempo{Rate: rate, Ceiling: rate}
+func (d *desk) tempo(now time.Time, o *outlet) view.Tempo {
+	e := o.tempo.Explain(now)
+	return view.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
+		Since: e.Since, Why: e.Why}
 }
 
 // tellAllOf says everything about the desk.
@@ -476,7 +483,7 @@ func (s *session) tell(now time.Time) view.Session {
 	out := view.Session{ID: s.id, Source: s.outlet.name, Host: s.host.host, State: "idle",
 		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
 	switch {
-	case s.closing:
+	case s.closing || s.doomed:
 		out.State = "closing"
 	case !s.ready:
 		out.State = "opening"
@@ -499,7 +506,8 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 		id := t.key.Verification
 		q := of[id.String()]
 		if q == nil {
-			q = &view.Queue{Verification: id.String(), Queued: d.tasks.waiting[id], Weight: 1}
+			q = &view.Queue{Verification: id.String(), Queued: d.tasks.file(t).queued,
+				Workspace: t.space.String(), Weight: d.tasks.file(t).space.weight}
 			of[q.Verification] = q
 		}
 		for _, c := range t.chunks {
@@ -527,9 +535,8 @@ func (l *learned) tell(now time.Time) []view.Limit {
 		field shaping.Field
 		limit limit
 		unit  string
-	}{{shaping.FieldConnections, l.connections, ""}, {shaping.FieldRcptsPerConnection, l.perSession, ""},
-		{shaping.FieldRefusedPerSession, l.refused, ""}, {shaping.FieldRcptsPerTransaction, l.perTransaction, ""},
-		{shaping.FieldRcptRate, l.perSecond, "/s"}} {
+	}{{shaping.FieldConnections, limit{l.connections.most, l.connections.until}, ""},
+		{shaping.FieldRcptsPerConnection, l.perSession, ""}, {shaping.FieldRefusedPerSession, l.refused, ""}, {shaping.FieldRcptsPerTransaction, l.perTransaction, ""}} {
 		if now.Before(one.limit.until) {
 			out = append(out, view.Limit{Field: one.field.String(), Value: strconv.Itoa(one.limit.most) + one.unit,
 				Until: one.limit.until})

@@ -31,7 +31,7 @@ func (l *Living) Detail(ctx context.Context, key string) []view.ReceiverDetail {
 // whether there was one. The numbers are those of Detail; of a name that stands
 // for several receivers, each of them ends the session of that number.
 func (l *Living) Close(ctx context.Context, key string, session int) bool {
-	end := func(d *desk, _ time.Time) bool { return d.endSession(session) }
+	end := func(d *desk, _ time.Time) bool { return d.closeSession(session) }
 	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
 }
 
@@ -86,18 +86,4 @@ func (l *Living) tells(which func(key string) bool) (out []func(msg any)) {
 		}
 	}
 	return out
-}
-
-// endSession ends one session after the command that is on the wire.
-func (d *desk) endSession(id int) bool {
-	s := d.sessions[id]
-	if s == nil || s.closing {
-		return false
-	}
-	s.socket.halted.Store(true)
-	if i := slices.Index(d.free, s); i >= 0 {
-		d.free = slices.Delete(d.free, i, i+1)
-		d.quit(s)
-	}
-	return true
 }

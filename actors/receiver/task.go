@@ -45,6 +45,7 @@ type task struct {
 	key     wire.TaskKey
 	epoch   int64
 	client  client
+	space   uuid.UUID // workspace, as the newest offer names it
 	chunks  []*chunk
 	done    []doneChunk       // oldest first
 	pulsed  time.Time         // when something was last sent
@@ -99,29 +100,23 @@ type tasks struct {
 	all     map[wire.TaskKey]*task
 	busy    map[*task]struct{} // with chunks
 	resting fifo[*task]        // those without, and some that have some again
-	waiting map[uuid.UUID]int  // probes in queues, by verification
-	queued  int                // sum over waiting
 	stale   bool               // dropped probes are still in queues
+	fair                       // probes in queues
 }
 
-func newTasks() tasks {
-	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiting: map[uuid.UUID]int{}}
+func newTasks(weight func(uuid.UUID) int) tasks {
+	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
+		fair: fair{weight: weight, spaces: map[uuid.UUID]*space{}}}
 }
 
-// count notes probes of a verification that came to the queues, or left them.
-func (t *tasks) count(verification uuid.UUID, n int) {
-	t.queued += n
-	if t.waiting[verification] += n; t.waiting[verification] == 0 {
-		delete(t.waiting, verification)
-	}
-}
+// file gives the place in the turns of a task's verification.
+func (t *tasks) file(k *task) *file { return t.fair.file(k.space, k.key.Verification) }
 
-// room says whether n more probes of a task may be queued. A verification may
-// fill no more than what it leaves free: alone half of the queue, beside another
-// one a third, and there is always a place for a small one.
+// room says whether n more probes of a task may be queued: there is always a place for
+// a small one, whatever the others have waiting.
 func (t *tasks) room(k *task, n int) bool {
 	return len(k.chunks) < 2*chunksPerTask && k.open() < chunksPerTask &&
-		t.waiting[k.key.Verification]+n <= queueMax-t.queued
+		n <= t.fair.room(t.file(k), queueMax)
 }
 
 // credit is how many more chunks of a task are welcome now.

@@ -53,20 +53,3 @@ func (l *lead) known() time.Duration {
 	}
 	return l.least - l.least/10
 }
-
-// pace counts the RCPTs of about the last second.
-type pace struct {
-	second    int64
-	now, last int
-}
-
-func (p *pace) asked(at time.Time, n int) {
-	if s := at.Unix(); s == p.second+1 {
-		p.second, p.last, p.now = s, p.now, 0
-	} else if s != p.second {
-		p.second, p.last, p.now = s, 0, 0
-	}
-	p.now += n
-}
-
-func (p *pace) perSecond() int { return max(p.now, p.last) }

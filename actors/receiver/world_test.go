@@ -35,6 +35,8 @@ func openedWide() shaping.Allowance {
 		RcptRate:           shaping.Rate{Events: shaping.RateEventsMax, Per: time.Second},
 		RcptsPerConnection: shaping.CountMax, RcptsPerTransaction: 1,
 		RefusedPerSession: shaping.CountMax, RefusedPerHour: shaping.CountMax,
+		SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second, TLS: shaping.TLSOpportunistic,
+		Family: shaping.FamilyAny, Pause: shaping.PauseNo,
 	}
 }
 
@@ -347,14 +349,15 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
 			n, slotsOfWorld, len(d.sessions), len(w.open), len(d.free), d.closing)
 	}
-	if len(d.lanes) > 0 || d.order.len() > 0 || d.unsent.len() > 0 || len(d.finished) > 0 {
-		w.t.Errorf("left: %d lanes, %d in turn, %d unsent, %d finished",
-			len(d.lanes), d.order.len(), d.unsent.len(), len(d.finished))
+	if len(d.lanes) > 0 || d.unmanned != 0 || len(d.manned) > 0 || d.aside.len() > 0 || d.unsent.len() > 0 ||
+		len(d.finished) > 0 {
+		w.t.Errorf("left: %d lanes, %d unmanned, %d manned, %d aside, %d unsent, %d finished",
+			len(d.lanes), d.unmanned, len(d.manned), d.aside.len(), d.unsent.len(), len(d.finished))
 	}
-	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.len() > 0 || len(t.waiting) > 0 ||
-		t.queued != 0 {
-		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d waiting, %d queued",
-			len(t.all), len(t.busy), t.resting.len(), len(t.waiting), t.queued)
+	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.len() > 0 || len(t.spaces) > 0 ||
+		len(t.asked.list) > 0 || len(t.opened.list) > 0 || t.queued != 0 {
+		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces (%d and %d in line), %d queued",
+			len(t.all), len(t.busy), t.resting.len(), len(t.spaces), len(t.asked.list), len(t.opened.list), t.queued)
 	}
 }
 

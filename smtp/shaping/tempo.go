@@ -45,11 +45,11 @@ const (
 	// trialGap is how long it takes at least from a complaint to the next raise that may
 	// bring one; it doubles with each in a row that did, up to trialGapMost.
 	trialGap     = 15 * time.Second
-	trialGapMost = 2 * time.Minute
+	trialGapMost = time.Minute
 
 	// restLeast is how long nothing is asked after a complaint; while complaints go on
 	// without an answer between them it doubles.
-	restLeast = 2 * time.Second
+	restLeast = time.Second
 
 	// longRest is from when on a rest speaks of the length that the far side counts over,
 	// so that what got through in the whole of it says how fast we may go.
@@ -57,7 +57,7 @@ const (
 
 	// rampLeast and rampMost bound how long it takes from the end of a rest to the full
 	// rate: as long as the rest was, in rampSteps steps of which the first is 1 of so many.
-	rampLeast = 2 * time.Second
+	rampLeast = time.Second
 	rampMost  = time.Minute
 	rampSteps = 4
 
@@ -558,4 +558,43 @@ func perSecond(r float64) string {
 		return fmt.Sprintf("%.3g/min", r*60)
 	}
 	return fmt.Sprintf("%.3g/h", r*3600)
+}
+
+// TempoMemory is what a Tempo knows that the next one can begin with.
+type TempoMemory struct {
+	Rate  float64       // that went well, events a second, all shares together
+	Edge  float64       // where it was too fast; 0: not known
+	Proof time.Duration // how long a rate has to go well to be believed
+}
+
+// recallProof bounds what is believed of a TempoMemory.
+const recallProof = time.Hour
+
+// Remember gives what is worth remembering; false when nothing but the ceiling holds.
+func (t *Tempo) Remember() (TempoMemory, bool) {
+	if t.phase == PhaseFull || t.phase == PhaseStarting || t.edge == 0 && t.rate >= t.ceiling {
+		return TempoMemory{}, false
+	}
+	rate := t.rate
+	if t.good > 0 {
+		rate = min(rate, t.good)
+	}
+	return TempoMemory{Rate: rate, Edge: t.edge, Proof: t.proof}, true
+}
+
+// Recall begins with what an earlier Tempo knew, little by little. Of what is known
+// already the stricter holds.
+func (t *Tempo) Recall(m TempoMemory, now time.Time) {
+	if !(m.Rate > 0) || t.phase != PhaseFull && t.phase != PhaseStarting && t.rate <= m.Rate {
+		return
+	}
+	t.rate, t.good, t.edge, t.step = max(m.Rate, t.floor()), 0, 0, stepLeast
+	if m.Edge > m.Rate {
+		t.edge = m.Edge
+	}
+	t.proof = min(max(t.proof, m.Proof), recallProof)
+	t.backOff(now, 0)
+	t.ramp, t.began = rampMost/rampSteps, now.Add(rampMost/rampSteps)
+	t.enter(PhaseBackingOff, now, fmt.Sprintf("%s went well before this receiver's place moved, or we began anew",
+		perSecond(m.Rate)))
 }

@@ -1,0 +1,169 @@
+package receiver
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// shortRest is up to how long a source rests without a word to those who wait; what
+	// takes longer is told to them, and sessions end. Guess: below it telling them and
+	// having their probes again is more work than waiting.
+	shortRest = time.Minute
+
+	// oneSession is how many answers a session has to have had for its end by a word about
+	// haste to speak of the length of sessions too. Guess.
+	oneSession = 3
+
+	// refusedInRow is how many refused connections in a row, of a host that has served us,
+	// are taken for a word about haste; then it is down. Guess.
+	refusedInRow = 3
+)
+
+// tune gives every source a tempo of its own.
+func (d *desk) tune(now time.Time, whole shaping.Allowance) {
+	for _, o := range d.outlets {
+		o.tempo = shaping.NewTempo(d.bounds(whole), now)
+		rate, _ := o.tempo.Permits(now)
+		o.rcpts = shaping.NewWindow(rate, now)
+	}
+}
+
+// conduct keeps the tempo of every source, and its Window, to what is allowed now.
+func (d *desk) conduct(now time.Time, whole shaping.Allowance) {
+	b := d.bounds(whole)
+	for _, o := range d.outlets {
+		o.tempo.Set(b, now)
+		rate, _ := o.tempo.Permits(now)
+		o.rcpts.Set(rate)
+		d.at(o.tempo.Next(now))
+	}
+}
+
+// bounds are those of every tempo: what the receiver as a whole allows, and our share.
+func (d *desk) bounds(whole shaping.Allowance) shaping.TempoBounds {
+	waits := d.waits()
+	b := shaping.TempoBounds{Ceiling: whole.RcptRate, Stated: d.options.stated(d.key), Rest: waits[len(waits)-1]}
+	if !d.share.none() {
+		b.Share = float64(d.share.k) / float64(d.share.n)
+	}
+	return b
+}
+
+// stated says whether somebody has said how fast a receiver may be asked.
+func (o *Options) stated(key string) bool { return o.Stated == nil || o.Stated(key) }
+
+// waits are those of a penalty that names no time.
+func (d *desk) waits() []time.Duration {
+	if own := d.allowance.Waits.List(); len(own) > 0 {
+		return own
+	}
+	return d.options.Waits
+}
+
+// goes is how many probes the tempo of a source lets go at a time of sending, and when it
+// lets none go the time to ask again; zero: when an open probe is answered.
+func (o *outlet) goes(at time.Time) (int, time.Time) {
+	if !o.tempo.Limits(at) {
+		return math.MaxInt, time.Time{}
+	}
+	if _, until := o.tempo.Permits(at); at.Before(until) {
+		return 0, until
+	}
+	return o.rcpts.Ready(at)
+}
+
+// undone takes back n RCPTs that were permitted and not sent.
+func (d *desk) undone(s *session, n int) {
+	d.rcpts.Undo(n)
+	s.outlet.rcpts.Undo(n)
+}
+
+// done notes that the receiver saw n RCPTs, no later than at.
+func (d *desk) done(s *session, at time.Time, n int) {
+	d.rcpts.Done(at, n)
+	s.outlet.rcpts.Done(at, n)
+}
+
+// heard tells a source's tempo about an answer that says nothing against it.
+func (d *desk) heard(now time.Time, s *session, a *answered) {
+	switch a.told.verdict.Action {
+	case verdict.ActSlow, verdict.ActPause, verdict.ActVoid, verdict.ActOtherSource:
+		return
+	}
+	s.outlet.tempo.Heard(a.sent, now)
+	if a.told.accepted() && !s.slow { // refusals may be held back on purpose
+		s.outlet.tempo.Took(a.at.Sub(a.sent), now)
+	}
+}
+
+// hasty says whether a verdict says that we ask too fast.
+func hasty(v verdict.Verdict) bool {
+	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
+}
+
+// tooFast follows a word about haste, about what was sent at a time. The source goes
+// slower, and rests for some seconds. The whole receiver rests when a time was named, when
+// the verdict is to pause, and when short rests did not help; then those who wait are told.
+// It says whether the probe can be asked again here soon.
+func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time) bool {
+	d.dirty = true
+	lesson := o.tempo.Complained(sent, now, words(told.attempt))
+	if lesson {
+		e := o.tempo.Explain(now)
+		d.options.Log.Info("receiver wants less", "receiver", d.key, "source", o.name, "rate", e.Rate, "why", e.Why)
+	}
+	rest := o.tempo.Explain(now).Until.Sub(now)
+	switch {
+	case told.verdict.Action == verdict.ActPause || told.verdict.Wait > 0:
+		d.pause(now, told)
+		return false
+	case rest > shortRest:
+		told.verdict.Wait = rest
+		d.pause(now, told)
+		return false
+	}
+	d.halt(func(s *session) bool { return s.outlet == o })
+	return true
+}
+
+// rested tells the tempo of every source that the receiver rests: after that nothing goes
+// at the full rate at once.
+func (d *desk) rested(now time.Time) {
+	for _, o := range d.outlets {
+		o.tempo.Rested(d.paused, now)
+	}
+}
+
+// words are those of an attempt for people: its code, or why there was none.
+func words(a evidence.Attempt) string {
+	switch {
+	case a.Code == 0:
+		return a.Trouble.String()
+	case a.Enhanced != (smtp.EnhancedCode{}):
+		return fmt.Sprintf("%d %s", a.Code, a.Enhanced)
+	}
+	return fmt.Sprint(a.Code)
+}
+
+// turnedAway says whether a session that could not be opened is taken for a word about
+// haste: a host that has served us refuses a connection, or has no time for one, while no
+// other host of the lane can be asked.
+func (d *desk) turnedAway(now time.Time, s *session, told verdictOf) bool {
+	if !s.host.served || s.ready || s.host.failures >= refusedInRow || told.verdict.Wait > 0 {
+		return false
+	}
+	for _, c := range s.lane.candidates {
+		if c != s.host && !now.Before(c.until) && s.outlet.reaches(c.at) {
+			return false
+		}
+	}
+	refused := told.attempt.Stage == smtp.StageConnect && told.attempt.Trouble == evidence.TroubleConnection
+	return refused || told.verdict.Action == verdict.ActSlow
+}

@@ -1,0 +1,288 @@
+package receiver
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp/shaping"
+)
+
+const (
+	// heldSpan is over what it is judged whether the rate or the sessions hold a receiver
+	// back. Guess: some times what most RCPTs wait for each other.
+	heldSpan = 2 * time.Second
+
+	// heldPart is for which part of that span sessions have to wait for the rate, before
+	// that is what holds the receiver back. More sessions would not make it faster, and
+	// they wait for each other's answers beside. Guess.
+	heldPart = 0.25
+)
+
+// lacks is what kept a desk from asking more when it looked: by cause, until when.
+type lacks struct {
+	found [wire.Cause_UNREACHED + 1]bool
+	until [wire.Cause_UNREACHED + 1]time.Time // zero: until something is answered
+}
+
+// add notes a cause; of several ends the soonest holds.
+func (l *lacks) add(cause wire.Cause, until time.Time) {
+	if !l.found[cause] || until.Before(l.until[cause]) {
+		l.until[cause] = until
+	}
+	l.found[cause] = true
+}
+
+// held is for which part of the last while each cause was there.
+type held struct {
+	at   time.Time
+	last lacks
+	part [wire.Cause_UNREACHED + 1]float64
+}
+
+// note takes what is lacking from now on.
+func (h *held) note(now time.Time, l lacks) {
+	if keep := math.Exp(-now.Sub(h.at).Seconds() / heldSpan.Seconds()); now.After(h.at) {
+		for i := range h.part {
+			h.part[i] *= keep
+			if h.last.found[i] {
+				h.part[i] += 1 - keep
+			}
+		}
+	}
+	h.at, h.last = now, l
+}
+
+// over gives the parts as they are now.
+func (h held) over(now time.Time, cause wire.Cause) float64 {
+	h.note(now, h.last)
+	return h.part[cause]
+}
+
+// hold says what keeps the desk from asking more, until when as far as that is known, and
+// that in a sentence.
+func (d *desk) hold(now time.Time) (cause wire.Cause, until time.Time, why string) {
+	cause, until = d.holds(now)
+	return cause, until, d.because(now, cause)
+}
+
+// holds is hold without the sentence.
+func (d *desk) holds(now time.Time) (wire.Cause, time.Time) {
+	if cause, until := d.barred(now); cause != wire.Cause_FREE {
+		return cause, until
+	}
+	if d.tasks.queued == 0 {
+		return d.reached(now)
+	}
+	h := &d.held
+	if ok, next := d.spendable(now); !ok {
+		return wire.Cause_BUDGET, next
+	}
+	for _, cause := range [...]wire.Cause{wire.Cause_BUDGET, wire.Cause_NO_SOURCE} {
+		if h.last.found[cause] && !d.asks() {
+			return cause, h.last.until[cause]
+		}
+	}
+	switch {
+	case h.last.found[wire.Cause_ALLOWANCE], h.over(now, wire.Cause_ALLOWANCE) >= heldPart:
+		return wire.Cause_ALLOWANCE, h.last.until[wire.Cause_ALLOWANCE]
+	case h.last.found[wire.Cause_CONNECTIONS], h.over(now, wire.Cause_CONNECTIONS) >= 1-heldPart:
+		return wire.Cause_CONNECTIONS, h.last.until[wire.Cause_CONNECTIONS]
+	}
+	return wire.Cause_FREE, time.Time{}
+}
+
+// barred is holds for what lets nothing be asked at all; FREE: there is no such thing.
+func (d *desk) barred(now time.Time) (wire.Cause, time.Time) {
+	a, working := d.allowance, len(d.sessions) > d.closing
+	switch {
+	case a.Pause == shaping.PauseYes, a.Pause == shaping.PauseDrain && !working:
+		return wire.Cause_PAUSED, time.Time{}
+	case shut(a):
+		return wire.Cause_NO_SHARE, time.Time{}
+	case d.options.Facts != nil && !d.known:
+		return wire.Cause_NO_SHARE, d.asked.Add(knowWithin)
+	case now.Before(d.paused):
+		return wire.Cause_PENALTY, d.paused
+	}
+	muted, until, cause := d.mute(now)
+	if muted && !(cause == wire.Cause_PAUSED && working) { // else they are drained
+		return cause, until
+	}
+	return wire.Cause_FREE, time.Time{}
+}
+
+// reached is holds when nothing waits.
+func (d *desk) reached(now time.Time) (wire.Cause, time.Time) {
+	var until time.Time
+	for _, l := range d.lanes {
+		for _, c := range l.candidates {
+			if !now.Before(c.until) || l.sessions > 0 {
+				return wire.Cause_FREE, time.Time{}
+			}
+			if until.IsZero() || c.until.Before(until) {
+				until = c.until
+			}
+		}
+	}
+	if until.IsZero() {
+		return wire.Cause_FREE, until
+	}
+	return wire.Cause_UNREACHED, until
+}
+
+// because puts what holds the desk back into a sentence.
+func (d *desk) because(now time.Time, cause wire.Cause) string {
+	a := d.allowance
+	switch cause {
+	case wire.Cause_ALLOWANCE:
+		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
+	case wire.Cause_CONNECTIONS:
+		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(d.sessions)-d.closing,
+			a.Connections, a.ConnectionRate)
+	case wire.Cause_BUDGET:
+		if a.RefusedShare > 0 {
+			return fmt.Sprintf("it may refuse %d addresses in an hour, or %d %% of its answers, and has",
+				a.RefusedPerHour, a.RefusedShare)
+		}
+		return fmt.Sprintf("it may refuse %d addresses in an hour, and has", a.RefusedPerHour)
+	case wire.Cause_PAUSED:
+		return d.pausedBecause()
+	case wire.Cause_PENALTY:
+		if !d.excuse.asked() {
+			return "it wanted less of us, and rests"
+		}
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", d.excuse.attempt.Code,
+			d.excuse.attempt.Enhanced, d.excuse.verdict.Reason, d.excuse.verdict.Rule)
+	case wire.Cause_NO_SOURCE:
+		return d.sourceless(now)
+	case wire.Cause_NO_SHARE:
+		return d.shareless()
+	case wire.Cause_UNREACHED:
+		return "its hosts cannot be reached"
+	}
+	if d.tasks.queued == 0 {
+		return "nothing waits"
+	}
+	return "it asks as fast as it is answered"
+}
+
+// pausedBecause is because for PAUSED.
+func (d *desk) pausedBecause() string {
+	switch d.allowance.Pause {
+	case shaping.PauseYes:
+		return "an operator has paused it"
+	case shaping.PauseDrain:
+		return "an operator drains it: no session is opened any more"
+	}
+	return "an operator has paused the sources of ours that it takes"
+}
+
+// sourceless is because for NO_SOURCE.
+func (d *desk) sourceless(now time.Time) string {
+	for _, o := range d.outlets {
+		today := d.options.clock(now)
+		if most := perDay(d.options.Sources.allowance(o.index), today); most > 0 && !now.Before(o.until) {
+			if left, _ := d.options.Sources.left(o.index, today); left > 0 {
+				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
+					"the %d that are left", o.name, most, left)
+			}
+			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", o.name, most)
+		}
+	}
+	return "our sources rest, because many receivers refuse them"
+}
+
+// shareless is because for NO_SHARE.
+func (d *desk) shareless() string {
+	switch {
+	case d.share.none():
+		return "this node has no share of the allowance, or has lost the ledger"
+	case shut(d.allowance):
+		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything", d.share.k,
+			d.share.n)
+	}
+	return "what other nodes know of it is being read"
+}
+
+// asks says whether a session is asking something.
+func (d *desk) asks() bool { return len(d.sessions) > len(d.free)+d.closing }
+
+// pausedWait is named by a pulse while an operator has paused a receiver: nobody knows
+// until when that is. It is said again each second.
+const pausedWait = time.Minute
+
+// pulsing is what a pulse tells of what holds the desk back, and how long nothing can be asked.
+func (d *desk) pulsing(now time.Time) (wire.Cause, int64) {
+	cause, until := d.holds(now)
+	switch cause {
+	case wire.Cause_PAUSED:
+		return cause, pausedWait.Milliseconds()
+	case wire.Cause_NO_SHARE:
+		return cause, shareWait.Milliseconds()
+	case wire.Cause_BUDGET, wire.Cause_NO_SOURCE:
+		return cause, wire.Left(now, until)
+	}
+	return cause, 0
+}
+
+// perHourOf is how many addresses of a task's verification the desk expects to ask in an
+// hour; 0: it cannot say.
+func (d *desk) perHourOf(now time.Time, t *task) int64 {
+	all := d.perHour(now)
+	if all <= 0 {
+		return 0
+	}
+	return max(1, int64(all*d.tasks.part(d.tasks.file(t))))
+}
+
+// perHour is how many addresses the desk expects to ask in an hour as things are, by what
+// is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
+func (d *desk) perHour(now time.Time) float64 {
+	a := d.allowance
+	if cause, _ := d.barred(now); cause != wire.Cause_FREE && cause != wire.Cause_PENALTY {
+		return 0
+	}
+	n := a.RcptRate.PerSecond() * 3600
+	accepted, refused := d.answeredOf(now)
+	perSession := float64(a.RcptsPerConnection)
+	if refused > 0 {
+		part := float64(refused) / float64(accepted+refused)
+		if part*100 > float64(a.RefusedShare) {
+			n = min(n, float64(a.RefusedPerHour)/part/d.options.Sources.Hour.Of(time.Hour).Hours())
+		}
+		perSession = max(1, min(perSession, float64(a.RefusedPerSession)/part))
+	}
+	n = min(n, a.ConnectionRate.PerSecond()*3600*perSession)
+	if turn := d.replies.lowest.Seconds(); turn > 0 {
+		n = min(n, 3600*float64(a.Connections)/(d.turns()*turn+2*d.openings.lowest.Seconds()/perSession))
+	}
+	return n
+}
+
+// turns is how many turns an address takes.
+func (d *desk) turns() float64 {
+	a := d.allowance
+	n := float64(min(a.RcptsPerTransaction, workMax))
+	if a.Pipelining {
+		return 2 / n
+	}
+	return (turnsPerProbe - 1 + n) / n
+}
+
+// answeredOf is what the source that is used refused and accepted in the last hour.
+func (d *desk) answeredOf(now time.Time) (accepted, refused int) {
+	for _, o := range d.outlets {
+		for _, m := range o.budget.minutes {
+			if !o.budget.over(m.began, now) {
+				accepted += m.accepted
+				refused += m.refused
+			}
+		}
+		if accepted+refused > 0 {
+			break
+		}
+	}
+	return accepted, refused
+}
