@@ -22,6 +22,7 @@ type stage struct {
 	system   *actor.ActorSystem
 	parent   *actor.PID
 	told     chan any      // by the actor to its parent
+	waits    chan Waits    // the same
 	offers   chan received // at any receiver
 	resolved chan *actor.PID
 }
@@ -42,7 +43,7 @@ func withActor(t *testing.T, test func(s *stage)) {
 func withActorOf(t *testing.T, change func(s *stage, o *Options), test func(s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, told: make(chan any, 100), offers: make(chan received, 100),
+		s := &stage{t: t, told: make(chan any, 100), waits: make(chan Waits, 100), offers: make(chan received, 100),
 			resolved: make(chan *actor.PID, 100)}
 		s.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(time.Millisecond),
 			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
@@ -67,6 +68,8 @@ func withActorOf(t *testing.T, change func(s *stage, o *Options), test func(s *s
 				c.Spawn(actor.PropsFromProducer(func() actor.Actor { return New(o, w) }))
 			case Finals, Quiet:
 				s.told <- m
+			case Waits:
+				s.waits <- m
 			}
 		}))
 		test(s)

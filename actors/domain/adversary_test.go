@@ -288,6 +288,7 @@ func (a *adversary) deliver() {
 
 func (a *adversary) plan() {
 	steps, finals, _ := a.b.plan(a.now)
+	checkWaits(a.t, a.b, a.now)
 	for _, f := range finals {
 		if _, twice := a.final[f.Ordinal]; twice || int(f.Ordinal) >= len(a.truth) {
 			a.t.Fatalf("ordinal %d became final again as %v", f.Ordinal, f.Outcome)

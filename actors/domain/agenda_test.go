@@ -82,6 +82,7 @@ func (b *bench) look() {
 		}
 		b.done[f.Ordinal] = f
 	}
+	checkWaits(b.t, b.agenda, b.now)
 	if b.left != len(b.work.Ordinals)-len(b.done) {
 		b.t.Fatalf("%d are left, %d of %d are final", b.left, len(b.done), len(b.work.Ordinals))
 	}

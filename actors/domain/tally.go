@@ -27,13 +27,15 @@ const (
 // each of them to say what they wait for. Times count from the start of the agenda.
 type tally struct {
 	by      map[smtp.Reason]*putOffs
+	first   int           // that were asked for the first time, ever
+	putOff  int           // of these that were put off
 	control time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
 }
 
 // putOffs are the addresses that were put off for one reason.
 type putOffs struct {
 	addresses   int
-	first, last time.Duration // when they are asked again; first is never later than it is
+	first, last time.Duration // when they are asked again, at the outside
 	ends        time.Duration // when the last of them is expected to be answered, if not put off again
 	wait        time.Duration // how long the last of them waits in all, as expected
 	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
@@ -74,15 +76,16 @@ func (t *tally) pop(p *pending) {
 		t.control = 0
 		return
 	}
-	c := t.of(p.reason)
-	c.addresses--
-	c.first = max(c.first, p.due) // what is left comes later, or as late
+	t.of(p.reason).addresses--
 }
 
 // asked notes what came of asking an address that was put off for a reason.
 func (t *tally) asked(r smtp.Reason, again bool) {
-	if r == smtp.ReasonNone {
-		return // it was not put off before
+	if r == smtp.ReasonNone { // it was not put off before
+		if t.first++; again {
+			t.putOff++
+		}
+		return
 	}
 	if again {
 		t.of(r).again++
@@ -101,6 +104,19 @@ func (c *putOffs) stubborn(r smtp.Reason) bool {
 		return c.again >= c.answered
 	}
 	return c.again >= stubbornAfter*(c.answered+1)
+}
+
+// part is how many of the addresses are expected to be put off that were not asked yet,
+// from 0 to 1, and for how long.
+func (t *tally) part() (float64, time.Duration) {
+	if t.putOff == 0 {
+		return 0, 0
+	}
+	wait := time.Duration(0)
+	for _, c := range t.by {
+		wait = max(wait, c.wait)
+	}
+	return float64(t.putOff) / float64(t.first), wait
 }
 
 // reasons are those for which addresses are put off, in the order of their numbers.
@@ -124,16 +140,11 @@ func (a *agenda) passes(p *pending) time.Duration {
 		return max(p.due, p.grey+least)
 	}
 	least = greyPrior
-	if p.waits > 1 { // it waited for some time already, in vain: for as long again
-		least = max(least, p.due-p.grey)
+	at, waits := p.due, a.options.waits(a.key)
+	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
+		at += waits[min(i, len(waits)-1)]
 	}
-	at, waits := p.grey, a.options.waits(a.key)
-	for i := range greyTries {
-		if at += waits[min(i, len(waits)-1)]; at-p.grey >= least {
-			break
-		}
-	}
-	return max(p.due, at)
+	return at
 }
 
 // hurried counts anew when those of one reason are asked sooner than they were to be.

@@ -29,6 +29,11 @@ type Waits struct {
 	// Ends is when the last of them is expected to be final if receivers let us ask as
 	// soon as there is somebody to ask for; zero: none waits for a time.
 	Ends time.Time
+
+	// PutOff is how many of those that were not asked yet are expected to be put off, from
+	// 0 to 1, and Wait for how long.
+	PutOff float64
+	Wait   time.Duration
 }
 
 // equal says whether there is nothing new in another one.
@@ -44,6 +49,7 @@ func (w Waits) equal(o Waits) bool {
 // many there are.
 func (a *agenda) waits(now time.Time) Waits {
 	out := Waits{Domain: a.work.Domain}
+	out.PutOff, out.Wait = a.tally.part()
 	due := a.dueByShard(now)
 	for i, s := range a.shards {
 		out.add(a.waitOf(now, s, due[i]))
@@ -78,7 +84,8 @@ func (a *agenda) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[s
 		return
 	}
 	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
-		Receiver: a.key, Until: after(now, a.start.Add(max(c.first, a.nextDue()))), Last: after(now, a.start.Add(c.last))})
+		Receiver: a.key, Until: after(now, a.start.Add(max(c.first, a.nextDue()))),
+		Last: after(now, a.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+a.options.GiveUpAfter)
 	switch _, known := a.habit(now).CatchAll(); {
 	case c.stubborn(r):

@@ -240,7 +240,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 	case working:
 		a.hold(c, now)
 		a.beginDomains(c, now)
-		a.plan.pace.note(now, a.plan.final, a.plan.next)
+		a.plan.pace.note(now, a.plan.final, a.plan.next-len(a.plan.open))
 		a.settle(c, now, false)
 		a.mark(c, now)
 	case cancelling, draining:

@@ -24,10 +24,12 @@ const (
 // queue is what the addresses of a verification at one receiver have to expect there.
 type queue struct {
 	addresses int
-	perHour   int       // as the receiver says; 0: it does not
-	asked     float64   // of it in a second, as seen; 0: nothing yet
-	cause     string    // what keeps the receiver from asking more
-	until     time.Time // nothing is asked before
+	again     float64       // how many questions beside the first these will take, as expected
+	wait      time.Duration // before the last of these can be asked
+	perHour   int           // as the receiver says; 0: it does not
+	asked     float64       // of it in a second, as seen; 0: nothing yet
+	cause     string        // what keeps the receiver from asking more
+	until     time.Time     // nothing is asked before
 }
 
 // outlook is all that an estimate of the finish rests on. It is plain Go.
@@ -43,15 +45,17 @@ type outlook struct {
 	unclear  int       // domains at work of which nothing is known
 	youngest time.Time // when the last of them was begun
 
+	began                 int     // addresses of the domains that were begun
 	domains, addresses    int     // that are not begun
-	domainRate, finalRate float64 // begun and final in a second, as of late
+	busy                  int     // domains at work that do not only wait for a time
+	domainRate, finalRate float64 // done and final in a second, as of late
 	took                  lasted  // what domains took, and what those at work are expected to take
 }
 
 // finish is when the last address is expected to be in the ledger; the zero time and why
 // when nobody can say.
 func (o *outlook) finish() (time.Time, string) {
-	at := o.now
+	at := latest(o.now, o.ends)
 	for key, q := range o.queues {
 		end, why := o.queueEnd(key, q)
 		if why != "" {
@@ -59,9 +63,8 @@ func (o *outlook) finish() (time.Time, string) {
 		}
 		at = latest(at, end)
 	}
-	at = latest(at, o.ends)
 	if o.unclear+o.domains > 0 {
-		end, why := o.rest()
+		end, why := o.rest(at)
 		if why != "" {
 			return time.Time{}, why
 		}
@@ -97,29 +100,34 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 			return from.Add(domainTakes), ""
 		}
 	}
-	return from.Add(spell(float64(q.addresses) / rate)), ""
+	first, all := spell(float64(q.addresses)/rate), spell((float64(q.addresses)+q.again)/rate)
+	return from.Add(max(first+q.wait, all)), ""
 }
 
-// rest is when the domains are expected to be done of which nothing is known.
-func (o *outlook) rest() (time.Time, string) {
+// rest is when the domains are expected to be done of which nothing is known. known is the
+// same of all others that are at work.
+func (o *outlook) rest(known time.Time) (time.Time, string) {
 	at := o.now
-	if o.domains > 0 {
-		if o.now.Sub(o.begun) < tooEarly {
-			return time.Time{}, "it has only begun"
-		}
-		if o.domainRate <= 0 || o.finalRate <= 0 {
-			return time.Time{}, fmt.Sprintf("%d domains are not begun, and none was begun of late", o.domains)
-		}
+	switch {
+	case o.domains == 0:
+	case o.now.Sub(o.begun) < tooEarly:
+		return time.Time{}, "it has only begun"
+	case o.domainRate > 0 && o.finalRate > 0:
 		at = at.Add(spell(max(float64(o.domains)/o.domainRate, float64(o.addresses)/o.finalRate)))
+		known = latest(known, o.now.Add(spell(float64(o.domains+o.busy)/o.domainRate)))
+	case known.After(o.now) && o.began > 0: // as those that are at work
+		at = known.Add(spell(known.Sub(o.begun).Seconds() * float64(o.addresses) / float64(o.began)))
+	default:
+		return time.Time{}, fmt.Sprintf("%d domains are not begun, and none was done of late", o.domains)
 	}
-	took, known := o.took.longest(o.unclear + o.domains)
-	if !known {
+	took, shown := o.took.longest(o.unclear + o.domains)
+	if !shown {
 		took = domainTakes
 	}
 	if o.domains == 0 {
 		at = o.youngest
 	}
-	return at.Add(took), ""
+	return latest(known, at.Add(took)), ""
 }
 
 // spell is so many seconds, at most a year.

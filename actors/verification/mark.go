@@ -29,12 +29,13 @@ type outlooks struct {
 // survey says what the open addresses wait for, as it was not long ago.
 func (a *Actor) survey(now time.Time) survey {
 	if a.plan == nil {
-		return survey{at: now, why: "its file is being read"}
+		return survey{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
 	}
 	if now.Before(a.surveyAt) {
 		return a.seen
 	}
 	a.seen = a.plan.survey(now, a.begun, a.begun.Add(patience))
+	a.seen.final = a.state.Counts.Sum()
 	a.surveyAt = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
 	return a.seen
 }
@@ -43,7 +44,7 @@ func (a *Actor) survey(now time.Time) survey {
 func (a *Actor) told(now time.Time) view.Verification {
 	s := a.survey(now)
 	v := view.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
-		Status: string(a.state.Status), Total: a.state.Total, Final: a.state.Counts.Sum(), At: s.at,
+		Status: string(a.state.Status), Total: a.state.Total, Final: s.final, At: s.at,
 		Waits: s.waits, Why: s.why, Finish: whole(s.finish)}
 	switch a.mode {
 	case cancelling:

@@ -30,7 +30,7 @@ type pace struct {
 type sample struct {
 	at        time.Time
 	addresses int // that are final
-	domains   int // that were begun
+	domains   int // that are done
 }
 
 // note keeps how far the run is, now and then.
@@ -49,13 +49,15 @@ func (p *pace) note(now time.Time, addresses, domains int) {
 	p.samples, p.every = kept, max(2*p.every, tickEvery)
 }
 
-// rates gives how many addresses become final and how many domains are begun in a
-// second, as of late; 0: not known.
-func (p *pace) rates(now time.Time, addresses, domains int) (finals, begun float64) {
+// rates gives how many addresses become final and how many domains are done in a second:
+// as of late or in the whole run, whichever is more, because domains come in crowds; 0: not
+// known.
+func (p *pace) rates(now time.Time, addresses, domains int) (finals, done float64) {
 	if len(p.samples) == 0 {
 		return 0, 0
 	}
 	from := p.samples[0]
+	finals, done = from.rates(now, addresses, domains)
 	ago := now.Sub(from.at) / paceOver
 	for _, s := range p.samples {
 		if now.Sub(s.at) < ago {
@@ -63,11 +65,16 @@ func (p *pace) rates(now time.Time, addresses, domains int) (finals, begun float
 		}
 		from = s
 	}
-	over := now.Sub(from.at).Seconds()
+	late, doneLate := from.rates(now, addresses, domains)
+	return max(finals, late), max(done, doneLate)
+}
+
+func (s sample) rates(now time.Time, addresses, domains int) (finals, done float64) {
+	over := now.Sub(s.at).Seconds()
 	if over <= 0 {
 		return 0, 0
 	}
-	return float64(addresses-from.addresses) / over, float64(domains-from.domains) / over
+	return float64(addresses-s.addresses) / over, float64(domains-s.domains) / over
 }
 
 // lasted counts how long domains took, by length.

@@ -24,11 +24,16 @@ const (
 	// smallMax is how many addresses a domain may have to be like others: how long it
 	// took says then what they may take. Guess.
 	smallMax = 100
+
+	// putOffMuch is the part of the addresses of a domain that has to be put off before it
+	// is expected that the last one will be. Guess.
+	putOffMuch = 0.1
 )
 
 // survey is what the open addresses wait for, at one time.
 type survey struct {
 	at     time.Time
+	final  int64 // in the ledger
 	waits  []view.Wait
 	finish time.Time // zero: nobody can say
 	why    string    // why not
@@ -38,8 +43,10 @@ type survey struct {
 func (p *plan) survey(now, begun, deadline time.Time) survey {
 	sums := sums{}
 	o := outlook{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
-		queues: map[string]*queue{}, domains: len(p.ids) - p.next, addresses: len(p.order) - p.began}
-	o.finalRate, o.domainRate = p.pace.rates(now, p.final, p.next)
+		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
+		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
+		began: p.began}
+	o.finalRate, o.domainRate = p.pace.rates(now, p.final, p.next-len(p.open))
 	for _, w := range p.open {
 		w.sum(now, sums, &o)
 	}
@@ -99,6 +106,10 @@ func (o *outlook) wait(now time.Time, w *work, t view.Wait) {
 	q.addresses += t.Addresses
 	if t.For != view.ForReceiver {
 		return
+	}
+	q.again += float64(t.Addresses) * w.told.PutOff
+	if w.told.PutOff >= putOffMuch {
+		q.wait = max(q.wait, w.told.Wait)
 	}
 	q.perHour, q.until = max(q.perHour, t.PerHour), latest(q.until, t.Until)
 	if t.Cause != view.Causes[0] {

@@ -247,6 +247,8 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 			close(r.ended) // a second time panics
 		case Look, Drain, Lost:
 			c.Send(child, m)
+		case Ask:
+			c.RequestWithCustomSender(child, m, c.Sender())
 		}
 	}))
 	w.t.Cleanup(func() { _ = w.system.Root.StopFuture(r.pid).Wait() })

@@ -1,0 +1,267 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+)
+
+// failer is what a check needs of a test, also of a property's.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// checkWaits compares what an agenda tells with a look at each of its addresses. All tests
+// of agendas call it in each turn.
+func checkWaits(t failer, a *agenda, now time.Time) {
+	t.Helper()
+	w := a.waits(now)
+	sum := 0
+	for _, v := range w.Waits {
+		if sum += v.Addresses; v.Addresses < 1 || v.For == "" || !v.Last.IsZero() && v.Last.Before(v.Until) {
+			t.Fatalf("told %+v", v)
+		}
+	}
+	if sum != a.left {
+		t.Fatalf("%d addresses are open, and %d wait: %+v", a.left, sum, w.Waits)
+	}
+	by := map[smtp.Reason]int{}
+	for _, s := range a.shards {
+		for _, p := range s.deferred {
+			if p.ordinal == controlOrdinal {
+				continue
+			}
+			by[p.reason]++
+			if c := a.tally.of(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
+				t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
+					c.first, c.last, c.ends)
+			}
+		}
+	}
+	for r, c := range a.tally.by {
+		if c.addresses != by[r] {
+			t.Fatalf("%d addresses are put off for %v, and %d are counted", by[r], r, c.addresses)
+		}
+	}
+}
+
+// says compares what an agenda tells, without times.
+func (b *bench) says(want ...view.Wait) {
+	b.t.Helper()
+	got := b.waits(b.now)
+	bare := Waits{Ends: got.Ends}
+	for _, w := range got.Waits {
+		w.Until, w.Last = time.Time{}, time.Time{}
+		bare.Waits = append(bare.Waits, w)
+	}
+	if !bare.equal(Waits{Ends: got.Ends, Waits: want}) {
+		b.t.Fatalf("told %+v, want %+v", bare.Waits, want)
+	}
+}
+
+// TestWaitsAreTold follows four addresses through all that an address waits for.
+func TestWaitsAreTold(t *testing.T) {
+	b := newBench(t, testOptions(), 4)
+	const at = "receiver.test"
+	b.says(view.Wait{Addresses: 4, For: view.ForRoute})
+	b.reach()
+	b.says(view.Wait{Addresses: 4, For: view.ForReceiver, Receiver: at, Cause: "free"})
+	o := b.offered()
+	b.ack(o, 1, wire.Refusal_NONE)
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
+		PerHour: 40, WaitingMs: 60_000})
+	b.says(view.Wait{Addresses: 4, For: view.ForReceiver, Receiver: at, Cause: "budget",
+		PerHour: 40})
+	if w := b.waits(b.now).Waits[0]; !w.Until.Equal(b.now.Add(time.Minute)) {
+		t.Errorf("nothing is asked until %v", w.Until)
+	}
+	b.answers(o, 1, told{reason: smtp.Greylisted}, 0)
+	b.answers(o, 2, told{reason: smtp.MailboxFull}, 1)
+	b.answers(o, 3, told{outcome: smtp.Valid, reason: smtp.MailboxExists}, 2)
+	retry := func(r smtp.Reason) view.Wait {
+		return view.Wait{Addresses: 1, For: view.ForRetry, Receiver: at, Reason: r.String()}
+	}
+	b.says(view.Wait{Addresses: 1, For: view.ForReceiver, Receiver: at, Cause: "budget", PerHour: 40},
+		view.Wait{Addresses: 1, For: view.ForControl, Receiver: at}, retry(smtp.MailboxFull),
+		retry(smtp.Greylisted))
+	got := b.waits(b.now)
+	for _, w := range got.Waits[2:] {
+		if want := b.now.Add(ladder[0]); !w.Until.Equal(want) || !w.Last.Equal(want) {
+			t.Errorf("%s: until %v and %v, want %v", w.Reason, w.Until, w.Last, want)
+		}
+	}
+	if want := morning.Add(b.options.GiveUpAfter); !got.Ends.Equal(want) {
+		t.Errorf("ends at %v, want %v: a mailbox that is full stays so", got.Ends, want)
+	}
+	b.leave(b.only()) // and what was due waits for the receiver
+	b.now = b.now.Add(ladder[0])
+	b.says(view.Wait{Addresses: 3, For: view.ForReceiver, Receiver: at, Cause: "free"},
+		view.Wait{Addresses: 1, For: view.ForControl, Receiver: at})
+}
+
+// TestUnknownCauseIsFree: a newer program has words that this one does not know.
+func TestUnknownCauseIsFree(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Cause: 99})
+	b.says(view.Wait{Addresses: 1, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
+}
+
+// TestGreylistingTeachesTheEnd: what one address showed is expected of the others.
+func TestGreylistingTeachesTheEnd(t *testing.T) {
+	o := testOptions()
+	o.Waits = []time.Duration{time.Minute, 10 * time.Minute, 20 * time.Minute}
+	b := newBench(t, o, 3)
+	b.reach()
+	grey := told{reason: smtp.Greylisted, source: "192.0.2.9"}
+	first := b.offered()
+	b.answers(first, 1, grey, 0, 1, 2)
+	// Put off for five minutes and more, as most are, which is until the second of the
+	// waits is over; the control probe behind it is put off as long.
+	if got, want := b.waits(b.now).Ends, b.now.Add(22*time.Minute); !got.Equal(want) {
+		t.Errorf("ends at %v, want %v", got.Sub(morning), want.Sub(morning))
+	}
+	b.pass(time.Minute)
+	b.answers(b.offered(), 1, told{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
+	b.answers(b.only().newest(), 2, grey, 1)
+	w := b.waits(b.now)
+	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
+		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
+	}
+	if w.PutOff != 1 {
+		t.Errorf("%v of those that were not asked are expected to be put off, want all", w.PutOff)
+	}
+}
+
+// newest is the offer of the newest chunk.
+func (s *shard) newest() *wire.Offer {
+	var last *wire.Offer
+	for _, o := range s.chunks {
+		if last == nil || o.offer.GetChunk() > last.GetChunk() {
+			last = o.offer
+		}
+	}
+	return last
+}
+
+// TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait
+// for the receiver.
+func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
+	b := newBench(t, testOptions(), dueMax+100)
+	for i := range uint32(dueMax + 100) {
+		p := pending{ordinal: i, due: time.Duration(i), reason: smtp.Greylisted}
+		b.tally.push(&p, p.due)
+		b.only().deferred = append(b.only().deferred, p) // sorted is a heap
+	}
+	b.only().next = len(b.only().ordinals)
+	b.hosts, b.key = wire.Hosts(testRoute.Hosts), "receiver.test"
+	b.now = b.now.Add(time.Hour)
+	b.says(view.Wait{Addresses: dueMax + 100, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
+}
+
+// TestOffersNameTheWorkspace, also when they are sent again.
+func TestOffersNameTheWorkspace(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.work.Workspace = uuid.UUID{9}
+	b.reach()
+	for range 2 {
+		if got := b.offered().GetWorkspace(); string(got) != string(b.work.Workspace[:]) {
+			t.Errorf("offered for workspace %x", got)
+		}
+		b.pass(ackWithin)
+	}
+}
+
+// TestAChangedTableIsFollowed: a rule that makes a key of its own takes what is out along.
+func TestAChangedTableIsFollowed(t *testing.T) {
+	o := testOptions()
+	key, version, asked := "receiver.test", uint64(1), 0
+	o.Match = func(mx.Route) string { asked++; return key }
+	o.Version = func() uint64 { return version }
+	b := newBench(t, o, 1)
+	b.reach()
+	b.ack(b.offered(), 1, wire.Refusal_NONE)
+	key = "domain:example.test/receiver.test"
+	before := asked
+	b.pass(time.Second)
+	if b.key != "receiver.test" || asked != before {
+		t.Fatalf("key %s, asked %d times for it while nothing changed", b.key, asked-before)
+	}
+	version++
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{b.chunk}})
+	b.look()
+	if b.key != key || b.only().reached || len(b.only().chunks) != 0 {
+		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.key, b.only().reached,
+			len(b.only().chunks))
+	}
+	b.finds(true)
+	if locals(b.offered())[0] != "user0" {
+		t.Error("what was out is not offered again")
+	}
+	version++ // of others
+	b.pass(time.Second)
+	if !b.only().reached || len(b.only().chunks) != 1 {
+		t.Error("a change that is of others took the work away")
+	}
+}
+
+// TestWaitsOfAReceiver go before those of all.
+func TestWaitsOfAReceiver(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		own  []time.Duration
+		want time.Duration
+	}{{"own", []time.Duration{42 * time.Second}, 42 * time.Second}, {"none", nil, ladder[0]}} {
+		t.Run(c.name, func(t *testing.T) {
+			o := testOptions()
+			o.WaitsOf = func(key string) []time.Duration {
+				if key != "receiver.test" {
+					t.Errorf("the waits of %q are asked for", key)
+				}
+				return c.own
+			}
+			b := newBench(t, o, 1)
+			b.reach()
+			b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
+			if got := b.quiet(b.now).Sub(b.now); got != c.want {
+				t.Errorf("asked again after %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestActorTellsWhatItWaitsFor: when it has changed, at most each tellEvery, and no more.
+func TestActorTellsWhatItWaitsFor(t *testing.T) {
+	withActor(t, func(s *stage) {
+		r := s.receiver()
+		offer, self := gets[*wire.Offer](s, r)
+		began := time.Now()
+		s.system.Root.Send(self, &wire.OfferAck{Task: offer.GetTask(), Chunk: offer.GetChunk(), Credit: 1})
+		w := <-s.waits
+		if time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 || w.Waits[0].For != view.ForReceiver {
+			t.Errorf("after %v: %+v", time.Since(began), w)
+		}
+		s.answers(r, self, offer, greylisted, 2)
+		gets[*wire.ResultsAck](s, r)
+		<-s.told // Quiet
+		if w := <-s.waits; time.Since(began) != 2*tellEvery || w.Waits[0].Reason != smtp.Greylisted.String() {
+			t.Errorf("after %v: %+v", time.Since(began), w)
+		}
+		<-time.After(ladder[0] / 2)
+		if len(s.waits) > 0 {
+			t.Errorf("told again while nothing changed: %+v", <-s.waits)
+		}
+		again, self := gets[*wire.Offer](s, r)
+		<-s.told
+		s.answers(r, self, again, refused, 2)
+		gets[*wire.ResultsAck](s, r)
+		s.finals(2, true)
+	})
+}
