@@ -102,18 +102,17 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 
 // namesOf gives the names of a file whose values have faults, so that all are told at once.
 func namesOf(data []byte, at places) Throttle {
-	var names struct {
-		Receivers map[string]any `toml:"receivers"`
-		Sources   map[string]any `toml:"sources"`
-	}
+	var tree map[string]any
 	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
-	if toml.Unmarshal(data, &names) != nil {
+	if toml.Unmarshal(data, &tree) != nil {
 		return t
 	}
-	for name := range names.Receivers {
+	receivers, _ := tree["receivers"].(map[string]any)
+	for name := range receivers {
 		t.Receivers[name] = Allowance{}
 	}
-	for name := range names.Sources {
+	sources, _ := tree["sources"].(map[string]any)
+	for name := range sources {
 		t.Sources[name] = Source{}
 	}
 	return t
