@@ -51,9 +51,7 @@ type node struct {
 	stopErr  error
 	tracer   *spans.Tracer // nil: nothing is traced
 	registry *prometheus.Registry
-	throttle *throttleMetrics
-	shaping  *config.ThrottleFile // what the throttle file says, and why it is not used, if it is not
-	table    *shaping.Table
+	*throttling
 	draining atomic.Bool
 }
 
@@ -127,33 +125,26 @@ type engineOptions struct {
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
 func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.Store, id uuid.UUID,
 	o engineOptions) (*dispatcher.Dispatcher, error) {
-	var err error
-	if n.shaping, err = config.OpenThrottle(c.Throttle); err != nil {
+	n.members = &membership{living: receiver.NewLiving()}
+	if err := n.startThrottling(ctx, c, book, o); err != nil {
 		return nil, err
 	}
-	table, err := shaping.NewTable(n.shaping.State().Rules)
-	if err != nil {
-		return nil, err
-	}
-	n.table, n.throttle = table, newThrottleMetrics(o.registry, table)
-	n.watchThrottle(ctx, table, o.log)
 	resolver, err := newResolver(c)
 	if err != nil {
 		return nil, err
 	}
 	n.add("dns", func(context.Context) error { return resolver.Close() })
-	n.members = &membership{living: receiver.NewLiving()}
 	if n.self, err = newSelfCheck(c, n.members, o); err != nil {
 		return nil, err
 	}
 	o.opened = n.self.opened
-	receivers, err := receiverOptions(c, table, o)
+	receivers, err := n.receivers(c, book, o)
 	if err != nil {
 		return nil, err
 	}
-	receivers.Tracer = n.tracer
-	receivers.Living, receivers.Fenced = n.members.living, n.members.fenced
-	receivers.Facts, receivers.Clock = receiverFacts{book}, n.members.clock
+	if err := n.openClerk(receivers, resolver); err != nil {
+		return nil, err
+	}
 	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry)}
 	n.self.sources = receivers.Sources
 	n.add("identity", n.self.start(ctx))
@@ -161,15 +152,17 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err != nil {
 		return nil, err
 	}
-	members, err := n.members.start(ctx, c, book, memberOptions{id, kinds, o.registry, o.log, n.self.unfit()})
+	members, err := n.members.start(ctx, c, book, memberOptions{id, kinds, o.registry, o.log, n.self.unfit(),
+		n.clerk.Answer})
 	if err != nil {
 		return nil, err
 	}
+	n.clerk.Join(members)
 	n.self.apply() // what was found meanwhile
 	n.add("what receivers taught", n.members.living.Flush)
 	n.add("cluster", members.Stop)
 	facts := n.startFacts(ctx, book, o)
-	parts := workParts{book, resolver, table, n.members, facts}
+	parts := workParts{book, resolver, n.table, n.members, facts}
 	options := workOptions(c, id, parts, o)
 	options.Work.Tracer = n.tracer
 	work, err := dispatcher.Start(members.System(), options)
@@ -202,29 +195,6 @@ func (n *node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOpt
 		return nil
 	})
 	return facts
-}
-
-// watchThrottle takes over changes of the throttle file while the node runs.
-func (n *node) watchThrottle(ctx context.Context, table *shaping.Table, log *slog.Logger) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		n.shaping.Watch(ctx, log, func(s config.ThrottleState) {
-			err := s.Err
-			if err == nil {
-				if err = table.Replace(shaping.LayerFile, s.Rules); err != nil {
-					log.Error("throttle file refused", "err", err)
-				}
-			}
-			n.throttle.file(err)
-		})
-	}()
-	n.add("throttle", func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	})
 }
 
 type edgeOptions struct {
@@ -289,7 +259,8 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules, Throttle: n.table,
-		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.shaping.State()) }}
+		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
+		Survey:       n.clerk, Tuned: n.tuning.wake}
 	if book.Embedded() {
 		operate.Backup = book.OpenBackup
 	}

@@ -17,6 +17,7 @@ import (
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/edge"
 	"rollcall/actors/receiver"
+	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
@@ -58,6 +59,14 @@ func (m *membership) load() cluster.Load {
 	return l
 }
 
+// lookup says what the open addresses of a verification wait for that this node works on.
+func (m *membership) lookup(id uuid.UUID) (view.Verification, bool) {
+	if w := m.work.Load(); w != nil {
+		return w.Lookup(id)
+	}
+	return view.Verification{}, false
+}
+
 // ahead says whether this node has clearly more in work than another one.
 func (m *membership) ahead(leases int, addresses int64) bool {
 	n := m.node.Load()
@@ -71,6 +80,7 @@ type memberOptions struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 	unfit    string // why this node must not probe yet; "": it may
+	answer   func(ctx context.Context, question []byte) ([]byte, error)
 }
 
 // startMember makes this process a member: of a cluster of one when the ledger is
@@ -83,7 +93,7 @@ func (m *membership) start(ctx context.Context, c config.Config, book *sqlstore.
 	}
 	options := cluster.Options{Name: c.Cluster.Name, Node: o.id, Host: host, Kinds: o.kinds, Wire: wire.Version,
 		Version: versionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
-		Comply: m.living.Comply, Load: m.load, Unfit: o.unfit}
+		Comply: m.living.Comply, Load: m.load, Unfit: o.unfit, Answer: o.answer}
 	if book.Embedded() {
 		m.living.Alone()
 	} else {

@@ -18,8 +18,8 @@ import (
 // The lab in these tests is a judge in another process: it counts what it lets through
 // and what it puts off, and nobody tells the node its limits.
 
-// judged is a node against a lab whose receiver limited-clean.test has limits.
-type judged struct {
+// trialRig is a node against a lab whose receiver limited-clean.test has limits.
+type trialRig struct {
 	*rig
 	lab  *smtplab.Lab
 	node *background
@@ -38,7 +38,7 @@ refused_per_session = 1000
 refused_per_hour = 1000000
 `
 
-func newJudged(t *testing.T, settings string) *judged {
+func newJudged(t *testing.T, settings string) *trialRig {
 	t.Helper()
 	o := quickLab()
 	o.Latency = 5 * time.Millisecond
@@ -47,11 +47,11 @@ func newJudged(t *testing.T, settings string) *judged {
 	node := r.serve()
 	node.waitFor("node started")
 	r.open(10_000_000)
-	return &judged{r, lab, node}
+	return &trialRig{r, lab, node}
 }
 
 // submit uploads a file for the rig's tenant and gives the verification's id.
-func (j *judged) submit(ctx context.Context, c *apiClient, file []byte) string {
+func (j *trialRig) submit(ctx context.Context, c *apiClient, file []byte) string {
 	j.t.Helper()
 	made, err := c.create(ctx, uuid.New(), int64(len(file)), "judged.csv")
 	if err == nil {
@@ -64,7 +64,7 @@ func (j *judged) submit(ctx context.Context, c *apiClient, file []byte) string {
 }
 
 // end waits for the end of a verification and gives how long that took.
-func (j *judged) end(ctx context.Context, c *apiClient, id string) time.Duration {
+func (j *trialRig) end(ctx context.Context, c *apiClient, id string) time.Duration {
 	j.t.Helper()
 	for began := time.Now(); ; {
 		d, err := look(ctx, c, id)

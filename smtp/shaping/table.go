@@ -179,6 +179,21 @@ func (l *layers) sum(name string) *Allowance {
 	return a
 }
 
+// Stated says whether somebody has said of a key in particular what a field is, not of
+// everybody.
+func (t *Table) Stated(key string, f Field) bool {
+	receiver, _, _ := cutShard(key)
+	l := t.layers.Load()
+	for _, name := range l.names(receiver)[1:] {
+		for _, r := range l.named[name] {
+			if r.Set.Has(f) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Version counts the changes of the table: while it is the same, so is every answer.
 func (t *Table) Version() uint64 { return t.layers.Load().version }
 

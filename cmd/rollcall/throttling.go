@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"rollcall/actors/clerk"
+	"rollcall/actors/receiver"
+	"rollcall/config"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/shaping"
+)
+
+// noteWithin bounds writing one line of the operator log for a change that was no call.
+const noteWithin = 10 * time.Second
+
+// throttling is what a node knows of how receivers may be asked: its rules, where they come
+// from, and who answers questions about them.
+type throttling struct {
+	table  *shaping.Table
+	file   *config.ThrottleFile // and why it is not used, if it is not
+	shown  *throttleMetrics
+	tuning *tuning
+	clerk  *clerk.Clerk
+}
+
+// startThrottling loads the rules and follows their changes: those of the file, and those
+// that operators make. Nothing was asked of a receiver before.
+func (n *node) startThrottling(ctx context.Context, c config.Config, book *sqlstore.Store, o engineOptions) error {
+	t := &throttling{}
+	var err error
+	if t.file, err = config.OpenThrottle(c.Throttle); err != nil {
+		return err
+	}
+	if t.table, err = shaping.NewTable(t.file.State().Rules); err != nil {
+		return err
+	}
+	t.shown = newThrottleMetrics(o.registry, t.table)
+	t.tuning = &tuning{read: book.Tuning, table: t.table, clock: n.members.clock,
+		replan: n.members.living.Replan, log: o.log}
+	stop, err := t.tuning.start(ctx)
+	if err != nil {
+		return err
+	}
+	n.throttling = t
+	n.add("overrides", stop)
+	n.watchThrottle(ctx, book, o.log)
+	return nil
+}
+
+// watchThrottle takes over changes of the throttle file while the node runs.
+func (n *node) watchThrottle(ctx context.Context, book ledger.Operators, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	t := n.throttling
+	go func() {
+		defer close(done)
+		t.file.Watch(ctx, log, func(s config.ThrottleState) {
+			err := s.Err
+			if err == nil {
+				if err = t.table.Replace(shaping.LayerFile, s.Rules); err != nil {
+					log.Error("throttle file refused", "err", err)
+				}
+			}
+			t.shown.file(err)
+			if err == nil {
+				n.members.living.Replan()
+				n.noteChanges(ctx, book, log, s.Changes)
+			}
+		})
+	}()
+	n.add("throttle", func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	})
+}
+
+// noteChanges writes what a new throttle file changed here into the operator log. Who
+// wrote the file is not known.
+func (n *node) noteChanges(ctx context.Context, book ledger.Operators, log *slog.Logger, changes []shaping.Change) {
+	within, cancel := context.WithTimeout(ctx, noteWithin)
+	defer cancel()
+	for i, c := range changes {
+		line := ledger.LogLine{Action: "throttle file", Subject: nameOrAll(c.Name), Old: change(c.Field, c.Old),
+			New: change(c.Field, c.New), Reason: c.Where}
+		if i == notesMax {
+			line = ledger.LogLine{Action: "throttle file", Subject: "more",
+				New: fmt.Sprintf("%d more fields changed", len(changes)-i)}
+		}
+		if err := book.Note(within, line); err != nil {
+			log.Warn("change of the throttle file is not in the operator log", "err", err)
+			return
+		}
+		if i == notesMax {
+			return
+		}
+	}
+}
+
+// notesMax bounds the lines that one throttle file writes into the operator log. Guess: more
+// were written by a program, whose own records say them.
+const notesMax = 100
+
+// nameOrAll is the name of a rule for people.
+func nameOrAll(name string) string {
+	if name == "" {
+		return "default"
+	}
+	return name
+}
+
+// change is one side of a change for people; "" when nothing was said.
+func change(f shaping.Field, text string) string {
+	if text == "" {
+		return ""
+	}
+	return f.String() + "=" + text
+}
+
+// receivers is what the receivers of this node share.
+func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions) (receiver.Options, error) {
+	r, err := receiverOptions(c, n.table, o)
+	if err != nil {
+		return receiver.Options{}, err
+	}
+	r.Tracer = n.tracer
+	r.Living, r.Fenced = n.members.living, n.members.fenced
+	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
+	r.Stated = func(key string) bool { return n.table.Stated(key, shaping.FieldRcptRate) }
+	r.SourceOf, r.Weight = n.table.Source, n.tuning.weight
+	return r, nil
+}
+
+// openClerk makes who answers operators' questions about this node, and asks the others.
+func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
+	n.clerk, err = clerk.New(clerk.Options{Living: r.Living, Sources: r.Sources, Table: n.table,
+		Route: resolver.Lookup, Clock: n.members.clock, Lookup: n.members.lookup})
+	return err
+}
