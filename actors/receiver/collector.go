@@ -52,7 +52,8 @@ var ofReceiver = [...]struct {
 
 func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("rollcall_receiver_"+name, help+
-		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".", []string{"receiver"}, nil)
+		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".",
+		[]string{"receiver"}, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -125,7 +125,7 @@ func (d *desk) seen(now time.Time, s *session, r *report) {
 		asked++
 		d.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, kept)
 	}
-	if r.failure != nil && !r.stale && !r.poisoned && !(r.cut && r.failure.attempt.Code == 421 && answersEnd(r)) {
+	if r.failure != nil && !r.stale && !r.poisoned && !answersEnd(r) {
 		d.hear(now, s, remark{told: *r.failure, at: now}, kept)
 	}
 	tallyOf(d.status.seconds[:], now.Unix()).asked += asked
@@ -233,8 +233,8 @@ func (r *remark) view() view.Reply {
 	if r.at.IsZero() {
 		return view.Reply{}
 	}
-	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: clip(scrub(a.Text, r.local)), Rule: v.Rule,
-		Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
+	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: clip(scrub(a.Text, r.local)),
+		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
 	if a.Code == 0 {
 		out.Text = a.Trouble.String()
 	}
@@ -531,16 +531,14 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 // tell says what was learned and holds.
 func (l *learned) tell(now time.Time) []view.Limit {
 	out := []view.Limit{}
-	for _, one := range [...]struct {
-		field shaping.Field
-		limit limit
-		unit  string
-	}{{shaping.FieldConnections, limit{l.connections.most, l.connections.until}, ""},
-		{shaping.FieldRcptsPerConnection, l.perSession, ""}, {shaping.FieldRefusedPerSession, l.refused, ""}, {shaping.FieldRcptsPerTransaction, l.perTransaction, ""}} {
-		if now.Before(one.limit.until) {
-			out = append(out, view.Limit{Field: one.field.String(), Value: strconv.Itoa(one.limit.most) + one.unit,
-				Until: one.limit.until})
+	note := func(f shaping.Field, l limit) {
+		if now.Before(l.until) {
+			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Until: l.until})
 		}
 	}
+	note(shaping.FieldConnections, limit{l.connections.most, l.connections.until})
+	note(shaping.FieldRcptsPerConnection, l.perSession)
+	note(shaping.FieldRefusedPerSession, l.refused)
+	note(shaping.FieldRcptsPerTransaction, l.perTransaction)
 	return out
 }

@@ -3,7 +3,6 @@ package receiver
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"rollcall/actors/view"
@@ -38,16 +37,9 @@ func (l *Living) Close(ctx context.Context, key string, session int) bool {
 // standsFor says which receiver keys a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
-		if key == name || shaping.NameOf(key) == name {
-			return true
-		}
-		rest, shard := strings.CutPrefix(key, name)
-		return shard && rest != "" && !partOfName(rest[0]) && shaping.NameOf(key) == shaping.NameOf(name)
+		return key == name || shaping.NameOf(key) == name || shaping.Unsharded(key) == name
 	}
 }
-
-// partOfName says whether a byte may be part of a host name.
-func partOfName(c byte) bool { return partOfWord(c) || c == '.' || c == '-' || c == '_' }
 
 // inquire asks the actors of some receivers and gives their answers as far as they have
 // come until ctx is done.

@@ -110,6 +110,13 @@ func ShardKey(key string, i, of int) string {
 	return key + shardMark + strconv.Itoa(i) + shardOf + strconv.Itoa(of)
 }
 
+// Unsharded gives the key of the receiver that a shard belongs to; a key that names no
+// shard stays as it is.
+func Unsharded(key string) string {
+	receiver, _, _ := cutShard(key)
+	return receiver
+}
+
 // cutShard takes a shard's key apart; a key that names no shard is 0 of 1. What
 // ShardKey never writes is a shard that there is not.
 func cutShard(key string) (receiver string, i, of int) {

@@ -1,0 +1,238 @@
+package clerk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
+)
+
+// Explain says what holds for a mail domain, the key of a receiver or one of our sources,
+// by this node's rules, and what its receivers teach and rest for at present.
+func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, error) {
+	name = strings.TrimSpace(name)
+	if strings.HasPrefix(name, shaping.SourcePrefix) {
+		return c.explainSource(name)
+	}
+	out, base := view.Explanation{Key: name}, ""
+	if !strings.ContainsAny(name, ":/#") { // else it is a key
+		clean, err := shaping.CleanName(name)
+		if err != nil {
+			return out, err
+		}
+		out.Key = clean
+		if base, err = c.route(ctx, clean, &out); err != nil {
+			return out, err
+		}
+	}
+	if base == "" {
+		base = baseOf(out.Key)
+	}
+	table := c.options.Table
+	if n := table.Shards(out.Key); n > 1 {
+		out.Shards = n
+	}
+	living, err := c.living(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Fields = fields(table.Explain(out.Key))
+	out.Narrower = narrower(table, shaping.NameOf(out.Key))
+	out.Beside = beside(table, living, base, shaping.Unsharded(out.Key))
+	for _, r := range living {
+		if shaping.Unsharded(r.Key) == shaping.Unsharded(out.Key) {
+			out.Receiver = append(out.Receiver, r)
+		}
+	}
+	if len(out.Receiver) > 0 {
+		c.taught(ctx, &out)
+	}
+	return out, nil
+}
+
+// explainSource is Explain of one of our sources.
+func (c *Clerk) explainSource(name string) (view.Explanation, error) {
+	address := strings.TrimPrefix(name, shaping.SourcePrefix)
+	if address == defaultSource {
+		address = ""
+	}
+	clean, err := shaping.CleanName(shaping.SourcePrefix + address)
+	if err != nil {
+		return view.Explanation{}, err
+	}
+	return view.Explanation{Key: clean, Fields: fields(c.options.Table.Explain(clean))}, nil
+}
+
+// route finds the receiver of a mail domain and gives the operator's own domain. A name
+// without mail may be a receiver's or a rule's: it is taken for a key then.
+func (c *Clerk) route(ctx context.Context, name string, out *view.Explanation) (base string, err error) {
+	r, err := c.options.Route(ctx, name)
+	if err != nil || len(r.Hosts) == 0 {
+		if err != nil && !c.known(name) {
+			return "", fmt.Errorf("clerk: find where mail for %s goes: %w", name, err)
+		}
+		if err == nil && !c.known(name) {
+			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail,
+				view.ErrNotThere)
+		}
+		return "", nil
+	}
+	hosts := make([]string, len(r.Hosts))
+	for i, h := range r.Hosts {
+		hosts[i] = h.Name
+	}
+	out.Domain, out.Hosts = r.Domain, hosts
+	out.Key, _ = c.options.Table.Match(r.Receiver, hosts, r.Domain)
+	return r.Receiver, nil
+}
+
+// known says whether a rule, of whatever layer, has a name.
+func (c *Clerk) known(name string) bool {
+	for _, layer := range ruleLayers {
+		for _, r := range c.options.Table.Rules(layer) {
+			if r.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ruleLayers are those in which rules have names.
+var ruleLayers = [...]shaping.Layer{shaping.LayerKnown, shaping.LayerFile, shaping.LayerOverride}
+
+// living gives the receivers of the cluster.
+func (c *Clerk) living(ctx context.Context) ([]view.Receiver, error) {
+	all, err := c.Receivers(ctx)
+	return all.Receivers, err
+}
+
+// fields puts what a table explains into views.
+func fields(list []shaping.Explained) []view.ExplainedField {
+	out := make([]view.ExplainedField, 0, len(list))
+	for _, e := range list {
+		f := view.ExplainedField{Field: e.Field.String(), Value: e.Text}
+		for i, s := range slices.Backward(e.Said) {
+			one := view.Said{Layer: s.Layer.String(), Name: s.Name, Where: s.Where, ID: s.ID, Author: s.Author,
+				Reason: s.Reason, Until: s.Until}
+			if i == len(e.Said)-1 {
+				f.Said = one
+			} else {
+				f.Beaten = append(f.Beaten, view.SaidValue{Value: s.Text, Said: one})
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// narrower gives the names below one that have rules: these go before its own.
+func narrower(t *shaping.Table, name string) []string {
+	return namesUnder(t, name, func(n string) bool { return n != name })
+}
+
+// namesUnder gives the names of rules that are a name or lie under it.
+func namesUnder(t *shaping.Table, name string, fits func(name string) bool) []string {
+	var out []string
+	for _, layer := range ruleLayers {
+		for _, r := range t.Rules(layer) {
+			if name != "" && (r.Name == name || strings.HasSuffix(r.Name, "."+name)) && fits(r.Name) {
+				out = append(out, r.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// baseOf is the operator's own domain of a receiver key.
+func baseOf(key string) string {
+	key = shaping.Unsharded(key)
+	if i := strings.LastIndexByte(key, '/'); i >= 0 { // of a mail domain: behind it
+		key = key[i+1:]
+	}
+	_, name, _ := strings.Cut(key, ":")
+	if name == "" {
+		name = key
+	}
+	base, err := publicsuffix.EffectiveTLDPlusOne(name)
+	if err != nil {
+		return name
+	}
+	return base
+}
+
+// besideMax bounds the keys that are listed beside one.
+const besideMax = 50
+
+// beside gives the keys of receivers that speak to the same operator beside one: each has
+// an allowance of its own.
+func beside(t *shaping.Table, living []view.Receiver, base, key string) []string {
+	var out []string
+	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
+		out = append(out, "suffix:"+name)
+	}
+	for _, r := range living {
+		if baseOf(r.Key) == base {
+			out = append(out, shaping.Unsharded(r.Key))
+		}
+	}
+	if base != "" {
+		out = append(out, base)
+	}
+	slices.Sort(out)
+	out = slices.DeleteFunc(slices.Compact(out), func(k string) bool { return k == key })
+	return out[:min(len(out), besideMax)]
+}
+
+// taught puts what the receiver has taught, and what it makes us pay for, over what is
+// allowed.
+func (c *Clerk) taught(ctx context.Context, out *view.Explanation) {
+	details, err := c.Receiver(ctx, shaping.Unsharded(out.Key))
+	if err != nil {
+		return // it is gone since
+	}
+	for _, d := range details {
+		for _, l := range d.Learned {
+			over(out, l.Field, l.Value, view.Said{Layer: shaping.LayerLearned.String(), Where: "node " + d.Node,
+				Until: l.Until})
+		}
+		for _, s := range d.Sources {
+			t := s.Tempo
+			if t.Phase == "" || t.Phase == string(shaping.PhaseFull) || t.Rate >= t.Ceiling {
+				continue
+			}
+			over(out, shaping.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), view.Said{Reason: t.Why,
+				Layer: shaping.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
+		}
+		if d.State == "resting" {
+			over(out, shaping.FieldPause.String(), string(shaping.PauseYes), view.Said{
+				Layer: shaping.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
+		}
+	}
+}
+
+// sourceText names a source behind something.
+func sourceText(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", source " + source
+}
+
+// over puts a value over that of a field; what was there is beaten.
+func over(out *view.Explanation, field, value string, by view.Said) {
+	for i := range out.Fields {
+		f := &out.Fields[i]
+		if f.Field != field {
+			continue
+		}
+		f.Beaten = slices.Insert(f.Beaten, 0, view.SaidValue{Value: f.Value, Said: f.Said})
+		f.Value, f.Said = value, by
+	}
+}

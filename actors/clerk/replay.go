@@ -1,0 +1,383 @@
+package clerk
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
+)
+
+// ReplayOptions are the rules that a replay compares. Those of replies may be nil, both,
+// which means that they stay as they are.
+type ReplayOptions struct {
+	Now, Candidate           *shaping.Table
+	NowRules, CandidateRules *verdict.Rules
+}
+
+const (
+	// replayDays bounds how long a backlog is followed beyond the end of the record.
+	replayDays = 7
+
+	// replayedMax and verdictsMax bound what is listed, the most asked and the most
+	// heard first.
+	replayedMax = 500
+	verdictsMax = 500
+
+	// found is below which part of what the rules permit a recorded rate has to be, to be
+	// what the receiver was found to bear rather than what the rules said. Guess.
+	found = 0.98
+)
+
+// Replay says what candidate rules would have made of the hours that nodes have kept. It
+// changes nothing.
+//
+// Each receiver is a tank: what was offered comes in minute by minute, and what the rules
+// permit goes out. The model runs once with the present rules and once with the candidate;
+// what is told is the difference. What the receiver itself permitted, by penalties or by a
+// rate that was found out, holds in both. Where the candidate permits more than was ever
+// tried nobody knows what the receiver would have made of that, and Unknown says so.
+func Replay(records []view.Record, o ReplayOptions) view.Replayed {
+	out := view.Replayed{Receivers: []view.ReceiverReplay{}, Verdicts: []view.VerdictChange{}}
+	from, to := int64(math.MaxInt64), int64(0)
+	keys, tanks := []string{}, map[string]*tank{}
+	for _, record := range records {
+		for i := range record.Receivers {
+			r := &record.Receivers[i]
+			key := shaping.Unsharded(r.Key)
+			t := tanks[key]
+			if t == nil {
+				t = &tank{key: key, minutes: map[int64]*view.Minute{}}
+				tanks[key] = t
+				keys = append(keys, key)
+			}
+			t.add(r)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		t := tanks[key]
+		t.order()
+		if len(t.list) > 0 {
+			from = min(from, t.list[0].At.Unix())
+			to = max(to, t.list[len(t.list)-1].At.Unix()+60)
+		}
+		out.Asked += t.asked
+		if one, differs := t.replay(o); differs {
+			out.Receivers = append(out.Receivers, one)
+		} else {
+			out.Same++
+		}
+		out.Verdicts = append(out.Verdicts, t.judge(o)...)
+		out.Warnings = append(out.Warnings, t.strangers(o)...)
+	}
+	if to > from {
+		out.Hours = float64(to-from) / 3600
+	}
+	bound(&out)
+	return out
+}
+
+// bound puts the most asked and the most heard first, and leaves out what is too much.
+func bound(out *view.Replayed) {
+	slices.SortStableFunc(out.Receivers, func(a, b view.ReceiverReplay) int {
+		return cmp.Compare(b.Asked, a.Asked)
+	})
+	slices.SortStableFunc(out.Verdicts, func(a, b view.VerdictChange) int {
+		return cmp.Compare(b.Times, a.Times)
+	})
+	if n := len(out.Receivers); n > replayedMax {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more receivers would differ", n-replayedMax))
+		out.Receivers = out.Receivers[:replayedMax]
+	}
+	if n := len(out.Verdicts); n > verdictsMax {
+		out.Warnings = append(out.Warnings,
+			fmt.Sprintf("%d more replies would be judged otherwise", n-verdictsMax))
+		out.Verdicts = out.Verdicts[:verdictsMax]
+	}
+}
+
+// tank is one receiver, all its shards and nodes together.
+type tank struct {
+	key     string
+	domain  string
+	minutes map[int64]*view.Minute // by their beginning
+	list    []view.Minute          // in order, gaps filled
+	replies []view.Heard
+
+	asked, accepted, refused int
+	fastest                  float64 // RCPTs that one session asked in a minute, in the best one
+	perSession               float64 // RCPTs that a session asked
+}
+
+// add takes the record of one node or shard.
+func (t *tank) add(r *view.ReceiverRecord) {
+	if t.domain == "" {
+		t.domain = r.Domain
+	}
+	t.replies = append(t.replies, r.Replies...)
+	for _, m := range r.Minutes {
+		at := m.At.Unix() / 60 * 60
+		all := t.minutes[at]
+		if all == nil {
+			m.At = time.Unix(at, 0).UTC()
+			t.minutes[at] = &m
+			continue
+		}
+		if m.Asked > all.Asked {
+			all.Cause = m.Cause
+		}
+		all.Asked += m.Asked
+		all.Accepted += m.Accepted
+		all.Refused += m.Refused
+		all.Deferred += m.Deferred
+		all.Opened += m.Opened
+		all.Sessions += m.Sessions
+		all.Queued += m.Queued
+		all.Allowed += m.Allowed
+	}
+}
+
+// order puts the minutes in a row, and what can be seen in them together.
+func (t *tank) order() {
+	if len(t.minutes) == 0 {
+		return
+	}
+	first, last := int64(math.MaxInt64), int64(0)
+	for at := range t.minutes {
+		first, last = min(first, at), max(last, at)
+	}
+	opened := 0
+	for at := first; at <= last; at += 60 {
+		m := t.minutes[at]
+		if m == nil { // nothing waited and nothing was asked
+			m = &view.Minute{At: time.Unix(at, 0).UTC(), Cause: view.Causes[0]}
+		}
+		t.list = append(t.list, *m)
+		t.asked += m.Asked
+		t.accepted += m.Accepted
+		t.refused += m.Refused
+		opened += m.Opened
+		if m.Sessions > 0 {
+			t.fastest = max(t.fastest, float64(m.Asked)/float64(m.Sessions))
+		}
+	}
+	t.perSession = float64(t.asked) / float64(max(1, opened))
+}
+
+// replay compares the rules for the receiver; false: they are the same.
+func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
+	if o.Now == nil || o.Candidate == nil {
+		return out, false
+	}
+	before, after := o.Now.For(t.key), o.Candidate.For(t.key)
+	for _, f := range shaping.Fields() {
+		if f.OfReceiver() && before.Text(f) != after.Text(f) {
+			out.Changes = append(out.Changes, view.FieldChange{Field: f.String(), Now: before.Text(f),
+				Would: after.Text(f)})
+		}
+	}
+	if len(out.Changes) == 0 {
+		return out, false
+	}
+	was, would := t.run(before, before), t.run(before, after)
+	out.Key, out.Asked, out.Fired = t.key, t.asked, would.fired
+	out.Would = max(0, t.asked+int(math.Round(would.sum-was.sum)))
+	out.Delay = math.Round(would.last - was.last)
+	out.Unknown = t.unknown(before, after, would.most)
+	return out, true
+}
+
+// unknown says why nobody can tell what would have come of more.
+func (t *tank) unknown(before, after shaping.Allowance, most float64) string {
+	var more []string
+	for _, f := range shaping.Fields() {
+		if f.OfReceiver() && after.More(before, f) {
+			more = append(more, f.String())
+		}
+	}
+	if len(more) == 0 {
+		return ""
+	}
+	tried := 0
+	for _, m := range t.list {
+		tried = max(tried, m.Asked)
+	}
+	text := fmt.Sprintf("more is allowed than now (%s): nobody knows what the receiver would have made of it",
+		strings.Join(more, ", "))
+	if most > float64(tried) {
+		text += fmt.Sprintf("; at most %d were asked in a minute, and %d would have been", tried, int(most))
+	}
+	return text
+}
+
+// outcome is what a run of the model comes to.
+type outcome struct {
+	sum   float64 // asked within the record
+	last  float64 // seconds from its beginning until the last recorded address was asked
+	most  float64 // asked in one minute
+	fired map[string]int
+}
+
+// run lets the recorded demand through the rules a; base are those under which it was
+// recorded, as far as anybody knows.
+func (t *tank) run(base, a shaping.Allowance) outcome {
+	out := outcome{fired: map[string]int{}}
+	var hour window
+	backlog, queued, done := 0.0, 0, false
+	minute := func(i int, m *view.Minute) {
+		backlog += max(0, float64(m.Asked+m.Queued-queued))
+		queued = m.Queued
+		most, field := t.capacity(base, a, m, &hour)
+		asked := min(backlog, most)
+		if backlog > most+0.5 && field != 0 {
+			out.fired[field.String()]++
+		}
+		backlog -= asked
+		hour.add(asked*t.part(m, m.Accepted, t.accepted), asked*t.part(m, m.Refused, t.refused))
+		if before := out.sum; !done && before+asked >= float64(t.asked)-0.5 && t.asked > 0 {
+			done = true
+			out.last = 60 * (float64(i) + min(1, max(0, float64(t.asked)-before)/max(asked, 1e-9)))
+		}
+		out.sum += asked
+		out.most = max(out.most, asked)
+	}
+	for i := range t.list {
+		minute(i, &t.list[i])
+	}
+	sum := out.sum // what comes later is not of this time
+	calm := view.Minute{Cause: view.Causes[0], Queued: queued}
+	for i := len(t.list); !done && t.asked > 0 && i < len(t.list)+replayDays*24*60; i++ {
+		minute(i, &calm)
+	}
+	if !done {
+		out.last = float64(replayDays * 24 * 3600)
+	}
+	out.sum = sum
+	return out
+}
+
+// part is which part of a minute's answers were of a kind; of a minute without any, that
+// of all.
+func (t *tank) part(m *view.Minute, n, all int) float64 {
+	if answers := m.Accepted + m.Refused + m.Deferred; answers > 0 {
+		return float64(n) / float64(answers)
+	}
+	return float64(all) / float64(max(1, t.asked))
+}
+
+// capacity is how many may be asked in a minute, and the field that says so; no field: it
+// is not the rules that hold back.
+func (t *tank) capacity(base, a shaping.Allowance, m *view.Minute, hour *window) (float64, shaping.Field) {
+	if a.Pause != shaping.PauseNo && a.Pause != "" {
+		return 0, shaping.FieldPause
+	}
+	if barred(m, base) {
+		return float64(m.Asked), 0
+	}
+	most, field := math.Inf(1), shaping.Field(0)
+	least := func(n float64, f shaping.Field) {
+		if n < most {
+			most, field = n, f
+		}
+	}
+	perMinute := func(r shaping.Rate) float64 { return r.PerSecond() * 60 }
+	refused := t.part(m, m.Refused, t.refused)
+	perSession, of := t.session(base, a, refused)
+	if of == 0 || a.ConnectionRate != base.ConnectionRate {
+		of = shaping.FieldConnectionRate
+	}
+	least(perMinute(a.ConnectionRate)*perSession, of)
+	if t.fastest > 0 {
+		least(float64(a.Connections)*t.fastest, shaping.FieldConnections)
+	}
+	least(perMinute(a.RcptRate), shaping.FieldRcptRate)
+	if refused > 0 {
+		field, left := shaping.FieldRefusedPerHour, hour.left(a)
+		if a.RefusedShare > 0 {
+			field = shaping.FieldRefusedShare
+		}
+		least(left/refused, field)
+	}
+	if borne := m.Allowed * 60; m.Allowed > 0 && borne < found*perMinute(base.RcptRate) && borne < most {
+		return borne, 0 // that was found out, or this node's share
+	}
+	return most, field
+}
+
+// session is how many addresses a session asks under the rules a, and the field that makes
+// these fewer than under base, if one does.
+func (t *tank) session(base, a shaping.Allowance, refused float64) (float64, shaping.Field) {
+	most := func(a shaping.Allowance) (float64, shaping.Field) {
+		refusals := float64(a.RefusedPerSession) / max(refused, 1e-9)
+		if refusals < float64(a.RcptsPerConnection) {
+			return refusals, shaping.FieldRefusedPerSession
+		}
+		return float64(a.RcptsPerConnection), shaping.FieldRcptsPerConnection
+	}
+	before, _ := most(base)
+	after, field := most(a)
+	if t.perSession > 0 && (after >= before || after > t.perSession) {
+		return t.perSession, 0 // they end for reasons of their own
+	}
+	return after, field
+}
+
+// barred says whether nothing could be asked in a minute, whatever the candidate says.
+func barred(m *view.Minute, base shaping.Allowance) bool {
+	switch m.Cause {
+	case "penalty", "no healthy source", "no share", "unreached":
+		return true
+	case "paused":
+		return base.Pause == shaping.PauseNo || base.Pause == ""
+	}
+	return false
+}
+
+// window is what was accepted and refused in the last hour, by minute.
+type window struct {
+	accepted, refused [60]float64
+	next              int
+}
+
+func (w *window) add(accepted, refused float64) {
+	w.accepted[w.next], w.refused[w.next] = accepted, refused
+	w.next = (w.next + 1) % len(w.refused)
+}
+
+// left is how many refusals are left of an hour; the minute that is about to be replaced
+// is an hour ago.
+func (w *window) left(a shaping.Allowance) float64 {
+	accepted, refused := 0.0, 0.0
+	for i := range w.refused {
+		if i != w.next {
+			accepted += w.accepted[i]
+			refused += w.refused[i]
+		}
+	}
+	most := float64(a.RefusedPerHour)
+	if a.RefusedShare > 0 {
+		most = max(most, accepted*float64(a.RefusedShare)/float64(100-a.RefusedShare))
+	}
+	return max(0, most-refused)
+}
+
+// strangers warns of rules of the candidate that would take a part of the receiver's mail
+// out of it: the record does not say how much that is.
+func (t *tank) strangers(o ReplayOptions) (out []string) {
+	if o.Now == nil || o.Candidate == nil {
+		return nil
+	}
+	for _, name := range narrower(o.Candidate, shaping.NameOf(t.key)) {
+		if !slices.Contains(narrower(o.Now, shaping.NameOf(t.key)), name) {
+			out = append(out, fmt.Sprintf(
+				"%s would be a receiver of its own beside %s: the record does not tell them apart", name, t.key))
+		}
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package clerk
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/receiver"
+	"rollcall/actors/view"
+)
+
+const (
+	// defaultSource is how people write the source whose address the system chooses, where
+	// "" means all of them.
+	defaultSource = "default"
+
+	// recordPages bounds the answers that are asked of one node for its record: more than
+	// the bounds of a record can fill.
+	recordPages = 64
+)
+
+// Receivers gives the live table of the whole cluster.
+func (c *Clerk) Receivers(ctx context.Context) (view.Receivers, error) {
+	all, err := c.ask(ctx, question{Kind: kindReceivers})
+	if err != nil {
+		return view.Receivers{}, err
+	}
+	out := view.Receivers{At: c.options.Clock(), Receivers: []view.Receiver{}, Silent: silent(all)}
+	for _, s := range all {
+		for i := range s.Receivers {
+			s.Receivers[i].Node = s.name
+		}
+		out.Receivers = append(out.Receivers, s.Receivers...)
+		out.More += s.More
+	}
+	view.SortReceivers(out.Receivers)
+	if n := len(out.Receivers); n > view.ReceiversMax {
+		out.Receivers, out.More = out.Receivers[:view.ReceiversMax], out.More+n-view.ReceiversMax
+	}
+	return out, nil
+}
+
+// Receiver gives everything about one receiver, by its key or the name of a rule: one
+// value for each node and shard where it lives. view.ErrNotThere.
+func (c *Clerk) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail, error) {
+	all, err := c.ask(ctx, question{Kind: kindReceiver, Key: key})
+	if err != nil {
+		return nil, err
+	}
+	var out []view.ReceiverDetail
+	for _, s := range all {
+		for i := range s.Details {
+			s.Details[i].Node = s.name
+		}
+		out = append(out, s.Details...)
+	}
+	if len(out) == 0 {
+		return nil, view.ErrNotThere
+	}
+	slices.SortStableFunc(out, func(a, b view.ReceiverDetail) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Node, b.Node))
+	})
+	return out, nil
+}
+
+// Sources says how the sources of all nodes do.
+func (c *Clerk) Sources(ctx context.Context) ([]view.Source, []view.Silent, error) {
+	all, err := c.ask(ctx, question{Kind: kindSources})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := []view.Source{}
+	for _, s := range all {
+		for i := range s.Sources {
+			s.Sources[i].Node = s.name
+		}
+		out = append(out, s.Sources...)
+	}
+	return out, silent(all), nil
+}
+
+// CloseSession ends one session after the command that is on the wire. The numbers of
+// sessions are those of one node; "" is any node, when one alone has it. view.ErrNotThere.
+func (c *Clerk) CloseSession(ctx context.Context, key, node string, session int) error {
+	q := question{Kind: kindClose, Key: key, Session: session}
+	if node != "" {
+		s := c.askOne(ctx, node, q)
+		if s.err == nil && !s.Closed {
+			s.err = view.ErrNotThere
+		}
+		return s.err
+	}
+	var having []string
+	details, err := c.Receiver(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, d := range details {
+		has := func(s view.Session) bool { return s.ID == session }
+		if slices.ContainsFunc(d.SessionList, has) && !slices.Contains(having, d.Node) {
+			having = append(having, d.Node)
+		}
+	}
+	switch len(having) {
+	case 0:
+		return view.ErrNotThere
+	case 1:
+		return c.CloseSession(ctx, key, having[0], session)
+	}
+	return &manyNodes{having}
+}
+
+// Trace gives the newest lines of a receiver's sessions whose numbers are above after, by
+// node; source "" is all of them, "default" the one whose address the system chooses.
+func (c *Clerk) Trace(
+	ctx context.Context, key, source string, after map[string]uint64,
+) ([]view.TraceLine, error) {
+	q := question{Kind: kindTrace, Key: key, Source: source, Lines: after}
+	switch source {
+	case "":
+		q.Source = receiver.AnySource
+	case defaultSource:
+		q.Source = ""
+	}
+	all, err := c.ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out, refused := []view.TraceLine{}, error(nil)
+	for _, s := range all {
+		if s.err != nil {
+			refused = s.err
+		}
+		for i := range s.Lines {
+			s.Lines[i].Node = s.name
+		}
+		out = append(out, s.Lines...)
+	}
+	if len(silent(all)) == len(all) && refused != nil {
+		return nil, refused
+	}
+	slices.SortStableFunc(out, func(a, b view.TraceLine) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Number, b.Number))
+	})
+	return out, nil
+}
+
+// Verification says what the open addresses of a verification wait for. view.ErrNotThere.
+func (c *Clerk) Verification(ctx context.Context, id string) (view.Verification, error) {
+	of, err := uuid.Parse(id)
+	if err != nil {
+		return view.Verification{}, view.ErrNotThere
+	}
+	all, err := c.ask(ctx, question{Kind: kindVerification, ID: of})
+	if err != nil {
+		return view.Verification{}, err
+	}
+	var found *view.Verification
+	for _, s := range all {
+		// Two may have it while it changes hands: the one that knows more of it.
+		if v := s.answer.Verification; v != nil && (found == nil || v.Final > found.Final) {
+			v.Node = s.name
+			found = v
+		}
+	}
+	if found == nil {
+		return view.Verification{}, view.ErrNotThere
+	}
+	return *found, nil
+}
+
+// Record gathers what all nodes kept of the last hours.
+func (c *Clerk) Record(ctx context.Context) ([]view.Record, []view.Silent, error) {
+	all, err := c.ask(ctx, question{Kind: kindRecord})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := []view.Record{}
+	for i := range all {
+		s := &all[i]
+		if s.err != nil || s.answer.Record == nil {
+			continue
+		}
+		record, page := *s.answer.Record, s.answer
+		record.Node = s.name
+		for range recordPages {
+			n := len(record.Receivers)
+			if page.Whole || n == 0 {
+				break
+			}
+			next := c.askOne(ctx, s.name, question{Kind: kindRecord, After: record.Receivers[n-1].Key})
+			if next.err != nil || next.answer.Record == nil {
+				s.err = next.err // what is there counts, and the reader is told
+				break
+			}
+			page = next.answer
+			record.Receivers = append(record.Receivers, page.Record.Receivers...)
+			record.From = min(record.From, cmp.Or(page.Record.From, record.From))
+		}
+		out = append(out, record)
+	}
+	return out, silent(all), nil
+}
+
+// manyNodes says that several nodes have a session of a number.
+type manyNodes struct{ nodes []string }
+
+// Error implements error.
+func (m *manyNodes) Error() string {
+	return "sessions are numbered by node, and several have one with this number: name one of " +
+		strings.Join(m.nodes, ", ")
+}
