@@ -125,7 +125,7 @@ type ThrottleState struct {
 	Rules []shaping.Rule // in effect: of the configuration, then of the file
 	At    time.Time      // when they were loaded
 
-	// Changes are what the last load changed; nil after the first.
+	// Changes are what the last look changed; nil after the first and with Err.
 	Changes []shaping.Change
 
 	// Err is why the file as it is now is not used, an ErrInvalid with line and column
@@ -173,21 +173,28 @@ func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(T
 			return
 		case <-ticker.C:
 		}
-		now := f.look()
-		if sameVersion(now, f.seen) {
-			continue
+		if state, changed := f.again(); changed {
+			if state.Err != nil {
+				log.Error("throttle file not used", "err", state.Err)
+			} else {
+				log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
+					"changes", len(state.Changes))
+			}
+			apply(state)
 		}
-		f.seen = now
-		state := f.load(now != nil)
-		f.state.Store(&state)
-		if state.Err != nil {
-			log.Error("throttle file not used", "err", state.Err)
-		} else {
-			log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
-				"changes", len(state.Changes))
-		}
-		apply(state)
 	}
+}
+
+// again looks at the file once more and loads it if it is another than at the last look.
+func (f *ThrottleFile) again() (state ThrottleState, changed bool) {
+	now := f.look()
+	if sameVersion(now, f.seen) {
+		return state, false
+	}
+	f.seen = now
+	state = f.load(now != nil)
+	f.state.Store(&state)
+	return state, true
 }
 
 // load gives the state after another look at the file.
@@ -195,7 +202,7 @@ func (f *ThrottleFile) load(found bool) ThrottleState {
 	state := f.State()
 	rules, err := LoadThrottle(f.base)
 	if err != nil {
-		state.Err, state.ErrAt = err, time.Now()
+		state.Changes, state.Err, state.ErrAt = nil, err, time.Now()
 		return state
 	}
 	return ThrottleState{File: f.base.File, Found: found, Rules: rules, At: time.Now(),

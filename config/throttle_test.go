@@ -317,8 +317,7 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	if line := receive(t, logged); !strings.Contains(line, "throttle.toml:2:1") {
 		t.Errorf("got %q, want file, line and column", line)
 	}
-	s := receive(t, applied)
-	if !errors.Is(s.Err, ErrInvalid) || s.ErrAt.IsZero() || len(s.Rules) != 1 ||
+	if s := receive(t, applied); !errors.Is(s.Err, ErrInvalid) || s.ErrAt.IsZero() || len(s.Rules) != 1 ||
 		s.Rules[0].Set.Text(shaping.FieldConnections) != "3" {
 		t.Errorf("with a fault: %+v, want the rules as they were", s)
 	}
@@ -326,16 +325,47 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 		t.Error("the node does not know of the fault")
 	}
 	rewrite(t, base.File, "[default]\nconnections = 555\n")
-	s = receive(t, applied)
-	want := []shaping.Change{{Field: shaping.FieldConnections, Old: "3", New: "555", Where: base.File + ":2"}}
-	if s.Err != nil || !s.ErrAt.IsZero() || !slices.Equal(s.Changes, want) {
-		t.Errorf("got %v and changes %+v, want %+v: the faulty file was applied", s.Err, s.Changes, want)
+	if s := receive(t, applied); s.Err != nil || s.Rules[0].Set.Text(shaping.FieldConnections) != "555" {
+		t.Errorf("got %+v, want 555 connections: the faulty file was applied", s)
 	}
-	if err := os.Remove(base.File); err != nil {
+}
+
+// TestEachVersionOfAThrottleFileIsLoadedOnce, with what it changed.
+func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
+	base := throttleBase(t, "")
+	file, err := OpenThrottle(base)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if s = receive(t, applied); s.Found || len(s.Rules) != 0 || len(s.Changes) != 1 || s.Changes[0].New != "" {
-		t.Errorf("without the file: %+v", s)
+	change := func(old, now string) []shaping.Change {
+		return []shaping.Change{{Field: shaping.FieldConnections, Old: old, New: now, Where: base.File + ":2"}}
+	}
+	for _, c := range []struct {
+		text    string // "": no file
+		found   bool
+		fault   bool
+		changes []shaping.Change
+	}{
+		{"[default]\nconnections = 3\n", true, false, change("", "3")},
+		{"[default]\nconnections = 30000\n", true, true, nil},
+		{"[default]\nconnections = 555\n", true, false, change("3", "555")},
+		{"", false, false, change("555", "")},
+	} {
+		if c.text == "" {
+			if err := os.Remove(base.File); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			rewrite(t, base.File, c.text)
+		}
+		s, changed := file.again()
+		if !changed || (s.Err != nil) != c.fault || s.ErrAt.IsZero() == c.fault || s.Found != c.found ||
+			!slices.Equal(s.Changes, c.changes) {
+			t.Errorf("%q: %t, %+v", c.text, changed, s)
+		}
+		if _, changed := file.again(); changed {
+			t.Errorf("%q: loaded twice", c.text)
+		}
 	}
 }
 
