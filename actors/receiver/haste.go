@@ -17,9 +17,9 @@ const (
 	// having their probes again is more work than waiting.
 	shortRest = time.Minute
 
-	// oneSession is how many answers a session has to have had for its end by a word about
-	// haste to speak of the length of sessions too. Guess.
-	oneSession = 3
+	// agreeing is how many sessions in a row have to be ended by a word about haste after as
+	// many answers for it to be about the length of sessions. Guess: two may be chance.
+	agreeing = 3
 
 	// refusedInRow is how many refused connections in a row, of a host that has served us,
 	// are taken for a word about haste; then it is down. Guess.
@@ -111,10 +111,11 @@ func hasty(v verdict.Verdict) bool {
 // tooFast follows a word about haste, about what was sent at a time. The source goes
 // slower, and rests for some seconds. The whole receiver rests when a time was named, when
 // the verdict is to pause, and when short rests did not help; then those who wait are told.
-// It says whether the probe can be asked again here soon.
-func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time) bool {
+// Lesson is false when it is about a haste that was known already; soon says whether the
+// probe can be asked again here within a short while.
+func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time) (lesson, soon bool) {
 	d.dirty = true
-	lesson := o.tempo.Complained(sent, now, words(told.attempt))
+	lesson = o.tempo.Complained(sent, now, words(told.attempt))
 	if lesson {
 		e := o.tempo.Explain(now)
 		d.options.Log.Info("receiver wants less", "receiver", d.key, "source", o.name, "rate", e.Rate, "why", e.Why)
@@ -123,14 +124,30 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 	switch {
 	case told.verdict.Action == verdict.ActPause || told.verdict.Wait > 0:
 		d.pause(now, told)
-		return false
+		return lesson, false
 	case rest > shortRest:
 		told.verdict.Wait = rest
 		d.pause(now, told)
-		return false
+		return lesson, false
 	}
 	d.halt(func(s *session) bool { return s.outlet == o })
-	return true
+	return lesson, true
+}
+
+// endedHastily follows the end of a session by a word about haste. It may be meant for the
+// session: that is learned when it comes after as many answers again and again.
+func (d *desk) endedHastily(now time.Time, s *session, told verdictOf) {
+	lesson, _ := d.tooFast(now, s.outlet, told, s.at)
+	if !lesson || s.told == 0 {
+		return
+	}
+	l := &d.learned
+	if end := (sessionEnd{s.told, s.refused}); end.told != l.hasty.told {
+		l.hasty, l.agreed = end, 0
+	}
+	if l.agreed++; l.agreed >= agreeing {
+		l.perSession.tighten(s.told, now)
+	}
 }
 
 // rested tells the tempo of every source that the receiver rests: after that nothing goes

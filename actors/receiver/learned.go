@@ -41,7 +41,9 @@ type learned struct {
 	refused        limit    // refusals in a session
 	perTransaction limit    // RCPTs
 
-	cut sessionEnd
+	cut    sessionEnd
+	hasty  sessionEnd // the same, of ends by a word about haste
+	agreed int        // how many of those in a row came after as many answers
 }
 
 // sessionEnd is how far a session came before the receiver ended it.

@@ -177,10 +177,7 @@ func (d *desk) ended(now time.Time, s *session, r report) {
 	case r.cut && s.told > 0 && r.failure.verdict.Action == verdict.ActVoid: // 421, too many errors
 		d.learned.refused.tighten(s.refused, now)
 	case r.cut && hasty(r.failure.verdict) && r.failure.attempt.Stage == smtp.StageRcpt:
-		if s.told >= oneSession {
-			d.learned.sessionEnded(s.told, s.refused, now)
-		}
-		d.tooFast(now, s.outlet, *r.failure, s.at)
+		d.endedHastily(now, s, *r.failure)
 	case r.cut && s.told > 0:
 		d.learned.sessionEnded(s.told, s.refused, now)
 	default:
@@ -281,7 +278,7 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 			return
 		}
 		d.blame(now, s.outlet, a.told)
-		if d.tooFast(now, s.outlet, a.told, a.sent) && hasty(a.told.verdict) { // it is not about the address
+		if _, soon := d.tooFast(now, s.outlet, a.told, a.sent); soon && hasty(a.told.verdict) { // it is not about the address
 			d.retry(s.lane, a)
 			return
 		}

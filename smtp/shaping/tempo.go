@@ -25,6 +25,13 @@ const (
 	proofSpan    = 5 * time.Minute
 	proofCount   = 64
 
+	// proofLate is in how many of its lengths a proof turns out to have been too short.
+	proofLate = 4
+
+	// proofAbove divides the time to prove a rate above all that was ever too high: a
+	// limit that was raised is found sooner.
+	proofAbove = 2
+
 	// proofUse is the part of a rate that has to be used for it to be proven.
 	proofUse = 0.8
 
@@ -100,9 +107,10 @@ type Tempo struct {
 	stated   bool
 	restMost time.Duration
 
-	rate   float64 // held or tried; the ceiling holds beside it
-	good   float64 // the highest that was proven; 0: none
-	edge   float64 // where it was last too fast; 0: not known
+	rate   float64   // held or tried; the ceiling holds beside it
+	good   float64   // the highest that was proven; 0: none
+	rose   time.Time // when it was
+	edge   float64   // where it was last too fast; 0: not known
 	step   float64
 	proof  time.Duration
 	credit float64 // complaints that may still be caused
@@ -311,8 +319,11 @@ func (t *Tempo) recovered(now time.Time) {
 // prove looks whether the rate has gone well for long enough, and raises it.
 func (t *Tempo) prove(sent, now time.Time) {
 	span, answers := t.proof, proofAnswers
-	if t.phase == PhaseStarting {
+	switch {
+	case t.phase == PhaseStarting:
 		span, answers = startProof, startAnswers
+	case t.phase == PhaseRising && t.edge == 0:
+		span /= proofAbove
 	}
 	ran := sent.Sub(t.began)
 	if ran < span || t.heard < answers {
@@ -326,7 +337,7 @@ func (t *Tempo) prove(sent, now time.Time) {
 	}
 	r := min(t.rate, t.ceiling)
 	if t.strikes = 0; r > t.good {
-		t.good = r
+		t.good, t.rose = r, now
 	}
 	if t.phase == PhaseRising {
 		t.step, t.trials = min(2*t.step, stepMost), 0
@@ -433,8 +444,10 @@ func (t *Tempo) lower(pace float64, now time.Time) {
 	t.strikes++
 	to := pace * drops[min(t.strikes, len(drops))-1]
 	switch {
-	case proven: // it goes well for longer than we waited, or no longer
-		t.proof = min(2*t.proof, t.proofMost())
+	case proven:
+		if now.Sub(t.rose) < proofLate*t.proof { // else the limit is another by now
+			t.proof = min(2*t.proof, t.proofMost())
+		}
 		t.good = 0
 	case t.good > 0 && t.good >= pace/2: // a trial
 		to = t.good
