@@ -19,6 +19,7 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/verification"
+	"rollcall/actors/view"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -477,6 +478,31 @@ func TestFilesBeyondTheMemoryWaitInLine(t *testing.T) {
 		o.stops(d)
 		if !o.free(first, second) {
 			o.t.Error("a lease was not given back: of the one at work, or of the one in line")
+		}
+	})
+}
+
+// TestLookup tells of what is at work, of what is in line, and of nothing else.
+func TestLookup(t *testing.T) {
+	inBubble(t, func(o *office) {
+		o.options.BytesMax = 20
+		first, second := o.uploads("a@slow.test\n"), o.uploads("abcdef@none.test\n")
+		d := o.starts()
+		<-time.After(10 * time.Second)
+		v, ok := d.Lookup(first)
+		if !ok || v.ID != first.String() || v.Workspace != o.workspace.String() || v.Status != "verifying" ||
+			v.Total != 1 || len(v.Waits) != 1 || v.Waits[0].Addresses != 1 || v.Waits[0].For != view.ForRoute {
+			t.Errorf("at work: %+v, %v", v, ok)
+		}
+		if v, ok = d.Lookup(second); !ok || v.ID != second.String() || v.Why == "" || len(v.Waits) != 0 {
+			t.Errorf("in line: %+v, %v", v, ok)
+		}
+		if v, ok = d.Lookup(uuid.New()); ok {
+			t.Errorf("somebody else's: %+v", v)
+		}
+		o.stops(d)
+		if v, ok = d.Lookup(first); ok {
+			t.Errorf("after the end: %+v", v)
 		}
 	})
 }

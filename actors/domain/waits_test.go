@@ -32,6 +32,9 @@ func checkWaits(t failer, a *agenda, now time.Time) {
 	if sum != a.left {
 		t.Fatalf("%d addresses are open, and %d wait: %+v", a.left, sum, w.Waits)
 	}
+	if a.putOffTotal() > 1000 {
+		return // each turn would take long
+	}
 	by := map[smtp.Reason]int{}
 	for _, s := range a.shards {
 		for _, p := range s.deferred {

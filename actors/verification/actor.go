@@ -228,6 +228,7 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 		return
 	default:
 		a.mode, a.plan, a.begun = working, m.plan, now
+		a.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 		a.weigh(int64(len(m.plan.order)))
 		a.look(c) // it may have been cancelled while the file was read
 	}

@@ -54,7 +54,10 @@ type asked struct {
 	at     time.Time
 }
 
-type simTick struct{}
+type (
+	simTick struct{}
+	pause   struct{ on bool } // as an operator's
+)
 
 const simEvery = 100 * time.Millisecond
 
@@ -74,6 +77,8 @@ func (r *counter) Receive(c actor.Context) {
 		}
 		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Credit: 1})
 		r.tick(c)
+	case pause:
+		r.silent = m.on
 	case simTick:
 		r.ticking = false
 		r.work(c, time.Now())
@@ -225,17 +230,26 @@ func TestEstimate(t *testing.T) {
 }
 
 func (m mix) run(w *world) {
+	r, _ := m.starts(w, w.book)
+	all, began, ended := r.listen()
+	m.judge(w.t, all, began, ended)
+	if v := w.sees(r.id); v.Status != ledger.Completed || !v.Expected.IsZero() {
+		w.t.Errorf("at the end %s, expected %v", v.Status, v.Expected)
+	}
+}
+
+// starts begins a run and gives what tells all its receivers something.
+func (m mix) starts(w *world, book Book) (r *run, tell func(any)) {
 	var mu sync.Mutex
-	pids := map[string]*actor.PID{}
+	pids, at := map[string]*actor.PID{}, map[string]habits{}
 	w.t.Cleanup(func() {
 		for _, pid := range pids {
 			_ = w.system.Root.StopFuture(pid).Wait()
 		}
 	})
-	o := w.options(w.book)
+	o := w.options(book)
 	o.DomainsMax, o.Domain.Waits, o.Domain.GiveUpAfter = m.domainsMax, m.waits, 6*time.Hour
 	o.Domain.ControlPauses = nil
-	at := map[string]habits{}
 	o.Domain.Route = func(_ context.Context, name string) (mx.Route, error) {
 		receiver, h := m.at(name)
 		mu.Lock()
@@ -257,11 +271,14 @@ func (m mix) run(w *world) {
 	var rows []string
 	m.list(func(address string) { rows = append(rows, address) })
 	leased, lease := w.leases(w.node, w.uploads(rows...).ID)
-	r := w.starts(o, leased, lease)
-	all, began, ended := r.listen()
-	m.judge(w.t, all, began, ended)
-	if v := w.sees(leased.ID); v.Status != ledger.Completed || !v.Expected.IsZero() {
-		w.t.Errorf("at the end %s, expected %v", v.Status, v.Expected)
+	r = w.starts(o, leased, lease)
+	r.id = leased.ID
+	return r, func(message any) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, pid := range pids {
+			w.system.Root.Send(pid, message)
+		}
 	}
 }
 
@@ -277,9 +294,8 @@ func (r *run) listen() (all []said, began, ended time.Time) {
 			return all, began, time.Now()
 		case <-every.C:
 		}
-		answer, err := r.w.system.Root.RequestFuture(r.pid, Ask{}, time.Minute).Result()
-		v, ok := answer.(view.Verification)
-		if err != nil || !ok {
+		v, ok := r.asks()
+		if !ok {
 			continue // it has ended
 		}
 		if sum := sumOf(v.Waits); len(v.Waits) > 0 && sum != int(v.Total-v.Final) {
@@ -287,6 +303,13 @@ func (r *run) listen() (all []said, began, ended time.Time) {
 		}
 		all = append(all, said{time.Now(), v.Finish, v.Why, float64(v.Final) / float64(max(1, v.Total))})
 	}
+}
+
+// asks asks what the run waits for.
+func (r *run) asks() (view.Verification, bool) {
+	answer, err := r.w.system.Root.RequestFuture(r.pid, Ask{}, time.Minute).Result()
+	v, ok := answer.(view.Verification)
+	return v, ok && err == nil
 }
 
 func sumOf(waits []view.Wait) (n int) {

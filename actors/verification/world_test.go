@@ -221,6 +221,7 @@ func (w *world) sees(id uuid.UUID) ledger.Verification {
 // run is one verification actor below a parent that stands for the dispatcher.
 type run struct {
 	w     *world
+	id    uuid.UUID
 	pid   *actor.PID // of the parent
 	ended chan struct{}
 }

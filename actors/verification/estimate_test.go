@@ -1,0 +1,133 @@
+package verification
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestFinish has each thing that an estimate rests on alone.
+func TestFinish(t *testing.T) {
+	at := func(q queue) map[string]*queue { return map[string]*queue{"r.test": &q} }
+	const unknown = -1
+	for _, c := range []struct {
+		name string
+		o    outlook
+		want time.Duration // from noon, without the settlement; unknown: nobody can say
+		why  string
+	}{
+		{"nothing is left", outlook{}, 0, ""},
+		{"a known rate", outlook{queues: at(queue{addresses: 30, perHour: 3600})}, 30 * time.Second, ""},
+		{"half are put off for a minute", outlook{queues: at(queue{addresses: 100, perHour: 3600, again: 50,
+			wait: time.Minute})}, 160 * time.Second, ""},
+		{"a rate that was seen", outlook{queues: at(queue{addresses: 30, asked: 2})}, 15 * time.Second, ""},
+		{"nothing seen yet", outlook{queues: at(queue{addresses: 30, cause: "free"})}, domainTakes, ""},
+		{"a rest, then a rate", outlook{queues: at(queue{addresses: 30, perHour: 3600, cause: "penalty",
+			until: noon.Add(time.Minute)})}, 90 * time.Second, ""},
+		{"paused without end", outlook{queues: at(queue{addresses: 30, perHour: 3600, cause: "paused",
+			until: noon.Add(time.Minute)})}, unknown, "30 addresses wait for receiver r.test"},
+		{"unreached", outlook{queues: at(queue{addresses: 1, cause: "unreached"})}, unknown, "unreached"},
+		{"paused until tomorrow", outlook{queues: at(queue{addresses: 3600, perHour: 3600, cause: "paused",
+			until: noon.Add(24 * time.Hour)})}, 25 * time.Hour, ""},
+		{"retries", outlook{ends: noon.Add(20 * time.Minute),
+			queues: at(queue{addresses: 1, perHour: 3600})}, 20 * time.Minute, ""},
+		{"just begun", outlook{begun: noon.Add(-time.Second), domains: 5}, unknown, "only begun"},
+		{"domains to come", outlook{begun: noon.Add(-time.Minute), domains: 60, addresses: 60, domainRate: 2,
+			finalRate: 2}, 30*time.Second + domainTakes, ""},
+		{"nothing is done", outlook{begun: noon.Add(-time.Minute), domains: 60}, unknown, "60 domains"},
+		{"as those at work", outlook{begun: noon.Add(-time.Minute), domains: 60, addresses: 100, began: 100,
+			ends: noon.Add(time.Minute)}, 3*time.Minute + domainTakes, ""},
+		{"no later than it is given up", outlook{deadline: noon.Add(time.Hour), ends: noon.Add(2 * time.Hour)},
+			time.Hour - settleEvery, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.now = noon
+			got, why := c.o.finish()
+			if c.want == unknown {
+				if !got.IsZero() || !strings.Contains(why, c.why) {
+					t.Errorf("expected at %v (%s), want unknown (%s)", got, why, c.why)
+				}
+				return
+			}
+			if want := noon.Add(c.want + settleEvery); !got.Equal(want) || why != "" {
+				t.Errorf("expected after %v (%s), want %v", got.Sub(noon), why, c.want+settleEvery)
+			}
+		})
+	}
+}
+
+// TestFinishIsNeverOver: an estimate is not in the past, and more work makes it no sooner.
+func TestFinishIsNeverOver(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 1_000_000)
+		q := queue{addresses: n.Draw(t, "addresses"), perHour: n.Draw(t, "per hour"), asked: 1, cause: "allowance"}
+		o := outlook{now: noon, begun: noon.Add(-time.Minute), queues: map[string]*queue{"r": &q},
+			domains: n.Draw(t, "domains"), addresses: n.Draw(t, "to come"), domainRate: 3, finalRate: 5}
+		first, why := o.finish()
+		if why != "" || first.Before(noon) {
+			t.Fatalf("expected at %v (%s)", first, why)
+		}
+		q.addresses++
+		o.domains++
+		if more, _ := o.finish(); more.Before(first) {
+			t.Errorf("expected after %v, and with more work after %v", first.Sub(noon), more.Sub(noon))
+		}
+	})
+}
+
+// TestPace: a run that goes evenly has one pace, however long it goes on, and the memory
+// for it is bounded.
+func TestPace(t *testing.T) {
+	var p pace
+	for i := range 40_000 {
+		now := noon.Add(time.Duration(i) * tickEvery)
+		p.note(now, 5*i, i)
+		if len(p.samples) > samplesMax {
+			t.Fatalf("%d samples", len(p.samples))
+		}
+		finals, done := p.rates(now, 5*i, i)
+		if i > 0 && (math.Abs(finals-20) > 0.01 || math.Abs(done-4) > 0.01) {
+			t.Fatalf("after %v: %.3f addresses and %.3f domains in a second, want 20 and 4", now.Sub(noon),
+				finals, done)
+		}
+	}
+}
+
+// TestPaceOfLate: what was fast long ago is not.
+func TestPaceOfLate(t *testing.T) {
+	var p pace
+	done := 0
+	for i := range 1000 {
+		if i > 500 {
+			done++
+		}
+		p.note(noon.Add(time.Duration(i)*time.Second), done, 0)
+	}
+	if finals, _ := p.rates(noon.Add(1000*time.Second), done, 0); finals < 0.95 {
+		t.Errorf("%.2f addresses in a second, want about one", finals)
+	}
+}
+
+func TestLongest(t *testing.T) {
+	var l lasted
+	if _, known := l.longest(1); known {
+		t.Error("something is known of nothing")
+	}
+	for range 90 {
+		l.add(time.Second)
+	}
+	for range 10 {
+		l.add(5 * time.Minute)
+	}
+	for _, c := range []struct {
+		more int
+		want time.Duration
+	}{{1, time.Second}, {5, time.Second}, {20, 5 * time.Minute}, {1_000_000, 5 * time.Minute}} {
+		if got, _ := l.longest(c.more); got < c.want || got > c.want*6/5 {
+			t.Errorf("of %d more the longest takes %v, want %v", c.more, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package verification
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/actors/domain"
+	"rollcall/actors/view"
+	"rollcall/ledger"
+)
+
+// expecting is a ledger that keeps what it was told to expect.
+type expecting struct {
+	Book
+	mu      sync.Mutex
+	marks   []ledger.Outlook // guarded by mu
+	settled []time.Time      // guarded by mu: the expected finish with each settlement
+}
+
+func (b *expecting) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+	b.mu.Lock()
+	b.marks = append(b.marks, o)
+	b.mu.Unlock()
+	return b.Book.Wait(ctx, l, o)
+}
+
+func (b *expecting) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
+	b.mu.Lock()
+	b.settled = append(b.settled, s.Expected)
+	b.mu.Unlock()
+	return b.Book.Settle(ctx, s)
+}
+
+func (b *expecting) told() (marks []ledger.Outlook, settled []time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.marks), slices.Clone(b.settled)
+}
+
+var one = mix{waits: usual, domainsMax: 100, list: addresses(1, 3000, 2),
+	at: func(string) (string, habits) { return "slow.test", habits{perSecond: 5} }}
+
+// TestAPauseMakesItWait: an operator pauses the only receiver and goes on with it later.
+func TestAPauseMakesItWait(t *testing.T) {
+	inBubble(t, 10_000, func(w *world) {
+		book := &expecting{Book: w.book}
+		r, tell := one.starts(w, book)
+		<-time.After(time.Minute)
+		if v, _ := r.asks(); v.Status != "verifying" || v.Finish.IsZero() {
+			t.Fatalf("after a minute %s, expected at %v (%s)", v.Status, v.Finish, v.Why)
+		}
+		tell(pause{true})
+		<-time.After(30 * time.Second)
+		v, _ := r.asks()
+		most := v.Waits[0]
+		if v.Status != "waiting" || !v.Finish.IsZero() || !strings.Contains(v.Why, "slow.test") ||
+			most.For != view.ForReceiver || most.Cause != "paused" || most.Until.IsZero() {
+			t.Errorf("paused for 30 s: %s, expected at %v (%s), waits for %+v", v.Status, v.Finish, v.Why, most)
+		}
+		before, _ := book.told()
+		<-time.After(30 * time.Minute)
+		now := w.sees(r.id)
+		if now.Status != ledger.Waiting || !now.NextTry.After(time.Now()) || !now.Expected.IsZero() {
+			t.Errorf("paused for half an hour: %s, next try in %v, expected %v", now.Status,
+				time.Until(now.NextTry), now.Expected)
+		}
+		if marks, _ := book.told(); len(marks)-len(before) > 61 {
+			t.Errorf("the ledger was told %d times in half an hour", len(marks)-len(before))
+		}
+		tell(pause{false})
+		<-time.After(5 * time.Second)
+		if v, _ := r.asks(); v.Status != "verifying" || v.Finish.IsZero() {
+			t.Errorf("5 s after it was resumed %s, expected at %v (%s)", v.Status, v.Finish, v.Why)
+		}
+		r.wait()
+		if v := w.sees(r.id); v.Status != ledger.Completed {
+			t.Errorf("at the end %s", v.Status)
+		}
+	})
+}
+
+// TestTheLedgerIsToldTheFinish with each settlement, in whole seconds, and not beside them.
+func TestTheLedgerIsToldTheFinish(t *testing.T) {
+	inBubble(t, 10_000, func(w *world) {
+		book := &expecting{Book: w.book}
+		r, _ := one.starts(w, book)
+		began := time.Now()
+		r.wait()
+		marks, settled := book.told()
+		if len(marks) != 0 {
+			t.Errorf("told %d times beside the settlements: %v", len(marks), marks)
+		}
+		took := time.Since(began)
+		for i, at := range settled[:len(settled)-1] {
+			if at.IsZero() && i > 2 || !at.Equal(at.Truncate(time.Second)) {
+				t.Fatalf("settlement %d expected the finish at %v", i+1, at)
+			}
+		}
+		if half := settled[len(settled)/2].Sub(began); half < took*9/10 || half > took*11/10 {
+			t.Errorf("half way the finish was expected after %v, it came after %v", half, took)
+		}
+	})
+}
+
+// TestRemarks: what is expected is told anew only when it is news, and not often.
+func TestRemarks(t *testing.T) {
+	in := func(d time.Duration) time.Time { return noon.Add(d) }
+	for _, c := range []struct {
+		name    string
+		was, is time.Time
+		want    bool
+	}{
+		{"nothing known", time.Time{}, time.Time{}, false},
+		{"known now", time.Time{}, in(time.Hour), true},
+		{"not known any more", in(time.Hour), time.Time{}, true},
+		{"the same", in(time.Hour), in(time.Hour), false},
+		{"a fifth later", in(40 * time.Minute), in(50 * time.Minute), false},
+		{"more than a fifth later", in(39 * time.Minute), in(50 * time.Minute), true},
+		{"a fifth sooner", in(50 * time.Minute), in(40 * time.Minute), false},
+		{"more than a fifth sooner", in(50 * time.Minute), in(39 * time.Minute), true},
+		{"it has come", in(-time.Second), in(time.Second), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := moved(noon, c.was, c.is); got != c.want {
+				t.Errorf("news: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestWaitsAreBounded: the list is, and no address is lost by it.
+func TestWaitsAreBounded(t *testing.T) {
+	for _, receivers := range []int{1, waitsMax, waitsMax + 1, 5000} {
+		all, want := sums{}, 0
+		for i := range receivers {
+			all.add(view.Wait{Addresses: i + 1, For: view.ForReceiver, Receiver: fmt.Sprint("r", i),
+				Cause: view.Causes[i%len(view.Causes)], PerHour: 7, Until: noon.Add(time.Duration(i))})
+			want += i + 1
+		}
+		list := all.list()
+		if len(list) > waitsMax || sumOf(list) != want || list[0].Addresses != receivers {
+			t.Errorf("%d receivers: %d entries with %d addresses, want %d; first %+v", receivers, len(list),
+				sumOf(list), want, list[0])
+		}
+		if receivers <= waitsMax && len(list) != receivers {
+			t.Errorf("%d receivers: %d entries", receivers, len(list))
+		}
+	}
+}
+
+// TestSumOfWaits: of the same kind the first and the last time count.
+func TestSumOfWaits(t *testing.T) {
+	all := sums{}
+	kind := view.Wait{Addresses: 2, For: view.ForRetry, Reason: "greylisted"}
+	for _, d := range []time.Duration{3, 1, 2} {
+		w := kind
+		w.Until, w.Last = noon.Add(d), noon.Add(10*d)
+		all.add(w)
+	}
+	all.add(view.Wait{For: view.ForRoute})
+	want := kind
+	want.Addresses, want.Until, want.Last = 6, noon.Add(1), noon.Add(30)
+	if got := all.list(); len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestAnswersSinceWereTold: what became final since a domain told its waits waits no more.
+func TestAnswersSinceWereTold(t *testing.T) {
+	w := &work{size: 10, left: 4, begun: noon, told: domain.Waits{Waits: []view.Wait{
+		{Addresses: 5, For: view.ForReceiver, Receiver: "r", Cause: "free"},
+		{Addresses: 4, For: view.ForRetry, Receiver: "r", Reason: "greylisted"}}}}
+	all, o := sums{}, outlook{now: noon, queues: map[string]*queue{}}
+	w.sum(noon.Add(time.Second), all, &o)
+	if got := all.list(); sumOf(got) != 4 || len(got) != 1 || got[0].For != view.ForRetry {
+		t.Errorf("4 of 10 are open: %+v", got)
+	}
+	if q := o.queues["r"]; q.addresses != 4 {
+		t.Errorf("%d addresses have to be asked, want 4", q.addresses)
+	}
+}
