@@ -149,7 +149,7 @@ type Tables interface {
 	HowMany() (int, error)
 	// Overrule writes an override that holds from now on for so long.
 	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
-	// Lift ends an override that was not ended before.
+	// Lift ends an override that holds.
 	Lift(id uuid.UUID) (int64, error)
 }
 

@@ -245,8 +245,8 @@ func (a *audit) operators(t *tx) error {
 	for _, o := range []struct{ query, detail string }{
 		{`SELECT workspace, weight FROM workspace_weights WHERE weight < 1 OR weight > ` +
 			strconv.Itoa(ledger.WeightMax), "the workspace has weight %d"},
-		{`SELECT id, expires - created FROM throttle_overrides WHERE expires <= created`,
-			"the override ends %d ms after it was set"},
+		{`SELECT id, ends - expires FROM throttle_overrides WHERE ends > expires OR expires <= created`,
+			"the override ends %d ms after its time, or its time was never"},
 	} {
 		err := t.each(func(rows *sql.Rows) error {
 			var id uuid.UUID

@@ -54,7 +54,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 			INSERT INTO workspace_weights SELECT id, 101 FROM workspaces`, ledger.Bounds},
 		{"weight of nobody", `INSERT INTO workspace_weights VALUES (zeroblob(16), 2)`, ledger.Owned},
 		{"override that ended before it began", `PRAGMA ignore_check_constraints = ON;
-			UPDATE throttle_overrides SET expires = created`, ledger.Bounds},
+			UPDATE throttle_overrides SET ends = expires + 1`, ledger.Bounds},
 		{"evidence of nothing", `UPDATE evidence SET number = 3`, ledger.Owned},
 		{"verification gone", `DELETE FROM verifications`, ledger.Owned},
 		{"workspace gone", `DELETE FROM workspaces`, ledger.Owned},

@@ -36,6 +36,9 @@ func changesOnConditions(t *testing.T, s *Store) {
 	if _, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: ended}); err != nil {
 		t.Fatal(err)
 	}
+	over := d.Overrides(ledgertest.Halves("example.net"), time.Hour).ID
+	run(t, s, `UPDATE throttle_overrides SET created = {now} - 20, expires = {now} - 10, ends = {now} - 10
+		WHERE id = ?`, over[:])
 	before := tables(t, s)
 	err = s.update(t.Context(), func(tx *tx) error {
 		r, err := tx.Read(v.ID)
@@ -77,6 +80,7 @@ func changesOnConditions(t *testing.T, s *Store) {
 		}
 		nothing(t, "end of no override")(tx.Lift(none))
 		nothing(t, "end of an override that was ended")(tx.Lift(ended))
+		nothing(t, "end of an override that was over")(tx.Lift(over))
 		nothing(t, "credit of nobody")(tx.Credit(none, ledger.Balance{Granted: 1, Available: 1}, 0))
 		return nil
 	})

@@ -213,7 +213,7 @@ func (f *faulty) insists(m move, s *scene, want calm) (answer any, err error) {
 // is compared. Those of the results are the same in each scene.
 var clock = regexp.MustCompile(
 	`"(created|completed|upload_expires|waiting_since|lease_expires|Created|Completed|UploadExpires|` +
-		`since|seen|updated|Since|Seen|Now|expires|cleared|Expires)":` +
+		`since|seen|updated|Since|Seen|Now|expires|ends|Expires)":` +
 		`("0001-01-01T00:00:00Z"|0\b)?("[^"]*"|\d+)?`)
 
 // otherID finds an id that has no name in the scene: the ledger made it anew,

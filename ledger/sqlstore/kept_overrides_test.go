@@ -45,7 +45,7 @@ func boundsOverrides(t *testing.T, s *Store) {
 	if again, err := d.SetOverride(t.Context(), last, time.Hour); err != nil || again.Key != "last.test" {
 		t.Errorf("the last one again: %+v, %v", again, err)
 	}
-	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now} WHERE id = ?`, last.ID[:])
+	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now}, ends = {now} WHERE id = ?`, last.ID[:])
 	next := d.Overrides(ledgertest.Halves("in.its.place.test"), time.Hour)
 	full("after one that expired")
 	if ended, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: next.ID}); err != nil || len(ended) != 1 {
@@ -65,16 +65,14 @@ func forgetsOverrides(t *testing.T, s *Store) {
 	d := ledgertest.NewDesk(t, s, 0)
 	run(t, s, `DELETE FROM throttle_overrides`)
 	overruled(t, s, 2*oldOverrides+1) // for three transactions
-	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now} - ?`, overridesKept.Milliseconds())
-	run(t, s, `UPDATE throttle_overrides SET cleared = 2 WHERE id IN (SELECT id FROM throttle_overrides LIMIT 9)`)
+	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ?`, overridesKept.Milliseconds())
 	lately := d.Overrides(ledgertest.Halves("lately.test"), time.Hour)
-	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now} - ? WHERE id = ?`,
+	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ? WHERE id = ?`,
 		(overridesKept - time.Hour).Milliseconds(), lately.ID[:])
 	cleared := d.Overrides(ledgertest.Halves("cleared.test"), time.Hour)
 	if _, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: cleared.ID}); err != nil {
 		t.Fatal(err)
 	}
-	run(t, s, `UPDATE throttle_overrides SET created = 1, cleared = 2 WHERE id = ?`, cleared.ID[:])
 	holds := d.Overrides(ledgertest.Halves("holds.test"), time.Hour)
 	lines := number(t, s, `SELECT count(*) FROM operator_log`)
 	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {

@@ -70,7 +70,7 @@ func (t *tx) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 
 // Which overrides hold, in the words of their index.
 const (
-	holding          = ` FROM throttle_overrides WHERE cleared = 0 AND expires > {now}`
+	holding          = ` FROM throttle_overrides WHERE ends > {now}`
 	countHolding     = `SELECT count(*)` + holding
 	holdingOverrides = `SELECT ` + overrideColumns + holding
 )
@@ -109,18 +109,18 @@ func (t *tx) Overrule(o ledger.ThrottleOverride, holds time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("write fields of override: %w", err)
 	}
-	_, err = t.exec(`INSERT INTO throttle_overrides (`+overrideColumns+`)
-		VALUES (?, ?, ?, ?, ?, {now}, {now} + ?)`,
-		o.ID[:], o.Key, string(fields), o.Author, o.Reason, holds.Milliseconds())
+	_, err = t.exec(`INSERT INTO throttle_overrides (`+overrideColumns+`, ends)
+		VALUES (?, ?, ?, ?, ?, {now}, {now} + ?, {now} + ?)`,
+		o.ID[:], o.Key, string(fields), o.Author, o.Reason, holds.Milliseconds(), holds.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("write override: %w", err)
 	}
 	return nil
 }
 
-// Lift ends an override that was not ended before.
+// Lift ends an override that holds.
 func (t *tx) Lift(id uuid.UUID) (int64, error) {
-	return t.exec(`UPDATE throttle_overrides SET cleared = {now} WHERE id = ? AND cleared = 0`, id[:])
+	return t.exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`

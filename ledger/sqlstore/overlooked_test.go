@@ -270,7 +270,7 @@ var calls = []struct {
 			d.T.Fatal(err)
 		}
 		old := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
-		run(d.T, d.Book.(*Store), `UPDATE throttle_overrides SET created = 1, expires = 2 WHERE id = ?`, old.ID[:])
+		run(d.T, d.Book.(*Store), `UPDATE throttle_overrides SET ends = 2 WHERE id = ?`, old.ID[:])
 		return func() error {
 			_, err := d.Sweep(d.T.Context(), ledger.Retention{Uploads: 1, Results: 1, Funding: 1})
 			return err

@@ -28,9 +28,9 @@ func hotQueries() []hotQuery {
 		{"uploads to erase", ids + dueUploads + ` LIMIT ?`, "verifications_uploads_kept"},
 		{"results to erase", ids + dueResults + ` LIMIT ?`, "verifications_results_kept"},
 		{"facts past their time", dueFacts, "receiver_facts_expired"},
-		{"overrides that hold", holdingOverrides, "throttle_overrides_holding"},
-		{"how many hold", countHolding, "throttle_overrides_holding"},
-		{"overrides of long ago", dueOverrides, "throttle_overrides_expired"},
+		{"overrides that hold", holdingOverrides, "throttle_overrides_ends"},
+		{"how many hold", countHolding, "throttle_overrides_ends"},
+		{"overrides of long ago", dueOverrides, "throttle_overrides_ends"},
 		{"the newest of the log", newestLines, "operator_log_newest"},
 		{"the log before a line", olderLines, "operator_log_newest"},
 		{"page of settlements", pageOfSettlements, "settlements of verification"},
@@ -86,10 +86,11 @@ const manyVerifications = `
 	INSERT INTO evidence (verification, number, data) SELECT verification, number, '' FROM settlements;
 	INSERT INTO receiver_facts (receiver, data, expires, updated)
 		SELECT 'mx' || n, '', 4000000000000 + n, 0 FROM generate_series(1, 30000) AS n;
-	INSERT INTO throttle_overrides (id, name, fields, author, reason, created, expires, cleared)
+	INSERT INTO throttle_overrides (id, name, fields, author, reason, created, expires, ends)
 		SELECT decode(md5(n::text), 'hex'), 'mx' || n, '{}', '', '', n,
-			CASE WHEN n % 2 = 0 THEN 4000000000000 + n ELSE 1000 + n END, CASE WHEN n % 2 = 0 AND n > 100 THEN 1 ELSE 0 END
-		FROM generate_series(1, 100000) AS n WHERE n <> 1;
+			CASE WHEN n % 2 = 0 THEN 4000000000000 + n ELSE 1000 + n END,
+			CASE WHEN n % 2 = 0 AND n <= 100 THEN 4000000000000 + n ELSE 1000 + n END
+		FROM generate_series(1, 100000) AS n;
 	INSERT INTO operator_log (id, created, action, workspace, subject, detail)
 		SELECT decode(md5(n::text), 'hex'), n, 'test', '', '', '' FROM generate_series(1, 30000) AS n;
 	ANALYZE`

@@ -68,7 +68,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{auditUser, `UPDATE nodes SET standing = 1`},
 		{auditUser, `UPDATE workspaces SET name = ''`},
 		{auditUser, `DELETE FROM evidence`},
-		{auditUser, `UPDATE throttle_overrides SET cleared = 1`},
+		{auditUser, `UPDATE throttle_overrides SET ends = 1`},
 		{auditUser, `UPDATE workspace_weights SET weight = 1`},
 		{auditUser, `INSERT INTO secrets VALUES ('x', '', 0)`},
 	} {

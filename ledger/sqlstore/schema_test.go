@@ -142,6 +142,10 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 		{"an override that ends when it begins", func(t *tx) error {
 			return t.Overrule(ledger.ThrottleOverride{ID: unknown}, 0)
 		}},
+		{"an override that ends after its time", func(t *tx) error {
+			_, err := t.exec(`UPDATE throttle_overrides SET ends = expires + 1`)
+			return err
+		}},
 		{"a weight of nothing", func(t *tx) error { return t.weigh(w, 0) }},
 		{"a weight of too much", func(t *tx) error { return t.weigh(w, ledger.WeightMax+1) }},
 		{"a weight of no workspace", func(t *tx) error { return t.weigh(unknown, 2) }},

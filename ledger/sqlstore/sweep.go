@@ -167,8 +167,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 const (
 	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= {now} - ? LIMIT ?`
 	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= {now} LIMIT ?`
-	dueOverrides = `SELECT id FROM throttle_overrides WHERE expires <= {now} - ?
-		ORDER BY expires LIMIT ?`
+	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= {now} - ? ORDER BY ends LIMIT ?`
 )
 
 // forgetEnded deletes what nobody asks for any more: processes that ended long ago,

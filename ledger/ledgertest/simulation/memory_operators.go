@@ -66,13 +66,13 @@ func (m *memory) Overrule(o ledger.ThrottleOverride, holds time.Duration) error 
 	return nil
 }
 
-// Lift ends an override that was not ended before.
+// Lift ends an override that holds.
 func (m *memory) Lift(id uuid.UUID) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
 	o, found := m.cluster.overrides[id]
-	if !found || o.cleared {
+	if !found || !o.holds(m.now) {
 		return 0, nil
 	}
 	o.cleared = true
