@@ -19,6 +19,7 @@ import (
 	"rollcall/actors/edge"
 	"rollcall/actors/receiver"
 	spans "rollcall/actors/span"
+	"rollcall/actors/view"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -260,7 +261,10 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
-		Survey:       n.clerk, Tuned: n.tuning.wake}
+		Survey:       n.clerk, Tuned: n.tuning.wake,
+		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
+			return n.replay(ctx, c.Throttle, throttle, rules)
+		}}
 	if book.Embedded() {
 		operate.Backup = book.OpenBackup
 	}

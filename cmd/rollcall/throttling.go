@@ -8,11 +8,14 @@ import (
 
 	"rollcall/actors/clerk"
 	"rollcall/actors/receiver"
+	"rollcall/actors/view"
 	"rollcall/config"
+	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
 )
 
 // noteWithin bounds writing one line of the operator log for a change that was no call.
@@ -141,4 +144,42 @@ func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) 
 	n.clerk, err = clerk.New(clerk.Options{Living: r.Living, Sources: r.Sources, Table: n.table,
 		Route: resolver.Lookup, Clock: n.members.clock, Lookup: n.members.lookup})
 	return err
+}
+
+// replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
+// when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
+func (n *node) replay(ctx context.Context, base config.Throttle, throttle, rules string) (view.Replayed, error) {
+	o := clerk.ReplayOptions{Now: n.table, Candidate: n.table}
+	var warnings []string
+	if throttle != "" {
+		candidate, findings := config.CheckThrottleText("candidate", []byte(throttle), base)
+		for _, f := range findings {
+			if f.Severity == config.SeverityError {
+				return view.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
+			}
+			warnings = append(warnings, f.String())
+		}
+		table, err := shaping.NewTable(candidate)
+		if err == nil {
+			err = table.Replace(shaping.LayerOverride, n.table.Rules(shaping.LayerOverride))
+		}
+		if err != nil {
+			return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+		}
+		o.Candidate = table
+	}
+	if rules != "" {
+		candidate, err := verdict.Load("candidate", []byte(rules))
+		if err != nil {
+			return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+		}
+		o.NowRules, o.CandidateRules = n.rules, candidate
+	}
+	records, silent, err := n.clerk.Record(ctx)
+	if err != nil {
+		return view.Replayed{}, err
+	}
+	out := clerk.Replay(records, o)
+	out.Warnings, out.Silent = append(warnings, out.Warnings...), silent
+	return out, nil
 }
