@@ -218,7 +218,7 @@ func TestASmallFileBehindABigOne(t *testing.T) {
 		{"one domain", limitedDomain,
 			func() []byte { return goodFile(limitedDomain, "anna", rows) },
 			func(prefix string) []byte { return goodFile(limitedDomain, prefix, 10) }},
-		{"an operator with a host for each customer", "outlook.com",
+		{"an operator with a host for each customer", "mail.protection.outlook.com",
 			func() []byte { return tenantsFile("anna", rows/20, 20) },
 			func(prefix string) []byte { return tenantsFile(prefix, 10, 1) }},
 	} {
