@@ -110,7 +110,28 @@ func (d *desk) barred(now time.Time) (wire.Cause, time.Time) {
 	if muted && !(cause == wire.Cause_PAUSED && working) { // else they are drained
 		return cause, until
 	}
+	if o := d.breather(now); o != nil {
+		return wire.Cause_PENALTY, o.tempo.Explain(now).Until
+	}
 	return wire.Cause_FREE, time.Time{}
+}
+
+// breather gives the source that is the first to speak again when all of ours that the
+// receiver takes rest for a short while, by their tempos; nil: one may speak.
+func (d *desk) breather(now time.Time) (first *outlet) {
+	for _, o := range d.outlets {
+		if now.Before(o.until) {
+			continue
+		}
+		rests := o.tempo.Explain(now).Until
+		if !now.Before(rests) {
+			return nil
+		}
+		if first == nil || rests.Before(first.tempo.Explain(now).Until) {
+			first = o
+		}
+	}
+	return first
 }
 
 // reached is holds when nothing waits.
@@ -150,6 +171,9 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 	case wire.Cause_PAUSED:
 		return d.pausedBecause()
 	case wire.Cause_PENALTY:
+		if o := d.breather(now); o != nil && !now.Before(d.paused) {
+			return o.tempo.Explain(now).Why
+		}
 		if !d.excuse.asked() {
 			return "it wanted less of us, and rests"
 		}

@@ -77,18 +77,22 @@ type firing struct {
 }
 
 // tallyOf finds or makes the tally of a span; the ring forgets the one whose place it takes.
+// What is older than the ring counts nowhere.
 func tallyOf(ring []tally, at int64) *tally {
 	t := &ring[at%int64(len(ring))]
+	if t.at > at {
+		return new(tally)
+	}
 	if t.at != at {
 		*t = tally{at: at}
 	}
 	return t
 }
 
-// sum adds up the tallies of the spans before and at a time.
-func sum(ring []tally, at int64) (all tally) {
+// sum adds up the tallies of so many spans that end with one.
+func sum(ring []tally, at, spans int64) (all tally) {
 	for _, t := range ring {
-		if t.at > at-int64(len(ring)) && t.at <= at {
+		if t.at > at-spans && t.at <= at {
 			all.asked += t.asked
 			all.told += t.told
 			all.refused += t.refused
@@ -123,12 +127,13 @@ func (d *desk) seen(now time.Time, s *session, r *report) {
 			continue // nothing was sent
 		}
 		asked++
+		tallyOf(d.status.seconds[:], a.sent.Unix()).asked++
 		d.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, kept)
 	}
 	if r.failure != nil && !r.stale && !r.poisoned && !answersEnd(r) {
 		d.hear(now, s, remark{told: *r.failure, at: now}, kept)
 	}
-	tallyOf(d.status.seconds[:], now.Unix()).asked += asked
+	tallyOf(d.status.seconds[:], now.Unix()).asked += int32(r.onWire)
 	d.options.Metrics.rcpts.Add(float64(asked))
 	if kept != nil {
 		kept.minute(now).asked += asked
@@ -195,7 +200,8 @@ func (d *desk) hear(now time.Time, s *session, r remark, kept *record) {
 // telling says whether a verdict speaks of us or the receiver rather than of an address.
 func telling(told *verdictOf) bool {
 	v := &told.verdict
-	return !v.Outcome.Final() && v.Reason != smtp.Greylisted
+	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
+	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
 // fires says whether a verdict changes how its receiver is spoken to.
@@ -363,10 +369,10 @@ func (d *desk) oldest() (since time.Time) {
 func (d *desk) tell(now time.Time) view.Receiver {
 	st := &d.status
 	cause, until, why := d.hold(now)
-	recent := sum(st.minutes[:], now.Unix()/60)
+	recent := sum(st.minutes[:], now.Unix()/60, ratioSpan)
 	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why, Queued: d.tasks.queued,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
-		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1).asked) / rateSpan,
+		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1, rateSpan).asked) / rateSpan,
 		Refused: part32(recent.refused, recent.told), Deferred: part32(recent.deferred, recent.told)}
 	if since := d.oldest(); !since.IsZero() {
 		out.Oldest = now.Sub(since).Seconds()
