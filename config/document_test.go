@@ -118,7 +118,8 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 }
 
 // writeFields writes the fields of an exception, or refers to those of the default.
-func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.Type, comments map[string]string) {
+func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.Type,
+	comments map[string]string) {
 	t.Helper()
 	if table == reflect.TypeFor[Allowance]() {
 		b.WriteString("\nThe fields are those of `[throttle.default]`.\n")

@@ -75,7 +75,8 @@ func decode(file string, data []byte, target any, at places) []Finding {
 		var anything map[string]any
 		return append(s.found, decodeFault(file, toml.Unmarshal(data, &anything), known)...)
 	}
-	return decodeFault(file, toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target), known)
+	strict := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
+	return decodeFault(file, strict.Decode(target), known)
 }
 
 // decodeFault is an error of the decoder, or none.

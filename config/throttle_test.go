@@ -192,12 +192,13 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 			`:3:1: receivers."a.test".connections: "-1": write a whole number from 1 to 10000`},
 		{"no host name", "[receivers.\"a b\"]\nconnections = 1\n",
 			`:1:2: receivers."a b": is no usable name: "a b": only letters`},
-		{"a receiver's key", "[receivers.\"suffix:mx.test\"]\nconnections = 1\n", `:1:2: receivers."suffix:mx.test": ` +
-			`is no usable name: "suffix:mx.test" is the key of a receiver: write "mx.test"`},
+		{"a receiver's key", "[receivers.\"suffix:mx.test\"]\nconnections = 1\n",
+			`:1:2: receivers."suffix:mx.test": is no usable name: "suffix:mx.test" is the key of a receiver: write "mx.test"`},
 		{"no name", "[receivers.\"\"]\nconnections = 1\n", `:1:2: receivers."": is no usable name: write a`},
 		{"no rate", "[default]\nconnection_rate = \"fast\"\n",
 			`:2:19: default.connection_rate: "fast" is not a rate`},
-		{"no word", "[default]\ntls = \"on\"\n", `:2:1: default.tls: "on": write one of required, opportunistic, off`},
+		{"no word", "[default]\ntls = \"on\"\n",
+			`:2:1: default.tls: "on": write one of required, opportunistic, off`},
 		{"too many waits", "[default]\nretry_waits = [" + strings.Repeat(`"5m",`, 9) + "]\n",
 			`:2:1: default.retry_waits: "5m,5m,5m,5m,5m,5m,5m,5m,5m": write at most 8 waits`},
 		{"a number among the waits", "[default]\nretry_waits = [\"5m\", 7]\n",
@@ -211,7 +212,8 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 		{"a source's field of a receiver", "[receivers.\"a.test\"]\nrcpts_per_day = 1\n",
 			`:2:1: unknown key "receivers.\"a.test\".rcpts_per_day": did you mean "sources.*.rcpts_per_day"?`},
 		{"no source", "[sources.eth0]\npause = \"yes\"\n", ":1:2: sources.eth0: is no source: write one of this"},
-		{"a receiver without a table", "[receivers]\n\"a.test\" = 3\n", `:2:1: receivers."a.test": this is a table`},
+		{"a receiver without a table", "[receivers]\n\"a.test\" = 3\n",
+			`:2:1: receivers."a.test": this is a table`},
 		{"a list of tables", "[[receivers]]\nconnections = 3\n", ":1:3: receivers: write [receivers] with one"},
 		{"inline", "receivers = { \"a.test\" = { tls = \"on\" } }\n", `:1:28: receivers."a.test".tls: "on": write`},
 		{"in two spellings", "[receivers.\"A.test\"]\nconnections = 1\n[receivers.\"a.test.\"]\nconnections = 2\n",
@@ -289,7 +291,8 @@ func TestCheckThrottleWarns(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("got %s, want %d warnings", strings.Join(got, "\n"), len(want))
 	}
-	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

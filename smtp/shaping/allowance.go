@@ -21,7 +21,7 @@ type Allowance struct {
 	RcptsPerTransaction int  // RCPT commands between MAIL and RSET
 	RefusedPerSession   int  // 5xx answers to RCPT after which a session is ended with QUIT
 	RefusedPerHour      int  // 5xx answers to RCPT in any hour
-	RefusedShare        int  // more of these, while they are at most so many percent of an hour's answers; 0: none
+	RefusedShare        int  // more of these, while they are at most so many percent of an hour's; 0: none
 	Pipelining          bool // RFC 2920 groups, where offered
 	PipeliningDepth     int  // RCPT commands in such a group
 

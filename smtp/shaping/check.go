@@ -101,8 +101,9 @@ func (c *doubts) hostName(i int, name string) {
 }
 
 // ownTops are the top-level domains that belong to nobody or are for networks of one's own
-// (RFC 2606, RFC 6761, RFC 6762; ICANN resolution 2024.07.29.06).
-var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home", "corp"}
+// (RFC 2606, and what is never delegated because so many use it).
+var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home",
+	"corp"}
 
 // hidden says whether a later rule of the same name hides a field.
 func (c *doubts) hidden(i int, f Field) bool {

@@ -67,8 +67,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	was := rules(t, ": connections=3", "a.test: connections=4 rcpt_rate=1/s", "b.test: pause=yes", "c.test: pause=yes",
-		"c.test: pause=drain", "d.test: retry_waits=none")
+	was := rules(t, ": connections=3", "a.test: connections=4 rcpt_rate=1/s", "b.test: pause=yes",
+		"c.test: pause=yes", "c.test: pause=drain", "d.test: retry_waits=none")
 	is := rules(t, ": connections=3", "a.test: connections=5 tls=off", "c.test: pause=drain",
 		"e.test: retry_waits=none", "source:192.0.2.1: pause=yes")
 	want := []Change{

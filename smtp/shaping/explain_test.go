@@ -41,15 +41,17 @@ func TestExplain(t *testing.T) {
 		"source:192.0.2.1: rcpts_per_day=500",
 		"source:: pause=drain",
 	)
-	hour := Rule{Name: "google.com", Set: set(t, "connections=1 pause=yes"), ID: "a", Author: "ann", Reason: "slow",
-		Until: start.Add(time.Hour)}
-	later := Rule{Name: "Google.com.", Set: set(t, "connections=2"), ID: "b", Author: "bob", Until: start.Add(2 * time.Hour)}
+	hour := Rule{Name: "google.com", Set: set(t, "connections=1 pause=yes"), ID: "a", Author: "ann",
+		Reason: "slow", Until: start.Add(time.Hour)}
+	later := Rule{Name: "Google.com.", Set: set(t, "connections=2"), ID: "b", Author: "bob",
+		Until: start.Add(2 * time.Hour)}
 	source := Rule{Name: "source:192.0.2.1", Set: set(t, "pause=yes"), ID: "c", Author: "ann"}
 	if err := table.Replace(LayerOverride, []Rule{hour, later, source}); err != nil {
 		t.Fatal(err)
 	}
 	everybody := []string{"default 2 built in", "file 5 throttle.toml"}
-	google := slices.Concat(everybody, []string{"known google.com 2 KumoMTA policy-extras/shaping.toml 2026-08, google",
+	google := slices.Concat(everybody, []string{
+		"known google.com 2 KumoMTA policy-extras/shaping.toml 2026-08, google",
 		"file google.com 3 throttle.toml", "file google.com 4 throttle.toml",
 		"override google.com 1 a ann slow 13:00", "override google.com 2 b bob 14:00"})
 	for _, tc := range []struct {
@@ -65,13 +67,16 @@ func TestExplain(t *testing.T) {
 		{"suffix:l.google.com", FieldRcptsPerConnection, "30", []string{"default 50 built in",
 			"known google.com 20 KumoMTA policy-extras/shaping.toml 2026-08, google",
 			"file l.google.com 30 throttle.toml"}},
-		{"google.com", FieldPause, "yes", []string{"default no built in", "override google.com yes a ann slow 13:00"}},
+		{"google.com", FieldPause, "yes", []string{"default no built in",
+			"override google.com yes a ann slow 13:00"}},
 		{"google.com", FieldTLS, "required", []string{"default opportunistic built in",
 			"known google.com required support.google.com/mail/answer/81126 2026-08"}},
 		{"domain:shop.example/suffix:l.google.com", FieldConnections, "9",
 			slices.Concat(google, []string{"file shop.example 9 throttle.toml"})},
-		{"big.example#1.3", FieldConnections, "600", append(slices.Clone(everybody), "file big.example 600 throttle.toml")},
-		{"source:192.0.2.1", FieldPause, "yes", []string{"default no built in", "override source:192.0.2.1 yes c ann"}},
+		{"big.example#1.3", FieldConnections, "600", append(slices.Clone(everybody),
+			"file big.example 600 throttle.toml")},
+		{"source:192.0.2.1", FieldPause, "yes", []string{"default no built in",
+			"override source:192.0.2.1 yes c ann"}},
 		{"source:192.0.2.1", FieldRcptsPerDay, "500", []string{"default 0 built in",
 			"file source:192.0.2.1 500 throttle.toml"}},
 		{"source:", FieldPause, "drain", []string{"default no built in", "file source: drain throttle.toml"}},
@@ -79,8 +84,8 @@ func TestExplain(t *testing.T) {
 	} {
 		value, said := saidOf(t, table, tc.key, tc.field)
 		if value != tc.value || !slices.Equal(said, tc.said) {
-			t.Errorf("%s of %s: %s by\n%s\nwant %s by\n%s", tc.field, tc.key, value, strings.Join(said, "\n"), tc.value,
-				strings.Join(tc.said, "\n"))
+			t.Errorf("%s of %s: %s by\n%s\nwant %s by\n%s", tc.field, tc.key, value,
+				strings.Join(said, "\n"), tc.value, strings.Join(tc.said, "\n"))
 		}
 	}
 }
@@ -91,7 +96,8 @@ func TestExplainSaysWhatHolds(t *testing.T) {
 	table := tableOf(t, ": connections=5 pause=drain", "example.net: rcpt_rate=4/s", "mx.example.net: tls=off",
 		"shop.example: retry_waits=5m", "source:192.0.2.1: rcpts_per_day=500 warm_up_from=2026-11-21")
 	for _, key := range []string{"foo.org", "example.net", "suffix:mx.example.net", "suffix:gone.example.net",
-		"domain:shop.example/suffix:mx.example.net", "domain:gone.example/example.net", "source:192.0.2.1", "source:"} {
+		"domain:shop.example/suffix:mx.example.net", "domain:gone.example/example.net",
+		"source:192.0.2.1", "source:"} {
 		holds := table.For(key)
 		source, isSource := strings.CutPrefix(key, SourcePrefix)
 		if isSource {
@@ -139,8 +145,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is no name: %s, %v", tc.name, clean, err)
 		}
 	}
-	for written, want := range map[string]string{"": "", "source:": "source:", "source:2001:DB8:0::1": "source:2001:db8::1",
-		"source:::ffff:192.0.2.1": "source:192.0.2.1", ".MX.Example.": "mx.example"} {
+	for written, want := range map[string]string{"": "", "source:": "source:",
+		"source:2001:DB8:0::1": "source:2001:db8::1", "source:::ffff:192.0.2.1": "source:192.0.2.1", ".MX.Example.": "mx.example"} {
 		if got, err := CleanName(written); err != nil || got != want {
 			t.Errorf("CleanName(%q) = %q, %v, want %q", written, got, err, want)
 		}

@@ -71,7 +71,8 @@ type kind struct {
 
 // kinds are those of all fields, by Field.
 var kinds = [fieldEnd]kind{
-	FieldConnections: counted("connections", 1, ConnectionsMax, func(a *Allowance) *int { return &a.Connections }),
+	FieldConnections: counted("connections", 1, ConnectionsMax,
+		func(a *Allowance) *int { return &a.Connections }),
 	FieldConnectionRate: rated("connection_rate",
 		func(a *Allowance) *Rate { return &a.ConnectionRate }),
 	FieldRcptRate: rated("rcpt_rate", func(a *Allowance) *Rate { return &a.RcptRate }),
@@ -140,8 +141,8 @@ func (f Field) OfReceiver() bool { return !kinds[f].source }
 func (a Allowance) Text(f Field) string { return kinds[f].text(&a) }
 
 // Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required",
-// "5m,10m,1h", "2026-11-21"; "none" for no waits and no day. The error wraps ErrAllowance, and for a rate ErrRate too, names
-// the field and says what to write; a stays as it was then.
+// "5m,10m,1h", "2026-11-21"; "none" for no waits and no day. The error wraps ErrAllowance,
+// and for a rate ErrRate too, names the field and says what to write; a stays as it was then.
 func (a *Allowance) Set(f Field, text string) error {
 	if err := kinds[f].set(a, strings.TrimSpace(text)); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrAllowance, f, err)

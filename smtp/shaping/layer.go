@@ -72,7 +72,8 @@ func (r *Rule) origin(l Layer, f Field) Origin {
 	if !own {
 		where = r.Where[0]
 	}
-	return Origin{Layer: l, Name: r.Name, Where: where, ID: r.ID, Author: r.Author, Reason: r.Reason, Until: r.Until}
+	return Origin{Layer: l, Name: r.Name, Where: where,
+		ID: r.ID, Author: r.Author, Reason: r.Reason, Until: r.Until}
 }
 
 // Said is what one rule says of a field.

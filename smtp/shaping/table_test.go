@@ -206,7 +206,8 @@ func TestParseRate(t *testing.T) {
 }
 
 func BenchmarkTableMatch(b *testing.B) {
-	table := tableOf(b, "example.net: connections=3", "mx.example.net: connections=4", "own.example: connections=5")
+	table := tableOf(b, "example.net: connections=3", "mx.example.net: connections=4",
+		"own.example: connections=5")
 	hosts := []string{"alt1.mx.example.net", "alt2.mx.example.net"}
 	b.Run("suffix", func(b *testing.B) {
 		b.ReportAllocs()
