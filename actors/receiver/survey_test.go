@@ -1,0 +1,140 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+)
+
+// TestAnActorIsSurveyedTracedAndLosesASession asks a real actor that speaks to the lab.
+func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
+	a := openedWide()
+	a.Connections, a.RcptRate = 1, shaping.Rate{Events: 20, Per: time.Second}
+	b := newBench(t, time.Millisecond, "plain", a)
+	living := b.options.Living
+	c, pid := b.customer(1, 10_000, half)
+	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
+	if lines, err := living.Trace(time.Now(), "x", AnySource, 0); err != nil || len(lines) != 0 {
+		t.Fatalf("a trace begins with %d lines and %v", len(lines), err)
+	}
+	c.until("some answers", func() bool { return len(c.answers) > 10 })
+	var lines []view.TraceLine
+	c.until("lines of a session", func() bool {
+		var err error
+		if lines, err = living.Trace(time.Now(), "x", AnySource, 0); err != nil {
+			t.Fatal(err)
+		}
+		return len(lines) > 20
+	})
+	local := regexp.MustCompile(`RCPT TO:<([^…]|…[^@])`)
+	seen := ""
+	for i, line := range lines {
+		if i > 0 && line.Number <= lines[i-1].Number || line.Session == 0 || line.Host != b.host.GetName() {
+			t.Errorf("line %d is %+v", i, line)
+		}
+		if local.MatchString(line.Line) || strings.Contains(line.Line, "anna.") {
+			t.Errorf("a line gives an address away: %s", line.Line)
+		}
+		seen += line.Line + "\n"
+	}
+	for _, want := range []string{"* dialling ", "< 220", "> EHLO probe.example", "> MAIL FROM:<probe@probe.example>",
+		"> RCPT TO:<…@" + b.domain + ">", "< 250", "* ready"} {
+		if !strings.Contains(seen, want) {
+			t.Errorf("no line has %q:\n%s", want, seen)
+		}
+	}
+	if more, _ := living.Trace(time.Now(), "x", "192.0.2.1", 0); len(more) != 0 {
+		t.Errorf("%d lines of another source", len(more))
+	}
+
+	survey := living.Survey(t.Context())
+	if len(survey) != 1 || survey[0].Key != "x" || survey[0].Sessions != 1 || survey[0].Queued == 0 {
+		t.Fatalf("the survey is %+v", survey)
+	}
+	if got := living.Detail(t.Context(), "y"); len(got) != 0 {
+		t.Errorf("another receiver has %d details", len(got))
+	}
+	detail := living.Detail(t.Context(), "x")
+	if len(detail) != 1 || len(detail[0].SessionList) != 1 {
+		t.Fatalf("the detail is %+v", detail)
+	}
+	old := detail[0].SessionList[0].ID
+	if living.Close(t.Context(), "x", old+100) || !living.Close(t.Context(), "x", old) {
+		t.Error("not the session that is there was closed")
+	}
+	c.until("another session", func() bool {
+		d := living.Detail(t.Context(), "x")
+		return len(d) == 1 && len(d[0].SessionList) == 1 && d[0].SessionList[0].ID != old
+	})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	living.Survey(over) // ends at once
+}
+
+func TestTracesAreBoundedAndEnd(t *testing.T) {
+	l := NewLiving()
+	now := begin
+	for i := range tracesMax {
+		if _, err := l.Trace(now, fmt.Sprint(i), AnySource, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Trace(now, "more", AnySource, 0); !errors.Is(err, ErrTraces) {
+		t.Errorf("one trace more: %v", err)
+	}
+	for i := range traceLines + 10 {
+		l.traces.add(now, "0", view.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
+	}
+	l.traces.add(now, "nobody asks for this", view.TraceLine{})
+	lines, _ := l.Trace(now, "0", AnySource, 0)
+	if len(lines) != traceLines || lines[0].Line != "10" || lines[traceLines-1].Line != fmt.Sprint(traceLines+9) {
+		t.Errorf("%d lines are kept, from %q", len(lines), lines[0].Line)
+	}
+	if rest, _ := l.Trace(now, "0", "192.0.2.1", lines[traceLines-3].Number); len(rest) != 2 {
+		t.Errorf("%d lines are newer, want 2", len(rest))
+	}
+	now = now.Add(traceFor)
+	l.traces.add(now, "0", view.TraceLine{}) // whoever comes next ends what is over
+	if l.traces.on.Load() != 0 {
+		t.Error("a trace that nobody asks for goes on")
+	}
+	if lines, err := l.Trace(now, "0", AnySource, 0); err != nil || len(lines) != 0 {
+		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
+	}
+}
+
+func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {
+	l := NewLiving()
+	tr := &tracer{traces: &l.traces, key: "x", source: &Source{Hello: "probe.example"}}
+	if tr.On() {
+		t.Fatal("it is traced")
+	}
+	if n := testing.AllocsPerRun(100, func() { tr.ended(smtp.ErrClosed) }); n != 0 || l.traces.number != 0 {
+		t.Errorf("%v allocations and %d lines", n, l.traces.number)
+	}
+}
+
+func TestANameStandsForItsKeys(t *testing.T) {
+	for _, c := range []struct {
+		name, key string
+		want      bool
+	}{
+		{"example.net", "example.net", true}, {"example.net", "example.net#0.4", true},
+		{"example.net", "suffix:example.net", true}, {"suffix:example.net", "suffix:example.net#1.2", true},
+		{"example.net", "domain:example.net/mx.example", true}, {"mx.example", "domain:example.net/mx.example", false},
+		{"domain:example.net/mx.example", "domain:example.net/mx.example#0.2", true},
+		{"example", "example.net", false}, {"suffix:example.net", "example.net", false},
+	} {
+		if got := standsFor(c.name)(c.key); got != c.want {
+			t.Errorf("%q stands for %q: %v", c.name, c.key, got)
+		}
+	}
+}
