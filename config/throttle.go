@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +85,22 @@ func CheckThrottleText(file string, text []byte, base Throttle) (rules []shaping
 		place, _ := at.nearest(key)
 		findings = append(findings, place.finding(SeverityWarning, key+": "+doubt.Text))
 	}
+	inOrder(findings, file)
 	return rules, findings
+}
+
+// inOrder puts what was found in a file in the order of its lines, behind what was found
+// elsewhere.
+func inOrder(findings []Finding, file string) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		switch {
+		case a.File != b.File && a.File == file:
+			return 1
+		case a.File != b.File && b.File == file:
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 }
 
 // parseThrottle reads the text of a file of throttles. Findings are its faults.
@@ -97,7 +114,9 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	}
 	k := &checker{}
 	t.check(k, "")
-	return t, append(findings, at.locate(k.found)...)
+	findings = append(findings, at.locate(k.found)...)
+	inOrder(findings, file)
+	return t, findings
 }
 
 // namesOf gives the names of a file whose values have faults, so that all are told at once.

@@ -1,17 +1,20 @@
 // Package shaping says what a receiver lets us do, and when the next thing may be done.
 //
-// Allowance is the permission; Table finds it for a receiver from its layers.
+// Allowance is the permission, a number of Fields; Table finds it for a receiver, or for one
+// of our sources, from Rules in layers, and Explain says who has set what. Check says what
+// is doubtful in rules before they are used, and Diff what differs between two states.
 // Allowance.Share is what one node of a cluster may use of it, and Allowance.Shard
 // what one of several actors may that a large one is split among. Window keeps to
-// a Rate as the far side counts it, and Budget to the number of refusals an hour.
+// a Rate as the far side counts it, and Budget to the number of refusals an hour; Tempo
+// looks for the rate that a receiver bears and does not tell.
 // Everything is plain Go: the time comes as an argument, nothing sleeps, nothing is
 // sent. Window and Budget belong to one goroutine (a receiver's mailbox); Table is
 // shared by all.
 //
-// The package does not learn limits from replies, does not know who is asked,
-// and remembers nothing over a restart: a new Window begins as if an event had
-// just been made. No standard lets a receiver announce its limits, so what is
-// kept here is what an operator wrote, or what we think is polite.
+// The package reads no replies, does not know who is asked, and remembers nothing over a
+// restart: a new Window begins as if an event had just been made. No standard lets a
+// receiver announce its limits, so what is kept here is what an operator wrote, what
+// operators of receivers have published, or what we think is polite.
 //
 // Start with Allowance, Table.Match and Window.Ready.
 package shaping
