@@ -60,6 +60,8 @@ type keepFact struct{ fact Fact }
 type session struct {
 	id      int
 	lane    *lane
+	name    *file // in whose name it was opened
+	dialled time.Time
 	host    *candidate
 	outlet  *outlet
 	tls     smtp.TLSMode // as it was opened
@@ -117,7 +119,7 @@ type desk struct {
 	closing  int        // sessions that say QUIT
 	nextID   int
 	pressed  bool  // a lane has no session, and none more may be opened
-	fresh    *file // in whose name, if nothing of it was asked yet
+	small    *file // in whose name, if little of it was asked yet
 	hopeful  bool  // probes wait for the RCPT rate only
 	lacks    lacks // what kept the desk from asking more when it last looked
 	held     held  // and of late
@@ -142,6 +144,7 @@ type desk struct {
 	pauses   int       // in a row, without an answer about an address between them
 	excuse   verdictOf // what probes are told while paused
 	steps    []step
+	now      time.Time // of the newest plan
 	wake     time.Time // earliest reason to plan again
 	swept    time.Time
 	lastUsed time.Time
@@ -288,6 +291,12 @@ func (d *desk) staff(l *lane, n int) {
 		d.want(l)
 	}
 	d.man(l)
+}
+
+// vacate takes a session from its lane, and books how long it was there.
+func (d *desk) vacate(s *session) {
+	d.tasks.close(s.name, d.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
+	d.staff(s.lane, -1)
 }
 
 // want puts a lane without a session into the turns of all who wait in it.

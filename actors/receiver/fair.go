@@ -18,6 +18,7 @@ const smallFile = 50
 type turn[T any] struct {
 	of   T
 	had  float64 // what he was given, in parts of his weight
+	lent float64 // what he has and will be booked when he gives it back
 	came uint64
 	at   int // place in line.list, from 1; 0: not in line
 }
@@ -34,7 +35,8 @@ type line[T any] struct {
 
 // before says whether t is served before o.
 func (t *turn[T]) before(o *turn[T]) bool {
-	return t.had < o.had || t.had == o.had && t.came > o.came
+	a, b := t.had+t.lent, o.had+o.lent
+	return a < b || a == b && t.came > o.came
 }
 
 // enter puts t in line; twice is fine.
@@ -78,6 +80,16 @@ func (l *line[T]) charge(t *turn[T], parts float64) {
 	t.had = max(t.had, l.clock) + parts
 	if t.at > 0 {
 		l.down(t.at)
+		l.tick()
+	}
+}
+
+// lend notes that t has something for a while, or with parts below 0 that it is back.
+func (l *line[T]) lend(t *turn[T], parts float64) {
+	t.lent += parts
+	if t.at > 0 {
+		l.down(t.at)
+		l.up(t.at)
 		l.tick()
 	}
 }
@@ -144,6 +156,7 @@ type file struct {
 
 	served  time.Time // when something of it was given to a session last; zero: never
 	given   int       // so many probes of it
+	lent    []float64 // for its sessions, to its workspace
 	hurried bool      // a session was interrupted for it
 }
 
@@ -255,10 +268,25 @@ func (f *fair) unlist(v *file) *batch {
 	return b
 }
 
-// open books that a lane got a session in the name of a verification.
+// opensAs is how much of a session's full turn opening it counts. Guess.
+const opensAs = 0.02
+
+// open books that a verification has a session.
 func (f *fair) open(v *file) {
-	v.space.opened.charge(&v.opening, 1)
-	f.opened.charge(&v.space.opening, 1/float64(v.space.weight))
+	v.space.opened.lend(&v.opening, 1)
+	f.opened.lend(&v.space.opening, 1/float64(v.space.weight))
+	v.lent = append(v.lent, 1/float64(v.space.weight))
+}
+
+// close books for how many full turns it had it.
+func (f *fair) close(v *file, turns float64) {
+	last := len(v.lent) - 1
+	v.space.opened.lend(&v.opening, -1)
+	f.opened.lend(&v.space.opening, -v.lent[last])
+	v.lent = v.lent[:last]
+	turns = max(opensAs, turns)
+	v.space.opened.charge(&v.opening, turns)
+	f.opened.charge(&v.space.opening, turns/float64(v.space.weight))
 }
 
 // contended says whether more than one verification waits.
@@ -271,7 +299,7 @@ func (f *fair) sweep(now time.Time) {
 	for id, s := range f.spaces {
 		s.weight = f.weigh(id)
 		for id, v := range s.files {
-			if v.queued == 0 && v.waiting.len() == 0 && now.Sub(v.served) >= forgetFor {
+			if v.queued == 0 && v.waiting.len() == 0 && len(v.lent) == 0 && now.Sub(v.served) >= forgetFor {
 				delete(s.files, id)
 			}
 		}

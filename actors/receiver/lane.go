@@ -151,6 +151,11 @@ func (l *lane) tidy() {
 	}
 }
 
+// contended says whether more than one verification waits in the lane.
+func (l *lane) contended() bool {
+	return len(l.turns.list) > 1 || len(l.turns.list) == 1 && len(l.turns.list[0].of.turns.list) > 1
+}
+
 // rank is the place of the lane in the line for RCPTs.
 func (l *lane) rank() rank {
 	var least *crew

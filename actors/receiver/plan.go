@@ -16,6 +16,12 @@ const (
 	workMax = 64
 	workFor = time.Second
 
+	// workShared is workFor while others wait for a session, or in the same lane, and
+	// sharedMost how many RCPTs of a transaction are given then: whoever comes next should
+	// not have to wait for long. Guess: a tenth of the speed of long transactions.
+	workShared = workFor / 4
+	sharedMost = 20
+
 	// heldShare: what all sessions together were given and have not asked is at
 	// most one part in this many of the RCPT rate, because it counts as asked. It
 	// costs at most as much of the rate. Guess.
@@ -56,7 +62,7 @@ const (
 // plan decides what to do now. It returns the steps and the time to plan again
 // if nothing happens before; zero: never.
 func (d *desk) plan(now time.Time) ([]step, time.Time) {
-	d.wake = time.Time{}
+	d.wake, d.now = time.Time{}, now
 	if d.leaving {
 		return d.planLeave(now)
 	}
@@ -71,7 +77,7 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	}
 	d.lacks = lacks{}
 	d.tend(now, a, resting || barred)
-	d.pressed, d.fresh = false, nil
+	d.pressed, d.small = false, nil
 	if !resting && !barred && !muted && a.Pause != shaping.PauseDrain {
 		d.open(now, a)
 	}
@@ -200,7 +206,7 @@ func (d *desk) yields(now time.Time, s *session) bool {
 		return false
 	}
 	return s.lane.queued == 0 || s.lane.sessions > 1 || now.Sub(s.opened) >= turnFor ||
-		d.fresh != nil && d.closing == 0 && d.large(s.lane)
+		d.small != nil && d.closing < max(1, len(d.sessions)/2) && d.large(s.lane)
 }
 
 // large says whether of everything that waits in a lane enough was asked already.
@@ -263,8 +269,12 @@ func (d *desk) portion(n int, l *lane, a shaping.Allowance) int {
 	if d.replies.samples == 0 {
 		turn = d.openings.lowest / 3
 	}
-	soon := max(1, int(workFor/(turnsPerProbe*max(1, turn))))
-	n = min(n, max(soon, a.RcptsPerTransaction), 1+l.queued/min(d.worth(l.queued, a), max(1, a.Connections)))
+	length, most := workFor, a.RcptsPerTransaction
+	if d.unmanned > 0 || l.contended() {
+		length, most = workShared, min(most, sharedMost)
+	}
+	soon := max(1, int(length/(turnsPerProbe*max(1, turn))))
+	n = min(n, max(soon, most), 1+l.queued/min(d.worth(l.queued, a), max(1, a.Connections)))
 	if n > a.RcptsPerTransaction {
 		n -= n % a.RcptsPerTransaction
 	}
@@ -338,8 +348,8 @@ func (d *desk) open(now time.Time, a shaping.Allowance) {
 	}
 	clear(d.free[len(kept):])
 	d.free = kept
-	if d.fresh != nil && d.closing == 0 {
-		d.hurry(d.fresh, func(s *session) bool { return d.large(s.lane) })
+	if d.small != nil && d.closing == 0 {
+		d.hurry(d.small, func(s *session) bool { return d.large(s.lane) })
 	}
 }
 
@@ -364,13 +374,12 @@ func (d *desk) openFirst(now time.Time, a shaping.Allowance) bool {
 		}
 		socket := d.mayDial(now, a, l, o)
 		if socket == nil {
-			if d.pressed && b.file.served.IsZero() {
-				d.fresh = b.file
+			if d.pressed && b.file.given < smallFile {
+				d.small = b.file
 			}
 			return false
 		}
-		d.tasks.open(b.file)
-		d.dial(now, l, c, o, socket)
+		d.dial(now, b, c, o, socket)
 	}
 	return true
 }
@@ -393,7 +402,7 @@ func (d *desk) openMore(now time.Time, a shaping.Allowance) {
 				d.manned = append(d.manned[i:], d.manned[:i]...) // it is the first to be looked at again
 				return
 			}
-			d.dial(now, l, c, o, socket)
+			d.dial(now, l.turns.first().of.turns.first().of, c, o, socket)
 		}
 	}
 }
@@ -501,11 +510,14 @@ func (d *desk) mayDial(now time.Time, a shaping.Allowance, l *lane, o *outlet) *
 	return socket
 }
 
-func (d *desk) dial(now time.Time, l *lane, c *candidate, o *outlet, socket *socket) {
+func (d *desk) dial(now time.Time, b *batch, c *candidate, o *outlet, socket *socket) {
 	d.dials.Begin(now, 1)
 	d.options.Sources.dialled(o.index, d.key, now)
 	d.nextID++
-	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: d.mode(now, l), socket: socket, opened: now}
+	l := b.lane
+	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: d.mode(now, l), socket: socket, opened: now,
+		name: b.file, dialled: now}
+	d.tasks.open(b.file)
 	d.sessions[s.id] = s
 	d.begun(now)
 	d.staff(l, 1)
@@ -516,7 +528,7 @@ func (d *desk) dial(now time.Time, l *lane, c *candidate, o *outlet, socket *soc
 func (d *desk) quit(s *session) {
 	s.closing = true
 	d.closing++
-	d.staff(s.lane, -1)
+	d.vacate(s)
 	d.steps = append(d.steps, quitSession{id: s.id})
 }
 
