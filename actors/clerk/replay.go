@@ -73,6 +73,10 @@ func Replay(records []view.Record, o ReplayOptions) view.Replayed {
 		} else {
 			out.Same++
 		}
+		if t.never {
+			out.Warnings = append(out.Warnings, fmt.Sprintf(
+				"%s: the last of the recorded addresses would not have been asked within %d days", key, replayDays))
+		}
 		out.Verdicts = append(out.Verdicts, t.judge(o)...)
 		out.Warnings = append(out.Warnings, t.strangers(o)...)
 	}
@@ -113,6 +117,7 @@ type tank struct {
 	asked, accepted, refused int
 	fastest                  float64 // RCPTs that one session asked in a minute, in the best one
 	perSession               float64 // RCPTs that a session asked
+	never                    bool    // under the candidate the last one is not asked within replayDays
 }
 
 // add takes the record of one node or shard.
@@ -190,6 +195,7 @@ func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
 	out.Would = max(0, t.asked+int(math.Round(would.sum-was.sum)))
 	out.Delay = math.Round(would.last - was.last)
 	out.Unknown = t.unknown(before, after, would.most)
+	t.never = would.never
 	return out, true
 }
 
@@ -221,6 +227,7 @@ type outcome struct {
 	sum   float64 // asked within the record
 	last  float64 // seconds from its beginning until the last recorded address was asked
 	most  float64 // asked in one minute
+	never bool    // not even within replayDays; last is these then
 	fired map[string]int
 }
 
@@ -235,7 +242,7 @@ func (t *tank) run(base, a shaping.Allowance) outcome {
 		queued = m.Queued
 		most, field := t.capacity(base, a, m, &hour)
 		asked := min(backlog, most)
-		if backlog > most+0.5 && field != 0 {
+		if backlog > most+0.5 && field != 0 && i < len(t.list) {
 			out.fired[field.String()]++
 		}
 		backlog -= asked
@@ -255,7 +262,7 @@ func (t *tank) run(base, a shaping.Allowance) outcome {
 	for i := len(t.list); !done && t.asked > 0 && i < len(t.list)+replayDays*24*60; i++ {
 		minute(i, &calm)
 	}
-	if !done {
+	if out.never = !done && t.asked > 0; out.never {
 		out.last = float64(replayDays * 24 * 3600)
 	}
 	out.sum = sum
@@ -293,7 +300,10 @@ func (t *tank) capacity(base, a shaping.Allowance, m *view.Minute, hour *window)
 		of = shaping.FieldConnectionRate
 	}
 	least(perMinute(a.ConnectionRate)*perSession, of)
-	if t.fastest > 0 {
+	// How fast a session could have gone is seen only where sessions held back; elsewhere
+	// the fastest is the least that they can do, and speaks against fewer of them only.
+	bySessions := m.Cause == "connections" || m.Cause == "free" || a.Connections < base.Connections
+	if t.fastest > 0 && bySessions {
 		least(float64(a.Connections)*t.fastest, shaping.FieldConnections)
 	}
 	least(perMinute(a.RcptRate), shaping.FieldRcptRate)
