@@ -1,0 +1,330 @@
+package clerk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/receiver"
+	"rollcall/actors/view"
+	"rollcall/cluster"
+	"rollcall/cluster/gossip"
+	"rollcall/smtp"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/shaping"
+)
+
+// members is a cluster of clerks in one process: what answers, by the name of a node.
+type members struct {
+	name   string
+	answer map[string]func(ctx context.Context, question []byte) ([]byte, error)
+}
+
+func (m *members) Card() gossip.Card { return gossip.Card{Name: m.name} }
+
+func (m *members) Errand(ctx context.Context, question []byte) (out []cluster.Reply) {
+	for _, name := range []string{"node-1", "node-2", "node-3"} {
+		if m.answer[name] != nil {
+			out = append(out, m.ErrandTo(ctx, name, question))
+		}
+	}
+	return out
+}
+
+func (m *members) ErrandTo(ctx context.Context, name string, question []byte) cluster.Reply {
+	body, err := m.answer[name](ctx, question)
+	return cluster.Reply{Name: name, Body: body, Err: err}
+}
+
+// canned answers each question with what was prepared for its kind.
+func canned(t *testing.T, of func(q question) answer) func(context.Context, []byte) ([]byte, error) {
+	return func(_ context.Context, body []byte) ([]byte, error) {
+		var q question
+		if err := json.Unmarshal(body, &q); err != nil {
+			t.Error(err)
+		}
+		a := of(q)
+		return pack(&a)
+	}
+}
+
+// newClerk makes a clerk of node-1 with a table of rules.
+func newClerk(t *testing.T, rules ...shaping.Rule) *Clerk {
+	t.Helper()
+	sources, err := receiver.NewSources([]receiver.Source{{Hello: "probe.example",
+		Open: func(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
+			return nil, errors.New("none")
+		}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := shaping.NewTable(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Options{Living: receiver.NewLiving(), Sources: sources, Table: table, Route: routes,
+		Clock: func() time.Time { return began }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){"node-1": c.Answer}})
+	return c
+}
+
+// routes knows where mail for two domains goes.
+func routes(_ context.Context, domain string) (mx.Route, error) {
+	switch domain {
+	case "customer.example":
+		return mx.Route{Domain: domain, Receiver: "operator.net", Hosts: []mx.Host{{Name: "mx1.in.operator.net"},
+			{Name: "mx2.in.operator.net"}}}, nil
+	case "broken.example":
+		return mx.Route{}, errors.New("no name server answers")
+	}
+	return mx.Route{Domain: domain, NoMail: smtp.DomainNotFound}, nil
+}
+
+func TestAnswersOfNodesArePutTogether(t *testing.T) {
+	c := newClerk(t)
+	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": canned(t, func(q question) answer {
+			switch q.Kind {
+			case kindReceivers:
+				return answer{Receivers: []view.Receiver{{Key: "a", Queued: 1}, {Key: "b", Queued: 9}}, More: 3}
+			case kindReceiver:
+				return answer{Details: []view.ReceiverDetail{{Receiver: view.Receiver{Key: "a"},
+					SessionList: []view.Session{{ID: 4}, {ID: 5}}}}}
+			case kindTrace:
+				return answer{Lines: []view.TraceLine{{Number: q.Lines["node-1"] + 1, At: began.Add(2)}}}
+			case kindVerification:
+				return answer{Verification: &view.Verification{Final: 3}}
+			}
+			return answer{Closed: q.Session == 4}
+		}),
+		"node-2": canned(t, func(q question) answer {
+			switch q.Kind {
+			case kindReceivers:
+				return answer{Receivers: []view.Receiver{{Key: "b", Queued: 5}}}
+			case kindReceiver:
+				return answer{Details: []view.ReceiverDetail{{Receiver: view.Receiver{Key: "a"},
+					SessionList: []view.Session{{ID: 5}}}}}
+			case kindTrace:
+				return answer{Lines: []view.TraceLine{{Number: q.Lines["node-2"] + 1, At: began.Add(1)}}}
+			case kindVerification:
+				return answer{Verification: &view.Verification{Final: 7}}
+			}
+			return answer{}
+		}),
+		"node-3": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrNoAnswer },
+	}})
+	ctx := t.Context()
+	all, err := c.Receivers(ctx)
+	text := ""
+	for _, r := range all.Receivers {
+		text += fmt.Sprintf("%s@%s:%d ", r.Key, r.Node, r.Queued)
+	}
+	if err != nil || text != "b@node-1:9 b@node-2:5 a@node-1:1 " || all.More != 3 || len(all.Silent) != 1 ||
+		all.Silent[0].Node != "node-3" {
+		t.Errorf("receivers %s, %d more, silent %v, %v", text, all.More, all.Silent, err)
+	}
+	details, err := c.Receiver(ctx, "a")
+	if err != nil || len(details) != 2 || details[0].Node != "node-1" || details[1].Node != "node-2" {
+		t.Errorf("details %+v, %v", details, err)
+	}
+	lines, err := c.Trace(ctx, "a", "", map[string]uint64{"node-1": 100})
+	if err != nil || len(lines) != 2 || lines[0].Node != "node-2" || lines[0].Number != 1 || lines[1].Number != 101 {
+		t.Errorf("lines %+v, %v", lines, err)
+	}
+	v, err := c.Verification(ctx, uuid.NewString())
+	if err != nil || v.Node != "node-2" || v.Final != 7 {
+		t.Errorf("verification %+v, %v", v, err)
+	}
+	if err := c.CloseSession(ctx, "a", "", 4); err != nil {
+		t.Errorf("close the session that one node has: %v", err)
+	}
+	if err := c.CloseSession(ctx, "a", "", 5); err == nil || !strings.Contains(err.Error(), "node-1, node-2") {
+		t.Errorf("close one that two nodes have: %v", err)
+	}
+	if err := c.CloseSession(ctx, "a", "node-2", 4); !errors.Is(err, view.ErrNotThere) {
+		t.Errorf("close one that the node has not: %v", err)
+	}
+	if err := c.CloseSession(ctx, "a", "", 6); !errors.Is(err, view.ErrNotThere) {
+		t.Errorf("close one that nobody has: %v", err)
+	}
+}
+
+func TestANodeAnswersForItself(t *testing.T) {
+	c := newClerk(t)
+	ctx := t.Context()
+	if all, err := c.Receivers(ctx); err != nil || len(all.Receivers) != 0 || len(all.Silent) != 0 || !all.At.Equal(began) {
+		t.Errorf("receivers %+v, %v", all, err)
+	}
+	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, view.ErrNotThere) {
+		t.Errorf("a receiver that nobody speaks to: %v", err)
+	}
+	sources, _, err := c.Sources(ctx)
+	if err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" || sources[0].State != "used" ||
+		sources[0].Node != "node-1" {
+		t.Errorf("sources %+v, %v", sources, err)
+	}
+	for _, id := range []string{uuid.NewString(), "no id"} {
+		if _, err := c.Verification(ctx, id); !errors.Is(err, view.ErrNotThere) {
+			t.Errorf("verification %q: %v", id, err)
+		}
+	}
+	records, silent, err := c.Record(ctx)
+	if err != nil || len(records) != 1 || len(silent) != 0 || len(records[0].Receivers) != 0 {
+		t.Errorf("records %+v, %v, %v", records, silent, err)
+	}
+	for i := range 5 {
+		_, err = c.Trace(ctx, fmt.Sprint(i), "default", nil)
+	}
+	if err == nil || !strings.Contains(err.Error(), "traced") {
+		t.Errorf("one trace more than there may be: %v", err)
+	}
+	if _, err := c.Answer(ctx, []byte(`{"kind":"weather"}`)); err == nil || !strings.Contains(err.Error(), "weather") {
+		t.Errorf("a question that nobody knows: %v", err)
+	}
+	if _, err := c.Answer(ctx, []byte("{")); err == nil {
+		t.Error("half a question was answered")
+	}
+	alone, err := New(c.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := alone.Receivers(ctx); !errors.Is(err, errAlone) {
+		t.Errorf("before it has joined: %v", err)
+	}
+}
+
+func TestALongRecordComesInPages(t *testing.T) {
+	c := newClerk(t)
+	asked := 0
+	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": canned(t, func(q question) answer {
+			asked++
+			n := 0
+			_, _ = fmt.Sscanf(q.After, "r%d", &n)
+			r := view.Record{Receivers: []view.ReceiverRecord{{Key: fmt.Sprintf("r%d", n+1)}}, From: int64(10 - n)}
+			return answer{Record: &r, Whole: n == 4}
+		})}})
+	records, _, err := c.Record(t.Context())
+	if err != nil || len(records) != 1 || len(records[0].Receivers) != 5 || records[0].From != 6 || asked != 5 {
+		t.Errorf("%+v in %d pages, %v", records, asked, err)
+	}
+}
+
+func TestManyReceiversFitInOneAnswer(t *testing.T) {
+	text := make([]byte, 4<<10)
+	for i := range text {
+		text[i] = byte('a' + (i*i*7+i/3)%26)
+	}
+	a := answer{}
+	for i := range 50 {
+		a.Receivers = append(a.Receivers, view.Receiver{Key: fmt.Sprint(i, string(text[i:])), Why: string(text)})
+	}
+	packed, err := pack(&a)
+	if err != nil || len(packed) > cluster.AnswerMax {
+		t.Fatalf("%d bytes, %v", len(packed), err)
+	}
+	var back answer
+	if err := unpack(packed, &back); err != nil || len(back.Receivers) != 50 || back.Receivers[7].Why != string(text) {
+		t.Errorf("%d receivers came back, %v", len(back.Receivers), err)
+	}
+	if err := unpack([]byte("nonsense"), &back); err == nil {
+		t.Error("nonsense was unpacked")
+	}
+}
+
+func rule(t *testing.T, name, field, value string) shaping.Rule {
+	t.Helper()
+	r := shaping.Rule{Name: name, Where: map[shaping.Field]string{0: "throttle.toml:7"}}
+	f, _ := shaping.ParseField(field)
+	if err := r.Set.Set(f, value); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestExplainSaysWhoSaysWhat(t *testing.T) {
+	c := newClerk(t, rule(t, "operator.net", "rcpt_rate", "3/s"), rule(t, "in.operator.net", "rcpt_rate", "1/s"),
+		rule(t, "out.operator.net", "rcpt_rate", "2/s"), rule(t, "mx1.in.operator.net", "connections", "1"),
+		rule(t, "source:192.0.2.1", "pause", "yes"))
+	over := rule(t, "in.operator.net", "rcpt_rate", "30/min")
+	over.ID, over.Author, over.Reason, over.Until = "o-1", "anna", "they asked", began.Add(time.Hour)
+	if err := c.options.Table.Replace(shaping.LayerOverride, []shaping.Rule{over}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	got, err := c.Explain(ctx, "Customer.Example")
+	if err != nil || got.Domain != "customer.example" || got.Key != "suffix:in.operator.net" || len(got.Hosts) != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if len(got.Narrower) != 1 || got.Narrower[0] != "mx1.in.operator.net" {
+		t.Errorf("narrower are %v", got.Narrower)
+	}
+	if beside := strings.Join(got.Beside, " "); beside !=
+		"operator.net suffix:mx1.in.operator.net suffix:out.operator.net" {
+		t.Errorf("beside are %s", beside)
+	}
+	for _, f := range got.Fields {
+		if f.Field == "rcpt_rate" {
+			if f.Value != "30/min" || f.Layer != "override" || f.ID != "o-1" || f.Author != "anna" || len(f.Beaten) < 3 ||
+				f.Beaten[0].Value != "1/s" || f.Beaten[1].Value != "3/s" || f.Beaten[0].Where != "throttle.toml:7" {
+				t.Errorf("rcpt_rate: %+v", f)
+			}
+		} else if f.Layer != "default" {
+			t.Errorf("%s: %+v", f.Field, f)
+		}
+	}
+	if got, err = c.Explain(ctx, "suffix:out.operator.net"); err != nil || got.Domain != "" || len(got.Beside) != 3 {
+		t.Errorf("a key: %+v, %v", got, err)
+	}
+	if got, err = c.Explain(ctx, "out.operator.net"); err != nil || got.Key != "out.operator.net" {
+		t.Errorf("the name of a rule: %+v, %v", got, err)
+	}
+	if got, err = c.Explain(ctx, "source:192.0.2.1"); err != nil || got.Fields[0].Value == "" {
+		t.Errorf("a source: %+v, %v", got, err)
+	}
+	if _, err = c.Explain(ctx, "source:default"); err != nil {
+		t.Errorf("the source that the system chooses: %v", err)
+	}
+	for name, want := range map[string]string{"nobody.example": "takes no mail", "broken.example": "no name server",
+		"not a name": "", "source:x": ""} {
+		if _, err := c.Explain(ctx, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
+	c := newClerk(t)
+	until := began.Add(time.Hour)
+	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": canned(t, func(q question) answer {
+			r := view.Receiver{Key: "operator.net", State: "resting", Why: "421 slow down", Until: until,
+				Sources: []view.ReceiverSource{{Source: "192.0.2.1",
+					Tempo: view.Tempo{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}}
+			if q.Kind == kindReceivers {
+				return answer{Receivers: []view.Receiver{r, {Key: "suffix:x.operator.net"}}}
+			}
+			return answer{Details: []view.ReceiverDetail{{Receiver: r,
+				Learned: []view.Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}}}}
+		})}})
+	got, err := c.Explain(t.Context(), "customer.example")
+	if err != nil || len(got.Receiver) != 1 || strings.Join(got.Beside, " ") != "suffix:x.operator.net" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want := map[string]string{"rcpts_per_connection": "7 learned", "rcpt_rate": "0.5/s learned", "pause": "yes penalty"}
+	for _, f := range got.Fields {
+		if w := want[f.Field]; w != "" && (f.Value+" "+f.Layer != w || len(f.Beaten) == 0 || f.Beaten[0].Layer != "default") {
+			t.Errorf("%s: %+v, want %s", f.Field, f, w)
+		}
+	}
+}
