@@ -18,6 +18,6 @@ var (
 	ErrNoSuchNode         = errors.New("ledger: no such node")
 	ErrNodeAlive          = errors.New("ledger: the node was seen lately")
 	ErrOtherCluster       = errors.New("ledger: nodes of a cluster with another name use this ledger")
-	ErrTooManyOverrides   = errors.New("ledger: too many overrides hold: clear some, or write lasting ones into the throttle file")
+	ErrTooManyOverrides   = errors.New("ledger: too many overrides hold: clear some that are not needed any more")
 	ErrIllegal            = errors.New("ledger: the step is not allowed in this status")
 )

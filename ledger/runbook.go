@@ -65,8 +65,8 @@ func Invariants() []Invariant {
 			"Delete the lines of the named verifications from the table evidence by hand: they are past the retention " +
 				"that you promise. Then look into the log for what the sweep says."},
 		{Bounds, "weights of workspaces are 1 to 100; an override has an end, which is not after its time",
-			"The row was changed past the database's own check, and the named workspace may be served too much or never, or " +
-				"an override may hold for longer than was said. Set the weight again, or clear the override by its id."},
+			"The row was changed past the database's own check, and the named workspace may be served too much or never, " +
+				"or an override may hold for longer than was said. Set the weight again, or clear the override by its id."},
 		{Storage, "the database is sound and every row can be read",
 			"Stop the node and keep a copy of its files before anything else. Check the disk, then restore the " +
 				"newest backup in which an audit finds nothing. On a database server run its own checks."},

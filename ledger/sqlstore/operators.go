@@ -227,7 +227,8 @@ func (s *Store) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.Lo
 		return t.each(func(rows *sql.Rows) error {
 			var l ledger.LogLine
 			var created int64
-			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New, &l.Reason)
+			err := rows.Scan(&l.ID, &created, &l.Action, &l.Author, &l.Workspace, &l.Subject, &l.Old, &l.New,
+				&l.Reason)
 			l.At = rules.Clock(created)
 			page = append(page, l)
 			return err

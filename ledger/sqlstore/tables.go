@@ -304,8 +304,8 @@ func (t *tx) Count(s rules.Step) (int64, error) {
 	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
 		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome, rules.Millis(v.Expected),
-		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
+		rules.Millis(v.Expected), v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.

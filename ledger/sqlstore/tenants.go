@@ -38,7 +38,8 @@ func (s *Store) CreateWorkspace(ctx context.Context, id uuid.UUID, name string) 
 			return err
 		}
 		if n == 1 {
-			if err := t.Log(ledger.LogLine{Action: "workspace create", Workspace: id, Subject: id.String(), New: name}); err != nil {
+			if err := t.Log(ledger.LogLine{Action: "workspace create", Workspace: id, Subject: id.String(),
+				New: name}); err != nil {
 				return err
 			}
 		}

@@ -263,7 +263,7 @@ var list = []mutant{
 	{"answer of a clearing lost", operatorRules, "err == nil && len(now) > 0 {", "err == nil {", lives},
 	{"clearing without its line", operatorRules, "Old: written(o.Fields) + until(o.Expires), Reason: c.Reason}); err != nil {",
 		"Reason: c.Reason}); err != nil {", books},
-	{"cleared with more than the field", operatorWords, "sets && len(o.Fields) == 1)", "sets)", lives},
+	{"cleared with more than the field", operatorWords, "sets && len(o.Fields) == 1)", "sets)", books},
 	{"override for any time", operatorWords, "holds < OverrideMin || holds > OverrideMax", "holds < 0", books},
 	{"fields of any length", operatorWords, "if fields > OperatorTextMax {", "if fields < 0 {", books},
 	{"text of an operator of any length", operatorWords, "if len(text) > OperatorTextMax {",

@@ -27,8 +27,8 @@ func (p *processes) overrule() {
 	holds := ledger.OverrideMin + time.Duration(p.random.IntN(60_000))*time.Millisecond
 	call := func() {
 		kept, err := p.book.SetOverride(ctx, o, holds)
-		if p.answered("set override", err) && (kept.ID != o.ID || kept.Key != key || !maps.Equal(kept.Fields, o.Fields) ||
-			kept.Expires.Sub(kept.Created) != holds) {
+		if p.answered("set override", err) && (kept.ID != o.ID || kept.Key != key ||
+			!maps.Equal(kept.Fields, o.Fields) || kept.Expires.Sub(kept.Created) != holds) {
 			p.wrong("overrides", "set %+v for %v, answered %+v", o, holds, kept)
 		}
 	}
