@@ -138,10 +138,10 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 // session: that is learned when it comes after as many answers again and again.
 func (d *desk) endedHastily(now time.Time, s *session, told verdictOf) {
 	lesson, _ := d.tooFast(now, s.outlet, told, s.at)
-	if !lesson || s.told == 0 {
+	l := &d.learned
+	if !lesson || s.told == 0 || s.told < l.longest { // others went further
 		return
 	}
-	l := &d.learned
 	if end := (sessionEnd{s.told, s.refused}); end.told != l.hasty.told {
 		l.hasty, l.agreed = end, 0
 	}

@@ -44,6 +44,9 @@ type learned struct {
 	cut    sessionEnd
 	hasty  sessionEnd // the same, of ends by a word about haste
 	agreed int        // how many of those in a row came after as many answers
+
+	longest   int       // answers of any session
+	longestAt time.Time // when there was one
 }
 
 // sessionEnd is how far a session came before the receiver ended it.
@@ -99,6 +102,13 @@ func (c *capacity) apply(n int, now time.Time) int {
 	return c.most
 }
 
+// went notes how many answers a session has had.
+func (l *learned) went(told int, now time.Time) {
+	if told >= l.longest || now.Sub(l.longestAt) > learnedFor {
+		l.longest, l.longestAt = told, now
+	}
+}
+
 // sessionEnded learns from a session that the receiver ended by 421 or by
 // closing it after told answers, refused of them refusals. One such end may be
 // chance, or the network; the second of two that agree in the number of answers
@@ -106,7 +116,7 @@ func (c *capacity) apply(n int, now time.Time) int {
 func (l *learned) sessionEnded(told, refused int, now time.Time) {
 	end := sessionEnd{told: told, refused: refused}
 	switch {
-	case end.told == l.cut.told:
+	case end.told == l.cut.told && told >= l.longest: // else others went further
 		l.perSession.tighten(told, now)
 	case refused > 0 && end.refused == l.cut.refused:
 		l.refused.tighten(refused, now)

@@ -152,7 +152,7 @@ func (d *desk) lose(s *session) {
 	if s.closing {
 		d.closing--
 	} else {
-		d.staff(s.lane, -1)
+		d.vacate(s)
 	}
 	d.steps = append(d.steps, dropSession{id: s.id})
 }
@@ -215,6 +215,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 		}
 		if a.told.attempt.Code != 421 {
 			s.told++
+			d.learned.went(s.told, now)
 			s.host.failures, s.host.served = 0, true
 		}
 	}
@@ -278,8 +279,8 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 			return
 		}
 		d.blame(now, s.outlet, a.told)
-		if _, soon := d.tooFast(now, s.outlet, a.told, a.sent); soon && hasty(a.told.verdict) { // it is not about the address
-			d.retry(s.lane, a)
+		if _, soon := d.tooFast(now, s.outlet, a.told, a.sent); soon && hasty(a.told.verdict) {
+			d.retry(s.lane, a) // it is not about the address
 			return
 		}
 	case verdict.ActOtherSource:
