@@ -477,7 +477,7 @@ func (t *Tempo) Rested(until, now time.Time) {
 
 // Took takes how long a good answer took that the far side had no reason to hold back.
 func (t *Tempo) Took(took time.Duration, now time.Time) {
-	if !t.slow.add(took) || now.Sub(t.slow.lowered) < t.proof || t.phase == PhaseBackingOff {
+	if !t.slow.add(took, now) || now.Sub(t.slow.lowered) < t.proof || t.phase == PhaseBackingOff {
 		return
 	}
 	r := min(t.present(now), t.ceiling)
@@ -499,6 +499,7 @@ func (t *Tempo) Took(took time.Duration, now time.Time) {
 type latency struct {
 	recent, best time.Duration
 	samples      int
+	at           time.Time // of the newest answer
 	lowered      time.Time
 	from         float64 // the rate before it was lowered for this; 0: it was not
 }
@@ -516,17 +517,18 @@ const (
 )
 
 // add takes one answer and says whether they take much too long.
-func (l *latency) add(took time.Duration) bool {
+func (l *latency) add(took time.Duration, now time.Time) bool {
 	if l.samples == 0 {
-		l.recent, l.best = took, took
+		l.recent, l.best, l.at = took, took, now
 	}
 	l.samples++
 	l.recent += (took - l.recent) / 16
 	if took < l.best {
 		l.best = took
-	} else {
-		l.best += (l.recent - l.best) / 4096 // a way that became longer is the best one some day
+	} else { // a way that became longer is the best one within hours
+		l.best += time.Duration(float64(l.recent-l.best) * min(1, now.Sub(l.at).Hours()))
 	}
+	l.at = now
 	if !l.rising() {
 		l.from = 0
 	}

@@ -1,11 +1,13 @@
 package shaping
 
 import (
+	"cmp"
 	"container/heap"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // hidden is a far side with a limit that it does not tell.
@@ -68,17 +70,14 @@ func (a tally) share() float64 { return float64(a.deferred) / max(1, float64(a.t
 
 // pilot is a caller that wants all it can get, behind a Tempo and its Window.
 type pilot struct {
-	now     time.Time
-	tempo   *Tempo
-	window  *Window
-	far     *hidden
-	turn    time.Duration
-	jitter  time.Duration
-	rand    *rand.Rand
-	under   replies
-	kinds   []bool // of the replies under way, by number
-	trace   func(format string, args ...any)
-	lessons int
+	now    time.Time
+	tempo  *Tempo
+	window *Window
+	far    *hidden
+	turn   time.Duration
+	jitter time.Duration
+	rand   *rand.Rand
+	under  replies
 }
 
 func newPilot(ceiling Rate, stated bool, far *hidden) *pilot {
@@ -103,12 +102,7 @@ func (p *pilot) run(span time.Duration) (out tally) {
 				continue
 			}
 			out.deferred++
-			if p.tempo.Complained(sent, p.now, "450 4.7.1") {
-				p.lessons++
-				if p.trace != nil {
-					p.trace("%s %+v", p.now.Sub(start).Round(time.Millisecond), p.tempo.Explain(p.now))
-				}
-			}
+			p.tempo.Complained(sent, p.now, "450 4.7.1")
 		}
 		rate, until := p.tempo.Permits(p.now)
 		p.window.Set(rate)
@@ -139,24 +133,158 @@ func (p *pilot) run(span time.Duration) (out tally) {
 	return out
 }
 
-// TestTempoFinds: hidden limits of every kind.
+// TestTempoFinds: a hidden limit of any kind is found, used for nine tenths and rarely
+// exceeded. Where a limit cannot be kept to as well, least and most say how well.
 func TestTempoFinds(t *testing.T) {
-	for _, limit := range []string{"1/s", "5/s", "20/s", "200/s", "2000/s", "30/min", "300/min", "3000/min", "100/h", "3600/h", "36000/h"} {
+	for _, tc := range []struct {
+		limit        string
+		settle, span time.Duration
+		least, most  map[string]float64 // by kind; 0.9 and 0.01 for others
+	}{
+		{"1/s", 10 * time.Minute, 20 * time.Minute, nil, nil},
+		{"5/s", 10 * time.Minute, 20 * time.Minute, map[string]float64{"bucket": 0.88}, nil},
+		{"20/s", 5 * time.Minute, 10 * time.Minute, nil, nil},
+		{"200/s", 5 * time.Minute, 5 * time.Minute, nil, nil},
+		{"2000/s", 2 * time.Minute, 2 * time.Minute, nil, nil},
+		{"30/min", 10 * time.Minute, time.Hour, nil, map[string]float64{"bucket": 0.015}},
+		{"300/min", 10 * time.Minute, 30 * time.Minute, nil, nil},
+		{"3600/h", 6 * time.Hour, 12 * time.Hour, map[string]float64{"sliding": 0.8}, nil},
+		{"100/h", 6 * time.Hour, 24 * time.Hour, nil,
+			map[string]float64{"sliding": 0.02, "fixed": 0.015, "bucket": 0.1}},
+	} {
 		for _, kind := range []string{"sliding", "fixed", "bucket"} {
-			for _, all := range []bool{false, true} {
-				r := mustRate(t, limit)
-				ceiling := Rate{Events: r.Events * 4, Per: r.Per}
-				p := newPilot(ceiling, true, &hidden{kind: kind, limit: r, all: all})
-				settle, span := 10*time.Minute, 20*time.Minute
-				if r.Per == time.Hour {
-					settle, span = 6*time.Hour, 12*time.Hour
+			t.Run(tc.limit+" "+kind, func(t *testing.T) {
+				limit := mustRate(t, tc.limit)
+				p := newPilot(Rate{Events: 4 * limit.Events, Per: limit.Per}, true,
+					&hidden{kind: kind, limit: limit, all: true})
+				first := p.run(tc.settle)
+				then := p.run(tc.span)
+				use, deferred := then.use(limit, tc.span), then.share()
+				t.Logf("first %s: %5.1f %% used, %5.2f %% deferred; then %5.1f %%, %5.2f %%; %s", tc.settle,
+					100*first.use(limit, tc.settle), 100*first.share(), 100*use, 100*deferred,
+					p.tempo.Explain(p.now).Why)
+				if use < cmp.Or(tc.least[kind], 0.9) || deferred > cmp.Or(tc.most[kind], 0.01) {
+					t.Errorf("%.1f %% used, %.2f %% deferred", 100*use, 100*deferred)
 				}
-				first := p.run(settle)
-				l := p.lessons
-				then := p.run(span)
-				t.Log(fmt.Sprintf("%-9s %-8s all=%-5v settling: %5.1f %% used %5.2f %% deferred %3d lessons; then %5.1f %% used %5.2f %% deferred %3d lessons %s",
-					limit, kind, all, 100*first.use(r, settle), 100*first.share(), l, 100*then.use(r, span), 100*then.share(), p.lessons-l, p.tempo.Explain(p.now).Why))
+			})
+		}
+	}
+}
+
+// TestTempoFollows: a limit that is halved, and one that is tripled, is found again.
+func TestTempoFollows(t *testing.T) {
+	for _, limit := range []string{"10/s", "100/s", "300/min"} {
+		t.Run(limit, func(t *testing.T) {
+			r := mustRate(t, limit)
+			p := newPilot(Rate{Events: 4 * r.Events, Per: r.Per}, true, &hidden{kind: "sliding", limit: r, all: true})
+			p.run(5 * time.Minute)
+			for _, events := range []int{r.Events / 2, r.Events * 3 / 2} {
+				now := Rate{Events: events, Per: r.Per}
+				p.far.limit, p.far.seen = now, nil
+				began, found := p.now, time.Duration(0)
+				for found == 0 && p.now.Sub(began) < 30*time.Minute {
+					if p.run(time.Minute).use(now, time.Minute) >= 0.9 {
+						found = p.now.Sub(began)
+					}
+				}
+				then := p.run(10 * time.Minute)
+				t.Logf("%s: found within %s; then %.1f %% used, %.2f %% deferred", now, found.Round(time.Second),
+					100*then.use(now, 10*time.Minute), 100*then.share())
+				if found == 0 || found > 12*time.Minute || then.share() > 0.01 {
+					t.Errorf("%s: found after %s, then %.2f %% deferred", now, found, 100*then.share())
+				}
+			}
+		})
+	}
+}
+
+// TestTempoStaysInBounds whatever it hears, and whenever.
+func TestTempoStaysInBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now, ceiling := start, drawRate(t)
+		stated := rapid.Bool().Draw(t, "stated")
+		p := NewTempo(TempoBounds{Ceiling: ceiling, Stated: stated, Rest: time.Hour}, now)
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "passed")))
+			sent := now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "took")))
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				if before := p.Explain(now); p.Complained(sent, now, "450") && !p.Explain(now).Until.After(now) {
+					t.Fatalf("no rest after a complaint: %+v", before)
+				}
+			case 1:
+				ceiling = drawRate(t)
+				share := rapid.Float64Range(0, 1).Draw(t, "share")
+				p.Set(TempoBounds{Ceiling: ceiling, Stated: stated, Share: share, Rest: time.Hour}, now)
+			case 2:
+				p.Rested(now.Add(time.Hour), now)
+			case 3:
+				p.Took(now.Sub(sent), now)
+			case 4:
+				m := TempoMemory{Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Edge: 1, Proof: time.Hour}
+				p.Recall(m, now)
+			default:
+				p.Heard(sent, now)
+			}
+			e := p.Explain(now)
+			if r, until := p.Permits(now); r.Validate() != nil || e.Rate > e.Ceiling || e.Rate > 0 && e.Rate < e.Floor {
+				t.Fatalf("%s until %s: %+v", r, until, e)
+			}
+			if next := p.Next(now); !next.IsZero() && !next.After(now) {
+				t.Fatalf("next is %s before now", now.Sub(next))
+			}
+			if e.Rate == e.Ceiling && p.Limits(now) {
+				t.Fatalf("it limits at the ceiling: %+v", e)
 			}
 		}
+	})
+}
+
+// TestTempoAndLatency: answers that take ever longer lower the rate, to a half at most, and
+// it comes back when they are quick again.
+func TestTempoAndLatency(t *testing.T) {
+	now, ceiling := start, Rate{Events: 10, Per: time.Second}
+	p := NewTempo(TempoBounds{Ceiling: ceiling, Stated: true, Rest: time.Hour}, now)
+	hear := func(n int, took time.Duration) float64 {
+		for range n {
+			now = now.Add(time.Duration(float64(time.Second) / max(0.1, p.Explain(now).Rate)))
+			p.Heard(now.Add(-took), now)
+			p.Took(took, now)
+		}
+		return p.Explain(now).Rate
+	}
+	if r := hear(100, 50*time.Millisecond); r != 10 {
+		t.Errorf("%g/s to a quick receiver", r)
+	}
+	if r := hear(100, 150*time.Millisecond); r != 10 {
+		t.Errorf("%g/s to one that is a little slower", r)
+	}
+	if r := hear(2000, 3*time.Second); r < 5 || r > 6 {
+		t.Errorf("%g/s to one that is sixty times slower", r)
+	}
+	if r := hear(2000, 50*time.Millisecond); r != 10 {
+		t.Errorf("%g/s to one that is quick again; %+v", r, p.Explain(now))
+	}
+}
+
+// TestTempoRemembers: the next one goes on at what went well, little by little.
+func TestTempoRemembers(t *testing.T) {
+	limit := Rate{Events: 10, Per: time.Second}
+	p := newPilot(Rate{Events: 40, Per: time.Second}, true, &hidden{kind: "sliding", limit: limit, all: true})
+	if _, worth := p.tempo.Remember(); worth {
+		t.Error("one that knows nothing wants to be remembered")
+	}
+	p.run(5 * time.Minute)
+	m, worth := p.tempo.Remember()
+	if !worth || m.Rate < 9 || m.Rate > 10.2 {
+		t.Fatalf("remembers %+v", m)
+	}
+	p.tempo = NewTempo(TempoBounds{Ceiling: Rate{Events: 40, Per: time.Second}, Stated: true, Rest: time.Hour}, p.now)
+	p.tempo.Recall(m, p.now)
+	if r := p.tempo.Explain(p.now).Rate; r > m.Rate/2 {
+		t.Errorf("it begins at %g/s", r)
+	}
+	if then := p.run(2 * time.Minute); then.use(limit, 2*time.Minute) < 0.85 || then.share() > 0.01 {
+		t.Errorf("%+v", then)
 	}
 }
