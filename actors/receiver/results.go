@@ -62,7 +62,6 @@ func (d *desk) report(now time.Time, c *chunk) {
 		d.emit(c.task.client, r)
 	}
 	c.answers, c.sent, c.sentAt = nil, append(c.sent, all...), now
-	c.task.pulsed = now
 	if c.task.owed.IsZero() {
 		c.task.owed = now
 	}

@@ -48,7 +48,7 @@ type task struct {
 	space   uuid.UUID // workspace, as the newest offer names it
 	chunks  []*chunk
 	done    []doneChunk       // oldest first
-	pulsed  time.Time         // when something was last sent
+	pulsed  time.Time         // when it was last told what holds us up, or results again
 	owed    time.Time         // since when results wait for the client to be heard; zero: none do
 	known   map[uint32]answer // final answers that an earlier owner has not taken, by ordinal
 	told    bool              // that we go away
