@@ -106,27 +106,43 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	}
 }
 
-// TestReadmeTour runs the lines of the README's tour in one shell, one after
-// the other, and stops at the first that fails. Ports and binary are the test's.
+// TestReadmeTour runs the lines of the README's tour.
 func TestReadmeTour(t *testing.T) {
 	t.Parallel()
+	out := tour(t, "README.md", "tour")
+	for _, want := range []string{
+		`{"credits":1000000}`, `"status":"uploading"`, "308\n", "ange: bytes=0-99", "200\n", "Retry-After: ",
+		"email,result,message,checked_at", `"next_cursor":null`, `"status":"completed`,
+		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in what the tour shows:\n%s", want, out)
+		}
+	}
+}
+
+// tour runs the lines of a document between two marks in one shell, one after the other,
+// against a node with the lab, and stops at the first that fails. Ports and binary are the
+// test's. It gives what they show.
+func tour(t *testing.T, document, mark string) string {
+	t.Helper()
 	shell, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("the tour is not run: there is no bash")
+		t.Skip("the lines are not run: there is no bash")
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("the tour is not run: there is no curl")
+		t.Skip("the lines are not run: there is no curl")
 	}
-	text, err := os.ReadFile(filepath.Join(houseRoot, "README.md"))
+	text, err := os.ReadFile(filepath.Join(houseRoot, document))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, tour, begun := strings.Cut(string(text), "<!-- tour:")
-	tour, _, ended := strings.Cut(tour, "<!-- tour end -->")
-	_, tour, fenced := strings.Cut(tour, "```sh\n")
-	tour, _, closed := strings.Cut(tour, "```")
-	if !begun || !ended || !fenced || !closed || strings.Count(tour, "\n") < 10 {
-		t.Fatal("the README has no tour")
+	_, lines, begun := strings.Cut(string(text), "<!-- "+mark+":")
+	lines, _, ended := strings.Cut(lines, "<!-- "+mark+" end -->")
+	_, lines, fenced := strings.Cut(lines, "```sh\n")
+	lines, _, closed := strings.Cut(lines, "```")
+	if !begun || !ended || !fenced || !closed || strings.Count(lines, "\n") < 10 {
+		t.Fatalf("%s has no %s", document, mark)
 	}
 	c := newCLI(t)
 	name, err := binary()
@@ -140,9 +156,9 @@ func TestReadmeTour(t *testing.T) {
 		}
 	}
 	_, api := startDev(c)
-	tour = strings.ReplaceAll(tour, "http://127.0.0.1:8080", api)
+	lines = strings.ReplaceAll(lines, "http://127.0.0.1:8080", api)
 	c.write("tour.sh", "set -o pipefail\nfail() { echo \"line failed: $BASH_COMMAND\" >&2; exit 1; }\ntrap "+
-		"fail ERR\n"+tour)
+		"fail ERR\n"+lines)
 	script := exec.CommandContext(t.Context(), shell, "tour.sh")
 	script.Dir, script.Env = c.folder, append(os.Environ(), c.environ...)
 	script.WaitDelay = time.Second
@@ -150,13 +166,23 @@ func TestReadmeTour(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return string(out)
+}
+
+// TestAnEveningFromTheDocs runs the lines of the guide to throttles: why a file is slow, half
+// the rate of a receiver for a while, a candidate tried out, and the override's end.
+func TestAnEveningFromTheDocs(t *testing.T) {
+	t.Parallel()
+	out := tour(t, "docs/throttles.md", "evening")
 	for _, want := range []string{
-		`{"credits":1000000}`, `"status":"uploading"`, "308\n", "ange: bytes=0-99", "200\n", "Retry-After: ",
-		"email,result,message,checked_at", `"next_cursor":null`, `"status":"completed`,
-		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds",
+		"400 addresses", "an hour as things are", "FIELD ", "built in", "150/min", "postmaster asked us to go slower",
+		"override", "candidate.toml can be used", "evening-clean.test", "throttle set",
 	} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("%q is missing in what the tour shows:\n%s", want, out)
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in what the evening shows:\n%s", want, out)
 		}
+	}
+	if last := out[strings.LastIndex(out, "rcpt_rate "):]; strings.Contains(last[:strings.Index(last, "\n")], "override") {
+		t.Errorf("the override did not end:\n%s", out)
 	}
 }
