@@ -13,9 +13,11 @@ const (
 	// each second. Guess.
 	OverridesMax = 1000
 
-	// OverrideMin and OverrideMax bound how long an override holds. What shall hold for
-	// longer than a month belongs into the throttle file.
+	// OverrideMin is the shortest that an override holds.
 	OverrideMin = time.Second
+
+	// OverrideMax is the longest. What shall hold for longer than a month belongs into
+	// the throttle file.
 	OverrideMax = 31 * 24 * time.Hour
 
 	// OperatorTextMax bounds every text of an operator, in bytes, and the fields of an

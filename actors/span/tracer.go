@@ -52,7 +52,8 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(at), otlptracehttp.WithTimeout(sendWithin))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(at),
+		otlptracehttp.WithTimeout(sendWithin))
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}

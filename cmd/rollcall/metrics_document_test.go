@@ -18,8 +18,8 @@ var areas = []struct {
 	title    string
 	prefixes []string
 }{
-	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts", "rollcall_sources",
-		"rollcall_probe_"}},
+	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts",
+		"rollcall_sources", "rollcall_probe_"}},
 	{"Throttles", []string{"rollcall_throttle_"}},
 	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_settle", "rollcall_lease",
 		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence"}},

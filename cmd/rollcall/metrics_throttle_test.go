@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/smtp/shaping"
+)
+
+func TestThrottleMetricsFollowTheTable(t *testing.T) {
+	table, err := shaping.NewTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, began := prometheus.NewRegistry(), time.Now()
+	m := newThrottleMetrics(registry, table)
+	read := func() map[string]float64 {
+		values := map[string]float64{}
+		gathered, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range gathered {
+			values[g.GetName()] = g.GetMetric()[0].GetGauge().GetValue()
+		}
+		return values
+	}
+	const prefix = "rollcall_throttle_"
+	at := read()
+	if at[prefix+"file_used"] != 1 || at[prefix+"overrides"] != 0 || at[prefix+"override_ends_timestamp_seconds"] != 0 {
+		t.Errorf("at first: %v", at)
+	}
+	if loaded := at[prefix+"file_loaded_timestamp_seconds"]; loaded < float64(began.Unix()) {
+		t.Errorf("loaded at %v, want now", loaded)
+	}
+	var set shaping.Override
+	if err := set.Set(shaping.Fields()[0], shaping.DefaultAllowance().Text(shaping.Fields()[0])); err != nil {
+		t.Fatal(err)
+	}
+	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
+	err = table.Replace(shaping.LayerOverride, []shaping.Rule{{Name: "a.test", Set: set, Until: later},
+		{Name: "b.test", Set: set, Until: soon}})
+	if err == nil {
+		err = table.Replace(shaping.LayerFile, []shaping.Rule{{Name: "c.test", Set: set}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.file(errors.New("line 3"))
+	at = read()
+	if at[prefix+"file_used"] != 0 || at[prefix+"overrides"] != 2 || at[prefix+"rules"] != 1 ||
+		at[prefix+"override_ends_timestamp_seconds"] != 1_900_000_000 {
+		t.Errorf("with a fault, a rule and two overrides: %v", at)
+	}
+	if m.file(nil); read()[prefix+"file_used"] != 1 {
+		t.Error("the file is used again, and the metric does not say so")
+	}
+}
