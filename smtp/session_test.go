@@ -85,6 +85,24 @@ func TestPipelinedGroupGoesInOneWrite(t *testing.T) {
 	}
 }
 
+// TestPipelinedGroupsHaveADepth: no group has more RCPT commands than it may.
+func TestPipelinedGroupsHaveADepth(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RCPT TO:<b@example.com>
+		> 250 ok
+		> 250 ok
+		> 550 5.1.1 no
+		< RCPT TO:<c@example.com>
+		> 250 ok
+		! eof`, testOptions())
+	answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), Ask{Pipelining: true, Depth: 2})
+	if err != nil || codes(answers) != "250 550 250" {
+		t.Errorf("%s, %v", codes(answers), err)
+	}
+}
+
 func TestPipeliningNeedsLeave(t *testing.T) {
 	s := mustOpen(t, openedPipelining+`
 		< MAIL FROM:<back@probe.example>

@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"rollcall/smtp/shaping"
@@ -215,16 +216,22 @@ func (s *Sources) noteDays(now time.Time) {
 }
 
 // flushDays notes what sources have used and not more, for a process that ends well.
-func (s *Sources) flushDays(ctx context.Context, now time.Time) error {
-	if s.facts() == nil {
+func (s *Sources) flushDays(ctx context.Context) error {
+	o := s.options.Load()
+	if o == nil || o.Facts == nil {
 		return nil
 	}
-	return s.keepDays(ctx, now, false)
+	if err := s.keepDays(ctx, o.clock(time.Now()), false); err != nil {
+		return fmt.Errorf("what our sources asked today was not kept: %w", err)
+	}
+	return nil
 }
 
 // keepDays reads what earlier processes used of this day, where that is not known, and
 // notes what this one uses, with what it may use in the next while when it goes on.
 func (s *Sources) keepDays(ctx context.Context, now time.Time, ahead bool) error {
+	s.keeping.Lock() // what is written last must be what was counted last
+	defer s.keeping.Unlock()
 	if err := s.readDays(ctx, now); err != nil {
 		return err
 	}

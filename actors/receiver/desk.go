@@ -113,7 +113,7 @@ type desk struct {
 	lanes    map[string]*lane
 	unmanned int         // lanes with something queued and no session
 	manned   []*lane     // lanes with sessions
-	aside    fifo[aside] // lanes that cannot have a session before a time, though nothing is wrong with their hosts
+	aside    fifo[aside] // lanes that cannot have a session yet, though their hosts are well
 	sessions map[int]*session
 	free     []*session // ready and with nothing to do, longest first
 	closing  int        // sessions that say QUIT

@@ -36,6 +36,7 @@ type keeper struct {
 	facts   Facts
 	log     *slog.Logger
 	metrics *Metrics
+	sources *Sources
 
 	mu      sync.Mutex
 	pending map[string]Fact      // guarded by mu; to be written, newest by key
@@ -55,7 +56,7 @@ type question struct {
 }
 
 func newKeeper(o Options) *keeper {
-	return &keeper{facts: o.Facts, log: o.Log, metrics: o.Metrics, pending: map[string]Fact{},
+	return &keeper{facts: o.Facts, log: o.Log, metrics: o.Metrics, sources: o.Sources, pending: map[string]Fact{},
 		waiting: map[string][]func(){}, wanted: map[string]*question{}}
 }
 

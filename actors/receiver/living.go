@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -162,7 +163,7 @@ func (l *Living) Flush(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
-	return k.flush(ctx)
+	return errors.Join(k.flush(ctx), k.sources.flushDays(ctx))
 }
 
 // subscribe hears from a system which other nodes are out of reach.

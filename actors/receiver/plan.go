@@ -251,7 +251,8 @@ func (d *desk) mayAsk(now time.Time, s *session, a shaping.Allowance) int {
 		return 0
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	n := d.portion(min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax), s.lane, a)
+	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax)
+	n = d.portion(n, s.lane, a)
 	got, wait := d.options.Sources.take(s.outlet.index, d.key, d.options.clock(now), min(n, s.lane.queued))
 	if got == 0 && n > 0 {
 		d.lacks.add(wire.Cause_NO_SOURCE, now.Add(wait))
@@ -456,7 +457,8 @@ func (d *desk) hurry(f *file, which func(*session) bool) {
 // interrupt hurries for a verification that comes to a lane whose sessions all work, for
 // others of which enough was asked already.
 func (d *desk) interrupt(f *file, l *lane) {
-	if f.hurried || !f.served.IsZero() || slices.ContainsFunc(d.free, func(s *session) bool { return s.lane == l }) {
+	free := func(s *session) bool { return s.lane == l }
+	if f.hurried || !f.served.IsZero() || slices.ContainsFunc(d.free, free) {
 		return
 	}
 	d.hurry(f, func(s *session) bool {

@@ -84,6 +84,8 @@ type Sources struct {
 
 	options atomic.Pointer[Options] // nil until a receiver lives
 
+	keeping sync.Mutex // held while days are kept; taken before mu
+
 	mu     sync.Mutex
 	all    []*health // guarded by mu; as list
 	days   []day     // guarded by mu; as list

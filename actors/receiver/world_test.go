@@ -95,14 +95,15 @@ type world struct {
 
 	// How the receiver behaves. reply gives the answer to a RCPT, code 0 for a
 	// lost connection; greet why a session cannot be opened, nil when it can.
-	turn   time.Duration
-	jitter time.Duration
-	turns  int
-	reply  func(p *probe, s *simSession) smtp.Reply
-	greet  func(host string) error
-	from   string // the source that is greeted
-	hear   func(to client, msg proto.Message)
-	asked  func(p *probe) // may be nil
+	turn    time.Duration
+	jitter  time.Duration
+	turns   int
+	reply   func(p *probe, s *simSession) smtp.Reply
+	greet   func(host string) error
+	from    string         // the source that is greeted
+	greeted map[string]int // times, by host
+	hear    func(to client, msg proto.Message)
+	asked   func(p *probe) // may be nil
 }
 
 type simSession struct {
@@ -141,7 +142,8 @@ type tester interface {
 
 func newWorld(t tester, a shaping.Allowance, seed uint64) *world {
 	w := &world{t: t, desk: newDesk("example", testOptions(a), begin), limit: a, now: begin,
-		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, turn: 20 * time.Millisecond,
+		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, greeted: map[string]int{},
+		turn:  20 * time.Millisecond,
 		reply: func(*probe, *simSession) smtp.Reply { return smtp.Reply{Code: 250} },
 		greet: func(string) error { return nil },
 	}
@@ -229,6 +231,7 @@ func (w *world) do(s step) {
 func (w *world) opened(s openSession) {
 	s.socket.rest()
 	w.from = s.source.Name()
+	w.greeted[s.host.host]++
 	err := w.greet(s.host.host)
 	if err == nil {
 		w.desk.opened(w.now, s.id, nil)

@@ -1,0 +1,489 @@
+package receiver
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/shaping"
+)
+
+// tuned makes a world whose allowance a test changes as it goes.
+func tuned(t tester, a *shaping.Allowance) *world {
+	w := newWorld(t, *a, 1)
+	w.desk.options.Allow = func(string) shaping.Allowance { return *a }
+	return w
+}
+
+// wake is what Living.Replan does to a desk.
+func (w *world) wake() {
+	w.after(0, func() {})
+	w.run(w.now.Add(time.Millisecond))
+}
+
+// TestPausedByAnOperator: nothing is asked, sessions say QUIT, what waits stays and its
+// client is told, and all of it is asked once when the pause is over.
+func TestPausedByAnOperator(t *testing.T) {
+	a := openedWide()
+	w := tuned(t, &a)
+	all := w.heard()
+	listen, paused := w.hear, 0
+	w.hear = func(to client, msg proto.Message) {
+		if m, ok := msg.(*wire.Pulse); ok && m.GetCause() == wire.Cause_PAUSED && m.GetWaitingMs() == 60_000 {
+			paused++
+		}
+		listen(to, msg)
+	}
+	asked := map[string]int{}
+	w.asked = func(p *probe) { asked[p.address.Local]++ }
+	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(1500 * time.Millisecond))
+	a.Pause = shaping.PauseYes
+	w.wake()
+	w.run(w.now.Add(3 * time.Second))
+	before := len(w.rcpts)
+	w.run(w.now.Add(10 * time.Minute))
+	if len(w.open) > 0 || len(w.rcpts) > before || before == 0 || paused < 500 {
+		t.Errorf("%d sessions, %d RCPTs before and %d in the pause, told %d times", len(w.open), before,
+			len(w.rcpts)-before, paused)
+	}
+	if answered := len(all["d.example"]); answered != before {
+		t.Errorf("%d answers to %d RCPTs", answered, before)
+	}
+	a.Pause = shaping.PauseNo
+	w.wake()
+	w.run(w.now.Add(time.Second))
+	if len(w.rcpts) == before {
+		t.Error("nothing is asked a second after the pause")
+	}
+	w.run(w.now.Add(time.Minute))
+	if got := len(all["d.example"]); got != wire.AddressesMax {
+		t.Errorf("%d of %d answers", got, wire.AddressesMax)
+	}
+	for local, n := range asked {
+		if n != 1 {
+			t.Errorf("%s was asked %d times", local, n)
+		}
+	}
+	w.checkEmpty()
+}
+
+// TestDrained: sessions go on until they end by themselves, and none is opened.
+func TestDrained(t *testing.T) {
+	a := openedWide()
+	a.RcptsPerConnection = 40
+	w := tuned(t, &a)
+	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(1500 * time.Millisecond))
+	dials, rcpts := len(w.dials), len(w.rcpts)
+	a.Pause = shaping.PauseDrain
+	w.wake()
+	w.run(w.now.Add(time.Minute))
+	if len(w.dials) != dials || len(w.rcpts) != dials*40 || len(w.rcpts) == rcpts || len(w.open) > 0 {
+		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
+			len(w.open))
+	}
+	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_PAUSED || why == "" {
+		t.Errorf("%s: %s", cause, why)
+	}
+	a.Pause = shaping.PauseNo
+	w.wake()
+	w.run(w.now.Add(time.Minute))
+	if len(w.rcpts) != wire.AddressesMax {
+		t.Errorf("%d of %d were asked in the end", len(w.rcpts), wire.AddressesMax)
+	}
+}
+
+// TestChangesKeepSessions: another rate ends no session, and fewer connections end only
+// those that are too many.
+func TestChangesKeepSessions(t *testing.T) {
+	a := openedWide()
+	w := tuned(t, &a)
+	for n := range uint64(2) {
+		w.offer(offerOf(1, "d.example", n+1, wire.AddressesMax, hosts("mx1")))
+	}
+	w.run(begin.Add(2 * time.Second))
+	dials := len(w.dials)
+	if len(w.open) != 4 {
+		t.Fatalf("%d sessions", len(w.open))
+	}
+	w.wake() // the same again
+	a.RcptRate = shaping.Rate{Events: 20, Per: time.Second}
+	w.wake()
+	w.run(w.now.Add(5 * time.Second))
+	if len(w.open) != 4 || len(w.dials) != dials {
+		t.Errorf("%d sessions are left, %d were opened, after a smaller rate", len(w.open), len(w.dials)-dials)
+	}
+	a.Connections = 3
+	w.wake()
+	w.run(w.now.Add(2 * time.Second))
+	if len(w.open) != 3 || len(w.dials) != dials {
+		t.Errorf("%d sessions are left of three, %d were opened", len(w.open), len(w.dials)-dials)
+	}
+}
+
+// TestFieldsTakeEffect: the times of a session, its encryption and the family of hosts.
+func TestFieldsTakeEffect(t *testing.T) {
+	six := wire.Host{Name: "mx6", Addrs: [][]byte{make([]byte, 16)}}
+	six.Addrs[0][0] = 0x20
+	for _, tc := range []struct {
+		name  string
+		allow func(a *shaping.Allowance)
+		route []*wire.Host
+		check func(w *world, all map[string][]*wire.Answer) bool
+	}{
+		{"session age", func(a *shaping.Allowance) {
+			a.SessionAge, a.RcptRate = 2*time.Second, shaping.Rate{Events: 5, Per: time.Second}
+		}, hosts("mx1"), func(w *world, _ map[string][]*wire.Answer) bool { return len(w.dials) > 4 }},
+		{"idle time", func(a *shaping.Allowance) { a.IdleTime = 50 * time.Second }, hosts("mx1"),
+			func(w *world, _ map[string][]*wire.Answer) bool { return len(w.open) > 0 }},
+		{"idle time of two seconds", func(*shaping.Allowance) {}, hosts("mx1"),
+			func(w *world, _ map[string][]*wire.Answer) bool { return len(w.open) == 0 }},
+		{"other family", func(a *shaping.Allowance) { a.Family = shaping.FamilyV6 }, hosts("mx1"),
+			func(w *world, all map[string][]*wire.Answer) bool {
+				return len(w.dials) == 0 && len(all["d.example"]) == 100 &&
+					smtp.Reason(all["d.example"][0].GetReason()) == smtp.ConnectionFailed &&
+					len(all["d.example"][0].GetAttempts()) == 1
+			}},
+		{"one family of two", func(a *shaping.Allowance) { a.Family = shaping.FamilyV6 },
+			[]*wire.Host{hosts("mx1")[0], &six}, func(w *world, all map[string][]*wire.Answer) bool {
+				return w.greeted["mx6"] > 0 && w.greeted["mx1"] == 0 && len(all["d.example"]) == 100
+			}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := openedWide()
+			tc.allow(&a)
+			w := tuned(t, &a)
+			all := w.heard()
+			w.offer(offerOf(1, "d.example", 1, 100, tc.route))
+			w.run(begin.Add(30 * time.Second))
+			if !tc.check(w, all) {
+				t.Errorf("%d dials, %d open, %d answers: %v", len(w.dials), len(w.open), len(all["d.example"]),
+					all["d.example"][:min(1, len(all["d.example"]))])
+			}
+		})
+	}
+}
+
+// TestTLSAsWanted: what an operator wants goes before what was learned, and a receiver that
+// demands what an operator has switched off is not asked for ever.
+func TestTLSAsWanted(t *testing.T) {
+	demands := smtp.Reply{Code: 530, Enhanced: smtp.EnhancedCode{5, 7, 0},
+		Lines: []string{"issue a starttls command first"}}
+	for _, tc := range []struct {
+		tls  shaping.TLS
+		want smtp.TLSMode
+	}{{shaping.TLSOff, smtp.TLSOff}, {shaping.TLSRequired, smtp.TLSRequired},
+		{shaping.TLSOpportunistic, smtp.TLSOpportunistic}} {
+		a := openedWide()
+		a.TLS = tc.tls
+		w := tuned(t, &a)
+		all := w.heard()
+		if tc.tls == shaping.TLSOff {
+			w.reply = func(*probe, *simSession) smtp.Reply { return demands }
+		}
+		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
+		for _, s := range w.desk.sessions {
+			if s.tls != tc.want {
+				t.Errorf("%s: opened with %v", tc.tls, s.tls)
+			}
+		}
+		w.run(begin.Add(time.Minute))
+		if len(all["d.example"]) != 1 || len(w.rcpts) != 1 {
+			t.Errorf("%s: %d answers after %d RCPTs", tc.tls, len(all["d.example"]), len(w.rcpts))
+		}
+	}
+	a := openedWide() // sessions in clear are given nothing any more
+	w := tuned(t, &a)
+	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(time.Second))
+	a.TLS = shaping.TLSRequired
+	w.wake()
+	w.run(w.now.Add(3 * time.Second))
+	for _, s := range w.desk.sessions {
+		if s.tls != smtp.TLSRequired {
+			t.Errorf("a session that was opened with %v goes on", s.tls)
+		}
+	}
+}
+
+// TestSourcePaused: another source takes over, and without one the receiver waits.
+func TestSourcePaused(t *testing.T) {
+	w := newWorldFrom(t, sourceA, sourceB)
+	pauses := map[string]shaping.Pause{}
+	w.desk.options.SourceOf = func(name string) shaping.Allowance {
+		return shaping.Allowance{Pause: pauses[name]}
+	}
+	w.desk.options.Sources.options.Store(&w.desk.options)
+	all := w.heard()
+	froms := func() []string {
+		var out []string
+		for _, s := range w.open {
+			out = append(out, s.source)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(time.Second))
+	first, other := w.desk.outlets[0].name, w.desk.outlets[1].name
+	if got := froms(); len(got) != 1 || got[0] != first {
+		t.Fatalf("from %v", got)
+	}
+	pauses[first] = shaping.PauseYes
+	w.wake()
+	w.run(w.now.Add(2 * time.Second))
+	if got := froms(); len(got) != 1 || got[0] != other {
+		t.Errorf("from %v instead of %s", got, other)
+	}
+	pauses[other] = shaping.PauseYes
+	w.wake()
+	w.run(w.now.Add(2 * time.Second))
+	rcpts := len(w.rcpts)
+	w.run(w.now.Add(time.Minute))
+	cause, _, why := w.desk.hold(w.now)
+	if len(w.open) > 0 || len(w.rcpts) > rcpts || cause != wire.Cause_PAUSED {
+		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, cause, why)
+	}
+	if got := len(all["d.example"]); got != rcpts {
+		t.Errorf("%d answers to %d RCPTs", got, rcpts)
+	}
+	clear(pauses)
+	w.wake()
+	w.run(w.now.Add(time.Minute))
+	if got := len(all["d.example"]); got != wire.AddressesMax {
+		t.Errorf("%d of %d answers", got, wire.AddressesMax)
+	}
+}
+
+// TestPerDay: a warm-up doubles each day until it bounds nothing.
+func TestPerDay(t *testing.T) {
+	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	a := shaping.Allowance{RcptsPerDay: 50, WarmUpFrom: first}
+	for days, want := range map[int]int{-3: 50, 0: 50, 1: 100, 5: 1600, 14: 819_200, 15: 0, 4000: 0} {
+		if got := perDay(a, first.AddDate(0, 0, days).Add(23*time.Hour)); got != want {
+			t.Errorf("day %d: %d instead of %d", days, got, want)
+		}
+	}
+	if got := perDay(shaping.Allowance{RcptsPerDay: 7}, first); got != 7 {
+		t.Errorf("%d without a warm-up", got)
+	}
+}
+
+// drawer keeps facts in memory.
+type drawer struct {
+	mu    sync.Mutex
+	facts map[string]Fact // guarded by mu
+	wrote int             // guarded by mu
+}
+
+func (d *drawer) Learn(_ context.Context, facts []Fact) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range facts {
+		d.facts[f.Key] = f
+	}
+	d.wrote++
+	return nil
+}
+
+func (d *drawer) Known(_ context.Context, keys []string) ([]Fact, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []Fact
+	for _, k := range keys {
+		if f, ok := d.facts[k]; ok {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// TestDayOfASource: over processes that crash again and again no more than the day allows
+// is taken, what one of them could lose is bounded, and receivers that ask share it.
+func TestDayOfASource(t *testing.T) {
+	const most = 400
+	kept := &drawer{facts: map[string]Fact{}}
+	options := testOptions(openedWide())
+	options.Facts = kept
+	options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: most} }
+	now, taken := begin, 0
+	for process := range 5 {
+		s := sourcesOf(noSession, sourceA)
+		s.bind(options)
+		for range 10 {
+			now = now.Add(2 * dayEvery)
+			for _, key := range []string{"a", "b"} {
+				got, _ := s.take(0, key, now, 7)
+				taken += got
+			}
+			if err := s.keepDays(context.Background(), now, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if used := s.today(0, now).used; used > most || taken > used {
+			t.Errorf("process %d: %d taken, %d counted, of %d", process, taken, used, most)
+		}
+	}
+	if lost := 5 * max(dayLeast, most/dayBlock) * 2; taken > most || taken < most-lost {
+		t.Errorf("%d of %d taken", taken, most)
+	}
+	s := sourcesOf(noSession, sourceA)
+	s.bind(Options{SourceOf: options.SourceOf})
+	next := now.Add(24 * time.Hour)
+	a, b := 0, 0
+	s.take(0, "b", next, 1)
+	for range most {
+		got, _ := s.take(0, "a", next, 10)
+		a += got
+		got, _ = s.take(0, "b", next, 1)
+		b += got
+	}
+	if a < most/2-20 || a > most/2+20 || a+b > most {
+		t.Errorf("of %d a greedy receiver has %d, a slow one %d", most, a, b)
+	}
+	if got, wait := s.take(0, "a", next, 1); got != 0 || wait != untilMidnight(next) {
+		t.Errorf("%d more, wait %s", got, wait)
+	}
+	s.giveBack(0, "a", 3)
+	if got, _ := s.take(0, "a", next, 10); got != 3 {
+		t.Errorf("%d of three that were given back", got)
+	}
+	var fact dayFact
+	if err := json.Unmarshal(kept.facts[s.dayKey(0)].Data, &fact); err != nil || fact.Used > most {
+		t.Errorf("kept %+v: %v", fact, err)
+	}
+}
+
+// TestSpentSourceWaits until midnight, and then goes on.
+func TestSpentSourceWaits(t *testing.T) {
+	a := openedWide()
+	w := tuned(t, &a)
+	w.desk.options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: 50} }
+	w.desk.options.Sources.options.Store(&w.desk.options)
+	w.desk.options.Clock = func() time.Time { return w.now }
+	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
+	w.run(begin.Add(time.Minute))
+	cause, until, why := w.desk.hold(w.now)
+	if len(w.rcpts) != 50 || cause != wire.Cause_NO_SOURCE || until.Sub(w.now) != untilMidnight(w.now) {
+		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), cause, until, why)
+	}
+	w.run(begin.Add(untilMidnight(begin) + time.Minute))
+	if len(w.rcpts) != 80 {
+		t.Errorf("%d RCPTs after midnight", len(w.rcpts))
+	}
+}
+
+// TestCloseSession: it ends after what is on the wire, and another one is opened.
+func TestCloseSession(t *testing.T) {
+	a := openedWide()
+	a.Connections = 1
+	w := tuned(t, &a)
+	w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
+	w.run(begin.Add(time.Second))
+	if !w.desk.closeSession(1) || w.desk.closeSession(99) {
+		t.Error("not the session that there is")
+	}
+	w.wake()
+	w.run(w.now.Add(3 * time.Second))
+	if w.open[1] != nil || len(w.dials) != 2 {
+		t.Errorf("%d sessions were opened; the first is open: %v", len(w.dials), w.open[1] != nil)
+	}
+}
+
+// TestHolds: each cause is told when it is what holds the receiver back.
+func TestHolds(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		allow func(a *shaping.Allowance)
+		set   func(w *world)
+		want  wire.Cause
+		until bool
+	}{
+		{"nothing", func(*shaping.Allowance) {}, func(*world) {}, wire.Cause_CONNECTIONS, false},
+		{"rate", func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 5, Per: time.Second} },
+			func(*world) {}, wire.Cause_ALLOWANCE, true},
+		{"slow rate", func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 3, Per: time.Minute} },
+			func(*world) {}, wire.Cause_ALLOWANCE, true},
+		{"connection rate", func(a *shaping.Allowance) {
+			a.ConnectionRate, a.RcptsPerConnection = shaping.Rate{Events: 6, Per: time.Minute}, 1
+		}, func(*world) {}, wire.Cause_CONNECTIONS, true},
+		{"budget", func(a *shaping.Allowance) { a.RefusedPerHour = 5 }, func(w *world) {
+			w.reply = func(*probe, *simSession) smtp.Reply {
+				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+			}
+		}, wire.Cause_BUDGET, true},
+		{"paused", func(a *shaping.Allowance) { a.Pause = shaping.PauseYes }, func(*world) {},
+			wire.Cause_PAUSED, false},
+		{"penalty", func(*shaping.Allowance) {}, func(w *world) {
+			w.desk.pause(w.now, verdictOf{verdict: again(smtp.ReceiverBusy, "test")})
+			w.desk.paused = begin.Add(time.Hour)
+		}, wire.Cause_PENALTY, true},
+		{"no share", func(*shaping.Allowance) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
+			wire.Cause_NO_SHARE, false},
+		{"unreached", func(*shaping.Allowance) {}, func(w *world) {
+			w.greet = func(string) error { return errNoSource }
+			w.desk.options.Waits = []time.Duration{time.Hour}
+		}, wire.Cause_UNREACHED, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := openedWide()
+			tc.allow(&a)
+			w := tuned(t, &a)
+			tc.set(w)
+			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+			w.run(begin.Add(5 * time.Second))
+			cause, until, why := w.desk.hold(w.now)
+			if cause != tc.want || why == "" || until.After(w.now) != tc.until {
+				t.Errorf("%s until %s: %s", cause, until, why)
+			}
+		})
+	}
+	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
+	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
+	w.run(begin.Add(500 * time.Millisecond))
+	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_FREE {
+		t.Errorf("%s: %s", cause, why)
+	}
+}
+
+// TestPerHour: by what holds the receiver back, and by the part of a verification.
+func TestPerHour(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+	w := tuned(t, &a)
+	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(2 * time.Second))
+	d := w.desk
+	mine := d.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
+	if got := d.perHourOf(w.now, mine); got != 36_000 {
+		t.Errorf("%d an hour at ten a second", got)
+	}
+	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
+	if got := d.perHourOf(w.now, mine); got != 18_000 {
+		t.Errorf("%d an hour beside another one", got)
+	}
+	a.RefusedPerHour = 100
+	w.wake()
+	for range 80 {
+		d.outlets[0].budget.Begin(1)
+		d.outlets[0].budget.Refused(w.now)
+	}
+	accepted, refused := d.answeredOf(w.now)
+	want := int64(100 * float64(accepted+refused) / float64(refused) / 2)
+	if got := d.perHourOf(w.now, mine); got != want || refused != 80 {
+		t.Errorf("%d an hour instead of %d, of %d refused and %d accepted", got, want, refused, accepted)
+	}
+	a.Pause = shaping.PauseYes
+	w.wake()
+	if got := d.perHourOf(w.now, mine); got != 0 {
+		t.Errorf("%d an hour in a pause", got)
+	}
+}
