@@ -35,7 +35,7 @@ type Options struct {
 	// Lookup says what the open addresses of a verification wait for that this node has in
 	// work; nil: this node works on none.
 	Lookup func(id uuid.UUID) (view.Verification, bool)
-	// Clock is the time; nil: time.Now.
+	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time
 }
 
