@@ -152,7 +152,7 @@ func left(until, now time.Time) string {
 	if until.IsZero() {
 		return ""
 	}
-	return span(until.Sub(now))
+	return span(until.Sub(now).Round(time.Second))
 }
 
 // clock writes a time for people: with its day when that is another one.

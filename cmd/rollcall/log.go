@@ -165,7 +165,7 @@ func (l logReader) show(lines []admin.LogLine) error {
 			}
 			continue
 		}
-		head := fmt.Sprintf("%s  %s  %s", stamp(time.Time(line.At)), firstSet(line.Author, "nobody named"), line.Action)
+		head := fmt.Sprintf("%s %s: %s", stamp(time.Time(line.At)), firstSet(line.Author, "nobody named"), line.Action)
 		b.WriteString(foldedTo(head, 4, width) + "\n")
 		b.WriteString("    " + foldedTo(logText(line), 4, width) + "\n")
 	}

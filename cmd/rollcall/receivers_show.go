@@ -137,23 +137,22 @@ func (s receiverSheet) hour() {
 	if len(minutes) == 0 {
 		return
 	}
-	s.b.WriteString("\n")
+	first, last := minutes[max(0, len(minutes)-sparkMost)].At.UTC(), minutes[len(minutes)-1].At.UTC()
+	fmt.Fprintf(s.b, "\n%-10s%8s  %s to %s\n", "MINUTE", "MOST", first.Format("15:04"), last.Format("15:04Z"))
 	for _, row := range []struct {
 		name string
 		of   func(m view.Minute) float64
 	}{
-		{"asked/min", func(m view.Minute) float64 { return float64(m.Asked) }},
+		{"asked", func(m view.Minute) float64 { return float64(m.Asked) }},
 		{"refused", func(m view.Minute) float64 { return float64(m.Refused) }},
 		{"deferred", func(m view.Minute) float64 { return float64(m.Deferred) }},
 		{"allowed/s", func(m view.Minute) float64 { return m.Allowed }},
 		{"queued", func(m view.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
-			fmt.Fprintf(s.b, "%-*s%s  most %s\n", evidenceIndent, row.name, line, figure(most))
+			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, figure(most), line)
 		}
 	}
-	first, last := minutes[0].At.UTC(), minutes[len(minutes)-1].At.UTC()
-	fmt.Fprintf(s.b, "%-*s%s to %s\n", evidenceIndent, "", first.Format("15:04"), last.Format("15:04Z"))
 }
 
 // sparks are eight heights.
@@ -248,7 +247,7 @@ func (s receiverSheet) firings() {
 	}
 	s.b.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
 	for _, f := range s.d.Firings {
-		fmt.Fprintf(s.b, "  %s  %s\n", clock(f.At, s.now), foldedTo(s.judged(f, 0), 14, s.width))
+		fmt.Fprintf(s.b, "  %s  %s\n", clock(f.At, s.now), foldedTo(s.judged(f, 0), 13, s.width))
 		if text := replyText(f); text != "" {
 			s.indented(fmt.Sprintf("%q", text))
 		}

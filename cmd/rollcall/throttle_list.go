@@ -91,25 +91,39 @@ type ruleTitle struct {
 }
 
 func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
-	head := t.layer + "  " + ruleTarget(r.Name)
+	head := t.layer + " " + ruleTarget(r.Name)
 	if r.Until != nil {
 		until := time.Time(*r.Until)
-		head += fmt.Sprintf("  %s left, until %s", left(until, t.now), clock(until, t.now))
+		head += fmt.Sprintf(", %s left, until %s", left(until, t.now), clock(until, t.now))
 	}
 	b.WriteString(foldedTo(head, 4, t.width) + "\n")
 	if r.ID != "" {
 		text := fmt.Sprintf("%s, by %s: %s", r.ID, firstSet(r.Author, "nobody named"), r.Reason)
 		b.WriteString("    " + foldedTo(text, 4, t.width) + "\n")
 	}
-	g := grid{columns: []gridColumn{{name: "FIELD"}, {name: "VALUE"}, {name: "WHERE", least: 20}}}
-	for _, f := range r.Fields {
-		g.add(f.Field, dash(f.Value), f.Where)
+	for _, group := range byPlace(r.Fields) {
+		var set []string
+		for _, f := range group {
+			set = append(set, f.Field+"="+dash(f.Value))
+		}
+		b.WriteString("    " + foldedTo(strings.Join(set, " "), 4, t.width) + "\n")
+		if where := group[0].Where; where != "" {
+			b.WriteString("        " + foldedTo(where, 8, t.width) + "\n")
+		}
 	}
-	widths := g.widths(t.width - 4)
-	for _, row := range g.rows {
-		b.WriteString("    ")
-		g.line(b, widths, row.cells)
+}
+
+// byPlace puts fields together that were written at the same place, or said by the same
+// source.
+func byPlace(fields []admin.ThrottleField) (groups [][]admin.ThrottleField) {
+	for _, f := range fields {
+		at := slices.IndexFunc(groups, func(g []admin.ThrottleField) bool { return g[0].Where == f.Where })
+		if at < 0 {
+			at, groups = len(groups), append(groups, nil)
+		}
+		groups[at] = append(groups[at], f)
 	}
+	return groups
 }
 
 // ruleTarget names what a rule is for.

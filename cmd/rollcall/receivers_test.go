@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/ledger"
+)
+
+// receiversNow is when the tables of these tests are looked at.
+var receiversNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// busyReceivers are one that waits for its allowance, one with two sources that pays for
+// something, and one that is idle, with the longest texts there are.
+func busyReceivers() view.Receivers {
+	return view.Receivers{At: receiversNow, Receivers: []view.Receiver{
+		{Key: "example.test", Node: "node-1", State: "asking", Cause: "allowance", Queued: 12345, Oldest: 200,
+			Why: "5 addresses a second are allowed, and as many are asked", Sessions: 2, Most: 2, Rcpts: 4.96, Allowed: 5,
+			Budget: 12, Refused: 0.051, Deferred: 0.002, Last: view.Reply{Stage: "rcpt", Code: 550,
+				Text: "5.1.1 user unknown"}, LastAt: 3, Sources: []view.ReceiverSource{{}}},
+		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting", Cause: "penalty",
+			Until: receiversNow.Add(12 * time.Minute), Queued: 100, Oldest: 4000, Most: 20, Allowed: 0.05, Deferred: 0.5,
+			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40), Sources: []view.ReceiverSource{
+				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
+					Tempo: view.Tempo{Rate: 0.5}},
+				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: view.Tempo{Rate: 12}}}},
+		{Key: "idle.test", Node: "node-1", State: "idle", Cause: "free", Rcpts: 9, Most: 2, Allowed: 5, Budget: 20},
+	}, Silent: []view.Silent{{Node: "node-3", Why: "no answer within 1.5 s"}}}
+}
+
+func TestReceiversAreShownInOneTable(t *testing.T) {
+	b := newThrottleBench(t)
+	b.survey.receivers = []view.Receivers{busyReceivers()}
+	out := b.must("receivers")
+	holds(t, out,
+		"RECEIVER               SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
+		"example.test            2/2  5.0/5.0      12   5%  <1%  12,345   3m  allowance\n"+
+			"    5 addresses a second are allowed, and as many are asked\n    last: rcpt: 550 5.1.1 user unknown, 3s ago\n",
+		"suffix:long-name.lon…  0/20   0/0.05       0   0%  50%     100  66m  penalty 12m\n",
+		"  192.0.2.7               0    -/0.5       3                         resting 12m\n",
+		"since a reply asked for it?[31m very", "…\n",
+		"idle.test               0/2  9.0/5.0      20   0%   0%       0    -  idle\n",
+		"Without node-3, which does not answer: no answer within 1.5 s\n")
+	for args, first := range map[string]string{"": "example.test", "--sort rate": "idle.test",
+		"--sort refused": "example.test", "--sort deferred": "suffix:", "IDLE": "idle.test"} {
+		out := b.must(append([]string{"receivers"}, strings.Fields(args)...)...)
+		if _, body, _ := strings.Cut(out, "\n"); !strings.HasPrefix(body, first) {
+			t.Errorf("receivers %s: want %s first in\n%s", args, first, out)
+		}
+	}
+	holds(t, b.must("receivers", "--limit", "1"), "\nand 2 more\n")
+	var found view.Receivers
+	if err := json.Unmarshal([]byte(b.must("receivers", "--json", "--limit", "1")), &found); err != nil ||
+		len(found.Receivers) != 1 || found.More != 2 {
+		t.Errorf("%v %+v", err, found)
+	}
+	b.survey.receivers = nil
+	holds(t, b.must("receivers"), "No receiver is asked now.\n")
+	for _, wrong := range []string{"--sort name", "--limit -1", "a b"} {
+		if _, _, err := b.run(t.Context(), append([]string{"receivers"}, strings.Fields(wrong)...)...); !isUsage(err) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// TestReceiversAreWatched each second, also over a node that goes away and comes back,
+// until the context ends, which is no failure.
+func TestReceiversAreWatched(t *testing.T) {
+	b := newThrottleBench(t)
+	down := view.Receivers{More: -1}
+	b.survey.receivers = []view.Receivers{busyReceivers(), down, {At: receiversNow}}
+	for _, asJSON := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
+		b.survey.asked = 0
+		b.survey.onAsk = func(n int) {
+			if n == 4 {
+				cancel()
+			}
+		}
+		f := adminFlags{environ: b.environ}
+		client, err := f.client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		v := receiversScreen{client: client, out: &out, asJSON: asJSON, sort: "queued", every: 4 * time.Millisecond}
+		if err := v.watch(ctx); err != nil {
+			t.Errorf("%v", err)
+		}
+		cancel()
+		if asJSON {
+			if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 3 ||
+				!strings.HasPrefix(lines[1], `{"error":`) || !strings.Contains(lines[0], "example.test") {
+				t.Errorf("got %d lines\n%s", len(lines), out.String())
+			}
+			continue
+		}
+		holds(t, out.String(), "  receivers by queued\n\nRECEIVER", "this cannot be answered now", "No receiver is asked now.")
+		if strings.Contains(out.String(), "\x1b") {
+			t.Error("a terminal's codes go to what is none")
+		}
+	}
+	b.survey.receivers, b.survey.asked, b.survey.onAsk = []view.Receivers{down}, 0, nil
+	if _, _, err := b.run(t.Context(), "receivers", "--watch"); err == nil {
+		t.Error("a node that does not answer at first is watched")
+	}
+}
+
+// TestAScreenHoldsWhatItHas: no more lines than it has, and the rest is counted.
+func TestAScreenHoldsWhatItHas(t *testing.T) {
+	var found view.Receivers
+	for i := range 100 {
+		found.Receivers = append(found.Receivers, view.Receiver{Key: fmt.Sprintf("r%d.test", i), Why: "because"})
+	}
+	var out bytes.Buffer
+	table := tableOf{receiversScreen{sort: "queued"}, 200, 21}
+	if err := table.write(&out, found); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(), "\nand 90 more\n") {
+		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
+	}
+}
+
+// busyDetail is one receiver with all there can be.
+func busyDetail() view.ReceiverDetail {
+	now := time.Now()
+	d := view.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
+	d.Sources = []view.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12, Tempo: view.Tempo{
+		Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
+		Why: "halved after 421"}}}
+	d.PerHour = 17000
+	d.SessionList = []view.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking", Age: 61,
+		Rcpts: 30, Refused: 1, TLS: "1.3"}}
+	d.Queues = []view.Queue{{Workspace: "5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b",
+		Verification: "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11", Queued: 12000, Oldest: 200, Weight: 3}}
+	d.Firings = []view.Reply{{At: now.Add(-4 * time.Minute), Stage: "mail", Code: 421, Text: "4.7.0 try later", Rule: "busy",
+		Action: "slow down", Source: "192.0.2.7", Host: "mx1.example.test", Until: now.Add(time.Minute + time.Second)}}
+	for i := range 60 {
+		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5, Allowed: 5})
+	}
+	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Until: now.Add(time.Hour)}}
+	return d
+}
+
+func TestEverythingAboutAReceiverIsShown(t *testing.T) {
+	b := newThrottleBench(t)
+	other := busyDetail()
+	other.Node = "node-2"
+	b.survey.details = []view.ReceiverDetail{busyDetail(), other}
+	out := b.must("receivers", "show", "example.test")
+	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
+		"why           5 addresses a second are allowed", "asked         5.0/s of 5.0/s allowed, 0 on the wire\n",
+		"queued        12,345, the oldest for 3m; about 17,000 an hour as things are\n",
+		"last reply    \"rcpt: 550 5.1.1 user unknown\"\n              3s ago\n", "\nasked          295  ▁▁▁▁▁▂", "▇▇█████\n", "SOURCE     STATE  SESS  BUDGET  PACE/S  FLOOR  CEILING  EDGE  PHASE\n",
+		"192.0.2.7  used      2      12     2.5    0.1      5.0   3.0  recovering\n    pace: halved after 421, 3m ago\n",
+		"     17  192.0.2.7  mx1.example.test  asking  61s     30        1  1.3\n",
+		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
+		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ", "    \"mail: 421 4.7.0 try later\"\n",
+		"    rcpts_per_connection 20, until ")
+	if strings.Contains(out, "deferred "+strings.Repeat(" ", 9)+"0") {
+		t.Error("a row of nothing is drawn")
+	}
+	holds(t, b.must("throttle", "explain", "example.test"), "Now, on node-2: allowance. 5 addresses a second",
+		"    learned: rcpts_per_connection 20, until ", "    pace from 192.0.2.7: 2.5/s of 5.0/s, recovering. halved after 421\n")
+	var found receiverDetails
+	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
+		len(found.Receivers) != 2 {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil || !strings.Contains(err.Error(),
+		"nothing is asked of such a receiver now") {
+		t.Errorf("%v", err)
+	}
+	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"), "Session 17 of example.test on node-2")
+	if b.survey.closed != "example.test node-2 17" {
+		t.Errorf("closed %q", b.survey.closed)
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "17"); !isUsage(err) ||
+		!strings.Contains(err.Error(), "node-1, node-2") {
+		t.Errorf("two nodes: %v", err)
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "18"); err == nil || isUsage(err) {
+		t.Errorf("no such session: %v", err)
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "x"); !isUsage(err) {
+		t.Errorf("no number: %v", err)
+	}
+	b.survey.details = b.survey.details[:1]
+	holds(t, b.must("receivers", "close", "example.test", "17", "--json"), `{"key":"example.test","node":"node-1","session":17}`)
+}
+
+// TestSessionsAreTraced line by line, none twice.
+func TestSessionsAreTraced(t *testing.T) {
+	b := newThrottleBench(t)
+	for i := range 5 {
+		b.survey.lines = append(b.survey.lines, view.TraceLine{Number: uint64(i + 1), Node: "node-1", At: receiversNow,
+			Session: 4, Host: "mx1.example.test", Line: fmt.Sprintf("> RCPT TO:<…@example.test> %d\x07", i)})
+	}
+	for _, asJSON := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
+		b.survey.asked, b.survey.onAsk = 0, func(n int) {
+			if n == 5 {
+				cancel()
+			}
+		}
+		f := adminFlags{environ: b.environ}
+		client, err := f.client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		tr := tracing{client: client, key: "example.test", out: &out, asJSON: asJSON}
+		if err := tr.follow(ctx, time.Millisecond); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if n := strings.Count(out.String(), "\n"); n != 5 {
+			t.Errorf("%d lines, want 5:\n%s", n, out.String())
+		}
+		if !asJSON {
+			holds(t, out.String(), "12:00:00.000 node-1 mx1.example.test#4 > RCPT TO:<…@example.test> 0?\n")
+		}
+	}
+}
+
+func TestSourcesAreShown(t *testing.T) {
+	b := newThrottleBench(t)
+	b.survey.sources = []view.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334", State: "on trial",
+		Until: time.Now().Add(time.Hour + time.Second), Sessions: 3, Today: 1234, PerDay: 5000, Spoken: 12, Blocked: 2,
+		Reason: "two receivers refuse it", Hello: "mail.example.test"}, {Node: "node-2", State: "used"}}
+	holds(t, b.must("sources"), "SOURCE", "on trial 60m", "1,234    5,000      12        2\n",
+		"    two receivers refuse it\n    introduces itself as mail.example.test\n", "\ndefault ",
+		"Without node-9, which does not answer: no answer within 1.5s\n")
+	var found sourcesAnswer
+	if err := json.Unmarshal([]byte(b.must("sources", "--json")), &found); err != nil || len(found.Sources) != 2 ||
+		len(found.Silent) != 1 {
+		t.Errorf("%v %+v", err, found)
+	}
+}
+
+func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
+	b := newThrottleBench(t)
+	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
+	b.survey.waits = view.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000, Final: 400,
+		At: receiversNow, Finish: receiversNow.Add(90 * time.Minute), Waits: []view.Wait{
+			{Addresses: 500, For: view.ForReceiver, Receiver: "example.test", Cause: "allowance", PerHour: 1800,
+				Last: receiversNow.Add(17 * time.Minute)},
+			{Addresses: 90, For: view.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
+				Last: receiversNow.Add(9 * time.Minute)},
+			{Addresses: 10, For: view.ForRoute}}}
+	holds(t, b.must("verification", id), "verification  "+id+", waiting\n", "node          node-1 works on it\n",
+		"final         400 of 1,000 addresses (40 %)\n",
+		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
+		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
+		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
+		"       90  retry     -             greylisted     4m    9m        -\n"+
+			"    another attempt, since they were put off; the first goes on at 12:04:00Z\n")
+	if _, _, err := b.run(t.Context(), "verification", "x"); !isUsage(err) {
+		t.Errorf("no id: %v", err)
+	}
+	if _, _, err := b.run(t.Context(), "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12"); err == nil ||
+		!strings.Contains(err.Error(), "no node works on a verification with this id") {
+		t.Errorf("another: %v", err)
+	}
+	for word := range waitsFor {
+		if waitsFor[word] == "" {
+			t.Errorf("%s is not explained", word)
+		}
+	}
+}
+
+// TestTheLogIsFollowed: each line once, also those of one moment.
+func TestTheLogIsFollowed(t *testing.T) {
+	b := newThrottleBench(t)
+	note := func(n int) {
+		err := b.book.Note(ledger.WithAuthor(context.Background(), "dora"), ledger.LogLine{Action: "test",
+			Subject: fmt.Sprintf("change %d.", n)})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range 3 {
+		note(i)
+	}
+	f := adminFlags{environ: b.environ}
+	client, err := f.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := logReader{client: client, limit: 2}
+	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
+	out := &untilText{want: "change 5.", then: cancel}
+	l.out = out
+	lines, err := l.read(ctx, time.Time{}, 2)
+	if err != nil || len(lines) != 2 || lines[0].Subject != "change 1." {
+		t.Fatalf("%v %+v", err, lines)
+	}
+	for i := 3; i < 6; i++ {
+		note(i)
+	}
+	if err := l.follow(ctx, lines, time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	for i := 1; i < 6; i++ {
+		if n := strings.Count(out.String(), fmt.Sprintf("change %d.", i)); n != 1 {
+			t.Errorf("change %d is shown %d times:\n%s", i, n, out.String())
+		}
+	}
+	for _, wrong := range []string{"--since soon", "--since -2h", "--limit 0", "--limit -1 --since 1h", "x"} {
+		if _, _, err := b.run(t.Context(), append([]string{"log"}, strings.Fields(wrong)...)...); !isUsage(err) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// untilText calls then when it has a text.
+type untilText struct {
+	text bytes.Buffer
+	want string
+	then func()
+}
+
+func (u *untilText) String() string { return u.text.String() }
+
+func (u *untilText) Write(b []byte) (int, error) {
+	n, err := u.text.Write(b)
+	if strings.Contains(u.String(), u.want) {
+		u.then()
+	}
+	return n, err
+}
+
+// TestLengthsOfTimeInDays.
+func TestLengthsOfTimeInDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{"3d": 72 * time.Hour, "2h": 2 * time.Hour, "90m": 90 * time.Minute} {
+		if d, err := parseSpan(text); err != nil || d != want {
+			t.Errorf("%s: %v %v", text, d, err)
+		}
+	}
+	for _, text := range []string{"", "d", "-1d", "1.5d", "2x", "99999d"} {
+		if d, err := parseSpan(text); err == nil {
+			t.Errorf("%s: %v", text, d)
+		}
+	}
+}

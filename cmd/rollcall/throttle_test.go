@@ -1,0 +1,501 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp/shaping"
+)
+
+// These tests call the commands in this process, against a real admin listener with a real
+// ledger and real rules, and nodes that say what they are told to say.
+
+// toldSurvey is what the nodes say. Names are explained by the table: the mail of
+// small.test goes to example.test, the mail of big.test to google.com.
+type toldSurvey struct {
+	table *shaping.Table
+
+	mu        sync.Mutex // guards the fields below
+	receivers []view.Receivers
+	asked     int // for receivers: the first, the second, ... and the last for ever
+	onAsk     func(n int)
+	details   []view.ReceiverDetail
+	sources   []view.Source
+	lines     []view.TraceLine
+	waits     view.Verification
+	closed    string
+}
+
+func (s *toldSurvey) Receivers(context.Context) (view.Receivers, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.receivers) == 0 {
+		return view.Receivers{At: time.Now()}, nil
+	}
+	answer := s.receivers[min(s.asked, len(s.receivers)-1)]
+	if s.asked++; s.onAsk != nil {
+		s.onAsk(s.asked)
+	}
+	if answer.More < 0 {
+		return answer, errors.New("down")
+	}
+	return answer, nil
+}
+
+func (s *toldSurvey) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, error) {
+	var found []view.ReceiverDetail
+	for _, d := range s.details {
+		if d.Key == key {
+			found = append(found, d)
+		}
+	}
+	if found == nil {
+		return nil, view.ErrNotThere
+	}
+	return found, nil
+}
+
+func (s *toldSurvey) Sources(context.Context) ([]view.Source, []view.Silent, error) {
+	return s.sources, []view.Silent{{Node: "node-9", Why: "no answer within 1.5s"}}, nil
+}
+
+func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = fmt.Sprint(key, " ", node, " ", session)
+	return nil
+}
+
+func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []view.TraceLine, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lines {
+		if l.Number > after[l.Node] && l.Number <= after[l.Node]+2 { // two at a time
+			found = append(found, l)
+		}
+	}
+	if s.asked++; s.onAsk != nil {
+		s.onAsk(s.asked)
+	}
+	return found, nil
+}
+
+func (s *toldSurvey) Verification(_ context.Context, id string) (view.Verification, error) {
+	if s.waits.ID != id {
+		return view.Verification{}, view.ErrNotThere
+	}
+	return s.waits, nil
+}
+
+func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, error) {
+	x := view.Explanation{Key: name}
+	switch name {
+	case "small.test":
+		x.Domain, x.Key, x.Hosts = name, "example.test", []string{"mx1.example.test", "mx2.example.test"}
+	case "big.test":
+		x.Domain, x.Hosts = name, []string{"aspmx.l.google.com"}
+		x.Key, _ = s.table.Match("google.com", x.Hosts, name)
+	}
+	for _, d := range s.details {
+		if d.Key == x.Key {
+			x.Receiver = append(x.Receiver, d.Receiver)
+		}
+	}
+	said := func(o shaping.Origin) view.Said {
+		return view.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
+			Reason: o.Reason, Until: o.Until}
+	}
+	for _, e := range s.table.Explain(x.Key) {
+		field := view.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: said(e.Said[len(e.Said)-1].Origin)}
+		for _, beaten := range slices.Backward(e.Said[:len(e.Said)-1]) {
+			field.Beaten = append(field.Beaten, view.SaidValue{Value: beaten.Text, Said: said(beaten.Origin)})
+		}
+		x.Fields = append(x.Fields, field)
+	}
+	return x, nil
+}
+
+func (s *toldSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
+	return nil, nil, nil
+}
+
+// throttleBench is an admin listener and the commands that ask it.
+type throttleBench struct {
+	t       *testing.T
+	survey  *toldSurvey
+	environ []string
+	book    *sqlstore.Store
+	replay  func(throttle, rules string) (view.Replayed, error)
+	fault   string // of the throttle file
+}
+
+func newThrottleBench(t *testing.T) *throttleBench {
+	t.Helper()
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := fieldsOf(t, map[string]string{"rcpt_rate": "4/s", "retry_waits": "5m,10m,20m,40m,1h,2h"})
+	table, err := shaping.NewTable([]shaping.Rule{
+		{Name: "example.test", Set: set, Where: map[shaping.Field]string{0: "throttle.toml:12"}},
+		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
+			Where: map[shaping.Field]string{0: "throttle.toml:17"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &throttleBench{t: t, survey: &toldSurvey{table: table}, book: book}
+	token := strings.Repeat("t", 20)
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token,
+		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false },
+		Log: slog.New(slog.DiscardHandler), Survey: b.survey, Throttle: table, Tuned: b.follow,
+		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
+		ReplayThrottle: func(_ context.Context, throttle, rules string) (view.Replayed, error) {
+			return b.replay(throttle, rules)
+		}})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	b.environ = []string{"ROLLCALL_ADMIN=http://" + server.Addr().String(), "ROLLCALL_ADMIN_TOKEN=" + token,
+		"ROLLCALL_AUTHOR=anna@desk"}
+	return b
+}
+
+func fieldsOf(t *testing.T, texts map[string]string) shaping.Override {
+	t.Helper()
+	o, err := shaping.ParseOverride(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// follow does what a node does when an override was changed.
+func (b *throttleBench) follow() {
+	tuning, err := b.book.Tuning(context.Background())
+	if err != nil {
+		b.t.Error(err)
+	}
+	var rules []shaping.Rule
+	for _, o := range tuning.Overrides {
+		set, err := shaping.ParseOverride(o.Fields)
+		if err != nil {
+			b.t.Error(err)
+		}
+		rules = append(rules, shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
+			Until: o.Expires})
+	}
+	if err := b.survey.table.Replace(shaping.LayerOverride, rules); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// run runs a command of the operator. No line of it may be wider than 80 columns, but for
+// JSON, and none may have control characters.
+func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, cliWait)
+	defer cancel()
+	var out, errs bytes.Buffer
+	root := newRoot(b.environ)
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err = root.ExecuteContext(ctx)
+	for line := range strings.Lines(out.String() + errs.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if n := utf8.RuneCountInString(line); n > columns && line[0] != '{' {
+			b.t.Errorf("rollcall %q: %d columns: %q", args, n, line)
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			b.t.Errorf("rollcall %q: control characters in %q", args, line)
+		}
+	}
+	return out.String(), errs.String(), err
+}
+
+// must runs a command that has to succeed and gives its output.
+func (b *throttleBench) must(args ...string) string {
+	b.t.Helper()
+	stdout, stderr, err := b.run(b.t.Context(), args...)
+	if err != nil {
+		b.t.Fatalf("rollcall %q: %v\n%s", args, err, stderr)
+	}
+	return stdout
+}
+
+// holds checks that a text has each of these.
+func holds(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}
+
+// TestARateIsChangedForAnHour: set, explain, list, clear and the log tell the same.
+func TestARateIsChangedForAnHour(t *testing.T) {
+	b := newThrottleBench(t)
+	out := b.must("throttle", "set", "example.test", "rcpt_rate=2/s", "connections=1", "--for", "1h",
+		"--reason", "they complained")
+	holds(t, out, "Set for example.test until ", "(60m), override", "\nFIELD        BEFORE  NOW",
+		"\nconnections  2       1    default built in\n", "\nrcpt_rate    4/s     2/s  file example.test, throttle.toml:12\n")
+	out = b.must("throttle", "explain", "small.test")
+	holds(t, out, "small.test is asked at receiver example.test (hosts mx1.example.test,\nmx2.example.test).",
+		"\nrcpt_rate              2/s            override  example.test, override ", "by anna@desk",
+		"m left)", "they", "\nidle_time              2s             default", "\nretry_waits            5m,10m,20m,40m,1h,2h\n",
+		"Sessions end after 2 refusals all the same", "Nothing is asked of it now.")
+	if strings.Contains(out, "  not ") {
+		t.Errorf("what does not hold is shown without --all:\n%s", out)
+	}
+	holds(t, b.must("throttle", "explain", "small.test", "--all"), "\n  not                  4/s            file      ",
+		"\n  not                  5/s            default   ")
+	b.fault = "throttle.toml:3:7: rcpt_rate: no"
+	out = b.must("throttle", "list")
+	holds(t, out, "OVERRIDE example.test, 60m left, until ", ", by anna@desk: they complained", "FILE example.test\n",
+		"    rcpt_rate=4/s retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n", "throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. Nothing of it holds.")
+	if strings.Contains(out, "google") {
+		t.Errorf("what is known is listed without --all:\n%s", out)
+	}
+	holds(t, b.must("throttle", "list", "google", "--all"), "KNOWN google.com\n")
+	var listed admin.ThrottleRules
+	if err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed); err != nil ||
+		len(listed.Rules) != 3 || listed.File.Fault == "" {
+		t.Errorf("%v %+v", err, listed)
+	}
+	id := listed.Rules[2].ID
+	holds(t, b.must("throttle", "clear", "--id", id[:8], "--reason", "over"), id[:8]+"  example.test  connections=1 rcpt_rate=2/s")
+	holds(t, b.must("throttle", "clear", "example.test"), "No override of example.test holds")
+	holds(t, b.must("throttle", "explain", "example.test"), "\nrcpt_rate              4/s            file      example.test, throttle.toml:12\n")
+	out = b.must("log", "--since", "1h", "--limit", "0")
+	holds(t, out, " anna@desk: throttle set\n    example.test", "rcpt_rate=2/s", "(they\n    complained)",
+		"throttle clear\n", "(over)")
+	if first := strings.Index(out, "throttle set"); first > strings.Index(out, "throttle clear") {
+		t.Errorf("the log is not oldest first:\n%s", out)
+	}
+	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`, `"next":null}`)
+}
+
+// TestWhatThrottleSetRefuses, with the code of wrong usage where it is one, and what to
+// write; nothing is set then.
+func TestWhatThrottleSetRefuses(t *testing.T) {
+	b := newThrottleBench(t)
+	for _, c := range []struct {
+		name, args, want string
+		usage            bool
+	}{
+		{"nothing", "", "KEY is missing", true},
+		{"no field", "a.test", "FIELD=VALUE is missing", true},
+		{"no value", "a.test connections --for 1h --reason x", "no FIELD=VALUE", true},
+		{"typing error", "a.test conections=1 --for 1h --reason x", "did you mean connections?", true},
+		{"twice", "a.test connections=1 connections=2 --for 1h --reason x", "set twice", true},
+		{"range", "a.test connections=0 --for 1h --reason x", "from 1 to 10000", true},
+		{"rate", "a.test rcpt_rate=5 --for 1h --reason x", "rcpt_rate: ", true},
+		{"no time", "a.test connections=1 --reason x", "--for is missing", true},
+		{"bad time", "a.test connections=1 --for soon --reason x", "30m, 2h or 3d", true},
+		{"negative", "a.test connections=1 --for=-2h --reason x", "1s to 31d", true},
+		{"too long", "a.test connections=1 --for 32d --reason x", "throttle file", true},
+		{"no reason", "a.test connections=1 --for 1h", "--reason is missing", true},
+		{"known", "big.test rcpt_rate=10/s --for 1h --reason x", "is more than google.com is known to bear", false},
+		{"of sources", "a.test rcpts_per_day=5 --for 1h --reason x", "cannot be set", false},
+		{"a name", "a!test connections=1 --for 1h --reason x", "only letters", false},
+		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201), "200 bytes", true},
+	} {
+		stdout, _, err := b.run(t.Context(), append([]string{"throttle", "set"}, strings.Fields(c.args)...)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) || isUsage(err) != c.usage || stdout != "" {
+			t.Errorf("%s: got %v and %q, want %q", c.name, err, stdout, c.want)
+		}
+	}
+	if tuning, err := b.book.Tuning(t.Context()); err != nil || len(tuning.Overrides) != 0 {
+		t.Errorf("%v, %v is set", err, tuning.Overrides)
+	}
+	if out := b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x", "--force"); !strings.Contains(out, "10/s") {
+		t.Errorf("forced:\n%s", out)
+	}
+	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h", "--reason", "x")
+	if err != nil || !strings.Contains(stderr, "check the spelling") {
+		t.Errorf("a typing error in the key: %v %q", err, stderr)
+	}
+	b.survey.sources = []view.Source{{Node: "node-1", Source: "192.0.2.7"}}
+	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true, "source:default": true} {
+		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
+		if err != nil || strings.Contains(stderr, "no node has a source") != warns {
+			t.Errorf("%s: %v %q", key, err, stderr)
+		}
+	}
+	holds(t, b.must("throttle", "explain", "source:192.0.2.7"), "rcpts_per_day          5              override")
+	holds(t, b.must("throttle", "explain", "source:default"), "the source whose address the system chooses")
+}
+
+// TestSomethingNarrowerGoesFirst, and throttle set says so.
+func TestSomethingNarrowerGoesFirst(t *testing.T) {
+	b := newThrottleBench(t)
+	out := b.must("throttle", "set", "test", "rcpt_rate=2/s", "--for", "2d", "--reason", "x")
+	holds(t, out, "Set for test until", "(2d)")
+	b.must("throttle", "set", "example.test", "rcpt_rate=3/s", "--for", "2h", "--reason", "first")
+	out = b.must("throttle", "set", "example.test", "rcpt_rate=1/s", "--for", "1h", "--reason", "second")
+	holds(t, out, "rcpt_rate  3/s     1/s  override example.test, override ")
+}
+
+// TestPauseAndResume of a receiver and of a source; a pause of the file stays, and so does
+// an override that sets more.
+func TestPauseAndResume(t *testing.T) {
+	b := newThrottleBench(t)
+	b.survey.sources = []view.Source{{Source: "2001:db8::7"}}
+	pause := func(x view.Explanation) string { value, _ := fieldOf(&x, "pause"); return value }
+	for _, c := range []struct{ group, name, key string }{{"receivers", "example.test", "example.test"},
+		{"sources", "2001:DB8::7", "source:2001:db8::7"}, {"sources", "default", "source:"}} {
+		for word, want := range map[string]string{"pause": "yes", "drain": "drain"} {
+			holds(t, b.must(c.group, word, c.name, "--for", "10m", "--reason", "x"), "pause  no", want)
+			if x, _ := b.survey.Explain(t.Context(), c.key); pause(x) != want {
+				t.Errorf("%s %s: pause is %q", c.group, word, pause(x))
+			}
+			holds(t, b.must(c.group, "resume", c.name), c.name+" goes on: override ")
+			if x, _ := b.survey.Explain(t.Context(), c.key); pause(x) != "no" {
+				t.Errorf("%s resume: pause is %q", c.group, pause(x))
+			}
+		}
+	}
+	holds(t, b.must("receivers", "resume", "example.test"), "nothing else does: it is\nnot paused")
+	holds(t, b.must("receivers", "resume", "paused.test"), "still has pause=yes, by file paused.test, throttle.toml:17")
+	b.must("throttle", "set", "example.test", "pause=drain", "connections=1", "--for", "1h", "--reason", "x")
+	holds(t, b.must("receivers", "resume", "example.test"), "still has pause=drain", "`rollcall throttle clear --id ")
+	if _, _, err := b.run(t.Context(), "sources", "pause", "me", "--for", "1h", "--reason", "x"); !isUsage(err) {
+		t.Errorf("no address: %v", err)
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "pause", "example.test", "--reason", "x"); !isUsage(err) {
+		t.Errorf("no time: %v", err)
+	}
+}
+
+// TestCandidatesAreTried: check without a node, replay with its record.
+func TestCandidatesAreTried(t *testing.T) {
+	b := newThrottleBench(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		c := cli{t: t, folder: dir}
+		return filepath.Join(dir, c.write(name, text))
+	}
+	bad := write("bad.toml", "[default]\nconnections = 0\nrcpt_rate = \"5/x\"\n")
+	loose := write("loose.toml", "[receivers.\"google.com\"]\nconnections = 50\n")
+	offline := *b
+	offline.environ = nil
+	stdout, _, err := offline.run(t.Context(), "throttle", "check", bad, "--json")
+	var checked checkView
+	if json.Unmarshal([]byte(stdout), &checked) != nil || !errors.Is(err, errCandidate) || checked.OK ||
+		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3 {
+		t.Errorf("bad: %v %s", err, stdout)
+	}
+	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil || !strings.Contains(stdout,
+		"error: ") || strings.Contains(stdout, "can be used") {
+		t.Errorf("bad: %v %s", err, stdout)
+	}
+	stdout, _, err = offline.run(t.Context(), "throttle", "check", loose)
+	if err != nil {
+		t.Errorf("loose: %v", err)
+	}
+	holds(t, stdout, "warning: ", "google.com", "can be used", "1 warning.")
+	if _, _, err := offline.run(t.Context(), "throttle", "check", filepath.Join(dir, "none")); err == nil {
+		t.Error("a file that is not there is fine")
+	}
+
+	asked := ""
+	b.replay = func(throttle, rules string) (view.Replayed, error) {
+		asked = throttle + "|" + rules
+		return view.Replayed{Hours: 1.5, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []view.Silent{{
+			Node: "node-2", Why: "no answer"}}, Receivers: []view.ReceiverReplay{{Key: "example.test", Asked: 9000, Would: 4500,
+			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0}, Unknown: "it may bear less",
+			Changes: []view.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}},
+			Verdicts: []view.VerdictChange{{Receiver: "example.test", Sample: "450 4.7.1 later\x1b[31m", Times: 7,
+				Now: "greylist: ask again", Would: "busy: slow down"}}}, nil
+	}
+	out := b.must("throttle", "replay", loose)
+	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers", "\nexample.test\n",
+		"    rcpt_rate: 4/s now, 1/s then\n", "asked 9,000, then at most 4,500; the last of them 30m0s later",
+		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would", "Not known: it may bear less",
+		`example.test, 7 times: "450 4.7.1 later?[31m"`, "    was  greylist: ask again\n    now  busy: slow down\n",
+		"Warning: a rule", "Without what node-2 recorded: no answer", "Nothing was changed, and no receiver was asked")
+	if strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers.") || !strings.HasSuffix(asked, "|") {
+		t.Errorf("asked %q\n%s", asked, out)
+	}
+	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(), ":2:") {
+		t.Errorf("bad: %v", err)
+	}
+	if _, _, err := b.run(t.Context(), "throttle", "replay"); !isUsage(err) {
+		t.Errorf("nothing to try: %v", err)
+	}
+	b.replay = func(string, string) (view.Replayed, error) {
+		return view.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
+	}
+	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil || err.Error() != "loose.toml:1:1: no" {
+		t.Errorf("refused by the node: %v", err)
+	}
+}
+
+// TestShellsAreOfferedWhatThereIs: keys of receivers and rules, fields that are not set
+// yet, and sources; and fields also without a node.
+func TestShellsAreOfferedWhatThereIs(t *testing.T) {
+	b := newThrottleBench(t)
+	b.survey.receivers = []view.Receivers{{Receivers: []view.Receiver{{Key: "mx.alive.test", State: "asking"}}}}
+	b.survey.sources = []view.Source{{Source: "192.0.2.7", State: "used", Node: "node-1"}}
+	complete := func(b *throttleBench, args ...string) string {
+		out, _, err := b.run(t.Context(), append([]string{"__complete"}, args...)...)
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.ReplaceAll(out, "\t", " ")
+	}
+	quiet := *b
+	quiet.t = &testing.T{} // the shell's protocol has tabs
+	out := complete(&quiet, "receivers", "show", "")
+	holds(t, out, "mx.alive.test 0 queued, asking\n", "example.test file\n")
+	out = complete(&quiet, "throttle", "set", "a.test", "connections=1", "")
+	holds(t, out, "rcpt_rate=\n")
+	if strings.Contains(out, "connections=\n") || strings.Contains(out, "rcpts_per_day") {
+		t.Errorf("offered again, or for sources only:\n%s", out)
+	}
+	holds(t, complete(&quiet, "throttle", "set", "source:192.0.2.7", ""), "rcpts_per_day=\n")
+	holds(t, complete(&quiet, "sources", "pause", ""), "192.0.2.7 used on node-1\n")
+	quiet.environ = []string{"ROLLCALL_ADMIN=http://127.0.0.1:1", "ROLLCALL_ADMIN_TOKEN=x"}
+	holds(t, complete(&quiet, "throttle", "set", "a.test", ""), "rcpt_rate=\n")
+}
+
+// TestWeightsAreShown and changed.
+func TestWeightsAreShown(t *testing.T) {
+	b := newThrottleBench(t)
+	var made workspaceView
+	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
+	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
+	for _, wrong := range [][]string{{"x", "3"}, {made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
+		if _, _, err := b.run(t.Context(), append([]string{"workspace", "weight"}, wrong...)...); !isUsage(err) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
