@@ -134,6 +134,20 @@ func (d *desk) breather(now time.Time) (first *outlet) {
 	return first
 }
 
+// slowest gives the source whose tempo, rather than the allowance, says how fast the
+// receiver is asked; nil: it is the allowance.
+func (d *desk) slowest(now time.Time) *outlet {
+	for _, o := range d.outlets {
+		if !now.Before(o.until) {
+			if o.tempo.Limits(now) {
+				return o
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
 // reached is holds when nothing waits.
 func (d *desk) reached(now time.Time) (wire.Cause, time.Time) {
 	var until time.Time
@@ -158,6 +172,10 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 	a := d.allowance
 	switch cause {
 	case wire.Cause_ALLOWANCE:
+		if o := d.slowest(now); o != nil {
+			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
+				d.permitted(now), a.RcptRate, o.tempo.Explain(now).Why)
+		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
 		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(d.sessions)-d.closing,
