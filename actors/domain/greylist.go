@@ -42,7 +42,7 @@ func (a *agenda) passed(now time.Time, p pending, last evidence.Attempt) {
 	for _, s := range a.shards {
 		a.hurry(now, s, p.from, waited)
 	}
-	a.hurried()
+	a.hurried(waited)
 }
 
 // hurry has the greylisted addresses of a shard asked as soon as they waited so long.

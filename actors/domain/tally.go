@@ -148,8 +148,9 @@ func (a *agenda) passes(p *pending) time.Duration {
 }
 
 // hurried counts anew when those of one reason are asked sooner than they were to be.
-func (a *agenda) hurried() {
+func (a *agenda) hurried(waited time.Duration) {
 	c := a.tally.of(smtp.Greylisted)
+	c.wait = min(c.wait, waited)
 	if c.addresses == 0 {
 		return
 	}
@@ -163,4 +164,5 @@ func (a *agenda) hurried() {
 		}
 	}
 	c.again, c.answered = was.again, was.answered
+	c.wait = min(c.wait, waited)
 }

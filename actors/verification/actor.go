@@ -374,7 +374,7 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	}
 	a.settling = true
 	s := ledger.Settlement{Lease: a.lease, Number: a.state.Settlements + 1, Results: results,
-		Expected: whole(a.survey(now).finish)}
+		Expected: whole(a.survey(now, false).finish)}
 	cases := a.plan.cases[:len(results)]
 	a.call(c, func(ctx context.Context) any {
 		began := time.Now()

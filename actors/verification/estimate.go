@@ -89,8 +89,9 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 		}
 	}
 	rate := float64(q.perHour) / 3600
-	if rate <= 0 {
-		rate = q.asked
+	questions := float64(q.addresses) + q.again
+	if rate <= 0 || questions <= float64(q.perHour) && q.cause != view.Causes[wire.Cause_BUDGET] {
+		rate = max(rate, q.asked) // what an hour allows may go faster, while nothing is used up
 	}
 	if rate <= 0 {
 		if q.cause != view.Causes[wire.Cause_FREE] {
@@ -100,7 +101,7 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 			return from.Add(domainTakes), ""
 		}
 	}
-	first, all := spell(float64(q.addresses)/rate), spell((float64(q.addresses)+q.again)/rate)
+	first, all := spell(float64(q.addresses)/rate), spell(questions/rate)
 	return from.Add(max(first+q.wait, all)), ""
 }
 

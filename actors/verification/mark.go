@@ -26,15 +26,16 @@ type outlooks struct {
 	at time.Time
 }
 
-// survey says what the open addresses wait for, as it was not long ago.
-func (a *Actor) survey(now time.Time) survey {
+// survey says when the last address is expected to be final and, when they are listed, what
+// they wait for, as it was not long ago.
+func (a *Actor) survey(now time.Time, listed bool) survey {
 	if a.plan == nil {
 		return survey{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
 	}
-	if now.Before(a.surveyAt) {
+	if now.Before(a.surveyAt) && (a.seen.listed || !listed) {
 		return a.seen
 	}
-	a.seen = a.plan.survey(now, a.begun, a.begun.Add(patience))
+	a.seen = a.plan.survey(now, a.begun, a.begun.Add(patience), listed)
 	a.seen.final = a.state.Counts.Sum()
 	a.surveyAt = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
 	return a.seen
@@ -42,7 +43,7 @@ func (a *Actor) survey(now time.Time) survey {
 
 // told answers an Ask.
 func (a *Actor) told(now time.Time) view.Verification {
-	s := a.survey(now)
+	s := a.survey(now, true)
 	v := view.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
 		Status: string(a.state.Status), Total: a.state.Total, Final: s.final, At: s.at,
 		Waits: s.waits, Why: s.why, Finish: whole(s.finish)}
@@ -81,7 +82,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	case a.settling || len(a.plan.pending) > 0 || now.Sub(a.outlook.at) < remarkEvery:
 		return // the settlement tells it
 	}
-	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now).finish)}
+	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now, false).finish)}
 	if quiet == a.waiting && !a.outlook.news(now, next) {
 		return
 	}

@@ -34,14 +34,18 @@ const (
 type survey struct {
 	at     time.Time
 	final  int64 // in the ledger
-	waits  []view.Wait
-	finish time.Time // zero: nobody can say
-	why    string    // why not
+	listed bool
+	waits  []view.Wait // when it is listed
+	finish time.Time   // zero: nobody can say
+	why    string      // why not
 }
 
 // survey looks at all domains at work.
-func (p *plan) survey(now, begun, deadline time.Time) survey {
-	sums := sums{}
+func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
+	var sums sums
+	if listed {
+		sums = make(map[sumKey]*view.Wait)
+	}
 	o := outlook{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
 		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
@@ -52,7 +56,7 @@ func (p *plan) survey(now, begun, deadline time.Time) survey {
 	}
 	sums.add(view.Wait{Addresses: o.addresses, For: view.ForDomain})
 	sums.add(view.Wait{Addresses: o.pending, For: view.ForLedger})
-	s := survey{at: now, waits: sums.list()}
+	s := survey{at: now, listed: listed, waits: sums.list()}
 	s.finish, s.why = o.finish()
 	return s
 }
@@ -123,11 +127,11 @@ func (o *outlook) wait(now time.Time, w *work, t view.Wait) {
 // sumKey is what waits are summed by.
 type sumKey struct{ what, receiver, cause, reason string }
 
-// sums are addresses by what they wait for.
+// sums are addresses by what they wait for; nil counts nothing.
 type sums map[sumKey]*view.Wait
 
 func (s sums) add(w view.Wait) {
-	if w.Addresses <= 0 {
+	if w.Addresses <= 0 || s == nil {
 		return
 	}
 	key := sumKey{w.For, w.Receiver, w.Cause, w.Reason}
@@ -152,8 +156,11 @@ func (s sums) list() []view.Wait {
 		out = append(out, *w)
 	}
 	slices.SortFunc(out, func(a, b view.Wait) int {
-		return cmp.Or(cmp.Compare(b.Addresses, a.Addresses), cmp.Compare(a.For, b.For),
-			cmp.Compare(a.Receiver, b.Receiver), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Reason, b.Reason))
+		if a.Addresses != b.Addresses {
+			return b.Addresses - a.Addresses
+		}
+		return cmp.Or(cmp.Compare(a.For, b.For), cmp.Compare(a.Receiver, b.Receiver),
+			cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Reason, b.Reason))
 	})
 	if len(out) <= waitsMax {
 		return out

@@ -184,3 +184,24 @@ func TestAnswersSinceWereTold(t *testing.T) {
 		t.Errorf("%d addresses have to be asked, want 4", q.addresses)
 	}
 }
+
+// BenchmarkSurvey looks at as many domains as one verification may have at work.
+func BenchmarkSurvey(b *testing.B) {
+	p := &plan{open: map[string]*work{}}
+	for i := range heldMax {
+		key := fmt.Sprint("r", i)
+		p.open[key] = &work{size: 10, left: 10, begun: noon, told: domain.Waits{Ends: noon.Add(time.Hour),
+			Waits: []view.Wait{{Addresses: 5, For: view.ForReceiver, Receiver: key, Cause: "free"},
+				{Addresses: 5, For: view.ForRetry, Receiver: key, Reason: "greylisted"}}}}
+	}
+	for _, listed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("listed=%v", listed), func(b *testing.B) {
+			for b.Loop() {
+				s := p.survey(noon, noon, noon.Add(patience), listed)
+				if s.finish.IsZero() || listed && len(s.waits) != waitsMax-restMax+2 {
+					b.Fatalf("%d waits, expected at %v (%s)", len(s.waits), s.finish, s.why)
+				}
+			}
+		})
+	}
+}
