@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"time"
@@ -53,7 +54,10 @@ func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 func (f *adminFlags) author() (string, error) {
 	author := firstSet(f.by, f.environ.value("ROLLCALL_AUTHOR"))
 	if author == "" {
-		author = firstSet(f.environ.value("USER"), f.environ.value("LOGNAME"))
+		author = f.environ.value("USER")
+		if who, err := user.Current(); author == "" && err == nil {
+			author = who.Username
+		}
 		if host, err := os.Hostname(); err == nil && author != "" {
 			author += "@" + host
 		}

@@ -221,7 +221,7 @@ func stateText(r view.Receiver, now time.Time) string {
 			text = r.State
 		}
 	}
-	if !r.Until.IsZero() && r.Until.After(now) {
+	if r.Until.After(now.Add(time.Second)) { // sooner is now for a person
 		text += " " + left(r.Until, now)
 	}
 	return text

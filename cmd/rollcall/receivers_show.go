@@ -83,7 +83,7 @@ func (s receiverSheet) head() {
 	if d.Why != "" {
 		s.line("why", "%s", d.Why)
 	}
-	if !d.Until.IsZero() && d.Until.After(s.now) {
+	if d.Until.After(s.now.Add(time.Second)) {
 		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
 	}
 	s.line("sessions", "%d of %d", d.Sessions, d.Most)

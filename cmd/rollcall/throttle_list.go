@@ -98,8 +98,9 @@ func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
 	}
 	b.WriteString(foldedTo(head, 4, t.width) + "\n")
 	if r.ID != "" {
-		text := fmt.Sprintf("%s, by %s: %s", r.ID, firstSet(r.Author, "nobody named"), r.Reason)
-		b.WriteString("    " + foldedTo(text, 4, t.width) + "\n")
+		for _, text := range []string{r.ID + ", by " + firstSet(r.Author, "nobody named"), r.Reason} {
+			b.WriteString("    " + foldedTo(text, 4, t.width) + "\n")
+		}
 	}
 	for _, group := range byPlace(r.Fields) {
 		var set []string
