@@ -78,7 +78,7 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 			false},
 		{"what makes no difference to how much is asked", 60, busy, "idle_time", "1s", 18000, 0,
 			map[string]int{"rcpt_rate": 59}, false},
-		{"a penalty, whatever the rules", 60, func(_ int, m *view.Minute) { m.Queued, m.Cause = 100, "penalty" },
+		{"a penalty, whatever the rules", 60, func(_ int, m *view.Minute) { m.Queued, m.Cause = 40000, "penalty" },
 			"rcpt_rate", "10/s", 0, 0, map[string]int{}, true},
 		{"a limit that nobody comes near", 60, func(_ int, m *view.Minute) { m.Asked, m.Accepted, m.Allowed = 1, 1, 5 },
 			"rcpt_rate", "1/s", 60, 0, map[string]int{}, false},
