@@ -33,14 +33,15 @@ func newLog(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "log",
 		Short: "Show what operators changed: who, what, when, why",
-		Long: "Show what operators changed, oldest first: when, who, what it was, what it is now, and why. The author is as\n" +
-			"people named themselves (--author); whoever has the token may write any name.",
+		Long: "Show what operators changed, oldest first: when, who, what it was, what it is now, and why. The author\n" +
+			"is as people named themselves (--author); whoever has the token may write any name.",
 		Example: "  rollcall log\n  rollcall log --since 24h --limit 0\n  rollcall log --follow",
 		Args:    wantArgs(),
 	}
 	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
 	l := logReader{}
-	since := c.Flags().String("since", "", "only changes since then: 2h, 3d, or a time such as 2026-11-21T20:00:00Z")
+	since := c.Flags().String("since", "",
+		"only changes since then: 2h, 3d, or a time such as 2026-11-21T20:00:00Z")
 	c.Flags().IntVar(&l.limit, "limit", logShown, "the newest so many; 0 with --since: all")
 	follow := c.Flags().Bool("follow", false, "go on with new ones, until Ctrl-C")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
@@ -165,7 +166,8 @@ func (l logReader) show(lines []admin.LogLine) error {
 			}
 			continue
 		}
-		head := fmt.Sprintf("%s %s: %s", stamp(time.Time(line.At)), firstSet(line.Author, "nobody named"), line.Action)
+		head := fmt.Sprintf("%s %s: %s", stamp(time.Time(line.At)), firstSet(line.Author, "nobody named"),
+			line.Action)
 		b.WriteString(foldedTo(head, 4, width) + "\n")
 		b.WriteString("    " + foldedTo(logText(line), 4, width) + "\n")
 	}

@@ -71,9 +71,11 @@ func newReceivers(e environment) *cobra.Command {
 		}
 		return tableOf{v, widthOf(v.out), 0}.write(v.out, found)
 	}
-	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused", "deferred"},
+	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
+		"deferred"},
 		cobra.ShellCompDirectiveNoFileComp)))
-	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node), newReceiversResume(node),
+	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node),
+		newReceiversResume(node),
 		newReceiversTrace(node), newReceiversClose(node))
 	return c
 }
@@ -160,7 +162,8 @@ func (t tableOf) write(w io.Writer, found view.Receivers) error {
 		fmt.Fprintf(&b, "\nand %s more\n", grouped(int64(more)))
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0, t.width) +
+		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
+			t.width) +
 			"\n")
 	}
 	return emit(w, &b)

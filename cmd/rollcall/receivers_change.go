@@ -62,7 +62,8 @@ func (r restCommand) completion() cobra.CompletionFunc {
 }
 
 func newRest(r restCommand) *cobra.Command {
-	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short, Long: r.long,
+	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short,
+		Long:    r.long,
 		Example: r.example, Args: wantArgs(r.arg), ValidArgsFunction: r.completion()}
 	asJSON, change := jsonFlag(c), addChangeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -110,7 +111,8 @@ func newResume(r restCommand) *cobra.Command {
 
 // stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
 // moment later.
-func (c *adminClient) stillRests(ctx context.Context, key string, ended []admin.ThrottleRule) *view.ExplainedField {
+func (c *adminClient) stillRests(ctx context.Context, key string,
+	ended []admin.ThrottleRule) *view.ExplainedField {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {

@@ -68,7 +68,8 @@ type receiverSheet struct {
 
 // line writes a value behind its name.
 func (s receiverSheet) line(name, format string, args ...any) {
-	fmt.Fprintf(s.b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent, s.width))
+	fmt.Fprintf(s.b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent,
+		s.width))
 }
 
 // indented writes a line that belongs to the one above.
@@ -183,7 +184,8 @@ func (s receiverSheet) sources() {
 	if len(s.d.Sources) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8}, {name: "SESS", right: true},
+	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8}, {name: "SESS",
+		right: true},
 		{name: "BUDGET", right: true}, {name: "PACE/S", right: true}, {name: "FLOOR", right: true},
 		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8}}}
 	for _, one := range s.d.Sources {
@@ -195,7 +197,8 @@ func (s receiverSheet) sources() {
 		if one.Tempo.Edge > 0 {
 			edge = figure(one.Tempo.Edge)
 		}
-		row := gridRow{cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions), short(int64(one.Budget)),
+		row := gridRow{cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
+			short(int64(one.Budget)),
 			figure(one.Tempo.Rate), figure(one.Tempo.Floor), figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
 		if one.Reason != "" {
 			row.below = append(row.below, one.Reason)
@@ -216,7 +219,8 @@ func (s receiverSheet) sessions() {
 	if len(s.d.SessionList) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SESSION", right: true}, {name: "SOURCE", least: 10}, {name: "HOST", least: 10},
+	g := grid{columns: []gridColumn{{name: "SESSION", right: true}, {name: "SOURCE", least: 10}, {name: "HOST",
+		least: 10},
 		{name: "STATE"}, {name: "AGE", right: true}, {name: "RCPTS", right: true}, {name: "REFUSED", right: true},
 		{name: "TLS", least: 3}}}
 	for _, one := range s.d.SessionList {
@@ -231,7 +235,8 @@ func (s receiverSheet) queues() {
 	if len(s.d.Queues) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "VERIFICATION"}, {name: "WORKSPACE", least: 8}, {name: "QUEUED", right: true},
+	g := grid{columns: []gridColumn{{name: "VERIFICATION"}, {name: "WORKSPACE", least: 8}, {name: "QUEUED",
+		right: true},
 		{name: "OLD", right: true}, {name: "WEIGHT", right: true}}}
 	for _, q := range s.d.Queues {
 		g.add(q.Verification, q.Workspace, grouped(int64(q.Queued)), span(seconds(q.Oldest)), fmt.Sprint(q.Weight))

@@ -21,12 +21,15 @@ var receiversNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 func busyReceivers() view.Receivers {
 	return view.Receivers{At: receiversNow, Receivers: []view.Receiver{
 		{Key: "example.test", Node: "node-1", State: "asking", Cause: "allowance", Queued: 12345, Oldest: 200,
-			Why: "5 addresses a second are allowed, and as many are asked", Sessions: 2, Most: 2, Rcpts: 4.96, Allowed: 5,
-			Budget: 12, Refused: 0.051, Deferred: 0.002, Last: view.Reply{Stage: "rcpt", Code: 550,
+			Why: "5 addresses a second are allowed, and as many are asked", Sessions: 2, Most: 2, Rcpts: 4.96,
+			Allowed: 5,
+			Budget:  12, Refused: 0.051, Deferred: 0.002, Last: view.Reply{Stage: "rcpt", Code: 550,
 				Text: "5.1.1 user unknown"}, LastAt: 3, Sources: []view.ReceiverSource{{}}},
-		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting", Cause: "penalty",
+		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting",
+			Cause: "penalty",
 			Until: receiversNow.Add(12 * time.Minute), Queued: 100, Oldest: 4000, Most: 20, Allowed: 0.05, Deferred: 0.5,
-			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40), Sources: []view.ReceiverSource{
+			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
+			Sources: []view.ReceiverSource{
 				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
 					Tempo: view.Tempo{Rate: 0.5}},
 				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: view.Tempo{Rate: 12}}}},
@@ -63,7 +66,8 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	b.survey.receivers = nil
 	holds(t, b.must("receivers"), "No receiver is asked now.\n")
 	for _, wrong := range []string{"--sort name", "--limit -1", "a b"} {
-		if _, _, err := b.run(t.Context(), append([]string{"receivers"}, strings.Fields(wrong)...)...); !isUsage(err) {
+		if _, _, err := b.run(t.Context(), append([]string{"receivers"},
+			strings.Fields(wrong)...)...); !isUsage(err) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
@@ -101,7 +105,8 @@ func TestReceiversAreWatched(t *testing.T) {
 			}
 			continue
 		}
-		holds(t, out.String(), "  receivers by queued\n\nRECEIVER", "this cannot be answered now", "No receiver is asked now.")
+		holds(t, out.String(), "  receivers by queued\n\nRECEIVER", "this cannot be answered now",
+			"No receiver is asked now.")
 		if strings.Contains(out.String(), "\x1b") {
 			t.Error("a terminal's codes go to what is none")
 		}
@@ -123,7 +128,8 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 	if err := table.write(&out, found); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(), "\nand 90 more\n") {
+	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(),
+		"\nand 90 more\n") {
 		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
 	}
 }
@@ -132,18 +138,23 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 func busyDetail() view.ReceiverDetail {
 	now := time.Now()
 	d := view.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
-	d.Sources = []view.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12, Tempo: view.Tempo{
-		Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
-		Why: "halved after 421"}}}
+	d.Sources = []view.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12,
+		Tempo: view.Tempo{
+			Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
+			Why: "halved after 421"}}}
 	d.PerHour = 17000
-	d.SessionList = []view.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking", Age: 61,
+	d.SessionList = []view.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking",
+		Age:   61,
 		Rcpts: 30, Refused: 1, TLS: "1.3"}}
 	d.Queues = []view.Queue{{Workspace: "5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b",
 		Verification: "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11", Queued: 12000, Oldest: 200, Weight: 3}}
-	d.Firings = []view.Reply{{At: now.Add(-4 * time.Minute), Stage: "mail", Code: 421, Text: "4.7.0 try later", Rule: "busy",
-		Action: "slow down", Source: "192.0.2.7", Host: "mx1.example.test", Until: now.Add(time.Minute + time.Second)}}
+	d.Firings = []view.Reply{{At: now.Add(-4 * time.Minute), Stage: "mail", Code: 421, Text: "4.7.0 try later",
+		Rule:   "busy",
+		Action: "slow down", Source: "192.0.2.7", Host: "mx1.example.test",
+		Until: now.Add(time.Minute + time.Second)}}
 	for i := range 60 {
-		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5, Allowed: 5})
+		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5,
+			Allowed: 5})
 	}
 	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Until: now.Add(time.Hour)}}
 	return d
@@ -158,27 +169,33 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
 		"why           5 addresses a second are allowed", "asked         5.0/s of 5.0/s allowed, 0 on the wire\n",
 		"queued        12,345, the oldest for 3m; about 17,000 an hour as things are\n",
-		"last reply    \"rcpt: 550 5.1.1 user unknown\"\n              3s ago\n", "\nasked          295  ▁▁▁▁▁▂", "▇▇█████\n", "SOURCE     STATE  SESS  BUDGET  PACE/S  FLOOR  CEILING  EDGE  PHASE\n",
+		"last reply    \"rcpt: 550 5.1.1 user unknown\"\n              3s ago\n",
+		"\nasked          295  ▁▁▁▁▁▂", "▇▇█████\n",
+		"SOURCE     STATE  SESS  BUDGET  PACE/S  FLOOR  CEILING  EDGE  PHASE\n",
 		"192.0.2.7  used      2      12     2.5    0.1      5.0   3.0  recovering\n    pace: halved after 421, 3m ago\n",
 		"     17  192.0.2.7  mx1.example.test  asking  61s     30        1  1.3\n",
 		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
-		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ", "    \"mail: 421 4.7.0 try later\"\n",
+		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ",
+		"    \"mail: 421 4.7.0 try later\"\n",
 		"    rcpts_per_connection 20, until ")
 	if strings.Contains(out, "deferred "+strings.Repeat(" ", 9)+"0") {
 		t.Error("a row of nothing is drawn")
 	}
 	holds(t, b.must("throttle", "explain", "example.test"), "Now, on node-2: allowance. 5 addresses a second",
-		"    learned: rcpts_per_connection 20, until ", "    pace from 192.0.2.7: 2.5/s of 5.0/s, recovering. halved after 421\n")
+		"    learned: rcpts_per_connection 20, until ",
+		"    pace from 192.0.2.7: 2.5/s of 5.0/s, recovering. halved after 421\n")
 	var found receiverDetails
 	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 		len(found.Receivers) != 2 {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil || !strings.Contains(err.Error(),
-		"nothing is asked of such a receiver now") {
+	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
+		!strings.Contains(err.Error(),
+			"nothing is asked of such a receiver now") {
 		t.Errorf("%v", err)
 	}
-	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"), "Session 17 of example.test on node-2")
+	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
+		"Session 17 of example.test on node-2")
 	if b.survey.closed != "example.test node-2 17" {
 		t.Errorf("closed %q", b.survey.closed)
 	}
@@ -193,14 +210,16 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		t.Errorf("no number: %v", err)
 	}
 	b.survey.details = b.survey.details[:1]
-	holds(t, b.must("receivers", "close", "example.test", "17", "--json"), `{"key":"example.test","node":"node-1","session":17}`)
+	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),
+		`{"key":"example.test","node":"node-1","session":17}`)
 }
 
 // TestSessionsAreTraced line by line, none twice.
 func TestSessionsAreTraced(t *testing.T) {
 	b := newThrottleBench(t)
 	for i := range 5 {
-		b.survey.lines = append(b.survey.lines, view.TraceLine{Number: uint64(i + 1), Node: "node-1", At: receiversNow,
+		b.survey.lines = append(b.survey.lines, view.TraceLine{Number: uint64(i + 1), Node: "node-1",
+			At:      receiversNow,
 			Session: 4, Host: "mx1.example.test", Line: fmt.Sprintf("> RCPT TO:<…@example.test> %d\x07", i)})
 	}
 	for _, asJSON := range []bool{false, true} {
@@ -232,9 +251,11 @@ func TestSessionsAreTraced(t *testing.T) {
 
 func TestSourcesAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.sources = []view.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334", State: "on trial",
-		Until: time.Now().Add(time.Hour + time.Second), Sessions: 3, Today: 1234, PerDay: 5000, Spoken: 12, Blocked: 2,
-		Reason: "two receivers refuse it", Hello: "mail.example.test"}, {Node: "node-2", State: "used"}}
+	b.survey.sources = []view.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334",
+		State: "on trial",
+		Until: time.Now().Add(time.Hour + time.Second), Sessions: 3, Today: 1234, PerDay: 5000, Spoken: 12,
+		Blocked: 2,
+		Reason:  "two receivers refuse it", Hello: "mail.example.test"}, {Node: "node-2", State: "used"}}
 	holds(t, b.must("sources"), "SOURCE", "on trial 60m", "1,234    5,000      12        2\n",
 		"    two receivers refuse it\n    introduces itself as mail.example.test\n", "\ndefault ",
 		"Without node-9, which does not answer: no answer within 1.5s\n")
@@ -248,8 +269,9 @@ func TestSourcesAreShown(t *testing.T) {
 func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
-	b.survey.waits = view.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000, Final: 400,
-		At: receiversNow, Finish: receiversNow.Add(90 * time.Minute), Waits: []view.Wait{
+	b.survey.waits = view.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000,
+		Final: 400,
+		At:    receiversNow, Finish: receiversNow.Add(90 * time.Minute), Waits: []view.Wait{
 			{Addresses: 500, For: view.ForReceiver, Receiver: "example.test", Cause: "allowance", PerHour: 1800,
 				Last: receiversNow.Add(17 * time.Minute)},
 			{Addresses: 90, For: view.ForRetry, Reason: "greylisted", Until: receiversNow.Add(4 * time.Minute),
@@ -339,7 +361,8 @@ func (u *untilText) Write(b []byte) (int, error) {
 
 // TestLengthsOfTimeInDays.
 func TestLengthsOfTimeInDays(t *testing.T) {
-	for text, want := range map[string]time.Duration{"3d": 72 * time.Hour, "2h": 2 * time.Hour, "90m": 90 * time.Minute} {
+	for text, want := range map[string]time.Duration{"3d": 72 * time.Hour, "2h": 2 * time.Hour,
+		"90m": 90 * time.Minute} {
 		if d, err := parseSpan(text); err != nil || d != want {
 			t.Errorf("%s: %v %v", text, d, err)
 		}

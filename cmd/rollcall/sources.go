@@ -87,7 +87,8 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 		var known sourcesAnswer
 		if client.ask(c.Context(), "GET", "/v1/sources", nil, &known) == nil {
 			for _, s := range known.Sources {
-				names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), printable(s.State), printable(s.Node)))
+				names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), printable(s.State),
+					printable(s.Node)))
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -97,7 +98,8 @@ func completeSource(node *adminFlags) cobra.CompletionFunc {
 func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	var b strings.Builder
 	width := widthOf(w)
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "NODE", least: 8}, {name: "STATE", least: 8},
+	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "NODE", least: 8}, {name: "STATE",
+		least: 8},
 		{name: "SESS", right: true}, {name: "TODAY", right: true}, {name: "PER DAY", right: true},
 		{name: "SPOKEN", right: true}, {name: "BLOCKED", right: true}}}
 	for _, s := range found.Sources {
@@ -124,7 +126,8 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 		g.write(&b, width)
 	}
 	for _, s := range found.Silent {
-		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0, width) + "\n")
+		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,
+			width) + "\n")
 	}
 	return emit(w, &b)
 }

@@ -162,9 +162,10 @@ func (x explanation) notes() (notes []string) {
 		}
 	}
 	if most, applies := receiver.Careful(a); isReceiver && applies && a.RefusedPerSession > most {
-		notes = append(notes, fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
-			"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", most,
-			receiver.CarefulBelow))
+		notes = append(notes,
+			fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
+				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", most,
+				receiver.CarefulBelow))
 	}
 	if len(x.Receiver) == 0 && isReceiver {
 		notes = append(notes, "Nothing is asked of it now.")
@@ -174,7 +175,8 @@ func (x explanation) notes() (notes []string) {
 
 // present writes how a receiver stands where it lives.
 func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
-	fmt.Fprintf(b, "\n%s\n", foldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now), d.Why), 0,
+	fmt.Fprintf(b, "\n%s\n", foldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
+		d.Why), 0,
 		x.width))
 	for _, l := range d.Learned {
 		text := fmt.Sprintf("learned: %s %s", l.Field, l.Value)

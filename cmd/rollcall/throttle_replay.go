@@ -28,8 +28,9 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		Args: mostArgs(1),
 	}
 	asJSON := jsonFlag(c)
-	rules := c.Flags().String("rules", "", "judge the recorded replies by this rule file before the rules that come "+
-		"with the program")
+	rules := c.Flags().String("rules", "",
+		"judge the recorded replies by this rule file before the rules that come "+
+			"with the program")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && *rules == "" {
 			return usageError{"FILE is missing: give a throttle file, or --rules with a rule file"}

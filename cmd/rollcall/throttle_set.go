@@ -41,7 +41,8 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s := setting{call: admin.OverrideCall{Key: sourceKey(args[0]), Fields: fields, Force: *force}, asJSON: *asJSON}
+		s := setting{call: admin.OverrideCall{Key: sourceKey(args[0]), Fields: fields, Force: *force},
+			asJSON: *asJSON}
 		return s.run(c, node, change)
 	}
 	return c
@@ -211,8 +212,9 @@ func printSet(w io.Writer, out setView) error {
 	case out.After != nil && len(out.After.Narrower) > 0:
 		notes = append(notes, "Narrower names with rules of their own go before it: "+some(out.After.Narrower)+".")
 	case out.Before != nil && out.After == nil:
-		notes = append(notes, "The node that was asked does not follow yet: look again with `rollcall throttle explain "+
-			ruleKey(out.Override.Name)+"`.")
+		notes = append(notes,
+			"The node that was asked does not follow yet: look again with `rollcall throttle explain "+
+				ruleKey(out.Override.Name)+"`.")
 	}
 	for _, note := range notes {
 		b.WriteString("\n" + foldedTo(note, 0, width) + "\n")
@@ -251,7 +253,8 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 		ValidArgsFunction: completeKey(node, nil),
 	}
 	asJSON := jsonFlag(c)
-	id := c.Flags().String("id", "", "only this one: its id, or the beginning of it, as `rollcall throttle list` shows it")
+	id := c.Flags().String("id", "",
+		"only this one: its id, or the beginning of it, as `rollcall throttle list` shows it")
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && *id == "" {

@@ -82,7 +82,8 @@ func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session i
 	return nil
 }
 
-func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []view.TraceLine, _ error) {
+func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []view.TraceLine,
+	_ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lines {
@@ -205,8 +206,9 @@ func (b *throttleBench) follow() {
 		if err != nil {
 			b.t.Error(err)
 		}
-		rules = append(rules, shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
-			Until: o.Expires})
+		rules = append(rules, shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author,
+			Reason: o.Reason,
+			Until:  o.Expires})
 	}
 	if err := b.survey.table.Replace(shaping.LayerOverride, rules); err != nil {
 		b.t.Error(err)
@@ -263,21 +265,26 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	out := b.must("throttle", "set", "example.test", "rcpt_rate=2/s", "connections=1", "--for", "1h",
 		"--reason", "they complained")
 	holds(t, out, "Set for example.test until ", "(60m), override", "\nFIELD        BEFORE  NOW",
-		"\nconnections  2       1    default built in\n", "\nrcpt_rate    4/s     2/s  file example.test, throttle.toml:12\n")
+		"\nconnections  2       1    default built in\n",
+		"\nrcpt_rate    4/s     2/s  file example.test, throttle.toml:12\n")
 	out = b.must("throttle", "explain", "small.test")
 	holds(t, out, "small.test is asked at receiver example.test (hosts mx1.example.test,\nmx2.example.test).",
 		"\nrcpt_rate              2/s            override  example.test, override ", "by anna@desk",
-		"m left)", "they", "\nidle_time              2s             default", "\nretry_waits            5m,10m,20m,40m,1h,2h\n",
+		"m left)", "they", "\nidle_time              2s             default",
+		"\nretry_waits            5m,10m,20m,40m,1h,2h\n",
 		"Sessions end after 2 refusals all the same", "Nothing is asked of it now.")
 	if strings.Contains(out, "  not ") {
 		t.Errorf("what does not hold is shown without --all:\n%s", out)
 	}
-	holds(t, b.must("throttle", "explain", "small.test", "--all"), "\n  not                  4/s            file      ",
+	holds(t, b.must("throttle", "explain", "small.test", "--all"),
+		"\n  not                  4/s            file      ",
 		"\n  not                  5/s            default   ")
 	b.fault = "throttle.toml:3:7: rcpt_rate: no"
 	out = b.must("throttle", "list")
-	holds(t, out, "OVERRIDE example.test, 60m left, until ", ", by anna@desk\n    they complained\n", "FILE example.test\n",
-		"    rcpt_rate=4/s retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n", "throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. Nothing of it holds.")
+	holds(t, out, "OVERRIDE example.test, 60m left, until ", ", by anna@desk\n    they complained\n",
+		"FILE example.test\n",
+		"    rcpt_rate=4/s retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
+		"throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. Nothing of it holds.")
 	if strings.Contains(out, "google") {
 		t.Errorf("what is known is listed without --all:\n%s", out)
 	}
@@ -288,16 +295,19 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 		t.Errorf("%v %+v", err, listed)
 	}
 	id := listed.Rules[2].ID
-	holds(t, b.must("throttle", "clear", "--id", id[:8], "--reason", "over"), id[:8]+"  example.test  connections=1 rcpt_rate=2/s")
+	holds(t, b.must("throttle", "clear", "--id", id[:8], "--reason", "over"),
+		id[:8]+"  example.test  connections=1 rcpt_rate=2/s")
 	holds(t, b.must("throttle", "clear", "example.test"), "No override of example.test holds")
-	holds(t, b.must("throttle", "explain", "example.test"), "\nrcpt_rate              4/s            file      example.test, throttle.toml:12\n")
+	holds(t, b.must("throttle", "explain", "example.test"),
+		"\nrcpt_rate              4/s            file      example.test, throttle.toml:12\n")
 	out = b.must("log", "--since", "1h", "--limit", "0")
 	holds(t, out, " anna@desk: throttle set\n    example.test", "rcpt_rate=2/s", "(they\n    complained)",
 		"throttle clear\n", "(over)")
 	if first := strings.Index(out, "throttle set"); first > strings.Index(out, "throttle clear") {
 		t.Errorf("the log is not oldest first:\n%s", out)
 	}
-	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`, `"next":null}`)
+	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`,
+		`"next":null}`)
 }
 
 // TestWhatThrottleSetRefuses, with the code of wrong usage where it is one, and what to
@@ -323,7 +333,8 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		{"known", "big.test rcpt_rate=10/s --for 1h --reason x", "is more than google.com is known to bear", false},
 		{"of sources", "a.test rcpts_per_day=5 --for 1h --reason x", "cannot be set", false},
 		{"a name", "a!test connections=1 --for 1h --reason x", "only letters", false},
-		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201), "200 bytes", true},
+		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201),
+			"200 bytes", true},
 	} {
 		stdout, _, err := b.run(t.Context(), append([]string{"throttle", "set"}, strings.Fields(c.args)...)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) || isUsage(err) != c.usage || stdout != "" {
@@ -333,16 +344,20 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 	if tuning, err := b.book.Tuning(t.Context()); err != nil || len(tuning.Overrides) != 0 {
 		t.Errorf("%v, %v is set", err, tuning.Overrides)
 	}
-	if out := b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x", "--force"); !strings.Contains(out, "10/s") {
+	if out := b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x",
+		"--force"); !strings.Contains(out, "10/s") {
 		t.Errorf("forced:\n%s", out)
 	}
-	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h", "--reason", "x")
+	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h",
+		"--reason", "x")
 	if err != nil || !strings.Contains(stderr, "check the spelling") {
 		t.Errorf("a typing error in the key: %v %q", err, stderr)
 	}
 	b.survey.sources = []view.Source{{Node: "node-1", Source: "192.0.2.7"}}
-	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true, "source:default": true} {
-		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
+	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
+		"source:default": true} {
+		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h",
+			"--reason", "x")
 		if err != nil || strings.Contains(stderr, "no node has a source") != warns {
 			t.Errorf("%s: %v %q", key, err, stderr)
 		}
@@ -381,7 +396,8 @@ func TestPauseAndResume(t *testing.T) {
 		}
 	}
 	holds(t, b.must("receivers", "resume", "example.test"), "nothing else does: it is\nnot paused")
-	holds(t, b.must("receivers", "resume", "paused.test"), "still has pause=yes, by file paused.test, throttle.toml:17")
+	holds(t, b.must("receivers", "resume", "paused.test"),
+		"still has pause=yes, by file paused.test, throttle.toml:17")
 	b.must("throttle", "set", "example.test", "pause=drain", "connections=1", "--for", "1h", "--reason", "x")
 	out := strings.Join(strings.Fields(b.must("receivers", "resume", "example.test")), " ")
 	holds(t, out, "still has pause=drain", "`rollcall throttle clear --id ")
@@ -411,8 +427,9 @@ func TestCandidatesAreTried(t *testing.T) {
 		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3 {
 		t.Errorf("bad: %v %s", err, stdout)
 	}
-	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil || !strings.Contains(stdout,
-		"error: ") || strings.Contains(stdout, "can be used") {
+	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil ||
+		!strings.Contains(stdout,
+			"error: ") || strings.Contains(stdout, "can be used") {
 		t.Errorf("bad: %v %s", err, stdout)
 	}
 	stdout, _, err = offline.run(t.Context(), "throttle", "check", loose)
@@ -428,22 +445,29 @@ func TestCandidatesAreTried(t *testing.T) {
 	b.replay = func(throttle, rules string) (view.Replayed, error) {
 		asked = throttle + "|" + rules
 		return view.Replayed{Hours: 1.5, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []view.Silent{{
-			Node: "node-2", Why: "no answer"}}, Receivers: []view.ReceiverReplay{{Key: "example.test", Asked: 9000, Would: 4500,
-			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0}, Unknown: "it may bear less",
+			Node: "node-2", Why: "no answer"}}, Receivers: []view.ReceiverReplay{{Key: "example.test",
+			Asked: 9000, Would: 4500,
+			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
+			Unknown: "it may bear less",
 			Changes: []view.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}},
 			Verdicts: []view.VerdictChange{{Receiver: "example.test", Sample: "450 4.7.1 later\x1b[31m", Times: 7,
 				Now: "greylist: ask again", Would: "busy: slow down"}}}, nil
 	}
 	out := b.must("throttle", "replay", loose)
-	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers", "\nexample.test\n",
+	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers",
+		"\nexample.test\n",
 		"    rcpt_rate: 4/s now, 1/s then\n", "asked 9,000, then at most 4,500; the last of them 30m0s later",
-		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would", "Not known: it may bear less",
+		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would",
+		"Not known: it may bear less",
 		`example.test, 7 times: "450 4.7.1 later?[31m"`, "    was  greylist: ask again\n    now  busy: slow down\n",
-		"Warning: a rule", "Without what node-2 recorded: no answer", "Nothing was changed, and no receiver was asked")
-	if strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers.") || !strings.HasSuffix(asked, "|") {
+		"Warning: a rule", "Without what node-2 recorded: no answer",
+		"Nothing was changed, and no receiver was asked")
+	if strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers.") ||
+		!strings.HasSuffix(asked, "|") {
 		t.Errorf("asked %q\n%s", asked, out)
 	}
-	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(), ":2:") {
+	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(),
+		":2:") {
 		t.Errorf("bad: %v", err)
 	}
 	if _, _, err := b.run(t.Context(), "throttle", "replay"); !isUsage(err) {
@@ -452,7 +476,8 @@ func TestCandidatesAreTried(t *testing.T) {
 	b.replay = func(string, string) (view.Replayed, error) {
 		return view.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
 	}
-	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil || err.Error() != "loose.toml:1:1: no" {
+	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil ||
+		err.Error() != "loose.toml:1:1: no" {
 		t.Errorf("refused by the node: %v", err)
 	}
 }

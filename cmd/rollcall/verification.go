@@ -59,7 +59,8 @@ func printVerification(w io.Writer, v view.Verification) error {
 		now = time.Now()
 	}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent, width))
+		fmt.Fprintf(&b, "%-*s%s\n", evidenceIndent, name, foldedTo(fmt.Sprintf(format, args...), evidenceIndent,
+			width))
 	}
 	line("verification", "%s, %s", v.ID, v.Status)
 	if v.Workspace != "" {
@@ -88,7 +89,8 @@ func printVerification(w io.Writer, v view.Verification) error {
 
 // waitsGrid has a row for each thing that addresses wait for, and below it what is in words.
 func waitsGrid(waits []view.Wait, now time.Time) *grid {
-	g := &grid{columns: []gridColumn{{name: "ADDRESSES", right: true}, {name: "WAIT FOR"}, {name: "RECEIVER", least: 15},
+	g := &grid{columns: []gridColumn{{name: "ADDRESSES", right: true}, {name: "WAIT FOR"}, {name: "RECEIVER",
+		least: 15},
 		{name: "BECAUSE", least: 9}, {name: "FIRST", right: true}, {name: "LAST", right: true},
 		{name: "AN HOUR", right: true}}}
 	for _, one := range waits {

@@ -164,8 +164,9 @@ func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
 // failReceiver is failSurvey for a call about one receiver.
 func (s *Server) failReceiver(w http.ResponseWriter, step string, err error) {
 	if errors.Is(err, view.ErrNotThere) {
-		refuse(w, http.StatusNotFound, "receiver_not_found", "nothing is asked of such a receiver now, or the session "+
-			"is over; see GET /v1/receivers for those that live, and GET /v1/throttle/explain for what would hold")
+		refuse(w, http.StatusNotFound, "receiver_not_found",
+			"nothing is asked of such a receiver now, or the session "+
+				"is over; see GET /v1/receivers for those that live, and GET /v1/throttle/explain for what would hold")
 		return
 	}
 	s.failSurvey(w, step, err)
@@ -182,8 +183,9 @@ func (s *Server) failSurvey(w http.ResponseWriter, step string, err error) {
 func keyOf(w http.ResponseWriter, field, text string) (string, bool) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if text == "" || len(text) > keyMax {
-		refuse(w, http.StatusBadRequest, "invalid_request", fmt.Sprintf("%s must have 1 to %d characters: a receiver "+
-			"as GET /v1/receivers has them, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
+		refuse(w, http.StatusBadRequest, "invalid_request",
+			fmt.Sprintf("%s must have 1 to %d characters: a receiver "+
+				"as GET /v1/receivers has them, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
 		return "", false
 	}
 	return text, true

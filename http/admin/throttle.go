@@ -203,7 +203,8 @@ func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if found := s.loosens(r.Context(), name, set); len(found) > 0 && !in.Force {
-		refuse(w, http.StatusConflict, "loosens_known", strings.Join(found, "; ")+". Nothing was changed: give --force "+
+		refuse(w, http.StatusConflict, "loosens_known", strings.Join(found,
+			"; ")+". Nothing was changed: give --force "+
 			"(\"force\":true) if you know that more is borne")
 		return
 	}
@@ -276,9 +277,10 @@ func (s *Server) tuned() {
 func (s *Server) failOverride(w http.ResponseWriter, step string, err error) {
 	switch {
 	case errors.Is(err, ledger.ErrTooManyOverrides):
-		refuse(w, http.StatusConflict, "too_many_overrides", fmt.Sprintf("%d overrides hold, and no more are possible: "+
-			"clear some (GET /v1/throttle shows them), or write rules that shall stay into the throttle file",
-			ledger.OverridesMax))
+		refuse(w, http.StatusConflict, "too_many_overrides",
+			fmt.Sprintf("%d overrides hold, and no more are possible: "+
+				"clear some (GET /v1/throttle shows them), or write rules that shall stay into the throttle file",
+				ledger.OverridesMax))
 	case errors.Is(err, ledger.ErrIllegal):
 		refuse(w, http.StatusConflict, "conflict", "the id was used for another override, or a text is too long: "+
 			"use a new id for a new override")
@@ -310,7 +312,8 @@ func (s *Server) loosens(ctx context.Context, name string, set shaping.Override)
 		if !set.Has(k.field) || theirs.Set(k.field, k.text) != nil || !set.Apply(mine).More(theirs, k.field) {
 			continue
 		}
-		text := fmt.Sprintf("%s %s is more than %s is known to bear: %s (%s)", k.field, set.Text(k.field), k.name, k.text,
+		text := fmt.Sprintf("%s %s is more than %s is known to bear: %s (%s)", k.field, set.Text(k.field),
+			k.name, k.text,
 			k.where)
 		if !told[text] {
 			told[text], found = true, append(found, text)
@@ -406,7 +409,8 @@ func (s *Server) replayThrottle(w http.ResponseWriter, r *http.Request) {
 	found, err := s.options.ReplayThrottle(ctx, in.Throttle, in.Rules)
 	switch {
 	case errors.Is(err, ErrCandidate):
-		refuse(w, http.StatusBadRequest, "invalid_candidate", strings.TrimPrefix(err.Error(), ErrCandidate.Error()+": "))
+		refuse(w, http.StatusBadRequest, "invalid_candidate", strings.TrimPrefix(err.Error(),
+			ErrCandidate.Error()+": "))
 	case err != nil:
 		s.failSurvey(w, "replay the record", err)
 	default:

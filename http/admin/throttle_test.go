@@ -55,7 +55,8 @@ func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
-func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]view.TraceLine, error) {
+func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]view.TraceLine,
+	error) {
 	err := f.did("trace %s %s %v", key, source, after)
 	return []view.TraceLine{{Number: 5, Node: "node 1"}, {Number: 7, Node: "node 1"}, {Number: 2, Node: "b"}}, err
 }
@@ -189,10 +190,12 @@ func TestAnOverrideIsSetListedLoggedAndCleared(t *testing.T) {
 		}
 	}
 	clearing := fmt.Sprintf(`{"key":"example.test","id":%q,"reason":"done"}`, id)
-	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 || !strings.Contains(text, id) {
+	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 ||
+		!strings.Contains(text, id) {
 		t.Errorf("clear: %d %s", status, text)
 	}
-	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 || text != `{"cleared":[]}`+"\n" {
+	if status, text := r.as("bert", "POST", "/v1/throttle/clear", clearing); status != 200 ||
+		text != `{"cleared":[]}`+"\n" {
 		t.Errorf("clear again: %d %s", status, text)
 	}
 	var page admin.LogPage
@@ -213,20 +216,28 @@ func TestWhatIsNoOverride(t *testing.T) {
 	r := newThrottleRig(t)
 	id := uuid.NewString()
 	for name, c := range map[string]struct{ body, code, want string }{
-		"no id":           {overrideBody(uuid.Nil.String(), "a.test", `"connections":"1"`, ""), "invalid_request", "UUID"},
-		"no key":          {overrideBody(id, " ", `"connections":"1"`, ""), "invalid_request", "mail domain"},
-		"no fields":       {overrideBody(id, "a.test", "", ""), "invalid_request", "rcpt_rate"},
-		"unknown field":   {overrideBody(id, "a.test", `"conections":"1"`, ""), "invalid_request", "the fields are"},
-		"bad value":       {overrideBody(id, "a.test", `"connections":"0"`, ""), "invalid_request", "from 1 to"},
-		"of sources":      {overrideBody(id, "a.test", `"rcpts_per_day":"5"`, ""), "invalid_request", "cannot be set"},
-		"of receivers":    {overrideBody(id, "source:192.0.2.1", `"connections":"1"`, ""), "invalid_request", "cannot be"},
-		"no address":      {overrideBody(id, "source:x", `"pause":"yes"`, ""), "invalid_request", "IP addresses"},
-		"no name":         {overrideBody(id, "a b", `"connections":"1"`, ""), "invalid_request", "only letters"},
-		"no reason":       {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "test\"}", "\"}", 1), "invalid_request", "reason"},
-		"too short":       {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600", "0", 1), "invalid_request", "seconds"},
-		"too long":        {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600", "2678401", 1), "invalid_request", "month"},
-		"known":           {overrideBody(id, "google.com", `"connections":"9","rcpt_rate":"1/s"`, ""), "loosens_known", "connections 9 is more than google.com is known to bear: 2 (KumoMTA"},
-		"known, below":    {overrideBody(id, "mx.google.com", `"rcpt_rate":"10/s"`, ""), "loosens_known", "rcpt_rate 10/s"},
+		"no id": {overrideBody(uuid.Nil.String(), "a.test", `"connections":"1"`, ""),
+			"invalid_request", "UUID"},
+		"no key":        {overrideBody(id, " ", `"connections":"1"`, ""), "invalid_request", "mail domain"},
+		"no fields":     {overrideBody(id, "a.test", "", ""), "invalid_request", "rcpt_rate"},
+		"unknown field": {overrideBody(id, "a.test", `"conections":"1"`, ""), "invalid_request", "the fields are"},
+		"bad value":     {overrideBody(id, "a.test", `"connections":"0"`, ""), "invalid_request", "from 1 to"},
+		"of sources": {overrideBody(id, "a.test", `"rcpts_per_day":"5"`, ""), "invalid_request",
+			"cannot be set"},
+		"of receivers": {overrideBody(id, "source:192.0.2.1", `"connections":"1"`, ""), "invalid_request",
+			"cannot be"},
+		"no address": {overrideBody(id, "source:x", `"pause":"yes"`, ""), "invalid_request", "IP addresses"},
+		"no name":    {overrideBody(id, "a b", `"connections":"1"`, ""), "invalid_request", "only letters"},
+		"no reason": {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "test\"}",
+			"\"}", 1), "invalid_request", "reason"},
+		"too short": {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600", "0",
+			1), "invalid_request", "seconds"},
+		"too long": {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600",
+			"2678401", 1), "invalid_request", "month"},
+		"known": {overrideBody(id, "google.com", `"connections":"9","rcpt_rate":"1/s"`, ""),
+			"loosens_known", "connections 9 is more than google.com is known to bear: 2 (KumoMTA"},
+		"known, below": {overrideBody(id, "mx.google.com", `"rcpt_rate":"10/s"`, ""), "loosens_known",
+			"rcpt_rate 10/s"},
 		"known, by hosts": {overrideBody(id, "big.test", `"rcpt_rate":"10/s"`, ""), "loosens_known", "google.com"},
 	} {
 		status, text := r.raw("POST", "/v1/throttle/overrides", c.body, "Bearer "+r.token)
@@ -243,14 +254,16 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"a domain key": overrideBody(uuid.NewString(), "domain:b.test/a.test", `"connections":"1"`, ""),
 		"a source":     overrideBody(uuid.NewString(), "source:192.0.2.1", `"pause":"yes"`, ""),
 		"the system's": overrideBody(uuid.NewString(), "source:", `"pause":"yes"`, ""),
-		"the longest":  strings.Replace(overrideBody(uuid.NewString(), "a.test", `"connections":"1"`, ""), "3600", "2678400", 1),
+		"the longest": strings.Replace(overrideBody(uuid.NewString(), "a.test", `"connections":"1"`, ""),
+			"3600", "2678400", 1),
 	} {
 		if status, text := r.raw("POST", "/v1/throttle/overrides", body, "Bearer "+r.token); status != 200 {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
 	r.survey.fail(errors.New("no DNS"))
-	if status, text := r.raw("POST", "/v1/throttle/overrides", overrideBody(id, "google.com", `"connections":"9"`, ""),
+	if status, text := r.raw("POST", "/v1/throttle/overrides", overrideBody(id, "google.com",
+		`"connections":"9"`, ""),
 		"Bearer "+r.token); status != 409 {
 		t.Errorf("known, without DNS: %d %s", status, text)
 	}
@@ -302,7 +315,8 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 func TestTheLogIsReadInPages(t *testing.T) {
 	r := newThrottleRig(t)
 	for i := range 7 {
-		err := r.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test", Subject: fmt.Sprint(i)})
+		err := r.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test",
+			Subject: fmt.Sprint(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +359,8 @@ func TestTheSurveyIsAsked(t *testing.T) {
 	id := uuid.NewString()
 	for _, c := range []struct{ method, path, body, asked, holds string }{
 		{"GET", "/v1/receivers", "", "receivers", `"sources":[]`},
-		{"GET", "/v1/receivers/detail?key=Suffix%3AExample.test", "", "receiver suffix:example.test", `{"receivers":[{`},
+		{"GET", "/v1/receivers/detail?key=Suffix%3AExample.test", "", "receiver suffix:example.test",
+			`{"receivers":[{`},
 		{"POST", "/v1/receivers/close", `{"key":"a.test","node":"n","session":4}`, "close a.test n 4 by anna", ``},
 		{"GET", "/v1/receivers/trace?key=a.test&source=192.0.2.1&after=%7B%22node%201%22%3A6%7D", "",
 			"trace a.test 192.0.2.1 map[node 1:6]", `"after":{"b":2,"node 1":7}`},
@@ -403,7 +418,8 @@ func TestCandidatesAreReplayed(t *testing.T) {
 		}
 	})
 	call := func(throttle string) (int, string) {
-		return r.raw("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q,"rules":"r"}`, throttle), "Bearer "+r.token)
+		return r.raw("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q,"rules":"r"}`, throttle),
+			"Bearer "+r.token)
 	}
 	if status, text := call("good"); status != 200 || !strings.Contains(text, `"asked":5,"receivers":[],`) {
 		t.Errorf("%d %s", status, text)
@@ -452,7 +468,8 @@ func TestWeightsHaveBounds(t *testing.T) {
 			t.Errorf("weight %d: %d %s", weight, status, text)
 		}
 	}
-	if status, _ := r.raw("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`, "Bearer "+r.token); status != 404 {
+	if status, _ := r.raw("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`,
+		"Bearer "+r.token); status != 404 {
 		t.Errorf("of nobody: %d", status)
 	}
 	if r.tuned.Load() != 2 {
