@@ -26,6 +26,9 @@ type tenantOptions struct {
 // what its balance is short of.
 func openTenant(ctx context.Context, admin *adminClient, o tenantOptions) (tenant, error) {
 	var t tenant
+	if admin.author == "" { // the program makes it, on nobody's command
+		admin.author = "rollcall " + o.workspace
+	}
 	text, err := os.ReadFile(o.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, fmt.Errorf("read the workspace of this folder: %w", err)
