@@ -231,7 +231,7 @@ func TestWeights(t *testing.T) {
 			w.plan()
 			w.run(begin.Add(2 * time.Minute))
 			h, l := heavy.done, light.done
-			w.run(begin.Add(12 * time.Minute))
+			w.run(begin.Add(5 * time.Minute))
 			h, l = heavy.done-h, light.done-l
 			ratio := float64(h) / float64(l)
 			t.Logf("%d and %d: %.3f", h, l, ratio)
@@ -253,6 +253,7 @@ func TestNobodyStarves(t *testing.T) {
 		a.RcptsPerConnection = rapid.SampledFrom([]int{5, 1_000_000}).Draw(rt, "per connection")
 		a.RcptsPerTransaction = rapid.SampledFrom([]int{1, 20}).Draw(rt, "per transaction")
 		w := newWorld(rt, a, rapid.Uint64().Draw(rt, "seed"))
+		w.turn = 200 * time.Millisecond
 		weights := map[byte]int{}
 		var ps parties
 		for n := range rapid.IntRange(2, 8).Draw(rt, "parties") {
@@ -273,7 +274,7 @@ func TestNobodyStarves(t *testing.T) {
 			w.desk.steps = nil
 		}
 		w.plan()
-		for round := range 3 {
+		for round := range 2 {
 			before := make([]int, len(ps))
 			for i, p := range ps {
 				before[i] = p.done
