@@ -42,7 +42,7 @@ func TestLine(t *testing.T) {
 				rt.Fatalf("%d in line, %d entered", len(l.list), len(in))
 			}
 			for i, o := range l.list {
-				if o.at != i+1 || !in[o.of] || o.before(l.first()) || o.had > l.clock+1 {
+				if o.at != i+1 || !in[o.of] || o.had < l.first().had || o.had > l.clock+1 {
 					rt.Fatalf("place %d: %+v, the first is %+v at %v", i, o, l.first(), l.clock)
 				}
 			}
