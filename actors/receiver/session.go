@@ -43,7 +43,7 @@ type sessionActor struct {
 	working atomic.Bool   // that goroutine runs
 	leaving atomic.Bool   // the actor is stopped: it should come to an end
 	end     sync.Once
-	tracer  *tracer // nil until it opens
+	tracer  *tracer   // nil until it opens
 	span    span.Span // as smtp
 	broken  bool      // as smtp: it failed
 }

@@ -100,13 +100,13 @@ type step struct {
 // which changes while the run goes on. When there was time to find it, nine tenths of it
 // are used and fewer than one in a hundred RCPTs are put off.
 func TestAHiddenLimitIsFoundAndKept(t *testing.T) {
-	steps := []step{{20, 25 * time.Second, 20 * time.Second}, {9, 25 * time.Second, 20 * time.Second}}
+	steps := []step{{20, time.Minute, 30 * time.Second}}
 	trials := []struct {
 		name  string
 		limit smtplab.Limit // per second, scaled by the steps
 	}{{"sliding second", smtplab.Limit{Per: time.Second}}}
 	if *long {
-		steps = []step{{20, time.Minute, 3 * time.Minute}, {9, time.Minute, 3 * time.Minute},
+		steps = []step{{20, 2 * time.Minute, 3 * time.Minute}, {9, 2 * time.Minute, 3 * time.Minute},
 			{30, 3 * time.Minute, 3 * time.Minute}}
 		trials = append(trials, []struct {
 			name  string
@@ -128,12 +128,13 @@ func TestAHiddenLimitIsFoundAndKept(t *testing.T) {
 
 func findsAndKeeps(t *testing.T, limit smtplab.Limit, steps []step) {
 	j := newJudged(t, fmt.Sprintf(wideAllowance, limitedDomain, "60/s"))
-	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
-	defer cancel()
-	most := 0
+	most, lasts := 0, loadWait
 	for _, s := range steps {
 		most += int(float64(s.rcpts) * (s.settle + s.judge).Seconds())
+		lasts += s.settle + s.judge
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
 	set := func(s step) {
 		limit.Rcpts = int(float64(s.rcpts) * limit.Per.Seconds())
 		if err := j.lab.SetLimit(limitedDomain, limit); err != nil {
@@ -142,13 +143,18 @@ func findsAndKeeps(t *testing.T, limit smtplab.Limit, steps []step) {
 	}
 	set(steps[0])
 	c := j.client()
-	id := j.submit(ctx, c, goodFile(limitedDomain, "anna", 2*most))
+	id := j.submit(ctx, c, goodFile(limitedDomain, "anna", 2*most+1000))
 	for _, s := range steps {
 		set(s)
 		for _, wait := range []time.Duration{s.settle, s.judge} {
 			from := time.Now()
-			if err := sleep(ctx, wait); err != nil {
-				t.Fatal(err)
+			for left := wait; left > 0; left -= 15 * time.Second {
+				at := time.Now()
+				if err := sleep(ctx, min(left, 15*time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				part := j.lab.UseOf(limitedDomain, at, time.Now())
+				t.Logf("... %.1f %% used, %d put off", 100*part.Share(), part.Held)
 			}
 			use := j.lab.UseOf(limitedDomain, from, time.Now())
 			t.Logf("%d/s hidden, %v: %.1f %% used, %.2f %% put off (%d of %d)", s.rcpts, wait, 100*use.Share(),
