@@ -290,6 +290,32 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
+// TestSharedLaneTakesNoTurnsAway: a workspace that shares a lane with another one gets its
+// other verification served, in lanes of its own, though the other one is given less.
+func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = shaping.Rate{Events: 5, Per: time.Second}
+	a.RcptsPerConnection = 5
+	w := newWorld(t, a, 1)
+	w.desk.tasks.weight = func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] }
+	alone := newParty(w, 3, 2, 1_000_000, 7, ownHost("other", 2))
+	beside := newParty(w, 3, 4, 1_000_000, 7, ownHost("mx", 2))
+	other := newParty(w, 1, 3, 1_000_000, 1, ownHost("mx", 2))
+	parties{alone, beside, other}.listen(w)
+	for _, p := range []*party{alone, beside, other} {
+		for range 20 {
+			p.offer()
+		}
+		w.desk.steps = nil
+	}
+	w.plan()
+	w.run(begin.Add(20 * time.Minute))
+	if least := (alone.done + beside.done + other.done) / 10; alone.done < least || beside.done < least ||
+		other.done < least {
+		t.Errorf("%d, %d and %d addresses", alone.done, beside.done, other.done)
+	}
+}
+
 // BenchmarkTurns is one address that comes and one that is taken, with 200,000 queued in
 // 10,000 lanes, of 100 verifications of ten workspaces.
 func BenchmarkTurns(b *testing.B) {

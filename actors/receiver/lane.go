@@ -28,6 +28,7 @@ type lane struct {
 	crews      map[*space]*crew // of the workspaces with something queued, or that had lately
 	turns      line[*crew]
 	queued     int
+	pops       uint
 	unmanned   bool                 // something is queued and there is no session; in desk.unmanned
 	aside      bool                 // in desk.aside: not in the turns for sessions
 	sessions   int                  // opening or open, not those that are closing
@@ -113,11 +114,18 @@ func (l *lane) push(f *file, p *probe) *batch {
 	return b
 }
 
-// pop takes the next probe: of the workspace whose turn it is, by weight, one from each
-// verification in turn.
+// pop takes the next probe: of the workspace, and then the verification, that was given
+// least at the receiver as a whole, so that whoever a lane is served for is who is served.
+// One in ownTurn goes by what was given in this lane alone: else those who wait here and
+// get a lot elsewhere would be given nothing here.
 func (l *lane) pop() (*probe, *file) {
+	l.pops++
 	c := l.turns.first().of
 	b := c.turns.first().of
+	if l.pops%ownTurn != 0 {
+		c = l.least()
+		b = c.least()
+	}
 	p := b.mixed.pop()
 	c.queued--
 	l.queued--
@@ -125,6 +133,35 @@ func (l *lane) pop() (*probe, *file) {
 	l.turns.charge(&c.turn, 1/float64(c.space.weight))
 	l.rest(b)
 	return p, b.file
+}
+
+// ownTurn: see lane.pop. Guess: a quarter is enough to get on, and little to the others.
+const ownTurn = 4
+
+// looksMost bounds how many of those who wait in a lane are compared; they are those that
+// were given least in it. Guess: more change places faster than it matters.
+const looksMost = 16
+
+// least gives who was given least at the receiver as a whole.
+func (l *lane) least() *crew {
+	var least *crew
+	for _, t := range l.turns.list[:min(len(l.turns.list), looksMost)] {
+		if least == nil || t.of.space.asking.had < least.space.asking.had {
+			least = t.of
+		}
+	}
+	return least
+}
+
+// least gives what was given least at the receiver as a whole.
+func (c *crew) least() *batch {
+	var least *batch
+	for _, t := range c.turns.list[:min(len(c.turns.list), looksMost)] {
+		if least == nil || t.of.file.asking.had < least.file.asking.had {
+			least = t.of
+		}
+	}
+	return least
 }
 
 // rest takes what has nothing left out of the turns.
@@ -156,21 +193,10 @@ func (l *lane) contended() bool {
 	return len(l.turns.list) > 1 || len(l.turns.list) == 1 && len(l.turns.list[0].of.turns.list) > 1
 }
 
-// rank is the place of the lane in the line for RCPTs.
+// rank is the place of the lane in the line for RCPTs: that of whom pop serves next.
 func (l *lane) rank() rank {
-	var least *crew
-	for _, t := range l.turns.list {
-		if c := t.of; least == nil || c.space.asking.had < least.space.asking.had {
-			least = c
-		}
-	}
-	r, first := rank{space: least.space.asking.had}, true
-	for _, t := range least.turns.list {
-		if had := t.of.file.asking.had; first || had < r.file {
-			r.file, first = had, false
-		}
-	}
-	return r
+	c := l.least()
+	return rank{c.space.asking.had, c.least().file.asking.had}
 }
 
 // mode is the TLS mode for the next session.
