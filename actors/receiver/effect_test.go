@@ -328,7 +328,10 @@ func TestDayOfASource(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if used := s.today(0, now).used; used > most || taken > used {
+		s.mu.Lock()
+		used := s.today(0, now).used
+		s.mu.Unlock()
+		if used > most || taken > used {
 			t.Errorf("process %d: %d taken, %d counted, of %d", process, taken, used, most)
 		}
 	}
@@ -357,7 +360,8 @@ func TestDayOfASource(t *testing.T) {
 		t.Errorf("%d of three that were given back", got)
 	}
 	var fact dayFact
-	if err := json.Unmarshal(kept.facts[s.dayKey(0)].Data, &fact); err != nil || fact.Used > most {
+	facts, _ := kept.Known(context.Background(), []string{s.dayKey(0)})
+	if err := json.Unmarshal(facts[0].Data, &fact); err != nil || fact.Used > most {
 		t.Errorf("kept %+v: %v", fact, err)
 	}
 }
