@@ -470,6 +470,11 @@ func TestPerHour(t *testing.T) {
 	if got := d.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}
+	d.outlets[0].tempo.Complained(w.now, w.now, "450 4.7.1")
+	if got := d.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
+		t.Errorf("%d an hour at a receiver that wants less", got)
+	}
+	d.outlets[0].tempo = shaping.NewTempo(d.bounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
 	if got := d.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)

@@ -286,7 +286,7 @@ func (d *desk) perHour(now time.Time) float64 {
 	if cause, _ := d.barred(now); cause != wire.Cause_FREE && cause != wire.Cause_PENALTY {
 		return 0
 	}
-	n := a.RcptRate.PerSecond() * 3600
+	n := min(a.RcptRate.PerSecond(), d.outlets[0].tempo.Lasting()) * 3600
 	accepted, refused := d.answeredOf(now)
 	perSession := float64(a.RcptsPerConnection)
 	if refused > 0 {

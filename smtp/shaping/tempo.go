@@ -564,6 +564,15 @@ func (t *Tempo) Explain(now time.Time) TempoState {
 	return s
 }
 
+// Lasting is the rate, our share of it, that is gone on with when a rest and what follows it
+// are over. While nothing is known of a site that is the ceiling.
+func (t *Tempo) Lasting() float64 {
+	if t.phase == PhaseFull || t.phase == PhaseStarting {
+		return t.ceiling * t.share
+	}
+	return min(t.rate, t.ceiling) * t.share
+}
+
 // perSecond writes a rate for people, in the unit in which it is a number one can see.
 func perSecond(r float64) string {
 	switch {
