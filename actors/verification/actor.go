@@ -466,8 +466,9 @@ func (a *Actor) look(c actor.Context) {
 		return
 	}
 	a.looking = true
+	workspace, id := a.state.Workspace, a.state.ID
 	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Verification(ctx, a.state.Workspace, a.state.ID)
+		state, err := a.options.Book.Verification(ctx, workspace, id)
 		return stateResult{state, err}
 	})
 }
