@@ -14,6 +14,7 @@ import (
 
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/wire"
+	"rollcall/ledger"
 )
 
 const (
@@ -44,6 +45,9 @@ var (
 	// ErrNoAnswer: the member did not answer in time.
 	ErrNoAnswer = fmt.Errorf("cluster: it did not answer within %s", errandWithin)
 
+	// ErrLost: gossip does not see the member, and nobody has said that it is gone.
+	ErrLost = errors.New("lost: it does not answer")
+
 	// ErrNoMember: no member has that name.
 	ErrNoMember = errors.New("cluster: no member has that name")
 )
@@ -53,12 +57,13 @@ type Reply struct {
 	Name string    // of the member, as it is known
 	Node uuid.UUID // of the member
 	Body []byte    // nil with an error
-	Err  error     // ErrNoAnswer, or why there is no answer
+	Err  error     // ErrNoAnswer, ErrLost, or why there is no answer
 }
 
 // Errand asks every member that gossip sees, this one included, all at once, and gives
 // their replies by name: what an operator wants to know of every node. What answers is
-// Options.Answer. It takes a second and a half at most.
+// Options.Answer. It takes a second and a half at most. Members that gossip has lost and
+// that may live are named too, with ErrLost; nobody waits for them.
 func (n *Node) Errand(ctx context.Context, question []byte) []Reply {
 	members := n.errandMembers()
 	out := make([]Reply, len(members))
@@ -67,6 +72,7 @@ func (n *Node) Errand(ctx context.Context, question []byte) []Reply {
 		all.Go(func() { out[i] = n.errandTo(ctx, m, question) })
 	}
 	all.Wait()
+	out = append(out, n.lost(members)...)
 	slices.SortFunc(out, func(a, b Reply) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.Compare(a.Node[:], b.Node[:]))
 	})
@@ -75,9 +81,15 @@ func (n *Node) Errand(ctx context.Context, question []byte) []Reply {
 
 // ErrandTo is Errand of one member, by its name. ErrNoMember.
 func (n *Node) ErrandTo(ctx context.Context, name string, question []byte) Reply {
-	for _, m := range n.errandMembers() {
+	members := n.errandMembers()
+	for _, m := range members {
 		if m.Name == name {
 			return n.errandTo(ctx, m, question)
+		}
+	}
+	for _, r := range n.lost(members) {
+		if r.Name == name {
+			return r
 		}
 	}
 	return Reply{Name: name, Err: ErrNoMember}
@@ -91,6 +103,33 @@ func (n *Node) errandMembers() []gossip.Card {
 	var out []gossip.Card
 	for _, m := range n.gossip.Members() {
 		out = append(out, m.Card)
+	}
+	return out
+}
+
+// lost gives the replies of those that cannot be asked.
+func (n *Node) lost(seen []gossip.Card) []Reply {
+	roll := n.roll.Load()
+	if roll == nil {
+		return nil
+	}
+	return lostOf(roll.Nodes, seen)
+}
+
+// lostOf names the nodes that gossip does not see, and that the ledger has as in, or as lost
+// and not known dead. A node that has restarted is seen as its later process.
+func lostOf(rows []ledger.NodeRow, seen []gossip.Card) (out []Reply) {
+	named := map[uuid.UUID]bool{}
+	for _, card := range seen {
+		named[card.Node] = true
+	}
+	for _, row := range rows {
+		gone := row.Standing == ledger.NodeLeft || row.Standing == ledger.NodeLost && row.Dead
+		if gone || named[row.Node] {
+			continue
+		}
+		named[row.Node] = true
+		out = append(out, Reply{Name: row.Name, Node: row.Node, Err: ErrLost})
 	}
 	return out
 }

@@ -57,8 +57,18 @@ func TestAnErrandAsksEveryMember(t *testing.T) {
 	}
 	w.Crash(2)
 	silent := w.Node(0).ErrandTo(w.Context(), "node-2", []byte("how"))
-	if !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrNoMember) {
+	if !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrLost) {
 		t.Errorf("a member that crashed: %q and %v", silent.Body, silent.Err)
+	}
+	w.Await("gossip does not see the member that crashed, and it is named as lost", func() bool {
+		replies := w.Node(0).Errand(w.Context(), []byte("how"))
+		if len(replies) != 3 || replies[2].Name != "node-2" || replies[2].Err == nil {
+			t.Fatalf("the member that crashed is not named: %+v", replies)
+		}
+		return errors.Is(replies[2].Err, cluster.ErrLost)
+	})
+	if r := w.Node(0).ErrandTo(w.Context(), "node-2", nil); !errors.Is(r.Err, cluster.ErrLost) {
+		t.Errorf("a member that is lost: %v", r.Err)
 	}
 }
 
