@@ -108,7 +108,9 @@ func (t *Table) Voters() int {
 	return len(t.voters)
 }
 
-// Of says that this process may use k of n parts of what belongs to a key.
+// Of says that this process may use k of n parts of what belongs to a key: one for each
+// vote that means it, and none unless its own does. When it is lost, others can then tell
+// from its own vote what it may still be using.
 func (t *Table) Of(key string) (k, n int) {
 	if t == nil {
 		return 0, 1
@@ -129,6 +131,9 @@ func (t *Table) Of(key string) (k, n int) {
 		mine := true
 		for _, view := range v.views {
 			mine = mine && owners[view] == t.self
+		}
+		if !mine && v.session == t.self {
+			return 0, len(t.voters) // see resting: what a process uses, its own vote says
 		}
 		if mine && v.counts {
 			k++

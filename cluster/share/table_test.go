@@ -77,6 +77,12 @@ func TestShares(t *testing.T) {
 			r[0].View, r[1].View = pair, pair
 			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
 		}, 0, 2},
+		{"who leaves itself out has nothing, although the others vote for it", mine, func(r []ledger.NodeRow) {
+			r[0].View = nil
+		}, 0, 3},
+		{"nor while its vote may still mean that", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[0].Before, r[0].Turn = all, []ledger.Process{}, 11
+		}, 0, 3},
 		{"but no others", mine, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
 			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
