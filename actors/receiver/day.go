@@ -21,6 +21,10 @@ const (
 	dayWithin = 2 * time.Second
 	dayFor    = 48 * time.Hour
 
+	// dayCounted is the same as dayEvery for a source that may ask as much as it likes: so
+	// much is not counted when a process ends without a word. Guess.
+	dayCounted = 10 * time.Second
+
 	// wantFor is how long a receiver keeps its part of a day without asking for it. Guess.
 	wantFor = time.Minute
 
@@ -103,7 +107,10 @@ func (s *Sources) allowance(i int) shaping.Allowance {
 func (s *Sources) today(i int, now time.Time) *day {
 	d := &s.days[i]
 	if number := dayOf(now); number > d.number { // a clock that goes back ends no day
-		*d = day{number: number, wants: map[string]*want{}, read: s.facts() == nil}
+		*d = day{number: number, wants: map[string]*want{}}
+	}
+	if o := s.options.Load(); o != nil && o.Facts == nil { // else it is not known yet, or to be read
+		d.read = true
 	}
 	return d
 }
@@ -138,6 +145,9 @@ func (s *Sources) take(i int, key string, now time.Time, n int) (int, time.Durat
 	if most == 0 {
 		d.used += n
 		d.noted = max(d.noted, d.used)
+		if s.facts() != nil && now.Sub(s.noted) >= dayCounted {
+			s.noteDays(now)
+		}
 		return n, 0
 	}
 	w := d.want(key, now)
@@ -215,6 +225,27 @@ func (s *Sources) noteDays(now time.Time) {
 	}()
 }
 
+// recallDays reads what earlier processes used of this day, unless that is being done. Under mu.
+func (s *Sources) recallDays(now time.Time) {
+	if s.noting || s.facts() == nil {
+		return
+	}
+	s.noting = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dayWithin)
+		defer cancel()
+		s.keeping.Lock()
+		err := s.readDays(ctx, now)
+		s.keeping.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.noting = false
+		if err != nil {
+			s.options.Load().Log.Warn("what our sources asked today cannot be read", "err", err)
+		}
+	}()
+}
+
 // flushDays notes what sources have used and not more, for a process that ends well.
 func (s *Sources) flushDays(ctx context.Context) error {
 	o := s.options.Load()
@@ -241,12 +272,12 @@ func (s *Sources) keepDays(ctx context.Context, now time.Time, ahead bool) error
 	s.mu.Lock()
 	for i := range s.list {
 		most := perDay(s.allowance(i), now)
-		if most == 0 {
+		d := s.today(i, now)
+		if most == 0 && d.used == 0 {
 			continue
 		}
-		d := s.today(i, now)
 		used := d.used
-		if ahead {
+		if ahead && most > 0 {
 			used = max(d.noted, min(most, used+max(dayLeast, most/dayBlock)))
 		}
 		data, err := json.Marshal(dayFact{V: dayVersion, Day: d.number, Used: used})
@@ -315,11 +346,17 @@ func (s *Sources) readDays(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// stateOfDay tells what an operator wants of a source and what is used of its day. Under mu.
+// stateOfDay tells what an operator wants of a source and what is used of its day. Before
+// the sources are bound nobody knows. Under mu.
 func (s *Sources) stateOfDay(i int, now time.Time, st *SourceState) {
-	if o := s.options.Load(); o != nil {
-		now = o.clock(now)
+	o := s.options.Load()
+	if o == nil {
+		return
 	}
-	a := s.allowance(i)
-	st.Pause, st.PerDay, st.Today = a.Pause, perDay(a, now), s.today(i, now).used
+	now = o.clock(now)
+	a, d := s.allowance(i), s.today(i, now)
+	if !d.read {
+		s.recallDays(now)
+	}
+	st.Pause, st.PerDay, st.Today = a.Pause, perDay(a, now), d.used
 }

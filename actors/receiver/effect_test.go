@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -363,6 +364,48 @@ func TestDayOfASource(t *testing.T) {
 	facts, _ := kept.Known(context.Background(), []string{s.dayKey(0)})
 	if err := json.Unmarshal(facts[0].Data, &fact); err != nil || fact.Used > most {
 		t.Errorf("kept %+v: %v", fact, err)
+	}
+}
+
+// TestDayOutlivesTheProcess: whoever asks how the sources do before they are bound, what
+// an earlier process asked today counts, of a source with a bound and of one without.
+func TestDayOutlivesTheProcess(t *testing.T) {
+	for name, most := range map[string]int{"bounded": 50, "unbounded": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				options := testOptions(openedWide())
+				options.Facts = &drawer{facts: map[string]Fact{}}
+				options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: most} }
+				first, now := sourcesOf(noSession, sourceA), time.Now()
+				first.State(now)
+				first.bind(options)
+				for range 10 { // what may be asked is noted ahead, beside
+					first.take(0, "a", now, 50)
+					time.Sleep(dayEvery)
+					synctest.Wait()
+					now = time.Now()
+				}
+				used := first.State(now)[0].Today
+				if used == 0 || most > 0 && used != most {
+					t.Fatalf("%d of %d were asked", used, most)
+				}
+				if err := first.flushDays(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				second := sourcesOf(noSession, sourceA)
+				second.State(now) // who looks at sources does so before they are bound
+				second.bind(options)
+				second.State(now)
+				synctest.Wait()
+				if got := second.State(now)[0].Today; got != used {
+					t.Errorf("%d instead of %d were asked, as the next process has it", got, used)
+				}
+				if got, _ := second.take(0, "a", now, 10); most > 0 && got > 0 {
+					t.Errorf("%d more than %d in a day", got, most)
+				}
+				synctest.Wait()
+			})
+		})
 	}
 }
 
