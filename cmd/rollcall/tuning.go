@@ -36,7 +36,6 @@ type tuning struct {
 
 	again   chan struct{}
 	weights atomic.Pointer[map[uuid.UUID]int]
-	count   atomic.Int64 // overrides in force
 
 	// Of the goroutine that follows, and of start before it.
 	last    []ledger.ThrottleOverride // as the ledger told them
@@ -75,34 +74,44 @@ func (t *tuning) weight(workspace uuid.UUID) int {
 // apply puts the overrides that hold now into the table, if they are others than before.
 func (t *tuning) apply() {
 	now := t.clock()
-	var rules []shaping.Rule
+	var holding []ledger.ThrottleOverride
 	var ids []uuid.UUID
 	for _, o := range t.last {
-		if !o.Expires.After(now) {
-			continue
+		if o.Expires.After(now) {
+			holding, ids = append(holding, o), append(ids, o.ID)
 		}
-		set, err := shaping.ParseOverride(o.Fields)
-		if err != nil { // written by a node of another version
-			if !slices.Contains(t.applied, o.ID) {
-				t.log.Warn("override not understood here", "override", o.ID, "err", err)
-			}
-		} else {
-			rules = append(rules, shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author,
-				Reason: o.Reason, Until: o.Expires})
-		}
-		ids = append(ids, o.ID)
 	}
 	if slices.Equal(ids, t.applied) {
 		return
 	}
-	t.applied = ids
-	t.count.Store(int64(len(ids)))
+	rules := t.rules(holding)
 	if err := t.table.Replace(shaping.LayerOverride, rules); err != nil {
 		t.log.Error("overrides not used", "err", err)
 		return
 	}
+	t.applied = ids
 	t.log.Info("overrides in force", "overrides", len(rules))
 	t.replan()
+}
+
+// rules gives overrides as rules. One that this version does not understand, because a node
+// of another one took it, is left out.
+func (t *tuning) rules(overrides []ledger.ThrottleOverride) []shaping.Rule {
+	var rules []shaping.Rule
+	for _, o := range overrides {
+		set, err := shaping.ParseOverride(o.Fields)
+		r := shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
+			Until: o.Expires}
+		if err == nil {
+			err = r.Check()
+		}
+		if err != nil {
+			t.log.Warn("override not understood here", "override", o.ID, "err", err)
+			continue
+		}
+		rules = append(rules, r)
+	}
+	return rules
 }
 
 // wake makes the next reading come at once: this node has just changed something.

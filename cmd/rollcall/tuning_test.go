@@ -26,6 +26,7 @@ func TestTuning(t *testing.T) {
 		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"rcpt_rate": "1/s"},
 			Author: "sre", Reason: "it asked", Expires: now.Add(time.Hour)},
 		{ID: uuid.New(), Key: "odd.example", Fields: map[string]string{"colour": "red"}, Expires: now.Add(time.Hour)},
+		{ID: uuid.New(), Key: "no name", Fields: map[string]string{"pause": "yes"}, Expires: now.Add(time.Hour)},
 		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"connections": "1"},
 			Expires: now.Add(time.Minute)},
 	}}
@@ -55,7 +56,7 @@ func TestTuning(t *testing.T) {
 	check("when all are over", "5/s", 2, 3)
 	now, failure, found.Overrides = now.Add(-time.Hour), nil, found.Overrides[:0]
 	check("when they are cleared", "5/s", 2, 3)
-	if n := follower.count.Load(); n != 0 {
+	if n := len(table.Rules(shaping.LayerOverride)); n != 0 {
 		t.Errorf("%d overrides in force", n)
 	}
 	for _, e := range table.Explain("slow.example") {

@@ -110,6 +110,10 @@ func (t *Table) Replace(layer Layer, rules []Rule) error {
 	return nil
 }
 
+// Check says what is wrong with the rule's name, or with a field that cannot be set there.
+// The error is as Replace's.
+func (r Rule) Check() error { return r.clean() }
+
 // clean brings the rule's name into its one form, and says what is wrong with it.
 func (r *Rule) clean() error {
 	name, err := CleanName(r.Name)
