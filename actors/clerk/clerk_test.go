@@ -159,6 +159,19 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	}
 }
 
+func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
+	c := newClerk(t)
+	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": c.Answer,
+		"node-2": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost },
+	}})
+	var unheard *view.Unheard
+	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, view.ErrNotThere) ||
+		!strings.Contains(err.Error(), "node-2 (lost: it does not answer)") {
+		t.Errorf("a receiver that may live on the node that is silent: %v", err)
+	}
+}
+
 func TestANodeAnswersForItself(t *testing.T) {
 	c := newClerk(t)
 	ctx := t.Context()

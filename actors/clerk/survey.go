@@ -44,7 +44,8 @@ func (c *Clerk) Receivers(ctx context.Context) (view.Receivers, error) {
 }
 
 // Receiver gives everything about one receiver, by its key or the name of a rule: one
-// value for each node and shard where it lives. view.ErrNotThere.
+// value for each node and shard where it lives. view.ErrNotThere; a view.Unheard when a node
+// that does not answer may have it.
 func (c *Clerk) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail, error) {
 	all, err := c.ask(ctx, question{Kind: kindReceiver, Key: key})
 	if err != nil {
@@ -56,6 +57,9 @@ func (c *Clerk) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail
 			s.Details[i].Node = s.name
 		}
 		out = append(out, s.Details...)
+	}
+	if quiet := silent(all); len(out) == 0 && len(quiet) > 0 {
+		return nil, &view.Unheard{Silent: quiet}
 	}
 	if len(out) == 0 {
 		return nil, view.ErrNotThere

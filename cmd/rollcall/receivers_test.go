@@ -194,6 +194,11 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 			"nothing is asked of such a receiver now") {
 		t.Errorf("%v", err)
 	}
+	b.survey.silent = []view.Silent{{Node: "node-3", Why: "lost: it does not answer"}}
+	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
+		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
+		t.Errorf("while a node is silent: %v", err)
+	}
 	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
 		"Session 17 of example.test on node-2")
 	if b.survey.closed != "example.test node-2 17" {

@@ -40,6 +40,7 @@ type toldSurvey struct {
 	lines     []view.TraceLine
 	waits     view.Verification
 	closed    string
+	silent    []view.Silent // for receivers and explanations
 }
 
 func (s *toldSurvey) Receivers(context.Context) (view.Receivers, error) {
@@ -64,6 +65,9 @@ func (s *toldSurvey) Receiver(_ context.Context, key string) ([]view.ReceiverDet
 		if d.Key == key {
 			found = append(found, d)
 		}
+	}
+	if found == nil && s.silent != nil {
+		return nil, &view.Unheard{Silent: s.silent}
 	}
 	if found == nil {
 		return nil, view.ErrNotThere

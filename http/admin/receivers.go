@@ -163,6 +163,12 @@ func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
 
 // failReceiver is failSurvey for a call about one receiver.
 func (s *Server) failReceiver(w http.ResponseWriter, step string, err error) {
+	var unheard *view.Unheard
+	if errors.As(err, &unheard) {
+		refuse(w, http.StatusServiceUnavailable, "node_silent", unheard.Error()+
+			": it may live there. Ask again, or see `rollcall cluster members`")
+		return
+	}
 	if errors.Is(err, view.ErrNotThere) {
 		refuse(w, http.StatusNotFound, "receiver_not_found",
 			"nothing is asked of such a receiver now, or the session "+
