@@ -115,9 +115,10 @@ func (s *Sources) today(i int, now time.Time) *day {
 	return d
 }
 
-// left is how many RCPTs a source may still send today, of this node's clock, and how
-// long it takes until it may send more if there are none.
-func (s *Sources) left(i int, now time.Time) (int, time.Duration) {
+// left is how many RCPTs a source may still send to a receiver today, of this node's clock,
+// and how long it takes until it may send more if there are none; key "" leaves out what is
+// the part of others. A receiver of which something waits keeps its part.
+func (s *Sources) left(i int, key string, now time.Time, waits bool) (int, time.Duration) {
 	most := perDay(s.allowance(i), now)
 	if most == 0 {
 		return shaping.CountMax, 0
@@ -131,6 +132,17 @@ func (s *Sources) left(i int, now time.Time) (int, time.Duration) {
 	}
 	if d.used >= most {
 		return 0, untilMidnight(now)
+	}
+	w := d.wants[key]
+	if w == nil {
+		return most - d.used, 0
+	}
+	if waits {
+		w.last = now
+	}
+	d.prune(now)
+	if d.wants[key] == w && w.used >= d.part(most) {
+		return 0, dayEvery
 	}
 	return most - d.used, 0
 }
@@ -151,8 +163,7 @@ func (s *Sources) take(i int, key string, now time.Time, n int) (int, time.Durat
 		return n, 0
 	}
 	w := d.want(key, now)
-	part := max(1, (most-d.used+d.wanted)/len(d.wants))
-	got := max(0, min(n, most-d.used, part-w.used))
+	got := max(0, min(n, most-d.used, d.part(most)-w.used))
 	next := dayEvery
 	if s.facts() != nil {
 		if ahead := max(dayLeast, most/dayBlock); !d.read || d.used+got > d.noted-ahead/2 && d.noted < most {
@@ -180,23 +191,43 @@ func (d *day) want(key string, now time.Time) *want {
 		d.wants[key] = w
 	}
 	w.last = now
-	if now.Sub(d.swept) >= wantFor/10 {
-		d.swept = now
-		for k, o := range d.wants {
-			if now.Sub(o.last) > wantFor {
-				d.wanted -= o.used
-				delete(d.wants, k)
-			}
-		}
-	}
+	d.prune(now)
 	return w
 }
 
-// giveBack says that n RCPTs that a receiver has taken were not sent.
-func (s *Sources) giveBack(i int, key string, n int) {
+// part is what each of those who ask for some may use. It is rounded up, else some of a
+// day that many share would be used by nobody.
+func (d *day) part(most int) int {
+	n := max(1, len(d.wants))
+	return max(1, (most-d.used+d.wanted+n-1)/n)
+}
+
+// prune forgets who has not asked for some for long.
+func (d *day) prune(now time.Time) {
+	if now.Sub(d.swept) < wantFor/10 {
+		return
+	}
+	d.swept = now
+	for k, o := range d.wants {
+		if now.Sub(o.last) > wantFor {
+			d.wanted -= o.used
+			delete(d.wants, k)
+		}
+	}
+}
+
+// giveBack says that n RCPTs that a receiver took on a day were not sent. They are no part
+// of a day that began since.
+func (s *Sources) giveBack(i int, key string, number int64, n int) {
+	if n <= 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := &s.days[i]
+	if number != d.number {
+		return
+	}
 	d.used = max(0, d.used-n)
 	if w := d.wants[key]; w != nil {
 		back := min(w.used, n)

@@ -72,6 +72,7 @@ type session struct {
 	halted  bool      // it was told to give back what it has not asked
 	given   []*probe  // that it is asking
 	at      time.Time // when they were given
+	day     int64     // of their source, which counts them
 	rcpts   int       // sent
 	told    int       // answered with anything but 421
 	refused int

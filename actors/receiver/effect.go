@@ -53,7 +53,8 @@ func (d *desk) fit(now time.Time, o *outlet) (ok bool, until time.Time, cause wi
 	if o.pause == shaping.PauseYes || o.pause == shaping.PauseDrain {
 		return false, time.Time{}, wire.Cause_PAUSED
 	}
-	if left, next := d.options.Sources.left(o.index, d.options.clock(now)); left == 0 {
+	today, waits := d.options.clock(now), d.tasks.queued > 0
+	if left, next := d.options.Sources.left(o.index, d.key, today, waits); left == 0 {
 		return false, now.Add(next), wire.Cause_NO_SOURCE
 	}
 	ok, until = d.options.Sources.may(o.index, d.key, now, false)

@@ -356,7 +356,7 @@ func TestDayOfASource(t *testing.T) {
 	if got, wait := s.take(0, "a", next, 1); got != 0 || wait != untilMidnight(next) {
 		t.Errorf("%d more, wait %s", got, wait)
 	}
-	s.giveBack(0, "a", 3)
+	s.giveBack(0, "a", dayOf(next), 3)
 	if got, _ := s.take(0, "a", next, 10); got != 3 {
 		t.Errorf("%d of three that were given back", got)
 	}

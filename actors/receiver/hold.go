@@ -226,7 +226,7 @@ func (d *desk) sourceless(now time.Time) string {
 	for _, o := range d.outlets {
 		today := d.options.clock(now)
 		if most := perDay(d.options.Sources.allowance(o.index), today); most > 0 && !now.Before(o.until) {
-			if left, _ := d.options.Sources.left(o.index, today); left > 0 {
+			if left, _ := d.options.Sources.left(o.index, "", today, false); left > 0 {
 				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
 					"the %d that are left", o.name, most, left)
 			}

@@ -192,7 +192,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 		if a.told.attempt.Code == 0 { // cannot be asked at this host: nothing was sent
 			d.undone(s, 1)
 			s.outlet.budget.Undo(1)
-			d.options.Sources.giveBack(s.outlet.index, d.key, 1)
+			d.options.Sources.giveBack(s.outlet.index, d.key, s.day, 1)
 			continue
 		}
 		if asked++; asked == 1 && !fresh {
@@ -227,7 +227,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 	d.dirty = d.dirty || refused+unheard > 0
 	d.done(s, now, r.onWire)
 	d.undone(s, len(r.rest)-r.onWire)
-	d.options.Sources.giveBack(s.outlet.index, d.key, len(r.rest)-r.onWire)
+	d.options.Sources.giveBack(s.outlet.index, d.key, s.day, len(r.rest)-r.onWire)
 	s.errors += faults
 	s.rcpts += asked + r.onWire
 	s.refused += refused + unheard

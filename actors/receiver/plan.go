@@ -147,7 +147,9 @@ func (d *desk) tend(now time.Time, a shaping.Allowance, resting bool) {
 		if s.lane.queued > 0 && !dry {
 			n := d.mayAsk(now, s, a)
 			dry = n == 0 && len(d.outlets) == 1 // the receiver's allowance: the others need not ask
-			if probes := d.take(now, s.lane, n); len(probes) > 0 {
+			probes := d.take(now, s.lane, n)
+			d.options.Sources.giveBack(s.outlet.index, d.key, s.day, n-len(probes))
+			if len(probes) > 0 {
 				d.ask(now, s, probes, a)
 				continue
 			}
@@ -253,7 +255,9 @@ func (d *desk) mayAsk(now time.Time, s *session, a shaping.Allowance) int {
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
 	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax)
 	n = d.portion(n, s.lane, a)
-	got, wait := d.options.Sources.take(s.outlet.index, d.key, d.options.clock(now), min(n, s.lane.queued))
+	today := d.options.clock(now)
+	got, wait := d.options.Sources.take(s.outlet.index, d.key, today, min(n, s.lane.queued))
+	s.day = dayOf(today)
 	if got == 0 && n > 0 {
 		d.lacks.add(wire.Cause_NO_SOURCE, now.Add(wait))
 		d.at(now.Add(min(wait, asideFor)))

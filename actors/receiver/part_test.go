@@ -1,0 +1,106 @@
+package receiver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp/shaping"
+)
+
+// dayed makes sources of which the first may ask so much in a day; nothing is kept.
+func dayed(most int) *Sources {
+	s := sourcesOf(noSession, sourceA)
+	s.bind(Options{SourceOf: func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: most} }})
+	return s
+}
+
+// TestPartOfADayIsUsedUp: a receiver that has used its part of a source's day, while
+// another one keeps its own, does not go on dialling, and says why.
+func TestPartOfADayIsUsedUp(t *testing.T) {
+	a := openedWide()
+	w := tuned(t, &a)
+	w.desk.options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: 100} }
+	w.desk.options.Sources.options.Store(&w.desk.options)
+	w.desk.options.Clock = func() time.Time { return w.now }
+	asks := true
+	var other func()
+	other = func() { // asks one now and then
+		if asks {
+			w.desk.options.Sources.take(0, "other", w.now, 1)
+			w.after(wantFor-10*time.Second, other)
+		}
+	}
+	w.after(0, other)
+	w.offer(offerOf(1, "d.example", 1, 300, hosts("mx1")))
+	w.run(begin.Add(time.Minute))
+	dials, rcpts := len(w.dials), len(w.rcpts)
+	if rcpts < 45 || rcpts > 55 {
+		t.Errorf("%d of 100 were asked by one of two", rcpts)
+	}
+	w.run(begin.Add(30 * time.Minute))
+	if len(w.dials) > dials || len(w.rcpts) > rcpts {
+		t.Errorf("%d dials, %d RCPTs, after all of the part was used", len(w.dials)-dials, len(w.rcpts)-rcpts)
+	}
+	if cause, until, why := w.desk.hold(w.now); cause != wire.Cause_NO_SOURCE || !until.After(w.now) || why == "" {
+		t.Errorf("%s until %s: %s", cause, until, why)
+	}
+	asks = false
+	w.run(w.now.Add(10 * time.Minute))
+	if used := w.desk.options.Sources.State(w.now)[0].Today; used != 100 || len(w.rcpts) <= rcpts {
+		t.Errorf("%d of 100 were asked when the other one had gone", used)
+	}
+}
+
+// TestPartsAreAllOfADay: however many receivers share a source's day, all of it can be used.
+func TestPartsAreAllOfADay(t *testing.T) {
+	for _, tc := range []struct{ most, receivers int }{{1000, 600}, {1000, 999}, {1000, 3}, {7, 5}, {7, 50}} {
+		s, now, got := dayed(tc.most), begin, 0
+		for range 300 {
+			now = now.Add(time.Second)
+			for k := range tc.receivers {
+				n, _ := s.take(0, fmt.Sprint(k), now, 5)
+				got += n
+			}
+		}
+		if got != tc.most {
+			t.Errorf("%d of %d were taken by %d receivers", got, tc.most, tc.receivers)
+		}
+	}
+}
+
+// TestYesterdayIsNotGivenBack: what was taken before midnight and not asked leaves no more
+// for the day after.
+func TestYesterdayIsNotGivenBack(t *testing.T) {
+	a := openedWide()
+	a.RcptsPerTransaction, a.RcptsPerConnection = 50, 1000
+	w := tuned(t, &a)
+	w.desk.options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: 100} }
+	w.desk.options.Sources.options.Store(&w.desk.options)
+	clock := begin.Add(untilMidnight(begin) - time.Second)
+	w.desk.options.Clock = func() time.Time { return clock }
+	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
+	var s *session
+	for s == nil {
+		w.run(w.now.Add(10 * time.Millisecond))
+		for _, one := range w.desk.sessions {
+			if len(one.given) > 0 {
+				s = one
+			}
+		}
+	}
+	clock = clock.Add(2 * time.Second)
+	used := func() int { return w.desk.options.Sources.State(w.now)[0].Today }
+	got, _ := w.desk.options.Sources.take(0, "other", clock, 100)
+	if used() != got || got == 0 {
+		t.Fatalf("%d taken, %d counted", got, used())
+	}
+	w.desk.options.Sources.mu.Lock()
+	before := w.desk.options.Sources.days[0].used
+	w.desk.options.Sources.mu.Unlock()
+	w.desk.settle(w.now, s, report{id: s.id, rest: s.given}) // halted before it sent anything
+	if now := used(); now != before || before != got {
+		t.Errorf("%d of today count, and were %d", now, before)
+	}
+}
