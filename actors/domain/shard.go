@@ -56,6 +56,8 @@ type shard struct {
 	next     int      // first of ordinals that was never offered
 	ready    []uint32 // to be offered before all others: given back, or the control probe
 	deferred deferrals
+	ripe     int                // of deferred, those whose time had come at ripeAt, less those taken since
+	ripeAt   time.Duration      // since the start of the agenda
 	tally    *tally             // of the agenda: of all its shards' deferred
 	history  map[uint32]pending // of addresses that were deferred and are ready or out again
 	chunks   map[uint64]*open
@@ -103,9 +105,49 @@ func (s *shard) take(since time.Duration) (uint32, bool) {
 // pop takes the address that is deferred for the shortest time.
 func (s *shard) pop() uint32 {
 	p := heap.Pop(&s.deferred).(pending)
+	s.ripe = max(0, s.ripe-1)
 	s.tally.pop(&p)
 	s.history[p.ordinal] = p
 	return p.ordinal
+}
+
+// ripeEvery is how often it is counted how many deferred addresses are due: there may be
+// a million of them, and an offer is made for each few.
+const ripeEvery = time.Second
+
+// ripe counts those whose time has come, of the part of the heap that is below at.
+func (d deferrals) ripe(since time.Duration, at int) int {
+	if at >= len(d) || d[at].due > since {
+		return 0
+	}
+	return 1 + d.ripe(since, 2*at+1) + d.ripe(since, 2*at+2)
+}
+
+// behind is how many addresses wait to be offered, and for how long the oldest has.
+func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
+	if since-s.ripeAt >= ripeEvery {
+		s.ripe, s.ripeAt = s.deferred.ripe(since, 0), since
+	}
+	unasked := len(s.ordinals) - s.next
+	n = unasked + len(s.ready) + s.ripe
+	if unasked > 0 {
+		return n, since
+	}
+	if s.due(since) {
+		oldest = since - s.deferred[0].due
+	}
+	for _, ordinal := range s.ready {
+		if ordinal != controlOrdinal { // which is made when it is needed
+			oldest = max(oldest, since-s.history[ordinal].due)
+		}
+	}
+	return n, oldest
+}
+
+// tellBehind says in an offer what waits beside it.
+func (a *agenda) tellBehind(now time.Time, s *shard, m *wire.Offer) {
+	n, oldest := s.behind(a.since(now))
+	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
 }
 
 // giveBack makes what a chunk had ready for the next one.
@@ -167,6 +209,7 @@ func (a *agenda) listen(now time.Time, s *shard) {
 			o.offer = &wire.Offer{Task: s.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
 				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
 				ExpiresInMs: wire.Left(now, a.work.Deadline)} // what was sent stays
+			a.tellBehind(now, s, o.offer)
 			a.steps = append(a.steps, tell{s.number, o.offer})
 		}
 	}
@@ -232,6 +275,7 @@ func (a *agenda) offer(now time.Time, s *shard) {
 	if len(o.left) == 0 {
 		return
 	}
+	a.tellBehind(now, s, o.offer)
 	s.chunks[a.chunk] = o
 	a.options.Load.add(len(o.left))
 	a.steps = append(a.steps, tell{s.number, o.offer})

@@ -38,7 +38,7 @@ var ofReceiver = [...]struct {
 	{desc: describe("permitted_rcpts_per_second",
 		"RCPT commands a second that are permitted, by the allowance and by what was found to be borne."),
 		of: func(r *view.Receiver) float64 { return r.Allowed }},
-	{desc: describe("queued", "Addresses that wait to be asked."),
+	{desc: describe("queued", "Addresses that wait to be asked, handed over yet or not."),
 		of: func(r *view.Receiver) float64 { return float64(r.Queued) }},
 	{desc: describe("oldest_seconds", "How long the oldest address without an answer has been there."),
 		of: func(r *view.Receiver) float64 { return r.Oldest }, most: true},

@@ -183,18 +183,26 @@ func (d *desk) offer(now time.Time, from client, m *wire.Offer) {
 	}
 	t.listen(now)
 	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
-	refusal := wire.Refusal_NONE
+	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		d.options.Metrics.doubled.Inc()
 	case !usable(m) || !d.tasks.room(t, len(m.GetProbes())):
 		refusal = wire.Refusal_FULL
+		waiting.n += len(m.GetProbes())
 	default:
 		d.accept(now, t, m)
 	}
+	d.tasks.tell(t, waiting)
 	d.tasks.rest(now, t)
 	d.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
 		Credit: d.tasks.credit(t)})
+}
+
+// behindOf is what an offer says of those that wait where it comes from.
+func behindOf(now time.Time, m *wire.Offer) behind {
+	return behind{n: int(m.GetBehind()), at: now,
+		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
 }
 
 // usable says whether an offer has hosts with addresses and a bearable size.

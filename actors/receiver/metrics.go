@@ -74,7 +74,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m.rcpts = counter("rcpts_total", "RCPT commands sent.")
 	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_receiver_waiting",
-		Help: "Addresses queued at receivers, by what keeps their receiver from asking more."}, []string{"cause"})
+		Help: "Addresses that wait for receivers, handed over yet or not, by what keeps their receiver " +
+			"from asking more."}, []string{"cause"})
 	waited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_receiver_delay_seconds_total",
 		Help: "Seconds that addresses have waited at receivers, all added up, by what kept their receiver " +
 			"from asking more."}, []string{"cause"})

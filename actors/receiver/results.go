@@ -70,7 +70,7 @@ func (d *desk) report(now time.Time, c *chunk) {
 // sweep does what only time demands: pulses, results sent again, old memories.
 func (d *desk) sweep(now time.Time) {
 	if now.Sub(d.swept) < pulseEvery {
-		if len(d.tasks.busy) > 0 || d.tasks.stale {
+		if len(d.tasks.busy) > 0 || d.tasks.stale || len(d.tasks.waiters) > 0 {
 			d.at(d.swept.Add(pulseEvery))
 		}
 		return
@@ -91,7 +91,7 @@ func (d *desk) sweep(now time.Time) {
 	d.purge(now)
 	d.tasks.fair.sweep(now)
 	d.dropLanes(now)
-	if len(d.tasks.busy) > 0 {
+	if len(d.tasks.busy) > 0 || len(d.tasks.waiters) > 0 {
 		d.at(now.Add(pulseEvery))
 	}
 }

@@ -38,6 +38,7 @@ func (d *desk) shed(t *task) {
 			c.shed, shed, d.tasks.stale = true, true, true
 		}
 	}
+	d.tasks.tell(t, behind{})
 	if shed {
 		d.options.Metrics.silent.Inc()
 		d.options.Log.Debug("client does not answer", "receiver", d.key, "domain", t.key.Domain, "epoch", t.epoch)

@@ -276,7 +276,7 @@ func (d *desk) observe(now time.Time) {
 	if !st.observed.IsZero() {
 		d.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
 	}
-	d.options.Metrics.waiting(st, cause, d.tasks.queued)
+	d.options.Metrics.waiting(st, cause, d.tasks.queued+d.tasks.behind)
 	if d.tasks.queued > 0 || len(d.sessions) > 0 {
 		if kept := d.keep(now); kept != nil {
 			d.mark(now, kept, cause)
@@ -291,7 +291,7 @@ func (d *desk) mark(now time.Time, kept *record, cause wire.Cause) {
 	defer kept.mu.Unlock()
 	m := kept.minute(now)
 	m.sessions = max(m.sessions, int32(len(d.sessions)))
-	m.queued = int32(d.tasks.queued)
+	m.queued = int32(d.tasks.queued + d.tasks.behind)
 	if allowed := float32(d.permitted(now)); m.allowed < 0 || allowed < m.allowed {
 		m.allowed = allowed
 	}
@@ -362,6 +362,11 @@ func (d *desk) oldest() (since time.Time) {
 			}
 		}
 	}
+	for t := range d.tasks.waiters {
+		if since.IsZero() || t.behind.since.Before(since) {
+			since = t.behind.since
+		}
+	}
 	return since
 }
 
@@ -370,7 +375,8 @@ func (d *desk) tell(now time.Time) view.Receiver {
 	st := &d.status
 	cause, until, why := d.hold(now)
 	recent := sum(st.minutes[:], now.Unix()/60, ratioSpan)
-	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why, Queued: d.tasks.queued,
+	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why,
+		Queued: d.tasks.queued + d.tasks.behind, Behind: d.tasks.behind,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
 		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1, rateSpan).asked) / rateSpan,
 		Refused: part32(recent.refused, recent.told), Deferred: part32(recent.deferred, recent.told)}
@@ -508,14 +514,21 @@ func (s *session) tell(now time.Time) view.Session {
 // tellQueues says who waits, the longest queue first.
 func (d *desk) tellQueues(now time.Time) []view.Queue {
 	of := map[string]*view.Queue{}
-	for t := range d.tasks.busy {
-		id := t.key.Verification
-		q := of[id.String()]
-		if q == nil {
-			q = &view.Queue{Verification: id.String(), Queued: d.tasks.file(t).queued,
-				Workspace: t.space.String(), Weight: d.tasks.file(t).space.weight}
-			of[q.Verification] = q
+	queue := func(t *task) *view.Queue {
+		id := t.key.Verification.String()
+		if of[id] == nil {
+			of[id] = &view.Queue{Verification: id, Queued: d.tasks.file(t).queued, Workspace: t.space.String(),
+				Weight: d.tasks.file(t).space.weight}
 		}
+		return of[id]
+	}
+	for t := range d.tasks.waiters {
+		q := queue(t)
+		q.Queued += t.behind.n
+		q.Oldest = max(q.Oldest, now.Sub(t.behind.since).Seconds())
+	}
+	for t := range d.tasks.busy {
+		q := queue(t)
 		for _, c := range t.chunks {
 			if c.open > 0 && !c.gone() {
 				q.Oldest = max(q.Oldest, now.Sub(c.offered).Seconds())

@@ -30,6 +30,10 @@ const (
 	shareWait   = 3 * time.Second  // named by a pulse while our share is nothing: a heartbeat
 	pulseEvery  = time.Second      // a task that hears nothing for 5 s believes us dead
 	flushEvery  = 200 * time.Millisecond
+
+	// behindFor is how long it counts what the client of a task without a chunk has said
+	// that it has behind: it would have offered more by then.
+	behindFor = 10 * time.Second
 )
 
 // client is who offered a task's chunks and gets the answers.
@@ -54,6 +58,14 @@ type task struct {
 	told    bool              // that we go away
 	until   time.Time         // when a memory may be forgotten
 	resting bool              // in tasks.resting
+	behind  behind
+}
+
+// behind is what the newest offer of a task says of those that wait where it came from.
+type behind struct {
+	n     int
+	since time.Time // when the oldest began to wait
+	at    time.Time // when that was said
 }
 
 type doneChunk struct {
@@ -101,12 +113,15 @@ type tasks struct {
 	busy    map[*task]struct{} // with chunks
 	resting fifo[*task]        // those without, and some that have some again
 	stale   bool               // dropped probes are still in queues
+	waiters map[*task]struct{} // with something behind
+	behind  int                // of all waiters
 	fair                       // probes in queues
 }
 
 func newTasks(weight func(uuid.UUID) int) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
-		fair: fair{weight: weight, spaces: map[uuid.UUID]*space{}}}
+		waiters: map[*task]struct{}{},
+		fair:    fair{weight: weight, spaces: map[uuid.UUID]*space{}}}
 }
 
 // file gives the place in the turns of a task's verification.
@@ -125,6 +140,17 @@ func (t *tasks) credit(k *task) uint32 {
 		return 0
 	}
 	return uint32(chunksPerTask - k.open())
+}
+
+// tell notes what waits behind a task's chunks.
+func (t *tasks) tell(k *task, b behind) {
+	t.behind += b.n - k.behind.n
+	k.behind = b
+	if b.n > 0 {
+		t.waiters[k] = struct{}{}
+	} else {
+		delete(t.waiters, k)
+	}
 }
 
 // claim gives the task of an offer, whose chunks of an older owner it drops. The
@@ -160,6 +186,7 @@ func (t *tasks) drop(k *task) {
 	}
 	k.chunks, k.done, k.owed = nil, nil, time.Time{}
 	delete(t.busy, k)
+	t.tell(k, behind{})
 }
 
 // forget ends a chunk that is done.
@@ -190,6 +217,11 @@ func (t *tasks) rest(now time.Time, k *task) {
 
 // sweep forgets the memories whose time is over, or that are too many.
 func (t *tasks) sweep(now time.Time) {
+	for k := range t.waiters {
+		if len(k.chunks) == 0 && now.Sub(k.behind.at) >= behindFor {
+			t.tell(k, behind{})
+		}
+	}
 	for range t.resting.len() {
 		k := t.resting.peek()
 		old := !now.Before(k.until) || t.resting.len() > tasksMax
@@ -199,6 +231,7 @@ func (t *tasks) sweep(now time.Time) {
 		t.resting.pop()
 		k.resting = false
 		if len(k.chunks) == 0 {
+			t.tell(k, behind{})
 			delete(t.all, k.key)
 		}
 	}

@@ -16,7 +16,8 @@ type Receiver struct {
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why"` // Cause in a sentence, with the numbers
 
-	Queued   int     `json:"queued"`    // addresses that wait here
+	Queued   int     `json:"queued"`    // addresses that wait for it, Behind counted in
+	Behind   int     `json:"behind"`    // of these, that their verifications have not handed over yet
 	Oldest   float64 `json:"oldest"`    // seconds that the oldest of them has waited
 	InFlight int     `json:"in_flight"` // RCPTs on the wire
 	Sessions int     `json:"sessions"`  // open or opening
@@ -85,7 +86,7 @@ type Session struct {
 type Queue struct {
 	Workspace    string  `json:"workspace"`
 	Verification string  `json:"verification"`
-	Queued       int     `json:"queued"`
+	Queued       int     `json:"queued"` // what is not handed over yet counted in
 	Oldest       float64 `json:"oldest"` // seconds
 	Weight       int     `json:"weight"`
 }
@@ -117,7 +118,7 @@ type Minute struct {
 	Deferred int       `json:"deferred"`
 	Opened   int       `json:"opened"`   // sessions
 	Sessions int       `json:"sessions"` // most at once
-	Queued   int       `json:"queued"`   // at its end
+	Queued   int       `json:"queued"`   // at its end, what was not handed over yet counted in
 	Allowed  float64   `json:"allowed"`  // RCPTs a second that were permitted, the least of the minute
 	Cause    string    `json:"cause"`    // that kept it from asking more for the longest
 }

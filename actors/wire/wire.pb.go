@@ -345,8 +345,12 @@ type Offer struct {
 	Probes []*Probe               `protobuf:"bytes,4,rep,name=probes,proto3" json:"probes,omitempty"` // at most 500
 	// From the sending of this very copy; 0: without end. What has not begun by then
 	// comes back as "again". A duration, because the clocks of nodes differ.
-	ExpiresInMs   int64  `protobuf:"varint,6,opt,name=expires_in_ms,json=expiresInMs,proto3" json:"expires_in_ms,omitempty"`
-	Workspace     []byte `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"` // 16 bytes: whose turn it is
+	ExpiresInMs int64  `protobuf:"varint,6,opt,name=expires_in_ms,json=expiresInMs,proto3" json:"expires_in_ms,omitempty"`
+	Workspace   []byte `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"` // 16 bytes: whose turn it is
+	// Addresses of this task that wait for the receiver beside those that are offered: not
+	// offered yet, or due again. Not those whose time has not come.
+	Behind        uint32 `protobuf:"varint,8,opt,name=behind,proto3" json:"behind,omitempty"`
+	WaitingMs     int64  `protobuf:"varint,9,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"` // for how long the oldest of these has waited, at the sending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +425,20 @@ func (x *Offer) GetWorkspace() []byte {
 		return x.Workspace
 	}
 	return nil
+}
+
+func (x *Offer) GetBehind() uint32 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *Offer) GetWaitingMs() int64 {
+	if x != nil {
+		return x.WaitingMs
+	}
+	return 0
 }
 
 // OfferAck answers an Offer. Receiver -> domain.
@@ -1071,14 +1089,17 @@ const file_wire_proto_rawDesc = "" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12#\n" +
 	"\rgreylisted_ms\x18\x03 \x01(\x03R\fgreylistedMs\x12'\n" +
-	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\"\xe7\x01\n" +
+	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\"\x9e\x02\n" +
 	"\x05Offer\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12)\n" +
 	"\x05hosts\x18\x03 \x03(\v2\x13.rollcall.wire.HostR\x05hosts\x12,\n" +
 	"\x06probes\x18\x04 \x03(\v2\x14.rollcall.wire.ProbeR\x06probes\x12\"\n" +
 	"\rexpires_in_ms\x18\x06 \x01(\x03R\vexpiresInMs\x12\x1c\n" +
-	"\tworkspace\x18\a \x01(\fR\tworkspaceJ\x04\b\x05\x10\x06\"\x93\x01\n" +
+	"\tworkspace\x18\a \x01(\fR\tworkspace\x12\x16\n" +
+	"\x06behind\x18\b \x01(\rR\x06behind\x12\x1d\n" +
+	"\n" +
+	"waiting_ms\x18\t \x01(\x03R\twaitingMsJ\x04\b\x05\x10\x06\"\x93\x01\n" +
 	"\bOfferAck\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x120\n" +

@@ -93,6 +93,9 @@ func (s receiverSheet) head() {
 	if d.Queued > 0 {
 		queued += ", the oldest for " + span(seconds(d.Oldest))
 	}
+	if d.Behind > 0 {
+		queued += fmt.Sprintf("; %s of them are not handed over to it yet", grouped(int64(d.Behind)))
+	}
 	if d.PerHour > 0 {
 		queued += fmt.Sprintf("; about %s an hour as things are", grouped(int64(d.PerHour)))
 	}
