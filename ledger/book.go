@@ -46,7 +46,8 @@ type Tenants interface {
 	// Evidence calls yield for each settlement whose number is above after, by number,
 	// up to those of the start, with memory for one at a time. It answers the
 	// verification, whatever its workspace, as it was at the start.
-	// ErrNoSuchVerification; ErrResultsExpired after retention, also in the middle.
+	// ErrNoSuchVerification; ErrResultsExpired after retention, also in the middle, beside
+	// the verification.
 	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(Kept) error) (Verification, error)
 
 	// Secret gives the named random value, made once at first use.

@@ -131,6 +131,7 @@ type Verification struct {
 	Held          Credits      // what it still holds
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
+	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence only
 }
 
 // NewVerification is what a create asks for.

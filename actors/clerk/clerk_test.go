@@ -170,6 +170,10 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 		!strings.Contains(err.Error(), "node-2 (lost: it does not answer)") {
 		t.Errorf("a receiver that may live on the node that is silent: %v", err)
 	}
+	unheard = nil
+	if _, err := c.Verification(t.Context(), uuid.NewString()); !errors.As(err, &unheard) {
+		t.Errorf("a verification that the node that is silent may work on: %v", err)
+	}
 }
 
 func TestANodeAnswersForItself(t *testing.T) {

@@ -152,7 +152,8 @@ func (c *Clerk) Trace(
 	return out, nil
 }
 
-// Verification says what the open addresses of a verification wait for. view.ErrNotThere.
+// Verification says what the open addresses of a verification wait for. view.ErrNotThere; a
+// view.Unheard when a node that does not answer may work on it.
 func (c *Clerk) Verification(ctx context.Context, id string) (view.Verification, error) {
 	of, err := uuid.Parse(id)
 	if err != nil {
@@ -169,6 +170,9 @@ func (c *Clerk) Verification(ctx context.Context, id string) (view.Verification,
 			v.Node = s.name
 			found = v
 		}
+	}
+	if quiet := silent(all); found == nil && len(quiet) > 0 {
+		return view.Verification{}, &view.Unheard{Silent: quiet}
 	}
 	if found == nil {
 		return view.Verification{}, view.ErrNotThere

@@ -11,6 +11,8 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/smtp"
 )
 
 // receiversNow is when the tables of these tests are looked at.
@@ -293,9 +295,16 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		t.Errorf("no id: %v", err)
 	}
 	if _, _, err := b.run(t.Context(), "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12"); err == nil ||
-		!strings.Contains(err.Error(), "no node works on a verification with this id") {
+		!strings.Contains(err.Error(), "there is no verification with this id") {
 		t.Errorf("another: %v", err)
 	}
+	d := ledgertest.NewDesk(t, b.book, 5)
+	holds(t, b.must("verification", d.Creates(700).ID.String()), ", uploading\n",
+		"why           its file is uploaded: 0 of 700 bytes are here")
+	v, l := d.Prepares(4)
+	d.Settles(l, 1, 0, 3, smtp.Valid)
+	holds(t, b.must("verification", v.ID.String()), ", completed\n", "final         4 of 4 addresses (100 %)\n",
+		"nothing waits any more:\n", "4 valid, 0 invalid, ")
 	for word := range waitsFor {
 		if waitsFor[word] == "" {
 			t.Errorf("%s is not explained", word)

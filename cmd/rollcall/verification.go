@@ -16,7 +16,8 @@ func newVerification(e environment) *cobra.Command {
 		Use:   "verification ID",
 		Short: "Show what the open addresses of a verification wait for, and until when",
 		Long: "Show what the open addresses of a verification wait for, and until when, and when the last of them is\n" +
-			"expected to be final. The expectation holds as things are now: receivers and other files change it.",
+			"expected to be final. The expectation holds as things are now: receivers and other files change it.\n" +
+			"Of a verification that no node works on it says why: its upload, its credits, or how it has ended.",
 		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11",
 		Args:    wantArgs("ID"),
 	}
@@ -69,11 +70,9 @@ func printVerification(w io.Writer, v view.Verification) error {
 	if v.Node != "" {
 		line("node", "%s works on it", v.Node)
 	}
-	share := ""
-	if v.Total > 0 {
-		share = fmt.Sprintf(" (%d %%)", v.Final*100/v.Total)
+	if v.Total > 0 { // else it is not known yet
+		line("final", "%s of %s addresses (%d %%)", grouped(v.Final), grouped(v.Total), v.Final*100/v.Total)
 	}
-	line("final", "%s of %s addresses%s", grouped(v.Final), grouped(v.Total), share)
 	if !v.Finish.IsZero() {
 		line("expected", "the last is final at %s, in %s, as things are", clock(v.Finish, now), left(v.Finish, now))
 	}

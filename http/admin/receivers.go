@@ -142,25 +142,6 @@ func (s *Server) sources(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"sources": full(found), "silent": full(silent)})
 }
 
-func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
-	id, ok := verificationID(w, r)
-	if !ok {
-		return
-	}
-	found, err := s.options.Survey.Verification(r.Context(), id.String())
-	if errors.Is(err, view.ErrNotThere) {
-		refuse(w, http.StatusNotFound, "verification_not_found",
-			"no node works on a verification with this id: it is over, or there is none; its customer sees its status")
-		return
-	}
-	if err != nil {
-		s.failSurvey(w, "ask what a verification waits for", err)
-		return
-	}
-	found.Waits = full(found.Waits)
-	writeJSON(w, http.StatusOK, found)
-}
-
 // failReceiver is failSurvey for a call about one receiver.
 func (s *Server) failReceiver(w http.ResponseWriter, step string, err error) {
 	var unheard *view.Unheard

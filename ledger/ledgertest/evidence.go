@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -181,9 +182,20 @@ var evidences = []exercise{
 		d.sweeps(ledger.Retention{Results: time.Nanosecond}, 2)
 		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing) // which had none
 		d.refused(err, ledger.ErrResultsExpired)
-		_, err = d.Evidence(d.T.Context(), v.ID, 0, nothing)
+		erased, err := d.Evidence(d.T.Context(), v.ID, 0, nothing)
 		d.refused(err, ledger.ErrResultsExpired)
+		if erased.ID != v.ID || erased.Status != ledger.Completed || erased.Counts.Sum() != 1 {
+			d.T.Errorf("what is erased is told as %+v", erased)
+		}
 		d.witnesses(running.ID, "kept")
+		had, err := d.Evidence(d.T.Context(), running.ID, math.MaxInt64, nothing)
+		d.ok(err)
+		d.ok(d.Release(d.T.Context(), k))
+		free, err := d.Evidence(d.T.Context(), running.ID, 1, nothing)
+		d.ok(err)
+		if !had.LeasedUntil.After(had.Created) || !free.LeasedUntil.IsZero() {
+			d.T.Errorf("it is leased until %v, and after its release %v", had.LeasedUntil, free.LeasedUntil)
+		}
 		// What was settled and is erased is still settled.
 		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "again"))
 		d.ok(err)

@@ -20,14 +20,17 @@ const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
 func (s *Store) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	yield func(ledger.Kept) error) (ledger.Verification, error) {
 	v, err := s.verification(ctx, id)
-	if err == nil && v.ResultsDeleted {
-		err = ledger.ErrResultsExpired
-	}
 	if err != nil {
 		return ledger.Verification{}, fmt.Errorf("read evidence of verification %s: %w", id, err)
 	}
+	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
+		v.LeasedUntil = rules.Clock(v.LeaseExpires)
+	}
+	if v.ResultsDeleted {
+		return v.Verification, fmt.Errorf("read evidence of verification %s: %w", id, ledger.ErrResultsExpired)
+	}
 	var batch ledger.Batch
-	for number := max(after, 0) + 1; number <= v.Settlements; number++ {
+	for number := min(max(after, 0), v.Settlements) + 1; number <= v.Settlements; number++ {
 		kept := ledger.Kept{Number: number, Results: &batch}
 		if err := s.kept(ctx, id, &kept); err != nil {
 			return v.Verification, fmt.Errorf("read evidence of settlement %d of verification %s: %w",

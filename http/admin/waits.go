@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/view"
+	"rollcall/ledger"
+)
+
+// waits says what the open addresses of a verification wait for, or, when no node works
+// on it, why none does.
+func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
+	id, ok := verificationID(w, r)
+	if !ok {
+		return
+	}
+	found, err := s.options.Survey.Verification(r.Context(), id.String())
+	if errors.Is(err, view.ErrNotThere) {
+		s.waitsOfNobody(w, r, id, err)
+		return
+	}
+	if err != nil {
+		s.failSurvey(w, "ask what a verification waits for", err)
+		return
+	}
+	found.Waits = full(found.Waits)
+	writeJSON(w, http.StatusOK, found)
+}
+
+// waitsOfNobody tells from the ledger of a verification that no node works on, and which
+// nodes do not answer.
+func (s *Server) waitsOfNobody(w http.ResponseWriter, r *http.Request, id uuid.UUID, nobody error) {
+	v, err := s.options.Book.Evidence(r.Context(), id, math.MaxInt64, func(ledger.Kept) error { return nil })
+	erased := errors.Is(err, ledger.ErrResultsExpired)
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchVerification):
+		refuse(w, http.StatusNotFound, "verification_not_found",
+			"there is no verification with this id: compare it with the one that its customer was given")
+		return
+	case err != nil && !erased:
+		s.fail(w, "read a verification", err)
+		return
+	}
+	why, err := s.whyNobody(r.Context(), v)
+	if err != nil {
+		s.fail(w, "read a balance", err)
+		return
+	}
+	if erased {
+		why += "; its results are erased, since their retention is over ([retention] results)"
+	}
+	var unheard *view.Unheard
+	if errors.As(nobody, &unheard) && !v.Status.Final() {
+		why += "; " + unheard.Error()
+	}
+	writeJSON(w, http.StatusOK, view.Verification{ID: id.String(), Workspace: v.Workspace.String(),
+		Status: string(v.Status), Total: max(0, v.Total), Final: v.Counts.Sum(), At: time.Now().UTC(),
+		Waits: []view.Wait{}, Why: why, Finish: v.Expected})
+}
+
+// whyNobody says why no node works on a verification.
+func (s *Server) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
+	switch state := v.State(); {
+	case state == ledger.State(ledger.Uploading):
+		return fmt.Sprintf("its file is uploaded: %d of %d bytes are here, and the upload may go on until %s",
+			v.Durable, v.Bytes, moment(v.UploadExpires)), nil
+	case state == ledger.State(ledger.Preparing):
+		return "its file is being read, and nothing is asked before" + behind(v), nil
+	case state == ledger.WaitingCredits:
+		balance, err := s.options.Book.Balance(ctx, v.Workspace)
+		return fmt.Sprintf("it waits for credits: it needs %d, and its workspace has %d available "+
+			"(`rollcall credits grant`)", v.Total, balance.Available), err
+	case v.Status.Final():
+		return over(v), nil
+	}
+	return "no node that answers works on it now" + behind(v), nil
+}
+
+// behind says who has a verification, as far as the ledger knows.
+func behind(v ledger.Verification) string {
+	if v.LeasedUntil.IsZero() {
+		return "; none has it, and one that has room takes it within seconds"
+	}
+	return fmt.Sprintf("; the node that has it keeps it until %s unless it renews that, and then another takes it",
+		moment(v.LeasedUntil))
+}
+
+// over says how a verification has ended.
+func over(v ledger.Verification) string {
+	c := v.Counts
+	text := fmt.Sprintf("it is over since %s, and nothing waits any more: %d valid, %d invalid, %d catch-all, "+
+		"%d unknown, %d error, %d cancelled", moment(v.Completed), c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error,
+		c.Cancelled)
+	if v.Issue != nil {
+		text += fmt.Sprintf("; %s: %s", v.Issue.Code, v.Issue.Message)
+	}
+	return text
+}
+
+// moment writes a time for a sentence.
+func moment(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }

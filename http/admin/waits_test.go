@@ -1,0 +1,81 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/smtp"
+)
+
+// nobodyWorks is a survey of nodes that work on no verification.
+type nobodyWorks struct{ *fakeSurvey }
+
+func (nobodyWorks) Verification(context.Context, string) (view.Verification, error) {
+	return view.Verification{}, &view.Unheard{Silent: []view.Silent{{Node: "node-2", Why: "lost"}}}
+}
+
+// TestWhyNobodyWorksOnAVerification is told from the ledger, in each of its states.
+func TestWhyNobodyWorksOnAVerification(t *testing.T) {
+	r := newThrottleRig(t, func(o *admin.Options) { o.Survey = nobodyWorks{} })
+	d := ledgertest.NewDesk(t, r.book, 5)
+	told := func(id uuid.UUID, status ledger.Status, total, final int64, words ...string) {
+		t.Helper()
+		code, text := r.raw("GET", "/v1/verifications/"+id.String()+"/waits", "", "Bearer "+r.token)
+		var v view.Verification
+		if err := json.Unmarshal([]byte(text), &v); err != nil || code != 200 || v.Status != string(status) ||
+			v.Total != total || v.Final != final || v.ID != id.String() || v.Workspace != d.Workspace.String() ||
+			v.Waits == nil || v.Node != "" || v.At.IsZero() {
+			t.Errorf("%s: %d %v %s", status, code, err, text)
+		}
+		for _, w := range words {
+			if !strings.Contains(v.Why, w) {
+				t.Errorf("%s: %q lacks %q", status, v.Why, w)
+			}
+		}
+	}
+	uploading := d.Creates(700)
+	if _, err := d.OpenUpload(t.Context(), uploading.ID); err != nil {
+		t.Fatal(err)
+	}
+	told(uploading.ID, ledger.Uploading, 0, 0, "0 of 700 bytes", "until 20")
+	preparing := d.Uploads()
+	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "none has it")
+	poor, _ := d.Prepares(7)
+	told(poor.ID, ledger.Waiting, 7, 0, "needs 7", "5 available", "rollcall credits grant")
+	v, l := d.Prepares(4)
+	d.Settles(l, 1, 0, 2, smtp.Valid)
+	told(v.ID, ledger.Verifying, 4, 3, "no node that answers works on it now", "keeps it until 20",
+		"without an answer are node-2 (lost)")
+	next := time.Now().Add(time.Hour)
+	if _, err := d.Wait(t.Context(), l, ledger.Outlook{Next: next}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Release(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	told(v.ID, ledger.Waiting, 4, 3, "no node that answers works on it now; none has it")
+	l = d.Takes(v.ID)
+	d.Settles(l, 2, 3, 3, smtp.Unknown)
+	told(v.ID, ledger.Completed, 4, 4, "nothing waits any more", "3 valid", "1 unknown")
+	if _, err := d.Cancel(t.Context(), d.Workspace, uploading.ID); err != nil {
+		t.Fatal(err)
+	}
+	told(uploading.ID, ledger.Cancelled, 0, 0, "is over")
+	if _, err := r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results are erased")
+	code, text := r.raw("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "", "Bearer "+r.token)
+	if code != 404 || !strings.Contains(text, "there is no verification with this id") {
+		t.Errorf("an unknown id: %d %s", code, text)
+	}
+}
