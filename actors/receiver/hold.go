@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/shaping"
 )
@@ -69,6 +70,15 @@ func (d *desk) hold(now time.Time) (cause wire.Cause, until time.Time, why strin
 
 // holds is hold without the sentence.
 func (d *desk) holds(now time.Time) (wire.Cause, time.Time) {
+	cause, until := d.found(now)
+	if cause == wire.Cause_NO_SOURCE {
+		until = d.boundEnds(now, until)
+	}
+	return cause, until
+}
+
+// found is holds, with the ends of days instead of those of their bounds.
+func (d *desk) found(now time.Time) (wire.Cause, time.Time) {
 	if cause, until := d.barred(now); cause != wire.Cause_FREE {
 		return cause, until
 	}
@@ -98,7 +108,7 @@ func (d *desk) barred(now time.Time) (wire.Cause, time.Time) {
 	a, working := d.allowance, len(d.sessions) > d.closing
 	switch {
 	case a.Pause == shaping.PauseYes, a.Pause == shaping.PauseDrain && !working:
-		return wire.Cause_PAUSED, time.Time{}
+		return wire.Cause_PAUSED, d.pauseEnds(now, d.key)
 	case shut(a):
 		return wire.Cause_NO_SHARE, time.Time{}
 	case d.options.Facts != nil && !d.known:
@@ -108,6 +118,9 @@ func (d *desk) barred(now time.Time) (wire.Cause, time.Time) {
 	}
 	muted, until, cause := d.mute(now)
 	if muted && !(cause == wire.Cause_PAUSED && working) { // else they are drained
+		if cause == wire.Cause_PAUSED {
+			until = d.sourcesPaused(now, until)
+		}
 		return cause, until
 	}
 	if o := d.breather(now); o != nil {
@@ -210,27 +223,17 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 	return "it asks as fast as it is answered"
 }
 
-// pausedBecause is because for PAUSED.
-func (d *desk) pausedBecause() string {
-	switch d.allowance.Pause {
-	case shaping.PauseYes:
-		return "an operator has paused it"
-	case shaping.PauseDrain:
-		return "an operator drains it: no session is opened any more"
-	}
-	return "an operator has paused the sources of ours that it takes"
-}
-
 // sourceless is because for NO_SOURCE.
 func (d *desk) sourceless(now time.Time) string {
 	for _, o := range d.outlets {
 		today := d.options.clock(now)
 		if most := perDay(d.options.Sources.allowance(o.index), today); most > 0 && !now.Before(o.until) {
+			name := view.SourceName(o.name)
 			if left, _ := d.options.Sources.left(o.index, "", today, false); left > 0 {
 				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
-					"the %d that are left", o.name, most, left)
+					"the %d that are left", name, most, left)
 			}
-			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", o.name, most)
+			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
 		}
 	}
 	return "our sources rest, because many receivers refuse them"
@@ -251,8 +254,8 @@ func (d *desk) shareless() string {
 // asks says whether a session is asking something.
 func (d *desk) asks() bool { return len(d.sessions) > len(d.free)+d.closing }
 
-// pausedWait is named by a pulse while an operator has paused a receiver: nobody knows
-// until when that is. It is said again each second.
+// pausedWait is named by a pulse while an operator has paused a receiver and nobody knows
+// until when. It is said again each second.
 const pausedWait = time.Minute
 
 // pulsing is what a pulse tells of what holds the desk back, and how long nothing can be asked.
@@ -260,7 +263,10 @@ func (d *desk) pulsing(now time.Time) (wire.Cause, int64) {
 	cause, until := d.holds(now)
 	switch cause {
 	case wire.Cause_PAUSED:
-		return cause, pausedWait.Milliseconds()
+		if until.IsZero() {
+			until = now.Add(pausedWait)
+		}
+		return cause, wire.Left(now, until)
 	case wire.Cause_NO_SHARE:
 		return cause, shareWait.Milliseconds()
 	case wire.Cause_BUDGET, wire.Cause_NO_SOURCE:
@@ -281,9 +287,13 @@ func (d *desk) perHourOf(now time.Time, t *task) int64 {
 
 // perHour is how many addresses the desk expects to ask in an hour as things are, by what
 // is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
+// In a rest or a pause of which the end is known it is what is expected after it.
 func (d *desk) perHour(now time.Time) float64 {
 	a := d.allowance
-	if cause, _ := d.barred(now); cause != wire.Cause_FREE && cause != wire.Cause_PENALTY {
+	switch cause, until := d.barred(now); {
+	case cause == wire.Cause_FREE, cause == wire.Cause_PENALTY:
+	case cause == wire.Cause_PAUSED && !until.IsZero():
+	default:
 		return 0
 	}
 	n := min(a.RcptRate.PerSecond(), d.outlets[0].tempo.Lasting()) * 3600

@@ -53,6 +53,9 @@ type Options struct {
 	// SourceOf gives what an operator wants of one of our sources now, by its address:
 	// whether it rests, and what it may ask in a day; nil: nothing.
 	SourceOf func(name string) shaping.Allowance
+	// Said gives who says what of a field of a receiver, or of "source:" and the address of
+	// one of our sources, in the ledger's time, the one that holds last; nil: nobody knows.
+	Said func(name string, f shaping.Field) []shaping.Said
 	// Weight is how many addresses of a workspace are asked for each one of a workspace
 	// of weight 1, at receivers where both wait; nil: all have the same.
 	Weight  func(workspace uuid.UUID) int

@@ -83,7 +83,9 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 	switch q.cause {
 	case view.Causes[wire.Cause_PAUSED], view.Causes[wire.Cause_NO_SOURCE], view.Causes[wire.Cause_NO_SHARE],
 		view.Causes[wire.Cause_UNREACHED]:
-		if q.until.Sub(o.now) <= renewedWithin {
+		// A receiver that is paused tells how many it will ask in an hour if there is an end.
+		ends := q.cause == view.Causes[wire.Cause_PAUSED] && q.perHour > 0 && q.until.After(o.now)
+		if !ends && q.until.Sub(o.now) <= renewedWithin {
 			return time.Time{}, fmt.Sprintf("%d addresses wait for receiver %s, and nobody can say how long: %s",
 				q.addresses, key, q.cause)
 		}

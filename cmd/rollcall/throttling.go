@@ -135,7 +135,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 	r.Living, r.Fenced = n.members.living, n.members.fenced
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, shaping.FieldRcptRate) }
-	r.SourceOf, r.Weight = n.table.Source, n.tuning.weight
+	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.tuning.weight
 	return r, nil
 }
 

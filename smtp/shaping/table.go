@@ -266,16 +266,32 @@ func (t *Table) Explain(key string) []Explained {
 		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
 			continue
 		}
-		e := Explained{Field: f}
-		for _, name := range names {
-			for _, r := range l.named[name] {
-				if r.Set.Has(f) && (!isSource || name != "" || r.layer == LayerDefault) {
-					e.Said = append(e.Said, Said{r.Set.Text(f), r.origin(r.layer, f)})
-				}
-			}
-		}
+		e := Explained{Field: f, Said: l.said(names, f, isSource)}
 		e.Text = e.Said[len(e.Said)-1].Text
 		out = append(out, e)
+	}
+	return out
+}
+
+// Said is what Explain says of one field; none for a field that no rule of that name can have.
+func (t *Table) Said(key string, f Field) []Said {
+	l := t.layers.Load()
+	if strings.HasPrefix(key, SourcePrefix) {
+		return l.said([]string{"", key}, f, true)
+	}
+	receiver, _, _ := cutShard(key)
+	return l.said(l.names(receiver), f, false)
+}
+
+// said is what rules of some names say of a field, the weakest first. What holds for every
+// receiver holds for no source but what is built in.
+func (l *layers) said(names []string, f Field, isSource bool) (out []Said) {
+	for _, name := range names {
+		for _, r := range l.named[name] {
+			if r.Set.Has(f) && (!isSource || name != "" || r.layer == LayerDefault) {
+				out = append(out, Said{r.Set.Text(f), r.origin(r.layer, f)})
+			}
+		}
 	}
 	return out
 }

@@ -1,0 +1,113 @@
+package receiver
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
+)
+
+// soonEnds is when a pause whose end is over is expected to be ended here.
+const soonEnds = time.Second
+
+// said gives who says what of a field of a receiver, or of one of our sources; none:
+// nobody knows.
+func (d *desk) said(name string, f shaping.Field) []shaping.Said {
+	if d.options.Said == nil {
+		return nil
+	}
+	return d.options.Said(name, f)
+}
+
+// here turns a time of the ledger's clock into one of this host's, which is not over.
+func (d *desk) here(now, at time.Time) time.Time {
+	return now.Add(max(soonEnds, at.Sub(d.options.clock(now))))
+}
+
+// pauseEnds is until when a name is paused; zero: until somebody ends it.
+func (d *desk) pauseEnds(now time.Time, name string) time.Time {
+	var until time.Time
+	for _, s := range slices.Backward(d.said(name, shaping.FieldPause)) {
+		switch {
+		case s.Text == string(shaping.PauseNo): // what holds when those before are over
+			return until
+		case s.Until.IsZero():
+			return time.Time{}
+		}
+		until = later(until, d.here(now, s.Until))
+	}
+	return until
+}
+
+// sourcesPaused is until when the first of our sources is used again that the receiver
+// takes and that is paused, or until a time before.
+func (d *desk) sourcesPaused(now, until time.Time) time.Time {
+	for _, o := range d.outlets {
+		if o.pause != shaping.PauseYes && o.pause != shaping.PauseDrain || now.Before(o.until) {
+			continue
+		}
+		ends := d.pauseEnds(now, shaping.SourcePrefix+o.name)
+		if until.IsZero() || !ends.IsZero() && ends.Before(until) {
+			until = ends
+		}
+	}
+	return until
+}
+
+// boundEnds is until, or when that is sooner the end of an override that says how much one
+// of our sources may ask in a day.
+func (d *desk) boundEnds(now, until time.Time) time.Time {
+	today := d.options.clock(now)
+	for _, o := range d.outlets {
+		if now.Before(o.until) || perDay(d.options.Sources.allowance(o.index), today) == 0 {
+			continue
+		}
+		if ok, _ := d.options.Sources.may(o.index, d.key, now, false); !ok {
+			continue
+		}
+		said := d.said(shaping.SourcePrefix+o.name, shaping.FieldRcptsPerDay)
+		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
+			continue
+		}
+		if ends := d.here(now, said[len(said)-1].Until); ends.Before(until) {
+			until = ends
+		}
+	}
+	return until
+}
+
+// pausedBy says who has paused a name, and why; what names it in the sentence.
+func (d *desk) pausedBy(name, what string, how shaping.Pause) string {
+	by, reason := "an operator", ""
+	if said := d.said(name, shaping.FieldPause); len(said) > 0 {
+		s := said[len(said)-1]
+		switch {
+		case s.Author != "":
+			by = s.Author
+		case s.Where != "":
+			by = s.Where
+		}
+		if s.Reason != "" {
+			reason = ": " + clip(s.Reason)
+		}
+	}
+	if how == shaping.PauseDrain {
+		return fmt.Sprintf("%s drains %s, no session is opened any more%s", by, what, reason)
+	}
+	return fmt.Sprintf("%s paused %s%s", by, what, reason)
+}
+
+// pausedBecause says who has paused the receiver, or our sources.
+func (d *desk) pausedBecause() string {
+	if how := d.allowance.Pause; how == shaping.PauseYes || how == shaping.PauseDrain {
+		return d.pausedBy(d.key, "it", how)
+	}
+	for _, o := range d.outlets {
+		if o.pause == shaping.PauseYes || o.pause == shaping.PauseDrain {
+			return d.pausedBy(shaping.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
+		}
+	}
+	return "an operator has paused the sources of ours that it takes"
+}

@@ -1,0 +1,112 @@
+package receiver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp/shaping"
+)
+
+// TestPauseTellsItsEnd: who paused it, why and until when is told to whoever looks and to
+// those that wait; without an end none is invented.
+func TestPauseTellsItsEnd(t *testing.T) {
+	const hour = time.Hour
+	anna := func(text string, ends time.Duration) shaping.Said {
+		return shaping.Said{Text: text, Origin: shaping.Origin{Layer: shaping.LayerOverride, Author: "anna@host",
+			Reason: "ticket 12", Until: begin.Add(ends)}}
+	}
+	built := shaping.Said{Text: "no", Origin: shaping.Origin{Where: "built in"}}
+	file := shaping.Said{Text: "yes", Origin: shaping.Origin{Layer: shaping.LayerFile, Where: "throttle.toml:12"}}
+	for _, tc := range []struct {
+		name string
+		said []shaping.Said
+		ends time.Duration // 0: nobody knows
+		why  string
+	}{
+		{"an override", []shaping.Said{built, anna("yes", hour)}, hour, "anna@host paused it: ticket 12"},
+		{"one above another", []shaping.Said{built, anna("drain", 2*hour), anna("yes", hour)}, 2 * hour, "anna@host"},
+		{"one above a file", []shaping.Said{built, file, anna("yes", hour)}, 0, "anna@host paused it: ticket 12"},
+		{"a file", []shaping.Said{built, file}, 0, "throttle.toml:12 paused it"},
+		{"nobody is known", nil, 0, "an operator paused it"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := openedWide()
+			a.Pause = shaping.PauseYes
+			w := tuned(t, &a)
+			w.desk.options.Clock = func() time.Time { return w.now }
+			w.desk.options.Said = func(name string, f shaping.Field) []shaping.Said {
+				if name != w.desk.key || f != shaping.FieldPause {
+					t.Errorf("asked who says %s of %q", f, name)
+				}
+				return tc.said
+			}
+			told := time.Duration(-1)
+			w.hear = func(_ client, msg proto.Message) {
+				if m, ok := msg.(*wire.Pulse); ok && m.GetCause() == wire.Cause_PAUSED {
+					told = w.now.Sub(begin) + time.Duration(m.GetWaitingMs())*time.Millisecond
+					if tc.ends == 0 {
+						told -= w.now.Sub(begin)
+					}
+				}
+			}
+			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
+			w.run(begin.Add(10 * time.Second))
+			cause, until, why := w.desk.hold(w.now)
+			want, pulsed := begin.Add(tc.ends), tc.ends
+			if tc.ends == 0 {
+				want, pulsed = time.Time{}, pausedWait
+			}
+			if cause != wire.Cause_PAUSED || !until.Equal(want) || !strings.Contains(why, tc.why) {
+				t.Errorf("%s until %s: %s", cause, until, why)
+			}
+			if told != pulsed {
+				t.Errorf("those that wait were told %s instead of %s", told, pulsed)
+			}
+			if n := w.desk.perHour(w.now); n > 0 != (tc.ends > 0) {
+				t.Errorf("%g an hour", n)
+			}
+		})
+	}
+}
+
+// TestSourcesTellTheirEnds: of a source that is paused, and of one whose day is used up
+// when the bound of it ends before the day.
+func TestSourcesTellTheirEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		a     shaping.Allowance
+		field shaping.Field
+		want  wire.Cause
+		why   string
+	}{
+		"paused": {shaping.Allowance{Pause: shaping.PauseYes}, shaping.FieldPause, wire.Cause_PAUSED,
+			"anna@host paused our source default: listed"},
+		"used up": {shaping.Allowance{RcptsPerDay: 5}, shaping.FieldRcptsPerDay, wire.Cause_NO_SOURCE,
+			"our source default has asked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := openedWide()
+			w := tuned(t, &a)
+			ends := begin.Add(10 * time.Minute)
+			w.desk.options.Clock = func() time.Time { return w.now }
+			w.desk.options.SourceOf = func(string) shaping.Allowance { return tc.a }
+			w.desk.options.Said = func(name string, f shaping.Field) []shaping.Said {
+				if name != shaping.SourcePrefix || f != tc.field {
+					t.Errorf("asked who says %s of %q", f, name)
+				}
+				return []shaping.Said{{Text: "yes", Origin: shaping.Origin{Author: "anna@host", Reason: "listed",
+					Until: ends}}}
+			}
+			w.desk.options.Sources.options.Store(&w.desk.options)
+			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
+			w.run(begin.Add(time.Minute))
+			cause, until, why := w.desk.hold(w.now)
+			if cause != tc.want || !until.Equal(ends) || !strings.Contains(why, tc.why) {
+				t.Errorf("%s until %s: %s", cause, until, why)
+			}
+		})
+	}
+}
