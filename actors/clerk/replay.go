@@ -117,6 +117,7 @@ type tank struct {
 	asked, accepted, refused int
 	fastest                  float64 // RCPTs that one session asked in a minute, in the best one
 	perSession               float64 // RCPTs that a session asked
+	hidden                   []bool  // of list: more waited than was recorded
 	never                    bool    // under the candidate the last one is not asked within replayDays
 }
 
@@ -173,6 +174,22 @@ func (t *tank) order() {
 		}
 	}
 	t.perSession = float64(t.asked) / float64(max(1, opened))
+	t.unhide()
+}
+
+// unhide finds the minutes in which more waited than was recorded: something held the
+// receiver back, and more was asked in the next one, still held back, than had waited.
+func (t *tank) unhide() {
+	t.hidden = make([]bool, len(t.list))
+	held := func(m *view.Minute) bool { return m.Cause != view.Causes[0] && m.Queued > 0 }
+	var next *view.Minute
+	for i := len(t.list) - 1; i >= 0; i-- {
+		m := &t.list[i]
+		t.hidden[i] = next != nil && held(m) && held(next) && max(m.Queued, next.Queued) < next.Asked
+		if m.Asked > 0 {
+			next = m
+		}
+	}
 }
 
 // replay compares the rules for the receiver; false: they are the same.
@@ -195,6 +212,7 @@ func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
 	out.Would = max(0, t.asked+int(math.Round(would.sum-was.sum)))
 	out.Delay = math.Round(would.last - was.last)
 	out.Unknown = t.unknown(before, after, would.most)
+	out.AtLeast = would.starved && out.Unknown != ""
 	t.never = would.never
 	return out, true
 }
@@ -229,6 +247,9 @@ type outcome struct {
 	most  float64 // asked in one minute
 	never bool    // not even within replayDays; last is these then
 	fired map[string]int
+	// starved says that more could have been asked in a minute that had more waiting than
+	// was recorded.
+	starved bool
 }
 
 // run lets the recorded demand through the rules a; base are those under which it was
@@ -237,6 +258,7 @@ func (t *tank) run(base, a shaping.Allowance) outcome {
 	out := outcome{fired: map[string]int{}}
 	var hour window
 	backlog, queued, done := 0.0, 0, false
+	demand := float64(t.demand())
 	minute := func(i int, m *view.Minute) {
 		backlog += max(0, float64(m.Asked+m.Queued-queued))
 		queued = m.Queued
@@ -245,11 +267,12 @@ func (t *tank) run(base, a shaping.Allowance) outcome {
 		if backlog > most+0.5 && field != 0 && i < len(t.list) {
 			out.fired[field.String()]++
 		}
+		out.starved = out.starved || i < len(t.list) && t.hidden[i] && backlog < most-0.5
 		backlog -= asked
 		hour.add(asked*t.part(m, m.Accepted, t.accepted), asked*t.part(m, m.Refused, t.refused))
-		if before := out.sum; !done && before+asked >= float64(t.asked)-0.5 && t.asked > 0 {
+		if before := out.sum; !done && before+asked >= demand-0.5 && demand > 0 {
 			done = true
-			out.last = 60 * (float64(i) + min(1, max(0, float64(t.asked)-before)/max(asked, 1e-9)))
+			out.last = 60 * (float64(i) + min(1, max(0, demand-before)/max(most, 1e-9)))
 		}
 		out.sum += asked
 		out.most = max(out.most, asked)
@@ -259,14 +282,26 @@ func (t *tank) run(base, a shaping.Allowance) outcome {
 	}
 	sum := out.sum // what comes later is not of this time
 	calm := view.Minute{Cause: view.Causes[0], Queued: queued}
-	for i := len(t.list); !done && t.asked > 0 && i < len(t.list)+replayDays*24*60; i++ {
+	if n := len(t.list); n > 0 && !barred(&t.list[n-1], base) {
+		calm.Cause = t.list[n-1].Cause
+	}
+	for i := len(t.list); !done && demand > 0 && i < len(t.list)+replayDays*24*60; i++ {
 		minute(i, &calm)
 	}
-	if out.never = !done && t.asked > 0; out.never {
+	if out.never = !done && demand > 0; out.never {
 		out.last = float64(replayDays * 24 * 3600)
 	}
 	out.sum = sum
 	return out
+}
+
+// demand is how many addresses there were to ask: those that were, and those that still
+// waited at the end of the record. Of a receiver that was asked nothing it is not reckoned.
+func (t *tank) demand() int {
+	if t.asked == 0 {
+		return 0
+	}
+	return t.asked + t.list[len(t.list)-1].Queued
 }
 
 // part is which part of a minute's answers were of a kind; of a minute without any, that

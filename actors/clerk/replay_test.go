@@ -127,6 +127,59 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 	}
 }
 
+// burst is a list of 1,500 that is asked at 5/s, as receivers that know the whole backlog
+// record it.
+func burst(i int, m *view.Minute) {
+	busy(i, m)
+	m.Queued = 300 * (4 - i)
+}
+
+// TestReplayOfABacklog: what waits is asked sooner when more is allowed, to the last of it,
+// also when the record ends before; where the record does not have it that is said.
+func TestReplayOfABacklog(t *testing.T) {
+	rules := func(rate string) *shaping.Table {
+		return table(t, "example.net", map[string]string{"rcpt_rate": rate, "connections": "20",
+			"connection_rate": "10/s", "rcpts_per_connection": "50"})
+	}
+	chunks := func(queued int) func(i int, m *view.Minute) { // only what was offered is known
+		return func(i int, m *view.Minute) {
+			burst(i, m)
+			m.Queued = queued
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		minutes int
+		minute  func(i int, m *view.Minute)
+		rate    string
+		would   int
+		delay   float64
+		atLeast bool
+	}{
+		{"to the end", 5, burst, "50/s", 1500, 30 - 300, false},
+		{"cut off in the middle", 2, burst, "50/s", 1500, 30 - 300, false},
+		{"cut off, too slow for the time", 2, burst, "10/s", 1200, 150 - 300, false},
+		{"only chunks are known", 5, chunks(50), "50/s", 1550, 241 - 310, true},
+		{"only chunks are known, and less is allowed", 5, chunks(50), "1/s", 300, 1550 - 310, false},
+		{"slow at a steady demand", 5, func(i int, m *view.Minute) {
+			burst(i, m)
+			m.Cause, m.Queued = "free", 50
+		}, "50/s", 1550, 241 - 310, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Replay(recordOf(c.minutes, c.minute), ReplayOptions{Now: rules("5/s"), Candidate: rules(c.rate)})
+			if len(got.Receivers) != 1 {
+				t.Fatalf("%+v", got)
+			}
+			r := got.Receivers[0]
+			if r.Would != c.would || math.Abs(r.Delay-c.delay) > 5 || r.AtLeast != c.atLeast {
+				t.Errorf("%d of %d would have been asked, the last %v s later, at least is %v; want %d, %v, %v", r.Would,
+					r.Asked, r.Delay, r.AtLeast, c.would, c.delay, c.atLeast)
+			}
+		})
+	}
+}
+
 func TestReplayOfTheSameRulesFindsNoDifference(t *testing.T) {
 	rules := table(t, "example.net", map[string]string{"rcpt_rate": "1/s"})
 	o := ReplayOptions{Now: rules, Candidate: rules, NowRules: verdict.Builtin(), CandidateRules: verdict.Builtin()}

@@ -50,8 +50,11 @@ type ReceiverReplay struct {
 	Changes []FieldChange `json:"changes"`
 	Asked   int           `json:"asked"` // in the record
 	Would   int           `json:"would"` // that the candidate would have let be asked in the same time, at most
-	// Delay is how much later the last of the recorded addresses would have been asked, in
-	// seconds; below 0: sooner.
+	// AtLeast says that Would is at least, not at most, so many: more waited than the record
+	// has. Delay is at most what it is then.
+	AtLeast bool `json:"at_least,omitempty"`
+	// Delay is how much later the last of the recorded addresses would have been asked, those
+	// that waited at its end counted in, in seconds; below 0: sooner.
 	Delay   float64        `json:"delay"`
 	Fired   map[string]int `json:"fired"`             // minutes in which each field of the candidate would have been the one that holds back
 	Unknown string         `json:"unknown,omitempty"` // why more is allowed and nobody can know what the receiver would have made of it

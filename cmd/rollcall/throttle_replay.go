@@ -130,7 +130,11 @@ func writeReceiverReplay(b *strings.Builder, one view.ReceiverReplay, width int)
 	for _, c := range one.Changes {
 		indented(fmt.Sprintf("%s: %s now, %s then", c.Field, dash(c.Now), dash(c.Would)))
 	}
-	indented(fmt.Sprintf("asked %s, then at most %s; the last of them %s", grouped(int64(one.Asked)),
+	bound := "at most"
+	if one.AtLeast {
+		bound, delay = "at least", delay+", or even sooner: more waited than the record shows"
+	}
+	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", grouped(int64(one.Asked)), bound,
 		grouped(int64(one.Would)), delay))
 	for _, field := range slices.SortedFunc(maps.Keys(one.Fired), func(a, b string) int {
 		return one.Fired[b] - one.Fired[a]
