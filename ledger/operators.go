@@ -80,8 +80,9 @@ type LogQuery struct {
 type Operators interface {
 	// SetOverride keeps an override for so long, OverrideMin to OverrideMax: Created and
 	// Expires are filled in by the ledger's clock, Author by the context. The same ID, key
-	// and fields again answer what is kept. ErrIllegal for bounds that are not kept to and
-	// for an ID that was used for another, ErrTooManyOverrides.
+	// and fields again answer what is kept, while it holds. ErrIllegal for bounds that are
+	// not kept to and for an ID that was used for another or for one that was cleared or is
+	// over, ErrTooManyOverrides.
 	SetOverride(ctx context.Context, o ThrottleOverride, holds time.Duration) (ThrottleOverride, error)
 	// ClearOverrides ends those that hold and answers them, oldest first. ErrIllegal.
 	ClearOverrides(ctx context.Context, c Clearing) ([]ThrottleOverride, error)

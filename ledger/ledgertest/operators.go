@@ -145,8 +145,10 @@ func setsAgain(d *Desk) {
 	d.hold(first)
 	_, err = d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})
 	d.ok(err)
-	if over := d.Overrides(o, Hour); !reflect.DeepEqual(over, first) {
-		d.T.Errorf("got %+v, want %+v", over, first)
+	if _, err := d.SetOverride(d.T.Context(), o, Hour); err == nil {
+		d.T.Error("the id of what was cleared was accepted")
+	} else {
+		d.refused(err, ledger.ErrIllegal)
 	}
 	d.hold() // what was cleared stays so
 	d.wrote("throttle set", ledger.LogLine{Subject: o.Key, New: "rate=5/s" + ends(first), Reason: "complaints"})
@@ -176,6 +178,12 @@ func setsForASecond(d *Desk) {
 		if time.Since(begun) > time.Minute {
 			d.T.Fatal("the ledger's clock stands")
 		}
+	}
+	again := ledger.ThrottleOverride{ID: short.ID, Key: short.Key, Fields: short.Fields}
+	if _, err := d.SetOverride(d.T.Context(), again, Hour); err == nil {
+		d.T.Error("the id of what is over was accepted")
+	} else {
+		d.refused(err, ledger.ErrIllegal)
 	}
 	d.hold(stays)
 	ended, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"})

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +19,16 @@ func (b Book) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds 
 	err := o.Check(holds)
 	var kept *ledger.ThrottleOverride
 	if err == nil {
-		err = b.db.Update(ctx, func(t Tables) (err error) {
-			kept, err = override(t, o, holds)
+		err = b.db.Update(ctx, func(t Tables) error {
+			now, err := override(t, o, holds)
+			if errors.Is(err, errOver) && kept != nil {
+				// A run before set it, was committed without our knowing, and somebody cleared it
+				// at once: this call did what it was asked for.
+				err = nil
+			}
+			if err == nil {
+				kept = now
+			}
 			return err
 		})
 	}
@@ -29,13 +38,18 @@ func (b Book) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds 
 	return *kept, nil
 }
 
+// errOver refuses the id of an override that does not hold any more: the answer would
+// else say that it was set.
+var errOver = fmt.Errorf("the id is of an override that was cleared or is over: %w", ledger.ErrIllegal)
+
+// override sets one, or answers what is kept of its id, also with errOver.
 func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger.ThrottleOverride, error) {
 	kept, err := t.Override(o.ID)
 	switch {
 	case err != nil:
 		return nil, err
 	case kept != nil && kept.Key == o.Key && maps.Equal(kept.Fields, o.Fields):
-		return kept, nil
+		return kept, stillHolds(t, *kept)
 	case kept != nil:
 		return nil, fmt.Errorf("the override's id was used for another: %w", ledger.ErrIllegal)
 	}
@@ -58,6 +72,18 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 	}
 	return kept, t.Log(ledger.LogLine{Action: "throttle set", Subject: o.Key, Old: written(said(older, o.Fields)),
 		New: written(o.Fields) + until(kept.Expires), Reason: o.Reason})
+}
+
+// stillHolds gives errOver unless an override holds.
+func stillHolds(t Tables, o ledger.ThrottleOverride) error {
+	holding, err := t.Holding(o.Key)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(holding, func(h ledger.ThrottleOverride) bool { return h.ID == o.ID }) {
+		return errOver
+	}
+	return nil
 }
 
 // said gives what overrides, oldest first, say about some fields: the newest that

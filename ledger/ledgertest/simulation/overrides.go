@@ -26,8 +26,18 @@ func (p *processes) overrule() {
 	}
 	holds := ledger.OverrideMin + time.Duration(p.random.IntN(60_000))*time.Millisecond
 	call := func() {
+		before, known := p.memory.cluster.overrides[o.ID]
+		over := known && !before.holds(p.memory.now)
 		kept, err := p.book.SetOverride(ctx, o, holds)
-		if p.answered("set override", err) && (kept.ID != o.ID || kept.Key != key ||
+		var may []error
+		if now := p.memory.cluster.overrides[o.ID]; known && !now.holds(p.memory.now) {
+			may = append(may, ledger.ErrIllegal) // an earlier call set it; it was cleared, or is over
+		}
+		ok := p.answered("set override", err, may...)
+		if ok && over {
+			p.wrong("overrides", "answered as set, and does not hold: %+v", kept)
+		}
+		if ok && (kept.ID != o.ID || kept.Key != key ||
 			!maps.Equal(kept.Fields, o.Fields) || kept.Expires.Sub(kept.Created) != holds) {
 			p.wrong("overrides", "set %+v for %v, answered %+v", o, holds, kept)
 		}
