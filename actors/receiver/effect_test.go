@@ -524,11 +524,15 @@ func TestPerHour(t *testing.T) {
 	}
 	a.RefusedPerHour = 100
 	w.wake()
-	for range 80 {
+	accepted, _ := d.answeredOf(w.now)
+	for n := range 80 {
+		if got := d.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
+			t.Errorf("%d an hour after %d refusals beside %d", got, n, accepted)
+		}
 		d.outlets[0].budget.Begin(1)
 		d.outlets[0].budget.Refused(w.now)
 	}
-	accepted, refused := d.answeredOf(w.now)
+	_, refused := d.answeredOf(w.now)
 	want := int64(100 * float64(accepted+refused) / float64(refused) / 2)
 	if got := d.perHourOf(w.now, mine); got != want || refused != 80 {
 		t.Errorf("%d an hour instead of %d, of %d refused and %d accepted", got, want, refused, accepted)

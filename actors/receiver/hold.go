@@ -275,6 +275,11 @@ func (d *desk) pulsing(now time.Time) (wire.Cause, int64) {
 	return cause, 0
 }
 
+// tellingRefusals is how many refusals say which part of the addresses is refused, unless
+// fewer use up what may be refused in an hour: the first one is often that of an address
+// that was made up to see whether there are any. Guess.
+const tellingRefusals = 3
+
 // perHourOf is how many addresses of a task's verification the desk expects to ask in an
 // hour; 0: it cannot say.
 func (d *desk) perHourOf(now time.Time, t *task) int64 {
@@ -299,7 +304,7 @@ func (d *desk) perHour(now time.Time) float64 {
 	n := min(a.RcptRate.PerSecond(), d.outlets[0].tempo.Lasting()) * 3600
 	accepted, refused := d.answeredOf(now)
 	perSession := float64(a.RcptsPerConnection)
-	if refused > 0 {
+	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)
 		if part*100 > float64(a.RefusedShare) {
 			n = min(n, float64(a.RefusedPerHour)/part/d.options.Sources.Hour.Of(time.Hour).Hours())

@@ -30,6 +30,8 @@ type queue struct {
 	asked     float64       // of it in a second, as seen; 0: nothing yet
 	cause     string        // what keeps the receiver from asking more
 	until     time.Time     // nothing is asked before
+
+	rate float64 // in a second, that the estimate counts with; 0: none
 }
 
 // outlook is all that an estimate of the finish rests on. It is plain Go.
@@ -103,6 +105,7 @@ func (o *outlook) queueEnd(key string, q *queue) (time.Time, string) {
 			return from.Add(domainTakes), ""
 		}
 	}
+	q.rate = rate
 	first, all := spell(float64(q.addresses)/rate), spell(questions/rate)
 	return from.Add(max(first+q.wait, all)), ""
 }

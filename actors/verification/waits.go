@@ -2,6 +2,7 @@ package verification
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -56,8 +57,10 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 	}
 	sums.add(view.Wait{Addresses: o.addresses, For: view.ForDomain})
 	sums.add(view.Wait{Addresses: o.pending, For: view.ForLedger})
-	s := survey{at: now, listed: listed, waits: sums.list()}
+	s := survey{at: now, listed: listed}
 	s.finish, s.why = o.finish()
+	sums.hasten(o.queues)
+	s.waits = sums.list()
 	return s
 }
 
@@ -146,6 +149,16 @@ func (s sums) add(w view.Wait) {
 	}
 	sum.Last = latest(sum.Last, w.Last)
 	sum.PerHour = max(sum.PerHour, w.PerHour)
+}
+
+// hasten lets no receiver be shown as slower than the finish was counted with: what is
+// allowed in an hour may be asked at once.
+func (s sums) hasten(queues map[string]*queue) {
+	for _, w := range s {
+		if q := queues[w.Receiver]; q != nil && w.PerHour > 0 {
+			w.PerHour = max(w.PerHour, int(math.Ceil(q.rate*3600)))
+		}
+	}
 }
 
 // list gives the waits, the most addresses first. Beyond waitsMax those are summed that

@@ -205,3 +205,18 @@ func BenchmarkSurvey(b *testing.B) {
 		})
 	}
 }
+
+// TestAnHourIsNoLessThanTheFinish: a receiver that may be asked 360 addresses in an hour, and
+// is asked them at two a second, is not shown as slower than the finish is counted with.
+func TestAnHourIsNoLessThanTheFinish(t *testing.T) {
+	for left, want := range map[int]int{60: 7200, 720: 360} {
+		w := &work{size: left + 200, left: left, begun: noon.Add(-100 * time.Second), told: domain.Waits{
+			Waits: []view.Wait{{Addresses: left, For: view.ForReceiver, Receiver: "r.test", PerHour: 360}}}}
+		p := &plan{open: map[string]*work{"d.test": w}, starts: []uint32{0}}
+		s := p.survey(noon, w.begun, time.Time{}, true)
+		took := time.Duration(float64(left) / float64(want) * float64(time.Hour)).Round(time.Second)
+		if len(s.waits) != 1 || s.waits[0].PerHour != want || s.finish.Sub(noon).Round(time.Second) != took+settleEvery {
+			t.Errorf("%d left: expected in %v, %+v", left, s.finish.Sub(noon), s.waits)
+		}
+	}
+}
