@@ -25,7 +25,8 @@ type Node interface {
 	Card() gossip.Card
 }
 
-// Options is what a clerk needs to know. All fields are required but Lookup.
+// Options is what a clerk needs to know. All fields are required but Lookup, Fault
+// and Clock.
 type Options struct {
 	Living  *receiver.Living  // the receivers of this node
 	Sources *receiver.Sources // of this node
@@ -35,6 +36,9 @@ type Options struct {
 	// Lookup says what the open addresses of a verification wait for that this node has in
 	// work; nil: this node works on none.
 	Lookup func(id uuid.UUID) (view.Verification, bool)
+	// Fault says why the throttle file of this node, as it is now, is not used; "": it is. May
+	// be nil.
+	Fault func() string
 	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time
 }

@@ -309,13 +309,79 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 	if got, err = c.Explain(ctx, "source:192.0.2.1"); err != nil || got.Fields[0].Value == "" {
 		t.Errorf("a source: %+v, %v", got, err)
 	}
-	if _, err = c.Explain(ctx, "source:default"); err != nil {
-		t.Errorf("the source that the system chooses: %v", err)
+	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "No node has the source 192.0.2.1: ") {
+		t.Errorf("a source that no node has: %q", got.Notes)
 	}
-	for name, want := range map[string]string{"nobody.example": "takes no mail", "broken.example": "no name server",
-		"not a name": "", "source:x": ""} {
+	if got, err = c.Explain(ctx, "source:default"); err != nil || len(got.Notes) != 0 {
+		t.Errorf("the source that the system chooses: %v, %q", err, got.Notes)
+	}
+	for name, want := range map[string]string{"nobody.example": "takes no mail", "not a name": "", "source:x": ""} {
 		if _, err := c.Explain(ctx, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestExplainWithoutDNS says what holds for the name itself, and that DNS was silent; what the
+// rules say of a name asks DNS nothing.
+func TestExplainWithoutDNS(t *testing.T) {
+	c := newClerk(t, rule(t, "example", "rcpt_rate", "3/s"), rule(t, "mx.broken.example", "rcpt_rate", "1/s"))
+	got, err := c.Explain(t.Context(), "Broken.Example")
+	value, _ := fieldIn(got, "rcpt_rate")
+	if err != nil || got.Key != "broken.example" || got.Domain != "" || value != "3/s" || len(got.Notes) != 1 ||
+		!strings.Contains(got.Notes[0], "DNS could not be asked where mail for broken.example goes: no name server") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	c.options.Route = func(context.Context, string) (mx.Route, error) {
+		t.Error("DNS was asked")
+		return mx.Route{}, nil
+	}
+	for _, name := range []string{"Broken.Example.", "suffix:broken.example", "broken.example#0.2"} {
+		got, err := c.ExplainRules(name)
+		if value, by := fieldIn(got, "rcpt_rate"); err != nil || value != "3/s" || by.Name != "example" ||
+			strings.Join(got.Narrower, " ") != "mx.broken.example" {
+			t.Errorf("the rules of %s: %+v, %v", name, got, err)
+		}
+	}
+	if got, err := c.ExplainRules("source:default"); err != nil || got.Key != shaping.SourcePrefix {
+		t.Errorf("the rules of the default source: %+v, %v", got, err)
+	}
+	if _, err := c.ExplainRules("not a name"); !errors.Is(err, shaping.ErrOverrideName) {
+		t.Errorf("no name: %v", err)
+	}
+}
+
+// fieldIn gives a field of an explanation, and who has set it.
+func fieldIn(x view.Explanation, field string) (string, view.Said) {
+	for _, f := range x.Fields {
+		if f.Field == field {
+			return f.Value, f.Said
+		}
+	}
+	return "", view.Said{}
+}
+
+// TestOtherThrottleFilesAreNamed, with faults; the same rules at other lines are no others.
+func TestOtherThrottleFilesAreNamed(t *testing.T) {
+	c, same := newClerk(t, rule(t, "a.example", "rcpt_rate", "3/s")), rule(t, "a.example", "rcpt_rate", "3/s")
+	same.Where = map[shaping.Field]string{0: "other.toml:99"}
+	equal, other := newClerk(t, same), newClerk(t, rule(t, "a.example", "rcpt_rate", "2/s"))
+	other.options.Fault = func() string { return "throttle.toml:3:7: no such field." }
+	nodes := map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": c.Answer, "node-2": equal.Answer, "node-3": other.Answer}
+	c.Join(&members{"node-1", nodes})
+	want := view.OtherFile{Node: "node-3", Differs: true, Fault: "throttle.toml:3:7: no such field."}
+	others, quiet, err := c.Files(t.Context())
+	if err != nil || len(quiet) != 0 || len(others) != 1 || others[0] != want {
+		t.Errorf("%+v, %v, %v", others, quiet, err)
+	}
+	nodes["node-2"] = func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost }
+	c.options.Fault = func() string { return "throttle.toml:1:1: half a line" }
+	for _, name := range []string{"customer.example", "suffix:a.example", "source:192.0.2.9"} {
+		got, err := c.Explain(t.Context(), name)
+		if err != nil || len(got.Others) != 1 || got.Others[0] != want || len(got.Silent) != 1 ||
+			!strings.Contains(strings.Join(got.Notes, " "), "half a line") {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package clerk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 
@@ -12,12 +15,35 @@ import (
 	"rollcall/smtp/shaping"
 )
 
+// routeWithin bounds what an explanation waits for DNS. Guess: names that nobody has asked
+// for yet, from servers that do not all answer; the rest of the answer needs its time too.
+const routeWithin = 6 * time.Second
+
+// ExplainRules says what the rules of this node hold for a name, as rules have it, or the key
+// of a receiver: nobody else is asked, not even DNS.
+func (c *Clerk) ExplainRules(name string) (view.Explanation, error) {
+	name = strings.TrimSpace(name)
+	if !strings.HasPrefix(name, shaping.SourcePrefix) {
+		name = shaping.NameOf(name)
+	}
+	if name == shaping.SourcePrefix+defaultSource {
+		name = shaping.SourcePrefix
+	}
+	clean, err := shaping.CleanName(name)
+	if err != nil {
+		return view.Explanation{}, err
+	}
+	table := c.options.Table
+	return view.Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
+}
+
 // Explain says what holds for a mail domain, the key of a receiver or one of our sources,
-// by this node's rules, and what its receivers teach and rest for at present.
+// by this node's rules, and what its receivers teach and rest for at present. When DNS does
+// not answer it says what holds for the name itself.
 func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, error) {
 	name = strings.TrimSpace(name)
 	if strings.HasPrefix(name, shaping.SourcePrefix) {
-		return c.explainSource(name)
+		return c.explainSource(ctx, name)
 	}
 	out, base := view.Explanation{Key: name}, ""
 	if !strings.ContainsAny(name, ":/#") { // else it is a key
@@ -37,10 +63,15 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 	if n := table.Shards(out.Key); n > 1 {
 		out.Shards = n
 	}
-	living, err := c.living(ctx)
+	var asked sync.WaitGroup
+	asked.Go(func() { c.compare(ctx, &out) })
+	all, err := c.Receivers(ctx)
+	asked.Wait()
 	if err != nil {
 		return out, err
 	}
+	living := all.Receivers
+	out.Silent = all.Silent
 	out.Fields = fields(table.Explain(out.Key))
 	out.Narrower = narrower(table, shaping.NameOf(out.Key))
 	out.Beside = beside(table, living, base, shaping.Unsharded(out.Key))
@@ -55,28 +86,62 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 	return out, nil
 }
 
+// compare names the nodes whose throttle file may say something else, this one included.
+func (c *Clerk) compare(ctx context.Context, out *view.Explanation) {
+	if fault := c.file().Fault; fault != "" {
+		out.Notes = append(out.Notes, "The node that was asked does not use its throttle file as it is now: "+
+			strings.TrimSuffix(fault, ".")+".")
+	}
+	out.Others, _, _ = c.Files(ctx) // who is silent is told of by the next question
+}
+
 // explainSource is Explain of one of our sources.
-func (c *Clerk) explainSource(name string) (view.Explanation, error) {
-	address := strings.TrimPrefix(name, shaping.SourcePrefix)
-	if address == defaultSource {
-		address = ""
-	}
-	clean, err := shaping.CleanName(shaping.SourcePrefix + address)
+func (c *Clerk) explainSource(ctx context.Context, name string) (view.Explanation, error) {
+	out, err := c.ExplainRules(name)
 	if err != nil {
-		return view.Explanation{}, err
+		return out, err
 	}
-	return view.Explanation{Key: clean, Fields: fields(c.options.Table.Explain(clean))}, nil
+	out.Narrower = nil // no source is another's
+	sources, quiet, err := c.Sources(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Silent = quiet
+	address := strings.TrimPrefix(out.Key, shaping.SourcePrefix)
+	has := func(s view.Source) bool { return s.Source == address || address == "" && s.Source == defaultSource }
+	if !slices.ContainsFunc(sources, has) {
+		who := "No node"
+		if len(quiet) > 0 {
+			who = "No node that answers"
+		}
+		out.Notes = append(out.Notes, fmt.Sprintf("%s has the source %s: `rollcall sources` lists those there are.",
+			who, cmp.Or(address, defaultSource)))
+	}
+	c.compare(ctx, &out)
+	return out, nil
 }
 
 // route finds the receiver of a mail domain and gives the operator's own domain. A name
-// without mail may be a receiver's or a rule's: it is taken for a key then.
+// without mail may be a receiver's or a rule's: it is taken for a key then, and so is one
+// that DNS says nothing of.
 func (c *Clerk) route(ctx context.Context, name string, out *view.Explanation) (base string, err error) {
-	r, err := c.options.Route(ctx, name)
-	if err != nil || len(r.Hosts) == 0 {
-		if err != nil && !c.known(name) {
-			return "", fmt.Errorf("clerk: find where mail for %s goes: %w", name, err)
+	within, cancel := context.WithTimeout(ctx, routeWithin)
+	defer cancel()
+	r, err := c.options.Route(within, name)
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("clerk: find where mail for %s goes: %w", name, ctx.Err())
+	}
+	if err != nil {
+		why := err.Error()
+		if within.Err() != nil {
+			why = fmt.Sprintf("it did not answer within %s", routeWithin)
 		}
-		if err == nil && !c.known(name) {
+		out.Notes = append(out.Notes, fmt.Sprintf("DNS could not be asked where mail for %s goes: %s. This is what "+
+			"holds for the name itself; the rules of its hosts may say more.", name, why))
+		return "", nil
+	}
+	if len(r.Hosts) == 0 {
+		if !c.known(name) {
 			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail,
 				view.ErrNotThere)
 		}
@@ -105,12 +170,6 @@ func (c *Clerk) known(name string) bool {
 
 // ruleLayers are those in which rules have names.
 var ruleLayers = [...]shaping.Layer{shaping.LayerKnown, shaping.LayerFile, shaping.LayerOverride}
-
-// living gives the receivers of the cluster.
-func (c *Clerk) living(ctx context.Context) ([]view.Receiver, error) {
-	all, err := c.Receivers(ctx)
-	return all.Receivers, err
-}
 
 // fields puts what a table explains into views.
 func fields(list []shaping.Explained) []view.ExplainedField {

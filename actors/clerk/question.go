@@ -31,6 +31,7 @@ const (
 	kindTrace        = "trace"
 	kindVerification = "verification"
 	kindRecord       = "record"
+	kindFile         = "file"
 )
 
 // question is what one node asks another.
@@ -56,6 +57,7 @@ type answer struct {
 	Verification *view.Verification    `json:"verification,omitempty"`
 	Record       *view.Record          `json:"record,omitempty"`
 	Whole        bool                  `json:"whole,omitempty"` // the record ends with these receivers
+	File         *fileNow              `json:"file,omitempty"`
 }
 
 const (
@@ -200,6 +202,8 @@ func (c *Clerk) answer(ctx context.Context, q question) (a answer, err error) {
 	case kindRecord:
 		record, whole := o.Living.Record(now, q.After, recordBytes)
 		a.Record, a.Whole = &record, whole
+	case kindFile:
+		a.File = c.file()
 	default:
 		err = fmt.Errorf("clerk: this node does not know the question %q: is it of an older version?", q.Kind)
 	}

@@ -12,6 +12,17 @@ type Explanation struct {
 	Beside   []string         `json:"beside,omitempty"`   // keys that speak to the same operator with an allowance of their own
 	Narrower []string         `json:"narrower,omitempty"` // names below this one with rules that go before its own
 	Receiver []Receiver       `json:"receiver,omitempty"` // as it is now, where it lives
+	Notes    []string         `json:"notes,omitempty"`    // what else there is to know, in sentences
+	Others   []OtherFile      `json:"others,omitempty"`   // nodes that may ask by other rules
+	Silent   []Silent         `json:"silent,omitempty"`
+}
+
+// OtherFile is a node whose throttle file says something else than that of the node that was
+// asked, or cannot be used.
+type OtherFile struct {
+	Node    string `json:"node"`
+	Differs bool   `json:"differs"`         // the rules that hold there are others
+	Fault   string `json:"fault,omitempty"` // why its file, as it is now, is not used
 }
 
 // ExplainedField is a field, its value, and who has set it.

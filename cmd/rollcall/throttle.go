@@ -53,6 +53,11 @@ func (c *adminClient) rules(ctx context.Context) (r admin.ThrottleRules, err err
 	return r, c.ask(ctx, "GET", "/v1/throttle", nil, &r)
 }
 
+// explainRules asks a node what its rules hold for a name. It needs no DNS.
+func (c *adminClient) explainRules(ctx context.Context, name string) (x view.Explanation, err error) {
+	return x, c.ask(ctx, "GET", "/v1/throttle/explain?by=name&name="+url.QueryEscape(name), nil, &x)
+}
+
 // explain asks a node what holds for a name.
 func (c *adminClient) explain(ctx context.Context, name string) (x view.Explanation, err error) {
 	return x, c.ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)

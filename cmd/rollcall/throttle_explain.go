@@ -167,10 +167,17 @@ func (x explanation) notes() (notes []string) {
 				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", most,
 				receiver.CarefulBelow))
 	}
-	if len(x.Receiver) == 0 && isReceiver {
+	switch {
+	case len(x.Receiver) > 0 || !isReceiver:
+	case len(x.Silent) > 0:
+		notes = append(notes, "Nothing is asked of it now by the nodes that answer.")
+	default:
 		notes = append(notes, "Nothing is asked of it now.")
 	}
-	return notes
+	for _, note := range x.Notes {
+		notes = append(notes, printable(note))
+	}
+	return append(notes, filesState(x.Others, x.Silent)...)
 }
 
 // present writes how a receiver stands where it lives.

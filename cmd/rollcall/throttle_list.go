@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/actors/view"
 	"rollcall/http/admin"
 	"rollcall/smtp/shaping"
 )
@@ -30,8 +31,8 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		known, err := client.rules(c.Context())
-		if err != nil {
+		var known admin.ThrottleRules
+		if err := client.ask(c.Context(), "GET", "/v1/throttle?files=all", nil, &known); err != nil {
 			return err
 		}
 		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
@@ -80,7 +81,30 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 	if text := fileState(known.File, time.Time(known.Now)); text != "" {
 		b.WriteString("\n" + foldedTo(text, 0, width) + "\n")
 	}
+	for _, text := range filesState(known.Others, known.Silent) {
+		b.WriteString("\n" + foldedTo(text, 0, width) + "\n")
+	}
 	return emit(w, &b)
+}
+
+// filesState says of which nodes the throttle file differs from that of the node that was
+// asked, and of which nothing is known.
+func filesState(others []view.OtherFile, silent []view.Silent) (texts []string) {
+	for _, o := range others {
+		node := printable(o.Node)
+		if o.Differs {
+			texts = append(texts, fmt.Sprintf("Other rules of a throttle file hold on %s: what lives there is asked by "+
+				"them. Ask that node with --admin.", node))
+		}
+		if o.Fault != "" {
+			texts = append(texts, fmt.Sprintf("%s does not use its throttle file as it is now: %s.", node,
+				strings.TrimSuffix(printable(o.Fault), ".")))
+		}
+	}
+	for _, s := range silent {
+		texts = append(texts, fmt.Sprintf("Without %s, which does not answer: %s", printable(s.Node), printable(s.Why)))
+	}
+	return texts
 }
 
 // ruleTitle is how a rule is shown.

@@ -92,7 +92,7 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 	}
 	s.call.ID, s.call.Seconds, s.call.Reason = uuid.New(), int64(holds/time.Second), change.reason
 	var out setView
-	if x, err := client.explain(c.Context(), s.call.Key); err == nil {
+	if x, err := client.explainRules(c.Context(), s.call.Key); err == nil {
 		out.Before = &x
 	}
 	if err := client.ask(c.Context(), "POST", "/v1/throttle/overrides", s.call, &out.Override); err != nil {
@@ -113,12 +113,12 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 	return nil
 }
 
-// followed waits until the node explains a name with an override; nil: it does not in time.
+// followed waits until the node's rules for a name have an override; nil: it does not in time.
 func (c *adminClient) followed(ctx context.Context, key, id string) *view.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
-		x, err := c.explain(ctx, key)
+		x, err := c.explainRules(ctx, key)
 		if err == nil && says(x, id) {
 			return &x
 		}
@@ -158,9 +158,6 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 		}
 		return fmt.Sprintf("no node has a source %s: `rollcall sources` lists them", ruleTarget(name))
 	}
-	if out.Before != nil && (len(out.Before.Receiver) > 0 || len(out.Before.Hosts) > 0) {
-		return ""
-	}
 	known, err := c.rules(ctx)
 	if err != nil {
 		return ""
@@ -178,6 +175,9 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 		if own := shaping.NameOf(r.Key); own == name || strings.HasSuffix(own, "."+name) {
 			return ""
 		}
+	}
+	if x, err := c.explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
+		return ""
 	}
 	return fmt.Sprintf("it is set, but no receiver that is asked now and no other rule is called %s: check the spelling",
 		name)

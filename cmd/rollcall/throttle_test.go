@@ -41,6 +41,9 @@ type toldSurvey struct {
 	waits     view.Verification
 	closed    string
 	silent    []view.Silent // for receivers and explanations
+	others    []view.OtherFile
+	notes     []string
+	broken    error // of what needs DNS
 }
 
 func (s *toldSurvey) Receivers(context.Context) (view.Receivers, error) {
@@ -108,8 +111,16 @@ func (s *toldSurvey) Verification(_ context.Context, id string) (view.Verificati
 	return s.waits, nil
 }
 
+func (s *toldSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, error) {
+	return s.others, s.silent, nil
+}
+
+func (s *toldSurvey) ExplainRules(name string) (view.Explanation, error) {
+	return s.explain(view.Explanation{Key: name}), nil
+}
+
 func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, error) {
-	x := view.Explanation{Key: name}
+	x := view.Explanation{Key: name, Notes: s.notes, Others: s.others, Silent: s.silent}
 	switch name {
 	case "small.test":
 		x.Domain, x.Key, x.Hosts = name, "example.test", []string{"mx1.example.test", "mx2.example.test"}
@@ -122,6 +133,11 @@ func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, 
 			x.Receiver = append(x.Receiver, d.Receiver)
 		}
 	}
+	return s.explain(x), s.broken
+}
+
+// explain puts the fields of a key into its explanation.
+func (s *toldSurvey) explain(x view.Explanation) view.Explanation {
 	said := func(o shaping.Origin) view.Said {
 		return view.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
 			Reason: o.Reason, Until: o.Until}
@@ -133,7 +149,7 @@ func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, 
 		}
 		x.Fields = append(x.Fields, field)
 	}
-	return x, nil
+	return x
 }
 
 func (s *toldSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
@@ -312,6 +328,28 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	}
 	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`,
 		`"next":null}`)
+}
+
+// TestWhatAnExplanationCouldNotAsk: DNS, other nodes and their files are told of; what is set
+// is shown by the rules, without any of them.
+func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
+	b := newThrottleBench(t)
+	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}
+	b.survey.others = []view.OtherFile{{Node: "node-2", Differs: true}, {Node: "node-3", Fault: "t.toml:1:1: no."}}
+	b.survey.silent = []view.Silent{{Node: "node-4", Why: "lost: it does not answer"}}
+	for _, command := range []string{"explain", "list"} {
+		out := strings.Join(strings.Fields(b.must("throttle", command, "example.test")), " ")
+		holds(t, out, "Other rules of a throttle file hold on node-2: ",
+			"node-3 does not use its throttle file as it is now: t.toml:1:1: no. ",
+			"Without node-4, which does not answer: lost: it does not answer")
+		if command == "explain" {
+			holds(t, out, "DNS could not be asked where mail", "rcpt_rate 4/s file example.test, throttle.toml:12",
+				"Nothing is asked of it now by the nodes that answer.")
+		}
+	}
+	b.survey.broken = context.DeadlineExceeded
+	holds(t, b.must("throttle", "set", "example.test", "rcpt_rate=2/s", "--for", "1h", "--reason", "x"),
+		"\nrcpt_rate  4/s     2/s  file example.test, throttle.toml:12\n")
 }
 
 // TestWhatThrottleSetRefuses, with the code of wrong usage where it is one, and what to

@@ -142,7 +142,8 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 // openClerk makes who answers operators' questions about this node, and asks the others.
 func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
 	n.clerk, err = clerk.New(clerk.Options{Living: r.Living, Sources: r.Sources, Table: n.table,
-		Route: resolver.Lookup, Clock: n.members.clock, Lookup: n.members.lookup})
+		Route: resolver.Lookup, Clock: n.members.clock, Lookup: n.members.lookup,
+		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
 	return err
 }
 

@@ -32,8 +32,9 @@
 //	GET  /v1/receivers/trace?key=&source=&after=
 //	                                  {"lines":[view.TraceLine],"after"}; after, as it is, asks for the next ones
 //	GET  /v1/sources                  {"sources":[view.Source],"silent"}
-//	GET  /v1/throttle                 ThrottleRules
-//	GET  /v1/throttle/explain?name=   view.Explanation, of a mail domain, a key or source:ADDRESS
+//	GET  /v1/throttle                 ThrottleRules; with files=all also of which nodes the file differs
+//	GET  /v1/throttle/explain?name=   view.Explanation, of a mail domain, a key or source:ADDRESS;
+//	                                  with by=name by the rules alone, without DNS
 //	POST /v1/throttle/overrides       OverrideCall -> its ThrottleRule
 //	POST /v1/throttle/clear           ClearCall -> {"cleared":[ThrottleRule]}
 //	GET  /v1/throttle/record          {"records":[view.Record],"silent"}

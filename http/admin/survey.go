@@ -26,6 +26,10 @@ type Survey interface {
 	Verification(ctx context.Context, id string) (view.Verification, error)
 	// Explain says what holds for a mail domain, a key or a source, by this node's rules.
 	Explain(ctx context.Context, name string) (view.Explanation, error)
+	// ExplainRules says what this node's rules hold for a name, without asking anybody.
+	ExplainRules(name string) (view.Explanation, error)
+	// Files names the nodes whose throttle file differs from this node's, or has a fault.
+	Files(ctx context.Context) ([]view.OtherFile, []view.Silent, error)
 	// Record gathers what all nodes kept of the last hours.
 	Record(ctx context.Context) ([]view.Record, []view.Silent, error)
 }

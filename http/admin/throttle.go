@@ -36,6 +36,10 @@ type ThrottleRules struct {
 	Now   api.Time       `json:"now"` // by the ledger's clock, as all times of overrides
 	File  ThrottleFile   `json:"file"`
 	Rules []ThrottleRule `json:"rules"` // the weakest layer first
+
+	// With files=all only.
+	Others []view.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
+	Silent []view.Silent    `json:"silent,omitempty"` // nodes that do not answer
 }
 
 // ThrottleRule is what one layer says of one name.
@@ -117,6 +121,12 @@ func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, o := range tuning.Overrides {
 		out.Rules = append(out.Rules, overrideOf(o))
+	}
+	if s.options.Survey != nil && r.URL.Query().Get("files") == "all" {
+		if out.Others, out.Silent, err = s.options.Survey.Files(r.Context()); err != nil {
+			s.failSurvey(w, "compare throttle files", err)
+			return
+		}
 	}
 	writeJSON(w, http.StatusOK, out)
 }
@@ -360,7 +370,11 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	found, err := s.options.Survey.Explain(r.Context(), name)
+	explain := func() (view.Explanation, error) { return s.options.Survey.Explain(r.Context(), name) }
+	if r.URL.Query().Get("by") == "name" {
+		explain = func() (view.Explanation, error) { return s.options.Survey.ExplainRules(name) }
+	}
+	found, err := explain()
 	if errors.Is(err, view.ErrNotThere) || errors.Is(err, shaping.ErrOverrideName) {
 		refuse(w, http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
 			"GET /v1/receivers has them, or source: and one of our addresses")

@@ -83,6 +83,14 @@ func (f *fakeSurvey) Explain(_ context.Context, name string) (view.Explanation, 
 	return x, f.did("explain %s", name)
 }
 
+func (f *fakeSurvey) ExplainRules(name string) (view.Explanation, error) {
+	return view.Explanation{Key: name}, f.did("rules of %s", name)
+}
+
+func (f *fakeSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, error) {
+	return []view.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
+}
+
 func (f *fakeSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
 	return []view.Record{{Node: "node-1"}}, nil, f.did("record")
 }
@@ -367,6 +375,8 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		{"GET", "/v1/sources", "", "sources", `{"silent":[{"node":"node-2","why":"slow"}],"sources":[]}`},
 		{"GET", "/v1/verifications/" + id + "/waits", "", "verification", `"waits":[]`},
 		{"GET", "/v1/throttle/explain?name=example.test", "", "explain example.test", `throttle.toml:3`},
+		{"GET", "/v1/throttle/explain?by=name&name=a.test", "", "rules of a.test", `"key":"a.test"`},
+		{"GET", "/v1/throttle?files=all", "", "files", `"others":[{"node":"node-3","differs":true}]`},
 		{"GET", "/v1/throttle/record", "", "record", `"records":[{"node":"node-1"`},
 	} {
 		r.survey.fail(nil)

@@ -1,0 +1,62 @@
+package clerk
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
+)
+
+// fileNow is how the throttle file of a node stands.
+type fileNow struct {
+	Hash  string `json:"hash"` // of the rules of it that hold
+	Fault string `json:"fault,omitempty"`
+}
+
+// file says how this node's throttle file stands.
+func (c *Clerk) file() *fileNow {
+	f := &fileNow{Hash: hashOf(c.options.Table.Rules(shaping.LayerFile))}
+	if c.options.Fault != nil {
+		f.Fault = c.options.Fault()
+	}
+	return f
+}
+
+// hashOf is the same for rules that say the same, wherever they are written.
+func hashOf(rules []shaping.Rule) string {
+	sorted := slices.Clone(rules)
+	slices.SortStableFunc(sorted, func(a, b shaping.Rule) int { return cmp.Compare(a.Name, b.Name) })
+	sum := sha256.New()
+	for _, r := range sorted {
+		for _, f := range r.Set.Fields() {
+			fmt.Fprintf(sum, "%q %s %q\n", r.Name, f, r.Set.Text(f))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Files names the nodes whose throttle file says something else than that of this node, and
+// the others whose file cannot be used.
+func (c *Clerk) Files(ctx context.Context) ([]view.OtherFile, []view.Silent, error) {
+	all, err := c.ask(ctx, question{Kind: kindFile})
+	if err != nil {
+		return nil, nil, err
+	}
+	own := c.file()
+	var out []view.OtherFile
+	for _, s := range all {
+		if s.err != nil || s.File == nil || s.name == c.name() && s.File.Hash == own.Hash {
+			continue
+		}
+		if o := (view.OtherFile{Node: s.name, Differs: s.File.Hash != own.Hash, Fault: s.File.Fault}); o.Differs ||
+			o.Fault != "" {
+			out = append(out, o)
+		}
+	}
+	return out, silent(all), nil
+}
