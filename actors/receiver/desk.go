@@ -85,6 +85,15 @@ type session struct {
 	encrypted bool // as far as its answers tell
 }
 
+// sent is since when it may have sent what it is blamed for: when it was given something,
+// or, when it never was, since it was opened.
+func (s *session) sent() time.Time {
+	if s.at.IsZero() {
+		return s.opened
+	}
+	return s.at
+}
+
 // stage is how far the session has come.
 func (s *session) stage() smtp.Stage {
 	if s.ready {

@@ -163,7 +163,8 @@ func (d *desk) whole(n int) int {
 	if d.share.none() {
 		return n
 	}
-	return int(int64(n) * int64(d.share.n) / int64(d.share.k))
+	k := int64(d.share.k)
+	return int((int64(n)*int64(d.share.n) + k - 1) / k) // rounded up: our part of it is n again, not 0
 }
 
 // ended learns from the way in which a session ended.
@@ -352,7 +353,7 @@ func (d *desk) trouble(now time.Time, s *session, told verdictOf) {
 	v := told.verdict
 	switch {
 	case v.Action == verdict.ActPause && hasty(v):
-		d.tooFast(now, s.outlet, told, s.at)
+		d.tooFast(now, s.outlet, told, s.sent())
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
 		d.blame(now, s.outlet, told)
 		d.pause(now, told)
@@ -362,8 +363,8 @@ func (d *desk) trouble(now time.Time, s *session, told verdictOf) {
 		s.lane.setMode(smtp.TLSRequired, now)
 	case told.attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.lane.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
-	case v.Action == verdict.ActSlow && told.attempt.Stage > smtp.StageHello:
-		d.tooFast(now, s.outlet, told, s.at)
+	case v.Action == verdict.ActSlow && s.ready && told.attempt.Stage > smtp.StageHello:
+		d.tooFast(now, s.outlet, told, s.sent())
 	case v.Action == verdict.ActSlow && d.readyAt(s.host.host):
 		d.learned.connections.tighten(d.whole(len(d.sessions)), now)
 		d.avoid(now, s.host, told, crowdedFor)

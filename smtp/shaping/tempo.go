@@ -160,17 +160,29 @@ func NewTempo(b TempoBounds, now time.Time) *Tempo {
 	if b.Share > 0 {
 		t.share = b.Share
 	}
-	if b.Stated {
-		t.enter(PhaseFull, now, fullWhy)
-		return t
-	}
-	t.rate = max(t.floor(), t.ceiling/startShare)
-	t.enter(PhaseStarting, now, fmt.Sprintf("nothing is known of this receiver: begun at %s", perSecond(t.rate)))
+	t.begin(now)
 	return t
 }
 
-// Set changes the bounds.
+// begin is what a Tempo does first.
+func (t *Tempo) begin(now time.Time) {
+	if t.stated {
+		t.enter(PhaseFull, now, fullWhy)
+		return
+	}
+	t.rate = t.gently()
+	t.enter(PhaseStarting, now, fmt.Sprintf("nothing is known of this receiver: begun at %s", perSecond(t.rate)))
+}
+
+// gently is the rate at which an unknown site is begun.
+func (t *Tempo) gently() float64 { return max(t.floor(), t.ceiling/startShare) }
+
+// Set changes the bounds. A ceiling of nothing is for a while and changes nothing: what is
+// known of the far side is as true after it.
 func (t *Tempo) Set(b TempoBounds, now time.Time) {
+	if b.Ceiling.PerSecond() <= 0 {
+		return
+	}
 	old := t.ceiling
 	t.ceiling, t.stated, t.restMost = b.Ceiling.PerSecond(), b.Stated, b.Rest
 	if b.Share > 0 && b.Share != t.share {
@@ -178,6 +190,13 @@ func (t *Tempo) Set(b TempoBounds, now time.Time) {
 		t.stretch(now)
 	}
 	switch {
+	case old <= 0 && (t.phase == PhaseFull || t.phase == PhaseStarting): // made while nothing was allowed
+		t.begin(now)
+		t.stretch(now)
+	case old <= 0 && t.rate <= 0: // and it has rested since
+		if t.rate = t.ceiling; !t.stated {
+			t.rate = t.gently()
+		}
 	case t.phase == PhaseFull && t.ceiling > old && !t.stated:
 		t.rate = old
 		t.enter(PhaseStarting, now, fmt.Sprintf("the allowance was raised from %s to %s", perSecond(old),

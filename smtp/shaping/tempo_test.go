@@ -267,6 +267,52 @@ func TestTempoAndLatency(t *testing.T) {
 	}
 }
 
+// TestTempoOutlivesNothing: a ceiling of nothing for a while, before the first event or later,
+// leaves no trace in what is found afterwards.
+func TestTempoOutlivesNothing(t *testing.T) {
+	full, none := TempoBounds{Ceiling: Rate{20, time.Second}, Rest: time.Minute}, TempoBounds{Rest: time.Minute}
+	for _, tc := range []struct {
+		name          string
+		stated, first bool
+		rested, until bool
+	}{
+		{"made under it", false, true, false, false}, {"made under it, stated", true, true, false, false},
+		{"made under it, stated until then", false, true, false, true},
+		{"made under it, then rested", false, true, true, false},
+		{"made under it, stated, rested", true, true, true, false},
+		{"later", false, false, false, false}, {"later, stated", true, false, false, false},
+		{"later, rested", false, false, true, false},
+	} {
+		was, none := full, none
+		was.Stated, none.Stated = tc.stated, tc.stated || tc.until
+		p := newPilot(was.Ceiling, tc.stated, &hidden{kind: "sliding", limit: Rate{1000, time.Second}})
+		now := p.now
+		if tc.first {
+			p.tempo = NewTempo(none, now)
+		} else {
+			p.run(time.Minute)
+			now = p.now
+			p.tempo.Set(none, now)
+		}
+		if tc.rested {
+			p.tempo.Rested(now.Add(10*time.Second), now)
+		}
+		p.tempo.Set(none, now)
+		p.tempo.Set(was, now)
+		least := 20.0 // as before
+		if tc.first && !tc.stated {
+			least = 20.0 / startShare
+		}
+		if e := p.tempo.Explain(now); e.Ceiling != 20 || !tc.rested && e.Rate != least {
+			t.Errorf("%s: %+v", tc.name, e)
+		}
+		p.run(5 * time.Minute)
+		if e := p.tempo.Explain(p.now); e.Rate != 20 {
+			t.Errorf("%s: five minutes later %+v", tc.name, e)
+		}
+	}
+}
+
 // TestTempoRemembers: the next one goes on at what went well, little by little.
 func TestTempoRemembers(t *testing.T) {
 	limit := Rate{Events: 10, Per: time.Second}
