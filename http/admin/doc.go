@@ -37,7 +37,7 @@
 //	                                  with by=name by the rules alone, without DNS
 //	POST /v1/throttle/overrides       OverrideCall -> its ThrottleRule
 //	POST /v1/throttle/clear           ClearCall -> {"cleared":[ThrottleRule]}
-//	GET  /v1/throttle/record          {"records":[view.Record],"silent"}
+//	GET  /v1/throttle/record          {"records":[view.Record],"silent"}, for one call at a time
 //	POST /v1/throttle/replay          {"throttle","rules"}, texts of candidate files -> view.Replayed
 //	GET  /v1/log?before=&after=&limit=
 //	                                  LogPage, of what operators changed

@@ -95,11 +95,16 @@ func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 			"session must be the number of a session, and node the name of a node, as `rollcall receivers show` has them")
 		return
 	}
+	session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
 	if err := s.options.Survey.CloseSession(r.Context(), key, in.Node, in.Session); err != nil {
+		if !errors.Is(err, view.ErrNotThere) {
+			// A node that was asked may have closed it although its answer never came.
+			s.note(r.Context(), line("session close", key, session+": tried, not known to be closed"))
+		}
 		s.failReceiver(w, "close session", err)
 		return
 	}
-	s.note(r.Context(), line("session close", key, fmt.Sprintf("session %d %s", in.Session, in.Node)))
+	s.note(r.Context(), line("session close", key, session))
 	s.options.Log.Info("session closed by an operator", "receiver", key, "node", in.Node, "session", in.Session)
 	writeJSON(w, http.StatusOK, in)
 }

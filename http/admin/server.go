@@ -121,6 +121,7 @@ type Server struct {
 	token    [32]byte
 	backups  chan struct{}   // holds one for the backup that may run
 	replays  chan struct{}   // the same for a replay
+	records  chan struct{}   // the same for a gathering of what all nodes recorded
 	long     context.Context // of audits and backups; ends with Drain
 	drain    context.CancelFunc
 }
@@ -131,7 +132,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token)), backups: make(chan struct{}, 1),
-		replays: make(chan struct{}, 1)}
+		replays: make(chan struct{}, 1), records: make(chan struct{}, 1)}
 	s.long, s.drain = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler:           s.routes(),

@@ -65,7 +65,7 @@ type ThrottleField struct {
 
 // OverrideCall is the body of the call that sets an override.
 type OverrideCall struct {
-	ID      uuid.UUID         `json:"id"` // chosen by the caller: sent again it is the same override
+	ID      uuid.UUID         `json:"id"` // chosen by the caller: sent again while it holds it is the same override
 	Key     string            `json:"key"`
 	Fields  map[string]string `json:"fields"`
 	Seconds int64             `json:"seconds"`
@@ -292,8 +292,8 @@ func (s *Server) failOverride(w http.ResponseWriter, step string, err error) {
 				"clear some (GET /v1/throttle shows them), or write rules that shall stay into the throttle file",
 				ledger.OverridesMax))
 	case errors.Is(err, ledger.ErrIllegal):
-		refuse(w, http.StatusConflict, "conflict", "the id was used for another override, or a text is too long: "+
-			"use a new id for a new override")
+		refuse(w, http.StatusConflict, "conflict", "the id was used for another override, or for this one, which was "+
+			"cleared or is over; or a text is too long: use a new id for a new override")
 	default:
 		s.fail(w, step, err)
 	}
@@ -388,7 +388,16 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, found)
 }
 
+// record gathers what the nodes kept, one at a time: of a large cluster that is much memory.
 func (s *Server) record(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.records <- struct{}{}:
+		defer func() { <-s.records }()
+	default:
+		refuse(w, http.StatusConflict, "record_running",
+			"this node is gathering the record for another call; wait for its end, or ask another node")
+		return
+	}
 	found, silent, err := s.options.Survey.Record(r.Context())
 	if err != nil {
 		s.failSurvey(w, "gather the record", err)

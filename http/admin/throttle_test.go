@@ -27,6 +27,8 @@ import (
 type fakeSurvey struct {
 	table *shaping.Table
 
+	gather func() // runs in Record; may be nil
+
 	mu    sync.Mutex // guards the fields below
 	fails error
 	asked string
@@ -92,6 +94,9 @@ func (f *fakeSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, er
 }
 
 func (f *fakeSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
+	if f.gather != nil {
+		f.gather()
+	}
 	return []view.Record{{Node: "node-1"}}, nil, f.did("record")
 }
 
@@ -206,6 +211,10 @@ func TestAnOverrideIsSetListedLoggedAndCleared(t *testing.T) {
 		text != `{"cleared":[]}`+"\n" {
 		t.Errorf("clear again: %d %s", status, text)
 	}
+	if status, text := r.as("anna@desk", "POST", "/v1/throttle/overrides", body); status != 409 ||
+		!strings.Contains(text, "new id") {
+		t.Errorf("set again when it does not hold: %d %s", status, text)
+	}
 	var page admin.LogPage
 	_, text = r.raw("GET", "/v1/log", "", "Bearer "+r.token)
 	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Lines) != 2 || page.Next != nil {
@@ -316,6 +325,71 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	}
 	if status, _ := r.as(strings.Repeat("x", 201), "GET", "/v1/log", ""); status != 400 {
 		t.Errorf("a long author: %d", status)
+	}
+}
+
+// TestASessionThatMayBeClosedIsNoted also when no answer came, as what it is; one that is
+// not there is none.
+func TestASessionThatMayBeClosedIsNoted(t *testing.T) {
+	r := newThrottleRig(t)
+	for _, c := range []struct {
+		fails error
+		want  string
+	}{{view.ErrNotThere, ""}, {errors.New("no answer"), "session 4 node-1: tried, not known to be closed"},
+		{nil, "session 4 node-1"}} {
+		r.survey.fail(c.fails)
+		r.as("carla", "POST", "/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`)
+		var page admin.LogPage
+		_, text := r.raw("GET", "/v1/log?limit=1", "", "Bearer "+r.token)
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatalf("log: %v %s", err, text)
+		}
+		switch {
+		case c.want == "" && len(page.Lines) == 0:
+		case len(page.Lines) != 1 || page.Lines[0].Action != "session close" || page.Lines[0].Subject != "a.test" ||
+			page.Lines[0].Author != "carla" || page.Lines[0].New != c.want:
+			t.Errorf("%v: want %q, logged %s", c.fails, c.want, text)
+		}
+	}
+}
+
+// TestTheRecordIsGatheredForOneCallAtATime.
+func TestTheRecordIsGatheredForOneCallAtATime(t *testing.T) {
+	r := newThrottleRig(t)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	r.survey.gather = func() {
+		begun <- struct{}{}
+		<-goOn
+	}
+	call := func() (int, string) { return r.raw("GET", "/v1/throttle/record", "", "Bearer "+r.token) }
+	for range 2 { // the place is given back
+		var running sync.WaitGroup
+		running.Go(func() {
+			if status, text := call(); status != 200 {
+				t.Errorf("%d %s", status, text)
+			}
+		})
+		select {
+		case <-begun:
+		case <-time.After(time.Minute):
+			t.Fatal("nothing is gathered")
+		}
+		second := make(chan string, 1)
+		running.Go(func() {
+			status, text := call()
+			second <- fmt.Sprint(status, " ", text)
+		})
+		select {
+		case got := <-second:
+			if !strings.HasPrefix(got, "409 ") || !strings.Contains(got, "record_running") {
+				t.Errorf("a second one: %s", got)
+			}
+		case <-begun:
+			t.Error("a second one is gathered at the same time")
+		}
+		close(goOn)
+		running.Wait()
+		goOn = make(chan struct{})
 	}
 }
 
