@@ -302,6 +302,13 @@ func TestTableForShards(t *testing.T) {
 			if got := table.Shards(tc.key); got != tc.shards {
 				t.Errorf("Shards(%s) = %d, want %d", tc.key, got, tc.shards)
 			}
+			whole, want := table.Whole(tc.key), DefaultAllowance()
+			if tc.shards > 1 {
+				want.Connections, want.RcptRate.Events, want.RefusedPerHour = 600, 300, 1000000
+			}
+			if whole != want {
+				t.Errorf("Whole(%s) = %+v, want %+v", tc.key, whole, want)
+			}
 		})
 	}
 	if err := table.Replace(LayerFile, nil); err != nil {

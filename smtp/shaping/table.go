@@ -238,6 +238,12 @@ func (t *Table) For(key string) Allowance {
 	return a.Shard(i, of)
 }
 
+// Whole gives the present allowance of the receiver of a key, with all its shards
+// together; the key may name a shard (ShardKey), which one makes no difference.
+func (t *Table) Whole(key string) Allowance {
+	return t.layers.Load().allowance(Unsharded(key))
+}
+
 // Shards says in how many shards the receiver of a key is split at present; the
 // key may name a shard (ShardKey), which one makes no difference.
 func (t *Table) Shards(key string) int {
