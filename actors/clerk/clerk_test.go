@@ -174,6 +174,12 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 	if _, err := c.Verification(t.Context(), uuid.NewString()); !errors.As(err, &unheard) {
 		t.Errorf("a verification that the node that is silent may work on: %v", err)
 	}
+	for i := range 5 {
+		_, err := c.Trace(t.Context(), fmt.Sprint(i), "", nil)
+		if i == 4 && (err == nil || errors.Is(err, cluster.ErrLost)) {
+			t.Errorf("the node that answers traces enough already, and a trace says: %v", err)
+		}
+	}
 }
 
 func TestANodeAnswersForItself(t *testing.T) {

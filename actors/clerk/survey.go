@@ -3,6 +3,7 @@ package clerk
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"rollcall/actors/receiver"
 	"rollcall/actors/view"
+	"rollcall/cluster"
 )
 
 const (
@@ -135,8 +137,8 @@ func (c *Clerk) Trace(
 	}
 	out, refused := []view.TraceLine{}, error(nil)
 	for _, s := range all {
-		if s.err != nil {
-			refused = s.err
+		if s.err != nil && (refused == nil || errors.Is(refused, cluster.ErrLost)) {
+			refused = s.err // why a node does not trace says more than that one is lost
 		}
 		for i := range s.Lines {
 			s.Lines[i].Node = s.name
