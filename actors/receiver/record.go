@@ -61,12 +61,12 @@ type record struct {
 	lost    int             // guarded by mu
 }
 
-// minuteRow is a view.Minute in forty bytes.
+// minuteRow is a view.Minute in 44 bytes.
 type minuteRow struct {
 	at                                 int32 // minutes since 1970
 	asked, accepted, refused, deferred int32
 	opened, sessions, queued           int32
-	allowed                            float32
+	allowed, last                      float32
 	cause                              uint8
 }
 
@@ -228,7 +228,8 @@ func (r *record) last(now time.Time, minutes int32) []view.Minute {
 func (m *minuteRow) view() view.Minute {
 	return view.Minute{At: time.Unix(int64(m.at)*60, 0).UTC(), Asked: int(m.asked), Accepted: int(m.accepted),
 		Refused: int(m.refused), Deferred: int(m.deferred), Opened: int(m.opened), Sessions: int(m.sessions),
-		Queued: int(m.queued), Allowed: max(0, float64(m.allowed)), Cause: view.Causes[m.cause]}
+		Queued: int(m.queued), Allowed: max(0, float64(m.allowed)),
+		AllowedLast: float64(m.last), Cause: view.Causes[m.cause]}
 }
 
 // replies gives what was said, by hour and then most often first. Under mu.

@@ -292,8 +292,9 @@ func (d *desk) mark(now time.Time, kept *record, cause wire.Cause) {
 	m := kept.minute(now)
 	m.sessions = max(m.sessions, int32(len(d.sessions)))
 	m.queued = int32(d.tasks.queued + d.tasks.behind)
-	if allowed := float32(d.permitted(now)); m.allowed < 0 || allowed < m.allowed {
-		m.allowed = allowed
+	m.last = float32(d.permitted(now))
+	if m.allowed < 0 || m.last < m.allowed {
+		m.allowed = m.last
 	}
 	if began := now.Truncate(time.Minute); !d.status.observed.IsZero() {
 		kept.held[d.status.cause] += now.Sub(later(d.status.observed, began))

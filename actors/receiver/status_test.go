@@ -89,7 +89,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 		sum += m.Asked
 	}
 	if len(all.Minutes) != 1 || sum < asked-w.desk.allowance.Connections*64 || sum > asked ||
-		all.Minutes[0].Cause != "allowance" || all.Minutes[0].Allowed != 20 {
+		all.Minutes[0].Cause != "allowance" || all.Minutes[0].Allowed != 20 || all.Minutes[0].AllowedLast != 20 {
 		t.Errorf("minutes %+v with %d of %d asked", all.Minutes, sum, asked)
 	}
 }

@@ -120,7 +120,9 @@ type Minute struct {
 	Sessions int       `json:"sessions"` // most at once
 	Queued   int       `json:"queued"`   // at its end, what was not handed over yet counted in
 	Allowed  float64   `json:"allowed"`  // RCPTs a second that were permitted, the least of the minute
-	Cause    string    `json:"cause"`    // that kept it from asking more for the longest
+	// AllowedLast is the same at its end, or as it was seen last.
+	AllowedLast float64 `json:"allowed_last"`
+	Cause       string  `json:"cause"` // that kept it from asking more for the longest
 }
 
 // Source is one of our sources on one node.

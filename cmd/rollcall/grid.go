@@ -155,6 +155,14 @@ func left(until, now time.Time) string {
 	return span(until.Sub(now).Round(time.Second))
 }
 
+// till says until when something holds, or held.
+func till(until, now time.Time) string {
+	if !until.After(now) {
+		return fmt.Sprintf("until %s, which is over", clock(until, now))
+	}
+	return fmt.Sprintf("until %s (%s left)", clock(until, now), left(until, now))
+}
+
 // clock writes a time for people: with its day when that is another one.
 func clock(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()

@@ -130,12 +130,13 @@ func (s receiverSheet) judged(r view.Reply, ago time.Duration) string {
 		parts = append(parts, "rule "+r.Rule)
 	}
 	if !r.Until.IsZero() {
-		parts = append(parts, fmt.Sprintf("until %s (%s left)", clock(r.Until, s.now), left(r.Until, s.now)))
+		parts = append(parts, till(r.Until, s.now))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// hour shows the last hour: a column for each minute.
+// hour shows the last hour: a column for each minute. What was asked is the mean of the minute,
+// what was allowed, and what waited, is as it was at its end.
 func (s receiverSheet) hour() {
 	minutes := s.d.Minutes
 	if len(minutes) == 0 {
@@ -147,10 +148,10 @@ func (s receiverSheet) hour() {
 		name string
 		of   func(m view.Minute) float64
 	}{
-		{"asked", func(m view.Minute) float64 { return float64(m.Asked) }},
+		{"asked/s", func(m view.Minute) float64 { return float64(m.Asked) / 60 }},
 		{"refused", func(m view.Minute) float64 { return float64(m.Refused) }},
 		{"deferred", func(m view.Minute) float64 { return float64(m.Deferred) }},
-		{"allowed/s", func(m view.Minute) float64 { return m.Allowed }},
+		{"allowed/s", func(m view.Minute) float64 { return m.AllowedLast }},
 		{"queued", func(m view.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
@@ -270,7 +271,7 @@ func (s receiverSheet) learned() {
 	for _, l := range s.d.Learned {
 		text := fmt.Sprintf("%s %s", l.Field, l.Value)
 		if !l.Until.IsZero() {
-			text += fmt.Sprintf(", until %s (%s left)", clock(l.Until, s.now), left(l.Until, s.now))
+			text += ", " + till(l.Until, s.now)
 		}
 		s.indented(text)
 	}
