@@ -11,7 +11,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// suggestDistanceMax is how many letters a key may be off to be suggested. Guess.
+// suggestDistanceMax is how many letters a key may be off to be suggested, and no more than a
+// third of them. Guess.
 const suggestDistanceMax = 3
 
 // leaves calls visit for every setting below v, with its dotted key. Nil
@@ -107,7 +108,7 @@ func suggest(key string, known map[string]form) string {
 		}
 	}
 	sort.Strings(candidates)
-	best, bestDistance := "", suggestDistanceMax+1
+	best, bestDistance := "", min(suggestDistanceMax, (len(key)+2)/3)+1
 	for _, c := range candidates {
 		if d := distance(key, c); d < bestDistance {
 			best, bestDistance = c, d
