@@ -65,7 +65,7 @@ func Replay(records []view.Record, o ReplayOptions) view.Replayed {
 		t.order()
 		if len(t.list) > 0 {
 			from = min(from, t.list[0].At.Unix())
-			to = max(to, t.list[len(t.list)-1].At.Unix()+60)
+			to = max(to, t.list[len(t.list)-1].At.Unix()) // the newest minute may have just begun
 		}
 		out.Asked += t.asked
 		if one, differs := t.replay(o); differs {

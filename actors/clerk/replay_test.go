@@ -102,7 +102,7 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 			}
 			got := Replay(recordOf(c.minutes, c.minute), ReplayOptions{Now: table(t, "example.net", now),
 				Candidate: table(t, "example.net", candidate)})
-			if len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes)/60 {
+			if len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes-1)/60 {
 				t.Fatalf("%+v", got)
 			}
 			r := got.Receivers[0]

@@ -35,7 +35,7 @@ type Heard struct {
 
 // Replayed is what candidate rules would have made of the record.
 type Replayed struct {
-	Hours     float64          `json:"hours"` // that the record reaches back
+	Hours     float64          `json:"hours"` // that the record reaches back, without its newest minute
 	Asked     int              `json:"asked"`
 	Receivers []ReceiverReplay `json:"receivers"` // that would differ, the most asked first
 	Same      int              `json:"same"`      // receivers for which nothing would differ

@@ -92,7 +92,7 @@ func printThrottleReplay(w io.Writer, r view.Replayed) error {
 		b.WriteString(foldedTo(fmt.Sprintf(format, args...), 0, width) + "\n")
 	}
 	paragraph("The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
-		"%s would.", rough(time.Duration(r.Hours*float64(time.Hour)).Round(time.Minute)), grouped(int64(r.Asked)),
+		"%s would.", reach(r.Hours), grouped(int64(r.Asked)),
 		grouped(int64(r.Same)), grouped(int64(len(r.Receivers))))
 	for _, one := range r.Receivers {
 		writeReceiverReplay(&b, one, width)
@@ -115,6 +115,15 @@ func printThrottleReplay(w io.Writer, r view.Replayed) error {
 	b.WriteString("\n")
 	paragraph("Nothing was changed, and no receiver was asked: this is what was recorded, reckoned anew.")
 	return emit(w, &b)
+}
+
+// reach says how far back a record goes, in whole minutes and never more.
+func reach(hours float64) string {
+	d := time.Duration(hours * float64(time.Hour))
+	if d < time.Minute {
+		return "less than a minute"
+	}
+	return rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
 }
 
 func writeReceiverReplay(b *strings.Builder, one view.ReceiverReplay, width int) {
