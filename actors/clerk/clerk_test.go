@@ -193,7 +193,7 @@ func TestANodeAnswersForItself(t *testing.T) {
 	}
 	sources, _, err := c.Sources(ctx)
 	if err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" || sources[0].State != "used" ||
-		sources[0].Node != "node-1" {
+		sources[0].Node != "node-1" || sources[0].Source != view.DefaultSource {
 		t.Errorf("sources %+v, %v", sources, err)
 	}
 	for _, id := range []string{uuid.NewString(), "no id"} {

@@ -17,7 +17,7 @@ import (
 const (
 	// defaultSource is how people write the source whose address the system chooses, where
 	// "" means all of them.
-	defaultSource = "default"
+	defaultSource = view.DefaultSource
 
 	// recordPages bounds the answers that are asked of one node for its record: more than
 	// the bounds of a record can fill.
@@ -34,6 +34,7 @@ func (c *Clerk) Receivers(ctx context.Context) (view.Receivers, error) {
 	for _, s := range all {
 		for i := range s.Receivers {
 			s.Receivers[i].Node = s.name
+			nameSources(&s.Receivers[i])
 		}
 		out.Receivers = append(out.Receivers, s.Receivers...)
 		out.More += s.More
@@ -57,6 +58,7 @@ func (c *Clerk) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail
 	for _, s := range all {
 		for i := range s.Details {
 			s.Details[i].Node = s.name
+			nameAllSources(&s.Details[i])
 		}
 		out = append(out, s.Details...)
 	}
@@ -82,6 +84,7 @@ func (c *Clerk) Sources(ctx context.Context) ([]view.Source, []view.Silent, erro
 	for _, s := range all {
 		for i := range s.Sources {
 			s.Sources[i].Node = s.name
+			s.Sources[i].Source = view.SourceName(s.Sources[i].Source)
 		}
 		out = append(out, s.Sources...)
 	}
@@ -142,6 +145,7 @@ func (c *Clerk) Trace(
 		}
 		for i := range s.Lines {
 			s.Lines[i].Node = s.name
+			s.Lines[i].Source = view.SourceName(s.Lines[i].Source)
 		}
 		out = append(out, s.Lines...)
 	}
@@ -213,6 +217,27 @@ func (c *Clerk) Record(ctx context.Context) ([]view.Record, []view.Silent, error
 		out = append(out, record)
 	}
 	return out, silent(all), nil
+}
+
+// nameSources names our sources as people are shown them.
+func nameSources(r *view.Receiver) {
+	for i := range r.Sources {
+		r.Sources[i].Source = view.SourceName(r.Sources[i].Source)
+	}
+	if !r.Last.At.IsZero() {
+		r.Last.Source = view.SourceName(r.Last.Source)
+	}
+}
+
+// nameAllSources is nameSources for everything about a receiver.
+func nameAllSources(d *view.ReceiverDetail) {
+	nameSources(&d.Receiver)
+	for i := range d.SessionList {
+		d.SessionList[i].Source = view.SourceName(d.SessionList[i].Source)
+	}
+	for i := range d.Firings {
+		d.Firings[i].Source = view.SourceName(d.Firings[i].Source)
+	}
 }
 
 // manyNodes says that several nodes have a session of a number.

@@ -126,7 +126,7 @@ func (x explanation) line(b *strings.Builder, field, value string, said view.Sai
 func from(said view.Said, now time.Time) string {
 	var parts []string
 	if said.Name != "" {
-		parts = append(parts, said.Name)
+		parts = append(parts, ruleKey(said.Name))
 	}
 	switch {
 	case said.ID != "":

@@ -152,7 +152,7 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 			return ""
 		}
 		for _, s := range known.Sources {
-			if shaping.SourcePrefix+s.Source == name {
+			if shaping.SourcePrefix+s.Source == ruleKey(name) {
 				return ""
 			}
 		}
@@ -299,7 +299,7 @@ func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 		for _, f := range r.Fields {
 			set = append(set, f.Field+"="+f.Value)
 		}
-		g.add(fmt.Sprintf("%.8s", r.ID), r.Name, strings.Join(set, " "))
+		g.add(fmt.Sprintf("%.8s", r.ID), ruleKey(r.Name), strings.Join(set, " "))
 	}
 	g.write(&b, widthOf(w))
 	return emit(w, &b)

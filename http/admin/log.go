@@ -11,14 +11,24 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/view"
 	"rollcall/http/api"
 	"rollcall/ledger"
+	"rollcall/smtp/shaping"
 )
 
 // LogPage is one page of the operator log, newest first.
 type LogPage struct {
 	Lines []LogLine `json:"lines"`
 	Next  *LogPlace `json:"next"` // of the next page; null at the end
+}
+
+// shownName is what was changed as people are shown it.
+func shownName(name string) string {
+	if name == shaping.SourcePrefix {
+		return name + view.DefaultSource
+	}
+	return name
 }
 
 // LogPlace is where a page begins: before and after of the call.
@@ -55,7 +65,7 @@ func (s *Server) operatorLog(w http.ResponseWriter, r *http.Request) {
 	}
 	out := LogPage{Lines: []LogLine{}}
 	for _, l := range found {
-		shown := LogLine{ID: l.ID, At: api.Time(l.At), Action: l.Action, Author: l.Author, Subject: l.Subject,
+		shown := LogLine{ID: l.ID, At: api.Time(l.At), Action: l.Action, Author: l.Author, Subject: shownName(l.Subject),
 			Old: l.Old, New: l.New, Reason: l.Reason}
 		if l.Workspace != uuid.Nil {
 			shown.Workspace = &l.Workspace

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/view"
+)
+
+// TestTheDefaultSourceIsNamed wherever it is told who said something.
+func TestTheDefaultSourceIsNamed(t *testing.T) {
+	got := from(view.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())
+	if !strings.Contains(got, "source:default,") {
+		t.Errorf("said by %q", got)
+	}
+}
