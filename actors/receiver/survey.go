@@ -46,16 +46,30 @@ func standsFor(name string) func(key string) bool {
 func inquire[T any](
 	ctx context.Context, l *Living, which func(key string) bool, of func(d *desk, now time.Time) T,
 ) []T {
-	tells := l.tells(which)
-	answers := make(chan T, len(tells)) // nobody blocks
-	for _, tell := range tells {
-		tell(look{at: func(d *desk, now time.Time) { answers <- of(d, now) }})
+	asked := l.asked(which)
+	type answer struct {
+		from *seat
+		is   T
 	}
-	out := make([]T, 0, len(tells))
-	for range tells {
+	answers := make(chan answer, len(asked)) // nobody blocks
+	for s, tell := range asked {
+		tell(look{at: func(d *desk, now time.Time) { answers <- answer{s, of(d, now)} }})
+	}
+	quiet := time.NewTicker(quietFor)
+	defer quiet.Stop()
+	out := make([]T, 0, len(asked))
+	for len(asked) > 0 {
 		select {
 		case one := <-answers:
-			out = append(out, one)
+			out = append(out, one.is)
+			delete(asked, one.from)
+			quiet.Reset(quietFor)
+		case <-quiet.C:
+			if gone := l.left(asked); len(answers) == 0 { // they answer before they leave, or not at all
+				for _, s := range gone {
+					delete(asked, s)
+				}
+			}
 		case <-ctx.Done():
 			return out
 		}
@@ -63,19 +77,36 @@ func inquire[T any](
 	return out
 }
 
-// tells gives how to tell something to the actors of some receivers.
-func (l *Living) tells(which func(key string) bool) (out []func(msg any)) {
+// quietFor is how long no answer comes before it is looked whether those that are missing
+// still live: an actor that is stopped reads no message any more.
+const quietFor = 50 * time.Millisecond
+
+// asked gives the seats of some receivers whose actors can be told something, and how.
+func (l *Living) asked(which func(key string) bool) map[*seat]func(msg any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	out := map[*seat]func(msg any){}
 	for key, p := range l.places {
 		if !which(key) {
 			continue
 		}
 		for s := range p.seats {
 			if s.tell != nil {
-				out = append(out, s.tell)
+				out[s] = s.tell
 			}
 		}
 	}
 	return out
+}
+
+// left gives those of some seats that were given up since.
+func (l *Living) left(asked map[*seat]func(msg any)) (gone []*seat) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range asked {
+		if _, here := s.seats[s]; !here {
+			gone = append(gone, s)
+		}
+	}
+	return gone
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/actors/view"
@@ -109,6 +110,53 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 	if lines, err := l.Trace(now, "0", AnySource, 0); err != nil || len(lines) != 0 {
 		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
 	}
+}
+
+// TestLinesGoOnAfterARestart: whoever asks for what is above the newest number that an
+// earlier process gave sees what the next one says.
+func TestLinesGoOnAfterARestart(t *testing.T) {
+	after, now := uint64(0), begin
+	for process := range 3 {
+		l := NewLiving()
+		if _, err := l.Trace(now, "x", AnySource, after); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 * (3 - process) {
+			l.traces.add(now, "x", view.TraceLine{})
+		}
+		lines, err := l.Trace(now, "x", AnySource, after)
+		if err != nil || len(lines) != traceLines {
+			t.Fatalf("process %d: %d lines and %v", process, len(lines), err)
+		}
+		after, now = lines[len(lines)-1].Number, now.Add(5*time.Second)
+	}
+	if after >= 1<<53 {
+		t.Errorf("%d is more than a number of JSON bears", after)
+	}
+}
+
+// TestAnActorThatStopsHoldsNoSurveyUp, and one that is slow is waited for.
+func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLiving()
+		allow := func(string) shaping.Allowance { return shaping.Allowance{} }
+		sit := func(key string, told func(s *seat, m look)) {
+			s := l.enter(key, allow)
+			s.listen(func(msg any) { go told(s, msg.(look)) })
+		}
+		slow := 700 * time.Millisecond
+		sit("quick", func(_ *seat, m look) { m.at(nil, begin) })
+		sit("slow", func(_ *seat, m look) { time.Sleep(slow); m.at(nil, begin) })
+		sit("gone", func(s *seat, _ look) { s.leave() })
+		sit("answered and gone", func(s *seat, m look) { m.at(nil, begin); s.leave() })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		got := inquire(ctx, l, func(string) bool { return true }, func(*desk, time.Time) bool { return true })
+		if took := time.Since(began); len(got) != 3 || took > slow+2*quietFor {
+			t.Errorf("%d answers in %s", len(got), took)
+		}
+	})
 }
 
 func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {

@@ -95,6 +95,9 @@ func (t *traces) add(now time.Time, key string, line view.TraceLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
+	if t.number == 0 { // whoever follows the lines does so beyond the life of the process
+		t.number = uint64(max(0, now.UnixMicro()))
+	}
 	t.number++
 	line.Number = t.number
 	for _, one := range t.of {
