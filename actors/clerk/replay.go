@@ -197,7 +197,7 @@ func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
 	if o.Now == nil || o.Candidate == nil {
 		return out, false
 	}
-	before, after := o.Now.For(t.key), o.Candidate.For(t.key)
+	before, after := o.Now.Whole(t.key), o.Candidate.Whole(t.key)
 	for _, f := range shaping.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
 			out.Changes = append(out.Changes, view.FieldChange{Field: f.String(), Now: before.Text(f),
