@@ -196,10 +196,25 @@ func (c *adminClient) refusal(status int, body []byte) error {
 		Error struct{ Code, Message string } `json:"error"`
 	}
 	if json.Unmarshal(body, &refused) == nil && refused.Error.Message != "" {
-		return errors.New(refused.Error.Message)
+		return errors.New(inCommands(refused.Error.Message))
 	}
 	return fmt.Errorf("the node at %s answers %d: check --admin", c.base, status)
 }
+
+// commandsOf are the commands that do what the calls do that answers of a node name.
+var commandsOf = strings.NewReplacer(
+	"GET /v1/receivers", "`rollcall receivers`",
+	"GET /v1/throttle/explain", "`rollcall throttle explain`",
+	"GET /v1/throttle", "`rollcall throttle list`",
+	"GET /v1/cluster/members", "`rollcall cluster members`",
+	"GET /v1/cluster/keys", "`rollcall cluster keys list`",
+	"GET /v1/identity", "`rollcall doctor`",
+	"GET /v1/workspaces/{id}/keys", "`rollcall key list`",
+	"GET /v1/workspaces", "`rollcall workspace list`",
+	"GET /v1/verifications", "list of verifications")
+
+// inCommands rewrites a message for callers of the API for somebody at a terminal.
+func inCommands(message string) string { return commandsOf.Replace(message) }
 
 // adminTimeout bounds an operator's command that is no audit and no backup.
 const adminTimeout = 30 * time.Second

@@ -99,7 +99,7 @@ func whyNot(err error, status ledger.Status) error {
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
-			return errors.New(message)
+			return errors.New(inCommands(message))
 		}
 	}
 	return err

@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -153,10 +156,12 @@ func busyDetail() view.ReceiverDetail {
 	d.Firings = []view.Reply{{At: now.Add(-4 * time.Minute), Stage: "mail", Code: 421, Text: "4.7.0 try later",
 		Rule:   "busy",
 		Action: "slow down", Source: "192.0.2.7", Host: "mx1.example.test",
-		Until: now.Add(time.Minute + time.Second)}}
+		Until: now.Add(time.Minute + time.Second)},
+		{At: now.Add(-30 * time.Minute), Text: "busy", Host: "mx1.example.test", Source: "192.0.2.7",
+			Action: "slow down", Rule: "busy", Until: now.Add(-20 * time.Minute)}}
 	for i := range 60 {
 		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5,
-			Allowed: 5})
+			Allowed: 1, AllowedLast: 4})
 	}
 	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Until: now.Add(time.Hour)}}
 	return d
@@ -172,14 +177,17 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"why           5 addresses a second are allowed", "asked         5.0/s of 5.0/s allowed, 0 on the wire\n",
 		"queued        12,345, the oldest for 3m; about 17,000 an hour as things are\n",
 		"last reply    \"rcpt: 550 5.1.1 user unknown\"\n              3s ago\n",
-		"\nasked          295  ▁▁▁▁▁▂", "▇▇█████\n",
+		"\nasked/s        4.9  ▁▁▁▁▁▂", "▇▇█████\n", "\nallowed/s      4.0  ████",
 		"SOURCE     STATE  SESS  BUDGET  PACE/S  FLOOR  CEILING  EDGE  PHASE\n",
 		"192.0.2.7  used      2      12     2.5    0.1      5.0   3.0  recovering\n    pace: halved after 421, 3m ago\n",
 		"     17  192.0.2.7  mx1.example.test  asking  61s     30        1  1.3\n",
 		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
 		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ",
 		"    \"mail: 421 4.7.0 try later\"\n",
-		"    rcpts_per_connection 20, until ")
+		"    rcpts_per_connection 20, until ", "which is")
+	if strings.Contains(out, "(0s left)") {
+		t.Errorf("what is over is told as if it held:\n%s", out)
+	}
 	if strings.Contains(out, "deferred "+strings.Repeat(" ", 9)+"0") {
 		t.Error("a row of nothing is drawn")
 	}
@@ -253,6 +261,70 @@ func TestSessionsAreTraced(t *testing.T) {
 		if !asJSON {
 			holds(t, out.String(), "12:00:00.000 node-1 mx1.example.test#4 > RCPT TO:<…@example.test> 0?\n")
 		}
+	}
+}
+
+// TestATraceSaysThatThereIsNothingToFollow, and goes on.
+func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
+	b := newThrottleBench(t)
+	b.survey.receivers = []view.Receivers{{At: receiversNow, Receivers: []view.Receiver{{Key: "suffix:a.test"}}}}
+	client, err := (&adminFlags{environ: b.environ}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, quiet := range map[string]bool{"a.test": true, "SUFFIX:a.test": true, "no-such": false} {
+		if texts := client.unheardOf(t.Context(), key, ""); (len(texts) == 0) != quiet {
+			t.Errorf("%s: %q", key, texts)
+		}
+	}
+	b.survey.sources = []view.Source{{Node: "node-1", Source: "192.0.2.7"}, {Node: "node-1"}}
+	for source, quiet := range map[string]bool{"192.0.2.7": true, "default": true, "192.0.2.8": false} {
+		if texts := client.unheardOf(t.Context(), "a.test", source); (len(texts) == 0) != quiet {
+			t.Errorf("%s: %q", source, texts)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
+	defer cancel()
+	b.survey.asked = 0
+	b.survey.onAsk = func(n int) {
+		if n == 2 { // after the look at what lives, the lines are asked for
+			cancel()
+		}
+	}
+	_, stderr, err := b.run(ctx, "receivers", "trace", "no-such")
+	if err != nil || !strings.Contains(stderr, `nothing is asked of a receiver "no-such" now`) {
+		t.Errorf("%v %q", err, stderr)
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "trace", "a.test", "--source", "x"); !isUsage(err) {
+		t.Errorf("no address: %v", err)
+	}
+}
+
+// TestErrorsNameCommands and no paths of the API, whatever a node answers.
+func TestErrorsNameCommands(t *testing.T) {
+	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
+	files, err := filepath.Glob("../../http/admin/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "//") || strings.Contains(line, "HandleFunc") || strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			if found := path.FindString(inCommands(line)); found != "" {
+				t.Errorf("%s: a person is told of %s", filepath.Base(name), found)
+			}
+		}
+	}
+	client := newAdminClient("http://node", "")
+	err = client.refusal(404, []byte(`{"error":{"code":"x","message":"see GET /v1/throttle/explain"}}`))
+	if err.Error() != "see `rollcall throttle explain`" {
+		t.Error(err)
 	}
 }
 
@@ -376,12 +448,13 @@ func (u *untilText) Write(b []byte) (int, error) {
 // TestLengthsOfTimeInDays.
 func TestLengthsOfTimeInDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{"3d": 72 * time.Hour, "2h": 2 * time.Hour,
-		"90m": 90 * time.Minute} {
+		"90m": 90 * time.Minute, "99999d": daysMost * dayHours,
+		"99999999999999999999d": daysMost * dayHours} {
 		if d, err := parseSpan(text); err != nil || d != want {
 			t.Errorf("%s: %v %v", text, d, err)
 		}
 	}
-	for _, text := range []string{"", "d", "-1d", "1.5d", "2x", "99999d"} {
+	for _, text := range []string{"", "d", "-1d", "1.5d", "2x"} {
 		if d, err := parseSpan(text); err == nil {
 			t.Errorf("%s: %v", text, d)
 		}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/view"
+	"rollcall/smtp/shaping"
 )
 
 func newReceiversTrace(node *adminFlags) *cobra.Command {
@@ -30,10 +33,43 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if *source != "" {
+			key, err := keyOfSource(*source)
+			if err != nil {
+				return err
+			}
+			*source = sourceName(strings.TrimPrefix(key, shaping.SourcePrefix))
+		}
+		for _, text := range client.unheardOf(c.Context(), args[0], *source) {
+			fmt.Fprintln(c.ErrOrStderr(), foldedTo("rollcall: "+text, 0, columns))
+		}
 		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
 		return t.follow(c.Context(), traceEvery)
 	}
 	return c
+}
+
+// unheardOf says that nothing is asked of a receiver now, or that no node has a source: there
+// is nothing to follow then, unless that changes.
+func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts []string) {
+	if known, err := c.receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
+		key = strings.ToLower(key)
+		lives := func(r view.Receiver) bool {
+			return key == r.Key || key == shaping.NameOf(r.Key) || key == shaping.Unsharded(r.Key)
+		}
+		if !slices.ContainsFunc(known.Receivers, lives) {
+			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+
+				"live); its lines follow when something is. Ctrl-C ends this", printable(key)))
+		}
+	}
+	var known sourcesAnswer
+	if source == "" || c.ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
+		return texts
+	}
+	if !slices.ContainsFunc(known.Sources, func(s view.Source) bool { return sourceName(s.Source) == source }) {
+		texts = append(texts, fmt.Sprintf("no node that answers has a source %s: `rollcall sources` lists them", source))
+	}
+	return texts
 }
 
 // traceEvery is how often lines are fetched: nodes keep the newest thousand.

@@ -80,11 +80,15 @@ func (c *adminClient) clear(ctx context.Context, call admin.ClearCall) ([]admin.
 // dayHours is written "d" in lengths of time, as 2d.
 const dayHours = 24 * time.Hour
 
+// daysMost is what more days are taken for: a century is more than anything here may last.
+const daysMost = 36_500
+
 // parseSpan reads a length of time, also in days: 30m, 2h, 3d.
 func parseSpan(text string) (time.Duration, error) {
 	if days, found := strings.CutSuffix(text, "d"); found {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return time.Duration(n) * dayHours, nil
+		n, err := strconv.ParseUint(days, 10, 64)
+		if err == nil || errors.Is(err, strconv.ErrRange) {
+			return time.Duration(min(n, daysMost)) * dayHours, nil
 		}
 	}
 	return time.ParseDuration(text)
@@ -130,7 +134,7 @@ func parseFields(args []string) (map[string]string, error) {
 
 // unknownField names the field that was likely meant, and all there are.
 func unknownField(name string) string {
-	names := cobra.Command{SuggestionsMinimumDistance: 4}
+	names := cobra.Command{SuggestionsMinimumDistance: (len(name) + 2) / 3}
 	for _, known := range fieldNames() {
 		names.AddCommand(&cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}})
 	}

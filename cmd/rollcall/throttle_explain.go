@@ -135,7 +135,7 @@ func from(said view.Said, now time.Time) string {
 		parts = append(parts, said.Where)
 	}
 	if !said.Until.IsZero() {
-		parts = append(parts, fmt.Sprintf("until %s (%s left)", clock(said.Until, now), left(said.Until, now)))
+		parts = append(parts, till(said.Until, now))
 	}
 	text := strings.Join(parts, ", ")
 	if said.Reason != "" {
@@ -188,7 +188,7 @@ func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
 	for _, l := range d.Learned {
 		text := fmt.Sprintf("learned: %s %s", l.Field, l.Value)
 		if !l.Until.IsZero() {
-			text += fmt.Sprintf(", until %s (%s left)", clock(l.Until, x.now), left(l.Until, x.now))
+			text += ", " + till(l.Until, x.now)
 		}
 		b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
 	}
@@ -200,7 +200,7 @@ func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
 		if s.State == "resting" || s.State == "paused" || s.State == "draining" {
 			text := fmt.Sprintf("%s is %s", sourceName(s.Source), s.State)
 			if !s.Until.IsZero() {
-				text += fmt.Sprintf(" until %s (%s left)", clock(s.Until, x.now), left(s.Until, x.now))
+				text += " " + till(s.Until, x.now)
 			}
 			if s.Reason != "" {
 				text += ": " + s.Reason

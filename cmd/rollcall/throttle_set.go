@@ -156,7 +156,8 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 				return ""
 			}
 		}
-		return fmt.Sprintf("no node has a source %s: `rollcall sources` lists them", ruleTarget(name))
+		return fmt.Sprintf("no node has a source %s: `rollcall sources` lists them",
+			sourceName(strings.TrimPrefix(name, shaping.SourcePrefix)))
 	}
 	known, err := c.rules(ctx)
 	if err != nil {

@@ -371,6 +371,8 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		{"bad time", "a.test connections=1 --for soon --reason x", "30m, 2h or 3d", true},
 		{"negative", "a.test connections=1 --for=-2h --reason x", "1s to 31d", true},
 		{"too long", "a.test connections=1 --for 32d --reason x", "throttle file", true},
+		{"far too long", "a.test connections=1 --for 99999d --reason x", "1s to 31d", true},
+		{"no field at all", "a.test foo=1 --for 1h --reason x", "there is no field \"foo\" The", true},
 		{"no reason", "a.test connections=1 --for 1h", "--reason is missing", true},
 		{"known", "big.test rcpt_rate=10/s --for 1h --reason x", "is more than google.com is known to bear", false},
 		{"of sources", "a.test rcpts_per_day=5 --for 1h --reason x", "cannot be set", false},
@@ -400,7 +402,8 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		"source:default": true} {
 		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h",
 			"--reason", "x")
-		if err != nil || strings.Contains(stderr, "no node has a source") != warns {
+		if err != nil || strings.Contains(stderr, "no node has a source") != warns ||
+			strings.Contains(stderr, "source source") {
 			t.Errorf("%s: %v %q", key, err, stderr)
 		}
 	}
@@ -486,7 +489,7 @@ func TestCandidatesAreTried(t *testing.T) {
 	asked := ""
 	b.replay = func(throttle, rules string) (view.Replayed, error) {
 		asked = throttle + "|" + rules
-		return view.Replayed{Hours: 1.5, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []view.Silent{{
+		return view.Replayed{Hours: 1.515, Asked: 12000, Same: 3, Warnings: []string{"a rule"}, Silent: []view.Silent{{
 			Node: "node-2", Why: "no answer"}}, Receivers: []view.ReceiverReplay{{Key: "example.test",
 			Asked: 9000, Would: 4500,
 			Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},

@@ -258,7 +258,7 @@ func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
 		return "verification_not_found", "there is no such verification: its customer sees the id in " +
-			"GET /v1/verifications"
+			"its GET /v1/verifications"
 	case errors.Is(err, ledger.ErrResultsExpired):
 		return "expired", "results and evidence are erased: their retention is over ([retention] results)"
 	case status.Final():
