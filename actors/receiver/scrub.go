@@ -1,6 +1,11 @@
 package receiver
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
 
 // plainWords are words of replies. An address with such a local part gives nothing away
 // when it is said, and rules look for them.
@@ -20,25 +25,118 @@ var plainWords = func() map[string]bool {
 }()
 
 // scrub takes the local part of the address that was asked for out of a cleaned text,
-// where it stands as a word. Cleaning leaves those that are one word where they are,
-// because rules look at words; people and records need none.
+// where it stands as a word, also in the forms that receivers make of it. Cleaning leaves
+// those that are one word where they are, because rules look at words; people and records
+// need none.
 func scrub(text, local string) string {
 	if local == "" || text == "" {
 		return text
 	}
 	local = strings.ToLower(local)
-	at := wordAt(text, local, 0)
-	if at < 0 || plainWords[local] {
+	plain := 0 // every form begins with these bytes
+	for plain < len(local) && partOfWord(local[plain]) && local[plain] < utf8.RuneSelf {
+		plain++
+	}
+	if !strings.Contains(text, local[:plain]) && !hasFolded(local) {
+		return text
+	}
+	if plain == len(local) {
+		return without(text, local)
+	}
+	for _, form := range formsOf(local) {
+		text = without(text, form)
+	}
+	return text
+}
+
+// without takes a word out of a text, unless it is a plain one.
+func without(text, word string) string {
+	at := wordAt(text, word, 0)
+	if at < 0 || plainWords[word] {
 		return text
 	}
 	var b strings.Builder
 	from := 0
-	for ; at >= 0; at = wordAt(text, local, from) {
+	for ; at >= 0; at = wordAt(text, word, from) {
 		b.WriteString(text[from:at])
 		b.WriteByte('~')
-		from = at + len(local)
+		from = at + len(word)
 	}
 	b.WriteString(text[from:])
+	return b.String()
+}
+
+var (
+	// folds are how letters beyond ASCII are written by those who have none, as one letter
+	// and as several.
+	folds = [...]*strings.Replacer{
+		strings.NewReplacer("ä", "a", "ö", "o", "ü", "u", "ß", "s", "å", "a", "æ", "a", "ø", "o", "é", "e", "è", "e",
+			"ê", "e", "ë", "e", "á", "a", "à", "a", "â", "a", "ã", "a", "í", "i", "î", "i", "ó", "o", "ô", "o",
+			"õ", "o", "ú", "u", "û", "u", "ç", "c", "ñ", "n", "ł", "l"),
+		strings.NewReplacer("ä", "ae", "ö", "oe", "ü", "ue", "ß", "ss", "å", "aa", "æ", "ae", "ø", "oe"),
+	}
+
+	// separators are left out of local parts by some, and spaces by others.
+	separators = [...]*strings.Replacer{strings.NewReplacer(".", "", "_", "", "-", ""),
+		strings.NewReplacer(".", " ", "_", " ", "-", " ")}
+)
+
+// hasFolded says whether a local part may be written with other letters.
+func hasFolded(local string) bool {
+	return strings.IndexFunc(local, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0
+}
+
+// formsOf gives what receivers make of a local part, in lower case and the longest first:
+// the mailbox without what is behind a + or =, without separators, with other letters, and
+// encoded for headers, URLs and shells.
+func formsOf(local string) []string {
+	forms := []string{local}
+	if at := strings.IndexAny(local, "+="); at > 1 {
+		forms = append(forms, local[:at])
+	}
+	add := func(with func(string) string) {
+		for _, one := range forms[:len(forms):len(forms)] {
+			if other := with(one); len(other) > 1 && !slices.Contains(forms, other) {
+				forms = append(forms, other)
+			}
+		}
+	}
+	spelled := len(forms)
+	if hasFolded(local) {
+		add(folds[0].Replace)
+		add(folds[1].Replace)
+	}
+	add(separators[0].Replace)
+	add(separators[1].Replace)
+	for _, one := range forms[:spelled:spelled] {
+		for _, other := range [...]string{encoded(one, "%", "._-~"), encoded(one, "=", "._-~"),
+			encoded(one, "=", "._-~!#$%&'*+/?^`{|}"), encoded(one, "\\", "._-~")} {
+			if !slices.Contains(forms, other) {
+				forms = append(forms, other)
+			}
+		}
+	}
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	return forms
+}
+
+// encoded puts a mark before each byte of a local part that is no letter, no digit and not
+// in keeps, and its number behind the mark but for a backslash.
+func encoded(local, mark, keeps string) string {
+	var b strings.Builder
+	for i := range len(local) {
+		c := local[i]
+		switch {
+		case c < utf8.RuneSelf && (partOfWord(c) || strings.IndexByte(keeps, c) >= 0),
+			mark == "\\" && c >= utf8.RuneSelf:
+			b.WriteByte(c)
+		case mark == "\\":
+			b.WriteString(mark)
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%s%02x", mark, c)
+		}
+	}
 	return b.String()
 }
 
