@@ -82,6 +82,10 @@ var evidences = []exercise{
 		}
 		told, err := d.Evidence(d.T.Context(), v.ID, 99, func(ledger.Kept) error { return errors.New("called") })
 		d.ok(err)
+		if told.LeasedUntil.IsZero() {
+			d.T.Error("it is leased, and Evidence does not say so")
+		}
+		told.LeasedUntil = time.Time{} // of Evidence only
 		if told != d.Sees(v.ID) {
 			d.T.Errorf("answered %+v, stored %+v", told, d.Sees(v.ID))
 		}
