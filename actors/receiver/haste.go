@@ -135,19 +135,24 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 }
 
 // endedHastily follows the end of a session by a word about haste. It may be meant for the
-// session: that is learned when it comes after as many answers again and again.
+// session alone: so it is taken when it comes first, and as long as it comes after as many
+// answers each time, of which agreeing teach the length of a session. What comes after fewer
+// answers than others had, or after other numbers of them, is about haste.
 func (d *desk) endedHastily(now time.Time, s *session, told verdictOf) {
-	lesson, _ := d.tooFast(now, s.outlet, told, s.at)
 	l := &d.learned
-	if !lesson || s.told == 0 || s.told < l.longest { // others went further
-		return
+	if s.told > 0 && s.told >= l.longest {
+		first, agrees := l.agreed == 0, s.told == l.hasty.told
+		if l.agreed++; !agrees {
+			l.hasty, l.agreed = sessionEnd{s.told, s.refused}, 1
+		}
+		if l.agreed >= agreeing {
+			l.perSession.tighten(s.told, now)
+		}
+		if first || agrees {
+			return
+		}
 	}
-	if end := (sessionEnd{s.told, s.refused}); end.told != l.hasty.told {
-		l.hasty, l.agreed = end, 0
-	}
-	if l.agreed++; l.agreed >= agreeing {
-		l.perSession.tighten(s.told, now)
-	}
+	d.tooFast(now, s.outlet, told, s.at)
 }
 
 // rested tells the tempo of every source that the receiver rests: after that nothing goes
