@@ -10,7 +10,9 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/shaping"
+	"rollcall/smtp/verdict"
 )
 
 // untold is a receiver with a limit by the second that it does not tell, as it counts
@@ -179,5 +181,40 @@ func TestUnknownSiteIsBegunGently(t *testing.T) {
 		if n := len(w.rcpts) - before; n < 75 {
 			t.Errorf("stated %v: %d RCPTs in twenty seconds", stated, n)
 		}
+	}
+}
+
+// TestASessionEndedByAWordAboutHaste: a receiver that ends each session after as many answers
+// teaches how long a session may be and is asked no slower; one that ends them after other
+// numbers, or before an answer, is asked slower from the second time on.
+func TestASessionEndedByAWordAboutHaste(t *testing.T) {
+	told := verdictOf{attempt: evidence.Attempt{At: begin, Stage: smtp.StageRcpt, Code: 421}}
+	told.verdict.Action, told.verdict.Reason = verdict.ActSlow, smtp.ReceiverRateLimited
+	for _, c := range []struct {
+		name       string
+		told       []int
+		slower     bool
+		perSession int
+	}{
+		{"once", []int{5}, false, 0},
+		{"always after as many", []int{5, 5, 5, 5}, false, 5},
+		{"after another number", []int{5, 7}, true, 0},
+		{"after fewer", []int{5, 3}, true, 0},
+		{"at once", []int{0}, true, 0},
+		{"at once behind others", []int{5, 5, 0}, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDesk("example", testOptions(openedWide()), begin)
+			now := begin
+			for _, n := range c.told {
+				now = now.Add(time.Second)
+				d.learned.went(n, now)
+				d.endedHastily(now, &session{outlet: d.outlets[0], told: n, at: now}, told)
+			}
+			if got := d.outlets[0].tempo.Limits(now); got != c.slower || d.learned.perSession.most != c.perSession {
+				t.Errorf("slower: %v, want %v; %d in a session, want %d", got, c.slower,
+					d.learned.perSession.most, c.perSession)
+			}
+		})
 	}
 }
