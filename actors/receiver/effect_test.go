@@ -381,7 +381,7 @@ func TestDayOutlivesTheProcess(t *testing.T) {
 				first.bind(options)
 				for range 10 { // what may be asked is noted ahead, beside
 					first.take(0, "a", now, 50)
-					time.Sleep(dayEvery)
+					<-time.After(dayEvery)
 					synctest.Wait()
 					now = time.Now()
 				}

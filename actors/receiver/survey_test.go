@@ -146,7 +146,7 @@ func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 		}
 		slow := 700 * time.Millisecond
 		sit("quick", func(_ *seat, m look) { m.at(nil, begin) })
-		sit("slow", func(_ *seat, m look) { time.Sleep(slow); m.at(nil, begin) })
+		sit("slow", func(_ *seat, m look) { <-time.After(slow); m.at(nil, begin) })
 		sit("gone", func(s *seat, _ look) { s.leave() })
 		sit("answered and gone", func(s *seat, m look) { m.at(nil, begin); s.leave() })
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
