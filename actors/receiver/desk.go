@@ -75,6 +75,7 @@ type session struct {
 	day     int64     // of their source, which counts them
 	rcpts   int       // sent
 	told    int       // answered with anything but 421
+	greyed  int       // of these, put off as by greylisting
 	refused int
 	errors  int       // answers that were no acceptance, but for greylisting
 	slow    bool      // a refusal took far longer than the others
@@ -240,6 +241,9 @@ func (d *desk) accept(now time.Time, t *task, m *wire.Offer) {
 		one := &probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
 			address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
+		if one.greyAgo > 0 {
+			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
+		}
 		if !d.hand(now, one) {
 			d.push(l, one)
 		}

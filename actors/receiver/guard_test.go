@@ -425,3 +425,37 @@ func bytesOf(source string) []byte {
 	}
 	return netip.MustParseAddr(source).AsSlice()
 }
+
+// TestAGreylistedConnectionIsNotComeBackTo: who was put off in a connection that let nobody
+// through is asked again in another one.
+func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
+	opened := begin.Add(time.Minute)
+	for _, c := range []struct {
+		name         string
+		told, greyed int
+		queued       int
+		putOff       time.Duration // behind opened
+		stale        bool
+	}{
+		{"all were put off, and one comes back", 3, 3, 1, time.Second, true},
+		{"one was let through", 3, 2, 1, time.Second, false},
+		{"it was put off in a session before", 3, 3, 1, -time.Second, false},
+		{"nobody waits", 3, 3, 0, time.Second, false},
+		{"nothing was asked yet", 0, 0, 1, time.Second, false},
+	} {
+		s := &session{told: c.told, greyed: c.greyed, opened: opened,
+			lane: &lane{queued: c.queued, greyed: opened.Add(c.putOff)}}
+		if got := s.stale(); got != c.stale {
+			t.Errorf("%s: stale is %v", c.name, got)
+		}
+	}
+	w := newWorld(t, openedWide(), 1)
+	m := offerOf(1, "d.example", 1, 2, hosts("mx1"))
+	m.Probes[0].GreylistedMs = 5_000
+	w.offer(m)
+	for _, l := range w.desk.lanes {
+		if want := w.now.Add(-5 * time.Second); !l.greyed.Equal(want) {
+			t.Errorf("put off at %s, want %s", l.greyed, want)
+		}
+	}
+}

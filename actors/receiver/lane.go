@@ -32,6 +32,7 @@ type lane struct {
 	unmanned   bool                 // something is queued and there is no session; in desk.unmanned
 	aside      bool                 // in desk.aside: not in the turns for sessions
 	sessions   int                  // opening or open, not those that are closing
+	greyed     time.Time            // when the newest that came back after greylisting was first put off
 	refusals   map[*outlet]*refusal // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic

@@ -216,6 +216,9 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 		}
 		if a.told.attempt.Code != 421 {
 			s.told++
+			if a.told.verdict.Reason == smtp.Greylisted {
+				s.greyed++
+			}
 			d.learned.went(s.told, now)
 			s.host.failures, s.host.served = 0, true
 		}

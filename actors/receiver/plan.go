@@ -175,7 +175,13 @@ func (d *desk) spent(now time.Time, s *session, a shaping.Allowance) bool {
 		!s.void.IsZero() || s.lane.away(now, s.outlet) != nil || s.errorsLeft(a) <= 0 ||
 		d.left(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Sub(s.opened) > a.SessionAge || len(d.sessions)-d.closing > a.Connections ||
-		d.mode(now, s.lane) == smtp.TLSRequired && s.tls != smtp.TLSRequired
+		d.mode(now, s.lane) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
+}
+
+// stale says whether a session was told nothing but to come back, and somebody has: some
+// receivers greylist a connection, and look at who comes back in another one.
+func (s *session) stale() bool {
+	return s.greyed > 0 && s.greyed == s.told && s.lane.queued > 0 && s.lane.greyed.After(s.opened)
 }
 
 // left says whether a session speaks from a source that may not go on, or that is the
