@@ -213,7 +213,8 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 	return lab, r, p
 }
 
-// goroutines is how many goroutines the node says it has.
+// goroutines is how many goroutines the node says it has, but for one for each living
+// receiver: they answer about themselves while these metrics are gathered.
 func (r *rig) goroutines(ctx context.Context) int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
@@ -229,12 +230,14 @@ func (r *rig) goroutines(ctx context.Context) int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\ngo_goroutines ")
-	n := 0
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		r.t.Fatalf("the metrics have no go_goroutines: %v", err)
+	value := func(name string) (n int) {
+		_, rest, _ := strings.Cut(string(text), "\n"+name+" ")
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			r.t.Fatalf("the metrics have no %s: %v", name, err)
+		}
+		return n
 	}
-	return n
+	return value("go_goroutines") - value("rollcall_receivers")
 }
 
 // nodeLog counts the lines of a node's log by level and message.
