@@ -135,11 +135,7 @@ func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
 func ruleOf(layer shaping.Layer, rule shaping.Rule) ThrottleRule {
 	out := ThrottleRule{Layer: layer.String(), Name: rule.Name, Fields: []ThrottleField{}}
 	for _, f := range rule.Set.Fields() {
-		where, own := rule.Where[f]
-		if !own {
-			where = rule.Where[0]
-		}
-		out.Fields = append(out.Fields, ThrottleField{f.String(), rule.Set.Text(f), where})
+		out.Fields = append(out.Fields, ThrottleField{f.String(), rule.Set.Text(f), rule.WhereOf(f)})
 	}
 	return out
 }
@@ -169,14 +165,10 @@ func ruleName(key string, set shaping.Override) (string, error) {
 	if !strings.HasPrefix(key, shaping.SourcePrefix) {
 		key = shaping.NameOf(key)
 	}
-	scratch, err := shaping.NewTable(nil)
-	if err == nil {
-		err = scratch.Replace(shaping.LayerOverride, []shaping.Rule{{Name: key, Set: set}})
-	}
-	if err != nil {
+	if err := (shaping.Rule{Name: key, Set: set}).Check(); err != nil {
 		return "", err
 	}
-	return scratch.Rules(shaping.LayerOverride)[0].Name, nil
+	return shaping.CleanName(key)
 }
 
 func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {

@@ -117,7 +117,7 @@ func (c *doubts) hidden(i int, f Field) bool {
 
 // place is where a rule's field stands, for people.
 func place(r *Rule, f Field) string {
-	if where := r.origin(LayerFile, f).Where; where != "" {
+	if where := r.WhereOf(f); where != "" {
 		return where
 	}
 	return "another rule of this name"
@@ -136,7 +136,7 @@ func (c *doubts) loosens(i int, f Field) {
 			continue
 		}
 		c.add(i, f, "%s is more than %s, which is known to be borne at %s (%s)", r.Set.Text(f),
-			known.Set.Text(f), known.Name, known.origin(LayerKnown, f).Where)
+			known.Set.Text(f), known.Name, known.WhereOf(f))
 	}
 }
 

@@ -30,7 +30,7 @@ func Diff(before, after []Rule) []Change {
 			continue
 		}
 		c := Change{Name: at.name, Field: at.field, New: now.Set.Text(at.field),
-			Where: now.origin(LayerFile, at.field).Where}
+			Where: now.WhereOf(at.field)}
 		if there {
 			c.Old = old.Set.Text(at.field)
 		}
@@ -39,7 +39,7 @@ func Diff(before, after []Rule) []Change {
 	for at, old := range was {
 		if _, there := is[at]; !there {
 			out = append(out, Change{Name: at.name, Field: at.field, Old: old.Set.Text(at.field),
-				Where: old.origin(LayerFile, at.field).Where})
+				Where: old.WhereOf(at.field)})
 		}
 	}
 	slices.SortFunc(out, func(a, b Change) int {

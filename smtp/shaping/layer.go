@@ -66,13 +66,17 @@ type Origin struct {
 	Until              time.Time
 }
 
+// WhereOf says where a field was written; "": nobody knows.
+func (r *Rule) WhereOf(f Field) string {
+	if where, own := r.Where[f]; own {
+		return where
+	}
+	return r.Where[0]
+}
+
 // origin is where a rule's field comes from.
 func (r *Rule) origin(l Layer, f Field) Origin {
-	where, own := r.Where[f]
-	if !own {
-		where = r.Where[0]
-	}
-	return Origin{Layer: l, Name: r.Name, Where: where,
+	return Origin{Layer: l, Name: r.Name, Where: r.WhereOf(f),
 		ID: r.ID, Author: r.Author, Reason: r.Reason, Until: r.Until}
 }
 
