@@ -211,14 +211,7 @@ func namesUnder(t *shaping.Table, name string, fits func(name string) bool) []st
 
 // baseOf is the operator's own domain of a receiver key.
 func baseOf(key string) string {
-	key = shaping.Unsharded(key)
-	if i := strings.LastIndexByte(key, '/'); i >= 0 { // of a mail domain: behind it
-		key = key[i+1:]
-	}
-	_, name, _ := strings.Cut(key, ":")
-	if name == "" {
-		name = key
-	}
+	name := shaping.AnchorOf(key)
 	base, err := publicsuffix.EffectiveTLDPlusOne(name)
 	if err != nil {
 		return name
@@ -234,7 +227,7 @@ const besideMax = 50
 func beside(t *shaping.Table, living []view.Receiver, base, key string) []string {
 	var out []string
 	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
-		out = append(out, "suffix:"+name)
+		out = append(out, shaping.SuffixKey(name))
 	}
 	for _, r := range living {
 		if baseOf(r.Key) == base {

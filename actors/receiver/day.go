@@ -27,9 +27,6 @@ const (
 
 	// wantFor is how long a receiver keeps its part of a day without asking for it. Guess.
 	wantFor = time.Minute
-
-	// dayNoCap is the block of a source that may ask as much as it likes. Guess.
-	dayNoCap = 100_000
 )
 
 // day is what one source may ask and has asked since midnight UTC. Guarded by Sources.mu.
@@ -336,7 +333,7 @@ func (s *Sources) keepDays(ctx context.Context, now time.Time, ahead bool) error
 	return nil
 }
 
-// dayKey is the key of the fact of a source. A colon is in no receiver key.
+// dayKey is the key of the fact of a source. No receiver key begins so.
 func (s *Sources) dayKey(i int) string { return shaping.SourcePrefix + s.list[i].Name() }
 
 // readDays reads what earlier processes used of this day.

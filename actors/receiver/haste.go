@@ -111,12 +111,10 @@ func hasty(v verdict.Verdict) bool {
 // tooFast follows a word about haste, about what was sent at a time. The source goes
 // slower, and rests for some seconds. The whole receiver rests when a time was named, when
 // the verdict is to pause, and when short rests did not help; then those who wait are told.
-// Lesson is false when it is about a haste that was known already; soon says whether the
-// probe can be asked again here within a short while.
-func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time) (lesson, soon bool) {
+// Soon says whether the probe can be asked again here within a short while.
+func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time) (soon bool) {
 	d.dirty = true
-	lesson = o.tempo.Complained(sent, now, words(told.attempt))
-	if lesson {
+	if o.tempo.Complained(sent, now, words(told.attempt)) {
 		e := o.tempo.Explain(now)
 		d.options.Log.Info("receiver wants less", "receiver", d.key, "source", o.name, "rate", e.Rate, "why", e.Why)
 	}
@@ -124,14 +122,14 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 	switch {
 	case told.verdict.Action == verdict.ActPause || told.verdict.Wait > 0:
 		d.pause(now, told)
-		return lesson, false
+		return false
 	case rest > shortRest:
 		told.verdict.Wait = rest
 		d.pause(now, told)
-		return lesson, false
+		return false
 	}
 	d.halt(func(s *session) bool { return s.outlet == o })
-	return lesson, true
+	return true
 }
 
 // endedHastily follows the end of a session by a word about haste. It may be meant for the

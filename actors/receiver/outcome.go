@@ -283,7 +283,7 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 			return
 		}
 		d.blame(now, s.outlet, a.told)
-		if _, soon := d.tooFast(now, s.outlet, a.told, a.sent); soon && hasty(a.told.verdict) {
+		if d.tooFast(now, s.outlet, a.told, a.sent) && hasty(a.told.verdict) {
 			d.retry(s.lane, a) // it is not about the address
 			return
 		}

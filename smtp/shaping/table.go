@@ -1,6 +1,7 @@
 package shaping
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -217,7 +218,7 @@ func (t *Table) Match(receiver string, hosts []string, domain string) (key strin
 	l := t.layers.Load()
 	key, anchor := receiver, receiver
 	if suffix := l.narrowest(receiver, hosts); suffix != "" {
-		key, anchor = suffixPrefix+suffix, suffix
+		key, anchor = SuffixKey(suffix), suffix
 	}
 	if domain != "" && l.hasOwn(domain) && !under(anchor, domain) {
 		key = domainPrefix + domain + keySeparator + key
@@ -306,20 +307,32 @@ func (l *layers) said(names []string, f Field, isSource bool) (out []Said) {
 // made, and for nothing wider: its suffix, mail domain or receiver.
 func NameOf(key string) string {
 	key, _, _ = cutShard(key)
+	domain, anchor := cutKey(key)
+	return cmp.Or(domain, anchor)
+}
+
+// AnchorOf gives the receiver or suffix of a key that Match or ShardKey has made, without the
+// mail domain that may have a pacer of its own there.
+func AnchorOf(key string) string {
+	key, _, _ = cutShard(key)
+	_, anchor := cutKey(key)
+	return anchor
+}
+
+// SuffixKey is the key of the receiver of an MX host suffix that has rules of its own.
+func SuffixKey(suffix string) string { return suffixPrefix + suffix }
+
+// cutKey takes a key without a shard apart; domain is "" where it has no pacer of its own.
+func cutKey(key string) (domain, anchor string) {
 	if rest, found := strings.CutPrefix(key, domainPrefix); found {
-		name, _, _ := strings.Cut(rest, keySeparator)
-		return name
+		domain, key, _ = strings.Cut(rest, keySeparator)
 	}
-	return strings.TrimPrefix(key, suffixPrefix)
+	return domain, strings.TrimPrefix(key, suffixPrefix)
 }
 
 // names gives the names that hold for a key, the widest first.
 func (l *layers) names(key string) []string {
-	domain := ""
-	if rest, found := strings.CutPrefix(key, domainPrefix); found {
-		domain, key, _ = strings.Cut(rest, keySeparator)
-	}
-	anchor := strings.TrimPrefix(key, suffixPrefix)
+	domain, anchor := cutKey(key)
 	out := []string{""}
 	for end := len(anchor); end > 0; {
 		start := strings.LastIndexByte(anchor[:end], '.')
@@ -334,11 +347,8 @@ func (l *layers) names(key string) []string {
 
 // allowance is what holds for a key that Match has made.
 func (l *layers) allowance(key string) Allowance {
-	domain := ""
-	if rest, found := strings.CutPrefix(key, domainPrefix); found {
-		domain, key, _ = strings.Cut(rest, keySeparator)
-	}
-	a := *l.nearest(strings.TrimPrefix(key, suffixPrefix))
+	domain, anchor := cutKey(key)
+	a := *l.nearest(anchor)
 	if domain != "" {
 		a = l.apply(domain, a)
 	}
