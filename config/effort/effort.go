@@ -1,0 +1,119 @@
+package effort
+
+import (
+	"flag"
+	"iter"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var long = flag.Bool("long", false, "try much more than a default run does; takes minutes (docs/testing.md)")
+
+const (
+	shortPart  = 20               // of the default run's cases, a short run draws one in so many
+	longTimes  = 50               // as many cases as in a default run
+	cases      = 100              // of a property, in a default run
+	everRepeat = 1                // the seed of short and default runs
+	budget     = 10 * time.Second // for all Seeds of a package, in a default run
+)
+
+// Long reports whether this run is a long one.
+func Long() bool { return *long }
+
+// Children skips the test in a short run, which starts no other process and no
+// database server.
+func Children(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts other processes: left out with -short")
+	}
+}
+
+// Cases gives how many of n cases this run tries: a twentieth in a short run, at
+// least one; fifty times n in a long one.
+func Cases(n int) int {
+	switch {
+	case *long:
+		return n * longTimes
+	case testing.Short():
+		return max(1, n/shortPart)
+	default:
+		return n
+	}
+}
+
+// spent is the time that the Seeds of this package have taken.
+var spent struct {
+	sync.Mutex
+	time.Duration
+}
+
+// Seeds gives 1 to Cases(n), for a simulation that takes long. The simulations of
+// one package share ten seconds, fifty times as long in a long run. When they are
+// over, as on a busy machine, a simulation ends after a tenth of its seeds, and
+// the log says so.
+func Seeds(t testing.TB, n int) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		all := Cases(n)
+		least := max(1, all/10)
+		for seed := 1; seed <= all; seed++ {
+			if seed > least && over() {
+				t.Logf("the time of this package's simulations is over: %d of %d seeds were tried", seed-1, all)
+				return
+			}
+			begin := time.Now()
+			more := yield(uint64(seed))
+			spent.Lock()
+			spent.Duration += time.Since(begin)
+			spent.Unlock()
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// over reports whether the simulations of this package have had their time.
+func over() bool {
+	spent.Lock()
+	defer spent.Unlock()
+	return spent.Duration > time.Duration(Cases(int(budget)))
+}
+
+var drawOnce sync.Once
+
+// Check checks a property with rapid: 100 cases by default, 5 in a short run and
+// 5,000 in a long one. -rapid.checks and -rapid.seed win over that.
+func Check(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	drawOnce.Do(draw)
+	rapid.Check(t, property)
+}
+
+// draw sets rapid's flags that the command line has left alone.
+func draw() {
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	set := func(name, value string) {
+		if given[name] {
+			return
+		}
+		if err := flag.Set(name, value); err != nil {
+			panic(err) // rapid has no such flag any more
+		}
+	}
+	set("rapid.nofailfile", "true") // the seed and the log are enough, and the tree stays clean
+	checks, seed := cases, everRepeat
+	switch {
+	case *long:
+		checks, seed = cases*longTimes, 0
+	case testing.Short():
+		checks = cases / 4 // rapid itself takes a fifth of it
+	}
+	set("rapid.checks", strconv.Itoa(checks))
+	set("rapid.seed", strconv.Itoa(seed))
+}

@@ -1,0 +1,32 @@
+package effort
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestCheckDrawsAsManyAsTheRunIsLong(t *testing.T) {
+	drawn := 0
+	Check(t, func(r *rapid.T) { rapid.Int().Draw(r, "case"); drawn++ })
+	if want := Cases(cases); drawn != want {
+		t.Errorf("%d cases were drawn, want %d", drawn, want)
+	}
+}
+
+func TestSeedsEndWhenTheTimeIsOver(t *testing.T) {
+	count := func() (n int) {
+		for range Seeds(t, 200) {
+			n++
+		}
+		return n
+	}
+	if got, want := count(), Cases(200); got != want {
+		t.Errorf("with time left %d seeds were tried, want %d", got, want)
+	}
+	spent.Duration = time.Duration(Cases(int(budget))) + 1
+	if got, want := count(), max(1, Cases(200)/10); got != want {
+		t.Errorf("without time %d seeds were tried, want %d", got, want)
+	}
+}
