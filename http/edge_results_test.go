@@ -111,8 +111,11 @@ func TestDrain(t *testing.T) {
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- e.server.Stop(ctx) }()
-	within(t, "the drain to begin", e.server.Draining)
-	a := e.do(call{method: "GET", path: "/v1/credits"})
+	var a answer
+	within(t, "the drain to begin", func() bool {
+		a = e.do(call{method: "GET", path: "/v1/credits"})
+		return a.status != http.StatusOK
+	})
 	if a.status != 503 || a.code() != "service_unavailable" || a.header.Get("Retry-After") != "1" {
 		t.Errorf("while draining: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}

@@ -79,7 +79,6 @@ type download struct {
 	release    func()
 	panicked   func()
 	buffer     []byte // what was pulled and not yet read
-	over       bool   // nothing more comes
 	err        error  // why
 	handedOver atomic.Bool
 	ended      bool

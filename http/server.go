@@ -134,9 +134,6 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Draining says whether Stop has begun.
-func (s *Server) Draining() bool { return s.draining.Load() }
-
 // Stop answers new requests with 503, waits for those in work, then closes the
 // listener and the connections. When ctx ends first, what still runs is cut
 // and the error is ctx's. Stop may be called twice, or without Start.

@@ -177,9 +177,8 @@ var errEndless = errors.New("the session is endless")
 
 // labHost finds the first host of a domain of the lab.
 func labHost(lab *smtplab.Lab, domain string) (netip.Addr, string, error) {
-	o := mx.DefaultOptions()
-	o.Servers, o.Allow = []string{lab.DNSAddr()}, func(netip.Addr) bool { return true }
-	r, err := mx.New(o)
+	r, err := mx.New(mx.Options{Servers: []string{lab.DNSAddr()}, Allow: func(netip.Addr) bool { return true },
+		Timeout: 5 * time.Second, TTLMin: time.Minute, TTLMax: time.Hour, CacheMax: 1000})
 	if err != nil {
 		return netip.Addr{}, "", err
 	}

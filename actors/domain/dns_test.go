@@ -80,8 +80,8 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 		"mxalias.test. MX 1 hostalias.test.", "hostalias.test. CNAME host.test.",
 		"literal.test. MX 1 192.0.2.9.", "inside.test. MX 1 lan.test.", "lan.test. A 10.0.0.1",
 		"own.test. MX 1 localhost.test.", "localhost.test. A 127.0.0.1")
-	o := mx.DefaultOptions()
-	o.Servers = []string{server}
+	o := mx.Options{Servers: []string{server}, Timeout: 5 * time.Second, TTLMin: time.Minute, TTLMax: time.Hour,
+		CacheMax: 1000}
 	o.Allow = smtp.NewGuard([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}).Allows
 	r, err := mx.New(o)
 	if err != nil {

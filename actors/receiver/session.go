@@ -63,7 +63,7 @@ func (a *sessionActor) Receive(c actor.Context) {
 	case quitSession:
 		a.do(c, m.id, func() any {
 			a.quit()
-			return sessionClosed{id: m.id}
+			return sessionClosed(m)
 		})
 	case *actor.Stopping:
 		a.leaving.Store(true)

@@ -135,6 +135,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 		return nil, err
 	}
 	n.add("dns", func(context.Context) error { return resolver.Close() })
+	registerDNSMetrics(o.registry, resolver)
 	if n.self, err = newSelfCheck(c, n.members, o); err != nil {
 		return nil, err
 	}
@@ -243,9 +244,7 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	}
 	n.add("storage", files.Stop)
 	n.UploadURL = publicURL(c.Upload.PublicURL, c.Upload.Listen, files.Addr())
-	public := apiOptions(c, book, o, func(id uuid.UUID) string {
-		return n.UploadURL + "/upload/" + tokens.Token(id)
-	})
+	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
 	public.Tracer = n.tracer
 	api, err := httpd.New(public)
 	if err != nil {

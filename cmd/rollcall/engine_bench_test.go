@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/smtp/smtplab"
+	"rollcall/smtp/smtplab/yardstick"
 )
 
 // cleanFile makes a file of n addresses spread over domains that answer honestly
@@ -22,19 +22,13 @@ func cleanFile(n, domains int) []byte {
 		if (i+i/domains)%5 == 4 { // not all of them at the same domains
 			name = "ghost"
 		}
-		fmt.Fprintf(&b, "%s.m%s@d%d-clean.test\n", name, letters(i/domains), i%domains)
+		fmt.Fprintf(&b, "%s.m%s@d%d-clean.test\n", name, yardstick.Letters(i/domains), i%domains)
 	}
 	return b.Bytes()
 }
 
-// letters spells a number in letters, so that the lab knows the mailbox.
-func letters(n int) string {
-	var out []byte
-	for ; n > 0 || len(out) == 0; n /= 26 {
-		out = append(out, byte('a'+n%26))
-	}
-	return string(out)
-}
+// letters spells a number, so that the lab knows the mailbox.
+func letters(n int) string { return yardstick.Letters(n) }
 
 // BenchmarkEngine is the whole engine on one node, DNS, actors, SMTP, control
 // probes and settlement on SQLite, against the bare SMTP loop of 16 kept
@@ -55,7 +49,7 @@ func benchmarkEngine(b *testing.B, pipelining bool) {
 	for range b.N {
 		n := labNode(b, filepath.Join(b.TempDir(), "data"), io.Discard,
 			func(c *config.Config) { openedWide(b, c, pipelining) })
-		loop, err := smtplab.Yardstick(n.lab, 16, 100_000, false)
+		loop, err := yardstick.Measure(n.lab, 16, 100_000, false)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -42,14 +42,6 @@ func (m *membership) fenced() bool {
 	return n == nil || n.Fenced()
 }
 
-// share says which part of what belongs to a key this process may use.
-func (m *membership) share(key string) (part, of int) {
-	if n := m.node.Load(); n != nil {
-		return n.Share(key)
-	}
-	return 0, 1
-}
-
 // load is what this node has in work.
 func (m *membership) load() cluster.Load {
 	l := cluster.Load{Addresses: m.left.Load(), Receivers: m.living.Count()}

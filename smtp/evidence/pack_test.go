@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -75,7 +76,7 @@ func unpackAll(packed []byte) ([]Entry, error) {
 
 // TestWhatIsPackedIsUnpacked: any cases come back as they were.
 func TestWhatIsPackedIsUnpacked(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		list := entries().Draw(t, "list")
 		packed, err := Pack(list)
 		if err != nil {

@@ -39,13 +39,15 @@ func Clean(r Raw) string {
 	}
 	names := ours(&r)
 	for {
-		var changed bool
+		var named, cut, numbered bool
 		for _, name := range names.list[:names.n] {
-			text, changed = without(text, name, changed)
+			text, named = without(text, name, named)
 		}
-		text, changed = withoutSource(text, names.source, changed)
-		text = withoutTickets(text)
-		if !changed || !names.marked { // a name that holds a mark may be there only now
+		text, cut = withoutSource(text, names.source)
+		text, numbered = withoutTickets(text)
+		// What was taken out may have hidden more: a name that holds a mark, or one
+		// that stood right beside our source or a ticket.
+		if !cut && !(named && names.marked) && !(numbered && names.source.Is6()) {
 			return string(text)
 		}
 	}
@@ -236,25 +238,33 @@ func ours(r *Raw) names {
 	return o
 }
 
-// addLocal: "user" is a word of replies too, but "no.such.user" would read as a phrase.
+// addLocal: "user" and "-user" are words of replies too, but "no.such.user" would
+// read as a phrase.
 func (o *names) addLocal(local string) {
-	if !oneWord(local) {
-		o.add(local)
+	if plain := plainName(local); !oneWord(plain) {
+		o.put(plain)
 	}
 }
 
-// add takes a name in the form in which it would be in a text.
 func (o *names) add(name string) {
+	if plain := plainName(name); plain != "" {
+		o.put(plain)
+	}
+}
+
+func (o *names) put(plain string) {
+	o.list[o.n] = plain
+	o.n++
+	o.marked = o.marked || strings.IndexByte(plain, mark) >= 0
+}
+
+// plainName gives a name in the form in which it would be in a text.
+func plainName(name string) string {
 	if name == "" {
-		return
+		return ""
 	}
 	plain := string(trim(appendPlain(make([]byte, 0, len(name)), name)))
-	plain = strings.TrimFunc(plain, func(r rune) bool { return r < utf8.RuneSelf && !isWordByte(byte(r)) })
-	if plain != "" {
-		o.list[o.n] = plain
-		o.n++
-		o.marked = o.marked || strings.IndexByte(plain, mark) >= 0
-	}
+	return strings.TrimFunc(plain, func(r rune) bool { return r < utf8.RuneSelf && !isWordByte(byte(r)) })
 }
 
 // nibbles is the form of an IPv6 address in reverse zones (RFC 3596 §2.5).
@@ -293,10 +303,11 @@ func without(text []byte, name string, changed bool) ([]byte, bool) {
 	return text, changed
 }
 
-// withoutSource takes an IPv6 address out however it is spelled (RFC 4291 §2.2).
-func withoutSource(text []byte, source netip.Addr, changed bool) ([]byte, bool) {
+// withoutSource takes an IPv6 address out however it is spelled (RFC 4291 §2.2),
+// and reports whether it was there.
+func withoutSource(text []byte, source netip.Addr) (_ []byte, cut bool) {
 	if !source.Is6() || bytes.IndexByte(text, ':') < 0 {
-		return text, changed
+		return text, false
 	}
 	isPart := func(c byte) bool { return isHex(c) || c == ':' || c == '.' }
 	for i := 0; i < len(text); i++ {
@@ -320,20 +331,21 @@ func withoutSource(text []byte, source netip.Addr, changed bool) ([]byte, bool) 
 			found, err := netip.ParseAddr(string(text[start:stop]))
 			if err == nil && found == source {
 				text = append(append(text[:start], mark), text[stop:]...)
-				changed = true
+				cut = true
 				break
 			}
 		}
 	}
-	return text, changed
+	return text, cut
 }
 
 // ticketBytes is the size from which a word that mixes letters and digits is the
 // number of a ticket. Codes of receivers that rules look for are shorter.
 const ticketBytes = 12
 
-// withoutTickets takes the numbers of tickets, sessions and mails out.
-func withoutTickets(text []byte) []byte {
+// withoutTickets takes the numbers of tickets, sessions and mails out, and reports
+// whether there were any.
+func withoutTickets(text []byte) (_ []byte, found bool) {
 	n := 0
 	for i := 0; i < len(text); {
 		end, word := i, ticket{hex: true}
@@ -354,7 +366,7 @@ func withoutTickets(text []byte) []byte {
 		}
 		i = end
 	}
-	return text[:n]
+	return text[:n], n < len(text)
 }
 
 // withoutLong copies words with hyphens between them, with marks for those that

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -67,10 +68,21 @@ func TestClean(t *testing.T) {
 
 // "user" is a word of replies, whoever is called so.
 func TestCleanKeepsAPlainWord(t *testing.T) {
-	r := rawOf("user unknown")
-	r.Address.Local = "user"
-	if got := Clean(r); got != "user unknown" {
-		t.Errorf("%q", got)
+	for _, local := range []string{"user", "-user", "user+", "`user`"} {
+		r := rawOf("user unknown")
+		r.Address.Local = local
+		if got := Clean(r); got != "user unknown" {
+			t.Errorf("%s: %q", local, got)
+		}
+	}
+}
+
+// A name that our source was written to without a space goes too.
+func TestCleanTakesANameBesideTheSource(t *testing.T) {
+	r := rawOf("probe.host2001:db8::25: blocked")
+	r.Hello, r.Source = "probe.host", "2001:db8::25"
+	if got, want := Clean(r), "~~: blocked"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -128,7 +140,7 @@ func TestCleanIsIdempotent(t *testing.T) {
 	word := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(piece, 0, 8).Draw(t, "pieces"), "")
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		r := Raw{
 			Hello: word.Draw(t, "hello"), Address: smtp.Address{Local: word.Draw(t, "local"), Domain: word.Draw(t, "domain")},
 			Source:     rapid.SampledFrom([]string{"", "192.0.2.25", "2001:db8::25", "x"}).Draw(t, "source"),

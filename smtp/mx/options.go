@@ -29,8 +29,7 @@ const (
 	serversMax = 16
 )
 
-// Options say whom to ask and how long to believe it. All have to be set;
-// DefaultOptions has usual values.
+// Options say whom to ask and how long to believe it. All have to be set.
 type Options struct {
 	// Servers are the recursive servers as host:port, asked in this order until
 	// one answers. Empty: those of the system's resolv.conf, read once. At most 16.
@@ -66,16 +65,6 @@ type Options struct {
 	// CacheMaxMax; the ones not used for longest go first. A domain with a
 	// host of its own takes 0.6 KB (measured).
 	CacheMax int
-}
-
-// DefaultOptions gives Options that ask the system's servers. Allow is left to be set.
-func DefaultOptions() Options {
-	return Options{
-		Timeout:  5 * time.Second, // what resolv.conf(5) has
-		TTLMin:   time.Minute,     // a file's rows of one domain come within a minute
-		TTLMax:   time.Hour,       // RFC 2308 §5 calls one to three hours sensible
-		CacheMax: 50_000,          // the domains of a large file; 30 MB when full. Guess
-	}
 }
 
 // Validate says what is missing or out of range. The error wraps ErrOptions.

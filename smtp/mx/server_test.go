@@ -189,10 +189,8 @@ func silent(dns.ResponseWriter, *dns.Msg) {}
 
 // testOptions ask servers and take documentation addresses for the Internet.
 func testOptions(servers ...string) Options {
-	o := DefaultOptions()
-	o.Servers = servers
-	o.Timeout = 600 * time.Millisecond
-	o.CacheMax = 10_000
+	o := Options{Servers: servers, Timeout: 600 * time.Millisecond, TTLMin: time.Minute, TTLMax: time.Hour,
+		CacheMax: 10_000}
 	public := []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"),
 		netip.MustParsePrefix("2001:db8::/32"),

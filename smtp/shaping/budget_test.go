@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 func TestBudget(t *testing.T) {
@@ -47,7 +49,7 @@ func TestBudget(t *testing.T) {
 // when the refusals of the last hour and the open probes leave room, counted
 // from a plain list of all that happened; and memory is bounded.
 func TestBudgetAgainstAList(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 30).Draw(t, "limit")
 		share := rapid.SampledFrom([]int{0, 0, 10, 30, ShareMax}).Draw(t, "share")
 		hour := rapid.SampledFrom([]Hour{0, Hour(18 * time.Second), Hour(3 * time.Hour)}).Draw(t, "hour")

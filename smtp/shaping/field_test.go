@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 func TestSetAndText(t *testing.T) {
@@ -136,7 +138,7 @@ func TestMore(t *testing.T) {
 
 // TestOverridesStack: of several overrides the last that has a field sets it.
 func TestOverridesStack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		a, want := DefaultAllowance(), DefaultAllowance()
 		for range rapid.IntRange(0, 4).Draw(t, "overrides") {
 			var o Override

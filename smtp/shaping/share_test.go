@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 func drawAllowance(t *rapid.T) Allowance {
@@ -26,7 +28,7 @@ func drawAllowance(t *rapid.T) Allowance {
 // shard, the sides together use no more than the allowance, and what is per
 // session is the same for all.
 func TestSharesNeverExceedTheWhole(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		a := drawAllowance(t)
 		n := rapid.IntRange(1, 60).Draw(t, "votes")
 		var sum Allowance
@@ -249,7 +251,7 @@ func TestShards(t *testing.T) {
 // TestShardsAddUp: the shards of any allowance are valid allowances and add up to
 // exactly the whole.
 func TestShardsAddUp(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		a := drawAllowance(t)
 		sum, of := a.Share(0, 1), a.Shards()
 		if of < 1 || of > ShardsMax {

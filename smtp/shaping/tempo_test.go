@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 // hidden is a far side with a limit that it does not tell.
@@ -200,7 +202,7 @@ func TestTempoFollows(t *testing.T) {
 
 // TestTempoStaysInBounds whatever it hears, and whenever.
 func TestTempoStaysInBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		now, ceiling := start, drawRate(t)
 		stated := rapid.Bool().Draw(t, "stated")
 		p := NewTempo(TempoBounds{Ceiling: ceiling, Stated: stated, Rest: time.Hour}, now)

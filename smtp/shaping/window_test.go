@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 // start is the time at which all simulations begin.
@@ -117,7 +119,7 @@ func drawRate(t *rapid.T) Rate {
 // the caller, and events that come to nothing, no window at the far side has
 // more than Events events, and the memory stays bounded.
 func TestWindowLimitIsNeverBroken(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		r := drawRate(t)
 		w := NewWindow(r, start)
 		jitterMax := rapid.Int64Range(0, int64(r.Per)).Draw(t, "jitterMax")
@@ -236,7 +238,7 @@ func TestWindowSpreads(t *testing.T) {
 // TestWindowOverRestart: the process dies at any moment and a new Window begins
 // a little later; the far side sees no window with more than Events events.
 func TestWindowOverRestart(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		r := Rate{Events: rapid.IntRange(1, 120).Draw(t, "events"), Per: time.Second}
 		died := time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "died"))
 		gap := groupSpan + r.Per/time.Duration(25*r.Events)

@@ -21,7 +21,4 @@ var (
 
 	// ErrHostsMax: Options.HostsMax hosts are open, or Network is full; DNS answers SERVFAIL for more.
 	ErrHostsMax = errors.New("smtplab: too many hosts")
-
-	// ErrDialogue: a receiver did not answer the Yardstick as it must.
-	ErrDialogue = errors.New("smtplab: unexpected reply")
 )

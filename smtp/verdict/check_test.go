@@ -30,8 +30,6 @@ match = ["550 5.9.1 Elvis has left the building"]
 miss = ["550 5.9.1 Elvis"]
 `
 
-const again = "action = \"retry\"\nreason = \"policy\"\n"
-
 // with replaces lines of the good rule, or takes one out for "".
 func with(lines ...string) string {
 	text := ownRule

@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -77,7 +78,7 @@ func TestConclude(t *testing.T) {
 // TestWhatGivesInvalid: whatever a case holds, invalid rests on what DNS said for good,
 // on a last word about the address, or on a refusal for good by every host.
 func TestWhatGivesInvalid(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		c := evidence.Case{Hosts: rapid.IntRange(0, 3).Draw(t, "hosts"), GaveUp: rapid.Bool().Draw(t, "gave up"),
 			NoRoute: rapid.SampledFrom([]smtp.Reason{0, 0, 0, smtp.DNSFailed, smtp.NoMailService}).Draw(t, "no route")}
 		for range rapid.IntRange(0, 5).Draw(t, "attempts") {

@@ -1,35 +1,41 @@
-package smtplab
+package yardstick
 
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
+
+	"rollcall/smtp/smtplab"
 )
 
-// yardstickGroup is how many commands the pipelined loop sends at once: larger
+// ErrDialogue: a receiver did not answer as it must.
+var ErrDialogue = errors.New("yardstick: unexpected reply")
+
+// groupSize is how many commands the pipelined loop sends at once: larger
 // groups gain little more.
-const yardstickGroup = 50
+const groupSize = 50
 
-// yardstickTimeout bounds a whole loop.
-const yardstickTimeout = 5 * time.Minute
+// timeout bounds a whole loop.
+const timeout = 5 * time.Minute
 
-// Yardstick measures a bare loop against clean receivers of l: conns kept
-// connections, each to a host of its own, share rcpts commands in one
-// transaction each. Without pipelined each reply is awaited, with it 50 commands
-// go out at once. It returns RCPTs per second, connecting left out. The error
-// wraps a net.Error or ErrDialogue.
-func Yardstick(l *Lab, conns, rcpts int, pipelined bool) (perSecond float64, err error) {
+// Measure runs a bare loop against clean receivers of l: conns kept connections,
+// each to a host of its own, share rcpts commands in one transaction each. Without
+// pipelined each reply is awaited, with it 50 commands go out at once. It returns
+// RCPTs per second, connecting left out. The error wraps a net.Error,
+// smtplab.ErrOptions or ErrDialogue.
+func Measure(l *smtplab.Lab, conns, rcpts int, pipelined bool) (perSecond float64, err error) {
 	if conns < 1 || rcpts < conns {
-		return 0, fmt.Errorf("yardstick of %d connections and %d RCPTs: %w", conns, rcpts, ErrOptions)
+		return 0, fmt.Errorf("yardstick of %d connections and %d RCPTs: %w", conns, rcpts, smtplab.ErrOptions)
 	}
 	loops := make([]*bareLoop, conns)
 	for i := range loops {
-		loop, err := dialBare(l, "yard"+strconv.Itoa(i)+"-clean."+topLevel)
+		loop, err := dialBare(l, "yard"+strconv.Itoa(i)+"-clean.test")
 		if err != nil {
 			return 0, err
 		}
@@ -38,7 +44,7 @@ func Yardstick(l *Lab, conns, rcpts int, pipelined bool) (perSecond float64, err
 	}
 	group := 1
 	if pipelined {
-		group = yardstickGroup
+		group = groupSize
 	}
 	errs := make([]error, conns)
 	var running sync.WaitGroup
@@ -64,22 +70,24 @@ type bareLoop struct {
 	line   []byte
 }
 
-// dialBare opens a transaction with the host of a clean domain.
-func dialBare(l *Lab, domain string) (*bareLoop, error) {
+// dialBare opens a transaction with the host of a clean domain, which the lab's DNS knows.
+func dialBare(l *smtplab.Lab, domain string) (*bareLoop, error) {
 	host := "mx1." + domain
-	l.mu.Lock()
-	h, err := l.openHost(host, l.receiverOf(domain, l.personas["clean"]), false)
-	l.mu.Unlock()
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, l.DNSAddr())
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	addresses, err := resolver.LookupHost(ctx, host+".")
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", host, err)
+		return nil, fmt.Errorf("find %s: %w", host, err)
 	}
-	at := netip.AddrPortFrom(h.addr, uint16(l.port)).String()
-	conn, err := net.DialTimeout("tcp", at, yardstickTimeout)
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(addresses[0], strconv.Itoa(l.SMTPPort())), timeout)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", host, err)
 	}
 	b := &bareLoop{conn: conn, r: bufio.NewReader(conn), domain: domain}
-	_ = conn.SetDeadline(time.Now().Add(yardstickTimeout))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	for _, command := range []string{"", "HELO yardstick.test\r\n", "MAIL FROM:<yard@yardstick.test>\r\n"} {
 		if _, err := conn.Write([]byte(command)); err != nil {
 			return nil, fmt.Errorf("speak to %s: %w", host, err)
@@ -110,7 +118,7 @@ func (b *bareLoop) ask(rcpts, group int) error {
 		n := min(group, rcpts-sent)
 		for range n {
 			b.line = append(b.line, "RCPT TO:<ann."...)
-			b.line = append(b.line, letters(sent)...)
+			b.line = append(b.line, Letters(sent)...)
 			b.line = append(b.line, '@')
 			b.line = append(b.line, b.domain...)
 			b.line = append(b.line, ">\r\n"...)
@@ -126,4 +134,14 @@ func (b *bareLoop) ask(rcpts, group int) error {
 		}
 	}
 	return nil
+}
+
+// Letters spells a number from 0 in letters, so that a clean receiver of the lab
+// knows the mailbox that is named after it.
+func Letters(n int) string {
+	var out []byte
+	for ; n > 0 || len(out) == 0; n /= 26 {
+		out = append(out, byte('a'+n%26))
+	}
+	return string(out)
 }
