@@ -1,5 +1,7 @@
 package verdict
 
+import "slices"
+
 // phrase is what a rule looks for: words with one space between them.
 type phrase struct {
 	text string
@@ -33,9 +35,14 @@ const (
 func newMachine(phrases []phrase) machine {
 	m := machine{}
 	m.classify(phrases)
-	ends := [][]int{} // rules by state, before fallbacks
+	states := 3 // the first, and one for each sign of the last phrase
+	for _, p := range phrases {
+		states += len(p.text) + 2
+	}
+	m.next = make([]uint32, 0, states*m.width)
+	ends := make([][]int, 0, states) // rules by state, before fallbacks
 	grow := func() int {
-		m.next = append(m.next, make([]uint32, m.width)...)
+		m.next = m.next[:len(m.next)+m.width]
 		ends = append(ends, nil)
 		return len(ends) - 1
 	}
@@ -54,6 +61,7 @@ func newMachine(phrases []phrase) machine {
 			ends[state] = append(ends[state], p.rule)
 		}
 	}
+	m.next = slices.Clip(slices.Clone(m.next)) // phrases share states
 	m.close(ends)
 	m.starts = m.next[classSpace]
 	return m

@@ -138,6 +138,7 @@ func decodeFaults(name string, err error) faults {
 func ruleLines(data []byte) []map[string]int {
 	var p unstable.Parser
 	var all []map[string]int
+	line, read := 1, 0 // the parser would count from the beginning for each key
 	p.Reset(data)
 	for p.NextExpression() {
 		e := p.Expression()
@@ -146,7 +147,9 @@ func ruleLines(data []byte) []map[string]int {
 			continue
 		}
 		key := keys.Node()
-		line := p.Shape(key.Raw).Start.Line
+		at := int(key.Raw.Offset)
+		line += bytes.Count(data[read:at], []byte("\n"))
+		read = at
 		switch {
 		case e.Kind == unstable.ArrayTable:
 			all = append(all, map[string]int{"": line})
