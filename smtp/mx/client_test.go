@@ -114,6 +114,7 @@ func TestHostileAnswers(t *testing.T) {
 
 // TestHostileOverTCP: what is wrong over TCP too is an error.
 func TestHostileOverTCP(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		tcp  func(w dns.ResponseWriter, q *dns.Msg)
@@ -155,6 +156,7 @@ func TestHostileOverTCP(t *testing.T) {
 // TestServersTakeTurns: what one server does not answer the next one is asked,
 // and a server that is away is not waited for again.
 func TestServersTakeTurns(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		first   func(t *testing.T) string // its address
@@ -237,6 +239,7 @@ func TestServerWithoutEDNS(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	up, mute, cross := startZone(t), startZone(t), startZone(t)
 	mute.on(".", silent)
 	cross.code(".", dns.RcodeRefused)
@@ -318,6 +321,7 @@ func TestCloseEndsLookups(t *testing.T) {
 
 // TestManyAtOnce: more lookups than questions may be out, over kept sockets, all answered.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	z := startZone(t)
 	const domains = 2000
 	for i := range domains {

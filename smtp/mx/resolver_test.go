@@ -10,6 +10,7 @@ import (
 
 // TestLookup is the DNS table: what each state of a domain means.
 func TestLookup(t *testing.T) {
+	t.Parallel()
 	z := startZone(t,
 		"clean.test. 300 MX 10 mx1.clean.test.", "mx1.clean.test. 300 A 192.0.2.1",
 		"two.test. MX 20 b.two.test.", "two.test. MX 10 a.two.test.",

@@ -252,6 +252,7 @@ var dialogues = []struct{ host, script string }{
 }
 
 func TestPersonalityDialogues(t *testing.T) {
+	t.Parallel()
 	l := startLab(t, nil)
 	for _, c := range dialogues {
 		t.Run(c.host, func(t *testing.T) {

@@ -49,6 +49,7 @@ func TestThereAre64HostileBehavioursTwice(t *testing.T) {
 const hostileSecond = 2 * time.Millisecond
 
 func TestEachHostileBehaviourShows(t *testing.T) {
+	t.Parallel()
 	quick := startLab(t, func(o *Options) { o.SecondLasts = hostileSecond })
 	patient := startLab(t, nil)
 	for _, r := range HostileRows() {

@@ -20,6 +20,7 @@ func listOf(t *testing.T, l *Lab, o ListOptions) iter.Seq[Label] {
 }
 
 func TestListsAreLabelledDistinctAndTheSameAgain(t *testing.T) {
+	t.Parallel()
 	l := startLab(t, nil)
 	const domains, perDomainMax = 500, 7
 	for _, mix := range Mixes() {

@@ -124,6 +124,7 @@ func TestAddressesBeyondTheBoundAreCountedTogether(t *testing.T) {
 }
 
 func TestGreylistingWaits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		personality, first string
 		early              int
@@ -185,6 +186,7 @@ func TestGreylistingLearnsAClient(t *testing.T) {
 }
 
 func TestPostscreenPassesTheSecondVisit(t *testing.T) {
+	t.Parallel()
 	l := startLab(t, nil)
 	script := opening + "> RCPT TO:<anna@a-postscreen.test>\n"
 	one := dialHost(t, l, "mx1.a-postscreen.test")
@@ -193,6 +195,7 @@ func TestPostscreenPassesTheSecondVisit(t *testing.T) {
 }
 
 func TestEarlyTalkIsSeen(t *testing.T) {
+	t.Parallel()
 	l := startLab(t, nil)
 	w := dialHost(t, l, "mx1.a-pregreet.test")
 	w.send("EHLO x\r\n")
