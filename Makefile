@@ -4,7 +4,7 @@ GO ?= go
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
 
-.PHONY: help build vet fmt test race check bench load kill cluster prove fuzz fuzzshort accuracy networks clean
+.PHONY: help build vet fmt test short race mutants static check bench load kill cluster prove fuzz accuracy networks clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -21,10 +21,28 @@ fmt: ## list files that are not formatted; fails when there are any
 test: ## run the tests
 	$(GO) test ./...
 
-race: ## run the tests with the race detector
-	$(GO) test -race ./...
+short: ## run the tests that need no child process and no PostgreSQL; seconds
+	$(GO) test -short ./...
 
-check: build vet fmt test race ## everything that CI runs
+# Where no goroutine is started there is no race: only values and time, documents, generated code.
+PURE = actors/(alarm|intake|view)|cluster/share|config|http/(api|apikey|upload)|ledger/(rules|ledgertest/(mutants|simulation))|smtp/(evidence|verdict)
+
+race: ## run the tests with the race detector, where a race can be
+	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -vE '^rollcall/($(PURE))$$')
+
+# The files that changed since BASE have all their mutants run, others a tenth,
+# which the last commit draws.
+BASE ?= $(shell git rev-list -1 --before='1 day ago' HEAD 2>/dev/null)
+SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null))
+
+mutants: ## break the ledger on purpose, where it changed and in a tenth of the other places
+	$(GO) test ./ledger/ledgertest/mutants -mutants ci -base '$(BASE)' -seed $(SEED) -v -timeout 30m
+
+static: ## run staticcheck
+	$(GO) tool staticcheck ./...
+
+check: ## everything that CI runs
+	.ci/run
 
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
@@ -42,22 +60,8 @@ cluster: ## measure agreement, takeover, throughput and traffic of clusters (doc
 	$(GO) test ./cluster/clustertest -run '^TestFigures' -long -v -timeout 20m
 	$(GO) test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m
 
-# Where the ledgers of long runs lie: in memory when that can be had, since no
-# test of these is about the disk.
-SCRATCH ?= $(shell if [ -d /dev/shm ]; then echo /dev/shm; else echo /tmp; fi)
-
-prove: ## the full set of the ledger's faults (docs/testing.md); takes about an hour
-	@date
-	$(GO) test ./ledger/ledgertest/mutants -mutants -timeout 60m
-	$(GO) test ./ledger/ledgertest/simulation -run '^TestEveryLife' -seeds 100000 -v -timeout 120m
-	$(GO) test ./ledger/sqlstore -run '^TestEachStatement' -twins 100 -v -timeout 60m
-	$(GO) test ./ledger/sqlstore -run '^TestFaultsLeave|^TestConformanceUnderFaults' -cuts 500 -parallel 6 -v -timeout 90m
-	$(GO) test ./ledger/sqlstore -run '^TestHistories' -histories 1000 -serverhistories 50 -scratch $(SCRATCH) -v -timeout 120m
-	$(GO) test ./ledger/sqlstore -run '^TestContests' -createkeys 10000 -creditrounds 10000 -cancels 50000 \
-		-scratch $(SCRATCH) -v -timeout 120m
-	$(GO) test ./cmd/rollcall -run '^TestKilled.*/sqlite' -kills 200 -kill-addresses 1000000 -v -timeout 120m
-	$(GO) test ./cmd/rollcall -run '^TestTheDatabase|^TestAFullDisk' -long -v -timeout 60m
-	@date
+prove: ## run what takes too long for every change, whole: hours, one line for each part; PARTS="lives mutants" runs only these
+	@.ci/prove $(PARTS)
 
 fuzz: ## run each fuzz target for FUZZTIME
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
@@ -66,9 +70,6 @@ fuzz: ## run each fuzz target for FUZZTIME
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
 		done; \
 	done
-
-fuzzshort: ## run each fuzz target for a second, as CI does: at most 3 minutes in all
-	@$(MAKE) --no-print-directory fuzz FUZZTIME=1s
 
 accuracy: ## measure accuracy and manners against the lab again (docs/accuracy.md); takes 13 minutes
 	$(GO) run ./cmd/rollcall lab score --mix every --addresses 6000 --within 6m --out docs/accuracy.md
