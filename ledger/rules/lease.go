@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,18 +14,19 @@ import (
 // Lease hands out verifications that nobody has, each at a new epoch.
 func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) (
 	[]ledger.Verification, error) {
-	var leased []ledger.Verification
-	err := b.db.Update(ctx, func(t Tables) error {
-		// A run before this one may have been committed without our knowing: then
-		// its answer is the answer.
-		mine, err := still(t, node, leased)
-		if err != nil {
+	// taken is what any run took that came to its commit: any of them may have been
+	// committed without our knowing, also while the next run was at work.
+	var taken, leased []ledger.Verification
+	err := b.db.Update(ctx, func(t Tables) (err error) {
+		leased, err = still(t, node, taken)
+		if err != nil || len(leased) > 0 {
 			return err
 		}
-		if leased = mine; len(mine) == 0 {
-			leased, err = lease(t, node, limit, ttl)
+		if leased, err = lease(t, node, limit, ttl); err != nil {
+			return err
 		}
-		return err
+		taken = append(taken, leased...)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lease to node %s: %w", node, err)
@@ -32,16 +34,20 @@ func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Dur
 	return leased, nil
 }
 
-// still gives those verifications of which a node has the lease, at their epoch.
+// still gives those verifications of which a node has the lease, at their epoch,
+// each once and as it is: it may have been taken by a later run than first tried.
 func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
 	var mine []ledger.Verification
 	for _, v := range list {
+		if slices.ContainsFunc(mine, func(m ledger.Verification) bool { return m.ID == v.ID }) {
+			continue
+		}
 		now, err := t.Read(v.ID)
 		if err != nil {
 			return nil, fmt.Errorf("look for a lease: %w", err)
 		}
 		if now.HeldBy(ledger.Lease{Verification: v.ID, Node: node, Epoch: v.Epoch}) {
-			mine = append(mine, v)
+			mine = append(mine, now.Verification)
 		}
 	}
 	return mine, nil

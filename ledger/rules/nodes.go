@@ -137,12 +137,12 @@ func end(t Tables, row *ledger.NodeRow, e Ending) error {
 
 // AskDrain notes an operator's wish in the rows of a node.
 func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
+	found := false // by any run: the node may be forgotten after one that was committed
 	err := b.db.Update(ctx, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
 			return err
 		}
-		found := false
 		for _, row := range roll.Nodes {
 			if row.Node != node || row.Standing == ledger.NodeLeft || row.Dead {
 				continue
@@ -188,7 +188,7 @@ func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) e
 			return nil // a run before this one was committed without our knowing
 		}
 		err = forget(t, roll, rows, after)
-		done = err == nil
+		done = done || err == nil // one that fails says nothing about those before
 		return err
 	})
 	if err != nil {

@@ -114,21 +114,45 @@ func until(expires time.Time) string { return " until " + expires.Format(time.RF
 
 // ClearOverrides ends those that hold and answers them.
 func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
-	var ended []ledger.ThrottleOverride
+	// tried is what any run ended that came to its commit: any of them may have been
+	// committed without our knowing, also while the next run was at work.
+	var tried, ended []ledger.ThrottleOverride
 	err := c.Check()
 	if err == nil {
 		err = b.db.Update(ctx, func(t Tables) error {
-			now, err := lift(t, c)
-			if err == nil && len(now) > 0 {
-				// None are left of a run before that was committed without our knowing:
-				// then its answer is the answer.
-				ended = now
+			before, err := cleared(t, tried)
+			if err != nil {
+				return err
 			}
-			return err
+			now, err := lift(t, c)
+			if err != nil {
+				return err
+			}
+			tried, ended = append(tried, now...), append(before, now...)
+			slices.SortStableFunc(ended, func(a, b ledger.ThrottleOverride) int { return a.Created.Compare(b.Created) })
+			return nil
 		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("clear overrides of %q: %w", c.Key, err)
+	}
+	return ended, nil
+}
+
+// cleared gives those overrides that were ended before their time, each once. One
+// that is over by its time was not cleared, whatever a run tried.
+func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleOverride, err error) {
+	for _, o := range list {
+		if slices.ContainsFunc(ended, func(e ledger.ThrottleOverride) bool { return e.ID == o.ID }) {
+			continue
+		}
+		is, err := t.Lifted(o.ID)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			ended = append(ended, o)
+		}
 	}
 	return ended, nil
 }

@@ -149,8 +149,9 @@ type Tables interface {
 	HowMany() (int, error)
 	// Overrule writes an override that holds from now on for so long.
 	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
-	// Lift ends an override that holds.
+	// Lift ends an override that holds, and Lifted reports whether one was ended so.
 	Lift(id uuid.UUID) (int64, error)
+	Lifted(id uuid.UUID) (bool, error)
 }
 
 // Ending is how a process's row ends.

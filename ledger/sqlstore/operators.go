@@ -123,6 +123,15 @@ func (t *tx) Lift(id uuid.UUID) (int64, error) {
 	return t.exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
+// Lifted reports whether an override was ended before its time.
+func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
+	const read = `SELECT count(*) > 0 FROM throttle_overrides WHERE id = ? AND ends < expires`
+	if err = t.row(read, id[:]).Scan(&lifted); err != nil {
+		return false, fmt.Errorf("look whether an override was cleared: %w", err)
+	}
+	return lifted, nil
+}
+
 const setWeights = `SELECT workspace, weight FROM workspace_weights WHERE weight <> 1`
 
 // Tuning reads what every node follows.

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 
 	"rollcall/ledger/rules"
@@ -14,8 +13,20 @@ import (
 var (
 	errAgain   = errors.New("simulation: serialization failure") // surely rolled back
 	errUnknown = errors.New("simulation: the answer to the commit was lost")
-	errLost    = fmt.Errorf("committed: %w", errUnknown)
 	errAborted = errors.New("simulation: the transaction is aborted already")
+)
+
+// fate is what becomes of a transaction that comes to its commit.
+type fate int
+
+const (
+	committed fate = iota
+	again          // surely rolled back
+	never          // rolled back, but the caller cannot tell
+	lost           // committed, but the caller cannot tell
+	// late is a commit that the caller cannot tell of and that happens only when the next
+	// run has begun: that one saw nothing of it, and is rolled back.
+	late
 )
 
 // attemptsMax bounds the runs of one transaction, as a database does.
@@ -26,6 +37,7 @@ type chances struct {
 	statement int // one statement fails, and the transaction with it
 	commit    int // the commit fails and nothing was changed
 	lost      int // the commit was executed, its answer is lost
+	late      int // the commit is executed while the next run is at work
 	between   int // of 1,000 re-runs: others get their turn before it
 }
 
@@ -39,6 +51,8 @@ type database struct {
 	chances chances
 	check   func() // called after each commit
 	between func() // lets others run before a transaction is run again
+	fates   []fate // of the next commits, before any is drawn
+	waiting func() // executes a late commit; nil: none is waited for
 	inside  inside // how a transaction is run
 	runs    int64  // transactions begun
 	faults  int64  // of them with a fault
@@ -52,7 +66,7 @@ func (d *database) chance(of int) bool { return of > 0 && d.random.IntN(1000) < 
 func (d *database) Update(_ context.Context, do func(t rules.Tables) error) error {
 	unknown := false
 	for attempt := 1; ; attempt++ {
-		err := d.attempt(do)
+		err := d.attempt(do, attempt == attemptsMax)
 		if !errors.Is(err, errAgain) && !errors.Is(err, errUnknown) {
 			return err
 		}
@@ -63,19 +77,23 @@ func (d *database) Update(_ context.Context, do func(t rules.Tables) error) erro
 			}
 			return errAgain
 		}
-		if d.chance(d.chances.between) {
+		// While a commit is waited for its rows are locked: others would wait too.
+		if d.waiting == nil && d.chance(d.chances.between) {
 			d.between()
 		}
 	}
 }
 
-// attempt is one run of a transaction.
-func (d *database) attempt(do func(t rules.Tables) error) (err error) {
+// attempt is one run of a transaction; after the last one no commit is late.
+func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error) {
 	d.runs++
+	decide := d.waiting
+	d.waiting = nil
 	at := -1
-	if d.chance(d.chances.statement) {
+	if decide != nil || d.chance(d.chances.statement) {
 		at = d.random.IntN(12) // a transaction has a dozen statements at most, mostly
 	}
+	became := again
 	err = errAborted // if there is no transaction at all
 	d.inside(func(t rules.Tables) bool {
 		d.tables.begin(at, errAgain)
@@ -86,14 +104,23 @@ func (d *database) attempt(do func(t rules.Tables) error) (err error) {
 		if err != nil {
 			return false
 		}
-		err = d.end()
-		return err == nil || errors.Is(err, errLost)
+		if became = again; decide == nil {
+			became = d.fate(last)
+		}
+		err = became.answer()
+		return became == committed || became == lost
 	})
 	switch {
-	case err == nil || errors.Is(err, errLost):
+	case err == nil || became == lost:
 		d.check()
+	case became == late:
+		d.waiting = d.tables.postpone()
 	default:
 		d.tables.rollback()
+	}
+	if decide != nil {
+		decide()
+		d.check()
 	}
 	if errors.Is(err, errAgain) || errors.Is(err, errUnknown) {
 		d.faults++
@@ -101,17 +128,35 @@ func (d *database) attempt(do func(t rules.Tables) error) (err error) {
 	return err
 }
 
-// end draws what becomes of a commit.
-func (d *database) end() error {
+// fate draws what becomes of a commit.
+func (d *database) fate(last bool) (f fate) {
 	switch {
+	case len(d.fates) > 0:
+		f, d.fates = d.fates[0], d.fates[1:]
 	case d.chance(d.chances.commit) && d.random.IntN(2) == 0:
-		return errAgain
+		f = again
 	case d.chance(d.chances.commit):
-		return errUnknown // and nothing was changed
+		f = never
 	case d.chance(d.chances.lost):
-		return errLost
+		f = lost
+	case d.chance(d.chances.late):
+		f = late
 	}
-	return nil
+	if last && f == late {
+		return lost
+	}
+	return f
+}
+
+// answer is what the caller learns.
+func (f fate) answer() error {
+	switch f {
+	case committed:
+		return nil
+	case again:
+		return errAgain
+	}
+	return errUnknown
 }
 
 // View runs do once; reads do not fail here.

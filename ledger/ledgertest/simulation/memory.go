@@ -122,6 +122,54 @@ func (m *memory) rollback() {
 	}
 }
 
+// postpone rolls back, and gives the way to do it all after all, if nothing else is
+// committed before. What the transaction changed is then to be seen again.
+func (m *memory) postpone() (decide func()) {
+	changed, touched := slices.Clone(m.changed), slices.Clone(m.touched)
+	granted, inserted := slices.Clone(m.granted), slices.Clone(m.inserted)
+	files, accounts := make([]file, len(changed)), make([]account, len(touched))
+	for i, s := range changed {
+		f := s.file
+		files[i] = file{row: f.row, entries: slices.Clone(f.entries[s.entries:]),
+			settlements: slices.Clone(f.settlements[s.settlements:]), chunks: slices.Clone(f.chunks[s.chunks:])}
+	}
+	for i, a := range touched {
+		accounts[i] = *m.accounts[a.id]
+	}
+	entries := make([]rules.Entry, len(granted))
+	for i, id := range granted {
+		entries[i] = m.grants[id]
+	}
+	var becomes *cluster
+	if m.clusterWas != nil {
+		becomes = m.cluster.copied()
+		becomes.log = slices.Clone(becomes.log)
+	}
+	m.rollback()
+	return func() {
+		m.begin(-1, nil)
+		m.changed, m.touched = append(m.changed, changed...), append(m.touched, touched...)
+		m.granted = append(m.granted, granted...)
+		for _, f := range inserted {
+			m.add(f)
+		}
+		for i, s := range changed {
+			f, after := s.file, &files[i]
+			f.row, f.entries = after.row, append(f.entries, after.entries...)
+			f.settlements, f.chunks = append(f.settlements, after.settlements...), append(f.chunks, after.chunks...)
+		}
+		for i := range accounts {
+			*m.accounts[accounts[i].id] = accounts[i]
+		}
+		for i, id := range granted {
+			m.grants[id] = entries[i]
+		}
+		if becomes != nil {
+			m.clusterWas, m.cluster = m.cluster, becomes
+		}
+	}
+}
+
 // statement is the start of each one: it fails where the plan says so.
 func (m *memory) statement() error {
 	if m.aborted {
@@ -341,11 +389,16 @@ func (m *memory) Insert(n ledger.NewVerification) error {
 		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: ledger.Bulk, Filename: n.Filename,
 		Bytes: n.Bytes, UploadExpires: rules.Clock(m.now + n.UploadExpiry.Milliseconds()),
 		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1}}}
+	m.add(f)
+	return nil
+}
+
+// add puts in a new file.
+func (m *memory) add(f *file) {
 	at, _ := slices.BinarySearchFunc(m.files, f, byAge)
 	m.files = slices.Insert(m.files, at, f)
-	m.byID[n.ID], m.byIdentity[key] = f, f
+	m.byID[f.row.ID], m.byIdentity[identity{f.row.Workspace, f.row.Identity}] = f, f
 	m.inserted = append(m.inserted, f)
-	return nil
 }
 
 // as says that a row is as it was read.

@@ -80,6 +80,16 @@ func (m *memory) Lift(id uuid.UUID) (int64, error) {
 	return 1, nil
 }
 
+// Lifted reports whether an override was ended before its time.
+func (m *memory) Lifted(id uuid.UUID) (bool, error) {
+	return m.cluster.overrides[id].cleared, m.statement()
+}
+
+func (t *twin) Lifted(id uuid.UUID) (bool, error) {
+	got, err := t.first.Lifted(id)
+	return same(t, "lifted", got, err, func() (bool, error) { return t.second.Lifted(id) })
+}
+
 func (t *twin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	got, err := t.first.Override(id)
 	return same(t, "override", got, err, func() (*ledger.ThrottleOverride, error) { return t.second.Override(id) })

@@ -57,7 +57,7 @@ func newWorld(seed uint64) *world {
 		return random.IntN(most)
 	}
 	w.db = &database{tables: m, random: random, check: w.checkCommit, between: w.others,
-		chances: chances{statement: some(300), commit: some(200), lost: some(200), between: some(1000)}}
+		chances: chances{statement: some(300), commit: some(200), lost: some(200), late: some(200), between: some(1000)}}
 	w.db.inside = func(do func(t rules.Tables) bool) { do(m) }
 	w.book = rules.New(w.db)
 	for i := range spaces {

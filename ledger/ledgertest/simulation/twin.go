@@ -36,6 +36,7 @@ func (w *world) beside(second Second) {
 			w.wrong("twin", "workspace: %v", err)
 		}
 	}
+	w.db.chances.late = 0 // the other database has no transaction that waits for its commit
 	w.db.inside = func(do func(t rules.Tables) bool) {
 		err := second.Transaction(w.memory.now, func(other rules.Tables) bool {
 			return do(&twin{first: w.memory, second: other, wrong: w.wrong})
