@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -19,8 +20,14 @@ import (
 //
 // Time is in the arguments: a lease or an upload is made either for an hour or
 // for nothing, so that no run depends on a clock.
-func againstModel(t *testing.T, open func(t *testing.T) ledger.Book) {
-	rapid.Check(t, func(rt *rapid.T) {
+//
+// It is tried so many times in a default run: rapid draws more, which do nothing.
+func againstModel(t *testing.T, times int, open func(t *testing.T) ledger.Book) {
+	tried := 0
+	effort.Check(t, func(rt *rapid.T) {
+		if tried++; tried > effort.Cases(times) {
+			return
+		}
 		book := open(t)
 		defer func() {
 			if err := book.Close(); err != nil {

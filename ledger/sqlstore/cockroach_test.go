@@ -47,5 +47,5 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
 		t.Errorf("taken for %q", name)
 	}
-	ledgertest.Exercise(t, store)
+	ledgertest.Exercise(t, 100, store)
 }

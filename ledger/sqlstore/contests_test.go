@@ -10,6 +10,7 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
 )
 
 var (
@@ -63,10 +64,11 @@ func TestContests(t *testing.T) {
 
 // TestContestsOnAServer runs a twentieth of them on PostgreSQL.
 func TestContestsOnAServer(t *testing.T) {
+	t.Parallel()
 	for _, c := range contests {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()
-			s := openAt(t, newLedger(t))
+			s := openAt(t, sqlstore.NewLedger(t))
 			contest := ledgertest.NewContest(s, 1)
 			c.race(contest, t.Context(), (*c.n+19)/20)
 			settled(t, contest, s)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -27,9 +28,9 @@ const (
 	// crashURL is the variable that makes the test binary the child of a crash test.
 	crashURL = "ROLLCALL_CRASH_LEDGER"
 	// crashRounds and crashLines say how often the child is killed, and after how
-	// many acknowledged steps at most: some two seconds in all.
-	crashRounds = 6
-	crashLines  = 1200
+	// many acknowledged steps at most: some two seconds in all of a default run.
+	crashRounds = 4
+	crashLines  = 800
 	// crashWorkers work at once in the child, and so may each have one step that was
 	// committed and not yet told.
 	crashWorkers = 4
@@ -40,6 +41,7 @@ const (
 // with signal 9 at a random line; then the ledger is opened again, must hold
 // every printed step, and its audit must find nothing.
 func TestWhatWasAnsweredSurvivesKill(t *testing.T) {
+	effort.Children(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 	if err := sqlstore.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
@@ -48,7 +50,7 @@ func TestWhatWasAnsweredSurvivesKill(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	granted := 0
-	for round := range crashRounds {
+	for round := range effort.Cases(crashRounds) {
 		told := killedAfter(t, url, 1+random.IntN(crashLines))
 		granted += told["grant"].count
 		checkAfterKill(t, url, told, granted, crashWorkers*(round+1))

@@ -15,6 +15,7 @@ import (
 // TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
 // account and its verifications: conflicts are many, refusals are none.
 func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, postgresDialect())
 	const nodes, writers, rounds = 2, 8, 10
 	var all sync.WaitGroup

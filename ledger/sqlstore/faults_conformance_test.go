@@ -65,7 +65,7 @@ func TestConformanceUnderFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFaulty(t, cockroach)
 			plan := atRandom(1)
-			ledgertest.Exercise(t, func(t *testing.T) ledger.Book {
+			ledgertest.Exercise(t, 100, func(t *testing.T) ledger.Book {
 				f.proxy.SetPlan(nil)
 				f.t = t
 				f.sql(`DELETE FROM secrets; DELETE FROM api_keys;` + emptied())

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -53,7 +54,7 @@ const imitation = `
 // its imitation of CockroachDB.
 func newFaulty(t *testing.T, cockroach bool) *faulty {
 	t.Helper()
-	url, way := newLedger(t), "postgresql"
+	url, way := sqlstore.NewLedger(t), "postgresql"
 	if cockroach {
 		way = "cockroachdb"
 		changeAt(t, url, imitation)
@@ -72,7 +73,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.conn.Close(context.WithoutCancel(t.Context())) })
-	f.through = openAt(t, proxy.URL(f.conn.Config().Database))
+	f.through = openWith(t, proxy.URL(f.conn.Config().Database), sqlstore.Options{RetryWait: time.Millisecond})
 	return f
 }
 
@@ -89,10 +90,12 @@ func (f *faulty) sets(m move, n int64) *scene {
 	s.names(s.Node, "node")
 	s.late = func() { f.sql(`UPDATE verifications SET waiting_since = waiting_since - 3600000`) }
 	m.prepare(s)
+	statements := ""
 	for _, table := range stored {
-		kept := fmt.Sprintf("kept_%d_%s", n, table)
-		f.sql(`DROP TABLE IF EXISTS ` + kept + `; CREATE TABLE ` + kept + ` AS TABLE ` + table)
+		statements += fmt.Sprintf(`CREATE TABLE IF NOT EXISTS kept_%d_%s (LIKE %[2]s); DELETE FROM kept_%[1]d_%[2]s;
+			INSERT INTO kept_%[1]d_%[2]s SELECT * FROM %[2]s;`, n, table)
 	}
+	f.sql(statements)
 	return s
 }
 

@@ -93,6 +93,7 @@ func (y *tally) tell(t *testing.T, n int, begin time.Time) {
 }
 
 func TestHistoriesHaveAnOrder(t *testing.T) {
+	t.Parallel()
 	begin := time.Now()
 	var y tally
 	var seeds atomic.Int64
@@ -163,6 +164,7 @@ func (n *node) faults(random *rand.Rand) cutter.Plan {
 }
 
 func TestHistoriesOfNodesHaveAnOrder(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		cuts bool
@@ -182,7 +184,7 @@ func TestHistoriesOfNodesHaveAnOrder(t *testing.T) {
 
 // onServer records a history of several nodes on one server and checks it.
 func (y *tally) onServer(t *testing.T, seed uint64, cuts bool) {
-	nodes := openNodes(t, newLedger(t))
+	nodes := openNodes(t, sqlstore.NewLedger(t))
 	o := histories.Options{Seed: seed, Operations: *serverSize, Faults: cuts,
 		Unchanged: func(err error) bool { return errors.Is(err, sqlstore.ErrUnavailable) },
 		Repeats:   func(client int) int { return int(nodes[(client-1)%nodesN].unsure.Load()) }}

@@ -27,6 +27,19 @@ func overruled(t *testing.T, s *Store, n int) {
 	}
 }
 
+// lifted fails the test unless an override was cleared, or not.
+func lifted(t *testing.T, s *Store, id uuid.UUID, want bool) {
+	t.Helper()
+	got := !want
+	err := s.update(t.Context(), func(t *tx) (err error) {
+		got, err = t.Lifted(id)
+		return err
+	})
+	if err != nil || got != want {
+		t.Errorf("cleared: got %v, %v, want %v", got, err, want)
+	}
+}
+
 // boundsOverrides: as many hold as every node can read each second; one that is over,
 // or was cleared, makes room for another.
 func boundsOverrides(t *testing.T, s *Store) {
@@ -48,9 +61,11 @@ func boundsOverrides(t *testing.T, s *Store) {
 	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now}, ends = {now} WHERE id = ?`, last.ID[:])
 	next := d.Overrides(ledgertest.Halves("in.its.place.test"), time.Hour)
 	full("after one that expired")
+	lifted(t, s, last.ID, false)
 	if ended, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: next.ID}); err != nil || len(ended) != 1 {
 		t.Errorf("cleared %d, %v", len(ended), err)
 	}
+	lifted(t, s, next.ID, true)
 	d.Overrides(ledgertest.Halves("after.it.test"), time.Hour)
 	full("after one that was cleared")
 	if tuning, err := d.Tuning(t.Context()); err != nil || len(tuning.Overrides) != ledger.OverridesMax {

@@ -42,11 +42,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 	}
 	t.Run("sqlite", func(t *testing.T) { tests(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db")) })
 	t.Run("postgresql", func(t *testing.T) {
-		url := NewDatabase(t)
-		if err := Migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		tests(t, url)
+		tests(t, NewLedger(t))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -31,6 +32,10 @@ type Options struct {
 	// put results in order, for a ledger on a server; "": the system's. The
 	// embedded ledger has them beside it.
 	Folder string
+	// RetryWait is the first wait before an attempt is made again; it doubles up to
+	// a hundred times as much. 0: 10 ms. When it is shorter, writers that meet at one row meet
+	// again; when it is longer, callers wait. Tests whose subject is not the wait shorten it.
+	RetryWait time.Duration
 	// Log gets what an operator may care about; nil: nothing is logged.
 	Log *slog.Logger
 	// Registerer gets rollcall_ledger_*; nil: it is counted for nobody.
@@ -46,6 +51,7 @@ type Store struct {
 	readers    *pool    // nil until the schema is right
 	lock       *os.File // what makes this process the owner; nil: read only, or a server
 	folder     string   // Options.Folder
+	retryWait  time.Duration
 	log        *slog.Logger
 	meters     meters
 	once       sync.Once
@@ -59,7 +65,10 @@ var _ ledger.Book = (*Store)(nil)
 
 // newStore makes a Store that is not connected.
 func newStore(d dialect, o Options) (*Store, error) {
-	s := &Store{dialect: d, folder: o.Folder, log: o.Log, meters: newMeters()}
+	s := &Store{dialect: d, folder: o.Folder, retryWait: o.RetryWait, log: o.Log, meters: newMeters()}
+	if s.retryWait == 0 {
+		s.retryWait = waitMin
+	}
 	s.Book = rules.New(database{s})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -59,12 +59,9 @@ func onServer(t *testing.T, test func(t *testing.T, s *server)) {
 
 func newServer(t *testing.T, d dialect) *server {
 	t.Helper()
-	s := &server{url: NewDatabase(t), a: uuid.New(), b: uuid.New(), metrics: prometheus.NewRegistry()}
-	if err := Migrate(t.Context(), s.url); err != nil {
-		t.Fatal(err)
-	}
+	s := &server{url: NewLedger(t), a: uuid.New(), b: uuid.New(), metrics: prometheus.NewRegistry()}
 	var err error
-	if s.Store, err = newStore(d, Options{Registerer: s.metrics}); err != nil {
+	if s.Store, err = newStore(d, Options{Registerer: s.metrics, RetryWait: soon}); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range []access{{}, {readOnly: true}} {
@@ -474,7 +471,7 @@ func TestAnAttemptEndsByItself(t *testing.T) {
 	for _, p := range []*pool{s.writer, s.readers} {
 		for range cap(p.free) {
 			session := <-p.free
-			session.dialect.attempt, session.dialect.ending = 100*time.Millisecond, 100*time.Millisecond
+			session.dialect.attempt, session.dialect.ending = 20*time.Millisecond, 20*time.Millisecond
 			p.free <- session
 		}
 	}

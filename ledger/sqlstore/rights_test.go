@@ -27,10 +27,7 @@ func rightful(t *testing.T) (owner string) {
 	if !found {
 		t.Fatal("the document has no rights")
 	}
-	owner = sqlstore.NewDatabase(t)
-	if err := sqlstore.Migrate(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	owner = sqlstore.NewLedger(t)
 	// Users are of the server, and there may be tests before this one.
 	for _, user := range []string{nodeUser, auditUser} {
 		run(t, owner, `DO $$ BEGIN CREATE USER `+user+`; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/rules"
 	"rollcall/smtp"
 )
@@ -21,12 +20,7 @@ func TestTheSchemaRefusesWhatMustNeverBe(t *testing.T) {
 		refusesWhatMustNeverBe(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
 	})
 	t.Run("postgresql", func(t *testing.T) {
-		server := postgres.New(t, postgres.Options{})
-		url := server.NewDatabase(t, "schema", "")
-		if err := Migrate(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
-		refusesWhatMustNeverBe(t, url)
+		refusesWhatMustNeverBe(t, NewLedger(t))
 	})
 }
 

@@ -20,16 +20,6 @@ import (
 	"rollcall/smtp"
 )
 
-// newLedger gives the URL of a ledger on a server.
-func newLedger(t *testing.T) string {
-	t.Helper()
-	url := sqlstore.NewDatabase(t)
-	if err := sqlstore.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	return url
-}
-
 // changeAt runs statements behind the ledger's back.
 func changeAt(t *testing.T, url, statements string) {
 	t.Helper()
@@ -104,7 +94,7 @@ func TestManyMayMigrateAtOnce(t *testing.T) {
 
 // TestAServersLeasesOutliveAnOpen: other nodes are at work there.
 func TestAServersLeasesOutliveAnOpen(t *testing.T) {
-	url := newLedger(t)
+	url := sqlstore.NewLedger(t)
 	d := ledgertest.NewDesk(t, openAt(t, url), 9)
 	_, l := d.Prepares(2)
 	d.Book = openAt(t, url)
@@ -115,7 +105,7 @@ func TestAServersLeasesOutliveAnOpen(t *testing.T) {
 }
 
 func TestAReaderOfAServerWritesNothing(t *testing.T) {
-	url := newLedger(t)
+	url := sqlstore.NewLedger(t)
 	d := ledgertest.NewDesk(t, openAt(t, url), 9)
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -175,7 +165,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 		}
 	}
 
-	url := newLedger(t)
+	url := sqlstore.NewLedger(t)
 	store, err := sqlstore.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)

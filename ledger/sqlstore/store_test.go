@@ -21,7 +21,13 @@ func openStore(t testing.TB) *sqlstore.Store {
 // openAt opens a ledger for a test.
 func openAt(t testing.TB, url string) *sqlstore.Store {
 	t.Helper()
-	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
+	return openWith(t, url, sqlstore.Options{})
+}
+
+// openWith opens a ledger for a test as options say.
+func openWith(t testing.TB, url string, o sqlstore.Options) *sqlstore.Store {
+	t.Helper()
+	s, err := sqlstore.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatalf("open ledger: %v", err)
 	}
@@ -65,10 +71,10 @@ func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 
 func TestConformance(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		ledgertest.Exercise(t, func(t *testing.T) ledger.Book { return openStore(t) })
+		ledgertest.Exercise(t, 60, func(t *testing.T) ledger.Book { return openStore(t) })
 	})
 	t.Run("postgresql", func(t *testing.T) {
 		owner := rightful(t) // with the rights of a node and no more
-		ledgertest.Exercise(t, shelf(t, owner, as(t, owner, nodeUser)))
+		ledgertest.Exercise(t, 20, shelf(t, owner, as(t, owner, nodeUser)))
 	})
 }

@@ -9,12 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/ledgertest/simulation"
 	"rollcall/ledger/rules"
 )
 
-var twins = flag.Uint64("twins", 3, "how many simulated lives run beside each database")
+var twins = flag.Uint64("twins", 3, "how many simulated lives run beside SQLite, and a third of them beside PostgreSQL")
 
 // beside is a database whose clock is that of a simulation.
 type beside struct {
@@ -86,9 +85,9 @@ func (b *beside) Transaction(now int64, do func(t rules.Tables) (commit bool)) e
 // answers there what it answers in the simulation.
 func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 	const operations = 800
-	lives := func(t *testing.T, url func(seed uint64) string) {
+	lives := func(t *testing.T, twins uint64, url func(seed uint64) string) {
 		verifications, faults := 0, int64(0)
-		for seed := range *twins {
+		for seed := range twins {
 			b := newBeside(t, url(seed))
 			life := simulation.RunBeside(b, seed, operations)
 			if life.Violation != "" {
@@ -112,18 +111,11 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		lives(t, func(seed uint64) string {
+		lives(t, *twins, func(seed uint64) string {
 			return "sqlite:" + filepath.Join(t.TempDir(), strconv.FormatUint(seed, 10)+".db")
 		})
 	})
 	t.Run("postgresql", func(t *testing.T) {
-		server := postgres.New(t, postgres.Options{})
-		lives(t, func(seed uint64) string {
-			url := server.NewDatabase(t, "twin"+strconv.FormatUint(seed, 10), "")
-			if err := Migrate(t.Context(), url); err != nil {
-				t.Fatal(err)
-			}
-			return url
-		})
+		lives(t, (*twins+2)/3, func(uint64) string { return NewLedger(t) })
 	})
 }

@@ -15,10 +15,11 @@ const (
 	// attemptsMax bounds the runs of one transaction. From RELIABILITY 1.3; the
 	// waits between them are some 1.2 s together.
 	attemptsMax = 8
-	// The wait before another attempt doubles from waitMin to waitMax; the true
-	// one is drawn from its upper half, so that writers do not march in step.
-	waitMin = 10 * time.Millisecond
-	waitMax = time.Second
+	// The wait before another attempt doubles from waitMin, or Options.RetryWait, to
+	// waitTimes as much; the true one is drawn from its upper half, so that writers do
+	// not march in step.
+	waitMin   = 10 * time.Millisecond
+	waitTimes = 100
 	// crowdedRuns is how often a transaction runs beside others of this process;
 	// after that it runs alone. Measured: of 8 writers at the accounts of one
 	// workspace one call in 200 failed without it.
@@ -189,7 +190,7 @@ func (s *Store) update(ctx context.Context, do func(t *tx) error) (err error) {
 // repeat makes attempts until one succeeds, one fails for good, or there were
 // enough. Each is told its deadline by its context.
 func (s *Store) repeat(ctx context.Context, session *session, attempt func(ctx context.Context) error) error {
-	begun, unknown, wait := time.Now(), false, waitMin
+	begun, unknown, wait := time.Now(), false, s.retryWait
 	for n := 1; ; n++ {
 		err := session.attempt(ctx, attempt)
 		if err == nil {
@@ -213,7 +214,7 @@ func (s *Store) repeat(ctx context.Context, session *session, attempt func(ctx c
 			pause.Stop()
 			return stopped.tell(errors.Join(ctx.Err(), err), unknown)
 		}
-		wait = min(2*wait, waitMax)
+		wait = min(2*wait, waitTimes*s.retryWait)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // openForTest opens a ledger with one workspace.
 func openForTest(t *testing.T) (*Store, uuid.UUID) {
 	t.Helper()
-	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{})
+	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), Options{RetryWait: soon})
 	if err != nil {
 		t.Fatal(err)
 	}

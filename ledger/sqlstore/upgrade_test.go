@@ -45,7 +45,7 @@ func upgradesEach(t *testing.T, statements, evidence string) {
 		upgrades(t, "sqlite:"+path, evidence, func() { change(t, path, statements) })
 	})
 	t.Run("postgresql", func(t *testing.T) {
-		url := newLedger(t)
+		url := sqlstore.NewLedger(t)
 		upgrades(t, url, evidence, func() {
 			changeAt(t, url, statements)
 			if s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{}); !errors.Is(err, sqlstore.ErrSchemaOld) {

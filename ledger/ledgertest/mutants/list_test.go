@@ -20,6 +20,8 @@ const (
 	sqlResults   = "ledger/sqlstore/results.go"
 	sqlEvidence  = "ledger/sqlstore/evidence.go"
 	sqlAudit     = "ledger/sqlstore/audit.go"
+	sqlAttempts  = "ledger/sqlstore/tx.go"
+	sqlFault     = "ledger/sqlstore/fault.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
 	operatorWords = "ledger/operators.go"
@@ -86,7 +88,8 @@ var list = []mutant{
 	{"repeat with other results", settleRules,
 		"!bytes.Equal(digest, payload.Digest[:])",
 		"bytes.Equal(digest, nil)", books},
-	{"leases of an unknown commit forgotten", leaseRules, "len(mine) == 0 {", "len(mine) >= 0 {", lives},
+	{"leases of an unknown commit forgotten", leaseRules, "err != nil || len(leased) > 0 {",
+		"err != nil || len(leased) < 0 {", lives},
 	{"epoch that stays", leaseRules, "v.Epoch++", "v.Epoch += 0", lives},
 	{"lease kept by a final one", settleRules,
 		"move{to: v.Last()}",
@@ -266,7 +269,7 @@ var list = []mutant{
 	{"one override too many", operatorRules, "n >= ledger.OverridesMax", "n > ledger.OverridesMax", books},
 	{"the oldest value said", operatorRules, "if _, asked := fields[field]; asked {",
 		`if _, asked := fields[field]; asked && before[field] == "" {`, books},
-	{"answer of a clearing lost", operatorRules, "err == nil && len(now) > 0 {", "err == nil {", lives},
+	{"answer of a clearing lost", operatorRules, "append(before, now...)", "now", lives},
 	{"clearing without its line", operatorRules, "Old: written(o.Fields) + until(o.Expires), Reason: c.Reason}); err != nil {",
 		"Reason: c.Reason}); err != nil {", books},
 	{"cleared with more than the field", operatorWords, "sets && len(o.Fields) == 1)", "sets)", books},
@@ -310,4 +313,26 @@ var list = []mutant{
 	{"SQL: weight of less than one", sqlOperator4, "weight >= 1 AND ", "", books},
 	{"SQL: weight of more than all", sqlOperator4, " AND weight <= 100", "", books},
 	{"SQL: weight of no workspace", sqlOperator4, " REFERENCES workspaces (id)", "", books},
+
+	// What becomes of a commit that is not answered.
+	{"lease of the run before the last forgotten", leaseRules, "taken = append(taken, leased...)", "taken = leased", lives},
+	{"lease answered as it was first tried", leaseRules, "mine = append(mine, now.Verification)", "mine = append(mine, v)",
+		lives},
+	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
+	{"forgetting of the run before the last forgotten", nodeRules, "done = done || err == nil", "done = err == nil", lives},
+	{"forgetting that was not tried", nodeRules, "if len(rows) == 0 && done {", "if len(rows) == 0 {", books},
+	{"wish to drain forgotten with the node", nodeRules, "if !found {", "if !found || len(roll.Nodes) == 0 {", lives},
+	{"clearing of the run before the last forgotten", operatorRules, "tried, ended = append(tried, now...)",
+		"tried, ended = now", lives},
+	{"clearing that was rolled back answered", operatorRules, "if is {", "if is || o.Key != \"\" {", lives},
+	{"SQL: what is over was cleared", sqlOperators, "AND ends < expires`", "AND ends <= expires`", books},
+	{"SQL: nothing was cleared", sqlOperators, "AND ends < expires`", "AND ends > expires`", books},
+
+	// What a caller is told after faults.
+	{"unknown commit forgotten", sqlAttempts, "unknown = unknown || f.unknown", "unknown = f.unknown", attempts},
+	{"one attempt too many", sqlAttempts, "n == attemptsMax ||", "n > attemptsMax ||", attempts},
+	{"refused for good and tried again", sqlAttempts, "if !f.again || n", "if n", attempts},
+	{"unknown told as unavailable", sqlFault, "case unknown && f.why != \"\":", "case unknown && !f.passing:", attempts},
+	{"what a lost commit leaves not told", sqlFault, "case unknown && f.why != \"\":", "case unknown && f.passing:",
+		attempts},
 }

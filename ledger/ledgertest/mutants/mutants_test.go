@@ -1,30 +1,52 @@
 package mutants
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
-var run = flag.Bool("mutants", false, "break the source, one change at a time, and run the suites on it")
+var (
+	which = flag.String("mutants", "", "break the source, one change at a time, and run the suites on it: "+
+		"all; ci: those of files that differ from -base and a tenth of the others")
+	base = flag.String("base", "", "the commit that the source is compared with; \"\": no file counts as changed")
+	seed = flag.Uint64("seed", 0, "draws the tenth; 0: a new one, which is printed")
+)
 
 // root is the module's, from here.
 const root = "../../.."
 
+// suite is what must find a mutant: the tests of one package, in stages. What
+// finds most mutants in little time is in the first.
+type suite struct {
+	folder string
+	stages [][]string // arguments of the test binary
+}
+
 // The suites that must find a mutant.
 var (
 	// lives is the simulation, which runs package rules and the states.
-	lives = []string{"./ledger/ledgertest/simulation", "-run", "^TestEveryLife", "-seeds", "1000"}
+	lives = suite{"./ledger/ledgertest/simulation", [][]string{
+		{"-test.skip", "^TestASeedReplaysExactly$", "-seeds", "30"}, {"-test.run", "^TestEveryLife", "-seeds", "1000"}}}
 	// books are the conformance suite, the simulation beside the embedded ledger and
 	// the tests of its tables, which run the SQL too.
-	books = []string{"./ledger/sqlstore", "-run", "^(TestConformance|TestEachStatement.*|TestTheSchema.*|" +
-		"TestWhatTheTablesKeep|TestNoFailedStatement.*)$/^(sqlite|[^p].*)$"}
+	books = suite{"./ledger/sqlstore", [][]string{
+		{"-test.run", "^TestConformance$/^sqlite$/^([^r]|r[^a]|rac)"},
+		{"-test.run", "^(TestTheSchema.*|TestWhatTheTablesKeep|TestNoFailedStatement.*)$/^(sqlite|[^p].*)$"},
+		{"-test.run", "^(TestConformance|TestEachStatement.*)$/^sqlite$"}}}
+	// attempts are the tests of what a caller is told when the database fails.
+	attempts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart)$"}}}
 	// words are the tests of package ledger itself.
-	words = []string{"./ledger"}
+	words = suite{"./ledger", [][]string{{}}}
 )
 
 // mutant is one change of one file.
@@ -32,29 +54,96 @@ type mutant struct {
 	name     string
 	file     string // below the root
 	from, to string // from stands exactly once in the file
-	suite    []string
+	suite    suite
 }
 
-// TestEveryMutantIsFound builds each mutant and runs the suite that must find it.
+// TestEveryMutantIsFound builds each mutant and runs the suite that must find it,
+// as many at once as there are processors.
 func TestEveryMutantIsFound(t *testing.T) {
-	if !*run {
-		t.Skip("breaking the source takes minutes: run with -mutants")
+	if *which == "" {
+		t.Skip("breaking the source takes minutes: run with -mutants all, or ci")
 	}
+	chosen := choose(t)
+	begun := time.Now()
+	var found, missed atomic.Int64
+	t.Run("all", func(t *testing.T) {
+		for _, m := range chosen {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				if m.mustFail(t); t.Failed() {
+					missed.Add(1)
+				} else {
+					found.Add(1)
+				}
+			})
+		}
+	})
+	t.Logf("mutants: %d found, %d missed, %d run of %d, seed %d, %.0f s", found.Load(), missed.Load(), len(chosen),
+		len(list), *seed, time.Since(begun).Seconds())
+}
+
+// choose gives the mutants of this run: those of changed files, and a tenth of the
+// others that the seed draws.
+func choose(t *testing.T) []mutant {
+	t.Helper()
+	if *which == "all" {
+		return list
+	}
+	if *which != "ci" {
+		t.Fatalf("-mutants %s: it is all or ci", *which)
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64N(1_000_000) + 1
+	}
+	changed := changedFiles(t)
+	var chosen, others []mutant
 	for _, m := range list {
-		t.Run(m.name, func(t *testing.T) { m.mustFail(t) })
+		if slices.Contains(changed, m.file) {
+			chosen = append(chosen, m)
+		} else {
+			others = append(others, m)
+		}
 	}
+	t.Logf("%d mutants of changed files, and a tenth of %d by -seed %d", len(chosen), len(others), *seed)
+	drawn := rand.New(rand.NewPCG(*seed, 0)).Perm(len(others))
+	for _, i := range drawn[:(len(others)+9)/10] {
+		chosen = append(chosen, others[i])
+	}
+	return chosen
+}
+
+// changedFiles are those that differ from -base, committed or not; none without
+// git, or without that commit.
+func changedFiles(t *testing.T) []string {
+	t.Helper()
+	if *base == "" {
+		return nil
+	}
+	git := exec.CommandContext(t.Context(), "git", "diff", "--name-only", *base, "--")
+	git.Dir = root
+	out, err := git.Output()
+	if err != nil {
+		t.Logf("no file counts as changed: git diff %s: %v", *base, err)
+		return nil
+	}
+	return strings.Fields(string(out))
 }
 
 // TestEveryMutantFits keeps the table in step with the source, without running anything.
 func TestEveryMutantFits(t *testing.T) {
+	names := map[string]bool{}
 	for _, m := range list {
 		if text := m.source(t); strings.Count(text, m.from) != 1 || m.from == m.to {
 			t.Errorf("%s: %q stands %d times in %s, want once", m.name, m.from,
 				strings.Count(text, m.from), m.file)
 		}
+		if names[m.name] {
+			t.Errorf("%s: there are two", m.name)
+		}
+		names[m.name] = true
 	}
-	if len(list) < 24 {
-		t.Errorf("%d mutants, 24 were wanted", len(list))
+	if len(list) < 162 {
+		t.Errorf("%d mutants, 162 were here", len(list))
 	}
 }
 
@@ -71,7 +160,31 @@ func (m mutant) source(t *testing.T) string {
 // mustFail runs the suite over the changed source: it must build, and fail.
 func (m mutant) mustFail(t *testing.T) {
 	t.Helper()
-	broken := filepath.Join(t.TempDir(), filepath.Base(m.file))
+	binary := m.build(t)
+	for _, args := range m.suite.stages {
+		// A mutant that hangs is found by the time-out, which panics.
+		args = append([]string{"-test.failfast", "-test.timeout", "10m"}, args...)
+		out, err := quietly(t.Context(), filepath.Join(root, m.suite.folder), binary, args...)
+		switch text := string(out); {
+		case strings.Contains(text, "no tests to run"):
+			t.Fatalf("the suite is not there: %v", args)
+		case err == nil:
+			continue
+		case !strings.Contains(text, "--- FAIL") && !strings.Contains(text, "panic:"):
+			t.Fatalf("the mutant was not run: %v\n%s", err, text)
+		default:
+			t.Logf("found: %s", firstLine(text))
+			return
+		}
+	}
+	t.Errorf("nobody noticed: %q became %q in %s", m.from, m.to, m.file)
+}
+
+// build makes the test binary of the changed source.
+func (m mutant) build(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	broken, binary := filepath.Join(folder, filepath.Base(m.file)), filepath.Join(folder, "suite.test")
 	text := strings.Replace(m.source(t), m.from, m.to, 1)
 	if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,24 +197,25 @@ func (m mutant) mustFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(t.TempDir(), "overlay.json")
+	config := filepath.Join(folder, "overlay.json")
 	if err := os.WriteFile(config, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"test", "-overlay", config, "-vet=off", "-failfast"}, m.suite...)
-	command := exec.CommandContext(t.Context(), "go", args...)
-	command.Dir = root
-	out, err := command.CombinedOutput()
-	switch {
-	case strings.Contains(string(out), "no tests to run"):
-		t.Errorf("the suite is not there: %v", m.suite)
-	case err == nil:
-		t.Errorf("nobody noticed: %q became %q in %s", m.from, m.to, m.file)
-	case !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out), "panic:"):
-		t.Errorf("the mutant was not run: %v\n%s", err, out)
-	default:
-		t.Logf("found: %s", firstLine(string(out)))
+	// Without tables for debuggers linking takes half the time.
+	out, err := quietly(t.Context(), root, "go", "test", "-c", "-o", binary, "-overlay", config, "-vet=off",
+		"-ldflags", "-s -w", m.suite.folder)
+	if err != nil {
+		t.Fatalf("it does not build: %v\n%s", err, out)
 	}
+	return binary
+}
+
+// quietly runs a program on one processor, beside the other mutants.
+func quietly(ctx context.Context, folder, name string, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = folder
+	command.Env = append(os.Environ(), "GOMAXPROCS=1")
+	return command.CombinedOutput()
 }
 
 // firstLine gives the line in which a suite says what it found.

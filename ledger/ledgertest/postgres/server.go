@@ -156,7 +156,8 @@ func (s *Server) launch(ctx context.Context) error {
 	settings := map[string]string{
 		"listen_addresses": "", "port": strconv.Itoa(s.port), "unix_socket_directories": s.folder,
 		"max_connections": strconv.Itoa(ConnectionsMax), "shared_buffers": "64MB",
-		"max_wal_size": "1GB", "logging_collector": "off", "log_destination": "stderr",
+		"max_wal_size": "1GB", "logging_collector": "off",
+		"log_destination": "stderr",
 	}
 	if s.options.TCP {
 		settings["listen_addresses"] = "127.0.0.1"
@@ -165,6 +166,8 @@ func (s *Server) launch(ctx context.Context) error {
 		// synchronous_commit stays on: a commit is with the operating system before
 		// it is answered, and so outlives the server.
 		settings["fsync"], settings["full_page_writes"] = "off", "off"
+		// No test lives so long that it would help, and with many databases it is a load.
+		settings["autovacuum"] = "off"
 	}
 	args := []string{"-D", s.data()}
 	for name, value := range settings {
