@@ -33,6 +33,7 @@ type faulty struct {
 	conn    *pgx.Conn      // past it as well
 	calm    map[int64]calm // of the move at hand, by size
 	runs    int            // so far
+	only    cutter.Kind    // the one point to cut at; "": all of them
 }
 
 // calm is what a move does without faults.

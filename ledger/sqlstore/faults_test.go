@@ -154,7 +154,11 @@ func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 				newFaulty(t, true).each(lane, func(f *faulty, m move) {
 					fewer := (*cuts + 4) / 5
 					f.cuts(m, 1, fewer, table) // RELEASE
-					f.cuts(m, 2, fewer, table) // and the COMMIT after it
+					if f.only = cutter.CutExecuted; *cuts >= thoroughCuts {
+						f.only = ""
+					}
+					f.cuts(m, 2, fewer, table) // and the COMMIT after it, which decides nothing
+					f.only = ""
 					if *cuts >= thoroughCuts {
 						f.failures(m, table)
 						f.givesUp(m, table)
@@ -206,6 +210,9 @@ func (f *faulty) counts(m move, fault string, table *faultTable, scripts []*scri
 // three runs more faults may come after it, at statements drawn by a seed.
 func (f *faulty) cuts(m move, commit, n int, table *faultTable) {
 	for p, point := range points {
+		if f.only != "" && f.only != point {
+			continue
+		}
 		var scripts []*script
 		for i := range n {
 			r := rand.New(rand.NewPCG(uint64(p), uint64(i)))
@@ -229,8 +236,9 @@ func (f *faulty) failures(m move, table *faultTable) {
 	for i, act := range failures {
 		var scripts []*script
 		for n := 1; n <= last; n++ {
-			// A short run meets each statement once, in turns.
-			if *cuts >= thoroughCuts || n%len(failures) == i || n == last {
+			// A default run meets each statement once, in turns, and the last one also with
+			// a conflict and with a commit that nobody knows of.
+			if *cuts >= thoroughCuts || n%len(failures) == i || n == last && (i == 0 || act.Kind == cutter.FailDone) {
 				scripts = append(scripts, &script{statement: n, act: act})
 			}
 		}

@@ -4,15 +4,19 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // requireVariable makes a missing PostgreSQL a failure, as on a CI machine.
 const requireVariable = "ROLLCALL_REQUIRE_POSTGRES"
 
 // New starts a server that ends with the test. Without a PostgreSQL on this
-// machine the test is skipped, or fails when ROLLCALL_REQUIRE_POSTGRES is 1.
+// machine the test is skipped, or fails when ROLLCALL_REQUIRE_POSTGRES is 1. A short
+// run starts none.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
+	effort.Children(t)
 	s, err := Start(t.Context(), o)
 	if errors.Is(err, ErrMissing) && os.Getenv(requireVariable) != "1" {
 		t.Skipf("skipped: %v", err)

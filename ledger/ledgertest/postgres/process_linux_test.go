@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // orphanVariable makes TestOrphan the process that dies; "paused" is one way.
@@ -37,11 +39,14 @@ func TestOrphan(t *testing.T) {
 }
 
 func TestServerDiesWithItsProcess(t *testing.T) {
+	effort.Children(t)
+	t.Parallel()
 	if _, err := find(t.Context(), debianFolders); err != nil {
 		t.Skipf("skipped: %v", err) // TestServer fails where one is required
 	}
 	for _, way := range []string{"running", "paused"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestOrphan$", "-test.v")
 			cmd.Env = append(os.Environ(), orphanVariable+"="+way)
 			if _, err := cmd.StdinPipe(); err != nil {

@@ -47,6 +47,7 @@ func settled(t *testing.T, s *postgres.Server, want map[string]string) {
 
 // TestServer takes one server through its life.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	s := postgres.New(t, postgres.Options{})
 	for _, tt := range []struct {
 		name string
@@ -66,6 +67,7 @@ func TestServer(t *testing.T) {
 }
 
 func TestServerOnTCPAndDurable(t *testing.T) {
+	t.Parallel()
 	s := postgres.New(t, postgres.Options{TCP: true, Durable: true})
 	settled(t, s, map[string]string{"fsync": "on", "listen_addresses": "127.0.0.1"})
 	network, address := s.Address()
