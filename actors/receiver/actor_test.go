@@ -43,6 +43,8 @@ func sessionGoroutines() int {
 // in the midst of its work, and slots and goroutines are given back.
 func TestStoppedActorLeavesNothing(t *testing.T) {
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
+	b.options.stretch = neverOut
+	b.pid = b.spawn()
 	one, _ := b.customer(1, 1000, known)
 	two, _ := b.customer(2, 1000, known)
 	one.until("answers", func() bool { return len(one.answers) > 10 })
@@ -67,6 +69,8 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 // TestActorStopsWhileOpening: a session that is just being opened is given up.
 func TestActorStopsWhileOpening(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
+	b.options.stretch = soonOver
+	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
 	if err := b.system.Root.StopFuture(b.pid).Wait(); err != nil {
@@ -136,6 +140,8 @@ func TestCrashOfTheActor(t *testing.T) {
 // TestResultsComeAgain: until they are acknowledged, each answer once in each batch.
 func TestResultsComeAgain(t *testing.T) {
 	b := newBench(t, 0, "clean", openedWide())
+	b.options.stretch = soonOver
+	b.pid = b.spawn()
 	lost := 0
 	c := &customer{b: b, local: known, more: 5, changed: make(chan struct{}, 1),
 		task: &wire.Task{Verification: id(1), Epoch: 1, Domain: b.domain}}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/shaping"
@@ -74,7 +75,7 @@ func (a told) agrees(t tester) {
 // attempts come to, and judging these again gives the same.
 func TestAnswersRestOnTheirAttempts(t *testing.T) {
 	var outcomes [6]int
-	rapid.Check(t, func(rt *rapid.T) {
+	effort.Check(t, func(rt *rapid.T) {
 		a := openedWide()
 		a.RcptsPerTransaction = rapid.SampledFrom([]int{1, 3, 20}).Draw(rt, "per transaction")
 		w := newWorld(rt, a, rapid.Uint64().Draw(rt, "seed"))

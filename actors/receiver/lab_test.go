@@ -20,7 +20,12 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
+
+const (
+	soonOver = 0.1 // stretches waits that a test waits for
+	neverOut = 60  // and those that end what would end by itself, however busy the machine is
+)
 
 // bench is one receiver actor, one receiver of the lab, and what clients hear.
 type bench struct {
@@ -45,6 +50,7 @@ func newBench(t *testing.T, latency time.Duration, personality string, a shaping
 	b := &bench{t: t, lab: lab, system: actor.NewActorSystem(actor.WithLoggerFactory(silent)),
 		options: testOptions(a), domain: "x-" + personality + ".test"}
 	b.options.Sources = sourcesOf(opener(t, lab))
+	b.options.Waits = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond}
 	name := b.exchanger()
 	b.host = &wire.Host{Name: name, Addrs: [][]byte{b.lookup(name)}}
 	b.pid = b.spawn()

@@ -24,7 +24,7 @@ func (d *desk) giveWay(now time.Time) {
 	if d.leaving {
 		return
 	}
-	d.leaving, d.leaveBy = true, now.Add(leaveWithin)
+	d.leaving, d.leaveBy = true, now.Add(d.options.waits(leaveWithin))
 	for _, l := range d.lanes {
 		for l.queued > 0 {
 			d.pop(l).chunk.open--

@@ -58,6 +58,7 @@ type Living struct {
 	keeper *keeper       // nil: nothing is kept
 	once   sync.Once     // for subscribe
 	freed  chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
+	hard   time.Duration // hardAfter, but for tests on real sockets
 
 	records records // of the last hours
 	traces  traces
@@ -103,7 +104,7 @@ func (l *Living) Replan() { l.broadcast(allowanceChanged{}) }
 
 // NewLiving makes a registry in which nothing may be used until the first Comply, or Alone.
 func NewLiving() *Living {
-	return &Living{places: map[string]*place{}, freed: make(chan struct{}, 1)}
+	return &Living{places: map[string]*place{}, freed: make(chan struct{}, 1), hard: hardAfter}
 }
 
 // Alone lets every receiver use the whole of its allowance, for ever: there is no
@@ -125,7 +126,7 @@ func (l *Living) Count() int {
 // ctx; the table is in force nevertheless.
 func (l *Living) Comply(ctx context.Context, of func(key string) (k, n int)) error {
 	left := l.over(l.adopt(of))
-	hard := time.NewTimer(hardAfter)
+	hard := time.NewTimer(l.hard)
 	defer hard.Stop()
 	for len(left) > 0 {
 		select {

@@ -17,17 +17,17 @@ import (
 // asked in vain, sessions say QUIT, and what was learned is written before the
 // actor is gone.
 func TestMovedActorEndsWell(t *testing.T) {
-	b := newBench(t, 50*time.Millisecond, "clean", openedWide())
+	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	s := newShelf()
-	b.options.Facts = s
+	b.options.Facts, b.options.stretch = s, neverOut
 	b.options.Living = NewLiving()
 	b.options.Living.Alone()
 	a := openedWide()
-	a.RefusedPerHour = 1000
+	a.RefusedPerHour = 200
 	b.options.Allow = func(string) shaping.Allowance { return a }
 	b.pid = b.spawn()
 	c, pid := b.customer(1, 1000, func(int) string { return "ghost" })
-	c.until("answers", func() bool { return len(c.answers) > 300 })
+	c.until("answers", func() bool { return len(c.answers) > 60 })
 	b.system.Root.Poison(b.pid)
 	b.system.Root.Send(pid, offerOf(7, b.domain, 9, 3, []*wire.Host{b.host}))
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
@@ -54,7 +54,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
 	s := newShelf()
-	b.options.Facts, b.options.Living = s, NewLiving()
+	b.options.Facts, b.options.Living, b.options.stretch = s, NewLiving(), soonOver
 	b.options.Living.Alone()
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
@@ -96,13 +96,12 @@ func TestNextActorKnows(t *testing.T) {
 // TestFenceStopsTheNextRcpt: from the moment on which a process may not speak, no
 // session sends a RCPT but those that are on the wire, not even after a MAIL.
 func TestFenceStopsTheNextRcpt(t *testing.T) {
-	t.Parallel()
 	for _, inTransaction := range []int{1, 50} {
 		a := openedWide()
 		a.RcptsPerTransaction = inTransaction
-		b := newBench(t, 30*time.Millisecond, "clean", a)
+		b := newBench(t, 5*time.Millisecond, "clean", a)
 		var fenced atomic.Bool
-		b.options.Fenced = fenced.Load
+		b.options.Fenced, b.options.stretch = fenced.Load, soonOver
 		b.pid = b.spawn()
 		c, _ := b.customer(1, 100, known)
 		eventually(t, "some RCPTs", func() bool { return b.lab.Manners().Receivers[b.domain].Rcpts > 9 })
@@ -124,14 +123,14 @@ func TestFenceStopsTheNextRcpt(t *testing.T) {
 // TestCompliesOnTheWire: shares of a receiver that two nodes have, changed while
 // both ask: the lab never counts more than the allowance.
 func TestCompliesOnTheWire(t *testing.T) {
-	t.Parallel()
 	a := openedWide()
 	a.Connections = 8
-	a.RcptRate.Events, a.ConnectionRate.Events = 200, 40
-	b := newBench(t, 20*time.Millisecond, "clean", a)
+	a.RcptRate.Events, a.ConnectionRate.Events = 400, 80
+	b := newBench(t, 10*time.Millisecond, "clean", a)
 	living := []*Living{NewLiving(), NewLiving()}
 	var customers []*customer
 	for n, l := range living {
+		l.hard = neverOut * hardAfter
 		node := *b
 		node.options.Living, node.options.Slots = l, NewSlots(slotsOfWorld)
 		node.pid = node.spawn()
@@ -172,15 +171,15 @@ func TestCompliesOnTheWire(t *testing.T) {
 
 // TestLostNodeIsHeard: what the transport says of other nodes reaches the desks.
 func TestLostNodeIsHeard(t *testing.T) {
-	a := slowWide(20)
+	a := slowWide(100)
 	b := newBench(t, 0, "clean", a)
-	c, _ := b.customer(1, 1000, known)
+	c, _ := b.customer(1, 10_000, known)
 	c.until("answers", func() bool { return len(c.answers) > 2 })
 	b.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: "nobody:1"})
 	b.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: b.system.Address()})
 	eventually(t, "no RCPT any more", func() bool {
 		before := b.lab.Manners().Receivers[b.domain].Rcpts
-		<-time.After(500 * time.Millisecond) // ten RCPTs would have been sent
+		<-time.After(100 * time.Millisecond) // ten RCPTs would have been sent
 		return b.lab.Manners().Receivers[b.domain].Rcpts == before
 	})
 }
@@ -188,6 +187,7 @@ func TestLostNodeIsHeard(t *testing.T) {
 // TestCutSessionTeachesNothing: a session that Comply ended says nothing about the receiver.
 func TestCutSessionTeachesNothing(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
+	b.options.Living.hard = hardAfter / 10
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })

@@ -65,6 +65,18 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
+
+	// stretch makes the waits between actors, clients and sockets (waits) so many times as
+	// long, for tests on real sockets; 0: they are as their constants say.
+	stretch float64
+}
+
+// waits gives how long a wait between actors, clients and sockets is.
+func (o *Options) waits(d time.Duration) time.Duration {
+	if o.stretch == 0 {
+		return d
+	}
+	return time.Duration(float64(d) * o.stretch)
 }
 
 // Validate says which option is missing.

@@ -114,7 +114,7 @@ func (d *desk) permit(now time.Time) shaping.Allowance {
 	d.turn, d.share = stand.turn, stand.part
 	if d.options.Fenced() {
 		d.share = part{0, 1}
-		d.at(now.Add(fenceEvery))
+		d.at(now.Add(d.options.waits(fenceEvery)))
 	}
 	whole := d.learned.apply(careful(d.options.Allow(d.key)), now)
 	a := d.share.of(whole)

@@ -69,9 +69,10 @@ func (d *desk) report(now time.Time, c *chunk) {
 
 // sweep does what only time demands: pulses, results sent again, old memories.
 func (d *desk) sweep(now time.Time) {
-	if now.Sub(d.swept) < pulseEvery {
+	every := d.options.waits(pulseEvery)
+	if now.Sub(d.swept) < every {
 		if len(d.tasks.busy) > 0 || d.tasks.stale || len(d.tasks.waiters) > 0 {
-			d.at(d.swept.Add(pulseEvery))
+			d.at(d.swept.Add(every))
 		}
 		return
 	}
@@ -83,7 +84,7 @@ func (d *desk) sweep(now time.Time) {
 		if t.silent(now) {
 			d.shed(t)
 		}
-		if len(t.chunks) > 0 && now.Sub(t.pulsed) >= pulseEvery {
+		if len(t.chunks) > 0 && now.Sub(t.pulsed) >= every {
 			d.pulse(now, t)
 		}
 	}
@@ -92,7 +93,7 @@ func (d *desk) sweep(now time.Time) {
 	d.tasks.fair.sweep(now)
 	d.dropLanes(now)
 	if len(d.tasks.busy) > 0 || len(d.tasks.waiters) > 0 {
-		d.at(now.Add(pulseEvery))
+		d.at(now.Add(every))
 	}
 }
 
@@ -112,7 +113,7 @@ func (d *desk) resend(now time.Time, c *chunk) {
 		if c.done() {
 			d.tasks.forget(now, c)
 		}
-	case now.Sub(c.sentAt) >= resendEvery:
+	case now.Sub(c.sentAt) >= d.options.waits(resendEvery):
 		c.sentAt, c.task.pulsed = now, now
 		d.options.Metrics.resent.Add(float64(len(c.sent)))
 		for _, r := range c.sent {

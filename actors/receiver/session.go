@@ -68,7 +68,7 @@ func (a *sessionActor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.leaving.Store(true)
 		if a.working.Load() {
-			time.AfterFunc(graceFor, a.cancel)
+			time.AfterFunc(a.options.waits(graceFor), a.cancel)
 		} else {
 			go a.leave()
 		}

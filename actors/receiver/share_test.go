@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/shaping"
 )
@@ -149,7 +150,7 @@ type side struct {
 // when it has complied the other takes. At no moment do both together go beyond
 // the allowance.
 func TestSharesNeverAddUpToMore(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	effort.Check(t, func(rt *rapid.T) {
 		const n = 4
 		a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 			Connections:        rapid.IntRange(1, 9).Draw(rt, "connections"),
@@ -181,6 +182,10 @@ func TestSharesNeverAddUpToMore(t *testing.T) {
 		checkRate(rt, "rcpts", rcpts, a.RcptRate)
 		checkRate(rt, "dials", dials, a.ConnectionRate)
 	})
+}
+
+func drawRate(rt *rapid.T, label string, low, high int) shaping.Rate {
+	return shaping.Rate{Events: rapid.IntRange(low, high).Draw(rt, label), Per: time.Second}
 }
 
 // bothSides is a cluster of two.

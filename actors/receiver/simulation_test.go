@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/shaping"
 )
@@ -22,33 +23,38 @@ import (
 // dropped gets exactly one answer, no limit is ever broken, and in the end
 // nothing is left.
 func TestDeskLosesNothing(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
-			Connections:         rapid.IntRange(1, 6).Draw(rt, "connections"),
-			ConnectionRate:      drawRate(rt, "connection rate", 2, 30),
-			RcptRate:            drawRate(rt, "rcpt rate", 5, 300),
-			RcptsPerConnection:  rapid.SampledFrom([]int{1, 5, 50, 1_000_000}).Draw(rt, "per connection"),
-			RcptsPerTransaction: rapid.SampledFrom([]int{1, 3, 100}).Draw(rt, "per transaction"),
-			RefusedPerSession:   rapid.SampledFrom([]int{1, 8, 1_000_000}).Draw(rt, "refused"),
-			RefusedPerHour:      rapid.SampledFrom([]int{150, 1_000_000, 1_000_000}).Draw(rt, "refused an hour"),
-			RefusedShare:        shaping.ShareMax,
-		}
-		w := newWorld(rt, a, rapid.Uint64().Draw(rt, "seed"))
-		w.turn = time.Duration(rapid.SampledFrom([]int{1, 20, 100}).Draw(rt, "turn")) * time.Millisecond
-		w.jitter = time.Duration(rapid.SampledFrom([]int{0, 5, 200}).Draw(rt, "jitter")) * time.Millisecond
-		w.misbehave(rapid.IntRange(0, 40).Draw(rt, "trouble"))
-		c := newCrowd(w, rapid.IntRange(1, 30).Draw(rt, "tasks"), rapid.Bool().Draw(rt, "changes"))
-		w.run(begin.Add(3 * time.Hour))
-		c.check()
-		slices.SortFunc(w.rcpts, time.Time.Compare)
-		checkRate(rt, "rcpts", w.rcpts, a.RcptRate)
-		checkRate(rt, "dials", w.dials, a.ConnectionRate)
-		w.checkEmpty()
-	})
+	for seed := range effort.Seeds(t, 100) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { loseNothing(t, rand.New(rand.NewPCG(seed, 2))) })
+	}
 }
 
-func drawRate(rt *rapid.T, label string, low, high int) shaping.Rate {
-	return shaping.Rate{Events: rapid.IntRange(low, high).Draw(rt, label), Per: time.Second}
+func loseNothing(t *testing.T, r *rand.Rand) {
+	between := func(least, most int) int { return least + r.IntN(most-least+1) }
+	one := func(of ...int) int { return of[r.IntN(len(of))] }
+	perSecond := func(least, most int) shaping.Rate {
+		return shaping.Rate{Events: between(least, most), Per: time.Second}
+	}
+	a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
+		Connections:         between(1, 6),
+		ConnectionRate:      perSecond(2, 30),
+		RcptRate:            perSecond(5, 300),
+		RcptsPerConnection:  one(1, 5, 50, 1_000_000),
+		RcptsPerTransaction: one(1, 3, 100),
+		RefusedPerSession:   one(1, 8, 1_000_000),
+		RefusedPerHour:      one(150, 1_000_000, 1_000_000),
+		RefusedShare:        shaping.ShareMax,
+	}
+	w := newWorld(t, a, r.Uint64())
+	w.turn = time.Duration(one(1, 20, 100)) * time.Millisecond
+	w.jitter = time.Duration(one(0, 5, 200)) * time.Millisecond
+	w.misbehave(between(0, 40))
+	c := newCrowd(w, between(1, 30), r.IntN(2) == 0)
+	w.run(begin.Add(3 * time.Hour))
+	c.check()
+	slices.SortFunc(w.rcpts, time.Time.Compare)
+	checkRate(t, "rcpts", w.rcpts, a.RcptRate)
+	checkRate(t, "dials", w.dials, a.ConnectionRate)
+	w.checkEmpty()
 }
 
 // misbehave makes the receiver do something bad about as often as permille says.
