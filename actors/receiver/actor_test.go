@@ -118,7 +118,8 @@ func TestCrashInASession(t *testing.T) {
 
 // TestCrashOfTheActor: whoever watches it learns that, and nothing is kept.
 func TestCrashOfTheActor(t *testing.T) {
-	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
+	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
+	b.options.stretch = soonOver
 	var broken atomic.Bool
 	b.options.Allow = func(string) shaping.Allowance {
 		if broken.Load() {

@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -268,28 +269,29 @@ func share(times []time.Time, r shaping.Rate) float64 {
 }
 
 // TestLimitsAsTheLabSeesThem drives a receiver at each of its limits, on real
-// sockets: the lab counts no violation, and the limit is used. How much of it is a
-// figure (docs/measured.md): it falls with a machine that is busy.
+// sockets: the lab counts no violation, in any window of a tenth of a second, and the
+// limit is used. How much of a rate is used is a figure (docs/measured.md) that falls
+// with a machine that is busy; TestRatesAreUsed asks for nearly all of it.
 func TestLimitsAsTheLabSeesThem(t *testing.T) {
-	perSecond := func(n int) shaping.Rate { return shaping.Rate{Events: n, Per: time.Second} }
+	tenth := func(n int) shaping.Rate { return shaping.Rate{Events: n, Per: time.Second / 10} }
 	var running sync.WaitGroup // they wait most of the time: all at once
 	for _, tc := range []limitCase{
-		{"rcpt rate of a stranger", 0, 25, known, func(a *shaping.Allowance) { a.RcptRate = perSecond(5) },
-			rcptShare},
-		{"rcpt rate", 0, 1000, half, func(a *shaping.Allowance) { a.RcptRate = perSecond(200) }, rcptShare},
-		{"rcpt rate of a stranger, 100 ms away", 100 * time.Millisecond, 60, known, func(a *shaping.Allowance) {
-			a.RcptRate, a.Connections = perSecond(10), 6
+		{"rcpt rate of a stranger", 0, 30, known, func(a *shaping.Allowance) { a.RcptRate = tenth(2) }, rcptShare},
+		{"rcpt rate", 0, 300, half, func(a *shaping.Allowance) { a.RcptRate = tenth(20) }, rcptShare},
+		{"rcpt rate of a stranger, far away", 20 * time.Millisecond, 30, known, func(a *shaping.Allowance) {
+			a.RcptRate, a.Connections = tenth(2), 6
 		}, rcptShare},
-		{"connection rate", 0, 80, known, func(a *shaping.Allowance) {
-			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(20), 1, 10
+		{"connection rate", 0, 60, known, func(a *shaping.Allowance) {
+			a.ConnectionRate, a.RcptsPerConnection, a.Connections = tenth(4), 1, 10
 		}, dialShare},
-		{"connection rate, 100 ms away", 100 * time.Millisecond, 60, known, func(a *shaping.Allowance) {
-			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(12), 1, 40
+		{"connection rate, far away", 20 * time.Millisecond, 40, known, func(a *shaping.Allowance) {
+			a.ConnectionRate, a.RcptsPerConnection, a.Connections = tenth(3), 1, 40
 		}, dialShare},
-		{"connections at once", 10 * time.Millisecond, 700, known, func(a *shaping.Allowance) { a.Connections = 5 },
-			func(_ *bench, s smtplab.Tally, a shaping.Allowance) float64 {
-				return float64(s.SessionsAtOnce) / float64(a.Connections)
-			}},
+		{"connections at once", 20 * time.Millisecond, 250, known, func(a *shaping.Allowance) {
+			a.Connections, a.RcptsPerTransaction = 5, 10
+		}, func(_ *bench, s smtplab.Tally, a shaping.Allowance) float64 {
+			return float64(s.SessionsAtOnce) / float64(a.Connections)
+		}},
 		{"rcpts in a session", 0, 100, known, func(a *shaping.Allowance) { a.RcptsPerConnection = 7 },
 			func(_ *bench, s smtplab.Tally, a shaping.Allowance) float64 {
 				return float64(s.RcptsPerSession) / float64(a.RcptsPerConnection)
@@ -300,18 +302,11 @@ func TestLimitsAsTheLabSeesThem(t *testing.T) {
 			return min(float64(s.RcptsPerTx)/float64(a.RcptsPerTransaction),
 				float64(s.RefusedPerSession)/float64(a.RefusedPerSession))
 		}},
-		{"nothing but latency", 100 * time.Millisecond, 480, known, func(a *shaping.Allowance) {
-			a.Connections, a.RcptsPerTransaction = 10, 10
-		}, latencyShare},
 	} {
 		running.Go(func() { t.Run(tc.name, tc.run) })
 	}
 	running.Wait()
 }
-
-// shareLeast is the share of a limit below which something holds the receiver up:
-// some 0.97 were measured on a machine with nothing else to do.
-const shareLeast = 0.5
 
 // limitCase is one limit and how much of it was used.
 type limitCase struct {
@@ -330,9 +325,12 @@ func (tc limitCase) run(t *testing.T) {
 	c, _ := b.customer(1, tc.addresses, tc.local)
 	c.until("all answers", func() bool { return len(c.answers) == tc.addresses })
 	s := b.lab.Manners().Receivers[b.domain]
-	used := tc.used(b, s, a)
+	used, least := tc.used(b, s, a), 0.5
+	if a.RcptRate.Per < time.Second || a.ConnectionRate.Per < time.Second {
+		least = 0 // it depends on the machine
+	}
 	t.Logf("used %.1f %% of what is allowed", 100*used)
-	if used < shareLeast {
+	if used < least {
 		t.Errorf("used %.1f %%: %+v", 100*used, s)
 	}
 	b.checkManners(s, a)
@@ -354,23 +352,64 @@ func dialShare(b *bench, _ smtplab.Tally, a shaping.Allowance) float64 {
 	return share(times[third:2*third+1], a.ConnectionRate)
 }
 
-// latencyShare compares with sessions that never wait but for the receiver: a
-// turn for each RCPT, and two for each transaction. Only the time in which all
-// sessions had work counts.
-func latencyShare(b *bench, _ smtplab.Tally, a shaping.Allowance) float64 {
-	times := b.times("rcpt")
-	connects := b.times("connect")
-	from, to := connects[min(len(connects), a.Connections)-1].Add(500*time.Millisecond),
-		times[len(times)-1].Add(-1500*time.Millisecond)
-	n := 0
-	for _, at := range times {
-		if at.After(from) && !at.After(to) {
-			n++
-		}
+// TestRatesAreUsed: once the way is known, a desk uses nearly all of what it may, near and
+// far away, and where nothing but latency bounds it no session waits but for the receiver.
+func TestRatesAreUsed(t *testing.T) {
+	perSecond := func(n int) shaping.Rate { return shaping.Rate{Events: n, Per: time.Second} }
+	rcpts := func(w *world) float64 { return share(w.rcpts[len(w.rcpts)/2:], w.limit.RcptRate) }
+	dials := func(w *world) float64 {
+		third := len(w.dials) / 3
+		return share(w.dials[third:2*third+1], w.limit.ConnectionRate)
 	}
-	turns := float64(a.RcptsPerTransaction+2) / float64(a.RcptsPerTransaction)
-	permitted := float64(a.Connections) / (0.1 * turns) * to.Sub(from).Seconds()
-	return float64(n) / permitted
+	for _, tc := range []struct {
+		name      string
+		turn      time.Duration
+		addresses int
+		allow     func(*shaping.Allowance)
+		used      func(*world) float64
+		least     float64
+	}{
+		{"rcpt rate of a stranger", time.Millisecond, 100, func(a *shaping.Allowance) { a.RcptRate = perSecond(5) },
+			rcpts, 0.97},
+		{"rcpt rate", time.Millisecond, 1000, func(a *shaping.Allowance) { a.RcptRate = perSecond(200) }, rcpts, 0.97},
+		{"rcpt rate, 100 ms away", 100 * time.Millisecond, 100, func(a *shaping.Allowance) {
+			a.RcptRate, a.Connections = perSecond(10), 6
+		}, rcpts, 0.95},
+		{"connection rate", time.Millisecond, 80, func(a *shaping.Allowance) {
+			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(20), 1, 10
+		}, dials, 0.97},
+		{"connection rate, 100 ms away", 100 * time.Millisecond, 80, func(a *shaping.Allowance) {
+			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(12), 1, 40
+		}, dials, 0.95},
+		{"nothing but latency", 100 * time.Millisecond, 1000, func(a *shaping.Allowance) {
+			a.Connections, a.RcptsPerTransaction = 10, 10
+		}, func(w *world) float64 {
+			times := w.rcpts[len(w.rcpts)/4 : len(w.rcpts)*3/4]
+			turns := float64(w.limit.RcptsPerTransaction+2) / float64(w.limit.RcptsPerTransaction)
+			return share(times, shaping.Rate{Events: w.limit.Connections, Per: time.Duration(turns * float64(w.turn))})
+		}, 0.95},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := openedWide()
+			tc.allow(&a)
+			w := newWorld(t, a, 1)
+			w.turn = tc.turn
+			all := w.heard()
+			for n := range tc.addresses / 100 {
+				w.offer(offerOf(1, fmt.Sprintf("d%d.example", n), 1, min(100, tc.addresses), hosts("mx1")))
+			}
+			if tc.addresses < 100 {
+				w.offer(offerOf(1, "d.example", 1, tc.addresses, hosts("mx1")))
+			}
+			w.run(begin.Add(time.Minute))
+			slices.SortFunc(w.rcpts, time.Time.Compare)
+			used := tc.used(w)
+			if t.Logf("used %.1f %% of what is allowed", 100*used); used < tc.least || used > 1.001 {
+				t.Errorf("used %.1f %%, %d RCPTs in %d sessions, answers for %d domains", 100*used, len(w.rcpts),
+					len(w.dials), len(all))
+			}
+		})
+	}
 }
 
 // checkManners fails when the lab has seen a limit broken.
@@ -381,8 +420,8 @@ func (b *bench) checkManners(s smtplab.Tally, a shaping.Allowance) {
 		seen, most int
 	}{
 		{"sessions at once", s.SessionsAtOnce, a.Connections},
-		{"sessions in 1 s", s.SessionsIn1s, a.ConnectionRate.Events},
-		{"RCPTs in 1 s", s.RcptsIn1s, a.RcptRate.Events},
+		{"sessions in 1 s", s.SessionsIn1s, a.ConnectionRate.Events * int(time.Second/a.ConnectionRate.Per)},
+		{"RCPTs in 1 s", s.RcptsIn1s, a.RcptRate.Events * int(time.Second/a.RcptRate.Per)},
 		{"RCPTs in a session", s.RcptsPerSession, a.RcptsPerConnection},
 		{"RCPTs in a transaction", s.RcptsPerTx, a.RcptsPerTransaction},
 		{"refused in a session", s.RefusedPerSession, a.RefusedPerSession},
@@ -393,4 +432,6 @@ func (b *bench) checkManners(s smtplab.Tally, a shaping.Allowance) {
 			b.t.Errorf("%s: %d, allowed are %d", one.what, one.seen, one.most)
 		}
 	}
+	checkRate(b.t, "RCPTs", b.times("rcpt"), a.RcptRate)
+	checkRate(b.t, "sessions", b.times("connect"), a.ConnectionRate)
 }
