@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/actors/view"
+	"rollcall/config/effort"
 	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
 )
@@ -236,7 +237,7 @@ func TestReplayJudgesWhatWasHeardAnew(t *testing.T) {
 }
 
 func TestLessIsNeverMore(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 120).Draw(t, "minutes")
 		rate := rapid.IntRange(2, 100).Draw(t, "rate")
 		less := rapid.IntRange(1, rate-1).Draw(t, "less")

@@ -20,6 +20,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/verification"
 	"rollcall/actors/view"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -193,7 +194,7 @@ func inBubble(t *testing.T, test func(o *office)) {
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"),
 		sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)

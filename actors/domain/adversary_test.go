@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/shaping"
@@ -316,7 +317,7 @@ func (a *adversary) plan() {
 // Every address becomes final exactly once and truly in bounded time, whatever a
 // receiver does that does not lie.
 func TestAdversary(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 1200).Draw(t, "addresses")
 		a := &adversary{t: t, now: morning, open: map[uint64]*wire.Offer{}, keys: map[uint64]string{},
 			batch: map[uint64]uint64{}, final: map[uint32]Final{}, split: rapid.IntRange(1, 4).Draw(t, "split")}

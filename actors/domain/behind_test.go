@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 )
 
 // backs checks what an offer tells of the addresses that wait behind it.
@@ -42,7 +43,7 @@ func TestOffersTellWhatIsBehindThem(t *testing.T) {
 }
 
 func TestAddressesThatAreDueAreCounted(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		s := &shard{tally: newAgenda(morning, testOptions(), Work{}, testSeed).tally}
 		want := 0
 		for range rapid.IntRange(0, 50).Draw(t, "deferred") {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/mx"
@@ -229,7 +230,7 @@ func anyAttempt(t *rapid.T, i int) evidence.Attempt {
 // TestArchiveKeepsCases: what is taken out is what was put in, as evidence.Case keeps
 // it, whatever is kept beside it; and at the end nothing is left.
 func TestArchiveKeepsCases(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		r := newArchive(&Load{})
 		records := make([]pending, rapid.IntRange(1, 5).Draw(t, "addresses"))
 		want := make([]evidence.Case, len(records))

@@ -136,7 +136,7 @@ func ownHost(prefix string, lanes int) func(n int) []*wire.Host {
 // somebody else wait are answered within three times what they take alone.
 func TestSmallBehindMillion(t *testing.T) {
 	const all = 1_000_000
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		name       string
 		turn       time.Duration
 		allow      func(a *shaping.Allowance)
@@ -169,6 +169,9 @@ func TestSmallBehindMillion(t *testing.T) {
 			*a = shaping.DefaultAllowance()
 		}, ownHost("big", 10_000), oneHost, 20, 10, false},
 	} {
+		if testing.Short() && i%4 > 0 {
+			continue
+		}
 		t.Run(tc.name, func(t *testing.T) {
 			a := openedWide()
 			tc.allow(&a)
@@ -210,7 +213,7 @@ func TestSmallBehindMillion(t *testing.T) {
 func TestWeights(t *testing.T) {
 	const weighed = 10_000 // of each: nobody runs dry
 	rate := func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 50, Per: time.Second} }
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		name  string
 		allow func(a *shaping.Allowance)
 		route [2]func(n int) []*wire.Host
@@ -220,6 +223,9 @@ func TestWeights(t *testing.T) {
 		{"own lanes, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), ownHost("b", 500)}},
 		{"one lane and many, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), oneHost}},
 	} {
+		if testing.Short() && i%3 > 0 {
+			continue
+		}
 		t.Run(tc.name, func(t *testing.T) {
 			a := openedWide()
 			tc.allow(&a)

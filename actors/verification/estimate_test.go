@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 // TestFinish has each thing that an estimate rests on alone.
@@ -69,7 +71,7 @@ func TestFinish(t *testing.T) {
 
 // TestFinishIsNeverOver: an estimate is not in the past, and more work makes it no sooner.
 func TestFinishIsNeverOver(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 1_000_000)
 		q := queue{addresses: n.Draw(t, "addresses"), perHour: n.Draw(t, "per hour"), asked: 1, cause: "allowance"}
 		o := outlook{now: noon, begun: noon.Add(-time.Minute), queues: map[string]*queue{"r": &q},

@@ -11,6 +11,7 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/intake"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -215,7 +216,7 @@ func TestPlanGivesUpWhatIsOpen(t *testing.T) {
 // After a restart at any moment the plan is exactly the rest: nothing twice,
 // nothing forgotten.
 func TestPlanAfterRestartIsTheRest(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
+	effort.Check(t, func(r *rapid.T) {
 		var lines []string
 		for i := range rapid.IntRange(1, 200).Draw(r, "rows") {
 			lines = append(lines, fmt.Sprintf("user%d@d%d.test", i, rapid.IntRange(0, 20).Draw(r, "domain")))

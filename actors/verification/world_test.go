@@ -20,6 +20,7 @@ import (
 
 	"rollcall/actors/domain"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -47,7 +48,7 @@ type world struct {
 
 func newWorld(t testing.TB, credits ledger.Credits) *world {
 	t.Helper()
-	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	url := "sqlite:" + filepath.Join(effort.Folder(t), "ledger.db")
 	book, err := sqlstore.Open(context.Background(), url, sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func newWorld(t testing.TB, credits ledger.Credits) *world {
 		}
 	})
 	w := &world{t: t, book: book, workspace: uuid.New(), node: uuid.New(), mailboxes: &mailboxes{},
-		patience: 20 * time.Second}
+		patience: 2 * time.Minute}
 	w.system = actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quietLog }),
 		actor.WithDeadLetterThrottleInterval(deadLetters))
