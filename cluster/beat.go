@@ -13,19 +13,6 @@ import (
 	"rollcall/ledger"
 )
 
-const (
-	// beatEvery is the time between heartbeats when nothing is new: three fit
-	// before others may count us out. soonEvery is it while somebody has not read
-	// what happened, which is what a change of members waits for.
-	beatEvery = 3 * time.Second
-	soonEvery = 250 * time.Millisecond
-
-	// beatWithin bounds one heartbeat, and complyWithin the time that this node
-	// has to keep to new shares before it tries again. Both leave room before the fence.
-	beatWithin   = 5 * time.Second
-	complyWithin = 5 * time.Second
-)
-
 // beats is the loop that tells the ledger that this process lives and what it
 // sees, and learns there what it may use. One goroutine, but for what is said to
 // be safe.
@@ -40,6 +27,8 @@ type beats struct {
 	kept     *share.Table     // that this node keeps to
 	behind   int              // heartbeats in a row that failed
 }
+
+func newBeats(n *Node) *beats { return &beats{node: n, fence: fence{after: n.times.Fence}} }
 
 // run beats until ctx ends. look is signalled when the view may be another.
 func (b *beats) run(ctx context.Context, look <-chan struct{}) {
@@ -58,7 +47,7 @@ func (b *beats) run(ctx context.Context, look <-chan struct{}) {
 // round is one heartbeat; it gives the time until the next.
 func (b *beats) round(ctx context.Context) time.Duration {
 	if b.fence.up() && !b.rest(ctx) {
-		return soonEvery
+		return b.node.times.Soon
 	}
 	b.node.look()
 	if err := b.beat(ctx); err != nil {
@@ -70,9 +59,9 @@ func (b *beats) round(ctx context.Context) time.Duration {
 	}
 	b.node.tend(ctx)
 	if b.table.Settled() && slices.Equal(b.voted, b.node.lookup.view.Load().members) {
-		return beatEvery
+		return b.node.times.Beat
 	}
-	return soonEvery
+	return b.node.times.Soon
 }
 
 // rest makes this node use nothing, before others may count it out.
@@ -103,7 +92,7 @@ func (b *beats) beat(ctx context.Context) error {
 	b.fence.beaten(sent)
 	b.node.roll.Store(&roll)
 	b.node.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
-	b.table = share.Compute(roll, b.node.card.Session)
+	b.table = share.Compute(roll, b.node.card.Session, b.node.times.Rest)
 	b.node.shares.Store(b.table)
 	// Looking at every receiver is for when something has changed, or may have been
 	// kept to in part.
@@ -120,13 +109,13 @@ func (b *beats) beat(ctx context.Context) error {
 // beatTime bounds a heartbeat: so that the fence is noticed when it goes up.
 func (b *beats) beatTime(now time.Time) time.Duration {
 	if until := b.fence.until(); !until.IsZero() {
-		return min(beatWithin, max(until.Sub(now), soonEvery))
+		return min(b.node.times.BeatWithin, max(until.Sub(now), b.node.times.Soon))
 	}
-	return beatWithin
+	return b.node.times.BeatWithin
 }
 
 func (b *beats) comply(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, complyWithin)
+	within, cancel := context.WithTimeout(ctx, b.node.times.ComplyWithin)
 	defer cancel()
 	err := b.node.comply(within, b.node.Share)
 	if err != nil && ctx.Err() == nil {
@@ -148,7 +137,7 @@ func (b *beats) failed(ctx context.Context, err error) time.Duration {
 	if errors.Is(err, ledger.ErrOtherCluster) {
 		b.node.fail(err)
 	}
-	return soonEvery
+	return b.node.times.Soon
 }
 
 // beatOf is what this process says of itself.
@@ -169,7 +158,7 @@ func (n *Node) tend(ctx context.Context) {
 		n.drain()
 	}
 	lost := slices.DeleteFunc(slices.Clone(roll.Nodes), func(row ledger.NodeRow) bool {
-		return row.Session == n.card.Session || !missing(roll, row)
+		return row.Session == n.card.Session || !n.missing(roll, row)
 	})
 	if len(lost) > 0 && n.searching.CompareAndSwap(false, true) {
 		n.running.Go(func() {
@@ -181,10 +170,10 @@ func (n *Node) tend(ctx context.Context) {
 
 // missing says whether a process has to be counted out, or may still have SMTP
 // sessions after that.
-func missing(roll *ledger.Roll, row ledger.NodeRow) bool {
+func (n *Node) missing(roll *ledger.Roll, row ledger.NodeRow) bool {
 	unseen := roll.Now.Sub(row.Seen)
-	return row.Standing == ledger.NodeIn && unseen >= lostAfter ||
-		row.Standing == ledger.NodeLost && !row.Dead && unseen < share.RestFor
+	return row.Standing == ledger.NodeIn && unseen >= n.times.Lost ||
+		row.Standing == ledger.NodeLost && !row.Dead && unseen < n.times.Rest
 }
 
 // search counts out those that are lost, all at a time, and says who of them has no
@@ -204,9 +193,9 @@ func (n *Node) search(ctx context.Context, lost []ledger.NodeRow) {
 }
 
 func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
-	within, cancel := context.WithTimeout(ctx, beatWithin)
+	within, cancel := context.WithTimeout(ctx, n.times.BeatWithin)
 	defer cancel()
-	if err := n.peers.Book.Retire(within, row.Session, lostAfter, dead); err != nil {
+	if err := n.peers.Book.Retire(within, row.Session, n.times.Lost, dead); err != nil {
 		n.log.Warn("lost node not counted out", "node", row.Name, "err", err)
 		return
 	}

@@ -55,8 +55,9 @@ func process(session byte) ledger.Process {
 // newBeating makes a node that beats when it is told to.
 func newBeating(l *table, comply func(ctx context.Context, of func(string) (int, int)) error) *Node {
 	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, card: card(1),
-		lookup: &lookup{view: newCurrent()}, load: func() Load { return Load{Leases: 3} }, comply: comply}
-	n.beats = &beats{node: n}
+		lookup: &lookup{view: newCurrent()}, load: func() Load { return Load{Leases: 3} }, comply: comply,
+		times: DefaultTimes()}
+	n.beats = newBeats(n)
 	return n
 }
 
@@ -134,7 +135,7 @@ func TestANodeRestsBehindItsFence(t *testing.T) {
 	if err := n.beats.beat(t.Context()); err != nil || n.rested.Load() {
 		t.Fatalf("heartbeat: %v, rested %v", err, n.rested.Load())
 	}
-	n.beats.fence.beaten(time.Now().Add(-fenceAfter))
+	n.beats.fence.beaten(time.Now().Add(-n.times.Fence))
 	if k, _ := n.Share("example.net"); k != 0 || !n.Fenced() {
 		t.Errorf("behind its fence the node may use %d parts", k)
 	}

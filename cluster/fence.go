@@ -5,18 +5,12 @@ import (
 	"time"
 )
 
-const (
-	// lostAfter is how long the ledger hears nothing of a process until the others
-	// may count it out, and fenceAfter how long after its last good heartbeat was
-	// sent a process uses nothing any more. The 2 s between them are for clocks that
-	// run differently: the first is the ledger's, the second our own.
-	lostAfter  = 10 * time.Second
-	fenceAfter = 8 * time.Second
-)
-
 // fence says whether this process may be counted out by the others. Safe for
 // concurrent use.
-type fence struct{ sent atomic.Pointer[time.Time] }
+type fence struct {
+	after time.Duration // Times.Fence
+	sent  atomic.Pointer[time.Time]
+}
 
 // beaten notes a heartbeat that the ledger took, by when it was sent.
 func (f *fence) beaten(sent time.Time) { f.sent.Store(&sent) }
@@ -26,13 +20,13 @@ func (f *fence) beaten(sent time.Time) { f.sent.Store(&sent) }
 // wall clock that was set says too much; the longer of the two times counts.
 func (f *fence) up() bool {
 	sent := f.sent.Load()
-	return sent == nil || since(*sent, time.Now()) >= fenceAfter
+	return sent == nil || since(*sent, time.Now()) >= f.after
 }
 
 // until is when the fence goes up; the zero time: it is.
 func (f *fence) until() time.Time {
 	if sent := f.sent.Load(); sent != nil && !f.up() {
-		return sent.Add(fenceAfter)
+		return sent.Add(f.after)
 	}
 	return time.Time{}
 }

@@ -10,30 +10,22 @@ import (
 	"rollcall/cluster/gossip"
 )
 
-const (
-	// linkEvery is how often a member is asked whether it answers over actor traffic.
-	linkEvery = time.Second
-
-	// linkLife is how long an answer counts: four may be lost. Guess, in the range
-	// of what gossip takes to see a member dead.
-	linkLife = 5 * time.Second
-)
-
 // links knows which members answer over actor traffic. Gossip alone may see a
 // member that nobody can send a message to: another network, a certificate that
 // does not fit. Safe for concurrent use.
 type links struct {
 	system  *actor.ActorSystem
 	changed func()
-	turn    func() int64 // that this node has read
+	turn    func() int64  // that this node has read
+	life    time.Duration // of an answer: Times.LinkLife
 
 	mu    sync.Mutex
 	heard map[uuid.UUID]time.Time // guarded by mu; the last answer
 	asked map[uuid.UUID]bool      // guarded by mu; a question is out
 }
 
-func newLinks(system *actor.ActorSystem, turn func() int64, changed func()) *links {
-	return &links{system: system, turn: turn, changed: changed,
+func newLinks(system *actor.ActorSystem, life time.Duration, turn func() int64, changed func()) *links {
+	return &links{system: system, turn: turn, changed: changed, life: life,
 		heard: map[uuid.UUID]time.Time{}, asked: map[uuid.UUID]bool{}}
 }
 
@@ -42,7 +34,7 @@ func (l *links) linked(session uuid.UUID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.heard[session]
-	return ok && time.Since(at) < linkLife
+	return ok && time.Since(at) < l.life
 }
 
 // ask asks every member but this one that no question is out to, and forgets who
@@ -74,8 +66,8 @@ func (l *links) touch(session uuid.UUID, address string) {
 	if err == nil {
 		l.heard[session] = time.Now()
 	}
-	news := err == nil && (!known || time.Since(before) >= linkLife) ||
-		err != nil && known && time.Since(before) >= linkLife
+	news := err == nil && (!known || time.Since(before) >= l.life) ||
+		err != nil && known && time.Since(before) >= l.life
 	l.mu.Unlock()
 	// A turn that a member knows is read sooner than by the next heartbeat, because
 	// it settles when all have read it.

@@ -11,12 +11,15 @@ import (
 // linkWait bounds what must happen.
 const linkWait = time.Minute
 
+// linkLife is as long as no machine is slow.
+const linkLife = time.Hour
+
 // newLinked gives links of a node that answers for itself, and what they signal.
 func newLinked(t *testing.T) (*Node, *links, chan struct{}) {
 	n, _ := startEcho(t)
 	n.startAnswering()
 	changes := make(chan struct{}, 100)
-	return n, newLinks(n.system, func() int64 { return 4 }, func() { changes <- struct{}{} }), changes
+	return n, newLinks(n.system, linkLife, func() int64 { return 4 }, func() { changes <- struct{}{} }), changes
 }
 
 func wantChange(t *testing.T, changes chan struct{}) {

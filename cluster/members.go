@@ -105,7 +105,7 @@ func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {
 		return fmt.Errorf("forget node: %w", ledger.ErrNoSuchNode)
 	}
-	if err := n.peers.Book.Forget(ctx, node, lostAfter); err != nil {
+	if err := n.peers.Book.Forget(ctx, node, n.times.Lost); err != nil {
 		return fmt.Errorf("forget node: %w", err)
 	}
 	n.wake()
@@ -115,7 +115,7 @@ func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 // Ready says why this node should get no requests now; nil: it should.
 func (n *Node) Ready(context.Context) error {
 	if n.Fenced() {
-		return fmt.Errorf("cluster: the ledger took no heartbeat of this node for %s", fenceAfter)
+		return fmt.Errorf("cluster: the ledger took no heartbeat of this node for %s", n.times.Fence)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (n *Node) Ahead(leases int, addresses int64) bool {
 	}
 	weight := addresses + int64(leases)*leaseWeight
 	for _, row := range roll.Nodes {
-		takes := row.Standing == ledger.NodeIn && roll.Now.Sub(row.Seen) < lostAfter && !row.Draining
+		takes := row.Standing == ledger.NodeIn && roll.Now.Sub(row.Seen) < n.times.Lost && !row.Draining
 		if takes && row.Session != n.card.Session &&
 			weight >= row.Addresses+int64(row.Leases)*leaseWeight+aheadBy {
 			return true

@@ -35,13 +35,13 @@ func TestAhead(t *testing.T) {
 			r.Standing = ledger.NodeLost
 		})}, false},
 		{"the other is silent", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) {
-			r.Seen = now.Add(-lostAfter)
+			r.Seen = now.Add(-DefaultTimes().Lost)
 		})}, false},
 		{"it is this node", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) { r.Session[0] = 0 })}, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			n := &Node{}
+			n := &Node{times: DefaultTimes()}
 			if n.Ahead(c.leases, c.addresses) {
 				t.Fatal("ahead of nobody it knows")
 			}

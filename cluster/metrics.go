@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cluster/secure"
-	"rollcall/cluster/share"
 	"rollcall/ledger"
 )
 
@@ -69,7 +68,7 @@ func (n *Node) lostCount() int {
 		return 0
 	}
 	for _, row := range roll.Nodes {
-		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < share.RestFor {
+		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < n.times.Rest {
 			count++
 		}
 	}

@@ -33,6 +33,7 @@ type Node struct {
 	lookup   *lookup
 	topology *topology
 	metrics  *metrics
+	times    Times
 	load     func() Load
 	comply   func(ctx context.Context, of func(key string) (k, n int)) error
 
@@ -65,10 +66,6 @@ const (
 	// startTimeout bounds how long the library may take to start. Guess.
 	startTimeout = 10 * time.Second
 
-	// meetWithin is how long a node that starts waits until the members that gossip
-	// sees answer it, so that its first vote is no other than the second. Guess.
-	meetWithin = 3 * time.Second
-
 	// giveWayWithin bounds how long a node that stops waits for its receivers to end
 	// their SMTP sessions, and farewellWithin each of its last words.
 	giveWayWithin  = 6 * time.Second
@@ -81,12 +78,12 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, load: o.Load, comply: o.Comply,
+	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, times: o.times(), load: o.Load, comply: o.Comply,
 		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
 		errandAnswer: o.Answer, errands: make(errands, errandsMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
 	n.unfit.set(o.Unfit)
-	n.beats = &beats{node: n}
+	n.beats = newBeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
 	n.lookup.metrics = n.metrics
 	config, err := n.remote()
@@ -116,6 +113,7 @@ func (n *Node) remote() (*remote.Config, error) {
 	if n.peers == nil {
 		return secure.Remote("127.0.0.1", 0, secure.RemoteOptions{Guard: guard})
 	}
+	guard.Times = n.peers.Traffic
 	host, port, err := splitAddress(n.peers.Actors)
 	if err != nil {
 		return nil, fmt.Errorf("cluster.actor_listen: %w", err)
@@ -219,7 +217,7 @@ func (n *Node) meet(ctx context.Context, o Options) error {
 	}
 	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Ledger: id, Name: n.hostName(),
 		Actors: n.system.Address(), Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
-	n.links = newLinks(n.system, n.turn, n.wake)
+	n.links = newLinks(n.system, n.times.LinkLife, n.turn, n.wake)
 	n.startAnswering()
 	options := n.peers.Gossip
 	options.Self, options.Registerer = n.card, o.Registerer
@@ -244,13 +242,13 @@ func (n *Node) greet(ctx context.Context) error {
 	}
 	n.roll.Store(&roll)
 	n.beats.complied = roll.Turn // it uses nothing yet
-	deadline := time.Now().Add(meetWithin)
+	deadline := time.Now().Add(n.times.Meet)
 	for n.look(); !n.met() && time.Now().Before(deadline); n.look() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-n.again:
-		case <-time.After(soonEvery):
+		case <-time.After(n.times.Soon):
 		}
 	}
 	if err := n.beats.beat(ctx); err != nil {
@@ -279,7 +277,7 @@ func (n *Node) hostName() string {
 
 // watch asks the members whether they answer, and looks whenever gossip changes.
 func (n *Node) watch(ctx context.Context) {
-	ticker := time.NewTicker(linkEvery)
+	ticker := time.NewTicker(n.times.LinkEvery)
 	defer ticker.Stop()
 	for {
 		members := n.gossip.Members()

@@ -38,6 +38,7 @@ type Options struct {
 	Unfit string
 	// Peers is how this node finds others; nil: it is a cluster of one.
 	Peers      *Peers
+	Times      Times // of a node with peers; the zero Times: DefaultTimes
 	Registerer prometheus.Registerer
 }
 
@@ -56,6 +57,7 @@ type Peers struct {
 	Actors    string           // host:port of actor traffic, to listen on
 	Advertise string           // host of actor traffic as others reach it; "": that of Actors
 	Identity  *secure.Identity // nil: no TLS
+	Traffic   secure.Times     // of actor traffic; the zero Times: secure.DefaultTimes
 }
 
 // Validate says which option is missing.
@@ -74,5 +76,13 @@ func (o Options) Validate() error {
 	case o.Peers.Book == nil || o.Peers.Actors == "":
 		return errors.New("cluster options: no book or actor address")
 	}
-	return nil
+	return o.times().Validate()
+}
+
+// times gives Times, or those that stand for none.
+func (o Options) times() Times {
+	if o.Times == (Times{}) {
+		return DefaultTimes()
+	}
+	return o.Times
 }

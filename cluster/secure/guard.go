@@ -3,6 +3,7 @@ package secure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -14,17 +15,32 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-const (
-	// admitWithin is how long a peer with a good certificate may be ahead of what
-	// gossip has told this node of it. A refusal would cost the peer the two seconds
-	// that its library sleeps after one.
-	admitWithin = 2 * time.Second
-	// admitEvery is how often membership is asked meanwhile.
-	admitEvery = 50 * time.Millisecond
-)
+// admitEvery is how often membership is asked while a peer is awaited.
+const admitEvery = 50 * time.Millisecond
 
-// Guard stands between the wire and the actor library's server. All fields are
-// required; the functions are called from many goroutines and for every batch, so
+// Times bound what a peer may take. DefaultTimes are those of production.
+type Times struct {
+	// Connect bounds one dial with its handshake. Members are near; a black hole is
+	// known after this and two seconds more.
+	Connect time.Duration
+
+	// Handshake bounds how long a stranger may hold a connection without having
+	// shown a certificate.
+	Handshake time.Duration
+
+	// Admit is how long a peer with a good certificate may be ahead of what gossip
+	// has told this node of it. A refusal would cost the peer the two seconds that its
+	// library sleeps after one.
+	Admit time.Duration
+}
+
+// DefaultTimes are those of a cluster in production. Guesses.
+func DefaultTimes() Times {
+	return Times{Connect: 2 * time.Second, Handshake: 5 * time.Second, Admit: 2 * time.Second}
+}
+
+// Guard stands between the wire and the actor library's server. All fields but Times
+// are required; the functions are called from many goroutines and for every batch, so
 // they must be quick.
 type Guard struct {
 	// Admit says whether a member has this name at present. The name is "" without TLS.
@@ -35,12 +51,16 @@ type Guard struct {
 	Local   func() string
 	Metrics *Metrics
 	Log     *slog.Logger
+	Times   Times // the zero Times: DefaultTimes
 }
 
-// Validate says that a field is missing.
+// Validate says that a field is missing, or a time too short.
 func (g *Guard) Validate() error {
 	if g.Admit == nil || g.NameOf == nil || g.Local == nil || g.Metrics == nil || g.Log == nil {
 		return errors.New("guard: all fields are needed")
+	}
+	if t := g.times(); min(t.Connect, t.Handshake, t.Admit) < time.Millisecond {
+		return fmt.Errorf("guard: a time is below 1ms: %+v", t)
 	}
 	return nil
 }
@@ -75,12 +95,20 @@ func (g *Guard) Stream(server any, stream grpc.ServerStream, _ *grpc.StreamServe
 	return handle(server, &guarded{ServerStream: stream, guard: g, name: name})
 }
 
-// await waits until membership says yes, for admitWithin at most.
+// times gives Times, or those that stand for none.
+func (g *Guard) times() Times {
+	if g.Times == (Times{}) {
+		return DefaultTimes()
+	}
+	return g.Times
+}
+
+// await waits until membership says yes, for Times.Admit at most.
 func (g *Guard) await(ctx context.Context, yes func() bool) bool {
 	if yes() {
 		return true
 	}
-	end, tick := time.NewTimer(admitWithin), time.NewTicker(admitEvery)
+	end, tick := time.NewTimer(g.times().Admit), time.NewTicker(admitEvery)
 	defer end.Stop()
 	defer tick.Stop()
 	for {

@@ -32,9 +32,6 @@ const (
 	// connectTries is how often the library dials before it gives up. Each try
 	// costs two seconds and leaks a connection, and the next message dials again.
 	connectTries = 1
-	// connectTimeout bounds one dial with its handshake. Members are near; a black
-	// hole is known after this and two seconds more.
-	connectTimeout = 2 * time.Second
 	// silentAfter is when a quiet connection is asked for a sign of life (10 s is
 	// the least that the library of the transport allows), and silenceMax how long
 	// the peer may take.
@@ -42,9 +39,6 @@ const (
 	silenceMax  = 3 * time.Second
 	// askedAtMost is how often a peer may ask us for one.
 	askedAtMost = 5 * time.Second
-	// handshakeMax bounds how long a stranger may hold a connection without having
-	// shown a certificate.
-	handshakeMax = 5 * time.Second
 	// streamsMax bounds the streams of one connection; a member opens one.
 	streamsMax = 4
 )
@@ -70,13 +64,14 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	times := o.Guard.times()
 	c := remote.Configure(host, port,
 		remote.WithServerOptions(
 			grpc.Creds(server),
 			grpc.ForceServerCodecV2(counting{encoding.GetCodecV2(proto.Name), o.Guard.Metrics}),
 			grpc.MaxRecvMsgSize(batchBytesMax),
 			grpc.MaxConcurrentStreams(streamsMax),
-			grpc.ConnectionTimeout(handshakeMax),
+			grpc.ConnectionTimeout(times.Handshake),
 			grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentAfter, Timeout: silenceMax}),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 				MinTime: askedAtMost, PermitWithoutStream: true}),
@@ -88,7 +83,7 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{
 				Time: silentAfter, Timeout: silenceMax, PermitWithoutStream: true}),
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout})),
+				Backoff: backoff.DefaultConfig, MinConnectTimeout: times.Connect})),
 		remote.WithCallOptions(grpc.MaxCallSendMsgSize(batchBytesMax), grpc.MaxCallRecvMsgSize(replyBytesMax)),
 		remote.WithEndpointWriterBatchSize(batchMax),
 		remote.WithEndpointWriterQueueSize(queueStart),

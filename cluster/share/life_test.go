@@ -79,7 +79,7 @@ func (w *world) write(l *life) {
 func (w *world) read(l *life, sent time.Time) {
 	roll := w.roll()
 	l.sent, l.turn = sent, roll.Turn
-	l.table = Compute(roll, l.self.Session)
+	l.table = Compute(roll, l.self.Session, RestFor)
 }
 
 // retire counts out who was not seen for too long.

@@ -11,7 +11,7 @@ import (
 
 // RestFor is how long after it was last seen a lost process may still have SMTP
 // sessions, if nobody knows that it is dead: receivers wait at least 5 minutes for
-// the next command (RFC 5321 §4.5.3.2.7).
+// the next command (RFC 5321 §4.5.3.2.7). Only tests take less.
 const RestFor = 5 * time.Minute
 
 // Table says what one process may use, as of one roll. Its methods are safe for
@@ -32,8 +32,9 @@ type voter struct {
 	counts  bool // for the owner of all its views, if that is one
 }
 
-// Compute makes the table of the process self from one roll.
-func Compute(roll ledger.Roll, self uuid.UUID) *Table {
+// Compute makes the table of the process self from one roll. What a lost process
+// had rests for restFor: RestFor, outside of tests.
+func Compute(roll ledger.Roll, self uuid.UUID, restFor time.Duration) *Table {
 	t := &Table{self: self}
 	read, here := readByAll(roll, self)
 	if !here {
@@ -52,7 +53,7 @@ func Compute(roll ledger.Roll, self uuid.UUID) *Table {
 		if row.Standing == ledger.NodeIn || !settled {
 			t.voters = append(t.voters, v)
 		}
-		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < RestFor {
+		if row.Standing == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < restFor {
 			t.resting = append(t.resting, v)
 		}
 	}

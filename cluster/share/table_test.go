@@ -122,7 +122,7 @@ func TestShares(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rows := []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}
 			c.change(rows)
-			table := Compute(ledger.Roll{Now: midnight, Turn: 11, Nodes: rows}, processOf(0).Session)
+			table := Compute(ledger.Roll{Now: midnight, Turn: 11, Nodes: rows}, processOf(0).Session, RestFor)
 			if k, n := table.Of(c.key); k != c.k || n != c.n {
 				t.Fatalf("may use %d of %d, want %d of %d", k, n, c.k, c.n)
 			}
@@ -154,12 +154,12 @@ func TestSame(t *testing.T) {
 			before, after := fresh(), fresh()
 			c.change(&after)
 			self := processOf(0).Session
-			if got := Compute(before, self).Same(Compute(after, self)); got != c.same {
+			if got := Compute(before, self, RestFor).Same(Compute(after, self, RestFor)); got != c.same {
 				t.Fatalf("same is %v, want %v", got, c.same)
 			}
 		})
 	}
-	some := Compute(ledger.Roll{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session)
+	some := Compute(ledger.Roll{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, RestFor)
 	if none := (*Table)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
 		t.Fatal("no table is the same as none, and as no other")
 	}
@@ -167,12 +167,12 @@ func TestSame(t *testing.T) {
 
 func TestWhoIsNotInMayUseNothing(t *testing.T) {
 	roll := ledger.Roll{Now: midnight, Turn: 1, Nodes: []ledger.NodeRow{rowOf(1, viewOf(1))}}
-	table := Compute(roll, processOf(0).Session)
+	table := Compute(roll, processOf(0).Session, RestFor)
 	if k, _ := table.Of("example.net"); k != 0 || table.Settled() || table.Voters() != 0 {
 		t.Fatalf("a process without a row may use %d parts", k)
 	}
 	roll.Nodes[0].Standing = ledger.NodeLost
-	if k, _ := Compute(roll, processOf(1).Session).Of("example.net"); k != 0 {
+	if k, _ := Compute(roll, processOf(1).Session, RestFor).Of("example.net"); k != 0 {
 		t.Fatalf("a process that was counted out may use %d parts", k)
 	}
 }

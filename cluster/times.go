@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"rollcall/cluster/share"
+)
+
+// Times are how long a node of several waits. All nodes of a cluster must have the
+// same: one counts another out by its own Lost, and that one trusts its own Fence.
+// DefaultTimes is what docs/cluster.md tells; tests take it Scaled.
+type Times struct {
+	// Beat is the time between heartbeats when nothing is new: three fit before
+	// others may count this process out. Lower finds a lost process no sooner and
+	// writes more; higher lets one lost heartbeat put the fence up.
+	Beat time.Duration
+
+	// Soon is the time between heartbeats while somebody has not read what happened,
+	// which is what a change of members waits for. At most Beat.
+	Soon time.Duration
+
+	// BeatWithin bounds one heartbeat, and ComplyWithin the time that this node has to
+	// keep to new shares before it tries again. Both leave room before the fence.
+	BeatWithin, ComplyWithin time.Duration
+
+	// Fence is how long after its last good heartbeat was sent a process uses nothing
+	// any more, and Lost how long the ledger hears nothing of a process until the
+	// others may count it out. What lies between is for clocks that run differently:
+	// the first is our own, the second the ledger's. At least a sixth of Lost.
+	Fence, Lost time.Duration
+
+	// Rest is how long after it was last seen a lost process may still have SMTP
+	// sessions, if nobody knows that it is dead (share.RestFor).
+	Rest time.Duration
+
+	// LinkEvery is how often a member is asked whether it answers over actor traffic,
+	// and LinkLife how long an answer counts: four may be lost. The second is a guess,
+	// in the range of what gossip takes to see a member dead.
+	LinkEvery, LinkLife time.Duration
+
+	// Meet is how long a node that starts waits until the members that gossip sees
+	// answer it, so that its first vote is no other than the second. Guess.
+	Meet time.Duration
+}
+
+// DefaultTimes are those of a cluster in production.
+func DefaultTimes() Times {
+	return Times{
+		Beat: 3 * time.Second, Soon: 250 * time.Millisecond,
+		BeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
+		Fence: 8 * time.Second, Lost: 10 * time.Second, Rest: share.RestFor,
+		LinkEvery: time.Second, LinkLife: 5 * time.Second,
+		Meet: 3 * time.Second,
+	}
+}
+
+// all gives every time by its name, to be read or changed.
+func (t *Times) all() []namedTime {
+	return []namedTime{{"beat", &t.Beat}, {"soon", &t.Soon}, {"beat within", &t.BeatWithin},
+		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost}, {"rest", &t.Rest},
+		{"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"meet", &t.Meet}}
+}
+
+type namedTime struct {
+	name string
+	at   *time.Duration
+}
+
+// Scaled gives all times multiplied by a factor: 0.2 makes a cluster five times as fast.
+func (t Times) Scaled(factor float64) Times {
+	for _, one := range t.all() {
+		*one.at = time.Duration(math.Round(float64(*one.at) * factor))
+	}
+	return t
+}
+
+// Validate says which time is missing, or out of the order on which the promises of
+// a cluster rest.
+func (t Times) Validate() error {
+	for _, one := range t.all() {
+		if *one.at < time.Millisecond {
+			return fmt.Errorf("cluster times: %s is %s: at least 1ms", one.name, *one.at)
+		}
+	}
+	for _, order := range []struct {
+		fits bool
+		text string
+	}{
+		{t.Soon <= t.Beat, "soon is longer than beat"},
+		{2*t.Beat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
+		{t.BeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
+		{t.Lost-t.Fence >= t.Lost/6, "between fence and lost there is less than a sixth"},
+		{t.Lost <= t.Rest, "rest is shorter than lost"},
+		{t.LinkEvery < t.LinkLife, "an answer counts no longer than until the next question"},
+	} {
+		if !order.fits {
+			return fmt.Errorf("cluster times: %s: %+v", order.text, t)
+		}
+	}
+	return nil
+}
