@@ -15,24 +15,61 @@ import (
 	"rollcall/cluster/clustertest"
 )
 
-func TestAnErrandAsksEveryMember(t *testing.T) {
+// answering is how all nodes of a world answer an errand for now.
+type answering struct {
+	by atomic.Pointer[func(ctx context.Context, node int, question []byte) ([]byte, error)]
+}
+
+func (a *answering) set(by func(ctx context.Context, node int, question []byte) ([]byte, error)) {
+	a.by.Store(&by)
+}
+
+// TestErrands: every member is asked, within bounds, and who is lost is named.
+func TestErrands(t *testing.T) {
+	var answers answering
 	w := clustertest.New(t, 3, func(i int, o *cluster.Options) {
-		o.Answer = func(_ context.Context, question []byte) ([]byte, error) {
-			if string(question) == "fail" && i == 1 {
-				return nil, errors.New("it has nothing to say")
-			}
-			if string(question) == "panic" && i == 1 {
-				panic("this is wrong")
-			}
-			return fmt.Appendf(nil, "%d %s", i, question), nil
+		o.Answer = func(ctx context.Context, question []byte) ([]byte, error) {
+			return (*answers.by.Load())(ctx, i, question)
 		}
 	})
 	for i := range 3 {
 		w.MustJoin(i)
 	}
 	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
+	w.Story("ask every member", func(t *testing.T) {
+		answers.set(func(_ context.Context, node int, question []byte) ([]byte, error) {
+			switch {
+			case string(question) == "fail" && node == 1:
+				return nil, errors.New("it has nothing to say")
+			case string(question) == "panic" && node == 1:
+				panic("this is wrong")
+			}
+			return fmt.Appendf(nil, "%d %s", node, question), nil
+		})
+		everyMember(t, w)
+	})
+	w.Story("are bounded", func(t *testing.T) { bounded(t, w, &answers) })
+	w.Story("are not answered beyond a few at once", func(t *testing.T) { enough(t, w, &answers) })
+	w.Story("name who is lost", func(t *testing.T) {
+		answers.set(func(context.Context, int, []byte) ([]byte, error) { return nil, nil })
+		lostIsNamed(t, w)
+	})
+}
+
+// errand asks all three until none of them is silent: a busy machine is late.
+func errand(w *clustertest.World, question []byte) (replies []cluster.Reply) {
+	w.Await("all three answer in time", func() bool {
+		replies = w.Node(0).Errand(w.Context(), question)
+		return !slices.ContainsFunc(replies, func(r cluster.Reply) bool {
+			return errors.Is(r.Err, cluster.ErrNoAnswer) || errors.Is(r.Err, cluster.ErrLost)
+		})
+	})
+	return replies
+}
+
+func everyMember(t *testing.T, w *clustertest.World) {
 	for question, wrong := range map[string]string{"how": "", "fail": "it has nothing to say", "panic": "crashed"} {
-		replies := w.Node(0).Errand(w.Context(), []byte(question))
+		replies := errand(w, []byte(question))
 		if len(replies) != 3 {
 			t.Fatalf("%s: %d replies, want 3", question, len(replies))
 		}
@@ -51,49 +88,26 @@ func TestAnErrandAsksEveryMember(t *testing.T) {
 			}
 		}
 	}
-	if r := w.Node(2).ErrandTo(w.Context(), "node-0", []byte("you")); r.Err != nil || string(r.Body) != "0 you" {
-		t.Errorf("one member says %q and %v", r.Body, r.Err)
-	}
+	w.Await("one member answers", func() bool {
+		r := w.Node(2).ErrandTo(w.Context(), "node-0", []byte("you"))
+		if r.Err == nil && string(r.Body) != "0 you" {
+			t.Fatalf("one member says %q", r.Body)
+		}
+		return r.Err == nil
+	})
 	if r := w.Node(2).ErrandTo(w.Context(), "node-7", nil); !errors.Is(r.Err, cluster.ErrNoMember) {
 		t.Errorf("a member that is none: %v", r.Err)
 	}
-	w.Crash(2)
-	silent := w.Node(0).ErrandTo(w.Context(), "node-2", []byte("how"))
-	if !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrLost) {
-		t.Errorf("a member that crashed: %q and %v", silent.Body, silent.Err)
-	}
-	w.Await("gossip does not see the member that crashed, and it is named as lost", func() bool {
-		replies := w.Node(0).Errand(w.Context(), []byte("how"))
-		if len(replies) != 3 || replies[2].Name != "node-2" || replies[2].Err == nil {
-			t.Fatalf("the member that crashed is not named: %+v", replies)
-		}
-		return errors.Is(replies[2].Err, cluster.ErrLost)
-	})
-	if r := w.Node(0).ErrandTo(w.Context(), "node-2", nil); !errors.Is(r.Err, cluster.ErrLost) {
-		t.Errorf("a member that is lost: %v", r.Err)
-	}
 }
 
-func TestErrandsAreBounded(t *testing.T) {
-	var size atomic.Int64
-	w := clustertest.New(t, 2, func(_ int, o *cluster.Options) {
-		o.Answer = func(context.Context, []byte) ([]byte, error) { return make([]byte, size.Load()), nil }
-	})
-	w.MustJoin(0)
-	w.MustJoin(1)
-	w.AwaitShared(nodesOf(w, 0, 1)...)
+func bounded(t *testing.T, w *clustertest.World, answers *answering) {
 	for _, c := range []struct {
 		question, answer int
 		fits             bool
 	}{{cluster.QuestionMax, cluster.AnswerMax, true}, {cluster.QuestionMax + 1, 0, false},
 		{0, cluster.AnswerMax + 1, false}} {
-		size.Store(int64(c.answer))
-		var replies []cluster.Reply
-		w.Await("all answer in time", func() bool { // a busy machine is late
-			replies = w.Node(0).Errand(w.Context(), make([]byte, c.question))
-			return !slices.ContainsFunc(replies, func(r cluster.Reply) bool { return errors.Is(r.Err, cluster.ErrNoAnswer) })
-		})
-		for _, r := range replies {
+		answers.set(func(context.Context, int, []byte) ([]byte, error) { return make([]byte, c.answer), nil })
+		for _, r := range errand(w, make([]byte, c.question)) {
 			if c.fits != (r.Err == nil) || c.fits && !bytes.Equal(r.Body, make([]byte, c.answer)) {
 				t.Errorf("%d bytes asked and %d answered at %s: %d bytes, %v", c.question, c.answer, r.Name,
 					len(r.Body), r.Err)
@@ -102,29 +116,31 @@ func TestErrandsAreBounded(t *testing.T) {
 	}
 }
 
-func TestANodeSaysThatItAnswersEnoughErrandsAlready(t *testing.T) {
+// enough lets a node answer as many errands at once as it will, and one more.
+func enough(t *testing.T, w *clustertest.World, answers *answering) {
 	const atOnce = 4
 	began, end := make(chan struct{}, 100*atOnce), make(chan struct{})
-	w := clustertest.New(t, 2, func(i int, o *cluster.Options) {
-		o.Answer = func(ctx context.Context, _ []byte) ([]byte, error) {
-			began <- struct{}{}
-			select {
-			case <-end:
-			case <-ctx.Done():
-			}
-			return nil, ctx.Err()
+	answers.set(func(ctx context.Context, _ int, _ []byte) ([]byte, error) {
+		began <- struct{}{}
+		select {
+		case <-end:
+		case <-ctx.Done():
 		}
+		return nil, ctx.Err()
 	})
-	w.MustJoin(0)
-	w.MustJoin(1)
-	w.AwaitShared(nodesOf(w, 0, 1)...)
 	w.Await("one more errand is told to ask again", func() bool { // a busy machine is late
 		var asked sync.WaitGroup
 		for range atOnce {
 			asked.Go(func() { w.Node(0).ErrandTo(w.Context(), "node-1", nil) })
 		}
+		answered := make(chan struct{})
+		go func() { asked.Wait(); close(answered) }()
 		for range atOnce {
-			<-began
+			select {
+			case <-began:
+			case <-answered: // one did not get there in time
+				return false
+			}
 		}
 		r := w.Node(0).ErrandTo(w.Context(), "node-1", nil)
 		if r.Err == nil {
@@ -132,10 +148,29 @@ func TestANodeSaysThatItAnswersEnoughErrandsAlready(t *testing.T) {
 		}
 		told := r.Err != nil && strings.Contains(r.Err.Error(), "again")
 		if !told {
-			asked.Wait()
+			<-answered
 		}
 		return told
 	})
 	close(end)
 	w.Await("errands are answered", func() bool { return w.Node(0).ErrandTo(w.Context(), "node-1", nil).Err == nil })
+}
+
+// lostIsNamed cuts a node off from everything: nobody knows whether it is dead.
+func lostIsNamed(t *testing.T, w *clustertest.World) {
+	w.Cut(2)
+	silent := w.Node(0).ErrandTo(w.Context(), "node-2", []byte("how"))
+	if !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrLost) {
+		t.Errorf("a member that was cut off: %q and %v", silent.Body, silent.Err)
+	}
+	w.Await("gossip does not see the member that was cut off, and it is named as lost", func() bool {
+		replies := w.Node(0).Errand(w.Context(), []byte("how"))
+		if len(replies) != 3 || replies[2].Name != "node-2" || replies[2].Err == nil {
+			t.Fatalf("the member that was cut off is not named: %+v", replies)
+		}
+		return errors.Is(replies[2].Err, cluster.ErrLost)
+	})
+	if r := w.Node(0).ErrandTo(w.Context(), "node-2", nil); !errors.Is(r.Err, cluster.ErrLost) {
+		t.Errorf("a member that is lost: %v", r.Err)
+	}
 }

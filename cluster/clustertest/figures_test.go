@@ -2,7 +2,6 @@ package clustertest_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"runtime"
 	"slices"
@@ -15,10 +14,10 @@ import (
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/cluster/gossip"
+	"rollcall/cluster/secure"
 	"rollcall/cluster/wire"
+	"rollcall/config/effort"
 )
-
-var long = flag.Bool("long", false, "measure the figures of docs/cluster.md")
 
 const (
 	figureNodes  = 50
@@ -33,7 +32,7 @@ const (
 // when the last has started, and what they do when ten of them die at once. Run it
 // with -long -v.
 func TestFiguresOfFiftyNodes(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	var seen, agreed, gone, served, whole []time.Duration
@@ -76,7 +75,7 @@ type fifty struct {
 
 func newFifty(t *testing.T) *fifty {
 	f := &fifty{t: t, World: clustertest.Open(t, figureNodes, func(_ int, o *cluster.Options) {
-		o.Peers.Gossip.Timing = gossip.DefaultTiming()
+		o.Times, o.Peers.Gossip.Timing, o.Peers.Traffic = cluster.Times{}, gossip.DefaultTiming(), secure.Times{}
 		// Adding up what everybody uses would be most of what the processors do.
 		o.Comply = func(context.Context, func(string) (int, int)) error { return nil }
 	})}

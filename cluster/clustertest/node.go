@@ -61,9 +61,9 @@ func (w *World) open(i int, change func(i int, o *cluster.Options)) {
 	}
 	n.options = cluster.Options{Name: "test", Node: uuid.New(), Kinds: w.Echo.kinds(i), Host: n.Name,
 		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, Comply: w.Use.comply(i),
-		Load: func() cluster.Load { return cluster.Load{} },
-		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside(), Advertise: n.door.host(), Identity: identity,
-			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Quick(), Log: log, Transport: n.wire}}}
+		Load: func() cluster.Load { return cluster.Load{} }, Times: Times(),
+		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside(), Advertise: n.door.host(), Identity: identity, Traffic: traffic,
+			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Gossip(), Log: log, Transport: n.wire}}}
 	if i > 0 {
 		n.options.Peers.Gossip.Join = []string{w.nodes[0].wire.Address()}
 	}

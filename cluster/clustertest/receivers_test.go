@@ -18,6 +18,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/shaping"
 	"rollcall/smtp/verdict"
@@ -32,7 +33,7 @@ const (
 // TestFiguresOfReceivers measures the memory of receivers that have work, in a
 // cluster of three nodes in one process. Run it with -long -v.
 func TestFiguresOfReceivers(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes a minute: run it with -long")
 	}
 	var living []*receiver.Living

@@ -8,26 +8,37 @@ import (
 	"rollcall/ledger"
 )
 
-func TestAnUnfitNodeGivesItsReceiversAwayAndGetsThemBack(t *testing.T) {
+// TestANodeGivesAwayWhatItHas: while it is not fit to probe, when it leaves, and when
+// an operator drains it.
+func TestANodeGivesAwayWhatItHas(t *testing.T) {
 	w := clustertest.Start(t, 3)
+	w.Story("not fit, and fit again", func(t *testing.T) { unfit(t, w) })
+	w.Story("leaving", func(t *testing.T) { leaves(t, w) })
+	w.Story("draining", func(t *testing.T) { drained(t, w) })
+}
+
+// unfit takes what node-2 has and gives it back.
+func unfit(t *testing.T, w *clustertest.World) {
 	before := ownersOf(w, 0, 1, 2)
 	resolveAll(w, 0, before)
 	w.Node(2).SetUnfit("its address has no PTR")
-	w.AwaitShared(nodesOf(w, 0, 1)...)
 	w.Await("node-2 uses nothing", func() bool { return w.Use.Total(2) == 0 })
-	awaitUsed(t, w)
+	awaitAll(w, 0, 1)
 	resolveAll(w, 2, ownersOf(w, 0, 1)) // it still can ask
-	if row := rowOf(w, 0, 2); row == nil || row.Standing != ledger.NodeIn || row.Draining {
-		t.Errorf("the row of a node that is not fit: %+v", row)
-	}
-	for _, m := range w.Node(0).Members() {
-		if want := m.Card.Node == w.Node(2).ID; m.Unfit != want {
-			t.Errorf("%s: unfit is %v, want %v", m.Card.Name, m.Unfit, want)
+	w.Await("it is in and not draining", func() bool {
+		row := rowOf(w, 0, 2)
+		return row != nil && row.Standing == ledger.NodeIn && !row.Draining
+	})
+	w.Await("it alone is shown as not fit", func() bool {
+		for _, m := range w.Node(0).Members() {
+			if m.Unfit != (m.Card.Node == w.Node(2).ID) {
+				return false
+			}
 		}
-	}
+		return true
+	})
 	w.Node(2).SetUnfit("")
-	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
-	awaitUsed(t, w)
+	awaitAll(w, 0, 1, 2)
 	resolveAll(w, 0, before)
 }
 

@@ -13,12 +13,18 @@ import (
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/cluster/secure"
+	"rollcall/cluster/share"
 	"rollcall/ledger/sqlstore"
 )
 
 const (
 	// patience is how long what must happen may take: far more than on a slow machine.
-	patience = 90 * time.Second
+	patience = 3 * time.Minute
+
+	// scale is how much faster the nodes of a world are than those of production. A
+	// busy machine then makes false alarms, which the stories bear: they wait for a
+	// state, and only what must never be is looked at in between.
+	scale = 0.2
 
 	// stopWithin bounds the end of a node.
 	stopWithin = 20 * time.Second
@@ -59,9 +65,10 @@ func New(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
+	place := folder(t) // is removed after the world is closed
 	t.Cleanup(w.close)
 	var err error
-	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
+	url := "sqlite:" + filepath.Join(place, "ledger.db")
 	if w.store, err = sqlstore.Open(t.Context(), url, sqlstore.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +90,21 @@ func Start(t *testing.T, n int) *World {
 	}
 	w.AwaitShared(w.nodes...)
 	return w
+}
+
+// Story tells one of several stories of a world, each of which begins with what the
+// one before has left; after one that fails none follows.
+func (w *World) Story(name string, tell func(t *testing.T)) {
+	w.t.Helper()
+	outer := w.t
+	ok := outer.Run(name, func(t *testing.T) {
+		w.t = t
+		defer func() { w.t = outer }()
+		tell(t)
+	})
+	if !ok {
+		outer.FailNow()
+	}
 }
 
 // close ends all nodes, one after the other: of two that leave gossip at the same
@@ -254,14 +276,43 @@ func (w *World) identity(name string, log *slog.Logger) (*secure.Identity, error
 	return secure.Load(paths[0], paths[1], paths[2], log)
 }
 
-// Quick is gossip that finds a dead member in a second or two.
-func Quick() gossip.Timing {
-	t := gossip.DefaultTiming()
-	t.ProbeInterval, t.ProbeTimeout = 250*time.Millisecond, 120*time.Millisecond
-	t.GossipInterval, t.PushPullInterval = 20*time.Millisecond, time.Second
-	t.DeadTime, t.StreamTimeout = time.Second, 2*time.Second
-	t.RejoinEvery = 250 * time.Millisecond
+// Gossip is gossip that finds a dead member in a second. It looks for those that
+// vanished as often as for the dead, so that a cut heals as quickly.
+func Gossip() gossip.Timing {
+	t := gossip.DefaultTiming().Scaled(scale)
+	t.PushPullInterval, t.DeadTime, t.RejoinEvery = time.Second, time.Second, 200*time.Millisecond
 	return t
+}
+
+// Times are those of a node in a world. What a lost machine had rests as long as in
+// production, which a story does not wait for.
+func Times() cluster.Times {
+	t := cluster.DefaultTimes().Scaled(scale)
+	t.Rest = share.RestFor
+	return t
+}
+
+// traffic lets a slow machine shake hands: nothing waits for these times to be over.
+var traffic = secure.Times{Connect: patience, Handshake: patience, Admit: patience}
+
+// folder is where a world's ledger lies. That a disk keeps what it was told is not the
+// subject, so it is memory where there is one to lie in.
+func folder(t *testing.T) string {
+	t.Helper()
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
+		return t.TempDir()
+	}
+	path, err := os.MkdirTemp(memory, "rollcall-clustertest-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(path); err != nil {
+			t.Errorf("remove the ledger: %v", err)
+		}
+	})
+	return path
 }
 
 // Context is one that ends with the test.

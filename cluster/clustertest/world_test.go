@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/ledger"
@@ -33,10 +35,25 @@ func nodesOf(w *clustertest.World, numbers ...int) (nodes []*clustertest.Node) {
 }
 
 // awaitUsed waits until every key is used wholly: nodes were told, too.
-func awaitUsed(t *testing.T, w *clustertest.World) {
-	t.Helper()
+func awaitUsed(w *clustertest.World) {
 	for key := range w.Use.Keys() {
 		w.Await("every key is used wholly", func() bool { _, sum := w.Use.Of(key); return sum == 1 })
+	}
+}
+
+// awaitAll waits until some nodes share everything, know it and use it.
+func awaitAll(w *clustertest.World, numbers ...int) {
+	w.AwaitShared(nodesOf(w, numbers...)...)
+	awaitUsed(w)
+}
+
+// wantOwners wants every key to be with the node that it was with.
+func wantOwners(t *testing.T, before, after map[string]int) {
+	t.Helper()
+	for key, owner := range after {
+		if owner != before[key] {
+			t.Errorf("%s is now with node-%d, and was with node-%d before", key, owner, before[key])
+		}
 	}
 }
 
@@ -54,18 +71,65 @@ func stands(w *clustertest.World, by, of int, want ledger.Standing) func() bool 
 	return func() bool { row := rowOf(w, by, of); return row != nil && row.Standing == want }
 }
 
-func TestANewNodeGetsItsPartWhenOthersHaveGivenWay(t *testing.T) {
-	w := clustertest.New(t, 4, nil)
+// resolveAll finds a virtual actor for each key from one node and wants each to
+// live once, where the key belongs.
+func resolveAll(w *clustertest.World, from int, owners map[string]int) {
+	for key, owner := range owners {
+		w.Await(fmt.Sprintf("%s lives on node-%d alone", key, owner), func() bool {
+			pid := w.Node(from).Resolve(clustertest.EchoKind, key)
+			return pid != nil && pid.Address == w.Node(owner).Card().Actors &&
+				slices.Equal(w.Echo.Living(key), []int{owner})
+		})
+	}
+}
+
+// TestNodesComeAndDie: a node that is new gets its part when the others have given way,
+// a process that is killed is counted out, and one that is started again in its place
+// has what it had.
+func TestNodesComeAndDie(t *testing.T) {
+	var third uuid.UUID
+	w := clustertest.New(t, 5, func(i int, o *cluster.Options) {
+		switch i {
+		case 2:
+			third = o.Node
+		case 4:
+			o.Node = third
+		}
+	})
 	for i := range 3 {
 		w.MustJoin(i)
 	}
-	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
-	awaitUsed(t, w)
+	awaitAll(w, 0, 1, 2)
 	before := ownersOf(w, 0, 1, 2)
+	w.Story("a new node gets its part", func(t *testing.T) { newNode(t, w, before) })
+	w.Story("a killed process is counted out", func(t *testing.T) {
+		w.Crash(3)
+		w.Await("it is known to be dead", func() bool { row := rowOf(w, 0, 3); return row != nil && row.Dead })
+		awaitAll(w, 0, 1, 2)
+		wantOwners(t, before, ownersOf(w, 0, 1, 2))
+	})
+	w.Story("a killed node that is started again has what it had", func(t *testing.T) {
+		w.Crash(2)
+		w.MustJoin(4)
+		awaitAll(w, 0, 1, 4)
+		after := ownersOf(w, 0, 1, 4)
+		for key, owner := range after {
+			if owner == 4 {
+				after[key] = 2
+			}
+		}
+		wantOwners(t, before, after)
+		if m := w.Node(0).Members(); len(m) != 5 {
+			t.Errorf("%d processes are known, want 3 and two dead ones", len(m))
+		}
+	})
+}
+
+// newNode lets node-3 join three that share everything.
+func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 	resolveAll(w, 0, before)
 	w.MustJoin(3)
-	w.AwaitShared(nodesOf(w, 0, 1, 2, 3)...)
-	awaitUsed(t, w)
+	awaitAll(w, 0, 1, 2, 3)
 	after, moved := ownersOf(w, 0, 1, 2, 3), 0
 	for key, owner := range after {
 		if owner != before[key] {
@@ -79,108 +143,56 @@ func TestANewNodeGetsItsPartWhenOthersHaveGivenWay(t *testing.T) {
 		t.Errorf("%d of %d keys went to the new node, want about a quarter", moved, len(after))
 	}
 	resolveAll(w, 3, after)
-	for _, n := range nodesOf(w, 0, 1, 2, 3) {
-		for _, m := range n.Members() {
-			if !m.Agreed || !m.Linked || !m.Seen || m.Row == nil {
-				t.Errorf("%s sees %s as %+v", n.Name, m.Card.Name, m)
+	w.Await("all see all, and that they agree", func() bool {
+		for _, n := range nodesOf(w, 0, 1, 2, 3) {
+			for _, m := range n.Members() {
+				if !m.Agreed || !m.Linked || !m.Seen || m.Row == nil {
+					return false
+				}
 			}
 		}
-	}
+		return true
+	})
 	if steps, most := w.Use.Steps(); steps < 8 || most != 1 {
 		t.Errorf("the most that was used of a key is %v in %d steps, want 1", most, steps)
 	}
 }
 
-// resolveAll finds a virtual actor for each key from one node and wants each to
-// live once, where the key belongs.
-func resolveAll(w *clustertest.World, from int, owners map[string]int) {
-	for key, owner := range owners {
-		w.Await(fmt.Sprintf("%s lives on node-%d alone", key, owner), func() bool {
-			pid := w.Node(from).Resolve(clustertest.EchoKind, key)
-			return pid != nil && pid.Address == w.Node(owner).Card().Actors &&
-				slices.Equal(w.Echo.Living(key), []int{owner})
-		})
-	}
-}
-
-func TestAKilledProcessIsCountedOut(t *testing.T) {
+// TestALostMachine: nobody knows whether a machine that was cut off from everything
+// still has SMTP sessions.
+func TestALostMachine(t *testing.T) {
 	w := clustertest.Start(t, 3)
-	w.Crash(2)
-	w.Await("it is known to be dead", func() bool { row := rowOf(w, 0, 2); return row != nil && row.Dead })
-	w.AwaitShared(nodesOf(w, 0, 1)...)
-	awaitUsed(t, w)
-}
-
-func TestAKilledNodeThatIsStartedAgainHasWhatItHad(t *testing.T) {
-	var first *cluster.Options
-	w := clustertest.New(t, 4, func(i int, o *cluster.Options) {
-		if i == 2 {
-			first = o
+	before := ownersOf(w, 0, 1, 2)
+	lose := func(t *testing.T) {
+		w.Cut(2)
+		w.Await("it is counted out", stands(w, 0, 2, ledger.NodeLost))
+		if !w.Node(2).Fenced() {
+			t.Error("node-2 was counted out while its fence is down")
 		}
-		if i == 3 {
-			o.Node = first.Node
-		}
+	}
+	w.Story("comes back before anybody knows better", func(t *testing.T) {
+		lose(t)
+		w.Heal()
+		awaitAll(w, 0, 1, 2)
+		wantOwners(t, before, ownersOf(w, 0, 1, 2))
 	})
-	for i := range 3 {
-		w.MustJoin(i)
-	}
-	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
-	before := ownersOf(w, 0, 1, 2)
-	w.Crash(2)
-	w.MustJoin(3)
-	w.AwaitShared(nodesOf(w, 0, 1, 3)...)
-	awaitUsed(t, w)
-	for key, owner := range ownersOf(w, 0, 1, 3) {
-		if owner == 3 {
-			owner = 2
-		}
-		if owner != before[key] {
-			t.Errorf("%s is now with node-%d, and was with node-%d before", key, owner, before[key])
-		}
-	}
-	if m := w.Node(0).Members(); len(m) != 4 {
-		t.Errorf("%d processes are known, want 3 and the dead one", len(m))
-	}
-}
-
-func TestWhatALostMachineHadRestsUntilAnOperatorSaysThatItIsDead(t *testing.T) {
-	w := clustertest.Start(t, 3)
-	before := ownersOf(w, 0, 1, 2)
-	w.Cut(2)
-	w.Await("it is counted out", stands(w, 0, 2, ledger.NodeLost))
-	if !w.Node(2).Fenced() {
-		t.Error("node-2 was counted out while its fence is down")
-	}
-	w.Await("others have the rest", func() bool {
-		for key, owner := range before {
-			_, sum := w.Use.Of(slices.Index(w.Use.Keys(), key))
-			if owner == 2 && sum != 0 || owner != 2 && sum != 1 {
-				return false
+	w.Story("had what rests until an operator says that it is dead", func(t *testing.T) {
+		lose(t)
+		w.Await("others have the rest", func() bool {
+			for key, owner := range before {
+				_, sum := w.Use.Of(slices.Index(w.Use.Keys(), key))
+				if owner == 2 && sum != 0 || owner != 2 && sum != 1 {
+					return false
+				}
 			}
+			return true
+		})
+		if err := w.Node(0).Forget(w.Context(), w.Node(1).ID); err == nil {
+			t.Error("a node that lives was forgotten")
 		}
-		return true
+		if err := w.Node(0).Forget(w.Context(), w.Node(2).ID); err != nil {
+			t.Fatal(err)
+		}
+		awaitAll(w, 0, 1)
 	})
-	if err := w.Node(0).Forget(w.Context(), w.Node(1).ID); err == nil {
-		t.Error("a node that lives was forgotten")
-	}
-	if err := w.Node(0).Forget(w.Context(), w.Node(2).ID); err != nil {
-		t.Fatal(err)
-	}
-	w.AwaitShared(nodesOf(w, 0, 1)...)
-	awaitUsed(t, w)
-}
-
-func TestALostMachineComesBackBeforeAnybodyKnowsBetter(t *testing.T) {
-	w := clustertest.Start(t, 3)
-	before := ownersOf(w, 0, 1, 2)
-	w.Cut(2)
-	w.Await("it is counted out", stands(w, 0, 2, ledger.NodeLost))
-	w.Heal()
-	w.AwaitShared(nodesOf(w, 0, 1, 2)...)
-	awaitUsed(t, w)
-	for key, owner := range ownersOf(w, 0, 1, 2) {
-		if owner != before[key] {
-			t.Errorf("%s is now with node-%d, and was with node-%d before", key, owner, before[key])
-		}
-	}
 }
