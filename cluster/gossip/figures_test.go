@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
 
 // TestFiguresOfFiftyMembers prints how long fifty members of one process take to
 // meet and to agree that ten of them died at once, and what they send when nothing
 // happens. Run it with -long -v.
 func TestFiguresOfFiftyMembers(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("runs with -long")
 	}
 	const all, dead = 50, 10

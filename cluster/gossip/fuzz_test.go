@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"bytes"
-	"flag"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -15,9 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
-
-var long = flag.Bool("long", false, "run what takes minutes")
 
 // tap keeps what goes through a transport in plain text, to be changed and sent again.
 type tap struct {
@@ -91,10 +89,7 @@ func change(r *rand.Rand, b []byte) []byte {
 // some as streams.
 func TestRandomPacketsAndStreamsDoNotCrashANode(t *testing.T) {
 	t.Parallel()
-	count := 20_000
-	if *long {
-		count = 10_000_000
-	}
+	count := effort.Cases(20_000)
 	text := NewKey()
 	key := rawKey(t, text)
 	real := captured(t, text, 50)

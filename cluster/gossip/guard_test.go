@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
 
 // seal seals as the library does, and as it does not: any version, any text.
@@ -91,6 +92,7 @@ func TestBareLibrary(t *testing.T) {
 // Each crafted packet and stream ends a process with the library alone: if one day
 // it does not, the guard may be made simpler.
 func TestTheLibraryCrashes(t *testing.T) {
+	effort.Children(t)
 	t.Parallel()
 	text := NewKey()
 	packets, streams := crafted(rawKey(t, text))

@@ -128,6 +128,7 @@ func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
 	late := network.Transport()
 	o := options(t, "early")
 	o.Transport, o.Join = network.Transport(), []string{late.Address()}
+	cutOff(&o)
 	network.Isolate(late.Address())
 	early := mustBegin(t, o)
 	early.awaitNames(t, "early")
@@ -147,6 +148,7 @@ func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
 	first := network.Transport()
 	o := options(t, "early")
 	o.Transport, o.Join = network.Transport(), []string{first.Address()}
+	cutOff(&o)
 	network.Isolate(first.Address())
 	early := mustBegin(t, o)
 	o = options(t, "other")
