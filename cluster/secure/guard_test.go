@@ -276,7 +276,7 @@ func TestAMemberNoMoreIsHeardNoMore(t *testing.T) {
 // A member may know this node before this node has heard of it.
 func TestAMemberThatGossipIsAboutToNameIsAwaited(t *testing.T) {
 	r := newRig(t)
-	a := r.first.spawn(t)
+	a := r.second.spawn(t)
 	p := r.member(t, a)
 	r.part(p.address)
 	r.meet(t, elsewhere, memberName)

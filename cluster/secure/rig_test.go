@@ -24,8 +24,15 @@ import (
 	"rollcall/cluster/wire"
 )
 
-// rigWait bounds what must happen; a slow machine may take a while.
-const rigWait = 60 * time.Second
+const (
+	// rigWait bounds what must happen; a slow machine may take a while.
+	rigWait = 3 * time.Minute
+
+	// refuseAfter is how long node-1 waits for gossip to name a peer. node-2 waits for
+	// rigWait. Both shake hands as slowly as the machine is: a dial that is given up
+	// loses a message, for which a test waits as long as it can.
+	refuseAfter = 50 * time.Millisecond
+)
 
 // secretText is in the messages of these tests, and never in a log.
 const secretText = "jane@secret.example"
@@ -255,6 +262,15 @@ func (b *logBuffer) contains(text string) bool {
 	return bytes.Contains(b.text.Bytes(), []byte(text))
 }
 
+// times are those of a node of the rig.
+func times(name string) secure.Times {
+	t := secure.Times{Connect: rigWait, Handshake: rigWait, Admit: rigWait}
+	if name == "node-1" {
+		t.Admit = refuseAfter
+	}
+	return t
+}
+
 // start opens the port of a node and makes it a member.
 func (r *rig) start(name string, withTLS bool) (*node, error) {
 	n := &node{metrics: prometheus.NewRegistry(), folder: filepath.Join(r.folder, name)}
@@ -273,7 +289,7 @@ func (r *rig) start(name string, withTLS bool) (*node, error) {
 	}))
 	config, err := secure.Remote("127.0.0.1", 0, secure.RemoteOptions{Identity: n.identity, Guard: &secure.Guard{
 		Admit: r.admit, NameOf: r.nameOf, Local: func() string { return n.system.Address() },
-		Metrics: secure.NewMetrics(n.metrics), Log: log}})
+		Metrics: secure.NewMetrics(n.metrics), Log: log, Times: times(name)}})
 	if err != nil {
 		return nil, err
 	}
