@@ -17,10 +17,6 @@ import (
 // answerName is the name of the actor that answers other members about this node.
 const answerName = "node"
 
-// askWithin bounds one question to a member. Guess: a living one answers in
-// milliseconds.
-const askWithin = time.Second
-
 // startAnswering starts the actor that answers members.
 func (n *Node) startAnswering() {
 	props := actor.PropsFromFunc(func(c actor.Context) {
@@ -53,8 +49,9 @@ func (n *Node) turn() int64 {
 var errStranger = errors.New("cluster: another process answers")
 
 // askState asks a process how it is.
-func askState(system *actor.ActorSystem, session uuid.UUID, address string) (*wire.State, error) {
-	answer, err := system.Root.RequestFuture(actor.NewPID(address, answerName), &wire.Ask{}, askWithin).Result()
+func askState(system *actor.ActorSystem, session uuid.UUID, address string, within time.Duration) (*wire.State,
+	error) {
+	answer, err := system.Root.RequestFuture(actor.NewPID(address, answerName), &wire.Ask{}, within).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +64,14 @@ func askState(system *actor.ActorSystem, session uuid.UUID, address string) (*wi
 
 // rests asks a process whether it has no SMTP sessions.
 func (n *Node) rests(session uuid.UUID, address string) bool {
-	state, err := askState(n.system, session, address)
+	state, err := askState(n.system, session, address, n.times.Ask)
 	return err == nil && state.GetResting()
 }
 
 // refuses says whether nothing listens at an address: the system there answers,
 // and the process is gone.
 func (n *Node) refuses(ctx context.Context, address string) bool {
-	dialer := net.Dialer{Timeout: askWithin}
+	dialer := net.Dialer{Timeout: n.times.Ask}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err == nil {
 		_ = conn.Close()

@@ -46,7 +46,7 @@ func (n *Node) Keys(ctx context.Context, ask *wire.KeysAsk) ([]Keyring, error) {
 // keysOf asks one member.
 func (n *Node) keysOf(m gossip.Member, ask *wire.KeysAsk) Keyring {
 	k := Keyring{Node: m.Node, Name: m.Name}
-	answer, err := n.system.Root.RequestFuture(actor.NewPID(m.Actors, answerName), ask, askWithin).Result()
+	answer, err := n.system.Root.RequestFuture(actor.NewPID(m.Actors, answerName), ask, n.times.Ask).Result()
 	keys, ok := answer.(*wire.Keys)
 	if err != nil || !ok {
 		k.Refused = "it did not answer, and may have done it or not: send the same command again"

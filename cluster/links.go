@@ -18,14 +18,15 @@ type links struct {
 	changed func()
 	turn    func() int64  // that this node has read
 	life    time.Duration // of an answer: Times.LinkLife
+	within  time.Duration // an answer comes: Times.Ask
 
 	mu    sync.Mutex
 	heard map[uuid.UUID]time.Time // guarded by mu; the last answer
 	asked map[uuid.UUID]bool      // guarded by mu; a question is out
 }
 
-func newLinks(system *actor.ActorSystem, life time.Duration, turn func() int64, changed func()) *links {
-	return &links{system: system, turn: turn, changed: changed, life: life,
+func newLinks(system *actor.ActorSystem, t Times, turn func() int64, changed func()) *links {
+	return &links{system: system, turn: turn, changed: changed, life: t.LinkLife, within: t.Ask,
 		heard: map[uuid.UUID]time.Time{}, asked: map[uuid.UUID]bool{}}
 }
 
@@ -59,7 +60,7 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 
 // touch puts one question. What another process at that address says does not count.
 func (l *links) touch(session uuid.UUID, address string) {
-	state, err := askState(l.system, session, address)
+	state, err := askState(l.system, session, address, l.within)
 	l.mu.Lock()
 	before, known := l.heard[session]
 	delete(l.asked, session)

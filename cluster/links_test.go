@@ -9,7 +9,7 @@ import (
 )
 
 // linkWait bounds what must happen.
-const linkWait = time.Minute
+const linkWait = 3 * time.Minute
 
 // linkLife is as long as no machine is slow.
 const linkLife = time.Hour
@@ -19,7 +19,7 @@ func newLinked(t *testing.T) (*Node, *links, chan struct{}) {
 	n, _ := startEcho(t)
 	n.startAnswering()
 	changes := make(chan struct{}, 100)
-	return n, newLinks(n.system, linkLife, func() int64 { return 4 }, func() { changes <- struct{}{} }), changes
+	return n, newLinks(n.system, Times{LinkLife: linkLife, Ask: linkWait}, func() int64 { return 4 }, func() { changes <- struct{}{} }), changes
 }
 
 func wantChange(t *testing.T, changes chan struct{}) {

@@ -68,7 +68,7 @@ func TestDeadLettersAreNotShown(t *testing.T) {
 	}
 	nobody := actor.NewPID(n.System().Address(), "nobody")
 	ask := &wire.KeysAsk{Fingerprint: canary}
-	if _, err := n.System().Root.RequestFuture(nobody, ask, askWithin).Result(); err == nil {
+	if _, err := n.System().Root.RequestFuture(nobody, ask, linkWait).Result(); err == nil {
 		t.Fatal("nobody answered")
 	}
 	if err := n.Stop(t.Context()); err != nil {

@@ -111,6 +111,8 @@ func (n *Node) remote() (*remote.Config, error) {
 	guard := &secure.Guard{Admit: n.admit, NameOf: n.nameOf, Metrics: n.metrics.secure, Log: n.log,
 		Local: func() string { return n.system.Address() }}
 	if n.peers == nil {
+		guard.Times = secure.DefaultTimes()
+		guard.Times.Admit = time.Millisecond // nobody is to come
 		return secure.Remote("127.0.0.1", 0, secure.RemoteOptions{Guard: guard})
 	}
 	guard.Times = n.peers.Traffic
@@ -217,7 +219,7 @@ func (n *Node) meet(ctx context.Context, o Options) error {
 	}
 	n.card = gossip.Card{Session: uuid.New(), Node: o.Node, Ledger: id, Name: n.hostName(),
 		Actors: n.system.Address(), Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
-	n.links = newLinks(n.system, n.times.LinkLife, n.turn, n.wake)
+	n.links = newLinks(n.system, n.times, n.turn, n.wake)
 	n.startAnswering()
 	options := n.peers.Gossip
 	options.Self, options.Registerer = n.card, o.Registerer

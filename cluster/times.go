@@ -40,6 +40,9 @@ type Times struct {
 	// in the range of what gossip takes to see a member dead.
 	LinkEvery, LinkLife time.Duration
 
+	// Ask bounds one question to a member. Guess: a living one answers in milliseconds.
+	Ask time.Duration
+
 	// Meet is how long a node that starts waits until the members that gossip sees
 	// answer it, so that its first vote is no other than the second. Guess.
 	Meet time.Duration
@@ -52,7 +55,7 @@ func DefaultTimes() Times {
 		BeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
 		Fence: 8 * time.Second, Lost: 10 * time.Second, Rest: share.RestFor,
 		LinkEvery: time.Second, LinkLife: 5 * time.Second,
-		Meet: 3 * time.Second,
+		Ask: time.Second, Meet: 3 * time.Second,
 	}
 }
 
@@ -60,7 +63,7 @@ func DefaultTimes() Times {
 func (t *Times) all() []namedTime {
 	return []namedTime{{"beat", &t.Beat}, {"soon", &t.Soon}, {"beat within", &t.BeatWithin},
 		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost}, {"rest", &t.Rest},
-		{"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"meet", &t.Meet}}
+		{"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"ask", &t.Ask}, {"meet", &t.Meet}}
 }
 
 type namedTime struct {

@@ -38,7 +38,7 @@ func TestTimesAreInOrderOrRefused(t *testing.T) {
 func TestTheTimesOfTheProduct(t *testing.T) {
 	d := DefaultTimes()
 	want := []time.Duration{3 * time.Second, 250 * time.Millisecond, 5 * time.Second, 5 * time.Second, 8 * time.Second,
-		10 * time.Second, 5 * time.Minute, time.Second, 5 * time.Second, 3 * time.Second}
+		10 * time.Second, 5 * time.Minute, time.Second, 5 * time.Second, time.Second, 3 * time.Second}
 	fifth := d.Scaled(0.2)
 	for i, one := range d.all() {
 		if *one.at != want[i] {

@@ -284,11 +284,11 @@ func Gossip() gossip.Timing {
 	return t
 }
 
-// Times are those of a node in a world. What a lost machine had rests as long as in
-// production, which a story does not wait for.
+// Times are those of a node in a world. What no story waits for is as long as in
+// production: what a lost machine had rests, and a slow answer is an answer.
 func Times() cluster.Times {
 	t := cluster.DefaultTimes().Scaled(scale)
-	t.Rest = share.RestFor
+	t.Rest, t.Ask = share.RestFor, cluster.DefaultTimes().Ask
 	return t
 }
 
