@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -70,7 +71,7 @@ func TestRetryAfter(t *testing.T) {
 // TestRetryAfterIsTrue: whatever is expected, nobody is sent past the finish by more than
 // is allowed, nor told to ask without a pause.
 func TestRetryAfterIsTrue(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 		seconds := rapid.Int64Range(-100_000, 100_000)
 		age := time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "age")) * time.Second

@@ -119,15 +119,19 @@ type identity struct{ workspace, key uuid.UUID }
 
 // createGate lets one create of an identity in at a time.
 type createGate struct {
+	wait time.Duration // for the one inside
+
 	mu     sync.Mutex
 	inside map[identity]chan struct{} // guarded by mu; closed when the one inside leaves
 }
 
-func newCreateGate() *createGate { return &createGate{inside: make(map[identity]chan struct{})} }
+func newCreateGate(wait time.Duration) *createGate {
+	return &createGate{wait: wait, inside: make(map[identity]chan struct{})}
+}
 
-// enter waits for its turn, at most createWait; leave must be called when ok.
+// enter waits for its turn, at most g.wait; leave must be called when ok.
 func (g *createGate) enter(ctx context.Context, id identity) (leave func(), ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, createWait)
+	ctx, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
 	for {
 		g.mu.Lock()

@@ -22,6 +22,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/apikey"
@@ -55,7 +56,7 @@ type edge struct {
 // newEdge starts it. tweak may change the options.
 func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Memory(t), "ledger.db"),
 		sqlstore.Options{})
 	if err != nil {
 		t.Fatalf("open ledger: %v", err)

@@ -69,7 +69,7 @@ func New(o Options) (*Server, error) {
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   o.Limiter,
 		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
-		creates:  newCreateGate(),
+		creates:  newCreateGate(createWait),
 		balances: newBalanceReader(o.Book, m.panics.Inc),
 		metrics:  m,
 		work:     &m.working,

@@ -98,22 +98,6 @@ func TestStalledClientIsCut(t *testing.T) {
 	})
 }
 
-// TestSlowClientAboveTheFloorIsServed sends for twice the window at ten times
-// the floor; only a pause of the whole machine for a window could cut it.
-func TestSlowClientAboveTheFloorIsServed(t *testing.T) {
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.Window, o.WindowBytes = time.Second, 1000 })
-	file := bytesOf(20_000)
-	id, path := rig.create(20_000)
-	conn := rig.dial()
-	conn.begin(path, 20_000, file[:10])
-	if sent, failed := trickle(conn.Conn, file[10:], 100, 10*time.Millisecond); failed {
-		t.Fatalf("cut after %d bytes", sent)
-	}
-	if got := conn.reply(); got.status != 200 || rig.durable(id) != 20_000 {
-		t.Errorf("got %d with %d durable", got.status, rig.durable(id))
-	}
-}
-
 // trickle writes text in pieces, one per interval, until all is written or a write fails.
 func trickle(conn net.Conn, text string, piece int, interval time.Duration) (sent int, failed bool) {
 	tick := time.NewTicker(interval)
@@ -320,7 +304,7 @@ func TestCancelDuringUploadEndsIt(t *testing.T) {
 // TestStopKeepsWhatArrived stops the listener in mid body: the client is told
 // to come again, and what was durable stays.
 func TestStopKeepsWhatArrived(t *testing.T) {
-	rig := newStorageRig(t, nil)
+	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.LingerTimeout = 100 * time.Millisecond })
 	const total = 2 * httpd.ChunkBytes
 	id, path := rig.create(total)
 	conn, idle := rig.dial(), rig.dial()

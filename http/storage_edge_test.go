@@ -244,8 +244,21 @@ func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 
 // TestStopRightAfterStart catches fasthttp between Start and its first accept.
 func TestStopRightAfterStart(t *testing.T) {
+	rig := newStorageRig(t, nil)
 	for range 50 {
-		newStorageRig(t, nil).stop()
+		o := httpd.DefaultStorageOptions()
+		o.Listen, o.Book, o.Tokens = "127.0.0.1:0", rig.book, rig.tokens
+		o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
+		s, err := httpd.NewStorage(o)
+		if err == nil {
+			err = s.Start()
+		}
+		if err == nil {
+			err = s.Stop(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

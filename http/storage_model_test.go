@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 )
 
@@ -114,7 +115,7 @@ func TestUploadSessionMatchesItsModel(t *testing.T) {
 	rig := newStorageRig(t, nil)
 	rig.book.opened = make(chan struct{}, 1)
 	sizes := []int{1, 2, 300, httpd.ChunkBytes, httpd.ChunkBytes + 1, 2*httpd.ChunkBytes + 77}
-	rapid.Check(t, func(rt *rapid.T) {
+	effort.Check(t, func(rt *rapid.T) {
 		total := rapid.SampledFrom(sizes).Draw(rt, "total")
 		m := &modelRun{T: rt, rig: rig, model: &modelSession{total: total}}
 		m.id, m.path = rig.create(int64(total))

@@ -14,6 +14,7 @@ import (
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/cluster/secure"
 	"rollcall/cluster/share"
+	"rollcall/config/effort"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -65,7 +66,8 @@ func New(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
-	place := folder(t) // is removed after the world is closed
+	// What a disk keeps is not the subject, and it is removed after the world is closed.
+	place := effort.Memory(t)
 	t.Cleanup(w.close)
 	var err error
 	url := "sqlite:" + filepath.Join(place, "ledger.db")
@@ -294,26 +296,6 @@ func Times() cluster.Times {
 
 // traffic lets a slow machine shake hands: nothing waits for these times to be over.
 var traffic = secure.Times{Connect: patience, Handshake: patience, Admit: patience}
-
-// folder is where a world's ledger lies. That a disk keeps what it was told is not the
-// subject, so it is memory where there is one to lie in.
-func folder(t *testing.T) string {
-	t.Helper()
-	const memory = "/dev/shm"
-	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
-		return t.TempDir()
-	}
-	path, err := os.MkdirTemp(memory, "rollcall-clustertest-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(path); err != nil {
-			t.Errorf("remove the ledger: %v", err)
-		}
-	})
-	return path
-}
 
 // Context is one that ends with the test.
 func (w *World) Context() context.Context { return w.t.Context() }

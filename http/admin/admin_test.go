@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/apikey"
 	"rollcall/ledger"
@@ -50,7 +51,7 @@ type rig struct {
 
 func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	t.Helper()
-	dir := t.TempDir()
+	dir := effort.Memory(t)
 	store, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)

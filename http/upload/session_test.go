@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/http/upload"
 )
 
@@ -109,7 +110,7 @@ func TestSessionDecides(t *testing.T) {
 // must hold for all of them: the whole body is accounted for, nothing is
 // stored twice or beyond the file, and only full sessions are done.
 func TestEveryDecisionKeepsTheSession(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		declared := rapid.Int64Range(1, 50).Draw(t, "declared")
 		s := upload.Session{
 			Declared: declared, Durable: rapid.Int64Range(0, declared).Draw(t, "durable"),
