@@ -108,6 +108,9 @@ func (b *beats) beat(ctx context.Context) error {
 
 // beatTime bounds a heartbeat: so that the fence is noticed when it goes up.
 func (b *beats) beatTime(now time.Time) time.Duration {
+	if b.fence.sent.Load() == nil { // nothing is used yet, and a node whose first heartbeat fails does not start
+		return max(startTimeout, b.node.times.BeatWithin)
+	}
 	if until := b.fence.until(); !until.IsZero() {
 		return min(b.node.times.BeatWithin, max(until.Sub(now), b.node.times.Soon))
 	}

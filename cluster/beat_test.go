@@ -187,3 +187,23 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	slow, l.otherRead = false, l.turn
 	beat(4)
 }
+
+// TestTheFirstHeartbeatMayTakeItsTime: a node whose first one fails does not start, and
+// it uses nothing yet. Later ones end before the fence goes up.
+func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
+	n := newBeating(&table{}, obey)
+	n.times = DefaultTimes().Scaled(0.1)
+	n.beats = newBeats(n)
+	now := time.Now()
+	if got := n.beats.beatTime(now); got != startTimeout {
+		t.Errorf("the first heartbeat may take %s, want %s", got, startTimeout)
+	}
+	n.beats.fence.beaten(now)
+	if got := n.beats.beatTime(now); got != n.times.BeatWithin {
+		t.Errorf("the next one may take %s, want %s", got, n.times.BeatWithin)
+	}
+	late := now.Add(n.times.Fence - n.times.BeatWithin/2)
+	if got := n.beats.beatTime(late); got != n.times.BeatWithin/2 {
+		t.Errorf("just before the fence one may take %s, want %s", got, n.times.BeatWithin/2)
+	}
+}

@@ -63,7 +63,8 @@ type Node struct {
 }
 
 const (
-	// startTimeout bounds how long the library may take to start. Guess.
+	// startTimeout bounds how long the library may take to start, and then the ledger
+	// for the first heartbeat. Guess.
 	startTimeout = 10 * time.Second
 
 	// giveWayWithin bounds how long a node that stops waits for its receivers to end
