@@ -79,7 +79,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Terminated:
 		a.terminated(now, m)
 	case Hold:
-		a.agenda.hold(m.On)
+		a.agenda.hold(now, m.On)
 	case routeDone:
 		a.agenda.routed(now, m.route, m.err)
 	case receiverDone:

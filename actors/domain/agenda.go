@@ -109,6 +109,7 @@ type agenda struct {
 	tally     *tally                   // of the addresses that are put off
 
 	held     bool        // nothing may be offered
+	heldAt   time.Time   // since when
 	closed   smtp.Reason // why the domain takes no mail, as DNS says
 	unrouted bool        // DNS said nothing; addresses are being put off
 	draining bool        // more may be final in the next turn
@@ -261,13 +262,38 @@ func (a *agenda) local(ordinal uint32) string {
 }
 
 // hold takes back what is out and not answered, and offers nothing more, or goes on.
-func (a *agenda) hold(on bool) {
+func (a *agenda) hold(now time.Time, on bool) {
+	switch {
+	case on && !a.held:
+		a.heldAt = now
+	case a.held && !on:
+		a.excuse(now, now.Sub(a.heldAt))
+	}
 	a.held = on
 	for _, s := range a.shards {
 		if on && s.reached && len(s.chunks) > 0 {
 			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
 			a.takeBack(s)
 		}
+	}
+}
+
+// excuse gives the addresses that wait the time back in which nothing could be asked: it
+// does not count towards giving them up, and nobody learns from it.
+func (a *agenda) excuse(now time.Time, lost time.Duration) {
+	excused := func(since time.Duration) time.Duration { return min(since+lost, a.since(now)) }
+	for _, s := range a.shards {
+		for i := range s.deferred {
+			p := &s.deferred[i]
+			p.since, p.marks = excused(p.since), p.marks|markHeld
+		}
+		for ordinal, p := range s.history {
+			p.since, p.marks = excused(p.since), p.marks|markHeld
+			s.history[ordinal] = p
+		}
+	}
+	for _, c := range a.tally.by {
+		c.since = excused(c.since)
 	}
 }
 

@@ -32,6 +32,7 @@ const waitsMax = 1<<8 - 1
 const (
 	markNamed = 1 << iota // the receiver named the wait
 	markEarly             // asked again before the configured wait was over
+	markHeld              // waited for longer than it had to, because our ledger stalled
 )
 
 // begin is the record of an address that is answered for the first time, or the one

@@ -89,7 +89,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.work.Deadline = b.now.Add(30 * time.Minute)
 			b.pass(time.Minute)
 			b.lives(29 * time.Minute)
-			b.hold(true)
+			b.hold(b.now, true)
 			b.look()
 		}, 0, smtp.ReceiverRateLimited, smtp.ReceiverRateLimited},
 		{"name servers are silent at last", func(b *bench) {

@@ -22,7 +22,7 @@ func (a *agenda) putOffBy(now time.Time, p *pending, from evidence.Attempt) {
 		return // its clock runs
 	}
 	p.from, p.grey, p.waits = number, a.since(now), 0
-	p.marks &^= markEarly
+	p.marks &^= markEarly | markHeld
 }
 
 // passed notes that a greylisted address got an answer from the source that it was
@@ -51,7 +51,7 @@ func (a *agenda) hurry(now time.Time, s *shard, from uint16, waited time.Duratio
 	at := a.since(now)
 	for i := range s.deferred {
 		p := &s.deferred[i]
-		if due := max(at, p.grey+waited); p.from == from && p.marks == 0 && due < p.due {
+		if due := max(at, p.grey+waited); p.from == from && p.marks&^markHeld == 0 && due < p.due {
 			at += earlyApart
 			p.due = min(max(due, at), p.due)
 			p.marks |= markEarly
@@ -60,10 +60,11 @@ func (a *agenda) hurry(now time.Time, s *shard, from uint16, waited time.Duratio
 	heap.Init(&s.deferred)
 }
 
-// probe makes the question about an address; a greylisted one says since when.
+// probe makes the question about an address; a greylisted one says since when, unless our
+// ledger stalled meanwhile: that it waited for so long says nothing about the receiver.
 func (a *agenda) probe(now time.Time, s *shard, ordinal uint32) *wire.Probe {
 	q := &wire.Probe{Ordinal: ordinal, Local: a.local(ordinal)}
-	if p := s.history[ordinal]; p.from != 0 {
+	if p := s.history[ordinal]; p.from != 0 && p.marks&markHeld == 0 {
 		q.Greylist(a.since(now)-p.grey, a.archive.sources[p.from-1])
 	}
 	return q

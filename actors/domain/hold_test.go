@@ -13,7 +13,7 @@ func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
 	b.reach()
 	o := b.offered()
 	b.ack(o, 1, wire.Refusal_NONE)
-	b.hold(true)
+	b.hold(b.now, true)
 	b.look()
 	if len(b.steps) != 1 {
 		t.Fatalf("steps are %+v, want a cancel", b.steps)
@@ -25,7 +25,7 @@ func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Fatalf("%d offers while nothing may be asked", len(b.offers()))
 	}
-	b.hold(false)
+	b.hold(b.now, false)
 	b.look()
 	if again := b.offered(); len(locals(again)) != 2 || again.GetChunk() == o.GetChunk() {
 		t.Fatalf("offered %v as chunk %d, want both addresses in a new chunk", locals(again), again.GetChunk())
@@ -36,13 +36,34 @@ func TestHoldKeepsTimes(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, told{reason: smtp.Greylisted, wait: 10 * time.Minute})
-	b.hold(true)
+	b.hold(b.now, true)
 	b.look()
-	b.hold(false)
+	b.hold(b.now, false)
 	b.pass(time.Minute)
 	if len(b.offers()) != 0 {
 		t.Fatal("an address was offered before its time, because nothing could be settled for a while")
 	}
 	b.pass(10 * time.Minute)
 	b.offered()
+}
+
+// The time in which our ledger stalled does not count towards giving an address up, and
+// nobody is told that the receiver made it wait for so long: others would wait as long.
+func TestTimeHeldGivesNoAddressUpAndTeachesNothing(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.answers(b.offered(), 1, greylisted)
+	b.hold(b.now, true)
+	b.look()
+	b.pass(2 * b.options.GiveUpAfter)
+	b.hold(b.now, false)
+	b.look()
+	again := b.offered()
+	if ago, _, told := again.GetProbes()[0].Greylisted(); told {
+		t.Errorf("the receiver is told of a wait of %v", ago)
+	}
+	b.answers(again, 1, greylisted)
+	if f, over := b.done[0]; over {
+		t.Fatalf("given up as %+v", f)
+	}
 }
