@@ -32,9 +32,11 @@ import (
 
 // nodeOptions is what a node is told beside its configuration.
 type nodeOptions struct {
-	Lab  bool // start the lab and send DNS and SMTP there
-	Log  *slog.Logger
-	Hour time.Duration // how long an hour lasts for allowances and rests; 0: an hour. For trials
+	Lab bool // start the lab and send DNS and SMTP there
+	// LabGreylist is how long its receivers greylist; 0: as smtplab.Defaults has it.
+	LabGreylist time.Duration
+	Log         *slog.Logger
+	Hour        time.Duration // how long an hour lasts for allowances and rests; 0: an hour. For trials
 }
 
 // node is everything that runs in one process.

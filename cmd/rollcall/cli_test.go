@@ -5,17 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // These tests run the binary as people do: they build it once and look at exit
@@ -24,24 +28,40 @@ import (
 // cliWait bounds one run of the binary in a test.
 const cliWait = 90 * time.Second
 
-// binary builds rollcall once for all tests.
+// binaryFolder is where the binary is, when a test has asked for it.
+var binaryFolder string
+
+// binary builds rollcall once for all tests, without what only a debugger needs.
 var binary = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "rollcall-test-")
 	if err != nil {
 		return "", err
 	}
+	binaryFolder = folder
 	name := filepath.Join(folder, "rollcall")
-	out, err := exec.Command("go", "build", "-o", name, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", name, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return name, nil
 })
 
+// atATime is how many tests run beside each other, unless -parallel says it: these wait
+// nearly all the time, however few processors there are.
+const atATime = 10
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
+			panic(err) // package testing has no such flag any more
+		}
+	}
 	code := m.Run()
-	if name, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(name))
+	if binaryFolder != "" {
+		os.RemoveAll(binaryFolder)
 	}
 	os.Exit(code)
 }
@@ -55,6 +75,7 @@ type cli struct {
 
 func newCLI(t *testing.T) *cli {
 	t.Helper()
+	effort.Children(t)
 	if _, err := binary(); err != nil {
 		t.Fatal(err)
 	}
@@ -326,6 +347,7 @@ func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCLI(t)
+	c.environ = hurried
 	code, stdout, stderr := c.run("verify", "--lab", example(t, "contacts.csv"))
 	if code != exitDone {
 		t.Fatalf("got code %d and %s", code, stderr)
@@ -354,10 +376,12 @@ func outcomes(text string) map[string]string {
 
 func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	t.Parallel()
+	const rows = 20
 	c := newCLI(t)
+	c.environ = hurried
 	list := "email\n"
-	for i := range 60 {
-		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 12 s
+	for i := range rows {
+		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s
 	}
 	c.write("list.csv", list)
 	b := c.start("verify", "--lab", "list.csv", "--out", "r.csv")
@@ -369,8 +393,8 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 		t.Fatalf("again: got code %d and %s", code, stderr)
 	}
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
-	if n := strings.Count(string(results), ",valid,"); err != nil || n != 60 {
-		t.Errorf("got %d valid addresses and %v, want 60", n, err)
+	if n := strings.Count(string(results), ",valid,"); err != nil || n != rows {
+		t.Errorf("got %d valid addresses and %v, want %d", n, err, rows)
 	}
 	c.environ = []string{"ROLLCALL_LEDGER_URL=sqlite:rollcall-data/verify-lab/ledger.db"}
 	var report struct{ Verifications, Outcomes int64 }
@@ -378,7 +402,7 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitDone {
 		t.Fatalf("audit: got code %d and %v in %s", code, err, stdout)
 	}
-	if report.Verifications != 1 || report.Outcomes != 60 {
-		t.Errorf("got %+v, want one verification with 60 outcomes: it began anew", report)
+	if report.Verifications != 1 || report.Outcomes != rows {
+		t.Errorf("got %+v, want one verification with %d outcomes: it began anew", report, rows)
 	}
 }

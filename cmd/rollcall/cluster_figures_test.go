@@ -25,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
@@ -265,7 +266,7 @@ func (w *crowd) standing(id uuid.UUID) (s standing) {
 // TestClusterFiguresOfThroughput measures how much faster more nodes are on receivers
 // that are slow to answer, and what the nodes say to each other for that.
 func TestClusterFiguresOfThroughput(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	server := postgres.New(t, postgres.Options{})
@@ -312,7 +313,7 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 // TestClusterFiguresOfTakeover measures how soon a node that joins has work, and how
 // soon others go on with what a killed one had.
 func TestClusterFiguresOfTakeover(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	server := postgres.New(t, postgres.Options{})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // tourWithin bounds the walk-through, which takes a minute, on a slow machine.
@@ -22,7 +24,7 @@ const nobody = 65534
 // the other, on a network where all ports are free, and stops at the first that
 // fails. What they start ends with them.
 func TestFirstClusterTour(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("runs with -long")
 	}
 	needTourTools(t)

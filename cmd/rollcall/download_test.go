@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -145,8 +146,9 @@ func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 }
 
 func TestLoadDownloads(t *testing.T) {
+	t.Parallel()
 	total := int64(100_000)
-	if *long {
+	if effort.Long() {
 		total = 1_000_000
 	}
 	r := newRig(t, rigOptions{dns: "127.0.0.1:1", smtpPort: 25})

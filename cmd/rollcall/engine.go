@@ -55,6 +55,9 @@ func (n *node) startLab(c config.Config, o nodeOptions) (config.Config, error) {
 	}
 	options := smtplab.Defaults()
 	options.Log = o.Log
+	if o.LabGreylist > 0 {
+		options.GreylistWait = o.LabGreylist
+	}
 	// Its only client is this node, which bounds itself; a lab that refuses
 	// sessions with 421 makes the node pause. The one that just closes counts too.
 	options.SessionsMax = 2 * sessionsMax

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/actors/view"
+	"rollcall/config/effort"
 )
 
 // estimateRun is a list for the lab of which the node is asked when it will be done.
@@ -54,7 +55,7 @@ func estimateRuns() []estimateRun {
 // runs against the lab. Nothing fails by it: how fast a machine is, is no fault. Lists of
 // more kinds run in simulated time in actors/verification; docs/waiting.md has the figures.
 func TestEstimateOfRealRuns(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	for _, run := range estimateRuns() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 )
 
@@ -35,7 +36,7 @@ const hostileIdle = 160 << 20
 func TestHonestReceiversBesideHostileOnes(t *testing.T) {
 	t.Parallel()
 	w := hostileWorld{files: 2, perFile: 150, wait: cliWait, memory: hostileIdle + 300*128<<10}
-	if *long {
+	if effort.Long() {
 		w = hostileWorld{files: 10, perFile: 1000, wait: 10 * time.Minute,
 			memory: hostileIdle + sessionsMax*128<<10}
 	}

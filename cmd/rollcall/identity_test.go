@@ -21,6 +21,7 @@ import (
 	"github.com/miekg/dns"
 
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest/postgres"
@@ -114,9 +115,11 @@ func soundFront(t *testing.T, behind string) *dnsFront {
 // gives what it says.
 func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node, *lockedBuffer) {
 	t.Helper()
+	aWholeNode(t)
 	onlyNode(t)
 	c := labConfig(localConfig(config.Default(), filepath.Join(t.TempDir(), "data"), true))
 	c.Throttle.File = ""
+	c.Retry.ControlWaits = []config.Duration{{Duration: 200 * time.Millisecond}}
 	openedWide(t, &c, false)
 	c.DNS.Servers, c.SMTP.Port = []string{f.addr}, lab.SMTPPort()
 	c.SMTP.AllowNetworks, c.SMTP.HelloName = []string{lab.Network().String()}, "rollcall.example"
@@ -394,6 +397,8 @@ func TestWhatSaysThatPort25IsBlocked(t *testing.T) {
 // TestAClusterGoesOnWithoutANodeThatIsNotFit has two processes, first one and then
 // the other of them not fit: files are finished, and who is not fit asks nobody.
 func TestAClusterGoesOnWithoutANodeThatIsNotFit(t *testing.T) {
+	effort.Children(t)
+	t.Parallel()
 	lab := startLab(t, quickLab())
 	server := postgres.New(t, postgres.Options{})
 	f := soundFront(t, lab.DNSAddr())

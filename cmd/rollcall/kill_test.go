@@ -20,14 +20,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
 
 var (
-	killsFlag     = flag.Int("kills", 0, "how often a node at work is killed; 0: 3, with -long 20")
-	addressesFlag = flag.Int("kill-addresses", 0, "how many addresses it works on; 0: 3,000, with -long 100,000")
+	killsFlag     = flag.Int("kills", 0, "how often a node at work is killed; 0: 2, with -long 20")
+	addressesFlag = flag.Int("kill-addresses", 0, "how many addresses it works on; 0: 1,500, with -long 100,000")
 )
 
 // fire is a run of a node that is killed and started again while it works.
@@ -60,8 +61,8 @@ const (
 
 // newFire takes its size from the flags.
 func newFire() fire {
-	kills, addresses := 3, 3000
-	if *long {
+	kills, addresses := 2, 1500
+	if effort.Long() {
 		kills, addresses = 20, 100_000
 	}
 	if *killsFlag > 0 {
@@ -74,6 +75,7 @@ func newFire() fire {
 [retry]
 greylist_waits = ["300ms", "700ms", "1500ms"]
 give_up_after = "6s"
+control_waits = ["200ms", "400ms"]
 [throttle.default]
 connections = 4
 connection_rate = "1000/s"
@@ -96,6 +98,7 @@ refused_per_hour = 1000000
 // SIGKILL at random points of its work and starts it again. The lab, which lives
 // on, is the referee of what was asked; the ledger must balance to the credit.
 func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
+	effort.Children(t)
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -222,7 +225,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
 	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(),
-		settings: "[throttle.default]\nrcpt_rate = \"20/s\"\nrcpts_per_connection = 1000\n" +
+		settings: "[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = \"20/s\"\nrcpts_per_connection = 1000\n" +
 			"refused_per_session = 1000\nrefused_per_hour = 1000000\n"})
 	node := r.serve()
 	node.waitFor("node started")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/smtp/smtplab"
 )
@@ -130,7 +131,7 @@ func quickLab() smtplab.Options {
 }
 
 func TestLoadMillion(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	perAddress := map[int][]float64{}
@@ -193,7 +194,7 @@ func resetMemoryMost(pid int) (int64, error) {
 // TestLoadLatency measures how much of the time that 100 ms a turn leaves is used:
 // two sessions that each ask one address a turn, and then a rate.
 func TestLoadLatency(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	const domains, each, turn = 10, 1500, 100 * time.Millisecond
@@ -222,7 +223,7 @@ func TestLoadLatency(t *testing.T) {
 // TestLoadLimits measures how much of fixed limits is used and that none is
 // broken, as the lab counts, and how many questions and sessions it takes.
 func TestLoadLimits(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
 	}
 	const domains, each = 20, 3000

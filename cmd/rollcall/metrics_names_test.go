@@ -105,6 +105,7 @@ var allMetrics struct {
 
 func metricsOf(t *testing.T) map[string]*family {
 	t.Helper()
+	aWholeNode(t)
 	allMetrics.once.Do(func() {
 		n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(c *config.Config) {
 			openedWide(t, c, false)

@@ -39,6 +39,7 @@ const netSettings = `
 [retry]
 greylist_waits = ["1s", "2s", "5s"]
 give_up_after = "15m"
+control_waits = ["500ms", "1s"]
 [throttle.default]
 connections = 3
 connection_rate = "20/s"

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // netStory is something that happens to a cluster at work.
@@ -30,14 +32,14 @@ const restEnds = 5*time.Minute + 25*time.Second
 // netStories are played one after the other on one cluster of a, b and c.
 var netStories = []netStory{
 	{name: "nothing happens", each: 60, do: func(st *stage) {}},
-	{name: "the busiest is killed", short: true, each: 50, do: func(st *stage) {
+	{name: "the busiest is killed", short: true, each: 20, do: func(st *stage) {
 		st.reach(0.1)
 		n := st.busiest()
 		st.die(n)
 		st.start(n)
 		st.awaitWell(n)
 	}},
-	{name: "everything is cut from one, and healed", short: true, each: 50, do: func(st *stage) {
+	{name: "everything is cut from one, and healed", each: 50, do: func(st *stage) {
 		st.reach(0.1)
 		st.cutOff(st.busiest(), bothWays, allSides)
 		st.pause(12 * time.Second)
@@ -178,6 +180,7 @@ func randomFault(st *stage, random *rand.Rand) {
 // TestClusterOnSeparateNetworks plays the stories on a cluster of three
 // processes, each in a network namespace, with PostgreSQL and the lab in others.
 func TestClusterOnSeparateNetworks(t *testing.T) {
+	effort.Children(t)
 	t.Parallel()
 	r := newNetRig(t, "a", "b", "c")
 	for _, n := range r.nodes {
@@ -185,7 +188,7 @@ func TestClusterOnSeparateNetworks(t *testing.T) {
 	}
 	r.awaitWell()
 	for i, s := range netStories {
-		if !s.short && !*long {
+		if !s.short && !effort.Long() {
 			continue
 		}
 		if !t.Run(s.name, func(t *testing.T) {

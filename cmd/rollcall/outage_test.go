@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
@@ -23,6 +24,7 @@ const paced = `
 [retry]
 greylist_waits = ["300ms", "700ms", "1500ms"]
 give_up_after = "6s"
+control_waits = ["200ms", "400ms"]
 [throttle.default]
 connections = 4
 connection_rate = "1000/s"
@@ -35,7 +37,7 @@ refused_per_hour = 1000000
 // faultLasts is how long a fault of a node's surroundings lasts: with -long a
 // minute, in which leases run out, otherwise long enough for every retry to begin.
 func faultLasts() time.Duration {
-	if *long {
+	if effort.Long() {
 		return time.Minute
 	}
 	return 5 * time.Second
@@ -75,10 +77,11 @@ var awayOnServer = []away{
 // node in the middle of a file, looks at what every kind of request is answered,
 // gives it back, and wants everything done without a restart.
 func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
+	effort.Children(t)
 	t.Parallel()
 	server := postgres.New(t, postgres.Options{})
 	atOnce(t, awayOnServer, func(x away) string { return x.name }, func(t *testing.T, x away) {
-		if x.long && !*long {
+		if x.long && !effort.Long() {
 			t.Skip("takes half a minute more; run with -long")
 		}
 		lab, r, p := pacedServerRig(t, server, x.name)
@@ -137,7 +140,7 @@ func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *tes
 // ends one that has lost it in the middle of a file: both end by themselves within
 // the operators' contract, and the next life finishes the file.
 func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
-	if !*long {
+	if !effort.Long() {
 		t.Skip("takes half a minute; run with -long")
 	}
 	t.Parallel()

@@ -24,10 +24,11 @@ import (
 // in the lab has evidence, which gives its outcome and reason, by the verdicts that
 // were noted and by the rules of now. Nobody is asked for that.
 func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")
 	n := labNode(t, folder, io.Discard, func(c *config.Config) { openedWide(t, c, false) })
-	sample := smtplab.Sample(11, 1000, 150)
-	v := finish(t, n, submit(t, n, []byte("email\n"+strings.Join(sample, "\n")+"\n"), 1000), 2*time.Minute)
+	sample := smtplab.Sample(11, 500, 100)
+	v := finish(t, n, submit(t, n, []byte("email\n"+strings.Join(sample, "\n")+"\n"), 500), 2*time.Minute)
 	settled, sheet := results(t, n, v), n.lab.Manners()
 	balance, err := n.book.Balance(t.Context(), v.Workspace)
 	if err != nil {

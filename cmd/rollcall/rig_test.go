@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,8 +20,18 @@ import (
 // A rig is the built binary as a node with a configuration file of its own, and
 // a customer and an operator that know it by its URLs alone.
 
-// long asks for the tests that take minutes: `make kill` and `make load`.
-var long = flag.Bool("long", false, "run the kills and loads that take minutes")
+// aWholeNode skips the test in a short run: a node in this process, or a lab, takes seconds.
+func aWholeNode(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a whole node: left out with -short")
+	}
+}
+
+// hurried are waits between the tries at an address for nodes that have no others set: the
+// lab's receivers greylist for 3 s, and nobody in a test waits for those that never answer.
+var hurried = []string{"ROLLCALL_RETRY_GREYLIST_WAITS=1s,2500ms", "ROLLCALL_RETRY_CONTROL_WAITS=200ms,400ms",
+	"ROLLCALL_RETRY_GIVE_UP_AFTER=8s"}
 
 // rig is a node's place: folder, ports and tenant stay the same for all of its lives.
 type rig struct {

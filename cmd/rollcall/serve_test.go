@@ -45,6 +45,7 @@ func startDev(c *cli) (b *background, api string) {
 		fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", admin),
 		fmt.Sprintf("ROLLCALL_ADMIN=http://127.0.0.1:%d", admin),
 	}
+	c.environ = append(c.environ, hurried...)
 	b = c.start("serve", "--dev")
 	b.waitFor("rollcall verify examples/contacts.csv --api")
 	return b, fmt.Sprintf("http://127.0.0.1:%d", http)
@@ -156,7 +157,8 @@ func tour(t *testing.T, document, mark string) string {
 		}
 	}
 	_, api := startDev(c)
-	lines = strings.ReplaceAll(lines, "http://127.0.0.1:8080", api)
+	// An override of half a minute is waited for; a quarter of it is as good.
+	lines = strings.NewReplacer("http://127.0.0.1:8080", api, "--for 30s", "--for 12s").Replace(lines)
 	c.write("tour.sh", "set -o pipefail\nfail() { echo \"line failed: $BASH_COMMAND\" >&2; exit 1; }\ntrap "+
 		"fail ERR\n"+lines)
 	script := exec.CommandContext(t.Context(), shell, "tour.sh")
