@@ -28,12 +28,13 @@ import (
 // cliWait bounds one run of the binary in a test.
 const cliWait = 90 * time.Second
 
-// binaryFolder is where the binary is, when a test has asked for it.
-var binaryFolder string
+// binaryPlace is where binaryFolder is made, which is where the binary is, when a test has
+// asked for it.
+var binaryPlace, binaryFolder string
 
 // binary builds rollcall once for all tests, without what only a debugger needs.
 var binary = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "rollcall-test-")
+	folder, err := os.MkdirTemp(binaryPlace, "rollcall-test-")
 	if err != nil {
 		return "", err
 	}
@@ -57,6 +58,12 @@ func TestMain(m *testing.M) {
 	if !given {
 		if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
 			panic(err) // package testing has no such flag any more
+		}
+	}
+	binaryPlace = os.TempDir()
+	if memory := memoryFolder(); memory != "" && os.Getenv("TMPDIR") == "" {
+		if err := os.Setenv("TMPDIR", memory); err != nil { // processes die here, and no machine
+			fmt.Fprintln(os.Stderr, err)
 		}
 	}
 	code := m.Run()

@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -104,14 +106,22 @@ func TestRefusalsAreToldInOneLine(t *testing.T) {
 }
 
 func TestNothingThereIsSaidSoon(t *testing.T) {
-	t.Parallel()
-	client := newAPIClient("http://127.0.0.1:1", testKey, func(string) {})
-	begin := time.Now()
-	_, _, err := client.detail(t.Context(), "x")
-	if err == nil || !strings.Contains(err.Error(), "rollcall serve") || time.Since(begin) > 2*firstPatience {
-		t.Errorf("got %v after %v", err, time.Since(begin))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPIClient("http://127.0.0.1:1", testKey, func(string) {})
+		client.http = &http.Client{Transport: nobodyThere{}}
+		begin := time.Now()
+		_, _, err := client.detail(t.Context(), "x")
+		if err == nil || !strings.Contains(err.Error(), "rollcall serve") || time.Since(begin) > firstPatience {
+			t.Errorf("got %v after %v", err, time.Since(begin))
+		}
+	})
 }
+
+// nobodyThere refuses every connection.
+type nobodyThere struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (nobodyThere) RoundTrip(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -237,6 +247,7 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := &storage{t: t, size: len(data), kept: append([]byte(nil), data[:c.before]...)}
 			if c.faults != nil {
 				s.faults = c.faults(s)

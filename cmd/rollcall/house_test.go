@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"rollcall/smtp"
@@ -35,11 +37,22 @@ type source struct {
 	set    *token.FileSet
 }
 
-// sources parses every Go file that a person wrote.
+// sources gives every Go file that a person wrote.
 func sources(t *testing.T) []source {
 	t.Helper()
-	var all []source
-	err := filepath.WalkDir(houseRoot, func(name string, d fs.DirEntry, err error) error {
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d Go files were found: is %s the root?", len(all), houseRoot)
+	}
+	return all
+}
+
+// parsed parses them once for all tests.
+var parsed = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir(houseRoot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -62,14 +75,8 @@ func sources(t *testing.T) []source {
 		all = append(all, s)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 50 {
-		t.Fatalf("only %d Go files were found: is %s the root?", len(all), houseRoot)
-	}
-	return all
-}
+	return all, err
+})
 
 // mayImport says which folders of the house a folder may use, the narrowest
 // entry for it; a folder may always use those below itself.
@@ -323,4 +330,38 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 			t.Errorf("docs/api.md has no row %s", row)
 		}
 	}
+}
+
+// How much a run of the tests tries is said in config/effort alone: no other package has a
+// flag for it, nor asks rapid itself.
+func TestEffortIsSaidInOnePlace(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.folder == "config/effort" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			selector, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			from, ok := selector.X.(*ast.Ident)
+			switch {
+			case ok && from.Name == "rapid" && selector.Sel.Name == "Check":
+				t.Errorf("%s: rapid.Check: write effort.Check", s.set.Position(n.Pos()))
+			case ok && from.Name == "flag" && len(call.Args) > 0 && isText(call.Args[0], "long"):
+				t.Errorf("%s: a flag -long: ask effort.Long", s.set.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// isText says whether an expression is a text as it stands.
+func isText(e ast.Expr, text string) bool {
+	literal, ok := e.(*ast.BasicLit)
+	return ok && literal.Value == strconv.Quote(text)
 }

@@ -7,10 +7,13 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // TestCutsOfTheHub tries the cuts themselves: a rig that cuts nothing proves nothing.
 func TestCutsOfTheHub(t *testing.T) {
+	effort.Children(t)
 	t.Parallel()
 	needSpaces(t)
 	h := newHub(t, "a", "b", "c")

@@ -197,3 +197,18 @@ func rulesWork() error {
 	}
 	return nil
 }
+
+// memoryLeast is the space that these tests want of a folder in memory.
+const memoryLeast = 4 << 30
+
+// memoryFolder is where files lie in memory and programs may run; "" where there is none
+// with room.
+func memoryFolder() string {
+	const folder = "/dev/shm"
+	var s unix.Statfs_t
+	if err := unix.Statfs(folder, &s); err != nil || s.Type != unix.TMPFS_MAGIC || s.Flags&unix.ST_NOEXEC != 0 ||
+		s.Bavail*uint64(s.Bsize) < memoryLeast {
+		return ""
+	}
+	return folder
+}

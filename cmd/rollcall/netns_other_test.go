@@ -8,3 +8,6 @@ import "testing"
 func TestClusterOnSeparateNetworks(t *testing.T) {
 	t.Skip("skipped: no networks of their own for the nodes: only Linux has namespaces")
 }
+
+// memoryFolder is where files lie in memory: not known here.
+func memoryFolder() string { return "" }
