@@ -26,7 +26,7 @@ import (
 // codes, lines and files.
 
 // cliWait bounds one run of the binary in a test.
-const cliWait = 90 * time.Second
+const cliWait = 3 * time.Minute
 
 // binaryPlace is where binaryFolder is made, which is where the binary is, when a test has
 // asked for it.
@@ -49,7 +49,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // atATime is how many tests run beside each other, unless -parallel says it: these wait
 // nearly all the time, however few processors there are.
-const atATime = 10
+const atATime = 12
 
 func TestMain(m *testing.M) {
 	flag.Parse()

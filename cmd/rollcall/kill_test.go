@@ -45,11 +45,12 @@ const (
 
 	// askedLate is how long after its final evidence the lab may note an RCPT for
 	// an address: two clocks' readings in one machine under load.
-	askedLate = 250 * time.Millisecond
+	askedLate = time.Second
 
 	// goesOnWithin is how soon a new life settles something: a look for work each
-	// second, a first settlement after another. Waiting for a lease takes 20 s.
-	goesOnWithin = 6 * time.Second
+	// second, a first settlement after another, on a busy machine. Waiting for a lease
+	// takes 20 s.
+	goesOnWithin = 15 * time.Second
 
 	// killedUntil is the part of the addresses within which all kills of a round come.
 	killedUntil = 0.95
