@@ -21,8 +21,8 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 	c := newCLI(t)
 	// What cannot be known would take the minute until it is given up. On a busy machine more
 	// is unfinished; what is finished is known.
-	code, stdout, stderr := c.run("lab", "score", "--mix", "honest", "--addresses", "90", "--seed", "3",
-		"--within", "12s", "--json", "--out", "page.md")
+	code, stdout, stderr := c.run("lab", "score", "--mix", "honest", "--addresses", "120", "--seed", "3",
+		"--within", "20s", "--json", "--out", "page.md")
 	if code != exitDone {
 		t.Fatalf("code %d: %s%s", code, stdout, stderr)
 	}
@@ -31,8 +31,8 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 		t.Fatalf("%v: %s", err, stdout)
 	}
 	r := got.Reports[0]
-	if r.Wrong != 0 || r.Found+r.Unfinished < r.Knowable || r.Found*2 < r.Knowable || r.Knowable < 45 || r.Replayed != r.Addresses-r.Unfinished || r.Replayed < 30 || r.Changed != 0 ||
-		r.Manners.Data != 0 || r.Addresses != 90 {
+	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished || r.Replayed < 20 || r.Changed != 0 ||
+		r.Manners.Data != 0 || r.Addresses != 120 {
 		t.Errorf("%+v", r)
 	}
 	page, err := os.ReadFile(filepath.Join(c.folder, "page.md"))
