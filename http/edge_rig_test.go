@@ -56,7 +56,7 @@ type edge struct {
 // newEdge starts it. tweak may change the options.
 func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Memory(t), "ledger.db"),
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"),
 		sqlstore.Options{})
 	if err != nil {
 		t.Fatalf("open ledger: %v", err)

@@ -15,7 +15,7 @@ import (
 func openBook(t testing.TB) (ledger.Book, uuid.UUID) {
 	t.Helper()
 	ctx := context.Background()
-	book, err := sqlstore.Open(ctx, "sqlite:"+effort.Memory(t)+"/ledger.db", sqlstore.Options{})
+	book, err := sqlstore.Open(ctx, "sqlite:"+effort.Folder(t)+"/ledger.db", sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
 	// What a disk keeps is not the subject, and it is removed after the world is closed.
-	place := effort.Memory(t)
+	place := effort.Folder(t)
 	t.Cleanup(w.close)
 	var err error
 	url := "sqlite:" + filepath.Join(place, "ledger.db")

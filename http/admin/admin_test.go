@@ -51,7 +51,7 @@ type rig struct {
 
 func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	t.Helper()
-	dir := effort.Memory(t)
+	dir := effort.Folder(t)
 	store, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
