@@ -329,6 +329,12 @@ func TestDayOfASource(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		// A dead process writes nothing any more, beside what the next one writes.
+		eventually(t, "a note that is being written", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return !s.noting
+		})
 		s.mu.Lock()
 		used := s.today(0, now).used
 		s.mu.Unlock()

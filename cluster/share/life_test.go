@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -127,7 +128,7 @@ func TestNeverMoreThanTheWhole(t *testing.T) {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("receiver-%d.example", i)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		w := &world{now: midnight, rows: map[uuid.UUID]*ledger.NodeRow{}}
 		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 			w.lives = append(w.lives, &life{self: processOf(i), view: viewOf(i), exists: true, sockets: true})
