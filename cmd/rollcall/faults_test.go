@@ -24,8 +24,8 @@ import (
 // wrong on our side is never told of an address.
 
 const (
-	// faultEnd is how long one row may work of which something has to be known, so that a
-	// busy machine has time; what is not finished then says nothing.
+	// faultEnd is how long one row may work that comes to its end, so that a busy machine
+	// has time; what is not finished then says nothing.
 	faultEnd = 90 * time.Second
 
 	// faultsAtOnce is how many rows are at work at a time: nearly all of it is waiting.
@@ -35,9 +35,13 @@ const (
 	// up after eight times that.
 	faultWait = 500 * time.Millisecond
 
-	// unknownEnd is how long the other rows may work: where nothing can be known, or guards
-	// let little through, an address that is never finished is as right as an unknown one.
-	unknownEnd = 12 * time.Second
+	// endlessEnd is how long a row may work that never ends: guards let too little through,
+	// or put off for good.
+	endlessEnd = 12 * time.Second
+
+	// vanishedEnd is how long receivers are missed that have vanished: until their addresses
+	// are given up, and not as long as a node may rest before it dials them again.
+	vanishedEnd = 25 * time.Second
 )
 
 // fault is one row.
@@ -54,6 +58,8 @@ type fault struct {
 	blind bool
 	// known is how many of the addresses that can be known must be, in percent.
 	known int
+	// end is how long it may work; 0: faultEnd.
+	end time.Duration
 }
 
 // faultKinds are local parts: three that exist and three that do not.
@@ -111,9 +117,9 @@ func (f fault) run(t *testing.T) {
 		}()
 		defer func() { <-done }()
 	}
-	within := unknownEnd
-	if f.known > 0 {
-		within = faultEnd
+	within := faultEnd
+	if f.end > 0 {
+		within = f.end
 	}
 	all, id, err := tr.verify(t.Context(), list, within)
 	if err != nil {
@@ -281,7 +287,7 @@ func mannersFaults() []fault {
 	wide := func(t *testing.T, _ *smtplab.Lab, c *config.Config) { openedWide(t, c, true) }
 	guarded := func(t *testing.T, l *smtplab.Lab) []labelled { return guardedList(t, l, "guard") }
 	return []fault{
-		{name: "guards tripped on purpose", on: wide, list: guarded},
+		{name: "guards tripped on purpose", end: endlessEnd, on: wide, list: guarded},
 		{name: "far too fast", on: func(t *testing.T, _ *smtplab.Lab, c *config.Config) {
 			openedWide(t, c, true)
 			connections := 50
@@ -293,7 +299,7 @@ func mannersFaults() []fault {
 		{name: "a message size is refused", blind: true, list: saying(smtp.StageMail, []string{
 			"552 5.3.4 Message size exceeds fixed limit", "552 5.2.3 Message too large",
 		})},
-		{name: "greylisting that never ends", blind: true, list: saying(smtp.StageRcpt, []string{
+		{name: "greylisting that never ends", blind: true, end: endlessEnd, list: saying(smtp.StageRcpt, []string{
 			"451 4.7.1 Greylisting in action, please come back later", "450 Not now", "452 4.2.2 Greylisted",
 			"421 4.7.0 Try again later", "450 4.3.2 Service currently unavailable",
 		})},
@@ -326,7 +332,7 @@ func guardedList(t *testing.T, l *smtplab.Lab, family string) (list []labelled) 
 func innerFaults() []fault {
 	plain := []string{"clean", "plain", "exchange", "catchall", "greylist", "twomx"}
 	return []fault{
-		{name: "receivers vanish in the middle", personalities: append(plain, plain...),
+		{name: "receivers vanish in the middle", end: vanishedEnd, personalities: append(plain, plain...),
 			during: func(t *testing.T, tr *trial) {
 				waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 8 })
 				if err := stopLabWithin(t.Context(), tr.lab); err != nil {
