@@ -83,9 +83,13 @@ func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 	return w
 }
 
-// Start makes a world of n nodes that have all joined and agree.
+// Start makes a world of n nodes that have all joined and agree. A short run is
+// without these worlds: what they tell is of cuts, and takes seconds.
 func Start(t *testing.T, n int) *World {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a world that is cut: left out with -short")
+	}
 	w := New(t, n, nil)
 	for i := range n {
 		w.MustJoin(i)
