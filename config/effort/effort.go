@@ -46,6 +46,19 @@ func Cases(n int) int {
 	}
 }
 
+// Some gives those items of a table that this run tries: all of them, or every
+// twentieth in a short run.
+func Some[T any](items []T) []T {
+	if !testing.Short() {
+		return items
+	}
+	var some []T
+	for i := 0; i < len(items); i += shortPart {
+		some = append(some, items[i])
+	}
+	return some
+}
+
 // spent is the time that the Seeds of this package have taken.
 var spent struct {
 	sync.Mutex

@@ -15,6 +15,16 @@ func TestCheckDrawsAsManyAsTheRunIsLong(t *testing.T) {
 	}
 }
 
+func TestSomeAreAllUnlessTheRunIsShort(t *testing.T) {
+	want := 45
+	if testing.Short() {
+		want = 3
+	}
+	if got := Some(make([]int, 45)); len(got) != want {
+		t.Errorf("%d of 45 items, want %d", len(got), want)
+	}
+}
+
 func TestSeedsEndWhenTheTimeIsOver(t *testing.T) {
 	count := func() (n int) {
 		for range Seeds(t, 200) {

@@ -163,7 +163,7 @@ func (m mutant) mustFail(t *testing.T) {
 	binary := m.build(t)
 	for _, args := range m.suite.stages {
 		// A mutant that hangs is found by the time-out, which panics.
-		args = append([]string{"-test.failfast", "-test.timeout", "10m"}, args...)
+		args = append([]string{"-test.failfast", "-test.timeout", "3m"}, args...)
 		out, err := quietly(t.Context(), filepath.Join(root, m.suite.folder), binary, args...)
 		switch text := string(out); {
 		case strings.Contains(text, "no tests to run"):
