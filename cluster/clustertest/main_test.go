@@ -3,14 +3,17 @@ package clustertest_test
 import (
 	"flag"
 	"os"
+	"strconv"
 	"testing"
+
+	"rollcall/cluster/clustertest"
 )
 
-// TestMain lets all tests run at the same time: they mostly wait for the times of
-// heartbeats, the longest of which is 10 s.
+// TestMain lets several worlds run at the same time: they mostly wait for the times of
+// heartbeats.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "32"); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(clustertest.AtOnce)); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

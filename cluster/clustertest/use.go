@@ -8,7 +8,7 @@ import (
 
 // keysCounted is how many keys a Use counts: enough that each of a handful of nodes
 // owns many.
-const keysCounted = 200
+const keysCounted = 100
 
 // slack is what sums of parts may be above one for being rounded.
 const slack = 1e-9

