@@ -315,7 +315,8 @@ var list = []mutant{
 	{"SQL: weight of no workspace", sqlOperator4, " REFERENCES workspaces (id)", "", books},
 
 	// What becomes of a commit that is not answered.
-	{"lease of the run before the last forgotten", leaseRules, "taken = append(taken, leased...)", "taken = leased", lives},
+	{"lease of the run before the last forgotten", leaseRules, "leased, err = still(t, node, taken)",
+		"leased, err = still(t, node, taken)\n\t\ttaken = leased", lives},
 	{"lease answered as it was first tried", leaseRules, "mine = append(mine, now.Verification)", "mine = append(mine, v)",
 		lives},
 	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
