@@ -330,11 +330,12 @@ func (w *world) until(id uuid.UUID, what string, holds func(v ledger.Verificatio
 }
 
 // watched is a ledger that checks each state that it answers: nothing falls, and
-// every step is legal.
+// every step is legal. Calls are made one after the other, because answers to calls
+// at the same time have no order.
 type watched struct {
 	*sqlstore.Store
 	t    testing.TB
-	mu   sync.Mutex
+	mu   sync.Mutex                        // held during a call
 	last map[uuid.UUID]ledger.Verification // guarded by mu
 	seen []ledger.Status                   // guarded by mu: each change
 }
@@ -343,12 +344,13 @@ func (w *world) watches() *watched {
 	return &watched{Store: w.book, t: w.t, last: map[uuid.UUID]ledger.Verification{}}
 }
 
-func (b *watched) note(v ledger.Verification, err error) (ledger.Verification, error) {
+func (b *watched) note(call func() (ledger.Verification, error)) (ledger.Verification, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v, err := call()
 	if err != nil {
 		return v, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	before, known := b.last[v.ID]
 	if known && (v.Counts.Sum() < before.Counts.Sum() || v.Settlements < before.Settlements) {
 		b.t.Errorf("progress fell from %+v to %+v", before.Counts, v.Counts)
@@ -367,15 +369,15 @@ func (b *watched) note(v ledger.Verification, err error) (ledger.Verification, e
 
 func (b *watched) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
 	ledger.Verification, error) {
-	return b.note(b.Store.Prepare(ctx, l, rows, duplicates, total))
+	return b.note(func() (ledger.Verification, error) { return b.Store.Prepare(ctx, l, rows, duplicates, total) })
 }
 
 func (b *watched) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
-	return b.note(b.Store.Settle(ctx, s))
+	return b.note(func() (ledger.Verification, error) { return b.Store.Settle(ctx, s) })
 }
 
 func (b *watched) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
-	return b.note(b.Store.Wait(ctx, l, o))
+	return b.note(func() (ledger.Verification, error) { return b.Store.Wait(ctx, l, o) })
 }
 
 func (b *watched) statuses() []ledger.Status {

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -68,8 +67,9 @@ func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
 	if attempts < 20 || int64(without) > v.Total/4 {
 		t.Errorf("%d attempts at 20 addresses, %d of %d outcomes without any", attempts, without, v.Total)
 	}
-	if after := n.lab.Manners(); !reflect.DeepEqual(after.Total, sheet.Total) {
-		t.Errorf("receivers were asked: %+v, before %+v", after.Total, sheet.Total)
+	after := n.lab.Manners().Total // sessions of before may end meanwhile
+	if after.Rcpts != sheet.Total.Rcpts || after.Sessions != sheet.Total.Sessions {
+		t.Errorf("receivers were asked: %+v, before %+v", after, sheet.Total)
 	}
 	if after, err := n.book.Balance(t.Context(), v.Workspace); err != nil || after != balance {
 		t.Errorf("the account was %+v, is %+v, %v", balance, after, err)
