@@ -269,7 +269,7 @@ var list = []mutant{
 	{"one override too many", operatorRules, "n >= ledger.OverridesMax", "n > ledger.OverridesMax", books},
 	{"the oldest value said", operatorRules, "if _, asked := fields[field]; asked {",
 		`if _, asked := fields[field]; asked && before[field] == "" {`, books},
-	{"answer of a clearing lost", operatorRules, "append(before, now...)", "now", lives},
+	{"answer of a clearing lost", operatorRules, "append(before, now...)", "append(before[:0], now...)", lives},
 	{"clearing without its line", operatorRules, "Old: written(o.Fields) + until(o.Expires), Reason: c.Reason}); err != nil {",
 		"Reason: c.Reason}); err != nil {", books},
 	{"cleared with more than the field", operatorWords, "sets && len(o.Fields) == 1)", "sets)", books},
