@@ -24,6 +24,7 @@ import (
 
 // TestOrigins is the table of browser origins: only the listed one, to the letter.
 func TestOrigins(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	for _, c := range []struct {
 		origin string
@@ -109,6 +110,7 @@ func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 // TestRates spends each bucket, reads the time to the next token, waits as told
 // and gets exactly that.
 func TestRates(t *testing.T) {
+	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) {
 		o.Limits = httpd.DefaultLimits()
@@ -156,6 +158,7 @@ func TestRates(t *testing.T) {
 
 // TestDownloadsAtOnce lets one key download no more than its bound at once.
 func TestDownloadsAtOnce(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.DownloadMax = 1 })
 	id := e.verified(60000, results(60000)).String()
 	path := "/v1/verifications/" + id + "/results"
@@ -214,6 +217,7 @@ func (l *limiter) Download(key string) (release func(), ok bool) {
 // TestLimitsKeptElsewhere asks the Limiter it is given once per request, obeys it,
 // and gives every slot back once.
 func TestLimitsKeptElsewhere(t *testing.T) {
+	t.Parallel()
 	l := &limiter{}
 	e := newEdge(t, func(o *httpd.Options) {
 		o.Limiter = l
@@ -291,6 +295,7 @@ func within(t *testing.T, what string, done func() bool) {
 // TestRevokedKeyStops within five seconds by the clock, and a key made a
 // moment after it was tried works after one.
 func TestRevokedKeyStops(t *testing.T) {
+	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
 	credits := call{method: "GET", path: "/v1/credits"}
@@ -312,6 +317,7 @@ func TestRevokedKeyStops(t *testing.T) {
 
 // TestLedgerAway answers 503 and never 401, and goes on when the ledger is back.
 func TestLedgerAway(t *testing.T) {
+	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
 	id := e.create("1").String()
@@ -334,6 +340,7 @@ func TestLedgerAway(t *testing.T) {
 
 // TestPanicIsAnInternalError answers 503, counts, and tells the log nothing of what the panic said.
 func TestPanicIsAnInternalError(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.create("1").String()
 	e.book.panics.Store(true)
@@ -376,6 +383,7 @@ func (e *edge) metric(name string) (sum float64) {
 // TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and
 // clients do, and sends nothing.
 func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	silent, err := net.Dial("tcp", e.server.Addr().String())
 	if err != nil {
@@ -394,6 +402,7 @@ func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 }
 
 func TestSimultaneousCreates(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	for round := range 10 {
 		identity := uuid.NewString()
@@ -431,6 +440,7 @@ func TestSimultaneousCreates(t *testing.T) {
 // TestCreateInProgress tells the second of two creations to come back when the
 // first does not end in time, and answers it when it does.
 func TestCreateInProgress(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	e.server.SetCreateWait(100 * time.Millisecond)
 	g := newGate()
@@ -466,6 +476,7 @@ func TestCreateInProgress(t *testing.T) {
 // TestHistoryPages walks back through a growing history: each row once, newest
 // first, and cursors that only their own workspace and filter can use.
 func TestHistoryPages(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	_, otherKey, _ := e.customer("second")
 	made := map[string]bool{}
@@ -530,6 +541,7 @@ func TestHistoryPages(t *testing.T) {
 
 // TestNothingSecretIsLogged uses everything once with canaries, at debug level.
 func TestNothingSecretIsLogged(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	address := "canary-address@example.com"
 	rows := results(1)
@@ -564,6 +576,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 
 // TestOverload sheds what is over the bound.
 func TestOverload(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.InFlightMax = 1 })
 	g := newGate()
 	e.book.creating.Store(g)
@@ -586,6 +599,7 @@ func TestOverload(t *testing.T) {
 
 // TestConnectionsPerAddress closes what is over the bound and serves the rest.
 func TestConnectionsPerAddress(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.ConnsPerIP = 1 })
 	first, err := net.Dial("tcp", e.server.Addr().String())
 	if err != nil {

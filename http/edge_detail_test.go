@@ -185,6 +185,7 @@ func (d driver) final() []statusRow {
 // TestDetailShowsEachStatus drives verifications through every status by the
 // engine's methods and compares what their customer sees.
 func TestDetailShowsEachStatus(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	d := driver{edge: e, t: t, ctx: context.Background(),
 		some: outcomes(smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown)}
@@ -199,6 +200,7 @@ func TestDetailShowsEachStatus(t *testing.T) {
 
 // TestDetailAges asks less often for what takes long, and hides an upload URL that has expired.
 func TestDetailAges(t *testing.T) {
+	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
 	for _, c := range []struct {

@@ -60,6 +60,7 @@ func readAnswers(t *testing.T, c net.Conn) []answer {
 // by a second request on the same connection. Exactly one answer may come back:
 // the second request must never be executed (RFC 9112 §11.2).
 func TestFraming(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	key := "X-API-Key: " + e.key + "\r\n"
 	second := "POST /v1/verifications HTTP/1.1\r\nHost: a\r\n" + key + "\r\n"
@@ -138,6 +139,7 @@ func describe(all []answer) string {
 // TestSmuggling hides a create in bodies of many lengths after requests that
 // are answered early, and wants that it never runs.
 func TestSmuggling(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	hidden := "POST /v1/verifications HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n" +
 		"Idempotency-Key: 11111111-1111-4111-8111-111111111111\r\nX-Upload-Content-Length: 1\r\n\r\n"
@@ -168,6 +170,7 @@ func TestSmuggling(t *testing.T) {
 
 // TestKeyTwice refuses what the library would read as the first of the two.
 func TestKeyTwice(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	for _, keys := range [][2]string{{e.key, e.key}, {e.key, "x"}, {"x", e.key}, {e.key, ""}, {"", e.key}} {
 		raw := fmt.Sprintf("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nx-api-key: %s\r\n"+
@@ -182,6 +185,7 @@ func TestKeyTwice(t *testing.T) {
 
 // TestHeadersTwice refuses the other headers that may come once.
 func TestHeadersTwice(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id, length, name := "Idempotency-Key: 11111111-1111-4111-8111-111111111111\r\n",
 		"X-Upload-Content-Length: 1\r\n", "X-Upload-Filename: a\r\n"
@@ -202,6 +206,7 @@ func TestHeadersTwice(t *testing.T) {
 // TestTargets wants that only the plain spelling of a path is routed, and that
 // the host of an absolute target means nothing.
 func TestTargets(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	for _, c := range []struct {
 		line   string
@@ -235,6 +240,7 @@ func TestTargets(t *testing.T) {
 
 // TestBodyThatEnds cuts a connection in the middle of a body: nothing is created.
 func TestBodyThatEnds(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	c, err := net.Dial("tcp", e.server.Addr().String())
 	if err != nil {
@@ -266,6 +272,7 @@ func TestBodyThatEnds(t *testing.T) {
 
 // TestPipelinedRequests answers sound requests on one connection, in order.
 func TestPipelinedRequests(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	one := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n"
 	got := exchange(t, e, one+"\r\n"+one+"Content-Length: 5\r\n\r\nhello"+one+"Connection: close\r\n\r\n")

@@ -21,6 +21,7 @@ import (
 
 // TestResultsAreCSV reads results with an independent reader, before, in the middle and after.
 func TestResultsAreCSV(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	if a := e.do(call{method: "GET", path: "/v1/verifications/" + e.create("1").String() +
 		"/results"}); string(a.body) != "email,result,message,checked_at\n" {
@@ -55,6 +56,7 @@ func TestResultsAreCSV(t *testing.T) {
 // that no client takes half a file for a whole one; a fault before the first
 // byte is an answer.
 func TestResultsFault(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(20000, results(20000)).String()
 	e.book.cut.Store(10000)
@@ -75,6 +77,7 @@ func TestResultsFault(t *testing.T) {
 
 // TestResultsExpire after their retention, and the verification stays readable.
 func TestResultsExpire(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(2, results(2)).String()
 	within(t, "the results to expire", func() bool {
@@ -98,6 +101,7 @@ func TestResultsExpire(t *testing.T) {
 // TestDrain answers new requests with 503 while a download runs, lets the
 // download end whole, and then stops; a second Stop is fine.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(60000, results(60000)).String()
 	req, _ := http.NewRequest("GET", e.url+"/v1/verifications/"+id+"/results", nil)
@@ -133,6 +137,7 @@ func TestDrain(t *testing.T) {
 
 // TestStopAtOnce stops servers that may not have begun to accept, and one that never started.
 func TestStopAtOnce(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -154,6 +159,7 @@ func TestStopAtOnce(t *testing.T) {
 
 // TestStopCutsWhatDoesNotEnd when its time is over.
 func TestStopCutsWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(60000, results(60000)).String()
 	req, _ := http.NewRequest("GET", e.url+"/v1/verifications/"+id+"/results", nil)

@@ -212,6 +212,7 @@ func (x table) byID() []tableRow {
 // TestRefusals sends every bad request of the error table and one good one
 // each, on real connections, and wants exactly the code and status of the table.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	x := table{mine: e.create("10").String(), identity: uuid.NewString()}
 	_, x.otherKey, _ = e.customer("second")
@@ -244,6 +245,7 @@ func TestRefusals(t *testing.T) {
 
 // TestTooManyOpen refuses a create over the bound, and lets the old one be recovered.
 func TestTooManyOpen(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.OpenMax = 1 })
 	first := creation(uuid.NewString(), "10")
 	if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 201 {
@@ -260,6 +262,7 @@ func TestTooManyOpen(t *testing.T) {
 
 // TestHeadAnswersAsGet wants status and headers of GET, and no body.
 func TestHeadAnswersAsGet(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(3, results(2)).String()
 	for _, path := range []string{
@@ -281,6 +284,7 @@ func TestHeadAnswersAsGet(t *testing.T) {
 
 // TestOptionsNeedsNoKey answers what a path takes.
 func TestOptionsNeedsNoKey(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	a := e.do(call{method: "OPTIONS", path: "/v1/verifications", headers: map[string]string{"X-API-Key": "-"}})
 	if a.status != 204 || a.header.Get("Allow") != "GET, HEAD, POST, OPTIONS" || len(a.body) != 0 {
@@ -290,6 +294,7 @@ func TestOptionsNeedsNoKey(t *testing.T) {
 
 // TestRecoveredCreationHasTheSameURL also wants no upload once all bytes are there.
 func TestRecoveredCreationHasTheSameURL(t *testing.T) {
+	t.Parallel()
 	e := newEdge(t, nil)
 	headers := creation(uuid.NewString(), "4")
 	read := func() (c api.Creation) {

@@ -328,6 +328,7 @@ func flowReason(o smtp.Outcome) smtp.Reason {
 
 // TestFileIsVerifiedFromCreateToHistory walks one file through, with a poller beside it.
 func TestFileIsVerifiedFromCreateToHistory(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	file := flowFile(60) + flowAddress(0) + "\n" // one twice
 	id, url := f.create(file)
@@ -392,6 +393,7 @@ func (f *flow) wait(l ledger.Lease, next time.Time) {
 
 // TestErrorsCostAndAreCounted ends a file with an operational error.
 func TestErrorsCostAndAreCounted(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	file := flowFile(4)
 	id := f.submit(file)
@@ -408,6 +410,7 @@ func TestErrorsCostAndAreCounted(t *testing.T) {
 // TestCancelGivesBackWhatIsUnchecked cancels under way: 202, then the engine
 // lets go; a second cancel answers the truth.
 func TestCancelGivesBackWhatIsUnchecked(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	file := flowFile(20)
 	id := f.submit(file)
@@ -439,6 +442,7 @@ func TestCancelGivesBackWhatIsUnchecked(t *testing.T) {
 
 // TestCancelWhileUploadingEndsTheURL cancels before the last byte.
 func TestCancelWhileUploadingEndsTheURL(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	file := flowFile(20)
 	id, url := f.create(file)
@@ -458,6 +462,7 @@ func TestCancelWhileUploadingEndsTheURL(t *testing.T) {
 
 // TestRefusedFileCostsNothing ends intake with a defect.
 func TestRefusedFileCostsNothing(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	file := "email\n" + flowAddress(1) + "\nno address\n"
 	id := f.submit(file)
@@ -476,6 +481,7 @@ func TestRefusedFileCostsNothing(t *testing.T) {
 // TestUnderfundedFileResumesByItself needs more credits than there are; a
 // grant lets it go on without another upload.
 func TestUnderfundedFileResumesByItself(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	f.edge.workspace, f.edge.key, f.edge.keyID = f.poorCustomer(5)
 	file := flowFile(8)
@@ -520,6 +526,7 @@ func (f *flow) poorCustomer(credits ledger.Credits) (workspace uuid.UUID, key, k
 // TestManyFilesAtOnce runs customers side by side, each with a poller, and
 // audits the ledger at the end.
 func TestManyFilesAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFlow(t)
 	const files, rows = 8, 40
 	var ids []uuid.UUID

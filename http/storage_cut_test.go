@@ -24,6 +24,7 @@ func (c *rawConn) begin(path string, total int, sent string) {
 // TestCutConnectionKeepsWhatArrived ends a body early in every way a client
 // can, at places around the chunk's edge. fasthttp shows each as a clean end.
 func TestCutConnectionKeepsWhatArrived(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	const chunk = httpd.ChunkBytes
 	total := 2*chunk + 1000
@@ -62,6 +63,7 @@ func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 // TestStalledClientIsCut shows the rate floor: a client that stops, and one
 // that trickles below the floor, lose the connection but not the session.
 func TestStalledClientIsCut(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, func(o *httpd.StorageOptions) {
 		o.Window, o.WindowBytes, o.FirstByteTimeout = 200*time.Millisecond, 1000, 300*time.Millisecond
 	})
@@ -117,6 +119,7 @@ func trickle(conn net.Conn, text string, piece int, interval time.Duration) (sen
 // TestNewerWriterTakesOver shows that a second writer wins at once, that the
 // first loses its connection, and that no byte of the first comes in later.
 func TestNewerWriterTakesOver(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.Window = time.Hour }) // only the newer writer cuts
 	const total = httpd.ChunkBytes + 500
 	file := bytesOf(total)
@@ -142,6 +145,7 @@ func TestNewerWriterTakesOver(t *testing.T) {
 // TestFencedWriterOfAnotherNodeIsCut has the newer writer come in through the
 // ledger alone, as from another node.
 func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	const total = 2 * httpd.ChunkBytes
 	file := bytesOf(total)
@@ -164,6 +168,7 @@ func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 // TestNothingIsConfirmedBeforeItIsDurable holds the ledger's last write and
 // sees that no answer comes; then it lets go.
 func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	id, path := rig.create(100)
 	held, release := make(chan struct{}), make(chan struct{})
@@ -202,6 +207,7 @@ var errDisk = errors.New("database or disk is full")
 // TestLedgerFaultAsksToComeAgain fails the second chunk, once without writing
 // it and once after writing it: the client learns the truth by its query.
 func TestLedgerFaultAsksToComeAgain(t *testing.T) {
+	t.Parallel()
 	const chunk = httpd.ChunkBytes
 	const total = 2*chunk + 10
 	file := bytesOf(total)
@@ -247,6 +253,7 @@ func TestLedgerFaultAsksToComeAgain(t *testing.T) {
 // TestStateOfTheFenceDecides has another node store more between the look at
 // the session and the fence: nothing is stored twice.
 func TestStateOfTheFenceDecides(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	file := bytesOf(100)
 	id, path := rig.create(100)
@@ -271,6 +278,7 @@ func TestStateOfTheFenceDecides(t *testing.T) {
 // TestGapAtTheLedgerTellsTheTrueEnd has a chunk refused because the durable
 // end is elsewhere: the client goes on from there.
 func TestGapAtTheLedgerTellsTheTrueEnd(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(100)
 	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) {
@@ -285,6 +293,7 @@ func TestGapAtTheLedgerTellsTheTrueEnd(t *testing.T) {
 
 // TestCancelDuringUploadEndsIt cancels while the body is on its way.
 func TestCancelDuringUploadEndsIt(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	const total = 2*httpd.ChunkBytes + 10
 	file := bytesOf(total)
@@ -304,6 +313,7 @@ func TestCancelDuringUploadEndsIt(t *testing.T) {
 // TestStopKeepsWhatArrived stops the listener in mid body: the client is told
 // to come again, and what was durable stays.
 func TestStopKeepsWhatArrived(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.LingerTimeout = 100 * time.Millisecond })
 	const total = 2 * httpd.ChunkBytes
 	id, path := rig.create(total)
@@ -331,6 +341,7 @@ func TestStopKeepsWhatArrived(t *testing.T) {
 // TestEarlyAnswerSurvivesALargeBody sends megabytes to a finished session:
 // the answer must reach a client that writes all before it reads.
 func TestEarlyAnswerSurvivesALargeBody(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(3)
 	seed := rig.dial()
@@ -347,6 +358,7 @@ func TestEarlyAnswerSurvivesALargeBody(t *testing.T) {
 }
 
 func TestExpectContinueIsAnswered(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	id, path := rig.create(100)
 	conn := rig.dial()
@@ -366,6 +378,7 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 // TestPanicIsAnAnswer has a bug below the handler: the client gets an answer,
 // the log says nothing of what was panicked with, and the node serves on.
 func TestPanicIsAnAnswer(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.UploadsMax = 1 })
 	id, path := rig.create(100)
 	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) { panic(keyCanary) })

@@ -19,6 +19,7 @@ import (
 // request that is answered before its last byte. In stream mode fasthttp
 // would run it, at some paddings; a second answer on the connection shows it.
 func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, open := rig.create(100)
 	_, full := rig.create(3)
@@ -80,6 +81,7 @@ func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
 // TestGapAndOldDataNeverRunTheBody is the same for the answers whose body
 // must have a certain length.
 func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	const total = 200_000
 	_, path := rig.create(total)
@@ -108,6 +110,7 @@ func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
 // TestUnreadableRequestIsRefused sends what is no HTTP request, with a key in
 // it; the rig sees that the log has none.
 func TestUnreadableRequestIsRefused(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(10)
 	put := "PUT " + path + " HTTP/1.1\r\nHost: h\r\n"
@@ -151,6 +154,7 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 
 // TestOneTooManyIsAskedToWait fills the bound on uploads, then the one on connections.
 func TestOneTooManyIsAskedToWait(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.UploadsMax, o.ConnectionsMax = 1, 3 })
 	const total = httpd.ChunkBytes + 10
 	file := bytesOf(total)
@@ -200,6 +204,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 }
 
 func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	good := httpd.DefaultStorageOptions()
 	good.Listen, good.Book, good.Tokens = "127.0.0.1:0", rig.book, rig.tokens
@@ -244,6 +249,7 @@ func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 
 // TestStopRightAfterStart catches fasthttp between Start and its first accept.
 func TestStopRightAfterStart(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	for range 50 {
 		o := httpd.DefaultStorageOptions()
@@ -263,6 +269,7 @@ func TestStopRightAfterStart(t *testing.T) {
 }
 
 func TestUsedPortIsSaid(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	o := httpd.DefaultStorageOptions()
 	o.Listen, o.Book, o.Tokens = rig.storage.Addr().String(), rig.book, rig.tokens

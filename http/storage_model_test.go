@@ -112,6 +112,7 @@ type modelRun struct {
 // durable count after it, and at the end the bytes (I13). The told Range never
 // shrinks and never exceeds what the ledger has (I14).
 func TestUploadSessionMatchesItsModel(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	rig.book.opened = make(chan struct{}, 1)
 	sizes := []int{1, 2, 300, httpd.ChunkBytes, httpd.ChunkBytes + 1, 2*httpd.ChunkBytes + 77}

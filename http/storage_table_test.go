@@ -29,6 +29,7 @@ func bytesOf(n int) string {
 // (RELIABILITY 4.5) on a real connection: a file of 100 bytes with 40 durable,
 // one request, the answer, whether the connection can be used again, and what is durable after.
 func TestStorageURLAnswersByTheTable(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	file := bytesOf(100)
 	cases := []struct {
@@ -174,6 +175,7 @@ func TestStorageURLAnswersByTheTable(t *testing.T) {
 }
 
 func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(10)
 	unknown := "/upload/" + rig.tokens.Token(uuid.New()) // signed, of no verification
@@ -208,6 +210,7 @@ func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
 }
 
 func TestEndedSessionIsGoneForData(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	ctx := context.Background()
 	file := bytesOf(100)
@@ -268,6 +271,7 @@ func TestEndedSessionIsGoneForData(t *testing.T) {
 }
 
 func TestPreflightIsForListedOriginsOnly(t *testing.T) {
+	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(10)
 	cases := []struct {

@@ -13,6 +13,7 @@ import (
 // the receiver sees no limit broken. What it waited is counted in RCPTs of the others that
 // the lab saw before the first of its own, so that it says the same on a slow machine.
 func TestSmallInterruptsTransactions(t *testing.T) {
+	t.Parallel()
 	a := openedWide()
 	a.Connections, a.RcptsPerTransaction = 2, 100
 	b := newBench(t, 10*time.Millisecond, "clean", a)

@@ -23,6 +23,7 @@ func stranger() shaping.Allowance {
 // TestOnlyBadAddresses at each guard of the lab: as many as an hour allows are
 // answered, all of them right, and no guard has moved.
 func TestOnlyBadAddresses(t *testing.T) {
+	t.Parallel()
 	var running sync.WaitGroup // they wait most of the time: all at once
 	for _, name := range []string{"cisco", "ciscoqueue", "exim", "postfix", "chasquid", "forcepoint", "ionos",
 		"symantec", "nospamtoday", "badtx", "yahooold"} {

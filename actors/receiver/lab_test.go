@@ -273,6 +273,7 @@ func share(times []time.Time, r shaping.Rate) float64 {
 // limit is used. How much of a rate is used is a figure (docs/measured.md) that falls
 // with a machine that is busy; TestRatesAreUsed asks for nearly all of it.
 func TestLimitsAsTheLabSeesThem(t *testing.T) {
+	t.Parallel()
 	tenth := func(n int) shaping.Rate { return shaping.Rate{Events: n, Per: time.Second / 10} }
 	var running sync.WaitGroup // they wait most of the time: all at once
 	for _, tc := range []limitCase{

@@ -17,6 +17,7 @@ import (
 // asked in vain, sessions say QUIT, and what was learned is written before the
 // actor is gone.
 func TestMovedActorEndsWell(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	s := newShelf()
 	b.options.Facts, b.options.stretch = s, neverOut
@@ -96,6 +97,7 @@ func TestNextActorKnows(t *testing.T) {
 // TestFenceStopsTheNextRcpt: from the moment on which a process may not speak, no
 // session sends a RCPT but those that are on the wire, not even after a MAIL.
 func TestFenceStopsTheNextRcpt(t *testing.T) {
+	t.Parallel()
 	for _, inTransaction := range []int{1, 50} {
 		a := openedWide()
 		a.RcptsPerTransaction = inTransaction
@@ -123,6 +125,7 @@ func TestFenceStopsTheNextRcpt(t *testing.T) {
 // TestCompliesOnTheWire: shares of a receiver that two nodes have, changed while
 // both ask: the lab never counts more than the allowance.
 func TestCompliesOnTheWire(t *testing.T) {
+	t.Parallel()
 	a := openedWide()
 	a.Connections = 8
 	a.RcptRate.Events, a.ConnectionRate.Events = 400, 80

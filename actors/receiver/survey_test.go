@@ -17,6 +17,7 @@ import (
 
 // TestAnActorIsSurveyedTracedAndLosesASession asks a real actor that speaks to the lab.
 func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
+	t.Parallel()
 	a := openedWide()
 	a.Connections, a.RcptRate = 1, shaping.Rate{Events: 20, Per: time.Second}
 	b := newBench(t, time.Millisecond, "plain", a)

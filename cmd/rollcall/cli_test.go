@@ -5,14 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,14 +50,7 @@ var binary = sync.OnceValues(func() (string, error) {
 const atATime = 12
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
-			panic(err) // package testing has no such flag any more
-		}
-	}
+	effort.AtOnce(atATime)
 	binaryPlace = os.TempDir()
 	if memory := memoryFolder(); memory != "" && os.Getenv("TMPDIR") == "" {
 		if err := os.Setenv("TMPDIR", memory); err != nil { // processes die here, and no machine

@@ -97,6 +97,28 @@ func over() bool {
 	return spent.Duration > time.Duration(Cases(int(budget)))
 }
 
+// AtOnce lets n tests of a package run at the same time, for tests that mostly wait.
+// -parallel wins over it. TestMain calls it first.
+func AtOnce(n int) {
+	flag.Parse()
+	if !given("test.parallel") {
+		set("test.parallel", n)
+	}
+}
+
+// given reports whether the command line sets a flag.
+func given(name string) (is bool) {
+	flag.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+	return is
+}
+
+// set sets a flag of package testing or of rapid.
+func set(name string, n int) {
+	if err := flag.Set(name, strconv.Itoa(n)); err != nil {
+		panic(err) // there is no such flag any more
+	}
+}
+
 var drawOnce sync.Once
 
 // Check checks a property with rapid: 100 cases by default, 5 in a short run and
@@ -109,17 +131,6 @@ func Check(t *testing.T, property func(*rapid.T)) {
 
 // draw sets rapid's flags that the command line has left alone.
 func draw() {
-	given := map[string]bool{}
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	set := func(name, value string) {
-		if given[name] {
-			return
-		}
-		if err := flag.Set(name, value); err != nil {
-			panic(err) // rapid has no such flag any more
-		}
-	}
-	set("rapid.nofailfile", "true") // the seed and the log are enough, and the tree stays clean
 	checks, seed := cases, everRepeat
 	switch {
 	case *long:
@@ -127,6 +138,13 @@ func draw() {
 	case testing.Short():
 		checks = cases / 4 // rapid itself takes a fifth of it
 	}
-	set("rapid.checks", strconv.Itoa(checks))
-	set("rapid.seed", strconv.Itoa(seed))
+	if !given("rapid.checks") {
+		set("rapid.checks", checks)
+	}
+	if !given("rapid.seed") {
+		set("rapid.seed", seed)
+	}
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil { // the seed is enough, and the tree stays clean
+		panic(err)
+	}
 }

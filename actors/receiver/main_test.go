@@ -1,0 +1,14 @@
+package receiver
+
+import (
+	"os"
+	"testing"
+
+	"rollcall/config/effort"
+)
+
+// TestMain lets tests that talk over sockets run beside each other: they mostly wait.
+func TestMain(m *testing.M) {
+	effort.AtOnce(6)
+	os.Exit(m.Run())
+}

@@ -1,0 +1,14 @@
+package http_test
+
+import (
+	"os"
+	"testing"
+
+	"rollcall/config/effort"
+)
+
+// TestMain lets tests that talk over sockets run beside each other: they mostly wait.
+func TestMain(m *testing.M) {
+	effort.AtOnce(4)
+	os.Exit(m.Run())
+}
