@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/remote"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/shaping"
 )
@@ -17,6 +18,7 @@ import (
 // asked in vain, sessions say QUIT, and what was learned is written before the
 // actor is gone.
 func TestMovedActorEndsWell(t *testing.T) {
+	effort.NotShort(t, "sockets that are waited for")
 	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	s := newShelf()
@@ -97,6 +99,7 @@ func TestNextActorKnows(t *testing.T) {
 // TestFenceStopsTheNextRcpt: from the moment on which a process may not speak, no
 // session sends a RCPT but those that are on the wire, not even after a MAIL.
 func TestFenceStopsTheNextRcpt(t *testing.T) {
+	effort.NotShort(t, "sockets that are waited for")
 	t.Parallel()
 	for _, inTransaction := range []int{1, 50} {
 		a := openedWide()
@@ -125,6 +128,7 @@ func TestFenceStopsTheNextRcpt(t *testing.T) {
 // TestCompliesOnTheWire: shares of a receiver that two nodes have, changed while
 // both ask: the lab never counts more than the allowance.
 func TestCompliesOnTheWire(t *testing.T) {
+	effort.NotShort(t, "sockets that are waited for")
 	t.Parallel()
 	a := openedWide()
 	a.Connections = 8

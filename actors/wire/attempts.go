@@ -19,14 +19,10 @@ const (
 type Texts struct {
 	list  [][]byte
 	known map[string]uint32
-	bytes int
 }
 
 // List is what goes into Results.texts.
 func (t *Texts) List() [][]byte { return t.list }
-
-// Bytes is about how much of the message the texts take.
-func (t *Texts) Bytes() int { return t.bytes }
 
 // number gives the place of a text, 0 for the empty one.
 func (t *Texts) number(text string) uint32 {
@@ -40,7 +36,6 @@ func (t *Texts) number(text string) uint32 {
 		t.known = map[string]uint32{}
 	}
 	t.list = append(t.list, []byte(text))
-	t.bytes += len(text) + 3 // tag and length
 	n := uint32(len(t.list))
 	t.known[text] = n
 	return n

@@ -17,6 +17,7 @@ import (
 	"rollcall/cluster/clustertest"
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/wire"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -161,6 +162,7 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 // and wants no member lost by it. A busy machine may lose one for its own reasons:
 // then the next rotation tells.
 func TestGossipKeysAreChangedUnderTraffic(t *testing.T) {
+	effort.NotShort(t, "a change of keys takes seconds")
 	first := gossip.NewKey()
 	w := clustertest.New(t, 3, func(_ int, o *cluster.Options) {
 		path := filepath.Join(t.TempDir(), "gossip.key")

@@ -91,9 +91,7 @@ func Open(t *testing.T, n int, change func(i int, o *cluster.Options)) *World {
 // without these worlds: what they tell is of cuts, and takes seconds.
 func Start(t *testing.T, n int) *World {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("a world that is cut: left out with -short")
-	}
+	effort.NotShort(t, "a world that is cut takes seconds")
 	w := New(t, n, nil)
 	for i := range n {
 		w.MustJoin(i)

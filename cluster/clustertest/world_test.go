@@ -9,6 +9,7 @@ import (
 
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -87,6 +88,7 @@ func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 // a process that is killed is counted out, and one that is started again in its place
 // has what it had.
 func TestNodesComeAndDie(t *testing.T) {
+	effort.NotShort(t, "a whole story of five nodes takes seconds")
 	var third uuid.UUID
 	w := clustertest.New(t, 5, func(i int, o *cluster.Options) {
 		switch i {

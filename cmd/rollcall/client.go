@@ -86,19 +86,6 @@ func (c *apiClient) detail(ctx context.Context, id string) (api.Detail, time.Dur
 	return d, retryAfter(header, retryDefault), err
 }
 
-// results writes the results CSV that there is so far to w.
-func (c *apiClient) results(ctx context.Context, id string, w io.Writer) error {
-	answer, err := c.ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if _, err := io.Copy(w, answer.Body); err != nil {
-		return fmt.Errorf("read the results: %w", err)
-	}
-	return nil
-}
-
 // askJSON asks and reads a JSON answer into out.
 func (c *apiClient) askJSON(ctx context.Context, method, path string, header http.Header,
 	out any) (http.Header, error) {

@@ -168,6 +168,19 @@ func once(ctx context.Context, c *apiClient, path string) (*http.Response, error
 	return answer, nil
 }
 
+// results writes the results CSV that there is so far to w.
+func (c *apiClient) results(ctx context.Context, id string, w io.Writer) error {
+	answer, err := c.ask(ctx, http.MethodGet, "/v1/verifications/"+id+"/results", nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(w, answer.Body); err != nil {
+		return fmt.Errorf("read the results: %w", err)
+	}
+	return nil
+}
+
 // row is one line of the results.
 type row struct {
 	outcome smtp.Outcome

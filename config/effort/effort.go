@@ -28,8 +28,14 @@ func Long() bool { return *long }
 // database server.
 func Children(t testing.TB) {
 	t.Helper()
+	NotShort(t, "starts other processes")
+}
+
+// NotShort skips the test in a short run, and says why.
+func NotShort(t testing.TB, why string) {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("starts other processes: left out with -short")
+		t.Skip(why + ": left out with -short")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -33,6 +34,7 @@ var contests = []struct {
 }
 
 func TestContests(t *testing.T) {
+	effort.NotShort(t, "races take seconds")
 	for _, c := range contests {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()

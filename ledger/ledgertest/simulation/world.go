@@ -149,8 +149,7 @@ func (w *world) fresh() *upload {
 func (w *world) create(u *upload) {
 	n := ledger.NewVerification{ID: w.id(), Workspace: u.workspace, Identity: u.identity,
 		Bytes: int64(len(u.bytes)), BytesMax: 1 << 20, OpenMax: filesMax, UploadExpiry: uploadLife}
-	var call func()
-	call = func() {
+	call := func() {
 		v, created, err := w.book.Create(context.Background(), n)
 		if !w.answered("create", err) {
 			return
