@@ -32,7 +32,7 @@ race: ## run the tests with the race detector, where a race can be
 
 # The files that changed since BASE have all their mutants run, others a tenth,
 # which the last commit draws.
-BASE ?= $(shell git rev-list -1 --before='1 day ago' HEAD 2>/dev/null)
+BASE ?= $(shell git rev-list -1 --before='12 hours ago' HEAD 2>/dev/null)
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null))
 
 mutants: ## break the ledger on purpose, where it changed and in a tenth of the other places
