@@ -129,12 +129,14 @@ func TestGreylistingWaits(t *testing.T) {
 		personality, first string
 		early              int
 	}{
-		{"greylist", "451 4.7.1 Greylisted, please try again in 1 seconds", 1},
+		{"greylist", "451 4.7.1 Greylisted, please try again in ", 1},
 		{"quietgrey", "450 Not now", 0},
 		{"fullgrey", "452 4.2.2 Greylisted", 0},
 	} {
 		t.Run(c.personality, func(t *testing.T) {
-			l := startLab(t, func(o *Options) { o.GreylistWait = 300 * time.Millisecond })
+			t.Parallel()
+			const wait = 2 * time.Second // asked three times within it, on a busy machine too
+			l := startLab(t, func(o *Options) { o.GreylistWait = wait })
 			w := dialHost(t, l, "mx1.a-"+c.personality+".test")
 			w.t = t
 			w.play(opening)
@@ -146,14 +148,17 @@ func TestGreylistingWaits(t *testing.T) {
 			if n := l.Manners().Total.TooEarly; n != c.early {
 				t.Errorf("%d asked too early, want %d", n, c.early)
 			}
-			until(t, "the address passes", func() bool {
-				w.send(rcpt + "\r\n")
-				return strings.HasPrefix(w.reply(), "250")
-			})
-			if waited := time.Since(start); waited < 300*time.Millisecond {
+			passes := func(rcpt, code string) {
+				until(t, "the address passes", func() bool {
+					w.send(rcpt + "\r\n")
+					return strings.HasPrefix(w.reply(), code)
+				})
+			}
+			passes(rcpt, "250")
+			if waited := time.Since(start); waited < wait {
 				t.Errorf("passed after %v", waited)
 			}
-			w.says("RCPT TO:<ghost@a-"+c.personality+".test>", "550")
+			passes("RCPT TO:<ghost@a-"+c.personality+".test>", "550")
 			w.says("RSET", "250")
 			w.says("MAIL FROM:<another@probe.example>", "250")
 			w.says(rcpt, c.first)
