@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // Default gives the settings of a node without file and environment. The
@@ -42,7 +42,7 @@ func defaults() Config {
 			GiveUpAfter:  Duration{6 * time.Hour},
 			ControlWaits: []Duration{Duration{2 * time.Second}, Duration{15 * time.Second}},
 		},
-		Throttle: Throttle{File: "throttle.toml", Default: fullAllowance(shaping.DefaultAllowance())},
+		Throttle: Throttle{File: "throttle.toml", Default: fullAllowance(throttle.DefaultAllowance())},
 		Verdict:  Verdict{File: "verdict.toml"},
 		Cluster: Cluster{
 			Name:         "rollcall",
@@ -84,15 +84,15 @@ func (c *Config) complete() {
 }
 
 // fullAllowance gives a with every field set.
-func fullAllowance(a shaping.Allowance) Allowance {
+func fullAllowance(a throttle.Allowance) Allowance {
 	var full Allowance
 	leaves("", reflect.ValueOf(&full).Elem(), func(key string, v reflect.Value) {
-		f, ok := shaping.ParseField(key)
+		f, ok := throttle.ParseField(key)
 		if !ok {
 			return // a test says so
 		}
 		text := a.Text(f)
-		if f == shaping.FieldWaits && len(a.Waits.List()) == 0 {
+		if f == throttle.FieldWaits && len(a.Waits.List()) == 0 {
 			text = ""
 		}
 		_ = setText(v, text)

@@ -3,7 +3,7 @@ package config
 import (
 	"testing"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // FuzzThrottleText: whatever stands in a throttle file, every fault has its place, and what
@@ -31,7 +31,7 @@ func FuzzThrottleText(f *testing.F) {
 			}
 			return
 		}
-		if _, err := shaping.NewTable(rules); err != nil {
+		if _, err := throttle.NewTable(rules); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // systemSource is how the source whose address the system chooses is written.
@@ -18,18 +18,18 @@ const systemSource = "default"
 const unplaced = "set by the program"
 
 // fieldFault says what is wrong with the text of a field, without the field's name.
-func fieldFault(f shaping.Field, text string) error {
-	var a shaping.Allowance
+func fieldFault(f throttle.Field, text string) error {
+	var a throttle.Allowance
 	err := a.Set(f, text)
 	if err == nil {
 		return nil
 	}
-	return errors.New(strings.TrimPrefix(err.Error(), shaping.ErrAllowance.Error()+": "+f.String()+": "))
+	return errors.New(strings.TrimPrefix(err.Error(), throttle.ErrAllowance.Error()+": "+f.String()+": "))
 }
 
-// fieldText is a field that is set, as shaping reads it.
+// fieldText is a field that is set, as throttle reads it.
 type fieldText struct {
-	field shaping.Field
+	field throttle.Field
 	text  string
 }
 
@@ -39,12 +39,12 @@ func fieldTexts(table any) (set []fieldText) {
 		if v.IsNil() {
 			return
 		}
-		f, ok := shaping.ParseField(key)
+		f, ok := throttle.ParseField(key)
 		if !ok {
 			return
 		}
 		text := textOf(v.Elem())
-		var a shaping.Allowance
+		var a throttle.Allowance
 		if a.Set(f, text) == nil {
 			text = a.Text(f) // one form of each value
 		}
@@ -67,7 +67,7 @@ func textOf(v reflect.Value) string {
 
 // ruled is a rule and the key of its table.
 type ruled struct {
-	shaping.Rule
+	throttle.Rule
 	key string
 }
 
@@ -86,18 +86,18 @@ func (t Throttle) tables(visit func(key, name string, set []fieldText)) {
 // sourceName is the name of the rule of a source.
 func sourceName(written string) string {
 	if written == systemSource {
-		return shaping.SourcePrefix
+		return throttle.SourcePrefix
 	}
-	return shaping.SourcePrefix + written
+	return throttle.SourcePrefix + written
 }
 
 // rules gives t as rules, whose values were checked. The default's fields that nobody wrote
 // and that are what the program has anyway are left to it.
 func (t Throttle) rules() (rules []ruled) {
-	builtIn := shaping.DefaultAllowance()
+	builtIn := throttle.DefaultAllowance()
 	t.tables(func(key, name string, set []fieldText) {
-		r := ruled{shaping.Rule{Where: map[shaping.Field]string{0: unplaced}}, key}
-		r.Name, _ = shaping.CleanName(name)
+		r := ruled{throttle.Rule{Where: map[throttle.Field]string{0: unplaced}}, key}
+		r.Name, _ = throttle.CleanName(name)
 		for _, s := range set {
 			at, written := t.places[key+"."+s.field.String()]
 			if name == "" && !written && s.text == builtIn.Text(s.field) {
@@ -108,18 +108,18 @@ func (t Throttle) rules() (rules []ruled) {
 			}
 			_ = r.Set.Set(s.field, s.text) // check has said what is wrong with it
 		}
-		if r.Set != (shaping.Override{}) {
+		if r.Set != (throttle.Override{}) {
 			rules = append(rules, r)
 		}
 	})
 	return rules
 }
 
-// Rules gives t as rules of shaping.LayerFile.
-func (t Throttle) Rules() []shaping.Rule { return plain(t.rules()) }
+// Rules gives t as rules of throttle.LayerFile.
+func (t Throttle) Rules() []throttle.Rule { return plain(t.rules()) }
 
-func plain(rules []ruled) []shaping.Rule {
-	out := make([]shaping.Rule, len(rules))
+func plain(rules []ruled) []throttle.Rule {
+	out := make([]throttle.Rule, len(rules))
 	for i, r := range rules {
 		out[i] = r.Rule
 	}
@@ -135,8 +135,8 @@ func (t Throttle) check(k *checker, prefix string) {
 				k.add(prefix+key+"."+s.field.String(), "%v", err)
 			}
 		}
-		clean, err := shaping.CleanName(name)
-		switch source, isSource := strings.CutPrefix(name, shaping.SourcePrefix); {
+		clean, err := throttle.CleanName(name)
+		switch source, isSource := strings.CutPrefix(name, throttle.SourcePrefix); {
 		case isSource && (err != nil || source == "" && key != "sources."+systemSource):
 			k.add(prefix+key, "is no source: write one of this service's IP addresses, or %q for the source whose "+
 				"address the system chooses", systemSource)
@@ -144,7 +144,7 @@ func (t Throttle) check(k *checker, prefix string) {
 			k.add(prefix+key, "is no usable name: write a receiver, an MX host suffix or a mail domain")
 		case err != nil:
 			k.add(prefix+key, "is no usable name: %s",
-				strings.TrimPrefix(err.Error(), shaping.ErrOverrideName.Error()+": "))
+				strings.TrimPrefix(err.Error(), throttle.ErrOverrideName.Error()+": "))
 		case first[clean] != "":
 			k.add(prefix+key, "is %s in another spelling: write it once", t.named(prefix, first[clean]))
 		default:

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // scanner goes through the keys of a document, up to the first fault of its syntax, which
@@ -160,7 +160,7 @@ func (s *scanner) allowance(parts []string, text string, at position) {
 	if n, err := strconv.ParseInt(text, 0, 64); err == nil { // 1_000 and 0x10 too
 		text = strconv.FormatInt(n, 10)
 	}
-	if field, ok := shaping.ParseField(parts[len(parts)-1]); ok {
+	if field, ok := throttle.ParseField(parts[len(parts)-1]); ok {
 		if err := fieldFault(field, text); err != nil {
 			s.fault(parts, at, err.Error())
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // throttleLookEvery is how often ThrottleFile.Watch looks at its file. A look is
@@ -33,7 +33,7 @@ type throttleForm struct {
 // LoadThrottle gives the rules of base with those of the file base.File after
 // them. A file that does not exist adds none. Faults are an ErrInvalid with file,
 // line and column.
-func LoadThrottle(base Throttle) ([]shaping.Rule, error) {
+func LoadThrottle(base Throttle) ([]throttle.Rule, error) {
 	if base.File == "" {
 		return base.Rules(), nil
 	}
@@ -54,7 +54,7 @@ func LoadThrottle(base Throttle) ([]shaping.Rule, error) {
 // CheckThrottle gives the rules that LoadThrottle would give for another file, which
 // has to exist, and everything that somebody should know about them first. With an
 // error among the findings there are no rules.
-func CheckThrottle(file string, base Throttle) (rules []shaping.Rule, findings []Finding, err error) {
+func CheckThrottle(file string, base Throttle) (rules []throttle.Rule, findings []Finding, err error) {
 	text, err := readFile(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", file, err)
@@ -64,7 +64,7 @@ func CheckThrottle(file string, base Throttle) (rules []shaping.Rule, findings [
 }
 
 // CheckThrottleText is CheckThrottle of the text of a file, which is elsewhere.
-func CheckThrottleText(file string, text []byte, base Throttle) (rules []shaping.Rule, findings []Finding) {
+func CheckThrottleText(file string, text []byte, base Throttle) (rules []throttle.Rule, findings []Finding) {
 	candidate, findings := parseThrottle(file, text)
 	if len(findings) > 0 {
 		return nil, findings
@@ -73,7 +73,7 @@ func CheckThrottleText(file string, text []byte, base Throttle) (rules []shaping
 	before := len(both)
 	both = append(both, candidate.rules()...)
 	rules = plain(both)
-	for _, doubt := range shaping.Check(rules) {
+	for _, doubt := range throttle.Check(rules) {
 		r, at := both[doubt.Rule], candidate.places
 		if doubt.Rule < before {
 			at = base.places
@@ -140,12 +140,12 @@ func namesOf(data []byte, at places) Throttle {
 // ThrottleState is what of the throttle file is in effect.
 type ThrottleState struct {
 	File  string
-	Found bool           // whether there was a file when the rules were loaded
-	Rules []shaping.Rule // in effect: of the configuration, then of the file
-	At    time.Time      // when they were loaded
+	Found bool            // whether there was a file when the rules were loaded
+	Rules []throttle.Rule // in effect: of the configuration, then of the file
+	At    time.Time       // when they were loaded
 
 	// Changes are what the last look changed; nil after the first and with Err.
-	Changes []shaping.Change
+	Changes []throttle.Change
 
 	// Err is why the file as it is now is not used, an ErrInvalid with line and column
 	// or what kept it from being read; nil when it is.
@@ -225,7 +225,7 @@ func (f *ThrottleFile) load(found bool) ThrottleState {
 		return state
 	}
 	return ThrottleState{File: f.base.File, Found: found, Rules: rules, At: time.Now(),
-		Changes: shaping.Diff(state.Rules, rules)}
+		Changes: throttle.Diff(state.Rules, rules)}
 }
 
 // look gives the file as it is now; nil when there is none.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // throttleBase is the default throttle with a file of the given text.
@@ -40,13 +40,13 @@ func rewrite(t *testing.T, name, text string) {
 }
 
 // tableOf makes the table of what base and its file say.
-func tableOf(t *testing.T, base Throttle) *shaping.Table {
+func tableOf(t *testing.T, base Throttle) *throttle.Table {
 	t.Helper()
 	rules, err := LoadThrottle(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := shaping.NewTable(rules)
+	table, err := throttle.NewTable(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,10 +74,10 @@ func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
 
 func TestMissingThrottleFileChangesNothing(t *testing.T) {
 	table := tableOf(t, throttleBase(t, ""))
-	if got := table.For("a.test"); got != shaping.DefaultAllowance() {
+	if got := table.For("a.test"); got != throttle.DefaultAllowance() {
 		t.Errorf("got %+v", got)
 	}
-	if rules := table.Rules(shaping.LayerFile); len(rules) > 0 {
+	if rules := table.Rules(throttle.LayerFile); len(rules) > 0 {
 		t.Errorf("the file says %+v, and nobody wrote anything", rules)
 	}
 }
@@ -141,14 +141,14 @@ func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
 		{"source:2001:db8::1", "warm_up_from", "2026-11-21", ":27"}, {"source:", "rcpts_per_day", "9", ":30"},
 	} {
 		explained := table.Explain(c.key)
-		i := slices.IndexFunc(explained, func(e shaping.Explained) bool { return e.Field.String() == c.field })
+		i := slices.IndexFunc(explained, func(e throttle.Explained) bool { return e.Field.String() == c.field })
 		if i < 0 {
 			t.Errorf("%s: nothing is said of %s", c.key, c.field)
 			continue
 		}
 		e := explained[i]
 		last := e.Said[len(e.Said)-1]
-		if e.Text != c.value || last.Layer != shaping.LayerFile || last.Where != base.File+c.where {
+		if e.Text != c.value || last.Layer != throttle.LayerFile || last.Where != base.File+c.where {
 			t.Errorf("%s of %s: %s by %s at %s, want %s at %s", c.field, c.key, e.Text, last.Layer, last.Where,
 				c.value, c.where)
 		}
@@ -320,14 +320,14 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 		t.Errorf("got %q, want file, line and column", line)
 	}
 	if s := receive(t, applied); !errors.Is(s.Err, ErrInvalid) || s.ErrAt.IsZero() || len(s.Rules) != 1 ||
-		s.Rules[0].Set.Text(shaping.FieldConnections) != "3" {
+		s.Rules[0].Set.Text(throttle.FieldConnections) != "3" {
 		t.Errorf("with a fault: %+v, want the rules as they were", s)
 	}
 	if now := file.State(); now.Err == nil {
 		t.Error("the node does not know of the fault")
 	}
 	rewrite(t, base.File, "[default]\nconnections = 555\n")
-	if s := receive(t, applied); s.Err != nil || s.Rules[0].Set.Text(shaping.FieldConnections) != "555" {
+	if s := receive(t, applied); s.Err != nil || s.Rules[0].Set.Text(throttle.FieldConnections) != "555" {
 		t.Errorf("got %+v, want 555 connections: the faulty file was applied", s)
 	}
 }
@@ -339,14 +339,14 @@ func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := func(old, now string) []shaping.Change {
-		return []shaping.Change{{Field: shaping.FieldConnections, Old: old, New: now, Where: base.File + ":2"}}
+	change := func(old, now string) []throttle.Change {
+		return []throttle.Change{{Field: throttle.FieldConnections, Old: old, New: now, Where: base.File + ":2"}}
 	}
 	for _, c := range []struct {
 		text    string // "": no file
 		found   bool
 		fault   bool
-		changes []shaping.Change
+		changes []throttle.Change
 	}{
 		{"[default]\nconnections = 3\n", true, false, change("", "3")},
 		{"[default]\nconnections = 30000\n", true, true, nil},

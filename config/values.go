@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // Duration is a length of time, written like "5m" or "1h30m". It is a struct so
@@ -38,11 +38,11 @@ func (d Duration) String() string {
 }
 
 // Rate is a number of events in a time, written like "30/min", "5/s" or "100/h".
-type Rate shaping.Rate
+type Rate throttle.Rate
 
 // UnmarshalText reads forms like 30/min.
 func (r *Rate) UnmarshalText(text []byte) error {
-	v, err := shaping.ParseRate(string(text))
+	v, err := throttle.ParseRate(string(text))
 	if err != nil {
 		return fmt.Errorf("%q is not a rate: write a number and a time, such as \"5/s\", \"30/min\" or \"100/h\"",
 			text)
@@ -52,7 +52,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 }
 
 // MarshalText writes the form that UnmarshalText reads.
-func (r Rate) MarshalText() ([]byte, error) { return []byte(shaping.Rate(r).String()), nil }
+func (r Rate) MarshalText() ([]byte, error) { return []byte(throttle.Rate(r).String()), nil }
 
 // String gives the form that UnmarshalText reads.
-func (r Rate) String() string { return shaping.Rate(r).String() }
+func (r Rate) String() string { return throttle.Rate(r).String() }

@@ -34,8 +34,8 @@ const (
 // ThrottleOverride is a change of what a receiver is asked, or a source does, for a time.
 type ThrottleOverride struct {
 	ID             uuid.UUID         // chosen by who sets it: sent again it is the same override
-	Key            string            // name of a shaping.Rule; the ledger does not look inside
-	Fields         map[string]string // as shaping.Override.Texts; the ledger does not look inside
+	Key            string            // name of a throttle.Rule; the ledger does not look inside
+	Fields         map[string]string // as throttle.Override.Texts; the ledger does not look inside
 	Author, Reason string            // the author is filled in, as WithAuthor says
 	Created        time.Time
 	Expires        time.Time

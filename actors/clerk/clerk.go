@@ -12,7 +12,7 @@ import (
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // Node is what the clerk needs of a cluster.Node.
@@ -30,7 +30,7 @@ type Node interface {
 type Options struct {
 	Living  *receiver.Living  // the receivers of this node
 	Sources *receiver.Sources // of this node
-	Table   *shaping.Table    // the rules of this node
+	Table   *throttle.Table   // the rules of this node
 	// Route finds where mail for a domain goes.
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	// Lookup says what the open addresses of a verification wait for that this node has in

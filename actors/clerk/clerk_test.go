@@ -18,7 +18,7 @@ import (
 	"rollcall/cluster/gossip"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // members is a cluster of clerks in one process: what answers, by the name of a node.
@@ -56,7 +56,7 @@ func canned(t *testing.T, of func(q question) answer) func(context.Context, []by
 }
 
 // newClerk makes a clerk of node-1 with a table of rules.
-func newClerk(t *testing.T, rules ...shaping.Rule) *Clerk {
+func newClerk(t *testing.T, rules ...throttle.Rule) *Clerk {
 	t.Helper()
 	sources, err := receiver.NewSources([]receiver.Source{{Hello: "probe.example",
 		Open: func(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
@@ -65,7 +65,7 @@ func newClerk(t *testing.T, rules ...shaping.Rule) *Clerk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := shaping.NewTable(rules)
+	table, err := throttle.NewTable(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,10 +265,10 @@ func TestManyReceiversFitInOneAnswer(t *testing.T) {
 	}
 }
 
-func rule(t *testing.T, name, field, value string) shaping.Rule {
+func rule(t *testing.T, name, field, value string) throttle.Rule {
 	t.Helper()
-	r := shaping.Rule{Name: name, Where: map[shaping.Field]string{0: "throttle.toml:7"}}
-	f, _ := shaping.ParseField(field)
+	r := throttle.Rule{Name: name, Where: map[throttle.Field]string{0: "throttle.toml:7"}}
+	f, _ := throttle.ParseField(field)
 	if err := r.Set.Set(f, value); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 		rule(t, "source:192.0.2.1", "pause", "yes"))
 	over := rule(t, "in.operator.net", "rcpt_rate", "30/min")
 	over.ID, over.Author, over.Reason, over.Until = "o-1", "anna", "they asked", began.Add(time.Hour)
-	if err := c.options.Table.Replace(shaping.LayerOverride, []shaping.Rule{over}); err != nil {
+	if err := c.options.Table.Replace(throttle.LayerOverride, []throttle.Rule{over}); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
@@ -349,10 +349,10 @@ func TestExplainWithoutDNS(t *testing.T) {
 			t.Errorf("the rules of %s: %+v, %v", name, got, err)
 		}
 	}
-	if got, err := c.ExplainRules("source:default"); err != nil || got.Key != shaping.SourcePrefix {
+	if got, err := c.ExplainRules("source:default"); err != nil || got.Key != throttle.SourcePrefix {
 		t.Errorf("the rules of the default source: %+v, %v", got, err)
 	}
-	if _, err := c.ExplainRules("not a name"); !errors.Is(err, shaping.ErrOverrideName) {
+	if _, err := c.ExplainRules("not a name"); !errors.Is(err, throttle.ErrOverrideName) {
 		t.Errorf("no name: %v", err)
 	}
 }
@@ -370,7 +370,7 @@ func fieldIn(x view.Explanation, field string) (string, view.Said) {
 // TestOtherThrottleFilesAreNamed, with faults; the same rules at other lines are no others.
 func TestOtherThrottleFilesAreNamed(t *testing.T) {
 	c, same := newClerk(t, rule(t, "a.example", "rcpt_rate", "3/s")), rule(t, "a.example", "rcpt_rate", "3/s")
-	same.Where = map[shaping.Field]string{0: "other.toml:99"}
+	same.Where = map[throttle.Field]string{0: "other.toml:99"}
 	equal, other := newClerk(t, same), newClerk(t, rule(t, "a.example", "rcpt_rate", "2/s"))
 	other.options.Fault = func() string { return "throttle.toml:3:7: no such field." }
 	nodes := map[string]func(context.Context, []byte) ([]byte, error){

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // routeWithin bounds what an explanation waits for DNS. Guess: names that nobody has asked
@@ -23,13 +23,13 @@ const routeWithin = 6 * time.Second
 // of a receiver: nobody else is asked, not even DNS.
 func (c *Clerk) ExplainRules(name string) (view.Explanation, error) {
 	name = strings.TrimSpace(name)
-	if !strings.HasPrefix(name, shaping.SourcePrefix) {
-		name = shaping.NameOf(name)
+	if !strings.HasPrefix(name, throttle.SourcePrefix) {
+		name = throttle.NameOf(name)
 	}
-	if name == shaping.SourcePrefix+defaultSource {
-		name = shaping.SourcePrefix
+	if name == throttle.SourcePrefix+defaultSource {
+		name = throttle.SourcePrefix
 	}
-	clean, err := shaping.CleanName(name)
+	clean, err := throttle.CleanName(name)
 	if err != nil {
 		return view.Explanation{}, err
 	}
@@ -42,12 +42,12 @@ func (c *Clerk) ExplainRules(name string) (view.Explanation, error) {
 // not answer it says what holds for the name itself.
 func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, error) {
 	name = strings.TrimSpace(name)
-	if strings.HasPrefix(name, shaping.SourcePrefix) {
+	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return c.explainSource(ctx, name)
 	}
 	out, base := view.Explanation{Key: name}, ""
 	if !strings.ContainsAny(name, ":/#") { // else it is a key
-		clean, err := shaping.CleanName(name)
+		clean, err := throttle.CleanName(name)
 		if err != nil {
 			return out, err
 		}
@@ -73,10 +73,10 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 	living := all.Receivers
 	out.Silent = all.Silent
 	out.Fields = fields(table.Explain(out.Key))
-	out.Narrower = narrower(table, shaping.NameOf(out.Key))
-	out.Beside = beside(table, living, base, shaping.Unsharded(out.Key))
+	out.Narrower = narrower(table, throttle.NameOf(out.Key))
+	out.Beside = beside(table, living, base, throttle.Unsharded(out.Key))
 	for _, r := range living {
-		if shaping.Unsharded(r.Key) == shaping.Unsharded(out.Key) {
+		if throttle.Unsharded(r.Key) == throttle.Unsharded(out.Key) {
 			out.Receiver = append(out.Receiver, r)
 		}
 	}
@@ -107,7 +107,7 @@ func (c *Clerk) explainSource(ctx context.Context, name string) (view.Explanatio
 		return out, err
 	}
 	out.Silent = quiet
-	address := strings.TrimPrefix(out.Key, shaping.SourcePrefix)
+	address := strings.TrimPrefix(out.Key, throttle.SourcePrefix)
 	has := func(s view.Source) bool { return s.Source == address || address == "" && s.Source == defaultSource }
 	if !slices.ContainsFunc(sources, has) {
 		who := "No node"
@@ -169,10 +169,10 @@ func (c *Clerk) known(name string) bool {
 }
 
 // ruleLayers are those in which rules have names.
-var ruleLayers = [...]shaping.Layer{shaping.LayerKnown, shaping.LayerFile, shaping.LayerOverride}
+var ruleLayers = [...]throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride}
 
 // fields puts what a table explains into views.
-func fields(list []shaping.Explained) []view.ExplainedField {
+func fields(list []throttle.Explained) []view.ExplainedField {
 	out := make([]view.ExplainedField, 0, len(list))
 	for _, e := range list {
 		f := view.ExplainedField{Field: e.Field.String(), Value: e.Text}
@@ -191,12 +191,12 @@ func fields(list []shaping.Explained) []view.ExplainedField {
 }
 
 // narrower gives the names below one that have rules: these go before its own.
-func narrower(t *shaping.Table, name string) []string {
+func narrower(t *throttle.Table, name string) []string {
 	return namesUnder(t, name, func(n string) bool { return n != name })
 }
 
 // namesUnder gives the names of rules that are a name or lie under it.
-func namesUnder(t *shaping.Table, name string, fits func(name string) bool) []string {
+func namesUnder(t *throttle.Table, name string, fits func(name string) bool) []string {
 	var out []string
 	for _, layer := range ruleLayers {
 		for _, r := range t.Rules(layer) {
@@ -211,7 +211,7 @@ func namesUnder(t *shaping.Table, name string, fits func(name string) bool) []st
 
 // baseOf is the operator's own domain of a receiver key.
 func baseOf(key string) string {
-	name := shaping.AnchorOf(key)
+	name := throttle.AnchorOf(key)
 	base, err := publicsuffix.EffectiveTLDPlusOne(name)
 	if err != nil {
 		return name
@@ -224,14 +224,14 @@ const besideMax = 50
 
 // beside gives the keys of receivers that speak to the same operator beside one: each has
 // an allowance of its own.
-func beside(t *shaping.Table, living []view.Receiver, base, key string) []string {
+func beside(t *throttle.Table, living []view.Receiver, base, key string) []string {
 	var out []string
 	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
-		out = append(out, shaping.SuffixKey(name))
+		out = append(out, throttle.SuffixKey(name))
 	}
 	for _, r := range living {
 		if baseOf(r.Key) == base {
-			out = append(out, shaping.Unsharded(r.Key))
+			out = append(out, throttle.Unsharded(r.Key))
 		}
 	}
 	if base != "" {
@@ -245,26 +245,26 @@ func beside(t *shaping.Table, living []view.Receiver, base, key string) []string
 // taught puts what the receiver has taught, and what it makes us pay for, over what is
 // allowed.
 func (c *Clerk) taught(ctx context.Context, out *view.Explanation) {
-	details, err := c.Receiver(ctx, shaping.Unsharded(out.Key))
+	details, err := c.Receiver(ctx, throttle.Unsharded(out.Key))
 	if err != nil {
 		return // it is gone since
 	}
 	for _, d := range details {
 		for _, l := range d.Learned {
-			over(out, l.Field, l.Value, view.Said{Layer: shaping.LayerLearned.String(), Where: "node " + d.Node,
+			over(out, l.Field, l.Value, view.Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
 				Until: l.Until})
 		}
 		for _, s := range d.Sources {
 			t := s.Tempo
-			if t.Phase == "" || t.Phase == string(shaping.PhaseFull) || t.Rate >= t.Ceiling {
+			if t.Phase == "" || t.Phase == string(throttle.PhaseFull) || t.Rate >= t.Ceiling {
 				continue
 			}
-			over(out, shaping.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), view.Said{Reason: t.Why,
-				Layer: shaping.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
+			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), view.Said{Reason: t.Why,
+				Layer: throttle.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
 		}
 		if d.State == "resting" {
-			over(out, shaping.FieldPause.String(), string(shaping.PauseYes), view.Said{
-				Layer: shaping.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
+			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), view.Said{
+				Layer: throttle.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // fileNow is how the throttle file of a node stands.
@@ -20,7 +20,7 @@ type fileNow struct {
 
 // file says how this node's throttle file stands.
 func (c *Clerk) file() *fileNow {
-	f := &fileNow{Hash: hashOf(c.options.Table.Rules(shaping.LayerFile))}
+	f := &fileNow{Hash: hashOf(c.options.Table.Rules(throttle.LayerFile))}
 	if c.options.Fault != nil {
 		f.Fault = c.options.Fault()
 	}
@@ -28,9 +28,9 @@ func (c *Clerk) file() *fileNow {
 }
 
 // hashOf is the same for rules that say the same, wherever they are written.
-func hashOf(rules []shaping.Rule) string {
+func hashOf(rules []throttle.Rule) string {
 	sorted := slices.Clone(rules)
-	slices.SortStableFunc(sorted, func(a, b shaping.Rule) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(sorted, func(a, b throttle.Rule) int { return cmp.Compare(a.Name, b.Name) })
 	sum := sha256.New()
 	for _, r := range sorted {
 		for _, f := range r.Set.Fields() {

@@ -19,7 +19,7 @@ import (
 	"rollcall/actors/receiver"
 	"rollcall/actors/view"
 	"rollcall/cluster"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // The kinds of questions.
@@ -259,9 +259,9 @@ func sourceOf(s receiver.SourceState, sessions int, now time.Time) view.Source {
 	out := view.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
 		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}
 	switch {
-	case s.Pause == shaping.PauseYes:
+	case s.Pause == throttle.PauseYes:
 		out.State = "paused"
-	case s.Pause == shaping.PauseDrain:
+	case s.Pause == throttle.PauseDrain:
 		out.State = "draining"
 	case now.Before(s.Rested):
 		out.State, out.Until, out.Reason = "resting", s.Rested, s.Reason.String()

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
 // ReplayOptions are the rules that a replay compares. Those of replies may be nil, both,
 // which means that they stay as they are.
 type ReplayOptions struct {
-	Now, Candidate           *shaping.Table
+	Now, Candidate           *throttle.Table
 	NowRules, CandidateRules *verdict.Rules
 }
 
@@ -49,7 +49,7 @@ func Replay(records []view.Record, o ReplayOptions) view.Replayed {
 	for _, record := range records {
 		for i := range record.Receivers {
 			r := &record.Receivers[i]
-			key := shaping.Unsharded(r.Key)
+			key := throttle.Unsharded(r.Key)
 			t := tanks[key]
 			if t == nil {
 				t = &tank{key: key, minutes: map[int64]*view.Minute{}}
@@ -198,7 +198,7 @@ func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
 		return out, false
 	}
 	before, after := o.Now.Whole(t.key), o.Candidate.Whole(t.key)
-	for _, f := range shaping.Fields() {
+	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
 			out.Changes = append(out.Changes, view.FieldChange{Field: f.String(), Now: before.Text(f),
 				Would: after.Text(f)})
@@ -218,9 +218,9 @@ func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
 }
 
 // unknown says why nobody can tell what would have come of more.
-func (t *tank) unknown(before, after shaping.Allowance, most float64) string {
+func (t *tank) unknown(before, after throttle.Allowance, most float64) string {
 	var more []string
-	for _, f := range shaping.Fields() {
+	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && after.More(before, f) {
 			more = append(more, f.String())
 		}
@@ -254,7 +254,7 @@ type outcome struct {
 
 // run lets the recorded demand through the rules a; base are those under which it was
 // recorded, as far as anybody knows.
-func (t *tank) run(base, a shaping.Allowance) outcome {
+func (t *tank) run(base, a throttle.Allowance) outcome {
 	out := outcome{fired: map[string]int{}}
 	var hour window
 	backlog, queued, done := 0.0, 0, false
@@ -315,37 +315,37 @@ func (t *tank) part(m *view.Minute, n, all int) float64 {
 
 // capacity is how many may be asked in a minute, and the field that says so; no field: it
 // is not the rules that hold back.
-func (t *tank) capacity(base, a shaping.Allowance, m *view.Minute, hour *window) (float64, shaping.Field) {
-	if a.Pause != shaping.PauseNo && a.Pause != "" {
-		return 0, shaping.FieldPause
+func (t *tank) capacity(base, a throttle.Allowance, m *view.Minute, hour *window) (float64, throttle.Field) {
+	if a.Pause != throttle.PauseNo && a.Pause != "" {
+		return 0, throttle.FieldPause
 	}
 	if barred(m, base) {
 		return float64(m.Asked), 0
 	}
-	most, field := math.Inf(1), shaping.Field(0)
-	least := func(n float64, f shaping.Field) {
+	most, field := math.Inf(1), throttle.Field(0)
+	least := func(n float64, f throttle.Field) {
 		if n < most {
 			most, field = n, f
 		}
 	}
-	perMinute := func(r shaping.Rate) float64 { return r.PerSecond() * 60 }
+	perMinute := func(r throttle.Rate) float64 { return r.PerSecond() * 60 }
 	refused := t.part(m, m.Refused, t.refused)
 	perSession, of := t.session(base, a, refused)
 	if of == 0 || a.ConnectionRate != base.ConnectionRate {
-		of = shaping.FieldConnectionRate
+		of = throttle.FieldConnectionRate
 	}
 	least(perMinute(a.ConnectionRate)*perSession, of)
 	// How fast a session could have gone is seen only where sessions held back; elsewhere
 	// the fastest is the least that they can do, and speaks against fewer of them only.
 	bySessions := m.Cause == "connections" || m.Cause == "free" || a.Connections < base.Connections
 	if t.fastest > 0 && bySessions {
-		least(float64(a.Connections)*t.fastest, shaping.FieldConnections)
+		least(float64(a.Connections)*t.fastest, throttle.FieldConnections)
 	}
-	least(perMinute(a.RcptRate), shaping.FieldRcptRate)
+	least(perMinute(a.RcptRate), throttle.FieldRcptRate)
 	if refused > 0 {
-		field, left := shaping.FieldRefusedPerHour, hour.left(a)
+		field, left := throttle.FieldRefusedPerHour, hour.left(a)
 		if a.RefusedShare > 0 {
-			field = shaping.FieldRefusedShare
+			field = throttle.FieldRefusedShare
 		}
 		least(left/refused, field)
 	}
@@ -357,13 +357,13 @@ func (t *tank) capacity(base, a shaping.Allowance, m *view.Minute, hour *window)
 
 // session is how many addresses a session asks under the rules a, and the field that makes
 // these fewer than under base, if one does.
-func (t *tank) session(base, a shaping.Allowance, refused float64) (float64, shaping.Field) {
-	most := func(a shaping.Allowance) (float64, shaping.Field) {
+func (t *tank) session(base, a throttle.Allowance, refused float64) (float64, throttle.Field) {
+	most := func(a throttle.Allowance) (float64, throttle.Field) {
 		refusals := float64(a.RefusedPerSession) / max(refused, 1e-9)
 		if refusals < float64(a.RcptsPerConnection) {
-			return refusals, shaping.FieldRefusedPerSession
+			return refusals, throttle.FieldRefusedPerSession
 		}
-		return float64(a.RcptsPerConnection), shaping.FieldRcptsPerConnection
+		return float64(a.RcptsPerConnection), throttle.FieldRcptsPerConnection
 	}
 	before, _ := most(base)
 	after, field := most(a)
@@ -374,12 +374,12 @@ func (t *tank) session(base, a shaping.Allowance, refused float64) (float64, sha
 }
 
 // barred says whether nothing could be asked in a minute, whatever the candidate says.
-func barred(m *view.Minute, base shaping.Allowance) bool {
+func barred(m *view.Minute, base throttle.Allowance) bool {
 	switch m.Cause {
 	case "penalty", "no healthy source", "no share", "unreached":
 		return true
 	case "paused":
-		return base.Pause == shaping.PauseNo || base.Pause == ""
+		return base.Pause == throttle.PauseNo || base.Pause == ""
 	}
 	return false
 }
@@ -397,7 +397,7 @@ func (w *window) add(accepted, refused float64) {
 
 // left is how many refusals are left of an hour; the minute that is about to be replaced
 // is an hour ago.
-func (w *window) left(a shaping.Allowance) float64 {
+func (w *window) left(a throttle.Allowance) float64 {
 	accepted, refused := 0.0, 0.0
 	for i := range w.refused {
 		if i != w.next {
@@ -418,8 +418,8 @@ func (t *tank) strangers(o ReplayOptions) (out []string) {
 	if o.Now == nil || o.Candidate == nil {
 		return nil
 	}
-	for _, name := range narrower(o.Candidate, shaping.NameOf(t.key)) {
-		if !slices.Contains(narrower(o.Now, shaping.NameOf(t.key)), name) {
+	for _, name := range narrower(o.Candidate, throttle.NameOf(t.key)) {
+		if !slices.Contains(narrower(o.Now, throttle.NameOf(t.key)), name) {
 			out = append(out, fmt.Sprintf(
 				"%s would be a receiver of its own beside %s: the record does not tell them apart", name, t.key))
 		}

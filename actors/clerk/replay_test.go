@@ -10,7 +10,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/config/effort"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -18,12 +18,12 @@ import (
 var began = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 
 // table makes a table of rules for one name.
-func table(t interface{ Fatal(...any) }, name string, fields map[string]string) *shaping.Table {
-	set, err := shaping.ParseOverride(fields)
+func table(t interface{ Fatal(...any) }, name string, fields map[string]string) *throttle.Table {
+	set, err := throttle.ParseOverride(fields)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := shaping.NewTable([]shaping.Rule{{Name: name, Set: set}})
+	out, err := throttle.NewTable([]throttle.Rule{{Name: name, Set: set}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func burst(i int, m *view.Minute) {
 // TestReplayOfABacklog: what waits is asked sooner when more is allowed, to the last of it,
 // also when the record ends before; where the record does not have it that is said.
 func TestReplayOfABacklog(t *testing.T) {
-	rules := func(rate string) *shaping.Table {
+	rules := func(rate string) *throttle.Table {
 		return table(t, "example.net", map[string]string{"rcpt_rate": rate, "connections": "20",
 			"connection_rate": "10/s", "rcpts_per_connection": "50"})
 	}
@@ -207,8 +207,8 @@ func TestReplayTakesNodesAndShardsTogether(t *testing.T) {
 
 func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
 	now := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
-	set, _ := shaping.ParseOverride(map[string]string{"rcpt_rate": "1/s"})
-	candidate, err := shaping.NewTable([]shaping.Rule{{Name: "mx.example.net", Set: set}})
+	set, _ := throttle.ParseOverride(map[string]string{"rcpt_rate": "1/s"})
+	candidate, err := throttle.NewTable([]throttle.Rule{{Name: "mx.example.net", Set: set}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func BenchmarkReplay(b *testing.B) {
 		records[0].Receivers = append(records[0].Receivers, r)
 	}
 	now := table(b, "example.net", map[string]string{"rcpt_rate": "5/s"})
-	candidate, err := shaping.NewTable(nil)
+	candidate, err := throttle.NewTable(nil)
 	if err != nil {
 		b.Fatal(err)
 	}

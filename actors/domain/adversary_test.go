@@ -13,7 +13,7 @@ import (
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -119,7 +119,7 @@ func (a *adversary) offered(m *wire.Offer) {
 			p.GetLocal() != want {
 			a.t.Fatalf("ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
 		}
-		at := shaping.ShardOf(p.GetLocal(), "example.test", len(a.b.shards))
+		at := throttle.ShardOf(p.GetLocal(), "example.test", len(a.b.shards))
 		if uint32(at) != m.GetTask().GetShard() {
 			a.t.Fatalf("%s is offered to shard %d, want %d", p.GetLocal(), m.GetTask().GetShard(), at)
 		}

@@ -8,7 +8,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -242,7 +242,7 @@ func (a *agenda) follow(now time.Time) {
 }
 
 // shardKey is the key of the receiver actor of a shard.
-func (a *agenda) shardKey(shard int) string { return shaping.ShardKey(a.key, shard, len(a.shards)) }
+func (a *agenda) shardKey(shard int) string { return throttle.ShardKey(a.key, shard, len(a.shards)) }
 
 // resting says whether nothing is asked, because a guard was seen at work.
 func (a *agenda) resting(now time.Time) bool {
@@ -251,7 +251,7 @@ func (a *agenda) resting(now time.Time) bool {
 
 // shardOf is the shard that an address, or the control probe, belongs to.
 func (a *agenda) shardOf(ordinal uint32) *shard {
-	return a.shards[shaping.ShardOf(a.local(ordinal), a.work.Domain, len(a.shards))]
+	return a.shards[throttle.ShardOf(a.local(ordinal), a.work.Domain, len(a.shards))]
 }
 
 func (a *agenda) local(ordinal uint32) string {

@@ -9,7 +9,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // isControl says whether an offer is one control probe and nothing else.
@@ -348,10 +348,10 @@ func behindRefusals(t *testing.T, o Options, refusals uint32) (*bench, *wire.Off
 func TestSilentGuard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before bool
-		hour   shaping.Hour
+		hour   throttle.Hour
 	}{
 		"told apart before": {before: true}, "nothing known": {},
-		"a short hour": {true, shaping.Hour(6 * time.Minute)}, "and nothing known": {hour: shaping.Hour(6 * time.Minute)},
+		"a short hour": {true, throttle.Hour(6 * time.Minute)}, "and nothing known": {hour: throttle.Hour(6 * time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
@@ -483,7 +483,7 @@ func TestFewRefusalsNeedNoCanary(t *testing.T) {
 		f.Suspect("slow.test", morning.Add(suspectWithin+time.Second)) {
 		t.Error("refusals do not count for an hour")
 	}
-	f.Hour = shaping.Hour(20 * time.Minute)
+	f.Hour = throttle.Hour(20 * time.Minute)
 	if end := morning.Add(20 * time.Minute); !f.Suspect("slow.test", end) ||
 		f.Suspect("slow.test", end.Add(time.Second)) {
 		t.Error("refusals do not count for an hour of twenty minutes")

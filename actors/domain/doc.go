@@ -14,7 +14,7 @@
 // behind it, because some guards then accept everything in silence.
 //
 // A receiver whose allowance is too large for one actor has several: an address
-// always goes to the same shard (shaping.ShardOf), so that a greylisted one comes
+// always goes to the same shard (throttle.ShardOf), so that a greylisted one comes
 // back from the same place. That an actor cannot be reached, moves or falls silent
 // is trouble of our own and no attempt at an address: it is looked for, seconds
 // apart, for as long as the work is ours.

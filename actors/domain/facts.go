@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 type Facts struct {
 	// Hour is how long an hour lasts for what is believed, suspected and rested by the
 	// hour. It is set before anything else is done.
-	Hour shaping.Hour
+	Hour throttle.Hour
 
 	store Store // nil: nothing is shared
 	log   *slog.Logger

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func TestFactsAreBelievedForAWhile(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAcceptancesAddUp(t *testing.T) {
 		t.Errorf("believed for %v and %v; docs and operators count on 1 and 6 hours", partLife, factLife)
 	}
 	short := NewFacts()
-	short.Hour = shaping.Hour(time.Minute)
+	short.Hour = throttle.Hour(time.Minute)
 	short.Learn("strict.test", false, at)
 	if life := 6 * time.Minute; short.Habit("strict.test", at.Add(life)).Refused != 1 ||
 		short.Habit("strict.test", at.Add(life+1)).Refused != 0 {

@@ -9,7 +9,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // newSplitBench is a bench with a receiver of as many shards as n says.
@@ -49,7 +49,7 @@ func (b *bench) offeredTo() map[int]*wire.Offer {
 func shardsOf(addresses, of int) []int {
 	out := make([]int, addresses)
 	for i := range addresses {
-		out[i] = shaping.ShardOf(fmt.Sprintf("user%d", i), "example.test", of)
+		out[i] = throttle.ShardOf(fmt.Sprintf("user%d", i), "example.test", of)
 	}
 	return out
 }
@@ -159,7 +159,7 @@ func TestOneControlProbeServesAllShards(t *testing.T) {
 			t.Fatalf("shard %d is offered %v", shard, locals(c))
 		}
 	}
-	if want := shaping.ShardOf(b.controls.local, "example.test", 4); control != want {
+	if want := throttle.ShardOf(b.controls.local, "example.test", 4); control != want {
 		t.Fatalf("the control probe goes to shard %d, want %d", control, want)
 	}
 	if len(b.done) > 0 {

@@ -14,7 +14,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -121,7 +121,7 @@ func TestCrashOfTheActor(t *testing.T) {
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	b.options.stretch = soonOver
 	var broken atomic.Bool
-	b.options.Allow = func(string) shaping.Allowance {
+	b.options.Allow = func(string) throttle.Allowance {
 		if broken.Load() {
 			panic("a fault of ours")
 		}

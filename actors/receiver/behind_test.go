@@ -8,7 +8,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // waitingNow adds up the gauges of what waits at receivers.
@@ -29,7 +29,7 @@ func behindOffer(chunk uint64, behind uint32, waiting time.Duration) *wire.Offer
 
 func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 1, Per: time.Hour}
+	a.RcptRate = throttle.Rate{Events: 1, Per: time.Hour}
 	w := newWorld(t, a, 1)
 	metrics := NewMetrics(prometheus.NewPedanticRegistry())
 	w.desk.options.Metrics = metrics

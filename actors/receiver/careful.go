@@ -1,6 +1,6 @@
 package receiver
 
-import "rollcall/smtp/shaping"
+import "rollcall/smtp/throttle"
 
 // CarefulBelow is the number of refusals in an hour from which on a receiver is taken to
 // bear refusals.
@@ -9,4 +9,4 @@ const CarefulBelow = carefulBelow
 // Careful says after how many refusals a session is ended, whatever the allowance says,
 // with a receiver that is not known to bear refusals, and whether that is so with this
 // allowance.
-func Careful(a shaping.Allowance) (most int, applies bool) { return carefulRefused, !bears(a) }
+func Careful(a throttle.Allowance) (most int, applies bool) { return carefulRefused, !bears(a) }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -67,13 +67,13 @@ func untilMidnight(now time.Time) time.Duration {
 
 // perDay is how many RCPTs a source may send in a day; 0: not bounded. In a warm-up that
 // doubles each day from the first one, until it bounds nothing any more.
-func perDay(a shaping.Allowance, now time.Time) int {
+func perDay(a throttle.Allowance, now time.Time) int {
 	if a.RcptsPerDay == 0 || a.WarmUpFrom.IsZero() {
 		return a.RcptsPerDay
 	}
 	most := a.RcptsPerDay
 	for range min(30, dayOf(now)-dayOf(a.WarmUpFrom)) {
-		if most *= 2; most > shaping.CountMax {
+		if most *= 2; most > throttle.CountMax {
 			return 0
 		}
 	}
@@ -93,11 +93,11 @@ func (s *Sources) facts() Facts {
 }
 
 // allowance gives what an operator wants of a source.
-func (s *Sources) allowance(i int) shaping.Allowance {
+func (s *Sources) allowance(i int) throttle.Allowance {
 	if o := s.options.Load(); o != nil && o.SourceOf != nil {
 		return o.SourceOf(s.list[i].Name())
 	}
-	return shaping.Allowance{}
+	return throttle.Allowance{}
 }
 
 // today gives the day of a source, which begins anew at midnight. Under mu.
@@ -118,7 +118,7 @@ func (s *Sources) today(i int, now time.Time) *day {
 func (s *Sources) left(i int, key string, now time.Time, waits bool) (int, time.Duration) {
 	most := perDay(s.allowance(i), now)
 	if most == 0 {
-		return shaping.CountMax, 0
+		return throttle.CountMax, 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +334,7 @@ func (s *Sources) keepDays(ctx context.Context, now time.Time, ahead bool) error
 }
 
 // dayKey is the key of the fact of a source. No receiver key begins so.
-func (s *Sources) dayKey(i int) string { return shaping.SourcePrefix + s.list[i].Name() }
+func (s *Sources) dayKey(i int) string { return throttle.SourcePrefix + s.list[i].Name() }
 
 // readDays reads what earlier processes used of this day.
 func (s *Sources) readDays(ctx context.Context, now time.Time) error {

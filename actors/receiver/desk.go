@@ -9,7 +9,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // step is one thing that the shell has to do.
@@ -110,13 +110,13 @@ type desk struct {
 	key     string
 	seat    *seat
 
-	turn      uint64            // of the standing that was last looked at
-	share     part              // that is used; none while we are fenced
-	allowance shaping.Allowance // as it was last permitted
+	turn      uint64             // of the standing that was last looked at
+	share     part               // that is used; none while we are fenced
+	allowance throttle.Allowance // as it was last permitted
 	learned   learned
-	dials     *shaping.Window
-	rcpts     *shaping.Window // in times of sending, which are lead behind those of giving
-	outlets   []*outlet       // our sources, in the order in which this receiver gets to know them
+	dials     *throttle.Window
+	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
+	outlets   []*outlet        // our sources, in the order in which this receiver gets to know them
 	replies   turnaround
 	openings  turnaround
 	lead      lead
@@ -169,7 +169,7 @@ func newDesk(key string, o Options, now time.Time) *desk {
 	a := stand.of(o.Allow(key))
 	d := &desk{
 		options: o, key: key, seat: s, turn: stand.turn, share: stand.part, allowance: a,
-		dials: shaping.NewWindow(a.ConnectionRate, now), rcpts: shaping.NewWindow(a.RcptRate, now),
+		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now),
 		outlets: outletsOf(key, o.Sources, a),
 		lanes:   map[string]*lane{}, sessions: map[int]*session{}, tasks: newTasks(o.Weight),
 		swept: now, lastUsed: now,

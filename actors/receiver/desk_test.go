@@ -11,7 +11,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // heard collects answers by domain and acknowledges them.
@@ -108,7 +108,7 @@ func TestVerdictsOfADomain(t *testing.T) {
 // 100,000 of another are answered among the first.
 func TestSmallBesideLarge(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 	w := newWorld(t, a, 1)
 	all := w.heard()
 	for n := range 200 {
@@ -185,7 +185,7 @@ func TestLaneGivesUpASecondSession(t *testing.T) {
 // TestSlowRateKeepsItsSession: a session with work waits for the rate.
 func TestSlowRateKeepsItsSession(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 10, Per: time.Minute}
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Minute}
 	w := newWorld(t, a, 1)
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(2 * time.Minute))
@@ -255,8 +255,8 @@ func TestPause(t *testing.T) {
 // so that the receiver sees its limits kept over a restart.
 func TestRestartKeepsTheRate(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 5, Per: time.Second}
-	a.ConnectionRate = shaping.Rate{Events: 2, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
+	a.ConnectionRate = throttle.Rate{Events: 2, Per: time.Second}
 	a.RcptsPerConnection = 3
 	w := newWorld(t, a, 1)
 	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))

@@ -7,18 +7,18 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // errFamily says that a host has no address that an operator lets us dial.
 var errFamily = errors.New("addresses of this family are not to be dialled (address_family)")
 
 // reaches says whether addresses of a host's family may be dialled.
-func reaches(f shaping.Family, at netip.Addr) bool {
+func reaches(f throttle.Family, at netip.Addr) bool {
 	switch f {
-	case shaping.FamilyV4:
+	case throttle.FamilyV4:
 		return at.Unmap().Is4()
-	case shaping.FamilyV6:
+	case throttle.FamilyV6:
 		return !at.Unmap().Is4()
 	}
 	return true
@@ -28,9 +28,9 @@ func reaches(f shaping.Family, at netip.Addr) bool {
 // its hosts were found to need.
 func (d *desk) mode(now time.Time, l *lane) smtp.TLSMode {
 	switch d.allowance.TLS {
-	case shaping.TLSRequired:
+	case throttle.TLSRequired:
 		return smtp.TLSRequired
-	case shaping.TLSOff:
+	case throttle.TLSOff:
 		return smtp.TLSOff
 	}
 	return l.mode(now)
@@ -40,7 +40,7 @@ func (d *desk) mode(now time.Time, l *lane) smtp.TLSMode {
 func (d *desk) heed() {
 	for _, o := range d.outlets {
 		pause := d.options.Sources.allowance(o.index).Pause
-		if pause == shaping.PauseYes && o.pause != pause {
+		if pause == throttle.PauseYes && o.pause != pause {
 			d.halt(func(s *session) bool { return s.outlet == o })
 		}
 		o.pause = pause
@@ -50,7 +50,7 @@ func (d *desk) heed() {
 // fit says whether a source may be used toward this receiver, as far as it is not the
 // receiver that keeps it away; and if not, until when and why.
 func (d *desk) fit(now time.Time, o *outlet) (ok bool, until time.Time, cause wire.Cause) {
-	if o.pause == shaping.PauseYes || o.pause == shaping.PauseDrain {
+	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return false, time.Time{}, wire.Cause_PAUSED
 	}
 	today, waits := d.options.clock(now), d.tasks.queued > 0

@@ -13,13 +13,13 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // tuned makes a world whose allowance a test changes as it goes.
-func tuned(t tester, a *shaping.Allowance) *world {
+func tuned(t tester, a *throttle.Allowance) *world {
 	w := newWorld(t, *a, 1)
-	w.desk.options.Allow = func(string) shaping.Allowance { return *a }
+	w.desk.options.Allow = func(string) throttle.Allowance { return *a }
 	return w
 }
 
@@ -46,7 +46,7 @@ func TestPausedByAnOperator(t *testing.T) {
 	w.asked = func(p *probe) { asked[p.address.Local]++ }
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(1500 * time.Millisecond))
-	a.Pause = shaping.PauseYes
+	a.Pause = throttle.PauseYes
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
 	before := len(w.rcpts)
@@ -58,7 +58,7 @@ func TestPausedByAnOperator(t *testing.T) {
 	if answered := len(all["d.example"]); answered != before {
 		t.Errorf("%d answers to %d RCPTs", answered, before)
 	}
-	a.Pause = shaping.PauseNo
+	a.Pause = throttle.PauseNo
 	w.wake()
 	w.run(w.now.Add(time.Second))
 	if len(w.rcpts) == before {
@@ -84,7 +84,7 @@ func TestDrained(t *testing.T) {
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(1500 * time.Millisecond))
 	dials, rcpts := len(w.dials), len(w.rcpts)
-	a.Pause = shaping.PauseDrain
+	a.Pause = throttle.PauseDrain
 	w.wake()
 	w.run(w.now.Add(time.Minute))
 	if len(w.dials) != dials || len(w.rcpts) != dials*40 || len(w.rcpts) == rcpts || len(w.open) > 0 {
@@ -94,7 +94,7 @@ func TestDrained(t *testing.T) {
 	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_PAUSED || why == "" {
 		t.Errorf("%s: %s", cause, why)
 	}
-	a.Pause = shaping.PauseNo
+	a.Pause = throttle.PauseNo
 	w.wake()
 	w.run(w.now.Add(time.Minute))
 	if len(w.rcpts) != wire.AddressesMax {
@@ -116,7 +116,7 @@ func TestChangesKeepSessions(t *testing.T) {
 		t.Fatalf("%d sessions", len(w.open))
 	}
 	w.wake() // the same again
-	a.RcptRate = shaping.Rate{Events: 20, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 20, Per: time.Second}
 	w.wake()
 	w.run(w.now.Add(5 * time.Second))
 	if len(w.open) != 4 || len(w.dials) != dials {
@@ -136,24 +136,24 @@ func TestFieldsTakeEffect(t *testing.T) {
 	six.Addrs[0][0] = 0x20
 	for _, tc := range []struct {
 		name  string
-		allow func(a *shaping.Allowance)
+		allow func(a *throttle.Allowance)
 		route []*wire.Host
 		check func(w *world, all map[string][]*wire.Answer) bool
 	}{
-		{"session age", func(a *shaping.Allowance) {
-			a.SessionAge, a.RcptRate = 2*time.Second, shaping.Rate{Events: 5, Per: time.Second}
+		{"session age", func(a *throttle.Allowance) {
+			a.SessionAge, a.RcptRate = 2*time.Second, throttle.Rate{Events: 5, Per: time.Second}
 		}, hosts("mx1"), func(w *world, _ map[string][]*wire.Answer) bool { return len(w.dials) > 4 }},
-		{"idle time", func(a *shaping.Allowance) { a.IdleTime = 50 * time.Second }, hosts("mx1"),
+		{"idle time", func(a *throttle.Allowance) { a.IdleTime = 50 * time.Second }, hosts("mx1"),
 			func(w *world, _ map[string][]*wire.Answer) bool { return len(w.open) > 0 }},
-		{"idle time of two seconds", func(*shaping.Allowance) {}, hosts("mx1"),
+		{"idle time of two seconds", func(*throttle.Allowance) {}, hosts("mx1"),
 			func(w *world, _ map[string][]*wire.Answer) bool { return len(w.open) == 0 }},
-		{"other family", func(a *shaping.Allowance) { a.Family = shaping.FamilyV6 }, hosts("mx1"),
+		{"other family", func(a *throttle.Allowance) { a.Family = throttle.FamilyV6 }, hosts("mx1"),
 			func(w *world, all map[string][]*wire.Answer) bool {
 				return len(w.dials) == 0 && len(all["d.example"]) == 100 &&
 					smtp.Reason(all["d.example"][0].GetReason()) == smtp.ConnectionFailed &&
 					len(all["d.example"][0].GetAttempts()) == 1
 			}},
-		{"one family of two", func(a *shaping.Allowance) { a.Family = shaping.FamilyV6 },
+		{"one family of two", func(a *throttle.Allowance) { a.Family = throttle.FamilyV6 },
 			[]*wire.Host{hosts("mx1")[0], &six}, func(w *world, all map[string][]*wire.Answer) bool {
 				return w.greeted["mx6"] > 0 && w.greeted["mx1"] == 0 && len(all["d.example"]) == 100
 			}},
@@ -179,15 +179,15 @@ func TestTLSAsWanted(t *testing.T) {
 	demands := smtp.Reply{Code: 530, Enhanced: smtp.EnhancedCode{5, 7, 0},
 		Lines: []string{"issue a starttls command first"}}
 	for _, tc := range []struct {
-		tls  shaping.TLS
+		tls  throttle.TLS
 		want smtp.TLSMode
-	}{{shaping.TLSOff, smtp.TLSOff}, {shaping.TLSRequired, smtp.TLSRequired},
-		{shaping.TLSOpportunistic, smtp.TLSOpportunistic}} {
+	}{{throttle.TLSOff, smtp.TLSOff}, {throttle.TLSRequired, smtp.TLSRequired},
+		{throttle.TLSOpportunistic, smtp.TLSOpportunistic}} {
 		a := openedWide()
 		a.TLS = tc.tls
 		w := tuned(t, &a)
 		all := w.heard()
-		if tc.tls == shaping.TLSOff {
+		if tc.tls == throttle.TLSOff {
 			w.reply = func(*probe, *simSession) smtp.Reply { return demands }
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
@@ -205,7 +205,7 @@ func TestTLSAsWanted(t *testing.T) {
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	a.TLS = shaping.TLSRequired
+	a.TLS = throttle.TLSRequired
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
 	for _, s := range w.desk.sessions {
@@ -218,9 +218,9 @@ func TestTLSAsWanted(t *testing.T) {
 // TestSourcePaused: another source takes over, and without one the receiver waits.
 func TestSourcePaused(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
-	pauses := map[string]shaping.Pause{}
-	w.desk.options.SourceOf = func(name string) shaping.Allowance {
-		return shaping.Allowance{Pause: pauses[name]}
+	pauses := map[string]throttle.Pause{}
+	w.desk.options.SourceOf = func(name string) throttle.Allowance {
+		return throttle.Allowance{Pause: pauses[name]}
 	}
 	w.desk.options.Sources.options.Store(&w.desk.options)
 	all := w.heard()
@@ -238,13 +238,13 @@ func TestSourcePaused(t *testing.T) {
 	if got := froms(); len(got) != 1 || got[0] != first {
 		t.Fatalf("from %v", got)
 	}
-	pauses[first] = shaping.PauseYes
+	pauses[first] = throttle.PauseYes
 	w.wake()
 	w.run(w.now.Add(2 * time.Second))
 	if got := froms(); len(got) != 1 || got[0] != other {
 		t.Errorf("from %v instead of %s", got, other)
 	}
-	pauses[other] = shaping.PauseYes
+	pauses[other] = throttle.PauseYes
 	w.wake()
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
@@ -267,13 +267,13 @@ func TestSourcePaused(t *testing.T) {
 // TestPerDay: a warm-up doubles each day until it bounds nothing.
 func TestPerDay(t *testing.T) {
 	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	a := shaping.Allowance{RcptsPerDay: 50, WarmUpFrom: first}
+	a := throttle.Allowance{RcptsPerDay: 50, WarmUpFrom: first}
 	for days, want := range map[int]int{-3: 50, 0: 50, 1: 100, 5: 1600, 14: 819_200, 15: 0, 4000: 0} {
 		if got := perDay(a, first.AddDate(0, 0, days).Add(23*time.Hour)); got != want {
 			t.Errorf("day %d: %d instead of %d", days, got, want)
 		}
 	}
-	if got := perDay(shaping.Allowance{RcptsPerDay: 7}, first); got != 7 {
+	if got := perDay(throttle.Allowance{RcptsPerDay: 7}, first); got != 7 {
 		t.Errorf("%d without a warm-up", got)
 	}
 }
@@ -314,7 +314,7 @@ func TestDayOfASource(t *testing.T) {
 	kept := &drawer{facts: map[string]Fact{}}
 	options := testOptions(openedWide())
 	options.Facts = kept
-	options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: most} }
+	options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: most} }
 	now, taken := begin, 0
 	for process := range 5 {
 		s := sourcesOf(noSession, sourceA)
@@ -381,7 +381,7 @@ func TestDayOutlivesTheProcess(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				options := testOptions(openedWide())
 				options.Facts = &drawer{facts: map[string]Fact{}}
-				options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: most} }
+				options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: most} }
 				first, now := sourcesOf(noSession, sourceA), time.Now()
 				first.State(now)
 				first.bind(options)
@@ -419,7 +419,7 @@ func TestDayOutlivesTheProcess(t *testing.T) {
 func TestSpentSourceWaits(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) shaping.Allowance { return shaping.Allowance{RcptsPerDay: 50} }
+	w.desk.options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: 50} }
 	w.desk.options.Sources.options.Store(&w.desk.options)
 	w.desk.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
@@ -455,33 +455,33 @@ func TestCloseSession(t *testing.T) {
 func TestHolds(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		allow func(a *shaping.Allowance)
+		allow func(a *throttle.Allowance)
 		set   func(w *world)
 		want  wire.Cause
 		until bool
 	}{
-		{"nothing", func(*shaping.Allowance) {}, func(*world) {}, wire.Cause_CONNECTIONS, false},
-		{"rate", func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 5, Per: time.Second} },
+		{"nothing", func(*throttle.Allowance) {}, func(*world) {}, wire.Cause_CONNECTIONS, false},
+		{"rate", func(a *throttle.Allowance) { a.RcptRate = throttle.Rate{Events: 5, Per: time.Second} },
 			func(*world) {}, wire.Cause_ALLOWANCE, true},
-		{"slow rate", func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 3, Per: time.Minute} },
+		{"slow rate", func(a *throttle.Allowance) { a.RcptRate = throttle.Rate{Events: 3, Per: time.Minute} },
 			func(*world) {}, wire.Cause_ALLOWANCE, true},
-		{"connection rate", func(a *shaping.Allowance) {
-			a.ConnectionRate, a.RcptsPerConnection = shaping.Rate{Events: 6, Per: time.Minute}, 1
+		{"connection rate", func(a *throttle.Allowance) {
+			a.ConnectionRate, a.RcptsPerConnection = throttle.Rate{Events: 6, Per: time.Minute}, 1
 		}, func(*world) {}, wire.Cause_CONNECTIONS, true},
-		{"budget", func(a *shaping.Allowance) { a.RefusedPerHour = 5 }, func(w *world) {
+		{"budget", func(a *throttle.Allowance) { a.RefusedPerHour = 5 }, func(w *world) {
 			w.reply = func(*probe, *simSession) smtp.Reply {
 				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
 			}
 		}, wire.Cause_BUDGET, true},
-		{"paused", func(a *shaping.Allowance) { a.Pause = shaping.PauseYes }, func(*world) {},
+		{"paused", func(a *throttle.Allowance) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
-		{"penalty", func(*shaping.Allowance) {}, func(w *world) {
+		{"penalty", func(*throttle.Allowance) {}, func(w *world) {
 			w.desk.pause(w.now, verdictOf{verdict: again(smtp.ReceiverBusy, "test")})
 			w.desk.paused = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
-		{"no share", func(*shaping.Allowance) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
+		{"no share", func(*throttle.Allowance) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
 			wire.Cause_NO_SHARE, false},
-		{"unreached", func(*shaping.Allowance) {}, func(w *world) {
+		{"unreached", func(*throttle.Allowance) {}, func(w *world) {
 			w.greet = func(string) error { return errNoSource }
 			w.desk.options.Waits = []time.Duration{time.Hour}
 		}, wire.Cause_UNREACHED, true},
@@ -510,7 +510,7 @@ func TestHolds(t *testing.T) {
 // TestPerHour: by what holds the receiver back, and by the part of a verification.
 func TestPerHour(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
@@ -523,7 +523,7 @@ func TestPerHour(t *testing.T) {
 	if got := d.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
-	d.outlets[0].tempo = shaping.NewTempo(d.bounds(a), w.now)
+	d.outlets[0].tempo = throttle.NewTempo(d.bounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
 	if got := d.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)
@@ -543,7 +543,7 @@ func TestPerHour(t *testing.T) {
 	if got := d.perHourOf(w.now, mine); got != want || refused != 80 {
 		t.Errorf("%d an hour instead of %d, of %d refused and %d accepted", got, want, refused, accepted)
 	}
-	a.Pause = shaping.PauseYes
+	a.Pause = throttle.PauseYes
 	w.wake()
 	if got := d.perHourOf(w.now, mine); got != 0 {
 		t.Errorf("%d an hour in a pause", got)

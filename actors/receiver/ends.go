@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // soonEnds is when a pause whose end is over is expected to be ended here.
@@ -14,7 +14,7 @@ const soonEnds = time.Second
 
 // said gives who says what of a field of a receiver, or of one of our sources; none:
 // nobody knows.
-func (d *desk) said(name string, f shaping.Field) []shaping.Said {
+func (d *desk) said(name string, f throttle.Field) []throttle.Said {
 	if d.options.Said == nil {
 		return nil
 	}
@@ -29,9 +29,9 @@ func (d *desk) here(now, at time.Time) time.Time {
 // pauseEnds is until when a name is paused; zero: until somebody ends it.
 func (d *desk) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
-	for _, s := range slices.Backward(d.said(name, shaping.FieldPause)) {
+	for _, s := range slices.Backward(d.said(name, throttle.FieldPause)) {
 		switch {
-		case s.Text == string(shaping.PauseNo): // what holds when those before are over
+		case s.Text == string(throttle.PauseNo): // what holds when those before are over
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
@@ -45,10 +45,10 @@ func (d *desk) pauseEnds(now time.Time, name string) time.Time {
 // takes and that is paused, or until a time before.
 func (d *desk) sourcesPaused(now, until time.Time) time.Time {
 	for _, o := range d.outlets {
-		if o.pause != shaping.PauseYes && o.pause != shaping.PauseDrain || now.Before(o.until) {
+		if o.pause != throttle.PauseYes && o.pause != throttle.PauseDrain || now.Before(o.until) {
 			continue
 		}
-		ends := d.pauseEnds(now, shaping.SourcePrefix+o.name)
+		ends := d.pauseEnds(now, throttle.SourcePrefix+o.name)
 		if until.IsZero() || !ends.IsZero() && ends.Before(until) {
 			until = ends
 		}
@@ -67,7 +67,7 @@ func (d *desk) boundEnds(now, until time.Time) time.Time {
 		if ok, _ := d.options.Sources.may(o.index, d.key, now, false); !ok {
 			continue
 		}
-		said := d.said(shaping.SourcePrefix+o.name, shaping.FieldRcptsPerDay)
+		said := d.said(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
 		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
 			continue
 		}
@@ -79,9 +79,9 @@ func (d *desk) boundEnds(now, until time.Time) time.Time {
 }
 
 // pausedBy says who has paused a name, and why; what names it in the sentence.
-func (d *desk) pausedBy(name, what string, how shaping.Pause) string {
+func (d *desk) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
-	if said := d.said(name, shaping.FieldPause); len(said) > 0 {
+	if said := d.said(name, throttle.FieldPause); len(said) > 0 {
 		s := said[len(said)-1]
 		switch {
 		case s.Author != "":
@@ -93,7 +93,7 @@ func (d *desk) pausedBy(name, what string, how shaping.Pause) string {
 			reason = ": " + clip(s.Reason)
 		}
 	}
-	if how == shaping.PauseDrain {
+	if how == throttle.PauseDrain {
 		return fmt.Sprintf("%s drains %s, no session is opened any more%s", by, what, reason)
 	}
 	return fmt.Sprintf("%s paused %s%s", by, what, reason)
@@ -101,12 +101,12 @@ func (d *desk) pausedBy(name, what string, how shaping.Pause) string {
 
 // pausedBecause says who has paused the receiver, or our sources.
 func (d *desk) pausedBecause() string {
-	if how := d.allowance.Pause; how == shaping.PauseYes || how == shaping.PauseDrain {
+	if how := d.allowance.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
 		return d.pausedBy(d.key, "it", how)
 	}
 	for _, o := range d.outlets {
-		if o.pause == shaping.PauseYes || o.pause == shaping.PauseDrain {
-			return d.pausedBy(shaping.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
+		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
+			return d.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
 		}
 	}
 	return "an operator has paused the sources of ours that it takes"

@@ -8,38 +8,38 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestPauseTellsItsEnd: who paused it, why and until when is told to whoever looks and to
 // those that wait; without an end none is invented.
 func TestPauseTellsItsEnd(t *testing.T) {
 	const hour = time.Hour
-	anna := func(text string, ends time.Duration) shaping.Said {
-		return shaping.Said{Text: text, Origin: shaping.Origin{Layer: shaping.LayerOverride, Author: "anna@host",
+	anna := func(text string, ends time.Duration) throttle.Said {
+		return throttle.Said{Text: text, Origin: throttle.Origin{Layer: throttle.LayerOverride, Author: "anna@host",
 			Reason: "ticket 12", Until: begin.Add(ends)}}
 	}
-	built := shaping.Said{Text: "no", Origin: shaping.Origin{Where: "built in"}}
-	file := shaping.Said{Text: "yes", Origin: shaping.Origin{Layer: shaping.LayerFile, Where: "throttle.toml:12"}}
+	built := throttle.Said{Text: "no", Origin: throttle.Origin{Where: "built in"}}
+	file := throttle.Said{Text: "yes", Origin: throttle.Origin{Layer: throttle.LayerFile, Where: "throttle.toml:12"}}
 	for _, tc := range []struct {
 		name string
-		said []shaping.Said
+		said []throttle.Said
 		ends time.Duration // 0: nobody knows
 		why  string
 	}{
-		{"an override", []shaping.Said{built, anna("yes", hour)}, hour, "anna@host paused it: ticket 12"},
-		{"one above another", []shaping.Said{built, anna("drain", 2*hour), anna("yes", hour)}, 2 * hour, "anna@host"},
-		{"one above a file", []shaping.Said{built, file, anna("yes", hour)}, 0, "anna@host paused it: ticket 12"},
-		{"a file", []shaping.Said{built, file}, 0, "throttle.toml:12 paused it"},
+		{"an override", []throttle.Said{built, anna("yes", hour)}, hour, "anna@host paused it: ticket 12"},
+		{"one above another", []throttle.Said{built, anna("drain", 2*hour), anna("yes", hour)}, 2 * hour, "anna@host"},
+		{"one above a file", []throttle.Said{built, file, anna("yes", hour)}, 0, "anna@host paused it: ticket 12"},
+		{"a file", []throttle.Said{built, file}, 0, "throttle.toml:12 paused it"},
 		{"nobody is known", nil, 0, "an operator paused it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := openedWide()
-			a.Pause = shaping.PauseYes
+			a.Pause = throttle.PauseYes
 			w := tuned(t, &a)
 			w.desk.options.Clock = func() time.Time { return w.now }
-			w.desk.options.Said = func(name string, f shaping.Field) []shaping.Said {
-				if name != w.desk.key || f != shaping.FieldPause {
+			w.desk.options.Said = func(name string, f throttle.Field) []throttle.Said {
+				if name != w.desk.key || f != throttle.FieldPause {
 					t.Errorf("asked who says %s of %q", f, name)
 				}
 				return tc.said
@@ -77,14 +77,14 @@ func TestPauseTellsItsEnd(t *testing.T) {
 // when the bound of it ends before the day.
 func TestSourcesTellTheirEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
-		a     shaping.Allowance
-		field shaping.Field
+		a     throttle.Allowance
+		field throttle.Field
 		want  wire.Cause
 		why   string
 	}{
-		"paused": {shaping.Allowance{Pause: shaping.PauseYes}, shaping.FieldPause, wire.Cause_PAUSED,
+		"paused": {throttle.Allowance{Pause: throttle.PauseYes}, throttle.FieldPause, wire.Cause_PAUSED,
 			"anna@host paused our source default: listed"},
-		"used up": {shaping.Allowance{RcptsPerDay: 5}, shaping.FieldRcptsPerDay, wire.Cause_NO_SOURCE,
+		"used up": {throttle.Allowance{RcptsPerDay: 5}, throttle.FieldRcptsPerDay, wire.Cause_NO_SOURCE,
 			"our source default has asked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,12 +92,12 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 			w := tuned(t, &a)
 			ends := begin.Add(10 * time.Minute)
 			w.desk.options.Clock = func() time.Time { return w.now }
-			w.desk.options.SourceOf = func(string) shaping.Allowance { return tc.a }
-			w.desk.options.Said = func(name string, f shaping.Field) []shaping.Said {
-				if name != shaping.SourcePrefix || f != tc.field {
+			w.desk.options.SourceOf = func(string) throttle.Allowance { return tc.a }
+			w.desk.options.Said = func(name string, f throttle.Field) []throttle.Said {
+				if name != throttle.SourcePrefix || f != tc.field {
 					t.Errorf("asked who says %s of %q", f, name)
 				}
-				return []shaping.Said{{Text: "yes", Origin: shaping.Origin{Author: "anna@host", Reason: "listed",
+				return []throttle.Said{{Text: "yes", Origin: throttle.Origin{Author: "anna@host", Reason: "listed",
 					Until: ends}}}
 			}
 			w.desk.options.Sources.options.Store(&w.desk.options)

@@ -14,7 +14,7 @@ import (
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -229,7 +229,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 // TestAttemptsOnTheWire: an answer of the lab arrives with what the lab said.
 func TestAttemptsOnTheWire(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 100, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
 	b := newBench(t, 0, "clean", a)
 	c, _ := b.customer(1, 20, half)
 	c.until("all answers", func() bool { return len(c.answers) == 20 })

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestLine: whoever enters, leaves and is served, the first in line is always the one who
@@ -139,34 +139,34 @@ func TestSmallBehindMillion(t *testing.T) {
 	for i, tc := range []struct {
 		name       string
 		turn       time.Duration
-		allow      func(a *shaping.Allowance)
+		allow      func(a *throttle.Allowance)
 		big, small func(n int) []*wire.Host
 		bigSize    int
 		smallSize  int
 		sameSpace  bool
 	}{
-		{"at the rate", 20 * time.Millisecond, func(a *shaping.Allowance) {
-			a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+		{"at the rate", 20 * time.Millisecond, func(a *throttle.Allowance) {
+			a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 		}, oneHost, oneHost, 500, 10, false},
-		{"of one workspace", 20 * time.Millisecond, func(a *shaping.Allowance) {
-			a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+		{"of one workspace", 20 * time.Millisecond, func(a *throttle.Allowance) {
+			a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 		}, oneHost, oneHost, 500, 10, true},
-		{"far away", 200 * time.Millisecond, func(*shaping.Allowance) {}, oneHost, oneHost, 500, 10, false},
-		{"a stranger", 50 * time.Millisecond, func(a *shaping.Allowance) {
-			*a = shaping.DefaultAllowance()
+		{"far away", 200 * time.Millisecond, func(*throttle.Allowance) {}, oneHost, oneHost, 500, 10, false},
+		{"a stranger", 50 * time.Millisecond, func(a *throttle.Allowance) {
+			*a = throttle.DefaultAllowance()
 			a.Connections = 2
 		}, oneHost, oneHost, 500, 10, false},
-		{"behind ten thousand lanes", 20 * time.Millisecond, func(a *shaping.Allowance) { a.Connections = 2 },
+		{"behind ten thousand lanes", 20 * time.Millisecond, func(a *throttle.Allowance) { a.Connections = 2 },
 			ownHost("big", 10_000), oneHost, 20, 10, false},
-		{"in lanes of its own", 20 * time.Millisecond, func(a *shaping.Allowance) { a.Connections = 2 },
+		{"in lanes of its own", 20 * time.Millisecond, func(a *throttle.Allowance) { a.Connections = 2 },
 			ownHost("big", 10_000), ownHost("small", 10), 20, 1, false},
-		{"in lanes of the other", 20 * time.Millisecond, func(a *shaping.Allowance) { a.Connections = 2 },
+		{"in lanes of the other", 20 * time.Millisecond, func(a *throttle.Allowance) { a.Connections = 2 },
 			ownHost("big", 10_000), ownHost("big", 10), 20, 1, false},
-		{"behind ten thousand lanes at the rate", 20 * time.Millisecond, func(a *shaping.Allowance) {
-			a.Connections, a.RcptRate = 8, shaping.Rate{Events: 10, Per: time.Second}
+		{"behind ten thousand lanes at the rate", 20 * time.Millisecond, func(a *throttle.Allowance) {
+			a.Connections, a.RcptRate = 8, throttle.Rate{Events: 10, Per: time.Second}
 		}, ownHost("big", 10_000), oneHost, 20, 10, false},
-		{"behind ten thousand lanes of a stranger", 20 * time.Millisecond, func(a *shaping.Allowance) {
-			*a = shaping.DefaultAllowance()
+		{"behind ten thousand lanes of a stranger", 20 * time.Millisecond, func(a *throttle.Allowance) {
+			*a = throttle.DefaultAllowance()
 		}, ownHost("big", 10_000), oneHost, 20, 10, false},
 	} {
 		if testing.Short() && i%4 > 0 {
@@ -212,14 +212,14 @@ func TestSmallBehindMillion(t *testing.T) {
 // lane and over many, whether the rate or the sessions are scarce.
 func TestWeights(t *testing.T) {
 	const weighed = 10_000 // of each: nobody runs dry
-	rate := func(a *shaping.Allowance) { a.RcptRate = shaping.Rate{Events: 50, Per: time.Second} }
+	rate := func(a *throttle.Allowance) { a.RcptRate = throttle.Rate{Events: 50, Per: time.Second} }
 	for i, tc := range []struct {
 		name  string
-		allow func(a *shaping.Allowance)
+		allow func(a *throttle.Allowance)
 		route [2]func(n int) []*wire.Host
 	}{
 		{"one lane, rate", rate, [2]func(int) []*wire.Host{oneHost, oneHost}},
-		{"one lane, latency", func(*shaping.Allowance) {}, [2]func(int) []*wire.Host{oneHost, oneHost}},
+		{"one lane, latency", func(*throttle.Allowance) {}, [2]func(int) []*wire.Host{oneHost, oneHost}},
 		{"own lanes, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), ownHost("b", 500)}},
 		{"one lane and many, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), oneHost}},
 	} {
@@ -256,7 +256,7 @@ func TestNobodyStarves(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		a := openedWide()
 		a.Connections = rapid.IntRange(1, 4).Draw(rt, "connections")
-		a.RcptRate = shaping.Rate{Events: rapid.SampledFrom([]int{5, 20}).Draw(rt, "rate"),
+		a.RcptRate = throttle.Rate{Events: rapid.SampledFrom([]int{5, 20}).Draw(rt, "rate"),
 			Per: time.Second}
 		a.RcptsPerConnection = rapid.SampledFrom([]int{5, 1_000_000}).Draw(rt, "per connection")
 		a.RcptsPerTransaction = rapid.SampledFrom([]int{1, 20}).Draw(rt, "per transaction")
@@ -317,7 +317,7 @@ func (ps parties) starved(w *world, within time.Duration) *party {
 // other verification served, in lanes of its own, though the other one is given less.
 func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 5, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 	a.RcptsPerConnection = 5
 	w := newWorld(t, a, 1)
 	w.desk.tasks.weight = func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] }

@@ -9,14 +9,14 @@ import (
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // stranger is what a receiver gets of whom nothing is known, but for the rates.
-func stranger() shaping.Allowance {
-	a := shaping.DefaultAllowance()
-	a.RcptRate = shaping.Rate{Events: 1000, Per: time.Second}
-	a.ConnectionRate = shaping.Rate{Events: 20, Per: time.Second}
+func stranger() throttle.Allowance {
+	a := throttle.DefaultAllowance()
+	a.RcptRate = throttle.Rate{Events: 1000, Per: time.Second}
+	a.ConnectionRate = throttle.Rate{Events: 20, Per: time.Second}
 	return a
 }
 
@@ -63,7 +63,7 @@ func TestOnlyBadAddressesForHours(t *testing.T) {
 	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
 	w.run(begin.Add(6 * time.Hour))
 	slices.SortFunc(w.rcpts, time.Time.Compare)
-	checkRate(t, "refused", w.rcpts, shaping.Rate{Events: 24, Per: time.Hour})
+	checkRate(t, "refused", w.rcpts, throttle.Rate{Events: 24, Per: time.Hour})
 	if invalid != 100 {
 		t.Errorf("%d of 100 answered in six hours", invalid)
 	}

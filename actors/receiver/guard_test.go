@@ -10,7 +10,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // noSuchUser and harvestWord are replies to RCPT.
@@ -23,14 +23,14 @@ var (
 // and asked again, the receiver rests for an hour, and nobody is called invalid by
 // the guard. A shorter hour is a shorter rest.
 func TestNothingAfterTheHarvestWord(t *testing.T) {
-	for _, hour := range []shaping.Hour{0, shaping.Hour(time.Minute)} {
+	for _, hour := range []throttle.Hour{0, throttle.Hour(time.Minute)} {
 		t.Run(time.Duration(hour).String(), func(t *testing.T) { nothingAfterTheHarvestWord(t, hour) })
 	}
 }
 
-func nothingAfterTheHarvestWord(t *testing.T, hour shaping.Hour) {
+func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 200, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 200, Per: time.Second}
 	w := newWorld(t, a, 1)
 	w.desk = newDesk("example", hourly(testOptions(a), hour), begin)
 	var woken time.Time

@@ -7,7 +7,7 @@ import (
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -27,16 +27,16 @@ const (
 )
 
 // tune gives every source a tempo of its own.
-func (d *desk) tune(now time.Time, whole shaping.Allowance) {
+func (d *desk) tune(now time.Time, whole throttle.Allowance) {
 	for _, o := range d.outlets {
-		o.tempo = shaping.NewTempo(d.bounds(whole), now)
+		o.tempo = throttle.NewTempo(d.bounds(whole), now)
 		rate, _ := o.tempo.Permits(now)
-		o.rcpts = shaping.NewWindow(rate, now)
+		o.rcpts = throttle.NewWindow(rate, now)
 	}
 }
 
 // conduct keeps the tempo of every source, and its Window, to what is allowed now.
-func (d *desk) conduct(now time.Time, whole shaping.Allowance) {
+func (d *desk) conduct(now time.Time, whole throttle.Allowance) {
 	b := d.bounds(whole)
 	for _, o := range d.outlets {
 		o.tempo.Set(b, now)
@@ -47,9 +47,9 @@ func (d *desk) conduct(now time.Time, whole shaping.Allowance) {
 }
 
 // bounds are those of every tempo: what the receiver as a whole allows, and our share.
-func (d *desk) bounds(whole shaping.Allowance) shaping.TempoBounds {
+func (d *desk) bounds(whole throttle.Allowance) throttle.TempoBounds {
 	waits := d.waits()
-	b := shaping.TempoBounds{Ceiling: whole.RcptRate, Stated: d.options.stated(d.key), Rest: waits[len(waits)-1]}
+	b := throttle.TempoBounds{Ceiling: whole.RcptRate, Stated: d.options.stated(d.key), Rest: waits[len(waits)-1]}
 	if !d.share.none() {
 		b.Share = float64(d.share.k) / float64(d.share.n)
 	}

@@ -11,7 +11,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -120,8 +120,8 @@ func TestHiddenLimitIsFound(t *testing.T) {
 		}
 		t.Run(tc.name, func(t *testing.T) {
 			a := openedWide()
-			a.Connections, a.RcptRate = 20, shaping.Rate{Events: 4 * tc.limit, Per: tc.per}
-			a.ConnectionRate = shaping.Rate{Events: 60, Per: time.Minute}
+			a.Connections, a.RcptRate = 20, throttle.Rate{Events: 4 * tc.limit, Per: tc.per}
+			a.ConnectionRate = throttle.Rate{Events: 60, Per: time.Minute}
 			w := newWorld(t, a, 1)
 			w.turn, w.jitter = tc.turn, 5*time.Millisecond
 			u := &untold{w: w, limit: tc.limit, per: tc.per, word: tc.word}
@@ -169,7 +169,7 @@ func TestConnectionsRefusedByAHostThatServedUs(t *testing.T) {
 func TestUnknownSiteIsBegunGently(t *testing.T) {
 	for _, stated := range []bool{false, true} {
 		a := openedWide()
-		a.RcptRate = shaping.Rate{Events: 5, Per: time.Second}
+		a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 		w := newWorld(t, a, 1)
 		w.desk.options.Stated = func(string) bool { return stated }
 		w.desk.tune(begin, a)

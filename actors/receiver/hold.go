@@ -7,7 +7,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -107,7 +107,7 @@ func (d *desk) found(now time.Time) (wire.Cause, time.Time) {
 func (d *desk) barred(now time.Time) (wire.Cause, time.Time) {
 	a, working := d.allowance, len(d.sessions) > d.closing
 	switch {
-	case a.Pause == shaping.PauseYes, a.Pause == shaping.PauseDrain && !working:
+	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
 		return wire.Cause_PAUSED, d.pauseEnds(now, d.key)
 	case shut(a):
 		return wire.Cause_NO_SHARE, time.Time{}

@@ -6,11 +6,11 @@ import (
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // hourly gives options under which an hour lasts so long.
-func hourly(o Options, hour shaping.Hour) Options {
+func hourly(o Options, hour throttle.Hour) Options {
 	o.Sources.Hour = hour
 	return o
 }
@@ -18,7 +18,7 @@ func hourly(o Options, hour shaping.Hour) Options {
 // TestWaitsOfAShortHour: what a rule names is as short as the hour, what a receiver
 // names is not.
 func TestWaitsOfAShortHour(t *testing.T) {
-	o := hourly(testOptions(openedWide()), shaping.Hour(36*time.Second))
+	o := hourly(testOptions(openedWide()), throttle.Hour(36*time.Second))
 	for text, want := range map[string]time.Duration{
 		"Too many recipients received this hour": 36 * time.Second, // the rule says 1h
 		"Greylisted, try again in 300 seconds":   300 * time.Second,
@@ -34,7 +34,7 @@ func TestWaitsOfAShortHour(t *testing.T) {
 
 // TestSourcesOfAShortHour forget, rest and are tried by that hour.
 func TestSourcesOfAShortHour(t *testing.T) {
-	hour := shaping.Hour(36 * time.Second)
+	hour := throttle.Hour(36 * time.Second)
 	s := sourcesOf(noSession, sourceA, sourceB)
 	s.Hour = hour
 	s.blocked(0, "a", begin, smtp.SourceBlocked)
@@ -58,7 +58,7 @@ func TestSourcesOfAShortHour(t *testing.T) {
 
 // TestRestsOfAShortHour: a receiver that refuses a source is left alone by that hour.
 func TestRestsOfAShortHour(t *testing.T) {
-	hour := shaping.Hour(36 * time.Second)
+	hour := throttle.Hour(36 * time.Second)
 	var r rested
 	for _, want := range []time.Duration{hour.Of(restHere), hour.Of(2 * restHere), hour.Of(4 * restHere)} {
 		if r.add(begin, verdictOf{}, hour); r.until.Sub(begin) != want {
@@ -70,8 +70,8 @@ func TestRestsOfAShortHour(t *testing.T) {
 // TestQuotaOfAShortHour: it allows the same refusals in that hour, counts them in minutes
 // of it, and hands them on.
 func TestQuotaOfAShortHour(t *testing.T) {
-	hour := shaping.Hour(time.Minute)
-	d := newDesk("example", hourly(testOptions(shaping.DefaultAllowance()), hour), begin)
+	hour := throttle.Hour(time.Minute)
+	d := newDesk("example", hourly(testOptions(throttle.DefaultAllowance()), hour), begin)
 	q := d.outlets[0].budget
 	most, _ := q.Ready(begin)
 	for n := range most {
@@ -92,7 +92,7 @@ func TestQuotaOfAShortHour(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
 		now := last.Add(after)
-		next := newDesk("example", hourly(testOptions(shaping.DefaultAllowance()), hour), now)
+		next := newDesk("example", hourly(testOptions(throttle.DefaultAllowance()), hour), now)
 		next.recall(now, fact.Data)
 		if n, _ := next.outlets[0].budget.Ready(now); n != want {
 			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)

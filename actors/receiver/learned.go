@@ -3,7 +3,7 @@ package receiver
 import (
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // learnedFor is how long a limit that a receiver taught us holds before the
@@ -53,7 +53,7 @@ type learned struct {
 type sessionEnd struct{ told, refused int }
 
 // apply lowers an allowance to what was learned; it never raises it.
-func (l *learned) apply(a shaping.Allowance, now time.Time) shaping.Allowance {
+func (l *learned) apply(a throttle.Allowance, now time.Time) throttle.Allowance {
 	a.Connections = l.connections.apply(a.Connections, now)
 	a.RcptsPerConnection = l.perSession.apply(a.RcptsPerConnection, now)
 	a.RefusedPerSession = l.refused.apply(a.RefusedPerSession, now)

@@ -8,7 +8,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -19,40 +19,40 @@ func TestLearned(t *testing.T) {
 		name  string
 		teach func(l *learned)
 		at    time.Time
-		want  func(a *shaping.Allowance)
+		want  func(a *throttle.Allowance)
 	}{
-		{"nothing", func(*learned) {}, begin, func(*shaping.Allowance) {}},
-		{"one lost session", func(l *learned) { l.sessionEnded(37, 3, begin) }, later, func(*shaping.Allowance) {}},
+		{"nothing", func(*learned) {}, begin, func(*throttle.Allowance) {}},
+		{"one lost session", func(l *learned) { l.sessionEnded(37, 3, begin) }, later, func(*throttle.Allowance) {}},
 		{"two of one length", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(37, 9, begin) },
 			later,
-			func(a *shaping.Allowance) { a.RcptsPerConnection = 37 }},
+			func(a *throttle.Allowance) { a.RcptsPerConnection = 37 }},
 		{"two of as many refusals", func(l *learned) {
 			l.sessionEnded(37, 3, begin)
 			l.sessionEnded(9, 3, begin)
 		}, later,
-			func(a *shaping.Allowance) { a.RefusedPerSession = 3 }},
+			func(a *throttle.Allowance) { a.RefusedPerSession = 3 }},
 		{"two without refusals", func(l *learned) { l.sessionEnded(37, 0, begin); l.sessionEnded(9, 0, begin) },
 			later,
-			func(*shaping.Allowance) {}},
+			func(*throttle.Allowance) {}},
 		{"two that differ", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(9, 2, begin) }, later,
-			func(*shaping.Allowance) {}},
+			func(*throttle.Allowance) {}},
 		{"never above the allowance", func(l *learned) { l.connections.tighten(1000, begin) }, later,
-			func(*shaping.Allowance) {}},
+			func(*throttle.Allowance) {}},
 		{"never up", func(l *learned) { l.refused.tighten(2, begin); l.refused.tighten(3, begin) }, later,
-			func(a *shaping.Allowance) { a.RefusedPerSession = 2 }},
+			func(a *throttle.Allowance) { a.RefusedPerSession = 2 }},
 		{"never none", func(l *learned) { l.perTransaction.tighten(0, begin) }, later,
-			func(a *shaping.Allowance) { a.RcptsPerTransaction = 1 }},
+			func(a *throttle.Allowance) { a.RcptsPerTransaction = 1 }},
 		{"for a while", func(l *learned) { l.refused.tighten(2, begin) }, begin.Add(learnedFor),
-			func(*shaping.Allowance) {}},
+			func(*throttle.Allowance) {}},
 		{"not revived", func(l *learned) {
 			l.refused.tighten(1, begin)
 			l.refused.tighten(3, begin.Add(2*learnedFor))
 		},
-			begin.Add(2*learnedFor + time.Minute), func(a *shaping.Allowance) { a.RefusedPerSession = 3 }},
+			begin.Add(2*learnedFor + time.Minute), func(a *throttle.Allowance) { a.RefusedPerSession = 3 }},
 		{"one does not prolong another", func(l *learned) {
 			l.perSession.tighten(5, begin)
 			l.refused.tighten(5, begin.Add(learnedFor))
-		}, begin.Add(learnedFor), func(a *shaping.Allowance) { a.RefusedPerSession = 5 }},
+		}, begin.Add(learnedFor), func(a *throttle.Allowance) { a.RefusedPerSession = 5 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var l learned
@@ -235,7 +235,7 @@ func TestBlockedInRow(t *testing.T) {
 // TestCancelEmptiesTheQueue, also when nothing may be asked for a long time.
 func TestCancelEmptiesTheQueue(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 1, Per: time.Hour}
+	a.RcptRate = throttle.Rate{Events: 1, Per: time.Hour}
 	w := newWorld(t, a, 1)
 	m := offerOf(1, "d.example", 1, 300, hosts("mx1"))
 	w.offer(m)

@@ -3,7 +3,7 @@ package receiver
 import (
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -41,7 +41,7 @@ type memoTempo struct {
 }
 
 // noteTempo gives what a tempo knows, in a memo's numbers.
-func noteTempo(t *shaping.Tempo) memoTempo {
+func noteTempo(t *throttle.Tempo) memoTempo {
 	m, worth := t.Remember()
 	if !worth {
 		return memoTempo{}
@@ -50,8 +50,8 @@ func noteTempo(t *shaping.Tempo) memoTempo {
 }
 
 // memory is what a memo says, for a tempo.
-func (m memoTempo) memory() shaping.TempoMemory {
-	return shaping.TempoMemory{Rate: float64(m.Rate) / 1000, Edge: float64(m.Edge) / 1000,
+func (m memoTempo) memory() throttle.TempoMemory {
+	return throttle.TempoMemory{Rate: float64(m.Rate) / 1000, Edge: float64(m.Edge) / 1000,
 		Proof: time.Duration(clamp(m.Proof, memoFor.Milliseconds())) * time.Millisecond}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // nowhere is Facts for a desk, which only looks whether there are any.
@@ -19,7 +19,7 @@ type nowhere struct{ Facts }
 // rememberer makes a desk whose ledger has another clock than its node.
 func rememberer(now time.Time, ahead time.Duration) *desk {
 	o := testOptions(openedWide())
-	o.Allow = func(string) shaping.Allowance {
+	o.Allow = func(string) throttle.Allowance {
 		a := openedWide()
 		a.RefusedPerHour = 20
 		return a

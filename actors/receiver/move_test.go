@@ -11,7 +11,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestMovedActorEndsWell: what is on the wire is answered, nothing is lost or
@@ -27,7 +27,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	b.options.Living.Alone()
 	a := openedWide()
 	a.RefusedPerHour = 200
-	b.options.Allow = func(string) shaping.Allowance { return a }
+	b.options.Allow = func(string) throttle.Allowance { return a }
 	b.pid = b.spawn()
 	c, pid := b.customer(1, 1000, func(int) string { return "ghost" })
 	c.until("answers", func() bool { return len(c.answers) > 60 })

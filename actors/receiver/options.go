@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/span"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -45,17 +45,17 @@ type Options struct {
 	Facts Facts
 	// Clock is the time of the ledger, for what is kept in Facts; nil: that of this host.
 	Clock   func() time.Time
-	Sources *Sources                           // from where receivers are spoken to
-	Allow   func(key string) shaping.Allowance // the present allowance of a receiver
+	Sources *Sources                            // from where receivers are spoken to
+	Allow   func(key string) throttle.Allowance // the present allowance of a receiver
 	// Stated says whether somebody has said what the RCPT rate of a receiver is, so that it
 	// is not begun gently; nil: of every one.
 	Stated func(key string) bool
 	// SourceOf gives what an operator wants of one of our sources now, by its address:
 	// whether it rests, and what it may ask in a day; nil: nothing.
-	SourceOf func(name string) shaping.Allowance
+	SourceOf func(name string) throttle.Allowance
 	// Said gives who says what of a field of a receiver, or of "source:" and the address of
 	// one of our sources, in the ledger's time, the one that holds last; nil: nobody knows.
-	Said func(name string, f shaping.Field) []shaping.Said
+	Said func(name string, f throttle.Field) []throttle.Said
 	// Weight is how many addresses of a workspace are asked for each one of a workspace
 	// of weight 1, at receivers where both wait; nil: all have the same.
 	Weight  func(workspace uuid.UUID) int

@@ -7,7 +7,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -269,7 +269,7 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 		d.nextHosts(now, s, a)
 		return
 	case verdict.ActTLS:
-		if s.tls != smtp.TLSRequired && d.allowance.TLS != shaping.TLSOff {
+		if s.tls != smtp.TLSRequired && d.allowance.TLS != throttle.TLSOff {
 			s.lane.setMode(smtp.TLSRequired, now)
 			d.push(s.lane, a.probe)
 			return
@@ -362,7 +362,7 @@ func (d *desk) trouble(now time.Time, s *session, told verdictOf) {
 		d.pause(now, told)
 	case v.Action == verdict.ActOtherSource:
 		d.refused(now, s, told)
-	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired && d.allowance.TLS != shaping.TLSOff:
+	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired && d.allowance.TLS != throttle.TLSOff:
 		s.lane.setMode(smtp.TLSRequired, now)
 	case told.attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.lane.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all

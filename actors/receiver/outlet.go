@@ -11,7 +11,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -41,9 +41,9 @@ type outlet struct {
 	index    int // in Sources
 	name     string
 	budget   *quota
-	tempo    *shaping.Tempo
-	rcpts    *shaping.Window // that keeps to the tempo, in times of sending as the desk's
-	pause    shaping.Pause   // as an operator wants it of the source
+	tempo    *throttle.Tempo
+	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the desk's
+	pause    throttle.Pause   // as an operator wants it of the source
 	grey     greylist
 	rested                       // at all of this receiver
 	refusing map[string]struct{} // lanes that rested it, without an answer about an address since
@@ -57,7 +57,7 @@ type rested struct {
 }
 
 // add prolongs it; each rest in a row is twice as long.
-func (r *rested) add(now time.Time, told verdictOf, hour shaping.Hour) {
+func (r *rested) add(now time.Time, told verdictOf, hour throttle.Hour) {
 	r.until = now.Add(max(told.verdict.Wait, hour.Of(min(restHere<<min(r.rests, 10), restMost))))
 	r.rests++
 	r.last = told
@@ -97,7 +97,7 @@ func (l *lane) away(now time.Time, o *outlet) *rested {
 // outletsOf puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
-func outletsOf(key string, s *Sources, a shaping.Allowance) []*outlet {
+func outletsOf(key string, s *Sources, a throttle.Allowance) []*outlet {
 	out := make([]*outlet, len(s.list))
 	score := make(map[*outlet]uint64, len(out))
 	for i := range s.list {
@@ -318,7 +318,7 @@ func (d *desk) halt(which func(*session) bool) {
 }
 
 // setBudgets changes the refusals that each source may cause in an hour.
-func (d *desk) setBudgets(a shaping.Allowance) {
+func (d *desk) setBudgets(a throttle.Allowance) {
 	for _, o := range d.outlets {
 		o.budget.Set(a.RefusedPerHour, a.RefusedShare)
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // quotaUnlimited is an allowance of refusals an hour that nobody reaches, so that
@@ -14,9 +14,9 @@ const quotaUnlimited = 100_000
 // quota is the Budget of the refusals of an hour together with what it was told,
 // minute by minute, so that another actor can go on from there. Mailbox only.
 type quota struct {
-	*shaping.Budget
+	*throttle.Budget
 	perHour, share int
-	hour           shaping.Hour
+	hour           throttle.Hour
 	minutes        []minute // oldest first, at least a minute apart; at most some 60
 }
 
@@ -26,8 +26,8 @@ type minute struct {
 	accepted, refused int
 }
 
-func newQuota(perHour, share int, hour shaping.Hour) *quota {
-	return &quota{Budget: shaping.NewBudget(perHour, share, hour), perHour: perHour, share: share, hour: hour}
+func newQuota(perHour, share int, hour throttle.Hour) *quota {
+	return &quota{Budget: throttle.NewBudget(perHour, share, hour), perHour: perHour, share: share, hour: hour}
 }
 
 // over says whether what was counted at a time is out of the hour before now.

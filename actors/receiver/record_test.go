@@ -8,7 +8,7 @@ import (
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // saying makes what a receiver said.
@@ -20,7 +20,7 @@ func saying(text string) *verdictOf {
 
 func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 	w := newWorld(t, a, 1)
 	w.reply = tenths()
 	w.fill(2)

@@ -11,7 +11,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // of gives every key the same share.
@@ -40,13 +40,13 @@ func TestNoShareAsksNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		k, n int
-		a    func(*shaping.Allowance)
+		a    func(*throttle.Allowance)
 	}{
-		{"none", 0, 3, func(*shaping.Allowance) {}},
-		{"none of none", 0, 0, func(*shaping.Allowance) {}},
-		{"no connection left", 1, 3, func(a *shaping.Allowance) { a.Connections = 2 }},
-		{"no RCPT left", 1, 3, func(a *shaping.Allowance) { a.RcptRate.Events = 2 }},
-		{"no refusal left", 1, 3, func(a *shaping.Allowance) { a.RefusedPerHour = 2 }},
+		{"none", 0, 3, func(*throttle.Allowance) {}},
+		{"none of none", 0, 0, func(*throttle.Allowance) {}},
+		{"no connection left", 1, 3, func(a *throttle.Allowance) { a.Connections = 2 }},
+		{"no RCPT left", 1, 3, func(a *throttle.Allowance) { a.RcptRate.Events = 2 }},
+		{"no refusal left", 1, 3, func(a *throttle.Allowance) { a.RefusedPerHour = 2 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := openedWide()
@@ -152,12 +152,12 @@ type side struct {
 func TestSharesNeverAddUpToMore(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		const n = 4
-		a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
+		a := throttle.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 			Connections:        rapid.IntRange(1, 9).Draw(rt, "connections"),
 			ConnectionRate:     drawRate(rt, "connection rate", 4, 40),
 			RcptRate:           drawRate(rt, "rcpt rate", 4, 200),
 			RcptsPerConnection: rapid.SampledFrom([]int{3, 50}).Draw(rt, "per connection"), RcptsPerTransaction: 1,
-			RefusedPerSession: 1000, RefusedPerHour: shaping.CountMax,
+			RefusedPerSession: 1000, RefusedPerHour: throttle.CountMax,
 		}
 		var sides []*side
 		for range 2 {
@@ -184,8 +184,8 @@ func TestSharesNeverAddUpToMore(t *testing.T) {
 	})
 }
 
-func drawRate(rt *rapid.T, label string, low, high int) shaping.Rate {
-	return shaping.Rate{Events: rapid.IntRange(low, high).Draw(rt, label), Per: time.Second}
+func drawRate(rt *rapid.T, label string, low, high int) throttle.Rate {
+	return throttle.Rate{Events: rapid.IntRange(low, high).Draw(rt, label), Per: time.Second}
 }
 
 // bothSides is a cluster of two.
@@ -261,7 +261,7 @@ func (b *bothSides) run(d time.Duration) {
 // been made, though nothing was asked here for long: others asked until just now.
 func TestGrowthIsNoBurst(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 2, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 2, Per: time.Second}
 	for _, before := range []part{{0, 2}, {1, 2}} {
 		w := newWorld(t, a, 1)
 		w.desk.options.Living.adopt(of(before.k, before.n))

@@ -9,13 +9,13 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // slowWide is wide but for a rate that makes a chunk last a while.
-func slowWide(perSecond int) shaping.Allowance {
+func slowWide(perSecond int) throttle.Allowance {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: perSecond, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: perSecond, Per: time.Second}
 	return a
 }
 

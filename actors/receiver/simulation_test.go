@@ -14,7 +14,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestDeskLosesNothing simulates a receiver of any manners, sessions that are
@@ -31,10 +31,10 @@ func TestDeskLosesNothing(t *testing.T) {
 func loseNothing(t *testing.T, r *rand.Rand) {
 	between := func(least, most int) int { return least + r.IntN(most-least+1) }
 	one := func(of ...int) int { return of[r.IntN(len(of))] }
-	perSecond := func(least, most int) shaping.Rate {
-		return shaping.Rate{Events: between(least, most), Per: time.Second}
+	perSecond := func(least, most int) throttle.Rate {
+		return throttle.Rate{Events: between(least, most), Per: time.Second}
 	}
-	a := shaping.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
+	a := throttle.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 		Connections:         between(1, 6),
 		ConnectionRate:      perSecond(2, 30),
 		RcptRate:            perSecond(5, 300),
@@ -42,7 +42,7 @@ func loseNothing(t *testing.T, r *rand.Rand) {
 		RcptsPerTransaction: one(1, 3, 100),
 		RefusedPerSession:   one(1, 8, 1_000_000),
 		RefusedPerHour:      one(150, 1_000_000, 1_000_000),
-		RefusedShare:        shaping.ShareMax,
+		RefusedShare:        throttle.ShareMax,
 	}
 	w := newWorld(t, a, r.Uint64())
 	w.turn = time.Duration(one(1, 20, 100)) * time.Millisecond

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -78,7 +78,7 @@ type Sources struct {
 	// Hour is how long an hour lasts toward receivers: of refusals, of rests, of the
 	// waits that a rule names; not of those that a receiver names. It is set before
 	// anything else is done.
-	Hour shaping.Hour
+	Hour throttle.Hour
 
 	list []Source
 
@@ -123,12 +123,12 @@ type SourceState struct {
 	// those that refuse it, whatever the address, because of where it stands or how it
 	// introduces itself.
 	Spoken, Blocked int
-	Rested          time.Time     // it speaks to nobody before; zero: it may speak
-	Reason          smtp.Reason   // why it is rested, or was when OnTrial
-	OnTrial         bool          // it was rested, and one receiver is being asked again
-	Pause           shaping.Pause // as an operator wants it
-	Today           int           // RCPTs since midnight UTC, of those that this process knows of
-	PerDay          int           // that are allowed today; 0: not bounded
+	Rested          time.Time      // it speaks to nobody before; zero: it may speak
+	Reason          smtp.Reason    // why it is rested, or was when OnTrial
+	OnTrial         bool           // it was rested, and one receiver is being asked again
+	Pause           throttle.Pause // as an operator wants it
+	Today           int            // RCPTs since midnight UTC, of those that this process knows of
+	PerDay          int            // that are allowed today; 0: not bounded
 }
 
 // Fit says whether the source may speak to receivers at large.

@@ -7,7 +7,7 @@ import (
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // blockedAtRcpt, blockedAtGreeting and noPTR are refusals of us.
@@ -424,7 +424,7 @@ func TestMemoryOfSources(t *testing.T) {
 		o := testOptions(openedWide())
 		allow := openedWide()
 		allow.RefusedPerHour = 20
-		o.Allow = func(string) shaping.Allowance { return allow }
+		o.Allow = func(string) throttle.Allowance { return allow }
 		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, source)
 		return newDesk("example", o, begin)
 	}

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestTurnedAwayAtSTARTTLS: a host that wants less of us before a session is ready is not
 // dialled again and again, and those who wait for it are told.
 func TestTurnedAwayAtSTARTTLS(t *testing.T) {
-	for _, mode := range []shaping.TLS{shaping.TLSOpportunistic, shaping.TLSRequired} {
+	for _, mode := range []throttle.TLS{throttle.TLSOpportunistic, throttle.TLSRequired} {
 		for _, code := range []int{421, 450, 451, 454} {
 			for _, text := range []string{"too many connections", "too many messages, slow down", "try again later"} {
 				t.Run(fmt.Sprintln(mode, code, text), func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
 	for _, p := range []part{{1, 1}, {3, 8}, {7, 8}, {85, 256}, {128, 256}, {1, 256}, {0, 1}} {
 		for seen := 1; seen <= 4; seen++ {
 			d := &desk{share: p}
-			a := shaping.Allowance{Connections: d.whole(seen)}
+			a := throttle.Allowance{Connections: d.whole(seen)}
 			if got := p.of(a).Connections; !p.none() && got != seen || p.none() && a.Connections != seen {
 				t.Errorf("%d of %d: %d sessions are %d of the whole, and %d here", p.k, p.n, seen, a.Connections, got)
 			}

@@ -9,7 +9,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -416,7 +416,7 @@ func (d *desk) state(now time.Time, cause wire.Cause, asks bool) string {
 	switch {
 	case cause == wire.Cause_PAUSED:
 		return "paused"
-	case d.leaving || d.allowance.Pause == shaping.PauseDrain:
+	case d.leaving || d.allowance.Pause == throttle.PauseDrain:
 		return "draining"
 	case now.Before(d.paused):
 		return "resting"
@@ -444,9 +444,9 @@ func (d *desk) tellSources(now time.Time) []view.ReceiverSource {
 		ok, until := d.options.Sources.may(o.index, d.key, now, false)
 		_, rests := o.tempo.Permits(now)
 		switch pause := d.options.Sources.allowance(o.index).Pause; {
-		case pause == shaping.PauseYes:
+		case pause == throttle.PauseYes:
 			one.State = "paused"
-		case pause == shaping.PauseDrain:
+		case pause == throttle.PauseDrain:
 			one.State = "draining"
 		case now.Before(o.until):
 			one.State, one.Until, one.Reason = "resting", o.until, o.last.verdict.Reason.String()
@@ -551,14 +551,14 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 // tell says what was learned and holds.
 func (l *learned) tell(now time.Time) []view.Limit {
 	out := []view.Limit{}
-	note := func(f shaping.Field, l limit) {
+	note := func(f throttle.Field, l limit) {
 		if now.Before(l.until) {
 			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Until: l.until})
 		}
 	}
-	note(shaping.FieldConnections, limit{l.connections.most, l.connections.until})
-	note(shaping.FieldRcptsPerConnection, l.perSession)
-	note(shaping.FieldRefusedPerSession, l.refused)
-	note(shaping.FieldRcptsPerTransaction, l.perTransaction)
+	note(throttle.FieldConnections, limit{l.connections.most, l.connections.until})
+	note(throttle.FieldRcptsPerConnection, l.perSession)
+	note(throttle.FieldRefusedPerSession, l.refused)
+	note(throttle.FieldRcptsPerTransaction, l.perTransaction)
 	return out
 }

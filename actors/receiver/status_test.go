@@ -12,7 +12,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // valueOf reads a metric.
@@ -50,7 +50,7 @@ func (w *world) fill(chunks uint64) {
 
 func TestADeskTellsWhatItDoes(t *testing.T) {
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 20, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 20, Per: time.Second}
 	w := newWorld(t, a, 1)
 	w.reply = tenths()
 	w.fill(4)
@@ -150,7 +150,7 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	o.Metrics = NewMetrics(registry)
 	a := openedWide()
-	a.RcptRate = shaping.Rate{Events: 10, Per: time.Second}
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 	w := newWorld(t, a, 1)
 	w.desk.options.Metrics = o.Metrics
 	w.fill(2)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // look is a question about the desk of an actor.
@@ -37,7 +37,7 @@ func (l *Living) Close(ctx context.Context, key string, session int) bool {
 // standsFor says which receiver keys a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
-		return key == name || shaping.NameOf(key) == name || shaping.Unsharded(key) == name
+		return key == name || throttle.NameOf(key) == name || throttle.Unsharded(key) == name
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestAnActorIsSurveyedTracedAndLosesASession asks a real actor that speaks to the lab.
 func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	t.Parallel()
 	a := openedWide()
-	a.Connections, a.RcptRate = 1, shaping.Rate{Events: 20, Per: time.Second}
+	a.Connections, a.RcptRate = 1, throttle.Rate{Events: 20, Per: time.Second}
 	b := newBench(t, time.Millisecond, "plain", a)
 	living := b.options.Living
 	c, pid := b.customer(1, 10_000, half)
@@ -140,7 +140,7 @@ func TestLinesGoOnAfterARestart(t *testing.T) {
 func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLiving()
-		allow := func(string) shaping.Allowance { return shaping.Allowance{} }
+		allow := func(string) throttle.Allowance { return throttle.Allowance{} }
 		sit := func(key string, told func(s *seat, m look)) {
 			s := l.enter(key, allow)
 			s.listen(func(msg any) { go told(s, msg.(look)) })

@@ -18,7 +18,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -29,23 +29,23 @@ const slotsOfWorld = 1000
 var begin = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // opened is a wide allowance for tests that are about something else.
-func openedWide() shaping.Allowance {
-	return shaping.Allowance{
-		Connections: 4, ConnectionRate: shaping.Rate{Events: 1000, Per: time.Second},
-		RcptRate:           shaping.Rate{Events: shaping.RateEventsMax, Per: time.Second},
-		RcptsPerConnection: shaping.CountMax, RcptsPerTransaction: 1,
-		RefusedPerSession: shaping.CountMax, RefusedPerHour: shaping.CountMax,
-		SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second, TLS: shaping.TLSOpportunistic,
-		Family: shaping.FamilyAny, Pause: shaping.PauseNo,
+func openedWide() throttle.Allowance {
+	return throttle.Allowance{
+		Connections: 4, ConnectionRate: throttle.Rate{Events: 1000, Per: time.Second},
+		RcptRate:           throttle.Rate{Events: throttle.RateEventsMax, Per: time.Second},
+		RcptsPerConnection: throttle.CountMax, RcptsPerTransaction: 1,
+		RefusedPerSession: throttle.CountMax, RefusedPerHour: throttle.CountMax,
+		SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second, TLS: throttle.TLSOpportunistic,
+		Family: throttle.FamilyAny, Pause: throttle.PauseNo,
 	}
 }
 
-func testOptions(a shaping.Allowance) Options {
+func testOptions(a throttle.Allowance) Options {
 	living := NewLiving()
 	living.Alone()
 	return Options{
 		Living: living, Fenced: func() bool { return false },
-		Allow: func(string) shaping.Allowance { return a },
+		Allow: func(string) throttle.Allowance { return a },
 		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
 		Rules: verdict.Builtin(), Sources: sourcesOf(noSession), Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
@@ -80,7 +80,7 @@ func sourcesOf(open openFunc, addresses ...string) *Sources {
 type world struct {
 	t     tester
 	desk  *desk
-	limit shaping.Allowance
+	limit throttle.Allowance
 	rand  *rand.Rand
 	now   time.Time
 	queue events
@@ -140,7 +140,7 @@ type tester interface {
 	Helper()
 }
 
-func newWorld(t tester, a shaping.Allowance, seed uint64) *world {
+func newWorld(t tester, a throttle.Allowance, seed uint64) *world {
 	w := &world{t: t, desk: newDesk("example", testOptions(a), begin), limit: a, now: begin,
 		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, greeted: map[string]int{},
 		turn:  20 * time.Millisecond,
@@ -332,7 +332,7 @@ func (w *world) transaction(s *simSession, r *report, m askProbes, t time.Time) 
 }
 
 // checkRate fails when in any window of a rate there were more events than it allows.
-func checkRate(t tester, what string, times []time.Time, r shaping.Rate) {
+func checkRate(t tester, what string, times []time.Time, r throttle.Rate) {
 	t.Helper()
 	for i := r.Events; i < len(times); i++ {
 		if span := times[i].Sub(times[i-r.Events]); span <= r.Per {

@@ -35,7 +35,7 @@ type ExplainedField struct {
 
 // Said is who said something about a field.
 type Said struct {
-	Layer  string    `json:"layer"`        // of shaping.Layer
+	Layer  string    `json:"layer"`        // of throttle.Layer
 	Name   string    `json:"name"`         // the rule's; "": everybody
 	Where  string    `json:"where"`        // file and line; where a published value was found
 	ID     string    `json:"id,omitempty"` // of an override

@@ -104,7 +104,7 @@ type ReceiverDetail struct {
 
 // Limit is a limit that the receiver taught us.
 type Limit struct {
-	Field string    `json:"field"` // of shaping.Field
+	Field string    `json:"field"` // of throttle.Field
 	Value string    `json:"value"`
 	Until time.Time `json:"until,omitzero"`
 }

@@ -25,8 +25,8 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/upload"
 	"rollcall/ledger/sqlstore"
-	"rollcall/smtp/shaping"
 	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -101,7 +101,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	n.book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
 	work, err := n.startEngine(ctx, c, book, id, engineOptions{registry: registry, log: o.Log, rules: n.rules,
-		hour: shaping.Hour(o.Hour)})
+		hour: throttle.Hour(o.Hour)})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ type engineOptions struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 	rules    *verdict.Rules
-	hour     shaping.Hour            // of receivers and of what is known of domains
+	hour     throttle.Hour           // of receivers and of what is known of domains
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
 

@@ -24,8 +24,8 @@ import (
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
 	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -180,7 +180,7 @@ func fullName(short string) string {
 }
 
 // receiverOptions is what receivers need to speak SMTP.
-func receiverOptions(c config.Config, table *shaping.Table, o engineOptions) (receiver.Options, error) {
+func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (receiver.Options, error) {
 	hello, err := helloName(c)
 	if err != nil {
 		return receiver.Options{}, err
@@ -251,7 +251,7 @@ func sessionSlots() int {
 type workParts struct {
 	book     *sqlstore.Store
 	resolver *mx.Resolver
-	table    *shaping.Table
+	table    *throttle.Table
 	members  *membership
 	facts    *domain.Facts
 }

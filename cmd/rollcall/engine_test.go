@@ -14,15 +14,15 @@ import (
 
 	"rollcall/config"
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
 	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
 )
 
 // openedWide is an allowance that stands in nobody's way.
 func openedWide(t testing.TB, c *config.Config, pipelining bool) {
 	t.Helper()
 	connections, perSession, perTransaction := 4, 1_000_000, 100
-	wide := config.Rate(shaping.Rate{Events: 1_000_000, Per: time.Second})
+	wide := config.Rate(throttle.Rate{Events: 1_000_000, Per: time.Second})
 	c.Throttle.Default = config.Allowance{Connections: &connections, ConnectionRate: &wide, RcptRate: &wide,
 		RcptsPerConnection: &perSession, RcptsPerTransaction: &perTransaction, RefusedPerSession: &perSession,
 		RefusedPerHour: &perSession, Pipelining: &pipelining}

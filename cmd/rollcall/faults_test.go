@@ -15,8 +15,8 @@ import (
 
 	"rollcall/config"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
 	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
 )
 
 // Fault injection: each row switches on a fault of our own, or what receivers do about
@@ -291,7 +291,7 @@ func mannersFaults() []fault {
 		{name: "far too fast", on: func(t *testing.T, _ *smtplab.Lab, c *config.Config) {
 			openedWide(t, c, true)
 			connections := 50
-			rate := config.Rate(shaping.Rate{Events: 1_000_000, Per: time.Second})
+			rate := config.Rate(throttle.Rate{Events: 1_000_000, Per: time.Second})
 			c.Throttle.Default.Connections, c.Throttle.Default.RcptRate = &connections, &rate
 		}, list: func(t *testing.T, l *smtplab.Lab) []labelled { return guardedList(t, l, "limit") }},
 		{name: "too many recipients in a transaction", known: 100, on: wide,

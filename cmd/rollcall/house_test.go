@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
 	"smtp/identity":       {"smtp"},
-	"smtp/shaping":        {},
+	"smtp/throttle":       {},
 	"smtp/smtplab":        {"smtp"},
 	"ledger/sqlstore":     {"actors/span", "ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},

@@ -19,8 +19,8 @@ import (
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/shaping"
 	"rollcall/smtp/smtplab"
+	"rollcall/smtp/throttle"
 )
 
 // How a trial scales the long waits of real receivers, so that it ends in minutes.
@@ -125,7 +125,7 @@ func trialConfig(folder string, lab *smtplab.Lab) config.Config {
 	c.Retry.GiveUpAfter = config.Duration{Duration: trialGiveUp}
 	for i := range c.Retry.GreylistWaits {
 		wait := &c.Retry.GreylistWaits[i].Duration
-		*wait = shaping.Hour(trialHour).Of(*wait)
+		*wait = throttle.Hour(trialHour).Of(*wait)
 	}
 	return c
 }

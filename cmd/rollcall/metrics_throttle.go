@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // throttleMetrics shows what operators and their file have made of allowances.
@@ -15,7 +15,7 @@ type throttleMetrics struct {
 }
 
 // newThrottleMetrics registers them; the table is read at each scrape.
-func newThrottleMetrics(r prometheus.Registerer, table *shaping.Table) *throttleMetrics {
+func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttleMetrics {
 	gauge := func(name, help string) prometheus.GaugeOpts {
 		return prometheus.GaugeOpts{Name: "rollcall_throttle_" + name, Help: help}
 	}
@@ -28,12 +28,12 @@ func newThrottleMetrics(r prometheus.Registerer, table *shaping.Table) *throttle
 	}
 	r.MustRegister(m.fileUsed, m.loaded,
 		prometheus.NewGaugeFunc(gauge("rules", "Rules of the configuration and the throttle file that are in force."),
-			func() float64 { return float64(len(table.Rules(shaping.LayerFile))) }),
+			func() float64 { return float64(len(table.Rules(throttle.LayerFile))) }),
 		prometheus.NewGaugeFunc(gauge("overrides", "Overrides of operators that are in force."),
-			func() float64 { return float64(len(table.Rules(shaping.LayerOverride))) }),
+			func() float64 { return float64(len(table.Rules(throttle.LayerOverride))) }),
 		prometheus.NewGaugeFunc(gauge("override_ends_timestamp_seconds",
 			"When the first of the overrides in force ends; 0 when there is none."),
-			func() float64 { return firstEnd(table.Rules(shaping.LayerOverride)) }))
+			func() float64 { return firstEnd(table.Rules(throttle.LayerOverride)) }))
 	m.file(nil)
 	return m
 }
@@ -49,7 +49,7 @@ func (m *throttleMetrics) file(err error) {
 }
 
 // firstEnd is when the first of some overrides ends, in Unix seconds.
-func firstEnd(overrides []shaping.Rule) float64 {
+func firstEnd(overrides []throttle.Rule) float64 {
 	var first time.Time
 	for _, o := range overrides {
 		if first.IsZero() || o.Until.Before(first) {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func TestThrottleMetricsFollowTheTable(t *testing.T) {
-	table, err := shaping.NewTable(nil)
+	table, err := throttle.NewTable(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,15 +36,15 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	if loaded := at[prefix+"file_loaded_timestamp_seconds"]; loaded < float64(began.Unix()) {
 		t.Errorf("loaded at %v, want now", loaded)
 	}
-	var set shaping.Override
-	if err := set.Set(shaping.Fields()[0], shaping.DefaultAllowance().Text(shaping.Fields()[0])); err != nil {
+	var set throttle.Override
+	if err := set.Set(throttle.Fields()[0], throttle.DefaultAllowance().Text(throttle.Fields()[0])); err != nil {
 		t.Fatal(err)
 	}
 	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
-	err = table.Replace(shaping.LayerOverride, []shaping.Rule{{Name: "a.test", Set: set, Until: later},
+	err = table.Replace(throttle.LayerOverride, []throttle.Rule{{Name: "a.test", Set: set, Until: later},
 		{Name: "b.test", Set: set, Until: soon}})
 	if err == nil {
-		err = table.Replace(shaping.LayerFile, []shaping.Rule{{Name: "c.test", Set: set}})
+		err = table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: set}})
 	}
 	if err != nil {
 		t.Fatal(err)

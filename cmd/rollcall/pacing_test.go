@@ -102,7 +102,7 @@ type step struct {
 // TestAHiddenLimitIsFoundAndKept: the allowance is three times what the receiver takes,
 // which changes while the run goes on. When there was time to find it, nine tenths of it
 // are used and fewer than one in a hundred RCPTs are put off. Which rate a tempo finds is
-// shown without a node in smtp/shaping and actors/receiver, in every run.
+// shown without a node in smtp/throttle and actors/receiver, in every run.
 func TestAHiddenLimitIsFoundAndKept(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes minutes of true time; run with -long")

@@ -12,11 +12,11 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/http/admin"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func newReceiversPause(node *adminFlags) *cobra.Command {
-	return newRest(restCommand{node: node, word: "pause", value: shaping.PauseYes, arg: "KEY",
+	return newRest(restCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
 		short: "Ask a receiver nothing for a time",
 		long: "Ask a receiver nothing for a time: its sessions are ended after the command that is on the wire. Its\n" +
 			"addresses wait; none is lost and none is asked twice for it.",
@@ -24,7 +24,7 @@ func newReceiversPause(node *adminFlags) *cobra.Command {
 }
 
 func newReceiversDrain(node *adminFlags) *cobra.Command {
-	return newRest(restCommand{node: node, word: "drain", value: shaping.PauseDrain, arg: "KEY",
+	return newRest(restCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
 		short: "Open no more sessions to a receiver for a time; those that are open go on to their end",
 		long: "Open no more sessions to a receiver for a time. Those that are open go on until they end by themselves.\n" +
 			"Its addresses wait; none is lost.",
@@ -41,7 +41,7 @@ type restCommand struct {
 	node                 *adminFlags
 	word, arg            string
 	short, long, example string
-	value                shaping.Pause
+	value                throttle.Pause
 	key                  func(arg string) (string, error) // makes a key of the argument; nil: it is one
 	complete             cobra.CompletionFunc             // nil: keys
 }
@@ -72,7 +72,7 @@ func newRest(r restCommand) *cobra.Command {
 			return err
 		}
 		s := setting{asJSON: *asJSON, call: admin.OverrideCall{Key: key,
-			Fields: map[string]string{shaping.FieldPause.String(): string(r.value)}}}
+			Fields: map[string]string{throttle.FieldPause.String(): string(r.value)}}}
 		return s.run(c, r.node, change)
 	}
 	return c
@@ -92,7 +92,7 @@ func newResume(r restCommand) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ended, err := client.clear(c.Context(), admin.ClearCall{Key: key, Only: shaping.FieldPause.String(),
+		ended, err := client.clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
 			Reason: *reason})
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (c *adminClient) stillRests(ctx context.Context, key string,
 		}
 		if follows {
 			for _, f := range x.Fields {
-				if f.Field == shaping.FieldPause.String() && f.Value != string(shaping.PauseNo) {
+				if f.Field == throttle.FieldPause.String() && f.Value != string(throttle.PauseNo) {
 					return &f
 				}
 			}

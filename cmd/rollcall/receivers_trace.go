@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func newReceiversTrace(node *adminFlags) *cobra.Command {
@@ -38,7 +38,7 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			*source = sourceName(strings.TrimPrefix(key, shaping.SourcePrefix))
+			*source = sourceName(strings.TrimPrefix(key, throttle.SourcePrefix))
 		}
 		for _, text := range client.unheardOf(c.Context(), args[0], *source) {
 			fmt.Fprintln(c.ErrOrStderr(), foldedTo("rollcall: "+text, 0, columns))
@@ -55,7 +55,7 @@ func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts 
 	if known, err := c.receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
 		lives := func(r view.Receiver) bool {
-			return key == r.Key || key == shaping.NameOf(r.Key) || key == shaping.Unsharded(r.Key)
+			return key == r.Key || key == throttle.NameOf(r.Key) || key == throttle.Unsharded(r.Key)
 		}
 		if !slices.ContainsFunc(known.Receivers, lives) {
 			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // sourcesAnswer is what a node says of the sources of all nodes.
@@ -49,13 +49,13 @@ func newSourcesCommand(e environment) *cobra.Command {
 	}
 	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
 	pause, drain, resume := rest, rest, rest
-	pause.word, pause.value = "pause", shaping.PauseYes
+	pause.word, pause.value = "pause", throttle.PauseYes
 	pause.short = "Ask nothing from a source for a time"
 	pause.long = "Ask nothing from a source for a time: its sessions are ended after the command that is on the wire.\n" +
 		"Other sources go on, each within its own limits; without another one the addresses wait."
 	pause.example = "  rollcall sources pause 192.0.2.7 --for 2h --reason \"listed\"\n" +
 		"  rollcall sources pause default --for 10m --reason \"network work\""
-	drain.word, drain.value = "drain", shaping.PauseDrain
+	drain.word, drain.value = "drain", throttle.PauseDrain
 	drain.short = "Open no more sessions from a source for a time; those that are open go on to their end"
 	drain.long = drain.short + "."
 	drain.example = "  rollcall sources drain 192.0.2.7 --for 6h --reason \"moving away\""
@@ -66,15 +66,15 @@ func newSourcesCommand(e environment) *cobra.Command {
 
 // keyOfSource gives the name of the rules of a source.
 func keyOfSource(arg string) (string, error) {
-	arg = strings.TrimPrefix(arg, shaping.SourcePrefix)
+	arg = strings.TrimPrefix(arg, throttle.SourcePrefix)
 	if arg == "default" || arg == "" {
-		return shaping.SourcePrefix, nil
+		return throttle.SourcePrefix, nil
 	}
 	at, err := netip.ParseAddr(arg)
 	if err != nil {
 		return "", usageError{fmt.Sprintf("ADDRESS %q is no IP address: write one of `rollcall sources`, or default", arg)}
 	}
-	return shaping.SourcePrefix + at.Unmap().String(), nil
+	return throttle.SourcePrefix + at.Unmap().String(), nil
 }
 
 // completeSource offers our sources to a shell.

@@ -17,7 +17,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/http/admin"
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func newThrottle(e environment) *cobra.Command {
@@ -42,7 +42,7 @@ const helpWidth = 108
 
 // fieldNames are the names of all fields, in the order in which they are shown.
 func fieldNames() (names []string) {
-	for _, f := range shaping.Fields() {
+	for _, f := range throttle.Fields() {
 		names = append(names, f.String())
 	}
 	return names
@@ -118,7 +118,7 @@ func parseFields(args []string) (map[string]string, error) {
 		if !found {
 			return nil, usageError{fmt.Sprintf("%q is no FIELD=VALUE, such as rcpt_rate=2/s", arg)}
 		}
-		if _, known := shaping.ParseField(name); !known {
+		if _, known := throttle.ParseField(name); !known {
 			return nil, usageError{unknownField(name)}
 		}
 		if _, twice := fields[name]; twice {
@@ -126,8 +126,8 @@ func parseFields(args []string) (map[string]string, error) {
 		}
 		fields[name] = value
 	}
-	if _, err := shaping.ParseOverride(fields); err != nil {
-		return nil, usageError{strings.TrimPrefix(err.Error(), shaping.ErrAllowance.Error()+": ")}
+	if _, err := throttle.ParseOverride(fields); err != nil {
+		return nil, usageError{strings.TrimPrefix(err.Error(), throttle.ErrAllowance.Error()+": ")}
 	}
 	return fields, nil
 }
@@ -170,7 +170,7 @@ func completeKey(node *adminFlags, more func(args []string, typed string) []stri
 		}
 		if known, err := client.rules(ctx); err == nil {
 			for _, r := range known.Rules {
-				if r.Name != "" && r.Layer != shaping.LayerKnown.String() {
+				if r.Name != "" && r.Layer != throttle.LayerKnown.String() {
 					names = append(names, fmt.Sprintf("%s\t%s", printable(r.Name), printable(r.Layer)))
 				}
 			}
@@ -181,8 +181,8 @@ func completeKey(node *adminFlags, more func(args []string, typed string) []stri
 
 // completeFields offers the fields that are not set yet.
 func completeFields(args []string, _ string) (offers []string) {
-	isSource := strings.HasPrefix(args[0], shaping.SourcePrefix)
-	for _, f := range shaping.Fields() {
+	isSource := strings.HasPrefix(args[0], throttle.SourcePrefix)
+	for _, f := range throttle.Fields() {
 		set := false
 		for _, arg := range args[1:] {
 			set = set || strings.HasPrefix(arg, f.String()+"=")

@@ -11,7 +11,7 @@ import (
 
 	"rollcall/actors/receiver"
 	"rollcall/actors/view"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func newThrottleExplain(node *adminFlags) *cobra.Command {
@@ -56,8 +56,8 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 // sourceKey turns "source:default" into the key of the source whose address the system
 // chooses.
 func sourceKey(key string) string {
-	if key == shaping.SourcePrefix+"default" {
-		return shaping.SourcePrefix
+	if key == throttle.SourcePrefix+"default" {
+		return throttle.SourcePrefix
 	}
 	return key
 }
@@ -153,12 +153,12 @@ func (x explanation) notes() (notes []string) {
 		notes = append(notes, "Other receivers of the same operator, each with an allowance of its own: "+
 			some(x.Beside)+".")
 	}
-	var a shaping.Allowance
+	var a throttle.Allowance
 	isReceiver := false
 	for _, e := range x.Fields {
-		if f, known := shaping.ParseField(e.Field); known {
+		if f, known := throttle.ParseField(e.Field); known {
 			_ = a.Set(f, e.Value) // what cannot be read here is a field of another version
-			isReceiver = isReceiver || f == shaping.FieldRefusedPerSession
+			isReceiver = isReceiver || f == throttle.FieldRefusedPerSession
 		}
 	}
 	if most, applies := receiver.Careful(a); isReceiver && applies && a.RefusedPerSession > most {

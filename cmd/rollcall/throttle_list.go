@@ -11,7 +11,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/http/admin"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func newThrottleList(node *adminFlags) *cobra.Command {
@@ -36,7 +36,7 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 			return err
 		}
 		known.Rules = slices.DeleteFunc(known.Rules, func(r admin.ThrottleRule) bool {
-			own := r.Layer == shaping.LayerFile.String() || r.Layer == shaping.LayerOverride.String()
+			own := r.Layer == throttle.LayerFile.String() || r.Layer == throttle.LayerOverride.String()
 			return !own && !*all || len(args) > 0 && !strings.Contains(r.Name, strings.ToLower(args[0]))
 		})
 		if *asJSON {
@@ -61,7 +61,7 @@ func mostArgs(most int) cobra.PositionalArgs {
 func printRules(w io.Writer, known admin.ThrottleRules) error {
 	var b strings.Builder
 	width := widthOf(w)
-	layers := []shaping.Layer{shaping.LayerOverride, shaping.LayerFile, shaping.LayerKnown, shaping.LayerDefault}
+	layers := []throttle.Layer{throttle.LayerOverride, throttle.LayerFile, throttle.LayerKnown, throttle.LayerDefault}
 	titles := []string{"OVERRIDE", "FILE", "KNOWN", "DEFAULT"}
 	shown := 0
 	for i, layer := range layers {
@@ -156,7 +156,7 @@ func ruleTarget(name string) string {
 	switch {
 	case name == "":
 		return "everybody"
-	case name == shaping.SourcePrefix:
+	case name == throttle.SourcePrefix:
 		return "the source whose address the system chooses (source:default)"
 	}
 	return name

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/http/admin"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 func newThrottleSet(node *adminFlags) *cobra.Command {
@@ -146,18 +146,18 @@ func says(x view.Explanation, id string) bool {
 // unknownName says that nobody knows the name of an override: it may have a typing error.
 func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 	name := out.Override.Name
-	if strings.HasPrefix(name, shaping.SourcePrefix) {
+	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		var known sourcesAnswer
 		if err := c.ask(ctx, "GET", "/v1/sources", nil, &known); err != nil {
 			return ""
 		}
 		for _, s := range known.Sources {
-			if shaping.SourcePrefix+s.Source == ruleKey(name) {
+			if throttle.SourcePrefix+s.Source == ruleKey(name) {
 				return ""
 			}
 		}
 		return fmt.Sprintf("no node has a source %s: `rollcall sources` lists them",
-			sourceName(strings.TrimPrefix(name, shaping.SourcePrefix)))
+			sourceName(strings.TrimPrefix(name, throttle.SourcePrefix)))
 	}
 	known, err := c.rules(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func (c *adminClient) unknownName(ctx context.Context, out setView) string {
 		return ""
 	}
 	for _, r := range live.Receivers {
-		if own := shaping.NameOf(r.Key); own == name || strings.HasSuffix(own, "."+name) {
+		if own := throttle.NameOf(r.Key); own == name || strings.HasSuffix(own, "."+name) {
 			return ""
 		}
 	}
@@ -225,7 +225,7 @@ func printSet(w io.Writer, out setView) error {
 
 // ruleKey writes the name of a rule as a command takes it.
 func ruleKey(name string) string {
-	if name == shaping.SourcePrefix {
+	if name == throttle.SourcePrefix {
 		return name + "default"
 	}
 	return name

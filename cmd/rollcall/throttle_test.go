@@ -20,7 +20,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/http/admin"
 	"rollcall/ledger/sqlstore"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // These tests call the commands in this process, against a real admin listener with a real
@@ -29,7 +29,7 @@ import (
 // toldSurvey is what the nodes say. Names are explained by the table: the mail of
 // small.test goes to example.test, the mail of big.test to google.com.
 type toldSurvey struct {
-	table *shaping.Table
+	table *throttle.Table
 
 	mu        sync.Mutex // guards the fields below
 	receivers []view.Receivers
@@ -138,7 +138,7 @@ func (s *toldSurvey) Explain(_ context.Context, name string) (view.Explanation, 
 
 // explain puts the fields of a key into its explanation.
 func (s *toldSurvey) explain(x view.Explanation) view.Explanation {
-	said := func(o shaping.Origin) view.Said {
+	said := func(o throttle.Origin) view.Said {
 		return view.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
 			Reason: o.Reason, Until: o.Until}
 	}
@@ -173,10 +173,10 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		t.Fatal(err)
 	}
 	set := fieldsOf(t, map[string]string{"rcpt_rate": "4/s", "retry_waits": "5m,10m,20m,40m,1h,2h"})
-	table, err := shaping.NewTable([]shaping.Rule{
-		{Name: "example.test", Set: set, Where: map[shaping.Field]string{0: "throttle.toml:12"}},
+	table, err := throttle.NewTable([]throttle.Rule{
+		{Name: "example.test", Set: set, Where: map[throttle.Field]string{0: "throttle.toml:12"}},
 		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
-			Where: map[shaping.Field]string{0: "throttle.toml:17"}}})
+			Where: map[throttle.Field]string{0: "throttle.toml:17"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,9 +205,9 @@ func newThrottleBench(t *testing.T) *throttleBench {
 	return b
 }
 
-func fieldsOf(t *testing.T, texts map[string]string) shaping.Override {
+func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 	t.Helper()
-	o, err := shaping.ParseOverride(texts)
+	o, err := throttle.ParseOverride(texts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,17 +220,17 @@ func (b *throttleBench) follow() {
 	if err != nil {
 		b.t.Error(err)
 	}
-	var rules []shaping.Rule
+	var rules []throttle.Rule
 	for _, o := range tuning.Overrides {
-		set, err := shaping.ParseOverride(o.Fields)
+		set, err := throttle.ParseOverride(o.Fields)
 		if err != nil {
 			b.t.Error(err)
 		}
-		rules = append(rules, shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author,
+		rules = append(rules, throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author,
 			Reason: o.Reason,
 			Until:  o.Expires})
 	}
-	if err := b.survey.table.Replace(shaping.LayerOverride, rules); err != nil {
+	if err := b.survey.table.Replace(throttle.LayerOverride, rules); err != nil {
 		b.t.Error(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/mx"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -24,7 +24,7 @@ const noteWithin = 10 * time.Second
 // throttling is what a node knows of how receivers may be asked: its rules, where they come
 // from, and who answers questions about them.
 type throttling struct {
-	table  *shaping.Table
+	table  *throttle.Table
 	file   *config.ThrottleFile // and why it is not used, if it is not
 	shown  *throttleMetrics
 	tuning *tuning
@@ -39,7 +39,7 @@ func (n *node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 	if t.file, err = config.OpenThrottle(c.Throttle); err != nil {
 		return err
 	}
-	if t.table, err = shaping.NewTable(t.file.State().Rules); err != nil {
+	if t.table, err = throttle.NewTable(t.file.State().Rules); err != nil {
 		return err
 	}
 	t.shown = newThrottleMetrics(o.registry, t.table)
@@ -65,7 +65,7 @@ func (n *node) watchThrottle(ctx context.Context, book ledger.Operators, log *sl
 		t.file.Watch(ctx, log, func(s config.ThrottleState) {
 			err := s.Err
 			if err == nil {
-				if err = t.table.Replace(shaping.LayerFile, s.Rules); err != nil {
+				if err = t.table.Replace(throttle.LayerFile, s.Rules); err != nil {
 					log.Error("throttle file refused", "err", err)
 				}
 			}
@@ -85,7 +85,7 @@ func (n *node) watchThrottle(ctx context.Context, book ledger.Operators, log *sl
 
 // noteChanges writes what a new throttle file changed here into the operator log. Who
 // wrote the file is not known.
-func (n *node) noteChanges(ctx context.Context, book ledger.Operators, log *slog.Logger, changes []shaping.Change) {
+func (n *node) noteChanges(ctx context.Context, book ledger.Operators, log *slog.Logger, changes []throttle.Change) {
 	within, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
 	for i, c := range changes {
@@ -118,7 +118,7 @@ func nameOrAll(name string) string {
 }
 
 // change is one side of a change for people; "" when nothing was said.
-func change(f shaping.Field, text string) string {
+func change(f throttle.Field, text string) string {
 	if text == "" {
 		return ""
 	}
@@ -134,7 +134,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 	r.Tracer = n.tracer
 	r.Living, r.Fenced = n.members.living, n.members.fenced
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
-	r.Stated = func(key string) bool { return n.table.Stated(key, shaping.FieldRcptRate) }
+	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
 	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.tuning.weight
 	return r, nil
 }
@@ -149,20 +149,20 @@ func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) 
 
 // replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
 // when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
-func (n *node) replay(ctx context.Context, base config.Throttle, throttle, rules string) (view.Replayed, error) {
+func (n *node) replay(ctx context.Context, base config.Throttle, limits, rules string) (view.Replayed, error) {
 	o := clerk.ReplayOptions{Now: n.table, Candidate: n.table}
 	var warnings []string
-	if throttle != "" {
-		candidate, findings := config.CheckThrottleText("candidate", []byte(throttle), base)
+	if limits != "" {
+		candidate, findings := config.CheckThrottleText("candidate", []byte(limits), base)
 		for _, f := range findings {
 			if f.Severity == config.SeverityError {
 				return view.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
 			}
 			warnings = append(warnings, f.String())
 		}
-		table, err := shaping.NewTable(candidate)
+		table, err := throttle.NewTable(candidate)
 		if err == nil {
-			err = table.Replace(shaping.LayerOverride, n.table.Rules(shaping.LayerOverride))
+			err = table.Replace(throttle.LayerOverride, n.table.Rules(throttle.LayerOverride))
 		}
 		if err != nil {
 			return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 // weights of workspaces, which the ledger keeps for all nodes.
 type tuning struct {
 	read   func(ctx context.Context) (ledger.Tuning, error)
-	table  *shaping.Table
+	table  *throttle.Table
 	clock  func() time.Time // the ledger's, as far as it is known
 	replan func()           // lets the receivers look at their allowances again
 	log    *slog.Logger
@@ -85,7 +85,7 @@ func (t *tuning) apply() {
 		return
 	}
 	rules := t.rules(holding)
-	if err := t.table.Replace(shaping.LayerOverride, rules); err != nil {
+	if err := t.table.Replace(throttle.LayerOverride, rules); err != nil {
 		t.log.Error("overrides not used", "err", err)
 		return
 	}
@@ -96,11 +96,11 @@ func (t *tuning) apply() {
 
 // rules gives overrides as rules. One that this version does not understand, because a node
 // of another one took it, is left out.
-func (t *tuning) rules(overrides []ledger.ThrottleOverride) []shaping.Rule {
-	var rules []shaping.Rule
+func (t *tuning) rules(overrides []ledger.ThrottleOverride) []throttle.Rule {
+	var rules []throttle.Rule
 	for _, o := range overrides {
-		set, err := shaping.ParseOverride(o.Fields)
-		r := shaping.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
+		set, err := throttle.ParseOverride(o.Fields)
+		r := throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
 			Until: o.Expires}
 		if err == nil {
 			err = r.Check()

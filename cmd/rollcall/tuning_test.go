@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // TestTuning: overrides hold from the reading that finds them to their end, also when the
 // ledger does not answer any more, and one that cannot be read spoils no other.
 func TestTuning(t *testing.T) {
-	table, err := shaping.NewTable(nil)
+	table, err := throttle.NewTable(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +56,11 @@ func TestTuning(t *testing.T) {
 	check("when all are over", "5/s", 2, 3)
 	now, failure, found.Overrides = now.Add(-time.Hour), nil, found.Overrides[:0]
 	check("when they are cleared", "5/s", 2, 3)
-	if n := len(table.Rules(shaping.LayerOverride)); n != 0 {
+	if n := len(table.Rules(throttle.LayerOverride)); n != 0 {
 		t.Errorf("%d overrides in force", n)
 	}
 	for _, e := range table.Explain("slow.example") {
-		if len(e.Said) > 1 && e.Said[len(e.Said)-1].Layer == shaping.LayerOverride {
+		if len(e.Said) > 1 && e.Said[len(e.Said)-1].Layer == throttle.LayerOverride {
 			t.Errorf("%s is still overridden", e.Field)
 		}
 	}

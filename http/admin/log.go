@@ -14,7 +14,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/http/api"
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // LogPage is one page of the operator log, newest first.
@@ -25,7 +25,7 @@ type LogPage struct {
 
 // shownName is what was changed as people are shown it.
 func shownName(name string) string {
-	if name == shaping.SourcePrefix {
+	if name == throttle.SourcePrefix {
 		return name + view.DefaultSource
 	}
 	return name

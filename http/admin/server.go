@@ -19,7 +19,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -59,7 +59,7 @@ type Options struct {
 	// Survey asks all nodes what they do; nil: its calls are refused with no_survey.
 	Survey Survey
 	// Throttle has the rules of this node; nil: calls about rules are refused with no_throttle.
-	Throttle *shaping.Table
+	Throttle *throttle.Table
 	// ThrottleFile says how the throttle file of this node stands. nil: there is none.
 	ThrottleFile func() ThrottleFile
 	// Tuned says that an override or a weight was changed, so that this node follows at once

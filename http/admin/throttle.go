@@ -13,7 +13,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/http/api"
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // ErrCandidate says that the text of a candidate file for a replay cannot be read; the
@@ -112,7 +112,7 @@ func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
 	if s.options.ThrottleFile != nil {
 		out.File = s.options.ThrottleFile()
 	}
-	for _, layer := range []shaping.Layer{shaping.LayerDefault, shaping.LayerKnown, shaping.LayerFile} {
+	for _, layer := range []throttle.Layer{throttle.LayerDefault, throttle.LayerKnown, throttle.LayerFile} {
 		for _, rule := range s.options.Throttle.Rules(layer) {
 			if shown := ruleOf(layer, rule); len(shown.Fields) > 0 {
 				out.Rules = append(out.Rules, shown)
@@ -132,7 +132,7 @@ func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
 }
 
 // ruleOf shows a rule of the table.
-func ruleOf(layer shaping.Layer, rule shaping.Rule) ThrottleRule {
+func ruleOf(layer throttle.Layer, rule throttle.Rule) ThrottleRule {
 	out := ThrottleRule{Layer: layer.String(), Name: rule.Name, Fields: []ThrottleField{}}
 	for _, f := range rule.Set.Fields() {
 		out.Fields = append(out.Fields, ThrottleField{f.String(), rule.Set.Text(f), rule.WhereOf(f)})
@@ -144,15 +144,15 @@ func ruleOf(layer shaping.Layer, rule shaping.Rule) ThrottleRule {
 // stands behind the others.
 func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 	created, until := api.Time(o.Created), api.Time(o.Expires)
-	out := ThrottleRule{Layer: shaping.LayerOverride.String(), Name: o.Key, ID: o.ID.String(), Author: o.Author,
+	out := ThrottleRule{Layer: throttle.LayerOverride.String(), Name: o.Key, ID: o.ID.String(), Author: o.Author,
 		Reason: o.Reason, Created: &created, Until: &until, Fields: []ThrottleField{}}
-	for _, f := range shaping.Fields() {
+	for _, f := range throttle.Fields() {
 		if text, set := o.Fields[f.String()]; set {
 			out.Fields = append(out.Fields, ThrottleField{Field: f.String(), Value: text})
 		}
 	}
 	for name, text := range o.Fields {
-		if _, known := shaping.ParseField(name); !known {
+		if _, known := throttle.ParseField(name); !known {
 			out.Fields = append(out.Fields, ThrottleField{Field: name, Value: text})
 		}
 	}
@@ -161,14 +161,14 @@ func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 
 // ruleName gives the one form of the name of a rule, also for the key of a receiver.
 // A rule for a shard holds for the whole receiver.
-func ruleName(key string, set shaping.Override) (string, error) {
-	if !strings.HasPrefix(key, shaping.SourcePrefix) {
-		key = shaping.NameOf(key)
+func ruleName(key string, set throttle.Override) (string, error) {
+	if !strings.HasPrefix(key, throttle.SourcePrefix) {
+		key = throttle.NameOf(key)
 	}
-	if err := (shaping.Rule{Name: key, Set: set}).Check(); err != nil {
+	if err := (throttle.Rule{Name: key, Set: set}).Check(); err != nil {
 		return "", err
 	}
-	return shaping.CleanName(key)
+	return throttle.CleanName(key)
 }
 
 func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
@@ -188,11 +188,11 @@ func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
 		problem = fmt.Sprintf("seconds must be a whole number from %d to %d: what shall hold for longer than a month "+
 			"belongs into the throttle file", least, most)
 	case len(in.Fields) == 0:
-		problem = fmt.Sprintf("fields must set at least one of %v", shaping.Fields())
+		problem = fmt.Sprintf("fields must set at least one of %v", throttle.Fields())
 	default:
 		holds = time.Duration(in.Seconds) * time.Second
 	}
-	set, err := shaping.ParseOverride(in.Fields)
+	set, err := throttle.ParseOverride(in.Fields)
 	var name string
 	if err == nil {
 		name, err = ruleName(key, set)
@@ -225,7 +225,7 @@ func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
 // plain is an error's text without the name of the package that found it.
 func plain(err error) string {
 	text := err.Error()
-	for _, kind := range []error{shaping.ErrAllowance, shaping.ErrOverrideName, shaping.ErrRate} {
+	for _, kind := range []error{throttle.ErrAllowance, throttle.ErrOverrideName, throttle.ErrRate} {
 		text = strings.ReplaceAll(text, kind.Error()+": ", "")
 	}
 	return text
@@ -242,10 +242,10 @@ func (s *Server) clearOverrides(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			return
 		}
-		name, err = ruleName(key, shaping.Override{})
+		name, err = ruleName(key, throttle.Override{})
 	}
-	if _, known := shaping.ParseField(in.Only); err == nil && in.Only != "" && !known {
-		err = fmt.Errorf("only: there is no field %q; the fields are %v", in.Only, shaping.Fields())
+	if _, known := throttle.ParseField(in.Only); err == nil && in.Only != "" && !known {
+		err = fmt.Errorf("only: there is no field %q; the fields are %v", in.Only, throttle.Fields())
 	}
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request", plain(err))
@@ -293,14 +293,14 @@ func (s *Server) failOverride(w http.ResponseWriter, step string, err error) {
 
 // loosens says what an override would allow beyond what the operator of a receiver is
 // known to bear, by its name and, for a mail domain, by its hosts.
-func (s *Server) loosens(ctx context.Context, name string, set shaping.Override) (found []string) {
-	if strings.HasPrefix(name, shaping.SourcePrefix) {
+func (s *Server) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
+	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return nil
 	}
 	var known []knownValue
 	for _, e := range s.options.Throttle.Explain(name) {
 		for _, said := range e.Said {
-			if said.Layer == shaping.LayerKnown {
+			if said.Layer == throttle.LayerKnown {
 				known = append(known, knownValue{e.Field, said.Text, said.Name, said.Where})
 			}
 		}
@@ -310,7 +310,7 @@ func (s *Server) loosens(ctx context.Context, name string, set shaping.Override)
 	}
 	told := map[string]bool{}
 	for _, k := range known {
-		var mine, theirs shaping.Allowance
+		var mine, theirs throttle.Allowance
 		if !set.Has(k.field) || theirs.Set(k.field, k.text) != nil || !set.Apply(mine).More(theirs, k.field) {
 			continue
 		}
@@ -326,7 +326,7 @@ func (s *Server) loosens(ctx context.Context, name string, set shaping.Override)
 
 // knownValue is what is known of an operator.
 type knownValue struct {
-	field             shaping.Field
+	field             throttle.Field
 	text, name, where string
 }
 
@@ -344,12 +344,12 @@ func (s *Server) knownByHosts(ctx context.Context, name string) (known []knownVa
 		return nil
 	}
 	for _, e := range explained.Fields {
-		f, ok := shaping.ParseField(e.Field)
+		f, ok := throttle.ParseField(e.Field)
 		if !ok {
 			continue
 		}
 		for _, said := range append([]view.SaidValue{{Value: e.Value, Said: e.Said}}, e.Beaten...) {
-			if said.Layer == shaping.LayerKnown.String() {
+			if said.Layer == throttle.LayerKnown.String() {
 				known = append(known, knownValue{f, said.Value, said.Name, said.Where})
 			}
 		}
@@ -367,7 +367,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 		explain = func() (view.Explanation, error) { return s.options.Survey.ExplainRules(name) }
 	}
 	found, err := explain()
-	if errors.Is(err, view.ErrNotThere) || errors.Is(err, shaping.ErrOverrideName) {
+	if errors.Is(err, view.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
 		refuse(w, http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
 			"GET /v1/receivers has them, or source: and one of our addresses")
 		return

@@ -19,13 +19,13 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
-	"rollcall/smtp/shaping"
+	"rollcall/smtp/throttle"
 )
 
 // fakeSurvey answers as it is told, and explains by a table of rules: mail of big.test
 // goes to google.com.
 type fakeSurvey struct {
-	table *shaping.Table
+	table *throttle.Table
 
 	gather func() // runs in Record; may be nil
 
@@ -123,12 +123,12 @@ type throttleRig struct {
 
 func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig {
 	t.Helper()
-	var set shaping.Override
-	if err := set.Set(shaping.FieldConnections, "7"); err != nil {
+	var set throttle.Override
+	if err := set.Set(throttle.FieldConnections, "7"); err != nil {
 		t.Fatal(err)
 	}
-	table, err := shaping.NewTable([]shaping.Rule{{Name: "example.test", Set: set,
-		Where: map[shaping.Field]string{shaping.FieldConnections: "throttle.toml:3"}}})
+	table, err := throttle.NewTable([]throttle.Rule{{Name: "example.test", Set: set,
+		Where: map[throttle.Field]string{throttle.FieldConnections: "throttle.toml:3"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 	} {
 		status, text := r.raw("POST", "/v1/throttle/overrides", c.body, "Bearer "+r.token)
 		if status/100 != 4 || !strings.Contains(text, `"code":"`+c.code) || !strings.Contains(text, c.want) ||
-			strings.Contains(text, "shaping:") {
+			strings.Contains(text, "throttle:") {
 			t.Errorf("%s: %d %s, want %s with %q", name, status, text, c.code, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package shaping
+package throttle
 
 import "time"
 

@@ -1,4 +1,4 @@
-package shaping
+package throttle
 
 import (
 	"slices"
@@ -86,7 +86,7 @@ func (w Waits) List() []time.Duration {
 }
 
 // The upper ends of an Allowance's fields. The lower end is 1 everywhere: a
-// receiver that must not be asked at all is not a matter of shaping.
+// receiver that must not be asked at all is not a matter of throttle.
 const (
 	// ConnectionsMax is more than any receiver takes from one sender, and what
 	// the file descriptors of one node bear. Guess.

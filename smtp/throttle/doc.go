@@ -1,4 +1,4 @@
-// Package shaping says what a receiver lets us do, and when the next thing may be done.
+// Package throttle says what a receiver lets us do, and when the next thing may be done.
 //
 // Allowance is the permission, a number of Fields; Table finds it for a receiver, or for one
 // of our sources, from Rules in layers, and Explain says who has set what. Check says what
@@ -17,4 +17,4 @@
 // operators of receivers have published, or what we think is polite.
 //
 // Start with Allowance, Table.Match and Window.Ready.
-package shaping
+package throttle
