@@ -42,7 +42,7 @@ func defaults() Config {
 			GiveUpAfter:  Duration{6 * time.Hour},
 			ControlWaits: []Duration{Duration{2 * time.Second}, Duration{15 * time.Second}},
 		},
-		Throttle: Throttle{File: "throttle.toml", Default: fullAllowance(throttle.DefaultAllowance())},
+		Throttle: Throttle{File: "throttle.toml", Default: fullAllowance(throttle.DefaultLimits())},
 		Verdict:  Verdict{File: "verdict.toml"},
 		Cluster: Cluster{
 			Name:         "rollcall",
@@ -84,7 +84,7 @@ func (c *Config) complete() {
 }
 
 // fullAllowance gives a with every field set.
-func fullAllowance(a throttle.Allowance) Allowance {
+func fullAllowance(a throttle.Limits) Allowance {
 	var full Allowance
 	leaves("", reflect.ValueOf(&full).Elem(), func(key string, v reflect.Value) {
 		f, ok := throttle.ParseField(key)

@@ -19,12 +19,12 @@ const unplaced = "set by the program"
 
 // fieldFault says what is wrong with the text of a field, without the field's name.
 func fieldFault(f throttle.Field, text string) error {
-	var a throttle.Allowance
+	var a throttle.Limits
 	err := a.Set(f, text)
 	if err == nil {
 		return nil
 	}
-	return errors.New(strings.TrimPrefix(err.Error(), throttle.ErrAllowance.Error()+": "+f.String()+": "))
+	return errors.New(strings.TrimPrefix(err.Error(), throttle.ErrLimits.Error()+": "+f.String()+": "))
 }
 
 // fieldText is a field that is set, as throttle reads it.
@@ -44,7 +44,7 @@ func fieldTexts(table any) (set []fieldText) {
 			return
 		}
 		text := textOf(v.Elem())
-		var a throttle.Allowance
+		var a throttle.Limits
 		if a.Set(f, text) == nil {
 			text = a.Text(f) // one form of each value
 		}
@@ -94,7 +94,7 @@ func sourceName(written string) string {
 // rules gives t as rules, whose values were checked. The default's fields that nobody wrote
 // and that are what the program has anyway are left to it.
 func (t Throttle) rules() (rules []ruled) {
-	builtIn := throttle.DefaultAllowance()
+	builtIn := throttle.DefaultLimits()
 	t.tables(func(key, name string, set []fieldText) {
 		r := ruled{throttle.Rule{Where: map[throttle.Field]string{0: unplaced}}, key}
 		r.Name, _ = throttle.CleanName(name)

@@ -74,7 +74,7 @@ func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
 
 func TestMissingThrottleFileChangesNothing(t *testing.T) {
 	table := tableOf(t, throttleBase(t, ""))
-	if got := table.For("a.test"); got != throttle.DefaultAllowance() {
+	if got := table.For("a.test"); got != throttle.DefaultLimits() {
 		t.Errorf("got %+v", got)
 	}
 	if rules := table.Rules(throttle.LayerFile); len(rules) > 0 {

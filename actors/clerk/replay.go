@@ -218,7 +218,7 @@ func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
 }
 
 // unknown says why nobody can tell what would have come of more.
-func (t *tank) unknown(before, after throttle.Allowance, most float64) string {
+func (t *tank) unknown(before, after throttle.Limits, most float64) string {
 	var more []string
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && after.More(before, f) {
@@ -254,7 +254,7 @@ type outcome struct {
 
 // run lets the recorded demand through the rules a; base are those under which it was
 // recorded, as far as anybody knows.
-func (t *tank) run(base, a throttle.Allowance) outcome {
+func (t *tank) run(base, a throttle.Limits) outcome {
 	out := outcome{fired: map[string]int{}}
 	var hour window
 	backlog, queued, done := 0.0, 0, false
@@ -315,7 +315,7 @@ func (t *tank) part(m *view.Minute, n, all int) float64 {
 
 // capacity is how many may be asked in a minute, and the field that says so; no field: it
 // is not the rules that hold back.
-func (t *tank) capacity(base, a throttle.Allowance, m *view.Minute, hour *window) (float64, throttle.Field) {
+func (t *tank) capacity(base, a throttle.Limits, m *view.Minute, hour *window) (float64, throttle.Field) {
 	if a.Pause != throttle.PauseNo && a.Pause != "" {
 		return 0, throttle.FieldPause
 	}
@@ -357,8 +357,8 @@ func (t *tank) capacity(base, a throttle.Allowance, m *view.Minute, hour *window
 
 // session is how many addresses a session asks under the rules a, and the field that makes
 // these fewer than under base, if one does.
-func (t *tank) session(base, a throttle.Allowance, refused float64) (float64, throttle.Field) {
-	most := func(a throttle.Allowance) (float64, throttle.Field) {
+func (t *tank) session(base, a throttle.Limits, refused float64) (float64, throttle.Field) {
+	most := func(a throttle.Limits) (float64, throttle.Field) {
 		refusals := float64(a.RefusedPerSession) / max(refused, 1e-9)
 		if refusals < float64(a.RcptsPerConnection) {
 			return refusals, throttle.FieldRefusedPerSession
@@ -374,7 +374,7 @@ func (t *tank) session(base, a throttle.Allowance, refused float64) (float64, th
 }
 
 // barred says whether nothing could be asked in a minute, whatever the candidate says.
-func barred(m *view.Minute, base throttle.Allowance) bool {
+func barred(m *view.Minute, base throttle.Limits) bool {
 	switch m.Cause {
 	case "penalty", "no healthy source", "no share", "unreached":
 		return true
@@ -397,7 +397,7 @@ func (w *window) add(accepted, refused float64) {
 
 // left is how many refusals are left of an hour; the minute that is about to be replaced
 // is an hour ago.
-func (w *window) left(a throttle.Allowance) float64 {
+func (w *window) left(a throttle.Limits) float64 {
 	accepted, refused := 0.0, 0.0
 	for i := range w.refused {
 		if i != w.next {

@@ -36,7 +36,7 @@ func (d *deferrals) Pop() any {
 
 // shard is the work with one receiver actor: all addresses of the domain, or
 // those that one of several actors asks for because the receiver's allowance is
-// too large for one (throttle.Allowance.Shards).
+// too large for one (throttle.Limits.Shards).
 type shard struct {
 	number int
 	task   *wire.Task

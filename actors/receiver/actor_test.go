@@ -121,7 +121,7 @@ func TestCrashOfTheActor(t *testing.T) {
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	b.options.stretch = soonOver
 	var broken atomic.Bool
-	b.options.Allow = func(string) throttle.Allowance {
+	b.options.Allow = func(string) throttle.Limits {
 		if broken.Load() {
 			panic("a fault of ours")
 		}

@@ -9,4 +9,4 @@ const CarefulBelow = carefulBelow
 // Careful says after how many refusals a session is ended, whatever the allowance says,
 // with a receiver that is not known to bear refusals, and whether that is so with this
 // allowance.
-func Careful(a throttle.Allowance) (most int, applies bool) { return carefulRefused, !bears(a) }
+func Careful(a throttle.Limits) (most int, applies bool) { return carefulRefused, !bears(a) }

@@ -67,7 +67,7 @@ func untilMidnight(now time.Time) time.Duration {
 
 // perDay is how many RCPTs a source may send in a day; 0: not bounded. In a warm-up that
 // doubles each day from the first one, until it bounds nothing any more.
-func perDay(a throttle.Allowance, now time.Time) int {
+func perDay(a throttle.Limits, now time.Time) int {
 	if a.RcptsPerDay == 0 || a.WarmUpFrom.IsZero() {
 		return a.RcptsPerDay
 	}
@@ -93,11 +93,11 @@ func (s *Sources) facts() Facts {
 }
 
 // allowance gives what an operator wants of a source.
-func (s *Sources) allowance(i int) throttle.Allowance {
+func (s *Sources) allowance(i int) throttle.Limits {
 	if o := s.options.Load(); o != nil && o.SourceOf != nil {
 		return o.SourceOf(s.list[i].Name())
 	}
-	return throttle.Allowance{}
+	return throttle.Limits{}
 }
 
 // today gives the day of a source, which begins anew at midnight. Under mu.

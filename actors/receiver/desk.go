@@ -110,9 +110,9 @@ type desk struct {
 	key     string
 	seat    *seat
 
-	turn      uint64             // of the standing that was last looked at
-	share     part               // that is used; none while we are fenced
-	allowance throttle.Allowance // as it was last permitted
+	turn      uint64          // of the standing that was last looked at
+	share     part            // that is used; none while we are fenced
+	allowance throttle.Limits // as it was last permitted
 	learned   learned
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving

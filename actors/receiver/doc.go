@@ -4,7 +4,7 @@
 // route. Domain actors offer it chunks of probes; it queues them, opens sessions
 // within the receiver's allowance, serves workspaces in turn and the verifications of
 // each (fair), reuses sessions for any of them, and answers with verdicts. Below the
-// allowance it looks for the rate that the receiver bears (throttle.Tempo, haste.go). What is asked when, is
+// allowance it looks for the rate that the receiver bears (throttle.AdaptiveRate, haste.go). What is asked when, is
 // decided by desk, which is plain Go; Actor and the session actors, its children,
 // are the shell.
 //

@@ -17,9 +17,9 @@ import (
 )
 
 // tuned makes a world whose allowance a test changes as it goes.
-func tuned(t tester, a *throttle.Allowance) *world {
+func tuned(t tester, a *throttle.Limits) *world {
 	w := newWorld(t, *a, 1)
-	w.desk.options.Allow = func(string) throttle.Allowance { return *a }
+	w.desk.options.Allow = func(string) throttle.Limits { return *a }
 	return w
 }
 
@@ -136,24 +136,24 @@ func TestFieldsTakeEffect(t *testing.T) {
 	six.Addrs[0][0] = 0x20
 	for _, tc := range []struct {
 		name  string
-		allow func(a *throttle.Allowance)
+		allow func(a *throttle.Limits)
 		route []*wire.Host
 		check func(w *world, all map[string][]*wire.Answer) bool
 	}{
-		{"session age", func(a *throttle.Allowance) {
+		{"session age", func(a *throttle.Limits) {
 			a.SessionAge, a.RcptRate = 2*time.Second, throttle.Rate{Events: 5, Per: time.Second}
 		}, hosts("mx1"), func(w *world, _ map[string][]*wire.Answer) bool { return len(w.dials) > 4 }},
-		{"idle time", func(a *throttle.Allowance) { a.IdleTime = 50 * time.Second }, hosts("mx1"),
+		{"idle time", func(a *throttle.Limits) { a.IdleTime = 50 * time.Second }, hosts("mx1"),
 			func(w *world, _ map[string][]*wire.Answer) bool { return len(w.open) > 0 }},
-		{"idle time of two seconds", func(*throttle.Allowance) {}, hosts("mx1"),
+		{"idle time of two seconds", func(*throttle.Limits) {}, hosts("mx1"),
 			func(w *world, _ map[string][]*wire.Answer) bool { return len(w.open) == 0 }},
-		{"other family", func(a *throttle.Allowance) { a.Family = throttle.FamilyV6 }, hosts("mx1"),
+		{"other family", func(a *throttle.Limits) { a.Family = throttle.FamilyV6 }, hosts("mx1"),
 			func(w *world, all map[string][]*wire.Answer) bool {
 				return len(w.dials) == 0 && len(all["d.example"]) == 100 &&
 					smtp.Reason(all["d.example"][0].GetReason()) == smtp.ConnectionFailed &&
 					len(all["d.example"][0].GetAttempts()) == 1
 			}},
-		{"one family of two", func(a *throttle.Allowance) { a.Family = throttle.FamilyV6 },
+		{"one family of two", func(a *throttle.Limits) { a.Family = throttle.FamilyV6 },
 			[]*wire.Host{hosts("mx1")[0], &six}, func(w *world, all map[string][]*wire.Answer) bool {
 				return w.greeted["mx6"] > 0 && w.greeted["mx1"] == 0 && len(all["d.example"]) == 100
 			}},
@@ -219,8 +219,8 @@ func TestTLSAsWanted(t *testing.T) {
 func TestSourcePaused(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
 	pauses := map[string]throttle.Pause{}
-	w.desk.options.SourceOf = func(name string) throttle.Allowance {
-		return throttle.Allowance{Pause: pauses[name]}
+	w.desk.options.SourceOf = func(name string) throttle.Limits {
+		return throttle.Limits{Pause: pauses[name]}
 	}
 	w.desk.options.Sources.options.Store(&w.desk.options)
 	all := w.heard()
@@ -267,13 +267,13 @@ func TestSourcePaused(t *testing.T) {
 // TestPerDay: a warm-up doubles each day until it bounds nothing.
 func TestPerDay(t *testing.T) {
 	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	a := throttle.Allowance{RcptsPerDay: 50, WarmUpFrom: first}
+	a := throttle.Limits{RcptsPerDay: 50, WarmUpFrom: first}
 	for days, want := range map[int]int{-3: 50, 0: 50, 1: 100, 5: 1600, 14: 819_200, 15: 0, 4000: 0} {
 		if got := perDay(a, first.AddDate(0, 0, days).Add(23*time.Hour)); got != want {
 			t.Errorf("day %d: %d instead of %d", days, got, want)
 		}
 	}
-	if got := perDay(throttle.Allowance{RcptsPerDay: 7}, first); got != 7 {
+	if got := perDay(throttle.Limits{RcptsPerDay: 7}, first); got != 7 {
 		t.Errorf("%d without a warm-up", got)
 	}
 }
@@ -314,7 +314,7 @@ func TestDayOfASource(t *testing.T) {
 	kept := &drawer{facts: map[string]Fact{}}
 	options := testOptions(openedWide())
 	options.Facts = kept
-	options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: most} }
+	options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }
 	now, taken := begin, 0
 	for process := range 5 {
 		s := sourcesOf(noSession, sourceA)
@@ -381,7 +381,7 @@ func TestDayOutlivesTheProcess(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				options := testOptions(openedWide())
 				options.Facts = &drawer{facts: map[string]Fact{}}
-				options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: most} }
+				options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }
 				first, now := sourcesOf(noSession, sourceA), time.Now()
 				first.State(now)
 				first.bind(options)
@@ -419,7 +419,7 @@ func TestDayOutlivesTheProcess(t *testing.T) {
 func TestSpentSourceWaits(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: 50} }
+	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 50} }
 	w.desk.options.Sources.options.Store(&w.desk.options)
 	w.desk.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
@@ -455,33 +455,33 @@ func TestCloseSession(t *testing.T) {
 func TestHolds(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		allow func(a *throttle.Allowance)
+		allow func(a *throttle.Limits)
 		set   func(w *world)
 		want  wire.Cause
 		until bool
 	}{
-		{"nothing", func(*throttle.Allowance) {}, func(*world) {}, wire.Cause_CONNECTIONS, false},
-		{"rate", func(a *throttle.Allowance) { a.RcptRate = throttle.Rate{Events: 5, Per: time.Second} },
+		{"nothing", func(*throttle.Limits) {}, func(*world) {}, wire.Cause_CONNECTIONS, false},
+		{"rate", func(a *throttle.Limits) { a.RcptRate = throttle.Rate{Events: 5, Per: time.Second} },
 			func(*world) {}, wire.Cause_ALLOWANCE, true},
-		{"slow rate", func(a *throttle.Allowance) { a.RcptRate = throttle.Rate{Events: 3, Per: time.Minute} },
+		{"slow rate", func(a *throttle.Limits) { a.RcptRate = throttle.Rate{Events: 3, Per: time.Minute} },
 			func(*world) {}, wire.Cause_ALLOWANCE, true},
-		{"connection rate", func(a *throttle.Allowance) {
+		{"connection rate", func(a *throttle.Limits) {
 			a.ConnectionRate, a.RcptsPerConnection = throttle.Rate{Events: 6, Per: time.Minute}, 1
 		}, func(*world) {}, wire.Cause_CONNECTIONS, true},
-		{"budget", func(a *throttle.Allowance) { a.RefusedPerHour = 5 }, func(w *world) {
+		{"budget", func(a *throttle.Limits) { a.RefusedPerHour = 5 }, func(w *world) {
 			w.reply = func(*probe, *simSession) smtp.Reply {
 				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
 			}
 		}, wire.Cause_BUDGET, true},
-		{"paused", func(a *throttle.Allowance) { a.Pause = throttle.PauseYes }, func(*world) {},
+		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
-		{"penalty", func(*throttle.Allowance) {}, func(w *world) {
+		{"penalty", func(*throttle.Limits) {}, func(w *world) {
 			w.desk.pause(w.now, verdictOf{verdict: again(smtp.ReceiverBusy, "test")})
 			w.desk.paused = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
-		{"no share", func(*throttle.Allowance) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
+		{"no share", func(*throttle.Limits) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
 			wire.Cause_NO_SHARE, false},
-		{"unreached", func(*throttle.Allowance) {}, func(w *world) {
+		{"unreached", func(*throttle.Limits) {}, func(w *world) {
 			w.greet = func(string) error { return errNoSource }
 			w.desk.options.Waits = []time.Duration{time.Hour}
 		}, wire.Cause_UNREACHED, true},
@@ -519,11 +519,11 @@ func TestPerHour(t *testing.T) {
 	if got := d.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}
-	d.outlets[0].tempo.Complained(w.now, w.now, "450 4.7.1")
+	d.outlets[0].tempo.OnThrottled(w.now, w.now, "450 4.7.1")
 	if got := d.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
-	d.outlets[0].tempo = throttle.NewTempo(d.bounds(a), w.now)
+	d.outlets[0].tempo = throttle.NewAdaptiveRate(d.bounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
 	if got := d.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)

@@ -77,14 +77,14 @@ func TestPauseTellsItsEnd(t *testing.T) {
 // when the bound of it ends before the day.
 func TestSourcesTellTheirEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
-		a     throttle.Allowance
+		a     throttle.Limits
 		field throttle.Field
 		want  wire.Cause
 		why   string
 	}{
-		"paused": {throttle.Allowance{Pause: throttle.PauseYes}, throttle.FieldPause, wire.Cause_PAUSED,
+		"paused": {throttle.Limits{Pause: throttle.PauseYes}, throttle.FieldPause, wire.Cause_PAUSED,
 			"anna@host paused our source default: listed"},
-		"used up": {throttle.Allowance{RcptsPerDay: 5}, throttle.FieldRcptsPerDay, wire.Cause_NO_SOURCE,
+		"used up": {throttle.Limits{RcptsPerDay: 5}, throttle.FieldRcptsPerDay, wire.Cause_NO_SOURCE,
 			"our source default has asked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 			w := tuned(t, &a)
 			ends := begin.Add(10 * time.Minute)
 			w.desk.options.Clock = func() time.Time { return w.now }
-			w.desk.options.SourceOf = func(string) throttle.Allowance { return tc.a }
+			w.desk.options.SourceOf = func(string) throttle.Limits { return tc.a }
 			w.desk.options.Said = func(name string, f throttle.Field) []throttle.Said {
 				if name != throttle.SourcePrefix || f != tc.field {
 					t.Errorf("asked who says %s of %q", f, name)

@@ -139,34 +139,34 @@ func TestSmallBehindMillion(t *testing.T) {
 	for i, tc := range []struct {
 		name       string
 		turn       time.Duration
-		allow      func(a *throttle.Allowance)
+		allow      func(a *throttle.Limits)
 		big, small func(n int) []*wire.Host
 		bigSize    int
 		smallSize  int
 		sameSpace  bool
 	}{
-		{"at the rate", 20 * time.Millisecond, func(a *throttle.Allowance) {
+		{"at the rate", 20 * time.Millisecond, func(a *throttle.Limits) {
 			a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 		}, oneHost, oneHost, 500, 10, false},
-		{"of one workspace", 20 * time.Millisecond, func(a *throttle.Allowance) {
+		{"of one workspace", 20 * time.Millisecond, func(a *throttle.Limits) {
 			a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 		}, oneHost, oneHost, 500, 10, true},
-		{"far away", 200 * time.Millisecond, func(*throttle.Allowance) {}, oneHost, oneHost, 500, 10, false},
-		{"a stranger", 50 * time.Millisecond, func(a *throttle.Allowance) {
-			*a = throttle.DefaultAllowance()
+		{"far away", 200 * time.Millisecond, func(*throttle.Limits) {}, oneHost, oneHost, 500, 10, false},
+		{"a stranger", 50 * time.Millisecond, func(a *throttle.Limits) {
+			*a = throttle.DefaultLimits()
 			a.Connections = 2
 		}, oneHost, oneHost, 500, 10, false},
-		{"behind ten thousand lanes", 20 * time.Millisecond, func(a *throttle.Allowance) { a.Connections = 2 },
+		{"behind ten thousand lanes", 20 * time.Millisecond, func(a *throttle.Limits) { a.Connections = 2 },
 			ownHost("big", 10_000), oneHost, 20, 10, false},
-		{"in lanes of its own", 20 * time.Millisecond, func(a *throttle.Allowance) { a.Connections = 2 },
+		{"in lanes of its own", 20 * time.Millisecond, func(a *throttle.Limits) { a.Connections = 2 },
 			ownHost("big", 10_000), ownHost("small", 10), 20, 1, false},
-		{"in lanes of the other", 20 * time.Millisecond, func(a *throttle.Allowance) { a.Connections = 2 },
+		{"in lanes of the other", 20 * time.Millisecond, func(a *throttle.Limits) { a.Connections = 2 },
 			ownHost("big", 10_000), ownHost("big", 10), 20, 1, false},
-		{"behind ten thousand lanes at the rate", 20 * time.Millisecond, func(a *throttle.Allowance) {
+		{"behind ten thousand lanes at the rate", 20 * time.Millisecond, func(a *throttle.Limits) {
 			a.Connections, a.RcptRate = 8, throttle.Rate{Events: 10, Per: time.Second}
 		}, ownHost("big", 10_000), oneHost, 20, 10, false},
-		{"behind ten thousand lanes of a stranger", 20 * time.Millisecond, func(a *throttle.Allowance) {
-			*a = throttle.DefaultAllowance()
+		{"behind ten thousand lanes of a stranger", 20 * time.Millisecond, func(a *throttle.Limits) {
+			*a = throttle.DefaultLimits()
 		}, ownHost("big", 10_000), oneHost, 20, 10, false},
 	} {
 		if testing.Short() && i%4 > 0 {
@@ -212,14 +212,14 @@ func TestSmallBehindMillion(t *testing.T) {
 // lane and over many, whether the rate or the sessions are scarce.
 func TestWeights(t *testing.T) {
 	const weighed = 10_000 // of each: nobody runs dry
-	rate := func(a *throttle.Allowance) { a.RcptRate = throttle.Rate{Events: 50, Per: time.Second} }
+	rate := func(a *throttle.Limits) { a.RcptRate = throttle.Rate{Events: 50, Per: time.Second} }
 	for i, tc := range []struct {
 		name  string
-		allow func(a *throttle.Allowance)
+		allow func(a *throttle.Limits)
 		route [2]func(n int) []*wire.Host
 	}{
 		{"one lane, rate", rate, [2]func(int) []*wire.Host{oneHost, oneHost}},
-		{"one lane, latency", func(*throttle.Allowance) {}, [2]func(int) []*wire.Host{oneHost, oneHost}},
+		{"one lane, latency", func(*throttle.Limits) {}, [2]func(int) []*wire.Host{oneHost, oneHost}},
 		{"own lanes, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), ownHost("b", 500)}},
 		{"one lane and many, rate", rate, [2]func(int) []*wire.Host{ownHost("a", 500), oneHost}},
 	} {

@@ -31,11 +31,11 @@ const (
 )
 
 // bears says whether a receiver is known to bear refusals.
-func bears(a throttle.Allowance) bool { return a.RefusedPerHour >= carefulBelow || a.RefusedShare > 0 }
+func bears(a throttle.Limits) bool { return a.RefusedPerHour >= carefulBelow || a.RefusedShare > 0 }
 
 // careful lowers an allowance to what a receiver can be expected to bear that is not
 // known to bear refusals.
-func careful(a throttle.Allowance) throttle.Allowance {
+func careful(a throttle.Limits) throttle.Limits {
 	if !bears(a) {
 		a.RefusedPerSession = min(a.RefusedPerSession, carefulRefused)
 	}
@@ -45,7 +45,7 @@ func careful(a throttle.Allowance) throttle.Allowance {
 // errorsLeft is how many RCPTs the session may send, whatever the answers: toward a
 // receiver that is not known to bear refusals no more than that, because some count
 // what they put off like what they refuse.
-func (s *session) errorsLeft(a throttle.Allowance) int {
+func (s *session) errorsLeft(a throttle.Limits) int {
 	if bears(a) {
 		return a.RcptsPerConnection
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // stranger is what a receiver gets of whom nothing is known, but for the rates.
-func stranger() throttle.Allowance {
-	a := throttle.DefaultAllowance()
+func stranger() throttle.Limits {
+	a := throttle.DefaultLimits()
 	a.RcptRate = throttle.Rate{Events: 1000, Per: time.Second}
 	a.ConnectionRate = throttle.Rate{Events: 20, Per: time.Second}
 	return a

@@ -27,16 +27,16 @@ const (
 )
 
 // tune gives every source a tempo of its own.
-func (d *desk) tune(now time.Time, whole throttle.Allowance) {
+func (d *desk) tune(now time.Time, whole throttle.Limits) {
 	for _, o := range d.outlets {
-		o.tempo = throttle.NewTempo(d.bounds(whole), now)
+		o.tempo = throttle.NewAdaptiveRate(d.bounds(whole), now)
 		rate, _ := o.tempo.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
 	}
 }
 
 // conduct keeps the tempo of every source, and its Window, to what is allowed now.
-func (d *desk) conduct(now time.Time, whole throttle.Allowance) {
+func (d *desk) conduct(now time.Time, whole throttle.Limits) {
 	b := d.bounds(whole)
 	for _, o := range d.outlets {
 		o.tempo.Set(b, now)
@@ -47,9 +47,9 @@ func (d *desk) conduct(now time.Time, whole throttle.Allowance) {
 }
 
 // bounds are those of every tempo: what the receiver as a whole allows, and our share.
-func (d *desk) bounds(whole throttle.Allowance) throttle.TempoBounds {
+func (d *desk) bounds(whole throttle.Limits) throttle.RateBounds {
 	waits := d.waits()
-	b := throttle.TempoBounds{Ceiling: whole.RcptRate, Stated: d.options.stated(d.key), Rest: waits[len(waits)-1]}
+	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: d.options.stated(d.key), Rest: waits[len(waits)-1]}
 	if !d.share.none() {
 		b.Share = float64(d.share.k) / float64(d.share.n)
 	}
@@ -97,9 +97,9 @@ func (d *desk) heard(now time.Time, s *session, a *answered) {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActVoid, verdict.ActOtherSource:
 		return
 	}
-	s.outlet.tempo.Heard(a.sent, now)
+	s.outlet.tempo.OnSuccess(a.sent, now)
 	if a.told.accepted() && !s.slow { // refusals may be held back on purpose
-		s.outlet.tempo.Took(a.at.Sub(a.sent), now)
+		s.outlet.tempo.OnLatency(a.at.Sub(a.sent), now)
 	}
 }
 
@@ -114,7 +114,7 @@ func hasty(v verdict.Verdict) bool {
 // Soon says whether the probe can be asked again here within a short while.
 func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time) (soon bool) {
 	d.dirty = true
-	if o.tempo.Complained(sent, now, words(told.attempt)) {
+	if o.tempo.OnThrottled(sent, now, words(told.attempt)) {
 		e := o.tempo.Explain(now)
 		d.options.Log.Info("receiver wants less", "receiver", d.key, "source", o.name, "rate", e.Rate, "why", e.Why)
 	}

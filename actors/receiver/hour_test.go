@@ -71,7 +71,7 @@ func TestRestsOfAShortHour(t *testing.T) {
 // of it, and hands them on.
 func TestQuotaOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(time.Minute)
-	d := newDesk("example", hourly(testOptions(throttle.DefaultAllowance()), hour), begin)
+	d := newDesk("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)
 	q := d.outlets[0].budget
 	most, _ := q.Ready(begin)
 	for n := range most {
@@ -92,7 +92,7 @@ func TestQuotaOfAShortHour(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
 		now := last.Add(after)
-		next := newDesk("example", hourly(testOptions(throttle.DefaultAllowance()), hour), now)
+		next := newDesk("example", hourly(testOptions(throttle.DefaultLimits()), hour), now)
 		next.recall(now, fact.Data)
 		if n, _ := next.outlets[0].budget.Ready(now); n != want {
 			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)

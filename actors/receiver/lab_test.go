@@ -40,7 +40,7 @@ type bench struct {
 }
 
 // newBench starts a lab with a receiver and an actor for it.
-func newBench(t *testing.T, latency time.Duration, personality string, a throttle.Allowance) *bench {
+func newBench(t *testing.T, latency time.Duration, personality string, a throttle.Limits) *bench {
 	t.Helper()
 	o := smtplab.Defaults()
 	o.Latency, o.EventsMax = latency, 100_000
@@ -277,29 +277,29 @@ func TestLimitsAsTheLabSeesThem(t *testing.T) {
 	tenth := func(n int) throttle.Rate { return throttle.Rate{Events: n, Per: time.Second / 10} }
 	var running sync.WaitGroup // they wait most of the time: all at once
 	for _, tc := range []limitCase{
-		{"rcpt rate of a stranger", 0, 30, known, func(a *throttle.Allowance) { a.RcptRate = tenth(2) }, rcptShare},
-		{"rcpt rate", 0, 300, half, func(a *throttle.Allowance) { a.RcptRate = tenth(20) }, rcptShare},
-		{"rcpt rate of a stranger, far away", 20 * time.Millisecond, 30, known, func(a *throttle.Allowance) {
+		{"rcpt rate of a stranger", 0, 30, known, func(a *throttle.Limits) { a.RcptRate = tenth(2) }, rcptShare},
+		{"rcpt rate", 0, 300, half, func(a *throttle.Limits) { a.RcptRate = tenth(20) }, rcptShare},
+		{"rcpt rate of a stranger, far away", 20 * time.Millisecond, 30, known, func(a *throttle.Limits) {
 			a.RcptRate, a.Connections = tenth(2), 6
 		}, rcptShare},
-		{"connection rate", 0, 60, known, func(a *throttle.Allowance) {
+		{"connection rate", 0, 60, known, func(a *throttle.Limits) {
 			a.ConnectionRate, a.RcptsPerConnection, a.Connections = tenth(4), 1, 10
 		}, dialShare},
-		{"connection rate, far away", 20 * time.Millisecond, 40, known, func(a *throttle.Allowance) {
+		{"connection rate, far away", 20 * time.Millisecond, 40, known, func(a *throttle.Limits) {
 			a.ConnectionRate, a.RcptsPerConnection, a.Connections = tenth(3), 1, 40
 		}, dialShare},
-		{"connections at once", 20 * time.Millisecond, 250, known, func(a *throttle.Allowance) {
+		{"connections at once", 20 * time.Millisecond, 250, known, func(a *throttle.Limits) {
 			a.Connections, a.RcptsPerTransaction = 5, 10
-		}, func(_ *bench, s smtplab.Tally, a throttle.Allowance) float64 {
+		}, func(_ *bench, s smtplab.Tally, a throttle.Limits) float64 {
 			return float64(s.SessionsAtOnce) / float64(a.Connections)
 		}},
-		{"rcpts in a session", 0, 100, known, func(a *throttle.Allowance) { a.RcptsPerConnection = 7 },
-			func(_ *bench, s smtplab.Tally, a throttle.Allowance) float64 {
+		{"rcpts in a session", 0, 100, known, func(a *throttle.Limits) { a.RcptsPerConnection = 7 },
+			func(_ *bench, s smtplab.Tally, a throttle.Limits) float64 {
 				return float64(s.RcptsPerSession) / float64(a.RcptsPerConnection)
 			}},
-		{"rcpts in a transaction, refusals in a session", 0, 200, half, func(a *throttle.Allowance) {
+		{"rcpts in a transaction, refusals in a session", 0, 200, half, func(a *throttle.Limits) {
 			a.RcptsPerTransaction, a.RefusedPerSession, a.Pipelining = 10, 9, true
-		}, func(_ *bench, s smtplab.Tally, a throttle.Allowance) float64 {
+		}, func(_ *bench, s smtplab.Tally, a throttle.Limits) float64 {
 			return min(float64(s.RcptsPerTx)/float64(a.RcptsPerTransaction),
 				float64(s.RefusedPerSession)/float64(a.RefusedPerSession))
 		}},
@@ -315,8 +315,8 @@ type limitCase struct {
 	latency   time.Duration
 	addresses int
 	local     func(int) string
-	allow     func(*throttle.Allowance)
-	used      func(b *bench, s smtplab.Tally, a throttle.Allowance) float64
+	allow     func(*throttle.Limits)
+	used      func(b *bench, s smtplab.Tally, a throttle.Limits) float64
 }
 
 func (tc limitCase) run(t *testing.T) {
@@ -342,12 +342,12 @@ func (tc limitCase) run(t *testing.T) {
 	}
 }
 
-func rcptShare(b *bench, _ smtplab.Tally, a throttle.Allowance) float64 {
+func rcptShare(b *bench, _ smtplab.Tally, a throttle.Limits) float64 {
 	times := b.times("rcpt")
 	return share(times[len(times)/2:], a.RcptRate) // once the way is known
 }
 
-func dialShare(b *bench, _ smtplab.Tally, a throttle.Allowance) float64 {
+func dialShare(b *bench, _ smtplab.Tally, a throttle.Limits) float64 {
 	times := b.times("connect")
 	third := len(times) / 3 // once the way is known, and as long as there is work for all
 	return share(times[third:2*third+1], a.ConnectionRate)
@@ -366,23 +366,23 @@ func TestRatesAreUsed(t *testing.T) {
 		name      string
 		turn      time.Duration
 		addresses int
-		allow     func(*throttle.Allowance)
+		allow     func(*throttle.Limits)
 		used      func(*world) float64
 		least     float64
 	}{
-		{"rcpt rate of a stranger", time.Millisecond, 100, func(a *throttle.Allowance) { a.RcptRate = perSecond(5) },
+		{"rcpt rate of a stranger", time.Millisecond, 100, func(a *throttle.Limits) { a.RcptRate = perSecond(5) },
 			rcpts, 0.97},
-		{"rcpt rate", time.Millisecond, 1000, func(a *throttle.Allowance) { a.RcptRate = perSecond(200) }, rcpts, 0.97},
-		{"rcpt rate, 100 ms away", 100 * time.Millisecond, 100, func(a *throttle.Allowance) {
+		{"rcpt rate", time.Millisecond, 1000, func(a *throttle.Limits) { a.RcptRate = perSecond(200) }, rcpts, 0.97},
+		{"rcpt rate, 100 ms away", 100 * time.Millisecond, 100, func(a *throttle.Limits) {
 			a.RcptRate, a.Connections = perSecond(10), 6
 		}, rcpts, 0.95},
-		{"connection rate", time.Millisecond, 80, func(a *throttle.Allowance) {
+		{"connection rate", time.Millisecond, 80, func(a *throttle.Limits) {
 			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(20), 1, 10
 		}, dials, 0.97},
-		{"connection rate, 100 ms away", 100 * time.Millisecond, 80, func(a *throttle.Allowance) {
+		{"connection rate, 100 ms away", 100 * time.Millisecond, 80, func(a *throttle.Limits) {
 			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(12), 1, 40
 		}, dials, 0.95},
-		{"nothing but latency", 100 * time.Millisecond, 1000, func(a *throttle.Allowance) {
+		{"nothing but latency", 100 * time.Millisecond, 1000, func(a *throttle.Limits) {
 			a.Connections, a.RcptsPerTransaction = 10, 10
 		}, func(w *world) float64 {
 			times := w.rcpts[len(w.rcpts)/4 : len(w.rcpts)*3/4]
@@ -414,7 +414,7 @@ func TestRatesAreUsed(t *testing.T) {
 }
 
 // checkManners fails when the lab has seen a limit broken.
-func (b *bench) checkManners(s smtplab.Tally, a throttle.Allowance) {
+func (b *bench) checkManners(s smtplab.Tally, a throttle.Limits) {
 	b.t.Helper()
 	for _, one := range []struct {
 		what       string

@@ -53,7 +53,7 @@ type learned struct {
 type sessionEnd struct{ told, refused int }
 
 // apply lowers an allowance to what was learned; it never raises it.
-func (l *learned) apply(a throttle.Allowance, now time.Time) throttle.Allowance {
+func (l *learned) apply(a throttle.Limits, now time.Time) throttle.Limits {
 	a.Connections = l.connections.apply(a.Connections, now)
 	a.RcptsPerConnection = l.perSession.apply(a.RcptsPerConnection, now)
 	a.RefusedPerSession = l.refused.apply(a.RefusedPerSession, now)

@@ -19,40 +19,40 @@ func TestLearned(t *testing.T) {
 		name  string
 		teach func(l *learned)
 		at    time.Time
-		want  func(a *throttle.Allowance)
+		want  func(a *throttle.Limits)
 	}{
-		{"nothing", func(*learned) {}, begin, func(*throttle.Allowance) {}},
-		{"one lost session", func(l *learned) { l.sessionEnded(37, 3, begin) }, later, func(*throttle.Allowance) {}},
+		{"nothing", func(*learned) {}, begin, func(*throttle.Limits) {}},
+		{"one lost session", func(l *learned) { l.sessionEnded(37, 3, begin) }, later, func(*throttle.Limits) {}},
 		{"two of one length", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(37, 9, begin) },
 			later,
-			func(a *throttle.Allowance) { a.RcptsPerConnection = 37 }},
+			func(a *throttle.Limits) { a.RcptsPerConnection = 37 }},
 		{"two of as many refusals", func(l *learned) {
 			l.sessionEnded(37, 3, begin)
 			l.sessionEnded(9, 3, begin)
 		}, later,
-			func(a *throttle.Allowance) { a.RefusedPerSession = 3 }},
+			func(a *throttle.Limits) { a.RefusedPerSession = 3 }},
 		{"two without refusals", func(l *learned) { l.sessionEnded(37, 0, begin); l.sessionEnded(9, 0, begin) },
 			later,
-			func(*throttle.Allowance) {}},
+			func(*throttle.Limits) {}},
 		{"two that differ", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(9, 2, begin) }, later,
-			func(*throttle.Allowance) {}},
+			func(*throttle.Limits) {}},
 		{"never above the allowance", func(l *learned) { l.connections.tighten(1000, begin) }, later,
-			func(*throttle.Allowance) {}},
+			func(*throttle.Limits) {}},
 		{"never up", func(l *learned) { l.refused.tighten(2, begin); l.refused.tighten(3, begin) }, later,
-			func(a *throttle.Allowance) { a.RefusedPerSession = 2 }},
+			func(a *throttle.Limits) { a.RefusedPerSession = 2 }},
 		{"never none", func(l *learned) { l.perTransaction.tighten(0, begin) }, later,
-			func(a *throttle.Allowance) { a.RcptsPerTransaction = 1 }},
+			func(a *throttle.Limits) { a.RcptsPerTransaction = 1 }},
 		{"for a while", func(l *learned) { l.refused.tighten(2, begin) }, begin.Add(learnedFor),
-			func(*throttle.Allowance) {}},
+			func(*throttle.Limits) {}},
 		{"not revived", func(l *learned) {
 			l.refused.tighten(1, begin)
 			l.refused.tighten(3, begin.Add(2*learnedFor))
 		},
-			begin.Add(2*learnedFor + time.Minute), func(a *throttle.Allowance) { a.RefusedPerSession = 3 }},
+			begin.Add(2*learnedFor + time.Minute), func(a *throttle.Limits) { a.RefusedPerSession = 3 }},
 		{"one does not prolong another", func(l *learned) {
 			l.perSession.tighten(5, begin)
 			l.refused.tighten(5, begin.Add(learnedFor))
-		}, begin.Add(learnedFor), func(a *throttle.Allowance) { a.RefusedPerSession = 5 }},
+		}, begin.Add(learnedFor), func(a *throttle.Limits) { a.RefusedPerSession = 5 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var l learned

@@ -34,7 +34,7 @@ func (p part) less(q part) bool {
 }
 
 // of gives the part of an allowance.
-func (p part) of(a throttle.Allowance) throttle.Allowance { return a.Share(p.k, p.n) }
+func (p part) of(a throttle.Limits) throttle.Limits { return a.Share(p.k, p.n) }
 
 // standing is what a place may use at one time. Turn grows when a share becomes
 // smaller: what was permitted under an older turn is not begun any more.
@@ -68,7 +68,7 @@ type Living struct {
 type place struct {
 	living  *Living
 	key     string
-	allow   func(key string) throttle.Allowance
+	allow   func(key string) throttle.Limits
 	now     atomic.Pointer[standing]
 	seats   map[*seat]struct{}   // guarded by living.mu
 	sockets map[*socket]struct{} // guarded by living.mu
@@ -279,7 +279,7 @@ func (l *Living) cut(places []*place) {
 }
 
 // enter makes a place for one more actor.
-func (l *Living) enter(key string, allow func(key string) throttle.Allowance) *seat {
+func (l *Living) enter(key string, allow func(key string) throttle.Limits) *seat {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.places[key]

@@ -15,7 +15,7 @@ import (
 func seated(connections int) (*Living, *seat) {
 	l := NewLiving()
 	l.Alone()
-	return l, l.enter("x", func(string) throttle.Allowance {
+	return l, l.enter("x", func(string) throttle.Limits {
 		a := openedWide()
 		a.Connections = connections
 		return a
@@ -43,7 +43,7 @@ func dialled(t *testing.T, s *seat, n int, cancel func()) []*socket {
 // TestNothingBeforeTheFirstComply: a node that knows no share uses none.
 func TestNothingBeforeTheFirstComply(t *testing.T) {
 	l := NewLiving()
-	s := l.enter("x", func(string) throttle.Allowance { return openedWide() })
+	s := l.enter("x", func(string) throttle.Limits { return openedWide() })
 	if !s.now.Load().none() {
 		t.Errorf("share %v", s.now.Load().part)
 	}
@@ -203,7 +203,7 @@ func TestComplyWithManyAtOnce(t *testing.T) {
 	for range 8 {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				s := l.enter("x", func(string) throttle.Allowance { return openedWide() })
+				s := l.enter("x", func(string) throttle.Limits { return openedWide() })
 				s.listen(func(any) {})
 				now, slots := s.now.Load(), NewSlots(1)
 				if one := s.dial(now.turn, now.of(openedWide()).Connections, slots); one != nil && slots.Take() {

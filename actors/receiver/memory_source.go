@@ -41,7 +41,7 @@ type memoTempo struct {
 }
 
 // noteTempo gives what a tempo knows, in a memo's numbers.
-func noteTempo(t *throttle.Tempo) memoTempo {
+func noteTempo(t *throttle.AdaptiveRate) memoTempo {
 	m, worth := t.Remember()
 	if !worth {
 		return memoTempo{}
@@ -50,8 +50,8 @@ func noteTempo(t *throttle.Tempo) memoTempo {
 }
 
 // memory is what a memo says, for a tempo.
-func (m memoTempo) memory() throttle.TempoMemory {
-	return throttle.TempoMemory{Rate: float64(m.Rate) / 1000, Edge: float64(m.Edge) / 1000,
+func (m memoTempo) memory() throttle.RateMemory {
+	return throttle.RateMemory{Rate: float64(m.Rate) / 1000, Edge: float64(m.Edge) / 1000,
 		Proof: time.Duration(clamp(m.Proof, memoFor.Milliseconds())) * time.Millisecond}
 }
 

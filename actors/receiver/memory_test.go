@@ -19,7 +19,7 @@ type nowhere struct{ Facts }
 // rememberer makes a desk whose ledger has another clock than its node.
 func rememberer(now time.Time, ahead time.Duration) *desk {
 	o := testOptions(openedWide())
-	o.Allow = func(string) throttle.Allowance {
+	o.Allow = func(string) throttle.Limits {
 		a := openedWide()
 		a.RefusedPerHour = 20
 		return a

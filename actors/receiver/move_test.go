@@ -27,7 +27,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	b.options.Living.Alone()
 	a := openedWide()
 	a.RefusedPerHour = 200
-	b.options.Allow = func(string) throttle.Allowance { return a }
+	b.options.Allow = func(string) throttle.Limits { return a }
 	b.pid = b.spawn()
 	c, pid := b.customer(1, 1000, func(int) string { return "ghost" })
 	c.until("answers", func() bool { return len(c.answers) > 60 })

@@ -45,14 +45,14 @@ type Options struct {
 	Facts Facts
 	// Clock is the time of the ledger, for what is kept in Facts; nil: that of this host.
 	Clock   func() time.Time
-	Sources *Sources                            // from where receivers are spoken to
-	Allow   func(key string) throttle.Allowance // the present allowance of a receiver
+	Sources *Sources                         // from where receivers are spoken to
+	Allow   func(key string) throttle.Limits // the present allowance of a receiver
 	// Stated says whether somebody has said what the RCPT rate of a receiver is, so that it
 	// is not begun gently; nil: of every one.
 	Stated func(key string) bool
 	// SourceOf gives what an operator wants of one of our sources now, by its address:
 	// whether it rests, and what it may ask in a day; nil: nothing.
-	SourceOf func(name string) throttle.Allowance
+	SourceOf func(name string) throttle.Limits
 	// Said gives who says what of a field of a receiver, or of "source:" and the address of
 	// one of our sources, in the ledger's time, the one that holds last; nil: nobody knows.
 	Said func(name string, f throttle.Field) []throttle.Said

@@ -41,7 +41,7 @@ type outlet struct {
 	index    int // in Sources
 	name     string
 	budget   *quota
-	tempo    *throttle.Tempo
+	tempo    *throttle.AdaptiveRate
 	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the desk's
 	pause    throttle.Pause   // as an operator wants it of the source
 	grey     greylist
@@ -97,7 +97,7 @@ func (l *lane) away(now time.Time, o *outlet) *rested {
 // outletsOf puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
-func outletsOf(key string, s *Sources, a throttle.Allowance) []*outlet {
+func outletsOf(key string, s *Sources, a throttle.Limits) []*outlet {
 	out := make([]*outlet, len(s.list))
 	score := make(map[*outlet]uint64, len(out))
 	for i := range s.list {
@@ -318,7 +318,7 @@ func (d *desk) halt(which func(*session) bool) {
 }
 
 // setBudgets changes the refusals that each source may cause in an hour.
-func (d *desk) setBudgets(a throttle.Allowance) {
+func (d *desk) setBudgets(a throttle.Limits) {
 	for _, o := range d.outlets {
 		o.budget.Set(a.RefusedPerHour, a.RefusedShare)
 	}

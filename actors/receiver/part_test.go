@@ -12,7 +12,7 @@ import (
 // dayed makes sources of which the first may ask so much in a day; nothing is kept.
 func dayed(most int) *Sources {
 	s := sourcesOf(noSession, sourceA)
-	s.bind(Options{SourceOf: func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: most} }})
+	s.bind(Options{SourceOf: func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }})
 	return s
 }
 
@@ -21,7 +21,7 @@ func dayed(most int) *Sources {
 func TestPartOfADayIsUsedUp(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: 100} }
+	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
 	w.desk.options.Sources.options.Store(&w.desk.options)
 	w.desk.options.Clock = func() time.Time { return w.now }
 	asks := true
@@ -76,7 +76,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	a := openedWide()
 	a.RcptsPerTransaction, a.RcptsPerConnection = 50, 1000
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) throttle.Allowance { return throttle.Allowance{RcptsPerDay: 100} }
+	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
 	w.desk.options.Sources.options.Store(&w.desk.options)
 	clock := begin.Add(untilMidnight(begin) - time.Second)
 	w.desk.options.Clock = func() time.Time { return clock }

@@ -102,14 +102,14 @@ func (d *desk) at(t time.Time) {
 }
 
 // shut says whether an allowance is too small a share to ask anything.
-func shut(a throttle.Allowance) bool {
+func shut(a throttle.Limits) bool {
 	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
 }
 
 // permit gives what is allowed here now: our share of the allowance, less what
 // was learned. Others may have used what a share grew by until just now; a Window
 // that is raised, or new, bears that in mind.
-func (d *desk) permit(now time.Time) throttle.Allowance {
+func (d *desk) permit(now time.Time) throttle.Limits {
 	stand := d.seat.now.Load()
 	d.turn, d.share = stand.turn, stand.part
 	if d.options.Fenced() {
@@ -134,7 +134,7 @@ func (d *desk) permit(now time.Time) throttle.Allowance {
 
 // tend goes through the sessions that have nothing to do: it gives them probes,
 // or ends them.
-func (d *desk) tend(now time.Time, a throttle.Allowance, resting bool) {
+func (d *desk) tend(now time.Time, a throttle.Limits, resting bool) {
 	free, kept := d.free, d.free[:0]
 	dry := false
 	d.hopeful = false
@@ -170,7 +170,7 @@ func (d *desk) tend(now time.Time, a throttle.Allowance, resting bool) {
 }
 
 // spent says whether a session that has nothing to do may not be used again.
-func (d *desk) spent(now time.Time, s *session, a throttle.Allowance) bool {
+func (d *desk) spent(now time.Time, s *session, a throttle.Limits) bool {
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.lane.away(now, s.outlet) != nil || s.errorsLeft(a) <= 0 ||
 		d.left(now, s) || !reaches(a.Family, s.host.at) ||
@@ -230,7 +230,7 @@ func (d *desk) large(l *lane) bool {
 }
 
 // mayAsk is how many probes a session may be given now by every rule.
-func (d *desk) mayAsk(now time.Time, s *session, a throttle.Allowance) int {
+func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	byBudget, next := s.outlet.budget.Ready(now)
 	if byBudget <= 0 {
 		d.at(next)
@@ -275,7 +275,7 @@ func (d *desk) mayAsk(now time.Time, s *session, a throttle.Allowance) int {
 // more than it asks in a short while, no more than leaves as much for the other
 // sessions of its lane, and no part of a transaction behind a whole one. Until
 // the first answer a turn is taken for a third of opening a session.
-func (d *desk) portion(n int, l *lane, a throttle.Allowance) int {
+func (d *desk) portion(n int, l *lane, a throttle.Limits) int {
 	turn := d.replies.lowest
 	if d.replies.samples == 0 {
 		turn = d.openings.lowest / 3
@@ -316,7 +316,7 @@ func (d *desk) take(now time.Time, l *lane, n int) []*probe {
 
 // ask gives probes to a session. The first of a session need no RSET; to be sent
 // as late as all others, they wait.
-func (d *desk) ask(now time.Time, s *session, probes []*probe, a throttle.Allowance) {
+func (d *desk) ask(now time.Time, s *session, probes []*probe, a throttle.Limits) {
 	lead, after := d.lead.known(), time.Duration(0)
 	if s.rcpts == 0 {
 		after = lead
@@ -334,7 +334,7 @@ func (d *desk) ask(now time.Time, s *session, probes []*probe, a throttle.Allowa
 
 // open dials where probes wait: first for lanes that have no session at all,
 // then for those that are worth more.
-func (d *desk) open(now time.Time, a throttle.Allowance) {
+func (d *desk) open(now time.Time, a throttle.Limits) {
 	if ok, next := d.spendable(now); !ok {
 		if d.tasks.queued > 0 {
 			d.lacks.add(wire.Cause_BUDGET, next)
@@ -366,7 +366,7 @@ func (d *desk) open(now time.Time, a throttle.Allowance) {
 
 // openFirst dials for the lanes that have no session, in the turn of those who wait in
 // them. False means that no more can be dialled now; the lane that was to be next stays so.
-func (d *desk) openFirst(now time.Time, a throttle.Allowance) bool {
+func (d *desk) openFirst(now time.Time, a throttle.Limits) bool {
 	for b := d.tasks.next(); b != nil; b = d.tasks.next() {
 		l := b.lane
 		c, o := d.next(now, l)
@@ -396,7 +396,7 @@ func (d *desk) openFirst(now time.Time, a throttle.Allowance) bool {
 }
 
 // openMore dials for the lanes that have sessions and are worth more, one after the other.
-func (d *desk) openMore(now time.Time, a throttle.Allowance) {
+func (d *desk) openMore(now time.Time, a throttle.Limits) {
 	for i := 0; i < len(d.manned); i++ {
 		l := d.manned[i]
 		for l.queued > 0 && l.sessions < d.worth(l.queued, a) {
@@ -481,7 +481,7 @@ func (d *desk) interrupt(f *file, l *lane) {
 // worth is how many sessions so many probes are worth: one, and more only when
 // one alone would be long at it, which is known from its first answers on, and
 // when the RCPT rate can feed them.
-func (d *desk) worth(queued int, a throttle.Allowance) int {
+func (d *desk) worth(queued int, a throttle.Limits) int {
 	turn := d.replies.lowest
 	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
 	alone := time.Duration(queued) * turn
@@ -495,7 +495,7 @@ func (d *desk) worth(queued int, a throttle.Allowance) int {
 }
 
 // mayDial gives the socket for one more session, or nil when none may be opened.
-func (d *desk) mayDial(now time.Time, a throttle.Allowance, l *lane, o *outlet) *socket {
+func (d *desk) mayDial(now time.Time, a throttle.Limits, l *lane, o *outlet) *socket {
 	if n, next := d.dials.Ready(now); n == 0 {
 		d.lacks.add(wire.Cause_CONNECTIONS, next)
 		d.at(next)

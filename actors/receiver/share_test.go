@@ -40,13 +40,13 @@ func TestNoShareAsksNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		k, n int
-		a    func(*throttle.Allowance)
+		a    func(*throttle.Limits)
 	}{
-		{"none", 0, 3, func(*throttle.Allowance) {}},
-		{"none of none", 0, 0, func(*throttle.Allowance) {}},
-		{"no connection left", 1, 3, func(a *throttle.Allowance) { a.Connections = 2 }},
-		{"no RCPT left", 1, 3, func(a *throttle.Allowance) { a.RcptRate.Events = 2 }},
-		{"no refusal left", 1, 3, func(a *throttle.Allowance) { a.RefusedPerHour = 2 }},
+		{"none", 0, 3, func(*throttle.Limits) {}},
+		{"none of none", 0, 0, func(*throttle.Limits) {}},
+		{"no connection left", 1, 3, func(a *throttle.Limits) { a.Connections = 2 }},
+		{"no RCPT left", 1, 3, func(a *throttle.Limits) { a.RcptRate.Events = 2 }},
+		{"no refusal left", 1, 3, func(a *throttle.Limits) { a.RefusedPerHour = 2 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := openedWide()
@@ -152,7 +152,7 @@ type side struct {
 func TestSharesNeverAddUpToMore(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		const n = 4
-		a := throttle.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
+		a := throttle.Limits{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 			Connections:        rapid.IntRange(1, 9).Draw(rt, "connections"),
 			ConnectionRate:     drawRate(rt, "connection rate", 4, 40),
 			RcptRate:           drawRate(rt, "rcpt rate", 4, 200),

@@ -13,7 +13,7 @@ import (
 )
 
 // slowWide is wide but for a rate that makes a chunk last a while.
-func slowWide(perSecond int) throttle.Allowance {
+func slowWide(perSecond int) throttle.Limits {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: perSecond, Per: time.Second}
 	return a

@@ -34,7 +34,7 @@ func loseNothing(t *testing.T, r *rand.Rand) {
 	perSecond := func(least, most int) throttle.Rate {
 		return throttle.Rate{Events: between(least, most), Per: time.Second}
 	}
-	a := throttle.Allowance{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
+	a := throttle.Limits{SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second,
 		Connections:         between(1, 6),
 		ConnectionRate:      perSecond(2, 30),
 		RcptRate:            perSecond(5, 300),

@@ -424,7 +424,7 @@ func TestMemoryOfSources(t *testing.T) {
 		o := testOptions(openedWide())
 		allow := openedWide()
 		allow.RefusedPerHour = 20
-		o.Allow = func(string) throttle.Allowance { return allow }
+		o.Allow = func(string) throttle.Limits { return allow }
 		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, source)
 		return newDesk("example", o, begin)
 	}

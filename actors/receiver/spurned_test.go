@@ -41,7 +41,7 @@ func TestTurnedAwayAtSTARTTLS(t *testing.T) {
 func TestWordToAnIdleSession(t *testing.T) {
 	d := newDesk("example", testOptions(openedWide()), begin)
 	l := d.lane(begin, hosts("mx1"))
-	d.outlets[0].tempo.Complained(begin, begin, "450") // an earlier lesson
+	d.outlets[0].tempo.OnThrottled(begin, begin, "450") // an earlier lesson
 	now := begin.Add(time.Minute)
 	told := judgedAt(now, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{"too many messages, slow down"}}})
@@ -57,7 +57,7 @@ func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
 	for _, p := range []part{{1, 1}, {3, 8}, {7, 8}, {85, 256}, {128, 256}, {1, 256}, {0, 1}} {
 		for seen := 1; seen <= 4; seen++ {
 			d := &desk{share: p}
-			a := throttle.Allowance{Connections: d.whole(seen)}
+			a := throttle.Limits{Connections: d.whole(seen)}
 			if got := p.of(a).Connections; !p.none() && got != seen || p.none() && a.Connections != seen {
 				t.Errorf("%d of %d: %d sessions are %d of the whole, and %d here", p.k, p.n, seen, a.Connections, got)
 			}

@@ -140,7 +140,7 @@ func TestLinesGoOnAfterARestart(t *testing.T) {
 func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLiving()
-		allow := func(string) throttle.Allowance { return throttle.Allowance{} }
+		allow := func(string) throttle.Limits { return throttle.Limits{} }
 		sit := func(key string, told func(s *seat, m look)) {
 			s := l.enter(key, allow)
 			s.listen(func(msg any) { go told(s, msg.(look)) })

@@ -29,8 +29,8 @@ const slotsOfWorld = 1000
 var begin = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // opened is a wide allowance for tests that are about something else.
-func openedWide() throttle.Allowance {
-	return throttle.Allowance{
+func openedWide() throttle.Limits {
+	return throttle.Limits{
 		Connections: 4, ConnectionRate: throttle.Rate{Events: 1000, Per: time.Second},
 		RcptRate:           throttle.Rate{Events: throttle.RateEventsMax, Per: time.Second},
 		RcptsPerConnection: throttle.CountMax, RcptsPerTransaction: 1,
@@ -40,12 +40,12 @@ func openedWide() throttle.Allowance {
 	}
 }
 
-func testOptions(a throttle.Allowance) Options {
+func testOptions(a throttle.Limits) Options {
 	living := NewLiving()
 	living.Alone()
 	return Options{
 		Living: living, Fenced: func() bool { return false },
-		Allow: func(string) throttle.Allowance { return a },
+		Allow: func(string) throttle.Limits { return a },
 		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
 		Rules: verdict.Builtin(), Sources: sourcesOf(noSession), Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
@@ -80,7 +80,7 @@ func sourcesOf(open openFunc, addresses ...string) *Sources {
 type world struct {
 	t     tester
 	desk  *desk
-	limit throttle.Allowance
+	limit throttle.Limits
 	rand  *rand.Rand
 	now   time.Time
 	queue events
@@ -140,7 +140,7 @@ type tester interface {
 	Helper()
 }
 
-func newWorld(t tester, a throttle.Allowance, seed uint64) *world {
+func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 	w := &world{t: t, desk: newDesk("example", testOptions(a), begin), limit: a, now: begin,
 		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, greeted: map[string]int{},
 		turn:  20 * time.Millisecond,

@@ -90,9 +90,9 @@ func waiting(l *receiver.Living, m *receiver.Metrics) receiver.Options {
 	}
 	return receiver.Options{
 		Living: l, Fenced: func() bool { return false }, Waits: []time.Duration{time.Minute}, Sources: sources,
-		Allow: func(string) throttle.Allowance {
+		Allow: func(string) throttle.Limits {
 			rate := throttle.Rate{Events: 10, Per: time.Second}
-			return throttle.Allowance{Connections: 2, ConnectionRate: rate, RcptRate: rate,
+			return throttle.Limits{Connections: 2, ConnectionRate: rate, RcptRate: rate,
 				RcptsPerConnection: 100, RcptsPerTransaction: 1, RefusedPerSession: 100, RefusedPerHour: 1000}
 		},
 		Slots: receiver.NewSlots(slotsOfNode), Rules: verdict.Builtin(),

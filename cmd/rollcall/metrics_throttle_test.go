@@ -37,7 +37,7 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 		t.Errorf("loaded at %v, want now", loaded)
 	}
 	var set throttle.Override
-	if err := set.Set(throttle.Fields()[0], throttle.DefaultAllowance().Text(throttle.Fields()[0])); err != nil {
+	if err := set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])); err != nil {
 		t.Fatal(err)
 	}
 	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)

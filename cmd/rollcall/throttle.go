@@ -127,7 +127,7 @@ func parseFields(args []string) (map[string]string, error) {
 		fields[name] = value
 	}
 	if _, err := throttle.ParseOverride(fields); err != nil {
-		return nil, usageError{strings.TrimPrefix(err.Error(), throttle.ErrAllowance.Error()+": ")}
+		return nil, usageError{strings.TrimPrefix(err.Error(), throttle.ErrLimits.Error()+": ")}
 	}
 	return fields, nil
 }

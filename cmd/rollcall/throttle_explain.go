@@ -153,7 +153,7 @@ func (x explanation) notes() (notes []string) {
 		notes = append(notes, "Other receivers of the same operator, each with an allowance of its own: "+
 			some(x.Beside)+".")
 	}
-	var a throttle.Allowance
+	var a throttle.Limits
 	isReceiver := false
 	for _, e := range x.Fields {
 		if f, known := throttle.ParseField(e.Field); known {

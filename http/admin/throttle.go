@@ -225,7 +225,7 @@ func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
 // plain is an error's text without the name of the package that found it.
 func plain(err error) string {
 	text := err.Error()
-	for _, kind := range []error{throttle.ErrAllowance, throttle.ErrOverrideName, throttle.ErrRate} {
+	for _, kind := range []error{throttle.ErrLimits, throttle.ErrOverrideName, throttle.ErrRate} {
 		text = strings.ReplaceAll(text, kind.Error()+": ", "")
 	}
 	return text
@@ -310,7 +310,7 @@ func (s *Server) loosens(ctx context.Context, name string, set throttle.Override
 	}
 	told := map[string]bool{}
 	for _, k := range known {
-		var mine, theirs throttle.Allowance
+		var mine, theirs throttle.Limits
 		if !set.Has(k.field) || theirs.Set(k.field, k.text) != nil || !set.Apply(mine).More(theirs, k.field) {
 			continue
 		}

@@ -6,7 +6,7 @@ import "time"
 // 61 slots, 1.5 KB a receiver, and at most a minute of needless waiting.
 const budgetSlot = time.Minute
 
-// Budget keeps to Allowance.RefusedPerHour and RefusedShare: in the hour before any
+// Budget keeps to Limits.RefusedPerHour and RefusedShare: in the hour before any
 // probe begins there were at most as many refusals as one of them permits, where a
 // probe whose answer is not known yet counts as a refusal.
 //
@@ -34,7 +34,7 @@ func NewBudget(perHour, share int, hour Hour) *Budget {
 	return &Budget{perHour: perHour, share: share, hour: hour}
 }
 
-// whole is what a Budget looks back over: the hour of Allowance.RefusedPerHour.
+// whole is what a Budget looks back over: the hour of Limits.RefusedPerHour.
 func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
 
 // length is that of its slots.

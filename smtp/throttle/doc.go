@@ -1,11 +1,11 @@
 // Package throttle says what a receiver lets us do, and when the next thing may be done.
 //
-// Allowance is the permission, a number of Fields; Table finds it for a receiver, or for one
+// Limits is the permission, a number of Fields; Table finds it for a receiver, or for one
 // of our sources, from Rules in layers, and Explain says who has set what. Check says what
 // is doubtful in rules before they are used, and Diff what differs between two states.
-// Allowance.Share is what one node of a cluster may use of it, and Allowance.Shard
+// Limits.Share is what one node of a cluster may use of it, and Limits.Shard
 // what one of several actors may that a large one is split among. Window keeps to
-// a Rate as the far side counts it, and Budget to the number of refusals an hour; Tempo
+// a Rate as the far side counts it, and Budget to the number of refusals an hour; AdaptiveRate
 // looks for the rate that a receiver bears and does not tell.
 // Everything is plain Go: the time comes as an argument, nothing sleeps, nothing is
 // sent. Window and Budget belong to one goroutine (a receiver's mailbox); Table is
@@ -16,5 +16,5 @@
 // receiver announce its limits, so what is kept here is what an operator wrote, what
 // operators of receivers have published, or what we think is polite.
 //
-// Start with Allowance, Table.Match and Window.Ready.
+// Start with Limits, Table.Match and Window.Ready.
 package throttle

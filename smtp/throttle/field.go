@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Field names one field of an Allowance.
+// Field names one field of Limits.
 type Field uint8
 
 // The fields, in the order in which people are shown them.
@@ -60,48 +60,48 @@ const day = "2006-01-02"
 // kind is how a field is read, shown and compared.
 type kind struct {
 	name string
-	text func(a *Allowance) string
-	set  func(a *Allowance, text string) error
-	copy func(to, from *Allowance)
+	text func(a *Limits) string
+	set  func(a *Limits, text string) error
+	copy func(to, from *Limits)
 	// more compares how much two allowances allow by this field: above 0 when a allows
 	// more than b. nil: more and less have no meaning.
-	more   func(a, b *Allowance) float64
+	more   func(a, b *Limits) float64
 	source bool // it is for sources; and Pause for both
 }
 
 // kinds are those of all fields, by Field.
 var kinds = [fieldEnd]kind{
 	FieldConnections: counted("connections", 1, ConnectionsMax,
-		func(a *Allowance) *int { return &a.Connections }),
+		func(a *Limits) *int { return &a.Connections }),
 	FieldConnectionRate: rated("connection_rate",
-		func(a *Allowance) *Rate { return &a.ConnectionRate }),
-	FieldRcptRate: rated("rcpt_rate", func(a *Allowance) *Rate { return &a.RcptRate }),
+		func(a *Limits) *Rate { return &a.ConnectionRate }),
+	FieldRcptRate: rated("rcpt_rate", func(a *Limits) *Rate { return &a.RcptRate }),
 	FieldRcptsPerConnection: counted("rcpts_per_connection", 1, CountMax,
-		func(a *Allowance) *int { return &a.RcptsPerConnection }),
+		func(a *Limits) *int { return &a.RcptsPerConnection }),
 	FieldRcptsPerTransaction: counted("rcpts_per_transaction", 1, CountMax,
-		func(a *Allowance) *int { return &a.RcptsPerTransaction }),
+		func(a *Limits) *int { return &a.RcptsPerTransaction }),
 	FieldRefusedPerSession: counted("refused_per_session", 1, CountMax,
-		func(a *Allowance) *int { return &a.RefusedPerSession }),
+		func(a *Limits) *int { return &a.RefusedPerSession }),
 	FieldRefusedPerHour: counted("refused_per_hour", 1, CountMax,
-		func(a *Allowance) *int { return &a.RefusedPerHour }),
-	FieldRefusedShare: counted("refused_share", 0, ShareMax, func(a *Allowance) *int { return &a.RefusedShare }),
-	FieldPipelining:   switched("pipelining", func(a *Allowance) *bool { return &a.Pipelining }),
+		func(a *Limits) *int { return &a.RefusedPerHour }),
+	FieldRefusedShare: counted("refused_share", 0, ShareMax, func(a *Limits) *int { return &a.RefusedShare }),
+	FieldPipelining:   switched("pipelining", func(a *Limits) *bool { return &a.Pipelining }),
 	FieldPipeliningDepth: counted("pipelining_depth", 1, CountMax,
-		func(a *Allowance) *int { return &a.PipeliningDepth }),
+		func(a *Limits) *int { return &a.PipeliningDepth }),
 	FieldSessionAge: timed("session_age", SessionAgeMin, SessionAgeMax,
-		func(a *Allowance) *time.Duration { return &a.SessionAge }),
+		func(a *Limits) *time.Duration { return &a.SessionAge }),
 	FieldIdleTime: timed("idle_time", IdleTimeMin, IdleTimeMax,
-		func(a *Allowance) *time.Duration { return &a.IdleTime }),
+		func(a *Limits) *time.Duration { return &a.IdleTime }),
 	FieldTLS: ranked("tls", []TLS{TLSRequired, TLSOpportunistic, TLSOff},
-		func(a *Allowance) *TLS { return &a.TLS }),
+		func(a *Limits) *TLS { return &a.TLS }),
 	FieldFamily: chosen("address_family", []Family{FamilyAny, FamilyV4, FamilyV6},
-		func(a *Allowance) *Family { return &a.Family }),
-	FieldWaits: waits("retry_waits", func(a *Allowance) *Waits { return &a.Waits }),
+		func(a *Limits) *Family { return &a.Family }),
+	FieldWaits: waits("retry_waits", func(a *Limits) *Waits { return &a.Waits }),
 	FieldPause: ranked("pause", []Pause{PauseYes, PauseDrain, PauseNo},
-		func(a *Allowance) *Pause { return &a.Pause }),
+		func(a *Limits) *Pause { return &a.Pause }),
 	FieldRcptsPerDay: unbounded(ofSource(counted("rcpts_per_day", 0, CountMax,
-		func(a *Allowance) *int { return &a.RcptsPerDay })), func(a *Allowance) *int { return &a.RcptsPerDay }),
-	FieldWarmUpFrom: ofSource(dated("warm_up_from", func(a *Allowance) *time.Time { return &a.WarmUpFrom })),
+		func(a *Limits) *int { return &a.RcptsPerDay })), func(a *Limits) *int { return &a.RcptsPerDay }),
+	FieldWarmUpFrom: ofSource(dated("warm_up_from", func(a *Limits) *time.Time { return &a.WarmUpFrom })),
 }
 
 // Fields gives all fields, in the order in which people are shown them.
@@ -138,27 +138,27 @@ func (f Field) OfSource() bool { return f == FieldPause || kinds[f].source }
 func (f Field) OfReceiver() bool { return !kinds[f].source }
 
 // Text is the field of a as people write it; Set reads it.
-func (a Allowance) Text(f Field) string { return kinds[f].text(&a) }
+func (a Limits) Text(f Field) string { return kinds[f].text(&a) }
 
 // Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required",
-// "5m,10m,1h", "2026-11-21"; "none" for no waits and no day. The error wraps ErrAllowance,
+// "5m,10m,1h", "2026-11-21"; "none" for no waits and no day. The error wraps ErrLimits,
 // and for a rate ErrRate too, names the field and says what to write; a stays as it was then.
-func (a *Allowance) Set(f Field, text string) error {
+func (a *Limits) Set(f Field, text string) error {
 	if err := kinds[f].set(a, strings.TrimSpace(text)); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrAllowance, f, err)
+		return fmt.Errorf("%w: %s: %w", ErrLimits, f, err)
 	}
 	return nil
 }
 
 // More says whether a allows more than b by a field, as far as that has a meaning.
-func (a Allowance) More(b Allowance, f Field) bool {
+func (a Limits) More(b Limits, f Field) bool {
 	return kinds[f].more != nil && kinds[f].more(&a, &b) > 0
 }
 
-func counted(name string, least, most int, of func(a *Allowance) *int) kind {
+func counted(name string, least, most int, of func(a *Limits) *int) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string { return strconv.Itoa(*of(a)) },
-		set: func(a *Allowance, text string) error {
+		text: func(a *Limits) string { return strconv.Itoa(*of(a)) },
+		set: func(a *Limits, text string) error {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < least || n > most {
 				return fmt.Errorf("%q: write a whole number from %d to %d", text, least, most)
@@ -166,50 +166,50 @@ func counted(name string, least, most int, of func(a *Allowance) *int) kind {
 			*of(a) = n
 			return nil
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
-		more: func(a, b *Allowance) float64 { return float64(*of(a) - *of(b)) },
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
+		more: func(a, b *Limits) float64 { return float64(*of(a) - *of(b)) },
 	}
 }
 
 // unbounded lets k take 0 for more than every number.
-func unbounded(k kind, of func(a *Allowance) *int) kind {
-	number := func(a *Allowance) int {
+func unbounded(k kind, of func(a *Limits) *int) kind {
+	number := func(a *Limits) int {
 		if *of(a) == 0 {
 			return CountMax + 1
 		}
 		return *of(a)
 	}
-	k.more = func(a, b *Allowance) float64 { return float64(number(a) - number(b)) }
+	k.more = func(a, b *Limits) float64 { return float64(number(a) - number(b)) }
 	return k
 }
 
-func rated(name string, of func(a *Allowance) *Rate) kind {
+func rated(name string, of func(a *Limits) *Rate) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string { return of(a).String() },
-		set: func(a *Allowance, text string) error {
+		text: func(a *Limits) string { return of(a).String() },
+		set: func(a *Limits, text string) error {
 			r, err := ParseRate(text)
 			if err == nil {
 				*of(a) = r
 			}
 			return err
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
-		more: func(a, b *Allowance) float64 { return of(a).PerSecond() - of(b).PerSecond() },
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
+		more: func(a, b *Limits) float64 { return of(a).PerSecond() - of(b).PerSecond() },
 	}
 }
 
-func switched(name string, of func(a *Allowance) *bool) kind {
+func switched(name string, of func(a *Limits) *bool) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string { return strconv.FormatBool(*of(a)) },
-		set: func(a *Allowance, text string) error {
+		text: func(a *Limits) string { return strconv.FormatBool(*of(a)) },
+		set: func(a *Limits, text string) error {
 			if text != "true" && text != "false" {
 				return fmt.Errorf("%q: write true or false", text)
 			}
 			*of(a) = text == "true"
 			return nil
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
-		more: func(a, b *Allowance) float64 {
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
+		more: func(a, b *Limits) float64 {
 			if *of(a) && !*of(b) {
 				return 1
 			}
@@ -218,10 +218,10 @@ func switched(name string, of func(a *Allowance) *bool) kind {
 	}
 }
 
-func timed(name string, least, most time.Duration, of func(a *Allowance) *time.Duration) kind {
+func timed(name string, least, most time.Duration, of func(a *Limits) *time.Duration) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string { return short(*of(a)) },
-		set: func(a *Allowance, text string) error {
+		text: func(a *Limits) string { return short(*of(a)) },
+		set: func(a *Limits, text string) error {
 			d, err := time.ParseDuration(text)
 			if err != nil || d < least || d > most {
 				return fmt.Errorf("%q: write a length of time from %s to %s", text, short(least), short(most))
@@ -229,15 +229,15 @@ func timed(name string, least, most time.Duration, of func(a *Allowance) *time.D
 			*of(a) = d
 			return nil
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
-		more: func(a, b *Allowance) float64 { return float64(*of(a) - *of(b)) },
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
+		more: func(a, b *Limits) float64 { return float64(*of(a) - *of(b)) },
 	}
 }
 
-func chosen[T ~string](name string, words []T, of func(a *Allowance) *T) kind {
+func chosen[T ~string](name string, words []T, of func(a *Limits) *T) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string { return string(*of(a)) },
-		set: func(a *Allowance, text string) error {
+		text: func(a *Limits) string { return string(*of(a)) },
+		set: func(a *Limits, text string) error {
 			for _, w := range words {
 				if text == string(w) {
 					*of(a) = w
@@ -246,7 +246,7 @@ func chosen[T ~string](name string, words []T, of func(a *Allowance) *T) kind {
 			}
 			return fmt.Errorf("%q: write one of %s", text, joined(words))
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
 	}
 }
 
@@ -260,17 +260,17 @@ func joined[T ~string](words []T) string {
 }
 
 // ranked is chosen of words in an order, the one that allows least first.
-func ranked[T ~string](name string, words []T, of func(a *Allowance) *T) kind {
+func ranked[T ~string](name string, words []T, of func(a *Limits) *T) kind {
 	k := chosen(name, words, of)
-	k.more = func(a, b *Allowance) float64 {
+	k.more = func(a, b *Limits) float64 {
 		return float64(slices.Index(words, *of(a)) - slices.Index(words, *of(b)))
 	}
 	return k
 }
 
-func waits(name string, of func(a *Allowance) *Waits) kind {
+func waits(name string, of func(a *Limits) *Waits) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string {
+		text: func(a *Limits) string {
 			var parts []string
 			for _, d := range of(a).List() {
 				parts = append(parts, short(d))
@@ -280,14 +280,14 @@ func waits(name string, of func(a *Allowance) *Waits) kind {
 			}
 			return strings.Join(parts, ",")
 		},
-		set: func(a *Allowance, text string) error {
+		set: func(a *Limits, text string) error {
 			w, err := parseWaits(text)
 			if err == nil {
 				*of(a) = w
 			}
 			return err
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
 	}
 }
 
@@ -309,15 +309,15 @@ func parseWaits(text string) (w Waits, err error) {
 	return w, nil
 }
 
-func dated(name string, of func(a *Allowance) *time.Time) kind {
+func dated(name string, of func(a *Limits) *time.Time) kind {
 	return kind{name: name,
-		text: func(a *Allowance) string {
+		text: func(a *Limits) string {
 			if of(a).IsZero() {
 				return none
 			}
 			return of(a).UTC().Format(day)
 		},
-		set: func(a *Allowance, text string) error {
+		set: func(a *Limits, text string) error {
 			var t time.Time
 			if text != "" && text != none {
 				var err error
@@ -328,7 +328,7 @@ func dated(name string, of func(a *Allowance) *time.Time) kind {
 			*of(a) = t
 			return nil
 		},
-		copy: func(to, from *Allowance) { *of(to) = *of(from) },
+		copy: func(to, from *Limits) { *of(to) = *of(from) },
 	}
 }
 

@@ -50,7 +50,7 @@ func TestSetAndText(t *testing.T) {
 			if !other {
 				shown = written
 			}
-			var a Allowance
+			var a Limits
 			if err := a.Set(tc.field, written); err != nil || a.Text(tc.field) != shown {
 				t.Errorf("%s = %q: %q and %v, want %q", tc.field, written, a.Text(tc.field), err, shown)
 			}
@@ -60,13 +60,13 @@ func TestSetAndText(t *testing.T) {
 			if written == text {
 				written, says = "", strings.TrimPrefix(text, ": ")
 			}
-			a := DefaultAllowance()
+			a := DefaultLimits()
 			err := a.Set(tc.field, written)
-			if !errors.Is(err, ErrAllowance) || !strings.Contains(err.Error(), tc.field.String()+": ") ||
+			if !errors.Is(err, ErrLimits) || !strings.Contains(err.Error(), tc.field.String()+": ") ||
 				!strings.Contains(err.Error(), says) {
 				t.Errorf("%s = %q: %v, want what says %q", tc.field, written, err, says)
 			}
-			if a != DefaultAllowance() {
+			if a != DefaultLimits() {
 				t.Errorf("%s = %q changes something", tc.field, written)
 			}
 		}
@@ -86,9 +86,9 @@ func TestEveryFieldIsItsOwn(t *testing.T) {
 		if err := o.Set(f, texts[f]); err != nil {
 			t.Fatal(err)
 		}
-		a := o.Apply(DefaultAllowance())
+		a := o.Apply(DefaultLimits())
 		for _, other := range Fields() {
-			if same := a.Text(other) == DefaultAllowance().Text(other); same == (other == f) {
+			if same := a.Text(other) == DefaultLimits().Text(other); same == (other == f) {
 				t.Errorf("%s set: %s is %s", f, other, a.Text(other))
 			}
 		}
@@ -99,7 +99,7 @@ func TestEveryFieldIsItsOwn(t *testing.T) {
 			t.Errorf("%s is read as %s", f, parsed)
 		}
 	}
-	if _, err := ParseOverride(map[string]string{"conections": "1"}); !errors.Is(err, ErrAllowance) ||
+	if _, err := ParseOverride(map[string]string{"conections": "1"}); !errors.Is(err, ErrLimits) ||
 		!strings.Contains(err.Error(), "the fields are [connections") {
 		t.Errorf("an unknown field: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestMore(t *testing.T) {
 		{FieldTLS, "opportunistic", "required"}, {FieldTLS, "off", "required"}, {FieldTLS, "off", "opportunistic"},
 		{FieldPause, "no", "drain"}, {FieldPause, "drain", "yes"},
 	} {
-		var more, less Allowance
+		var more, less Limits
 		if err := errors.Join(more.Set(tc.field, tc.more), less.Set(tc.field, tc.less)); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestMore(t *testing.T) {
 			t.Errorf("%s: %s is not more than %s", tc.field, tc.more, tc.less)
 		}
 	}
-	a, b := DefaultAllowance(), DefaultAllowance()
+	a, b := DefaultLimits(), DefaultLimits()
 	a.Family, b.Waits[0] = FamilyV4, time.Minute
 	for _, f := range []Field{FieldFamily, FieldWaits, FieldWarmUpFrom} {
 		if a.More(b, f) || b.More(a, f) {
@@ -139,7 +139,7 @@ func TestMore(t *testing.T) {
 // TestOverridesStack: of several overrides the last that has a field sets it.
 func TestOverridesStack(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		a, want := DefaultAllowance(), DefaultAllowance()
+		a, want := DefaultLimits(), DefaultLimits()
 		for range rapid.IntRange(0, 4).Draw(t, "overrides") {
 			var o Override
 			for _, f := range []Field{FieldConnections, FieldRcptsPerConnection, FieldPipeliningDepth} {

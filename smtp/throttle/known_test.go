@@ -17,14 +17,14 @@ func TestKnownOperators(t *testing.T) {
 			if where := r.origin(LayerKnown, f).Where; !strings.Contains(where, "2026-") {
 				t.Errorf("%s: %s has no source with a date: %q", r.Name, f, where)
 			}
-			if f != FieldRefusedShare && r.Set.values.More(DefaultAllowance(), f) {
+			if f != FieldRefusedShare && r.Set.values.More(DefaultLimits(), f) {
 				t.Errorf("%s: %s is more than a stranger gets", r.Name, f)
 			}
 		}
 		if clean, err := overrideName(r.Name); err != nil || clean != r.Name {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		if err := r.Set.Apply(DefaultAllowance()).Validate(); err != nil {
+		if err := r.Set.Apply(DefaultLimits()).Validate(); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestAShareOfRefusals(t *testing.T) {
 			t.Errorf("%d %% with %d accepted: %d refused, want %d", c.share, c.accepted, refused, c.want)
 		}
 	}
-	a := DefaultAllowance()
+	a := DefaultLimits()
 	for _, share := range []int{-1, ShareMax + 1} {
 		if a.RefusedShare = share; a.Validate() == nil {
 			t.Errorf("a share of %d is taken", share)

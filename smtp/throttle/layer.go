@@ -12,7 +12,7 @@ type Layer uint8
 // The layers, the weakest first. The last two are no part of a Table: a receiver's actor
 // adds what it learned from the receiver's answers, and what it is paying for.
 const (
-	LayerDefault  Layer = iota + 1 // DefaultAllowance
+	LayerDefault  Layer = iota + 1 // DefaultLimits
 	LayerKnown                     // what the program knows of operators (Known)
 	LayerFile                      // configuration and throttle file
 	LayerOverride                  // an operator's, for a time

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Override is a part of an Allowance: the fields that somebody has set. The zero value
+// Override is a part of Limits: the fields that somebody has set. The zero value
 // sets none. Values of it can be compared with ==.
 type Override struct {
 	has    uint32 // a bit for each Field
-	values Allowance
+	values Limits
 }
 
-// Set sets a field, as Allowance.Set reads it.
+// Set sets a field, as Limits.Set reads it.
 func (o *Override) Set(f Field, text string) error {
 	if err := o.values.Set(f, text); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (o Override) Texts() map[string]string {
 }
 
 // Apply gives a with what o sets.
-func (o Override) Apply(a Allowance) Allowance {
+func (o Override) Apply(a Limits) Limits {
 	for rest, f := o.has, Field(0); rest != 0; rest, f = rest>>1, f+1 {
 		if rest&1 != 0 {
 			kinds[f].copy(&a, &o.values)
@@ -57,14 +57,14 @@ func (o Override) Apply(a Allowance) Allowance {
 	return a
 }
 
-// ParseOverride reads fields by their names. The error wraps ErrAllowance and says what to
+// ParseOverride reads fields by their names. The error wraps ErrLimits and says what to
 // write; of several faults it names the first by name.
 func ParseOverride(texts map[string]string) (Override, error) {
 	var o Override
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		f, known := ParseField(name)
 		if !known {
-			return Override{}, fmt.Errorf("%w: there is no field %q; the fields are %v", ErrAllowance, name, Fields())
+			return Override{}, fmt.Errorf("%w: there is no field %q; the fields are %v", ErrLimits, name, Fields())
 		}
 		if err := o.Set(f, texts[name]); err != nil {
 			return Override{}, err

@@ -13,7 +13,7 @@ import (
 //
 // A field may become 0, which grants nothing; Validate refuses it, Window and
 // Budget bear it. k of n or more is the whole; no votes, or none of them, is nothing.
-func (a Allowance) Share(k, n int) Allowance {
+func (a Limits) Share(k, n int) Limits {
 	if n > 0 && k >= n {
 		return a
 	}
@@ -26,7 +26,7 @@ func (a Allowance) Share(k, n int) Allowance {
 }
 
 // divide gives a with the fields that hold for the receiver as a whole replaced.
-func (a Allowance) divide(part func(whole int) int) Allowance {
+func (a Limits) divide(part func(whole int) int) Limits {
 	a.Connections = part(a.Connections)
 	a.ConnectionRate.Events = part(a.ConnectionRate.Events)
 	a.RcptRate.Events = part(a.RcptRate.Events)
@@ -57,8 +57,8 @@ const (
 )
 
 // Shards says in how many shards a is split, from 1 to ShardsMax. Every shard
-// of a valid Allowance has at least 1 of everything.
-func (a Allowance) Shards() int {
+// of a valid Limits has at least 1 of everything.
+func (a Limits) Shards() int {
 	perSecond := 0
 	if per := a.RcptRate.Per.Seconds(); per > 0 {
 		perSecond = int(float64(a.RcptRate.Events) / per)
@@ -75,7 +75,7 @@ func parts(whole, size int) int { return (whole + size - 1) / size }
 // Shard gives the allowance of shard i, from 0 to of-1. The shards of an
 // allowance add up to exactly that; the first ones take what does not divide.
 // A shard that there is not has nothing.
-func (a Allowance) Shard(i, of int) Allowance {
+func (a Limits) Shard(i, of int) Limits {
 	if i < 0 || i >= of {
 		return a.Share(0, 1)
 	}

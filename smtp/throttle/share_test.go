@@ -12,8 +12,8 @@ import (
 	"rollcall/config/effort"
 )
 
-func drawAllowance(t *rapid.T) Allowance {
-	a := DefaultAllowance()
+func drawAllowance(t *rapid.T) Limits {
+	a := DefaultLimits()
 	a.Connections = rapid.IntRange(1, ConnectionsMax).Draw(t, "connections")
 	a.ConnectionRate.Events = rapid.IntRange(1, RateEventsMax).Draw(t, "dials")
 	a.RcptRate.Events = rapid.IntRange(1, RateEventsMax).Draw(t, "rcpts")
@@ -31,7 +31,7 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		a := drawAllowance(t)
 		n := rapid.IntRange(1, 60).Draw(t, "votes")
-		var sum Allowance
+		var sum Limits
 		shards := a.Shards()
 		for i := range shards {
 			for left := n; left > 0; {
@@ -65,7 +65,7 @@ type side struct {
 
 // ensemble is several sides and what the far side has seen of them.
 type ensemble struct {
-	whole Allowance
+	whole Limits
 	n     int // votes there are
 	sides []*side
 	now   time.Time
@@ -74,7 +74,7 @@ type ensemble struct {
 
 // newEnsemble makes sides that have no votes so far.
 func newEnsemble(r Rate, n, sides int) *ensemble {
-	e := &ensemble{whole: DefaultAllowance(), n: n, now: start}
+	e := &ensemble{whole: DefaultLimits(), n: n, now: start}
 	e.whole.RcptRate = r
 	for range sides {
 		e.sides = append(e.sides, &side{w: NewWindow(e.whole.Share(0, 1).RcptRate, start), next: start})
@@ -186,9 +186,9 @@ func TestWindowRestsAfterARaise(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
-	whole := Allowance{Connections: 10, ConnectionRate: Rate{30, time.Minute}, RcptRate: Rate{5, time.Second},
+	whole := Limits{Connections: 10, ConnectionRate: Rate{30, time.Minute}, RcptRate: Rate{5, time.Second},
 		RcptsPerConnection: 50, RcptsPerTransaction: 3, RefusedPerSession: 8, RefusedPerHour: 20}
-	with := func(connections, dials, rcpts, refused int) Allowance {
+	with := func(connections, dials, rcpts, refused int) Limits {
 		a := whole
 		a.Connections, a.ConnectionRate.Events, a.RcptRate.Events, a.RefusedPerHour =
 			connections, dials, rcpts, refused
@@ -197,7 +197,7 @@ func TestShare(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		k, n int
-		want Allowance
+		want Limits
 	}{
 		{"one node", 1, 1, whole},
 		{"all votes", 3, 3, whole},
@@ -237,7 +237,7 @@ func TestShards(t *testing.T) {
 		{"hardly ever a session", ConnectionsMax, 3, 1000, 1000, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := DefaultAllowance()
+			a := DefaultLimits()
 			a.Connections, a.RefusedPerHour = tc.connections, tc.refused
 			a.ConnectionRate.Events = tc.dials
 			a.RcptRate = Rate{Events: tc.rcpts, Per: time.Second}
@@ -304,7 +304,7 @@ func TestTableForShards(t *testing.T) {
 			if got := table.Shards(tc.key); got != tc.shards {
 				t.Errorf("Shards(%s) = %d, want %d", tc.key, got, tc.shards)
 			}
-			whole, want := table.Whole(tc.key), DefaultAllowance()
+			whole, want := table.Whole(tc.key), DefaultLimits()
 			if tc.shards > 1 {
 				want.Connections, want.RcptRate.Events, want.RefusedPerHour = 600, 300, 1000000
 			}
@@ -344,7 +344,7 @@ func TestShardOf(t *testing.T) {
 // TestWindowAndBudgetOfNothing: a share of nothing grants nothing, says that it
 // waits for no time of its own, and what follows it is granted.
 func TestWindowAndBudgetOfNothing(t *testing.T) {
-	whole := DefaultAllowance()
+	whole := DefaultLimits()
 	none := whole.Share(0, 3)
 	w, b := NewWindow(none.RcptRate, start), NewBudget(none.RefusedPerHour, none.RefusedShare, 0)
 	now := start.Add(time.Hour)

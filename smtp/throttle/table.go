@@ -52,7 +52,7 @@ type layers struct {
 	named   map[string][]layered      // by name, the weakest first
 	// whole is what holds for a receiver or suffix of a name, with all that is said of the
 	// wider ones, for each name that is spoken of: it is looked up in every plan.
-	whole map[string]*Allowance
+	whole map[string]*Limits
 }
 
 // layered is a rule and its layer.
@@ -61,7 +61,7 @@ type layered struct {
 	*Rule
 }
 
-// NewTable makes a table of DefaultAllowance, what is known of operators, and the rules of
+// NewTable makes a table of DefaultLimits, what is known of operators, and the rules of
 // a file. Errors are those of Replace.
 func NewTable(file []Rule) (*Table, error) {
 	t := new(Table)
@@ -73,10 +73,10 @@ func NewTable(file []Rule) (*Table, error) {
 	return t, t.Replace(LayerFile, file)
 }
 
-// everybody is DefaultAllowance as a rule.
+// everybody is DefaultLimits as a rule.
 func everybody() Rule {
 	r := Rule{Where: map[Field]string{0: "built in"}}
-	a := DefaultAllowance()
+	a := DefaultLimits()
 	for _, f := range Fields() {
 		if err := r.Set.Set(f, a.Text(f)); err != nil {
 			panic(err) // this code is wrong: a test reads every field of it
@@ -90,10 +90,10 @@ func everybody() Rule {
 // before and a dot after; both dots are dropped. The rules are copied; their maps must not
 // be written to afterwards.
 //
-// Errors wrap ErrAllowance or ErrOverrideName and name the rule.
+// Errors wrap ErrLimits or ErrOverrideName and name the rule.
 func (t *Table) Replace(layer Layer, rules []Rule) error {
 	if len(rules) > overridesMax {
-		return fmt.Errorf("%w: %d rules, at most %d are possible", ErrAllowance, len(rules), overridesMax)
+		return fmt.Errorf("%w: %d rules, at most %d are possible", ErrLimits, len(rules), overridesMax)
 	}
 	clean := slices.Clone(rules)
 	for i := range clean {
@@ -125,7 +125,7 @@ func (r *Rule) clean() error {
 	isSource := strings.HasPrefix(name, SourcePrefix)
 	for _, f := range r.Set.Fields() {
 		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
-			return fmt.Errorf("%w: %q: %s cannot be set there", ErrAllowance, r.Name, f)
+			return fmt.Errorf("%w: %q: %s cannot be set there", ErrLimits, r.Name, f)
 		}
 	}
 	return nil
@@ -159,8 +159,8 @@ func (l *layers) index() {
 			l.named[r.Name] = append(l.named[r.Name], layered{layer, r})
 		}
 	}
-	l.whole = make(map[string]*Allowance, len(l.named))
-	everybody := l.apply("", Allowance{})
+	l.whole = make(map[string]*Limits, len(l.named))
+	everybody := l.apply("", Limits{})
 	l.whole[""] = &everybody
 	for name := range l.named {
 		if !strings.HasPrefix(name, SourcePrefix) {
@@ -170,7 +170,7 @@ func (l *layers) index() {
 }
 
 // sum fills whole for a name, after those of the wider ones.
-func (l *layers) sum(name string) *Allowance {
+func (l *layers) sum(name string) *Limits {
 	if a, done := l.whole[name]; done {
 		return a
 	}
@@ -214,7 +214,7 @@ func (t *Table) Rules(l Layer) []Rule { return t.layers.Load().rules[l] }
 // "domain:NAME/" and the key there would be without it. A suffix matches only
 // when all hosts lie under it, so that one strange host cannot put a receiver
 // under the rules of another.
-func (t *Table) Match(receiver string, hosts []string, domain string) (key string, a Allowance) {
+func (t *Table) Match(receiver string, hosts []string, domain string) (key string, a Limits) {
 	l := t.layers.Load()
 	key, anchor := receiver, receiver
 	if suffix := l.narrowest(receiver, hosts); suffix != "" {
@@ -229,8 +229,8 @@ func (t *Table) Match(receiver string, hosts []string, domain string) (key strin
 // For gives the present allowance of a key that Match has made, or ShardKey of
 // such a key, also after a Replace. When the override that made the key is gone,
 // it is the allowance of what is left of it. A shard of another split than that
-// of the present allowance gets nothing (Allowance.Share of no votes).
-func (t *Table) For(key string) Allowance {
+// of the present allowance gets nothing (Limits.Share of no votes).
+func (t *Table) For(key string) Limits {
 	key, i, of := cutShard(key)
 	a := t.layers.Load().allowance(key)
 	if of != a.Shards() {
@@ -241,7 +241,7 @@ func (t *Table) For(key string) Allowance {
 
 // Whole gives the present allowance of the receiver of a key, with all its shards
 // together; the key may name a shard (ShardKey), which one makes no difference.
-func (t *Table) Whole(key string) Allowance {
+func (t *Table) Whole(key string) Limits {
 	return t.layers.Load().allowance(Unsharded(key))
 }
 
@@ -254,8 +254,8 @@ func (t *Table) Shards(key string) int {
 
 // Source gives the present allowance of one of our sources, by its address; "" is the
 // source whose address the system chooses. Only the fields of sources mean something.
-func (t *Table) Source(name string) Allowance {
-	return t.layers.Load().apply(SourcePrefix+name, DefaultAllowance())
+func (t *Table) Source(name string) Limits {
+	return t.layers.Load().apply(SourcePrefix+name, DefaultLimits())
 }
 
 // Explain says of every field of a key that Match or ShardKey has made, or of
@@ -346,7 +346,7 @@ func (l *layers) names(key string) []string {
 }
 
 // allowance is what holds for a key that Match has made.
-func (l *layers) allowance(key string) Allowance {
+func (l *layers) allowance(key string) Limits {
 	domain, anchor := cutKey(key)
 	a := *l.nearest(anchor)
 	if domain != "" {
@@ -356,7 +356,7 @@ func (l *layers) allowance(key string) Allowance {
 }
 
 // nearest is what holds for a receiver or suffix: that of the narrowest name that is spoken of.
-func (l *layers) nearest(anchor string) *Allowance {
+func (l *layers) nearest(anchor string) *Limits {
 	for anchor != "" {
 		if a, found := l.whole[anchor]; found {
 			return a
@@ -367,7 +367,7 @@ func (l *layers) nearest(anchor string) *Allowance {
 }
 
 // apply gives a with what is said of a name.
-func (l *layers) apply(name string, a Allowance) Allowance {
+func (l *layers) apply(name string, a Limits) Limits {
 	for _, r := range l.named[name] {
 		a = r.Set.Apply(a)
 	}

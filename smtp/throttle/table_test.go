@@ -96,7 +96,7 @@ func TestTableMatch(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			key, got := table.Match(tc.receiver, strings.Fields(tc.hosts), tc.domain)
-			if want := set(t, tc.want).Apply(DefaultAllowance()); key != tc.key || got != want {
+			if want := set(t, tc.want).Apply(DefaultLimits()); key != tc.key || got != want {
 				t.Errorf("got  %s %+v\nwant %s %+v", key, got, tc.key, want)
 			}
 			if again := table.For(key); again != got {
@@ -124,12 +124,12 @@ func TestTableRefuses(t *testing.T) {
 			ErrOverrideName, `write "shop.example"`},
 		{"key of a shard", rules(t, "example.net#1.3: connections=1"), ErrOverrideName, `write "example.net"`},
 		{"source that is no address", rules(t, "source:eth0: pause=yes"), ErrOverrideName, "IP addresses"},
-		{"receiver with a field of sources", rules(t, "a.example: rcpts_per_day=5"), ErrAllowance,
+		{"receiver with a field of sources", rules(t, "a.example: rcpts_per_day=5"), ErrLimits,
 			`"a.example": rcpts_per_day cannot be set there`},
-		{"everybody with a field of sources", rules(t, ": rcpts_per_day=5"), ErrAllowance, "rcpts_per_day"},
-		{"source with a field of receivers", rules(t, "source:192.0.2.1: connections=5"), ErrAllowance,
+		{"everybody with a field of sources", rules(t, ": rcpts_per_day=5"), ErrLimits, "rcpts_per_day"},
+		{"source with a field of receivers", rules(t, "source:192.0.2.1: connections=5"), ErrLimits,
 			`"source:192.0.2.1": connections cannot be set there`},
-		{"too many", make([]Rule, overridesMax+1), ErrAllowance, "at most 100000"},
+		{"too many", make([]Rule, overridesMax+1), ErrLimits, "at most 100000"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			table := tableOf(t, "kept.example: connections=7")
@@ -175,7 +175,7 @@ func TestTableReplaceBesideMatch(t *testing.T) {
 }
 
 func TestDefaultAllowanceIsValid(t *testing.T) {
-	if err := DefaultAllowance().Validate(); err != nil {
+	if err := DefaultLimits().Validate(); err != nil {
 		t.Error(err)
 	}
 }

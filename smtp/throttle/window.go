@@ -47,7 +47,7 @@ const (
 // groupSpan's worth.
 //
 // Several Windows may keep to one rate together, each to its share of the events
-// (Allowance.Share). When shares change, those that lose are Set first; one that
+// (Limits.Share). When shares change, those that lose are Set first; one that
 // gains waits some intervals of its new rate, because the far side still counts
 // what the others did.
 //

@@ -11,9 +11,9 @@ type Rate struct {
 	Per    time.Duration
 }
 
-// Allowance is what a receiver lets us do, all sources and sessions together.
+// Limits is what a receiver lets us do, all sources and sessions together.
 // Validate names the ranges.
-type Allowance struct {
+type Limits struct {
 	Connections         int  // sessions open at once
 	ConnectionRate      Rate // sessions opened
 	RcptRate            Rate // RCPT commands sent
@@ -85,7 +85,7 @@ func (w Waits) List() []time.Duration {
 	return slices.Clone(w[:n])
 }
 
-// The upper ends of an Allowance's fields. The lower end is 1 everywhere: a
+// The upper ends of Limits's fields. The lower end is 1 everywhere: a
 // receiver that must not be asked at all is not a matter of throttle.
 const (
 	// ConnectionsMax is more than any receiver takes from one sender, and what
@@ -101,12 +101,12 @@ const (
 	ShareMax = 90
 )
 
-// DefaultAllowance is what a receiver gets of whom nothing is known. The values
+// DefaultLimits is what a receiver gets of whom nothing is known. The values
 // are those of the configuration's [throttle.default]: about a fifth of the
 // connections and a tenth of the rate that mail senders ship, because a prober
 // sends no message and gets many refusals.
-func DefaultAllowance() Allowance {
-	return Allowance{
+func DefaultLimits() Limits {
+	return Limits{
 		Connections:         2,
 		ConnectionRate:      Rate{Events: 30, Per: time.Minute},
 		RcptRate:            Rate{Events: 5, Per: time.Second},
@@ -124,11 +124,11 @@ func DefaultAllowance() Allowance {
 	}
 }
 
-// Validate checks every field as Set does. The error wraps ErrAllowance, and for a rate
+// Validate checks every field as Set does. The error wraps ErrLimits, and for a rate
 // ErrRate too, and names the field as it is written in the configuration.
-func (a Allowance) Validate() error {
+func (a Limits) Validate() error {
 	for _, f := range Fields() {
-		var b Allowance
+		var b Limits
 		if err := b.Set(f, a.Text(f)); err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// How a Tempo decides. Most are guesses that were tuned against the simulated receivers of
+// How an AdaptiveRate decides. Most are guesses that were tuned against the simulated receivers of
 // the tests; docs/pacing.md has the figures.
 const (
 	// startShare is the part of the ceiling at which an unknown site is begun.
@@ -68,7 +68,7 @@ const (
 	rampMost  = time.Minute
 	rampSteps = 4
 
-	// floorShare is the part of the ceiling that a Tempo never goes below, and floorLeast
+	// floorShare is the part of the ceiling that an AdaptiveRate never goes below, and floorLeast
 	// the least of it in events a second: 1 a minute.
 	floorShare = 100
 	floorLeast = 1.0 / 60
@@ -81,7 +81,7 @@ var drops = [...]float64{0.95, 0.85, 0.7, 0.5}
 // dropUnproven is what is left of a rate of which nothing was known.
 const dropUnproven = 0.7
 
-// Phase says what a Tempo is doing.
+// Phase says what an AdaptiveRate is doing.
 type Phase string
 
 // The phases.
@@ -94,14 +94,14 @@ const (
 	PhaseRising     Phase = "rising"      // a higher rate is tried
 )
 
-// Tempo finds how many events a second a far side bears that does not say so, and keeps
+// AdaptiveRate finds how many events a second a far side bears that does not say so, and keeps
 // just below that. It goes up while nothing happens, in steps that grow, and down when the
 // far side complains; it never goes above its ceiling. A raise that may bring a complaint
 // is paid for with answers that brought none, so that few do.
 //
 // Rates are of the far side as a whole; share is the part of them that is ours. Not safe
 // for concurrent use.
-type Tempo struct {
+type AdaptiveRate struct {
 	ceiling  float64
 	share    float64 // above 0
 	stated   bool
@@ -142,20 +142,20 @@ type Tempo struct {
 	slow latency
 }
 
-// TempoBounds are the bounds of a Tempo.
-type TempoBounds struct {
+// RateBounds are the bounds of an AdaptiveRate.
+type RateBounds struct {
 	Ceiling Rate          // that is never exceeded: the allowance of the far side as a whole
 	Stated  bool          // somebody has said what the ceiling is at this site, so it is not begun gently
 	Share   float64       // that is ours, above 0; what is not above 0 changes nothing
 	Rest    time.Duration // the longest that it rests by itself
 }
 
-// fullWhy is why a Tempo holds nobody back from its beginning.
+// fullWhy is why an AdaptiveRate holds nobody back from its beginning.
 const fullWhy = "the allowance is stated for this receiver and nothing speaks against it"
 
-// NewTempo begins at the whole ceiling when it is stated for this site, and gently when not.
-func NewTempo(b TempoBounds, now time.Time) *Tempo {
-	t := &Tempo{ceiling: b.Ceiling.PerSecond(), share: 1, stated: b.Stated, restMost: b.Rest, step: stepLeast,
+// NewAdaptiveRate begins at the whole ceiling when it is stated for this site, and gently when not.
+func NewAdaptiveRate(b RateBounds, now time.Time) *AdaptiveRate {
+	t := &AdaptiveRate{ceiling: b.Ceiling.PerSecond(), share: 1, stated: b.Stated, restMost: b.Rest, step: stepLeast,
 		proof: proofLeast, credit: 3, cost: 1, began: now, cycle: now, last: now, faded: now}
 	if b.Share > 0 {
 		t.share = b.Share
@@ -164,8 +164,8 @@ func NewTempo(b TempoBounds, now time.Time) *Tempo {
 	return t
 }
 
-// begin is what a Tempo does first.
-func (t *Tempo) begin(now time.Time) {
+// begin is what an AdaptiveRate does first.
+func (t *AdaptiveRate) begin(now time.Time) {
 	if t.stated {
 		t.enter(PhaseFull, now, fullWhy)
 		return
@@ -175,11 +175,11 @@ func (t *Tempo) begin(now time.Time) {
 }
 
 // gently is the rate at which an unknown site is begun.
-func (t *Tempo) gently() float64 { return max(t.floor(), t.ceiling/startShare) }
+func (t *AdaptiveRate) gently() float64 { return max(t.floor(), t.ceiling/startShare) }
 
 // Set changes the bounds. A ceiling of nothing is for a while and changes nothing: what is
 // known of the far side is as true after it.
-func (t *Tempo) Set(b TempoBounds, now time.Time) {
+func (t *AdaptiveRate) Set(b RateBounds, now time.Time) {
 	if b.Ceiling.PerSecond() <= 0 {
 		return
 	}
@@ -208,20 +208,22 @@ func (t *Tempo) Set(b TempoBounds, now time.Time) {
 }
 
 // floor is what the rate never falls below.
-func (t *Tempo) floor() float64 { return min(t.ceiling, max(t.ceiling/floorShare, floorLeast)) }
+func (t *AdaptiveRate) floor() float64 { return min(t.ceiling, max(t.ceiling/floorShare, floorLeast)) }
 
-func (t *Tempo) enter(p Phase, now time.Time, why string) { t.phase, t.since, t.why = p, now, why }
+func (t *AdaptiveRate) enter(p Phase, now time.Time, why string) {
+	t.phase, t.since, t.why = p, now, why
+}
 
 // stretch begins to count at a rate.
-func (t *Tempo) stretch(now time.Time) { t.began, t.heard = now, 0 }
+func (t *AdaptiveRate) stretch(now time.Time) { t.began, t.heard = now, 0 }
 
 // Limits says whether the tempo holds us back more than the ceiling does.
-func (t *Tempo) Limits(now time.Time) bool {
+func (t *AdaptiveRate) Limits(now time.Time) bool {
 	return t.phase != PhaseFull && (now.Before(t.until) || t.present(now) < t.ceiling)
 }
 
 // present is the rate at a time, after any rest.
-func (t *Tempo) present(now time.Time) float64 {
+func (t *AdaptiveRate) present(now time.Time) float64 {
 	if t.phase == PhaseFull {
 		return t.ceiling
 	}
@@ -235,12 +237,12 @@ func (t *Tempo) present(now time.Time) float64 {
 
 // Permits gives our share of the rate that is let go now, for a Window, and until when
 // nothing is: a time that is over means now.
-func (t *Tempo) Permits(now time.Time) (Rate, time.Time) {
+func (t *AdaptiveRate) Permits(now time.Time) (Rate, time.Time) {
 	return windowed(t.present(now)*t.share, t.slow.recent), t.until
 }
 
 // Next is when Permits gives something else though nothing was heard; zero: never.
-func (t *Tempo) Next(now time.Time) time.Time {
+func (t *AdaptiveRate) Next(now time.Time) time.Time {
 	switch end := t.until.Add(t.ramp); {
 	case t.phase == PhaseFull:
 	case now.Before(t.until):
@@ -262,9 +264,9 @@ func windowed(perSecond float64, answer time.Duration) Rate {
 	return Rate{Events: int(n), Per: min(max(per, RatePerMin), RatePerMax)}
 }
 
-// Heard takes a good answer to an event that was sent at a time: anything that is no
+// OnSuccess takes a good answer to an event that was sent at a time: anything that is no
 // complaint.
-func (t *Tempo) Heard(sent, now time.Time) {
+func (t *AdaptiveRate) OnSuccess(sent, now time.Time) {
 	t.credit = min(t.credit+1.0/trialPrice, 2*max(1, t.cost)+1)
 	if t.idle(sent) {
 		t.cycle, t.passed = sent, 0
@@ -290,14 +292,14 @@ func (t *Tempo) Heard(sent, now time.Time) {
 }
 
 // idle says whether there was nothing to ask for a while before an event.
-func (t *Tempo) idle(sent time.Time) bool {
+func (t *AdaptiveRate) idle(sent time.Time) bool {
 	gap := min(sent.Sub(t.last), sent.Sub(t.until))
 	return gap > time.Minute && gap.Seconds() > 4/max(t.rate*t.share, floorLeast)
 }
 
 // over ends a time of trouble. A long one says that the far side counts over as long, and
 // then what got through is what it allows.
-func (t *Tempo) over(now time.Time) {
+func (t *AdaptiveRate) over(now time.Time) {
 	lasted := now.Sub(t.trouble)
 	t.trouble = time.Time{}
 	t.proof = max(t.proof, min(lasted, t.proofMost()))
@@ -318,25 +320,25 @@ func (t *Tempo) over(now time.Time) {
 }
 
 // proofMost bounds how long a rate has to go well.
-func (t *Tempo) proofMost() time.Duration {
+func (t *AdaptiveRate) proofMost() time.Duration {
 	return max(proofSpan, time.Duration(proofCount/max(t.rate*t.share, floorLeast)*float64(time.Second)))
 }
 
 // fade makes proofs shorter again while all goes well.
-func (t *Tempo) fade(now time.Time) {
+func (t *AdaptiveRate) fade(now time.Time) {
 	if t.proof > proofLeast && now.Sub(t.faded) > proofFades*t.proof {
 		t.proof, t.faded = max(proofLeast, t.proof/2), now
 	}
 }
 
 // recovered goes on at the whole rate when the ramp is over.
-func (t *Tempo) recovered(now time.Time) {
+func (t *AdaptiveRate) recovered(now time.Time) {
 	t.enter(PhaseHolding, now, t.why)
 	t.stretch(now)
 }
 
 // prove looks whether the rate has gone well for long enough, and raises it.
-func (t *Tempo) prove(sent, now time.Time) {
+func (t *AdaptiveRate) prove(sent, now time.Time) {
 	span, answers := t.proof, proofAnswers
 	switch {
 	case t.phase == PhaseStarting:
@@ -368,7 +370,7 @@ func (t *Tempo) prove(sent, now time.Time) {
 }
 
 // raise tries more, when that is worth its price.
-func (t *Tempo) raise(now time.Time) {
+func (t *AdaptiveRate) raise(now time.Time) {
 	if t.rate >= t.ceiling {
 		if t.edge <= t.ceiling { // else it is kept in mind for when the ceiling is raised
 			t.atCeiling(now)
@@ -406,14 +408,14 @@ func (t *Tempo) raise(now time.Time) {
 }
 
 // atCeiling ends the search: the allowance went well.
-func (t *Tempo) atCeiling(now time.Time) {
+func (t *AdaptiveRate) atCeiling(now time.Time) {
 	t.edge, t.step, t.trials = 0, stepLeast, 0
 	t.enter(PhaseFull, now, fmt.Sprintf("nothing was said against the whole allowance of %s", perSecond(t.ceiling)))
 }
 
-// Complained takes an answer that says "too fast" to an event that was sent at a time, with
+// OnThrottled takes an answer that says "too fast" to an event that was sent at a time, with
 // its words for people. False: it is about a haste that was known already.
-func (t *Tempo) Complained(sent, now time.Time, words string) bool {
+func (t *AdaptiveRate) OnThrottled(sent, now time.Time, words string) bool {
 	t.credit = max(t.credit-1, -1)
 	if sent.Before(t.lesson) {
 		t.around++
@@ -441,14 +443,14 @@ func (t *Tempo) Complained(sent, now time.Time, words string) bool {
 }
 
 // backOff lets nothing go for a while, and then little by little.
-func (t *Tempo) backOff(now time.Time, rest time.Duration) {
+func (t *AdaptiveRate) backOff(now time.Time, rest time.Duration) {
 	t.clean, t.until = 0, now.Add(rest)
 	t.ramp = min(max(rest, rampLeast), rampMost)
 	t.stretch(t.until.Add(t.ramp))
 }
 
 // pace is how fast we really were.
-func (t *Tempo) pace(sent time.Time) float64 {
+func (t *AdaptiveRate) pace(sent time.Time) float64 {
 	r := t.present(sent)
 	ran := sent.Sub(t.began).Seconds()
 	if n := float64(t.heard); n >= proofAnswers && ran >= 1 {
@@ -458,7 +460,7 @@ func (t *Tempo) pace(sent time.Time) float64 {
 }
 
 // lower learns that a pace was too fast.
-func (t *Tempo) lower(pace float64, now time.Time) {
+func (t *AdaptiveRate) lower(pace float64, now time.Time) {
 	proven := t.good > 0 && pace <= 1.005*t.good
 	t.strikes++
 	to := pace * drops[min(t.strikes, len(drops))-1]
@@ -483,7 +485,7 @@ func (t *Tempo) lower(pace float64, now time.Time) {
 
 // Rested takes over a rest that somebody else has decided: nothing is sent before its end,
 // and then little by little.
-func (t *Tempo) Rested(until, now time.Time) {
+func (t *AdaptiveRate) Rested(until, now time.Time) {
 	if !until.After(t.until) {
 		return
 	}
@@ -494,8 +496,8 @@ func (t *Tempo) Rested(until, now time.Time) {
 	t.enter(PhaseBackingOff, now, fmt.Sprintf("%s; asked to wait until %s", t.why, until.UTC().Format(time.TimeOnly)))
 }
 
-// Took takes how long a good answer took that the far side had no reason to hold back.
-func (t *Tempo) Took(took time.Duration, now time.Time) {
+// OnLatency takes how long a good answer took that the far side had no reason to hold back.
+func (t *AdaptiveRate) OnLatency(took time.Duration, now time.Time) {
 	if !t.slow.add(took, now) || now.Sub(t.slow.lowered) < t.proof || t.phase == PhaseBackingOff {
 		return
 	}
@@ -559,8 +561,8 @@ func (l *latency) rising() bool {
 	return l.samples >= latencySamples && l.recent > latencyHold*l.best+latencySlack
 }
 
-// TempoState says what a Tempo does and why.
-type TempoState struct {
+// RateState says what an AdaptiveRate does and why.
+type RateState struct {
 	Rate    float64 // events a second that are let go now, all shares together
 	Floor   float64
 	Ceiling float64
@@ -572,8 +574,8 @@ type TempoState struct {
 }
 
 // Explain says what the tempo does now.
-func (t *Tempo) Explain(now time.Time) TempoState {
-	s := TempoState{Rate: t.present(now), Floor: t.floor(), Ceiling: t.ceiling, Edge: t.edge, Phase: t.phase,
+func (t *AdaptiveRate) Explain(now time.Time) RateState {
+	s := RateState{Rate: t.present(now), Floor: t.floor(), Ceiling: t.ceiling, Edge: t.edge, Phase: t.phase,
 		Since: t.since, Until: t.until, Why: t.why}
 	if now.Before(t.until) {
 		s.Rate = 0
@@ -585,7 +587,7 @@ func (t *Tempo) Explain(now time.Time) TempoState {
 
 // Lasting is the rate, our share of it, that is gone on with when a rest and what follows it
 // are over. While nothing is known of a site that is the ceiling.
-func (t *Tempo) Lasting() float64 {
+func (t *AdaptiveRate) Lasting() float64 {
 	if t.phase == PhaseFull || t.phase == PhaseStarting {
 		return t.ceiling * t.share
 	}
@@ -603,31 +605,31 @@ func perSecond(r float64) string {
 	return fmt.Sprintf("%.3g/h", r*3600)
 }
 
-// TempoMemory is what a Tempo knows that the next one can begin with.
-type TempoMemory struct {
+// RateMemory is what an AdaptiveRate knows that the next one can begin with.
+type RateMemory struct {
 	Rate  float64       // that went well, events a second, all shares together
 	Edge  float64       // where it was too fast; 0: not known
 	Proof time.Duration // how long a rate has to go well to be believed
 }
 
-// recallProof bounds what is believed of a TempoMemory.
+// recallProof bounds what is believed of a RateMemory.
 const recallProof = time.Hour
 
 // Remember gives what is worth remembering; false when nothing but the ceiling holds.
-func (t *Tempo) Remember() (TempoMemory, bool) {
+func (t *AdaptiveRate) Remember() (RateMemory, bool) {
 	if t.phase == PhaseFull || t.phase == PhaseStarting || t.edge == 0 && t.rate >= t.ceiling {
-		return TempoMemory{}, false
+		return RateMemory{}, false
 	}
 	rate := t.rate
 	if t.good > 0 {
 		rate = min(rate, t.good)
 	}
-	return TempoMemory{Rate: rate, Edge: t.edge, Proof: t.proof}, true
+	return RateMemory{Rate: rate, Edge: t.edge, Proof: t.proof}, true
 }
 
-// Recall begins with what an earlier Tempo knew, little by little. Of what is known
+// Recall begins with what an earlier AdaptiveRate knew, little by little. Of what is known
 // already the stricter holds.
-func (t *Tempo) Recall(m TempoMemory, now time.Time) {
+func (t *AdaptiveRate) Recall(m RateMemory, now time.Time) {
 	if !(m.Rate > 0) || t.phase != PhaseFull && t.phase != PhaseStarting && t.rate <= m.Rate {
 		return
 	}

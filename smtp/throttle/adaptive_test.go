@@ -70,10 +70,10 @@ func (a tally) use(limit Rate, span time.Duration) float64 {
 
 func (a tally) share() float64 { return float64(a.deferred) / max(1, float64(a.taken+a.deferred)) }
 
-// pilot is a caller that wants all it can get, behind a Tempo and its Window.
+// pilot is a caller that wants all it can get, behind an AdaptiveRate and its Window.
 type pilot struct {
 	now    time.Time
-	tempo  *Tempo
+	tempo  *AdaptiveRate
 	window *Window
 	far    *hidden
 	turn   time.Duration
@@ -83,7 +83,7 @@ type pilot struct {
 }
 
 func newPilot(ceiling Rate, stated bool, far *hidden) *pilot {
-	p := &pilot{now: start, tempo: NewTempo(TempoBounds{Ceiling: ceiling, Stated: stated, Rest: time.Hour}, start), far: far, turn: 40 * time.Millisecond,
+	p := &pilot{now: start, tempo: NewAdaptiveRate(RateBounds{Ceiling: ceiling, Stated: stated, Rest: time.Hour}, start), far: far, turn: 40 * time.Millisecond,
 		jitter: 10 * time.Millisecond, rand: rand.New(rand.NewPCG(1, 2))}
 	r, _ := p.tempo.Permits(start)
 	p.window = NewWindow(r, start)
@@ -100,11 +100,11 @@ func (p *pilot) run(span time.Duration) (out tally) {
 			sent := r.at
 			if !r.lost {
 				out.taken++
-				p.tempo.Heard(sent, p.now)
+				p.tempo.OnSuccess(sent, p.now)
 				continue
 			}
 			out.deferred++
-			p.tempo.Complained(sent, p.now, "450 4.7.1")
+			p.tempo.OnThrottled(sent, p.now, "450 4.7.1")
 		}
 		rate, until := p.tempo.Permits(p.now)
 		p.window.Set(rate)
@@ -137,7 +137,7 @@ func (p *pilot) run(span time.Duration) (out tally) {
 
 // TestTempoFinds: a hidden limit of any kind is found, used for nine tenths and rarely
 // exceeded. Where a limit cannot be kept to as well, least and most say how well.
-func TestTempoFinds(t *testing.T) {
+func TestAdaptiveRateFinds(t *testing.T) {
 	for _, tc := range []struct {
 		limit        string
 		settle, span time.Duration
@@ -174,7 +174,7 @@ func TestTempoFinds(t *testing.T) {
 }
 
 // TestTempoFollows: a limit that is halved, and one that is tripled, is found again.
-func TestTempoFollows(t *testing.T) {
+func TestAdaptiveRateFollows(t *testing.T) {
 	for _, limit := range []string{"10/s", "100/s", "300/min"} {
 		t.Run(limit, func(t *testing.T) {
 			r := mustRate(t, limit)
@@ -201,32 +201,32 @@ func TestTempoFollows(t *testing.T) {
 }
 
 // TestTempoStaysInBounds whatever it hears, and whenever.
-func TestTempoStaysInBounds(t *testing.T) {
+func TestAdaptiveRateStaysInBounds(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		now, ceiling := start, drawRate(t)
 		stated := rapid.Bool().Draw(t, "stated")
-		p := NewTempo(TempoBounds{Ceiling: ceiling, Stated: stated, Rest: time.Hour}, now)
+		p := NewAdaptiveRate(RateBounds{Ceiling: ceiling, Stated: stated, Rest: time.Hour}, now)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(1, int64(time.Minute)).Draw(t, "passed")))
 			sent := now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "took")))
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0:
-				if before := p.Explain(now); p.Complained(sent, now, "450") && !p.Explain(now).Until.After(now) {
+				if before := p.Explain(now); p.OnThrottled(sent, now, "450") && !p.Explain(now).Until.After(now) {
 					t.Fatalf("no rest after a complaint: %+v", before)
 				}
 			case 1:
 				ceiling = drawRate(t)
 				share := rapid.Float64Range(0, 1).Draw(t, "share")
-				p.Set(TempoBounds{Ceiling: ceiling, Stated: stated, Share: share, Rest: time.Hour}, now)
+				p.Set(RateBounds{Ceiling: ceiling, Stated: stated, Share: share, Rest: time.Hour}, now)
 			case 2:
 				p.Rested(now.Add(time.Hour), now)
 			case 3:
-				p.Took(now.Sub(sent), now)
+				p.OnLatency(now.Sub(sent), now)
 			case 4:
-				m := TempoMemory{Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Edge: 1, Proof: time.Hour}
+				m := RateMemory{Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Edge: 1, Proof: time.Hour}
 				p.Recall(m, now)
 			default:
-				p.Heard(sent, now)
+				p.OnSuccess(sent, now)
 			}
 			e := p.Explain(now)
 			if r, until := p.Permits(now); r.Validate() != nil || e.Rate > e.Ceiling || e.Rate > 0 && e.Rate < e.Floor {
@@ -244,14 +244,14 @@ func TestTempoStaysInBounds(t *testing.T) {
 
 // TestTempoAndLatency: answers that take ever longer lower the rate, to a half at most, and
 // it comes back when they are quick again.
-func TestTempoAndLatency(t *testing.T) {
+func TestAdaptiveRateAndLatency(t *testing.T) {
 	now, ceiling := start, Rate{Events: 10, Per: time.Second}
-	p := NewTempo(TempoBounds{Ceiling: ceiling, Stated: true, Rest: time.Hour}, now)
+	p := NewAdaptiveRate(RateBounds{Ceiling: ceiling, Stated: true, Rest: time.Hour}, now)
 	hear := func(n int, took time.Duration) float64 {
 		for range n {
 			now = now.Add(time.Duration(float64(time.Second) / max(0.1, p.Explain(now).Rate)))
-			p.Heard(now.Add(-took), now)
-			p.Took(took, now)
+			p.OnSuccess(now.Add(-took), now)
+			p.OnLatency(took, now)
 		}
 		return p.Explain(now).Rate
 	}
@@ -271,8 +271,8 @@ func TestTempoAndLatency(t *testing.T) {
 
 // TestTempoOutlivesNothing: a ceiling of nothing for a while, before the first event or later,
 // leaves no trace in what is found afterwards.
-func TestTempoOutlivesNothing(t *testing.T) {
-	full, none := TempoBounds{Ceiling: Rate{20, time.Second}, Rest: time.Minute}, TempoBounds{Rest: time.Minute}
+func TestAdaptiveRateOutlivesNothing(t *testing.T) {
+	full, none := RateBounds{Ceiling: Rate{20, time.Second}, Rest: time.Minute}, RateBounds{Rest: time.Minute}
 	for _, tc := range []struct {
 		name          string
 		stated, first bool
@@ -290,7 +290,7 @@ func TestTempoOutlivesNothing(t *testing.T) {
 		p := newPilot(was.Ceiling, tc.stated, &hidden{kind: "sliding", limit: Rate{1000, time.Second}})
 		now := p.now
 		if tc.first {
-			p.tempo = NewTempo(none, now)
+			p.tempo = NewAdaptiveRate(none, now)
 		} else {
 			p.run(time.Minute)
 			now = p.now
@@ -316,7 +316,7 @@ func TestTempoOutlivesNothing(t *testing.T) {
 }
 
 // TestTempoRemembers: the next one goes on at what went well, little by little.
-func TestTempoRemembers(t *testing.T) {
+func TestAdaptiveRateRemembers(t *testing.T) {
 	limit := Rate{Events: 10, Per: time.Second}
 	p := newPilot(Rate{Events: 40, Per: time.Second}, true, &hidden{kind: "sliding", limit: limit, all: true})
 	if _, worth := p.tempo.Remember(); worth {
@@ -327,7 +327,7 @@ func TestTempoRemembers(t *testing.T) {
 	if !worth || m.Rate < 9 || m.Rate > 10.2 {
 		t.Fatalf("remembers %+v", m)
 	}
-	p.tempo = NewTempo(TempoBounds{Ceiling: Rate{Events: 40, Per: time.Second}, Stated: true, Rest: time.Hour}, p.now)
+	p.tempo = NewAdaptiveRate(RateBounds{Ceiling: Rate{Events: 40, Per: time.Second}, Stated: true, Rest: time.Hour}, p.now)
 	p.tempo.Recall(m, p.now)
 	if r := p.tempo.Explain(p.now).Rate; r > m.Rate/2 {
 		t.Errorf("it begins at %g/s", r)
