@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -62,6 +63,7 @@ type session struct {
 	lane    *lane
 	name    *file // in whose name it was opened
 	dialled time.Time
+	beside  int // sessions that were open with its host when it was dialled
 	host    *candidate
 	outlet  *outlet
 	tls     smtp.TLSMode // as it was opened
@@ -79,6 +81,7 @@ type session struct {
 	refused int
 	errors  int       // answers that were no acceptance, but for greylisting
 	slow    bool      // a refusal took far longer than the others
+	agreed  bool      // the receiver ended it after as many answers as the one before
 	void    time.Time // what was answered later counts for nothing; zero: all counts
 	opened  time.Time // when it was dialled, then when it was ready
 	idle    time.Time // since when it has nothing to do
@@ -147,11 +150,19 @@ type desk struct {
 	dirty    bool      // something was learned and not noted
 	noted    time.Time // when something was noted last
 
+	suspects      []*suspect             // that are looked at again here
+	parkedDomains map[string]*heldDomain // that let others go first
+	odd           oddOnes
+	beliefs       []belief // the newest causes that were believed, oldest first
+	opening       openings
+	rand          *rand.Rand // for waits that should not all end at once
+
 	leaving bool // the place has moved
 	leaveBy time.Time
 	gone    bool // the last step was taken
 
 	paused   time.Time // nothing is asked before
+	pausedAt time.Time // since when
 	pauses   int       // in a row, without an answer about an address between them
 	excuse   verdictOf // what probes are told while paused
 	steps    []step
@@ -172,8 +183,10 @@ func newDesk(key string, o Options, now time.Time) *desk {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now),
 		outlets: outletsOf(key, o.Sources, a),
 		lanes:   map[string]*lane{}, sessions: map[int]*session{}, tasks: newTasks(o.Weight),
-		swept: now, lastUsed: now,
+		swept: now, lastUsed: now, parkedDomains: map[string]*heldDomain{},
+		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
+	d.opening.begin(d.bounds(o.Allow(key)), a.ConnectionRate, now)
 	d.tune(now, o.Allow(key))
 	return d
 }
@@ -370,5 +383,5 @@ func (d *desk) acked(now time.Time, m *wire.ResultsAck) {
 
 // idleSince says since when the desk has had nothing at all to do; false while it has.
 func (d *desk) idleSince() (time.Time, bool) {
-	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queued == 0
+	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queued == 0 && len(d.suspects) == 0
 }

@@ -39,7 +39,8 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 			woken = w.rcpts[len(w.rcpts)-1]
 			return harvestWord
 		}
-		if !woken.IsZero() && w.rcpts[len(w.rcpts)-1].Sub(woken) < hour.Of(harvestFor)/2 {
+		if !woken.IsZero() && !w.rcpts[len(w.rcpts)-1].Before(woken) &&
+			w.rcpts[len(w.rcpts)-1].Sub(woken) < hour.Of(harvestFor)/2 {
 			return noSuchUser // to everybody: a lie
 		}
 		return smtp.Reply{Code: 250}
@@ -225,7 +226,7 @@ func TestSlowRefusalsTeach(t *testing.T) {
 		}
 		a := openedWide()
 		a.RefusedPerSession = 50
-		if n := d.learned.apply(a, now).RefusedPerSession; n != tc.want {
+		if n := d.learned.apply(a, true, now).RefusedPerSession; n != tc.want {
 			t.Errorf("slow from refusal %d on: %d in a session from now on", tc.slowFrom, n)
 		}
 	}

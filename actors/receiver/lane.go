@@ -242,6 +242,14 @@ func (l *lane) purge(drop func(f *file, n int)) {
 
 // purge takes out the probes that nobody wants asked and tells how many these were.
 func (m *mixed) purge() (dropped int) {
+	for range m.again.len() {
+		if p := m.again.pop(); p.chunk.gone() {
+			p.chunk.open--
+			dropped++
+		} else {
+			m.again.push(p)
+		}
+	}
 	for _, part := range [...]*fifo[queued]{&m.fine, &m.odd} {
 		for range part.len() {
 			if one := part.pop(); one.probe.chunk.gone() {

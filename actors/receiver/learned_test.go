@@ -59,7 +59,7 @@ func TestLearned(t *testing.T) {
 			tc.teach(&l)
 			want := openedWide()
 			want.RcptsPerTransaction = 9
-			got := l.apply(want, tc.at)
+			got := l.apply(want, true, tc.at)
 			if tc.want(&want); got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
@@ -96,7 +96,7 @@ func TestCapacity(t *testing.T) {
 				if w.took != 0 {
 					c.tighten(w.took, now)
 				}
-				if got := c.apply(10, now); got != w.want {
+				if got := c.apply(10, true, now); got != w.want {
 					t.Fatalf("word %d: %d sessions, want %d", i, got, w.want)
 				}
 			}

@@ -55,6 +55,7 @@ func looksInvented(local string) bool {
 // out in the order in which they came in, but no more than badInRow of these in a
 // row while others wait. The zero value is ready.
 type mixed struct {
+	again     fifo[*probe] // that are looked at again: they come out first
 	fine, odd fifo[queued]
 	next      uint64 // number of the next that is pushed
 	row       int    // how many odd ones came out last
@@ -65,9 +66,13 @@ type queued struct {
 	probe  *probe
 }
 
-func (m *mixed) len() int { return m.fine.len() + m.odd.len() }
+func (m *mixed) len() int { return m.again.len() + m.fine.len() + m.odd.len() }
 
 func (m *mixed) push(p *probe) {
+	if p.suspect != nil {
+		m.again.push(p)
+		return
+	}
 	one := queued{m.next, p}
 	m.next++
 	if looksInvented(p.address.Local) {
@@ -79,6 +84,9 @@ func (m *mixed) push(p *probe) {
 
 // pop takes the next one, which there must be.
 func (m *mixed) pop() *probe {
+	if m.again.len() > 0 {
+		return m.again.pop()
+	}
 	odd := m.fine.len() == 0
 	if !odd && m.odd.len() > 0 && m.row < badInRow {
 		odd = m.odd.peek().number < m.fine.peek().number

@@ -17,13 +17,11 @@ import (
 
 const (
 	// restHere is how long a source is rested at a receiver that refuses it, the first
-	// time; each rest that follows another one doubles it, up to restMost. Guess:
-	// Forcepoint blocks for three hours, others until the next update of a list.
-	restHere = 4 * time.Hour
-
-	// blockedInRow is how many refusals of us at RCPT in a row rest a source: one may
-	// be about the address after all. Guess.
-	blockedInRow = 3
+	// time; each rest that follows another one doubles it, up to restHereMost. So a block
+	// costs at most twice as long as it lasts, and one of days eight questions and then
+	// one in four hours.
+	restHere     = time.Minute
+	restHereMost = 4 * time.Hour
 
 	// lanesInRow is how many lanes of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
@@ -38,15 +36,20 @@ var errNoSource = errors.New("no source address of this family is configured")
 // it, and what harm it has done there.
 type outlet struct {
 	*Source
-	index    int // in Sources
-	name     string
-	budget   *quota
-	tempo    *throttle.AdaptiveRate
-	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the desk's
-	pause    throttle.Pause   // as an operator wants it of the source
-	grey     greylist
-	rested                       // at all of this receiver
-	refusing map[string]struct{} // lanes that rested it, without an answer about an address since
+	index  int // in Sources
+	name   string
+	budget *quota
+	tempo  *throttle.AdaptiveRate
+	rcpts  *throttle.Window // that keeps to the tempo, in times of sending as the desk's
+	pause  throttle.Pause   // as an operator wants it of the source
+	grey   greylist
+
+	causes     *throttle.Causes
+	experiment throttle.Experiment // whether it is our pace
+	lesson     time.Time           // what was sent before says nothing about the newest belief
+	cautious   bool                // one address at a time, until one is answered
+	rested                         // at all of this receiver
+	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
 }
 
 // rested is how a source is kept away. The zero value: it is not.
@@ -58,7 +61,7 @@ type rested struct {
 
 // add prolongs it; each rest in a row is twice as long.
 func (r *rested) add(now time.Time, told verdictOf, hour throttle.Hour) {
-	r.until = now.Add(max(told.verdict.Wait, hour.Of(min(restHere<<min(r.rests, 10), restMost))))
+	r.until = now.Add(max(told.verdict.Wait, hour.Of(min(restHere<<min(r.rests, 10), restHereMost))))
 	r.rests++
 	r.last = told
 }
@@ -66,7 +69,6 @@ func (r *rested) add(now time.Time, told verdictOf, hour throttle.Hour) {
 // refusal is what a lane has against one of our sources.
 type refusal struct {
 	rested
-	blocked int // refusals at RCPT in a row
 }
 
 // against gives what a lane has against a source; to be changed.
@@ -102,6 +104,7 @@ func outletsOf(key string, s *Sources, a throttle.Limits) []*outlet {
 	score := make(map[*outlet]uint64, len(out))
 	for i := range s.list {
 		o := &outlet{Source: &s.list[i], index: i, name: s.list[i].Name(),
+			causes: throttle.NewCauses(),
 			budget: newQuota(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
@@ -261,7 +264,6 @@ func (d *desk) rest(now time.Time, l *lane, o *outlet, told verdictOf) {
 	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.against(o)
 	r.add(now, told, d.options.Sources.Hour)
-	r.blocked = 0
 	for _, c := range l.candidates { // another source may be taken where this one was not
 		if c.last.verdict.Action == verdict.ActOtherSource {
 			c.until, c.failures = now, 0
@@ -301,7 +303,7 @@ func (d *desk) blame(now time.Time, o *outlet, told verdictOf) {
 func (d *desk) took(now time.Time, s *session) {
 	o := s.outlet
 	if r := s.lane.refusals[o]; r != nil {
-		r.blocked, r.rests = 0, 0
+		r.rests = 0
 	}
 	o.rests = 0
 	clear(o.refusing)

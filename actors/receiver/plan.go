@@ -71,11 +71,12 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	muted, until, _ := d.mute(now)
 	d.at(until)
 	barred, resting := shut(a) || !known || a.Pause == throttle.PauseYes, now.Before(d.paused)
-	if resting && a.Pause != throttle.PauseYes { // what waits while it is paused is told nothing
+	if resting && a.Pause != throttle.PauseYes && d.paused.Sub(d.pausedAt) > shortRest { // a pause by us tells nobody
 		d.tellAll(now)
 		d.at(d.paused)
 	}
 	d.lacks = lacks{}
+	d.readmitParked(now)
 	d.tend(now, a, resting || barred)
 	d.pressed, d.small = false, nil
 	if !resting && !barred && !muted && a.Pause != throttle.PauseDrain {
@@ -116,7 +117,7 @@ func (d *desk) permit(now time.Time) throttle.Limits {
 		d.share = part{0, 1}
 		d.at(now.Add(d.options.waits(fenceEvery)))
 	}
-	whole := d.learned.apply(careful(d.options.Allow(d.key)), now)
+	whole := d.learned.apply(careful(d.options.Allow(d.key)), d.opening.failedAt.IsZero(), now)
 	a := d.share.of(whole)
 	if a != d.allowance {
 		if a.Pause == throttle.PauseYes && d.allowance.Pause != a.Pause {
@@ -248,6 +249,9 @@ func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		d.hopeful = true
 		return 0
 	}
+	if s.outlet.cautious && d.asking(s.outlet) {
+		return 0
+	}
 	byTempo, next := s.outlet.goes(now.Add(lead))
 	if byTempo == 0 {
 		if !next.IsZero() {
@@ -260,7 +264,9 @@ func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
 	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax)
-	n = d.portion(n, s.lane, a)
+	if n = d.portion(n, s.lane, a); s.outlet.cautious {
+		n = min(n, 1)
+	}
 	today := d.options.clock(now)
 	got, wait := d.options.Sources.take(s.outlet.index, d.key, today, min(n, s.lane.queued))
 	s.day = dayOf(today)
@@ -304,6 +310,7 @@ func (d *desk) take(now time.Time, l *lane, n int) []*probe {
 			d.shed(p.chunk.task)
 			p.chunk.open--
 		case d.hand(now, p):
+		case d.parks(now, l, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			d.answer(p, verdictOf{verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
@@ -372,6 +379,8 @@ func (d *desk) openFirst(now time.Time, a throttle.Limits) bool {
 		c, o := d.next(now, l)
 		if c == nil {
 			if ok, until := d.idle(now, l); ok {
+				d.setAside(now, l, until)
+			} else if until := d.backSoon(now, l); !until.IsZero() {
 				d.setAside(now, l, until)
 			} else {
 				d.closeLane(now, l)
@@ -501,6 +510,11 @@ func (d *desk) mayDial(now time.Time, a throttle.Limits, l *lane, o *outlet) *so
 		d.at(next)
 		return nil
 	}
+	if ok, next := d.opening.may(now); !ok || !d.roomToOpen() || o.cautious && len(d.sessions) > d.closing {
+		d.lacks.add(wire.Cause_CONNECTIONS, next)
+		d.at(next)
+		return nil
+	}
 	if len(d.sessions) >= a.Connections {
 		d.lacks.add(wire.Cause_CONNECTIONS, time.Time{})
 		d.pressed = l.sessions == 0
@@ -524,11 +538,13 @@ func (d *desk) mayDial(now time.Time, a throttle.Limits, l *lane, o *outlet) *so
 
 func (d *desk) dial(now time.Time, b *batch, c *candidate, o *outlet, socket *socket) {
 	d.dials.Begin(now, 1)
+	d.opening.window.Begin(now, 1)
+	d.opening.dialled(now)
 	d.options.Sources.dialled(o.index, d.key, now)
 	d.nextID++
 	l := b.lane
 	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: d.mode(now, l), socket: socket, opened: now,
-		name: b.file, dialled: now}
+		name: b.file, dialled: now, beside: d.openAt(c.host)}
 	d.tasks.open(b.file)
 	d.sessions[s.id] = s
 	d.begun(now)
@@ -549,6 +565,7 @@ func (d *desk) closeLane(now time.Time, l *lane) {
 	told, why := d.shut(now, l)
 	for l.queued > 0 {
 		p := d.pop(l)
+		p.suspect = nil
 		for _, one := range why {
 			p.note(one)
 		}
@@ -566,6 +583,7 @@ func (d *desk) tellAll(now time.Time) {
 	for _, l := range d.lanes {
 		for l.queued > 0 {
 			p := d.pop(l)
+			p.suspect = nil
 			p.note(told)
 			d.answer(p, told, now)
 		}

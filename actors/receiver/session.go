@@ -272,7 +272,7 @@ func (a *sessionActor) transaction(r *report, probes []*probe, ask smtp.Ask) (ve
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
-		if stops(told.verdict.Action) {
+		if endsBatch(&told) {
 			stop = told.verdict.Action
 		}
 		return stop != verdict.ActNone
