@@ -327,7 +327,7 @@ func (d *desk) readmitParked(now time.Time) {
 // mayLook reports whether a suspect may be asked again: others are answered, or nobody else is
 // there to be asked.
 func (d *desk) mayLook(now time.Time, one *suspect) bool {
-	if d.tasks.queued == 0 {
+	if d.tasks.queue.Queued() == 0 {
 		return true
 	}
 	for _, o := range d.outlets {

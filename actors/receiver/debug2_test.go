@@ -34,7 +34,7 @@ func TestDebug2(t *testing.T) {
 		for k := range 30 {
 			use, lost := u.stretch(20 * time.Second)
 			e := w.desk.outlets[0].tempo.Explain(w.now)
-			fmt.Printf("%d %3d use %.2f lost %.3f rate %.2f edge %.2f %s conn %d/%d open %.2f odd %.2f sus %d q %d | %s | %s\n", now, k, use, lost, e.Rate, e.Edge, e.Phase, len(w.desk.sessions), w.desk.learned.connections.most, w.desk.opening.rate.Explain(w.now).Rate, w.desk.outlets[0].causes.Odd(), len(w.desk.suspects), w.desk.tasks.queued, e.Why, w.whyNoDial())
+			fmt.Printf("%d %3d use %.2f lost %.3f rate %.2f edge %.2f %s conn %d/%d open %.2f odd %.2f sus %d q %d | %s | %s\n", now, k, use, lost, e.Rate, e.Edge, e.Phase, len(w.desk.sessions), w.desk.learned.connections.most, w.desk.opening.rate.Explain(w.now).Rate, w.desk.outlets[0].causes.Odd(), len(w.desk.suspects), w.desk.tasks.queue.Queued(), e.Why, w.whyNoDial())
 		}
 	}
 	for _, b := range w.desk.beliefs {
@@ -47,7 +47,7 @@ func (w *world) whyNoDial() string {
 	out := ""
 	for _, l := range d.lanes {
 		c, o := d.next(w.now, l)
-		out += fmt.Sprintf("[lane q %d sess %d aside %v worth %d next %v room %v caut %v", l.queued, l.sessions, l.aside, d.worth(l.queued, d.allowance), c != nil, d.roomToOpen(), d.outlets[0].cautious)
+		out += fmt.Sprintf("[lane q %d sess %d aside %v worth %d next %v room %v caut %v", l.Queued(), l.Sessions(), l.Aside(), d.worth(l.Queued(), d.allowance), c != nil, d.roomToOpen(), d.outlets[0].cautious)
 		for _, c := range l.candidates {
 			out += fmt.Sprintf(" until %s fail %d", c.until.Sub(w.now), c.failures)
 		}

@@ -25,7 +25,7 @@ func showTrial(tr *trial, from, to int, every int) {
 			up = "REST"
 		}
 		fmt.Printf("%3d good %3d lim %3d odd %3d dn %d op %d/%d | rate %.1f %s odd %.2f exp %v c %v q %d sus %d conn %d/%d open %.1f %s | %s %s\n", k, x.good, x.limited, x.odd, x.down, x.opens, x.refused, e.Rate, e.Phase, o.causes.Odd(), o.experiment.Open(), o.cautious,
-			tr.desk.tasks.queued, len(tr.desk.suspects), len(tr.desk.sessions), tr.desk.learned.connections.most, tr.desk.opening.rate.Explain(tr.now).Rate, tr.desk.opening.rate.Explain(tr.now).Phase, up, e.Why)
+			tr.desk.tasks.queue.Queued(), len(tr.desk.suspects), len(tr.desk.sessions), tr.desk.learned.connections.most, tr.desk.opening.rate.Explain(tr.now).Rate, tr.desk.opening.rate.Explain(tr.now).Phase, up, e.Why)
 	}
 	for _, b := range tr.desk.beliefs {
 		fmt.Println(b.at.Sub(begin), b.Scope, b.Why)

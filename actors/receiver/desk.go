@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -61,7 +62,7 @@ type keepFact struct{ fact Fact }
 type session struct {
 	id      int
 	lane    *lane
-	name    *file // in whose name it was opened
+	name    *flow // in whose name it was opened
 	dialled time.Time
 	beside  int // sessions that were open with its host when it was dialled
 	host    *candidate
@@ -125,22 +126,21 @@ type desk struct {
 	lead      lead
 
 	lanes    map[string]*lane
-	unmanned int         // lanes with something queued and no session
-	manned   []*lane     // lanes with sessions
-	aside    fifo[aside] // lanes that cannot have a session yet, though their hosts are well
+	manned   []*lane               // lanes with sessions
+	aside    fairqueue.FIFO[aside] // lanes that cannot have a session yet, though their hosts are well
 	sessions map[int]*session
 	free     []*session // ready and with nothing to do, longest first
 	closing  int        // sessions that say QUIT
 	nextID   int
 	pressed  bool  // a lane has no session, and none more may be opened
-	small    *file // in whose name, if little of it was asked yet
+	small    *flow // in whose name, if little of it was asked yet
 	hopeful  bool  // probes wait for the RCPT rate only
 	lacks    lacks // what kept the desk from asking more when it last looked
 	held     held  // and of late
 
 	tasks    tasks
-	unsent   fifo[*chunk] // with answers to send, oldest answer first
-	finished []*chunk     // of these, all probes are answered
+	unsent   fairqueue.FIFO[*chunk] // with answers to send, oldest answer first
+	finished []*chunk               // of these, all probes are answered
 
 	known    bool         // what others learned of the receiver has been read, or given up
 	asked    time.Time    // when that was asked for; zero: not yet
@@ -268,7 +268,7 @@ func (d *desk) lane(now time.Time, hosts []*wire.Host) *lane {
 	key := laneKey(hosts)
 	l := d.lanes[key]
 	if l == nil {
-		l = newLane(key, hosts)
+		l = newLane(d.tasks.queue.NewHostQueue(key), hosts)
 		d.lanes[key] = l
 		d.remind(now, l)
 		return l
@@ -283,66 +283,39 @@ func (d *desk) push(l *lane, p *probe) {
 		d.tasks.stale = d.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
-	f := d.tasks.file(p.chunk.task)
-	b := l.push(f, p)
-	d.tasks.count(f, 1)
-	if l.sessions == 0 && !l.aside {
-		d.tasks.want(b)
+	if known := d.lanes[l.Key()]; known == nil { // it was forgotten while the probe was put by
+		d.lanes[l.Key()] = l
+	} else {
+		l = known
 	}
-	if l.sessions > 0 {
+	f := d.tasks.flow(p.chunk.task)
+	class := fairqueue.ClassOf(p.address.Local)
+	if p.suspect != nil { // it is looked at again
+		class = fairqueue.First
+	}
+	l.Push(f, p, class)
+	if l.Sessions() > 0 {
 		d.interrupt(f, l)
 	}
-	d.man(l)
 }
 
 func (d *desk) pop(l *lane) *probe {
-	p, f := l.pop()
-	d.tasks.count(f, -1)
-	d.man(l)
+	p, _ := l.Pop()
 	return p
 }
 
-// man keeps count of the lanes that want a session and have none.
-func (d *desk) man(l *lane) {
-	unmanned := l.queued > 0 && l.sessions == 0
-	if unmanned == l.unmanned {
-		return
-	}
-	if l.unmanned = unmanned; unmanned {
-		d.unmanned++
-	} else {
-		d.unmanned--
-	}
-}
-
-// staff notes that a lane has one more session, or one less.
-func (d *desk) staff(l *lane, n int) {
-	l.sessions += n
-	switch {
-	case n > 0 && l.sessions == n:
+// occupy gives a lane one more session, in the name of a flow.
+func (d *desk) occupy(l *lane, f *flow) {
+	if l.Opened(f); l.Sessions() == 1 {
 		d.manned = append(d.manned, l)
-	case l.sessions == 0:
-		d.manned = slices.DeleteFunc(d.manned, func(o *lane) bool { return o == l })
-		d.want(l)
 	}
-	d.man(l)
 }
 
 // vacate takes a session from its lane, and books how long it was there.
 func (d *desk) vacate(s *session) {
-	d.tasks.close(s.name, d.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
-	d.staff(s.lane, -1)
-}
-
-// want puts a lane without a session into the turns of all who wait in it.
-func (d *desk) want(l *lane) {
-	if l.aside || l.sessions > 0 {
-		return
-	}
-	for _, c := range l.turns.list {
-		for _, b := range c.of.turns.list {
-			d.tasks.want(b.of)
-		}
+	s.lane.Closed(s.name, d.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
+	if s.lane.Sessions() == 0 {
+		d.manned = slices.DeleteFunc(d.manned, func(o *lane) bool { return o == s.lane })
 	}
 }
 
@@ -383,5 +356,6 @@ func (d *desk) acked(now time.Time, m *wire.ResultsAck) {
 
 // idleSince says since when the desk has had nothing at all to do; false while it has.
 func (d *desk) idleSince() (time.Time, bool) {
-	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queued == 0 && len(d.suspects) == 0
+	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queue.Queued() == 0 &&
+		len(d.suspects) == 0
 }

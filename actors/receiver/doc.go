@@ -3,7 +3,7 @@
 // A receiver actor is a virtual actor; its identity is the receiver key of a
 // route. Domain actors offer it chunks of probes; it queues them, opens sessions
 // within the receiver's allowance, serves workspaces in turn and the verifications of
-// each (fair), reuses sessions for any of them, and answers with verdicts. Below the
+// each (package fairqueue), reuses sessions for any of them, and answers with verdicts. Below the
 // allowance it looks for the rate that the receiver bears (throttle.AdaptiveRate, haste.go). What is asked when, is
 // decided by desk, which is plain Go; Actor and the session actors, its children,
 // are the shell.
@@ -28,10 +28,10 @@
 // offered a chunk offers it again, and what a receiver taught us, which survives a
 // move in Facts, can be learned again.
 //
-//	offer -> lane (a set of hosts) -> queues by whose turn it is -> session -> verdict -> results
+//	offer -> lane (a set of hosts) -> fairqueue.HostQueue -> session -> verdict -> results
 //
 // What it does it tells to those who ask (Living.Survey), and nobody else: status, record
 // and trace cost next to nothing while nobody does.
 //
-// Read desk, fair, lane, outlet, Actor and Living first.
+// Read desk, fairqueue, lane, outlet, Actor and Living first.
 package receiver

@@ -53,7 +53,7 @@ func (d *desk) fit(now time.Time, o *outlet) (ok bool, until time.Time, cause wi
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return false, time.Time{}, wire.Cause_PAUSED
 	}
-	today, waits := d.options.clock(now), d.tasks.queued > 0
+	today, waits := d.options.clock(now), d.tasks.queue.Queued() > 0
 	if left, next := d.options.Sources.left(o.index, d.key, today, waits); left == 0 {
 		return false, now.Add(next), wire.Cause_NO_SOURCE
 	}

@@ -82,7 +82,7 @@ func (d *desk) found(now time.Time) (wire.Cause, time.Time) {
 	if cause, until := d.barred(now); cause != wire.Cause_FREE {
 		return cause, until
 	}
-	if d.tasks.queued == 0 {
+	if d.tasks.queue.Queued() == 0 {
 		return d.reached(now)
 	}
 	h := &d.held
@@ -166,7 +166,7 @@ func (d *desk) reached(now time.Time) (wire.Cause, time.Time) {
 	var until time.Time
 	for _, l := range d.lanes {
 		for _, c := range l.candidates {
-			if !now.Before(c.until) || l.sessions > 0 {
+			if !now.Before(c.until) || l.Sessions() > 0 {
 				return wire.Cause_FREE, time.Time{}
 			}
 			if until.IsZero() || c.until.Before(until) {
@@ -217,7 +217,7 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
-	if d.tasks.queued == 0 {
+	if d.tasks.queue.Queued() == 0 {
 		return "nothing waits"
 	}
 	return "it asks as fast as it is answered"
@@ -287,7 +287,7 @@ func (d *desk) perHourOf(now time.Time, t *task) int64 {
 	if all <= 0 {
 		return 0
 	}
-	return max(1, int64(all*d.tasks.part(d.tasks.file(t))))
+	return max(1, int64(all*d.tasks.queue.Fraction(d.tasks.flow(t))))
 }
 
 // perHour is how many addresses the desk expects to ask in an hour as things are, by what

@@ -146,8 +146,8 @@ func TestProbeThatEndsSessions(t *testing.T) {
 	for n := range triesMax {
 		waits := n < triesMax-1
 		d.retry(l, answered{probe: p, told: lost, at: begin})
-		if (l.queued == 2) != waits || (p.chunk.open == 1) == waits {
-			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.queued, p.chunk.open)
+		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
+			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
 		if waits {
 			_, p = d.pop(l), d.pop(l)
@@ -244,7 +244,7 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.desk.cancel(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * pulseEvery))
-	if n := w.desk.tasks.queued; n != 3 {
+	if n := w.desk.tasks.queue.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
 }

@@ -26,7 +26,7 @@ func (d *desk) giveWay(now time.Time) {
 	}
 	d.leaving, d.leaveBy = true, now.Add(d.options.waits(leaveWithin))
 	for _, l := range d.lanes {
-		for l.queued > 0 {
+		for l.Queued() > 0 {
 			d.pop(l).chunk.open--
 		}
 	}

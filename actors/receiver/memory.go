@@ -132,7 +132,7 @@ func (d *desk) note(now time.Time) (Fact, bool) {
 
 // noteLane adds what a lane knows.
 func (m *memo) noteLane(now time.Time, l *lane) {
-	one := memoLane{Key: l.key, Rests: l.noteRests(now)}
+	one := memoLane{Key: l.Key(), Rests: l.noteRests(now)}
 	if mode := l.mode(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
@@ -268,7 +268,7 @@ func (d *desk) remind(now time.Time, l *lane) {
 	until := func(ms int64) time.Time {
 		return m.read.Add(time.Duration(clamp(ms, memoFor.Milliseconds())) * time.Millisecond)
 	}
-	one, ok := m.lanes[l.key]
+	one, ok := m.lanes[l.Key()]
 	if ok {
 		d.remindRests(now, l, one.Rests, until)
 	}

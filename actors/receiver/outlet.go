@@ -269,7 +269,7 @@ func (d *desk) rest(now time.Time, l *lane, o *outlet, told verdictOf) {
 			c.until, c.failures = now, 0
 		}
 	}
-	o.refusing[l.key] = struct{}{}
+	o.refusing[l.Key()] = struct{}{}
 	everywhere := len(o.refusing) >= lanesInRow
 	if everywhere {
 		o.add(now, told, d.options.Sources.Hour)

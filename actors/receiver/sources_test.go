@@ -402,8 +402,8 @@ func TestRestedEverywhere(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
 	w.run(begin.Add(restAll - time.Second))
-	if answers > 0 || len(w.dials) > 0 || w.desk.tasks.queued != 5 {
-		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.tasks.queued)
+	if answers > 0 || len(w.dials) > 0 || w.desk.tasks.queue.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.tasks.queue.Queued())
 	}
 	sources.may(0, "another", begin.Add(restAll), true) // was faster
 	w.run(begin.Add(restAll + trialFor - time.Second))

@@ -276,8 +276,8 @@ func (d *desk) observe(now time.Time) {
 	if !st.observed.IsZero() {
 		d.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
 	}
-	d.options.Metrics.waiting(st, cause, d.tasks.queued+d.tasks.behind)
-	if d.tasks.queued > 0 || len(d.sessions) > 0 {
+	d.options.Metrics.waiting(st, cause, d.tasks.queue.Queued()+d.tasks.behind)
+	if d.tasks.queue.Queued() > 0 || len(d.sessions) > 0 {
 		if kept := d.keep(now); kept != nil {
 			d.mark(now, kept, cause)
 		}
@@ -291,7 +291,7 @@ func (d *desk) mark(now time.Time, kept *record, cause wire.Cause) {
 	defer kept.mu.Unlock()
 	m := kept.minute(now)
 	m.sessions = max(m.sessions, int32(len(d.sessions)))
-	m.queued = int32(d.tasks.queued + d.tasks.behind)
+	m.queued = int32(d.tasks.queue.Queued() + d.tasks.behind)
 	m.last = float32(d.permitted(now))
 	if m.allowed < 0 || m.last < m.allowed {
 		m.allowed = m.last
@@ -377,7 +377,7 @@ func (d *desk) tell(now time.Time) view.Receiver {
 	cause, until, why := d.hold(now)
 	recent := sum(st.minutes[:], now.Unix()/60, ratioSpan)
 	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why,
-		Queued: d.tasks.queued + d.tasks.behind, Behind: d.tasks.behind,
+		Queued: d.tasks.queue.Queued() + d.tasks.behind, Behind: d.tasks.behind,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
 		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1, rateSpan).asked) / rateSpan,
 		Refused: part32(recent.refused, recent.told), Deferred: part32(recent.deferred, recent.told)}
@@ -420,7 +420,7 @@ func (d *desk) state(now time.Time, cause wire.Cause, asks bool) string {
 		return "draining"
 	case now.Before(d.paused):
 		return "resting"
-	case d.tasks.queued == 0 && !asks:
+	case d.tasks.queue.Queued() == 0 && !asks:
 		return "idle"
 	case asks && cause <= wire.Cause_CONNECTIONS:
 		return "asking"
@@ -518,8 +518,8 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 	queue := func(t *task) *view.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &view.Queue{Verification: id, Queued: d.tasks.file(t).queued, Workspace: t.space.String(),
-				Weight: d.tasks.file(t).space.weight}
+			of[id] = &view.Queue{Verification: id, Queued: d.tasks.flow(t).Queued(), Workspace: t.space.String(),
+				Weight: d.tasks.flow(t).Weight()}
 		}
 		return of[id]
 	}

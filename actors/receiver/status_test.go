@@ -63,7 +63,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	if got.Rcpts < 19 || got.Rcpts > 20 || got.Allowed != 20 || got.PerHour < 60_000 || got.PerHour > 72_000 {
 		t.Errorf("%v RCPT/s of %v, %d an hour", got.Rcpts, got.Allowed, got.PerHour)
 	}
-	if got.Queued != w.desk.tasks.queued || got.Queued < 1300 || got.Oldest != 30 {
+	if got.Queued != w.desk.tasks.queue.Queued() || got.Queued < 1300 || got.Oldest != 30 {
 		t.Errorf("%d queued (%d asked), the oldest for %v s", got.Queued, asked, got.Oldest)
 	}
 	if got.Refused != 0.05 && (got.Refused < 0.04 || got.Refused > 0.06) || got.Deferred < 0.04 || got.Deferred > 0.06 {
@@ -125,7 +125,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	d := w.desk
-	s := &session{lane: newLane("mx1.example", nil), outlet: d.outlets[0]}
+	s := &session{lane: newLane(d.tasks.queue.NewHostQueue("mx1.example"), nil), outlet: d.outlets[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
@@ -160,12 +160,12 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 		sum += valueOf(t, o.Metrics.waitingNow[i])
 		most = max(most, valueOf(t, o.Metrics.waitingNow[i]))
 	}
-	if sum != float64(w.desk.tasks.queued) || most != sum || sum == 0 {
-		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.tasks.queued)
+	if sum != float64(w.desk.tasks.queue.Queued()) || most != sum || sum == 0 {
+		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.tasks.queue.Queued())
 	}
 	waited := valueOf(t, o.Metrics.waitedSeconds[wire.Cause_ALLOWANCE])
-	if waited < 0.9*20*float64(w.desk.tasks.queued) || waited > 20*1000 {
-		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.tasks.queued)
+	if waited < 0.9*20*float64(w.desk.tasks.queue.Queued()) || waited > 20*1000 {
+		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.tasks.queue.Queued())
 	}
 	if got := valueOf(t, o.Metrics.rcpts); got < 190 || got > 210 {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)

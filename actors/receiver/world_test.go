@@ -352,15 +352,15 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
 			n, slotsOfWorld, len(d.sessions), len(w.open), len(d.free), d.closing)
 	}
-	if len(d.lanes) > 0 || d.unmanned != 0 || len(d.manned) > 0 || d.aside.len() > 0 || d.unsent.len() > 0 ||
+	if len(d.lanes) > 0 || len(d.manned) > 0 || d.aside.Len() > 0 || d.unsent.Len() > 0 ||
 		len(d.finished) > 0 {
-		w.t.Errorf("left: %d lanes, %d unmanned, %d manned, %d aside, %d unsent, %d finished",
-			len(d.lanes), d.unmanned, len(d.manned), d.aside.len(), d.unsent.len(), len(d.finished))
+		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
+			len(d.lanes), len(d.manned), d.aside.Len(), d.unsent.Len(), len(d.finished))
 	}
-	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.len() > 0 || len(t.spaces) > 0 ||
-		len(t.asked.list) > 0 || len(t.opened.list) > 0 || t.queued != 0 {
-		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces (%d and %d in line), %d queued",
-			len(t.all), len(t.busy), t.resting.len(), len(t.spaces), len(t.asked.list), len(t.opened.list), t.queued)
+	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
+		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
+		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
+			len(t.all), len(t.busy), t.resting.Len(), t.queue.Tenants(), t.queue.Queued(), t.queue.Unserved())
 	}
 }
 

@@ -109,6 +109,8 @@ var mayImport = map[string][]string{
 	"smtp/smtplab":        {"smtp"},
 	"ledger/sqlstore":     {"actors/span", "ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},
+
+	"actors/receiver/fairqueue": {},
 }
 
 // staysIn says where a foreign module or a part of the standard library may be used.
