@@ -44,7 +44,7 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o.Sources.bind(o)
+	o.bindSources()
 	k := o.Living.keep(o)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	return map[string]*actor.Props{kind: actor.PropsFromProducer(func() actor.Actor {

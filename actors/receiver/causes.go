@@ -222,7 +222,7 @@ func (d *desk) believe(now time.Time, s *session, told verdictOf, b throttle.Bel
 // otherHost lets a host rest that puts everybody off, when there is another one to ask.
 func (d *desk) otherHost(now time.Time, s *session, told verdictOf) {
 	for _, c := range s.lane.candidates {
-		if c.host != s.host.host && !now.Before(c.until) && s.outlet.reaches(c.at) {
+		if c.host != s.host.host && !now.Before(c.until) && s.outlet.Reaches(c.at) {
 			d.avoid(now, s.host, told, downFor(s.host.failures, d.rand))
 			return
 		}

@@ -8,7 +8,9 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/fairqueue"
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -26,7 +28,7 @@ type send struct {
 // openSession dials a candidate.
 type openSession struct {
 	id     int
-	source *Source
+	source *egress.Source
 	host   *candidate
 	tls    smtp.TLSMode
 	turn   uint64 // under which that is permitted
@@ -56,7 +58,7 @@ type dropSession struct{ id int }
 type knowFact struct{ key string }
 
 // keepFact keeps what was learned of a receiver.
-type keepFact struct{ fact Fact }
+type keepFact struct{ fact state.Fact }
 
 // session is what the desk knows of one SMTP session.
 type session struct {
@@ -174,7 +176,7 @@ type desk struct {
 }
 
 func newDesk(key string, o Options, now time.Time) *desk {
-	o.Sources.bind(o)
+	o.bindSources()
 	s := o.Living.enter(key, o.Allow)
 	stand := s.now.Load()
 	a := stand.of(o.Allow(key))

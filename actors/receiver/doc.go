@@ -16,8 +16,8 @@
 // back.
 //
 // A receiver is spoken to from one of our sources at a time. One that it refuses is
-// rested there, and the next takes over with a harm budget of its own; Sources knows
-// which of them many receivers refuse, and keeps those away from all. At the first
+// suspended there, and the next takes over with a harm budget of its own; package egress
+// knows which of them many receivers refuse, and keeps those away from all. At the first
 // word of a guard against harvesting everything stops, and what was answered after
 // it counts for nothing.
 //

@@ -39,7 +39,7 @@ func (d *desk) mode(now time.Time, l *lane) smtp.TLSMode {
 // heed takes what an operator wants of our sources.
 func (d *desk) heed() {
 	for _, o := range d.outlets {
-		pause := d.options.Sources.allowance(o.index).Pause
+		pause := d.options.Sources.Limits(o.index).Pause
 		if pause == throttle.PauseYes && o.pause != pause {
 			d.halt(func(s *session) bool { return s.outlet == o })
 		}
@@ -54,10 +54,10 @@ func (d *desk) fit(now time.Time, o *outlet) (ok bool, until time.Time, cause wi
 		return false, time.Time{}, wire.Cause_PAUSED
 	}
 	today, waits := d.options.clock(now), d.tasks.queue.Queued() > 0
-	if left, next := d.options.Sources.left(o.index, d.key, today, waits); left == 0 {
+	if left, next := d.options.Sources.Remaining(o.index, d.key, today, waits); left == 0 {
 		return false, now.Add(next), wire.Cause_NO_SOURCE
 	}
-	ok, until = d.options.Sources.may(o.index, d.key, now, false)
+	ok, until = d.options.Sources.Usable(o.index, d.key, now)
 	return ok, until, wire.Cause_NO_SOURCE
 }
 
@@ -71,7 +71,7 @@ func (d *desk) idle(now time.Time, l *lane) (bool, time.Time) {
 			continue
 		}
 		for _, o := range d.outlets {
-			if !o.reaches(c.at) || l.away(now, o) != nil {
+			if !o.Reaches(c.at) || l.away(now, o) != nil {
 				continue
 			}
 			if ok, until, _ := d.fit(now, o); !ok {

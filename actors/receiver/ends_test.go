@@ -100,7 +100,7 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 				return []throttle.Said{{Text: "yes", Origin: throttle.Origin{Author: "anna@host", Reason: "listed",
 					Until: ends}}}
 			}
-			w.desk.options.Sources.options.Store(&w.desk.options)
+			w.rebind()
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(time.Minute))
 			cause, until, why := w.desk.hold(w.now)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
@@ -227,9 +228,9 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 func (d *desk) sourceless(now time.Time) string {
 	for _, o := range d.outlets {
 		today := d.options.clock(now)
-		if most := perDay(d.options.Sources.allowance(o.index), today); most > 0 && !now.Before(o.until) {
+		if most := egress.DailyCap(d.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
 			name := view.SourceName(o.name)
-			if left, _ := d.options.Sources.left(o.index, "", today, false); left > 0 {
+			if left, _ := d.options.Sources.Remaining(o.index, "", today, false); left > 0 {
 				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
 					"the %d that are left", name, most, left)
 			}

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/state"
 )
 
 const (
@@ -33,20 +36,20 @@ const (
 // question at a time, and a write every two seconds, or soon when a receiver is
 // about to leave. Safe for concurrent use.
 type keeper struct {
-	facts   Facts
+	facts   state.Facts
 	log     *slog.Logger
 	metrics *Metrics
-	sources *Sources
+	sources *egress.Pool
 
 	mu      sync.Mutex
-	pending map[string]Fact      // guarded by mu; to be written, newest by key
-	waiting map[string][]func()  // guarded by mu; to be told when the fact of a key was tried
-	timer   *time.Timer          // guarded by mu; of the next write; nil: none is planned
-	due     time.Time            // guarded by mu; of the timer
-	writing bool                 // guarded by mu
-	written time.Time            // guarded by mu; when the last write began
-	wanted  map[string]*question // guarded by mu; by key
-	reading bool                 // guarded by mu; a question is planned or out
+	pending map[string]state.Fact // guarded by mu; to be written, newest by key
+	waiting map[string][]func()   // guarded by mu; to be told when the fact of a key was tried
+	timer   *time.Timer           // guarded by mu; of the next write; nil: none is planned
+	due     time.Time             // guarded by mu; of the timer
+	writing bool                  // guarded by mu
+	written time.Time             // guarded by mu; when the last write began
+	wanted  map[string]*question  // guarded by mu; by key
+	reading bool                  // guarded by mu; a question is planned or out
 }
 
 // question is about one key.
@@ -56,13 +59,13 @@ type question struct {
 }
 
 func newKeeper(o Options) *keeper {
-	return &keeper{facts: o.Facts, log: o.Log, metrics: o.Metrics, sources: o.Sources, pending: map[string]Fact{},
+	return &keeper{facts: o.Facts, log: o.Log, metrics: o.Metrics, sources: o.Sources, pending: map[string]state.Fact{},
 		waiting: map[string][]func(){}, wanted: map[string]*question{}}
 }
 
 // keep writes a fact with the next others. With done it is written soon, and done
 // is called when that was tried.
-func (k *keeper) keep(f Fact, done func()) {
+func (k *keeper) keep(f state.Fact, done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, there := k.pending[f.Key]; !there && len(k.pending) >= keepQueue {
@@ -98,7 +101,7 @@ func (k *keeper) write() {
 	k.mu.Lock()
 	k.timer, k.writing, k.written = nil, true, time.Now()
 	keys := slices.Concat(slices.Collect(maps.Keys(k.waiting)), slices.Collect(maps.Keys(k.pending)))
-	batch := make(map[string]Fact, min(len(keys), keepMost))
+	batch := make(map[string]state.Fact, min(len(keys), keepMost))
 	for _, key := range keys {
 		if len(batch) == keepMost {
 			break
@@ -119,7 +122,7 @@ func (k *keeper) write() {
 }
 
 // tried plans the next write, and tells who waited for this one.
-func (k *keeper) tried(batch map[string]Fact, err error) {
+func (k *keeper) tried(batch map[string]state.Fact, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/actors/receiver/state"
 )
 
 // shelf keeps facts in memory.
 type shelf struct {
 	mu     sync.Mutex
-	facts  map[string]Fact
+	facts  map[string]state.Fact
 	learns []int // facts of each Learn
 	knowns []int // keys of each Known
 	at     []time.Time
@@ -23,7 +25,7 @@ type shelf struct {
 	takes  time.Duration // each call
 }
 
-func newShelf() *shelf { return &shelf{facts: map[string]Fact{}} }
+func newShelf() *shelf { return &shelf{facts: map[string]state.Fact{}} }
 
 func (s *shelf) call(ctx context.Context) error {
 	s.mu.Lock()
@@ -45,8 +47,8 @@ func (s *shelf) call(ctx context.Context) error {
 	return nil
 }
 
-// Learn implements Facts.
-func (s *shelf) Learn(ctx context.Context, facts []Fact) error {
+// Learn implements state.Facts.
+func (s *shelf) Learn(ctx context.Context, facts []state.Fact) error {
 	if err := s.call(ctx); err != nil {
 		return err
 	}
@@ -59,15 +61,15 @@ func (s *shelf) Learn(ctx context.Context, facts []Fact) error {
 	return nil
 }
 
-// Known implements Facts.
-func (s *shelf) Known(ctx context.Context, keys []string) ([]Fact, error) {
+// Known implements state.Facts.
+func (s *shelf) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
 	if err := s.call(ctx); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.knowns = append(s.knowns, len(keys))
-	var out []Fact
+	var out []state.Fact
 	for _, key := range keys {
 		if f, ok := s.facts[key]; ok {
 			out = append(out, f)
@@ -82,8 +84,8 @@ func keeperOf(s *shelf) *keeper {
 	return newKeeper(o)
 }
 
-func aFact(key, data string) Fact {
-	return Fact{Key: key, Data: []byte(data), Expires: begin}
+func aFact(key, data string) state.Fact {
+	return state.Fact{Key: key, Data: []byte(data), Expires: begin}
 }
 
 // TestKeeperWritesInCompany: all that changed, every two seconds at most, newest only.
@@ -167,7 +169,7 @@ func TestKeeperAsksInCompany(t *testing.T) {
 	}{{"at once", 0, 1500}, {"a failure", 2, 1500}, {"no ledger", 1000, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf()
-			s.fails, s.facts = tc.fails, map[string]Fact{"7": aFact("7", "seven")}
+			s.fails, s.facts = tc.fails, map[string]state.Fact{"7": aFact("7", "seven")}
 			k := keeperOf(s)
 			var mu sync.Mutex
 			told := map[int]string{}
@@ -207,7 +209,7 @@ func TestKeeperIsBounded(t *testing.T) {
 		if n := len(k.pending); n != keepQueue {
 			t.Errorf("%d wait", n)
 		}
-		k.pending = map[string]Fact{}
+		k.pending = map[string]state.Fact{}
 		k.mu.Unlock()
 		<-time.After(time.Minute)
 		synctest.Wait()

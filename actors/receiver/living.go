@@ -164,7 +164,7 @@ func (l *Living) Flush(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
-	return errors.Join(k.flush(ctx), k.sources.flushDays(ctx))
+	return errors.Join(k.flush(ctx), k.sources.Flush(ctx))
 }
 
 // subscribe hears from a system which other nodes are out of reach.

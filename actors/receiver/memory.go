@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -114,7 +115,7 @@ type memory struct {
 }
 
 // note gives what is worth remembering, or false when nothing is.
-func (d *desk) note(now time.Time) (Fact, bool) {
+func (d *desk) note(now time.Time) (state.Fact, bool) {
 	m := memo{V: memoVersion, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, memoCountMax),
 		Limits: d.learned.note(now), Capacity: d.learned.connections.note(now), Sources: d.noteSources(now)}
 	if left := d.paused.Sub(now); left > 0 {
@@ -125,9 +126,9 @@ func (d *desk) note(now time.Time) (Fact, bool) {
 	}
 	if m.Pauses == 0 && m.Paused == 0 && len(m.Limits) == 0 && m.Capacity == (memoCapacity{}) &&
 		len(m.Sources) == 0 && len(m.Lanes) == 0 && len(m.Hosts) == 0 {
-		return Fact{}, false
+		return state.Fact{}, false
 	}
-	return Fact{Key: d.key, Data: m.text(), Expires: time.UnixMilli(m.At).Add(m.life())}, true
+	return state.Fact{Key: d.key, Data: m.text(), Expires: time.UnixMilli(m.At).Add(m.life())}, true
 }
 
 // noteLane adds what a lane knows.

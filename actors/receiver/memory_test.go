@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
 // nowhere is Facts for a desk, which only looks whether there are any.
-type nowhere struct{ Facts }
+type nowhere struct{ state.Facts }
 
 // rememberer makes a desk whose ledger has another clock than its node.
 func rememberer(now time.Time, ahead time.Duration) *desk {

@@ -81,12 +81,12 @@ func (d *desk) opened(now time.Time, id int, failed *verdictOf) {
 		d.lose(s)
 		d.unheard(now, s, failed)
 		if failed.attempt.Code != 0 {
-			d.options.Sources.reached(s.outlet.index, d.key, now)
+			d.options.Sources.NoteReached(s.outlet.index, d.key, now)
 		}
 		d.trouble(now, s, *failed)
 		return
 	}
-	d.options.Sources.reached(s.outlet.index, d.key, now)
+	d.options.Sources.NoteReached(s.outlet.index, d.key, now)
 	seen := d.openings.seen(s.opened, now)
 	d.dials.Done(seen, 1)
 	d.opening.window.Done(seen, 1)
@@ -195,7 +195,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 		if a.told.attempt.Code == 0 { // cannot be asked at this host: nothing was sent
 			d.undone(s, 1)
 			s.outlet.budget.Undo(1)
-			d.options.Sources.giveBack(s.outlet.index, d.key, s.day, 1)
+			d.options.Sources.Return(s.outlet.index, d.key, s.day, 1)
 			continue
 		}
 		if asked++; asked == 1 && !fresh {
@@ -233,7 +233,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 	d.dirty = d.dirty || refused+unheard > 0
 	d.done(s, now, r.onWire)
 	d.undone(s, len(r.rest)-r.onWire)
-	d.options.Sources.giveBack(s.outlet.index, d.key, s.day, len(r.rest)-r.onWire)
+	d.options.Sources.Return(s.outlet.index, d.key, s.day, len(r.rest)-r.onWire)
 	s.errors += faults
 	s.rcpts += asked + r.onWire
 	s.refused += refused + unheard

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -35,8 +36,8 @@ var errNoSource = errors.New("no source address of this family is configured")
 // outlet is what a desk knows of one of our sources: whether its receiver takes
 // it, and what harm it has done there.
 type outlet struct {
-	*Source
-	index  int // in Sources
+	*egress.Source
+	index  int // in the pool
 	name   string
 	budget *quota
 	tempo  *throttle.AdaptiveRate
@@ -99,11 +100,11 @@ func (l *lane) away(now time.Time, o *outlet) *rested {
 // outletsOf puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
-func outletsOf(key string, s *Sources, a throttle.Limits) []*outlet {
-	out := make([]*outlet, len(s.list))
+func outletsOf(key string, s *egress.Pool, a throttle.Limits) []*outlet {
+	out := make([]*outlet, s.Len())
 	score := make(map[*outlet]uint64, len(out))
-	for i := range s.list {
-		o := &outlet{Source: &s.list[i], index: i, name: s.list[i].Name(),
+	for i := range out {
+		o := &outlet{Source: s.Source(i), index: i, name: s.Source(i).Name(),
 			causes: throttle.NewCauses(),
 			budget: newQuota(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
 		h := fnv.New64a()
@@ -118,7 +119,7 @@ func outletsOf(key string, s *Sources, a throttle.Limits) []*outlet {
 // when there is none.
 func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 	for _, o := range d.outlets {
-		if !o.reaches(at) || l.away(now, o) != nil {
+		if !o.Reaches(at) || l.away(now, o) != nil {
 			continue
 		}
 		if ok, _, _ := d.fit(now, o); ok {
@@ -196,7 +197,7 @@ func (d *desk) shutBy(now time.Time, l *lane, c *candidate) (verdictOf, time.Tim
 	}
 	var first *rested
 	for _, o := range d.outlets {
-		if r := l.away(now, o); r != nil && o.reaches(c.at) && (first == nil || r.until.Before(first.until)) {
+		if r := l.away(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
 			first = r
 		}
 	}
@@ -247,7 +248,7 @@ func (d *desk) shut(now time.Time, l *lane) (told verdictOf, why []verdictOf) {
 func (d *desk) refused(now time.Time, s *session, told verdictOf) {
 	d.avoid(now, s.host, told, d.wait(told.verdict, s.host.failures))
 	for _, c := range s.lane.candidates {
-		if !now.Before(c.until) && s.outlet.reaches(c.at) {
+		if !now.Before(c.until) && s.outlet.Reaches(c.at) {
 			return
 		}
 	}
@@ -291,7 +292,7 @@ func (d *desk) blame(now time.Time, o *outlet, told verdictOf) {
 	if r := told.verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
 	}
-	if d.options.Sources.blocked(o.index, d.key, now, told.verdict.Reason) {
+	if d.options.Sources.NoteBlocked(o.index, d.key, now, told.verdict.Reason) {
 		d.options.Metrics.sourcesOut.Inc()
 		d.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
 			"look at its name, its return path and the block lists", "source", o.name, "reason",
@@ -307,7 +308,7 @@ func (d *desk) took(now time.Time, s *session) {
 	}
 	o.rests = 0
 	clear(o.refusing)
-	d.options.Sources.worked(o.index, d.key, now)
+	d.options.Sources.NoteAnswered(o.index, d.key, now)
 }
 
 // halt lets sessions begin nothing more of what they were given.

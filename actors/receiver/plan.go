@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -150,7 +151,7 @@ func (d *desk) tend(now time.Time, a throttle.Limits, resting bool) {
 			n := d.mayAsk(now, s, a)
 			dry = n == 0 && len(d.outlets) == 1 // the receiver's allowance: the others need not ask
 			probes := d.take(now, s.lane, n)
-			d.options.Sources.giveBack(s.outlet.index, d.key, s.day, n-len(probes))
+			d.options.Sources.Return(s.outlet.index, d.key, s.day, n-len(probes))
 			if len(probes) > 0 {
 				d.ask(now, s, probes, a)
 				continue
@@ -267,8 +268,8 @@ func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		n = min(n, 1)
 	}
 	today := d.options.clock(now)
-	got, wait := d.options.Sources.take(s.outlet.index, d.key, today, min(n, s.lane.Queued()))
-	s.day = dayOf(today)
+	got, wait := d.options.Sources.Claim(s.outlet.index, d.key, today, min(n, s.lane.Queued()))
+	s.day = egress.DayOf(today)
 	if got == 0 && n > 0 {
 		d.lacks.add(wire.Cause_NO_SOURCE, now.Add(wait))
 		d.at(now.Add(min(wait, asideFor)))
@@ -518,7 +519,7 @@ func (d *desk) mayDial(now time.Time, a throttle.Limits, l *lane, o *outlet) *so
 		d.pressed = l.Sessions() == 0
 		return nil
 	}
-	if ok, next := d.options.Sources.may(o.index, d.key, now, true); !ok { // another receiver is asked first
+	if ok, next := d.options.Sources.Use(o.index, d.key, now); !ok { // another receiver is asked first
 		d.at(next)
 		return nil
 	}
@@ -538,7 +539,7 @@ func (d *desk) dial(now time.Time, l *lane, f *flow, c *candidate, o *outlet, so
 	d.dials.Begin(now, 1)
 	d.opening.window.Begin(now, 1)
 	d.opening.dialled(now)
-	d.options.Sources.dialled(o.index, d.key, now)
+	d.options.Sources.NoteDialled(o.index, d.key, now)
 	d.nextID++
 	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: d.mode(now, l), socket: socket, opened: now,
 		name: f, dialled: now, beside: d.openAt(c.host)}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/span"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -36,7 +37,7 @@ const graceFor = time.Second
 type sessionActor struct {
 	options Options
 	socket  *socket
-	source  *Source         // from which it speaks; set when it opens
+	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
 	cancel  context.CancelFunc
 	smtp    *smtp.Session // touched by the one goroutine only, or by nobody
@@ -310,7 +311,7 @@ func stops(a verdict.Action) bool {
 }
 
 // nameOf names our address of a session, or of the source when there was none.
-func nameOf(used netip.Addr, s *Source) string {
+func nameOf(used netip.Addr, s *egress.Source) string {
 	if used.IsValid() {
 		return used.String()
 	}

@@ -441,9 +441,9 @@ func (d *desk) tellSources(now time.Time) []view.ReceiverSource {
 		budget, _ := o.budget.Ready(now)
 		one.Budget = max(0, budget)
 		one.Tempo = d.tempo(now, o)
-		ok, until := d.options.Sources.may(o.index, d.key, now, false)
+		ok, until := d.options.Sources.Usable(o.index, d.key, now)
 		_, rests := o.tempo.Permits(now)
-		switch pause := d.options.Sources.allowance(o.index).Pause; {
+		switch pause := d.options.Sources.Limits(o.index).Pause; {
 		case pause == throttle.PauseYes:
 			one.State = "paused"
 		case pause == throttle.PauseDrain:

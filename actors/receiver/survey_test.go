@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -162,7 +163,7 @@ func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 
 func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {
 	l := NewLiving()
-	tr := &tracer{traces: &l.traces, key: "x", source: &Source{Hello: "probe.example"}}
+	tr := &tracer{traces: &l.traces, key: "x", source: &egress.Source{Hello: "probe.example"}}
 	if tr.On() {
 		t.Fatal("it is traced")
 	}

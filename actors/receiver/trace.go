@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -118,7 +119,7 @@ type tracer struct {
 	traces  *traces
 	key     string // of the receiver
 	session int
-	source  *Source
+	source  *egress.Source
 	host    string
 }
 

@@ -110,7 +110,9 @@ var mayImport = map[string][]string{
 	"ledger/sqlstore":     {"actors/span", "ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},
 
+	"actors/receiver/egress":    {"actors/receiver/state", "smtp"},
 	"actors/receiver/fairqueue": {},
+	"actors/receiver/state":     {"smtp"},
 }
 
 // staysIn says where a foreign module or a part of the standard library may be used.
