@@ -144,10 +144,10 @@ type desk struct {
 	unsent   fairqueue.FIFO[*chunk] // with answers to send, oldest answer first
 	finished []*chunk               // of these, all probes are answered
 
-	known    bool         // what others learned of the receiver has been read, or given up
-	asked    time.Time    // when that was asked for; zero: not yet
-	memory   *memory      // what was read of hosts; nil: nothing
-	others   []memoSource // what was read of the sources of other nodes
+	known    bool           // what others learned of the receiver has been read, or given up
+	asked    time.Time      // when that was asked for; zero: not yet
+	restored *restored      // what was read of hosts; nil: nothing
+	others   []state.Source // what was read of the sources of other nodes
 	othersAt time.Time
 	dirty    bool      // something was learned and not noted
 	noted    time.Time // when something was noted last

@@ -26,7 +26,7 @@
 //
 // The package knows no credits, and keeps nothing that may not be lost: whoever
 // offered a chunk offers it again, and what a receiver taught us, which survives a
-// move in Facts, can be learned again.
+// move (package state), can be learned again.
 //
 //	offer -> lane (a set of hosts) -> fairqueue.HostQueue -> session -> verdict -> results
 //

@@ -3,6 +3,7 @@ package receiver
 import (
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
 
@@ -11,9 +12,8 @@ import (
 const agreeing = 3
 
 // learnedFor is how long a limit that a receiver taught us holds before the
-// allowance is believed again. Guess: long enough for a run, short enough to
-// notice that a receiver changed its mind.
-const learnedFor = time.Hour
+// allowance is believed again.
+const learnedFor = state.LearnedFor
 
 // limit is a number that was learned, for a while. The zero limit knows nothing.
 type limit struct {

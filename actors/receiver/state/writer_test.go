@@ -1,17 +1,26 @@
-package receiver
+package state_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"rollcall/actors/receiver/state"
+)
+
+const (
+	writeEvery = 2 * time.Second // at most
+	factsMax   = 1_000           // of one write or question
+	waitingMax = 20_000          // facts
 )
 
 // shelf keeps facts in memory.
@@ -20,7 +29,7 @@ type shelf struct {
 	facts  map[string]state.Fact
 	learns []int // facts of each Learn
 	knowns []int // keys of each Known
-	at     []time.Time
+	calls  int
 	fails  int           // so many calls fail
 	takes  time.Duration // each call
 }
@@ -29,6 +38,7 @@ func newShelf() *shelf { return &shelf{facts: map[string]state.Fact{}} }
 
 func (s *shelf) call(ctx context.Context) error {
 	s.mu.Lock()
+	s.calls++
 	takes := s.takes
 	s.mu.Unlock()
 	if takes > 0 {
@@ -54,7 +64,7 @@ func (s *shelf) Learn(ctx context.Context, facts []state.Fact) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.learns, s.at = append(s.learns, len(facts)), append(s.at, time.Now())
+	s.learns = append(s.learns, len(facts))
 	for _, f := range facts {
 		s.facts[f.Key] = f
 	}
@@ -78,26 +88,29 @@ func (s *shelf) Known(ctx context.Context, keys []string) ([]state.Fact, error) 
 	return out, nil
 }
 
-func keeperOf(s *shelf) *keeper {
-	o := testOptions(openedWide())
-	o.Facts = s
-	return newKeeper(o)
+// writerOf makes a writer and the counter of the facts that it lost.
+func writerOf(s *shelf) (*state.Writer, prometheus.Counter) {
+	counter := func(name string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name})
+	}
+	counts := state.Counters{Kept: counter("kept"), Lost: counter("lost"), Read: counter("read")}
+	return state.NewWriter(s, slog.New(slog.DiscardHandler), counts), counts.Lost
 }
 
 func aFact(key, data string) state.Fact {
-	return state.Fact{Key: key, Data: []byte(data), Expires: begin}
+	return state.Fact{Key: key, Data: []byte(data), Expires: time.Now().Add(time.Hour)}
 }
 
-// TestKeeperWritesInCompany: all that changed, every two seconds at most, newest only.
-func TestKeeperWritesInCompany(t *testing.T) {
+// TestWritesInBatches: all that changed, every two seconds at most, newest only.
+func TestWritesInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
-		k := keeperOf(s)
+		w, _ := writerOf(s)
 		for n := range 100 { // for ten seconds
-			k.keep(aFact(fmt.Sprint(n%20), fmt.Sprint(n)), nil)
+			w.Keep(aFact(fmt.Sprint(n%20), fmt.Sprint(n)), nil)
 			<-time.After(100 * time.Millisecond)
 		}
-		<-time.After(keepEvery + time.Second)
+		<-time.After(writeEvery + time.Second)
 		synctest.Wait()
 		if n := len(s.learns); n < 5 || n > 7 {
 			t.Errorf("%d writes in ten seconds", n)
@@ -108,60 +121,61 @@ func TestKeeperWritesInCompany(t *testing.T) {
 	})
 }
 
-// TestKeeperWritesSoonForWhoLeaves, a thousand at a time, and tells each when it was tried.
-func TestKeeperWritesSoonForWhoLeaves(t *testing.T) {
+// TestWritesSoonForWhoLeaves, a thousand at a time, and tells each when it was tried.
+func TestWritesSoonForWhoLeaves(t *testing.T) {
 	for _, fails := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf()
 			s.fails, s.takes = fails, 10*time.Millisecond
-			k, told := keeperOf(s), sync.WaitGroup{}
-			k.keep(aFact("first", ""), nil)
+			w, _ := writerOf(s)
+			var told sync.WaitGroup
+			w.Keep(aFact("first", ""), nil)
 			<-time.After(time.Second)
 			begun := time.Now()
 			told.Add(2500)
 			for n := range 2500 {
-				k.keep(aFact(fmt.Sprint(n), ""), told.Done)
+				w.Keep(aFact(fmt.Sprint(n), ""), told.Done)
 			}
 			told.Wait()
 			if took := time.Since(begun); took > 200*time.Millisecond {
 				t.Errorf("told after %s", took)
 			}
-			if err := k.flush(t.Context()); err != nil {
+			if err := w.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if len(s.facts) != 2501 || slices.Max(s.learns) > keepMost {
+			if len(s.facts) != 2501 || slices.Max(s.learns) > factsMax {
 				t.Errorf("%d facts, writes of %v", len(s.facts), s.learns)
 			}
 		})
 	}
 }
 
-// TestKeeperFlushEnds with its context when the ledger does not answer.
-func TestKeeperFlushEnds(t *testing.T) {
+// TestFlushEnds with its context when the ledger does not answer.
+func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		s.takes = time.Hour
-		k := keeperOf(s)
+		w, _ := writerOf(s)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if err := k.flush(ctx); err != nil {
+		if err := w.Flush(ctx); err != nil {
 			t.Errorf("nothing to write: %v", err)
 		}
-		k.keep(aFact("a", ""), nil)
-		if err := k.flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		w.Keep(aFact("a", ""), nil)
+		if err := w.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
 		s.mu.Lock()
 		s.takes = 0
 		s.mu.Unlock()
-		if err := k.flush(t.Context()); err != nil || len(s.facts) != 1 {
+		if err := w.Flush(t.Context()); err != nil || len(s.facts) != 1 {
 			t.Errorf("%v, %d facts", err, len(s.facts))
 		}
 	})
 }
 
-// TestKeeperAsksInCompany, and again when the ledger fails, but not for ever.
-func TestKeeperAsksInCompany(t *testing.T) {
+// TestAsksInBatches, and again when the ledger fails, but not for ever.
+func TestAsksInBatches(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		fails int
@@ -170,50 +184,60 @@ func TestKeeperAsksInCompany(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf()
 			s.fails, s.facts = tc.fails, map[string]state.Fact{"7": aFact("7", "seven")}
-			k := keeperOf(s)
+			w, _ := writerOf(s)
 			var mu sync.Mutex
 			told := map[int]string{}
 			for n := range 1500 {
-				k.know(fmt.Sprint(n), func(data []byte) {
+				w.Know(fmt.Sprint(n), func(data []byte) {
 					mu.Lock()
 					defer mu.Unlock()
 					told[n] = string(data)
 				})
 			}
-			<-time.After(knowWithin + 5*time.Second)
+			<-time.After(state.KnowWithin + 5*time.Second)
 			synctest.Wait()
 			if len(told) != tc.told || tc.told > 0 && (told[7] != "seven" || told[8] != "") {
 				t.Errorf("%s: %d told, of 7: %q", tc.name, len(told), told[7])
 			}
-			if tc.told > 0 && (len(s.knowns) != 2 || slices.Max(s.knowns) != keepMost) {
+			if tc.told > 0 && (len(s.knowns) != 2 || slices.Max(s.knowns) != factsMax) {
 				t.Errorf("%s: questions of %v keys", tc.name, s.knowns)
 			}
-			if k.reading || len(k.wanted) > 0 {
-				t.Errorf("%s: %d questions left", tc.name, len(k.wanted))
+			s.mu.Lock()
+			calls := s.calls
+			s.mu.Unlock()
+			<-time.After(time.Minute)
+			if s.mu.Lock(); s.calls > calls {
+				t.Errorf("%s: asks for ever", tc.name)
 			}
+			s.mu.Unlock()
 		})
 	}
 }
 
-// TestKeeperIsBounded: a ledger that is gone costs no memory without end.
-func TestKeeperIsBounded(t *testing.T) {
+// TestWriterIsBounded: a ledger that is gone costs no memory without end. What was not lost is
+// written when it is back.
+func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		s.fails = 1 << 30
-		k := keeperOf(s)
-		for n := range keepQueue + 500 {
-			k.keep(aFact(fmt.Sprint(n), ""), nil)
+		w, lost := writerOf(s)
+		for n := range waitingMax + 500 {
+			w.Keep(aFact(fmt.Sprint(n), ""), nil)
 		}
 		<-time.After(time.Minute)
-		k.mu.Lock()
-		if n := len(k.pending); n != keepQueue {
-			t.Errorf("%d wait", n)
+		var m dto.Metric
+		if err := lost.Write(&m); err != nil || m.GetCounter().GetValue() != 500 {
+			t.Errorf("%v facts are counted as lost: %v", m.GetCounter().GetValue(), err)
 		}
-		k.pending = map[string]state.Fact{}
-		k.mu.Unlock()
+		s.mu.Lock()
+		s.fails = 0
+		s.mu.Unlock()
+		if err := w.Flush(t.Context()); err != nil || len(s.facts) != waitingMax {
+			t.Errorf("%d facts are written: %v", len(s.facts), err)
+		}
+		calls := s.calls
 		<-time.After(time.Minute)
-		synctest.Wait()
-		if len(slices.Collect(maps.Keys(k.pending))) != 0 {
+		if synctest.Wait(); s.calls > calls {
 			t.Error("it goes on")
 		}
 	})
