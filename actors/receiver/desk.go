@@ -172,7 +172,7 @@ type desk struct {
 	wake     time.Time // earliest reason to plan again
 	swept    time.Time
 	lastUsed time.Time
-	status   status
+	status   deskStatus
 }
 
 func newDesk(key string, o Options, now time.Time) *desk {

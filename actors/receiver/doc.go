@@ -30,8 +30,13 @@
 //
 //	offer -> lane (a set of hosts) -> fairqueue.HostQueue -> session -> verdict -> results
 //
-// What it does it tells to those who ask (Living.Survey), and nobody else: status, record
-// and trace cost next to nothing while nobody does.
+// What it does it tells to those who ask (Living.Survey), and nobody else: package status
+// costs next to nothing while nobody does. What keeps it from asking more, desk.hold says
+// in one place.
+//
+// Four parts are packages of their own, and know nothing of this one: fairqueue (who is
+// next), egress (our source addresses), state (what outlives an actor) and status (what is
+// told).
 //
 // Read desk, fairqueue, lane, outlet, Actor and Living first.
 package receiver

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -49,16 +50,18 @@ func (d *desk) heed() {
 
 // fit says whether a source may be used toward this receiver, as far as it is not the
 // receiver that keeps it away; and if not, until when and why.
-func (d *desk) fit(now time.Time, o *outlet) (ok bool, until time.Time, cause wire.Cause) {
+func (d *desk) fit(now time.Time, o *outlet) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
-		return false, time.Time{}, wire.Cause_PAUSED
+		return status.Blocked{Cause: wire.Cause_PAUSED}
 	}
 	today, waits := d.options.clock(now), d.tasks.queue.Queued() > 0
 	if left, next := d.options.Sources.Remaining(o.index, d.key, today, waits); left == 0 {
-		return false, now.Add(next), wire.Cause_NO_SOURCE
+		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: now.Add(next)}
 	}
-	ok, until = d.options.Sources.Usable(o.index, d.key, now)
-	return ok, until, wire.Cause_NO_SOURCE
+	if ok, until := d.options.Sources.Usable(o.index, d.key, now); !ok {
+		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: until}
+	}
+	return status.Blocked{}
 }
 
 // idle says whether a lane of which no host can be dialled only waits for sources of ours
@@ -74,10 +77,10 @@ func (d *desk) idle(now time.Time, l *lane) (bool, time.Time) {
 			if !o.Reaches(c.at) || l.away(now, o) != nil {
 				continue
 			}
-			if ok, until, _ := d.fit(now, o); !ok {
+			if b := d.fit(now, o); !b.Free() {
 				waits = true
-				if soonest.IsZero() || until.Before(soonest) {
-					soonest = until
+				if soonest.IsZero() || b.Until.Before(soonest) {
+					soonest = b.Until
 				}
 			}
 		}

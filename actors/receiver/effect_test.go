@@ -87,8 +87,8 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
 			len(w.open))
 	}
-	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_PAUSED || why == "" {
-		t.Errorf("%s: %s", cause, why)
+	if b := w.desk.hold(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
+		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 	a.Pause = throttle.PauseNo
 	w.wake()
@@ -245,9 +245,9 @@ func TestSourcePaused(t *testing.T) {
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
 	w.run(w.now.Add(time.Minute))
-	cause, _, why := w.desk.hold(w.now)
-	if len(w.open) > 0 || len(w.rcpts) > rcpts || cause != wire.Cause_PAUSED {
-		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, cause, why)
+	b := w.desk.hold(w.now)
+	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
+		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
 	if got := len(all["d.example"]); got != rcpts {
 		t.Errorf("%d answers to %d RCPTs", got, rcpts)
@@ -269,9 +269,9 @@ func TestSpentSourceWaits(t *testing.T) {
 	w.desk.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
 	w.run(begin.Add(time.Minute))
-	cause, until, why := w.desk.hold(w.now)
-	if len(w.rcpts) != 50 || cause != wire.Cause_NO_SOURCE || until.Sub(w.now) != untilMidnight(w.now) {
-		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), cause, until, why)
+	b := w.desk.hold(w.now)
+	if len(w.rcpts) != 50 || b.Cause != wire.Cause_NO_SOURCE || b.Until.Sub(w.now) != untilMidnight(w.now) {
+		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
 	w.run(begin.Add(untilMidnight(begin) + time.Minute))
 	if len(w.rcpts) != 80 {
@@ -338,17 +338,17 @@ func TestHolds(t *testing.T) {
 			tc.set(w)
 			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 			w.run(begin.Add(5 * time.Second))
-			cause, until, why := w.desk.hold(w.now)
-			if cause != tc.want || why == "" || until.After(w.now) != tc.until {
-				t.Errorf("%s until %s: %s", cause, until, why)
+			b := w.desk.hold(w.now)
+			if b.Cause != tc.want || b.Why == "" || b.Until.After(w.now) != tc.until {
+				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
 		})
 	}
 	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
 	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_FREE {
-		t.Errorf("%s: %s", cause, why)
+	if b := w.desk.hold(w.now); b.Cause != wire.Cause_FREE {
+		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 }
 

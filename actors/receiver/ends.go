@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
@@ -91,7 +92,7 @@ func (d *desk) pausedBy(name, what string, how throttle.Pause) string {
 			by = s.Where
 		}
 		if s.Reason != "" {
-			reason = ": " + clip(s.Reason)
+			reason = ": " + status.Clip(s.Reason)
 		}
 	}
 	if how == throttle.PauseDrain {

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/state"
+	"rollcall/actors/receiver/status"
 	"rollcall/smtp/throttle"
 )
 
@@ -63,8 +64,8 @@ type Living struct {
 	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
 	hard    time.Duration // hardAfter, but for tests on real sockets
 
-	records records // of the last hours
-	traces  traces
+	histories status.Histories // of the last hours
+	traces    status.Traces
 }
 
 // place is one receiver key on this node, with an actor or with sockets.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/wire"
+	"rollcall/actors/receiver/status"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -122,7 +122,7 @@ func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 		if !o.Reaches(at) || l.away(now, o) != nil {
 			continue
 		}
-		if ok, _, _ := d.fit(now, o); ok {
+		if d.fit(now, o).Free() {
 			return o
 		}
 	}
@@ -132,20 +132,20 @@ func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 // mute says whether this node may not speak to the receiver for a while though the
 // receiver takes one of its sources, because they are paused, rested altogether, or have
 // asked what they may in a day; until when, zero for a pause; and why.
-func (d *desk) mute(now time.Time) (muted bool, until time.Time, cause wire.Cause) {
+func (d *desk) mute(now time.Time) (first status.Blocked) {
 	for _, o := range d.outlets {
 		if now.Before(o.until) {
 			continue
 		}
-		ok, next, why := d.fit(now, o)
+		b := d.fit(now, o)
 		switch {
-		case ok:
-			return false, time.Time{}, wire.Cause_FREE
-		case !muted, until.IsZero(), !next.IsZero() && next.Before(until):
-			muted, until, cause = true, next, why
+		case b.Free():
+			return b
+		case first.Free(), first.Until.IsZero(), !b.Until.IsZero() && b.Until.Before(first.Until):
+			first = b
 		}
 	}
-	return muted, until, cause
+	return first
 }
 
 // spendable says whether a source has refusals left that it may cause within the

@@ -35,8 +35,8 @@ func TestPartOfADayIsUsedUp(t *testing.T) {
 	if len(w.dials) > dials || len(w.rcpts) > rcpts {
 		t.Errorf("%d dials, %d RCPTs, after all of the part was used", len(w.dials)-dials, len(w.rcpts)-rcpts)
 	}
-	if cause, until, why := w.desk.hold(w.now); cause != wire.Cause_NO_SOURCE || !until.After(w.now) || why == "" {
-		t.Errorf("%s until %s: %s", cause, until, why)
+	if b := w.desk.hold(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
+		t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 	}
 	asks = false
 	w.run(w.now.Add(10 * time.Minute))

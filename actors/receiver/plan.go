@@ -70,8 +70,8 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	}
 	a := d.permit(now)
 	known := d.know(now, d.share)
-	muted, until, _ := d.mute(now)
-	d.at(until)
+	muted := d.mute(now)
+	d.at(muted.Until)
 	barred, resting := shut(a) || !known || a.Pause == throttle.PauseYes, now.Before(d.paused)
 	if resting && a.Pause != throttle.PauseYes && d.paused.Sub(d.pausedAt) > shortRest { // a pause by us tells nobody
 		d.tellAll(now)
@@ -81,7 +81,7 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	d.readmitParked(now)
 	d.tend(now, a, resting || barred)
 	d.pressed, d.small = false, nil
-	if !resting && !barred && !muted && a.Pause != throttle.PauseDrain {
+	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
 		d.open(now, a)
 	}
 	d.held.note(now, d.lacks)
@@ -190,7 +190,7 @@ func (s *session) stale() bool {
 // left says whether a session speaks from a source that may not go on, or that is the
 // second choice by now.
 func (d *desk) left(now time.Time, s *session) bool {
-	if ok, _, _ := d.fit(now, s.outlet); !ok {
+	if !d.fit(now, s.outlet).Free() {
 		return s.outlet.pause != throttle.PauseDrain
 	}
 	return len(d.outlets) > 1 && d.outlet(now, s.lane, s.host.at) != s.outlet

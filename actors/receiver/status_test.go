@@ -12,6 +12,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 )
 
@@ -139,7 +140,7 @@ func TestFiringsAreBounded(t *testing.T) {
 		t.Errorf("%d firings are kept, want %d", n, firingsMax)
 	}
 	for _, f := range d.status.firings {
-		if len(f.Text) > shownMax || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
+		if len(f.Text) > 200 || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
 			t.Errorf("a text of %d bytes: %q", len(f.Text), f.Text)
 		}
 	}
@@ -178,24 +179,53 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	}
 }
 
-func TestCollectedReceiversAreBounded(t *testing.T) {
-	for _, n := range []int{0, 1, collectedMax, collectedMax + 1, 500} {
-		all := make([]view.Receiver, n)
-		for i := range all {
-			all[i] = view.Receiver{Key: fmt.Sprintf("r%03d.example", i), Queued: i}
-		}
-		top, rest := busiest(all, collectedMax)
-		if len(top) != min(n, collectedMax) || len(top)+len(rest) != n {
-			t.Errorf("of %d receivers %d are shown and %d the rest", n, len(top), len(rest))
-		}
-		for i := range top {
-			if top[i].Queued != n-1-i {
-				t.Errorf("of %d receivers, number %d has %d queued", n, i, top[i].Queued)
-			}
-		}
+func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
+	w := newWorld(t, a, 1)
+	w.reply = tenths()
+	w.fill(2)
+	w.run(begin.Add(10 * time.Minute))
+	living := w.desk.options.Living
+	w.desk.unobserve(w.now) // the desk goes, the record stays
+	got, whole := living.Record(w.now, "", 1<<20)
+	if !whole || len(got.Receivers) != 1 {
+		t.Fatalf("%d receivers, whole is %v", len(got.Receivers), whole)
 	}
-	twice := []view.Receiver{{Key: "a", Queued: 2}, {Key: "a", Queued: 1}}
-	if top, rest := busiest(twice, collectedMax); len(top) != 1 || len(rest) != 1 {
-		t.Errorf("a receiver that is here twice has %d series", len(top))
+	r := got.Receivers[0]
+	asked, answers, heard := 0, 0, 0
+	for _, m := range r.Minutes {
+		asked += m.Asked
+		answers += m.Accepted + m.Refused + m.Deferred
+	}
+	said := map[string]int{}
+	for _, h := range r.Replies {
+		heard += h.Times
+		said[fmt.Sprintf("%d %s %s", h.Code, h.Text, h.Did)] += h.Times
+	}
+	if r.Key != "example" || r.Domain != "domain-0.example" || asked != len(w.rcpts) || answers != asked || heard != asked {
+		t.Errorf("%s, %s: %d asked of %d, %d answers, %d heard", r.Key, r.Domain, asked, len(w.rcpts), answers, heard)
+	}
+	if said["550 ~ unknown user invalid"] < 49 || said["452 mailbox full retry"] < 49 || len(r.Replies) > 3 || r.Lost > 0 {
+		t.Errorf("it heard %v and lost %d", said, r.Lost)
+	}
+	if r.Minutes[0].Opened < 1 || r.Minutes[0].Sessions < 1 || r.Minutes[0].Queued < 300 {
+		t.Errorf("the first minute is %+v", r.Minutes[0])
+	}
+}
+
+func BenchmarkSeen(b *testing.B) {
+	w := newWorld(b, openedWide(), 1)
+	d := w.desk
+	t := &task{}
+	p := &probe{chunk: &chunk{task: t}, address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
+	one := answered{probe: p, at: begin, sent: begin}
+	one.told = verdictOf{attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
+	one.told.verdict.Outcome = smtp.Valid
+	r := report{answered: []answered{one}}
+	s := &session{}
+	b.ReportAllocs()
+	for b.Loop() {
+		d.seen(begin, s, &r)
 	}
 }

@@ -113,6 +113,7 @@ var mayImport = map[string][]string{
 	"actors/receiver/egress":    {"actors/receiver/state", "smtp"},
 	"actors/receiver/fairqueue": {},
 	"actors/receiver/state":     {"smtp"},
+	"actors/receiver/status":    {"actors/view", "actors/wire", "smtp"},
 }
 
 // staysIn says where a foreign module or a part of the standard library may be used.

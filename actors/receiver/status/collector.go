@@ -1,4 +1,4 @@
-package receiver
+package status
 
 import (
 	"context"
@@ -20,7 +20,15 @@ const (
 )
 
 // collector gives the gauges of single receivers when they are asked for.
-type collector struct{ metrics *Metrics }
+type collector struct {
+	survey func(ctx context.Context) ([]view.Receiver, bool)
+}
+
+// NewCollector makes the collector of the receivers that a survey gives; false: there is no
+// node yet that could be asked. It must end with its context.
+func NewCollector(survey func(ctx context.Context) (all []view.Receiver, ok bool)) prometheus.Collector {
+	return collector{survey}
+}
 
 // ofReceiver are the gauges of one receiver, and what they are.
 var ofReceiver = [...]struct {
@@ -66,13 +74,13 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	living := c.metrics.collected.Load()
-	if living == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()
-	top, rest := busiest(living.Survey(ctx), collectedMax)
+	all, ok := c.survey(ctx)
+	if !ok {
+		return
+	}
+	top, rest := busiest(all, collectedMax)
 	for i := range top {
 		for _, g := range ofReceiver {
 			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.of(&top[i]), top[i].Key)
