@@ -3,6 +3,7 @@ package egress_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -40,6 +41,57 @@ func TestDailyCap(t *testing.T) {
 	}
 	if got := egress.DailyCap(throttle.Limits{RcptsPerDay: 7}, first); got != 7 {
 		t.Errorf("%d without a warm-up", got)
+	}
+}
+
+// lost is a ledger that is gone.
+type lost struct{}
+
+var errLost = errors.New("ledger is gone")
+
+func (lost) Learn(context.Context, []state.Fact) error { return errLost }
+
+func (lost) Known(context.Context, []string) ([]state.Fact, error) { return nil, errLost }
+
+// TestNothingIsClaimedBlindly: while nobody knows what an earlier process asked today, a source with
+// a cap asks nothing, and one without asks as it likes; whoever flushes hears of it.
+func TestNothingIsClaimedBlindly(t *testing.T) {
+	for most, want := range map[int]int{50: 0, 0: 7} {
+		synctest.Test(t, func(t *testing.T) {
+			p := poolOf(sourceA)
+			p.Bind(capped(most, lost{}))
+			for range 5 {
+				got, wait := p.Claim(0, "a", time.Now(), 7)
+				left, next := p.Remaining(0, "a", time.Now(), true)
+				if got != want || want == 0 && (left != 0 || wait != noteEvery || next != noteEvery) {
+					t.Errorf("cap %d: %d claimed, %d left, again in %s and %s", most, got, left, wait, next)
+				}
+				<-time.After(2 * noteEvery)
+				synctest.Wait()
+			}
+			if used := p.State(time.Now())[0].Today; used != 5*want {
+				t.Errorf("cap %d: %d used, want %d", most, used, 5*want)
+			}
+			synctest.Wait()
+			if err := p.Flush(t.Context()); !errors.Is(err, errLost) {
+				t.Errorf("cap %d: flushed with %v", most, err)
+			}
+		})
+	}
+}
+
+// TestWithoutALedgerNothingIsFlushed: whoever asks once and is gone keeps no cap.
+func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
+	p := poolOf(sourceA)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Errorf("before it is bound: %v", err)
+	}
+	p.Bind(capped(5, nil))
+	if n, _ := p.Claim(0, "a", begin, 7); n != 5 {
+		t.Errorf("%d of 5 claimed", n)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
