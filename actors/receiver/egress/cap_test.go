@@ -99,16 +99,25 @@ func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
 type drawer struct {
 	mu    sync.Mutex
 	facts map[string]state.Fact // guarded by mu
-	wrote int                   // guarded by mu
+	cut   bool                  // guarded by mu; nothing is kept any more
+}
+
+// sever keeps nothing any more, or again.
+func (d *drawer) sever(cut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = cut
 }
 
 func (d *drawer) Learn(_ context.Context, facts []state.Fact) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.cut {
+		return errLost
+	}
 	for _, f := range facts {
 		d.facts[f.Key] = f
 	}
-	d.wrote++
 	return nil
 }
 
@@ -134,18 +143,22 @@ func TestCapOutlivesCrashes(t *testing.T) {
 		for process := range processes {
 			p := poolOf(sourceA)
 			p.Bind(capped(most, kept))
-			for range 10 {
+			for round := range 20 {
 				<-time.After(2 * noteEvery)
+				if process < processes-1 && round == 3 {
+					break
+				}
+				kept.sever(process < processes-1 && round == 2) // what it claims now is the last that it does
 				for _, key := range []string{"a", "b"} {
-					got, _ := p.Claim(0, key, time.Now(), 7)
+					got, _ := p.Claim(0, key, time.Now(), 50)
 					claimed += got
 				}
 				synctest.Wait()
 			}
+			kept.sever(false)
 			if used := p.State(time.Now())[0].Today; used > most || claimed > used {
 				t.Errorf("process %d: %d claimed, %d counted, of %d", process, claimed, used, most)
 			}
-			synctest.Wait()
 		}
 		if claimed > most || claimed < most-processes*lostMost {
 			t.Errorf("%d of %d claimed", claimed, most)

@@ -138,23 +138,27 @@ func TestNobodySavesUpTurns(t *testing.T) {
 	}
 }
 
-// TestServedElsewhereStillGetsOn: who gets a lot in one host queue gets a quarter of another
-// one too, though somebody waits there who gets nothing elsewhere.
+// TestServedElsewhereStillGetsOn: who gets a lot in one host queue gets a quarter of another one,
+// and the rest is for who gets nothing elsewhere, be that another tenant or another flow.
 func TestServedElsewhereStillGetsOn(t *testing.T) {
-	q := newQueue(nil)
-	here, elsewhere := q.NewHostQueue("here"), q.NewHostQueue("elsewhere")
-	got := map[byte]int{}
-	for range 1000 {
-		q.push(elsewhere, item{tenant: 1})
-		q.push(elsewhere, item{tenant: 1})
-		q.serve(elsewhere)
-		q.serve(elsewhere)
-		q.push(here, item{tenant: 1})
-		q.push(here, item{tenant: 2})
-		got[q.serve(here).tenant]++
-	}
-	if got[1] < 200 || got[2] < 500 {
-		t.Errorf("turns: %v", got)
+	for name, c := range map[string]struct{ rich, poor item }{
+		"tenants": {item{1, 1}, item{2, 1}}, "flows": {item{1, 1}, item{1, 2}},
+	} {
+		q := newQueue(nil)
+		here, elsewhere := q.NewHostQueue("here"), q.NewHostQueue("elsewhere")
+		got := map[item]int{}
+		for range 1000 {
+			q.push(elsewhere, c.rich)
+			q.push(elsewhere, c.rich)
+			q.serve(elsewhere)
+			q.serve(elsewhere)
+			q.push(here, c.rich)
+			q.push(here, c.poor)
+			got[q.serve(here)]++
+		}
+		if got[c.rich] < 200 || got[c.poor] < 700 {
+			t.Errorf("%s: turns %v", name, got)
+		}
 	}
 }
 
@@ -264,8 +268,47 @@ func TestOneWithASessionWaitsBehind(t *testing.T) {
 	}
 }
 
-// TestEachHasRoom: one flow takes a third of all room, or of what the others of its tenant and
-// other tenants leave, so that whoever comes finds some.
+// TestOpeningCosts: who opens sessions that are closed at once does not get all of them.
+func TestOpeningCosts(t *testing.T) {
+	q := newQueue(nil)
+	for n := range 10 {
+		for tenant := range byte(2) {
+			q.push(q.NewHostQueue(fmt.Sprint(tenant, n)), item{tenant: tenant})
+		}
+	}
+	got := map[*fairqueue.Flow[item]]int{}
+	for range 10 {
+		h, f := q.Next()
+		h.Opened(f)
+		q.Next()
+		h.Closed(f, 0)
+		got[f]++
+	}
+	for f, n := range got {
+		if len(got) != 2 || n != 5 {
+			t.Errorf("%v got %d of 10 sessions", f, n)
+		}
+	}
+}
+
+// TestWeightsAreAskedForAgain when the queue is swept.
+func TestWeightsAreAskedForAgain(t *testing.T) {
+	weights := map[byte]int{1: 2}
+	q := newQueue(weights)
+	f := q.flow(item{tenant: 1})
+	q.push(q.NewHostQueue("mx"), item{tenant: 1})
+	weights[1] = 5
+	if q.Sweep(begin); f.Weight() != 5 {
+		t.Errorf("weight %d", f.Weight())
+	}
+	weights[1] = -1
+	if q.Sweep(begin); f.Weight() != 1 {
+		t.Errorf("weight %d", f.Weight())
+	}
+}
+
+// TestEachHasRoom: one flow takes a quarter of all room, or half of what the others of its tenant
+// leave to it, so that whoever comes finds some.
 func TestEachHasRoom(t *testing.T) {
 	q := newQueue(nil)
 	h := q.NewHostQueue("mx")
@@ -279,8 +322,8 @@ func TestEachHasRoom(t *testing.T) {
 		return n
 	}
 	for n, one := range []item{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}} {
-		if got := fill(one); got < 1000 {
-			t.Errorf("flow %d finds room for %d", n, got)
+		if got, want := fill(one), []int{25_000, 12_500, 15_625, 7_813, 9_766}[n]; got != want {
+			t.Errorf("flow %d finds room for %d, want %d", n, got, want)
 		}
 	}
 	if q.Queued() >= most {
@@ -375,6 +418,9 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 	f := q.flow(gone)
 	if f.Charged() != 1 || f.Queued() != 0 {
 		t.Errorf("%d charged, %d queued", f.Charged(), f.Queued())
+	}
+	if q.Sweep(begin.Add(time.Hour)); q.Tenants() != 2 {
+		t.Error("one in the order for sessions is forgotten")
 	}
 	q.Next() // the one that is gone leaves the order for sessions
 	h.Opened(q.flow(item{3 - gone.tenant, 1}))

@@ -97,6 +97,26 @@ func TestAMinuteTellsItsCause(t *testing.T) {
 	}
 }
 
+// TestAMinuteIsNotThatBefore: what was there in the minute before counts in that one only.
+func TestAMinuteIsNotThatBefore(t *testing.T) {
+	var all status.Histories
+	h := all.Open("example", begin, true)
+	at := time.Time{}
+	observe := func(after time.Duration, before, is wire.Cause) {
+		now := begin.Add(after)
+		h.Observe(now, status.Moment{Cause: is}, before, at)
+		at = now
+	}
+	observe(0, wire.Cause_FREE, wire.Cause_BUDGET)
+	observe(50*time.Second, wire.Cause_BUDGET, wire.Cause_BUDGET)
+	observe(70*time.Second, wire.Cause_BUDGET, wire.Cause_ALLOWANCE)
+	observe(85*time.Second, wire.Cause_ALLOWANCE, wire.Cause_ALLOWANCE)
+	got := h.Last(begin.Add(85*time.Second), 60)
+	if len(got) != 2 || got[0].Cause != "budget" || got[1].Cause != "allowance" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestAHistoryIsBounded(t *testing.T) {
 	var all status.Histories
 	h := all.Open("example", begin, true)
