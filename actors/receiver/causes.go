@@ -27,7 +27,6 @@ const (
 // suspect is an address that got a bad answer and waits to be asked again here.
 type suspect struct {
 	probe *probe
-	lane  *lane
 	trial throttle.Trial
 	told  verdictOf
 	due   time.Time
@@ -37,13 +36,7 @@ type suspect struct {
 // heldDomain is a domain whose addresses let others go first.
 type heldDomain struct {
 	until  time.Time
-	probes []parked
-}
-
-// parked is a probe that waits beside its lane's queue.
-type parked struct {
-	lane  *lane
-	probe *probe
+	probes []*probe
 }
 
 // trialOf is what an answer says to the causes.
@@ -196,7 +189,7 @@ func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial
 		d.putOff(a.probe, a.told, a.at)
 		return
 	}
-	one := &suspect{probe: a.probe, lane: s.lane, trial: t, told: a.told, due: now.Add(max(lookAfter, a.told.verdict.Wait)),
+	one := &suspect{probe: a.probe, trial: t, told: a.told, due: now.Add(max(lookAfter, a.told.verdict.Wait)),
 		until: now.Add(lookWithin)}
 	a.probe.suspect = one
 	d.suspects = append(d.suspects, one)
@@ -275,12 +268,12 @@ func (d *desk) letOthersGo(now time.Time, domain string) {
 }
 
 // parks keeps a probe whose domain lets others go first.
-func (d *desk) parks(now time.Time, l *lane, p *probe) bool {
+func (d *desk) parks(now time.Time, p *probe) bool {
 	h := d.parkedDomains[p.address.Domain]
 	if h == nil || p.suspect != nil || !now.Before(h.until) {
 		return false
 	}
-	h.probes = append(h.probes, parked{l, p})
+	h.probes = append(h.probes, p)
 	return true
 }
 
@@ -292,8 +285,8 @@ func (d *desk) readmitParked(now time.Time) {
 			d.at(h.until)
 			continue
 		}
-		for _, one := range h.probes {
-			d.push(one.lane, one.probe)
+		for _, p := range h.probes {
+			d.comeBack(now, p)
 		}
 		delete(d.parkedDomains, domain)
 	}
@@ -302,7 +295,7 @@ func (d *desk) readmitParked(now time.Time) {
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.suspect = nil
-			d.push(one.lane, one.probe) // which drops it
+			d.comeBack(now, one.probe) // which drops it
 		case !now.Before(one.until):
 			one.probe.suspect = nil
 			if !d.outlets[0].cautious {
@@ -310,7 +303,7 @@ func (d *desk) readmitParked(now time.Time) {
 			}
 			d.putOff(one.probe, one.told, now)
 		case !now.Before(one.due) && d.mayLook(now, one):
-			d.push(one.lane, one.probe)
+			d.comeBack(now, one.probe)
 		default:
 			if now.Before(one.due) {
 				d.at(one.due)
@@ -324,6 +317,22 @@ func (d *desk) readmitParked(now time.Time) {
 	d.suspects = kept
 }
 
+// comeBack queues a probe that was let aside.
+func (d *desk) comeBack(now time.Time, p *probe) { d.push(d.lane(now, p.hosts), p) }
+
+// letGo gives back everything that was let aside.
+func (d *desk) letGo(now time.Time) {
+	for _, one := range d.suspects {
+		d.comeBack(now, one.probe)
+	}
+	for _, h := range d.parkedDomains {
+		for _, p := range h.probes {
+			d.comeBack(now, p)
+		}
+	}
+	d.suspects, d.parkedDomains = nil, map[string]*heldDomain{}
+}
+
 // mayLook reports whether a suspect may be asked again: others are answered, or nobody else is
 // there to be asked.
 func (d *desk) mayLook(now time.Time, one *suspect) bool {
@@ -331,7 +340,7 @@ func (d *desk) mayLook(now time.Time, one *suspect) bool {
 		return true
 	}
 	for _, o := range d.outlets {
-		if !now.Before(o.until) && one.lane.away(now, o) == nil {
+		if !now.Before(o.until) {
 			return o.causes.Calm() && !o.cautious
 		}
 	}

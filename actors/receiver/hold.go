@@ -89,8 +89,8 @@ func (d *desk) found(now time.Time) status.Blocked {
 	if b := d.barred(now); !b.Free() {
 		return b
 	}
-	if d.tasks.queue.Queued() == 0 {
-		return d.reached(now)
+	if b := d.unreachable(now); !b.Free() || d.tasks.queue.Queued() == 0 {
+		return b
 	}
 	h := &d.held
 	if ok, next := d.spendable(now); !ok {
@@ -168,23 +168,27 @@ func (d *desk) slowest(now time.Time) *outlet {
 	return nil
 }
 
-// reached is holds when nothing waits.
-func (d *desk) reached(now time.Time) status.Blocked {
-	var until time.Time
+// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
+// UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
+func (d *desk) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range d.lanes {
+		if l.Sessions() > 0 {
+			return status.Blocked{}
+		}
 		for _, c := range l.candidates {
-			if !now.Before(c.until) || l.Sessions() > 0 {
+			if d.outlet(now, l, c.at) != nil && !now.Before(c.until) {
 				return status.Blocked{}
 			}
-			if until.IsZero() || c.until.Before(until) {
-				until = c.until
+			told, until := d.shutBy(now, l, c)
+			if b.Until.IsZero() || until.Before(b.Until) {
+				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
+				if told.attempt.Code != 0 {
+					b.Cause = wire.Cause_PENALTY
+				}
 			}
 		}
 	}
-	if until.IsZero() {
-		return status.Blocked{}
-	}
-	return status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
+	return b
 }
 
 // because puts what holds the desk back into a sentence.

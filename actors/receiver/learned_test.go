@@ -126,7 +126,7 @@ func TestSessionsThatFailTogether(t *testing.T) {
 			l := d.lane(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.trouble(begin, &session{lane: l, host: c}, tc.told)
+				d.trouble(begin, &session{lane: l, host: c, outlet: d.outlets[0]}, tc.told)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)

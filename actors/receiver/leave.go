@@ -25,6 +25,7 @@ func (d *desk) giveWay(now time.Time) {
 	if d.leaving {
 		return
 	}
+	d.letGo(now)
 	d.leaving, d.leaveBy = true, now.Add(d.options.waits(leaveWithin))
 	for _, l := range d.lanes {
 		for l.Queued() > 0 {

@@ -102,7 +102,7 @@ func (d *desk) worked(now time.Time, r report) {
 		return
 	}
 	s.given = nil
-	d.poison(s, r)
+	d.poison(now, s, r)
 	d.seen(now, s, &r)
 	d.settle(now, s, r)
 	d.requeue(now, s, r)
@@ -173,6 +173,7 @@ func (d *desk) ended(now time.Time, s *session, r report) {
 	d.dirty = true
 	switch {
 	case r.stale: // closed for lack of use: nothing learned
+	case r.poisoned && !d.guardAt(now, s): // one mailbox has said so
 	case r.poisoned:
 		d.learned.refused.tighten(s.refused-1, now)
 		d.pause(now, *r.failure)
@@ -278,7 +279,11 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 			return
 		}
 	case verdict.ActVoid:
-		d.retry(s.lane, a)
+		if d.guardAt(now, s) {
+			d.retry(s.lane, a)
+		} else {
+			d.suspicious(now, s, a)
+		}
 		return
 	default:
 		switch {
@@ -325,7 +330,7 @@ func (d *desk) requeue(now time.Time, s *session, r report) {
 		switch {
 		case i > 0 || i >= r.onWire || r.failure == nil || s.agreed || r.stale: // it is not what ended the session
 			d.push(s.lane, p)
-		case !s.void.IsZero() || r.poisoned || r.failure.attempt.Trouble == evidence.TroubleOurs:
+		case !s.void.IsZero() || r.poisoned && d.guardAt(now, s) || r.failure.attempt.Trouble == evidence.TroubleOurs:
 			d.retry(s.lane, answered{probe: p, told: *r.failure, at: now})
 		default:
 			p.note(*r.failure)

@@ -310,7 +310,7 @@ func (d *desk) take(now time.Time, l *lane, n int) []*probe {
 			d.shed(p.chunk.task)
 			p.chunk.open--
 		case d.hand(now, p):
-		case d.parks(now, l, p):
+		case d.parks(now, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			d.answer(p, verdictOf{verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
@@ -564,6 +564,7 @@ func (d *desk) closeLane(now time.Time, l *lane) {
 		p := d.pop(l)
 		p.suspect = nil
 		for _, one := range why {
+			one.attempt.Others = one.attempt.Code != 0 // a limit; a host that is down is this address's trouble too
 			p.note(one)
 		}
 		d.conclude(p, told, now)
@@ -573,6 +574,7 @@ func (d *desk) closeLane(now time.Time, l *lane) {
 // tellAll tells every waiting probe to come back when the pause is over.
 func (d *desk) tellAll(now time.Time) {
 	told := d.excuse
+	told.attempt.Others = true
 	told.verdict.Wait = d.paused.Sub(now)
 	if d.tasks.queue.Queued() == 0 {
 		return
