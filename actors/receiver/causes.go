@@ -151,22 +151,19 @@ func (d *desk) suspicious(now time.Time, s *session, a answered) {
 	d.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
 }
 
-// failed takes a second look that got a bad answer again: the address is odd itself, unless the
-// receiver doesn't answer others either.
+// failed takes a second look that got a bad answer again: the address is odd itself. While the
+// receiver doesn't answer others either, that says nothing.
 func (d *desk) failed(now time.Time, s *session, a answered) {
 	o, p := s.outlet, a.probe
 	one := p.suspect
-	if !o.causes.Calm() && now.Before(one.until) {
-		one.due = now.Add(lookAfter)
-		d.suspects = append(d.suspects, one)
-		return
-	}
 	p.suspect = nil
-	o.causes.Settle(one.trial, true)
-	d.odd.add(p)
-	if o.experiment.Open() {
-		o.experiment.Looked(false)
-		d.find(now, o)
+	if o.causes.Calm() {
+		o.causes.Settle(one.trial, true)
+		d.odd.add(p)
+		if o.experiment.Open() {
+			o.experiment.Looked(false)
+			d.find(now, o)
+		}
 	}
 	d.putOff(p, a.told, a.at)
 }
