@@ -1,6 +1,9 @@
 package throttle
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// oddUsual is the share of first tries that are put off at a receiver of which nothing
@@ -23,8 +26,9 @@ const (
 // each that is put off and falls with each that is answered, and never below zero. The zero
 // value is ready.
 type suspicion struct {
-	sum float64
-	odd float64 // share of first tries that stay put off, as seen
+	sum   float64
+	since time.Time // when it was last above nothing
+	odd   float64   // share of first tries that stay put off, as seen
 }
 
 // usual is the share that is expected to be put off without any cause beyond its address.
@@ -39,7 +43,10 @@ func steps(usual float64) (up, down float64) {
 }
 
 // add takes a trial of a weight, above a usual share that a wider scope knows.
-func (s *suspicion) add(bad bool, weight, floor float64) {
+func (s *suspicion) add(bad bool, weight, floor float64, at time.Time) {
+	if s.sum == 0 {
+		s.since = at
+	}
 	up, down := steps(s.usual(floor))
 	if bad {
 		s.sum += weight * up
