@@ -152,7 +152,7 @@ func (w *drawn) run(t tester, seed uint64) (figures, *trial) {
 func TestDrawn(t *testing.T) {
 	bad := 0
 	n := 0
-	for s := range 120 {
+	for s := range 60 {
 		seed := uint64(s)
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		f, tr := w.run(t, seed)

@@ -63,6 +63,9 @@ const (
 	// scopesMax bounds the domains, tenants and replies that are told apart. Guess: 10 KB.
 	scopesMax = 256
 
+	// othersSoon is how long nobody of another domain was asked before others are let go first.
+	othersSoon = time.Second
+
 	// runMax bounds the trials of a run that are looked at.
 	runMax = 64
 )
@@ -155,8 +158,9 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 		weight = c.weight(&t)
 	}
 	discounted := bad && !c.holds && c.explained(&t, domain, tenant)
-	same := bad && !c.holds && t.Result != Cut && (w.OtherDomain && t.Domain == c.last.Domain || w.OtherTenant && t.Tenant == c.last.Tenant) &&
-		c.last.Bad()
+	same := bad && !c.holds && t.Result != Cut && c.last.Bad() &&
+		(w.OtherDomain && t.Domain == c.last.Domain && !nobody(&c.asked.domain, &c.good.domain, t.Domain, domain.since) ||
+			w.OtherTenant && t.Tenant == c.last.Tenant && !nobody(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since))
 	c.last = t
 	c.asked.domain.note(t.Domain, t.Sent)
 	c.asked.tenant.note(t.Tenant, t.Sent)
@@ -179,7 +183,7 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 	switch {
 	case bad && !discounted && c.receiver.believed() && c.witnessed(&t, w) && c.blocked():
 		return c.believe(ScopeReceiver, t)
-	case bad && domain.believed() && w.OtherDomain && !c.asked.domain.other(t.Domain).After(domain.since):
+	case bad && domain.believed() && w.OtherDomain && c.asked.domain.other(t.Domain).Before(t.Sent.Add(-othersSoon)):
 		return c.believe(ScopeDomain, t)
 	}
 	return Belief{}
@@ -348,17 +352,34 @@ func (c *Causes) Settle(t Trial, odd bool) {
 	if r.passed+r.failed > 64 {
 		r.passed, r.failed = r.passed/2, r.failed/2
 	}
-	c.settle(&t, odd)
+	chance := 0.0
+	if odd {
+		chance = c.OddChance(t.Said)
+	}
+	c.settle(&t, chance)
+}
+
+// OddChance is how likely it is that an address that got a reply is odd itself: where one in three new
+// addresses is put off and one in three that are asked again as well, none is; where all are that are
+// asked again, each is.
+func (c *Causes) OddChance(said string) float64 {
+	r := c.replyOf(said)
+	if r.passed+r.failed == 0 {
+		return 0
+	}
+	share, _ := c.Share()
+	again := float64(r.failed) / float64(r.passed+r.failed)
+	return max(0, (again-share)/max(0.01, 1-share))
 }
 
 // Assume is Settle for an address that isn't asked again soon: it is taken for what others
 // were that got the same.
-func (c *Causes) Assume(t Trial) { c.settle(&t, true) }
+func (c *Causes) Assume(t Trial) { c.settle(&t, c.OddChance(t.Said)) }
 
 // Fine learns that a first try was answered.
-func (c *Causes) Fine(t Trial) { c.settle(&t, false) }
+func (c *Causes) Fine(t Trial) { c.settle(&t, 0) }
 
-func (c *Causes) settle(t *Trial, odd bool) {
+func (c *Causes) settle(t *Trial, odd float64) {
 	c.receiver.settle(odd)
 	scopeOf(c.domains, t.Domain).settle(odd)
 	scopeOf(c.tenants, t.Tenant).settle(odd)

@@ -58,9 +58,7 @@ func (s *suspicion) add(bad bool, weight, floor float64, at time.Time) {
 // believed reports whether the scope is the cause.
 func (s *suspicion) believed() bool { return s.sum >= believedAt }
 
-// settle learns what became of a trial: whether the address alone is odd.
-func (s *suspicion) settle(odd bool) {
-	if s.odd *= 1 - 1.0/oddTrials; odd {
-		s.odd += 1.0 / oddTrials
-	}
+// settle learns what became of a trial: how likely it is that the address alone is odd.
+func (s *suspicion) settle(odd float64) {
+	s.odd += (odd - s.odd) / oddTrials
 }
