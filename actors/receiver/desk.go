@@ -113,6 +113,7 @@ type desk struct {
 	turn      uint64          // of the standing that was last looked at
 	share     part            // that is used; none while we are fenced
 	allowance throttle.Limits // as it was last permitted
+	allowed   throttle.Limits // the same before shares and lessons
 	learned   learned
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
@@ -146,6 +147,7 @@ type desk struct {
 	othersAt time.Time
 	dirty    bool      // something was learned and not noted
 	noted    time.Time // when something was noted last
+	emptied  bool      // something was forgotten: nothing is worth noting too, in place of it
 
 	leaving bool // the place has moved
 	leaveBy time.Time

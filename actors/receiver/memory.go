@@ -113,7 +113,7 @@ type memory struct {
 	read  time.Time
 }
 
-// note gives what is worth remembering, or false when nothing is.
+// note gives what is worth remembering, or false when nothing is and nothing was forgotten.
 func (d *desk) note(now time.Time) (Fact, bool) {
 	m := memo{V: memoVersion, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, memoCountMax),
 		Limits: d.learned.note(now), Capacity: d.learned.connections.note(now), Sources: d.noteSources(now)}
@@ -123,7 +123,7 @@ func (d *desk) note(now time.Time) (Fact, bool) {
 	for _, l := range d.lanes {
 		m.noteLane(now, l)
 	}
-	if m.Pauses == 0 && m.Paused == 0 && len(m.Limits) == 0 && m.Capacity == (memoCapacity{}) &&
+	if !d.emptied && m.Pauses == 0 && m.Paused == 0 && len(m.Limits) == 0 && m.Capacity == (memoCapacity{}) &&
 		len(m.Sources) == 0 && len(m.Lanes) == 0 && len(m.Hosts) == 0 {
 		return Fact{}, false
 	}

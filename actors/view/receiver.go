@@ -140,6 +140,17 @@ type Source struct {
 	Blocked  int       `json:"blocked"` // of these, that refuse it
 }
 
+// Forgets are the parts of what a receiver taught us that can be forgotten: how fast we may
+// ask, how many sessions it takes and how long they may be, what rests there; or all of it.
+var Forgets = [...]string{"pace", "sessions", "block", "all"}
+
+// Forgotten says what was dropped of what one receiver taught us, a sentence each.
+type Forgotten struct {
+	Key     string   `json:"key"`
+	Node    string   `json:"node,omitempty"` // where it lives; "": nowhere, it was kept for later
+	Dropped []string `json:"dropped"`
+}
+
 // Silent is a node that did not answer.
 type Silent struct {
 	Node string `json:"node"`

@@ -28,7 +28,7 @@ func (c *adminClient) receiver(ctx context.Context, key string) (d receiverDetai
 func newReceivers(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "receivers [KEY-PART]",
-		Short: "See what every receiver is doing to us and we to it; pause, resume, trace one",
+		Short: "See what every receiver is doing to us and we to it; pause, resume, trace one, forget what it taught",
 		Long: "See what every receiver that lives in the cluster is doing to us and we to it.\n\n" +
 			"SESS are sessions of those allowed, RCPT/S what is asked a second of what is allowed, BUDGET the refusals\n" +
 			"that may still be caused in this hour, REF and DEF what was refused and deferred of the last ten minutes'\n" +
@@ -76,7 +76,7 @@ func newReceivers(e environment) *cobra.Command {
 		cobra.ShellCompDirectiveNoFileComp)))
 	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node),
 		newReceiversResume(node),
-		newReceiversTrace(node), newReceiversClose(node))
+		newReceiversTrace(node), newReceiversClose(node), newReceiversForget(node))
 	return c
 }
 

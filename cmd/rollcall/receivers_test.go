@@ -229,6 +229,33 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		`{"key":"example.test","node":"node-1","session":17}`)
 }
 
+// TestWhatAReceiverTaughtIsForgotten, each thing on a line of its own, and a node that does
+// not answer is named.
+func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
+	b := newThrottleBench(t)
+	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
+		"example.test, on node-1, forgotten:\n  - the rest of the host mx1.example.test until 12:34:56 (long long",
+		"\n    long", "\n  - the learned limit connections=2\n",
+		"example.test, on node-2: nothing was learned that --what all names.\n")
+	if b.survey.forgotten != "example.test all" {
+		t.Errorf("asked to forget %q", b.survey.forgotten)
+	}
+	b.survey.silent = []view.Silent{{Node: "node-3", Why: "lost"}}
+	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
+		"Without node-3, which does not answer and may still know it: lost.")
+	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
+		`"silent":[{"node":"node-3","why":"lost"}]`, `"dropped":[]`)
+	holds(t, b.must("log", "--limit", "1"), "receiver forget", "anna@desk", "x")
+	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
+		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...); !isUsage(err) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x"); err == nil || isUsage(err) {
+		t.Errorf("nobody knows it: %v", err)
+	}
+}
+
 // TestSessionsAreTraced line by line, none twice.
 func TestSessionsAreTraced(t *testing.T) {
 	b := newThrottleBench(t)

@@ -40,6 +40,7 @@ type toldSurvey struct {
 	lines     []view.TraceLine
 	waits     view.Verification
 	closed    string
+	forgotten string
 	silent    []view.Silent // for receivers and explanations
 	others    []view.OtherFile
 	notes     []string
@@ -87,6 +88,17 @@ func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session i
 	defer s.mu.Unlock()
 	s.closed = fmt.Sprint(key, " ", node, " ", session)
 	return nil
+}
+
+func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten = key + " " + what
+	if key == "none.test" {
+		return nil, nil, view.ErrNotThere
+	}
+	return []view.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test until 12:34:56 (" +
+		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }
 
 func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []view.TraceLine,
