@@ -411,6 +411,35 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// TestTheTopOfWhatIsWaitedForIsShown, and how much is below it; programs get all of it.
+func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
+	b := newThrottleBench(t)
+	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
+	b.survey.waits = view.Verification{ID: id, Status: "verifying", Node: "node-1", At: receiversNow}
+	for i := range 37 {
+		b.survey.waits.Waits = append(b.survey.waits.Waits, view.Wait{Addresses: 100 + i, For: view.ForReceiver,
+			Receiver: fmt.Sprintf("r%d.test", i)})
+	}
+	for args, want := range map[string]struct {
+		rows int
+		line string
+	}{"": {10, "\nand 27 more rows with 3,051 addresses: add --limit 0 to see them all\n"},
+		"--limit 3": {3, "and 34 more rows with 3,961 addresses"}, "--limit 37": {37, ""}, "--limit 0": {37, ""}} {
+		out := b.must(append([]string{"verification", id}, strings.Fields(args)...)...)
+		if rows := strings.Count(out, ".test "); rows != want.rows || !strings.Contains(out, want.line) ||
+			strings.Contains(out, "more rows") != (want.line != "") || !strings.Contains(out, "      136  receiver  r36.test") {
+			t.Errorf("%q: %d rows, want %d and %q:\n%s", args, rows, want.rows, want.line, out)
+		}
+	}
+	var found view.Verification
+	if err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found); err != nil || len(found.Waits) != 37 {
+		t.Errorf("%d rows as JSON, %v", len(found.Waits), err)
+	}
+	if _, _, err := b.run(t.Context(), "verification", id, "--limit", "-1"); !isUsage(err) {
+		t.Errorf("fewer than none: %v", err)
+	}
+}
+
 // TestTheLogIsFollowed: each line once, also those of one moment.
 func TestTheLogIsFollowed(t *testing.T) {
 	b := newThrottleBench(t)
