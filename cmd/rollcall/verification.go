@@ -22,7 +22,7 @@ func newVerification(e environment) *cobra.Command {
 			"Of a verification that no node works on it says why: its upload, its credits, or how it has ended.",
 		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11\n" +
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
-		Args:    wantArgs("ID"),
+		Args: wantArgs("ID"),
 	}
 	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
 	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. --json has all")
