@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"rollcall/smtp/throttle"
 )
 
@@ -110,7 +108,7 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	findings := decode(file, data, &form, at)
 	t := Throttle{Default: form.Default, Receivers: form.Receivers, Sources: form.Sources, places: at}
 	if len(findings) > 0 {
-		t = namesOf(data, at)
+		t = namesOf(at)
 	}
 	k := &checker{}
 	t.check(k, "")
@@ -119,20 +117,18 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	return t, findings
 }
 
-// namesOf gives the names of a file whose values have faults, so that all are told at once.
-func namesOf(data []byte, at places) Throttle {
-	var tree map[string]any
+// namesOf gives the names of a file whose values have faults, by the places of its keys, so
+// that all are told at once.
+func namesOf(at places) Throttle {
 	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
-	if toml.Unmarshal(data, &tree) != nil {
-		return t
-	}
-	receivers, _ := tree["receivers"].(map[string]any)
-	for name := range receivers {
-		t.Receivers[name] = Allowance{}
-	}
-	sources, _ := tree["sources"].(map[string]any)
-	for name := range sources {
-		t.Sources[name] = Source{}
+	for key := range at {
+		switch parts := splitKey(key); {
+		case len(parts) < 2:
+		case parts[0] == "receivers":
+			t.Receivers[parts[1]] = Allowance{}
+		case parts[0] == "sources":
+			t.Sources[parts[1]] = Source{}
+		}
 	}
 	return t
 }
