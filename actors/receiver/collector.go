@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// collectedMax bounds the receivers that have series of their own: those with the
-	// most queued. All others are added up as collectedRest, which is no host name.
+	// collectedMax bounds the receivers that have series of their own, see labels. All
+	// others are added up as collectedRest, which is no host name.
 	collectedMax  = 50
 	collectedRest = "(rest)"
 
@@ -53,7 +53,8 @@ var ofReceiver = [...]struct {
 
 func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("rollcall_receiver_"+name, help+
-		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".",
+		" Of 50 receivers with the most queued, which keep their label while they are near the top; all others are \""+
+		collectedRest+"\".",
 		[]string{"receiver"}, nil)
 }
 
@@ -72,7 +73,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()
-	top, rest := busiest(living.Survey(ctx), collectedMax)
+	top, rest := c.metrics.labels.busiest(time.Now(), living.Survey(ctx))
 	for i := range top {
 		for _, g := range ofReceiver {
 			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.of(&top[i]), top[i].Key)
@@ -92,20 +93,4 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, collectedRest)
 	}
-}
-
-// busiest parts receivers in those that are worth showing, the most queued first, and the
-// others. Of a key that lives here twice, because its place moves, the busier is one.
-func busiest(all []view.Receiver, most int) (top, rest []view.Receiver) {
-	view.SortReceivers(all)
-	seen := map[string]bool{}
-	for _, r := range all {
-		if len(top) < most && !seen[r.Key] {
-			seen[r.Key] = true
-			top = append(top, r)
-		} else {
-			rest = append(rest, r)
-		}
-	}
-	return top, rest
 }

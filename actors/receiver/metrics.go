@@ -33,6 +33,7 @@ type Metrics struct {
 	waitingNow    [causes]prometheus.Gauge
 	waitedSeconds [causes]prometheus.Counter
 	collected     atomic.Pointer[Living] // whose receivers are collected; nil: none yet
+	labels        labels
 }
 
 // NewMetrics registers the metrics.
