@@ -195,6 +195,11 @@ func (d *desk) offer(now time.Time, from client, m *wire.Offer) {
 	}
 	t.listen(now)
 	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
+	if len(m.GetProbes()) == 0 {                  // it only says what is behind
+		d.tasks.tell(t, behindOf(now, m))
+		d.tasks.rest(now, t)
+		return
+	}
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
@@ -240,6 +245,7 @@ func (d *desk) accept(now time.Time, t *task, m *wire.Offer) {
 	d.tasks.busy[t] = struct{}{}
 	l := d.lane(now, m.GetHosts())
 	for _, p := range m.GetProbes() {
+		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
 		one := &probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
 			address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()

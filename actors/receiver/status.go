@@ -371,14 +371,27 @@ func (d *desk) oldest() (since time.Time) {
 	return since
 }
 
+// unanswered is how many addresses could be asked now and have no answer: those that were handed
+// over, on the wire or not, and those that their verifications keep back for it.
+func (d *desk) unanswered() int {
+	n := d.tasks.behind
+	for t := range d.tasks.busy {
+		for _, c := range t.chunks {
+			n += c.unanswered()
+		}
+	}
+	return n
+}
+
 // tell says what the desk does now.
 func (d *desk) tell(now time.Time) view.Receiver {
 	st := &d.status
 	cause, until, why := d.hold(now)
 	recent := sum(st.minutes[:], now.Unix()/60, ratioSpan)
 	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why,
-		Queued: d.tasks.queued + d.tasks.behind, Behind: d.tasks.behind,
+		Queued: d.unanswered(), Behind: d.tasks.behind,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
+		Ceiling: d.allowance.RcptRate.PerSecond(),
 		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1, rateSpan).asked) / rateSpan,
 		Refused: part32(recent.refused, recent.told), Deferred: part32(recent.deferred, recent.told)}
 	if since := d.oldest(); !since.IsZero() {
@@ -518,7 +531,7 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 	queue := func(t *task) *view.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &view.Queue{Verification: id, Queued: d.tasks.file(t).queued, Workspace: t.space.String(),
+			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(),
 				Weight: d.tasks.file(t).space.weight}
 		}
 		return of[id]
@@ -531,6 +544,7 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 	for t := range d.tasks.busy {
 		q := queue(t)
 		for _, c := range t.chunks {
+			q.Queued += c.unanswered()
 			if c.open > 0 && !c.gone() {
 				q.Oldest = max(q.Oldest, now.Sub(c.offered).Seconds())
 			}

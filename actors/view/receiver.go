@@ -16,7 +16,7 @@ type Receiver struct {
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why"` // Cause in a sentence, with the numbers
 
-	Queued   int     `json:"queued"`    // addresses that wait for it, Behind counted in
+	Queued   int     `json:"queued"`    // addresses that could be asked now and have no answer, Behind and InFlight counted in
 	Behind   int     `json:"behind"`    // of these, that their verifications have not handed over yet
 	Oldest   float64 `json:"oldest"`    // seconds that the oldest of them has waited
 	InFlight int     `json:"in_flight"` // RCPTs on the wire
@@ -24,6 +24,7 @@ type Receiver struct {
 	Most     int     `json:"most"`      // sessions allowed here now
 	Rcpts    float64 `json:"rcpts"`     // a second, over the last ten seconds
 	Allowed  float64 `json:"allowed"`   // RCPTs a second, as it is permitted here now
+	Ceiling  float64 `json:"ceiling"`   // the same as the rules have it, whatever was learned
 	Budget   int     `json:"budget"`    // refusals that may still be caused this hour, the source with the most
 	Refused  float64 `json:"refused"`   // part of the answers of the last ten minutes, 0 to 1
 	Deferred float64 `json:"deferred"`  // the same of those that put us off

@@ -32,7 +32,8 @@ func newReceivers(e environment) *cobra.Command {
 		Long: "See what every receiver that lives in the cluster is doing to us and we to it.\n\n" +
 			"SESS are sessions of those allowed, RCPT/S what is asked a second of what is allowed, BUDGET the refusals\n" +
 			"that may still be caused in this hour, REF and DEF what was refused and deferred of the last ten minutes'\n" +
-			"answers, OLD how long the oldest address waits. STATE is what keeps it from asking more: allowance,\n" +
+			"answers, QUEUED the addresses that could be asked now and have no answer, wherever they wait, OLD how long the\n" +
+			"oldest of them does. STATE is what keeps it from asking more: allowance,\n" +
 			"connections, budget, paused, penalty, no healthy source. Why, and the last reply, stand below.",
 		Example: "  rollcall receivers --watch\n" +
 			"  rollcall receivers google --sort deferred --limit 5\n" +
