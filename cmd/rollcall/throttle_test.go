@@ -315,7 +315,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	out = b.must("throttle", "list")
 	holds(t, out, "OVERRIDE example.test, 60m left, until ", ", by anna@desk\n    they complained\n",
 		"FILE example.test\n",
-		"    rcpt_rate=4/s retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
+		"    rcpt_rate=4/s (beaten by override) retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
 		"throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. Nothing of it holds.")
 	if strings.Contains(out, "google") {
 		t.Errorf("what is known is listed without --all:\n%s", out)
@@ -344,6 +344,39 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 
 // TestWhatAnExplanationCouldNotAsk: DNS, other nodes and their files are told of; what is set
 // is shown by the rules, without any of them.
+// TestBeatenRulesAreMarked: by whom, in a word; the whole rule when nothing of it holds, and a
+// field when the rest does.
+func TestBeatenRulesAreMarked(t *testing.T) {
+	b := newThrottleBench(t)
+	set := func(args ...string) {
+		b.must(append(append([]string{"throttle", "set"}, args...), "--for", "1h", "--reason", "x")...)
+	}
+	if strings.Contains(b.must("throttle", "list"), "beaten") {
+		t.Error("nothing is beaten yet")
+	}
+	set("example.test", "rcpt_rate=2/s")
+	holds(t, b.must("throttle", "list"), "FILE example.test\n", "rcpt_rate=4/s (beaten by override)")
+	set("paused.test", "pause=no")
+	set("example.test", "retry_waits=1m", "rcpt_rate=1/s")
+	out := b.must("throttle", "list")
+	holds(t, unfolded(out), "FILE example.test, beaten by override: nothing of it holds",
+		"FILE paused.test, beaten by override: nothing of it holds", "beaten by a later override: nothing of it holds")
+	if n := strings.Count(unfolded(out), "beaten by"); n != 3 {
+		t.Errorf("%d rules are marked:\n%s", n, out)
+	}
+	var listed admin.ThrottleRules
+	if err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range listed.Rules {
+		for _, f := range r.Fields {
+			if r.Layer == "file" && f.Beaten != "override" {
+				t.Errorf("%s %s is beaten by %q", r.Name, f.Field, f.Beaten)
+			}
+		}
+	}
+}
+
 func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}

@@ -207,7 +207,7 @@ func TestAnOverrideIsSetListedLoggedAndCleared(t *testing.T) {
 		t.Errorf("list: %v %+v", layers, rules.File)
 	}
 	for _, rule := range rules.Rules {
-		if rule.Layer == "file" && rule.Fields[0] != (admin.ThrottleField{"connections", "7", "throttle.toml:3"}) {
+		if rule.Layer == "file" && rule.Fields[0] != (admin.ThrottleField{Field: "connections", Value: "7", Where: "throttle.toml:3"}) {
 			t.Errorf("rule of the file: %+v", rule)
 		}
 	}
