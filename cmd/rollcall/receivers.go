@@ -146,7 +146,7 @@ func (t tableOf) write(w io.Writer, found view.Receivers) error {
 		rows := receiverRows(r, now, t.width)
 		need := 0
 		for _, row := range rows {
-			need += 1 + len(row.below)
+			need += 1 + row.belowLines(t.width)
 		}
 		if t.lines > 0 && used+need > t.lines && shown > 0 {
 			break
@@ -174,7 +174,7 @@ func receiversGrid() *grid {
 	return &grid{columns: []gridColumn{{name: "RECEIVER", least: 15}, {name: "SESS", right: true},
 		{name: "RCPT/S", right: true}, {name: "BUDGET", right: true}, {name: "REF", right: true},
 		{name: "DEF", right: true}, {name: "QUEUED", right: true}, {name: "OLD", right: true},
-		{name: "STATE", least: 9}}}
+		{name: "STATE", least: 12, wrap: true}}}
 }
 
 // receiverRows are the row of a receiver and, when it has several, those of its sources.

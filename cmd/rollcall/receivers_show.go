@@ -188,10 +188,10 @@ func (s receiverSheet) sources() {
 	if len(s.d.Sources) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8}, {name: "SESS",
+	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8, wrap: true}, {name: "SESS",
 		right: true},
 		{name: "BUDGET", right: true}, {name: "PACE/S", right: true}, {name: "FLOOR", right: true},
-		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8}}}
+		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8, wrap: true}}}
 	for _, one := range s.d.Sources {
 		state := one.State
 		if !one.Until.IsZero() {

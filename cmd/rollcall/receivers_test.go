@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"rollcall/actors/view"
 	"rollcall/ledger"
@@ -52,7 +53,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 			"    5 addresses a second are allowed, and as many are asked\n    last: rcpt: 550 5.1.1 user unknown, 3s ago\n",
 		"suffix:long-name.lon…  0/20   0/0.05       0   0%  50%     100  66m  penalty 12m\n",
 		"  192.0.2.7               0    -/0.5       3                         resting 12m\n",
-		"since a reply asked for it?[31m very", "…\n",
+		"since a reply asked for it?[31m very", "very very\n    very very very very very",
 		"idle.test               0/2  9.0/5.0      20   0%   0%       0    -  idle\n",
 		"Without node-3, which does not answer: no answer within 1.5 s\n")
 	for args, first := range map[string]string{"": "example.test", "--sort rate": "idle.test",
@@ -253,6 +254,78 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	}
 	if _, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x"); err == nil || isUsage(err) {
 		t.Errorf("nobody knows it: %v", err)
+	}
+}
+
+// TestReasonsAreNotCut: what keeps somebody from asking more goes on in the next line, at any
+// width of a terminal, and no line is wider.
+func TestReasonsAreNotCut(t *testing.T) {
+	until := receiversNow.Add(12 * time.Minute)
+	r := view.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
+		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
+		Sources: []view.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
+			Tempo: view.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last", Since: receiversNow}}}}
+	for _, width := range []int{widthLeast + 40, 100, 200} {
+		tables := map[string]string{}
+		var b strings.Builder
+		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, view.Receivers{At: receiversNow,
+			Receivers: []view.Receiver{r}}); err != nil {
+			t.Fatal(err)
+		}
+		tables["receivers"] = b.String()
+		var sheet strings.Builder
+		s := receiverSheet{&sheet, view.ReceiverDetail{Receiver: r}, receiversNow, width}
+		s.head()
+		s.sources()
+		tables["receivers show"] = sheet.String()
+		for name, text := range tables {
+			for line := range strings.Lines(text) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s at %d: %d columns: %s", name, width, n, line)
+				}
+			}
+			holds(t, unfolded(text), "everything and the end", "no healthy")
+			if name == "receivers show" {
+				holds(t, unfolded(text), "it said so at last")
+			}
+		}
+	}
+	g := grid{columns: []gridColumn{{name: "A", least: 3}, {name: "WHY", least: 6, wrap: true}, {name: "N", right: true}}}
+	g.add("abcdefgh", "one two three four", "7")
+	var b strings.Builder
+	g.write(&b, 18)
+	if !strings.Contains(b.String(), "one two  7\n") || !strings.Contains(b.String(), " three\n") ||
+		!strings.Contains(b.String(), " four\n") {
+		t.Errorf("got\n%s", b.String())
+	}
+}
+
+// TestLongLinesOfSessionsGoOnBelow at a terminal, with every letter and blank of theirs; what is
+// no terminal gets each as one line.
+func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
+	line := "< 550-5.7.1 " + strings.Repeat("word  two ", 30) + strings.Repeat("x", 100)
+	for _, width := range []int{0, 60, 80} {
+		var out strings.Builder
+		tr := tracing{out: &out, width: width}
+		if err := tr.write([]view.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
+			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if width == 0 && len(lines) != 2 || width > 0 && len(lines) < 6 {
+			t.Errorf("at %d: %d lines", width, len(lines))
+		}
+		whole := ""
+		for i, one := range lines[:len(lines)-1] {
+			rest, indented := strings.CutPrefix(one, strings.Repeat(" ", traceIndent))
+			if n := utf8.RuneCountInString(one); width > 0 && n > width || i > 0 && !indented {
+				t.Errorf("at %d: %d columns: %q", width, n, one)
+			}
+			whole += rest
+		}
+		if got := strings.ReplaceAll(whole, " ", ""); !strings.HasSuffix(got, strings.ReplaceAll(line, " ", "")) {
+			t.Errorf("at %d something is lost:\n%s", width, out.String())
+		}
 	}
 }
 

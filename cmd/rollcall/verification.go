@@ -129,7 +129,7 @@ func moreWaits(more []view.Wait, width int) string {
 func waitsGrid(waits []view.Wait, now time.Time) *grid {
 	g := &grid{columns: []gridColumn{{name: "ADDRESSES", right: true}, {name: "WAIT FOR"}, {name: "RECEIVER",
 		least: 15},
-		{name: "BECAUSE", least: 9}, {name: "FIRST", right: true}, {name: "LAST", right: true},
+		{name: "BECAUSE", least: 9, wrap: true}, {name: "FIRST", right: true}, {name: "LAST", right: true},
 		{name: "AN HOUR", right: true}}}
 	for _, one := range waits {
 		perHour := "-"
