@@ -163,3 +163,21 @@ func TestMoreAllowedBeginsANewSearch(t *testing.T) {
 		t.Errorf("a minute later: %d sessions", a.Connections)
 	}
 }
+
+// TestLessonsSaySinceWhenAndFromWhat: each limit that was learned.
+func TestLessonsSaySinceWhenAndFromWhat(t *testing.T) {
+	var l learned
+	l.connections.tighten(2, begin)
+	l.perSession.tighten(10, begin)
+	l.refused.tighten(3, begin)
+	l.perTransaction.tighten(5, begin)
+	got := l.tell(begin.Add(time.Second))
+	if len(got) != 4 {
+		t.Fatalf("%+v", got)
+	}
+	for _, one := range got {
+		if !one.Since.Equal(begin) || one.From == "" || !one.Until.After(begin) {
+			t.Errorf("%+v, learned at %s", one, begin)
+		}
+	}
+}

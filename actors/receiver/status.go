@@ -565,14 +565,16 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 // tell says what was learned and holds.
 func (l *learned) tell(now time.Time) []view.Limit {
 	out := []view.Limit{}
-	note := func(f throttle.Field, l limit) {
+	note := func(f throttle.Field, l limit, lasts time.Duration, from string) {
 		if now.Before(l.until) {
-			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Until: l.until})
+			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Since: l.until.Add(-lasts),
+				From: from, Until: l.until})
 		}
 	}
-	note(throttle.FieldConnections, limit{l.connections.most, l.connections.until})
-	note(throttle.FieldRcptsPerConnection, l.perSession)
-	note(throttle.FieldRefusedPerSession, l.refused)
-	note(throttle.FieldRcptsPerTransaction, l.perTransaction)
+	c := &l.connections
+	note(throttle.FieldConnections, limit{c.most, c.until}, c.hold, "more at once were refused")
+	note(throttle.FieldRcptsPerConnection, l.perSession, learnedFor, "it ended sessions after as many")
+	note(throttle.FieldRefusedPerSession, l.refused, learnedFor, "it ended sessions after as many")
+	note(throttle.FieldRcptsPerTransaction, l.perTransaction, learnedFor, "more in one were refused")
 	return out
 }

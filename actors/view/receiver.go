@@ -33,6 +33,9 @@ type Receiver struct {
 	LastAt   float64 `json:"last_at"`   // seconds ago; 0: never
 
 	Sources []ReceiverSource `json:"sources"`
+
+	// Causes are what is believed to be why it puts us off, a sentence each.
+	Causes []string `json:"causes,omitempty"`
 }
 
 // Reply is what a receiver said, cleaned, and what was made of it.
@@ -107,6 +110,8 @@ type ReceiverDetail struct {
 type Limit struct {
 	Field string    `json:"field"` // of throttle.Field
 	Value string    `json:"value"`
+	Since time.Time `json:"since,omitzero"` // when it was learned, or learned again
+	From  string    `json:"from,omitempty"` // from what, as the end of a sentence with "because"
 	Until time.Time `json:"until,omitzero"`
 }
 

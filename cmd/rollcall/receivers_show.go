@@ -84,6 +84,9 @@ func (s receiverSheet) head() {
 	if d.Why != "" {
 		s.line("why", "%s", d.Why)
 	}
+	for i, cause := range d.Causes {
+		s.line([]string{"believed", ""}[min(i, 1)], "%s", cause)
+	}
 	if d.Until.After(s.now.Add(time.Second)) {
 		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
 	}
@@ -263,16 +266,14 @@ func (s receiverSheet) firings() {
 	}
 }
 
+// learned shows what holds below the allowance, in sentences.
 func (s receiverSheet) learned() {
-	if len(s.d.Learned) == 0 {
+	texts := lessons(s.d, s.now)
+	if len(texts) == 0 {
 		return
 	}
 	s.b.WriteString("\nWhat it has taught us:\n")
-	for _, l := range s.d.Learned {
-		text := fmt.Sprintf("%s %s", l.Field, l.Value)
-		if !l.Until.IsZero() {
-			text += ", " + till(l.Until, s.now)
-		}
+	for _, text := range texts {
 		s.indented(text)
 	}
 }

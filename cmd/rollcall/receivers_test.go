@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
+	"rollcall/smtp/throttle"
 )
 
 // receiversNow is when the tables of these tests are looked at.
@@ -164,7 +166,9 @@ func busyDetail() view.ReceiverDetail {
 		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5,
 			Allowed: 1, AllowedLast: 4})
 	}
-	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Until: now.Add(time.Hour)}}
+	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Since: now.Add(-time.Minute),
+		From: "it ended sessions after as many", Until: now.Add(59*time.Minute + time.Second)}}
+	d.Causes = []string{"It counts by the minute: 421 came at 150 twice.", "Not greylisting: no address came back."}
 	return d
 }
 
@@ -185,16 +189,22 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
 		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ",
 		"    \"mail: 421 4.7.0 try later\"\n",
-		"    rcpts_per_connection 20, until ", "which is")
+		"believed      It counts by the minute: 421 came at 150 twice.\n              Not greylisting: no address",
+		"which is")
+	holds(t, unfolded(out), "What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
+		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
+		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
+		" (recovering) because halved after 421; 3.0/s was too fast; until higher rates go well.")
 	if strings.Contains(out, "(0s left)") {
 		t.Errorf("what is over is told as if it held:\n%s", out)
 	}
 	if strings.Contains(out, "deferred "+strings.Repeat(" ", 9)+"0") {
 		t.Error("a row of nothing is drawn")
 	}
-	holds(t, b.must("throttle", "explain", "example.test"), "Now, on node-2: allowance. 5 addresses a second",
-		"    learned: rcpts_per_connection 20, until ",
-		"    pace from 192.0.2.7: 2.5/s of 5.0/s, recovering. halved after 421\n")
+	explained := b.must("throttle", "explain", "example.test")
+	holds(t, explained, "Now, on node-2: allowance. 5 addresses a second", "    believed: It counts by the minute")
+	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
+		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
 	var found receiverDetails
 	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 		len(found.Receivers) != 2 {
@@ -228,6 +238,30 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	b.survey.details = b.survey.details[:1]
 	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),
 		`{"key":"example.test","node":"node-1","session":17}`)
+}
+
+// TestEveryLessonIsASentence: each limit that can be learned has words, and a lesson of which
+// less is known is told as far as it is.
+func TestEveryLessonIsASentence(t *testing.T) {
+	now := receiversNow
+	d := view.ReceiverDetail{Learned: []view.Limit{
+		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
+			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
+	d.Sources = []view.ReceiverSource{
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: view.Tempo{Rate: 5, Ceiling: 5}},
+		{Source: "192.0.2.7", State: "used", Tempo: view.Tempo{Rate: 1, Ceiling: 5}}}
+	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
+		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
+		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
+		"Asked 1.0/s of the 5.0/s allowed from 192.0.2.7; until higher rates go well."}
+	if got := lessons(d, now); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for field, words := range limitWords {
+		if _, known := throttle.ParseField(field); !known || words.what == "" || words.then == "" {
+			t.Errorf("%s: %+v", field, words)
+		}
+	}
 }
 
 // TestWhatAReceiverTaughtIsForgotten, each thing on a line of its own, and a node that does
