@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
@@ -58,7 +59,7 @@ func canned(t *testing.T, of func(q question) answer) func(context.Context, []by
 // newClerk makes a clerk of node-1 with a table of rules.
 func newClerk(t *testing.T, rules ...throttle.Rule) *Clerk {
 	t.Helper()
-	sources, err := receiver.NewSources([]receiver.Source{{Hello: "probe.example",
+	sources, err := egress.NewPool([]egress.Source{{Hello: "probe.example",
 		Open: func(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
 			return nil, errors.New("none")
 		}}})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
 	"rollcall/cluster"
 	"rollcall/smtp/throttle"
@@ -260,7 +260,7 @@ func unpack(body []byte, a *answer) error {
 }
 
 // sourceOf is a source's state as people are shown it.
-func sourceOf(s receiver.SourceState, sessions int, now time.Time) view.Source {
+func sourceOf(s egress.SourceState, sessions int, now time.Time) view.Source {
 	out := view.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
 		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}
 	switch {
@@ -268,8 +268,8 @@ func sourceOf(s receiver.SourceState, sessions int, now time.Time) view.Source {
 		out.State = "paused"
 	case s.Pause == throttle.PauseDrain:
 		out.State = "draining"
-	case now.Before(s.Rested):
-		out.State, out.Until, out.Reason = "resting", s.Rested, s.Reason.String()
+	case now.Before(s.SuspendedUntil):
+		out.State, out.Until, out.Reason = "resting", s.SuspendedUntil, s.Reason.String()
 	case s.PerDay > 0 && s.Today >= s.PerDay:
 		out.State, out.Until = "spent", now.UTC().Truncate(day).Add(day)
 	case s.OnTrial:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/cluster"
 )
@@ -164,7 +164,7 @@ func (c *Clerk) Trace(
 	q := question{Kind: kindTrace, Key: key, Source: source, Lines: after}
 	switch source {
 	case "":
-		q.Source = receiver.AnySource
+		q.Source = status.AnySource
 	case defaultSource:
 		q.Source = ""
 	}

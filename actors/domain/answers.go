@@ -208,7 +208,14 @@ func putOff(list []evidence.Attempt) bool {
 		return false
 	}
 	last := list[len(list)-1]
-	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource
+	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
+}
+
+// waited says whether an answer is about a limit, a rest or a budget that kept everybody from asking
+// the address.
+func waited(m answerOf) bool {
+	limited := m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
+	return limited && !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
 }
 
 // again puts an address off, or gives it up when its time is over. A wait that the
@@ -231,7 +238,9 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 		}
 		wait = max(wait, own)
 	}
-	if p.waits < waitsMax {
+	if waited(m) { // nobody asked it: neither that nor what it waits now counts towards giving it up
+		p.since += a.since(now) - max(p.due, p.since) + wait
+	} else if p.waits < waitsMax {
 		p.waits++
 	}
 	p.due = a.since(now) + wait

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 
 	"rollcall/actors/alarm"
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 )
 
@@ -29,7 +30,7 @@ const (
 // Actor is the shell around a desk: messages and sessions in, steps out.
 type Actor struct {
 	options  Options
-	keeper   *keeper       // nil: nothing is kept
+	writer   *state.Writer // nil: nothing is kept
 	idle     time.Duration // life without work
 	desk     *desk
 	barred   bool // as the metric has it
@@ -44,8 +45,8 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o.Sources.bind(o)
-	k := o.Living.keep(o)
+	o.bindSources()
+	k := o.Living.stateWriter(o)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	return map[string]*actor.Props{kind: actor.PropsFromProducer(func() actor.Actor {
 		return newActor(o, k, idleLife)
@@ -73,8 +74,8 @@ type factKnown struct{ data []byte }
 type departed struct{}
 
 // newActor makes an actor that stops when it had no work for idle.
-func newActor(o Options, k *keeper, idle time.Duration) *Actor {
-	return &Actor{options: o, keeper: k, idle: idle, sessions: map[int]*actor.PID{}, ids: map[string]int{}}
+func newActor(o Options, w *state.Writer, idle time.Duration) *Actor {
+	return &Actor{options: o, writer: w, idle: idle, sessions: map[int]*actor.PID{}, ids: map[string]int{}}
 }
 
 // Resolver finds receiver actors by their key with a cluster's Resolve.
@@ -212,9 +213,9 @@ func (a *Actor) do(c actor.Context, s step) {
 		a.dismiss(c, s.id)
 	case knowFact:
 		root, self := c.ActorSystem().Root, c.Self()
-		a.keeper.know(s.key, func(data []byte) { root.Send(self, factKnown{data}) })
+		a.writer.Know(s.key, func(data []byte) { root.Send(self, factKnown{data}) })
 	case keepFact:
-		a.keeper.keep(s.fact, nil)
+		a.writer.Keep(s.fact, nil)
 	case depart:
 		a.depart(c, s)
 	}
@@ -230,7 +231,7 @@ func (a *Actor) depart(c actor.Context, s depart) {
 		return
 	}
 	root, self := c.ActorSystem().Root, c.Self()
-	a.keeper.keep(*s.fact, func() { root.Send(self, departed{}) })
+	a.writer.Keep(*s.fact, func() { root.Send(self, departed{}) })
 }
 
 // count keeps the number of receivers without a share.
@@ -271,9 +272,9 @@ func (a *Actor) stop(c actor.Context) {
 	for _, s := range a.desk.farewells(time.Now()) {
 		a.do(c, s)
 	}
-	if a.keeper != nil && !a.desk.gone && a.desk.dirty {
+	if a.writer != nil && !a.desk.gone && a.desk.dirty {
 		if fact, worth := a.desk.note(time.Now()); worth {
-			a.keeper.keep(fact, nil)
+			a.writer.Keep(fact, nil)
 		}
 	}
 	a.count(false)

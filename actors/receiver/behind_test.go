@@ -37,7 +37,7 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 		t.Helper()
 		w.plan()
 		all := w.desk.tellAllOf(w.now)
-		queued := w.desk.tasks.queued
+		queued := w.desk.tasks.queue.Queued()
 		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,
 				all.Oldest, here+behind, behind, oldest)

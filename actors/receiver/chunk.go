@@ -55,6 +55,7 @@ type probe struct {
 	hosts   []*wire.Host // that are still to be asked, best first
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
+	suspect *suspect     // it was put off here, and is looked at again
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
 	greyFrom string        // by which of our sources
@@ -110,32 +111,4 @@ func (p *probe) deliver(a answer, at time.Time) {
 		c.since = at
 	}
 	c.answers = append(c.answers, a)
-}
-
-// fifo is a queue.
-type fifo[T any] struct {
-	items []T
-	head  int
-}
-
-func (f *fifo[T]) len() int { return len(f.items) - f.head }
-
-func (f *fifo[T]) push(v T) { f.items = append(f.items, v) }
-
-// peek gives the next one, which there must be.
-func (f *fifo[T]) peek() T { return f.items[f.head] }
-
-func (f *fifo[T]) pop() T {
-	var none T
-	v := f.items[f.head]
-	f.items[f.head] = none
-	f.head++
-	if f.head == len(f.items) {
-		f.items, f.head = f.items[:0], 0
-	} else if f.head >= 1024 && f.head*2 >= len(f.items) { // guess: moving fewer is not worth it
-		kept := copy(f.items, f.items[f.head:])
-		clear(f.items[kept:])
-		f.items, f.head = f.items[:kept], 0
-	}
-	return v
 }

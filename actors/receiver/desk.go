@@ -1,12 +1,16 @@
 package receiver
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/fairqueue"
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -24,7 +28,7 @@ type send struct {
 // openSession dials a candidate.
 type openSession struct {
 	id     int
-	source *Source
+	source *egress.Source
 	host   *candidate
 	tls    smtp.TLSMode
 	turn   uint64 // under which that is permitted
@@ -54,14 +58,15 @@ type dropSession struct{ id int }
 type knowFact struct{ key string }
 
 // keepFact keeps what was learned of a receiver.
-type keepFact struct{ fact Fact }
+type keepFact struct{ fact state.Fact }
 
 // session is what the desk knows of one SMTP session.
 type session struct {
 	id      int
 	lane    *lane
-	name    *file // in whose name it was opened
+	name    *flow // in whose name it was opened
 	dialled time.Time
+	beside  int // sessions that were open with its host when it was dialled
 	host    *candidate
 	outlet  *outlet
 	tls     smtp.TLSMode // as it was opened
@@ -79,6 +84,7 @@ type session struct {
 	refused int
 	errors  int       // answers that were no acceptance, but for greylisting
 	slow    bool      // a refusal took far longer than the others
+	agreed  bool      // the receiver ended it after as many answers as the one before
 	void    time.Time // what was answered later counts for nothing; zero: all counts
 	opened  time.Time // when it was dialled, then when it was ready
 	idle    time.Time // since when it has nothing to do
@@ -123,37 +129,44 @@ type desk struct {
 	lead      lead
 
 	lanes    map[string]*lane
-	unmanned int         // lanes with something queued and no session
-	manned   []*lane     // lanes with sessions
-	aside    fifo[aside] // lanes that cannot have a session yet, though their hosts are well
+	manned   []*lane               // lanes with sessions
+	aside    fairqueue.FIFO[aside] // lanes that cannot have a session yet, though their hosts are well
 	sessions map[int]*session
 	free     []*session // ready and with nothing to do, longest first
 	closing  int        // sessions that say QUIT
 	nextID   int
 	pressed  bool  // a lane has no session, and none more may be opened
-	small    *file // in whose name, if little of it was asked yet
+	small    *flow // in whose name, if little of it was asked yet
 	hopeful  bool  // probes wait for the RCPT rate only
 	lacks    lacks // what kept the desk from asking more when it last looked
 	held     held  // and of late
 
 	tasks    tasks
-	unsent   fifo[*chunk] // with answers to send, oldest answer first
-	finished []*chunk     // of these, all probes are answered
+	unsent   fairqueue.FIFO[*chunk] // with answers to send, oldest answer first
+	finished []*chunk               // of these, all probes are answered
 
-	known    bool         // what others learned of the receiver has been read, or given up
-	asked    time.Time    // when that was asked for; zero: not yet
-	memory   *memory      // what was read of hosts; nil: nothing
-	others   []memoSource // what was read of the sources of other nodes
+	known    bool           // what others learned of the receiver has been read, or given up
+	asked    time.Time      // when that was asked for; zero: not yet
+	restored *restored      // what was read of hosts; nil: nothing
+	others   []state.Source // what was read of the sources of other nodes
 	othersAt time.Time
 	dirty    bool      // something was learned and not noted
 	noted    time.Time // when something was noted last
 	emptied  bool      // something was forgotten: nothing is worth noting too, in place of it
+
+	suspects      []*suspect             // that are looked at again here
+	parkedDomains map[string]*heldDomain // that let others go first
+	odd           oddOnes
+	beliefs       []belief // the newest causes that were believed, oldest first
+	opening       openings
+	rand          *rand.Rand // for waits that should not all end at once
 
 	leaving bool // the place has moved
 	leaveBy time.Time
 	gone    bool // the last step was taken
 
 	paused   time.Time // nothing is asked before
+	pausedAt time.Time // since when
 	pauses   int       // in a row, without an answer about an address between them
 	excuse   verdictOf // what probes are told while paused
 	steps    []step
@@ -161,11 +174,11 @@ type desk struct {
 	wake     time.Time // earliest reason to plan again
 	swept    time.Time
 	lastUsed time.Time
-	status   status
+	status   deskStatus
 }
 
 func newDesk(key string, o Options, now time.Time) *desk {
-	o.Sources.bind(o)
+	o.bindSources()
 	s := o.Living.enter(key, o.Allow)
 	stand := s.now.Load()
 	a := stand.of(o.Allow(key))
@@ -174,8 +187,10 @@ func newDesk(key string, o Options, now time.Time) *desk {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now),
 		outlets: outletsOf(key, o.Sources, a),
 		lanes:   map[string]*lane{}, sessions: map[int]*session{}, tasks: newTasks(o.Weight),
-		swept: now, lastUsed: now,
+		swept: now, lastUsed: now, parkedDomains: map[string]*heldDomain{},
+		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
+	d.opening.begin(d.bounds(o.Allow(key)), a.ConnectionRate, now)
 	d.tune(now, o.Allow(key))
 	return d
 }
@@ -263,7 +278,7 @@ func (d *desk) lane(now time.Time, hosts []*wire.Host) *lane {
 	key := laneKey(hosts)
 	l := d.lanes[key]
 	if l == nil {
-		l = newLane(key, hosts)
+		l = newLane(d.tasks.queue.NewHostQueue(key), hosts)
 		d.lanes[key] = l
 		d.remind(now, l)
 		return l
@@ -278,66 +293,39 @@ func (d *desk) push(l *lane, p *probe) {
 		d.tasks.stale = d.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
-	f := d.tasks.file(p.chunk.task)
-	b := l.push(f, p)
-	d.tasks.count(f, 1)
-	if l.sessions == 0 && !l.aside {
-		d.tasks.want(b)
+	if known := d.lanes[l.Key()]; known == nil { // it was forgotten while the probe was put by
+		d.lanes[l.Key()] = l
+	} else {
+		l = known
 	}
-	if l.sessions > 0 {
+	f := d.tasks.flow(p.chunk.task)
+	class := fairqueue.ClassOf(p.address.Local)
+	if p.suspect != nil { // it is looked at again
+		class = fairqueue.First
+	}
+	l.Push(f, p, class)
+	if l.Sessions() > 0 {
 		d.interrupt(f, l)
 	}
-	d.man(l)
 }
 
 func (d *desk) pop(l *lane) *probe {
-	p, f := l.pop()
-	d.tasks.count(f, -1)
-	d.man(l)
+	p, _ := l.Pop()
 	return p
 }
 
-// man keeps count of the lanes that want a session and have none.
-func (d *desk) man(l *lane) {
-	unmanned := l.queued > 0 && l.sessions == 0
-	if unmanned == l.unmanned {
-		return
-	}
-	if l.unmanned = unmanned; unmanned {
-		d.unmanned++
-	} else {
-		d.unmanned--
-	}
-}
-
-// staff notes that a lane has one more session, or one less.
-func (d *desk) staff(l *lane, n int) {
-	l.sessions += n
-	switch {
-	case n > 0 && l.sessions == n:
+// occupy gives a lane one more session, in the name of a flow.
+func (d *desk) occupy(l *lane, f *flow) {
+	if l.Opened(f); l.Sessions() == 1 {
 		d.manned = append(d.manned, l)
-	case l.sessions == 0:
-		d.manned = slices.DeleteFunc(d.manned, func(o *lane) bool { return o == l })
-		d.want(l)
 	}
-	d.man(l)
 }
 
 // vacate takes a session from its lane, and books how long it was there.
 func (d *desk) vacate(s *session) {
-	d.tasks.close(s.name, d.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
-	d.staff(s.lane, -1)
-}
-
-// want puts a lane without a session into the turns of all who wait in it.
-func (d *desk) want(l *lane) {
-	if l.aside || l.sessions > 0 {
-		return
-	}
-	for _, c := range l.turns.list {
-		for _, b := range c.of.turns.list {
-			d.tasks.want(b.of)
-		}
+	s.lane.Closed(s.name, d.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
+	if s.lane.Sessions() == 0 {
+		d.manned = slices.DeleteFunc(d.manned, func(o *lane) bool { return o == s.lane })
 	}
 }
 
@@ -378,5 +366,6 @@ func (d *desk) acked(now time.Time, m *wire.ResultsAck) {
 
 // idleSince says since when the desk has had nothing at all to do; false while it has.
 func (d *desk) idleSince() (time.Time, bool) {
-	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queued == 0
+	return d.lastUsed, len(d.tasks.busy) == 0 && len(d.sessions) == 0 && d.tasks.queue.Queued() == 0 &&
+		len(d.suspects) == 0
 }

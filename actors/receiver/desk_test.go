@@ -332,7 +332,7 @@ func BenchmarkPlan(b *testing.B) {
 		if len(w.queue) == 0 {
 			b.Fatal("nothing left to do")
 		}
-		if w.run(w.queue[0].at); w.desk.tasks.queued < 1000 {
+		if w.run(w.queue[0].at); w.desk.tasks.queue.Queued() < 1000 {
 			b.StopTimer()
 			for n := range lanes {
 				w.desk.offer(w.now, client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,

@@ -3,7 +3,7 @@
 // A receiver actor is a virtual actor; its identity is the receiver key of a
 // route. Domain actors offer it chunks of probes; it queues them, opens sessions
 // within the receiver's allowance, serves workspaces in turn and the verifications of
-// each (fair), reuses sessions for any of them, and answers with verdicts. Below the
+// each (package fairqueue), reuses sessions for any of them, and answers with verdicts. Below the
 // allowance it looks for the rate that the receiver bears (throttle.AdaptiveRate, haste.go). What is asked when, is
 // decided by desk, which is plain Go; Actor and the session actors, its children,
 // are the shell.
@@ -16,8 +16,8 @@
 // back.
 //
 // A receiver is spoken to from one of our sources at a time. One that it refuses is
-// rested there, and the next takes over with a harm budget of its own; Sources knows
-// which of them many receivers refuse, and keeps those away from all. At the first
+// suspended there, and the next takes over with a harm budget of its own; package egress
+// knows which of them many receivers refuse, and keeps those away from all. At the first
 // word of a guard against harvesting everything stops, and what was answered after
 // it counts for nothing.
 //
@@ -26,12 +26,17 @@
 //
 // The package knows no credits, and keeps nothing that may not be lost: whoever
 // offered a chunk offers it again, and what a receiver taught us, which survives a
-// move in Facts, can be learned again.
+// move (package state), can be learned again.
 //
-//	offer -> lane (a set of hosts) -> queues by whose turn it is -> session -> verdict -> results
+//	offer -> lane (a set of hosts) -> fairqueue.HostQueue -> session -> verdict -> results
 //
-// What it does it tells to those who ask (Living.Survey), and nobody else: status, record
-// and trace cost next to nothing while nobody does.
+// What it does it tells to those who ask (Living.Survey), and nobody else: package status
+// costs next to nothing while nobody does. What keeps it from asking more, desk.hold says
+// in one place.
 //
-// Read desk, fair, lane, outlet, Actor and Living first.
+// Four parts are packages of their own, and know nothing of this one: fairqueue (who is
+// next), egress (our source addresses), state (what outlives an actor) and status (what is
+// told).
+//
+// Read desk, fairqueue, lane, outlet, Actor and Living first.
 package receiver

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -39,7 +40,7 @@ func (d *desk) mode(now time.Time, l *lane) smtp.TLSMode {
 // heed takes what an operator wants of our sources.
 func (d *desk) heed() {
 	for _, o := range d.outlets {
-		pause := d.options.Sources.allowance(o.index).Pause
+		pause := d.options.Sources.Limits(o.index).Pause
 		if pause == throttle.PauseYes && o.pause != pause {
 			d.halt(func(s *session) bool { return s.outlet == o })
 		}
@@ -49,16 +50,18 @@ func (d *desk) heed() {
 
 // fit says whether a source may be used toward this receiver, as far as it is not the
 // receiver that keeps it away; and if not, until when and why.
-func (d *desk) fit(now time.Time, o *outlet) (ok bool, until time.Time, cause wire.Cause) {
+func (d *desk) fit(now time.Time, o *outlet) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
-		return false, time.Time{}, wire.Cause_PAUSED
+		return status.Blocked{Cause: wire.Cause_PAUSED}
 	}
-	today, waits := d.options.clock(now), d.tasks.queued > 0
-	if left, next := d.options.Sources.left(o.index, d.key, today, waits); left == 0 {
-		return false, now.Add(next), wire.Cause_NO_SOURCE
+	today, waits := d.options.clock(now), d.tasks.queue.Queued() > 0
+	if left, next := d.options.Sources.Remaining(o.index, d.key, today, waits); left == 0 {
+		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: now.Add(next)}
 	}
-	ok, until = d.options.Sources.may(o.index, d.key, now, false)
-	return ok, until, wire.Cause_NO_SOURCE
+	if ok, until := d.options.Sources.Usable(o.index, d.key, now); !ok {
+		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: until}
+	}
+	return status.Blocked{}
 }
 
 // idle says whether a lane of which no host can be dialled only waits for sources of ours
@@ -71,13 +74,13 @@ func (d *desk) idle(now time.Time, l *lane) (bool, time.Time) {
 			continue
 		}
 		for _, o := range d.outlets {
-			if !o.reaches(c.at) || l.away(now, o) != nil {
+			if !o.Reaches(c.at) || l.away(now, o) != nil {
 				continue
 			}
-			if ok, until, _ := d.fit(now, o); !ok {
+			if b := d.fit(now, o); !b.Free() {
 				waits = true
-				if soonest.IsZero() || until.Before(soonest) {
-					soonest = until
+				if soonest.IsZero() || b.Until.Before(soonest) {
+					soonest = b.Until
 				}
 			}
 		}

@@ -1,12 +1,8 @@
 package receiver
 
 import (
-	"context"
-	"encoding/json"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -91,8 +87,8 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
 			len(w.open))
 	}
-	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_PAUSED || why == "" {
-		t.Errorf("%s: %s", cause, why)
+	if b := w.desk.hold(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
+		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 	a.Pause = throttle.PauseNo
 	w.wake()
@@ -222,7 +218,7 @@ func TestSourcePaused(t *testing.T) {
 	w.desk.options.SourceOf = func(name string) throttle.Limits {
 		return throttle.Limits{Pause: pauses[name]}
 	}
-	w.desk.options.Sources.options.Store(&w.desk.options)
+	w.rebind()
 	all := w.heard()
 	froms := func() []string {
 		var out []string
@@ -249,9 +245,9 @@ func TestSourcePaused(t *testing.T) {
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
 	w.run(w.now.Add(time.Minute))
-	cause, _, why := w.desk.hold(w.now)
-	if len(w.open) > 0 || len(w.rcpts) > rcpts || cause != wire.Cause_PAUSED {
-		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, cause, why)
+	b := w.desk.hold(w.now)
+	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
+		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
 	if got := len(all["d.example"]); got != rcpts {
 		t.Errorf("%d answers to %d RCPTs", got, rcpts)
@@ -264,169 +260,18 @@ func TestSourcePaused(t *testing.T) {
 	}
 }
 
-// TestPerDay: a warm-up doubles each day until it bounds nothing.
-func TestPerDay(t *testing.T) {
-	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	a := throttle.Limits{RcptsPerDay: 50, WarmUpFrom: first}
-	for days, want := range map[int]int{-3: 50, 0: 50, 1: 100, 5: 1600, 14: 819_200, 15: 0, 4000: 0} {
-		if got := perDay(a, first.AddDate(0, 0, days).Add(23*time.Hour)); got != want {
-			t.Errorf("day %d: %d instead of %d", days, got, want)
-		}
-	}
-	if got := perDay(throttle.Limits{RcptsPerDay: 7}, first); got != 7 {
-		t.Errorf("%d without a warm-up", got)
-	}
-}
-
-// drawer keeps facts in memory.
-type drawer struct {
-	mu    sync.Mutex
-	facts map[string]Fact // guarded by mu
-	wrote int             // guarded by mu
-}
-
-func (d *drawer) Learn(_ context.Context, facts []Fact) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, f := range facts {
-		d.facts[f.Key] = f
-	}
-	d.wrote++
-	return nil
-}
-
-func (d *drawer) Known(_ context.Context, keys []string) ([]Fact, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var out []Fact
-	for _, k := range keys {
-		if f, ok := d.facts[k]; ok {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
-// TestDayOfASource: over processes that crash again and again no more than the day allows
-// is taken, what one of them could lose is bounded, and receivers that ask share it.
-func TestDayOfASource(t *testing.T) {
-	const most = 400
-	kept := &drawer{facts: map[string]Fact{}}
-	options := testOptions(openedWide())
-	options.Facts = kept
-	options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }
-	now, taken := begin, 0
-	for process := range 5 {
-		s := sourcesOf(noSession, sourceA)
-		s.bind(options)
-		for range 10 {
-			now = now.Add(2 * dayEvery)
-			for _, key := range []string{"a", "b"} {
-				got, _ := s.take(0, key, now, 7)
-				taken += got
-			}
-			if err := s.keepDays(context.Background(), now, true); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// A dead process writes nothing any more, beside what the next one writes.
-		eventually(t, "a note that is being written", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return !s.noting
-		})
-		s.mu.Lock()
-		used := s.today(0, now).used
-		s.mu.Unlock()
-		if used > most || taken > used {
-			t.Errorf("process %d: %d taken, %d counted, of %d", process, taken, used, most)
-		}
-	}
-	if lost := 5 * max(dayLeast, most/dayBlock) * 2; taken > most || taken < most-lost {
-		t.Errorf("%d of %d taken", taken, most)
-	}
-	s := sourcesOf(noSession, sourceA)
-	s.bind(Options{SourceOf: options.SourceOf})
-	next := now.Add(24 * time.Hour)
-	a, b := 0, 0
-	s.take(0, "b", next, 1)
-	for range most {
-		got, _ := s.take(0, "a", next, 10)
-		a += got
-		got, _ = s.take(0, "b", next, 1)
-		b += got
-	}
-	if a < most/2-20 || a > most/2+20 || a+b > most {
-		t.Errorf("of %d a greedy receiver has %d, a slow one %d", most, a, b)
-	}
-	if got, wait := s.take(0, "a", next, 1); got != 0 || wait != untilMidnight(next) {
-		t.Errorf("%d more, wait %s", got, wait)
-	}
-	s.giveBack(0, "a", dayOf(next), 3)
-	if got, _ := s.take(0, "a", next, 10); got != 3 {
-		t.Errorf("%d of three that were given back", got)
-	}
-	var fact dayFact
-	facts, _ := kept.Known(context.Background(), []string{s.dayKey(0)})
-	if err := json.Unmarshal(facts[0].Data, &fact); err != nil || fact.Used > most {
-		t.Errorf("kept %+v: %v", fact, err)
-	}
-}
-
-// TestDayOutlivesTheProcess: whoever asks how the sources do before they are bound, what
-// an earlier process asked today counts, of a source with a bound and of one without.
-func TestDayOutlivesTheProcess(t *testing.T) {
-	for name, most := range map[string]int{"bounded": 50, "unbounded": 0} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				options := testOptions(openedWide())
-				options.Facts = &drawer{facts: map[string]Fact{}}
-				options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }
-				first, now := sourcesOf(noSession, sourceA), time.Now()
-				first.State(now)
-				first.bind(options)
-				for range 10 { // what may be asked is noted ahead, beside
-					first.take(0, "a", now, 50)
-					<-time.After(dayEvery)
-					synctest.Wait()
-					now = time.Now()
-				}
-				used := first.State(now)[0].Today
-				if used == 0 || most > 0 && used != most {
-					t.Fatalf("%d of %d were asked", used, most)
-				}
-				if err := first.flushDays(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				second := sourcesOf(noSession, sourceA)
-				second.State(now) // who looks at sources does so before they are bound
-				second.bind(options)
-				second.State(now)
-				synctest.Wait()
-				if got := second.State(now)[0].Today; got != used {
-					t.Errorf("%d instead of %d were asked, as the next process has it", got, used)
-				}
-				if got, _ := second.take(0, "a", now, 10); most > 0 && got > 0 {
-					t.Errorf("%d more than %d in a day", got, most)
-				}
-				synctest.Wait()
-			})
-		})
-	}
-}
-
 // TestSpentSourceWaits until midnight, and then goes on.
 func TestSpentSourceWaits(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
 	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 50} }
-	w.desk.options.Sources.options.Store(&w.desk.options)
+	w.rebind()
 	w.desk.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
 	w.run(begin.Add(time.Minute))
-	cause, until, why := w.desk.hold(w.now)
-	if len(w.rcpts) != 50 || cause != wire.Cause_NO_SOURCE || until.Sub(w.now) != untilMidnight(w.now) {
-		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), cause, until, why)
+	b := w.desk.hold(w.now)
+	if len(w.rcpts) != 50 || b.Cause != wire.Cause_NO_SOURCE || b.Until.Sub(w.now) != untilMidnight(w.now) {
+		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
 	w.run(begin.Add(untilMidnight(begin) + time.Minute))
 	if len(w.rcpts) != 80 {
@@ -493,17 +338,17 @@ func TestHolds(t *testing.T) {
 			tc.set(w)
 			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 			w.run(begin.Add(5 * time.Second))
-			cause, until, why := w.desk.hold(w.now)
-			if cause != tc.want || why == "" || until.After(w.now) != tc.until {
-				t.Errorf("%s until %s: %s", cause, until, why)
+			b := w.desk.hold(w.now)
+			if b.Cause != tc.want || b.Why == "" || b.Until.After(w.now) != tc.until {
+				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
 		})
 	}
 	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
 	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if cause, _, why := w.desk.hold(w.now); cause != wire.Cause_FREE {
-		t.Errorf("%s: %s", cause, why)
+	if b := w.desk.hold(w.now); b.Cause != wire.Cause_FREE {
+		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 }
 

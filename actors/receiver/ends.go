@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
@@ -61,10 +63,10 @@ func (d *desk) sourcesPaused(now, until time.Time) time.Time {
 func (d *desk) boundEnds(now, until time.Time) time.Time {
 	today := d.options.clock(now)
 	for _, o := range d.outlets {
-		if now.Before(o.until) || perDay(d.options.Sources.allowance(o.index), today) == 0 {
+		if now.Before(o.until) || egress.DailyCap(d.options.Sources.Limits(o.index), today) == 0 {
 			continue
 		}
-		if ok, _ := d.options.Sources.may(o.index, d.key, now, false); !ok {
+		if ok, _ := d.options.Sources.Usable(o.index, d.key, now); !ok {
 			continue
 		}
 		said := d.said(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
@@ -90,7 +92,7 @@ func (d *desk) pausedBy(name, what string, how throttle.Pause) string {
 			by = s.Where
 		}
 		if s.Reason != "" {
-			reason = ": " + clip(s.Reason)
+			reason = ": " + status.Clip(s.Reason)
 		}
 	}
 	if how == throttle.PauseDrain {

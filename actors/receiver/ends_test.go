@@ -55,13 +55,13 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			}
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(10 * time.Second))
-			cause, until, why := w.desk.hold(w.now)
+			b := w.desk.hold(w.now)
 			want, pulsed := begin.Add(tc.ends), tc.ends
 			if tc.ends == 0 {
 				want, pulsed = time.Time{}, pausedWait
 			}
-			if cause != wire.Cause_PAUSED || !until.Equal(want) || !strings.Contains(why, tc.why) {
-				t.Errorf("%s until %s: %s", cause, until, why)
+			if b.Cause != wire.Cause_PAUSED || !b.Until.Equal(want) || !strings.Contains(b.Why, tc.why) {
+				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
 			if told != pulsed {
 				t.Errorf("those that wait were told %s instead of %s", told, pulsed)
@@ -100,12 +100,12 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 				return []throttle.Said{{Text: "yes", Origin: throttle.Origin{Author: "anna@host", Reason: "listed",
 					Until: ends}}}
 			}
-			w.desk.options.Sources.options.Store(&w.desk.options)
+			w.rebind()
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(time.Minute))
-			cause, until, why := w.desk.hold(w.now)
-			if cause != tc.want || !until.Equal(ends) || !strings.Contains(why, tc.why) {
-				t.Errorf("%s until %s: %s", cause, until, why)
+			b := w.desk.hold(w.now)
+			if b.Cause != tc.want || !b.Until.Equal(ends) || !strings.Contains(b.Why, tc.why) {
+				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
 		})
 	}

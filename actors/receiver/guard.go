@@ -13,6 +13,10 @@ const (
 	// harvesting has spoken, when it names no time: Cisco's counts by the hour.
 	harvestFor = time.Hour
 
+	// guardLeast is how many refusals of an hour may wake a guard. Guess: none is known that counts
+	// to fewer than five.
+	guardLeast = 3
+
 	// carefulBelow: a receiver that may refuse fewer addresses in an hour, and no share
 	// of all, is not known to bear refusals. Guess: five times what strangers get.
 	carefulBelow = 100
@@ -52,11 +56,17 @@ func (s *session) errorsLeft(a throttle.Limits) int {
 	return carefulRefused - s.errors
 }
 
+// guardAt reports whether a guard against harvesting can be at work, as its words say: it counts what
+// it refused. Where it has refused next to nothing, the words are those of one odd mailbox.
+func (d *desk) guardAt(now time.Time, s *session) bool {
+	return s.refused >= guardLeast || s.outlet.budget.refused(now) >= guardLeast
+}
+
 // poison notes that a guard has spoken in a session: what the others of the same
 // source were told since then is worth nothing. Since then means since the RCPT
 // was sent, because somewhere between that and its answer the guard woke up.
-func (d *desk) poison(s *session, r report) {
-	if !r.poisoned && (r.failure == nil || r.failure.verdict.Action != verdict.ActVoid) {
+func (d *desk) poison(now time.Time, s *session, r report) {
+	if !d.guardAt(now, s) || !r.poisoned && (r.failure == nil || r.failure.verdict.Action != verdict.ActVoid) {
 		return
 	}
 	since := s.at

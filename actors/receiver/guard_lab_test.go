@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -188,12 +189,12 @@ func TestIPv6OnTheWire(t *testing.T) {
 func TestSourcesOnTheWire(t *testing.T) {
 	b := newBench(t, 0, "blockone", openedWide())
 	from := []string{"127.0.0.21", "127.0.0.22"}
-	list := make([]Source, len(from))
+	list := make([]egress.Source, len(from))
 	for i, a := range from {
 		at := netip.MustParseAddr(a)
-		list[i] = Source{Addr: at, Hello: "probe.example", Open: openerFrom(t, b.lab, at)}
+		list[i] = egress.Source{Addr: at, Hello: "probe.example", Open: openerFrom(t, b.lab, at)}
 	}
-	sources, err := NewSources(list)
+	sources, err := egress.NewPool(list)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,6 @@ const (
 	// takes longer is told to them, and sessions end. Guess: below it telling them and
 	// having their probes again is more work than waiting.
 	shortRest = time.Minute
-
-	// agreeing is how many sessions in a row have to be ended by a word about haste after as
-	// many answers for it to be about the length of sessions. Guess: two may be chance.
-	agreeing = 3
-
-	// refusedInRow is how many refused connections in a row, of a host that has served us,
-	// are taken for a word about haste; then it is down. Guess.
-	refusedInRow = 3
 )
 
 // tune gives every source a tempo of its own.
@@ -38,6 +30,7 @@ func (d *desk) tune(now time.Time, whole throttle.Limits) {
 // conduct keeps the tempo of every source, and its Window, to what is allowed now.
 func (d *desk) conduct(now time.Time, whole throttle.Limits) {
 	b := d.bounds(whole)
+	d.at(d.opening.conduct(b, whole.ConnectionRate, d.allowance.ConnectionRate, now))
 	for _, o := range d.outlets {
 		o.tempo.Set(b, now)
 		rate, _ := o.tempo.Permits(now)
@@ -93,8 +86,8 @@ func (d *desk) done(s *session, at time.Time, n int) {
 
 // heard tells a source's tempo about an answer that says nothing against it.
 func (d *desk) heard(now time.Time, s *session, a *answered) {
-	switch a.told.verdict.Action {
-	case verdict.ActSlow, verdict.ActPause, verdict.ActVoid, verdict.ActOtherSource:
+	if a.told.verdict.Outcome == smtp.Undecided && a.told.verdict.Action != verdict.ActNextMX {
+		s.outlet.tempo.OnOther(a.sent)
 		return
 	}
 	s.outlet.tempo.OnSuccess(a.sent, now)
@@ -120,7 +113,7 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 	}
 	rest := o.tempo.Explain(now).Until.Sub(now)
 	switch {
-	case told.verdict.Action == verdict.ActPause || told.verdict.Wait > 0:
+	case told.verdict.Wait > 0:
 		d.pause(now, told)
 		return false
 	case rest > shortRest:
@@ -130,27 +123,6 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 	}
 	d.halt(func(s *session) bool { return s.outlet == o })
 	return true
-}
-
-// endedHastily follows the end of a session by a word about haste. It may be meant for the
-// session alone: so it is taken when it comes first, and as long as it comes after as many
-// answers each time, of which agreeing teach the length of a session. What comes after fewer
-// answers than others had, or after other numbers of them, is about haste.
-func (d *desk) endedHastily(now time.Time, s *session, told verdictOf) {
-	l := &d.learned
-	if s.told > 0 && s.told >= l.longest {
-		first, agrees := l.agreed == 0, s.told == l.hasty.told
-		if l.agreed++; !agrees {
-			l.hasty, l.agreed = sessionEnd{s.told, s.refused}, 1
-		}
-		if l.agreed >= agreeing {
-			l.perSession.tighten(s.told, now)
-		}
-		if first || agrees {
-			return
-		}
-	}
-	d.tooFast(now, s.outlet, told, s.at)
 }
 
 // rested tells the tempo of every source that the receiver rests: after that nothing goes
@@ -170,20 +142,4 @@ func words(a evidence.Attempt) string {
 		return fmt.Sprintf("%d %s", a.Code, a.Enhanced)
 	}
 	return fmt.Sprint(a.Code)
-}
-
-// turnedAway says whether a session that could not be opened is taken for a word about
-// haste: a host that has served us refuses a connection, or has no time for one, while no
-// other host of the lane can be asked.
-func (d *desk) turnedAway(now time.Time, s *session, told verdictOf) bool {
-	if !s.host.served || s.ready || s.host.failures >= refusedInRow || told.verdict.Wait > 0 {
-		return false
-	}
-	for _, c := range s.lane.candidates {
-		if c != s.host && !now.Before(c.until) && s.outlet.reaches(c.at) {
-			return false
-		}
-	}
-	refused := told.attempt.Stage == smtp.StageConnect && told.attempt.Trouble == evidence.TroubleConnection
-	return refused || told.verdict.Action == verdict.ActSlow
 }

@@ -10,9 +10,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
 // untold is a receiver with a limit by the second that it does not tell, as it counts
@@ -143,28 +141,6 @@ func TestHiddenLimitIsFound(t *testing.T) {
 	}
 }
 
-// TestConnectionsRefusedByAHostThatServedUs: that is taken for a word about haste, and the
-// host for one that is down when it goes on.
-func TestConnectionsRefusedByAHostThatServedUs(t *testing.T) {
-	d := newDesk("example", testOptions(openedWide()), begin)
-	l := d.lane(begin, hosts("mx1"))
-	c, now := l.candidates[0], begin
-	down := judged(smtp.Address{}, errors.New("connection refused"))
-	c.served = true
-	for n := range refusedInRow {
-		now = now.Add(time.Minute)
-		d.trouble(now, &session{lane: l, host: c, outlet: d.outlets[0], opened: now}, down)
-		if e := d.outlets[0].tempo.Explain(now); c.failures != n+1 || now.Before(c.until) || !now.Before(e.Until) {
-			t.Errorf("%d: %d failures, avoided until %s, tempo %+v", n, c.failures, c.until, e)
-		}
-	}
-	now = now.Add(time.Minute)
-	d.trouble(now, &session{lane: l, host: c, outlet: d.outlets[0], opened: now}, down)
-	if !now.Before(c.until) {
-		t.Error("a host that is down is not avoided")
-	}
-}
-
 // TestUnknownSiteIsBegunGently, and one of which somebody has said something is not.
 func TestUnknownSiteIsBegunGently(t *testing.T) {
 	for _, stated := range []bool{false, true} {
@@ -184,40 +160,5 @@ func TestUnknownSiteIsBegunGently(t *testing.T) {
 		if n := len(w.rcpts) - before; n < 75 {
 			t.Errorf("stated %v: %d RCPTs in twenty seconds", stated, n)
 		}
-	}
-}
-
-// TestASessionEndedByAWordAboutHaste: a receiver that ends each session after as many answers
-// teaches how long a session may be and is asked no slower; one that ends them after other
-// numbers, or before an answer, is asked slower from the second time on.
-func TestASessionEndedByAWordAboutHaste(t *testing.T) {
-	told := verdictOf{attempt: evidence.Attempt{At: begin, Stage: smtp.StageRcpt, Code: 421}}
-	told.verdict.Action, told.verdict.Reason = verdict.ActSlow, smtp.ReceiverRateLimited
-	for _, c := range []struct {
-		name       string
-		told       []int
-		slower     bool
-		perSession int
-	}{
-		{"once", []int{5}, false, 0},
-		{"always after as many", []int{5, 5, 5, 5}, false, 5},
-		{"after another number", []int{5, 7}, true, 0},
-		{"after fewer", []int{5, 3}, true, 0},
-		{"at once", []int{0}, true, 0},
-		{"at once behind others", []int{5, 5, 0}, true, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			d := newDesk("example", testOptions(openedWide()), begin)
-			now := begin
-			for _, n := range c.told {
-				now = now.Add(time.Second)
-				d.learned.went(n, now)
-				d.endedHastily(now, &session{outlet: d.outlets[0], told: n, at: now}, told)
-			}
-			if got := d.outlets[0].tempo.Limits(now); got != c.slower || d.learned.perSession.most != c.perSession {
-				t.Errorf("slower: %v, want %v; %d in a session, want %d", got, c.slower,
-					d.learned.perSession.most, c.perSession)
-			}
-		})
 	}
 }

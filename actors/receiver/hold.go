@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
@@ -35,6 +37,11 @@ func (l *lacks) add(cause wire.Cause, until time.Time) {
 	l.found[cause] = true
 }
 
+// blocked gives one of the causes.
+func (l *lacks) blocked(cause wire.Cause) status.Blocked {
+	return status.Blocked{Cause: cause, Until: l.until[cause]}
+}
+
 // held is for which part of the last while each cause was there.
 type held struct {
 	at   time.Time
@@ -61,72 +68,72 @@ func (h held) over(now time.Time, cause wire.Cause) float64 {
 	return h.part[cause]
 }
 
-// hold says what keeps the desk from asking more, until when as far as that is known, and
-// that in a sentence.
-func (d *desk) hold(now time.Time) (cause wire.Cause, until time.Time, why string) {
-	cause, until = d.holds(now)
-	return cause, until, d.because(now, cause)
+// hold says what keeps the desk from asking more.
+func (d *desk) hold(now time.Time) status.Blocked {
+	b := d.holds(now)
+	b.Why = d.because(now, b.Cause)
+	return b
 }
 
 // holds is hold without the sentence.
-func (d *desk) holds(now time.Time) (wire.Cause, time.Time) {
-	cause, until := d.found(now)
-	if cause == wire.Cause_NO_SOURCE {
-		until = d.boundEnds(now, until)
+func (d *desk) holds(now time.Time) status.Blocked {
+	b := d.found(now)
+	if b.Cause == wire.Cause_NO_SOURCE {
+		b.Until = d.boundEnds(now, b.Until)
 	}
-	return cause, until
+	return b
 }
 
 // found is holds, with the ends of days instead of those of their bounds.
-func (d *desk) found(now time.Time) (wire.Cause, time.Time) {
-	if cause, until := d.barred(now); cause != wire.Cause_FREE {
-		return cause, until
+func (d *desk) found(now time.Time) status.Blocked {
+	if b := d.barred(now); !b.Free() {
+		return b
 	}
-	if d.tasks.queued == 0 {
-		return d.reached(now)
+	if b := d.unreachable(now); !b.Free() || d.tasks.queue.Queued() == 0 {
+		return b
 	}
 	h := &d.held
 	if ok, next := d.spendable(now); !ok {
-		return wire.Cause_BUDGET, next
+		return status.Blocked{Cause: wire.Cause_BUDGET, Until: next}
 	}
 	for _, cause := range [...]wire.Cause{wire.Cause_BUDGET, wire.Cause_NO_SOURCE} {
 		if h.last.found[cause] && !d.asks() {
-			return cause, h.last.until[cause]
+			return h.last.blocked(cause)
 		}
 	}
 	switch {
 	case h.last.found[wire.Cause_ALLOWANCE], h.over(now, wire.Cause_ALLOWANCE) >= heldPart:
-		return wire.Cause_ALLOWANCE, h.last.until[wire.Cause_ALLOWANCE]
+		return h.last.blocked(wire.Cause_ALLOWANCE)
 	case h.last.found[wire.Cause_CONNECTIONS], h.over(now, wire.Cause_CONNECTIONS) >= 1-heldPart:
-		return wire.Cause_CONNECTIONS, h.last.until[wire.Cause_CONNECTIONS]
+		return h.last.blocked(wire.Cause_CONNECTIONS)
 	}
-	return wire.Cause_FREE, time.Time{}
+	return status.Blocked{}
 }
 
 // barred is holds for what lets nothing be asked at all; FREE: there is no such thing.
-func (d *desk) barred(now time.Time) (wire.Cause, time.Time) {
+func (d *desk) barred(now time.Time) status.Blocked {
 	a, working := d.allowance, len(d.sessions) > d.closing
 	switch {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
-		return wire.Cause_PAUSED, d.pauseEnds(now, d.key)
+		return status.Blocked{Cause: wire.Cause_PAUSED, Until: d.pauseEnds(now, d.key)}
 	case shut(a):
-		return wire.Cause_NO_SHARE, time.Time{}
+		return status.Blocked{Cause: wire.Cause_NO_SHARE}
 	case d.options.Facts != nil && !d.known:
-		return wire.Cause_NO_SHARE, d.asked.Add(knowWithin)
+		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: d.asked.Add(knowWithin)}
 	case now.Before(d.paused):
-		return wire.Cause_PENALTY, d.paused
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: d.paused}
 	}
-	muted, until, cause := d.mute(now)
-	if muted && !(cause == wire.Cause_PAUSED && working) { // else they are drained
-		if cause == wire.Cause_PAUSED {
-			until = d.sourcesPaused(now, until)
+	b := d.mute(now)
+	if !b.Free() && !(b.Cause == wire.Cause_PAUSED && working) { // else they are drained
+		if b.Cause == wire.Cause_PAUSED {
+			b.Until = d.sourcesPaused(now, b.Until)
 		}
-		return cause, until
+		return b
 	}
 	if o := d.breather(now); o != nil {
-		return wire.Cause_PENALTY, o.tempo.Explain(now).Until
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: o.tempo.Explain(now).Until}
 	}
-	return wire.Cause_FREE, time.Time{}
+	return status.Blocked{}
 }
 
 // breather gives the source that is the first to speak again when all of ours that the
@@ -161,23 +168,27 @@ func (d *desk) slowest(now time.Time) *outlet {
 	return nil
 }
 
-// reached is holds when nothing waits.
-func (d *desk) reached(now time.Time) (wire.Cause, time.Time) {
-	var until time.Time
+// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
+// UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
+func (d *desk) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range d.lanes {
+		if l.Sessions() > 0 {
+			return status.Blocked{}
+		}
 		for _, c := range l.candidates {
-			if !now.Before(c.until) || l.sessions > 0 {
-				return wire.Cause_FREE, time.Time{}
+			if d.outlet(now, l, c.at) != nil && !now.Before(c.until) {
+				return status.Blocked{}
 			}
-			if until.IsZero() || c.until.Before(until) {
-				until = c.until
+			told, until := d.shutBy(now, l, c)
+			if b.Until.IsZero() || until.Before(b.Until) {
+				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
+				if told.attempt.Code != 0 {
+					b.Cause = wire.Cause_PENALTY
+				}
 			}
 		}
 	}
-	if until.IsZero() {
-		return wire.Cause_FREE, until
-	}
-	return wire.Cause_UNREACHED, until
+	return b
 }
 
 // because puts what holds the desk back into a sentence.
@@ -217,7 +228,7 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
-	if d.tasks.queued == 0 {
+	if d.tasks.queue.Queued() == 0 {
 		return "nothing waits"
 	}
 	return "it asks as fast as it is answered"
@@ -227,9 +238,9 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 func (d *desk) sourceless(now time.Time) string {
 	for _, o := range d.outlets {
 		today := d.options.clock(now)
-		if most := perDay(d.options.Sources.allowance(o.index), today); most > 0 && !now.Before(o.until) {
+		if most := egress.DailyCap(d.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
 			name := view.SourceName(o.name)
-			if left, _ := d.options.Sources.left(o.index, "", today, false); left > 0 {
+			if left, _ := d.options.Sources.Remaining(o.index, "", today, false); left > 0 {
 				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
 					"the %d that are left", name, most, left)
 			}
@@ -260,19 +271,19 @@ const pausedWait = time.Minute
 
 // pulsing is what a pulse tells of what holds the desk back, and how long nothing can be asked.
 func (d *desk) pulsing(now time.Time) (wire.Cause, int64) {
-	cause, until := d.holds(now)
-	switch cause {
+	b := d.holds(now)
+	switch b.Cause {
 	case wire.Cause_PAUSED:
-		if until.IsZero() {
-			until = now.Add(pausedWait)
+		if b.Until.IsZero() {
+			b.Until = now.Add(pausedWait)
 		}
-		return cause, wire.Left(now, until)
+		return b.Cause, wire.Left(now, b.Until)
 	case wire.Cause_NO_SHARE:
-		return cause, shareWait.Milliseconds()
+		return b.Cause, shareWait.Milliseconds()
 	case wire.Cause_BUDGET, wire.Cause_NO_SOURCE:
-		return cause, wire.Left(now, until)
+		return b.Cause, wire.Left(now, b.Until)
 	}
-	return cause, 0
+	return b.Cause, 0
 }
 
 // tellingRefusals is how many refusals say which part of the addresses is refused, unless
@@ -287,7 +298,7 @@ func (d *desk) perHourOf(now time.Time, t *task) int64 {
 	if all <= 0 {
 		return 0
 	}
-	return max(1, int64(all*d.tasks.part(d.tasks.file(t))))
+	return max(1, int64(all*d.tasks.queue.Fraction(d.tasks.flow(t))))
 }
 
 // perHour is how many addresses the desk expects to ask in an hour as things are, by what
@@ -295,9 +306,9 @@ func (d *desk) perHourOf(now time.Time, t *task) int64 {
 // In a rest or a pause of which the end is known it is what is expected after it.
 func (d *desk) perHour(now time.Time) float64 {
 	a := d.allowance
-	switch cause, until := d.barred(now); {
-	case cause == wire.Cause_FREE, cause == wire.Cause_PENALTY:
-	case cause == wire.Cause_PAUSED && !until.IsZero():
+	switch b := d.barred(now); {
+	case b.Free(), b.Cause == wire.Cause_PENALTY:
+	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():
 	default:
 		return 0
 	}

@@ -32,30 +32,6 @@ func TestWaitsOfAShortHour(t *testing.T) {
 	}
 }
 
-// TestSourcesOfAShortHour forget, rest and are tried by that hour.
-func TestSourcesOfAShortHour(t *testing.T) {
-	hour := throttle.Hour(36 * time.Second)
-	s := sourcesOf(noSession, sourceA, sourceB)
-	s.Hour = hour
-	s.blocked(0, "a", begin, smtp.SourceBlocked)
-	s.blocked(0, "b", begin, smtp.SourceBlocked)
-	now := begin.Add(hour.Of(sourceSpan) + 1)
-	if s.blocked(0, "c", now, smtp.SourceBlocked) || s.State(now)[0].Blocked != 1 {
-		t.Errorf("rested for refusals of more than its hour ago: %+v", s.State(now)[0])
-	}
-	s.blocked(0, "d", now, smtp.SourceBlocked)
-	if !s.blocked(0, "e", now, smtp.SourceBlocked) || !s.State(now)[0].Rested.Equal(now.Add(hour.Of(restAll))) {
-		t.Errorf("rested: %+v", s.State(now)[0])
-	}
-	now = now.Add(hour.Of(restAll))
-	if ok, _ := s.may(0, "f", now, true); !ok {
-		t.Fatal("not tried after its hour")
-	}
-	if ok, next := s.may(0, "g", now, true); ok || !next.Equal(now.Add(hour.Of(trialFor))) {
-		t.Errorf("another one is tried: %v, at %v", ok, next.Sub(now))
-	}
-}
-
 // TestRestsOfAShortHour: a receiver that refuses a source is left alone by that hour.
 func TestRestsOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(36 * time.Second)

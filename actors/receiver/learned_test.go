@@ -59,7 +59,7 @@ func TestLearned(t *testing.T) {
 			tc.teach(&l)
 			want := openedWide()
 			want.RcptsPerTransaction = 9
-			got := l.apply(want, tc.at)
+			got := l.apply(want, true, tc.at)
 			if tc.want(&want); got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
@@ -96,7 +96,7 @@ func TestCapacity(t *testing.T) {
 				if w.took != 0 {
 					c.tighten(w.took, now)
 				}
-				if got := c.apply(10, now); got != w.want {
+				if got := c.apply(10, true, now); got != w.want {
 					t.Fatalf("word %d: %d sessions, want %d", i, got, w.want)
 				}
 			}
@@ -126,7 +126,7 @@ func TestSessionsThatFailTogether(t *testing.T) {
 			l := d.lane(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.trouble(begin, &session{lane: l, host: c}, tc.told)
+				d.trouble(begin, &session{lane: l, host: c, outlet: d.outlets[0]}, tc.told)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
@@ -146,8 +146,8 @@ func TestProbeThatEndsSessions(t *testing.T) {
 	for n := range triesMax {
 		waits := n < triesMax-1
 		d.retry(l, answered{probe: p, told: lost, at: begin})
-		if (l.queued == 2) != waits || (p.chunk.open == 1) == waits {
-			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.queued, p.chunk.open)
+		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
+			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
 		if waits {
 			_, p = d.pop(l), d.pop(l)
@@ -244,7 +244,7 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.desk.cancel(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * pulseEvery))
-	if n := w.desk.tasks.queued; n != 3 {
+	if n := w.desk.tasks.queue.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
 }

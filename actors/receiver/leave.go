@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 )
 
@@ -14,8 +15,8 @@ const leaveWithin = hardAfter
 
 // depart ends the actor: all that could be told has been told.
 type depart struct {
-	fact   *Fact // to be kept before; nil: nothing
-	inTime bool  // every session has ended by itself
+	fact   *state.Fact // to be kept before; nil: nothing
+	inTime bool        // every session has ended by itself
 }
 
 // giveWay begins the end of a desk whose place has moved: nothing is begun any
@@ -24,9 +25,10 @@ func (d *desk) giveWay(now time.Time) {
 	if d.leaving {
 		return
 	}
+	d.letGo(now)
 	d.leaving, d.leaveBy = true, now.Add(d.options.waits(leaveWithin))
 	for _, l := range d.lanes {
-		for l.queued > 0 {
+		for l.Queued() > 0 {
 			d.pop(l).chunk.open--
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/remote"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/receiver/status"
 	"rollcall/smtp/throttle"
 )
 
@@ -51,17 +54,19 @@ type standing struct {
 // sockets here than its share of its connections, and no RCPT is sent that was
 // permitted under a larger share. Safe for concurrent use.
 type Living struct {
-	mu     sync.Mutex
-	of     func(key string) (k, n int) // nil: nothing may be used
-	places map[string]*place
-	actors int
-	keeper *keeper       // nil: nothing is kept
-	once   sync.Once     // for subscribe
-	freed  chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
-	hard   time.Duration // hardAfter, but for tests on real sockets
+	mu      sync.Mutex
+	of      func(key string) (k, n int) // nil: nothing may be used
+	places  map[string]*place
+	actors  int
+	writer  *state.Writer // nil: nothing is kept
+	sources *egress.Pool  // of the writer's node; nil as that is
+	facts   state.Facts   // the same
+	once    sync.Once     // for subscribe
+	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
+	hard    time.Duration // hardAfter, but for tests on real sockets
 
-	records records // of the last hours
-	traces  traces
+	histories status.Histories // of the last hours
+	traces    status.Traces
 }
 
 // place is one receiver key on this node, with an actor or with sockets.
@@ -141,30 +146,34 @@ func (l *Living) Comply(ctx context.Context, of func(key string) (k, n int)) err
 	return nil
 }
 
-// keep makes the keeper of this node's receivers; nil when there is nowhere to keep anything.
-func (l *Living) keep(o Options) *keeper {
+// stateWriter makes the writer of this node's receivers; nil when there is nowhere to keep
+// anything.
+func (l *Living) stateWriter(o Options) *state.Writer {
 	o.Metrics.collected.Store(l)
 	if o.Facts == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.keeper == nil {
-		l.keeper = newKeeper(o)
+	if l.writer == nil {
+		m := o.Metrics
+		l.facts = o.Facts
+		l.writer, l.sources = state.NewWriter(o.Facts, o.Log, state.Counters{Kept: m.factsKept, Lost: m.factsLost,
+			Read: m.factsRead}), o.Sources
 	}
-	return l.keeper
+	return l.writer
 }
 
 // Flush writes what receivers learned and what is not in Facts yet. Call it when
 // they are stopped; it ends with ctx, whose error it wraps.
 func (l *Living) Flush(ctx context.Context) error {
 	l.mu.Lock()
-	k := l.keeper
+	w, sources := l.writer, l.sources
 	l.mu.Unlock()
-	if k == nil {
+	if w == nil {
 		return nil
 	}
-	return errors.Join(k.flush(ctx), k.sources.flushDays(ctx))
+	return errors.Join(w.Flush(ctx), sources.Flush(ctx))
 }
 
 // subscribe hears from a system which other nodes are out of reach.

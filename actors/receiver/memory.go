@@ -1,36 +1,16 @@
 package receiver
 
 import (
-	"encoding/json"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
-	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
 )
 
 const (
-	// memoVersion is the version of a memo's text. What another version wrote is not read.
-	memoVersion = 3
-
-	// memoMax bounds the text of a memo, as Facts does.
-	memoMax = 4 << 10
-
-	// memoHosts bounds the hosts of a memo; more have to be learned again. Guess.
-	memoHosts = 16
-
-	// memoText bounds what a receiver wrote in each attempt of a memo. Guess.
-	memoText = 256
-
-	// memoFor bounds how long anything that is read from a memo holds, whatever it
-	// says: a clock that was wrong must not block a receiver for ever. Guess.
-	memoFor = 24 * time.Hour
-
-	// memoEvery is how often one receiver is noted at most. Guess.
-	memoEvery = time.Second
-
-	// memoCountMax bounds what is counted in a row. Guess: waits do not grow beyond some.
-	memoCountMax = 100
+	// noteEvery is how often one receiver is noted at most. Guess.
+	noteEvery = time.Second
 
 	// worthShare: refusals are worth noting when they are one part in this many of
 	// what an hour allows: most receivers see a few and need no place in the ledger.
@@ -38,176 +18,59 @@ const (
 	worthShare = 4
 
 	// knowWithin is how long an actor waits for what is known about its receiver.
-	// Then it begins as after a loss. Guess: a ledger that takes longer has failed.
-	knowWithin = 5 * time.Second
+	// Then it begins as after a loss.
+	knowWithin = state.KnowWithin
 
 	// lossShare: after a loss one part in this many of the hour's refusals counts as
 	// used. Guess.
 	lossShare = 2
 )
 
-// memo is what a desk learned of its receiver, for the next desk. Times in it are
-// what was left of them when it was written.
-type memo struct {
-	V        int          `json:"v"`
-	At       int64        `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
-	Limits   []memoLimit  `json:"limits,omitempty"`
-	Capacity memoCapacity `json:"capacity,omitzero"`
-	Pauses   int          `json:"pauses,omitempty"`
-	Paused   int64        `json:"paused_ms,omitempty"`
-	Excuse   memoAttempt  `json:"excuse,omitzero"`
-	Sources  []memoSource `json:"sources,omitempty"`
-	Lanes    []memoLane   `json:"lanes,omitempty"`
-	Hosts    []memoHost   `json:"hosts,omitempty"`
-}
-
-// memoLimit is one limit of learned, by its place in learned.limits.
-type memoLimit struct {
-	Which int   `json:"which"`
-	Most  int   `json:"most"`
-	Left  int64 `json:"left_ms"`
-}
-
-// memoCapacity is how many sessions a receiver takes.
-type memoCapacity struct {
-	Most int   `json:"most"`
-	Hold int64 `json:"hold_ms"`
-	Left int64 `json:"left_ms,omitempty"`
-}
-
-// memoAttempt is an attempt that speaks of a host or of us. It is judged again by
-// whoever reads it.
-type memoAttempt struct {
-	At       int64             `json:"at,omitempty"`
-	Stage    uint8             `json:"stage,omitempty"`
-	Host     string            `json:"host,omitempty"`
-	Source   string            `json:"source,omitempty"`
-	TLS      bool              `json:"tls,omitempty"`
-	Code     int               `json:"code,omitempty"`
-	Enhanced smtp.EnhancedCode `json:"enhanced,omitzero"`
-	Text     []byte            `json:"text,omitempty"` // any bytes
-	Trouble  uint8             `json:"trouble,omitempty"`
-}
-
-// memoLane is the TLS mode of a lane, and which of our sources it refuses.
-type memoLane struct {
-	Key   string     `json:"key"`
-	TLS   uint8      `json:"tls,omitempty"`
-	Left  int64      `json:"left_ms,omitempty"`
-	Rests []memoRest `json:"rests,omitempty"`
-}
-
-// memoHost is one address of a host that failed.
-type memoHost struct {
-	Host     string      `json:"host"`
-	At       string      `json:"at"`
-	Left     int64       `json:"left_ms,omitempty"`
-	Failures int         `json:"failures"`
-	Last     memoAttempt `json:"last"`
-}
-
-// memory is what came of a memo and waits for its lanes to be made.
-type memory struct {
-	lanes map[string]memoLane
-	hosts map[string]memoHost // by host and address
+// restored is what came of a snapshot and waits for its lanes to be made.
+type restored struct {
+	lanes map[string]state.Lane
+	hosts map[string]state.Host // by host and address
 	read  time.Time
 }
 
 // note gives what is worth remembering, or false when nothing is and nothing was forgotten.
-func (d *desk) note(now time.Time) (Fact, bool) {
-	m := memo{V: memoVersion, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, memoCountMax),
+func (d *desk) note(now time.Time) (state.Fact, bool) {
+	m := state.Snapshot{V: state.Version, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, state.CountMax),
 		Limits: d.learned.note(now), Capacity: d.learned.connections.note(now), Sources: d.noteSources(now)}
 	if left := d.paused.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), noteAttempt(d.excuse.attempt)
+		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(d.excuse.attempt)
 	}
 	for _, l := range d.lanes {
-		m.noteLane(now, l)
+		l.note(now, &m)
 	}
-	if !d.emptied && m.Pauses == 0 && m.Paused == 0 && len(m.Limits) == 0 && m.Capacity == (memoCapacity{}) &&
-		len(m.Sources) == 0 && len(m.Lanes) == 0 && len(m.Hosts) == 0 {
-		return Fact{}, false
+	if m.Empty() && !d.emptied {
+		return state.Fact{}, false
 	}
-	return Fact{Key: d.key, Data: m.text(), Expires: time.UnixMilli(m.At).Add(m.life())}, true
+	return state.Fact{Key: d.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
 }
 
-// noteLane adds what a lane knows.
-func (m *memo) noteLane(now time.Time, l *lane) {
-	one := memoLane{Key: l.key, Rests: l.noteRests(now)}
+// note adds what a lane knows to a snapshot.
+func (l *lane) note(now time.Time, m *state.Snapshot) {
+	one := state.Lane{Key: l.Key(), Rests: l.noteRests(now)}
 	if mode := l.mode(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
-	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < memoHosts {
+	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
 		m.Lanes = append(m.Lanes, one)
 	}
 	for _, c := range l.candidates {
-		if c.failures > 0 && now.Before(c.until.Add(learnedFor)) && len(m.Hosts) < memoHosts {
-			m.Hosts = append(m.Hosts, memoHost{c.host, c.at.String(), max(0, c.until.Sub(now).Milliseconds()),
-				min(c.failures, memoCountMax), noteAttempt(c.last.attempt)})
+		if c.failures > 0 && now.Before(c.until.Add(learnedFor)) && len(m.Hosts) < state.HostsMax {
+			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
+				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
+				Last: state.AttemptOf(c.last.attempt)})
 		}
 	}
-}
-
-// text gives the memo as it is kept. Of hosts that are too many for it, some are left out.
-func (m *memo) text() []byte {
-	for {
-		text, err := json.Marshal(m)
-		switch {
-		case err == nil && len(text) <= memoMax:
-			return text
-		case len(m.Hosts) > 0:
-			m.Hosts = m.Hosts[1:]
-		case len(m.Lanes) > 0:
-			m.Lanes = m.Lanes[1:]
-		default:
-			m.Sources = shorter(m.Sources) // the rest is far smaller
-		}
-	}
-}
-
-// life is how long a memo is of use: until all that it says is over.
-func (m *memo) life() time.Duration {
-	longest := learnedFor.Milliseconds() // failures and pauses in a row count so long
-	longest = max(longest, m.Paused)
-	for _, l := range m.Limits {
-		longest = max(longest, l.Left)
-	}
-	for _, l := range m.Lanes {
-		for _, r := range l.Rests {
-			longest = max(longest, r.Left+learnedFor.Milliseconds())
-		}
-	}
-	for _, s := range m.Sources {
-		longest = max(longest, s.life().Milliseconds())
-	}
-	for _, h := range m.Hosts {
-		longest = max(longest, h.Left+learnedFor.Milliseconds())
-	}
-	return min(time.Duration(longest)*time.Millisecond, memoFor)
-}
-
-func noteAttempt(a evidence.Attempt) memoAttempt {
-	if a == (evidence.Attempt{}) {
-		return memoAttempt{}
-	}
-	return memoAttempt{At: a.At.UnixMilli(), Stage: uint8(a.Stage), Host: a.Host, Source: a.Source, TLS: a.TLS,
-		Code: a.Code, Enhanced: a.Enhanced, Text: []byte(cut(a.Text, memoText)), Trouble: uint8(a.Trouble)}
 }
 
 // recalled gives the verdict on what was noted, which is to come back later: what
 // the rules of today take for an answer about an address is none for another one.
-func (o *Options) recalled(m memoAttempt) verdictOf {
-	a := evidence.Attempt{At: time.UnixMilli(m.At).UTC(), Host: cut(m.Host, evidence.NameMax),
-		Source: cut(m.Source, evidence.NameMax), TLS: m.TLS, Text: cut(string(m.Text), evidence.TextMax)}
-	if m.Code >= 200 && m.Code <= 599 {
-		a.Code, a.Enhanced = m.Code, m.Enhanced
-	}
-	if s := smtp.Stage(m.Stage); s <= smtp.StageRset {
-		a.Stage = s
-	}
-	if t := evidence.Trouble(m.Trouble); t.Known() {
-		a.Trouble = t
-	}
-	told := verdictOf{attempt: a}
+func (o *Options) recalled(m state.Attempt) verdictOf {
+	told := verdictOf{attempt: m.Evidence()}
 	told.verdict = o.Rules.Decide(&told.attempt)
 	if told.verdict.Outcome != smtp.Undecided || m.At == 0 {
 		return verdictOf{verdict: again(smtp.ReceiverRateLimited, "recalled")}
@@ -216,24 +79,21 @@ func (o *Options) recalled(m memoAttempt) verdictOf {
 	return told
 }
 
-// cut gives at most the first n bytes of a text.
-func cut(text string, n int) string { return text[:min(len(text), n)] }
-
 // recall takes what an earlier actor noted of this receiver. Of what is known
 // already the stricter holds. Nil, or what cannot be read: nothing is known.
 func (d *desk) recall(now time.Time, data []byte) {
-	var m memo
 	d.known = true
-	if len(data) == 0 || len(data) > memoMax {
+	if len(data) == 0 {
 		return
 	}
-	if err := json.Unmarshal(data, &m); err != nil || m.V != memoVersion {
+	m, err := state.Decode(data)
+	if err != nil {
 		d.options.Log.Debug("memory of a receiver cannot be read", "receiver", d.key, "version", m.V, "err", err)
 		return
 	}
 	age := max(0, d.options.clock(now).Sub(time.UnixMilli(m.At)))
 	left := func(ms int64) time.Time { // the time that ms meant
-		return now.Add(min(time.Duration(clamp(ms, memoFor.Milliseconds()))*time.Millisecond-age, memoFor))
+		return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost))
 	}
 	d.learned.recall(now, m.Limits, left)
 	if age < learnedFor {
@@ -244,15 +104,15 @@ func (d *desk) recall(now time.Time, data []byte) {
 		d.rested(now)
 	}
 	if age < learnedFor {
-		d.pauses = max(d.pauses, count(m.Pauses))
+		d.pauses = max(d.pauses, state.Count(m.Pauses))
 	}
 	d.recallSources(now, age, m.Sources)
-	d.memory = &memory{lanes: map[string]memoLane{}, hosts: map[string]memoHost{}, read: now.Add(-age)}
+	d.restored = &restored{lanes: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
 	for _, l := range m.Lanes {
-		d.memory.lanes[l.Key] = l
+		d.restored.lanes[l.Key] = l
 	}
 	for _, h := range m.Hosts {
-		d.memory.hosts[h.Host+" "+h.At] = h
+		d.restored.hosts[h.Host+" "+h.At] = h
 	}
 	for _, l := range d.lanes {
 		d.remind(now, l)
@@ -261,14 +121,14 @@ func (d *desk) recall(now time.Time, data []byte) {
 
 // remind tells a lane what is remembered of its hosts.
 func (d *desk) remind(now time.Time, l *lane) {
-	m := d.memory
+	m := d.restored
 	if m == nil {
 		return
 	}
 	until := func(ms int64) time.Time {
-		return m.read.Add(time.Duration(clamp(ms, memoFor.Milliseconds())) * time.Millisecond)
+		return m.read.Add(state.Millis(ms, state.HoldMost))
 	}
-	one, ok := m.lanes[l.key]
+	one, ok := m.lanes[l.Key()]
 	if ok {
 		d.remindRests(now, l, one.Rests, until)
 	}
@@ -280,23 +140,23 @@ func (d *desk) remind(now time.Time, l *lane) {
 		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(learnedFor)) {
 			continue
 		}
-		c.until, c.failures, c.last = until(h.Left), count(h.Failures), d.options.recalled(h.Last)
+		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), d.options.recalled(h.Last)
 	}
 }
 
 // note gives the limits that hold.
-func (l *learned) note(now time.Time) []memoLimit {
-	var out []memoLimit
+func (l *learned) note(now time.Time) []state.Limit {
+	var out []state.Limit
 	for i, one := range l.limits() {
 		if now.Before(one.until) {
-			out = append(out, memoLimit{i, one.most, one.until.Sub(now).Milliseconds()})
+			out = append(out, state.Limit{Which: i, Most: one.most, Left: one.until.Sub(now).Milliseconds()})
 		}
 	}
 	return out
 }
 
 // recall tightens the limits to those that were noted.
-func (l *learned) recall(now time.Time, noted []memoLimit, left func(ms int64) time.Time) {
+func (l *learned) recall(now time.Time, noted []state.Limit, left func(ms int64) time.Time) {
 	limits := l.limits()
 	for _, n := range noted {
 		if until := left(n.Left); n.Which >= 0 && n.Which < len(limits) && until.After(now) {
@@ -309,19 +169,19 @@ func (l *learned) recall(now time.Time, noted []memoLimit, left func(ms int64) t
 }
 
 // note gives what is known; nothing when it is not.
-func (c *capacity) note(now time.Time) memoCapacity {
+func (c *capacity) note(now time.Time) state.Capacity {
 	if c.most == 0 {
-		return memoCapacity{}
+		return state.Capacity{}
 	}
-	return memoCapacity{c.most, c.hold.Milliseconds(), max(0, c.until.Sub(now).Milliseconds())}
+	return state.Capacity{Most: c.most, Hold: c.hold.Milliseconds(), Left: max(0, c.until.Sub(now).Milliseconds())}
 }
 
 // recall takes what was noted. Of what is known already the stricter holds.
-func (c *capacity) recall(now time.Time, m memoCapacity, until time.Time) {
+func (c *capacity) recall(now time.Time, m state.Capacity, until time.Time) {
 	if m.Most <= 0 || c.most > 0 && c.most <= m.Most {
 		return
 	}
-	hold := time.Duration(clamp(m.Hold, capacityHoldMost.Milliseconds())) * time.Millisecond
+	hold := state.Millis(m.Hold, capacityHoldMost)
 	c.most, c.hold = m.Most, max(capacityHold, hold)
 	c.until = later(now, until)
 	if limit := now.Add(capacityHoldMost); c.until.After(limit) {
@@ -329,16 +189,10 @@ func (c *capacity) recall(now time.Time, m memoCapacity, until time.Time) {
 	}
 }
 
-// limits gives all limits in the order in which a memo numbers them.
+// limits gives all limits in the order in which a snapshot numbers them.
 func (l *learned) limits() []*limit {
 	return []*limit{&l.perSession, &l.refused, &l.perTransaction}
 }
-
-// clamp gives n, at least 0 and at most most.
-func clamp(n, most int64) int64 { return min(max(0, n), most) }
-
-// count bounds what was counted in a row.
-func count(n int) int { return min(max(0, n), memoCountMax) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -360,7 +214,7 @@ func (d *desk) remember(now time.Time, urgent bool) {
 	if d.options.Facts == nil || !d.dirty {
 		return
 	}
-	if due := d.noted.Add(memoEvery); !urgent && now.Before(due) {
+	if due := d.noted.Add(noteEvery); !urgent && now.Before(due) {
 		d.at(due)
 		return
 	}

@@ -3,100 +3,36 @@ package receiver
 import (
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
 
-const (
-	// memoSources bounds the sources of a memo; more have to be learned again. Guess:
-	// nodes that a receiver lived on lately, times their sources.
-	memoSources = 8
-
-	// memoGrey is how long what was learned of greylisting is kept. Guess: receivers
-	// change that rarely, and remember clients for 35 days mostly.
-	memoGrey = 24 * time.Hour
-
-	// memoTempoFor is how long a tempo is of use. Guess: finding it again takes minutes,
-	// and a receiver's mind changes within hours.
-	memoTempoFor = 4 * time.Hour
-)
-
-// memoSource is what one source of one node has done at the receiver, and how it
-// was taken.
-type memoSource struct {
-	Source  string       `json:"source,omitempty"`
-	Left    int64        `json:"left_ms,omitempty"` // of its rest
-	Rests   int          `json:"rests,omitempty"`
-	Last    memoAttempt  `json:"last,omitzero"`
-	Enough  int64        `json:"enough_ms,omitempty"` // of greylist
-	Short   int64        `json:"short_ms,omitempty"`
-	Minutes []memoMinute `json:"minutes,omitempty"`
-	Tempo   memoTempo    `json:"tempo,omitzero"`
-}
-
-// memoTempo is a tempo: RCPTs in a thousand seconds.
-type memoTempo struct {
-	Rate  int64 `json:"rate"`
-	Edge  int64 `json:"edge,omitempty"`
-	Proof int64 `json:"proof_ms,omitempty"`
-}
-
-// noteTempo gives what a tempo knows, in a memo's numbers.
-func noteTempo(t *throttle.AdaptiveRate) memoTempo {
+// noteRate gives what an adaptive rate knows, as a snapshot has it.
+func noteRate(t *throttle.AdaptiveRate) state.Rate {
 	m, worth := t.Remember()
 	if !worth {
-		return memoTempo{}
+		return state.Rate{}
 	}
-	return memoTempo{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), m.Proof.Milliseconds()}
-}
-
-// memory is what a memo says, for a tempo.
-func (m memoTempo) memory() throttle.RateMemory {
-	return throttle.RateMemory{Rate: float64(m.Rate) / 1000, Edge: float64(m.Edge) / 1000,
-		Proof: time.Duration(clamp(m.Proof, memoFor.Milliseconds())) * time.Millisecond}
-}
-
-// memoMinute is one minute of a quota, so many milliseconds ago.
-type memoMinute struct {
-	Ago      int64 `json:"ago_ms"`
-	Accepted int   `json:"accepted,omitempty"`
-	Refused  int   `json:"refused,omitempty"`
-}
-
-// life is how long it is of use.
-func (m *memoSource) life() time.Duration {
-	switch {
-	case m.Enough > 0 || m.Short > 0:
-		return memoGrey
-	case m.Left > 0:
-		return min(time.Duration(m.Left)*time.Millisecond, memoFor) + learnedFor
-	case m.Tempo != memoTempo{}:
-		return memoTempoFor
-	}
-	return learnedFor
-}
-
-// empty says whether nothing is worth keeping.
-func (m *memoSource) empty() bool {
-	return m.Left == 0 && m.Rests == 0 && m.Enough == 0 && m.Short == 0 && len(m.Minutes) == 0 &&
-		m.Tempo == memoTempo{}
+	return state.RateOf(m)
 }
 
 // noteSources gives what our sources did and what was read of those of other nodes.
-func (d *desk) noteSources(now time.Time) []memoSource {
-	var out []memoSource
+func (d *desk) noteSources(now time.Time) []state.Source {
+	var out []state.Source
 	for _, o := range d.outlets {
-		m := memoSource{Source: o.name, Rests: min(o.rests, memoCountMax),
+		m := state.Source{Source: o.name, Rests: min(o.rests, state.CountMax),
 			Enough: o.grey.enough.Milliseconds(), Short: o.grey.short.Milliseconds(),
-			Tempo: noteTempo(o.tempo)}
+			Tempo: noteRate(o.tempo)}
 		if left := o.until.Sub(now); left > 0 {
-			m.Left, m.Last = left.Milliseconds(), noteAttempt(o.last.attempt)
+			m.Left, m.Last = left.Milliseconds(), state.AttemptOf(o.last.attempt)
 		}
 		if most := o.budget.perHour; most < quotaUnlimited && o.budget.refused(now)*worthShare >= max(1, most) {
 			for _, one := range o.budget.minutes {
-				m.Minutes = append(m.Minutes, memoMinute{now.Sub(one.began).Milliseconds(), one.accepted, one.refused})
+				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.began).Milliseconds(), Accepted: one.accepted,
+					Refused: one.refused})
 			}
 		}
-		if !m.empty() && len(out) < memoSources {
+		if !m.Empty() && len(out) < state.SourcesMax {
 			out = append(out, m)
 		}
 	}
@@ -110,30 +46,17 @@ func (d *desk) noteSources(now time.Time) []memoSource {
 				m.Minutes = append(m.Minutes, one)
 			}
 		}
-		if passed < m.life() && !m.empty() && len(out) < memoSources {
+		if passed < m.Life() && !m.Empty() && len(out) < state.SourcesMax {
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// shorter leaves something out: the source that came last, or when it is the only
-// one its oldest minute, or all of it.
-func shorter(sources []memoSource) []memoSource {
-	switch n := len(sources); {
-	case n == 1 && len(sources[0].Minutes) > 0:
-		sources[0].Minutes = sources[0].Minutes[1:]
-		return sources
-	case n > 0:
-		return sources[:n-1]
-	}
-	return nil
-}
-
 // recallSources takes what was noted of our sources, and keeps what is of others.
-func (d *desk) recallSources(now time.Time, age time.Duration, noted []memoSource) {
+func (d *desk) recallSources(now time.Time, age time.Duration, noted []state.Source) {
 	d.others, d.othersAt = nil, now.Add(-age)
-	for _, m := range noted[:min(len(noted), memoSources)] {
+	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		ours := false
 		for _, o := range d.outlets {
 			if o.name == m.Source {
@@ -149,31 +72,28 @@ func (d *desk) recallSources(now time.Time, age time.Duration, noted []memoSourc
 
 // recallOutlet takes what was noted of one source. Of what is known already the
 // stricter holds.
-func (d *desk) recallOutlet(now time.Time, age time.Duration, o *outlet, m *memoSource) {
-	left := time.Duration(clamp(m.Left, memoFor.Milliseconds())) * time.Millisecond
-	if until := now.Add(min(left-age, memoFor)); m.Left > 0 && until.After(now) && until.After(o.until) {
+func (d *desk) recallOutlet(now time.Time, age time.Duration, o *outlet, m *state.Source) {
+	left := state.Millis(m.Left, state.HoldMost)
+	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
 		o.until, o.last = until, d.options.recalled(m.Last)
 	}
 	if age < left+learnedFor {
-		o.rests = max(o.rests, count(m.Rests))
+		o.rests = max(o.rests, state.Count(m.Rests))
 	}
-	if age < memoTempoFor {
-		o.tempo.Recall(m.Tempo.memory(), now)
+	if age < state.RateFor {
+		o.tempo.Recall(m.Tempo.Memory(), now)
 	}
-	if age < memoGrey && o.grey == (greylist{}) {
-		grey := func(ms int64) time.Duration {
-			return time.Duration(clamp(ms, memoGrey.Milliseconds())) * time.Millisecond
-		}
-		o.grey = greylist{enough: grey(m.Enough), short: grey(m.Short)}
+	if age < state.GreyFor && o.grey == (greylist{}) {
+		o.grey = greylist{enough: state.Millis(m.Enough, state.GreyFor), short: state.Millis(m.Short, state.GreyFor)}
 	}
 	d.recallQuota(now, age, o, m.Minutes)
 }
 
 // recallQuota books the refusals of the last hour that others counted.
-func (d *desk) recallQuota(now time.Time, age time.Duration, o *outlet, noted []memoMinute) {
+func (d *desk) recallQuota(now time.Time, age time.Duration, o *outlet, noted []state.Minute) {
 	var minutes []minute
 	for _, n := range noted {
-		began := now.Add(-age - time.Duration(clamp(n.Ago, memoFor.Milliseconds()))*time.Millisecond)
+		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
 		if last := len(minutes) - 1; o.budget.over(began, now) ||
 			last >= 0 && !began.After(minutes[last].began) {
 			continue // over, or not in order
@@ -195,21 +115,13 @@ func (d *desk) forgotten(now time.Time) {
 	}
 }
 
-// memoRest is how a lane keeps away one source.
-type memoRest struct {
-	Source string      `json:"source,omitempty"`
-	Left   int64       `json:"left_ms"`
-	Rests  int         `json:"rests"`
-	Last   memoAttempt `json:"last,omitzero"`
-}
-
 // noteRests gives the sources that a lane refuses.
-func (l *lane) noteRests(now time.Time) []memoRest {
-	var out []memoRest
+func (l *lane) noteRests(now time.Time) []state.Suspension {
+	var out []state.Suspension
 	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < memoSources {
-			out = append(out, memoRest{o.name, left.Milliseconds(), min(r.rests, memoCountMax),
-				noteAttempt(r.last.attempt)})
+		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
+			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
+				Rests: min(r.rests, state.CountMax), Last: state.AttemptOf(r.last.attempt)})
 		}
 	}
 	return out
@@ -217,14 +129,14 @@ func (l *lane) noteRests(now time.Time) []memoRest {
 
 // remindRests tells a lane which sources it refused. Of what is known already the
 // stricter holds.
-func (d *desk) remindRests(now time.Time, l *lane, noted []memoRest, until func(ms int64) time.Time) {
-	for _, m := range noted[:min(len(noted), memoSources)] {
+func (d *desk) remindRests(now time.Time, l *lane, noted []state.Suspension, until func(ms int64) time.Time) {
+	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		for _, o := range d.outlets {
 			if o.name != m.Source || !now.Before(until(m.Left)) {
 				continue
 			}
 			if r := l.against(o); until(m.Left).After(r.until) {
-				r.until, r.rests, r.last = until(m.Left), max(1, count(m.Rests)), d.options.recalled(m.Last)
+				r.until, r.rests, r.last = until(m.Left), max(1, state.Count(m.Rests)), d.options.recalled(m.Last)
 			}
 		}
 	}

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
 // nowhere is Facts for a desk, which only looks whether there are any.
-type nowhere struct{ Facts }
+type nowhere struct{ state.Facts }
 
 // rememberer makes a desk whose ledger has another clock than its node.
 func rememberer(now time.Time, ahead time.Duration) *desk {
@@ -52,11 +53,11 @@ func taught(now time.Time) *desk {
 // long as that would have held, whatever the clocks of their nodes say.
 func TestMemorySurvivesAMove(t *testing.T) {
 	fact, worth := taught(begin).note(begin)
-	if !worth || fact.Key != "example" || len(fact.Data) > memoMax {
+	if !worth || fact.Key != "example" || len(fact.Data) > state.BytesMax {
 		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
 	}
 	t.Logf("%d bytes: %s", len(fact.Data), fact.Data)
-	if life := fact.Expires.Sub(begin); life < memoTempoFor || life > 2*memoTempoFor {
+	if life := fact.Expires.Sub(begin); life < state.RateFor || life > 2*state.RateFor {
 		t.Errorf("it expires after %s", life)
 	}
 	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
@@ -112,12 +113,12 @@ func TestMemoryOfNothing(t *testing.T) {
 
 // TestMemoryThatCannotBeRead is as none, and never blocks a receiver for ever.
 func TestMemoryThatCannotBeRead(t *testing.T) {
-	memo := func(m memo) string {
-		text, err := json.Marshal(m)
+	text := func(m state.Snapshot) string {
+		data, err := json.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(text)
+		return string(data)
 	}
 	year := (366 * 24 * time.Hour).Milliseconds()
 	for _, tc := range []struct {
@@ -128,13 +129,13 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 		{"nothing", "", 0, true},
 		{"garbage", "\x00\xff{", 0, true},
 		{"another shape", `{"v":2,"limits":"many"}`, 0, true},
-		{"a newer version", memo(aMemo(memoVersion+1, begin, year)), 0, true},
-		{"an older version", memo(aMemo(memoVersion-1, begin, year)), 0, true},
-		{"no version", memo(aMemo(0, begin, year)), 0, true},
-		{"too long", memo(aMemo(memoVersion, begin, year)) + strings.Repeat(" ", memoMax), 0, true},
-		{"a pause of a year", memo(aMemo(memoVersion, begin, year)), memoFor, false},
-		{"written next year", memo(aMemo(memoVersion, begin.AddDate(1, 0, 0), year)), memoFor, false},
-		{"written last year", memo(aMemo(memoVersion, begin.AddDate(-1, 0, 0), 1000)), 0, false},
+		{"a newer version", text(aSnapshot(state.Version+1, begin, year)), 0, true},
+		{"an older version", text(aSnapshot(state.Version-1, begin, year)), 0, true},
+		{"no version", text(aSnapshot(0, begin, year)), 0, true},
+		{"too long", text(aSnapshot(state.Version, begin, year)) + strings.Repeat(" ", state.BytesMax), 0, true},
+		{"a pause of a year", text(aSnapshot(state.Version, begin, year)), state.HoldMost, false},
+		{"written next year", text(aSnapshot(state.Version, begin.AddDate(1, 0, 0), year)), state.HoldMost, false},
+		{"written last year", text(aSnapshot(state.Version, begin.AddDate(-1, 0, 0), 1000)), 0, false},
 	} {
 		d := rememberer(begin, 0)
 		before := d.permit(begin)
@@ -142,17 +143,17 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 		if rests := d.paused.Sub(begin); !d.known || rests > tc.rests {
 			t.Errorf("%s: known %v, rests for %s", tc.name, d.known, rests)
 		}
-		if same := d.permit(begin) == before; tc.untouched && (!same || d.memory != nil) {
+		if same := d.permit(begin) == before; tc.untouched && (!same || d.restored != nil) {
 			t.Errorf("%s: something was read", tc.name)
 		}
 	}
 }
 
-// aMemo is a memo with something of everything.
-func aMemo(version int, at time.Time, left int64) memo {
-	return memo{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
-		Limits: []memoLimit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
-		Hosts:  []memoHost{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
+// aSnapshot is one with something of everything.
+func aSnapshot(version int, at time.Time, left int64) state.Snapshot {
+	return state.Snapshot{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
+		Limits: []state.Limit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
+		Hosts:  []state.Host{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
 }
 
 // TestMemoryIsBounded: whatever was learned, its text fits.
@@ -169,7 +170,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		d.outlets[0].budget.Refused(begin.Add(time.Duration(n-60) * time.Minute))
 	}
 	fact, worth := d.note(begin)
-	if !worth || len(fact.Data) > memoMax {
+	if !worth || len(fact.Data) > state.BytesMax {
 		t.Fatalf("%d bytes", len(fact.Data))
 	}
 	next := rememberer(begin, 0)
@@ -251,7 +252,7 @@ func FuzzRecall(f *testing.F) {
 		l := d.lane(begin, hosts("mx1"))
 		l.mode(begin)
 		_ = d.excuse.attempt.Stage.String() + l.candidates[0].last.attempt.Stage.String()
-		if rests := d.paused.Sub(begin); rests > memoFor || l.candidates[0].until.Sub(begin) > memoFor {
+		if rests := d.paused.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
 			t.Errorf("rests for %s", rests)
 		}
 		if a := d.permit(begin); a.Connections < 1 || a.RcptRate.Events < 1 {

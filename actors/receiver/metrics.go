@@ -1,11 +1,13 @@
 package receiver
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 )
@@ -30,10 +32,9 @@ type Metrics struct {
 	factsKept, factsLost, factsRead prometheus.Counter
 
 	rcpts         prometheus.Counter
-	waitingNow    [causes]prometheus.Gauge
-	waitedSeconds [causes]prometheus.Counter
+	waitingNow    [status.Causes]prometheus.Gauge
+	waitedSeconds [status.Causes]prometheus.Counter
 	collected     atomic.Pointer[Living] // whose receivers are collected; nil: none yet
-	labels        labels
 }
 
 // NewMetrics registers the metrics.
@@ -83,14 +84,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for i, cause := range view.Causes {
 		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
 	}
-	r.MustRegister(m.rcpts, waiting, waited, collector{m})
+	r.MustRegister(m.rcpts, waiting, waited, status.NewCollector(m.survey))
 	r.MustRegister(m.answers, m.sessions, m.opened, m.pauses, m.living, m.barred, m.moved, m.resent, m.stale,
 		m.doubled, m.silent, m.handed, m.sourcesRested, m.sourcesOut, m.factsKept, m.factsLost, m.factsRead)
 	return m
 }
 
+// survey asks the receivers of the node; false: there is none yet.
+func (m *Metrics) survey(ctx context.Context) ([]view.Receiver, bool) {
+	living := m.collected.Load()
+	if living == nil {
+		return nil, false
+	}
+	return living.Survey(ctx), true
+}
+
 // waiting moves a desk's addresses in the gauges from what held it back to what does.
-func (m *Metrics) waiting(st *status, cause wire.Cause, queued int) {
+func (m *Metrics) waiting(st *deskStatus, cause wire.Cause, queued int) {
 	if cause == st.cause {
 		m.waitingNow[cause].Add(float64(queued - st.queued))
 	} else {
@@ -108,7 +118,7 @@ func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
 }
 
 // gone takes a desk out of the gauges.
-func (m *Metrics) gone(st *status) {
+func (m *Metrics) gone(st *deskStatus) {
 	m.waitingNow[st.cause].Sub(float64(st.queued))
 	st.queued = 0
 }

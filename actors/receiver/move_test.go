@@ -2,17 +2,73 @@ package receiver
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/asynkron/protoactor-go/remote"
 
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
+
+// shelf keeps facts in memory.
+type shelf struct {
+	mu    sync.Mutex
+	facts map[string]state.Fact // guarded by mu
+	takes time.Duration         // guarded by mu; each call
+}
+
+func newShelf() *shelf { return &shelf{facts: map[string]state.Fact{}} }
+
+// wait lets a call take its time.
+func (s *shelf) wait(ctx context.Context) error {
+	s.mu.Lock()
+	takes := s.takes
+	s.mu.Unlock()
+	if takes == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(takes):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Learn implements state.Facts.
+func (s *shelf) Learn(ctx context.Context, facts []state.Fact) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range facts {
+		s.facts[f.Key] = f
+	}
+	return nil
+}
+
+// Known implements state.Facts.
+func (s *shelf) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []state.Fact
+	for _, key := range keys {
+		if f, ok := s.facts[key]; ok {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
 
 // TestMovedActorEndsWell: what is on the wire is answered, nothing is lost or
 // asked in vain, sessions say QUIT, and what was learned is written before the

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/span"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -16,21 +17,6 @@ import (
 
 // kind is the name of this virtual actor's kind in the cluster.
 const kind = "receiver"
-
-// Fact is what was learned about a receiver, as bytes that only this package understands.
-type Fact struct {
-	Key     string // of the receiver
-	Data    []byte // at most 4 KiB
-	Expires time.Time
-}
-
-// Facts keeps facts beyond the life of an actor and of a node. Safe for concurrent use.
-type Facts interface {
-	// Learn keeps facts, at most 1,000; one with the key of another takes its place.
-	Learn(ctx context.Context, facts []Fact) error
-	// Known gives the facts of some keys, at most 1,000, that have not expired, in no order.
-	Known(ctx context.Context, keys []string) ([]Fact, error)
-}
 
 // Options is what every receiver actor of a node shares. Fields are required unless
 // they say what nil means.
@@ -42,10 +28,10 @@ type Options struct {
 	Fenced func() bool
 	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
 	// for one who asks once and is gone.
-	Facts Facts
+	Facts state.Facts
 	// Clock is the time of the ledger, for what is kept in Facts; nil: that of this host.
 	Clock   func() time.Time
-	Sources *Sources                         // from where receivers are spoken to
+	Sources *egress.Pool                     // from where receivers are spoken to
 	Allow   func(key string) throttle.Limits // the present allowance of a receiver
 	// Stated says whether somebody has said what the RCPT rate of a receiver is, so that it
 	// is not begun gently; nil: of every one.
@@ -98,6 +84,11 @@ func (o Options) Validate() error {
 		return errors.New("receiver options: no logger or metrics")
 	}
 	return nil
+}
+
+// bindSources tells the pool what it has to know of the node.
+func (o *Options) bindSources() {
+	o.Sources.Bind(egress.Settings{Limits: o.SourceOf, Facts: o.Facts, Clock: o.Clock, Log: o.Log})
 }
 
 // lasts gives how long d lasts where an hour is that of the sources.

@@ -16,10 +16,6 @@ const (
 	// to come back later: it may be the one that ends them.
 	triesMax = 3
 
-	// crowdedFor is how long a host is not dialled that has just told us that we
-	// have too many sessions, while others go on. Guess.
-	crowdedFor = time.Second
-
 	// brokenFor is the same for a host that has served us, when one connection to it
 	// breaks: if only some of them do, all addresses would wait for minutes each time.
 	// Guess.
@@ -81,16 +77,20 @@ func (d *desk) opened(now time.Time, id int, failed *verdictOf) {
 	}
 	if failed != nil {
 		d.dials.Done(now, 1)
+		d.opening.window.Done(now, 1)
 		d.lose(s)
 		d.unheard(now, s, failed)
 		if failed.attempt.Code != 0 {
-			d.options.Sources.reached(s.outlet.index, d.key, now)
+			d.options.Sources.NoteReached(s.outlet.index, d.key, now)
 		}
 		d.trouble(now, s, *failed)
 		return
 	}
-	d.options.Sources.reached(s.outlet.index, d.key, now)
-	d.dials.Done(d.openings.seen(s.opened, now), 1)
+	d.options.Sources.NoteReached(s.outlet.index, d.key, now)
+	seen := d.openings.seen(s.opened, now)
+	d.dials.Done(seen, 1)
+	d.opening.window.Done(seen, 1)
+	d.wasOpened(now, s)
 	s.ready, s.opened, s.idle = true, now, now
 	d.free = append(d.free, s)
 }
@@ -102,7 +102,7 @@ func (d *desk) worked(now time.Time, r report) {
 		return
 	}
 	s.given = nil
-	d.poison(s, r)
+	d.poison(now, s, r)
 	d.seen(now, s, &r)
 	d.settle(now, s, r)
 	d.requeue(now, s, r)
@@ -123,6 +123,7 @@ func (d *desk) closed(now time.Time, id int) {
 	}
 	if !s.ready {
 		d.dials.Done(now, 1)
+		d.opening.window.Done(now, 1)
 	}
 	d.lose(s)
 }
@@ -172,15 +173,16 @@ func (d *desk) ended(now time.Time, s *session, r report) {
 	d.dirty = true
 	switch {
 	case r.stale: // closed for lack of use: nothing learned
+	case r.poisoned && !d.guardAt(now, s): // one mailbox has said so
 	case r.poisoned:
 		d.learned.refused.tighten(s.refused-1, now)
 		d.pause(now, *r.failure)
 	case r.cut && s.told > 0 && r.failure.verdict.Action == verdict.ActVoid: // 421, too many errors
 		d.learned.refused.tighten(s.refused, now)
-	case r.cut && hasty(r.failure.verdict) && r.failure.attempt.Stage == smtp.StageRcpt:
-		d.endedHastily(now, s, *r.failure)
-	case r.cut && s.told > 0:
-		d.learned.sessionEnded(s.told, s.refused, now)
+	case r.cut && r.failure.attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
+		if s.told > 0 {
+			d.learned.sessionEnded(s.told, s.refused, now)
+		}
 	default:
 		d.trouble(now, s, *r.failure)
 	}
@@ -189,11 +191,12 @@ func (d *desk) ended(now time.Time, s *session, r report) {
 // settle books what was asked and hands out the verdicts.
 func (d *desk) settle(now time.Time, s *session, r report) {
 	fresh, asked, refused, faults := s.rcpts == 0, 0, 0, 0
+	s.agreed = d.agreesOnLength(s, &r)
 	for _, a := range r.answered {
 		if a.told.attempt.Code == 0 { // cannot be asked at this host: nothing was sent
 			d.undone(s, 1)
 			s.outlet.budget.Undo(1)
-			d.options.Sources.giveBack(s.outlet.index, d.key, s.day, 1)
+			d.options.Sources.Return(s.outlet.index, d.key, s.day, 1)
 			continue
 		}
 		if asked++; asked == 1 && !fresh {
@@ -231,7 +234,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 	d.dirty = d.dirty || refused+unheard > 0
 	d.done(s, now, r.onWire)
 	d.undone(s, len(r.rest)-r.onWire)
-	d.options.Sources.giveBack(s.outlet.index, d.key, s.day, len(r.rest)-r.onWire)
+	d.options.Sources.Return(s.outlet.index, d.key, s.day, len(r.rest)-r.onWire)
 	s.errors += faults
 	s.rcpts += asked + r.onWire
 	s.refused += refused + unheard
@@ -253,6 +256,7 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 	a.probe.note(a.told)
 	if v.Outcome != smtp.Undecided {
 		d.pauses = 0
+		d.answeredWell(now, s, &a)
 		d.took(now, s)
 		d.answer(a.probe, a.told, a.at)
 		return
@@ -275,29 +279,22 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 			return
 		}
 	case verdict.ActVoid:
-		d.retry(s.lane, a)
-		return
-	case verdict.ActSlow, verdict.ActPause:
-		if a.told.attempt.Code == 421 { // the session is over; what that means, ended decides
+		if d.guardAt(now, s) {
 			d.retry(s.lane, a)
+		} else {
+			d.suspicious(now, s, a)
+		}
+		return
+	default:
+		switch {
+		case a.told.attempt.Code == 0: // nothing was sent
+		case a.told.attempt.Code == 421 && s.agreed:
+			d.push(s.lane, a.probe) // sessions are so long here
+			return
+		default:
+			d.suspicious(now, s, a)
 			return
 		}
-		d.blame(now, s.outlet, a.told)
-		if d.tooFast(now, s.outlet, a.told, a.sent) && hasty(a.told.verdict) {
-			d.retry(s.lane, a) // it is not about the address
-			return
-		}
-	case verdict.ActOtherSource:
-		against := s.lane.against(s.outlet)
-		if against.blocked++; against.blocked < blockedInRow {
-			break
-		}
-		d.rest(now, s.lane, s.outlet, a.told)
-		if c, _ := d.next(now, s.lane); c != nil { // another source takes over
-			d.push(s.lane, a.probe)
-			return
-		}
-		a.told.verdict.Wait = max(a.told.verdict.Wait, against.until.Sub(now))
 	}
 	d.answer(a.probe, a.told, a.at)
 }
@@ -330,12 +327,28 @@ func (d *desk) conclude(p *probe, told verdictOf, at time.Time) {
 // requeue puts back what was not asked.
 func (d *desk) requeue(now time.Time, s *session, r report) {
 	for i, p := range r.rest {
-		if i < r.onWire && r.failure != nil {
-			d.retry(s.lane, answered{probe: p, told: *r.failure, at: now})
-		} else {
+		switch {
+		case i > 0 || i >= r.onWire || r.failure == nil || s.agreed || r.stale: // it is not what ended the session
 			d.push(s.lane, p)
+		case !s.void.IsZero() || r.poisoned && d.guardAt(now, s) || r.failure.attempt.Trouble == evidence.TroubleOurs:
+			d.retry(s.lane, answered{probe: p, told: *r.failure, at: now})
+		default:
+			p.note(*r.failure)
+			d.suspicious(now, s, answered{probe: p, told: *r.failure, sent: s.sent(), at: now})
 		}
 	}
+}
+
+// agreesOnLength reports whether the receiver ended a session after as many answers as one
+// before: it is about the length of sessions, and not about who was asked last.
+func (d *desk) agreesOnLength(s *session, r *report) bool {
+	told := s.told
+	for i := range r.answered {
+		if code := r.answered[i].told.attempt.Code; code != 0 && code != 421 {
+			told++
+		}
+	}
+	return r.failure != nil && r.cut && told > 0 && told == d.learned.cut.told && told >= d.learned.longest
 }
 
 // retry puts a probe back that was on the wire when its session ended. When that
@@ -355,6 +368,7 @@ func (d *desk) trouble(now time.Time, s *session, told verdictOf) {
 	d.dirty = true
 	v := told.verdict
 	switch {
+	case !s.ready && d.notOpened(now, s, told):
 	case v.Action == verdict.ActPause && hasty(v):
 		d.tooFast(now, s.outlet, told, s.sent())
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
@@ -368,28 +382,11 @@ func (d *desk) trouble(now time.Time, s *session, told verdictOf) {
 		s.lane.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
 	case v.Action == verdict.ActSlow && s.ready && told.attempt.Stage > smtp.StageHello:
 		d.tooFast(now, s.outlet, told, s.sent())
-	case v.Action == verdict.ActSlow && d.readyAt(s.host.host):
-		d.learned.connections.tighten(d.whole(len(d.sessions)), now)
-		d.avoid(now, s.host, told, crowdedFor)
-	case d.turnedAway(now, s, told):
-		s.host.failures++
-		s.host.last = told
-		d.tooFast(now, s.outlet, told, s.opened)
 	case told.attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance
 		d.avoid(now, s.host, told, brokenFor)
 	default:
 		d.avoid(now, s.host, told, d.wait(v, s.host.failures))
 	}
-}
-
-// readyAt says whether a session is open with a host.
-func (d *desk) readyAt(host string) bool {
-	for _, s := range d.sessions {
-		if s.ready && s.host.host == host {
-			return true
-		}
-	}
-	return false
 }
 
 // avoid does not dial an address for a while. What fails during that while, as
@@ -412,6 +409,7 @@ func (d *desk) pause(now time.Time, told verdictOf) {
 	}
 	d.paused = until
 	if !resting {
+		d.pausedAt = now
 		d.pauses++
 	}
 	d.halt(func(*session) bool { return true })
@@ -435,4 +433,11 @@ func (d *desk) wait(v verdict.Verdict, nth int) time.Duration {
 		wait = max(wait, d.options.lasts(harvestFor))
 	}
 	return wait
+}
+
+// endsBatch reports whether an answer ends what its session was given.
+// One that may be about more than its address does: what comes next is to be chosen anew.
+func endsBatch(told *verdictOf) bool {
+	v := &told.verdict
+	return stops(v.Action) || v.Outcome == smtp.Undecided && told.attempt.Code != 0
 }

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/wire"
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/status"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -17,13 +18,11 @@ import (
 
 const (
 	// restHere is how long a source is rested at a receiver that refuses it, the first
-	// time; each rest that follows another one doubles it, up to restMost. Guess:
-	// Forcepoint blocks for three hours, others until the next update of a list.
-	restHere = 4 * time.Hour
-
-	// blockedInRow is how many refusals of us at RCPT in a row rest a source: one may
-	// be about the address after all. Guess.
-	blockedInRow = 3
+	// time; each rest that follows another one doubles it, up to restHereMost. So a block
+	// costs at most twice as long as it lasts, and one of days eight questions and then
+	// one in four hours.
+	restHere     = time.Minute
+	restHereMost = 4 * time.Hour
 
 	// lanesInRow is how many lanes of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
@@ -37,16 +36,21 @@ var errNoSource = errors.New("no source address of this family is configured")
 // outlet is what a desk knows of one of our sources: whether its receiver takes
 // it, and what harm it has done there.
 type outlet struct {
-	*Source
-	index    int // in Sources
-	name     string
-	budget   *quota
-	tempo    *throttle.AdaptiveRate
-	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the desk's
-	pause    throttle.Pause   // as an operator wants it of the source
-	grey     greylist
-	rested                       // at all of this receiver
-	refusing map[string]struct{} // lanes that rested it, without an answer about an address since
+	*egress.Source
+	index  int // in the pool
+	name   string
+	budget *quota
+	tempo  *throttle.AdaptiveRate
+	rcpts  *throttle.Window // that keeps to the tempo, in times of sending as the desk's
+	pause  throttle.Pause   // as an operator wants it of the source
+	grey   greylist
+
+	causes     *throttle.Causes
+	experiment throttle.Experiment // whether it is our pace
+	lesson     time.Time           // what was sent before says nothing about the newest belief
+	cautious   bool                // one address at a time, until one is answered
+	rested                         // at all of this receiver
+	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
 }
 
 // rested is how a source is kept away. The zero value: it is not.
@@ -58,7 +62,7 @@ type rested struct {
 
 // add prolongs it; each rest in a row is twice as long.
 func (r *rested) add(now time.Time, told verdictOf, hour throttle.Hour) {
-	r.until = now.Add(max(told.verdict.Wait, hour.Of(min(restHere<<min(r.rests, 10), restMost))))
+	r.until = now.Add(max(told.verdict.Wait, hour.Of(min(restHere<<min(r.rests, 10), restHereMost))))
 	r.rests++
 	r.last = told
 }
@@ -66,7 +70,6 @@ func (r *rested) add(now time.Time, told verdictOf, hour throttle.Hour) {
 // refusal is what a lane has against one of our sources.
 type refusal struct {
 	rested
-	blocked int // refusals at RCPT in a row
 }
 
 // against gives what a lane has against a source; to be changed.
@@ -97,11 +100,12 @@ func (l *lane) away(now time.Time, o *outlet) *rested {
 // outletsOf puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
-func outletsOf(key string, s *Sources, a throttle.Limits) []*outlet {
-	out := make([]*outlet, len(s.list))
+func outletsOf(key string, s *egress.Pool, a throttle.Limits) []*outlet {
+	out := make([]*outlet, s.Len())
 	score := make(map[*outlet]uint64, len(out))
-	for i := range s.list {
-		o := &outlet{Source: &s.list[i], index: i, name: s.list[i].Name(),
+	for i := range out {
+		o := &outlet{Source: s.Source(i), index: i, name: s.Source(i).Name(),
+			causes: throttle.NewCauses(),
 			budget: newQuota(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
@@ -115,10 +119,10 @@ func outletsOf(key string, s *Sources, a throttle.Limits) []*outlet {
 // when there is none.
 func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 	for _, o := range d.outlets {
-		if !o.reaches(at) || l.away(now, o) != nil {
+		if !o.Reaches(at) || l.away(now, o) != nil {
 			continue
 		}
-		if ok, _, _ := d.fit(now, o); ok {
+		if d.fit(now, o).Free() {
 			return o
 		}
 	}
@@ -128,20 +132,20 @@ func (d *desk) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
 // mute says whether this node may not speak to the receiver for a while though the
 // receiver takes one of its sources, because they are paused, rested altogether, or have
 // asked what they may in a day; until when, zero for a pause; and why.
-func (d *desk) mute(now time.Time) (muted bool, until time.Time, cause wire.Cause) {
+func (d *desk) mute(now time.Time) (first status.Blocked) {
 	for _, o := range d.outlets {
 		if now.Before(o.until) {
 			continue
 		}
-		ok, next, why := d.fit(now, o)
+		b := d.fit(now, o)
 		switch {
-		case ok:
-			return false, time.Time{}, wire.Cause_FREE
-		case !muted, until.IsZero(), !next.IsZero() && next.Before(until):
-			muted, until, cause = true, next, why
+		case b.Free():
+			return b
+		case first.Free(), first.Until.IsZero(), !b.Until.IsZero() && b.Until.Before(first.Until):
+			first = b
 		}
 	}
-	return muted, until, cause
+	return first
 }
 
 // spendable says whether a source has refusals left that it may cause within the
@@ -193,7 +197,7 @@ func (d *desk) shutBy(now time.Time, l *lane, c *candidate) (verdictOf, time.Tim
 	}
 	var first *rested
 	for _, o := range d.outlets {
-		if r := l.away(now, o); r != nil && o.reaches(c.at) && (first == nil || r.until.Before(first.until)) {
+		if r := l.away(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
 			first = r
 		}
 	}
@@ -244,7 +248,7 @@ func (d *desk) shut(now time.Time, l *lane) (told verdictOf, why []verdictOf) {
 func (d *desk) refused(now time.Time, s *session, told verdictOf) {
 	d.avoid(now, s.host, told, d.wait(told.verdict, s.host.failures))
 	for _, c := range s.lane.candidates {
-		if !now.Before(c.until) && s.outlet.reaches(c.at) {
+		if !now.Before(c.until) && s.outlet.Reaches(c.at) {
 			return
 		}
 	}
@@ -261,13 +265,12 @@ func (d *desk) rest(now time.Time, l *lane, o *outlet, told verdictOf) {
 	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.against(o)
 	r.add(now, told, d.options.Sources.Hour)
-	r.blocked = 0
 	for _, c := range l.candidates { // another source may be taken where this one was not
 		if c.last.verdict.Action == verdict.ActOtherSource {
 			c.until, c.failures = now, 0
 		}
 	}
-	o.refusing[l.key] = struct{}{}
+	o.refusing[l.Key()] = struct{}{}
 	everywhere := len(o.refusing) >= lanesInRow
 	if everywhere {
 		o.add(now, told, d.options.Sources.Hour)
@@ -289,7 +292,7 @@ func (d *desk) blame(now time.Time, o *outlet, told verdictOf) {
 	if r := told.verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
 	}
-	if d.options.Sources.blocked(o.index, d.key, now, told.verdict.Reason) {
+	if d.options.Sources.NoteBlocked(o.index, d.key, now, told.verdict.Reason) {
 		d.options.Metrics.sourcesOut.Inc()
 		d.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
 			"look at its name, its return path and the block lists", "source", o.name, "reason",
@@ -301,11 +304,11 @@ func (d *desk) blame(now time.Time, o *outlet, told verdictOf) {
 func (d *desk) took(now time.Time, s *session) {
 	o := s.outlet
 	if r := s.lane.refusals[o]; r != nil {
-		r.blocked, r.rests = 0, 0
+		r.rests = 0
 	}
 	o.rests = 0
 	clear(o.refusing)
-	d.options.Sources.worked(o.index, d.key, now)
+	d.options.Sources.NoteAnswered(o.index, d.key, now)
 }
 
 // halt lets sessions begin nothing more of what they were given.

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -9,27 +8,20 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// dayed makes sources of which the first may ask so much in a day; nothing is kept.
-func dayed(most int) *Sources {
-	s := sourcesOf(noSession, sourceA)
-	s.bind(Options{SourceOf: func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }})
-	return s
-}
-
 // TestPartOfADayIsUsedUp: a receiver that has used its part of a source's day, while
 // another one keeps its own, does not go on dialling, and says why.
 func TestPartOfADayIsUsedUp(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
 	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
-	w.desk.options.Sources.options.Store(&w.desk.options)
+	w.rebind()
 	w.desk.options.Clock = func() time.Time { return w.now }
 	asks := true
 	var other func()
 	other = func() { // asks one now and then
 		if asks {
-			w.desk.options.Sources.take(0, "other", w.now, 1)
-			w.after(wantFor-10*time.Second, other)
+			w.desk.options.Sources.Claim(0, "other", w.now, 1)
+			w.after(50*time.Second, other)
 		}
 	}
 	w.after(0, other)
@@ -43,30 +35,13 @@ func TestPartOfADayIsUsedUp(t *testing.T) {
 	if len(w.dials) > dials || len(w.rcpts) > rcpts {
 		t.Errorf("%d dials, %d RCPTs, after all of the part was used", len(w.dials)-dials, len(w.rcpts)-rcpts)
 	}
-	if cause, until, why := w.desk.hold(w.now); cause != wire.Cause_NO_SOURCE || !until.After(w.now) || why == "" {
-		t.Errorf("%s until %s: %s", cause, until, why)
+	if b := w.desk.hold(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
+		t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 	}
 	asks = false
 	w.run(w.now.Add(10 * time.Minute))
 	if used := w.desk.options.Sources.State(w.now)[0].Today; used != 100 || len(w.rcpts) <= rcpts {
 		t.Errorf("%d of 100 were asked when the other one had gone", used)
-	}
-}
-
-// TestPartsAreAllOfADay: however many receivers share a source's day, all of it can be used.
-func TestPartsAreAllOfADay(t *testing.T) {
-	for _, tc := range []struct{ most, receivers int }{{1000, 600}, {1000, 999}, {1000, 3}, {7, 5}, {7, 50}} {
-		s, now, got := dayed(tc.most), begin, 0
-		for range 300 {
-			now = now.Add(time.Second)
-			for k := range tc.receivers {
-				n, _ := s.take(0, fmt.Sprint(k), now, 5)
-				got += n
-			}
-		}
-		if got != tc.most {
-			t.Errorf("%d of %d were taken by %d receivers", got, tc.most, tc.receivers)
-		}
 	}
 }
 
@@ -77,7 +52,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	a.RcptsPerTransaction, a.RcptsPerConnection = 50, 1000
 	w := tuned(t, &a)
 	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
-	w.desk.options.Sources.options.Store(&w.desk.options)
+	w.rebind()
 	clock := begin.Add(untilMidnight(begin) - time.Second)
 	w.desk.options.Clock = func() time.Time { return clock }
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
@@ -92,15 +67,12 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	}
 	clock = clock.Add(2 * time.Second)
 	used := func() int { return w.desk.options.Sources.State(w.now)[0].Today }
-	got, _ := w.desk.options.Sources.take(0, "other", clock, 100)
+	got, _ := w.desk.options.Sources.Claim(0, "other", clock, 100)
 	if used() != got || got == 0 {
 		t.Fatalf("%d taken, %d counted", got, used())
 	}
-	w.desk.options.Sources.mu.Lock()
-	before := w.desk.options.Sources.days[0].used
-	w.desk.options.Sources.mu.Unlock()
 	w.desk.settle(w.now, s, report{id: s.id, rest: s.given}) // halted before it sent anything
-	if now := used(); now != before || before != got {
-		t.Errorf("%d of today count, and were %d", now, before)
+	if now := used(); now != got {
+		t.Errorf("%d of today count, and were %d", now, got)
 	}
 }

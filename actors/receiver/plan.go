@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -68,17 +70,18 @@ func (d *desk) plan(now time.Time) ([]step, time.Time) {
 	}
 	a := d.permit(now)
 	known := d.know(now, d.share)
-	muted, until, _ := d.mute(now)
-	d.at(until)
+	muted := d.mute(now)
+	d.at(muted.Until)
 	barred, resting := shut(a) || !known || a.Pause == throttle.PauseYes, now.Before(d.paused)
-	if resting && a.Pause != throttle.PauseYes { // what waits while it is paused is told nothing
+	if resting && a.Pause != throttle.PauseYes && d.paused.Sub(d.pausedAt) > shortRest { // a pause by us tells nobody
 		d.tellAll(now)
 		d.at(d.paused)
 	}
 	d.lacks = lacks{}
+	d.readmitParked(now)
 	d.tend(now, a, resting || barred)
 	d.pressed, d.small = false, nil
-	if !resting && !barred && !muted && a.Pause != throttle.PauseDrain {
+	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
 		d.open(now, a)
 	}
 	d.held.note(now, d.lacks)
@@ -118,7 +121,7 @@ func (d *desk) permit(now time.Time) throttle.Limits {
 	}
 	allowed := careful(d.options.Allow(d.key))
 	d.raised(allowed, now)
-	whole := d.learned.apply(allowed, now)
+	whole := d.learned.apply(allowed, d.opening.failedAt.IsZero(), now)
 	a := d.share.of(whole)
 	if a != d.allowance {
 		if a.Pause == throttle.PauseYes && d.allowance.Pause != a.Pause {
@@ -146,18 +149,18 @@ func (d *desk) tend(now time.Time, a throttle.Limits, resting bool) {
 			d.quit(s)
 			continue
 		}
-		if s.lane.queued > 0 && !dry {
+		if s.lane.Queued() > 0 && !dry {
 			n := d.mayAsk(now, s, a)
 			dry = n == 0 && len(d.outlets) == 1 // the receiver's allowance: the others need not ask
 			probes := d.take(now, s.lane, n)
-			d.options.Sources.giveBack(s.outlet.index, d.key, s.day, n-len(probes))
+			d.options.Sources.Return(s.outlet.index, d.key, s.day, n-len(probes))
 			if len(probes) > 0 {
 				d.ask(now, s, probes, a)
 				continue
 			}
 		}
 		patience := a.IdleTime
-		if s.lane.queued > 0 && d.hopeful {
+		if s.lane.Queued() > 0 && d.hopeful {
 			patience = max(patience, holdFor)
 		}
 		if now.Sub(s.idle) >= patience {
@@ -183,13 +186,13 @@ func (d *desk) spent(now time.Time, s *session, a throttle.Limits) bool {
 // stale says whether a session was told nothing but to come back, and somebody has: some
 // receivers greylist a connection, and look at who comes back in another one.
 func (s *session) stale() bool {
-	return s.greyed > 0 && s.greyed == s.told && s.lane.queued > 0 && s.lane.greyed.After(s.opened)
+	return s.greyed > 0 && s.greyed == s.told && s.lane.Queued() > 0 && s.lane.greyed.After(s.opened)
 }
 
 // left says whether a session speaks from a source that may not go on, or that is the
 // second choice by now.
 func (d *desk) left(now time.Time, s *session) bool {
-	if ok, _, _ := d.fit(now, s.outlet); !ok {
+	if !d.fit(now, s.outlet).Free() {
 		return s.outlet.pause != throttle.PauseDrain
 	}
 	return len(d.outlets) > 1 && d.outlet(now, s.lane, s.host.at) != s.outlet
@@ -198,34 +201,32 @@ func (d *desk) left(now time.Time, s *session) bool {
 // arrange puts the sessions that have nothing to do in the order in which they are given
 // something: first those of the lanes in which somebody waits who was given least.
 func (d *desk) arrange(free []*session) {
-	if len(free) < 2 || len(d.manned) < 2 || !d.tasks.contended() {
+	if len(free) < 2 || len(d.manned) < 2 || !d.tasks.queue.Contended() {
 		return
 	}
-	ranks := make(map[*lane]rank, len(free))
+	ranks := make(map[*lane]fairqueue.Rank, len(free))
 	for _, s := range free {
-		if s.lane.queued > 0 {
-			ranks[s.lane] = s.lane.rank()
+		if s.lane.Queued() > 0 {
+			ranks[s.lane] = s.lane.Rank()
 		}
 	}
-	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.lane].compare(ranks[b.lane]) })
+	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.lane].Compare(ranks[b.lane]) })
 }
 
 // yields says whether a session should make room for a lane that has none.
 func (d *desk) yields(now time.Time, s *session) bool {
-	if !d.pressed || d.closing >= max(1, d.unmanned) {
+	if !d.pressed || d.closing >= max(1, d.tasks.queue.Unserved()) {
 		return false
 	}
-	return s.lane.queued == 0 || s.lane.sessions > 1 || now.Sub(s.opened) >= turnFor ||
+	return s.lane.Queued() == 0 || s.lane.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
 		d.small != nil && d.closing < max(1, len(d.sessions)/2) && d.large(s.lane)
 }
 
 // large says whether of everything that waits in a lane enough was asked already.
 func (d *desk) large(l *lane) bool {
-	for _, c := range l.turns.list {
-		for _, b := range c.of.turns.list {
-			if b.of.file.given < smallFile {
-				return false
-			}
+	for f := range l.Flows() {
+		if f.Charged() < smallFlow {
+			return false
 		}
 	}
 	return true
@@ -250,6 +251,9 @@ func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		d.hopeful = true
 		return 0
 	}
+	if s.outlet.cautious && d.asking(s.outlet) {
+		return 0
+	}
 	byTempo, next := s.outlet.goes(now.Add(lead))
 	if byTempo == 0 {
 		if !next.IsZero() {
@@ -262,10 +266,12 @@ func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
 	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax)
-	n = d.portion(n, s.lane, a)
+	if n = d.portion(n, s.lane, a); s.outlet.cautious {
+		n = min(n, 1)
+	}
 	today := d.options.clock(now)
-	got, wait := d.options.Sources.take(s.outlet.index, d.key, today, min(n, s.lane.queued))
-	s.day = dayOf(today)
+	got, wait := d.options.Sources.Claim(s.outlet.index, d.key, today, min(n, s.lane.Queued()))
+	s.day = egress.DayOf(today)
 	if got == 0 && n > 0 {
 		d.lacks.add(wire.Cause_NO_SOURCE, now.Add(wait))
 		d.at(now.Add(min(wait, asideFor)))
@@ -283,11 +289,11 @@ func (d *desk) portion(n int, l *lane, a throttle.Limits) int {
 		turn = d.openings.lowest / 3
 	}
 	length, most := workFor, a.RcptsPerTransaction
-	if d.unmanned > 0 || l.contended() {
+	if d.tasks.queue.Unserved() > 0 || l.Contended() {
 		length, most = workShared, min(most, sharedMost)
 	}
 	soon := max(1, int(length/(turnsPerProbe*max(1, turn))))
-	n = min(n, max(soon, most), 1+l.queued/min(d.worth(l.queued, a), max(1, a.Connections)))
+	n = min(n, max(soon, most), 1+l.Queued()/min(d.worth(l.Queued(), a), max(1, a.Connections)))
 	if n > a.RcptsPerTransaction {
 		n -= n % a.RcptsPerTransaction
 	}
@@ -296,8 +302,8 @@ func (d *desk) portion(n int, l *lane, a throttle.Limits) int {
 
 // take pops up to n probes that are still worth asking.
 func (d *desk) take(now time.Time, l *lane, n int) []*probe {
-	out := make([]*probe, 0, min(n, l.queued))
-	for len(out) < n && l.queued > 0 {
+	out := make([]*probe, 0, min(n, l.Queued()))
+	for len(out) < n && l.Queued() > 0 {
 		p := d.pop(l)
 		switch {
 		case p.chunk.gone():
@@ -306,10 +312,11 @@ func (d *desk) take(now time.Time, l *lane, n int) []*probe {
 			d.shed(p.chunk.task)
 			p.chunk.open--
 		case d.hand(now, p):
+		case d.parks(now, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			d.answer(p, verdictOf{verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
-			d.tasks.ask(now, d.tasks.file(p.chunk.task))
+			d.tasks.queue.Charge(now, d.tasks.flow(p.chunk.task))
 			out = append(out, p)
 		}
 	}
@@ -338,7 +345,7 @@ func (d *desk) ask(now time.Time, s *session, probes []*probe, a throttle.Limits
 // then for those that are worth more.
 func (d *desk) open(now time.Time, a throttle.Limits) {
 	if ok, next := d.spendable(now); !ok {
-		if d.tasks.queued > 0 {
+		if d.tasks.queue.Queued() > 0 {
 			d.lacks.add(wire.Cause_BUDGET, next)
 		}
 		d.at(next) // a session would have nothing to ask
@@ -369,11 +376,13 @@ func (d *desk) open(now time.Time, a throttle.Limits) {
 // openFirst dials for the lanes that have no session, in the turn of those who wait in
 // them. False means that no more can be dialled now; the lane that was to be next stays so.
 func (d *desk) openFirst(now time.Time, a throttle.Limits) bool {
-	for b := d.tasks.next(); b != nil; b = d.tasks.next() {
-		l := b.lane
+	for h, f := d.tasks.queue.Next(); h != nil; h, f = d.tasks.queue.Next() {
+		l := d.lanes[h.Key()]
 		c, o := d.next(now, l)
 		if c == nil {
 			if ok, until := d.idle(now, l); ok {
+				d.setAside(now, l, until)
+			} else if until := d.backSoon(now, l); !until.IsZero() {
 				d.setAside(now, l, until)
 			} else {
 				d.closeLane(now, l)
@@ -387,12 +396,12 @@ func (d *desk) openFirst(now time.Time, a throttle.Limits) bool {
 		}
 		socket := d.mayDial(now, a, l, o)
 		if socket == nil {
-			if d.pressed && b.file.given < smallFile {
-				d.small = b.file
+			if d.pressed && f.Charged() < smallFlow {
+				d.small = f
 			}
 			return false
 		}
-		d.dial(now, b, c, o, socket)
+		d.dial(now, l, f, c, o, socket)
 	}
 	return true
 }
@@ -401,7 +410,7 @@ func (d *desk) openFirst(now time.Time, a throttle.Limits) bool {
 func (d *desk) openMore(now time.Time, a throttle.Limits) {
 	for i := 0; i < len(d.manned); i++ {
 		l := d.manned[i]
-		for l.queued > 0 && l.sessions < d.worth(l.queued, a) {
+		for l.Queued() > 0 && l.Sessions() < d.worth(l.Queued(), a) {
 			c, o := d.next(now, l)
 			if c == nil {
 				break
@@ -415,7 +424,7 @@ func (d *desk) openMore(now time.Time, a throttle.Limits) {
 				d.manned = append(d.manned[i:], d.manned[:i]...) // it is the first to be looked at again
 				return
 			}
-			d.dial(now, l.turns.first().of.turns.first().of, c, o, socket)
+			d.dial(now, l, l.First(), c, o, socket)
 		}
 	}
 }
@@ -432,34 +441,33 @@ func (d *desk) setAside(now time.Time, l *lane, until time.Time) {
 	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
 		until = soon // what keeps it may change
 	}
-	l.aside = true
-	d.aside.push(aside{l, until})
+	l.SetAside()
+	d.aside.Push(aside{l, until})
 	d.at(until)
 }
 
 // readmit brings lanes back into the turns.
 func (d *desk) readmit(now time.Time) {
-	for d.aside.len() > 0 {
-		one := d.aside.peek()
+	for d.aside.Len() > 0 {
+		one := d.aside.Peek()
 		if now.Before(one.until) {
 			d.at(one.until)
 			return
 		}
-		d.aside.pop()
-		one.lane.aside = false
-		d.want(one.lane)
+		d.aside.Pop()
+		one.lane.Readmit()
 	}
 }
 
 // hurry lets one session give back what it has not asked yet, so that something of a
 // verification can be asked of which nothing was: once for each.
-func (d *desk) hurry(f *file, which func(*session) bool) {
-	if f.hurried {
+func (d *desk) hurry(f *flow, which func(*session) bool) {
+	if f.Interrupted {
 		return
 	}
 	for _, s := range d.sessions {
 		if len(s.given) > 1 && !s.closing && !s.halted && which(s) {
-			f.hurried, s.halted = true, true
+			f.Interrupted, s.halted = true, true
 			s.socket.halted.Store(true)
 			return
 		}
@@ -468,14 +476,14 @@ func (d *desk) hurry(f *file, which func(*session) bool) {
 
 // interrupt hurries for a verification that comes to a lane whose sessions all work, for
 // others of which enough was asked already.
-func (d *desk) interrupt(f *file, l *lane) {
+func (d *desk) interrupt(f *flow, l *lane) {
 	free := func(s *session) bool { return s.lane == l }
-	if f.hurried || !f.served.IsZero() || slices.ContainsFunc(d.free, free) {
+	if f.Interrupted || f.Charged() > 0 || slices.ContainsFunc(d.free, free) {
 		return
 	}
 	d.hurry(f, func(s *session) bool {
 		return s.lane == l && !slices.ContainsFunc(s.given, func(p *probe) bool {
-			return d.tasks.file(p.chunk.task).given < smallFile
+			return d.tasks.flow(p.chunk.task).Charged() < smallFlow
 		})
 	})
 }
@@ -503,12 +511,17 @@ func (d *desk) mayDial(now time.Time, a throttle.Limits, l *lane, o *outlet) *so
 		d.at(next)
 		return nil
 	}
-	if len(d.sessions) >= a.Connections {
-		d.lacks.add(wire.Cause_CONNECTIONS, time.Time{})
-		d.pressed = l.sessions == 0
+	if ok, next := d.opening.may(now); !ok || !d.roomToOpen() || o.cautious && len(d.sessions) > d.closing {
+		d.lacks.add(wire.Cause_CONNECTIONS, next)
+		d.at(next)
 		return nil
 	}
-	if ok, next := d.options.Sources.may(o.index, d.key, now, true); !ok { // another receiver is asked first
+	if len(d.sessions) >= a.Connections {
+		d.lacks.add(wire.Cause_CONNECTIONS, time.Time{})
+		d.pressed = l.Sessions() == 0
+		return nil
+	}
+	if ok, next := d.options.Sources.Use(o.index, d.key, now); !ok { // another receiver is asked first
 		d.at(next)
 		return nil
 	}
@@ -524,17 +537,17 @@ func (d *desk) mayDial(now time.Time, a throttle.Limits, l *lane, o *outlet) *so
 	return socket
 }
 
-func (d *desk) dial(now time.Time, b *batch, c *candidate, o *outlet, socket *socket) {
+func (d *desk) dial(now time.Time, l *lane, f *flow, c *candidate, o *outlet, socket *socket) {
 	d.dials.Begin(now, 1)
-	d.options.Sources.dialled(o.index, d.key, now)
+	d.opening.window.Begin(now, 1)
+	d.opening.dialled(now)
+	d.options.Sources.NoteDialled(o.index, d.key, now)
 	d.nextID++
-	l := b.lane
 	s := &session{id: d.nextID, lane: l, host: c, outlet: o, tls: d.mode(now, l), socket: socket, opened: now,
-		name: b.file, dialled: now}
-	d.tasks.open(b.file)
+		name: f, dialled: now, beside: d.openAt(c.host)}
 	d.sessions[s.id] = s
 	d.begun(now)
-	d.staff(l, 1)
+	d.occupy(l, f)
 	d.steps = append(d.steps, openSession{id: s.id, source: o.Source, host: c, tls: s.tls, turn: d.turn,
 		socket: socket})
 }
@@ -549,9 +562,11 @@ func (d *desk) quit(s *session) {
 // closeLane answers the probes of a lane whose hosts are all out of reach.
 func (d *desk) closeLane(now time.Time, l *lane) {
 	told, why := d.shut(now, l)
-	for l.queued > 0 {
+	for l.Queued() > 0 {
 		p := d.pop(l)
+		p.suspect = nil
 		for _, one := range why {
+			one.attempt.Others = one.attempt.Code != 0 // a limit; a host that is down is this address's trouble too
 			p.note(one)
 		}
 		d.conclude(p, told, now)
@@ -561,13 +576,15 @@ func (d *desk) closeLane(now time.Time, l *lane) {
 // tellAll tells every waiting probe to come back when the pause is over.
 func (d *desk) tellAll(now time.Time) {
 	told := d.excuse
+	told.attempt.Others = true
 	told.verdict.Wait = d.paused.Sub(now)
-	if d.tasks.queued == 0 {
+	if d.tasks.queue.Queued() == 0 {
 		return
 	}
 	for _, l := range d.lanes {
-		for l.queued > 0 {
+		for l.Queued() > 0 {
 			p := d.pop(l)
+			p.suspect = nil
 			p.note(told)
 			d.answer(p, told, now)
 		}

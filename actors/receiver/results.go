@@ -21,7 +21,7 @@ func (d *desk) answer(p *probe, told verdictOf, at time.Time) {
 func (d *desk) due(c *chunk) {
 	if !c.listed {
 		c.listed = true
-		d.unsent.push(c)
+		d.unsent.Push(c)
 	}
 	if c.open == 0 {
 		d.finished = append(d.finished, c)
@@ -35,13 +35,13 @@ func (d *desk) flush(now time.Time) {
 	}
 	clear(d.finished)
 	d.finished = d.finished[:0]
-	for d.unsent.len() > 0 {
-		c := d.unsent.peek()
+	for d.unsent.Len() > 0 {
+		c := d.unsent.Peek()
 		if due := c.since.Add(flushEvery); len(c.answers) > 0 && !c.dropped && now.Before(due) {
 			d.at(due)
 			return
 		}
-		d.unsent.pop()
+		d.unsent.Pop()
 		c.listed = false
 		d.report(now, c)
 	}
@@ -90,7 +90,7 @@ func (d *desk) sweep(now time.Time) {
 	}
 	d.tasks.sweep(now)
 	d.purge(now)
-	d.tasks.fair.sweep(now)
+	d.tasks.queue.Sweep(now)
 	d.dropLanes(now)
 	if len(d.tasks.busy) > 0 || len(d.tasks.waiters) > 0 {
 		d.at(now.Add(every))
@@ -142,8 +142,13 @@ func (d *desk) purge(now time.Time) {
 	}
 	d.tasks.stale = false
 	for _, l := range d.lanes {
-		l.purge(func(f *file, n int) { d.tasks.count(f, -n) })
-		d.man(l)
+		l.Remove(func(p *probe) bool {
+			if !p.chunk.gone() {
+				return false
+			}
+			p.chunk.open--
+			return true
+		})
 	}
 	for t := range d.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
@@ -157,8 +162,8 @@ func (d *desk) purge(now time.Time) {
 // dropLanes forgets hosts that nobody asks for and nothing is known against.
 func (d *desk) dropLanes(now time.Time) {
 	for key, l := range d.lanes {
-		l.tidy()
-		if l.queued == 0 && !l.aside && l.sessions == 0 && (!l.knows(now) || len(d.lanes) > lanesMax) {
+		l.Forget()
+		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knows(now) || len(d.lanes) > lanesMax) {
 			delete(d.lanes, key)
 		}
 	}

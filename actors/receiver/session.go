@@ -12,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/span"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -36,7 +37,7 @@ const graceFor = time.Second
 type sessionActor struct {
 	options Options
 	socket  *socket
-	source  *Source         // from which it speaks; set when it opens
+	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
 	cancel  context.CancelFunc
 	smtp    *smtp.Session // touched by the one goroutine only, or by nobody
@@ -272,7 +273,7 @@ func (a *sessionActor) transaction(r *report, probes []*probe, ask smtp.Ask) (ve
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
-		if stops(told.verdict.Action) {
+		if endsBatch(&told) {
 			stop = told.verdict.Action
 		}
 		return stop != verdict.ActNone
@@ -310,7 +311,7 @@ func stops(a verdict.Action) bool {
 }
 
 // nameOf names our address of a session, or of the source when there was none.
-func nameOf(used netip.Addr, s *Source) string {
+func nameOf(used netip.Addr, s *egress.Source) string {
 	if used.IsValid() {
 		return used.String()
 	}

@@ -31,137 +31,6 @@ func newWorldFrom(t tester, sources ...string) *world {
 	return w
 }
 
-// TestSourcesRestedByMany: a source is rested when enough receivers refuse it, and
-// these are enough of all; then one receiver is asked, and only if that takes it, all.
-func TestSourcesRestedByMany(t *testing.T) {
-	two, one, six := []string{sourceA, sourceB}, []string{sourceA}, []string{sourceA, sourceSix}
-	for _, tc := range []struct {
-		name            string
-		sources         []string
-		spoken, blocked int
-		rested          bool
-	}{
-		{"none", two, 50, 0, false},
-		{"two", two, 2, 2, false},
-		{"three", two, 3, 3, true},
-		{"three of thirty", two, 30, 3, true},
-		{"three of thirty-one", two, 31, 3, false},
-		{"four of forty-one", two, 41, 4, false},
-		{"four of forty", two, 40, 4, true},
-		{"nine, and no other source", one, 9, 9, false},
-		{"ten, and no other source", one, 10, 10, true},
-		{"ten of twenty, and no other source", one, 20, 10, true},
-		{"ten of twenty-one, and no other source", one, 21, 10, false},
-		{"nine, and no other source of the family", six, 9, 9, false},
-		{"ten, and no other source of the family", six, 10, 10, true},
-	} {
-		s := sourcesOf(noSession, tc.sources...)
-		for n := range tc.spoken {
-			s.dialled(0, fmt.Sprint(n), begin)
-		}
-		last := false
-		for n := range tc.blocked {
-			last = s.blocked(0, fmt.Sprint(n), begin.Add(time.Duration(n)*time.Minute), smtp.SourceIdentity)
-		}
-		now := begin.Add(10 * time.Minute)
-		st := s.State(now)
-		if last != tc.rested || st[0].Fit(now) == tc.rested || s.Fit(now) != (!tc.rested || len(st) > 1) {
-			t.Errorf("%s: rested %v, state %+v", tc.name, last, st)
-		}
-		if st[0].Spoken != tc.spoken || !tc.rested && st[0].Blocked != tc.blocked {
-			t.Errorf("%s: state %+v", tc.name, st[0])
-		}
-		if tc.rested && st[0].Reason != smtp.SourceIdentity {
-			t.Errorf("%s: rested because of %s", tc.name, st[0].Reason)
-		}
-	}
-}
-
-// TestSourcesForgiveInAnHour: refusals of longer ago count no more, nor do those of
-// receivers that have taken the source since.
-func TestSourcesForgiveInAnHour(t *testing.T) {
-	s := sourcesOf(noSession, sourceA, sourceB)
-	s.blocked(0, "a", begin, smtp.SourceBlocked)
-	s.blocked(0, "b", begin, smtp.SourceBlocked)
-	if s.blocked(0, "c", begin.Add(sourceSpan+time.Second), smtp.SourceBlocked) {
-		t.Error("rested for refusals of more than an hour ago")
-	}
-	s.blocked(0, "d", begin.Add(sourceSpan+time.Second), smtp.SourceBlocked)
-	s.worked(0, "d", begin.Add(sourceSpan+2*time.Second))
-	if s.blocked(0, "e", begin.Add(sourceSpan+3*time.Second), smtp.SourceBlocked) {
-		t.Error("rested though a receiver has taken it since")
-	}
-	if !s.blocked(0, "f", begin.Add(sourceSpan+4*time.Second), smtp.SourceBlocked) {
-		t.Error("not rested by three")
-	}
-}
-
-// TestSourceOnTrial: after a rest one receiver is spoken to; what it says decides.
-func TestSourceOnTrial(t *testing.T) {
-	s := sourcesOf(noSession, sourceA, sourceB)
-	for _, key := range []string{"a", "b", "c"} {
-		s.blocked(0, key, begin, smtp.SourceBlocked)
-	}
-	may := func(key string, at time.Time, claim bool) bool {
-		ok, _ := s.may(0, key, at, claim)
-		return ok
-	}
-	if may("d", begin.Add(restAll-time.Second), true) {
-		t.Error("a rested source speaks")
-	}
-	now := begin.Add(restAll)
-	if !may("d", now, false) || !may("e", now, true) || may("d", now, false) || !may("e", now, true) {
-		t.Error("not one receiver is asked first")
-	}
-	if st := s.State(now)[0]; !st.OnTrial || !st.Fit(now) {
-		t.Errorf("state %+v", st)
-	}
-	if s.blocked(0, "d", now, smtp.SourceBlocked) { // said by a session from before
-		t.Error("rested by a receiver that was not asked")
-	}
-	if !s.blocked(0, "e", now, smtp.SourceBlocked) || may("e", now.Add(2*restAll-time.Second), true) {
-		t.Error("not rested for twice as long")
-	}
-	now = now.Add(2 * restAll)
-	if !may("f", now, true) || may("g", now, true) || !may("g", now.Add(trialFor), true) {
-		t.Error("a receiver that says nothing keeps the source for ever")
-	}
-	s.worked(0, "f", now.Add(trialFor)) // too late, it is another one's turn
-	if may("h", now.Add(trialFor), true) {
-		t.Error("taken for healthy by a receiver that was not asked")
-	}
-	s.worked(0, "g", now.Add(trialFor))
-	if !may("h", now.Add(trialFor), true) || s.State(now.Add(trialFor))[0].OnTrial {
-		t.Error("still on trial")
-	}
-	for rests := range 12 { // however often, never for more than a day
-		for _, key := range []string{"a", "b", "c"} {
-			s.blocked(0, key, now.Add(trialFor), smtp.SourceBlocked)
-		}
-		if left := s.State(now.Add(trialFor))[0].Rested.Sub(now.Add(trialFor)); left > restMost {
-			t.Errorf("rest %d lasts %s", rests, left)
-		}
-		now = now.Add(48 * time.Hour)
-		s.may(0, "a", now.Add(trialFor), true)
-	}
-}
-
-// TestSourceContactsAreBounded at contactsMax.
-func TestSourceContactsAreBounded(t *testing.T) {
-	s := sourcesOf(noSession)
-	for n := range contactsMax + 500 {
-		s.dialled(0, fmt.Sprint(n), begin)
-	}
-	s.dialled(0, "later", begin.Add(time.Minute+time.Second))
-	if n := s.State(begin)[0].Spoken; n != contactsMax {
-		t.Errorf("%d receivers are remembered", n)
-	}
-	s.dialled(0, "much later", begin.Add(2*sourceSpan))
-	if n := len(s.all[0].contacts); n != 1 {
-		t.Errorf("%d receivers are remembered an hour later", n)
-	}
-}
-
 // TestReachedCounts: who is dialled and says nothing at all counts as not reached,
 // which is how a node finds that its port 25 is shut.
 func TestReachedCounts(t *testing.T) {
@@ -236,7 +105,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			})
 			w.offer(offerOf(1, "d.example", 1, 30, hosts("mx1")))
 			w.run(begin.Add(time.Minute))
-			if n := outcomes[smtp.Invalid]; n < 30-blockedInRow || n+outcomes[smtp.Undecided] != 30 {
+			if n := outcomes[smtp.Invalid]; n < 30-3 || n+outcomes[smtp.Undecided] != 30 {
 				t.Errorf("outcomes %v", outcomes)
 			}
 			for _, st := range w.desk.options.Sources.State(w.now) {
@@ -248,7 +117,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 				t.Errorf("rested for %s and %s", a, b)
 			}
 			harm := func(o *outlet) int { return o.budget.refused(w.now) }
-			if a, b := harm(w.desk.outlets[0]), harm(w.desk.outlets[1]); a > blockedInRow+3 || b < 30-blockedInRow {
+			if a, b := harm(w.desk.outlets[0]), harm(w.desk.outlets[1]); a > 3+3 || b < 30-3 {
 				t.Errorf("harm: %d and %d", a, b)
 			}
 			refusedAt[w.desk.outlets[1].name] = true
@@ -397,20 +266,20 @@ func TestRestedEverywhere(t *testing.T) {
 	answers := 0
 	w.collect(1, func(string, told) { answers++ })
 	sources := w.desk.options.Sources
-	for n := range lastReceivers {
-		sources.blocked(0, fmt.Sprint(n), begin, smtp.SourceBlocked)
+	for n := range 10 {
+		sources.NoteBlocked(0, fmt.Sprint(n), begin, smtp.SourceBlocked)
 	}
 	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
-	w.run(begin.Add(restAll - time.Second))
-	if answers > 0 || len(w.dials) > 0 || w.desk.tasks.queued != 5 {
-		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.tasks.queued)
+	w.run(begin.Add(suspendedFor - time.Second))
+	if answers > 0 || len(w.dials) > 0 || w.desk.tasks.queue.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.tasks.queue.Queued())
 	}
-	sources.may(0, "another", begin.Add(restAll), true) // was faster
-	w.run(begin.Add(restAll + trialFor - time.Second))
+	sources.Use(0, "another", begin.Add(suspendedFor)) // was faster
+	w.run(begin.Add(suspendedFor + trialFor - time.Second))
 	if len(w.dials) > 0 {
 		t.Fatalf("%d dials while another receiver is asked", len(w.dials))
 	}
-	w.run(begin.Add(restAll + trialFor + time.Minute))
+	w.run(begin.Add(suspendedFor + trialFor + time.Minute))
 	if answers != 5 || sources.State(w.now)[0].OnTrial {
 		t.Errorf("%d answers, %+v", answers, sources.State(w.now)[0])
 	}

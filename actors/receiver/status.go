@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -14,12 +15,6 @@ import (
 )
 
 const (
-	// rateSpan is the time over which RCPTs a second are told.
-	rateSpan = 10 // seconds
-
-	// ratioSpan is the time over which the parts of refusals and deferrals are told.
-	ratioSpan = 10 // minutes
-
 	// firingsMax bounds the replies that are kept because they made us slow down, rest
 	// or change, and firingsFor says how long. What one rule makes of one source counts
 	// once within firingsApart. A desk keeps 10 KB for all this at most, 1,000 of them
@@ -28,9 +23,6 @@ const (
 	firingsFor   = time.Hour
 	firingsApart = 10 * time.Second
 
-	// shownMax bounds a text that is shown.
-	shownMax = 200
-
 	// listedMax bounds the sessions and queues of one receiver that are listed.
 	listedMax = 100
 
@@ -38,14 +30,14 @@ const (
 	roomEvery = time.Minute
 )
 
-// status is what a desk remembers for those who ask what it does. The zero value is
+// deskStatus is what a desk remembers for those who ask what it does. The zero value is
 // ready. Mailbox only.
-type status struct {
-	kept  *record   // nil: not begun, or no room
-	tried time.Time // when room was asked for
+type deskStatus struct {
+	history *status.History // nil: not begun, or no room
+	tried   time.Time       // when room was asked for
 
-	seconds [rateSpan + 1]tally
-	minutes [ratioSpan + 1]tally
+	seconds status.Tallies // RCPTs a second are told over ten of them
+	minutes status.Tallies // and the fractions of refusals and deferrals over ten of these
 
 	last, telling remark   // the newest, and the newest that speaks of us or the receiver
 	firings       []firing // oldest first
@@ -54,12 +46,6 @@ type status struct {
 	cause    wire.Cause // since observed
 	observed time.Time
 	queued   int // as the metric has it, under cause
-}
-
-// tally counts what was asked and answered in a span of time.
-type tally struct {
-	at                             int64
-	asked, told, refused, deferred int32
 }
 
 // remark is what a receiver said, and when.
@@ -76,50 +62,20 @@ type firing struct {
 	outlet *outlet
 }
 
-// tallyOf finds or makes the tally of a span; the ring forgets the one whose place it takes.
-// What is older than the ring counts nowhere.
-func tallyOf(ring []tally, at int64) *tally {
-	t := &ring[at%int64(len(ring))]
-	if t.at > at {
-		return new(tally)
-	}
-	if t.at != at {
-		*t = tally{at: at}
-	}
-	return t
-}
-
-// sum adds up the tallies of so many spans that end with one.
-func sum(ring []tally, at, spans int64) (all tally) {
-	for _, t := range ring {
-		if t.at > at-spans && t.at <= at {
-			all.asked += t.asked
-			all.told += t.told
-			all.refused += t.refused
-			all.deferred += t.deferred
-		}
-	}
-	return all
-}
-
-// keep gives the record of the receiver, nil when there is no room for one.
-func (d *desk) keep(now time.Time) *record {
+// history gives the history of the receiver, nil when there is no room for one.
+func (d *desk) history(now time.Time) *status.History {
 	st := &d.status
-	if st.kept == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
+	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
 		first := st.tried.IsZero()
 		st.tried = now
-		st.kept = d.seat.living.records.open(d.key, now, first)
+		st.history = d.seat.living.histories.Open(d.key, now, first)
 	}
-	return st.kept
+	return st.history
 }
 
 // seen notes what a session was told.
 func (d *desk) seen(now time.Time, s *session, r *report) {
-	kept := d.keep(now)
-	if kept != nil {
-		kept.mu.Lock()
-		defer kept.mu.Unlock()
-	}
+	history := d.history(now)
 	asked := int32(r.onWire)
 	for i := range r.answered {
 		a := &r.answered[i]
@@ -127,19 +83,20 @@ func (d *desk) seen(now time.Time, s *session, r *report) {
 			continue // nothing was sent
 		}
 		asked++
-		tallyOf(d.status.seconds[:], a.sent.Unix()).asked++
-		d.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, kept)
+		d.status.seconds.Of(a.sent.Unix()).Asked++
+		d.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, history)
 	}
 	if r.failure != nil && !r.stale && !r.poisoned && !answersEnd(r) {
-		d.hear(now, s, remark{told: *r.failure, at: now}, kept)
+		d.hear(now, s, remark{told: *r.failure, at: now}, history)
 	}
-	tallyOf(d.status.seconds[:], now.Unix()).asked += int32(r.onWire)
+	d.status.seconds.Of(now.Unix()).Asked += int32(r.onWire)
 	d.options.Metrics.rcpts.Add(float64(asked))
-	if kept != nil {
-		kept.minute(now).asked += asked
-		if kept.domain == "" && len(r.answered) > 0 {
-			kept.domain = r.answered[0].probe.address.Domain
+	if history != nil {
+		domain := ""
+		if len(r.answered) > 0 {
+			domain = r.answered[0].probe.address.Domain
 		}
+		history.Asked(now, asked, domain)
 	}
 }
 
@@ -151,16 +108,11 @@ func answersEnd(r *report) bool {
 
 // unheard notes why a session did not open.
 func (d *desk) unheard(now time.Time, s *session, failed *verdictOf) {
-	kept := d.keep(now)
-	if kept != nil {
-		kept.mu.Lock()
-		defer kept.mu.Unlock()
-	}
-	d.hear(now, s, remark{told: *failed, at: now}, kept)
+	d.hear(now, s, remark{told: *failed, at: now}, d.history(now))
 }
 
-// hear notes one thing that a receiver said, or did not say. Under kept.mu.
-func (d *desk) hear(now time.Time, s *session, r remark, kept *record) {
+// hear notes one thing that a receiver said, or did not say.
+func (d *desk) hear(now time.Time, s *session, r remark, history *status.History) {
 	st, a := &d.status, &r.told.attempt
 	s.encrypted = a.TLS
 	st.last = r
@@ -171,30 +123,18 @@ func (d *desk) hear(now time.Time, s *session, r remark, kept *record) {
 		d.fired(s, r)
 	}
 	if a.Code != 0 && a.Stage == smtp.StageRcpt {
-		t := tallyOf(st.minutes[:], now.Unix()/60)
-		t.told++
+		t := st.minutes.Of(now.Unix() / 60)
+		t.Told++
 		switch a.Code / 100 {
 		case 5:
-			t.refused++
+			t.Refused++
 		case 4:
-			t.deferred++
+			t.Deferred++
 		}
 	}
-	if kept == nil {
-		return
+	if history != nil {
+		history.Heard(now, a, &r.told.verdict, status.Redact(a.Text, r.local))
 	}
-	if a.Code != 0 && a.Stage == smtp.StageRcpt {
-		m := kept.minute(now)
-		switch a.Code / 100 {
-		case 2:
-			m.accepted++
-		case 5:
-			m.refused++
-		default:
-			m.deferred++
-		}
-	}
-	kept.say(now, &r.told, scrub(a.Text, r.local))
 }
 
 // telling says whether a verdict speaks of us or the receiver rather than of an address.
@@ -239,7 +179,7 @@ func (r *remark) view() view.Reply {
 	if r.at.IsZero() {
 		return view.Reply{}
 	}
-	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: clip(scrub(a.Text, r.local)),
+	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: status.Clip(status.Redact(a.Text, r.local)),
 		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
 	if a.Code == 0 {
 		out.Text = a.Trouble.String()
@@ -248,21 +188,9 @@ func (r *remark) view() view.Reply {
 		out.Action = v.Action.String()
 	}
 	if a.Enhanced != (smtp.EnhancedCode{}) {
-		out.Text = clip(a.Enhanced.String() + " " + out.Text)
+		out.Text = status.Clip(a.Enhanced.String() + " " + out.Text)
 	}
 	return out
-}
-
-// clip bounds a text that is shown, at the beginning of a rune.
-func clip(text string) string {
-	if len(text) <= shownMax {
-		return text
-	}
-	end := shownMax - len("…")
-	for end > 0 && text[end]&0xc0 == 0x80 {
-		end--
-	}
-	return text[:end] + "…"
 }
 
 // observe notes what holds the desk back from now on. It is the last thing that a plan does.
@@ -272,48 +200,25 @@ func (d *desk) observe(now time.Time) {
 		st.firings[i].Until = d.consequence(now, &st.firings[i])
 	}
 	st.fresh = 0
-	cause, _ := d.holds(now)
+	b := d.holds(now)
 	if !st.observed.IsZero() {
 		d.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
 	}
-	d.options.Metrics.waiting(st, cause, d.tasks.queued+d.tasks.behind)
-	if d.tasks.queued > 0 || len(d.sessions) > 0 {
-		if kept := d.keep(now); kept != nil {
-			d.mark(now, kept, cause)
+	queued := d.tasks.queue.Queued() + d.tasks.behind
+	d.options.Metrics.waiting(st, b.Cause, queued)
+	if d.tasks.queue.Queued() > 0 || len(d.sessions) > 0 {
+		if history := d.history(now); history != nil {
+			history.Observe(now, status.Moment{Sessions: len(d.sessions), Queued: queued, Permitted: d.permitted(now),
+				Cause: b.Cause}, st.cause, st.observed)
 		}
 	}
-	st.cause, st.observed = cause, now
-}
-
-// mark puts the state of now into the record's minute.
-func (d *desk) mark(now time.Time, kept *record, cause wire.Cause) {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	m := kept.minute(now)
-	m.sessions = max(m.sessions, int32(len(d.sessions)))
-	m.queued = int32(d.tasks.queued + d.tasks.behind)
-	m.last = float32(d.permitted(now))
-	if m.allowed < 0 || m.last < m.allowed {
-		m.allowed = m.last
-	}
-	if began := now.Truncate(time.Minute); !d.status.observed.IsZero() {
-		kept.held[d.status.cause] += now.Sub(later(d.status.observed, began))
-	}
-	longest := cause
-	for c, long := range kept.held {
-		if long > kept.held[longest] {
-			longest = wire.Cause(c)
-		}
-	}
-	m.cause = uint8(longest)
+	st.cause, st.observed = b.Cause, now
 }
 
 // begun notes that a session is dialled.
 func (d *desk) begun(now time.Time) {
-	if kept := d.keep(now); kept != nil {
-		kept.mu.Lock()
-		defer kept.mu.Unlock()
-		kept.minute(now).opened++
+	if history := d.history(now); history != nil {
+		history.Opened(now)
 	}
 }
 
@@ -321,9 +226,9 @@ func (d *desk) begun(now time.Time) {
 func (d *desk) unobserve(now time.Time) {
 	st := &d.status
 	d.options.Metrics.gone(st)
-	if st.kept != nil {
-		st.kept.close(now)
-		st.kept = nil
+	if st.history != nil {
+		st.history.Close(now)
+		st.history = nil
 	}
 }
 
@@ -386,14 +291,14 @@ func (d *desk) unanswered() int {
 // tell says what the desk does now.
 func (d *desk) tell(now time.Time) view.Receiver {
 	st := &d.status
-	cause, until, why := d.hold(now)
-	recent := sum(st.minutes[:], now.Unix()/60, ratioSpan)
-	out := view.Receiver{Key: d.key, Cause: causeWord(cause), Until: until, Why: why,
+	b := d.hold(now)
+	recent := st.minutes.Sum(now.Unix() / 60)
+	out := view.Receiver{Key: d.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Queued: d.unanswered(), Behind: d.tasks.behind,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
 		Ceiling: d.allowance.RcptRate.PerSecond(),
-		Rcpts:   float64(sum(st.seconds[:], now.Unix()-1, rateSpan).asked) / rateSpan,
-		Refused: part32(recent.refused, recent.told), Deferred: part32(recent.deferred, recent.told)}
+		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
+		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
 	if since := d.oldest(); !since.IsZero() {
 		out.Oldest = now.Sub(since).Seconds()
 	}
@@ -411,7 +316,7 @@ func (d *desk) tell(now time.Time) view.Receiver {
 	for _, o := range out.Sources {
 		out.Budget = max(out.Budget, o.Budget)
 	}
-	out.State = d.state(now, cause, out.InFlight > 0 || out.Rcpts > 0)
+	out.State = d.state(now, b.Cause, out.InFlight > 0 || out.Rcpts > 0)
 	out.PerHour = int(d.perHour(now))
 	return out
 }
@@ -433,7 +338,7 @@ func (d *desk) state(now time.Time, cause wire.Cause, asks bool) string {
 		return "draining"
 	case now.Before(d.paused):
 		return "resting"
-	case d.tasks.queued == 0 && !asks:
+	case d.tasks.queue.Queued() == 0 && !asks:
 		return "idle"
 	case asks && cause <= wire.Cause_CONNECTIONS:
 		return "asking"
@@ -454,9 +359,9 @@ func (d *desk) tellSources(now time.Time) []view.ReceiverSource {
 		budget, _ := o.budget.Ready(now)
 		one.Budget = max(0, budget)
 		one.Tempo = d.tempo(now, o)
-		ok, until := d.options.Sources.may(o.index, d.key, now, false)
+		ok, until := d.options.Sources.Usable(o.index, d.key, now)
 		_, rests := o.tempo.Permits(now)
-		switch pause := d.options.Sources.allowance(o.index).Pause; {
+		switch pause := d.options.Sources.Limits(o.index).Pause; {
 		case pause == throttle.PauseYes:
 			one.State = "paused"
 		case pause == throttle.PauseDrain:
@@ -496,10 +401,8 @@ func (d *desk) tellAllOf(now time.Time) view.ReceiverDetail {
 			out.Firings = append(out.Firings, f.Reply)
 		}
 	}
-	if kept := d.status.kept; kept != nil {
-		kept.mu.Lock()
-		defer kept.mu.Unlock()
-		out.Minutes = append(out.Minutes, kept.last(now, 60)...)
+	if history := d.status.history; history != nil {
+		out.Minutes = append(out.Minutes, history.Last(now, 60)...)
 	}
 	return out
 }
@@ -531,8 +434,7 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 	queue := func(t *task) *view.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(),
-				Weight: d.tasks.file(t).space.weight}
+			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: d.tasks.flow(t).Weight()}
 		}
 		return of[id]
 	}

@@ -12,6 +12,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 )
 
@@ -63,7 +64,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	if got.Rcpts < 19 || got.Rcpts > 20 || got.Allowed != 20 || got.PerHour < 60_000 || got.PerHour > 72_000 {
 		t.Errorf("%v RCPT/s of %v, %d an hour", got.Rcpts, got.Allowed, got.PerHour)
 	}
-	if got.Queued != w.desk.tasks.queued+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
+	if got.Queued != w.desk.tasks.queue.Queued()+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
 		t.Errorf("%d queued (%d asked), the oldest for %v s", got.Queued, asked, got.Oldest)
 	}
 	if got.Refused != 0.05 && (got.Refused < 0.04 || got.Refused > 0.06) || got.Deferred < 0.04 || got.Deferred > 0.06 {
@@ -125,7 +126,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	d := w.desk
-	s := &session{lane: newLane("mx1.example", nil), outlet: d.outlets[0]}
+	s := &session{lane: newLane(d.tasks.queue.NewHostQueue("mx1.example"), nil), outlet: d.outlets[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
@@ -139,7 +140,7 @@ func TestFiringsAreBounded(t *testing.T) {
 		t.Errorf("%d firings are kept, want %d", n, firingsMax)
 	}
 	for _, f := range d.status.firings {
-		if len(f.Text) > shownMax || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
+		if len(f.Text) > 200 || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
 			t.Errorf("a text of %d bytes: %q", len(f.Text), f.Text)
 		}
 	}
@@ -160,12 +161,12 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 		sum += valueOf(t, o.Metrics.waitingNow[i])
 		most = max(most, valueOf(t, o.Metrics.waitingNow[i]))
 	}
-	if sum != float64(w.desk.tasks.queued) || most != sum || sum == 0 {
-		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.tasks.queued)
+	if sum != float64(w.desk.tasks.queue.Queued()) || most != sum || sum == 0 {
+		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.tasks.queue.Queued())
 	}
 	waited := valueOf(t, o.Metrics.waitedSeconds[wire.Cause_ALLOWANCE])
-	if waited < 0.9*20*float64(w.desk.tasks.queued) || waited > 20*1000 {
-		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.tasks.queued)
+	if waited < 0.9*20*float64(w.desk.tasks.queue.Queued()) || waited > 20*1000 {
+		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.tasks.queue.Queued())
 	}
 	if got := valueOf(t, o.Metrics.rcpts); got < 190 || got > 210 {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)
@@ -178,24 +179,53 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	}
 }
 
-func TestCollectedReceiversAreBounded(t *testing.T) {
-	for _, n := range []int{0, 1, collectedMax, collectedMax + 1, 500} {
-		all := make([]view.Receiver, n)
-		for i := range all {
-			all[i] = view.Receiver{Key: fmt.Sprintf("r%03d.example", i), Queued: i}
-		}
-		top, rest := new(labels).busiest(begin, all)
-		if len(top) != min(n, collectedMax) || len(top)+len(rest) != n {
-			t.Errorf("of %d receivers %d are shown and %d the rest", n, len(top), len(rest))
-		}
-		for i := range top {
-			if top[i].Queued != n-1-i {
-				t.Errorf("of %d receivers, number %d has %d queued", n, i, top[i].Queued)
-			}
-		}
+func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
+	w := newWorld(t, a, 1)
+	w.reply = tenths()
+	w.fill(2)
+	w.run(begin.Add(10 * time.Minute))
+	living := w.desk.options.Living
+	w.desk.unobserve(w.now) // the desk goes, the record stays
+	got, whole := living.Record(w.now, "", 1<<20)
+	if !whole || len(got.Receivers) != 1 {
+		t.Fatalf("%d receivers, whole is %v", len(got.Receivers), whole)
 	}
-	twice := []view.Receiver{{Key: "a", Queued: 2}, {Key: "a", Queued: 1}}
-	if top, rest := new(labels).busiest(begin, twice); len(top) != 1 || len(rest) != 1 {
-		t.Errorf("a receiver that is here twice has %d series", len(top))
+	r := got.Receivers[0]
+	asked, answers, heard := 0, 0, 0
+	for _, m := range r.Minutes {
+		asked += m.Asked
+		answers += m.Accepted + m.Refused + m.Deferred
+	}
+	said := map[string]int{}
+	for _, h := range r.Replies {
+		heard += h.Times
+		said[fmt.Sprintf("%d %s %s", h.Code, h.Text, h.Did)] += h.Times
+	}
+	if r.Key != "example" || r.Domain != "domain-0.example" || asked != len(w.rcpts) || answers != asked || heard != asked {
+		t.Errorf("%s, %s: %d asked of %d, %d answers, %d heard", r.Key, r.Domain, asked, len(w.rcpts), answers, heard)
+	}
+	if said["550 ~ unknown user invalid"] < 49 || said["452 mailbox full retry"] < 49 || len(r.Replies) > 3 || r.Lost > 0 {
+		t.Errorf("it heard %v and lost %d", said, r.Lost)
+	}
+	if r.Minutes[0].Opened < 1 || r.Minutes[0].Sessions < 1 || r.Minutes[0].Queued < 300 {
+		t.Errorf("the first minute is %+v", r.Minutes[0])
+	}
+}
+
+func BenchmarkSeen(b *testing.B) {
+	w := newWorld(b, openedWide(), 1)
+	d := w.desk
+	t := &task{}
+	p := &probe{chunk: &chunk{task: t}, address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
+	one := answered{probe: p, at: begin, sent: begin}
+	one.told = verdictOf{attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
+	one.told.verdict.Outcome = smtp.Valid
+	r := report{answered: []answered{one}}
+	s := &session{}
+	b.ReportAllocs()
+	for b.Loop() {
+		d.seen(begin, s, &r)
 	}
 }

@@ -26,6 +26,12 @@ func (l *Living) Detail(ctx context.Context, key string) []view.ReceiverDetail {
 	return inquire(ctx, l, standsFor(key), (*desk).tellAllOf)
 }
 
+// Record gives what this node kept of the receivers whose keys come after a key, in
+// their order, and whether that is all: it ends when most bytes of JSON are about full.
+func (l *Living) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
+	return l.histories.Record(now, after, most)
+}
+
 // Close ends one session of a receiver, after the command that is on the wire, and says
 // whether there was one. The numbers are those of Detail; of a name that stands
 // for several receivers, each of them ends the session of that number.

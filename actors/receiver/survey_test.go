@@ -2,14 +2,14 @@ package receiver
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -24,14 +24,14 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	living := b.options.Living
 	c, pid := b.customer(1, 10_000, half)
 	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
-	if lines, err := living.Trace(time.Now(), "x", AnySource, 0); err != nil || len(lines) != 0 {
+	if lines, err := living.Trace(time.Now(), "x", status.AnySource, 0); err != nil || len(lines) != 0 {
 		t.Fatalf("a trace begins with %d lines and %v", len(lines), err)
 	}
 	c.until("some answers", func() bool { return len(c.answers) > 10 })
 	var lines []view.TraceLine
 	c.until("lines of a session", func() bool {
 		var err error
-		if lines, err = living.Trace(time.Now(), "x", AnySource, 0); err != nil {
+		if lines, err = living.Trace(time.Now(), "x", status.AnySource, 0); err != nil {
 			t.Fatal(err)
 		}
 		return len(lines) > 20
@@ -84,61 +84,6 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	living.Survey(over) // ends at once
 }
 
-func TestTracesAreBoundedAndEnd(t *testing.T) {
-	l := NewLiving()
-	now := begin
-	for i := range tracesMax {
-		if _, err := l.Trace(now, fmt.Sprint(i), AnySource, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := l.Trace(now, "more", AnySource, 0); !errors.Is(err, ErrTraces) {
-		t.Errorf("one trace more: %v", err)
-	}
-	for i := range traceLines + 10 {
-		l.traces.add(now, "0", view.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
-	}
-	l.traces.add(now, "nobody asks for this", view.TraceLine{})
-	lines, _ := l.Trace(now, "0", AnySource, 0)
-	if len(lines) != traceLines || lines[0].Line != "10" || lines[traceLines-1].Line != fmt.Sprint(traceLines+9) {
-		t.Errorf("%d lines are kept, from %q", len(lines), lines[0].Line)
-	}
-	if rest, _ := l.Trace(now, "0", "192.0.2.1", lines[traceLines-3].Number); len(rest) != 2 {
-		t.Errorf("%d lines are newer, want 2", len(rest))
-	}
-	now = now.Add(traceFor)
-	l.traces.add(now, "0", view.TraceLine{}) // whoever comes next ends what is over
-	if l.traces.on.Load() != 0 {
-		t.Error("a trace that nobody asks for goes on")
-	}
-	if lines, err := l.Trace(now, "0", AnySource, 0); err != nil || len(lines) != 0 {
-		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
-	}
-}
-
-// TestLinesGoOnAfterARestart: whoever asks for what is above the newest number that an
-// earlier process gave sees what the next one says.
-func TestLinesGoOnAfterARestart(t *testing.T) {
-	after, now := uint64(0), begin
-	for process := range 3 {
-		l := NewLiving()
-		if _, err := l.Trace(now, "x", AnySource, after); err != nil {
-			t.Fatal(err)
-		}
-		for range 1000 * (3 - process) {
-			l.traces.add(now, "x", view.TraceLine{})
-		}
-		lines, err := l.Trace(now, "x", AnySource, after)
-		if err != nil || len(lines) != traceLines {
-			t.Fatalf("process %d: %d lines and %v", process, len(lines), err)
-		}
-		after, now = lines[len(lines)-1].Number, now.Add(5*time.Second)
-	}
-	if after >= 1<<53 {
-		t.Errorf("%d is more than a number of JSON bears", after)
-	}
-}
-
 // TestAnActorThatStopsHoldsNoSurveyUp, and one that is slow is waited for.
 func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,12 +110,12 @@ func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 
 func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {
 	l := NewLiving()
-	tr := &tracer{traces: &l.traces, key: "x", source: &Source{Hello: "probe.example"}}
+	tr := &tracer{traces: &l.traces, key: "x", source: &egress.Source{Hello: "probe.example"}}
 	if tr.On() {
 		t.Fatal("it is traced")
 	}
-	if n := testing.AllocsPerRun(100, func() { tr.ended(smtp.ErrClosed) }); n != 0 || l.traces.number != 0 {
-		t.Errorf("%v allocations and %d lines", n, l.traces.number)
+	if n := testing.AllocsPerRun(100, func() { tr.ended(smtp.ErrClosed) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/wire"
 )
 
@@ -110,28 +111,28 @@ func (t *task) open() int {
 // tasks are the tasks of a desk.
 type tasks struct {
 	all     map[wire.TaskKey]*task
-	busy    map[*task]struct{} // with chunks
-	resting fifo[*task]        // those without, and some that have some again
-	stale   bool               // dropped probes are still in queues
-	waiters map[*task]struct{} // with something behind
-	behind  int                // of all waiters
-	fair                       // probes in queues
+	busy    map[*task]struct{}    // with chunks
+	resting fairqueue.FIFO[*task] // those without, and some that have some again
+	stale   bool                  // dropped probes are still in queues
+	waiters map[*task]struct{}    // with something behind
+	behind  int                   // of all waiters
+	queue   *fairqueue.Queue[*probe]
 }
 
 func newTasks(weight func(uuid.UUID) int) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
 		waiters: map[*task]struct{}{},
-		fair:    fair{weight: weight, spaces: map[uuid.UUID]*space{}}}
+		queue:   fairqueue.New[*probe](weight)}
 }
 
-// file gives the place in the turns of a task's verification.
-func (t *tasks) file(k *task) *file { return t.fair.file(k.space, k.key.Verification) }
+// flow returns the flow of a task's verification.
+func (t *tasks) flow(k *task) *flow { return t.queue.Flow(k.space, k.key.Verification) }
 
 // room says whether n more probes of a task may be queued: there is always a place for
 // a small one, whatever the others have waiting.
 func (t *tasks) room(k *task, n int) bool {
 	return len(k.chunks) < 2*chunksPerTask && k.open() < chunksPerTask &&
-		n <= t.fair.room(t.file(k), queueMax)
+		n <= t.queue.Room(t.flow(k), queueMax)
 }
 
 // credit is how many more chunks of a task are welcome now.
@@ -211,7 +212,7 @@ func (t *tasks) rest(now time.Time, k *task) {
 	k.until = now.Add(taskMemory)
 	if !k.resting {
 		k.resting = true
-		t.resting.push(k)
+		t.resting.Push(k)
 	}
 }
 
@@ -222,13 +223,13 @@ func (t *tasks) sweep(now time.Time) {
 			t.tell(k, behind{})
 		}
 	}
-	for range t.resting.len() {
-		k := t.resting.peek()
-		old := !now.Before(k.until) || t.resting.len() > tasksMax
+	for range t.resting.Len() {
+		k := t.resting.Peek()
+		old := !now.Before(k.until) || t.resting.Len() > tasksMax
 		if len(k.chunks) == 0 && !old {
 			return // those behind it have come later
 		}
-		t.resting.pop()
+		t.resting.Pop()
 		k.resting = false
 		if len(k.chunks) == 0 {
 			t.tell(k, behind{})

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -61,19 +62,47 @@ func noSession(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session
 }
 
 // sourcesOf makes sources with these addresses; without any, the one that the system chooses.
-func sourcesOf(open openFunc, addresses ...string) *Sources {
-	list := make([]Source, max(1, len(addresses)))
+func sourcesOf(open openFunc, addresses ...string) *egress.Pool {
+	list := make([]egress.Source, max(1, len(addresses)))
 	for i := range list {
-		list[i] = Source{Hello: "probe.example", Open: open}
+		list[i] = egress.Source{Hello: "probe.example", Open: open}
 		if len(addresses) > 0 {
 			list[i].Addr = netip.MustParseAddr(addresses[i])
 		}
 	}
-	s, err := NewSources(list)
+	s, err := egress.NewPool(list)
 	if err != nil {
 		panic(err)
 	}
 	return s
+}
+
+// rebind gives the desk its sources anew, in a pool that follows the options as a test
+// changes them.
+func (w *world) rebind() {
+	o := &w.desk.options
+	list := make([]egress.Source, o.Sources.Len())
+	for i := range list {
+		list[i] = *o.Sources.Source(i)
+	}
+	p, err := egress.NewPool(list)
+	if err != nil {
+		panic(err)
+	}
+	p.Hour = o.Sources.Hour
+	p.Bind(egress.Settings{Limits: func(name string) throttle.Limits { return o.SourceOf(name) }, Facts: o.Facts,
+		Clock: func() time.Time { return o.clock(w.now) }, Log: o.Log})
+	o.Sources = p
+}
+
+const (
+	suspendedFor = time.Hour        // a source that many receivers refuse, the first time
+	trialFor     = 10 * time.Minute // for one receiver to take it again
+)
+
+// untilMidnight is how long a day of UTC still lasts.
+func untilMidnight(now time.Time) time.Duration {
+	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 }
 
 // world runs a desk against simulated sessions and clients, event by event.
@@ -250,7 +279,7 @@ func judged(address smtp.Address, err error) verdictOf {
 func judgedAt(at time.Time, host string, address smtp.Address, err error) verdictOf {
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
-	o := Options{Rules: verdict.Builtin(), Sources: &Sources{}}
+	o := Options{Rules: verdict.Builtin(), Sources: &egress.Pool{}}
 	return o.judge(evidence.Raw{At: at, Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err, Address: address,
 		Hello: "probe.example"})
 }
@@ -352,15 +381,15 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
 			n, slotsOfWorld, len(d.sessions), len(w.open), len(d.free), d.closing)
 	}
-	if len(d.lanes) > 0 || d.unmanned != 0 || len(d.manned) > 0 || d.aside.len() > 0 || d.unsent.len() > 0 ||
+	if len(d.lanes) > 0 || len(d.manned) > 0 || d.aside.Len() > 0 || d.unsent.Len() > 0 ||
 		len(d.finished) > 0 {
-		w.t.Errorf("left: %d lanes, %d unmanned, %d manned, %d aside, %d unsent, %d finished",
-			len(d.lanes), d.unmanned, len(d.manned), d.aside.len(), d.unsent.len(), len(d.finished))
+		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
+			len(d.lanes), len(d.manned), d.aside.Len(), d.unsent.Len(), len(d.finished))
 	}
-	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.len() > 0 || len(t.spaces) > 0 ||
-		len(t.asked.list) > 0 || len(t.opened.list) > 0 || t.queued != 0 {
-		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces (%d and %d in line), %d queued",
-			len(t.all), len(t.busy), t.resting.len(), len(t.spaces), len(t.asked.list), len(t.opened.list), t.queued)
+	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
+		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
+		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
+			len(t.all), len(t.busy), t.resting.Len(), t.queue.Tenants(), t.queue.Queued(), t.queue.Unserved())
 	}
 }
 

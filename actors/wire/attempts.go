@@ -13,6 +13,7 @@ const (
 	flagTLS = 1 << iota
 	flagWide
 	flagVoid
+	flagOthers
 )
 
 // Texts numbers the texts of one Results. The zero value is ready.
@@ -52,7 +53,7 @@ func (t *Texts) Attempts(attempts []evidence.Attempt) []*Attempt {
 
 func (t *Texts) attempt(a *evidence.Attempt) *Attempt {
 	flags := uint32(0)
-	for i, on := range [...]bool{a.TLS, a.Wide, a.Void} {
+	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others} {
 		if on {
 			flags |= 1 << i
 		}
@@ -88,7 +89,8 @@ func (r *Results) attempt(m *Attempt) evidence.Attempt {
 		Source: text(m.GetSource(), evidence.NameMax), Text: text(m.GetText(), evidence.TextMax),
 		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(),
 		Enhanced: enhancedCode(m.GetEnhanced()),
-		TLS:      m.GetFlags()&flagTLS != 0, Wide: m.GetFlags()&flagWide != 0, Void: m.GetFlags()&flagVoid != 0}
+		TLS:      m.GetFlags()&flagTLS != 0, Wide: m.GetFlags()&flagWide != 0, Void: m.GetFlags()&flagVoid != 0,
+		Others: m.GetFlags()&flagOthers != 0}
 	if n := m.GetCode(); n <= 999 {
 		a.Code = int(n)
 	}

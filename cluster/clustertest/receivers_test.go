@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
@@ -84,7 +85,7 @@ func waiting(l *receiver.Living, m *receiver.Metrics) receiver.Options {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	sources, err := receiver.NewSources([]receiver.Source{{Hello: "probe.example", Open: open}})
+	sources, err := egress.NewPool([]egress.Source{{Hello: "probe.example", Open: open}})
 	if err != nil {
 		panic(err)
 	}

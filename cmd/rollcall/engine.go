@@ -18,6 +18,7 @@ import (
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
 	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
 	"rollcall/actors/verification"
 	"rollcall/config"
 	"rollcall/ledger"
@@ -197,7 +198,7 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 
 // newSources makes the sources that receivers are spoken to from; without any
 // configured the system chooses the address. Opened watches how sessions are opened.
-func newSources(c config.Config, hello string, opened func(openFunc) openFunc) (*receiver.Sources, error) {
+func newSources(c config.Config, hello string, opened func(openFunc) openFunc) (*egress.Pool, error) {
 	networks, err := allowNetworks(c)
 	if err != nil {
 		return nil, err
@@ -221,21 +222,21 @@ func newSources(c config.Config, hello string, opened func(openFunc) openFunc) (
 	if err != nil {
 		from = smtp.Address{} // then it is not looked for in replies
 	}
-	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), make([]receiver.Source, len(addresses))
+	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), make([]egress.Source, len(addresses))
 	for i, a := range addresses {
 		dialer, err := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks,
 			Port: c.SMTP.Port, ConnectTimeout: smtp.ConnectTimeout})
 		if err != nil {
 			return nil, err
 		}
-		list[i] = receiver.Source{Addr: a, Hello: hello, ReturnPath: from, Open: opened(func(
+		list[i] = egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: opened(func(
 			ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode,
 		) (*smtp.Session, error) {
 			return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, port),
 				smtp.SessionOptions{HelloName: hello, ReturnPath: returnPath, TLS: tls, Limits: limits})
 		})}
 	}
-	return receiver.NewSources(list)
+	return egress.NewPool(list)
 }
 
 // sessionSlots is how many SMTP sessions this process can afford.

@@ -109,6 +109,11 @@ var mayImport = map[string][]string{
 	"smtp/smtplab":        {"smtp"},
 	"ledger/sqlstore":     {"actors/span", "ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},
+
+	"actors/receiver/egress":    {"actors/receiver/state", "smtp"},
+	"actors/receiver/fairqueue": {},
+	"actors/receiver/state":     {"smtp"},
+	"actors/receiver/status":    {"actors/view", "actors/wire", "smtp"},
 }
 
 // staysIn says where a foreign module or a part of the standard library may be used.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/egress"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/smtp"
@@ -40,7 +40,7 @@ type selfCheck struct {
 	enforced bool
 	log      *slog.Logger
 	members  *membership
-	sources  *receiver.Sources
+	sources  *egress.Pool
 
 	first chan struct{} // closed when everything was looked at once
 	once  sync.Once
@@ -175,10 +175,10 @@ func (s *selfCheck) opened(open openFunc) openFunc {
 }
 
 // restingOf is how receivers take a node's sources.
-func restingOf(sources *receiver.Sources) []identity.Resting {
+func restingOf(sources *egress.Pool) []identity.Resting {
 	var out []identity.Resting
 	for _, s := range sources.State(time.Now()) {
-		out = append(out, identity.Resting{Source: s.Source, Until: s.Rested, Blocks: s.Blocked,
+		out = append(out, identity.Resting{Source: s.Source, Until: s.SuspendedUntil, Blocks: s.Blocked,
 			Why: "many receivers refuse it: " + s.Reason.Message()})
 	}
 	return out

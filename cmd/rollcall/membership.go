@@ -17,6 +17,7 @@ import (
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/edge"
 	"rollcall/actors/receiver"
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
@@ -193,8 +194,8 @@ func (m *membership) clockOffset() (time.Duration, bool) {
 // receiverFacts keeps what receivers taught in the ledger.
 type receiverFacts struct{ book ledger.Facts }
 
-// Learn implements receiver.Facts.
-func (f receiverFacts) Learn(ctx context.Context, facts []receiver.Fact) error {
+// Learn implements state.Facts.
+func (f receiverFacts) Learn(ctx context.Context, facts []state.Fact) error {
 	out := make([]ledger.Fact, len(facts))
 	for i, k := range facts {
 		out[i] = ledger.Fact(k)
@@ -202,12 +203,12 @@ func (f receiverFacts) Learn(ctx context.Context, facts []receiver.Fact) error {
 	return f.book.Learn(ctx, out)
 }
 
-// Known implements receiver.Facts.
-func (f receiverFacts) Known(ctx context.Context, keys []string) ([]receiver.Fact, error) {
+// Known implements state.Facts.
+func (f receiverFacts) Known(ctx context.Context, keys []string) ([]state.Fact, error) {
 	facts, err := f.book.Known(ctx, keys)
-	out := make([]receiver.Fact, len(facts))
+	out := make([]state.Fact, len(facts))
 	for i, k := range facts {
-		out[i] = receiver.Fact(k)
+		out[i] = state.Fact(k)
 	}
 	return out, err
 }

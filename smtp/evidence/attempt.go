@@ -32,6 +32,10 @@ type Attempt struct {
 	Rule    string // id of the rule that decided
 	Version uint32 // of that rule: a hash of what it says
 
+	// Others says that it was not about this address: another one, or nobody, was asked, and what
+	// came of that keeps us from asking this one for a while.
+	Others bool
+
 	Void bool // the answer was found to be worth nothing: the session was poisoned, or a guard at work
 }
 

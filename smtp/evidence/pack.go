@@ -176,7 +176,7 @@ func (p *packer) kindNumber(a *Attempt) uint64 {
 	n = uint64(len(p.kinds))
 	p.kinds[k] = n
 	flags := byte(0)
-	for i, on := range [...]bool{a.TLS, a.Wide, a.Void} {
+	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others} {
 		if on {
 			flags |= 1 << i
 		}
@@ -283,10 +283,10 @@ func (u *unpacker) kind() Attempt {
 	if u.in.bad {
 		return Attempt{}
 	}
-	a := Attempt{Stage: smtp.Stage(b[0]), TLS: b[1]&1 != 0, Wide: b[1]&2 != 0, Void: b[1]&4 != 0,
+	a := Attempt{Stage: smtp.Stage(b[0]), TLS: b[1]&1 != 0, Wide: b[1]&2 != 0, Void: b[1]&4 != 0, Others: b[1]&8 != 0,
 		Trouble: Trouble(b[2]), Outcome: smtp.Outcome(b[3]), Reason: smtp.Reason(b[4]), Blame: smtp.Blame(b[5])}
 	u.in.bad = u.in.bad || a.Stage > smtp.StageRset || !a.Trouble.Known() || a.Outcome > smtp.Error ||
-		!a.Blame.Known() || b[1] > 7 || !a.Reason.Known() && a.Reason != smtp.ReasonNone
+		!a.Blame.Known() || b[1] > 15 || !a.Reason.Known() && a.Reason != smtp.ReasonNone
 	a.Host, a.Source, a.Rule, a.Text = u.text(), u.text(), u.text(), u.text()
 	if b = u.in.bytes(12); u.in.bad {
 		return Attempt{}

@@ -28,6 +28,7 @@ func attempts() *rapid.Generator[Attempt] {
 			Stage: smtp.Stage(rapid.IntRange(0, int(smtp.StageRset)).Draw(t, "stage")),
 			Host:  word("host", NameMax), Source: word("source", 45), Rule: word("rule", 60), Text: word("text", TextMax),
 			TLS: rapid.Bool().Draw(t, "tls"), Wide: rapid.Bool().Draw(t, "wide"), Void: rapid.Bool().Draw(t, "void"),
+		Others: rapid.Bool().Draw(t, "others"),
 			Code: rapid.IntRange(0, 999).Draw(t, "code"),
 			Enhanced: smtp.EnhancedCode{rapid.Uint16Range(0, 5).Draw(t, "class"),
 				rapid.Uint16Range(0, 999).Draw(t, "subject"), rapid.Uint16Range(0, 999).Draw(t, "detail")},

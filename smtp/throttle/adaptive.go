@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -44,9 +45,9 @@ const (
 	stepLeast = 0.03
 	stepMost  = 0.5
 
-	// clear is up to which part of the rate that was too high raises are free. Above it
+	// freeBelow is up to which part of the rate that was too high raises are free. Above it
 	// each needs its price in answers: 1 complaint in trialPrice answers.
-	clear      = 0.85
+	freeBelow  = 0.85
 	trialPrice = 250
 
 	// trialGap is how long it takes at least from a complaint to the next raise that may
@@ -61,6 +62,13 @@ const (
 	// longRest is from when on a rest speaks of the length that the far side counts over,
 	// so that what got through in the whole of it says how fast we may go.
 	longRest = 30 * time.Second
+
+	// dearFrom is from how long a trouble on is dear: shorter ones are rests of our own.
+	dearFrom = 10 * time.Second
+
+	// dearTimes is up to how many times the length of the trouble that trials bring the gap
+	// between them grows. Guess: a third of the time.
+	dearTimes = 2
 
 	// rampLeast and rampMost bound how long it takes from the end of a rest to the full
 	// rate: as long as the rest was, in rampSteps steps of which the first is 1 of so many.
@@ -106,17 +114,19 @@ type AdaptiveRate struct {
 	share    float64 // above 0
 	stated   bool
 	restMost time.Duration
+	few      int // good answers of a second that tell how fast we were
 
-	rate   float64   // held or tried; the ceiling holds beside it
-	good   float64   // the highest that was proven; 0: none
-	rose   time.Time // when it was
-	edge   float64   // where it was last too fast; 0: not known
-	step   float64
-	proof  time.Duration
-	credit float64 // complaints that may still be caused
-	cost   float64 // complaints that a lesson brings
-	trials int     // in a row that brought a complaint
-	gap    time.Time
+	rate    float64   // held or tried; the ceiling holds beside it
+	good    float64   // the highest that was proven; 0: none
+	rose    time.Time // when it was
+	goodWas float64   // that before it
+	edge    float64   // where it was last too fast; 0: not known
+	step    float64
+	proof   time.Duration
+	credit  float64 // complaints that may still be caused
+	cost    float64 // complaints that a lesson brings
+	trials  int     // in a row that brought a complaint
+	gap     time.Time
 
 	phase Phase
 	since time.Time
@@ -124,22 +134,62 @@ type AdaptiveRate struct {
 
 	lesson  time.Time // events that were sent before teach nothing
 	around  float64   // complaints about the same haste
+	rising  bool      // the newest lesson ended a trial of a higher rate
 	strikes int       // lessons without a proof between them
 	clean   int       // good answers since the last rest
 	rest    time.Duration
 	until   time.Time // nothing is sent before
 	ramp    time.Duration
-	trouble time.Time // since when there is no good answer
-	faded   time.Time // when proof last became shorter
+	trouble time.Time     // since when there is no good answer
+	dear    time.Duration // how long the last trouble lasted
+	before  int           // good answers between the last two long troubles
+	faded   time.Time     // when proof last became shorter
 
 	began time.Time // of the stretch at one rate
 	heard int       // good answers to events of the stretch
+	other int       // answers to them that prove nothing
 
 	cycle  time.Time // of all since the last long rest
 	passed int       // good answers in it
 	last   time.Time // when the newest of them was sent
 
 	slow latency
+	flow flow
+}
+
+// flow counts good answers by when their events were sent, in steps of flowStep.
+type flow struct {
+	counts [flowSteps]int
+	newest int64 // number of the newest step
+}
+
+const (
+	flowStep  = 250 * time.Millisecond
+	flowSteps = 48
+)
+
+func (f *flow) add(sent time.Time) {
+	at := sent.UnixNano() / int64(flowStep)
+	for f.newest < at-flowSteps {
+		f.newest = at - flowSteps
+	}
+	for ; f.newest < at; f.newest++ {
+		f.counts[(f.newest+1)%flowSteps] = 0
+	}
+	if at > f.newest-flowSteps {
+		f.counts[at%flowSteps]++
+	}
+}
+
+// over gives how many went well of those that were sent in a span before a time.
+func (f *flow) over(sent time.Time, span time.Duration) int {
+	at, n := sent.UnixNano()/int64(flowStep), 0
+	for k := at - int64(span/flowStep); k <= at; k++ {
+		if k > f.newest-flowSteps && k <= f.newest {
+			n += f.counts[k%flowSteps]
+		}
+	}
+	return n
 }
 
 // RateBounds are the bounds of an AdaptiveRate.
@@ -148,6 +198,7 @@ type RateBounds struct {
 	Stated  bool          // somebody has said what the ceiling is at this site, so it is not begun gently
 	Share   float64       // that is ours, above 0; what is not above 0 changes nothing
 	Rest    time.Duration // the longest that it rests by itself
+	Few     int           // good answers of a second that tell how fast we were; 0: eight
 }
 
 // fullWhy is why an AdaptiveRate holds nobody back from its beginning.
@@ -156,7 +207,7 @@ const fullWhy = "the allowance is stated for this receiver and nothing speaks ag
 // NewAdaptiveRate begins at the whole ceiling when it is stated for this site, and gently when not.
 func NewAdaptiveRate(b RateBounds, now time.Time) *AdaptiveRate {
 	t := &AdaptiveRate{ceiling: b.Ceiling.PerSecond(), share: 1, stated: b.Stated, restMost: b.Rest, step: stepLeast,
-		proof: proofLeast, credit: 3, cost: 1, began: now, cycle: now, last: now, faded: now}
+		few: cmp.Or(b.Few, proofAnswers), proof: proofLeast, credit: 3, cost: 1, began: now, cycle: now, last: now, faded: now}
 	if b.Share > 0 {
 		t.share = b.Share
 	}
@@ -232,7 +283,7 @@ func (t *AdaptiveRate) enter(p Phase, now time.Time, why string) {
 }
 
 // stretch begins to count at a rate.
-func (t *AdaptiveRate) stretch(now time.Time) { t.began, t.heard = now, 0 }
+func (t *AdaptiveRate) stretch(now time.Time) { t.began, t.heard, t.other = now, 0, 0 }
 
 // Limits says whether the tempo holds us back more than the ceiling does.
 func (t *AdaptiveRate) Limits(now time.Time) bool {
@@ -290,6 +341,7 @@ func (t *AdaptiveRate) OnSuccess(sent, now time.Time) {
 	}
 	t.last = sent
 	t.passed++
+	t.flow.add(sent)
 	if sent.Before(t.lesson) || sent.Before(t.until) {
 		return
 	}
@@ -308,6 +360,13 @@ func (t *AdaptiveRate) OnSuccess(sent, now time.Time) {
 	t.prove(sent, now)
 }
 
+// OnOther takes an answer that is about its address alone: it was sent, and proves nothing.
+func (t *AdaptiveRate) OnOther(sent time.Time) {
+	if !sent.Before(t.began) {
+		t.other++
+	}
+}
+
 // idle says whether there was nothing to ask for a while before an event.
 func (t *AdaptiveRate) idle(sent time.Time) bool {
 	gap := min(sent.Sub(t.last), sent.Sub(t.until))
@@ -319,8 +378,16 @@ func (t *AdaptiveRate) idle(sent time.Time) bool {
 func (t *AdaptiveRate) over(now time.Time) {
 	lasted := now.Sub(t.trouble)
 	t.trouble = time.Time{}
+	t.dear = lasted
+	t.gap = later(t.gap, now.Add(t.nextTrial()))
 	t.proof = max(t.proof, min(lasted, t.proofMost()))
 	if lasted < longRest || lasted.Seconds() < 4/max(t.rate*t.share, floorLeast) {
+		return
+	}
+	before := t.before
+	t.before = t.passed
+	if !near(t.passed, before) && lasted < 3*longRest { // a penalty says nothing about what is borne
+		t.cycle, t.passed = now, 0
 		return
 	}
 	// When it began to take events again is not known: in the middle of the last rest, say.
@@ -367,7 +434,7 @@ func (t *AdaptiveRate) prove(sent, now time.Time) {
 	if ran < span || t.heard < answers {
 		return
 	}
-	if float64(t.heard) < proofUse*min(t.rate, t.ceiling)*t.share*ran.Seconds() {
+	if float64(t.heard+t.other) < proofUse*min(t.rate, t.ceiling)*t.share*ran.Seconds() {
 		if ran > 2*span { // others hold us back, or there is little to ask: it proves nothing
 			t.stretch(now)
 		}
@@ -375,10 +442,10 @@ func (t *AdaptiveRate) prove(sent, now time.Time) {
 	}
 	r := min(t.rate, t.ceiling)
 	if t.strikes = 0; r > t.good {
-		t.good, t.rose = r, now
+		t.goodWas, t.good, t.rose = t.good, r, now
 	}
 	if t.phase == PhaseRising {
-		t.step, t.trials = min(2*t.step, stepMost), 0
+		t.step, t.trials, t.dear = min(2*t.step, stepMost), 0, 0
 	}
 	if t.edge > 0 && t.good >= t.edge {
 		t.edge = 0 // it bears that now
@@ -408,9 +475,9 @@ func (t *AdaptiveRate) raise(now time.Time) {
 	}
 	to := t.good * (1 + t.step)
 	if t.edge > 0 {
-		to = min(to, max(clear*t.edge, t.good*(1+max(stepLeast, (t.edge/t.good-1)/2))))
+		to = min(to, max(freeBelow*t.edge, t.good*(1+max(stepLeast, (t.edge/t.good-1)/2))))
 	}
-	free := t.edge > 0 && to <= clear*t.edge
+	free := t.edge > 0 && to <= freeBelow*t.edge
 	if !free && (t.credit < t.cost || now.Before(t.gap)) {
 		if t.phase != PhaseHolding {
 			t.enter(PhaseHolding, now, t.why)
@@ -433,19 +500,36 @@ func (t *AdaptiveRate) atCeiling(now time.Time) {
 // OnThrottled takes an answer that says "too fast" to an event that was sent at a time, with
 // its words for people. False: it is about a haste that was known already.
 func (t *AdaptiveRate) OnThrottled(sent, now time.Time, words string) bool {
+	return t.throttled(sent, now, words, false)
+}
+
+// OnDeferred is OnThrottled for a few answers among many that went well: we were a little too
+// fast, so the rate falls and nothing rests.
+func (t *AdaptiveRate) OnDeferred(sent, now time.Time, words string) bool {
+	return t.throttled(sent, now, words, true)
+}
+
+func (t *AdaptiveRate) throttled(sent, now time.Time, words string, gently bool) bool {
 	t.credit = max(t.credit-1, -1)
-	if sent.Before(t.lesson) {
+	if sent.Before(t.lesson) || sent.Before(t.until) {
 		t.around++
 		return false
 	}
-	if t.around > 0 {
+	if t.around > 0 && t.rising {
 		t.cost = (t.cost + t.around) / 2
 	}
+	t.rising = t.phase == PhaseRising
 	pace := t.pace(sent)
 	t.around, t.lesson = 1, now
 	fresh := t.clean > 0 || t.rest == 0
+	if fresh && gently && t.phase != PhaseBackingOff {
+		t.lower(pace, sent, now)
+		t.enter(PhaseHolding, now, fmt.Sprintf("%s at %s, which passed later; now %s", words, perSecond(pace), perSecond(t.rate)))
+		t.stretch(now)
+		return true
+	}
 	if fresh {
-		t.lower(pace, now)
+		t.lower(pace, sent, now)
 		t.rest = min(restLeast, t.restMost)
 	} else {
 		t.rest = min(2*t.rest, t.restMost)
@@ -459,11 +543,37 @@ func (t *AdaptiveRate) OnThrottled(sent, now time.Time, words string) bool {
 	return true
 }
 
+// restore goes on as an earlier state of it did: what was believed since was wrong.
+func (t *AdaptiveRate) restore(saved *AdaptiveRate, now time.Time, why string) {
+	if saved.ceiling != t.ceiling || saved.share != t.share || saved.stated != t.stated {
+		saved.ceiling, saved.share, saved.stated = t.ceiling, t.share, t.stated
+	}
+	lesson := t.lesson
+	*t = *saved
+	t.lesson, t.until, t.ramp, t.trouble, t.rest, t.clean = lesson, now, 0, time.Time{}, 0, 1
+	if t.phase == PhaseBackingOff {
+		t.phase = PhaseHolding
+	}
+	t.enter(t.phase, now, why)
+	t.stretch(now)
+	t.cycle, t.passed, t.last = now, 0, now
+}
+
 // backOff lets nothing go for a while, and then little by little.
 func (t *AdaptiveRate) backOff(now time.Time, rest time.Duration) {
 	t.clean, t.until = 0, now.Add(rest)
 	t.ramp = min(max(rest, rampLeast), rampMost)
 	t.stretch(t.until.Add(t.ramp))
+}
+
+// nextTrial is how long it takes at least to the next trial: the longer, the more in a row have
+// failed and the longer nothing went then.
+func (t *AdaptiveRate) nextTrial() time.Duration {
+	most := trialGapMost
+	if t.dear > dearFrom {
+		most = max(most, min(dearTimes*t.dear, time.Hour))
+	}
+	return min(trialGap<<min(t.trials, 10), most)
 }
 
 // pace is how fast we really were.
@@ -473,12 +583,18 @@ func (t *AdaptiveRate) pace(sent time.Time) float64 {
 	if n := float64(t.heard); n >= proofAnswers && ran >= 1 {
 		r = min(r, 1.1*n/ran/t.share)
 	}
+	if n := t.flow.over(sent, time.Second); n >= t.few {
+		r = min(r, 1.1*float64(n)/t.share)
+	}
 	return max(r, t.floor())
 }
 
 // lower learns that a pace was too fast.
-func (t *AdaptiveRate) lower(pace float64, now time.Time) {
+func (t *AdaptiveRate) lower(pace float64, sent, now time.Time) {
 	proven := t.good > 0 && pace <= 1.005*t.good
+	if proven && sent.Before(t.rose) && t.goodWas > 0 { // it was no proof: the complaint was on its way
+		t.good, proven = t.goodWas, false
+	}
 	t.strikes++
 	to := pace * drops[min(t.strikes, len(drops))-1]
 	switch {
@@ -496,7 +612,7 @@ func (t *AdaptiveRate) lower(pace float64, now time.Time) {
 	}
 	t.edge, t.step = pace, stepLeast
 	t.faded = now
-	t.gap = now.Add(min(trialGap<<min(t.trials, 10), trialGapMost))
+	t.gap = now.Add(t.nextTrial())
 	t.rate = min(t.ceiling, max(to, t.floor()))
 }
 
@@ -659,4 +775,16 @@ func (t *AdaptiveRate) Recall(m RateMemory, now time.Time) {
 	t.ramp, t.began = rampMost/rampSteps, now.Add(rampMost/rampSteps)
 	t.enter(PhaseBackingOff, now, fmt.Sprintf("%s went well before this receiver's place moved, or we began anew",
 		perSecond(m.Rate)))
+}
+
+// near reports whether two counts are about the same: a limit that is counted over long lets as many
+// through each time.
+func near(a, b int) bool { return a > 0 && b > 0 && 4*min(a, b) >= 3*max(a, b) }
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -1,4 +1,4 @@
-package receiver
+package status
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ var plainWords = func() map[string]bool {
 	return list
 }()
 
-// scrub takes the local part of the address that was asked for out of a cleaned text,
+// Redact takes the local part of the address that was asked for out of a cleaned text,
 // where it stands as a word, also in the forms that receivers make of it. Cleaning leaves
 // those that are one word where they are, because rules look at words; people and records
 // need none.
-func scrub(text, local string) string {
+func Redact(text, local string) string {
 	if local == "" || text == "" {
 		return text
 	}
@@ -159,3 +159,18 @@ func wordAt(text, word string, from int) int {
 
 // partOfWord says whether a byte of a cleaned text is part of a word.
 func partOfWord(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80 }
+
+// shownMax bounds a text that is shown.
+const shownMax = 200
+
+// Clip bounds a text that is shown, at the beginning of a rune.
+func Clip(text string) string {
+	if len(text) <= shownMax {
+		return text
+	}
+	end := shownMax - len("…")
+	for end > 0 && text[end]&0xc0 == 0x80 {
+		end--
+	}
+	return text[:end] + "…"
+}

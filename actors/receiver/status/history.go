@@ -1,4 +1,4 @@
-package receiver
+package status
 
 import (
 	"cmp"
@@ -13,22 +13,23 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
 )
 
 const (
-	// recordMinutes is how far back a record reaches.
-	recordMinutes = 6 * 60
+	// historyMinutes is how far back a history reaches.
+	historyMinutes = 6 * 60
 
-	// recordsMax bounds the receivers of which a node keeps a record. Those that no
+	// historiesMax bounds the receivers of which a node keeps a history. Those that no
 	// actor speaks to go first, the one that was used least recently before the others.
-	// A record of six hours without a gap takes 17 KB: 17 MB for all.
-	recordsMax = 1_000
+	// A history of six hours without a gap takes 17 KB: 17 MB for all.
+	historiesMax = 1_000
 
 	// heardMax bounds the texts that are told apart of one receiver in an hour.
 	heardMax = 64
 
 	// heardBytesMax bounds all texts of a node; with what is kept beside each the
-	// records of a node stay below 80 MB. Guess: four times what 1,000 receivers said in
+	// histories of a node stay below 80 MB. Guess: four times what 1,000 receivers said in
 	// six hours of lab runs.
 	heardBytesMax = 32 << 20
 
@@ -36,29 +37,29 @@ const (
 	heardBeside = 256
 )
 
-// records is what a node keeps of the last hours, whether the receivers' actors still
+// Histories is what a node keeps of the last hours, whether the receivers' actors still
 // live or not. Safe for concurrent use; the zero value is ready.
-type records struct {
+type Histories struct {
 	mu      sync.Mutex
-	of      map[string]*record // guarded by mu; by receiver key
-	dropped int                // guarded by mu; receivers that found no room
-	bytes   atomic.Int64       // of texts
+	of      map[string]*History // guarded by mu; by receiver key
+	dropped int                 // guarded by mu; receivers that found no room
+	bytes   atomic.Int64        // of texts
 }
 
-// record is what is kept of one receiver.
-type record struct {
-	all   *records
-	key   string
-	desks int       // guarded by all.mu; that write to it
-	used  time.Time // guarded by all.mu; when a desk began or ended with it
+// History is what is kept of one receiver. Safe for concurrent use.
+type History struct {
+	all     *Histories
+	key     string
+	writers int       // guarded by all.mu; actors that write to it
+	used    time.Time // guarded by all.mu; when one began or ended with it
 
 	mu      sync.Mutex
-	domain  string      // guarded by mu; one of its mail domains
-	minutes []minuteRow // guarded by mu; oldest first, with gaps where nothing happened
-	held    [causes]time.Duration
-	texts   map[text]*heard // guarded by mu; of all hours
-	hours   map[int32]int   // guarded by mu; texts of each hour
-	lost    int             // guarded by mu
+	domain  string                // guarded by mu; one of its mail domains
+	minutes []minuteRow           // guarded by mu; oldest first, with gaps where nothing happened
+	held    [Causes]time.Duration // guarded by mu; how long each cause was there in the newest minute
+	texts   map[text]*heard       // guarded by mu; of all hours
+	hours   map[int32]int         // guarded by mu; texts of each hour
+	lost    int                   // guarded by mu
 }
 
 // minuteRow is a view.Minute in 44 bytes.
@@ -90,38 +91,35 @@ type heard struct {
 	times int
 }
 
-// causes is how many causes there are.
-const causes = len(view.Causes)
-
-// open gives the record of a receiver to a desk, nil when there is no room; first says
-// that this desk asks for the first time.
-func (r *records) open(key string, now time.Time, first bool) *record {
+// Open gives the history of a receiver to an actor, nil when there is no room; first says
+// that this actor asks for the first time.
+func (r *Histories) Open(key string, now time.Time, first bool) *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.of[key]
 	if one == nil {
-		if len(r.of) >= recordsMax && !r.evict() {
+		if len(r.of) >= historiesMax && !r.evict() {
 			if first {
 				r.dropped++
 			}
 			return nil
 		}
 		if r.of == nil {
-			r.of = map[string]*record{}
+			r.of = map[string]*History{}
 		}
-		one = &record{all: r, key: key, texts: map[text]*heard{}, hours: map[int32]int{}}
+		one = &History{all: r, key: key, texts: map[text]*heard{}, hours: map[int32]int{}}
 		r.of[key] = one
 	}
-	one.desks++
+	one.writers++
 	one.used = now
 	return one
 }
 
-// evict makes room for a record. Under mu.
-func (r *records) evict() bool {
-	var oldest *record
+// evict makes room for a history. Under mu.
+func (r *Histories) evict() bool {
+	var oldest *History
 	for _, one := range r.of {
-		if one.desks == 0 && (oldest == nil || one.used.Before(oldest.used)) {
+		if one.writers == 0 && (oldest == nil || one.used.Before(oldest.used)) {
 			oldest = one
 		}
 	}
@@ -137,16 +135,85 @@ func (r *records) evict() bool {
 	return true
 }
 
-// close says that a desk is done with its record.
-func (r *record) close(now time.Time) {
+// Close says that an actor is done with its history.
+func (r *History) Close(now time.Time) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
-	r.desks--
+	r.writers--
 	r.used = now
 }
 
+// Asked counts RCPTs that were sent. Domain is that of one of them, if it is known.
+func (r *History) Asked(now time.Time, n int32, domain string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.minute(now).asked += n
+	if r.domain == "" {
+		r.domain = domain
+	}
+}
+
+// Opened counts a session that is dialled.
+func (r *History) Opened(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.minute(now).opened++
+}
+
+// Heard counts what a receiver said, or that it did not. Said is its redacted text.
+func (r *History) Heard(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.Code != 0 && a.Stage == smtp.StageRcpt {
+		m := r.minute(now)
+		switch a.Code / 100 {
+		case 2:
+			m.accepted++
+		case 5:
+			m.refused++
+		default:
+			m.deferred++
+		}
+	}
+	r.say(now, a, v, said)
+}
+
+// Moment is what a receiver does at one time.
+type Moment struct {
+	Sessions, Queued int
+	Permitted        float64 // RCPTs a second
+	Cause            wire.Cause
+}
+
+// Observe puts a moment into its minute. Before is the cause since an earlier moment, which is
+// zero when there was none.
+func (r *History) Observe(now time.Time, is Moment, before wire.Cause, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.minute(now)
+	m.sessions = max(m.sessions, int32(is.Sessions))
+	m.queued = int32(is.Queued)
+	m.last = float32(is.Permitted)
+	if m.allowed < 0 || m.last < m.allowed {
+		m.allowed = m.last
+	}
+	if !since.IsZero() {
+		if began := now.Truncate(time.Minute); since.Before(began) {
+			since = began
+		}
+		r.held[before] += now.Sub(since)
+	}
+	longest := is.Cause
+	for c, long := range r.held {
+		if long > r.held[longest] {
+			longest = wire.Cause(c)
+		}
+	}
+	m.cause = uint8(longest)
+}
+
 // minute gives the row of now; what is too old goes. Under mu.
-func (r *record) minute(now time.Time) *minuteRow {
+func (r *History) minute(now time.Time) *minuteRow {
 	at := int32(now.Unix() / 60)
 	if n := len(r.minutes); n > 0 && r.minutes[n-1].at >= at { // the clock may be set back
 		return &r.minutes[n-1]
@@ -158,15 +225,15 @@ func (r *record) minute(now time.Time) *minuteRow {
 }
 
 // expire drops what is older than the record reaches back. Under mu.
-func (r *record) expire(at int32) {
+func (r *History) expire(at int32) {
 	old := 0
-	for old < len(r.minutes) && r.minutes[old].at <= at-recordMinutes {
+	for old < len(r.minutes) && r.minutes[old].at <= at-historyMinutes {
 		old++
 	}
 	if old > 0 {
 		r.minutes = append(r.minutes[:0], r.minutes[old:]...)
 	}
-	first := (at - recordMinutes) / 60
+	first := (at - historyMinutes) / 60
 	for hour := range r.hours {
 		if hour >= first {
 			continue
@@ -181,16 +248,15 @@ func (r *record) expire(at int32) {
 }
 
 // forget drops a text. Under mu.
-func (r *record) forget(t text) {
+func (r *History) forget(t text) {
 	delete(r.texts, t)
 	r.all.bytes.Add(-int64(len(t.said) + heardBeside))
 }
 
 // say counts what was said. Nothing is allocated for what is known. Under mu.
-func (r *record) say(now time.Time, told *verdictOf, said string) {
-	a, v := &told.attempt, &told.verdict
+func (r *History) say(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string) {
 	t := text{hour: int32(now.Unix() / 3600), stage: a.Stage, code: int16(a.Code), enhanced: a.Enhanced,
-		trouble: a.Trouble, tls: a.TLS, said: said, rule: v.Rule, did: did(told), reason: v.Reason}
+		trouble: a.Trouble, tls: a.TLS, said: said, rule: v.Rule, did: did(v), reason: v.Reason}
 	if known := r.texts[t]; known != nil {
 		known.times++
 		return
@@ -207,15 +273,22 @@ func (r *record) say(now time.Time, told *verdictOf, said string) {
 }
 
 // did is what was made of an answer, as a word.
-func did(told *verdictOf) string {
-	if told.verdict.Outcome.Final() {
-		return told.verdict.Outcome.String()
+func did(v *verdict.Verdict) string {
+	if v.Outcome.Final() {
+		return v.Outcome.String()
 	}
-	return told.verdict.Action.String()
+	return v.Action.String()
 }
 
-// last gives the minutes of a time before now, oldest first. Under mu.
-func (r *record) last(now time.Time, minutes int32) []view.Minute {
+// Last returns the minutes of a time before now, oldest first.
+func (r *History) Last(now time.Time, minutes int32) []view.Minute {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last(now, minutes)
+}
+
+// last is Last under mu.
+func (r *History) last(now time.Time, minutes int32) []view.Minute {
 	var out []view.Minute
 	for i := range r.minutes {
 		if m := &r.minutes[i]; m.at > int32(now.Unix()/60)-minutes {
@@ -233,7 +306,7 @@ func (m *minuteRow) view() view.Minute {
 }
 
 // replies gives what was said, by hour and then most often first. Under mu.
-func (r *record) replies() []view.Heard {
+func (r *History) replies() []view.Heard {
 	var out []view.Heard
 	for t, h := range r.texts {
 		enhanced := ""
@@ -251,10 +324,9 @@ func (r *record) replies() []view.Heard {
 	return out
 }
 
-// Record gives what this node kept of the receivers whose keys come after a key, in
+// Record returns what this node kept of the receivers whose keys come after a key, in
 // their order, and whether that is all: it ends when most bytes of JSON are about full.
-func (l *Living) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
-	r := &l.records
+func (r *Histories) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
 	r.mu.Lock()
 	all := maps.Clone(r.of)
 	out.Dropped = r.dropped
@@ -279,11 +351,11 @@ func (l *Living) Record(now time.Time, after string, most int) (out view.Record,
 }
 
 // view gives what was kept of a receiver.
-func (r *record) view(now time.Time) view.ReceiverRecord {
+func (r *History) view(now time.Time) view.ReceiverRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(int32(now.Unix() / 60))
-	return view.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, recordMinutes),
+	return view.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes),
 		Replies: r.replies(), Lost: r.lost}
 }
 
@@ -303,12 +375,4 @@ func earlier(a, b int64) int64 {
 		return b
 	}
 	return a
-}
-
-// causeWord is a wire.Cause as the views have it.
-func causeWord(c wire.Cause) string {
-	if c < 0 || int(c) >= causes {
-		return ""
-	}
-	return view.Causes[c]
 }

@@ -1,4 +1,4 @@
-package receiver
+package status
 
 import (
 	"fmt"
@@ -11,6 +11,9 @@ import (
 	"rollcall/config/effort"
 )
 
+// start is any time.
+var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
 // TestFewLabelsAppear: whatever receivers come and go and however their queues grow and fall,
 // in no hour do 100 label values appear that were not there in the hour before, and there are
 // never more than 50.
@@ -21,7 +24,7 @@ func TestFewLabelsAppear(t *testing.T) {
 		kind := rapid.SampledFrom([]string{"drawn", "turning", "alike"}).Draw(t, "load")
 		seen := map[string]time.Time{} // when a label was there last
 		var came []time.Time
-		now := begin
+		now := start
 		for step := range 80 {
 			now = now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
 			all := loadOf(t, kind, step, n)
@@ -81,7 +84,7 @@ func TestAReceiverKeepsItsLabelNearTheTop(t *testing.T) {
 		return all
 	}
 	shown := func(minute int, all []view.Receiver, key string) bool {
-		top, _ := l.busiest(begin.Add(time.Duration(minute)*time.Minute), all)
+		top, _ := l.busiest(start.Add(time.Duration(minute)*time.Minute), all)
 		for _, r := range top {
 			if r.Key == key {
 				return true

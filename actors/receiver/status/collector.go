@@ -1,4 +1,4 @@
-package receiver
+package status
 
 import (
 	"context"
@@ -20,7 +20,16 @@ const (
 )
 
 // collector gives the gauges of single receivers when they are asked for.
-type collector struct{ metrics *Metrics }
+type collector struct {
+	survey func(ctx context.Context) ([]view.Receiver, bool)
+	labels *labels
+}
+
+// NewCollector makes the collector of the receivers that a survey gives; false: there is no
+// node yet that could be asked. It must end with its context.
+func NewCollector(survey func(ctx context.Context) (all []view.Receiver, ok bool)) prometheus.Collector {
+	return collector{survey, &labels{}}
+}
 
 // ofReceiver are the gauges of one receiver, and what they are.
 var ofReceiver = [...]struct {
@@ -69,13 +78,13 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	living := c.metrics.collected.Load()
-	if living == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()
-	top, rest := c.metrics.labels.busiest(time.Now(), living.Survey(ctx))
+	all, ok := c.survey(ctx)
+	if !ok {
+		return
+	}
+	top, rest := c.labels.busiest(time.Now(), all)
 	for i := range top {
 		for _, g := range ofReceiver {
 			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.of(&top[i]), top[i].Key)

@@ -1,0 +1,412 @@
+package egress
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"rollcall/actors/receiver/state"
+	"rollcall/smtp/throttle"
+)
+
+const (
+	// blockShare is one part of a cap in how many are noted ahead, and blockLeast how many
+	// at least: so many are lost with a process, and none is asked twice over. Guess.
+	blockShare = 20
+	blockLeast = 10
+
+	// noteEvery is how often the caps of a node's sources are noted at most, noteWithin how
+	// long that may take, and keepFor how long it is kept.
+	noteEvery  = 2 * time.Second
+	noteWithin = 2 * time.Second
+	keepFor    = 48 * time.Hour
+
+	// noteUncapped is the same as noteEvery for a source that may ask as much as it likes: so
+	// much is not counted when a process ends without a word. Guess.
+	noteUncapped = 10 * time.Second
+
+	// claimFor is how long a receiver keeps its part of a cap without asking for it. Guess.
+	claimFor = time.Minute
+)
+
+// dailyCap is what one source has asked since midnight UTC, and which receivers claim what
+// is left. Guarded by Pool.mu.
+type dailyCap struct {
+	day   int64 // counted from 1970
+	used  int   // RCPTs, those that were taken and are not asked yet counted in
+	noted int   // that many are used up for a process that begins anew; at least used
+	read  bool  // what earlier processes used is known
+
+	claims  map[string]*claim // of receivers that ask for some
+	claimed int               // sum of what these have used
+	swept   time.Time         // when they were looked through
+}
+
+// claim is that of one receiver.
+type claim struct {
+	used int
+	last time.Time // when it asked
+}
+
+// capFact is a dailyCap as it is kept.
+type capFact struct {
+	V    int   `json:"v"`
+	Day  int64 `json:"day"`
+	Used int   `json:"used"`
+}
+
+// capVersion is the version of a capFact's text.
+const capVersion = 1
+
+// DayOf returns the number of a day, UTC, counted from 1970.
+func DayOf(now time.Time) int64 { return now.UTC().Unix() / (24 * 60 * 60) }
+
+// untilMidnight is how long the day of now still lasts.
+func untilMidnight(now time.Time) time.Duration {
+	return time.Unix((DayOf(now)+1)*24*60*60, 0).Sub(now)
+}
+
+// DailyCap returns how many RCPTs a source may send in a day; 0: not bounded. In a warm-up
+// that doubles each day from the first one, until it bounds nothing any more.
+func DailyCap(a throttle.Limits, now time.Time) int {
+	if a.RcptsPerDay == 0 || a.WarmUpFrom.IsZero() {
+		return a.RcptsPerDay
+	}
+	most := a.RcptsPerDay
+	for range min(30, DayOf(now)-DayOf(a.WarmUpFrom)) {
+		if most *= 2; most > throttle.CountMax {
+			return 0
+		}
+	}
+	return most
+}
+
+// Settings is what a pool knows from the node that it belongs to.
+type Settings struct {
+	// Limits says what an operator wants of a source now, by its name: whether it is paused,
+	// and what it may ask in a day; nil: nothing.
+	Limits func(name string) throttle.Limits
+	Facts  state.Facts      // where daily caps are kept; nil: nowhere
+	Clock  func() time.Time // the time of the ledger; nil: that of this host
+	Log    *slog.Logger
+}
+
+// clock returns the time of the ledger.
+func (s *Settings) clock(now time.Time) time.Time {
+	if s.Clock != nil {
+		return s.Clock()
+	}
+	return now
+}
+
+// Bind lets the pool know what operators want of its sources, and keep their daily caps
+// beyond the life of the process. The first call counts.
+func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
+
+// facts is where daily caps are kept; nil: nowhere.
+func (p *Pool) facts() state.Facts {
+	if s := p.settings.Load(); s != nil {
+		return s.Facts
+	}
+	return nil
+}
+
+// Limits returns what an operator wants of a source.
+func (p *Pool) Limits(i int) throttle.Limits {
+	if s := p.settings.Load(); s != nil && s.Limits != nil {
+		return s.Limits(p.list[i].Name())
+	}
+	return throttle.Limits{}
+}
+
+// today returns the cap of a source, which begins anew at midnight. Under mu.
+func (p *Pool) today(i int, now time.Time) *dailyCap {
+	d := &p.caps[i]
+	if day := DayOf(now); day > d.day { // a clock that goes back ends no day
+		*d = dailyCap{day: day, claims: map[string]*claim{}}
+	}
+	if s := p.settings.Load(); s != nil && s.Facts == nil { // else it is not known yet, or to be read
+		d.read = true
+	}
+	return d
+}
+
+// Remaining returns how many RCPTs a source may still send to a receiver today, of this
+// node's clock, and how long it takes until it may send more if there are none; key ""
+// leaves out what is the part of others. A receiver of which something waits keeps its part.
+func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, time.Duration) {
+	most := DailyCap(p.Limits(i), now)
+	if most == 0 {
+		return throttle.CountMax, 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.today(i, now)
+	if !d.read {
+		p.noteCaps(now)
+		return 0, noteEvery
+	}
+	if d.used >= most {
+		return 0, untilMidnight(now)
+	}
+	w := d.claims[key]
+	if w == nil {
+		return most - d.used, 0
+	}
+	if waits {
+		w.last = now
+	}
+	d.prune(now)
+	if d.claims[key] == w && w.used >= d.part(most) {
+		return 0, noteEvery
+	}
+	return most - d.used, 0
+}
+
+// Claim gives up to n RCPTs of a source's day to a receiver, and says how long it takes until
+// it may have more. Each of those who ask for some may use an equal part of what they have
+// used and what is left.
+func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duration) {
+	most := DailyCap(p.Limits(i), now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.today(i, now)
+	if most == 0 {
+		d.used += n
+		d.noted = max(d.noted, d.used)
+		if p.facts() != nil && now.Sub(p.noted) >= noteUncapped {
+			p.noteCaps(now)
+		}
+		return n, 0
+	}
+	w := d.claim(key, now)
+	got := max(0, min(n, most-d.used, d.part(most)-w.used))
+	next := noteEvery
+	if p.facts() != nil {
+		if ahead := max(blockLeast, most/blockShare); !d.read || d.used+got > d.noted-ahead/2 && d.noted < most {
+			p.noteCaps(now)
+		}
+		if !d.read {
+			return 0, next
+		}
+		got = max(0, min(got, d.noted-d.used))
+	}
+	d.used += got
+	w.used += got
+	d.claimed += got
+	if d.used >= most {
+		next = untilMidnight(now)
+	}
+	return got, next
+}
+
+// claim finds or makes the claim of a receiver.
+func (d *dailyCap) claim(key string, now time.Time) *claim {
+	w := d.claims[key]
+	if w == nil {
+		w = &claim{}
+		d.claims[key] = w
+	}
+	w.last = now
+	d.prune(now)
+	return w
+}
+
+// part is what each of those who ask for some may use. It is rounded up, else some of a
+// day that many share would be used by nobody.
+func (d *dailyCap) part(most int) int {
+	n := max(1, len(d.claims))
+	return max(1, (most-d.used+d.claimed+n-1)/n)
+}
+
+// prune forgets who has not asked for some for long.
+func (d *dailyCap) prune(now time.Time) {
+	if now.Sub(d.swept) < claimFor/10 {
+		return
+	}
+	d.swept = now
+	for k, o := range d.claims {
+		if now.Sub(o.last) > claimFor {
+			d.claimed -= o.used
+			delete(d.claims, k)
+		}
+	}
+}
+
+// Return says that n RCPTs that a receiver claimed on a day were not sent. They are no part
+// of a day that began since.
+func (p *Pool) Return(i int, key string, day int64, n int) {
+	if n <= 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := &p.caps[i]
+	if day != d.day {
+		return
+	}
+	d.used = max(0, d.used-n)
+	if w := d.claims[key]; w != nil {
+		back := min(w.used, n)
+		w.used -= back
+		d.claimed -= back
+	}
+}
+
+// noteCaps notes ahead what sources may use, unless that is being done or was a moment
+// ago. Under mu.
+func (p *Pool) noteCaps(now time.Time) {
+	if since := now.Sub(p.noted); p.noting || since >= 0 && since < noteEvery {
+		return
+	}
+	p.noting, p.noted = true, now
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
+		defer cancel()
+		err := p.keepCaps(ctx, now, true)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.noting = false
+		if err != nil {
+			p.settings.Load().Log.Warn("what our sources asked today was not kept", "err", err)
+		}
+	}()
+}
+
+// recallCaps reads what earlier processes used of this day, unless that is being done. Under mu.
+func (p *Pool) recallCaps(now time.Time) {
+	if p.noting || p.facts() == nil {
+		return
+	}
+	p.noting = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
+		defer cancel()
+		p.keeping.Lock()
+		err := p.readCaps(ctx, now)
+		p.keeping.Unlock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.noting = false
+		if err != nil {
+			p.settings.Load().Log.Warn("what our sources asked today cannot be read", "err", err)
+		}
+	}()
+}
+
+// Flush notes what sources have used and not more, for a process that ends well.
+func (p *Pool) Flush(ctx context.Context) error {
+	s := p.settings.Load()
+	if s == nil || s.Facts == nil {
+		return nil
+	}
+	if err := p.keepCaps(ctx, s.clock(time.Now()), false); err != nil {
+		return fmt.Errorf("what our sources asked today was not kept: %w", err)
+	}
+	return nil
+}
+
+// keepCaps reads what earlier processes used of this day, where that is not known, and
+// notes what this one uses, with what it may use in the next while when it goes on.
+func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
+	p.keeping.Lock() // what is written last must be what was counted last
+	defer p.keeping.Unlock()
+	if err := p.readCaps(ctx, now); err != nil {
+		return err
+	}
+	var facts []state.Fact
+	var noted []int // of these, which source
+	var uses []int
+	p.mu.Lock()
+	for i := range p.list {
+		most := DailyCap(p.Limits(i), now)
+		d := p.today(i, now)
+		if most == 0 && d.used == 0 {
+			continue
+		}
+		used := d.used
+		if ahead && most > 0 {
+			used = max(d.noted, min(most, used+max(blockLeast, most/blockShare)))
+		}
+		data, err := json.Marshal(capFact{V: capVersion, Day: d.day, Used: used})
+		if err != nil {
+			p.mu.Unlock()
+			return err
+		}
+		facts = append(facts, state.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
+		noted, uses = append(noted, i), append(uses, used)
+	}
+	p.mu.Unlock()
+	if len(facts) == 0 {
+		return nil
+	}
+	if err := p.facts().Learn(ctx, facts); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n, i := range noted {
+		if d := &p.caps[i]; d.day == DayOf(now) {
+			d.noted = uses[n]
+		}
+	}
+	return nil
+}
+
+// factKey is the key of the fact of a source. No receiver key begins so.
+func (p *Pool) factKey(i int) string { return throttle.SourcePrefix + p.list[i].Name() }
+
+// readCaps reads what earlier processes used of this day.
+func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
+	var keys []string
+	which := map[string]int{}
+	p.mu.Lock()
+	for i := range p.list {
+		if d := p.today(i, now); !d.read {
+			keys = append(keys, p.factKey(i))
+			which[p.factKey(i)] = i
+		}
+	}
+	p.mu.Unlock()
+	if len(keys) == 0 {
+		return nil
+	}
+	facts, err := p.facts().Known(ctx, keys)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range facts {
+		i, ours := which[f.Key]
+		var was capFact
+		if d := &p.caps[i]; ours && json.Unmarshal(f.Data, &was) == nil && was.V == capVersion &&
+			was.Day == d.day && !d.read {
+			d.used += max(0, was.Used)
+			d.noted = max(d.noted, was.Used)
+		}
+	}
+	for _, i := range which {
+		if p.caps[i].day == DayOf(now) {
+			p.caps[i].read = true
+		}
+	}
+	return nil
+}
+
+// addCap adds what an operator wants of a source and what is used of its day. Before the pool
+// is bound nobody knows. Under mu.
+func (p *Pool) addCap(i int, now time.Time, st *SourceState) {
+	s := p.settings.Load()
+	if s == nil {
+		return
+	}
+	now = s.clock(now)
+	a, d := p.Limits(i), p.today(i, now)
+	if !d.read {
+		p.recallCaps(now)
+	}
+	st.Pause, st.PerDay, st.Today = a.Pause, DailyCap(a, now), d.used
+}

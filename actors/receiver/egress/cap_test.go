@@ -1,0 +1,264 @@
+package egress_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/state"
+	"rollcall/smtp/throttle"
+)
+
+// noteEvery is how often daily caps are noted at most.
+const noteEvery = 2 * time.Second
+
+// capped are the settings of sources that may ask so much in a day.
+func capped(most int, facts state.Facts) egress.Settings {
+	return egress.Settings{Facts: facts, Log: slog.New(slog.DiscardHandler),
+		Limits: func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }}
+}
+
+// untilMidnight is how long a day of UTC still lasts.
+func untilMidnight(now time.Time) time.Duration {
+	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+}
+
+// TestDailyCap: a warm-up doubles each day until it bounds nothing.
+func TestDailyCap(t *testing.T) {
+	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	a := throttle.Limits{RcptsPerDay: 50, WarmUpFrom: first}
+	for days, want := range map[int]int{-3: 50, 0: 50, 1: 100, 5: 1600, 14: 819_200, 15: 0, 4000: 0} {
+		if got := egress.DailyCap(a, first.AddDate(0, 0, days).Add(23*time.Hour)); got != want {
+			t.Errorf("day %d: %d instead of %d", days, got, want)
+		}
+	}
+	if got := egress.DailyCap(throttle.Limits{RcptsPerDay: 7}, first); got != 7 {
+		t.Errorf("%d without a warm-up", got)
+	}
+}
+
+// lost is a ledger that is gone.
+type lost struct{}
+
+var errLost = errors.New("ledger is gone")
+
+func (lost) Learn(context.Context, []state.Fact) error { return errLost }
+
+func (lost) Known(context.Context, []string) ([]state.Fact, error) { return nil, errLost }
+
+// TestNothingIsClaimedBlindly: while nobody knows what an earlier process asked today, a source with
+// a cap asks nothing, and one without asks as it likes; whoever flushes hears of it.
+func TestNothingIsClaimedBlindly(t *testing.T) {
+	for most, want := range map[int]int{50: 0, 0: 7} {
+		synctest.Test(t, func(t *testing.T) {
+			p := poolOf(sourceA)
+			p.Bind(capped(most, lost{}))
+			for range 5 {
+				got, wait := p.Claim(0, "a", time.Now(), 7)
+				left, next := p.Remaining(0, "a", time.Now(), true)
+				if got != want || want == 0 && (left != 0 || wait != noteEvery || next != noteEvery) {
+					t.Errorf("cap %d: %d claimed, %d left, again in %s and %s", most, got, left, wait, next)
+				}
+				<-time.After(2 * noteEvery)
+				synctest.Wait()
+			}
+			if used := p.State(time.Now())[0].Today; used != 5*want {
+				t.Errorf("cap %d: %d used, want %d", most, used, 5*want)
+			}
+			synctest.Wait()
+			if err := p.Flush(t.Context()); !errors.Is(err, errLost) {
+				t.Errorf("cap %d: flushed with %v", most, err)
+			}
+		})
+	}
+}
+
+// TestWithoutALedgerNothingIsFlushed: whoever asks once and is gone keeps no cap.
+func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
+	p := poolOf(sourceA)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Errorf("before it is bound: %v", err)
+	}
+	p.Bind(capped(5, nil))
+	if n, _ := p.Claim(0, "a", begin, 7); n != 5 {
+		t.Errorf("%d of 5 claimed", n)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// drawer keeps facts in memory.
+type drawer struct {
+	mu    sync.Mutex
+	facts map[string]state.Fact // guarded by mu
+	cut   bool                  // guarded by mu; nothing is kept any more
+}
+
+// sever keeps nothing any more, or again.
+func (d *drawer) sever(cut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = cut
+}
+
+func (d *drawer) Learn(_ context.Context, facts []state.Fact) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cut {
+		return errLost
+	}
+	for _, f := range facts {
+		d.facts[f.Key] = f
+	}
+	return nil
+}
+
+func (d *drawer) Known(_ context.Context, keys []string) ([]state.Fact, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []state.Fact
+	for _, k := range keys {
+		if f, ok := d.facts[k]; ok {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// TestCapOutlivesCrashes: over processes that crash again and again no more than the day
+// allows is claimed, and what one of them can lose is bounded.
+func TestCapOutlivesCrashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, processes, lostMost = 400, 5, 2 * 20
+		kept := &drawer{facts: map[string]state.Fact{}}
+		claimed := 0
+		for process := range processes {
+			p := poolOf(sourceA)
+			p.Bind(capped(most, kept))
+			for round := range 20 {
+				<-time.After(2 * noteEvery)
+				if process < processes-1 && round == 3 {
+					break
+				}
+				kept.sever(process < processes-1 && round == 2) // what it claims now is the last that it does
+				for _, key := range []string{"a", "b"} {
+					got, _ := p.Claim(0, key, time.Now(), 50)
+					claimed += got
+				}
+				synctest.Wait()
+			}
+			kept.sever(false)
+			if used := p.State(time.Now())[0].Today; used > most || claimed > used {
+				t.Errorf("process %d: %d claimed, %d counted, of %d", process, claimed, used, most)
+			}
+		}
+		if claimed > most || claimed < most-processes*lostMost {
+			t.Errorf("%d of %d claimed", claimed, most)
+		}
+		var fact struct{ Used int }
+		facts, _ := kept.Known(t.Context(), []string{throttle.SourcePrefix + sourceA})
+		if err := json.Unmarshal(facts[0].Data, &fact); err != nil || fact.Used > most {
+			t.Errorf("kept %+v: %v", fact, err)
+		}
+	})
+}
+
+// TestReceiversShareACap: a greedy receiver and a slow one get the same, and what is returned
+// can be claimed again, until midnight.
+func TestReceiversShareACap(t *testing.T) {
+	const most = 400
+	p := poolOf(sourceA)
+	p.Bind(capped(most, nil))
+	a, b := 0, 0
+	p.Claim(0, "b", begin, 1)
+	for range most {
+		got, _ := p.Claim(0, "a", begin, 10)
+		a += got
+		got, _ = p.Claim(0, "b", begin, 1)
+		b += got
+	}
+	if a < most/2-20 || a > most/2+20 || a+b > most {
+		t.Errorf("of %d a greedy receiver has %d, a slow one %d", most, a, b)
+	}
+	if got, wait := p.Claim(0, "a", begin, 1); got != 0 || wait != untilMidnight(begin) {
+		t.Errorf("%d more, wait %s", got, wait)
+	}
+	p.Return(0, "a", egress.DayOf(begin), 3)
+	if got, _ := p.Claim(0, "a", begin, 10); got != 3 {
+		t.Errorf("%d of three that were returned", got)
+	}
+	tomorrow := begin.Add(untilMidnight(begin))
+	if got, _ := p.Claim(0, "a", tomorrow, 10); got != 10 {
+		t.Errorf("%d of ten on the next day", got)
+	}
+	p.Return(0, "a", egress.DayOf(begin), 5)
+	if used := p.State(tomorrow)[0].Today; used != 10 {
+		t.Errorf("%d of today count after yesterday's were returned", used)
+	}
+}
+
+// TestCapOutlivesTheProcess: whoever asks how the sources do before they are bound, what
+// an earlier process asked today counts, of a source with a bound and of one without.
+func TestCapOutlivesTheProcess(t *testing.T) {
+	for name, most := range map[string]int{"bounded": 50, "unbounded": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				settings := capped(most, &drawer{facts: map[string]state.Fact{}})
+				first, now := poolOf(sourceA), time.Now()
+				first.State(now)
+				first.Bind(settings)
+				for range 10 { // what may be asked is noted ahead, beside
+					first.Claim(0, "a", now, 50)
+					<-time.After(noteEvery)
+					synctest.Wait()
+					now = time.Now()
+				}
+				used := first.State(now)[0].Today
+				if used == 0 || most > 0 && used != most {
+					t.Fatalf("%d of %d were asked", used, most)
+				}
+				if err := first.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				second := poolOf(sourceA)
+				second.State(now) // who looks at sources does so before they are bound
+				second.Bind(settings)
+				second.State(now)
+				synctest.Wait()
+				if got := second.State(now)[0].Today; got != used {
+					t.Errorf("%d instead of %d were asked, as the next process has it", got, used)
+				}
+				if got, _ := second.Claim(0, "a", now, 10); most > 0 && got > 0 {
+					t.Errorf("%d more than %d in a day", got, most)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestAllOfACapIsUsed: however many receivers share a source's day, all of it can be used.
+func TestAllOfACapIsUsed(t *testing.T) {
+	for _, tc := range []struct{ most, receivers int }{{1000, 600}, {1000, 999}, {1000, 3}, {7, 5}, {7, 50}} {
+		p, now, got := poolOf(sourceA), begin, 0
+		p.Bind(capped(tc.most, nil))
+		for range 300 {
+			now = now.Add(time.Second)
+			for k := range tc.receivers {
+				n, _ := p.Claim(0, fmt.Sprint(k), now, 5)
+				got += n
+			}
+		}
+		if got != tc.most {
+			t.Errorf("%d of %d were taken by %d receivers", got, tc.most, tc.receivers)
+		}
+	}
+}

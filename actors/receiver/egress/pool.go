@@ -1,0 +1,327 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+const (
+	// manyReceivers and oneInMany: a source is suspended when so many receivers have
+	// refused it within an hour, and they are at least one part in so many of those that
+	// it spoke to. Guess: three lists of addresses rarely err at once.
+	manyReceivers = 3
+	oneInMany     = 10
+
+	// lastReceivers and oneInLast are the same for the last source of a node: without
+	// it nothing is answered any more, while each receiver that refuses it is left alone
+	// anyway. Guess.
+	lastReceivers = 10
+	oneInLast     = 2
+
+	// sourceSpan is what is looked back over for that.
+	sourceSpan = time.Hour
+
+	// reachSpan is what SourceState.Dialled and Reached look back over.
+	reachSpan = 10 * time.Minute
+
+	// suspendFirst is how long a source is suspended for the first time; each suspension
+	// that follows another one doubles it, up to suspendMost. Guess: block lists take
+	// hours to forget, and a wrong decision of ours should not cost a day.
+	suspendFirst = time.Hour
+	suspendMost  = 24 * time.Hour
+
+	// trialFor is how long one receiver may take to say what it thinks of a source that
+	// was suspended, before another one is asked. Guess: some slow sessions.
+	trialFor = 10 * time.Minute
+
+	// contactsMax bounds the receivers that are remembered of a source. At the bound
+	// new ones are not counted until older ones are an hour ago, so that a source is
+	// suspended sooner rather than later. Guess: 100 bytes each.
+	contactsMax = 20_000
+)
+
+// Source is one way of ours to speak to receivers.
+type Source struct {
+	Addr  netip.Addr // ours; the zero value: the system chooses it
+	Hello string     // hello name, taken out of replies before they are judged
+	// ReturnPath is taken out likewise; the zero value when it is no address.
+	ReturnPath smtp.Address
+	// Open connects to one host and greets; its error is a *smtp.Failure.
+	Open func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
+}
+
+// Name is the source's address as evidence shows it; "" when the system chooses it.
+func (s *Source) Name() string {
+	if !s.Addr.IsValid() {
+		return ""
+	}
+	return s.Addr.String()
+}
+
+// Reaches reports whether a host's address is of a family that the source can speak to.
+func (s *Source) Reaches(at netip.Addr) bool {
+	return !s.Addr.IsValid() || s.Addr.Unmap().Is4() == at.Unmap().Is4()
+}
+
+// Pool holds the sources of a node, and what receivers think of them. Safe for concurrent
+// use.
+type Pool struct {
+	// Hour is how long an hour lasts toward receivers: of refusals, of suspensions, of the
+	// waits that a rule names; not of those that a receiver names. It is set before
+	// anything else is done.
+	Hour throttle.Hour
+
+	list []Source
+
+	settings atomic.Pointer[Settings] // nil until Bind
+
+	keeping sync.Mutex // held while daily caps are kept; taken before mu
+
+	mu     sync.Mutex
+	all    []*health  // guarded by mu; as list
+	caps   []dailyCap // guarded by mu; as list
+	noting bool       // guarded by mu; caps are being noted
+	noted  time.Time  // guarded by mu; when that began last
+}
+
+// health is what is known of one source.
+type health struct {
+	contacts map[string]contact // by receiver key
+	pruned   time.Time          // when old contacts were looked for
+
+	suspendedUntil time.Time
+	suspensions    int         // in a row
+	reason         smtp.Reason // of the newest
+
+	open     bool   // it was suspended and no receiver has taken it since
+	trial    string // the receiver that is asked then
+	trialEnd time.Time
+}
+
+// contact is what came of one receiver within the last hour; zero times: nothing.
+type contact struct {
+	dialled, reached, blocked time.Time
+}
+
+// newest returns when the newest of these was.
+func (c contact) newest() time.Time {
+	at := c.dialled
+	for _, other := range [...]time.Time{c.reached, c.blocked} {
+		if other.After(at) {
+			at = other
+		}
+	}
+	return at
+}
+
+// SourceState is how a source does.
+type SourceState struct {
+	Source string // its address; "": the system chooses it
+	Hello  string
+	// Dialled counts the receivers that were dialled from it in the last ten minutes,
+	// Reached those of them that said anything at all.
+	Dialled, Reached int
+	// Spoken counts the receivers that were dialled from it in the last hour, Blocked
+	// those that refuse it, whatever the address, because of where it stands or how it
+	// introduces itself.
+	Spoken, Blocked int
+	SuspendedUntil  time.Time      // it speaks to nobody before; zero: it may speak
+	Reason          smtp.Reason    // why it is suspended, or was when OnTrial
+	OnTrial         bool           // it was suspended, and one receiver is being asked again
+	Pause           throttle.Pause // as an operator wants it
+	Today           int            // RCPTs since midnight UTC, of those that this process knows of
+	PerDay          int            // that are allowed today; 0: not bounded
+}
+
+// NewPool makes the pool of a node's sources; none is suspended. The error says what is wrong
+// with one of them.
+func NewPool(list []Source) (*Pool, error) {
+	if len(list) == 0 {
+		return nil, errors.New("receiver sources: there is none")
+	}
+	p := &Pool{list: slices.Clone(list)}
+	for i, one := range list {
+		switch {
+		case one.Hello == "" || one.Open == nil:
+			return nil, fmt.Errorf("receiver sources: source %q has no hello name, or no way to open a session",
+				one.Name())
+		case slices.ContainsFunc(list[:i], func(o Source) bool { return o.Addr == one.Addr }):
+			return nil, fmt.Errorf("receiver sources: source %q is there twice", one.Name())
+		}
+		p.all = append(p.all, &health{contacts: map[string]contact{}})
+	}
+	p.caps = make([]dailyCap, len(list))
+	return p, nil
+}
+
+// Len returns how many sources there are; all methods name them by a number below it.
+func (p *Pool) Len() int { return len(p.list) }
+
+// Source returns a source. Nobody changes it.
+func (p *Pool) Source(i int) *Source { return &p.list[i] }
+
+// State returns how each source does, in the order in which they were given.
+func (p *Pool) State(now time.Time) []SourceState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]SourceState, len(p.list))
+	for i, h := range p.all {
+		st := &out[i]
+		st.Source, st.Hello, st.Reason = p.list[i].Name(), p.list[i].Hello, h.reason
+		if now.Before(h.suspendedUntil) {
+			st.SuspendedUntil = h.suspendedUntil
+		}
+		p.addCap(i, now, st)
+		st.OnTrial = h.open && st.SuspendedUntil.IsZero()
+		st.Spoken, st.Blocked = h.count(now, p.Hour.Of(sourceSpan))
+		for _, c := range h.contacts {
+			if now.Sub(c.dialled) <= reachSpan {
+				st.Dialled++
+				if !c.reached.Before(c.dialled) {
+					st.Reached++
+				}
+			}
+		}
+	}
+	return out
+}
+
+// count returns the receivers of the last span, and those that refuse the source.
+func (h *health) count(now time.Time, span time.Duration) (spoken, blocked int) {
+	for _, c := range h.contacts {
+		if now.Sub(c.newest()) > span {
+			continue
+		}
+		spoken++
+		if !c.blocked.IsZero() && now.Sub(c.blocked) <= span {
+			blocked++
+		}
+	}
+	return spoken, blocked
+}
+
+// Usable reports whether a receiver may be spoken to from a source, and if not, when to
+// ask again.
+func (p *Pool) Usable(i int, key string, now time.Time) (bool, time.Time) {
+	return p.usable(i, key, now, false)
+}
+
+// Use is Usable for a receiver that is about to be dialled. A source that was suspended
+// speaks to one receiver first, and this is the one.
+func (p *Pool) Use(i int, key string, now time.Time) (bool, time.Time) {
+	return p.usable(i, key, now, true)
+}
+
+func (p *Pool) usable(i int, key string, now time.Time, use bool) (bool, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.all[i]
+	switch {
+	case now.Before(h.suspendedUntil):
+		return false, h.suspendedUntil
+	case !h.open || h.trial == key:
+		return true, time.Time{}
+	case h.trial != "" && now.Before(h.trialEnd):
+		return false, h.trialEnd
+	}
+	if use {
+		h.trial, h.trialEnd = key, now.Add(p.Hour.Of(trialFor))
+	}
+	return true, time.Time{}
+}
+
+// NoteDialled notes that a receiver is dialled from a source.
+func (p *Pool) NoteDialled(i int, key string, now time.Time) {
+	p.note(i, key, now, func(c *contact) { c.dialled = now })
+}
+
+// NoteReached notes that a receiver has said something.
+func (p *Pool) NoteReached(i int, key string, now time.Time) {
+	p.note(i, key, now, func(c *contact) { c.reached = now })
+}
+
+func (p *Pool) note(i int, key string, now time.Time, change func(*contact)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[i].note(key, now, change)
+}
+
+func (h *health) note(key string, now time.Time, change func(*contact)) {
+	c, known := h.contacts[key]
+	if !known && len(h.contacts) >= contactsMax {
+		if now.Sub(h.pruned) < time.Minute { // looking costs a while
+			return
+		}
+		h.pruned = now
+		for k, old := range h.contacts {
+			if now.Sub(old.newest()) > sourceSpan {
+				delete(h.contacts, k)
+			}
+		}
+		if len(h.contacts) >= contactsMax {
+			return
+		}
+	}
+	change(&c)
+	h.contacts[key] = c
+}
+
+// NoteAnswered notes that a receiver has answered about an address: it takes the source.
+func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.all[i]
+	h.note(key, now, func(c *contact) { c.reached, c.blocked = now, time.Time{} })
+	if h.open && h.trial == key && !now.Before(h.suspendedUntil) {
+		h.open, h.trial, h.suspensions, h.reason = false, "", 0, smtp.ReasonNone
+	}
+}
+
+// NoteBlocked notes that a receiver refuses a source whatever the address, and reports
+// whether the source is suspended for that from now on.
+func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.all[i]
+	h.note(key, now, func(c *contact) { c.reached, c.blocked = now, now })
+	if now.Before(h.suspendedUntil) {
+		return false
+	}
+	if h.open && h.trial != key || !h.open && !p.tooMany(i, now) {
+		return false
+	}
+	p.suspend(h, now, reason)
+	return true
+}
+
+// suspend keeps a source away from all receivers for a while. Under mu.
+func (p *Pool) suspend(h *health, now time.Time, reason smtp.Reason) {
+	h.suspendedUntil = now.Add(p.Hour.Of(min(suspendFirst<<min(h.suspensions, 10), suspendMost)))
+	h.suspensions++
+	h.reason, h.open, h.trial = reason, true, ""
+	for k, c := range h.contacts { // they have had their say
+		c.blocked = time.Time{}
+		h.contacts[k] = c
+	}
+}
+
+// tooMany reports whether so many receivers refuse a source that it is suspended. Under mu.
+func (p *Pool) tooMany(i int, now time.Time) bool {
+	least, one := lastReceivers, oneInLast
+	for j, other := range p.all {
+		if j != i && !now.Before(other.suspendedUntil) && p.list[j].Reaches(p.list[i].Addr) {
+			least, one = manyReceivers, oneInMany // that one takes over
+		}
+	}
+	spoken, blocked := p.all[i].count(now, p.Hour.Of(sourceSpan))
+	return blocked >= least && blocked*one >= spoken
+}

@@ -1,0 +1,218 @@
+package egress_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const (
+	sourceA, sourceB, sourceSix = "192.0.2.201", "192.0.2.202", "2001:db8::201"
+
+	trial    = 10 * time.Minute // for one receiver to take a source again
+	contacts = 20_000           // that are remembered
+)
+
+// poolOf makes a pool of sources with these addresses; without any, the one that the system
+// chooses.
+func poolOf(addresses ...string) *egress.Pool {
+	list := make([]egress.Source, max(1, len(addresses)))
+	for i := range list {
+		list[i] = egress.Source{Hello: "probe.example", Open: noSession}
+		if len(addresses) > 0 {
+			list[i].Addr = netip.MustParseAddr(addresses[i])
+		}
+	}
+	p, err := egress.NewPool(list)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func noSession(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
+	return nil, errors.New("there are no sessions here")
+}
+
+// TestNewPoolSaysWhatIsWrong with its sources.
+func TestNewPoolSaysWhatIsWrong(t *testing.T) {
+	good := egress.Source{Hello: "probe.example", Open: noSession}
+	for name, list := range map[string][]egress.Source{
+		"none": nil, "no hello name": {{Open: noSession}}, "no way to open": {{Hello: "probe.example"}},
+		"twice": {good, good},
+	} {
+		if _, err := egress.NewPool(list); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestSuspendedByMany: a source is suspended when enough receivers refuse it, and
+// these are enough of all; then one receiver is asked, and only if that takes it, all.
+func TestSuspendedByMany(t *testing.T) {
+	two, one, six := []string{sourceA, sourceB}, []string{sourceA}, []string{sourceA, sourceSix}
+	for _, tc := range []struct {
+		name            string
+		sources         []string
+		spoken, blocked int
+		suspended       bool
+	}{
+		{"none", two, 50, 0, false},
+		{"two", two, 2, 2, false},
+		{"three", two, 3, 3, true},
+		{"three of thirty", two, 30, 3, true},
+		{"three of thirty-one", two, 31, 3, false},
+		{"four of forty-one", two, 41, 4, false},
+		{"four of forty", two, 40, 4, true},
+		{"nine, and no other source", one, 9, 9, false},
+		{"ten, and no other source", one, 10, 10, true},
+		{"ten of twenty, and no other source", one, 20, 10, true},
+		{"ten of twenty-one, and no other source", one, 21, 10, false},
+		{"nine, and no other source of the family", six, 9, 9, false},
+		{"ten, and no other source of the family", six, 10, 10, true},
+	} {
+		p := poolOf(tc.sources...)
+		for n := range tc.spoken {
+			p.NoteDialled(0, fmt.Sprint(n), begin)
+		}
+		last := false
+		for n := range tc.blocked {
+			last = p.NoteBlocked(0, fmt.Sprint(n), begin.Add(time.Duration(n)*time.Minute), smtp.SourceIdentity)
+		}
+		now := begin.Add(10 * time.Minute)
+		st := p.State(now)
+		usable, _ := p.Usable(0, "another", now)
+		if last != tc.suspended || usable == tc.suspended || now.Before(st[0].SuspendedUntil) != tc.suspended {
+			t.Errorf("%s: suspended %v, state %+v", tc.name, last, st)
+		}
+		if st[0].Spoken != tc.spoken || !tc.suspended && st[0].Blocked != tc.blocked {
+			t.Errorf("%s: state %+v", tc.name, st[0])
+		}
+		if tc.suspended && st[0].Reason != smtp.SourceIdentity {
+			t.Errorf("%s: suspended because of %s", tc.name, st[0].Reason)
+		}
+	}
+}
+
+// TestRefusalsAreForgivenInAnHour: refusals of longer ago count no more, nor do those of
+// receivers that have taken the source since.
+func TestRefusalsAreForgivenInAnHour(t *testing.T) {
+	p := poolOf(sourceA, sourceB)
+	p.NoteBlocked(0, "a", begin, smtp.SourceBlocked)
+	p.NoteBlocked(0, "b", begin, smtp.SourceBlocked)
+	if p.NoteBlocked(0, "c", begin.Add(time.Hour+time.Second), smtp.SourceBlocked) {
+		t.Error("suspended for refusals of more than an hour ago")
+	}
+	p.NoteBlocked(0, "d", begin.Add(time.Hour+time.Second), smtp.SourceBlocked)
+	p.NoteAnswered(0, "d", begin.Add(time.Hour+2*time.Second))
+	if p.NoteBlocked(0, "e", begin.Add(time.Hour+3*time.Second), smtp.SourceBlocked) {
+		t.Error("suspended though a receiver has taken it since")
+	}
+	if !p.NoteBlocked(0, "f", begin.Add(time.Hour+4*time.Second), smtp.SourceBlocked) {
+		t.Error("not suspended by three")
+	}
+}
+
+// TestSourceOnTrial: after a suspension one receiver is spoken to; what it says decides.
+func TestSourceOnTrial(t *testing.T) {
+	p := poolOf(sourceA, sourceB)
+	for _, key := range []string{"a", "b", "c"} {
+		p.NoteBlocked(0, key, begin, smtp.SourceBlocked)
+	}
+	usable := func(key string, at time.Time) bool {
+		ok, _ := p.Usable(0, key, at)
+		return ok
+	}
+	use := func(key string, at time.Time) bool {
+		ok, _ := p.Use(0, key, at)
+		return ok
+	}
+	if use("d", begin.Add(time.Hour-time.Second)) {
+		t.Error("a suspended source speaks")
+	}
+	now := begin.Add(time.Hour)
+	if !usable("d", now) || !use("e", now) || usable("d", now) || !use("e", now) {
+		t.Error("not one receiver is asked first")
+	}
+	if st := p.State(now)[0]; !st.OnTrial || now.Before(st.SuspendedUntil) {
+		t.Errorf("state %+v", st)
+	}
+	if p.NoteBlocked(0, "d", now, smtp.SourceBlocked) { // said by a session from before
+		t.Error("suspended by a receiver that was not asked")
+	}
+	if !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) || use("e", now.Add(2*time.Hour-time.Second)) {
+		t.Error("not suspended for twice as long")
+	}
+	now = now.Add(2 * time.Hour)
+	if !use("f", now) || use("g", now) || !use("g", now.Add(trial)) {
+		t.Error("a receiver that says nothing keeps the source for ever")
+	}
+	p.NoteAnswered(0, "f", now.Add(trial)) // too late, it is another one's turn
+	if use("h", now.Add(trial)) {
+		t.Error("taken for healthy by a receiver that was not asked")
+	}
+	p.NoteAnswered(0, "g", now.Add(trial))
+	if !use("h", now.Add(trial)) || p.State(now.Add(trial))[0].OnTrial {
+		t.Error("still on trial")
+	}
+	for n := range 12 { // however often, never for more than a day
+		for _, key := range []string{"a", "b", "c"} {
+			p.NoteBlocked(0, key, now.Add(trial), smtp.SourceBlocked)
+		}
+		if left := p.State(now.Add(trial))[0].SuspendedUntil.Sub(now.Add(trial)); left > 24*time.Hour {
+			t.Errorf("suspension %d lasts %s", n, left)
+		}
+		now = now.Add(48 * time.Hour)
+		p.Use(0, "a", now.Add(trial))
+	}
+}
+
+// TestContactsAreBounded: at most so many receivers are remembered of a source, and those of
+// more than an hour ago make room.
+func TestContactsAreBounded(t *testing.T) {
+	p := poolOf()
+	for n := range contacts + 500 {
+		p.NoteDialled(0, fmt.Sprint(n), begin)
+	}
+	p.NoteDialled(0, "later", begin.Add(time.Minute+time.Second))
+	if n := p.State(begin)[0].Spoken; n != contacts {
+		t.Errorf("%d receivers are remembered", n)
+	}
+	p.NoteDialled(0, "much later", begin.Add(2*time.Hour))
+	if n := p.State(begin.Add(2 * time.Hour))[0].Spoken; n != 1 {
+		t.Errorf("%d receivers are remembered an hour later", n)
+	}
+}
+
+// TestShortHour: sources are forgiven, suspended and tried again by the hour of the pool.
+func TestShortHour(t *testing.T) {
+	hour := throttle.Hour(36 * time.Second)
+	p := poolOf(sourceA, sourceB)
+	p.Hour = hour
+	p.NoteBlocked(0, "a", begin, smtp.SourceBlocked)
+	p.NoteBlocked(0, "b", begin, smtp.SourceBlocked)
+	now := begin.Add(hour.Of(time.Hour) + 1)
+	if p.NoteBlocked(0, "c", now, smtp.SourceBlocked) || p.State(now)[0].Blocked != 1 {
+		t.Errorf("suspended for refusals of more than its hour ago: %+v", p.State(now)[0])
+	}
+	p.NoteBlocked(0, "d", now, smtp.SourceBlocked)
+	if !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) || !p.State(now)[0].SuspendedUntil.Equal(now.Add(hour.Of(time.Hour))) {
+		t.Errorf("suspended: %+v", p.State(now)[0])
+	}
+	now = now.Add(hour.Of(time.Hour))
+	if ok, _ := p.Use(0, "f", now); !ok {
+		t.Fatal("not tried after its hour")
+	}
+	if ok, next := p.Use(0, "g", now); ok || !next.Equal(now.Add(hour.Of(trial))) {
+		t.Errorf("another one is tried: %v, at %v", ok, next.Sub(now))
+	}
+}

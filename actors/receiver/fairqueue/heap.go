@@ -1,0 +1,108 @@
+package fairqueue
+
+import "container/heap"
+
+// entry is the place of one waiter in a heap.
+type entry[T any] struct {
+	of      T
+	served  float64 // what it was given, divided by its weight
+	lent    float64 // what it holds now; it is booked as served when it comes back
+	arrival uint64
+	at      int // place in entries, from 1; 0: it does not wait
+}
+
+// entries implements heap.Interface. Least served (by weight) first; ties: the latest arrival.
+type entries[T any] []*entry[T]
+
+func (e entries[T]) Len() int { return len(e) }
+
+func (e entries[T]) Less(i, j int) bool {
+	a, b := e[i].served+e[i].lent, e[j].served+e[j].lent
+	return a < b || a == b && e[i].arrival > e[j].arrival
+}
+
+func (e entries[T]) Swap(i, j int) {
+	e[i], e[j] = e[j], e[i]
+	e[i].at, e[j].at = i+1, j+1
+}
+
+// Push implements heap.Interface.
+func (e *entries[T]) Push(x any) {
+	one := x.(*entry[T])
+	*e = append(*e, one)
+	one.at = len(*e)
+}
+
+// Pop implements heap.Interface.
+func (e *entries[T]) Pop() any {
+	last := len(*e) - 1
+	one := (*e)[last]
+	(*e)[last] = nil
+	*e, one.at = (*e)[:last], 0
+	return one
+}
+
+// waiters keeps those who wait in the order in which they are served. The zero value is ready.
+type waiters[T any] struct {
+	heap        entries[T]
+	virtualTime float64 // what the first in the order was served; never falls
+	arrivals    uint64
+}
+
+// enter lets e wait; twice is fine. It starts level with the first in the order.
+func (w *waiters[T]) enter(e *entry[T]) {
+	if e.at > 0 {
+		return
+	}
+	w.arrivals++
+	e.served, e.arrival = max(e.served, w.virtualTime), w.arrivals
+	heap.Push(&w.heap, e)
+}
+
+// leave takes e out; twice is fine.
+func (w *waiters[T]) leave(e *entry[T]) {
+	if e.at == 0 {
+		return
+	}
+	heap.Remove(&w.heap, e.at-1)
+	w.advance()
+}
+
+// first returns who is served next, nil when nobody waits.
+func (w *waiters[T]) first() *entry[T] {
+	if len(w.heap) == 0 {
+		return nil
+	}
+	return w.heap[0]
+}
+
+// charge books that e was served, whether it waits or not.
+func (w *waiters[T]) charge(e *entry[T], cost float64) {
+	e.served = max(e.served, w.virtualTime) + cost
+	w.moved(e)
+}
+
+// lend notes that e holds something, or with a cost below 0 that it gave it back.
+func (w *waiters[T]) lend(e *entry[T], cost float64) {
+	e.lent += cost
+	w.moved(e)
+}
+
+// moved restores the order after e has changed.
+func (w *waiters[T]) moved(e *entry[T]) {
+	if e.at > 0 {
+		heap.Fix(&w.heap, e.at-1)
+		w.advance()
+	}
+}
+
+// forgettable reports whether e would be served no later if it were forgotten and came anew.
+func (w *waiters[T]) forgettable(e *entry[T]) bool {
+	return e.at == 0 && (len(w.heap) == 0 || e.served <= w.virtualTime)
+}
+
+func (w *waiters[T]) advance() {
+	if len(w.heap) > 0 {
+		w.virtualTime = max(w.virtualTime, w.heap[0].served)
+	}
+}

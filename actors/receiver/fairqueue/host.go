@@ -1,0 +1,268 @@
+package fairqueue
+
+import (
+	"cmp"
+	"iter"
+)
+
+const (
+	// localEvery: one item in this many is taken by what was served in its host queue
+	// alone. Else those who wait there and get a lot elsewhere would get nothing there.
+	// Guess: a quarter is enough to get on, and little to the others.
+	localEvery = 4
+
+	// comparedMax bounds how many of those who wait in a host queue are compared; they are
+	// those that were served least there. Guess: more change places faster than it matters.
+	comparedMax = 16
+)
+
+// HostQueue is what waits for one set of hosts.
+type HostQueue[T any] struct {
+	queue      *Queue[T]
+	key        string
+	workspaces map[*tenant[T]]*workspaceQueue[T] // with something queued, or that had lately
+	order      waiters[*workspaceQueue[T]]
+	queued     int
+	pops       uint
+	sessions   int
+	unserved   bool // something is queued and there is no session; counted in queue.unserved
+	aside      bool // out of the order for sessions
+}
+
+// workspaceQueue is what one tenant has waiting in a host queue.
+type workspaceQueue[T any] struct {
+	entry         entry[*workspaceQueue[T]]
+	tenant        *tenant[T]
+	queued        int
+	verifications map[*Flow[T]]*verificationQueue[T]
+	order         waiters[*verificationQueue[T]]
+}
+
+// verificationQueue is what one flow has waiting in a host queue.
+type verificationQueue[T any] struct {
+	mixed[T]
+	entry     entry[*verificationQueue[T]]
+	workspace *workspaceQueue[T]
+	flow      *Flow[T]
+	host      *HostQueue[T]
+	listed    bool // in flow.waiting
+}
+
+// NewHostQueue makes an empty host queue. Key is for the caller, who finds it by that.
+func (q *Queue[T]) NewHostQueue(key string) *HostQueue[T] {
+	return &HostQueue[T]{queue: q, key: key, workspaces: map[*tenant[T]]*workspaceQueue[T]{}}
+}
+
+// Key returns what the host queue was made with.
+func (h *HostQueue[T]) Key() string { return h.key }
+
+// Queued returns how many items wait.
+func (h *HostQueue[T]) Queued() int { return h.queued }
+
+// Sessions returns how many sessions the host queue has.
+func (h *HostQueue[T]) Sessions() int { return h.sessions }
+
+// Aside reports whether the host queue is out of the order for sessions.
+func (h *HostQueue[T]) Aside() bool { return h.aside }
+
+// Push queues an item behind the others of its flow.
+func (h *HostQueue[T]) Push(f *Flow[T], item T, class Class) {
+	w := h.workspaces[f.tenant]
+	if w == nil {
+		w = &workspaceQueue[T]{tenant: f.tenant, verifications: map[*Flow[T]]*verificationQueue[T]{}}
+		w.entry.of = w
+		h.workspaces[f.tenant] = w
+	}
+	v := w.verifications[f]
+	if v == nil {
+		v = &verificationQueue[T]{workspace: w, flow: f, host: h}
+		v.entry.of = v
+		w.verifications[f] = v
+	}
+	v.push(item, class)
+	w.queued++
+	h.queued++
+	w.order.enter(&v.entry)
+	h.order.enter(&w.entry)
+	h.queue.count(f, 1)
+	if h.sessions == 0 && !h.aside {
+		h.queue.want(v)
+	}
+	h.noteUnserved()
+}
+
+// Pop takes out the item that is asked next, which there must be, and its flow: one of who was
+// served least at the receiver as a whole. One time in four it goes by what was served in this
+// host queue alone.
+func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
+	h.pops++
+	w := h.order.first().of
+	v := w.order.first().of
+	if h.pops%localEvery != 0 {
+		w = h.leastServed()
+		v = w.leastServed()
+	}
+	item := v.pop()
+	w.queued--
+	h.queued--
+	w.order.charge(&v.entry, 1)
+	h.order.charge(&w.entry, 1/float64(w.tenant.weight))
+	h.leaveIfEmpty(v)
+	h.queue.count(v.flow, -1)
+	h.noteUnserved()
+	return item, v.flow
+}
+
+// leastServed returns the tenant that was served least at the receiver as a whole.
+func (h *HostQueue[T]) leastServed() *workspaceQueue[T] {
+	var least *workspaceQueue[T]
+	for _, e := range h.order.heap[:min(len(h.order.heap), comparedMax)] {
+		if least == nil || e.of.tenant.asking.served < least.tenant.asking.served {
+			least = e.of
+		}
+	}
+	return least
+}
+
+// leastServed returns the flow that was served least at the receiver as a whole.
+func (w *workspaceQueue[T]) leastServed() *verificationQueue[T] {
+	var least *verificationQueue[T]
+	for _, e := range w.order.heap[:min(len(w.order.heap), comparedMax)] {
+		if least == nil || e.of.flow.asking.served < least.flow.asking.served {
+			least = e.of
+		}
+	}
+	return least
+}
+
+// leaveIfEmpty takes what has nothing left out of the orders of the host queue.
+func (h *HostQueue[T]) leaveIfEmpty(v *verificationQueue[T]) {
+	if v.len() == 0 {
+		v.workspace.order.leave(&v.entry)
+	}
+	if v.workspace.queued == 0 {
+		h.order.leave(&v.workspace.entry)
+	}
+}
+
+// Remove takes out the items that are to go.
+func (h *HostQueue[T]) Remove(gone func(item T) bool) {
+	for _, w := range h.workspaces {
+		for f, v := range w.verifications {
+			n := v.remove(gone)
+			w.queued -= n
+			h.queued -= n
+			h.leaveIfEmpty(v)
+			if n > 0 {
+				h.queue.count(f, -n)
+			}
+		}
+	}
+	h.noteUnserved()
+}
+
+// Opened books one more session, which is opened in the name of a flow.
+func (h *HostQueue[T]) Opened(f *Flow[T]) {
+	h.queue.open(f)
+	h.sessions++
+	h.noteUnserved()
+}
+
+// Closed books that a session which was opened in the name of a flow is no more, and that
+// it was there for so many full turns.
+func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
+	h.queue.close(f, turns)
+	h.sessions--
+	h.want()
+	h.noteUnserved()
+}
+
+// SetAside takes the host queue out of the order for sessions, until Readmit.
+func (h *HostQueue[T]) SetAside() { h.aside = true }
+
+// Readmit ends SetAside.
+func (h *HostQueue[T]) Readmit() {
+	h.aside = false
+	h.want()
+}
+
+// want puts a host queue without a session into the orders of all who wait in it.
+func (h *HostQueue[T]) want() {
+	if h.aside || h.sessions > 0 {
+		return
+	}
+	for _, w := range h.order.heap {
+		for _, v := range w.of.order.heap {
+			h.queue.want(v.of)
+		}
+	}
+}
+
+// noteUnserved keeps count of the host queues that have items and no session.
+func (h *HostQueue[T]) noteUnserved() {
+	unserved := h.queued > 0 && h.sessions == 0
+	if unserved == h.unserved {
+		return
+	}
+	if h.unserved = unserved; unserved {
+		h.queue.unserved++
+	} else {
+		h.queue.unserved--
+	}
+}
+
+// Forget drops who has nothing queued and nothing to make up for.
+func (h *HostQueue[T]) Forget() {
+	for t, w := range h.workspaces {
+		for f, v := range w.verifications {
+			if w.order.forgettable(&v.entry) && !v.listed {
+				delete(w.verifications, f)
+			}
+		}
+		if len(w.verifications) == 0 && h.order.forgettable(&w.entry) {
+			delete(h.workspaces, t)
+		}
+	}
+}
+
+// Contended reports whether more than one flow waits in the host queue.
+func (h *HostQueue[T]) Contended() bool {
+	waiting := h.order.heap
+	return len(waiting) > 1 || len(waiting) == 1 && len(waiting[0].of.order.heap) > 1
+}
+
+// Flows yields the flows that wait in the host queue.
+func (h *HostQueue[T]) Flows() iter.Seq[*Flow[T]] {
+	return func(yield func(*Flow[T]) bool) {
+		for _, w := range h.order.heap {
+			for _, v := range w.of.order.heap {
+				if !yield(v.of.flow) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// First returns the flow that was served least in this host queue; nil: nothing is queued.
+func (h *HostQueue[T]) First() *Flow[T] {
+	w := h.order.first()
+	if w == nil {
+		return nil
+	}
+	return w.of.order.first().of.flow
+}
+
+// Rank is the place of a host queue in the order for items: that of whom Pop serves next.
+type Rank struct{ tenant, flow float64 }
+
+// Rank returns the place of the host queue, in which something must be queued.
+func (h *HostQueue[T]) Rank() Rank {
+	w := h.leastServed()
+	return Rank{w.tenant.asking.served, w.leastServed().flow.asking.served}
+}
+
+// Compare returns below 0 when r comes before o, and above 0 when it comes after.
+func (r Rank) Compare(o Rank) int {
+	return cmp.Or(cmp.Compare(r.tenant, o.tenant), cmp.Compare(r.flow, o.flow))
+}

@@ -1,0 +1,236 @@
+package fairqueue
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// forgetFor is how long it is remembered how much a flow was served that has nothing
+	// waiting: its next items are behind what others got since. Guess.
+	forgetFor = time.Minute
+
+	// openCost is how much of a session's full turn opening it counts. Guess.
+	openCost = 0.02
+)
+
+// tenant is a workspace with something to ask here, or that had lately.
+type tenant[T any] struct {
+	id     uuid.UUID
+	weight int
+	queued int // items that wait
+	flows  map[uuid.UUID]*Flow[T]
+
+	asking  entry[*tenant[T]] // for items
+	opening entry[*tenant[T]] // for sessions; it waits while one of its host queues has none
+	asked   waiters[*Flow[T]]
+	opened  waiters[*Flow[T]]
+}
+
+// Flow is one verification of a tenant.
+type Flow[T any] struct {
+	// Interrupted is for the user of the queue: a session was interrupted for this flow. Once
+	// is enough.
+	Interrupted bool
+
+	id     uuid.UUID
+	tenant *tenant[T]
+	queued int
+
+	asking  entry[*Flow[T]]
+	opening entry[*Flow[T]]
+	waiting FIFO[*verificationQueue[T]] // of host queues without a session, and some that have one by now
+
+	charged   int       // items that were given to a session
+	chargedAt time.Time // when that was last; zero: never
+	lent      []float64 // for its sessions, to its tenant
+}
+
+// Queued returns how many items of the flow wait.
+func (f *Flow[T]) Queued() int { return f.queued }
+
+// Charged returns how many items of the flow were given to a session since it came.
+func (f *Flow[T]) Charged() int { return f.charged }
+
+// Weight returns the weight of the flow's tenant.
+func (f *Flow[T]) Weight() int { return f.tenant.weight }
+
+// Queue knows who is served next at a receiver, over all its host queues.
+type Queue[T any] struct {
+	weight   func(workspace uuid.UUID) int // nil: all have the same
+	tenants  map[uuid.UUID]*tenant[T]
+	asked    waiters[*tenant[T]]
+	opened   waiters[*tenant[T]]
+	queued   int // items that wait
+	unserved int // host queues with items and no session
+}
+
+// New makes a queue. Weight says what a workspace counts; nil: all count the same.
+func New[T any](weight func(workspace uuid.UUID) int) *Queue[T] {
+	return &Queue[T]{weight: weight, tenants: map[uuid.UUID]*tenant[T]{}}
+}
+
+// Queued returns how many items wait.
+func (q *Queue[T]) Queued() int { return q.queued }
+
+// Unserved returns how many host queues have items and no session.
+func (q *Queue[T]) Unserved() int { return q.unserved }
+
+// Tenants returns how many workspaces are remembered.
+func (q *Queue[T]) Tenants() int { return len(q.tenants) }
+
+// Flow finds or makes the flow of a verification.
+func (q *Queue[T]) Flow(workspace, verification uuid.UUID) *Flow[T] {
+	t := q.tenants[workspace]
+	if t == nil {
+		t = &tenant[T]{id: workspace, weight: q.weigh(workspace), flows: map[uuid.UUID]*Flow[T]{}}
+		t.asking.of, t.opening.of = t, t
+		q.tenants[workspace] = t
+	}
+	f := t.flows[verification]
+	if f == nil {
+		f = &Flow[T]{id: verification, tenant: t}
+		f.asking.of, f.opening.of = f, f
+		t.flows[verification] = f
+	}
+	return f
+}
+
+// weigh returns the weight of a workspace, at least 1.
+func (q *Queue[T]) weigh(workspace uuid.UUID) int {
+	if q.weight == nil {
+		return 1
+	}
+	return max(1, q.weight(workspace))
+}
+
+// count notes n more items that wait, or fewer.
+func (q *Queue[T]) count(f *Flow[T], n int) {
+	t := f.tenant
+	q.queued += n
+	f.queued += n
+	t.queued += n
+	if f.queued > 0 {
+		t.asked.enter(&f.asking)
+	} else {
+		t.asked.leave(&f.asking)
+	}
+	if t.queued > 0 {
+		q.asked.enter(&t.asking)
+	} else {
+		q.asked.leave(&t.asking)
+	}
+}
+
+// Charge books that an item of a flow was given to a session. An item that was taken out
+// and dropped costs nothing.
+func (q *Queue[T]) Charge(now time.Time, f *Flow[T]) {
+	f.chargedAt = now
+	f.charged++
+	f.tenant.asked.charge(&f.asking, 1)
+	q.asked.charge(&f.tenant.asking, 1/float64(f.tenant.weight))
+}
+
+// Room returns how many more items of a flow may wait, of most in all. A tenant may fill no
+// more than what it leaves free: alone a half, beside another one a third. The same holds
+// for a flow within what its tenant has.
+func (q *Queue[T]) Room(f *Flow[T], most int) int {
+	return (most-(q.queued-f.tenant.queued))/2 - f.tenant.queued - f.queued
+}
+
+// want lets what a flow has in a host queue wait for a session.
+func (q *Queue[T]) want(v *verificationQueue[T]) {
+	if v.listed {
+		return
+	}
+	v.listed = true
+	f := v.flow
+	f.waiting.Push(v)
+	f.tenant.opened.enter(&f.opening)
+	q.opened.enter(&f.tenant.opening)
+}
+
+// Next returns the host queue that gets the next session, and the flow in whose name it is
+// opened; nil: no host queue waits for one.
+func (q *Queue[T]) Next() (*HostQueue[T], *Flow[T]) {
+	for {
+		t := q.opened.first()
+		if t == nil {
+			return nil, nil
+		}
+		f := t.of.opened.first().of
+		if v := f.waiting.Peek(); v.len() > 0 && v.host.sessions == 0 && !v.host.aside {
+			return v.host, f
+		}
+		q.unlist(f)
+	}
+}
+
+// unlist takes what is next of a flow out of the order for sessions.
+func (q *Queue[T]) unlist(f *Flow[T]) {
+	f.waiting.Pop().listed = false
+	if f.waiting.Len() == 0 {
+		f.tenant.opened.leave(&f.opening)
+		if len(f.tenant.opened.heap) == 0 {
+			q.opened.leave(&f.tenant.opening)
+		}
+	}
+}
+
+// open books that a flow has a session.
+func (q *Queue[T]) open(f *Flow[T]) {
+	cost := 1 / float64(f.tenant.weight)
+	f.tenant.opened.lend(&f.opening, 1)
+	q.opened.lend(&f.tenant.opening, cost)
+	f.lent = append(f.lent, cost)
+}
+
+// close books for how many full turns a flow had a session.
+func (q *Queue[T]) close(f *Flow[T], turns float64) {
+	last := len(f.lent) - 1
+	f.tenant.opened.lend(&f.opening, -1)
+	q.opened.lend(&f.tenant.opening, -f.lent[last])
+	f.lent = f.lent[:last]
+	turns = max(openCost, turns)
+	f.tenant.opened.charge(&f.opening, turns)
+	q.opened.charge(&f.tenant.opening, turns/float64(f.tenant.weight))
+}
+
+// Contended reports whether more than one flow has items waiting.
+func (q *Queue[T]) Contended() bool {
+	tenants := q.asked.heap
+	return len(tenants) > 1 || len(tenants) == 1 && len(tenants[0].of.asked.heap) > 1
+}
+
+// Sweep forgets flows that have had nothing waiting for a while, and asks for the weights
+// again.
+func (q *Queue[T]) Sweep(now time.Time) {
+	for id, t := range q.tenants {
+		t.weight = q.weigh(id)
+		for id, f := range t.flows {
+			if f.queued == 0 && f.waiting.Len() == 0 && len(f.lent) == 0 && now.Sub(f.chargedAt) >= forgetFor {
+				delete(t.flows, id)
+			}
+		}
+		if len(t.flows) == 0 {
+			delete(q.tenants, id)
+		}
+	}
+}
+
+// Fraction returns the fraction of all service that a flow can expect, by the weights of
+// those who have something waiting. The flow itself is counted in.
+func (q *Queue[T]) Fraction(f *Flow[T]) float64 {
+	weights, flows := 0, len(f.tenant.asked.heap)
+	for _, e := range q.asked.heap {
+		weights += e.of.weight
+	}
+	if f.tenant.asking.at == 0 {
+		weights += f.tenant.weight
+	}
+	if f.asking.at == 0 {
+		flows++
+	}
+	return float64(f.tenant.weight) / float64(weights) / float64(flows)
+}

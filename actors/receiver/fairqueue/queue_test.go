@@ -1,0 +1,469 @@
+package fairqueue_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"rollcall/actors/receiver/fairqueue"
+	"rollcall/config/effort"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// item is what waits in these tests: the flow that it belongs to.
+type item struct{ tenant, flow byte }
+
+// queue is a Queue of items whose tenants have weights by their numbers.
+type queue struct{ *fairqueue.Queue[item] }
+
+func newQueue(weights map[byte]int) queue {
+	return queue{fairqueue.New[item](func(w uuid.UUID) int { return weights[w[0]] })}
+}
+
+func (q queue) flow(one item) *fairqueue.Flow[item] {
+	return q.Flow(uuid.UUID{one.tenant}, uuid.UUID{one.flow})
+}
+
+func (q queue) push(h *fairqueue.HostQueue[item], one item) {
+	h.Push(q.flow(one), one, fairqueue.Normal)
+}
+
+// serve takes an item out and books that it was asked.
+func (q queue) serve(h *fairqueue.HostQueue[item]) item {
+	one, f := h.Pop()
+	q.Charge(begin, f)
+	return one
+}
+
+// TestItemsGoByWeight: whoever had the queue to themselves before, from the moment on when all
+// wait each tenant is served by its weight, and each flow of a tenant as much as the others. Nobody
+// gets more than two turns ahead.
+func TestItemsGoByWeight(t *testing.T) {
+	effort.Check(t, func(rt *rapid.T) {
+		weights := map[byte]int{}
+		q := newQueue(weights)
+		h := q.NewHostQueue("mx")
+		var all []item
+		for tenant := range byte(rapid.IntRange(1, 4).Draw(rt, "tenants")) {
+			weights[tenant] = rapid.IntRange(1, 5).Draw(rt, "weight")
+			for flow := range byte(rapid.IntRange(1, 3).Draw(rt, "flows")) {
+				all = append(all, item{tenant, flow})
+			}
+		}
+		const before = 100
+		for range 2 * before { // nobody who has begun runs dry
+			q.push(h, all[0])
+		}
+		for range rapid.IntRange(0, before).Draw(rt, "before") {
+			if one := rapid.SampledFrom(all).Draw(rt, "who"); q.flow(one).Queued() == 0 {
+				for range 2 * before {
+					q.push(h, one)
+				}
+			}
+			q.serve(h)
+		}
+		for _, one := range all {
+			q.push(h, one)
+			q.push(h, one)
+		}
+		tenants, flows := map[byte]float64{}, map[item]float64{}
+		for range 200 {
+			one := q.serve(h)
+			q.push(h, one)
+			tenants[one.tenant] += 1 / float64(weights[one.tenant])
+			flows[one]++
+			apart(rt, "tenants", all, func(i item) float64 { return tenants[i.tenant] })
+			for tenant := range weights {
+				of := slices.DeleteFunc(slices.Clone(all), func(i item) bool { return i.tenant != tenant })
+				apart(rt, "flows", of, func(i item) float64 { return flows[i] })
+			}
+		}
+	})
+}
+
+// apart fails when one was served more than two turns more than another one.
+func apart(rt *rapid.T, what string, all []item, served func(item) float64) {
+	least, most := math.Inf(1), 0.0
+	for _, one := range all {
+		least, most = min(least, served(one)), max(most, served(one))
+	}
+	if most-least > 2 {
+		rt.Fatalf("%s: %v and %v turns", what, least, most)
+	}
+}
+
+// TestLatestComesFirst: of those that were served as much, the latest arrival is next.
+func TestLatestComesFirst(t *testing.T) {
+	q := newQueue(nil)
+	h := q.NewHostQueue("mx")
+	for tenant := range byte(5) {
+		q.push(h, item{tenant: tenant})
+	}
+	for want := byte(4); h.Queued() > 0; want-- {
+		if got := q.serve(h); got.tenant != want {
+			t.Fatalf("tenant %d is served, want %d", got.tenant, want)
+		}
+	}
+}
+
+// TestNobodySavesUpTurns: a tenant that was away for a thousand turns of another one gets one
+// turn more than that one when it comes, and not a thousand.
+func TestNobodySavesUpTurns(t *testing.T) {
+	q := newQueue(nil)
+	h := q.NewHostQueue("mx")
+	q.push(h, item{tenant: 1})
+	q.push(h, item{tenant: 2})
+	for range 1000 {
+		q.push(h, item{tenant: 2})
+		q.serve(h)
+	}
+	ahead := 0
+	for range 100 {
+		q.push(h, item{tenant: 1})
+		q.push(h, item{tenant: 2})
+		if q.serve(h).tenant == 1 {
+			ahead++
+		} else {
+			ahead--
+		}
+		if ahead > 2 {
+			t.Fatalf("%d turns more", ahead)
+		}
+	}
+}
+
+// TestServedElsewhereStillGetsOn: who gets a lot in one host queue gets a quarter of another one,
+// and the rest is for who gets nothing elsewhere, be that another tenant or another flow.
+func TestServedElsewhereStillGetsOn(t *testing.T) {
+	for name, c := range map[string]struct{ rich, poor item }{
+		"tenants": {item{1, 1}, item{2, 1}}, "flows": {item{1, 1}, item{1, 2}},
+	} {
+		q := newQueue(nil)
+		here, elsewhere := q.NewHostQueue("here"), q.NewHostQueue("elsewhere")
+		got := map[item]int{}
+		for range 1000 {
+			q.push(elsewhere, c.rich)
+			q.push(elsewhere, c.rich)
+			q.serve(elsewhere)
+			q.serve(elsewhere)
+			q.push(here, c.rich)
+			q.push(here, c.poor)
+			got[q.serve(here)]++
+		}
+		if got[c.rich] < 200 || got[c.poor] < 700 {
+			t.Errorf("%s: turns %v", name, got)
+		}
+	}
+}
+
+// TestEverybodyGetsSessions: with more host queues than sessions, none gets a second one while
+// others have none, and no tenant gets less than half of what its weight says.
+func TestEverybodyGetsSessions(t *testing.T) {
+	effort.Check(t, func(rt *rapid.T) {
+		weights := map[byte]int{1: 1, 2: rapid.IntRange(1, 5).Draw(rt, "weight")}
+		turns := rapid.SampledFrom([]float64{0.1, 1, 3}).Draw(rt, "turns")
+		most := rapid.IntRange(1, 10).Draw(rt, "sessions")
+		q := newQueue(weights)
+		const hosts, rounds = 20, 600
+		for n := range hosts {
+			for tenant := byte(1); tenant <= 2; tenant++ {
+				q.push(q.NewHostQueue(fmt.Sprintf("%d-%d", tenant, n)), item{tenant: tenant})
+			}
+		}
+		if q.Unserved() != 2*hosts {
+			rt.Fatalf("%d of %d host queues wait for a session", q.Unserved(), 2*hosts)
+		}
+		type session struct {
+			h *fairqueue.HostQueue[item]
+			f *fairqueue.Flow[item]
+		}
+		var open []session
+		tenants := map[byte]int{}
+		for range rounds {
+			h, f := q.Next()
+			if h.Sessions() > 0 {
+				rt.Fatalf("%s has a session and gets another one", h.Key())
+			}
+			h.Opened(f)
+			q.Next() // whoever opens sessions asks until there are no more
+			open = append(open, session{h, f})
+			one := q.serve(h)
+			tenants[one.tenant]++
+			q.push(h, one)
+			if len(open) == most {
+				open[0].h.Closed(open[0].f, turns)
+				open = open[1:]
+			}
+		}
+		for tenant, weight := range weights {
+			if share := rounds * weight / (weights[1] + weights[2]); tenants[tenant] < share/2 {
+				rt.Errorf("tenant %d got %d sessions, its share is %d", tenant, tenants[tenant], share)
+			}
+		}
+	})
+}
+
+// TestHostQueuesWithASessionAreNotNext: Next leaves out those that have a session, those that
+// are set aside and those in which nothing waits any more; each comes back.
+func TestHostQueuesWithASessionAreNotNext(t *testing.T) {
+	q := newQueue(nil)
+	one, f := q.NewHostQueue("one"), q.flow(item{})
+	next := func(want *fairqueue.HostQueue[item], when string) {
+		t.Helper()
+		if got, _ := q.Next(); got != want {
+			t.Errorf("%s: %v is next, want %v", when, got, want)
+		}
+	}
+	next(nil, "nothing waits")
+	q.push(one, item{})
+	next(one, "one waits")
+	one.Opened(f)
+	next(nil, "it has a session")
+	one.Closed(f, 1)
+	next(one, "it has none any more")
+	one.SetAside()
+	next(nil, "it is aside")
+	q.push(one, item{})
+	next(nil, "more waits, and it is aside")
+	one.Readmit()
+	next(one, "it is back")
+	one.Remove(func(item) bool { return true })
+	next(nil, "all was removed")
+	if q.Queued() != 0 || q.Unserved() != 0 || one.Queued() != 0 {
+		t.Errorf("%d items, %d host queues, %d here", q.Queued(), q.Unserved(), one.Queued())
+	}
+}
+
+// TestOneWithASessionWaitsBehind: while a flow has a session, the other one is next, and what it
+// had is booked when the session ends.
+func TestOneWithASessionWaitsBehind(t *testing.T) {
+	q := newQueue(nil)
+	for n := range 4 {
+		for tenant := range byte(2) {
+			q.push(q.NewHostQueue(fmt.Sprint(tenant, n)), item{tenant: tenant})
+		}
+	}
+	first, f := q.Next()
+	first.Opened(f)
+	second, g := q.Next()
+	second.Opened(g)
+	if f == g {
+		t.Error("one flow got both sessions")
+	}
+	first.Closed(f, 10)
+	second.Closed(g, 0)
+	for range 3 {
+		h, next := q.Next()
+		if next != g {
+			t.Error("the flow that had ten turns is next")
+		}
+		h.Opened(next)
+		h.Closed(next, 1)
+	}
+}
+
+// TestOpeningCosts: who opens sessions that are closed at once does not get all of them.
+func TestOpeningCosts(t *testing.T) {
+	q := newQueue(nil)
+	for n := range 10 {
+		for tenant := range byte(2) {
+			q.push(q.NewHostQueue(fmt.Sprint(tenant, n)), item{tenant: tenant})
+		}
+	}
+	got := map[*fairqueue.Flow[item]]int{}
+	for range 10 {
+		h, f := q.Next()
+		h.Opened(f)
+		q.Next()
+		h.Closed(f, 0)
+		got[f]++
+	}
+	for f, n := range got {
+		if len(got) != 2 || n != 5 {
+			t.Errorf("%v got %d of 10 sessions", f, n)
+		}
+	}
+}
+
+// TestWeightsAreAskedForAgain when the queue is swept.
+func TestWeightsAreAskedForAgain(t *testing.T) {
+	weights := map[byte]int{1: 2}
+	q := newQueue(weights)
+	f := q.flow(item{tenant: 1})
+	q.push(q.NewHostQueue("mx"), item{tenant: 1})
+	weights[1] = 5
+	if q.Sweep(begin); f.Weight() != 5 {
+		t.Errorf("weight %d", f.Weight())
+	}
+	weights[1] = -1
+	if q.Sweep(begin); f.Weight() != 1 {
+		t.Errorf("weight %d", f.Weight())
+	}
+}
+
+// TestEachHasRoom: one flow takes a quarter of all room, or half of what the others of its tenant
+// leave to it, so that whoever comes finds some.
+func TestEachHasRoom(t *testing.T) {
+	q := newQueue(nil)
+	h := q.NewHostQueue("mx")
+	const most = 100_000
+	fill := func(one item) int {
+		n := 0
+		for q.Room(q.flow(one), most) > 0 {
+			q.push(h, one)
+			n++
+		}
+		return n
+	}
+	for n, one := range []item{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}} {
+		if got, want := fill(one), []int{25_000, 12_500, 15_625, 7_813, 9_766}[n]; got != want {
+			t.Errorf("flow %d finds room for %d, want %d", n, got, want)
+		}
+	}
+	if q.Queued() >= most {
+		t.Errorf("%d items wait, at most %d may", q.Queued(), most)
+	}
+}
+
+// TestFraction: what a flow can expect, by weights and by the flows of its tenant.
+func TestFraction(t *testing.T) {
+	q := newQueue(map[byte]int{1: 3, 2: 1})
+	h := q.NewHostQueue("mx")
+	q.push(h, item{1, 1})
+	for _, c := range []struct {
+		one  item
+		want float64
+		push bool
+	}{
+		{item{1, 1}, 1, false},
+		{item{2, 1}, 0.25, false}, // as if it waited
+		{item{2, 1}, 0.25, true},
+		{item{1, 1}, 0.75, false},
+		{item{1, 2}, 0.375, true},
+		{item{1, 1}, 0.375, false},
+	} {
+		if c.push {
+			q.push(h, c.one)
+		}
+		if got := q.Fraction(q.flow(c.one)); got != c.want {
+			t.Errorf("%v can expect %v, want %v", c.one, got, c.want)
+		}
+	}
+	if w := q.flow(item{1, 1}).Weight(); w != 3 {
+		t.Errorf("weight %d", w)
+	}
+}
+
+// TestContended: whether somebody waits beside the first, at the receiver and in one host queue.
+func TestContended(t *testing.T) {
+	q := newQueue(nil)
+	h, other := q.NewHostQueue("mx"), q.NewHostQueue("other")
+	q.push(h, item{1, 1})
+	q.push(h, item{1, 1})
+	if q.Contended() || h.Contended() {
+		t.Error("one flow contends with itself")
+	}
+	q.push(other, item{1, 2})
+	if !q.Contended() || h.Contended() || other.Contended() {
+		t.Errorf("a flow in another host queue: %v, %v, %v", q.Contended(), h.Contended(), other.Contended())
+	}
+	q.push(h, item{2, 1})
+	if !h.Contended() {
+		t.Error("another tenant does not contend")
+	}
+	if n := len(slices.Collect(h.Flows())); n != 2 {
+		t.Errorf("%d flows", n)
+	}
+}
+
+// TestRankIsThatOfTheLeastServed: the host queue in which the one waits who was served least
+// comes before the others.
+func TestRankIsThatOfTheLeastServed(t *testing.T) {
+	q := newQueue(nil)
+	busy, poor := q.NewHostQueue("busy"), q.NewHostQueue("poor")
+	q.push(busy, item{tenant: 1})
+	q.push(poor, item{tenant: 2})
+	for range 3 {
+		q.push(busy, item{tenant: 1})
+		q.serve(busy)
+	}
+	if poor.Rank().Compare(busy.Rank()) >= 0 || busy.Rank().Compare(poor.Rank()) <= 0 {
+		t.Errorf("%v is not before %v", poor.Rank(), busy.Rank())
+	}
+	if busy.Rank().Compare(busy.Rank()) != 0 {
+		t.Error("a rank differs from itself")
+	}
+	if f := busy.First(); f != q.flow(item{tenant: 1}) {
+		t.Errorf("%v is first", f)
+	}
+	if f := q.NewHostQueue("empty").First(); f != nil {
+		t.Errorf("%v is first where nobody waits", f)
+	}
+}
+
+// TestWhoIsGoneIsForgotten: who has nothing waiting is remembered for a minute, with what was
+// served, and then no more; whoever waits or has a session is never forgotten.
+func TestWhoIsGoneIsForgotten(t *testing.T) {
+	q := newQueue(nil)
+	h := q.NewHostQueue("mx")
+	q.push(h, item{1, 1})
+	q.push(h, item{2, 1})
+	gone := q.serve(h)
+	f := q.flow(gone)
+	if f.Charged() != 1 || f.Queued() != 0 {
+		t.Errorf("%d charged, %d queued", f.Charged(), f.Queued())
+	}
+	if q.Sweep(begin.Add(time.Hour)); q.Tenants() != 2 {
+		t.Error("one in the order for sessions is forgotten")
+	}
+	q.Next() // the one that is gone leaves the order for sessions
+	h.Opened(q.flow(item{3 - gone.tenant, 1}))
+	q.Next()
+	q.Sweep(begin.Add(time.Minute - 1))
+	if q.flow(gone) != f {
+		t.Error("forgotten within a minute")
+	}
+	h.Forget()
+	q.Sweep(begin.Add(time.Minute))
+	if q.Tenants() != 1 || h.Queued() != 1 {
+		t.Errorf("%d tenants, %d wait", q.Tenants(), h.Queued())
+	}
+	f = q.flow(item{3 - gone.tenant, 1})
+	q.serve(h)
+	q.Sweep(begin.Add(time.Hour))
+	if q.Tenants() != 1 {
+		t.Error("one with a session is forgotten")
+	}
+	h.Closed(f, 1)
+	q.Sweep(begin.Add(time.Hour))
+	if q.Tenants() != 0 {
+		t.Errorf("%d tenants in the end", q.Tenants())
+	}
+}
+
+// BenchmarkTurns is one item that comes and one that is served, with 200,000 queued in
+// 10,000 host queues, of 100 flows of ten tenants.
+func BenchmarkTurns(b *testing.B) {
+	const hosts = 10_000
+	q := newQueue(nil)
+	all := make([]*fairqueue.HostQueue[item], hosts)
+	for n := range all {
+		all[n] = q.NewHostQueue(fmt.Sprint(n))
+	}
+	for n := range 200_000 {
+		q.push(all[n%hosts], item{byte(n % 10), byte(n % 100)})
+	}
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		h := all[n*7919%hosts]
+		q.push(h, q.serve(h))
+		n++
+	}
+}

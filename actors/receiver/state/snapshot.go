@@ -1,0 +1,286 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+const (
+	// Version is the version of a snapshot's text. What another version wrote is not read.
+	// One more field needs no new version: who does not know it passes over it.
+	Version = 3
+
+	// BytesMax bounds the text of a snapshot, as Facts does.
+	BytesMax = 4 << 10
+
+	// HostsMax bounds the hosts of a snapshot, and its lanes; more have to be learned again.
+	// Guess.
+	HostsMax = 16
+
+	// SourcesMax bounds the sources of a snapshot; more have to be learned again. Guess:
+	// nodes that a receiver lived on lately, times their sources.
+	SourcesMax = 8
+
+	// textMax bounds what a receiver wrote in each attempt of a snapshot. Guess.
+	textMax = 256
+
+	// CountMax bounds what is counted in a row. Guess: waits do not grow beyond some.
+	CountMax = 100
+
+	// HoldMost bounds how long anything that is read from a snapshot holds, whatever it
+	// says: a clock that was wrong must not block a receiver for ever. Guess.
+	HoldMost = 24 * time.Hour
+
+	// LearnedFor is how long a limit that a receiver taught us holds before the limits of the
+	// operator are believed again, and how long failures in a row count as such. Guess: long
+	// enough for a run, short enough to notice that a receiver changed its mind.
+	LearnedFor = time.Hour
+
+	// GreyFor is how long what was learned of greylisting is kept. Guess: receivers change
+	// that rarely, and remember clients for 35 days mostly.
+	GreyFor = 24 * time.Hour
+
+	// RateFor is how long a rate is of use. Guess: finding it again takes minutes, and a
+	// receiver's mind changes within hours.
+	RateFor = 4 * time.Hour
+)
+
+// Snapshot is what an actor learned of its receiver, for the next actor. Times in it are what
+// was left of them when it was written.
+type Snapshot struct {
+	V        int      `json:"v"`
+	At       int64    `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
+	Limits   []Limit  `json:"limits,omitempty"`
+	Capacity Capacity `json:"capacity,omitzero"`
+	Pauses   int      `json:"pauses,omitempty"`
+	Paused   int64    `json:"paused_ms,omitempty"`
+	Excuse   Attempt  `json:"excuse,omitzero"`
+	Sources  []Source `json:"sources,omitempty"`
+	Lanes    []Lane   `json:"lanes,omitempty"`
+	Hosts    []Host   `json:"hosts,omitempty"`
+}
+
+// Limit is one limit that was learned, by the number that its owner gives it.
+type Limit struct {
+	Which int   `json:"which"`
+	Most  int   `json:"most"`
+	Left  int64 `json:"left_ms"`
+}
+
+// Capacity is how many sessions a receiver takes.
+type Capacity struct {
+	Most int   `json:"most"`
+	Hold int64 `json:"hold_ms"`
+	Left int64 `json:"left_ms,omitempty"`
+}
+
+// Attempt is an attempt that speaks of a host or of us. It is judged again by whoever reads
+// it.
+type Attempt struct {
+	At       int64             `json:"at,omitempty"`
+	Stage    uint8             `json:"stage,omitempty"`
+	Host     string            `json:"host,omitempty"`
+	Source   string            `json:"source,omitempty"`
+	TLS      bool              `json:"tls,omitempty"`
+	Code     int               `json:"code,omitempty"`
+	Enhanced smtp.EnhancedCode `json:"enhanced,omitzero"`
+	Text     []byte            `json:"text,omitempty"` // any bytes
+	Trouble  uint8             `json:"trouble,omitempty"`
+}
+
+// Lane is the TLS mode of a set of hosts, and which of our sources they refuse.
+type Lane struct {
+	Key   string       `json:"key"`
+	TLS   uint8        `json:"tls,omitempty"`
+	Left  int64        `json:"left_ms,omitempty"`
+	Rests []Suspension `json:"rests,omitempty"`
+}
+
+// Suspension is how a set of hosts keeps away one of our sources.
+type Suspension struct {
+	Source string  `json:"source,omitempty"`
+	Left   int64   `json:"left_ms"`
+	Rests  int     `json:"rests"`
+	Last   Attempt `json:"last,omitzero"`
+}
+
+// Host is one address of a host that failed.
+type Host struct {
+	Host     string  `json:"host"`
+	At       string  `json:"at"`
+	Left     int64   `json:"left_ms,omitempty"`
+	Failures int     `json:"failures"`
+	Last     Attempt `json:"last"`
+}
+
+// Source is what one source of one node has done at the receiver, and how it was taken.
+type Source struct {
+	Source  string   `json:"source,omitempty"`
+	Left    int64    `json:"left_ms,omitempty"` // of its suspension
+	Rests   int      `json:"rests,omitempty"`
+	Last    Attempt  `json:"last,omitzero"`
+	Enough  int64    `json:"enough_ms,omitempty"` // of greylisting
+	Short   int64    `json:"short_ms,omitempty"`
+	Minutes []Minute `json:"minutes,omitempty"`
+	Tempo   Rate     `json:"tempo,omitzero"`
+}
+
+// Rate is an adaptive rate: RCPTs in a thousand seconds.
+type Rate struct {
+	Rate  int64 `json:"rate"`
+	Edge  int64 `json:"edge,omitempty"`
+	Proof int64 `json:"proof_ms,omitempty"`
+}
+
+// Minute is one minute of a refusal budget, so many milliseconds ago.
+type Minute struct {
+	Ago      int64 `json:"ago_ms"`
+	Accepted int   `json:"accepted,omitempty"`
+	Refused  int   `json:"refused,omitempty"`
+}
+
+// Empty reports whether nothing is worth keeping.
+func (s *Snapshot) Empty() bool {
+	return s.Pauses == 0 && s.Paused == 0 && len(s.Limits) == 0 && s.Capacity == (Capacity{}) &&
+		len(s.Sources) == 0 && len(s.Lanes) == 0 && len(s.Hosts) == 0
+}
+
+// Encode returns the snapshot as it is kept. Of hosts that are too many for it, some are left
+// out.
+func (s *Snapshot) Encode() []byte {
+	for {
+		text, err := json.Marshal(s)
+		switch {
+		case err == nil && len(text) <= BytesMax:
+			return text
+		case len(s.Hosts) > 0:
+			s.Hosts = s.Hosts[1:]
+		case len(s.Lanes) > 0:
+			s.Lanes = s.Lanes[1:]
+		default:
+			s.Sources = shorter(s.Sources) // the rest is far smaller
+		}
+	}
+}
+
+// Decode reads a snapshot. Fields that it does not know it passes over, so that a later
+// release may add some. The error says why it cannot be read; nothing else of the snapshot is of use then
+// but its version.
+func Decode(data []byte) (Snapshot, error) {
+	if len(data) > BytesMax {
+		return Snapshot{}, fmt.Errorf("snapshot of %d bytes, at most %d are written", len(data), BytesMax)
+	}
+	var s Snapshot
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("snapshot: %w", err)
+	}
+	if s.V != Version {
+		return s, fmt.Errorf("snapshot of version %d, this is version %d", s.V, Version)
+	}
+	return s, nil
+}
+
+// Life returns how long a snapshot is of use: until all that it says is over.
+func (s *Snapshot) Life() time.Duration {
+	longest := LearnedFor.Milliseconds() // failures and pauses in a row count so long
+	longest = max(longest, s.Paused)
+	for _, l := range s.Limits {
+		longest = max(longest, l.Left)
+	}
+	for _, l := range s.Lanes {
+		for _, r := range l.Rests {
+			longest = max(longest, r.Left+LearnedFor.Milliseconds())
+		}
+	}
+	for _, one := range s.Sources {
+		longest = max(longest, one.Life().Milliseconds())
+	}
+	for _, h := range s.Hosts {
+		longest = max(longest, h.Left+LearnedFor.Milliseconds())
+	}
+	return min(time.Duration(longest)*time.Millisecond, HoldMost)
+}
+
+// Life returns how long what is said of a source is of use.
+func (s *Source) Life() time.Duration {
+	switch {
+	case s.Enough > 0 || s.Short > 0:
+		return GreyFor
+	case s.Left > 0:
+		return min(time.Duration(s.Left)*time.Millisecond, HoldMost) + LearnedFor
+	case s.Tempo != Rate{}:
+		return RateFor
+	}
+	return LearnedFor
+}
+
+// Empty reports whether nothing is worth keeping.
+func (s *Source) Empty() bool {
+	return s.Left == 0 && s.Rests == 0 && s.Enough == 0 && s.Short == 0 && len(s.Minutes) == 0 &&
+		s.Tempo == Rate{}
+}
+
+// shorter leaves something out: the source that came last, or when it is the only one its
+// oldest minute, or all of it.
+func shorter(sources []Source) []Source {
+	switch n := len(sources); {
+	case n == 1 && len(sources[0].Minutes) > 0:
+		sources[0].Minutes = sources[0].Minutes[1:]
+		return sources
+	case n > 0:
+		return sources[:n-1]
+	}
+	return nil
+}
+
+// AttemptOf returns an attempt as it is kept.
+func AttemptOf(a evidence.Attempt) Attempt {
+	if a == (evidence.Attempt{}) {
+		return Attempt{}
+	}
+	return Attempt{At: a.At.UnixMilli(), Stage: uint8(a.Stage), Host: a.Host, Source: a.Source, TLS: a.TLS,
+		Code: a.Code, Enhanced: a.Enhanced, Text: []byte(cut(a.Text, textMax)), Trouble: uint8(a.Trouble)}
+}
+
+// Evidence returns what was kept of an attempt. What no attempt can have is left out.
+func (a Attempt) Evidence() evidence.Attempt {
+	out := evidence.Attempt{At: time.UnixMilli(a.At).UTC(), Host: cut(a.Host, evidence.NameMax),
+		Source: cut(a.Source, evidence.NameMax), TLS: a.TLS, Text: cut(string(a.Text), evidence.TextMax)}
+	if a.Code >= 200 && a.Code <= 599 {
+		out.Code, out.Enhanced = a.Code, a.Enhanced
+	}
+	if s := smtp.Stage(a.Stage); s <= smtp.StageRset {
+		out.Stage = s
+	}
+	if t := evidence.Trouble(a.Trouble); t.Known() {
+		out.Trouble = t
+	}
+	return out
+}
+
+// cut returns at most the first n bytes of a text.
+func cut(text string, n int) string { return text[:min(len(text), n)] }
+
+// RateOf returns what an adaptive rate knows as it is kept.
+func RateOf(m throttle.RateMemory) Rate {
+	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), m.Proof.Milliseconds()}
+}
+
+// Memory returns what was kept of an adaptive rate.
+func (r Rate) Memory() throttle.RateMemory {
+	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000,
+		Proof: Millis(r.Proof, HoldMost)}
+}
+
+// Millis returns so many milliseconds, at least 0 and at most most.
+func Millis(ms int64, most time.Duration) time.Duration {
+	return time.Duration(min(max(0, ms), most.Milliseconds())) * time.Millisecond
+}
+
+// Count bounds what was counted in a row.
+func Count(n int) int { return min(max(0, n), CountMax) }

@@ -1,0 +1,197 @@
+package state_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/receiver/state"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// full is a snapshot with something of everything.
+func full() state.Snapshot {
+	last := state.AttemptOf(evidence.Attempt{At: begin, Stage: smtp.StageRcpt, Host: "mx1", Source: "192.0.2.1",
+		Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1}, Text: "slow down", Trouble: evidence.Trouble(1), TLS: true})
+	return state.Snapshot{V: state.Version, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, Excuse: last,
+		Limits:   []state.Limit{{Which: 1, Most: 3, Left: 5000}},
+		Capacity: state.Capacity{Most: 4, Hold: 60_000, Left: 5000},
+		Sources: []state.Source{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last, Enough: 1, Short: 1,
+			Minutes: []state.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
+			Tempo:   state.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2, Proof: time.Minute})}},
+		Lanes: []state.Lane{{Key: "mx1", TLS: 1, Left: 5000,
+			Rests: []state.Suspension{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last}}}},
+		Hosts: []state.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}
+}
+
+// TestNothingIsLostInTheText: what is decoded is what was encoded, and nothing is left empty by
+// this test.
+func TestNothingIsLostInTheText(t *testing.T) {
+	want := full()
+	got, err := state.Decode(want.Encode())
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+	for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is not tried", v.Type().Field(i).Name)
+		}
+	}
+}
+
+// TestUnknownFieldsArePassedOver at every place, so that a later release may add some and this
+// one still reads what that wrote.
+func TestUnknownFieldsArePassedOver(t *testing.T) {
+	want := full()
+	var text any
+	if err := json.Unmarshal(want.Encode(), &text); err != nil {
+		t.Fatal(err)
+	}
+	objects := 0
+	var add func(v any)
+	add = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for _, one := range v {
+				add(one)
+			}
+			objects++
+			v["later"], v["later_list"] = 7, []any{"x", map[string]any{"y": 1}}
+		case []any:
+			for _, one := range v {
+				add(one)
+			}
+		}
+	}
+	add(text)
+	if objects < 10 {
+		t.Fatalf("only %d objects", objects)
+	}
+	data, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := state.Decode(data); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+}
+
+// TestWhatCannotBeRead says why.
+func TestWhatCannotBeRead(t *testing.T) {
+	version := func(v int) string {
+		s := full()
+		s.V = v
+		return string(s.Encode())
+	}
+	for name, data := range map[string]string{
+		"nothing": "", "garbage": "\x00\xff{", "another shape": `{"v":3,"limits":"many"}`, "no version": "{}",
+		"older": version(state.Version - 1), "newer": version(state.Version + 1),
+		"too long": version(state.Version) + strings.Repeat(" ", state.BytesMax),
+	} {
+		if _, err := state.Decode([]byte(data)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestTheTextFits whatever there is to say, and what matters most is kept.
+func TestTheTextFits(t *testing.T) {
+	s := full()
+	name := strings.Repeat("x", 200)
+	for n := range 100 {
+		s.Hosts = append(s.Hosts, state.Host{Host: fmt.Sprint(name, n)})
+		s.Lanes = append(s.Lanes, state.Lane{Key: fmt.Sprint(name, n)})
+		s.Sources = append(s.Sources, state.Source{Source: fmt.Sprint(name, n)})
+		s.Sources[0].Minutes = append(s.Sources[0].Minutes, state.Minute{Ago: int64(n), Refused: n})
+	}
+	text := s.Encode()
+	got, err := state.Decode(text)
+	if err != nil || len(text) > state.BytesMax {
+		t.Fatalf("%d bytes: %v", len(text), err)
+	}
+	if want := full(); got.Paused != want.Paused || got.Capacity != want.Capacity || len(got.Limits) != 1 ||
+		len(got.Sources) == 0 || len(got.Sources[0].Minutes) == 0 {
+		t.Errorf("left: %+v", got)
+	}
+}
+
+// TestLife is as long as anything that is said, and never above a day.
+func TestLife(t *testing.T) {
+	hours := func(n int) int64 { return (time.Duration(n) * time.Hour).Milliseconds() }
+	for _, c := range []struct {
+		name string
+		s    state.Snapshot
+		want time.Duration
+	}{
+		{"pauses in a row", state.Snapshot{Pauses: 1}, time.Hour},
+		{"a pause", state.Snapshot{Paused: hours(3)}, 3 * time.Hour},
+		{"a pause of a year", state.Snapshot{Paused: hours(9000)}, 24 * time.Hour},
+		{"a limit", state.Snapshot{Limits: []state.Limit{{Left: hours(2)}}}, 2 * time.Hour},
+		{"a host", state.Snapshot{Hosts: []state.Host{{Left: hours(2)}}}, 3 * time.Hour},
+		{"a lane", state.Snapshot{Lanes: []state.Lane{{Rests: []state.Suspension{{Left: hours(2)}}}}}, 3 * time.Hour},
+		{"a source", state.Snapshot{Sources: []state.Source{{Left: hours(2)}}}, 3 * time.Hour},
+		{"greylisting", state.Snapshot{Sources: []state.Source{{Enough: 1}}}, 24 * time.Hour},
+		{"a rate", state.Snapshot{Sources: []state.Source{{Tempo: state.Rate{Rate: 1}}}}, 4 * time.Hour},
+	} {
+		if got := c.s.Life(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		if c.s.Empty() {
+			t.Errorf("%s is taken for nothing", c.name)
+		}
+	}
+	if s := (state.Snapshot{V: state.Version, At: 1}); !s.Empty() {
+		t.Error("nothing is taken for something")
+	}
+}
+
+// TestWhatNoAttemptCanHaveIsLeftOut of what is read.
+func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	got := state.Attempt{Stage: 200, Host: long, Source: long, Code: 999, Enhanced: smtp.EnhancedCode{9, 9, 9},
+		Text: []byte(long), Trouble: 255}.Evidence()
+	if got.Code != 0 || got.Enhanced != (smtp.EnhancedCode{}) || got.Stage != 0 || got.Trouble != 0 ||
+		len(got.Host) != evidence.NameMax || len(got.Source) != evidence.NameMax || len(got.Text) != evidence.TextMax {
+		t.Errorf("%+v", got)
+	}
+	if a := state.AttemptOf(evidence.Attempt{}); !reflect.DeepEqual(a, state.Attempt{}) {
+		t.Errorf("no attempt is kept as %+v", a)
+	}
+}
+
+// TestNumbersAreBounded as they are read.
+func TestNumbersAreBounded(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{-5: 0, 1500: 1500 * time.Millisecond, 1 << 62: time.Hour} {
+		if got := state.Millis(ms, time.Hour); got != want {
+			t.Errorf("%d ms: %s, want %s", ms, got, want)
+		}
+	}
+	for n, want := range map[int]int{-3: 0, 7: 7, 1 << 40: state.CountMax} {
+		if got := state.Count(n); got != want {
+			t.Errorf("%d: %d, want %d", n, got, want)
+		}
+	}
+}
+
+// FuzzDecode: no bytes that a ledger may hold break it.
+func FuzzDecode(f *testing.F) {
+	s := full()
+	f.Add(s.Encode())
+	f.Add([]byte(`{"v":3,"sources":[{"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := state.Decode(data)
+		if err != nil {
+			return
+		}
+		if a := s.Excuse.Evidence(); a.Code != 0 && (a.Code < 200 || a.Code > 599) || !a.Trouble.Known() && a.Trouble != 0 {
+			t.Errorf("%+v", a)
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package status
+
+import (
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+)
+
+// Causes is how many causes there are.
+const Causes = len(view.Causes)
+
+// Blocked is what keeps a receiver from asking more.
+type Blocked struct {
+	Cause wire.Cause // FREE: nothing does
+	Until time.Time  // until when, as far as that is known; zero: it is not
+	Why   string     // Cause in a sentence, with the numbers; "" where nobody reads it
+}
+
+// Word returns the cause as people are shown it.
+func (b Blocked) Word() string {
+	if b.Cause < 0 || int(b.Cause) >= Causes {
+		return ""
+	}
+	return view.Causes[b.Cause]
+}
+
+// Free reports whether nothing keeps the receiver from asking more.
+func (b Blocked) Free() bool { return b.Cause == wire.Cause_FREE }

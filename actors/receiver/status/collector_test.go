@@ -1,0 +1,87 @@
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+)
+
+// series are those of receivers that a survey gives, by metric and receiver.
+func series(t *testing.T, all []view.Receiver, ok bool) map[string]map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(status.NewCollector(func(context.Context) ([]view.Receiver, bool) { return all, ok }))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]float64{}
+	for _, f := range families {
+		of := map[string]float64{}
+		for _, m := range f.GetMetric() {
+			of[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+		out[f.GetName()] = of
+	}
+	return out
+}
+
+// TestCollectedReceiversAreBounded: the fifty with the most queued have series of their own, all
+// others have one together.
+func TestCollectedReceiversAreBounded(t *testing.T) {
+	const most = 50
+	for _, n := range []int{0, 1, most, most + 1, 500} {
+		all := make([]view.Receiver, n)
+		sum := 0.0
+		for i := range all {
+			all[i] = view.Receiver{Key: fmt.Sprintf("r%03d.example", i), Queued: i, Oldest: float64(i), Refused: 0.5}
+			sum += float64(i)
+		}
+		got := series(t, all, true)["rollcall_receiver_queued"]
+		if len(got) != min(n, most)+1 {
+			t.Errorf("of %d receivers there are %d series", n, len(got))
+		}
+		shown := 0.0
+		for i := max(0, n-most); i < n; i++ {
+			key := fmt.Sprintf("r%03d.example", i)
+			if v, here := got[key]; !here || v != float64(i) {
+				t.Errorf("of %d receivers, %s has %v queued", n, key, v)
+			}
+			shown += float64(i)
+		}
+		if got["(rest)"] != sum-shown {
+			t.Errorf("of %d receivers the rest has %v queued, want %v", n, got["(rest)"], sum-shown)
+		}
+	}
+}
+
+// TestTheRestIsAddedUp, but for what is a mean, or the most of all.
+func TestTheRestIsAddedUp(t *testing.T) {
+	all := make([]view.Receiver, 54)
+	for i := range all {
+		all[i] = view.Receiver{Key: fmt.Sprintf("r%02d.example", i), Queued: i, Sessions: 1, Oldest: float64(i), Refused: 0.5}
+	}
+	got := series(t, all, true)
+	for name, want := range map[string]float64{"sessions": 4, "oldest_seconds": 3, "refused_ratio": 0.5} {
+		if v := got["rollcall_receiver_"+name]["(rest)"]; v != want {
+			t.Errorf("%s: %v, want %v", name, v, want)
+		}
+	}
+}
+
+// TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a
+// node.
+func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
+	got := series(t, []view.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
+	if got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2 {
+		t.Errorf("series %v", got)
+	}
+	if got := series(t, nil, false); len(got) > 0 {
+		t.Errorf("before there is a node: %v", got)
+	}
+}

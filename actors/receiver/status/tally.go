@@ -1,0 +1,39 @@
+package status
+
+// Spans is over how many seconds, or minutes, Tallies adds up.
+const Spans = 10
+
+// Tally counts what was asked and answered in a span of time.
+type Tally struct {
+	at                             int64
+	Asked, Told, Refused, Deferred int32
+}
+
+// Tallies is a ring of the newest spans. The zero value is ready.
+type Tallies [Spans + 1]Tally
+
+// Of finds or makes the tally of a span; the ring forgets the one whose place it takes. What is
+// older than the ring counts nowhere.
+func (r *Tallies) Of(at int64) *Tally {
+	t := &r[at%int64(len(r))]
+	if t.at > at {
+		return new(Tally)
+	}
+	if t.at != at {
+		*t = Tally{at: at}
+	}
+	return t
+}
+
+// Sum adds up the tallies of the ten spans that end with one.
+func (r *Tallies) Sum(last int64) (all Tally) {
+	for _, t := range r {
+		if t.at > last-Spans && t.at <= last {
+			all.Asked += t.Asked
+			all.Told += t.Told
+			all.Refused += t.Refused
+			all.Deferred += t.Deferred
+		}
+	}
+	return all
+}

@@ -1,0 +1,47 @@
+package status_test
+
+import (
+	"testing"
+
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+)
+
+// TestTalliesAddUpTheLastSpans and nothing older, whatever order the spans come in.
+func TestTalliesAddUpTheLastSpans(t *testing.T) {
+	var r status.Tallies
+	for at := int64(100); at < 200; at++ {
+		tally := r.Of(at)
+		tally.Asked++
+		tally.Refused += 2
+		r.Of(at-1).Asked++           // late, and counted
+		r.Of(at - 50).Deferred += 99 // far too late
+		n := min(at-99, status.Spans)
+		all := r.Sum(at)
+		if want := int32(min(2*(at-99), 2*status.Spans-1)); all.Asked != want {
+			t.Fatalf("at %d: %d asked, want %d", at, all.Asked, want)
+		}
+		if all.Refused != int32(2*n) || all.Deferred != 0 || all.Told != 0 {
+			t.Fatalf("at %d: %+v", at, all)
+		}
+	}
+	if all := r.Sum(300); all != (status.Tally{}) {
+		t.Errorf("long after: %+v", all)
+	}
+}
+
+// TestBlockedInAWord: each cause has the word that people know.
+func TestBlockedInAWord(t *testing.T) {
+	for c := range status.Causes {
+		b := status.Blocked{Cause: wire.Cause(c)}
+		if b.Word() != view.Causes[c] || b.Free() != (c == 0) {
+			t.Errorf("cause %d: %q, free %v", c, b.Word(), b.Free())
+		}
+	}
+	for _, c := range []wire.Cause{-1, wire.Cause(status.Causes)} {
+		if word := (status.Blocked{Cause: c}).Word(); word != "" {
+			t.Errorf("cause %d: %q", c, word)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package status
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/actors/view"
+)
+
+const (
+	// tracesMax bounds the receivers that are traced at once on a node.
+	tracesMax = 4
+
+	// traceLines bounds the lines that are kept of each, some 300 KB: what is asked for
+	// each second loses nothing below 1,000 lines a second.
+	traceLines = 1_000
+
+	// traceFor is how long a receiver is traced after it was asked for last.
+	traceFor = 10 * time.Second
+)
+
+// ErrTraces says that as many receivers are traced as a node bears.
+var ErrTraces = fmt.Errorf("receiver: %d receivers are traced already: end one of these first, it takes %s",
+	tracesMax, traceFor)
+
+// Traces are the receivers of a node that somebody looks at. Safe for concurrent use; the
+// zero value is ready.
+type Traces struct {
+	on atomic.Int32 // how many; no session looks any further while it is 0
+
+	mu     sync.Mutex
+	of     map[string]*trace // guarded by mu; by key, as it was asked for
+	number uint64            // guarded by mu; of the newest line
+}
+
+// trace is what the sessions of one receiver, or of what a rule's name stands for, say.
+type trace struct {
+	stands func(key string) bool
+	until  atomic.Int64     // Unix nanoseconds
+	lines  []view.TraceLine // guarded by Traces.mu; a ring
+	next   int              // guarded by Traces.mu; its oldest, when it is full
+}
+
+// Read returns the newest lines of the receivers that a key stands for, from one source or all
+// ("*"), whose numbers are above after. The first call begins the trace, and it ends ten
+// seconds after the last. Errors: ErrTraces.
+func (t *Traces) Read(
+	now time.Time, key string, stands func(key string) bool, source string, after uint64,
+) ([]view.TraceLine, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(now)
+	one := t.of[key]
+	if one == nil {
+		if len(t.of) >= tracesMax {
+			return nil, ErrTraces
+		}
+		if t.of == nil {
+			t.of = map[string]*trace{}
+		}
+		one = &trace{stands: stands}
+		t.of[key] = one
+		t.on.Store(int32(len(t.of)))
+	}
+	one.until.Store(now.Add(traceFor).UnixNano())
+	out := []view.TraceLine{}
+	for i := range one.lines {
+		line := &one.lines[(one.next+i)%len(one.lines)]
+		if line.Number > after && (source == AnySource || line.Source == source) {
+			out = append(out, *line)
+		}
+	}
+	return out, nil
+}
+
+// AnySource stands for all sources of a node; "" is the one that the system chooses.
+const AnySource = "*"
+
+// expire ends the traces that nobody asks for any more. Under mu.
+func (t *Traces) expire(now time.Time) {
+	for key, one := range t.of {
+		if now.UnixNano() >= one.until.Load() {
+			delete(t.of, key)
+		}
+	}
+	t.on.Store(int32(len(t.of)))
+}
+
+// On reports whether anybody looks at a receiver of this node.
+func (t *Traces) On() bool { return t.on.Load() > 0 }
+
+// Add puts a line into the traces of a receiver.
+func (t *Traces) Add(now time.Time, key string, line view.TraceLine) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(now)
+	if t.number == 0 { // whoever follows the lines does so beyond the life of the process
+		t.number = uint64(max(0, now.UnixMicro()))
+	}
+	t.number++
+	line.Number = t.number
+	for _, one := range t.of {
+		if !one.stands(key) {
+			continue
+		}
+		if len(one.lines) < traceLines {
+			one.lines = append(one.lines, line)
+			continue
+		}
+		one.lines[one.next] = line
+		one.next = (one.next + 1) % traceLines
+	}
+}

@@ -1,0 +1,72 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+)
+
+// linesMax bounds the lines that are kept of a trace.
+const linesMax = 1_000
+
+// only stands for one receiver.
+func only(name string) func(key string) bool { return func(key string) bool { return key == name } }
+
+func TestTracesAreBoundedAndEnd(t *testing.T) {
+	var traces status.Traces
+	now := begin
+	for i := range 4 {
+		if _, err := traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), status.AnySource, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := traces.Read(now, "more", only("more"), status.AnySource, 0); !errors.Is(err, status.ErrTraces) {
+		t.Errorf("one trace more: %v", err)
+	}
+	for i := range linesMax + 10 {
+		traces.Add(now, "0", view.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
+	}
+	traces.Add(now, "nobody asks for this", view.TraceLine{})
+	lines, _ := traces.Read(now, "0", only("0"), status.AnySource, 0)
+	if len(lines) != linesMax || lines[0].Line != "10" || lines[linesMax-1].Line != fmt.Sprint(linesMax+9) {
+		t.Errorf("%d lines are kept, from %q", len(lines), lines[0].Line)
+	}
+	if rest, _ := traces.Read(now, "0", only("0"), "192.0.2.1", lines[linesMax-3].Number); len(rest) != 2 {
+		t.Errorf("%d lines are newer, want 2", len(rest))
+	}
+	now = now.Add(10 * time.Second)
+	traces.Add(now, "0", view.TraceLine{}) // whoever comes next ends what is over
+	if traces.On() {
+		t.Error("a trace that nobody asks for goes on")
+	}
+	if lines, err := traces.Read(now, "0", only("0"), status.AnySource, 0); err != nil || len(lines) != 0 {
+		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
+	}
+}
+
+// TestLinesGoOnAfterARestart: whoever asks for what is above the newest number that an
+// earlier process gave sees what the next one says.
+func TestLinesGoOnAfterARestart(t *testing.T) {
+	after, now := uint64(0), begin
+	for process := range 3 {
+		var traces status.Traces
+		if _, err := traces.Read(now, "x", only("x"), status.AnySource, after); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 * (3 - process) {
+			traces.Add(now, "x", view.TraceLine{})
+		}
+		lines, err := traces.Read(now, "x", only("x"), status.AnySource, after)
+		if err != nil || len(lines) != linesMax {
+			t.Fatalf("process %d: %d lines and %v", process, len(lines), err)
+		}
+		after, now = lines[len(lines)-1].Number, now.Add(5*time.Second)
+	}
+	if after >= 1<<53 {
+		t.Errorf("%d is more than a number of JSON bears", after)
+	}
+}

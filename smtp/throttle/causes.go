@@ -1,0 +1,335 @@
+package throttle
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Result is what came of asking about one address.
+type Result uint8
+
+// The results. Everything but an answer is bad.
+const (
+	Answered  Result = iota // 2xx, or 5xx about the mailbox
+	PutOff                  // 4xx
+	RefusedUs               // 5xx about us
+	Cut                     // 421, or a connection lost with the RCPT on its way
+)
+
+// Trial is one RCPT of a receiver from one of our sources.
+type Trial struct {
+	Sent, At time.Time
+	Domain   string
+	Tenant   string // whose address it is
+	Again    bool   // it was put off here before
+	Result   Result
+	Said     string // code or trouble, for people; and by which replies are told apart
+	OfUs     bool   // its words speak of our pace: two such suffice for a belief
+}
+
+// Bad reports whether a trial may say something about more than its address.
+func (t *Trial) Bad() bool { return t.Result != Answered }
+
+// Waiting says who waits at the receiver beside the one who was asked.
+type Waiting struct{ OtherDomain, OtherTenant bool }
+
+// Scope is how far a cause reaches.
+type Scope uint8
+
+// The scopes, from narrow to wide.
+const (
+	ScopeAddress Scope = iota
+	ScopeDomain
+	ScopeTenant
+	ScopeReceiver
+)
+
+// String names a scope.
+func (s Scope) String() string {
+	return [...]string{"address", "mail domain", "one customer's list", "receiver"}[s]
+}
+
+// Belief is what a trial led to.
+type Belief struct {
+	Scope   Scope
+	Refused bool      // mostly refusals of us, else put off
+	First   time.Time // when the first of the trials was sent
+	Why     string    // the trials that showed it, in a sentence
+}
+
+const (
+	// scopesMax bounds the domains, tenants and replies that are told apart. Guess: 10 KB.
+	scopesMax = 256
+
+	// runMax bounds the trials of a run that are looked at.
+	runMax = 64
+)
+
+// Causes tells from the trials of one receiver and one source what a bad answer is about:
+// its address, its mail domain, one customer's list, or the receiver. Words decide nothing;
+// docs/causes.md has the reasons. Not safe for concurrent use.
+type Causes struct {
+	receiver suspicion
+	domains  map[string]*suspicion
+	tenants  map[string]*suspicion
+	replies  map[string]*replyKind
+
+	run   []Trial // bad first tries since the receiver was last above suspicion
+	asked int     // first tries in that time
+	holds bool    // the receiver was believed to be the cause, and nothing was answered since
+	last  Trial   // the newest first try
+
+	row    int    // bad ones in a row
+	recent uint64 // the newest first tries, a bit each: 1 is bad
+	tried  int    // of them, at most 64
+
+	Good time.Time // when a first try was answered last; zero: never
+}
+
+// replyKind is what looking at addresses again showed about one kind of reply.
+type replyKind struct {
+	passed, failed int
+	skipped        int
+}
+
+// NewCauses suspects nothing.
+func NewCauses() *Causes {
+	return &Causes{domains: map[string]*suspicion{}, tenants: map[string]*suspicion{}, replies: map[string]*replyKind{}}
+}
+
+// scopeOf finds or makes one of the narrow scopes.
+func scopeOf(all map[string]*suspicion, key string) *suspicion {
+	s := all[key]
+	if s == nil {
+		if len(all) >= scopesMax {
+			for k, o := range all {
+				if o.sum == 0 || len(all) >= 2*scopesMax {
+					delete(all, k)
+				}
+			}
+		}
+		s = &suspicion{}
+		all[key] = s
+	}
+	return s
+}
+
+// replyOf finds or makes what is known of a kind of reply.
+func (c *Causes) replyOf(said string) *replyKind {
+	r := c.replies[said]
+	if r == nil {
+		if len(c.replies) >= scopesMax {
+			clear(c.replies)
+		}
+		r = &replyKind{}
+		c.replies[said] = r
+	}
+	return r
+}
+
+// weight is how much a bad trial counts: words of our pace count double, until addresses
+// that got them have turned out to be odd.
+func (c *Causes) weight(t *Trial) float64 {
+	if r := c.replyOf(t.Said); t.OfUs && r.failed < 2+2*r.passed {
+		return believedAt / 2 / oneTrial
+	}
+	return 1
+}
+
+// oneTrial is what one trial adds where nothing is known: the logarithm of 0.5 / 0.03.
+const oneTrial = 2.813
+
+// Note takes a trial and says at which scope it makes a cause believed; ScopeAddress: at
+// none beyond the address.
+func (c *Causes) Note(t Trial, w Waiting) Belief {
+	if t.Again {
+		return Belief{}
+	}
+	domain, tenant := scopeOf(c.domains, t.Domain), scopeOf(c.tenants, t.Tenant)
+	floor, bad, weight := c.receiver.usual(0), t.Bad(), 1.0
+	if bad {
+		weight = c.weight(&t)
+	}
+	discounted := bad && !c.holds && (w.OtherDomain && domain.believed() || w.OtherTenant && tenant.believed())
+	same := bad && !c.holds && (w.OtherDomain && t.Domain == c.last.Domain || w.OtherTenant && t.Tenant == c.last.Tenant) &&
+		c.last.Bad()
+	c.last = t
+	c.recent, c.tried = c.recent<<1, min(c.tried+1, 64)
+	if bad {
+		c.recent |= 1
+		c.row++
+	}
+	domain.add(bad, weight, floor)
+	tenant.add(bad, weight, floor)
+	if !bad {
+		c.Good, c.holds, c.row = t.At, false, 0
+	}
+	if !discounted && !same {
+		c.receiver.add(bad, weight, 0)
+		c.note(t)
+	}
+	switch {
+	case bad && !discounted && c.receiver.believed() && c.witnessed(w) && c.blocked():
+		return c.believe(ScopeReceiver, "", "")
+	case bad && !discounted && domain.believed() && w.OtherDomain:
+		return c.believe(ScopeDomain, t.Domain, "")
+	case bad && !discounted && tenant.believed() && w.OtherTenant:
+		return c.believe(ScopeTenant, "", t.Tenant)
+	}
+	return Belief{}
+}
+
+// note keeps a trial that counted.
+func (c *Causes) note(t Trial) {
+	if c.receiver.sum == 0 {
+		c.run, c.asked = c.run[:0], 0
+		return
+	}
+	c.asked++
+	if t.Bad() && len(c.run) < runMax {
+		c.run = append(c.run, t)
+	}
+}
+
+// witnessed reports whether the run has the witnesses that there can be: two domains and two
+// tenants, where others wait.
+func (c *Causes) witnessed(w Waiting) bool {
+	if c.holds {
+		return true
+	}
+	domains, tenants := !w.OtherDomain, !w.OtherTenant
+	for _, t := range c.run {
+		domains = domains || t.Domain != c.run[0].Domain
+		tenants = tenants || t.Tenant != c.run[0].Tenant
+	}
+	return domains && tenants
+}
+
+// blocked reports whether a run, if it is one of refusals of us, is one without an answer between:
+// a block is for everybody, and a rest is dear. So many odd addresses in a row are one chance in
+// ten thousand.
+func (c *Causes) blocked() bool {
+	refused := 0
+	for _, t := range c.run {
+		if t.Result == RefusedUs {
+			refused++
+		}
+	}
+	if 2*refused <= len(c.run) || c.holds || c.Good.IsZero() {
+		return true
+	}
+	before, share := max(0, c.tried-c.row), oddUsual
+	if before > 0 && c.row < 64 {
+		share = max(share, oddMargin*float64(bits.OnesCount64(c.recent>>c.row<<(64-before)))/float64(before))
+	}
+	return float64(c.row)*-math.Log(min(0.5, share)) >= 9.2
+}
+
+// believe makes a belief and begins anew, so that the next trial tells whether it holds on.
+func (c *Causes) believe(s Scope, domain, tenant string) Belief {
+	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, ""
+	for _, t := range c.run {
+		if domain != "" && t.Domain != domain || tenant != "" && t.Tenant != tenant {
+			continue
+		}
+		n++
+		if t.Result == RefusedUs {
+			refused++
+		}
+		if said[t.Said]++; first == "" || said[t.Said] > said[first] {
+			first = t.Said
+		}
+		domains[t.Domain] = true
+	}
+	b := Belief{Scope: s, Refused: 2*refused > n, First: c.run[0].Sent}
+	switch s {
+	case ScopeReceiver:
+		b.Why = fmt.Sprintf("%d of the last %d new addresses, of %d domains, got %s", n, max(n, c.asked), len(domains), first)
+		c.Expect()
+	default:
+		b.Why = fmt.Sprintf("%d new addresses in a row of one %s got %s, others are answered", n, s, first)
+	}
+	return b
+}
+
+// Expect begins anew after a belief about the receiver: narrower beliefs of the same run were
+// its symptoms, and one more bad trial is enough to believe that it holds on.
+func (c *Causes) Expect() {
+	for _, t := range c.run {
+		scopeOf(c.domains, t.Domain).sum = 0
+		scopeOf(c.tenants, t.Tenant).sum = 0
+	}
+	up, _ := steps(c.receiver.usual(0))
+	c.receiver.sum = believedAt - 0.95*up
+	c.run, c.asked, c.holds = c.run[:0], 0, true
+}
+
+// Clear ends all suspicion of the receiver.
+func (c *Causes) Clear() { c.receiver.sum, c.run, c.asked, c.holds = 0, c.run[:0], 0, false }
+
+// Share is the share of the newest first tries that were bad, and of how many.
+func (c *Causes) Share() (float64, int) {
+	if c.tried == 0 {
+		return 0, 0
+	}
+	return float64(bits.OnesCount64(c.recent<<(64-c.tried))) / float64(c.tried), c.tried
+}
+
+// Calm reports whether the newest first try was answered, and little is suspected.
+func (c *Causes) Calm() bool { return !c.last.Bad() && c.receiver.sum < believedAt/2 }
+
+// DomainBelieved reports whether a domain is the cause of what its addresses get.
+func (c *Causes) DomainBelieved(domain string) bool {
+	s := c.domains[domain]
+	return s != nil && s.believed()
+}
+
+// LookAgain reports whether an address that got a reply is worth asking again soon: the first
+// few of each kind, and then the fewer the more of them turned out to be odd.
+func (c *Causes) LookAgain(said string) bool {
+	r := c.replyOf(said)
+	if r.failed < 3+3*r.passed {
+		return true
+	}
+	r.skipped++
+	return r.skipped%min(16, r.failed) == 0
+}
+
+// Settle learns what asking an address again showed: that it is odd itself, or that what it
+// got was about something else.
+func (c *Causes) Settle(t Trial, odd bool) {
+	r := c.replyOf(t.Said)
+	if odd {
+		r.failed++
+	} else {
+		r.passed++
+	}
+	if r.passed+r.failed > 64 {
+		r.passed, r.failed = r.passed/2, r.failed/2
+	}
+	c.settle(&t, odd)
+}
+
+// Assume is Settle for an address that isn't asked again soon: it is taken for what others
+// were that got the same.
+func (c *Causes) Assume(t Trial) { c.settle(&t, true) }
+
+// Fine learns that a first try was answered.
+func (c *Causes) Fine(t Trial) { c.settle(&t, false) }
+
+func (c *Causes) settle(t *Trial, odd bool) {
+	c.receiver.settle(odd)
+	scopeOf(c.domains, t.Domain).settle(odd)
+	scopeOf(c.tenants, t.Tenant).settle(odd)
+}
+
+// Odd is the share of first tries that are put off whatever we do, as far as it is known.
+func (c *Causes) Odd() float64 { return c.receiver.odd }
+
+// Usual takes a share for usual: lowering the pace did not change it.
+func (c *Causes) Usual(share float64) {
+	c.receiver.odd = max(c.receiver.odd, share)
+	c.Clear()
+}

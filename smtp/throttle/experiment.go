@@ -1,0 +1,117 @@
+package throttle
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// unchangedFrom is the part of the share before from which on the share after is taken for
+	// unchanged.
+	unchangedFrom = 0.6
+
+	// experimentTrials is how many new addresses tell whether a share has changed, and
+	// experimentFew how many do after experimentSteps steps.
+	experimentTrials = 20
+	experimentFew    = 8
+	experimentSteps  = 3
+)
+
+// Finding is what an Experiment has shown.
+type Finding uint8
+
+// The findings.
+const (
+	NotKnown   Finding = iota
+	OurPace            // fewer are put off since we go slower
+	NotOurPace         // as many are
+)
+
+// Experiment answers whether it is our pace that a receiver puts new addresses off for: it
+// compares the share that is put off before we went slower with that after it, and looks
+// whether those who were put off pass when they are asked again. The zero value is closed.
+// Not safe for concurrent use.
+type Experiment struct {
+	open           bool
+	saved          AdaptiveRate // as it was before
+	before         float64
+	answeredBefore bool // some new address was ever answered before
+	steps          int
+	bad, trials    int
+	changes        int // from good to bad
+	last           bool
+	passed, failed int // addresses that were asked again
+}
+
+// Open reports whether an experiment is being made.
+func (e *Experiment) Open() bool { return e.open }
+
+// Steps is how often the rate was lowered since the experiment was begun.
+func (e *Experiment) Steps() int { return e.steps }
+
+// Begin is called before the rate is lowered: for the first time, or once more.
+func (e *Experiment) Begin(rate *AdaptiveRate, c *Causes) {
+	if e.open {
+		e.steps++
+		return
+	}
+	share, _ := c.Share()
+	*e = Experiment{open: true, saved: *rate, before: share, answeredBefore: !c.Good.IsZero(), steps: 1}
+}
+
+// Trial takes a first try that was sent since.
+func (e *Experiment) Trial(bad bool) {
+	if e.trials++; bad {
+		e.bad++
+	}
+	if bad && !e.last && e.trials > 1 {
+		e.changes++
+	}
+	e.last = bad
+}
+
+// Looked takes what came of asking an address again.
+func (e *Experiment) Looked(passed bool) {
+	if passed {
+		e.passed++
+	} else {
+		e.failed++
+	}
+}
+
+// Finding says what the experiment has shown, and which share of new addresses is put off
+// whatever we do.
+func (e *Experiment) Finding() (Finding, float64) {
+	good := e.trials - e.bad
+	share := float64(e.bad) / float64(max(1, e.trials))
+	unchanged := share >= unchangedFrom*e.before && e.passed*2 <= e.failed && e.mixed(share)
+	switch {
+	case !e.open:
+	case e.steps >= experimentSteps && !e.answeredBefore && good == 0:
+		return NotOurPace, 1
+	case e.passed == 0 && e.failed >= 3 && good >= 3:
+		return NotOurPace, min(e.before, 0.5)
+	case e.trials >= experimentTrials && unchanged && good > 0:
+		return NotOurPace, share
+	case e.steps >= experimentSteps && e.trials >= experimentFew && unchanged && good > 1:
+		return NotOurPace, share
+	case e.passed >= 2 && e.passed > e.failed, e.trials >= experimentTrials && !unchanged:
+		return OurPace, share
+	}
+	return NotKnown, 0
+}
+
+// mixed reports whether bad answers come between good ones, as they do when addresses are odd,
+// and not in one go, as they do when a limit is reached.
+func (e *Experiment) mixed(share float64) bool {
+	return float64(e.changes) >= 0.5*float64(e.trials)*share*(1-share)
+}
+
+// End closes the experiment; with NotOurPace the rate goes on as it was before it.
+func (e *Experiment) End(f Finding, rate *AdaptiveRate, now time.Time) {
+	if f == NotOurPace {
+		rate.restore(&e.saved, now, fmt.Sprintf("as many new addresses are put off at any pace (%.0f %%): it isn't our pace",
+			100*max(e.before, float64(e.bad)/float64(max(1, e.trials)))))
+	}
+	e.open = false
+}
