@@ -89,13 +89,17 @@ func formOf(t reflect.Type) form {
 
 // unknownKey says that a key is not known, and which one may have been meant.
 func unknownKey(key []string, known map[string]form) string {
-	text := fmt.Sprintf("unknown key %q", joinKey(key))
+	return fmt.Sprintf("unknown key %q", joinKey(key)) + meantKey(key, known)
+}
+
+// meantKey says which key may have been meant by an unknown one.
+func meantKey(key []string, known map[string]form) string {
 	for _, k := range []string{generalKey(key), key[0]} {
 		if s := suggest(k, known); s != "" {
-			return text + fmt.Sprintf(": did you mean %q?", s)
+			return fmt.Sprintf(": did you mean %q?", s)
 		}
 	}
-	return text + ": the known ones are in docs/config.md and in `rollcall config show`"
+	return ": the known ones are in docs/config.md and in `rollcall config show`"
 }
 
 // suggest gives the known key or table that is nearest to key, or "".
@@ -157,6 +161,21 @@ func joinKey(parts []string) string {
 		}
 	}
 	return strings.Join(quoted, ".")
+}
+
+// splitKey gives the parts of what joinKey wrote.
+func splitKey(key string) (parts []string) {
+	for key != "" {
+		part := ""
+		if quoted, err := strconv.QuotedPrefix(key); err == nil {
+			part, _ = strconv.Unquote(quoted)
+			key = strings.TrimPrefix(key[len(quoted):], ".")
+		} else {
+			part, key, _ = strings.Cut(key, ".")
+		}
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // notBare says whether a key with r in it has to be quoted.

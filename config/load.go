@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -71,12 +70,13 @@ func decode(file string, data []byte, target any, at places) []Finding {
 	known := keysOf(target)
 	s := scanner{file: file, known: known, at: at}
 	s.scan(data)
+	s.found = append(s.found, s.pieces.twice()...)
+	documents := s.pieces.cut(data, s.lines)
 	if len(s.found) > 0 {
-		var anything map[string]any
-		return append(s.found, decodeFault(file, toml.Unmarshal(data, &anything), known)...)
+		err := decodePieces(documents, func() any { return new(map[string]any) }, false)
+		return append(s.found, decodeFault(file, err, known)...)
 	}
-	strict := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
-	return decodeFault(file, strict.Decode(target), known)
+	return decodeFault(file, decodePieces(documents, func() any { return target }, true), known)
 }
 
 // decodeFault is an error of the decoder, or none.

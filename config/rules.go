@@ -33,23 +33,45 @@ type fieldText struct {
 	text  string
 }
 
+// tableField is a field of throttle and its place in the struct of a table.
+type tableField struct {
+	place int
+	field throttle.Field
+}
+
+// The fields of the two kinds of tables, looked up once: a file may have 100,000 of them.
+var (
+	allowanceFields = tableFieldsOf(reflect.TypeFor[Allowance]())
+	sourceFields    = tableFieldsOf(reflect.TypeFor[Source]())
+)
+
+func tableFieldsOf(t reflect.Type) (out []tableField) {
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
+		if f, ok := throttle.ParseField(name); ok {
+			out = append(out, tableField{i, f})
+		}
+	}
+	return out
+}
+
 // fieldTexts gives the fields that are set in an Allowance or a Source.
 func fieldTexts(table any) (set []fieldText) {
-	leaves("", reflect.ValueOf(table), func(key string, v reflect.Value) {
-		if v.IsNil() {
-			return
+	v, fields := reflect.ValueOf(table), allowanceFields
+	if _, isSource := table.(Source); isSource {
+		fields = sourceFields
+	}
+	for _, at := range fields {
+		if v.Field(at.place).IsNil() {
+			continue
 		}
-		f, ok := throttle.ParseField(key)
-		if !ok {
-			return
-		}
-		text := textOf(v.Elem())
+		text := textOf(v.Field(at.place).Elem())
 		var a throttle.Limits
-		if a.Set(f, text) == nil {
-			text = a.Text(f) // one form of each value
+		if a.Set(at.field, text) == nil {
+			text = a.Text(at.field) // one form of each value
 		}
-		set = append(set, fieldText{f, text})
-	})
+		set = append(set, fieldText{at.field, text})
+	}
 	return set
 }
 

@@ -19,12 +19,17 @@ type scanner struct {
 	known map[string]form
 	at    places // filled: where each key stands
 
-	p     unstable.Parser
-	found []Finding
+	p      unstable.Parser
+	lines  lineStarts
+	pieces pieces
+	meant  map[string]string // what to say of unknown keys, by their general form
+	found  []Finding
 }
 
 func (s *scanner) scan(data []byte) {
 	s.p.Reset(data)
+	s.meant = map[string]string{}
+	s.lines = lineStartsOf(data)
 	var table []string
 	skip := false // the table is unknown, which is said once
 	for s.p.NextExpression() {
@@ -32,16 +37,22 @@ func (s *scanner) scan(data []byte) {
 		parts, at := s.key(e)
 		switch {
 		case len(parts) == 0:
+			continue
+		case e.Kind == unstable.KeyValue:
+			s.pieces.loose(table, parts)
+		}
+		switch {
 		case e.Kind == unstable.KeyValue && !skip:
 			s.value(append(table[:len(table):len(table)], parts...), e.Value(), at)
 		case e.Kind == unstable.Table:
 			table = parts
 			s.at[joinKey(table)] = at
+			s.pieces.table(table, at)
 			if skip = !s.isTable(generalKey(table)); skip {
 				s.unknown(table, at)
 			}
 		case e.Kind == unstable.ArrayTable:
-			skip = true
+			skip, s.pieces.whole = true, true
 			s.fault(parts, at, "write ["+joinKey(parts)+"] with one bracket on each side: it is no list of tables")
 		}
 	}
@@ -62,8 +73,8 @@ func (s *scanner) key(e *unstable.Node) (parts []string, at position) {
 }
 
 func (s *scanner) position(raw unstable.Range) position {
-	start := s.p.Shape(raw).Start
-	return position{s.file, start.Line, start.Column}
+	line, column := s.lines.at(int(raw.Offset))
+	return position{s.file, line, column}
 }
 
 // isTable says whether settings are below a key.
@@ -81,7 +92,13 @@ func (s *scanner) fault(parts []string, at position, text string) {
 }
 
 func (s *scanner) unknown(parts []string, at position) {
-	s.found = append(s.found, at.finding(SeverityError, unknownKey(parts, s.known)))
+	key := generalKey(parts)
+	text, known := s.meant[key]
+	if !known {
+		text = meantKey(parts, s.known)
+		s.meant[key] = text
+	}
+	s.found = append(s.found, at.finding(SeverityError, fmt.Sprintf("unknown key %q", joinKey(parts))+text))
 }
 
 // value looks at a key with its value.

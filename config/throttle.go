@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,16 +13,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"rollcall/smtp/throttle"
 )
 
-// throttleLookEvery is how often ThrottleFile.Watch looks at its file. A look is
-// one stat, so a second costs nothing and is soon enough for a person who
-// waits for the effect. Looking works on every file system and through the
-// symbolic links of container platforms, which notifications do not.
-const throttleLookEvery = time.Second
+const (
+	// throttleLookEvery is how often ThrottleFile.Watch looks at its file: soon enough for a
+	// person who waits for the effect. Looking works on every file system and through the
+	// symbolic links of container platforms, which notifications do not.
+	throttleLookEvery = time.Second
+
+	// throttleSmall is up to which size a look reads the file, and compares its content. Of a
+	// larger one that has the identity, size and time of before every throttleReadEvery-th
+	// look does. Guess: a megabyte is hashed in a millisecond.
+	throttleSmall     = 1 << 20
+	throttleReadEvery = 30
+)
 
 // throttleForm is the form of throttle.toml.
 type throttleForm struct {
@@ -110,7 +116,7 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	findings := decode(file, data, &form, at)
 	t := Throttle{Default: form.Default, Receivers: form.Receivers, Sources: form.Sources, places: at}
 	if len(findings) > 0 {
-		t = namesOf(data, at)
+		t = namesOf(at)
 	}
 	k := &checker{}
 	t.check(k, "")
@@ -119,20 +125,18 @@ func parseThrottle(file string, data []byte) (Throttle, []Finding) {
 	return t, findings
 }
 
-// namesOf gives the names of a file whose values have faults, so that all are told at once.
-func namesOf(data []byte, at places) Throttle {
-	var tree map[string]any
+// namesOf gives the names of a file whose values have faults, by the places of its keys, so
+// that all are told at once.
+func namesOf(at places) Throttle {
 	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
-	if toml.Unmarshal(data, &tree) != nil {
-		return t
-	}
-	receivers, _ := tree["receivers"].(map[string]any)
-	for name := range receivers {
-		t.Receivers[name] = Allowance{}
-	}
-	sources, _ := tree["sources"].(map[string]any)
-	for name := range sources {
-		t.Sources[name] = Source{}
+	for key := range at {
+		switch parts := splitKey(key); {
+		case len(parts) < 2:
+		case parts[0] == "receivers":
+			t.Receivers[parts[1]] = Allowance{}
+		case parts[0] == "sources":
+			t.Sources[parts[1]] = Source{}
+		}
 	}
 	return t
 }
@@ -159,13 +163,15 @@ type ThrottleFile struct {
 	base  Throttle
 	every time.Duration
 	seen  fs.FileInfo // of the last look; nil: there was no file
+	sum   string      // of its content then
+	looks int         // since the content was read
 	state atomic.Pointer[ThrottleState]
 }
 
 // OpenThrottle loads what LoadThrottle does, with its errors.
 func OpenThrottle(base Throttle) (*ThrottleFile, error) {
 	f := &ThrottleFile{base: base, every: throttleLookEvery}
-	f.seen = f.look()
+	f.seen, f.sum = f.look(), f.content()
 	rules, err := LoadThrottle(base)
 	if err != nil {
 		return nil, err
@@ -204,13 +210,20 @@ func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(T
 	}
 }
 
-// again looks at the file once more and loads it if it is another than at the last look.
+// again looks at the file once more and loads it if its content is another than at the last
+// look. A file may be changed and keep its size and time.
 func (f *ThrottleFile) again() (state ThrottleState, changed bool) {
 	now := f.look()
-	if sameVersion(now, f.seen) {
+	f.looks++
+	if sameVersion(now, f.seen) && (now == nil || now.Size() > throttleSmall && f.looks < throttleReadEvery) {
 		return state, false
 	}
-	f.seen = now
+	f.seen, f.looks = now, 0
+	sum := f.content()
+	if sum == f.sum {
+		return state, false
+	}
+	f.sum = sum
 	state = f.load(now != nil)
 	f.state.Store(&state)
 	return state, true
@@ -238,6 +251,22 @@ func (f *ThrottleFile) look() fs.FileInfo {
 		return nil
 	}
 	return now
+}
+
+// content gives a hash of what stands in the file; "" when there is none, and why not when it
+// cannot be read.
+func (f *ThrottleFile) content() string {
+	if f.base.File == "" {
+		return ""
+	}
+	text, err := readFile(f.base.File)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil:
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // sameVersion says whether two looks at a file saw the same bytes, as far as

@@ -371,6 +371,48 @@ func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 	}
 }
 
+// TestAThrottleFileIsComparedByItsContent: one that keeps its size and time is read when it
+// says something else, and one that says the same is not loaded again.
+func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
+	base := throttleBase(t, "[default]\nconnections = 3\n")
+	file, err := OpenThrottle(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := file.seen.ModTime()
+	write := func(text string, when time.Time) {
+		t.Helper()
+		err := os.WriteFile(base.File, []byte(text), 0o600) // in place: the file stays what it is
+		if err == nil {
+			err = os.Chtimes(base.File, when, when)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[default]\nconnections = 5\n", at)
+	if s, changed := file.again(); !changed || len(s.Changes) != 1 || s.Changes[0].New != "5" {
+		t.Errorf("of the same size and time: %v %+v", changed, s)
+	}
+	write("[default]\nconnections = 5\n", at.Add(time.Hour))
+	if _, changed := file.again(); changed {
+		t.Error("a file that says the same was loaded again")
+	}
+	large := "[default]\nconnections = 7\n#" + strings.Repeat(" ", throttleSmall)
+	write(large, at)
+	if _, changed := file.again(); !changed {
+		t.Error("a large file was not loaded")
+	}
+	write(strings.Replace(large, "7", "8", 1), at)
+	looks := 0
+	for changed := false; !changed && looks <= throttleReadEvery; looks++ {
+		_, changed = file.again()
+	}
+	if looks != throttleReadEvery {
+		t.Errorf("a large file of the same size and time was read after %d looks", looks)
+	}
+}
+
 // lines is a writer that sends each write to a channel.
 type lines chan<- string
 

@@ -160,6 +160,33 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	}
 }
 
+// TestAllNodesForget at once, and one that is silent is named.
+func TestAllNodesForget(t *testing.T) {
+	c := newClerk(t)
+	there := map[string]func(context.Context, []byte) ([]byte, error){
+		"node-1": c.Answer,
+		"node-2": canned(t, func(q question) answer {
+			return answer{Forgotten: []view.Forgotten{{Key: q.Key, Dropped: []string{q.Kind + " " + q.What}}}}
+		}),
+		"node-3": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrNoAnswer },
+	}
+	c.Join(&members{"node-1", there})
+	found, quiet, err := c.Forget(t.Context(), "a", "block")
+	if err != nil || len(found) != 1 || found[0].Node != "node-2" || found[0].Dropped[0] != "forget block" ||
+		len(quiet) != 1 || quiet[0].Node != "node-3" {
+		t.Errorf("%+v %+v %v", found, quiet, err)
+	}
+	delete(there, "node-2")
+	var unheard *view.Unheard
+	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unheard) {
+		t.Errorf("the silent node may have it: %v", err)
+	}
+	delete(there, "node-3")
+	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, view.ErrNotThere) || errors.As(err, &unheard) {
+		t.Errorf("nobody has it: %v", err)
+	}
+}
+
 func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 	c := newClerk(t)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){

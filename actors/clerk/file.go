@@ -1,12 +1,7 @@
 package clerk
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"slices"
 
 	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
@@ -20,24 +15,11 @@ type fileNow struct {
 
 // file says how this node's throttle file stands.
 func (c *Clerk) file() *fileNow {
-	f := &fileNow{Hash: hashOf(c.options.Table.Rules(throttle.LayerFile))}
+	f := &fileNow{Hash: throttle.Fingerprint(c.options.Table.Rules(throttle.LayerFile))}
 	if c.options.Fault != nil {
 		f.Fault = c.options.Fault()
 	}
 	return f
-}
-
-// hashOf is the same for rules that say the same, wherever they are written.
-func hashOf(rules []throttle.Rule) string {
-	sorted := slices.Clone(rules)
-	slices.SortStableFunc(sorted, func(a, b throttle.Rule) int { return cmp.Compare(a.Name, b.Name) })
-	sum := sha256.New()
-	for _, r := range sorted {
-		for _, f := range r.Set.Fields() {
-			fmt.Fprintf(sum, "%q %s %q\n", r.Name, f, r.Set.Text(f))
-		}
-	}
-	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // Files names the nodes whose throttle file says something else than that of this node, and

@@ -28,6 +28,7 @@ const (
 	kindReceiver     = "receiver"
 	kindSources      = "sources"
 	kindClose        = "close"
+	kindForget       = "forget"
 	kindTrace        = "trace"
 	kindVerification = "verification"
 	kindRecord       = "record"
@@ -40,6 +41,7 @@ type question struct {
 	Key     string `json:"key,omitempty"`    // of a receiver, or the name of a rule
 	Source  string `json:"source,omitempty"` // of ours, of a trace
 	Session int    `json:"session,omitempty"`
+	What    string `json:"what,omitempty"`  // to be forgotten
 	After   string `json:"after,omitempty"` // of a record: the key of the last receiver that is there
 	// Lines are of a trace: by node, the number of the last line that is there.
 	Lines map[string]uint64 `json:"lines,omitempty"`
@@ -53,6 +55,7 @@ type answer struct {
 	Details      []view.ReceiverDetail `json:"details,omitempty"`
 	Sources      []view.Source         `json:"sources,omitempty"`
 	Closed       bool                  `json:"closed,omitempty"`
+	Forgotten    []view.Forgotten      `json:"forgotten,omitempty"`
 	Lines        []view.TraceLine      `json:"lines,omitempty"`
 	Verification *view.Verification    `json:"verification,omitempty"`
 	Record       *view.Record          `json:"record,omitempty"`
@@ -190,6 +193,8 @@ func (c *Clerk) answer(ctx context.Context, q question) (a answer, err error) {
 		a.Sources = c.sources(ctx)
 	case kindClose:
 		a.Closed = o.Living.Close(ctx, q.Key, q.Session)
+	case kindForget:
+		a.Forgotten = o.Living.Forget(ctx, q.Key, q.What)
 	case kindTrace:
 		a.Lines, err = o.Living.Trace(now, q.Key, q.Source, q.Lines[c.name()])
 	case kindVerification:

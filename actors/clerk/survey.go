@@ -122,6 +122,40 @@ func (c *Clerk) CloseSession(ctx context.Context, key, node string, session int)
 	return &manyNodes{having}
 }
 
+// Forget drops what a receiver taught all nodes: what is a word of package receiver. Nodes that
+// do not answer may still know it. Where it lives on none, what is kept for later is dropped.
+// view.ErrNotThere; a view.Unheard when a node that does not answer may have it.
+func (c *Clerk) Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+	all, err := c.ask(ctx, question{Kind: kindForget, Key: key, What: what})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := []view.Forgotten{}
+	for _, s := range all {
+		for i := range s.Forgotten {
+			s.Forgotten[i].Node = s.name
+		}
+		out = append(out, s.Forgotten...)
+	}
+	quiet := silent(all)
+	if len(out) == 0 {
+		if out, err = c.options.Living.ForgetKept(ctx, key, what); err != nil {
+			return nil, quiet, err
+		}
+	}
+	switch {
+	case len(out) > 0:
+	case len(quiet) > 0:
+		return nil, quiet, &view.Unheard{Silent: quiet}
+	default:
+		return nil, nil, view.ErrNotThere
+	}
+	slices.SortStableFunc(out, func(a, b view.Forgotten) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Node, b.Node))
+	})
+	return out, quiet, nil
+}
+
 // Trace gives the newest lines of a receiver's sessions whose numbers are above after, by
 // node; source "" is all of them, "default" the one whose address the system chooses.
 func (c *Clerk) Trace(

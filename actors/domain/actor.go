@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"rollcall/actors/alarm"
+	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -100,7 +101,7 @@ func (a *Actor) Receive(c actor.Context) {
 // see to it again, or to wake for something else.
 func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 	next := a.toldAt.Add(tellEvery)
-	if now.Before(next) {
+	if now.Before(next) && !a.concluded() {
 		return earlier(wake, next)
 	}
 	a.toldAt = now
@@ -110,6 +111,18 @@ func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 		return earlier(wake, now.Add(tellEvery))
 	}
 	return wake
+}
+
+// concluded says whether addresses that waited for control probes became final since the
+// parent was told of them: it would take them for some that wait at the receiver.
+func (a *Actor) concluded() bool {
+	before := 0
+	for _, w := range a.told.Waits {
+		if w.For == view.ForControl {
+			before += w.Addresses
+		}
+	}
+	return len(a.agenda.accepted)+len(a.agenda.proven) < before && !a.agenda.draining
 }
 
 func (a *Actor) plan(c actor.Context, now time.Time) {
@@ -231,7 +244,7 @@ func (a *Actor) stop(c actor.Context) {
 	a.cancel()
 	a.alarm.Stop()
 	for shard, pid := range a.receivers {
-		if s := a.agenda.shards[shard]; len(s.chunks) > 0 {
+		if s := a.agenda.shards[shard]; len(s.chunks) > 0 || s.told > 0 {
 			c.Send(pid, &wire.Cancel{Task: s.task})
 		}
 	}

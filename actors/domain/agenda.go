@@ -13,7 +13,7 @@ import (
 
 const (
 	// controlOrdinal names the control probes; addresses number below it.
-	controlOrdinal = ^uint32(0)
+	controlOrdinal = wire.ControlOrdinal
 
 	ackWithin  = 2 * time.Second // an offer without an answer is sent again
 	silenceMax = 5 * time.Second // a receiver that says nothing for so long is believed dead
@@ -150,10 +150,20 @@ func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
 	}
 	a.weigh(now)
 	a.advance(now)
+	say := time.Time{}
+	for _, s := range a.shards {
+		if at := a.sayBehind(now, s); !at.IsZero() {
+			say = earlier(say, at)
+		}
+	}
 	steps, finals := a.steps, a.finals
 	a.draining = a.cut() && a.left > 0
 	a.steps, a.finals = nil, nil
-	return steps, finals, a.wake(now)
+	wake := a.wake(now)
+	if !say.IsZero() {
+		wake = earlier(wake, say)
+	}
+	return steps, finals, wake
 }
 
 // since turns a time into the form of deferrals.
@@ -274,6 +284,7 @@ func (a *agenda) hold(now time.Time, on bool) {
 		if on && s.reached && len(s.chunks) > 0 {
 			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
 			a.takeBack(s)
+			s.told = 0 // it forgets that too
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
+	"rollcall/smtp"
 )
 
 // backs checks what an offer tells of the addresses that wait behind it.
@@ -58,4 +59,51 @@ func TestAddressesThatAreDueAreCounted(t *testing.T) {
 			t.Fatalf("%d are due, want %d", n, want)
 		}
 	})
+}
+
+// TestTheReceiverHearsWhatIsDueWithoutAnOffer: addresses that were put off and are due again
+// while nothing more is welcome, and those that are held back, are told of within a second;
+// what does not change is told again only while nothing is out, before it is forgotten there.
+func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
+	const all = 6 * chunkFirst
+	b := newBench(t, testOptions(), all)
+	b.reach()
+	first := b.offered()
+	b.ack(first, 1, wire.Refusal_NONE)
+	second := b.offered()
+	b.ack(second, 0, wire.Refusal_NONE)
+	b.pass(sayEvery)
+	if said := b.said(); len(said) > 0 {
+		t.Errorf("nothing changed, and it says %v", said)
+	}
+	b.answers(first, 1, told{reason: smtp.Greylisted, wait: 2 * time.Second})
+	out := len(second.GetProbes())
+	live := []uint64{second.GetChunk()}
+	for _, third := range b.offers() { // and no chunk more is welcome
+		out, live = out+len(third.GetProbes()), append(live, third.GetChunk())
+		b.ack(third, 0, wire.Refusal_NONE)
+	}
+	heard := func(want int) {
+		t.Helper()
+		for range 4 {
+			if said := b.said(); len(said) == 1 && int(said[0].GetBehind()) == want {
+				return
+			}
+			b.pass(sayEvery)
+			b.pulsed(b.now, &wire.Pulse{Task: second.GetTask(), Chunks: live})
+		}
+		t.Errorf("the receiver never hears of %d", want)
+	}
+	heard(all - out) // those that are due, and those that were never offered
+	b.hold(b.now, true)
+	b.look()
+	heard(all)
+	again := 0
+	for range 20 {
+		b.pass(time.Second)
+		again += len(b.said())
+	}
+	if again < 4 || again > 6 {
+		t.Errorf("what is held back is told of %d times in 20 s, want each %s", again, sayAgain)
+	}
 }

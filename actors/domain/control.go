@@ -56,7 +56,7 @@ func (a *agenda) control(now time.Time) {
 	k.asking, k.next, k.local = true, time.Time{}, k.nobodies.next()
 	k.asked++
 	s := a.shardOf(controlOrdinal)
-	s.ready = append([]uint32{controlOrdinal}, s.ready...)
+	s.makeReady(controlOrdinal)
 }
 
 // pauseControls lets some time pass before the next control probe.

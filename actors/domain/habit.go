@@ -137,6 +137,7 @@ func (a *agenda) rest(now time.Time) {
 		if s.reached && len(s.chunks) > 0 {
 			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
 			a.takeBack(s)
+			s.told = 0 // it forgets that too
 		}
 	}
 }

@@ -62,6 +62,9 @@ type shard struct {
 	history  map[uint32]pending // of addresses that were deferred and are ready or out again
 	chunks   map[uint64]*open
 	size     int // of the next chunk
+
+	told   int       // that are behind, as the receiver was told last
+	toldAt time.Time // when
 }
 
 // newShards makes n shards without addresses.
@@ -105,7 +108,9 @@ func (s *shard) take(since time.Duration) (uint32, bool) {
 // pop takes the address that is deferred for the shortest time.
 func (s *shard) pop() uint32 {
 	p := heap.Pop(&s.deferred).(pending)
-	s.ripe = max(0, s.ripe-1)
+	if p.ordinal != controlOrdinal {
+		s.ripe = max(0, s.ripe-1)
+	}
 	s.tally.pop(&p)
 	s.history[p.ordinal] = p
 	return p.ordinal
@@ -120,16 +125,24 @@ func (d deferrals) ripe(since time.Duration, at int) int {
 	if at >= len(d) || d[at].due > since {
 		return 0
 	}
-	return 1 + d.ripe(since, 2*at+1) + d.ripe(since, 2*at+2)
+	n := 1
+	if d[at].ordinal == controlOrdinal {
+		n = 0 // it is no address of the file
+	}
+	return n + d.ripe(since, 2*at+1) + d.ripe(since, 2*at+2)
 }
 
-// behind is how many addresses wait to be offered, and for how long the oldest has.
+// behind is how many addresses of the file wait to be offered, and for how long the oldest
+// has.
 func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
 	if since-s.ripeAt >= ripeEvery {
 		s.ripe, s.ripeAt = s.deferred.ripe(since, 0), since
 	}
 	unasked := len(s.ordinals) - s.next
 	n = unasked + len(s.ready) + s.ripe
+	if len(s.ready) > 0 && s.ready[0] == controlOrdinal { // it is put before all others
+		n--
+	}
 	if unasked > 0 {
 		return n, since
 	}
@@ -148,15 +161,68 @@ func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
 func (a *agenda) tellBehind(now time.Time, s *shard, m *wire.Offer) {
 	n, oldest := s.behind(a.since(now))
 	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
+	s.told, s.toldAt = n, now
+}
+
+const (
+	// sayEvery is how often the receiver is told at most how many are behind when no offer
+	// tells it; sayAgain is how often while nothing of them is out, because a receiver
+	// forgets what it does not hear of within ten seconds.
+	sayEvery = time.Second
+	sayAgain = 4 * time.Second
+)
+
+// sayBehind tells the receiver of a shard what is behind when that has changed and no offer
+// says so: addresses that were put off are due, or were given back. It asks to be woken by
+// when there is more to say.
+func (a *agenda) sayBehind(now time.Time, s *shard) (wake time.Time) {
+	if !s.reached {
+		s.told = 0
+		return time.Time{}
+	}
+	n, _ := s.behind(a.since(now))
+	if a.resting(now) {
+		n = 0 // they wait for the end of that, and not for their turn
+	}
+	again := n > 0 && len(s.chunks) == 0
+	if n == s.told && !again {
+		return time.Time{}
+	}
+	next := s.toldAt.Add(sayEvery)
+	if n == s.told {
+		next = s.toldAt.Add(sayAgain)
+	}
+	if now.Before(next) {
+		return next
+	}
+	m := &wire.Offer{Task: s.task, Workspace: a.work.Workspace[:]}
+	if n > 0 {
+		a.tellBehind(now, s, m)
+	}
+	s.told, s.toldAt = n, now
+	a.steps = append(a.steps, tell{s.number, m})
+	if again {
+		return now.Add(sayAgain)
+	}
+	return time.Time{}
 }
 
 // giveBack makes what a chunk had ready for the next one.
 func (s *shard) giveBack(o *open) {
 	for _, p := range o.offer.Probes {
 		if _, left := o.left[p.GetOrdinal()]; left {
-			s.ready = append(s.ready, p.GetOrdinal())
+			s.makeReady(p.GetOrdinal())
 		}
 	}
+}
+
+// makeReady makes an address ready to be offered; the control probe goes before all others.
+func (s *shard) makeReady(ordinal uint32) {
+	if ordinal == controlOrdinal {
+		s.ready = append([]uint32{ordinal}, s.ready...)
+		return
+	}
+	s.ready = append(s.ready, ordinal)
 }
 
 const (
@@ -308,7 +374,7 @@ func (a *agenda) found(shard int, key string, ok bool) bool {
 
 // leave forgets the receiver.
 func (a *agenda) leave(s *shard) {
-	s.reached, s.credit, s.heldUntil = false, 0, time.Time{}
+	s.reached, s.credit, s.heldUntil, s.told = false, 0, time.Time{}, 0
 	s.cause, s.perHour = wire.Cause_FREE, 0
 	a.steps = append(a.steps, leave{s.number})
 }
@@ -362,8 +428,7 @@ func (a *agenda) takeBack(s *shard) {
 // deal gives the addresses of a shard of another split to those they belong to.
 func (a *agenda) deal(s *shard) {
 	for _, ordinal := range s.ready {
-		to := a.shardOf(ordinal)
-		to.ready = append(to.ready, ordinal)
+		a.shardOf(ordinal).makeReady(ordinal)
 	}
 	for _, d := range s.deferred {
 		heap.Push(&a.shardOf(d.ordinal).deferred, d)

@@ -33,14 +33,14 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	w := newWorld(t, a, 1)
 	metrics := NewMetrics(prometheus.NewPedanticRegistry())
 	w.desk.options.Metrics = metrics
-	check := func(when string, behind int, oldest time.Duration) {
+	check := func(when string, here, behind int, oldest time.Duration) {
 		t.Helper()
 		w.plan()
 		all := w.desk.tellAllOf(w.now)
 		queued := w.desk.tasks.queue.Queued()
-		if all.Queued != queued+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
+		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,
-				all.Oldest, queued+behind, behind, oldest)
+				all.Oldest, here+behind, behind, oldest)
 		}
 		if n := len(all.Minutes); n == 0 || all.Minutes[n-1].Queued != queued+behind {
 			t.Errorf("%s: minutes %+v, want %d queued", when, all.Minutes, queued+behind)
@@ -48,20 +48,20 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 		if got := waitingNow(t, metrics); got != float64(queued+behind) {
 			t.Errorf("%s: the gauge has %v, want %d", when, got, queued+behind)
 		}
-		if behind > 0 && (len(all.Queues) != 1 || all.Queues[0].Queued != queued+behind ||
+		if behind > 0 && (len(all.Queues) != 1 || all.Queues[0].Queued != here+behind ||
 			all.Queues[0].Oldest != oldest.Seconds()) {
 			t.Errorf("%s: queues %+v", when, all.Queues)
 		}
 	}
 	w.offer(behindOffer(1, 1000, time.Minute))
-	check("after one chunk", 1000, time.Minute)
+	check("after one chunk", 2, 1000, time.Minute)
 	w.offer(behindOffer(2, 900, 2*time.Minute))
-	check("after the second", 900, 2*time.Minute)
+	check("after the second", 4, 900, 2*time.Minute)
 	w.offer(behindOffer(3, 700, 2*time.Minute)) // one too many
-	check("after one that is refused", 702, 2*time.Minute)
+	check("after one that is refused", 4, 702, 2*time.Minute)
 	w.desk.cancel(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
 	w.desk.tasks.sweep(w.now)
-	check("when it is cancelled", 0, 0)
+	check("when it is cancelled", 0, 0, 0)
 }
 
 func TestWhatIsBehindIsForgottenWithItsClient(t *testing.T) {

@@ -16,7 +16,8 @@ type chunk struct {
 	named    *wire.Task // as the offer named the task
 	deadline time.Time  // zero: none
 	offered  time.Time
-	open     int // probes without an answer
+	open     int  // probes without an answer
+	control  bool // one of them is a control probe
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in desk.unsent
@@ -33,6 +34,18 @@ func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c
 
 // gone says whether what waits of the chunk is not to be asked any more.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
+
+// unanswered is how many addresses of a file it holds that have no answer, those on the wire counted
+// in.
+func (c *chunk) unanswered() int {
+	switch {
+	case c.gone():
+		return 0
+	case c.control:
+		return c.open - 1
+	}
+	return c.open
+}
 
 // probe is one address that waits to be asked.
 type probe struct {
@@ -89,6 +102,7 @@ func (p *probe) answer(told verdictOf, at time.Time) {
 func (p *probe) deliver(a answer, at time.Time) {
 	c := p.chunk
 	c.open--
+	c.control = c.control && a.ordinal != wire.ControlOrdinal
 	if c.dropped {
 		c.task.keep(a)
 		return

@@ -119,6 +119,7 @@ type desk struct {
 	turn      uint64          // of the standing that was last looked at
 	share     part            // that is used; none while we are fenced
 	allowance throttle.Limits // as it was last permitted
+	allowed   throttle.Limits // the same before shares and lessons
 	learned   learned
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
@@ -151,6 +152,7 @@ type desk struct {
 	othersAt time.Time
 	dirty    bool      // something was learned and not noted
 	noted    time.Time // when something was noted last
+	emptied  bool      // something was forgotten: nothing is worth noting too, in place of it
 
 	suspects      []*suspect             // that are looked at again here
 	parkedDomains map[string]*heldDomain // that let others go first
@@ -208,6 +210,11 @@ func (d *desk) offer(now time.Time, from client, m *wire.Offer) {
 	}
 	t.listen(now)
 	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
+	if len(m.GetProbes()) == 0 {                  // it only says what is behind
+		d.tasks.tell(t, behindOf(now, m))
+		d.tasks.rest(now, t)
+		return
+	}
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
@@ -253,6 +260,7 @@ func (d *desk) accept(now time.Time, t *task, m *wire.Offer) {
 	d.tasks.busy[t] = struct{}{}
 	l := d.lane(now, m.GetHosts())
 	for _, p := range m.GetProbes() {
+		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
 		one := &probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
 			address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()

@@ -60,6 +60,7 @@ type Living struct {
 	actors  int
 	writer  *state.Writer // nil: nothing is kept
 	sources *egress.Pool  // of the writer's node; nil as that is
+	facts   state.Facts   // the same
 	once    sync.Once     // for subscribe
 	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
 	hard    time.Duration // hardAfter, but for tests on real sockets
@@ -156,6 +157,7 @@ func (l *Living) stateWriter(o Options) *state.Writer {
 	defer l.mu.Unlock()
 	if l.writer == nil {
 		m := o.Metrics
+		l.facts = o.Facts
 		l.writer, l.sources = state.NewWriter(o.Facts, o.Log, state.Counters{Kept: m.factsKept, Lost: m.factsLost,
 			Read: m.factsRead}), o.Sources
 	}

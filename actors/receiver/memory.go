@@ -33,7 +33,7 @@ type restored struct {
 	read  time.Time
 }
 
-// note gives what is worth remembering, or false when nothing is.
+// note gives what is worth remembering, or false when nothing is and nothing was forgotten.
 func (d *desk) note(now time.Time) (state.Fact, bool) {
 	m := state.Snapshot{V: state.Version, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, state.CountMax),
 		Limits: d.learned.note(now), Capacity: d.learned.connections.note(now), Sources: d.noteSources(now)}
@@ -43,7 +43,7 @@ func (d *desk) note(now time.Time) (state.Fact, bool) {
 	for _, l := range d.lanes {
 		l.note(now, &m)
 	}
-	if m.Empty() {
+	if m.Empty() && !d.emptied {
 		return state.Fact{}, false
 	}
 	return state.Fact{Key: d.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true

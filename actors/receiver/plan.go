@@ -119,7 +119,9 @@ func (d *desk) permit(now time.Time) throttle.Limits {
 		d.share = part{0, 1}
 		d.at(now.Add(d.options.waits(fenceEvery)))
 	}
-	whole := d.learned.apply(careful(d.options.Allow(d.key)), d.opening.failedAt.IsZero(), now)
+	allowed := careful(d.options.Allow(d.key))
+	d.raised(allowed, now)
+	whole := d.learned.apply(allowed, d.opening.failedAt.IsZero(), now)
 	a := d.share.of(whole)
 	if a != d.allowance {
 		if a.Pause == throttle.PauseYes && d.allowance.Pause != a.Pause {

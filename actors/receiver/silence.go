@@ -1,9 +1,10 @@
 package receiver
 
 import (
-	"math"
 	"slices"
 	"time"
+
+	"rollcall/actors/wire"
 )
 
 // silentFor is how long a client may leave results unacknowledged before what it
@@ -58,7 +59,7 @@ func (d *desk) lost(address string) {
 // an ordinal means the same address to all of them. The highest ordinal does not:
 // it is the control probe, for another address each time.
 func (t *task) keep(a answer) {
-	if !a.outcome.Final() || a.ordinal == math.MaxUint32 {
+	if !a.outcome.Final() || a.ordinal == wire.ControlOrdinal {
 		return
 	}
 	if t.known == nil {

@@ -276,14 +276,27 @@ func (d *desk) oldest() (since time.Time) {
 	return since
 }
 
+// unanswered is how many addresses could be asked now and have no answer: those that were handed
+// over, on the wire or not, and those that their verifications keep back for it.
+func (d *desk) unanswered() int {
+	n := d.tasks.behind
+	for t := range d.tasks.busy {
+		for _, c := range t.chunks {
+			n += c.unanswered()
+		}
+	}
+	return n
+}
+
 // tell says what the desk does now.
 func (d *desk) tell(now time.Time) view.Receiver {
 	st := &d.status
 	b := d.hold(now)
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: d.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
-		Queued: d.tasks.queue.Queued() + d.tasks.behind, Behind: d.tasks.behind,
+		Queued: d.unanswered(), Behind: d.tasks.behind,
 		Sessions: len(d.sessions), Most: d.allowance.Connections, Allowed: d.permitted(now),
+		Ceiling: d.allowance.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
 		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
 	if since := d.oldest(); !since.IsZero() {
@@ -421,8 +434,7 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 	queue := func(t *task) *view.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &view.Queue{Verification: id, Queued: d.tasks.flow(t).Queued(), Workspace: t.space.String(),
-				Weight: d.tasks.flow(t).Weight()}
+			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: d.tasks.flow(t).Weight()}
 		}
 		return of[id]
 	}
@@ -434,6 +446,7 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 	for t := range d.tasks.busy {
 		q := queue(t)
 		for _, c := range t.chunks {
+			q.Queued += c.unanswered()
 			if c.open > 0 && !c.gone() {
 				q.Oldest = max(q.Oldest, now.Sub(c.offered).Seconds())
 			}
@@ -454,14 +467,16 @@ func (d *desk) tellQueues(now time.Time) []view.Queue {
 // tell says what was learned and holds.
 func (l *learned) tell(now time.Time) []view.Limit {
 	out := []view.Limit{}
-	note := func(f throttle.Field, l limit) {
+	note := func(f throttle.Field, l limit, lasts time.Duration, from string) {
 		if now.Before(l.until) {
-			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Until: l.until})
+			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Since: l.until.Add(-lasts),
+				From: from, Until: l.until})
 		}
 	}
-	note(throttle.FieldConnections, limit{l.connections.most, l.connections.until})
-	note(throttle.FieldRcptsPerConnection, l.perSession)
-	note(throttle.FieldRefusedPerSession, l.refused)
-	note(throttle.FieldRcptsPerTransaction, l.perTransaction)
+	c := &l.connections
+	note(throttle.FieldConnections, limit{c.most, c.until}, c.hold, "more at once were refused")
+	note(throttle.FieldRcptsPerConnection, l.perSession, learnedFor, "it ended sessions after as many")
+	note(throttle.FieldRefusedPerSession, l.refused, learnedFor, "it ended sessions after as many")
+	note(throttle.FieldRcptsPerTransaction, l.perTransaction, learnedFor, "more in one were refused")
 	return out
 }

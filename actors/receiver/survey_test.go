@@ -76,6 +76,9 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 		d := living.Detail(t.Context(), "x")
 		return len(d) == 1 && len(d[0].SessionList) == 1 && d[0].SessionList[0].ID != old
 	})
+	if got := living.Forget(t.Context(), "x", ForgetAll); len(got) != 1 || got[0].Key != "x" {
+		t.Errorf("an actor is asked to forget: %+v", got)
+	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	living.Survey(over) // ends at once

@@ -16,7 +16,7 @@ type Receiver struct {
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why"` // Cause in a sentence, with the numbers
 
-	Queued   int     `json:"queued"`    // addresses that wait for it, Behind counted in
+	Queued   int     `json:"queued"`    // addresses that could be asked now and have no answer, Behind and InFlight counted in
 	Behind   int     `json:"behind"`    // of these, that their verifications have not handed over yet
 	Oldest   float64 `json:"oldest"`    // seconds that the oldest of them has waited
 	InFlight int     `json:"in_flight"` // RCPTs on the wire
@@ -24,6 +24,7 @@ type Receiver struct {
 	Most     int     `json:"most"`      // sessions allowed here now
 	Rcpts    float64 `json:"rcpts"`     // a second, over the last ten seconds
 	Allowed  float64 `json:"allowed"`   // RCPTs a second, as it is permitted here now
+	Ceiling  float64 `json:"ceiling"`   // the same as the rules have it, whatever was learned
 	Budget   int     `json:"budget"`    // refusals that may still be caused this hour, the source with the most
 	Refused  float64 `json:"refused"`   // part of the answers of the last ten minutes, 0 to 1
 	Deferred float64 `json:"deferred"`  // the same of those that put us off
@@ -32,6 +33,9 @@ type Receiver struct {
 	LastAt   float64 `json:"last_at"`   // seconds ago; 0: never
 
 	Sources []ReceiverSource `json:"sources"`
+
+	// Causes are what is believed to be why it puts us off, a sentence each.
+	Causes []string `json:"causes,omitempty"`
 }
 
 // Reply is what a receiver said, cleaned, and what was made of it.
@@ -106,6 +110,8 @@ type ReceiverDetail struct {
 type Limit struct {
 	Field string    `json:"field"` // of throttle.Field
 	Value string    `json:"value"`
+	Since time.Time `json:"since,omitzero"` // when it was learned, or learned again
+	From  string    `json:"from,omitempty"` // from what, as the end of a sentence with "because"
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -138,6 +144,17 @@ type Source struct {
 	PerDay   int       `json:"per_day"` // allowed today, warm-up counted in; 0: not bounded
 	Spoken   int       `json:"spoken"`  // receivers within the hour
 	Blocked  int       `json:"blocked"` // of these, that refuse it
+}
+
+// Forgets are the parts of what a receiver taught us that can be forgotten: how fast we may
+// ask, how many sessions it takes and how long they may be, what rests there; or all of it.
+var Forgets = [...]string{"pace", "sessions", "block", "all"}
+
+// Forgotten says what was dropped of what one receiver taught us, a sentence each.
+type Forgotten struct {
+	Key     string   `json:"key"`
+	Node    string   `json:"node,omitempty"` // where it lives; "": nowhere, it was kept for later
+	Dropped []string `json:"dropped"`
 }
 
 // Silent is a node that did not answer.

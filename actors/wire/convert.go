@@ -14,6 +14,9 @@ import (
 // 64 KB: with local parts of 64 octets they take 37 KB, and the hosts at most 2 KB.
 const AddressesMax = 500
 
+// ControlOrdinal names control probes in an Offer and its answers; addresses number below it.
+const ControlOrdinal = ^uint32(0)
+
 // Version is the version of the messages between nodes. Raise it when a node of
 // the version before would misread, or miss, something that it must know: nodes
 // of different versions do not join. A new field that may be ignored needs no

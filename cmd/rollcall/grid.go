@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ type gridColumn struct {
 	name  string
 	right bool // numbers stand on the right
 	least int  // above 0: it may be clipped to so many characters when there is no room
+	wrap  bool // it goes on in the next line instead of being clipped: words that somebody needs
 }
 
 // gridRow is a row, and lines that belong to it and stand below it.
@@ -46,12 +48,41 @@ func (g *grid) write(b *strings.Builder, width int) {
 	for _, row := range g.rows {
 		g.line(b, widths, row.cells)
 		for _, text := range row.below {
-			b.WriteString("    " + clipped(text, width-4) + "\n")
+			b.WriteString("    " + foldedTo(text, 4, width) + "\n")
 		}
 	}
 }
 
+// belowLines are how many lines the texts below a row take.
+func (r gridRow) belowLines(width int) (n int) {
+	for _, text := range r.below {
+		n += 1 + strings.Count(foldedTo(text, 4, width), "\n")
+	}
+	return n
+}
+
+// line writes a row, and further lines while a cell goes on.
 func (g *grid) line(b *strings.Builder, widths []int, cells []string) {
+	var more []string
+	for i := range cells {
+		if !g.columns[i].wrap {
+			continue
+		}
+		first, rest, goesOn := strings.Cut(foldedTo(cells[i], 0, widths[i]), "\n")
+		if goesOn {
+			if more == nil {
+				cells, more = slices.Clone(cells), make([]string, len(cells))
+			}
+			cells[i], more[i] = first, rest
+		}
+	}
+	g.oneLine(b, widths, cells)
+	if more != nil {
+		g.line(b, widths, more)
+	}
+}
+
+func (g *grid) oneLine(b *strings.Builder, widths []int, cells []string) {
 	line := ""
 	for i, cell := range cells {
 		cell = clipped(cell, widths[i])
@@ -94,7 +125,7 @@ func (g *grid) widths(width int) []int {
 	return widths
 }
 
-// widthOf is how many columns a stream has: those of a terminal, and 80 elsewhere and at least.
+// widthOf is how many columns a stream has: those of a terminal, and 80 elsewhere.
 func widthOf(stream any) int {
 	width, _ := sizeOf(stream)
 	return width
@@ -102,6 +133,9 @@ func widthOf(stream any) int {
 
 // widthMost bounds lines: beyond that nobody follows one with the eye. Guess.
 const widthMost = 240
+
+// widthLeast is what a table needs; a terminal that has less wraps by itself.
+const widthLeast = 40
 
 // sizeOf is widthOf and how many lines a terminal has; 0: it is none.
 func sizeOf(stream any) (width, height int) {
@@ -113,7 +147,7 @@ func sizeOf(stream any) (width, height int) {
 	if err != nil {
 		return columns, 0
 	}
-	return min(max(width, columns), widthMost), height
+	return min(max(width, widthLeast), widthMost), height
 }
 
 // foldedTo is folded for another width.
@@ -136,6 +170,28 @@ func foldedTo(text string, indent, width int) string {
 		b.WriteString(string(letters))
 		at += len(letters)
 	}
+	return b.String()
+}
+
+// brokenAt breaks a line so that none is wider than width, at a blank where there is one, and
+// puts an indent before what follows. Unlike foldedTo it keeps every blank but those at breaks.
+func brokenAt(text string, indent, width int) string {
+	var b strings.Builder
+	line := []rune(text)
+	for room := width; len(line) > room; room = width - indent {
+		at := room
+		for i := room; i > room/2; i-- {
+			if line[i] == ' ' {
+				at = i
+				break
+			}
+		}
+		b.WriteString(string(line[:at]) + "\n" + strings.Repeat(" ", indent))
+		if line = line[at:]; line[0] == ' ' {
+			line = line[1:]
+		}
+	}
+	b.WriteString(string(line))
 	return b.String()
 }
 

@@ -27,10 +27,10 @@ type promQL struct {
 
 var (
 	promToken = regexp.MustCompile(`^(?:\s+|[A-Za-z_:][A-Za-z0-9_:]*|"(?:[^"\\]|\\.)*"|` +
-		`[0-9.]+(?:[eE][+-]?[0-9]+)?|\[[0-9a-z:]+\]|=~|!~|!=|==|<=|>=|[-+*/%^<>=(){},])`)
+		`[0-9]+[smhd]|[0-9.]+(?:[eE][+-]?[0-9]+)?|\[[0-9a-z:]+\]|=~|!~|!=|==|<=|>=|[-+*/%^<>=(){},])`)
 	promWord      = regexp.MustCompile(`^[A-Za-z_:]`)
-	promFunctions = []string{"abs", "bottomk", "count", "histogram_quantile", "increase", "max", "min", "rate",
-		"scalar", "sum", "time", "topk", "vector"}
+	promFunctions = []string{"abs", "avg_over_time", "bottomk", "count", "histogram_quantile", "increase", "max",
+		"max_over_time", "min", "min_over_time", "rate", "scalar", "sum", "time", "topk", "vector"}
 	promGrouping  = []string{"by", "without", "on", "ignoring", "group_left", "group_right"}
 	promOperators = []string{"and", "or", "unless", "bool", "offset"}
 )

@@ -49,6 +49,18 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if m.file(nil); read()[prefix+"rules_fingerprint"] == at[prefix+"rules_fingerprint"] {
+		t.Error("a rule more, and the fingerprint is the same")
+	}
+	one := read()[prefix+"rules_fingerprint"]
+	var other throttle.Override // as many rules that say something else
+	if err := errors.Join(other.Set(throttle.FieldConnections, "7"),
+		table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: other}})); err != nil {
+		t.Fatal(err)
+	}
+	if m.file(nil); read()[prefix+"rules_fingerprint"] == one {
+		t.Error("another rule of the same name, and the fingerprint is the same")
+	}
 	m.file(errors.New("line 3"))
 	at = read()
 	if at[prefix+"file_used"] != 0 || at[prefix+"overrides"] != 2 || at[prefix+"rules"] != 1 ||

@@ -28,11 +28,12 @@ func (c *adminClient) receiver(ctx context.Context, key string) (d receiverDetai
 func newReceivers(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "receivers [KEY-PART]",
-		Short: "See what every receiver is doing to us and we to it; pause, resume, trace one",
+		Short: "See what every receiver is doing to us and we to it; pause, resume, trace one, forget what it taught",
 		Long: "See what every receiver that lives in the cluster is doing to us and we to it.\n\n" +
 			"SESS are sessions of those allowed, RCPT/S what is asked a second of what is allowed, BUDGET the refusals\n" +
 			"that may still be caused in this hour, REF and DEF what was refused and deferred of the last ten minutes'\n" +
-			"answers, OLD how long the oldest address waits. STATE is what keeps it from asking more: allowance,\n" +
+			"answers, QUEUED the addresses that could be asked now and have no answer, wherever they wait, OLD how long the\n" +
+			"oldest of them does. STATE is what keeps it from asking more: allowance,\n" +
 			"connections, budget, paused, penalty, no healthy source. Why, and the last reply, stand below.",
 		Example: "  rollcall receivers --watch\n" +
 			"  rollcall receivers google --sort deferred --limit 5\n" +
@@ -76,7 +77,7 @@ func newReceivers(e environment) *cobra.Command {
 		cobra.ShellCompDirectiveNoFileComp)))
 	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node),
 		newReceiversResume(node),
-		newReceiversTrace(node), newReceiversClose(node))
+		newReceiversTrace(node), newReceiversClose(node), newReceiversForget(node))
 	return c
 }
 
@@ -145,7 +146,7 @@ func (t tableOf) write(w io.Writer, found view.Receivers) error {
 		rows := receiverRows(r, now, t.width)
 		need := 0
 		for _, row := range rows {
-			need += 1 + len(row.below)
+			need += 1 + row.belowLines(t.width)
 		}
 		if t.lines > 0 && used+need > t.lines && shown > 0 {
 			break
@@ -173,7 +174,7 @@ func receiversGrid() *grid {
 	return &grid{columns: []gridColumn{{name: "RECEIVER", least: 15}, {name: "SESS", right: true},
 		{name: "RCPT/S", right: true}, {name: "BUDGET", right: true}, {name: "REF", right: true},
 		{name: "DEF", right: true}, {name: "QUEUED", right: true}, {name: "OLD", right: true},
-		{name: "STATE", least: 9}}}
+		{name: "STATE", least: 12, wrap: true}}}
 }
 
 // receiverRows are the row of a receiver and, when it has several, those of its sources.

@@ -84,6 +84,9 @@ func (s receiverSheet) head() {
 	if d.Why != "" {
 		s.line("why", "%s", d.Why)
 	}
+	for i, cause := range d.Causes {
+		s.line([]string{"believed", ""}[min(i, 1)], "%s", cause)
+	}
 	if d.Until.After(s.now.Add(time.Second)) {
 		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
 	}
@@ -188,10 +191,10 @@ func (s receiverSheet) sources() {
 	if len(s.d.Sources) == 0 {
 		return
 	}
-	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8}, {name: "SESS",
+	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "STATE", least: 8, wrap: true}, {name: "SESS",
 		right: true},
 		{name: "BUDGET", right: true}, {name: "PACE/S", right: true}, {name: "FLOOR", right: true},
-		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8}}}
+		{name: "CEILING", right: true}, {name: "EDGE", right: true}, {name: "PHASE", least: 8, wrap: true}}}
 	for _, one := range s.d.Sources {
 		state := one.State
 		if !one.Until.IsZero() {
@@ -263,16 +266,14 @@ func (s receiverSheet) firings() {
 	}
 }
 
+// learned shows what holds below the allowance, in sentences.
 func (s receiverSheet) learned() {
-	if len(s.d.Learned) == 0 {
+	texts := lessons(s.d, s.now)
+	if len(texts) == 0 {
 		return
 	}
 	s.b.WriteString("\nWhat it has taught us:\n")
-	for _, l := range s.d.Learned {
-		text := fmt.Sprintf("%s %s", l.Field, l.Value)
-		if !l.Until.IsZero() {
-			text += ", " + till(l.Until, s.now)
-		}
+	for _, text := range texts {
 		s.indented(text)
 	}
 }

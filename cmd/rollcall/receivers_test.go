@@ -8,14 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"rollcall/actors/view"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
+	"rollcall/smtp/throttle"
 )
 
 // receiversNow is when the tables of these tests are looked at.
@@ -52,7 +55,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 			"    5 addresses a second are allowed, and as many are asked\n    last: rcpt: 550 5.1.1 user unknown, 3s ago\n",
 		"suffix:long-name.lon…  0/20   0/0.05       0   0%  50%     100  66m  penalty 12m\n",
 		"  192.0.2.7               0    -/0.5       3                         resting 12m\n",
-		"since a reply asked for it?[31m very", "…\n",
+		"since a reply asked for it?[31m very", "very very\n    very very very very very",
 		"idle.test               0/2  9.0/5.0      20   0%   0%       0    -  idle\n",
 		"Without node-3, which does not answer: no answer within 1.5 s\n")
 	for args, first := range map[string]string{"": "example.test", "--sort rate": "idle.test",
@@ -163,7 +166,9 @@ func busyDetail() view.ReceiverDetail {
 		d.Minutes = append(d.Minutes, view.Minute{At: now.Add(time.Duration(i-60) * time.Minute), Asked: i * 5,
 			Allowed: 1, AllowedLast: 4})
 	}
-	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Until: now.Add(time.Hour)}}
+	d.Learned = []view.Limit{{Field: "rcpts_per_connection", Value: "20", Since: now.Add(-time.Minute),
+		From: "it ended sessions after as many", Until: now.Add(59*time.Minute + time.Second)}}
+	d.Causes = []string{"It counts by the minute: 421 came at 150 twice.", "Not greylisting: no address came back."}
 	return d
 }
 
@@ -184,16 +189,22 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
 		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ",
 		"    \"mail: 421 4.7.0 try later\"\n",
-		"    rcpts_per_connection 20, until ", "which is")
+		"believed      It counts by the minute: 421 came at 150 twice.\n              Not greylisting: no address",
+		"which is")
+	holds(t, unfolded(out), "What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
+		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
+		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
+		" (recovering) because halved after 421; 3.0/s was too fast; until higher rates go well.")
 	if strings.Contains(out, "(0s left)") {
 		t.Errorf("what is over is told as if it held:\n%s", out)
 	}
 	if strings.Contains(out, "deferred "+strings.Repeat(" ", 9)+"0") {
 		t.Error("a row of nothing is drawn")
 	}
-	holds(t, b.must("throttle", "explain", "example.test"), "Now, on node-2: allowance. 5 addresses a second",
-		"    learned: rcpts_per_connection 20, until ",
-		"    pace from 192.0.2.7: 2.5/s of 5.0/s, recovering. halved after 421\n")
+	explained := b.must("throttle", "explain", "example.test")
+	holds(t, explained, "Now, on node-2: allowance. 5 addresses a second", "    believed: It counts by the minute")
+	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
+		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
 	var found receiverDetails
 	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
 		len(found.Receivers) != 2 {
@@ -227,6 +238,129 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	b.survey.details = b.survey.details[:1]
 	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),
 		`{"key":"example.test","node":"node-1","session":17}`)
+}
+
+// TestEveryLessonIsASentence: each limit that can be learned has words, and a lesson of which
+// less is known is told as far as it is.
+func TestEveryLessonIsASentence(t *testing.T) {
+	now := receiversNow
+	d := view.ReceiverDetail{Learned: []view.Limit{
+		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
+			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
+	d.Sources = []view.ReceiverSource{
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: view.Tempo{Rate: 5, Ceiling: 5}},
+		{Source: "192.0.2.7", State: "used", Tempo: view.Tempo{Rate: 1, Ceiling: 5}}}
+	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
+		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
+		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
+		"Asked 1.0/s of the 5.0/s allowed from 192.0.2.7; until higher rates go well."}
+	if got := lessons(d, now); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for field, words := range limitWords {
+		if _, known := throttle.ParseField(field); !known || words.what == "" || words.then == "" {
+			t.Errorf("%s: %+v", field, words)
+		}
+	}
+}
+
+// TestWhatAReceiverTaughtIsForgotten, each thing on a line of its own, and a node that does
+// not answer is named.
+func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
+	b := newThrottleBench(t)
+	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
+		"example.test, on node-1, forgotten:\n  - the rest of the host mx1.example.test until 12:34:56 (long long",
+		"\n    long", "\n  - the learned limit connections=2\n",
+		"example.test, on node-2: nothing was learned that --what all names.\n")
+	if b.survey.forgotten != "example.test all" {
+		t.Errorf("asked to forget %q", b.survey.forgotten)
+	}
+	b.survey.silent = []view.Silent{{Node: "node-3", Why: "lost"}}
+	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
+		"Without node-3, which does not answer and may still know it: lost.")
+	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
+		`"silent":[{"node":"node-3","why":"lost"}]`, `"dropped":[]`)
+	holds(t, b.must("log", "--limit", "1"), "receiver forget", "anna@desk", "x")
+	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
+		if _, _, err := b.run(t.Context(), append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...); !isUsage(err) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if _, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x"); err == nil || isUsage(err) {
+		t.Errorf("nobody knows it: %v", err)
+	}
+}
+
+// TestReasonsAreNotCut: what keeps somebody from asking more goes on in the next line, at any
+// width of a terminal, and no line is wider.
+func TestReasonsAreNotCut(t *testing.T) {
+	until := receiversNow.Add(12 * time.Minute)
+	r := view.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
+		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
+		Sources: []view.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
+			Tempo: view.Tempo{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last", Since: receiversNow}}}}
+	for _, width := range []int{widthLeast + 40, 100, 200} {
+		tables := map[string]string{}
+		var b strings.Builder
+		if err := (tableOf{receiversScreen{sort: "queued"}, width, 0}).write(&b, view.Receivers{At: receiversNow,
+			Receivers: []view.Receiver{r}}); err != nil {
+			t.Fatal(err)
+		}
+		tables["receivers"] = b.String()
+		var sheet strings.Builder
+		s := receiverSheet{&sheet, view.ReceiverDetail{Receiver: r}, receiversNow, width}
+		s.head()
+		s.sources()
+		tables["receivers show"] = sheet.String()
+		for name, text := range tables {
+			for line := range strings.Lines(text) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+					t.Errorf("%s at %d: %d columns: %s", name, width, n, line)
+				}
+			}
+			holds(t, unfolded(text), "everything and the end", "no healthy")
+			if name == "receivers show" {
+				holds(t, unfolded(text), "it said so at last")
+			}
+		}
+	}
+	g := grid{columns: []gridColumn{{name: "A", least: 3}, {name: "WHY", least: 6, wrap: true}, {name: "N", right: true}}}
+	g.add("abcdefgh", "one two three four", "7")
+	var b strings.Builder
+	g.write(&b, 18)
+	if !strings.Contains(b.String(), "one two  7\n") || !strings.Contains(b.String(), " three\n") ||
+		!strings.Contains(b.String(), " four\n") {
+		t.Errorf("got\n%s", b.String())
+	}
+}
+
+// TestLongLinesOfSessionsGoOnBelow at a terminal, with every letter and blank of theirs; what is
+// no terminal gets each as one line.
+func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
+	line := "< 550-5.7.1 " + strings.Repeat("word  two ", 30) + strings.Repeat("x", 100)
+	for _, width := range []int{0, 60, 80} {
+		var out strings.Builder
+		tr := tracing{out: &out, width: width}
+		if err := tr.write([]view.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
+			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if width == 0 && len(lines) != 2 || width > 0 && len(lines) < 6 {
+			t.Errorf("at %d: %d lines", width, len(lines))
+		}
+		whole := ""
+		for i, one := range lines[:len(lines)-1] {
+			rest, indented := strings.CutPrefix(one, strings.Repeat(" ", traceIndent))
+			if n := utf8.RuneCountInString(one); width > 0 && n > width || i > 0 && !indented {
+				t.Errorf("at %d: %d columns: %q", width, n, one)
+			}
+			whole += rest
+		}
+		if got := strings.ReplaceAll(whole, " ", ""); !strings.HasSuffix(got, strings.ReplaceAll(line, " ", "")) {
+			t.Errorf("at %d something is lost:\n%s", width, out.String())
+		}
+	}
 }
 
 // TestSessionsAreTraced line by line, none twice.
@@ -381,6 +515,35 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		if waitsFor[word] == "" {
 			t.Errorf("%s is not explained", word)
 		}
+	}
+}
+
+// TestTheTopOfWhatIsWaitedForIsShown, and how much is below it; programs get all of it.
+func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
+	b := newThrottleBench(t)
+	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
+	b.survey.waits = view.Verification{ID: id, Status: "verifying", Node: "node-1", At: receiversNow}
+	for i := range 37 {
+		b.survey.waits.Waits = append(b.survey.waits.Waits, view.Wait{Addresses: 100 + i, For: view.ForReceiver,
+			Receiver: fmt.Sprintf("r%d.test", i)})
+	}
+	for args, want := range map[string]struct {
+		rows int
+		line string
+	}{"": {10, "\nand 27 more rows with 3,051 addresses: add --limit 0 to see them all\n"},
+		"--limit 3": {3, "and 34 more rows with 3,961 addresses"}, "--limit 37": {37, ""}, "--limit 0": {37, ""}} {
+		out := b.must(append([]string{"verification", id}, strings.Fields(args)...)...)
+		if rows := strings.Count(out, ".test "); rows != want.rows || !strings.Contains(out, want.line) ||
+			strings.Contains(out, "more rows") != (want.line != "") || !strings.Contains(out, "      136  receiver  r36.test") {
+			t.Errorf("%q: %d rows, want %d and %q:\n%s", args, rows, want.rows, want.line, out)
+		}
+	}
+	var found view.Verification
+	if err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found); err != nil || len(found.Waits) != 37 {
+		t.Errorf("%d rows as JSON, %v", len(found.Waits), err)
+	}
+	if _, _, err := b.run(t.Context(), "verification", id, "--limit", "-1"); !isUsage(err) {
+		t.Errorf("fewer than none: %v", err)
 	}
 }
 

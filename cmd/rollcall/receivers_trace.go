@@ -41,9 +41,12 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 			*source = sourceName(strings.TrimPrefix(key, throttle.SourcePrefix))
 		}
 		for _, text := range client.unheardOf(c.Context(), args[0], *source) {
-			fmt.Fprintln(c.ErrOrStderr(), foldedTo("rollcall: "+text, 0, columns))
+			fmt.Fprintln(c.ErrOrStderr(), foldedTo("rollcall: "+text, 0, widthOf(c.ErrOrStderr())))
 		}
 		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
+		if width, height := sizeOf(t.out); height > 0 {
+			t.width = width
+		}
 		return t.follow(c.Context(), traceEvery)
 	}
 	return c
@@ -75,12 +78,16 @@ func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts 
 // traceEvery is how often lines are fetched: nodes keep the newest thousand.
 const traceEvery = time.Second
 
+// traceIndent stands before the lines that a long line goes on in.
+const traceIndent = 6
+
 // tracing follows the sessions of a receiver.
 type tracing struct {
 	client      *adminClient
 	key, source string
 	out         io.Writer
 	asJSON      bool
+	width       int // of the terminal; 0: it is none, and lines stay whole
 	after       map[string]uint64
 }
 
@@ -127,8 +134,12 @@ func (t *tracing) write(lines []view.TraceLine) (err error) {
 		if t.asJSON {
 			err = printJSON(t.out, l)
 		} else {
-			_, err = fmt.Fprintf(t.out, "%s %s %s#%d %s\n", l.At.UTC().Format("15:04:05.000"), printable(l.Node),
+			text := fmt.Sprintf("%s %s %s#%d %s", l.At.UTC().Format("15:04:05.000"), printable(l.Node),
 				printable(dash(l.Host)), l.Session, printable(l.Line))
+			if t.width > 0 {
+				text = brokenAt(text, traceIndent, t.width)
+			}
+			_, err = fmt.Fprintln(t.out, text)
 		}
 		if err != nil {
 			return fmt.Errorf("write the output: %w", err)

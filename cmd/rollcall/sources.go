@@ -99,7 +99,7 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	var b strings.Builder
 	width := widthOf(w)
 	g := grid{columns: []gridColumn{{name: "SOURCE", least: 12}, {name: "NODE", least: 8}, {name: "STATE",
-		least: 8},
+		least: 8, wrap: true},
 		{name: "SESS", right: true}, {name: "TODAY", right: true}, {name: "PER DAY", right: true},
 		{name: "SPOKEN", right: true}, {name: "BLOCKED", right: true}}}
 	for _, s := range found.Sources {

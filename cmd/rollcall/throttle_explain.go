@@ -185,28 +185,11 @@ func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
 	fmt.Fprintf(b, "\n%s\n", foldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
 		d.Why), 0,
 		x.width))
-	for _, l := range d.Learned {
-		text := fmt.Sprintf("learned: %s %s", l.Field, l.Value)
-		if !l.Until.IsZero() {
-			text += ", " + till(l.Until, x.now)
-		}
-		b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
+	for _, cause := range d.Causes {
+		b.WriteString("    " + foldedTo("believed: "+cause, 4, x.width) + "\n")
 	}
-	for _, s := range d.Sources {
-		if s.Tempo.Rate > 0 && s.Tempo.Rate < s.Tempo.Ceiling {
-			b.WriteString("    " + foldedTo(fmt.Sprintf("pace from %s: %s/s of %s/s, %s. %s", sourceName(s.Source),
-				figure(s.Tempo.Rate), figure(s.Tempo.Ceiling), s.Tempo.Phase, s.Tempo.Why), 4, x.width) + "\n")
-		}
-		if s.State == "resting" || s.State == "paused" || s.State == "draining" {
-			text := fmt.Sprintf("%s is %s", sourceName(s.Source), s.State)
-			if !s.Until.IsZero() {
-				text += " " + till(s.Until, x.now)
-			}
-			if s.Reason != "" {
-				text += ": " + s.Reason
-			}
-			b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
-		}
+	for _, text := range lessons(d, x.now) {
+		b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
 	}
 }
 

@@ -19,7 +19,8 @@ func newThrottleList(node *adminFlags) *cobra.Command {
 		Use:   "list [NAME-PART]",
 		Short: "List overrides and the rules of the throttle file",
 		Long: "List the overrides that hold, with what is left of them, who set them and why, and the rules of the\n" +
-			"throttle file as the node that is asked has read it. --all also lists the default and what is known of\n" +
+			"throttle file as the node that is asked has read it. A rule is beaten when a later layer says the same of\n" +
+			"the same name. --all also lists the default and what is known of\n" +
 			"operators.",
 		Example: "  rollcall throttle list\n  rollcall throttle list google --all",
 		Args:    mostArgs(1),
@@ -120,6 +121,10 @@ func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
 		until := time.Time(*r.Until)
 		head += fmt.Sprintf(", %s left, until %s", left(until, t.now), clock(until, t.now))
 	}
+	whole := beatenBy(r)
+	if whole != "" {
+		head += ", beaten by " + whole + ": nothing of it holds"
+	}
 	b.WriteString(foldedTo(head, 4, t.width) + "\n")
 	if r.ID != "" {
 		for _, text := range []string{r.ID + ", by " + firstSet(r.Author, "nobody named"), r.Reason} {
@@ -129,13 +134,40 @@ func writeRule(b *strings.Builder, r admin.ThrottleRule, t ruleTitle) {
 	for _, group := range byPlace(r.Fields) {
 		var set []string
 		for _, f := range group {
-			set = append(set, f.Field+"="+dash(f.Value))
+			text := f.Field + "=" + dash(f.Value)
+			if f.Beaten != "" && whole == "" {
+				text += " (beaten by " + layerWord(r, f.Beaten) + ")"
+			}
+			set = append(set, text)
 		}
 		b.WriteString("    " + foldedTo(strings.Join(set, " "), 4, t.width) + "\n")
 		if where := group[0].Where; where != "" {
 			b.WriteString("        " + foldedTo(where, 8, t.width) + "\n")
 		}
 	}
+}
+
+// beatenBy names the layers that hold instead of a rule all of whose fields are beaten; "":
+// something of it holds.
+func beatenBy(r admin.ThrottleRule) string {
+	var by []string
+	for _, f := range r.Fields {
+		if f.Beaten == "" {
+			return ""
+		}
+		if word := layerWord(r, f.Beaten); !slices.Contains(by, word) {
+			by = append(by, word)
+		}
+	}
+	return strings.Join(by, " and ")
+}
+
+// layerWord names the layer that beats a rule.
+func layerWord(r admin.ThrottleRule, layer string) string {
+	if layer == r.Layer {
+		return "a later " + layer
+	}
+	return layer
 }
 
 // byPlace puts fields together that were written at the same place, or said by the same

@@ -294,7 +294,7 @@ func printCleared(w io.Writer, key string, ended []admin.ThrottleRule) error {
 			"those that do.", key), 0, widthOf(w)) + "\n")
 		return emit(w, &b)
 	}
-	g := grid{columns: []gridColumn{{name: "ENDED"}, {name: "NAME", least: 20}, {name: "WHAT IT SET", least: 15}}}
+	g := grid{columns: []gridColumn{{name: "ENDED"}, {name: "NAME", least: 20}, {name: "WHAT IT SET", least: 15, wrap: true}}}
 	for _, r := range ended {
 		var set []string
 		for _, f := range r.Fields {

@@ -40,6 +40,7 @@ type toldSurvey struct {
 	lines     []view.TraceLine
 	waits     view.Verification
 	closed    string
+	forgotten string
 	silent    []view.Silent // for receivers and explanations
 	others    []view.OtherFile
 	notes     []string
@@ -87,6 +88,17 @@ func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session i
 	defer s.mu.Unlock()
 	s.closed = fmt.Sprint(key, " ", node, " ", session)
 	return nil
+}
+
+func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgotten = key + " " + what
+	if key == "none.test" {
+		return nil, nil, view.ErrNotThere
+	}
+	return []view.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test until 12:34:56 (" +
+		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }
 
 func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []view.TraceLine,
@@ -303,7 +315,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	out = b.must("throttle", "list")
 	holds(t, out, "OVERRIDE example.test, 60m left, until ", ", by anna@desk\n    they complained\n",
 		"FILE example.test\n",
-		"    rcpt_rate=4/s retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
+		"    rcpt_rate=4/s (beaten by override) retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
 		"throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. Nothing of it holds.")
 	if strings.Contains(out, "google") {
 		t.Errorf("what is known is listed without --all:\n%s", out)
@@ -332,6 +344,39 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 
 // TestWhatAnExplanationCouldNotAsk: DNS, other nodes and their files are told of; what is set
 // is shown by the rules, without any of them.
+// TestBeatenRulesAreMarked: by whom, in a word; the whole rule when nothing of it holds, and a
+// field when the rest does.
+func TestBeatenRulesAreMarked(t *testing.T) {
+	b := newThrottleBench(t)
+	set := func(args ...string) {
+		b.must(append(append([]string{"throttle", "set"}, args...), "--for", "1h", "--reason", "x")...)
+	}
+	if strings.Contains(b.must("throttle", "list"), "beaten") {
+		t.Error("nothing is beaten yet")
+	}
+	set("example.test", "rcpt_rate=2/s")
+	holds(t, b.must("throttle", "list"), "FILE example.test\n", "rcpt_rate=4/s (beaten by override)")
+	set("paused.test", "pause=no")
+	set("example.test", "retry_waits=1m", "rcpt_rate=1/s")
+	out := b.must("throttle", "list")
+	holds(t, unfolded(out), "FILE example.test, beaten by override: nothing of it holds",
+		"FILE paused.test, beaten by override: nothing of it holds", "beaten by a later override: nothing of it holds")
+	if n := strings.Count(unfolded(out), "beaten by"); n != 3 {
+		t.Errorf("%d rules are marked:\n%s", n, out)
+	}
+	var listed admin.ThrottleRules
+	if err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range listed.Rules {
+		for _, f := range r.Fields {
+			if r.Layer == "file" && f.Beaten != "override" {
+				t.Errorf("%s %s is beaten by %q", r.Name, f.Field, f.Beaten)
+			}
+		}
+	}
+}
+
 func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}

@@ -40,6 +40,7 @@ type tuning struct {
 	// Of the goroutine that follows, and of start before it.
 	last    []ledger.ThrottleOverride // as the ledger told them
 	applied []uuid.UUID
+	holding []ledger.ThrottleOverride // those of applied
 	failing bool
 }
 
@@ -89,10 +90,28 @@ func (t *tuning) apply() {
 		t.log.Error("overrides not used", "err", err)
 		return
 	}
-	t.applied = ids
+	t.tellEnded(holding, now)
+	t.applied, t.holding = ids, holding
 	t.log.Info("overrides in force", "overrides", len(rules))
 	t.replan()
 }
+
+// tellEnded logs the overrides that held until now and whose time is over. Those that somebody
+// has cleared were logged by who did it.
+func (t *tuning) tellEnded(holding []ledger.ThrottleOverride, now time.Time) {
+	for _, o := range t.holding {
+		holds := func(other ledger.ThrottleOverride) bool { return other.ID == o.ID }
+		if o.Expires.After(now.Add(endsApart)) || slices.ContainsFunc(holding, holds) {
+			continue
+		}
+		t.log.Info("throttle ended", "override", o.ID, "key", o.Key, "fields", o.Fields, "author", o.Author,
+			"reason", o.Reason, "since", o.Created, "until", o.Expires)
+	}
+}
+
+// endsApart is by how much our idea of the ledger's clock may be behind it: the ledger gives
+// an override no more that we take to hold. Guess.
+const endsApart = 2 * time.Second
 
 // rules gives overrides as rules. One that this version does not understand, because a node
 // of another one took it, is left out.

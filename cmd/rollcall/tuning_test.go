@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,4 +66,43 @@ func TestTuning(t *testing.T) {
 			t.Errorf("%s is still overridden", e.Field)
 		}
 	}
+}
+
+// TestTheEndOfAnOverrideIsLogged once, with what it was and who set it; not that of one that
+// was cleared, and not at each reading after it.
+func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
+	table, err := throttle.NewTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	ends := ledger.ThrottleOverride{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"rcpt_rate": "1/s"},
+		Author: "anna@desk", Reason: "it asked", Created: now.Add(-time.Hour), Expires: now.Add(time.Minute)}
+	cleared := ends
+	cleared.ID, cleared.Key, cleared.Expires = uuid.New(), "other.example", now.Add(time.Hour)
+	found := ledger.Tuning{Overrides: []ledger.ThrottleOverride{ends, cleared}}
+	var out bytes.Buffer
+	follower := &tuning{table: table, clock: func() time.Time { return now }, replan: func() {},
+		log:  slog.New(slog.NewTextHandler(&out, nil)),
+		read: func(context.Context) (ledger.Tuning, error) { return found, nil }}
+	follow := func() {
+		t.Helper()
+		if err := follower.follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follow()
+	found.Overrides = found.Overrides[:1]
+	follow()
+	if strings.Contains(out.String(), "throttle ended") {
+		t.Errorf("one that was cleared has ended: %s", out.String())
+	}
+	now, found.Overrides = now.Add(time.Minute), nil // the ledger gives it no more
+	follow()
+	follow()
+	text := out.String()
+	if strings.Count(text, "throttle ended") != 1 {
+		t.Errorf("the end is logged %d times: %s", strings.Count(text, "throttle ended"), text)
+	}
+	holds(t, text, "key=slow.example", "rcpt_rate:1/s", "author=anna@desk", "since=", "reason=\"it asked\"", ends.ID.String())
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,11 +20,16 @@ func newVerification(e environment) *cobra.Command {
 		Long: "Show what the open addresses of a verification wait for, and until when, and when the last of them is\n" +
 			"expected to be final. The expectation holds as things are now: receivers and other files change it.\n" +
 			"Of a verification that no node works on it says why: its upload, its credits, or how it has ended.",
-		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11",
-		Args:    wantArgs("ID"),
+		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11\n" +
+			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
+		Args: wantArgs("ID"),
 	}
 	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
+	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. --json has all")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *limit < 0 {
+			return usageError{"--limit must not be below 0"}
+		}
 		id, err := verificationArg(args[0])
 		if err != nil {
 			return err
@@ -38,10 +45,14 @@ func newVerification(e environment) *cobra.Command {
 		if *asJSON {
 			return printJSON(c.OutOrStdout(), found)
 		}
-		return printVerification(c.OutOrStdout(), found)
+		return printVerification(c.OutOrStdout(), found, *limit)
 	}
 	return c
 }
+
+// waitsShown is how many rows are shown by default: what fits on a screen with what stands
+// above it.
+const waitsShown = 10
 
 // waitsFor says what addresses wait for, by the word.
 var waitsFor = map[string]string{
@@ -53,7 +64,8 @@ var waitsFor = map[string]string{
 	view.ForLedger:   "being written down: they are final",
 }
 
-func printVerification(w io.Writer, v view.Verification) error {
+// printVerification shows what waits, at most limit rows of it; 0: all.
+func printVerification(w io.Writer, v view.Verification, limit int) error {
 	var b strings.Builder
 	now, width := v.At, widthOf(w)
 	if now.IsZero() {
@@ -81,16 +93,43 @@ func printVerification(w io.Writer, v view.Verification) error {
 	}
 	if len(v.Waits) > 0 {
 		b.WriteString("\n")
-		waitsGrid(v.Waits, now).write(&b, width)
+		shown, more := mostWaits(v.Waits, limit)
+		waitsGrid(shown, now).write(&b, width)
+		b.WriteString(moreWaits(more, width))
 	}
 	return emit(w, &b)
+}
+
+// mostWaits gives the rows with the most addresses, at most limit of them, and the others; 0: all.
+func mostWaits(waits []view.Wait, limit int) (shown, more []view.Wait) {
+	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b view.Wait) int {
+		return cmp.Compare(b.Addresses, a.Addresses)
+	})
+	if limit == 0 || len(sorted) <= limit {
+		return sorted, nil
+	}
+	return sorted[:limit], sorted[limit:]
+}
+
+// moreWaits says in one line how much is not shown and how to see it; "" when all is.
+func moreWaits(more []view.Wait, width int) string {
+	if len(more) == 0 {
+		return ""
+	}
+	addresses := 0
+	for _, w := range more {
+		addresses += w.Addresses
+	}
+	text := fmt.Sprintf("and %s more rows with %s addresses: add --limit 0 to see them all", grouped(int64(len(more))),
+		grouped(int64(addresses)))
+	return "\n" + foldedTo(text, 0, width) + "\n"
 }
 
 // waitsGrid has a row for each thing that addresses wait for, and below it what is in words.
 func waitsGrid(waits []view.Wait, now time.Time) *grid {
 	g := &grid{columns: []gridColumn{{name: "ADDRESSES", right: true}, {name: "WAIT FOR"}, {name: "RECEIVER",
 		least: 15},
-		{name: "BECAUSE", least: 9}, {name: "FIRST", right: true}, {name: "LAST", right: true},
+		{name: "BECAUSE", least: 9, wrap: true}, {name: "FIRST", right: true}, {name: "LAST", right: true},
 		{name: "AN HOUR", right: true}}}
 	for _, one := range waits {
 		perHour := "-"

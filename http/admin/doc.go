@@ -29,6 +29,8 @@
 //	GET  /v1/receivers                view.Receivers
 //	GET  /v1/receivers/detail?key=    {"receivers":[view.ReceiverDetail]}, one for each node and shard
 //	POST /v1/receivers/close          {"key","node","session"} -> the same: ends one session
+//	POST /v1/receivers/forget         {"key","what","reason"} -> {"receivers":[view.Forgotten],"silent"}; what is
+//	                                  pace, sessions, block or all
 //	GET  /v1/receivers/trace?key=&source=&after=
 //	                                  {"lines":[view.TraceLine],"after"}; after, as it is, asks for the next ones
 //	GET  /v1/sources                  {"sources":[view.Source],"silent"}

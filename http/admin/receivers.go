@@ -25,6 +25,7 @@ func (s *Server) surveyRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/receivers", s.ofSurvey(s.receivers))
 	mux.HandleFunc("GET /v1/receivers/detail", s.ofSurvey(s.receiver))
 	mux.HandleFunc("POST /v1/receivers/close", s.ofSurvey(s.closeSession))
+	mux.HandleFunc("POST /v1/receivers/forget", s.ofSurvey(s.forgetReceiver))
 	mux.HandleFunc("GET /v1/receivers/trace", s.ofSurvey(s.trace))
 	mux.HandleFunc("GET /v1/sources", s.ofSurvey(s.sources))
 	mux.HandleFunc("GET /v1/verifications/{id}/waits", s.ofSurvey(s.waits))

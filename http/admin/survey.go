@@ -18,6 +18,9 @@ type Survey interface {
 	Sources(ctx context.Context) ([]view.Source, []view.Silent, error)
 	// CloseSession ends one session after the command that is on the wire. view.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
+	// Forget drops what a receiver taught all nodes: what is one of view.Forgets. The nodes that
+	// do not answer may still know it. view.ErrNotThere; a view.Unheard when one of them may have it.
+	Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error)
 	// Trace gives the newest lines of a receiver's sessions whose numbers are above after,
 	// by node, at most 1,000 of each node; nodes keep them from the first call on, for ten
 	// seconds after the last one.

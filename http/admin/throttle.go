@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ type ThrottleField struct {
 	Field string `json:"field"`
 	Value string `json:"value"`
 	Where string `json:"where,omitempty"` // file and line; where a published value was found
+	// Beaten is the layer that says the same field of the same name and holds instead; "": this
+	// one holds.
+	Beaten string `json:"beaten,omitempty"`
 }
 
 // OverrideCall is the body of the call that sets an override.
@@ -122,6 +126,7 @@ func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
 	for _, o := range tuning.Overrides {
 		out.Rules = append(out.Rules, overrideOf(o))
 	}
+	markBeaten(out.Rules)
 	if s.options.Survey != nil && r.URL.Query().Get("files") == "all" {
 		if out.Others, out.Silent, err = s.options.Survey.Files(r.Context()); err != nil {
 			s.failSurvey(w, "compare throttle files", err)
@@ -131,11 +136,27 @@ func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
+// markBeaten says of each field which layer says the same and holds instead. The rules come the
+// weakest first.
+func markBeaten(rules []ThrottleRule) {
+	type spoken struct{ name, field string }
+	holds := map[spoken]string{}
+	for _, r := range slices.Backward(rules) {
+		for i := range r.Fields {
+			at := spoken{r.Name, r.Fields[i].Field}
+			if r.Fields[i].Beaten = holds[at]; holds[at] == "" {
+				holds[at] = r.Layer
+			}
+		}
+	}
+}
+
 // ruleOf shows a rule of the table.
 func ruleOf(layer throttle.Layer, rule throttle.Rule) ThrottleRule {
 	out := ThrottleRule{Layer: layer.String(), Name: rule.Name, Fields: []ThrottleField{}}
 	for _, f := range rule.Set.Fields() {
-		out.Fields = append(out.Fields, ThrottleField{f.String(), rule.Set.Text(f), rule.WhereOf(f)})
+		out.Fields = append(out.Fields, ThrottleField{Field: f.String(),
+			Value: rule.Set.Text(f), Where: rule.WhereOf(f)})
 	}
 	return out
 }

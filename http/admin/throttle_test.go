@@ -57,6 +57,15 @@ func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
+func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+	err := f.did("forget %s %s by %s", key, what, ledger.Author(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	return []view.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"a pace", "a rest"}}, {Key: key, Node: "b"}},
+		[]view.Silent{{Node: "node-3", Why: "slow"}}, nil
+}
+
 func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]view.TraceLine,
 	error) {
 	err := f.did("trace %s %s %v", key, source, after)
@@ -198,7 +207,7 @@ func TestAnOverrideIsSetListedLoggedAndCleared(t *testing.T) {
 		t.Errorf("list: %v %+v", layers, rules.File)
 	}
 	for _, rule := range rules.Rules {
-		if rule.Layer == "file" && rule.Fields[0] != (admin.ThrottleField{"connections", "7", "throttle.toml:3"}) {
+		if rule.Layer == "file" && rule.Fields[0] != (admin.ThrottleField{Field: "connections", Value: "7", Where: "throttle.toml:3"}) {
 			t.Errorf("rule of the file: %+v", rule)
 		}
 	}
@@ -297,6 +306,7 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 		{"/v1/cluster/forget", `{"node":"pod"}`, "cluster forget", "pod (b0000000"},
 		{"/v1/cluster/keys", `{"op":"use","fingerprint":"0a0b0c0d"}`, "", ""},
 		{"/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`, "session close", "a.test"},
+		{"/v1/receivers/forget", `{"key":"a.test","what":"all","reason":"x"}`, "receiver forget", "a.test"},
 		{"/v1/workspaces/" + id + "/weight", `{"weight":5}`, "workspace weight", ""},
 		{"/v1/workspaces/" + id + "/credits", `{"id":"` + uuid.NewString() + `","credits":5,"reason":"x"}`, "", ""},
 		{"/v1/workspaces", `{"name":"Two"}`, "", ""},
@@ -349,6 +359,37 @@ func TestASessionThatMayBeClosedIsNoted(t *testing.T) {
 		case len(page.Lines) != 1 || page.Lines[0].Action != "session close" || page.Lines[0].Subject != "a.test" ||
 			page.Lines[0].Author != "carla" || page.Lines[0].New != c.want:
 			t.Errorf("%v: want %q, logged %s", c.fails, c.want, text)
+		}
+	}
+}
+
+// TestWhatIsForgottenIsNoted with its reason and how much it was, also when no answer came.
+func TestWhatIsForgottenIsNoted(t *testing.T) {
+	r := newThrottleRig(t)
+	for _, c := range []struct {
+		fails error
+		want  string
+	}{{view.ErrNotThere, ""}, {errors.New("no answer"), "block: tried, not known to be forgotten"},
+		{nil, "block: 2 things dropped, without node-3"}} {
+		r.survey.fail(c.fails)
+		r.as("carla", "POST", "/v1/receivers/forget", `{"key":"a.test","what":"block","reason":"they said sorry"}`)
+		var page admin.LogPage
+		_, text := r.raw("GET", "/v1/log?limit=1", "", "Bearer "+r.token)
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatalf("log: %v %s", err, text)
+		}
+		switch {
+		case c.want == "" && len(page.Lines) == 0:
+		case len(page.Lines) != 1 || page.Lines[0].Action != "receiver forget" || page.Lines[0].Subject != "a.test" ||
+			page.Lines[0].Author != "carla" || page.Lines[0].New != c.want || page.Lines[0].Reason != "they said sorry":
+			t.Errorf("%v: want %q, logged %s", c.fails, c.want, text)
+		}
+	}
+	r.survey.fail(nil)
+	for _, body := range []string{`{"key":"a","what":"all"}`, `{"key":"a","what":"","reason":"x"}`,
+		`{"key":"","what":"all","reason":"x"}`, `{"key":"a","what":"everything","reason":"x"}`, `x`} {
+		if status, text := r.raw("POST", "/v1/receivers/forget", body, "Bearer "+r.token); status != 400 {
+			t.Errorf("forget %s: %d %s", body, status, text)
 		}
 	}
 }
@@ -444,6 +485,9 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		{"GET", "/v1/receivers/detail?key=Suffix%3AExample.test", "", "receiver suffix:example.test",
 			`{"receivers":[{`},
 		{"POST", "/v1/receivers/close", `{"key":"a.test","node":"n","session":4}`, "close a.test n 4 by anna", ``},
+		{"POST", "/v1/receivers/forget", `{"key":"A.test","what":"block","reason":"x"}`, "forget a.test block by anna",
+			`{"receivers":[{"key":"a.test","node":"node-1","dropped":["a pace","a rest"]},` +
+				`{"key":"a.test","node":"b","dropped":[]}],"silent":[{"node":"node-3","why":"slow"}]}`},
 		{"GET", "/v1/receivers/trace?key=a.test&source=192.0.2.1&after=%7B%22node%201%22%3A6%7D", "",
 			"trace a.test 192.0.2.1 map[node 1:6]", `"after":{"b":2,"node 1":7}`},
 		{"GET", "/v1/sources", "", "sources", `{"silent":[{"node":"node-2","why":"slow"}],"sources":[]}`},
@@ -464,7 +508,7 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		}
 		r.survey.fail(fmt.Errorf("asked: %w", view.ErrNotThere))
 		status, text = r.as("anna", c.method, c.path, c.body)
-		if strings.Contains("receiver close trace verification explain", strings.Fields(c.asked)[0]) && c.asked !=
+		if strings.Contains("receiver close forget trace verification explain", strings.Fields(c.asked)[0]) && c.asked !=
 			"receivers" && (status != 404 || !strings.Contains(text, `_`)) {
 			t.Errorf("%s of nothing: %d %s", c.path, status, text)
 		}

@@ -255,7 +255,24 @@ func (t *AdaptiveRate) Set(b RateBounds, now time.Time) {
 		t.stretch(now)
 	case t.phase == PhaseStarting && t.stated:
 		t.enter(PhaseFull, now, fullWhy)
+	case old > 0 && t.ceiling > old && t.stated && t.phase != PhaseFull && t.edge <= old:
+		t.seek(old, now)
 	}
+}
+
+// seek begins a new search from the present rate, because somebody says that a site bears
+// more than it was found to bear below an older ceiling. A rest goes on to its end.
+func (t *AdaptiveRate) seek(old float64, now time.Time) {
+	t.good, t.edge, t.step, t.proof = 0, 0, stepMost, proofLeast
+	t.strikes, t.trials, t.gap, t.credit = 0, 0, now, max(t.credit, t.cost)
+	why := fmt.Sprintf("the allowance was raised from %s to %s: a new search begins at %s", perSecond(old),
+		perSecond(t.ceiling), perSecond(t.rate))
+	if now.Before(t.until) {
+		t.why = why
+		return
+	}
+	t.enter(PhaseRising, now, why)
+	t.stretch(now)
 }
 
 // floor is what the rate never falls below.

@@ -2,6 +2,9 @@ package throttle
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 )
 
@@ -11,6 +14,20 @@ type Change struct {
 	Field    Field
 	Old, New string // as Override.Text; "" is not said
 	Where    string // where the new value stands, or where the old one stood
+}
+
+// Fingerprint is the same for rules that say the same, wherever they are written, and another
+// for others: 64 hexadecimal digits. Names have to be clean.
+func Fingerprint(rules []Rule) string {
+	sorted := slices.Clone(rules)
+	slices.SortStableFunc(sorted, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
+	sum := sha256.New()
+	for _, r := range sorted {
+		for _, f := range r.Set.Fields() {
+			fmt.Fprintf(sum, "%q %s %q\n", r.Name, f, r.Set.Text(f))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // spoken is a field of a name.

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// collectedMax bounds the receivers that have series of their own: those with the
-	// most queued. All others are added up as collectedRest, which is no host name.
+	// collectedMax bounds the receivers that have series of their own, see labels. All
+	// others are added up as collectedRest, which is no host name.
 	collectedMax  = 50
 	collectedRest = "(rest)"
 
@@ -22,12 +22,13 @@ const (
 // collector gives the gauges of single receivers when they are asked for.
 type collector struct {
 	survey func(ctx context.Context) ([]view.Receiver, bool)
+	labels *labels
 }
 
 // NewCollector makes the collector of the receivers that a survey gives; false: there is no
 // node yet that could be asked. It must end with its context.
 func NewCollector(survey func(ctx context.Context) (all []view.Receiver, ok bool)) prometheus.Collector {
-	return collector{survey}
+	return collector{survey, &labels{}}
 }
 
 // ofReceiver are the gauges of one receiver, and what they are.
@@ -46,7 +47,9 @@ var ofReceiver = [...]struct {
 	{desc: describe("permitted_rcpts_per_second",
 		"RCPT commands a second that are permitted, by the allowance and by what was found to be borne."),
 		of: func(r *view.Receiver) float64 { return r.Allowed }},
-	{desc: describe("queued", "Addresses that wait to be asked, handed over yet or not."),
+	{desc: describe("allowed_rcpts_per_second", "RCPT commands a second that the allowance permits, whatever was found."),
+		of: func(r *view.Receiver) float64 { return r.Ceiling }},
+	{desc: describe("queued", "Addresses that could be asked now and have no answer, handed over yet or not, on the wire or not."),
 		of: func(r *view.Receiver) float64 { return float64(r.Queued) }},
 	{desc: describe("oldest_seconds",
 		"How long the oldest address without an answer has waited, handed over yet or not."),
@@ -61,7 +64,8 @@ var ofReceiver = [...]struct {
 
 func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("rollcall_receiver_"+name, help+
-		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".",
+		" Of 50 receivers with the most queued, which keep their label while they are near the top; all others are \""+
+		collectedRest+"\".",
 		[]string{"receiver"}, nil)
 }
 
@@ -80,7 +84,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if !ok {
 		return
 	}
-	top, rest := busiest(all, collectedMax)
+	top, rest := c.labels.busiest(time.Now(), all)
 	for i := range top {
 		for _, g := range ofReceiver {
 			out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.of(&top[i]), top[i].Key)
@@ -100,20 +104,4 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, collectedRest)
 	}
-}
-
-// busiest parts receivers in those that are worth showing, the most queued first, and the
-// others. Of a key that lives here twice, because its place moves, the busier is one.
-func busiest(all []view.Receiver, most int) (top, rest []view.Receiver) {
-	view.SortReceivers(all)
-	seen := map[string]bool{}
-	for _, r := range all {
-		if len(top) < most && !seen[r.Key] {
-			seen[r.Key] = true
-			top = append(top, r)
-		} else {
-			rest = append(rest, r)
-		}
-	}
-	return top, rest
 }
