@@ -72,6 +72,8 @@ type Session struct {
 	in   replyReader
 	out  []byte // commands of the group that is being put together
 
+	greeting string // what the receiver said first
+
 	tracer Tracer // nil: nobody ever looks
 
 	interrupt func() // makes a wait in progress end at once
@@ -109,6 +111,9 @@ func sourceOf(conn net.Conn) netip.Addr {
 	}
 	return netip.Addr{}
 }
+
+// Greeting is what the receiver said first, without the code, at most 512 bytes of it.
+func (s *Session) Greeting() string { return s.greeting }
 
 // TLS says whether the session is encrypted.
 func (s *Session) TLS() bool { return s.tls }

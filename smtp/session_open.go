@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// greetingMax bounds what is kept of a greeting: a line may have so many bytes (RFC 5321 section
+// 4.5.3.1.5).
+const greetingMax = 512
+
 // Open connects to host at the address and port, waits for its greeting, says
 // EHLO (HELO where EHLO is not known), and encrypts as o.TLS says. It returns
 // when MAIL may be sent.
@@ -59,6 +63,8 @@ func (s *Session) introduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.greeting = strings.Join(reply.Lines, " ")
+	s.greeting = s.greeting[:min(len(s.greeting), greetingMax)]
 	if reply.Code != 220 { // RFC 5321 §3.1, §4.3.2
 		return s.turnedAway(StageGreeting, reply)
 	}

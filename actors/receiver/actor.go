@@ -116,6 +116,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	case *wire.Cancel:
 		a.desk.cancel(now, m)
 	case sessionOpened:
+		a.desk.met(m.greeting)
 		a.desk.opened(now, m.id, m.failed)
 	case report:
 		a.desk.worked(now, m)

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"fmt"
 	"time"
 
 	"rollcall/smtp"
@@ -45,7 +46,8 @@ func trialOf(p *probe, told *verdictOf, sent, at time.Time, r throttle.Result) t
 	space := p.chunk.task.space
 	return throttle.Trial{Sent: sent, At: at, Domain: p.address.Domain, Tenant: string(space[:]), Result: r,
 		Again: p.suspect != nil, Said: words(told.attempt),
-		OfUs: hasty(*v) || v.Action == verdict.ActPause || v.Reason == smtp.ReceiverRateLimited}
+		OfItself: v.Blame == smtp.BlameAddress && v.Reason != smtp.Greylisted,
+		OfUs:     hasty(*v) || v.Action == verdict.ActPause || v.Reason == smtp.ReceiverRateLimited}
 }
 
 // resultOf is what came of a RCPT that has no final answer.
@@ -159,7 +161,7 @@ func (d *desk) failed(now time.Time, s *session, a answered) {
 	p.suspect = nil
 	if o.causes.Calm() {
 		o.causes.Settle(one.trial, true)
-		d.foundOdd(o, p, one.trial.Said)
+		d.foundOdd(o, p, one.trial)
 		if o.experiment.Open() {
 			o.experiment.Looked(false)
 			d.find(now, o)
@@ -169,8 +171,8 @@ func (d *desk) failed(now time.Time, s *session, a answered) {
 }
 
 // foundOdd remembers an address that is most likely odd itself.
-func (d *desk) foundOdd(o *outlet, p *probe, said string) {
-	if o.causes.OddChance(said) > 0.5 {
+func (d *desk) foundOdd(o *outlet, p *probe, t throttle.Trial) {
+	if t.OfItself || o.causes.OddChance(t.Said) > 0.5 {
 		d.odd.add(p)
 	}
 }
@@ -185,10 +187,10 @@ func (d *desk) putOff(p *probe, told verdictOf, at time.Time) {
 func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial, believed bool) {
 	o := s.outlet
 	long := a.told.verdict.Wait > shortRest || a.told.verdict.Reason == smtp.Greylisted && o.grey.enough > 0
-	if long || len(d.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
+	if long || t.OfItself || len(d.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
 		if !o.cautious {
 			o.causes.Assume(t)
-			d.foundOdd(o, a.probe, t.Said)
+			d.foundOdd(o, a.probe, t)
 		}
 		d.putOff(a.probe, a.told, a.at)
 		return
@@ -237,6 +239,7 @@ func (d *desk) find(now time.Time, o *outlet) {
 	if f == throttle.NotOurPace {
 		o.causes.Usual(share)
 		o.cautious = false
+		d.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.tempo.Explain(now).Why})
 		for _, one := range d.suspects {
 			one.until = now
 			d.odd.add(one.probe)
@@ -244,6 +247,8 @@ func (d *desk) find(now time.Time, o *outlet) {
 		d.options.Log.Info("not our pace", "receiver", d.key, "source", o.name, "why", o.tempo.Explain(now).Why)
 		return
 	}
+	d.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
+		Why: "those who were put off pass now that we go slower: it is our pace"})
 	o.causes.Clear()
 }
 
@@ -260,6 +265,11 @@ func (d *desk) recordBelief(now time.Time, b throttle.Belief) {
 type belief struct {
 	at time.Time
 	throttle.Belief
+}
+
+// sentence says it for people.
+func (b *belief) sentence() string {
+	return fmt.Sprintf("%s: %s: %s", b.at.UTC().Format(time.TimeOnly), b.Scope, b.Why)
 }
 
 // beliefsMax bounds the beliefs that are shown.

@@ -121,6 +121,7 @@ type desk struct {
 	allowance throttle.Limits // as it was last permitted
 	allowed   throttle.Limits // the same before shares and lessons
 	learned   learned
+	software  throttle.Software // that counts refusals in a session only; its zero value: not known
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
 	outlets   []*outlet        // our sources, in the order in which this receiver gets to know them

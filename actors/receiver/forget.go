@@ -134,7 +134,7 @@ func (l *limit) raised(old, allowed int) {
 
 // forgetPace begins the tempo of each source anew.
 func (d *desk) forgetPace(now time.Time) (dropped []string) {
-	b := d.bounds(careful(d.options.Allow(d.key)))
+	b := d.bounds(d.allow())
 	for _, o := range d.outlets {
 		old, found := o.tempo.Explain(now), o.tempo.Lasting()
 		knew, _ := o.tempo.Remember()
@@ -174,7 +174,7 @@ func (d *desk) forgetSessions(now time.Time) (dropped []string) {
 	}
 	d.learned = learned{}
 	d.opening = openings{}
-	d.opening.begin(d.bounds(careful(d.options.Allow(d.key))), d.allowance.ConnectionRate, now)
+	d.opening.begin(d.bounds(d.allow()), d.allowance.ConnectionRate, now)
 	return dropped
 }
 
@@ -216,7 +216,7 @@ func (d *desk) forgetBlock(now time.Time) (dropped []string) {
 // wakeTempo ends the rest of a tempo and keeps what it has found.
 func (d *desk) wakeTempo(now time.Time, o *outlet) {
 	found, worth := o.tempo.Remember()
-	o.tempo = throttle.NewAdaptiveRate(d.bounds(careful(d.options.Allow(d.key))), now)
+	o.tempo = throttle.NewAdaptiveRate(d.bounds(d.allow()), now)
 	if worth {
 		o.tempo.Recall(found, now)
 	}

@@ -37,6 +37,25 @@ const (
 // bears says whether a receiver is known to bear refusals.
 func bears(a throttle.Limits) bool { return a.RefusedPerHour >= carefulBelow || a.RefusedShare > 0 }
 
+// met learns from a greeting which software the receiver runs.
+func (d *desk) met(greeting string) {
+	if s, known := throttle.SoftwareOf(greeting); known {
+		d.software = s
+	}
+}
+
+// allow is what a receiver is allowed as a whole: what was said of it, with refusals by the session
+// where its software counts so and nobody but the default has said how many it bears.
+func (d *desk) allow() throttle.Limits {
+	a := d.options.Allow(d.key)
+	if d.software.PerSession > 0 {
+		if said := d.said(d.key, throttle.FieldRefusedPerHour); len(said) == 1 && said[0].Layer == throttle.LayerDefault {
+			a = d.software.Apply(a)
+		}
+	}
+	return careful(a)
+}
+
 // careful lowers an allowance to what a receiver can be expected to bear that is not
 // known to bear refusals.
 func careful(a throttle.Limits) throttle.Limits {

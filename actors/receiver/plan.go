@@ -119,7 +119,7 @@ func (d *desk) permit(now time.Time) throttle.Limits {
 		d.share = part{0, 1}
 		d.at(now.Add(d.options.waits(fenceEvery)))
 	}
-	allowed := careful(d.options.Allow(d.key))
+	allowed := d.allow()
 	d.raised(allowed, now)
 	whole := d.learned.apply(allowed, d.opening.failedAt.IsZero(), now)
 	a := d.share.of(whole)

@@ -22,8 +22,9 @@ import (
 // What a session actor tells its receiver. Local messages, never on the wire.
 type (
 	sessionOpened struct {
-		id     int
-		failed *verdictOf
+		id       int
+		failed   *verdictOf
+		greeting string
 	}
 	sessionClosed struct{ id int }
 )
@@ -155,7 +156,7 @@ func (a *sessionActor) open(m openSession) any {
 	}
 	a.smtp = s
 	a.tracer.opened(s)
-	return sessionOpened{id: m.id}
+	return sessionOpened{id: m.id, greeting: s.Greeting()}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.

@@ -318,6 +318,11 @@ func (d *desk) tell(now time.Time) view.Receiver {
 	}
 	out.State = d.state(now, b.Cause, out.InFlight > 0 || out.Rcpts > 0)
 	out.PerHour = int(d.perHour(now))
+	for _, b := range slices.Backward(d.beliefs) {
+		if now.Sub(b.at) < firingsFor {
+			out.Causes = append(out.Causes, b.sentence())
+		}
+	}
 	return out
 }
 

@@ -166,6 +166,9 @@ func writeAttempt(b *strings.Builder, a admin.AttemptView) {
 		by = "by rule " + a.Rule
 	}
 	under("%s, to blame: %s, %s", a.Reason, a.Blame, by)
+	if a.Others {
+		under("not about this address: others were told so, and it had to wait")
+	}
 	if a.Void {
 		under("void: the session was poisoned, or a guard at work")
 	}

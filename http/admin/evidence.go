@@ -65,7 +65,9 @@ type AttemptView struct {
 	Verdict
 	Blame string `json:"blame"`
 	Rule  string `json:"rule"` // id@version
-	Void  bool   `json:"void"` // worth nothing: the session was poisoned, or a guard at work
+	// Others: not about this address. Others, or nobody, were asked, and it had to wait for what came of that.
+	Others bool `json:"others,omitempty"`
+	Void   bool `json:"void"` // worth nothing: the session was poisoned, or a guard at work
 }
 
 // HabitView is what was known of the domain when an acceptance was judged.
@@ -184,7 +186,7 @@ func newAttemptViews(list []evidence.Attempt) []AttemptView {
 		views[i] = AttemptView{At: api.Time(a.At), Stage: a.Stage.String(), Host: a.Host, Source: a.Source,
 			TLS: a.TLS, Code: a.Code, Text: a.Text, Trouble: a.Trouble.String(),
 			Verdict: Verdict{a.Outcome.String(), a.Reason.String()}, Blame: a.Blame.String(),
-			Rule: RuleName(a.Rule, a.Version), Void: a.Void}
+			Rule: RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()
 		}

@@ -27,6 +27,7 @@ type Trial struct {
 	Result   Result
 	Said     string // code or trouble, for people; and by which replies are told apart
 	OfUs     bool   // its words speak of our pace: two such suffice for a belief
+	OfItself bool   // its words speak of the mailbox: it takes many such for a belief
 }
 
 // Bad reports whether a trial may say something about more than its address.
@@ -137,6 +138,9 @@ func (c *Causes) replyOf(said string) *replyKind {
 // weight is how much a bad trial counts: words of our pace count double, until addresses
 // that got them have turned out to be odd.
 func (c *Causes) weight(t *Trial) float64 {
+	if t.OfItself {
+		return 0.25
+	}
 	if r := c.replyOf(t.Said); t.OfUs && r.failed < 2+2*r.passed {
 		return believedAt / 2 / oneTrial
 	}
@@ -374,7 +378,13 @@ func (c *Causes) OddChance(said string) float64 {
 
 // Assume is Settle for an address that isn't asked again soon: it is taken for what others
 // were that got the same.
-func (c *Causes) Assume(t Trial) { c.settle(&t, c.OddChance(t.Said)) }
+func (c *Causes) Assume(t Trial) {
+	chance := c.OddChance(t.Said)
+	if t.OfItself {
+		chance = 1
+	}
+	c.settle(&t, chance)
+}
 
 // Fine learns that a first try was answered.
 func (c *Causes) Fine(t Trial) { c.settle(&t, 0) }
