@@ -151,24 +151,28 @@ func (d *desk) suspicious(now time.Time, s *session, a answered) {
 	d.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
 }
 
-// failed takes a second look that got a bad answer again: the address is odd itself, unless the
-// receiver doesn't answer others either.
+// failed takes a second look that got a bad answer again: the address is odd itself. While the
+// receiver doesn't answer others either, that says nothing.
 func (d *desk) failed(now time.Time, s *session, a answered) {
 	o, p := s.outlet, a.probe
 	one := p.suspect
-	if !o.causes.Calm() && now.Before(one.until) {
-		one.due = now.Add(lookAfter)
-		d.suspects = append(d.suspects, one)
-		return
-	}
 	p.suspect = nil
-	o.causes.Settle(one.trial, true)
-	d.odd.add(p)
-	if o.experiment.Open() {
-		o.experiment.Looked(false)
-		d.find(now, o)
+	if o.causes.Calm() {
+		o.causes.Settle(one.trial, true)
+		d.foundOdd(o, p, one.trial.Said)
+		if o.experiment.Open() {
+			o.experiment.Looked(false)
+			d.find(now, o)
+		}
 	}
 	d.putOff(p, a.told, a.at)
+}
+
+// foundOdd remembers an address that is most likely odd itself.
+func (d *desk) foundOdd(o *outlet, p *probe, said string) {
+	if o.causes.OddChance(said) > 0.5 {
+		d.odd.add(p)
+	}
 }
 
 // putOff gives a probe back that is to be asked again later.
@@ -184,7 +188,7 @@ func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial
 	if long || len(d.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
 		if !o.cautious {
 			o.causes.Assume(t)
-			d.odd.add(a.probe)
+			d.foundOdd(o, a.probe, t.Said)
 		}
 		d.putOff(a.probe, a.told, a.at)
 		return
@@ -235,6 +239,7 @@ func (d *desk) find(now time.Time, o *outlet) {
 		o.cautious = false
 		for _, one := range d.suspects {
 			one.until = now
+			d.odd.add(one.probe)
 		}
 		d.options.Log.Info("not our pace", "receiver", d.key, "source", o.name, "why", o.tempo.Explain(now).Why)
 		return
@@ -298,9 +303,6 @@ func (d *desk) readmitParked(now time.Time) {
 			d.comeBack(now, one.probe) // which drops it
 		case !now.Before(one.until):
 			one.probe.suspect = nil
-			if !d.outlets[0].cautious {
-				d.odd.add(one.probe)
-			}
 			d.putOff(one.probe, one.told, now)
 		case !now.Before(one.due) && d.mayLook(now, one):
 			d.comeBack(now, one.probe)

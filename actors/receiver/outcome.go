@@ -288,8 +288,8 @@ func (d *desk) judge(now time.Time, s *session, a answered) {
 	default:
 		switch {
 		case a.told.attempt.Code == 0: // nothing was sent
-		case a.told.attempt.Code == 421 && s.agreed:
-			d.push(s.lane, a.probe) // sessions are so long here
+		case a.told.attempt.Code == 421 && s.agreed: // sessions are so long here
+			d.retry(s.lane, a)
 			return
 		default:
 			d.suspicious(now, s, a)
@@ -328,9 +328,9 @@ func (d *desk) conclude(p *probe, told verdictOf, at time.Time) {
 func (d *desk) requeue(now time.Time, s *session, r report) {
 	for i, p := range r.rest {
 		switch {
-		case i > 0 || i >= r.onWire || r.failure == nil || s.agreed || r.stale: // it is not what ended the session
+		case i > 0 || i >= r.onWire || r.failure == nil || r.stale: // it is not what ended the session
 			d.push(s.lane, p)
-		case !s.void.IsZero() || r.poisoned && d.guardAt(now, s) || r.failure.attempt.Trouble == evidence.TroubleOurs:
+		case s.agreed || !s.void.IsZero() || r.poisoned && d.guardAt(now, s) || r.failure.attempt.Trouble == evidence.TroubleOurs:
 			d.retry(s.lane, answered{probe: p, told: *r.failure, at: now})
 		default:
 			p.note(*r.failure)

@@ -187,11 +187,11 @@ type trial struct {
 	tasks    []*taskOf
 	waits    []time.Duration
 
-	counts [5]int
-	firsts map[int]int        // of tenants: first answers
-	series map[int64]*seconds // by second since the beginning
-	marks  []string
-	verb   bool
+	counts    [5]int
+	firsts    map[int]int        // of tenants: first answers
+	series    map[int64]*seconds // by second since the beginning
+	all, left int                // addresses, and those that were not offered yet
+	drained   int                // the second in which a tenth was left; 0: more is
 }
 
 // seconds is what happened in one second.
@@ -261,9 +261,13 @@ func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
 	for i := range n {
 		t.fresh = append(t.fresh, uint32(i))
 	}
+	tr.all, tr.left = tr.all+n, tr.left+n
 	tr.tasks = append(tr.tasks, t)
 	tr.after(time.Duration(len(tr.tasks))*time.Millisecond, func() { tr.pump(t) })
 }
+
+// chunkOfTrial is how many addresses a task offers at once.
+const chunkOfTrial = 200
 
 // pump offers what a task has to ask now.
 func (tr *trial) pump(t *taskOf) {
@@ -271,16 +275,19 @@ func (tr *trial) pump(t *taskOf) {
 		var list []uint32
 		kept := t.later[:0]
 		for _, l := range t.later {
-			if !l.due.After(tr.now) && len(list) < 50 {
+			if !l.due.After(tr.now) && len(list) < chunkOfTrial {
 				list = append(list, l.ordinal)
 			} else {
 				kept = append(kept, l)
 			}
 		}
 		t.later = kept
-		for len(list) < 50 && len(t.fresh) > 0 {
+		for len(list) < chunkOfTrial && len(t.fresh) > 0 {
 			list = append(list, t.fresh[0])
 			t.fresh = t.fresh[1:]
+			if tr.left--; tr.left == tr.all/10 {
+				tr.drained = int(tr.now.Sub(begin) / time.Second)
+			}
 		}
 		if len(list) == 0 {
 			break

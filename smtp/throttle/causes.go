@@ -63,6 +63,9 @@ const (
 	// scopesMax bounds the domains, tenants and replies that are told apart. Guess: 10 KB.
 	scopesMax = 256
 
+	// othersSoon is how long nobody of another domain was asked before others are let go first.
+	othersSoon = time.Second
+
 	// runMax bounds the trials of a run that are looked at.
 	runMax = 64
 )
@@ -77,9 +80,11 @@ type Causes struct {
 	replies  map[string]*replyKind
 
 	run   []Trial // bad first tries since the receiver was last above suspicion
-	asked int     // first tries in that time
+	tries int     // first tries in that time
 	holds bool    // the receiver was believed to be the cause, and nothing was answered since
 	last  Trial   // the newest first try
+
+	asked, good struct{ domain, tenant newest } // who was asked, and answered
 
 	row    int    // bad ones in a row
 	recent uint64 // the newest first tries, a bit each: 1 is bad
@@ -152,31 +157,34 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 	if bad {
 		weight = c.weight(&t)
 	}
-	discounted := bad && !c.holds && (w.OtherDomain && domain.believed() || w.OtherTenant && tenant.believed())
-	same := bad && !c.holds && (w.OtherDomain && t.Domain == c.last.Domain || w.OtherTenant && t.Tenant == c.last.Tenant) &&
-		c.last.Bad()
+	discounted := bad && !c.holds && c.explained(&t, domain, tenant)
+	same := bad && !c.holds && t.Result != Cut && c.last.Bad() &&
+		(w.OtherDomain && t.Domain == c.last.Domain && !nobody(&c.asked.domain, &c.good.domain, t.Domain, domain.since) ||
+			w.OtherTenant && t.Tenant == c.last.Tenant && !nobody(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since))
 	c.last = t
+	c.asked.domain.note(t.Domain, t.Sent)
+	c.asked.tenant.note(t.Tenant, t.Sent)
 	c.recent, c.tried = c.recent<<1, min(c.tried+1, 64)
 	if bad {
 		c.recent |= 1
 		c.row++
 	}
-	domain.add(bad, weight, floor)
-	tenant.add(bad, weight, floor)
+	domain.add(bad, weight, floor, t.Sent)
+	tenant.add(bad, weight, floor, t.Sent)
 	if !bad {
 		c.Good, c.holds, c.row = t.At, false, 0
+		c.good.domain.note(t.Domain, t.Sent)
+		c.good.tenant.note(t.Tenant, t.Sent)
 	}
 	if !discounted && !same {
-		c.receiver.add(bad, weight, 0)
+		c.receiver.add(bad, weight, 0, t.Sent)
 		c.note(t)
 	}
 	switch {
-	case bad && !discounted && c.receiver.believed() && c.witnessed(w) && c.blocked():
-		return c.believe(ScopeReceiver, "", "")
-	case bad && !discounted && domain.believed() && w.OtherDomain:
-		return c.believe(ScopeDomain, t.Domain, "")
-	case bad && !discounted && tenant.believed() && w.OtherTenant:
-		return c.believe(ScopeTenant, "", t.Tenant)
+	case bad && !discounted && c.receiver.believed() && c.witnessed(&t, w) && c.blocked():
+		return c.believe(ScopeReceiver, t)
+	case bad && domain.believed() && w.OtherDomain && c.asked.domain.other(t.Domain).Before(t.Sent.Add(-othersSoon)):
+		return c.believe(ScopeDomain, t)
 	}
 	return Belief{}
 }
@@ -184,27 +192,68 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 // note keeps a trial that counted.
 func (c *Causes) note(t Trial) {
 	if c.receiver.sum == 0 {
-		c.run, c.asked = c.run[:0], 0
+		c.run, c.tries = c.run[:0], 0
 		return
 	}
-	c.asked++
+	c.tries++
 	if t.Bad() && len(c.run) < runMax {
 		c.run = append(c.run, t)
 	}
 }
 
-// witnessed reports whether the run has the witnesses that there can be: two domains and two
-// tenants, where others wait.
-func (c *Causes) witnessed(w Waiting) bool {
+// explained reports whether a narrower scope than the receiver is believed to be the cause of a bad
+// trial: its domain or its customer's list, while others were answered since.
+func (c *Causes) explained(t *Trial, domain, tenant *suspicion) bool {
+	return domain.believed() && fine(&c.asked.domain, &c.good.domain, t.Domain, domain.since) ||
+		tenant.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since)
+}
+
+// fine reports whether another one was answered since a time, and nothing bad came of others after it.
+func fine(asked, good *newest, key string, since time.Time) bool {
+	at := good.other(key)
+	return at.After(since) && !asked.other(key).After(at)
+}
+
+// witnessed reports whether the run has the witnesses that there can be: where others wait, two
+// domains and two tenants, or others were asked since and none was answered.
+func (c *Causes) witnessed(t *Trial, w Waiting) bool {
 	if c.holds {
 		return true
 	}
 	domains, tenants := !w.OtherDomain, !w.OtherTenant
-	for _, t := range c.run {
-		domains = domains || t.Domain != c.run[0].Domain
-		tenants = tenants || t.Tenant != c.run[0].Tenant
+	for _, o := range c.run {
+		domains = domains || o.Domain != c.run[0].Domain
+		tenants = tenants || o.Tenant != c.run[0].Tenant
 	}
-	return domains && tenants
+	since := c.receiver.since
+	return (domains || nobody(&c.asked.domain, &c.good.domain, t.Domain, since)) &&
+		(tenants || nobody(&c.asked.tenant, &c.good.tenant, t.Tenant, since))
+}
+
+// nobody reports whether others were asked since a time and none was answered.
+func nobody(asked, good *newest, key string, since time.Time) bool {
+	return asked.other(key).After(since) && !good.other(key).After(since)
+}
+
+// newest remembers when one was noted last, and when another one.
+type newest struct {
+	key         string
+	at, otherAt time.Time
+}
+
+func (n *newest) note(key string, at time.Time) {
+	if key != n.key {
+		n.otherAt, n.key = n.at, key
+	}
+	n.at = at
+}
+
+// other is when another one than key was noted last.
+func (n *newest) other(key string) time.Time {
+	if key == n.key {
+		return n.otherAt
+	}
+	return n.at
 }
 
 // blocked reports whether a run, if it is one of refusals of us, is one without an answer between:
@@ -228,29 +277,29 @@ func (c *Causes) blocked() bool {
 }
 
 // believe makes a belief and begins anew, so that the next trial tells whether it holds on.
-func (c *Causes) believe(s Scope, domain, tenant string) Belief {
-	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, ""
+func (c *Causes) believe(s Scope, last Trial) Belief {
+	b := Belief{Scope: s, First: last.Sent}
+	if s != ScopeReceiver {
+		b.Why = fmt.Sprintf("new addresses of one %s got %s, those of others are answered", s, last.Said)
+		return b
+	}
+	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, last.Said
 	for _, t := range c.run {
-		if domain != "" && t.Domain != domain || tenant != "" && t.Tenant != tenant {
-			continue
-		}
 		n++
 		if t.Result == RefusedUs {
 			refused++
 		}
-		if said[t.Said]++; first == "" || said[t.Said] > said[first] {
+		if said[t.Said]++; said[t.Said] > said[first] {
 			first = t.Said
 		}
 		domains[t.Domain] = true
 	}
-	b := Belief{Scope: s, Refused: 2*refused > n, First: c.run[0].Sent}
-	switch s {
-	case ScopeReceiver:
-		b.Why = fmt.Sprintf("%d of the last %d new addresses, of %d domains, got %s", n, max(n, c.asked), len(domains), first)
-		c.Expect()
-	default:
-		b.Why = fmt.Sprintf("%d new addresses in a row of one %s got %s, others are answered", n, s, first)
+	b.Refused = 2*refused > n
+	if n > 0 {
+		b.First = c.run[0].Sent
 	}
+	b.Why = fmt.Sprintf("%d of the last %d new addresses, of %d domains, got %s", n, max(n, c.tries), len(domains), first)
+	c.Expect()
 	return b
 }
 
@@ -263,11 +312,11 @@ func (c *Causes) Expect() {
 	}
 	up, _ := steps(c.receiver.usual(0))
 	c.receiver.sum = believedAt - 0.95*up
-	c.run, c.asked, c.holds = c.run[:0], 0, true
+	c.run, c.tries, c.holds = c.run[:0], 0, true
 }
 
 // Clear ends all suspicion of the receiver.
-func (c *Causes) Clear() { c.receiver.sum, c.run, c.asked, c.holds = 0, c.run[:0], 0, false }
+func (c *Causes) Clear() { c.receiver.sum, c.run, c.tries, c.holds = 0, c.run[:0], 0, false }
 
 // Share is the share of the newest first tries that were bad, and of how many.
 func (c *Causes) Share() (float64, int) {
@@ -279,12 +328,6 @@ func (c *Causes) Share() (float64, int) {
 
 // Calm reports whether the newest first try was answered, and little is suspected.
 func (c *Causes) Calm() bool { return !c.last.Bad() && c.receiver.sum < believedAt/2 }
-
-// DomainBelieved reports whether a domain is the cause of what its addresses get.
-func (c *Causes) DomainBelieved(domain string) bool {
-	s := c.domains[domain]
-	return s != nil && s.believed()
-}
 
 // LookAgain reports whether an address that got a reply is worth asking again soon: the first
 // few of each kind, and then the fewer the more of them turned out to be odd.
@@ -309,17 +352,34 @@ func (c *Causes) Settle(t Trial, odd bool) {
 	if r.passed+r.failed > 64 {
 		r.passed, r.failed = r.passed/2, r.failed/2
 	}
-	c.settle(&t, odd)
+	chance := 0.0
+	if odd {
+		chance = c.OddChance(t.Said)
+	}
+	c.settle(&t, chance)
+}
+
+// OddChance is how likely it is that an address that got a reply is odd itself: where one in three new
+// addresses is put off and one in three that are asked again as well, none is; where all are that are
+// asked again, each is.
+func (c *Causes) OddChance(said string) float64 {
+	r := c.replyOf(said)
+	if r.passed+r.failed == 0 {
+		return 0
+	}
+	share, _ := c.Share()
+	again := float64(r.failed) / float64(r.passed+r.failed)
+	return max(0, (again-share)/max(0.01, 1-share))
 }
 
 // Assume is Settle for an address that isn't asked again soon: it is taken for what others
 // were that got the same.
-func (c *Causes) Assume(t Trial) { c.settle(&t, true) }
+func (c *Causes) Assume(t Trial) { c.settle(&t, c.OddChance(t.Said)) }
 
 // Fine learns that a first try was answered.
-func (c *Causes) Fine(t Trial) { c.settle(&t, false) }
+func (c *Causes) Fine(t Trial) { c.settle(&t, 0) }
 
-func (c *Causes) settle(t *Trial, odd bool) {
+func (c *Causes) settle(t *Trial, odd float64) {
 	c.receiver.settle(odd)
 	scopeOf(c.domains, t.Domain).settle(odd)
 	scopeOf(c.tenants, t.Tenant).settle(odd)

@@ -1,6 +1,9 @@
 package throttle
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// oddUsual is the share of first tries that are put off at a receiver of which nothing
@@ -23,8 +26,9 @@ const (
 // each that is put off and falls with each that is answered, and never below zero. The zero
 // value is ready.
 type suspicion struct {
-	sum float64
-	odd float64 // share of first tries that stay put off, as seen
+	sum   float64
+	since time.Time // when it was last above nothing
+	odd   float64   // share of first tries that stay put off, as seen
 }
 
 // usual is the share that is expected to be put off without any cause beyond its address.
@@ -39,7 +43,10 @@ func steps(usual float64) (up, down float64) {
 }
 
 // add takes a trial of a weight, above a usual share that a wider scope knows.
-func (s *suspicion) add(bad bool, weight, floor float64) {
+func (s *suspicion) add(bad bool, weight, floor float64, at time.Time) {
+	if s.sum == 0 {
+		s.since = at
+	}
 	up, down := steps(s.usual(floor))
 	if bad {
 		s.sum += weight * up
@@ -51,9 +58,7 @@ func (s *suspicion) add(bad bool, weight, floor float64) {
 // believed reports whether the scope is the cause.
 func (s *suspicion) believed() bool { return s.sum >= believedAt }
 
-// settle learns what became of a trial: whether the address alone is odd.
-func (s *suspicion) settle(odd bool) {
-	if s.odd *= 1 - 1.0/oddTrials; odd {
-		s.odd += 1.0 / oddTrials
-	}
+// settle learns what became of a trial: how likely it is that the address alone is odd.
+func (s *suspicion) settle(odd float64) {
+	s.odd += (odd - s.odd) / oddTrials
 }
