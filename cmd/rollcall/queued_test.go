@@ -24,21 +24,21 @@ type queuedAt struct {
 // at some moment of tablesAround before or after it, unless it was so for less than
 // tablesApart.
 const (
-	tablesAround = 5 * time.Second
+	tablesAround = 4 * time.Second
 	tablesApart  = 3 * time.Second
 )
 
-// TestTheTwoTablesAgree for the whole life of a file at a slow receiver: a quarter of its
+// TestTheTwoTablesAgree for the whole life of a file at a slow receiver: half of its
 // mailboxes put us off for two seconds, again and again, so that addresses that are due pile up behind
 // what the receiver has been handed.
 func TestTheTwoTablesAgree(t *testing.T) {
 	aWholeNode(t)
 	j := newJudged(t, `greylist_waits = ["2s"]
-give_up_after = "8s"
+give_up_after = "6s"
 [throttle.receivers."queued-clean.test"]
 connections = 2
 connection_rate = "50/s"
-rcpt_rate = "15/s"
+rcpt_rate = "6/s"
 retry_waits = ["2s"]
 `)
 	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
@@ -47,7 +47,7 @@ retry_waits = ["2s"]
 	file.WriteString("email\n")
 	for i := range 120 {
 		kind := "one"
-		if i%4 == 0 {
+		if i%2 == 0 {
 			kind = "overquota"
 		}
 		fmt.Fprintf(&file, "%s.%s@queued-clean.test\n", kind, letters(i)[:min(5, len(letters(i)))])
