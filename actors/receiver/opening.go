@@ -159,8 +159,12 @@ func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
 			p.rate.OnThrottled(s.dialled, now, words(told.attempt))
 		}
 	}
-	if told.attempt.Code == 0 && s.host.failures == 0 {
-		d.outage(now, s)
+	switch {
+	case s.host.failures > 0 || s.outlet.cautious:
+	case told.attempt.Code == 0:
+		d.outage(now, s, told)
+	case first: // it has turned to nobody, just when it put somebody off
+		d.turnedAway(now, s, told)
 	}
 	d.avoid(now, s.host, told, downFor(s.host.failures, d.rand))
 	return true
@@ -202,18 +206,36 @@ func (d *desk) crowded(now time.Time, s *session, told verdictOf, n int) {
 
 // outage tells an outage from a pace that was too fast: connections that broke when a host went
 // down are no word about pace, unless that happens again and again.
-func (d *desk) outage(now time.Time, s *session) {
+func (d *desk) outage(now time.Time, s *session, told verdictOf) {
 	p, o := &d.opening, s.outlet
 	if p.relapses++; now.Sub(p.upAt) > relapseWithin {
 		p.relapses = 0
 	}
-	if p.relapses > 0 || !o.experiment.Open() {
+	if p.relapses > 0 {
+		d.turnedAway(now, s, told)
+		return
+	}
+	if !o.experiment.Open() {
 		return
 	}
 	o.experiment.End(throttle.NotOurPace, o.tempo, now)
 	o.causes.Clear()
 	o.cautious = true
 }
+
+// turnedAway slows down where a receiver takes no more sessions at the moment when it put somebody off:
+// that is a penalty, and the pace before it was too high.
+func (d *desk) turnedAway(now time.Time, s *session, told verdictOf) {
+	o := s.outlet
+	if sent, bad := o.causes.LastBad(); bad && now.Sub(sent) < penaltyWithin {
+		d.believe(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent,
+			Why: "an address was put off, and then no session could be opened"})
+	}
+}
+
+// penaltyWithin is how soon after an address was put off a session that can't be opened belongs to
+// the same penalty. Guess.
+const penaltyWithin = 5 * time.Second
 
 // downFor is how long a host is left alone after so many tries that failed.
 func downFor(failures int, r *rand.Rand) time.Duration {

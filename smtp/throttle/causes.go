@@ -330,6 +330,9 @@ func (c *Causes) Share() (float64, int) {
 	return float64(bits.OnesCount64(c.recent<<(64-c.tried))) / float64(c.tried), c.tried
 }
 
+// LastBad is when the newest first try was sent, and whether it was bad.
+func (c *Causes) LastBad() (time.Time, bool) { return c.last.Sent, c.last.Bad() }
+
 // Calm reports whether the newest first try was answered, and little is suspected.
 func (c *Causes) Calm() bool { return !c.last.Bad() && c.receiver.sum < believedAt/2 }
 
