@@ -32,9 +32,12 @@ type openings struct {
 	recent []time.Time      // when the newest were dialled
 	borne  int              // most sessions that were open at once
 
-	doubt    bool      // it is not known which of the two was too many
-	doubtAt  time.Time // when that was dialled
-	doubtN   int       // sessions that were open then
+	doubt   bool      // it is not known which of the two was too many
+	doubtAt time.Time // when that was dialled
+	doubtN  int       // sessions that were open then
+	before  capacity  // what was known of sessions at once
+	taught  time.Time // when something else was learned
+
 	failedAt time.Time // since when none could be opened
 	upAt     time.Time // when one could be opened again after that
 	relapses int
@@ -191,6 +194,7 @@ func (d *desk) crowded(now time.Time, s *session, told verdictOf, n int) {
 		p.rate.OnThrottled(s.dialled, now, words(told.attempt))
 		return
 	}
+	p.before, p.taught = d.learned.connections, now
 	p.borne = min(p.borne, n)
 	d.learned.connections.tighten(d.whole(n), now)
 	if lately == 0 {
@@ -214,6 +218,9 @@ func (d *desk) outage(now time.Time, s *session, told verdictOf) {
 	if p.relapses > 0 {
 		d.turnedAway(now, s, told)
 		return
+	}
+	if !p.failedAt.IsZero() && !p.taught.Before(p.failedAt) { // a session failed beside others that were dead already
+		d.learned.connections, p.doubt = p.before, false
 	}
 	if !o.experiment.Open() {
 		return

@@ -84,7 +84,8 @@ func (e *Experiment) Looked(passed bool) {
 func (e *Experiment) Finding() (Finding, float64) {
 	good := e.trials - e.bad
 	share := float64(e.bad) / float64(max(1, e.trials))
-	unchanged := share >= unchangedFrom*e.before && e.passed*2 <= e.failed && e.mixed(share)
+	fell := share < unchangedFrom*e.before
+	unchanged := !fell && e.passed*2 <= e.failed && e.mixed(share)
 	switch {
 	case !e.open:
 	case e.steps >= experimentSteps && !e.answeredBefore && good == 0:
@@ -95,7 +96,7 @@ func (e *Experiment) Finding() (Finding, float64) {
 		return NotOurPace, share
 	case e.steps >= experimentSteps && e.trials >= experimentFew && unchanged && good > 1:
 		return NotOurPace, share
-	case e.passed >= 2 && e.passed > e.failed, e.trials >= experimentTrials && !unchanged:
+	case e.passed >= 2 && e.passed > e.failed, e.trials >= experimentTrials && fell:
 		return OurPace, share
 	}
 	return NotKnown, 0
