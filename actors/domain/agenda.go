@@ -292,7 +292,7 @@ func (a *agenda) hold(now time.Time, on bool) {
 // excuse gives the addresses that wait the time back in which nothing could be asked: it
 // does not count towards giving them up, and nobody learns from it.
 func (a *agenda) excuse(now time.Time, lost time.Duration) {
-	excused := func(since time.Duration) time.Duration { return min(since+lost, a.since(now)) }
+	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, a.since(now))) }
 	for _, s := range a.shards {
 		for i := range s.deferred {
 			p := &s.deferred[i]

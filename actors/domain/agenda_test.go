@@ -200,6 +200,7 @@ type told struct {
 	host    string
 	void    bool
 	silent  bool // without an attempt
+	others  bool // the attempt is another address's
 }
 
 // attempts is the evidence for what is told.
@@ -214,7 +215,7 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	}
 	a := evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx.receiver.test", Source: say.source,
 		Code: code, Outcome: say.outcome, Reason: say.reason, Text: "as the receiver said", Rule: "a-rule",
-		Void: say.void}
+		Void: say.void, Others: say.others}
 	if say.host != "" {
 		a.Host = say.host
 	}

@@ -219,7 +219,8 @@ func waited(m answerOf) bool {
 }
 
 // again puts an address off, or gives it up when its time is over. A wait that the
-// receiver named is never cut short.
+// receiver named is never cut short. What it waits for a limit, a rest or a budget uses none of
+// its time; of a control probe's it does, so that what was accepted never waits for it longer.
 func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
 	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
 		a.putOffBy(now, &p, last)
@@ -238,7 +239,7 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 		}
 		wait = max(wait, own)
 	}
-	if waited(m) { // nobody asked it: neither that nor what it waits now counts towards giving it up
+	if waited(m) && p.ordinal != controlOrdinal { // nobody asked it: neither that nor this wait counts
 		p.since += a.since(now) - max(p.due, p.since) + wait
 	} else if p.waits < waitsMax {
 		p.waits++

@@ -218,25 +218,29 @@ func TestPausesBeginAnewAfterAnAnswer(t *testing.T) {
 }
 
 // TestShortWaitsGrow: who names a short wait each time is asked as often as one who names
-// none, but for the first times. What was not asked was only kept waiting.
+// none, but for the first times. What was not asked was only kept waiting: its waits stay as
+// they are named, and only the deadline ends it.
 func TestShortWaitsGrow(t *testing.T) {
+	const deadline = 3 * time.Hour
 	for name, tc := range map[string]struct {
 		say  told
 		want []time.Duration // between the first attempts
 		most int             // of them in all
+		ends time.Duration   // the last of them comes before
 	}{
 		"asked": {told{reason: smtp.Greylisted, wait: 10 * time.Second}, []time.Duration{10550 * time.Millisecond,
 			10550 * time.Millisecond, 10550 * time.Millisecond, 10550 * time.Millisecond, time.Minute,
-			5 * time.Minute}, 18},
+			5 * time.Minute}, 18, time.Hour},
 		"longer than ours": {told{reason: smtp.Greylisted, wait: 6 * time.Minute},
-			slices.Repeat([]time.Duration{378050 * time.Millisecond}, 6), 10},
+			slices.Repeat([]time.Duration{378050 * time.Millisecond}, 6), 10, time.Hour},
 		"not asked": {told{reason: smtp.ReceiverRateLimited, wait: 10 * time.Second, silent: true},
-			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 342},
+			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 1024, deadline},
 		"the connection broke": {told{reason: smtp.ConnectionFailed, wait: 10 * time.Second, code: 2},
-			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 342},
+			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 342, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 1)
+			b.work.Deadline = morning.Add(deadline)
 			b.reach()
 			var at []time.Duration
 			for len(b.done) == 0 {
@@ -251,10 +255,54 @@ func TestShortWaitsGrow(t *testing.T) {
 					t.Errorf("wait %d is %v, want %v", i, got, want)
 				}
 			}
-			if last := at[len(at)-1]; len(at) != tc.most || last > time.Hour {
+			if last := at[len(at)-1]; len(at) != tc.most || last > tc.ends {
 				t.Errorf("asked %d times, the last time after %v; want %d", len(at), last, tc.most)
 			}
 			b.is(0, smtp.Unknown, tc.say.reason)
+		})
+	}
+}
+
+// TestWaitingForALimitUsesNoTime: who waited for a limit, a rest or a budget for longer than the time
+// to give up is asked then, and has all of that time from its own first attempt on.
+func TestWaitingForALimitUsesNoTime(t *testing.T) {
+	rested := told{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, others: true}
+	silent := told{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, silent: true}
+	for name, waits := range map[string][]told{
+		"nobody was asked":            slices.Repeat([]told{silent}, 9),
+		"what others were told":       slices.Repeat([]told{rested}, 9),
+		"a guard":                     slices.Repeat([]told{{reason: smtp.HarvestGuard, wait: time.Hour, silent: true}}, 9),
+		"between attempts of its own": {greylisted, rested, rested, rested, greylisted, rested, rested, rested, rested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 1)
+			b.reach()
+			waited, before := time.Duration(0), b.now
+			for _, say := range waits {
+				b.answers(b.offered(), 1, say)
+				before = b.now
+				if b.pass(b.wakes.Sub(b.now)); say.reason != smtp.Greylisted {
+					waited += b.now.Sub(before)
+				}
+			}
+			if waited <= b.options.GiveUpAfter {
+				t.Fatalf("it has waited for %s only, it may for %s", waited, b.options.GiveUpAfter)
+			}
+			for asked := 0; len(b.done) == 0; asked++ {
+				if asked > 100 {
+					t.Fatal("asked for ever")
+				}
+				b.answers(b.offered(), 1, greylisted)
+				before = b.now
+				if len(b.done) == 0 {
+					b.pass(b.wakes.Sub(b.now))
+				}
+			}
+			b.is(0, smtp.Unknown, smtp.Greylisted)
+			most := b.options.GiveUpAfter
+			if own := before.Sub(morning) - waited; own < most-time.Second || own > most+time.Minute {
+				t.Errorf("given up after %s that did not go to limits, want %s", own, most)
+			}
 		})
 	}
 }

@@ -94,6 +94,7 @@ func (d *desk) answeredWell(now time.Time, s *session, a *answered) {
 	}
 	o.causes.Note(t, throttle.Waiting{})
 	o.causes.Fine(t)
+	o.transients.Answered()
 	if a.sent.After(o.lesson) && o.experiment.Open() {
 		o.experiment.Trial(false)
 		d.find(now, o)
@@ -112,7 +113,7 @@ func (d *desk) passed(now time.Time, o *outlet, s *suspect) {
 	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.lesson):
 	default:
 		d.dirty = true
-		o.tempo.OnDeferred(s.trial.Sent, now, s.trial.Said)
+		o.transients.Passed(o.tempo, s.trial.Sent, now, s.trial.Said)
 	}
 }
 
@@ -205,6 +206,7 @@ func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial
 func (d *desk) believe(now time.Time, s *session, told verdictOf, b throttle.Belief) {
 	o := s.outlet
 	d.recordBelief(now, b)
+	o.transients.Reset()
 	if b.Refused {
 		o.lesson, o.cautious = now, true
 		d.rest(now, s.lane, o, told)
@@ -222,7 +224,7 @@ func (d *desk) believe(now time.Time, s *session, told verdictOf, b throttle.Bel
 func (d *desk) otherHost(now time.Time, s *session, told verdictOf) {
 	for _, c := range s.lane.candidates {
 		if c.host != s.host.host && !now.Before(c.until) && s.outlet.Reaches(c.at) {
-			d.avoid(now, s.host, told, downFor(s.host.failures, d.rand))
+			d.avoid(now, s.host, told, d.downFor(s.host.failures))
 			return
 		}
 	}

@@ -113,7 +113,7 @@ func (d *desk) tooFast(now time.Time, o *outlet, told verdictOf, sent time.Time)
 	}
 	rest := o.tempo.Explain(now).Until.Sub(now)
 	switch {
-	case told.verdict.Wait > 0:
+	case told.verdict.Wait > 0 && told.verdict.Reason != smtp.Greylisted: // which waits for its address
 		d.pause(now, told)
 		return false
 	case rest > shortRest:

@@ -179,7 +179,7 @@ func (d *desk) unreachable(now time.Time) (b status.Blocked) {
 			if d.outlet(now, l, c.at) != nil && !now.Before(c.until) {
 				return status.Blocked{}
 			}
-			told, until := d.shutBy(now, l, c)
+			told, until, _ := d.shutBy(now, l, c)
 			if b.Until.IsZero() || until.Before(b.Until) {
 				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
 				if told.attempt.Code != 0 {

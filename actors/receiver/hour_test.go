@@ -35,9 +35,10 @@ func TestWaitsOfAShortHour(t *testing.T) {
 // TestRestsOfAShortHour: a receiver that refuses a source is left alone by that hour.
 func TestRestsOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(36 * time.Second)
+	o := hourly(testOptions(openedWide()), hour)
 	var r rested
 	for _, want := range []time.Duration{hour.Of(restHere), hour.Of(2 * restHere), hour.Of(4 * restHere)} {
-		if r.add(begin, verdictOf{}, hour); r.until.Sub(begin) != want {
+		if r.add(begin, verdictOf{}, o.restHour()); r.until.Sub(begin) != want {
 			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
 		}
 	}

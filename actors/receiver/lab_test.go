@@ -24,8 +24,9 @@ import (
 const patience = 2 * time.Minute
 
 const (
-	soonOver = 0.1 // stretches waits that a test waits for
-	neverOut = 60  // and those that end what would end by itself, however busy the machine is
+	atOnce   = 0.05 // stretches waits for hosts that are down and sources that rest
+	soonOver = 0.1  // stretches waits that a test waits for
+	neverOut = 60   // and those that end what would end by itself, however busy the machine is
 )
 
 // bench is one receiver actor, one receiver of the lab, and what clients hear.

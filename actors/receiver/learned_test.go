@@ -25,7 +25,25 @@ func TestLearned(t *testing.T) {
 		{"one lost session", func(l *learned) { l.sessionEnded(37, 3, begin) }, later, func(*throttle.Limits) {}},
 		{"two of one length", func(l *learned) { l.sessionEnded(37, 3, begin); l.sessionEnded(37, 9, begin) },
 			later,
+			func(*throttle.Limits) {}},
+		{"three of one length", func(l *learned) {
+			l.sessionEnded(37, 3, begin)
+			l.sessionEnded(37, 9, begin)
+			l.sessionEnded(37, 4, begin)
+		}, later,
 			func(a *throttle.Limits) { a.RcptsPerConnection = 37 }},
+		{"three of one length, not in a row", func(l *learned) {
+			l.sessionEnded(37, 3, begin)
+			l.sessionEnded(37, 9, begin)
+			l.sessionEnded(36, 4, begin)
+			l.sessionEnded(37, 5, begin)
+		}, later, func(*throttle.Limits) {}},
+		{"three of one length, another went further", func(l *learned) {
+			l.went(38, begin)
+			l.sessionEnded(37, 3, begin)
+			l.sessionEnded(37, 9, begin)
+			l.sessionEnded(37, 4, begin)
+		}, later, func(*throttle.Limits) {}},
 		{"two of as many refusals", func(l *learned) {
 			l.sessionEnded(37, 3, begin)
 			l.sessionEnded(9, 3, begin)
@@ -67,8 +85,8 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-// TestCapacity: how many sessions a receiver takes is tried again, one more at a time and
-// ever more rarely when that is too many.
+// TestCapacity: how many sessions a receiver takes is tried again: one more, then two, four, as long
+// as that goes well, and ever more rarely when it was too many.
 func TestCapacity(t *testing.T) {
 	type word struct {
 		after time.Duration // since the beginning
@@ -83,7 +101,10 @@ func TestCapacity(t *testing.T) {
 		{"holds", []word{{0, 4, 4}, {59 * time.Second, 0, 4}}},
 		{"said by three at once", []word{{0, 4, 4}, {0, 5, 4}, {0, 6, 4}}},
 		{"said again of fewer", []word{{0, 4, 4}, {time.Second, 2, 2}}},
-		{"one more in each minute", []word{{0, 4, 4}, {time.Minute, 0, 5}, {2 * time.Minute, 0, 6}}},
+		{"one more, then two, then four", []word{{0, 3, 3}, {59 * time.Second, 0, 3}, {time.Minute, 0, 4},
+			{69 * time.Second, 0, 4}, {70 * time.Second, 0, 6}, {80 * time.Second, 0, 10}}},
+		{"two more were too many", []word{{0, 3, 3}, {time.Minute, 0, 4}, {70 * time.Second, 0, 6},
+			{71 * time.Second, 4, 4}, {3 * time.Minute, 0, 4}, {3*time.Minute + 11*time.Second, 0, 5}}},
 		{"one more was too many", []word{{0, 4, 4}, {time.Minute, 0, 5}, {61 * time.Second, 4, 4},
 			{2*time.Minute + 30*time.Second, 0, 4}, {3*time.Minute + 2*time.Second, 0, 5}}},
 		{"nobody looked for long", []word{{0, 1, 1}, {5 * time.Hour, 0, 2}}},
@@ -159,29 +180,47 @@ func TestProbeThatEndsSessions(t *testing.T) {
 	}
 }
 
-// TestFailuresAreForgotten once a host has answered about an address, not when it
-// merely lets us in.
+// TestFailuresAreForgotten: of a host that could not be reached as soon as a session can be opened, and
+// of one that lets us in and takes no mail when it has answered about an address.
 func TestFailuresAreForgotten(t *testing.T) {
-	w := newWorld(t, openedWide(), 1)
-	dead := true
-	w.reply = func(*probe, *simSession) smtp.Reply {
-		if dead {
-			return smtp.Reply{}
-		}
-		return smtp.Reply{Code: 250}
-	}
-	c := w.desk.lane(begin, hosts("mx1")).candidates[0]
-	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
-	w.run(begin.Add(900 * time.Millisecond))
-	if c.failures != 1 {
-		t.Fatalf("%d failures of a host that lets us in and says nothing", c.failures)
-	}
-	dead = false
-	w.run(begin.Add(10 * time.Second))
-	w.offer(offerOf(1, "d.example", 2, 1, hosts("mx1")))
-	w.run(begin.Add(20 * time.Second))
-	if c.failures != 0 {
-		t.Errorf("%d failures of a host that answers", c.failures)
+	for name, tc := range map[string]struct {
+		fails error
+		opens bool // though it fails
+	}{
+		"cannot be reached": {errors.New("connection refused"), false},
+		"hangs up at MAIL":  {&smtp.Failure{Stage: smtp.StageMail, Err: errors.New("reset")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk("example", testOptions(openedWide()), begin)
+			l := d.lane(begin, hosts("mx1"))
+			c := l.candidates[0]
+			begun := func() *session {
+				s := &session{lane: l, host: c, outlet: d.outlets[0], dialled: begin, socket: &socket{}}
+				if tc.opens {
+					d.wasOpened(begin, s)
+					s.ready = true
+				}
+				return s
+			}
+			for n := range 3 {
+				c.until = begin
+				d.trouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
+				if c.failures != n+1 {
+					t.Fatalf("%d failures after %d", c.failures, n+1)
+				}
+			}
+			s := begun()
+			if d.wasOpened(begin, s); (c.failures == 0) == tc.opens {
+				t.Errorf("%d failures of a host that can be opened", c.failures)
+			}
+			d.sessions[s.id], s.ready, s.opened = s, true, begin
+			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
+			d.offer(begin, client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
+			d.settle(begin, s, report{answered: []answered{{probe: d.pop(l), told: told, sent: begin, at: begin, nth: 1}}})
+			if c.failures != 0 {
+				t.Errorf("%d failures of a host that answers", c.failures)
+			}
+		})
 	}
 }
 

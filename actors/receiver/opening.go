@@ -1,9 +1,9 @@
 package receiver
 
 import (
-	"math/rand/v2"
 	"time"
 
+	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -31,6 +31,7 @@ type openings struct {
 	window *throttle.Window // that keeps to the rate
 	recent []time.Time      // when the newest were dialled
 	borne  int              // most sessions that were open at once
+	room   int              // sessions that may be on their way at once, as none failed of so many
 
 	doubt   bool      // it is not known which of the two was too many
 	doubtAt time.Time // when that was dialled
@@ -83,10 +84,15 @@ func (p *openings) dialled(now time.Time) {
 	p.recent = append(kept, now)
 }
 
-// roomToOpen reports whether one more may be on its way: no more than are open already, or were, so that
-// a limit on either is met by few.
+// roomToOpen reports whether one more may be on its way: no more than are open already, or were, or
+// were on their way when none failed, so that a limit on either is met by few.
 func (d *desk) roomToOpen() bool {
-	ready, opening := 0, 0
+	ready, opening := d.openingNow()
+	return opening < max(1, ready, d.opening.borne-ready, d.opening.room)
+}
+
+// openingNow counts the sessions that are open, and those on their way.
+func (d *desk) openingNow() (ready, opening int) {
 	for _, s := range d.sessions {
 		switch {
 		case s.ready && !s.closing:
@@ -95,7 +101,7 @@ func (d *desk) roomToOpen() bool {
 			opening++
 		}
 	}
-	return opening < max(1, ready, d.opening.borne-ready)
+	return ready, opening
 }
 
 // lately is how many others were dialled within a second before one.
@@ -113,11 +119,9 @@ func (p *openings) lately(dialled time.Time) int {
 func (d *desk) wasOpened(now time.Time, s *session) {
 	p := &d.opening
 	p.rate.OnSuccess(s.dialled, now)
-	n := 0
-	for _, o := range d.sessions {
-		if o.ready && !o.closing {
-			n++
-		}
+	n, opening := d.openingNow()
+	if opening >= p.room { // what is not used is not proven
+		p.room = opening + 1
 	}
 	p.borne = max(p.borne, n+1)
 	if !p.failedAt.IsZero() {
@@ -131,7 +135,9 @@ func (d *desk) wasOpened(now time.Time, s *session) {
 		p.rate.OnThrottled(p.doubtAt, now, "too many sessions opened in a second")
 		d.learned.connections.forget()
 	}
-	s.host.failures = 0
+	if s.host.last.attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
+		s.host.failures = 0
+	}
 }
 
 // notOpened follows a session that could not be opened because its host is down, or because we
@@ -140,10 +146,11 @@ func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
 	v := &told.verdict
 	later := told.attempt.Code/100 == 4 && (v.Action == verdict.ActSlow || v.Action == verdict.ActRetry || v.Action == verdict.ActPause || v.Action == verdict.ActNextMX)
 	lost := told.attempt.Code == 0 && (v.Action == verdict.ActNextMX || v.Action == verdict.ActRetry)
-	if v.Wait > 0 || !later && !lost || told.attempt.Stage > 2 {
+	if v.Wait > 0 || !later && !lost || told.attempt.Stage > smtp.StageGreeting {
 		return false
 	}
 	n, p := max(s.beside, d.openAt(s.host.host)), &d.opening
+	p.room = 1
 	before := p.lately(s.dialled)
 	first := p.failedAt.IsZero() // what fails after it says nothing more
 	if first {
@@ -169,7 +176,7 @@ func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
 	case first: // it has turned to nobody, just when it put somebody off
 		d.turnedAway(now, s, told)
 	}
-	d.avoid(now, s.host, told, downFor(s.host.failures, d.rand))
+	d.avoid(now, s.host, told, d.downFor(s.host.failures))
 	return true
 }
 
@@ -245,24 +252,27 @@ func (d *desk) turnedAway(now time.Time, s *session, told verdictOf) {
 const penaltyWithin = 5 * time.Second
 
 // downFor is how long a host is left alone after so many tries that failed.
-func downFor(failures int, r *rand.Rand) time.Duration {
+func (d *desk) downFor(failures int) time.Duration {
 	wait := min(downMost, time.Second<<min(failures, 10))
-	return wait + time.Duration(r.Int64N(int64(wait)/10))
+	return d.options.waits(wait + time.Duration(d.rand.Int64N(int64(wait)/10)))
 }
 
 // backSoon is when a lane of which no host can be asked now can be asked again, if that is soon
-// enough for those who wait to stay; zero: they are told.
+// enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
 func (d *desk) backSoon(now time.Time, l *lane) (soonest time.Time) {
 	for _, c := range l.candidates {
 		if c.failures >= downTells && now.Before(c.until) {
 			return time.Time{}
 		}
-		_, until := d.shutBy(now, l, c)
+		_, until, rests := d.shutBy(now, l, c)
+		if !rests {
+			continue
+		}
 		if soonest.IsZero() || until.Before(soonest) {
 			soonest = until
 		}
 	}
-	if soonest.Sub(now) > downMost*11/10 {
+	if soonest.Sub(now) > d.options.waits(downMost*11/10) {
 		return time.Time{}
 	}
 	return soonest

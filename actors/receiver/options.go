@@ -52,18 +52,22 @@ type Options struct {
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
 
-	// stretch makes the waits between actors, clients and sockets (waits) so many times as
-	// long, for tests on real sockets; 0: they are as their constants say.
+	// stretch makes the waits between actors, clients and sockets, for hosts that are down and
+	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
+	// they are as their constants say.
 	stretch float64
 }
 
-// waits gives how long a wait between actors, clients and sockets is.
+// waits gives how long a wait is that tests stretch.
 func (o *Options) waits(d time.Duration) time.Duration {
 	if o.stretch == 0 {
 		return d
 	}
 	return time.Duration(float64(d) * o.stretch)
 }
+
+// restHour is the hour by which a source rests that is refused.
+func (o *Options) restHour() throttle.Hour { return throttle.Hour(o.waits(o.lasts(time.Hour))) }
 
 // Validate says which option is missing.
 func (o Options) Validate() error {

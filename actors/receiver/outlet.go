@@ -47,6 +47,7 @@ type outlet struct {
 
 	causes     *throttle.Causes
 	experiment throttle.Experiment // whether it is our pace
+	transients throttle.Transients // put-offs now and then that aren't
 	lesson     time.Time           // what was sent before says nothing about the newest belief
 	cautious   bool                // one address at a time, until one is answered
 	rested                         // at all of this receiver
@@ -185,15 +186,15 @@ func (d *desk) next(now time.Time, l *lane) (*candidate, *outlet) {
 	return nil, nil
 }
 
-// shutBy says why a candidate may not be dialled now, and until when. Of our
-// sources, that speaks which may be used first.
-func (d *desk) shutBy(now time.Time, l *lane, c *candidate) (verdictOf, time.Time) {
+// shutBy says why a candidate may not be dialled now, until when, and whether it or our sources
+// rest: else none of ours can ask it at all. Of our sources, that speaks which may be used first.
+func (d *desk) shutBy(now time.Time, l *lane, c *candidate) (told verdictOf, until time.Time, rests bool) {
 	if now.Before(c.until) {
-		return c.last, c.until
+		return c.last, c.until, true
 	}
 	if !reaches(d.allowance.Family, c.at) {
-		told := d.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
-		return told, now.Add(d.wait(told.verdict, len(d.options.Waits)))
+		told = d.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
+		return told, now.Add(d.wait(told.verdict, len(d.options.Waits))), false
 	}
 	var first *rested
 	for _, o := range d.outlets {
@@ -202,10 +203,10 @@ func (d *desk) shutBy(now time.Time, l *lane, c *candidate) (verdictOf, time.Tim
 		}
 	}
 	if first == nil {
-		told := d.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
-		return told, now.Add(d.wait(told.verdict, len(d.options.Waits)))
+		told = d.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
+		return told, now.Add(d.wait(told.verdict, len(d.options.Waits))), false
 	}
-	return first.last, first.until
+	return first.last, first.until, true
 }
 
 // shut is what to tell the probes of a lane none of whose hosts may be dialled:
@@ -218,7 +219,7 @@ func (d *desk) shut(now time.Time, l *lane) (told verdictOf, why []verdictOf) {
 	var names []string
 	first, until := "", time.Time{}
 	for _, c := range l.candidates {
-		one, free := d.shutBy(now, l, c)
+		one, free, _ := d.shutBy(now, l, c)
 		if known, ok := reasons[c.host]; !ok || known.verdict.Reason == smtp.NoMailService {
 			reasons[c.host] = one
 		}
@@ -264,7 +265,7 @@ func (d *desk) rest(now time.Time, l *lane, o *outlet, told verdictOf) {
 	}
 	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.against(o)
-	r.add(now, told, d.options.Sources.Hour)
+	r.add(now, told, d.options.restHour())
 	for _, c := range l.candidates { // another source may be taken where this one was not
 		if c.last.verdict.Action == verdict.ActOtherSource {
 			c.until, c.failures = now, 0
@@ -273,7 +274,7 @@ func (d *desk) rest(now time.Time, l *lane, o *outlet, told verdictOf) {
 	o.refusing[l.Key()] = struct{}{}
 	everywhere := len(o.refusing) >= lanesInRow
 	if everywhere {
-		o.add(now, told, d.options.Sources.Hour)
+		o.add(now, told, d.options.restHour())
 		clear(o.refusing)
 	}
 	d.halt(func(s *session) bool { return s.outlet == o && (everywhere || s.lane == l) })

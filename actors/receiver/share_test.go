@@ -295,12 +295,14 @@ func TestLearnedIsOfTheWhole(t *testing.T) {
 	}
 }
 
-// TestRestingWithoutAShare: a receiver that rests under no share tells what it always tells.
+// TestRestingWithoutAShare: a receiver that rests for long under no share tells what it always tells.
 func TestRestingWithoutAShare(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	all := w.heard()
 	w.desk.options.Living.adopt(of(0, 2))
-	w.desk.pause(begin, verdictOf{verdict: again(smtp.ReceiverRateLimited, "test")})
+	long := again(smtp.ReceiverRateLimited, "test")
+	long.Wait = 2 * shortRest
+	w.desk.pause(begin, verdictOf{verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
 	if len(all["d.example"]) != 3 {

@@ -114,8 +114,8 @@ func TestNextOwnerGetsWhatIsKnown(t *testing.T) {
 		}
 		seen[a.GetOrdinal()] = true
 	}
-	// the greylisted one and the control probe are asked again
-	if len(seen) != 100 || len(w.rcpts) != 102 || asked < 20 {
+	// the control probe is asked again; the greylisted one was looked at twice, and is known to wait
+	if len(seen) != 100 || len(w.rcpts) != 103 || asked < 20 {
 		t.Errorf("%d of 100 answers, %d RCPTs, %d of them for the first owner", len(seen), len(w.rcpts), asked)
 	}
 }
@@ -180,39 +180,46 @@ func TestShedOnTheWire(t *testing.T) {
 	}
 }
 
-// TestOneConnectionBreaks: a host that has served us is dialled again soon when a connection
-// breaks, and left alone when the next one does too, or when it never served us.
+// TestOneConnectionBreaks: an address under which a connection breaks is looked at again, and its host
+// is dialled on for the others. Where each one breaks all are put off within a minute, and sessions
+// are tried ever more rarely.
 func TestOneConnectionBreaks(t *testing.T) {
 	for name, tc := range map[string]struct {
-		good  int             // sessions before they break
-		waits []time.Duration // that addresses are told, one offer after the other; at most
+		breaks func(rcpt int) bool
+		valid  int // of three; the others are put off
+		rcpts  int // at most
 	}{
-		"never worked": {0, []time.Duration{time.Minute, 5 * time.Minute}},
-		"worked":       {1, []time.Duration{brokenFor, 5 * time.Minute}},
+		"once":            {func(n int) bool { return n == 2 }, 3, 4},
+		"the first":       {func(n int) bool { return n == 1 }, 3, 4},
+		"all":             {func(int) bool { return true }, 0, 3 * 2},
+		"all but the one": {func(n int) bool { return n != 1 }, 1, 1 + 2*2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := openedWide()
 			a.Connections, a.RcptsPerConnection = 1, 1
 			w := newWorld(t, a, 1)
-			o := testOptions(a)
-			o.Waits = []time.Duration{time.Minute, 5 * time.Minute}
-			w.desk = newDesk("example", o, begin)
 			w.reply = func(*probe, *simSession) smtp.Reply {
-				if len(w.rcpts) > tc.good {
+				if tc.breaks(len(w.rcpts)) {
 					return smtp.Reply{}
 				}
 				return smtp.Reply{Code: 250}
 			}
-			var longest time.Duration
-			w.collect(1, func(_ string, a told) { longest = max(longest, a.wait) })
-			for i, want := range tc.waits {
-				longest = 0
-				w.offer(offerOf(1, "d.example", uint64(i+1), 3, hosts("mx1")))
-				w.run(w.now.Add(10 * time.Second))
-				if longest > want || longest < want-10*time.Second || longest == 0 {
-					t.Errorf("offer %d: told to come back in %v, want %v", i, longest, want)
+			outcomes := map[smtp.Outcome]int{}
+			w.collect(1, func(_ string, a told) {
+				a.agrees(t)
+				outcomes[a.outcome]++
+				if a.outcome != smtp.Valid && (a.reason != smtp.ConnectionFailed || len(a.attempts) == 0) {
+					t.Errorf("put off because of %s, after %d attempts", a.reason, len(a.attempts))
 				}
-				w.run(w.now.Add(want))
+			})
+			w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
+			w.run(begin.Add(10 * time.Second))
+			soon := outcomes[smtp.Valid]
+			w.run(begin.Add(lookWithin + 10*time.Second))
+			if soon != tc.valid || outcomes[smtp.Valid] != tc.valid || outcomes[smtp.Undecided] != 3-tc.valid ||
+				len(w.rcpts) > tc.rcpts || len(w.dials) > tc.rcpts+1 {
+				t.Errorf("%d valid after ten seconds, then %v; %d RCPTs in %d sessions", soon, outcomes, len(w.rcpts),
+					len(w.dials))
 			}
 		})
 	}

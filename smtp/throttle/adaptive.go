@@ -144,6 +144,7 @@ type AdaptiveRate struct {
 	dear    time.Duration // how long the last trouble lasted
 	before  int           // good answers between the last two long troubles
 	faded   time.Time     // when proof last became shorter
+	lowered time.Time     // when the rate was, for being too fast
 
 	began time.Time // of the stretch at one rate
 	heard int       // good answers to events of the stretch
@@ -521,7 +522,9 @@ func (t *AdaptiveRate) throttled(sent, now time.Time, words string, gently bool)
 	t.rising = t.phase == PhaseRising
 	pace := t.pace(sent)
 	t.around, t.lesson = 1, now
-	fresh := t.clean > 0 || t.rest == 0
+	// What it counts over is still full of what was too fast: that ends by resting, not by going slower.
+	full := t.proof >= longRest && t.rest > 0 && now.Sub(t.lowered) < t.proof/4 && !gently
+	fresh := (t.clean > 0 || t.rest == 0) && !full
 	if fresh && gently && t.phase != PhaseBackingOff {
 		t.lower(pace, sent, now)
 		t.enter(PhaseHolding, now, fmt.Sprintf("%s at %s, which passed later; now %s", words, perSecond(pace), perSecond(t.rate)))
@@ -580,7 +583,7 @@ func (t *AdaptiveRate) nextTrial() time.Duration {
 func (t *AdaptiveRate) pace(sent time.Time) float64 {
 	r := t.present(sent)
 	ran := sent.Sub(t.began).Seconds()
-	if n := float64(t.heard); n >= proofAnswers && ran >= 1 {
+	if n := float64(t.heard); n >= proofAnswers && ran >= 1 && t.phase != PhaseFull { // where nobody counts
 		r = min(r, 1.1*n/ran/t.share)
 	}
 	if n := t.flow.over(sent, time.Second); n >= t.few {
@@ -611,7 +614,7 @@ func (t *AdaptiveRate) lower(pace float64, sent, now time.Time) {
 		to = pace * dropUnproven
 	}
 	t.edge, t.step = pace, stepLeast
-	t.faded = now
+	t.faded, t.lowered = now, now
 	t.gap = now.Add(t.nextTrial())
 	t.rate = min(t.ceiling, max(to, t.floor()))
 }
