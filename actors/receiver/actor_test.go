@@ -198,6 +198,8 @@ func TestIdleActorEnds(t *testing.T) {
 // not asked for all addresses that a session was given.
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
+	b.options.stretch = atOnce
+	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
 	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n > 3+openedWide().Connections {

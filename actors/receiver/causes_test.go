@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -120,8 +121,9 @@ func (w *drawn) ideal() float64 {
 	return n
 }
 
-// figures are how a world went from its third minute on.
-type figures struct{ used, putOff, other float64 }
+// figures are how a world went: the part that was used of what could be, and the part of the answers
+// that put us off because of a limit.
+type figures struct{ used, putOff float64 }
 
 func (w *drawn) run(t tester, seed uint64) (figures, *trial) {
 	tr := newTrial(t, w.told, w.stated, w.far, seed)
@@ -149,22 +151,30 @@ func (w *drawn) run(t tester, seed uint64) (figures, *trial) {
 		putOff: float64(x.limited) / float64(max(1, x.asked))}, tr
 }
 
-func TestDrawn(t *testing.T) {
-	bad := 0
-	n := 0
-	for s := range 60 {
-		seed := uint64(s)
+// TestCausesAreFoundInDrawnWorlds: told limits, hidden limits of three kinds in words that no rule knows,
+// mailboxes that are odd in seven ways, of everybody or of one customer, outages and penalties, drawn at
+// random. From the second minute on (the fifth, where a limit is counted by the minute) what is allowed
+// is used, and few are put off because of us. Worlds with a penalty, or whose odd mailboxes end
+// sessions beside a limit, are hard: of those some may be worse, and the figures are in docs/causes.md.
+func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
+	hard, poor := 0, 0
+	for seed := range effort.Seeds(t, 40) {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		f, tr := w.run(t, seed)
-		need := 0.85
-		if w.far.limit.penalty > 0 {
-			need = 0.5
-		}
-		n++
-		if f.used < need || f.putOff > 0.01 {
-			bad++
-			fmt.Printf("seed %d: used %.2f putoff %.4f to %d ideal %.1f | %s | %s\n", seed, f.used, f.putOff, tr.drained, w.ideal(), w.what, tr.desk.outlets[0].tempo.Explain(tr.now).Why)
+		t.Logf("seed %d: %.0f %% used, %.2f %% put off; %s; %s", seed, 100*f.used, 100*f.putOff, w.what,
+			tr.desk.outlets[0].tempo.Explain(tr.now).Why)
+		isHard := w.far.limit.penalty > 0 || w.limited() && w.far.odd.share > 0
+		good := f.used >= 0.75 && f.putOff <= 0.02
+		switch {
+		case !isHard && !good:
+			t.Errorf("seed %d: %.0f %% used, %.2f %% put off; %s", seed, 100*f.used, 100*f.putOff, w.what)
+		case isHard:
+			if hard++; !good {
+				poor++
+			}
 		}
 	}
-	fmt.Println(bad, "of", n)
+	if 2*poor > hard+1 {
+		t.Errorf("%d of %d hard worlds go badly", poor, hard)
+	}
 }

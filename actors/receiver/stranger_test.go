@@ -188,7 +188,6 @@ type trial struct {
 	waits    []time.Duration
 
 	counts    [5]int
-	firsts    map[int]int        // of tenants: first answers
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
 	drained   int                // the second in which a tenth was left; 0: more is
@@ -228,7 +227,6 @@ type taskOf struct {
 type laterOf struct {
 	ordinal uint32
 	due     time.Time
-	since   time.Time
 }
 
 func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed uint64) *trial {
@@ -238,7 +236,7 @@ func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed
 	o.Waits = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 	w.desk = newDesk("example", o, begin)
 	s.seen = map[string]time.Time{}
-	tr := &trial{world: w, stranger: s, live: map[int]*liveSession{}, firsts: map[int]int{},
+	tr := &trial{world: w, stranger: s, live: map[int]*liveSession{},
 		series: map[int64]*seconds{}, waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
 	w.hear = tr.heardOf
 	return tr

@@ -65,7 +65,7 @@ func TestAttemptsOfNewerProgramsAreReadAsFarAsTheyAreKnown(t *testing.T) {
 	checkAttempts(t, r, a)
 	got := r.AttemptsOf(a)[0]
 	want := evidence.Attempt{At: time.UnixMilli(1).UTC(), Host: strings.Repeat("x", evidence.NameMax),
-		Text: strings.Repeat("x", evidence.TextMax), TLS: true, Wide: true, Void: true}
+		Text: strings.Repeat("x", evidence.TextMax), TLS: true, Wide: true, Void: true, Others: true}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
