@@ -124,7 +124,7 @@ func (d *desk) wasOpened(now time.Time, s *session) {
 		p.room = opening + 1
 	}
 	p.borne = max(p.borne, n+1)
-	if !p.failedAt.IsZero() {
+	if !p.failedAt.IsZero() && s.dialled.After(p.failedAt) {
 		if d.learned.connections.cost(now.Sub(p.failedAt), now) {
 			p.doubt = false
 		}
@@ -170,10 +170,10 @@ func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
 		}
 	}
 	switch {
-	case s.host.failures > 0 || s.outlet.cautious:
+	case s.host.failures > 0:
 	case told.attempt.Code == 0:
 		d.outage(now, s, told)
-	case first: // it has turned to nobody, just when it put somebody off
+	case first && !s.outlet.cautious: // it has turned to nobody, just when it put somebody off
 		d.turnedAway(now, s, told)
 	}
 	d.avoid(now, s.host, told, d.downFor(s.host.failures))
