@@ -265,6 +265,9 @@ func (d *desk) backSoon(now time.Time, l *lane) (soonest time.Time) {
 			return time.Time{}
 		}
 		_, until, rests := d.shutBy(now, l, c)
+		if !now.Before(c.until) && until.Sub(now) > restTold { // the host is well: it is our sources that rest
+			return time.Time{}
+		}
 		if !rests {
 			continue
 		}

@@ -19,10 +19,13 @@ import (
 const (
 	// restHere is how long a source is rested at a receiver that refuses it, the first
 	// time; each rest that follows another one doubles it, up to restHereMost. So a block
-	// costs at most twice as long as it lasts, and one of days eight questions and then
+	// costs at most twice as long as it lasts, and one of days ten questions and then
 	// one in four hours.
-	restHere     = time.Minute
+	restHere     = 15 * time.Second
 	restHereMost = 4 * time.Hour
+
+	// restTold is up to how long a rest of our sources lasts of which those who wait are told nothing.
+	restTold = 20 * time.Second
 
 	// lanesInRow is how many lanes of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
