@@ -143,10 +143,7 @@ func (d *desk) wasOpened(now time.Time, s *session) {
 // notOpened follows a session that could not be opened because its host is down, or because we
 // have too many, or open them too fast. False: it was told something else.
 func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
-	v := &told.verdict
-	later := told.attempt.Code/100 == 4 && (v.Action == verdict.ActSlow || v.Action == verdict.ActRetry || v.Action == verdict.ActPause || v.Action == verdict.ActNextMX)
-	lost := told.attempt.Code == 0 && (v.Action == verdict.ActNextMX || v.Action == verdict.ActRetry)
-	if v.Wait > 0 || !later && !lost || told.attempt.Stage > smtp.StageGreeting {
+	if !comeLater(&told) {
 		return false
 	}
 	n, p := max(s.beside, d.openAt(s.host.host)), &d.opening
@@ -164,10 +161,8 @@ func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
 			return true
 		}
 	}
-	if s.host.failures == 0 && s.host.served && !s.outlet.cautious {
-		if before >= 2 && now.Sub(p.upAt) < relapseWithin {
-			p.rate.OnThrottled(s.dialled, now, words(told.attempt))
-		}
+	if s.host.failures == 0 && s.host.served && !s.outlet.cautious && before >= 2 && now.Sub(p.upAt) < relapseWithin {
+		p.rate.OnThrottled(s.dialled, now, words(told.attempt))
 	}
 	switch {
 	case s.host.failures > 0:
@@ -178,6 +173,22 @@ func (d *desk) notOpened(now time.Time, s *session, told verdictOf) bool {
 	}
 	d.avoid(now, s.host, told, d.downFor(s.host.failures))
 	return true
+}
+
+// comeLater reports whether a session could not be opened for now and for no reason that has rules of its
+// own: its host was not reached, or answered 4xx in the greeting and named no time.
+func comeLater(told *verdictOf) bool {
+	a, v := &told.attempt, &told.verdict
+	if v.Wait > 0 || a.Stage > smtp.StageGreeting || a.Code != 0 && a.Code/100 != 4 {
+		return false
+	}
+	switch v.Action {
+	case verdict.ActNextMX, verdict.ActRetry:
+		return true
+	case verdict.ActSlow, verdict.ActPause:
+		return a.Code != 0
+	}
+	return false
 }
 
 // openAt counts the sessions that are open with a host.
