@@ -189,6 +189,10 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 		return c.believe(ScopeReceiver, t)
 	case bad && domain.believed() && w.OtherDomain && c.asked.domain.other(t.Domain).Before(t.Sent.Add(-othersSoon)):
 		return c.believe(ScopeDomain, t)
+	case discounted && tenant.believed() && !tenant.said &&
+		fine(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since):
+		tenant.said = true
+		return c.believe(ScopeTenant, t)
 	}
 	return Belief{}
 }

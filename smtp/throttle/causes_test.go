@@ -91,7 +91,7 @@ func TestANarrowScopeIsNoCauseForOthers(t *testing.T) {
 	for _, scope := range []Scope{ScopeDomain, ScopeTenant} {
 		for seed := range effort.Seeds(t, 100) {
 			r := rand.New(rand.NewPCG(seed, 3))
-			s, share := newTrials(), []float64{0.5, 1}[r.IntN(2)]
+			s, share, said := newTrials(), []float64{0.5, 1}[r.IntN(2)], false
 			for n := range 2000 {
 				domain, tenant := r.IntN(6), r.IntN(2)
 				bad := scope == ScopeDomain && domain == 0 || scope == ScopeTenant && tenant == 0
@@ -99,11 +99,16 @@ func TestANarrowScopeIsNoCauseForOthers(t *testing.T) {
 				if bad && r.Float64() < share {
 					result = PutOff
 				}
-				if b := s.next(fmt.Sprint("d", domain), fmt.Sprint("t", tenant), result, "450"); b.Scope == ScopeReceiver {
+				b := s.next(fmt.Sprint("d", domain), fmt.Sprint("t", tenant), result, "450")
+				said = said || b.Scope == ScopeTenant
+				if b.Scope == ScopeReceiver {
 					t.Errorf("seed %d: %s of which %.0f %% are put off: the receiver is believed at trial %d: %s", seed, scope,
 						100*share, n, b.Why)
 					break
 				}
+			}
+			if scope == ScopeTenant && !said {
+				t.Errorf("seed %d: a list of which %.0f %% are put off is not believed to be the cause", seed, 100*share)
 			}
 		}
 	}

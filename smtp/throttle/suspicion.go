@@ -29,6 +29,7 @@ type suspicion struct {
 	sum   float64
 	since time.Time // when it was last above nothing
 	odd   float64   // share of first tries that stay put off, as seen
+	said  bool      // that it is believed
 }
 
 // usual is the share that is expected to be put off without any cause beyond its address.
@@ -53,6 +54,7 @@ func (s *suspicion) add(bad bool, weight, floor float64, at time.Time) {
 	} else {
 		s.sum = max(0, s.sum-down)
 	}
+	s.said = s.said && s.believed()
 }
 
 // believed reports whether the scope is the cause.
