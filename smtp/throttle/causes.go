@@ -288,7 +288,7 @@ func (c *Causes) blocked() bool {
 func (c *Causes) believe(s Scope, last Trial) Belief {
 	b := Belief{Scope: s, First: last.Sent}
 	if s != ScopeReceiver {
-		b.Why = fmt.Sprintf("new addresses of one %s got %s, those of others are answered", s, last.Said)
+		b.Why = fmt.Sprintf("its new addresses got %s, those of others are answered", last.Said)
 		return b
 	}
 	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, last.Said
