@@ -90,7 +90,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *cluster.ClusterInit:
 		a.desk = newDesk(m.Identity.Identity, a.options, now)
 		root, self := c.ActorSystem().Root, c.Self()
-		a.desk.seat.listen(func(msg any) { root.Send(self, msg) })
+		a.desk.allowance.seat.listen(func(msg any) { root.Send(self, msg) })
 		a.options.Living.subscribe(c.ActorSystem())
 		a.options.Metrics.living.Inc()
 		a.alarm.Set(c, now, now.Add(min(a.idle, crowdedLife)))
@@ -112,25 +112,25 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	case *wire.Offer:
 		a.desk.offer(now, clientOf(c.Sender()), m)
 	case *wire.ResultsAck:
-		a.desk.acked(now, m)
+		a.desk.inbox.acked(now, m)
 	case *wire.Cancel:
-		a.desk.cancel(now, m)
+		a.desk.inbox.cancel(now, m)
 	case sessionOpened:
-		a.desk.met(m.greeting)
-		a.desk.opened(now, m.id, m.failed)
+		a.desk.allowance.met(m.greeting)
+		a.desk.outcomes.opened(now, m.id, m.failed)
 	case report:
-		a.desk.worked(now, m)
+		a.desk.outcomes.worked(now, m)
 	case sessionClosed:
-		a.desk.closed(now, m.id)
+		a.desk.outcomes.closed(now, m.id)
 	case sessionCrashed:
-		a.desk.crashed(now, m.id)
+		a.desk.outcomes.crashed(now, m.id)
 	case look:
 		m.at(a.desk, now)
 	case shareChanged, allowanceChanged:
 	case clientsLost:
-		a.desk.lost(m.address)
+		a.desk.inbox.lost(m.address)
 	case factKnown:
-		a.desk.recall(now, m.data)
+		a.desk.memory.recall(now, m.data)
 	case giveWay:
 		a.desk.giveWay(now)
 	case departed:
@@ -141,7 +141,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		if !ours {
 			return false
 		}
-		a.desk.crashed(now, id)
+		a.desk.outcomes.crashed(now, id)
 	case alarm.WakeUp:
 		late, ok := a.alarm.Rings(m, now)
 		if !ok {
@@ -172,7 +172,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	for _, s := range steps {
 		a.do(c, s)
 	}
-	a.count(shut(a.desk.allowance))
+	a.count(shut(a.desk.allowance.limits))
 	if a.desk.leaving {
 		a.alarm.Set(c, now, wake)
 		return
@@ -224,7 +224,7 @@ func (a *Actor) do(c actor.Context, s step) {
 
 // depart ends the actor as soon as what it learned is written.
 func (a *Actor) depart(c actor.Context, s depart) {
-	for _, one := range a.desk.sessions { // not in time
+	for _, one := range a.desk.pool.sessions { // not in time
 		one.socket.abandon()
 	}
 	if s.fact == nil {
@@ -265,7 +265,7 @@ func (a *Actor) stop(c actor.Context) {
 	}
 	a.options.Metrics.living.Dec()
 	a.options.Metrics.sessions.Sub(float64(len(a.sessions)))
-	for id, s := range a.desk.sessions {
+	for id, s := range a.desk.pool.sessions {
 		if a.sessions[id] == nil { // never begun: we crashed
 			s.socket.close()
 		}
@@ -274,13 +274,13 @@ func (a *Actor) stop(c actor.Context) {
 		a.do(c, s)
 	}
 	if a.writer != nil && !a.desk.gone && a.desk.dirty {
-		if fact, worth := a.desk.note(time.Now()); worth {
+		if fact, worth := a.desk.memory.note(time.Now()); worth {
 			a.writer.Keep(fact, nil)
 		}
 	}
 	a.count(false)
-	a.desk.unobserve(time.Now())
-	a.desk.seat.leave()
+	a.desk.recorder.unobserve(time.Now())
+	a.desk.allowance.seat.leave()
 	a.desk = nil // the sessions' actors are still heard when they end
 }
 

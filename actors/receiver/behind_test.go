@@ -36,8 +36,8 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	check := func(when string, here, behind int, oldest time.Duration) {
 		t.Helper()
 		w.plan()
-		all := w.desk.tellAllOf(w.now)
-		queued := w.desk.tasks.queue.Queued()
+		all := w.desk.explainer.tellAllOf(w.now)
+		queued := w.desk.inbox.tasks.queue.Queued()
 		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,
 				all.Oldest, here+behind, behind, oldest)
@@ -59,27 +59,27 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	check("after the second", 4, 900, 2*time.Minute)
 	w.offer(behindOffer(3, 700, 2*time.Minute)) // one too many
 	check("after one that is refused", 4, 702, 2*time.Minute)
-	w.desk.cancel(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
-	w.desk.tasks.sweep(w.now)
+	w.desk.inbox.cancel(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
+	w.desk.inbox.tasks.sweep(w.now)
 	check("when it is cancelled", 0, 0, 0)
 }
 
 func TestWhatIsBehindIsForgottenWithItsClient(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.offer(behindOffer(1, 1000, 0))
-	task := w.desk.tasks.all[behindOffer(1, 0, 0).GetTask().Key()]
-	w.desk.tasks.forget(w.now, task.chunks[0])
-	w.desk.tasks.sweep(w.now.Add(behindFor - 1))
-	if n := w.desk.tasks.behind; n != 1000 {
+	task := w.desk.inbox.tasks.all[behindOffer(1, 0, 0).GetTask().Key()]
+	w.desk.inbox.tasks.forget(w.now, task.chunks[0])
+	w.desk.inbox.tasks.sweep(w.now.Add(behindFor - 1))
+	if n := w.desk.inbox.tasks.behind; n != 1000 {
 		t.Errorf("%d are behind between two chunks", n)
 	}
-	w.desk.tasks.sweep(w.now.Add(behindFor))
-	if n := w.desk.tasks.behind; n != 0 || len(w.desk.tasks.waiters) != 0 {
+	w.desk.inbox.tasks.sweep(w.now.Add(behindFor))
+	if n := w.desk.inbox.tasks.behind; n != 0 || len(w.desk.inbox.tasks.waiters) != 0 {
 		t.Errorf("%d are behind a task that offers nothing", n)
 	}
 	w.offer(behindOffer(2, 1000, 0))
-	w.desk.lost(task.client.address)
-	if n := w.desk.tasks.behind; n != 0 {
+	w.desk.inbox.lost(task.client.address)
+	if n := w.desk.inbox.tasks.behind; n != 0 {
 		t.Errorf("%d are behind a client that is lost", n)
 	}
 }

@@ -22,7 +22,7 @@ func (w *world) heard() map[string][]*wire.Answer {
 			d := m.GetTask().GetDomain()
 			all[d] = append(all[d], m.GetAnswers()...)
 			w.after(0, func() {
-				w.desk.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+				w.desk.inbox.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			})
 		}
 	}
@@ -246,13 +246,13 @@ func TestPause(t *testing.T) {
 		t.Errorf("%d of 50 are told what others were told; two were asked", others)
 	}
 	told := verdictOf{verdict: again(smtp.ReceiverBusy, "test")}
-	until := w.desk.paused
-	w.desk.pause(w.now, told) // said by a session beside: within the pause
-	if told.verdict.Wait = time.Hour; !w.desk.paused.Equal(until) {
+	until := w.desk.penalties.paused
+	w.desk.penalties.pause(w.now, told) // said by a session beside: within the pause
+	if told.verdict.Wait = time.Hour; !w.desk.penalties.paused.Equal(until) {
 		t.Error("a pause was changed by one that names no time")
 	}
-	w.desk.pause(w.now, told)
-	if !w.desk.paused.Equal(w.now.Add(time.Hour)) {
+	w.desk.penalties.pause(w.now, told)
+	if !w.desk.penalties.paused.Equal(w.now.Add(time.Hour)) {
 		t.Error("a longer pause was not kept")
 	}
 }
@@ -305,15 +305,15 @@ func TestTasksAreBounded(t *testing.T) {
 		d.steps = nil
 	}
 	d.plan(begin.Add(pulseEvery))
-	if n := len(d.tasks.all); n != tasksMax {
+	if n := len(d.inbox.tasks.all); n != tasksMax {
 		t.Errorf("%d tasks remembered", n)
 	}
 	d.plan(begin.Add(taskMemory - time.Second))
-	if n := len(d.tasks.all); n != tasksMax {
+	if n := len(d.inbox.tasks.all); n != tasksMax {
 		t.Errorf("%d tasks remembered before their time was over", n)
 	}
 	d.plan(begin.Add(taskMemory + time.Second))
-	if n := len(d.tasks.all); n != 0 {
+	if n := len(d.inbox.tasks.all); n != 0 {
 		t.Errorf("%d tasks remembered for ever", n)
 	}
 }
@@ -338,7 +338,7 @@ func BenchmarkPlan(b *testing.B) {
 		if len(w.queue) == 0 {
 			b.Fatal("nothing left to do")
 		}
-		if w.run(w.queue[0].at); w.desk.tasks.queue.Queued() < 1000 {
+		if w.run(w.queue[0].at); w.desk.inbox.tasks.queue.Queued() < 1000 {
 			b.StopTimer()
 			for n := range lanes {
 				w.desk.offer(w.now, client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,

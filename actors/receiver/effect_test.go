@@ -87,7 +87,7 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
 			len(w.open))
 	}
-	if b := w.desk.hold(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
+	if b := w.desk.explainer.hold(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 	a.Pause = throttle.PauseNo
@@ -187,7 +187,7 @@ func TestTLSAsWanted(t *testing.T) {
 			w.reply = func(*probe, *simSession) smtp.Reply { return demands }
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
-		for _, s := range w.desk.sessions {
+		for _, s := range w.desk.pool.sessions {
 			if s.tls != tc.want {
 				t.Errorf("%s: opened with %v", tc.tls, s.tls)
 			}
@@ -204,7 +204,7 @@ func TestTLSAsWanted(t *testing.T) {
 	a.TLS = throttle.TLSRequired
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
-	for _, s := range w.desk.sessions {
+	for _, s := range w.desk.pool.sessions {
 		if s.tls != smtp.TLSRequired {
 			t.Errorf("a session that was opened with %v goes on", s.tls)
 		}
@@ -230,7 +230,7 @@ func TestSourcePaused(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	first, other := w.desk.outlets[0].name, w.desk.outlets[1].name
+	first, other := w.desk.paths.outlets[0].name, w.desk.paths.outlets[1].name
 	if got := froms(); len(got) != 1 || got[0] != first {
 		t.Fatalf("from %v", got)
 	}
@@ -245,7 +245,7 @@ func TestSourcePaused(t *testing.T) {
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
 	w.run(w.now.Add(time.Minute))
-	b := w.desk.hold(w.now)
+	b := w.desk.explainer.hold(w.now)
 	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
 		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
@@ -269,7 +269,7 @@ func TestSpentSourceWaits(t *testing.T) {
 	w.desk.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
 	w.run(begin.Add(time.Minute))
-	b := w.desk.hold(w.now)
+	b := w.desk.explainer.hold(w.now)
 	if len(w.rcpts) != 50 || b.Cause != wire.Cause_NO_SOURCE || b.Until.Sub(w.now) != untilMidnight(w.now) {
 		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
@@ -286,7 +286,7 @@ func TestCloseSession(t *testing.T) {
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	if !w.desk.closeSession(1) || w.desk.closeSession(99) {
+	if !w.desk.pool.closeSession(1) || w.desk.pool.closeSession(99) {
 		t.Error("not the session that there is")
 	}
 	w.wake()
@@ -321,8 +321,8 @@ func TestHolds(t *testing.T) {
 		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
 		{"penalty", func(*throttle.Limits) {}, func(w *world) {
-			w.desk.pause(w.now, verdictOf{verdict: again(smtp.ReceiverBusy, "test")})
-			w.desk.paused = begin.Add(time.Hour)
+			w.desk.penalties.pause(w.now, verdictOf{verdict: again(smtp.ReceiverBusy, "test")})
+			w.desk.penalties.paused = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
 		{"no share", func(*throttle.Limits) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
 			wire.Cause_NO_SHARE, false},
@@ -338,7 +338,7 @@ func TestHolds(t *testing.T) {
 			tc.set(w)
 			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 			w.run(begin.Add(5 * time.Second))
-			b := w.desk.hold(w.now)
+			b := w.desk.explainer.hold(w.now)
 			if b.Cause != tc.want || b.Why == "" || b.Until.After(w.now) != tc.until {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
@@ -347,7 +347,7 @@ func TestHolds(t *testing.T) {
 	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
 	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if b := w.desk.hold(w.now); b.Cause != wire.Cause_FREE {
+	if b := w.desk.explainer.hold(w.now); b.Cause != wire.Cause_FREE {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 }
@@ -360,37 +360,37 @@ func TestPerHour(t *testing.T) {
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
 	d := w.desk
-	mine := d.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
-	if got := d.perHourOf(w.now, mine); got != 36_000 {
+	mine := d.inbox.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
+	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}
-	d.outlets[0].tempo.OnThrottled(w.now, w.now, "450 4.7.1")
-	if got := d.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
+	d.paths.outlets[0].tempo.OnThrottled(w.now, w.now, "450 4.7.1")
+	if got := d.explainer.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
-	d.outlets[0].tempo = throttle.NewAdaptiveRate(d.bounds(a), w.now)
+	d.paths.outlets[0].tempo = throttle.NewAdaptiveRate(d.allowance.bounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
-	if got := d.perHourOf(w.now, mine); got != 18_000 {
+	if got := d.explainer.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)
 	}
 	a.RefusedPerHour = 100
 	w.wake()
-	accepted, _ := d.answeredOf(w.now)
+	accepted, _ := d.paths.answeredOf(w.now)
 	for n := range 80 {
-		if got := d.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
+		if got := d.explainer.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
 			t.Errorf("%d an hour after %d refusals beside %d", got, n, accepted)
 		}
-		d.outlets[0].budget.Begin(1)
-		d.outlets[0].budget.Refused(w.now)
+		d.paths.outlets[0].budget.Begin(1)
+		d.paths.outlets[0].budget.Refused(w.now)
 	}
-	_, refused := d.answeredOf(w.now)
+	_, refused := d.paths.answeredOf(w.now)
 	want := int64(100 * float64(accepted+refused) / float64(refused) / 2)
-	if got := d.perHourOf(w.now, mine); got != want || refused != 80 {
+	if got := d.explainer.perHourOf(w.now, mine); got != want || refused != 80 {
 		t.Errorf("%d an hour instead of %d, of %d refused and %d accepted", got, want, refused, accepted)
 	}
 	a.Pause = throttle.PauseYes
 	w.wake()
-	if got := d.perHourOf(w.now, mine); got != 0 {
+	if got := d.explainer.perHourOf(w.now, mine); got != 0 {
 		t.Errorf("%d an hour in a pause", got)
 	}
 }

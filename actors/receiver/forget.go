@@ -3,14 +3,13 @@ package receiver
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
-
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
+	"slices"
+	"strings"
+	"time"
 )
 
 // What an operator can have forgotten of a receiver: view.Forgets.
@@ -29,7 +28,7 @@ func forgets(what, part string) bool { return what == part || what == ForgetAll 
 // one answer for each that lives here, and ends with ctx, as Survey does.
 func (l *Living) Forget(ctx context.Context, key, what string) []view.Forgotten {
 	return inquire(ctx, l, standsFor(key), func(d *desk, now time.Time) view.Forgotten {
-		return view.Forgotten{Key: d.key, Dropped: d.forget(now, what)}
+		return view.Forgotten{Key: d.key, Dropped: d.memory.forget(now, what)}
 	})
 }
 
@@ -84,47 +83,6 @@ func keptKeys(name string) []string {
 	return out
 }
 
-// forget drops what the receiver taught us, and says each thing that is dropped in a
-// sentence. What it was seen to be asked, as refusals of the hour, stays.
-func (d *desk) forget(now time.Time, what string) (dropped []string) {
-	if forgets(what, ForgetBlock) {
-		dropped = append(dropped, d.forgetBlock(now)...)
-	}
-	if forgets(what, ForgetPace) {
-		dropped = append(dropped, d.forgetPace(now)...)
-	}
-	if forgets(what, ForgetSessions) {
-		dropped = append(dropped, d.forgetSessions(now)...)
-	}
-	if what == ForgetAll {
-		dropped = append(dropped, d.forgetRest(now)...)
-	}
-	others := state.Snapshot{Sources: d.others}
-	dropped = append(dropped, forgetSnapshot(&others, what)...)
-	d.others = others.Sources
-	d.dirty, d.emptied = true, true
-	for d.aside.Len() > 0 { // what kept them may be over
-		d.aside.Pop().lane.Readmit()
-	}
-	d.options.Log.Info("receiver's lessons forgotten", "receiver", d.key, "what", what, "dropped", len(dropped))
-	return dropped
-}
-
-// raised begins a new search where somebody allows more than was learned below what was
-// allowed before: from what was learned, and at once.
-func (d *desk) raised(allowed throttle.Limits, now time.Time) {
-	old := d.allowed
-	d.allowed = allowed
-	if l := &d.learned; allowed != old && old != (throttle.Limits{}) {
-		if c := &l.connections; c.most > 0 && c.most < old.Connections && allowed.Connections > old.Connections {
-			c.hold, c.step, c.until = capacityHold, 0, now
-		}
-		l.perSession.raised(old.RcptsPerConnection, allowed.RcptsPerConnection)
-		l.refused.raised(old.RefusedPerSession, allowed.RefusedPerSession)
-		l.perTransaction.raised(old.RcptsPerTransaction, allowed.RcptsPerTransaction)
-	}
-}
-
 // raised drops a limit that was learned below what was allowed before, when more is allowed.
 func (l *limit) raised(old, allowed int) {
 	if l.most < old && allowed > old {
@@ -132,114 +90,11 @@ func (l *limit) raised(old, allowed int) {
 	}
 }
 
-// forgetPace begins the tempo of each source anew.
-func (d *desk) forgetPace(now time.Time) (dropped []string) {
-	b := d.bounds(d.allow())
-	for _, o := range d.outlets {
-		old, found := o.tempo.Explain(now), o.tempo.Lasting()
-		knew, _ := o.tempo.Remember()
-		o.tempo = throttle.NewAdaptiveRate(b, now)
-		if d.paused.After(now) {
-			o.tempo.Rested(d.paused, now)
-		}
-		o.causes, o.experiment, o.lesson = throttle.NewCauses(), throttle.Experiment{}, now
-		rate, _ := o.tempo.Permits(now)
-		o.rcpts = throttle.NewWindow(rate, now)
-		if knows, _ := o.tempo.Remember(); knew == knows {
-			continue // nothing was learned
-		}
-		text := fmt.Sprintf("the pace of %s, %.3g/s", sourceWords(o.name), found)
-		if old.Edge > 0 {
-			text += fmt.Sprintf(" since %.3g/s was too fast", old.Edge)
-		}
-		dropped = append(dropped, text)
-	}
-	return dropped
-}
-
 // sourceWords names a source of ours in a sentence.
 func sourceWords(name string) string { return "our source " + view.SourceName(name) }
 
 // words names a lane in a sentence, by its hosts.
 func (l *lane) words() string { return strings.TrimSuffix(l.Key(), ",") }
-
-// forgetSessions drops what was learned of the number and the length of sessions.
-func (d *desk) forgetSessions(now time.Time) (dropped []string) {
-	for _, l := range d.learned.tell(now) {
-		dropped = append(dropped, fmt.Sprintf("the learned limit %s=%s, which would hold until %s", l.Field, l.Value,
-			l.Until.UTC().Format(time.TimeOnly)))
-	}
-	if c := d.learned.connections; c.most > 0 && !now.Before(c.until) {
-		dropped = append(dropped, fmt.Sprintf("that it takes %d sessions at once", c.most))
-	}
-	d.learned = learned{}
-	d.opening = openings{}
-	d.opening.begin(d.bounds(d.allow()), d.allowance.ConnectionRate, now)
-	return dropped
-}
-
-// forgetBlock ends the rests of the receiver, of our sources at it, and of its hosts.
-func (d *desk) forgetBlock(now time.Time) (dropped []string) {
-	gone := func(until time.Time, told verdictOf, format string, args ...any) {
-		if now.Before(until) {
-			dropped = append(dropped, fmt.Sprintf(format, args...)+fmt.Sprintf(" until %s (%s)",
-				until.UTC().Format(time.TimeOnly), told.verdict.Reason))
-		}
-	}
-	gone(d.paused, d.excuse, "the rest of the whole receiver")
-	if now.Before(d.paused) { // the tempos rest with it: they go on at what they found
-		for _, o := range d.outlets {
-			d.wakeTempo(now, o)
-		}
-	}
-	d.paused, d.pausedAt, d.pauses, d.excuse = time.Time{}, time.Time{}, 0, verdictOf{}
-	for _, o := range d.outlets {
-		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
-		o.rested = rested{}
-		clear(o.refusing)
-	}
-	d.restored = nil // of hosts and lanes that were not met yet
-	for _, l := range d.lanes {
-		for o, r := range l.refusals {
-			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.words())
-		}
-		l.refusals = nil
-		for _, c := range l.candidates {
-			gone(c.until, c.last, "the rest of the host %s [%s]", c.host, c.at)
-			c.until, c.failures, c.last = time.Time{}, 0, verdictOf{}
-		}
-	}
-	slices.Sort(dropped)
-	return slices.Compact(dropped) // lanes share hosts
-}
-
-// wakeTempo ends the rest of a tempo and keeps what it has found.
-func (d *desk) wakeTempo(now time.Time, o *outlet) {
-	found, worth := o.tempo.Remember()
-	o.tempo = throttle.NewAdaptiveRate(d.bounds(d.allow()), now)
-	if worth {
-		o.tempo.Recall(found, now)
-	}
-}
-
-// forgetRest drops what is neither pace, nor sessions, nor a block.
-func (d *desk) forgetRest(now time.Time) (dropped []string) {
-	for _, o := range d.outlets {
-		if o.grey.enough > 0 || o.grey.short > 0 {
-			dropped = append(dropped, fmt.Sprintf("how long it greylists %s: %s sufficed", sourceWords(o.name),
-				o.grey.enough.Round(time.Second)))
-		}
-		o.grey = greylist{}
-	}
-	for _, l := range d.lanes {
-		if mode := l.mode(now); mode != smtp.TLSOpportunistic {
-			dropped = append(dropped, "the TLS mode of "+l.words())
-		}
-		l.tls, l.tlsUntil, l.greyed = smtp.TLSOpportunistic, time.Time{}, time.Time{}
-	}
-	slices.Sort(dropped)
-	return dropped
-}
 
 // forgetSnapshot drops parts of a snapshot and says what, in a sentence each.
 func forgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
@@ -296,5 +151,148 @@ func forgetSource(m *state.Source, what string) (dropped []string) {
 		dropped = append(dropped, "how long it greylists "+name+", as kept")
 		m.Enough, m.Short = 0, 0
 	}
+	return dropped
+}
+
+// forget drops what the receiver taught us, and says each thing that is dropped in a
+// sentence. What it was seen to be asked, as refusals of the hour, stays.
+func (me *memory) forget(now time.Time, what string) (dropped []string) {
+	if forgets(what, ForgetBlock) {
+		dropped = append(dropped, me.forgetBlock(now)...)
+	}
+	if forgets(what, ForgetPace) {
+		dropped = append(dropped, me.forgetPace(now)...)
+	}
+	if forgets(what, ForgetSessions) {
+		dropped = append(dropped, me.forgetSessions(now)...)
+	}
+	if what == ForgetAll {
+		dropped = append(dropped, me.forgetRest(now)...)
+	}
+	others := state.Snapshot{Sources: me.paths.others}
+	dropped = append(dropped, forgetSnapshot(&others, what)...)
+	me.paths.others = others.Sources
+	me.dirty, me.emptied = true, true
+	for me.queues.aside.Len() > 0 { // what kept them may be over
+		me.queues.aside.Pop().lane.Readmit()
+	}
+	me.options.Log.Info("receiver's lessons forgotten", "receiver", me.key, "what", what, "dropped", len(dropped))
+	return dropped
+}
+
+// raised begins a new search where somebody allows more than was learned below what was
+// allowed before: from what was learned, and at once.
+func (al *allowance) raised(allowed throttle.Limits, now time.Time) {
+	old := al.before
+	al.before = allowed
+	if l := &al.learned; allowed != old && old != (throttle.Limits{}) {
+		if c := &l.connections; c.most > 0 && c.most < old.Connections && allowed.Connections > old.Connections {
+			c.hold, c.step, c.until = capacityHold, 0, now
+		}
+		l.perSession.raised(old.RcptsPerConnection, allowed.RcptsPerConnection)
+		l.refused.raised(old.RefusedPerSession, allowed.RefusedPerSession)
+		l.perTransaction.raised(old.RcptsPerTransaction, allowed.RcptsPerTransaction)
+	}
+}
+
+// forgetPace begins the tempo of each source anew.
+func (me *memory) forgetPace(now time.Time) (dropped []string) {
+	b := me.allowance.bounds(me.allowance.allow())
+	for _, o := range me.paths.outlets {
+		old, found := o.tempo.Explain(now), o.tempo.Lasting()
+		knew, _ := o.tempo.Remember()
+		o.tempo = throttle.NewAdaptiveRate(b, now)
+		if me.penalties.paused.After(now) {
+			o.tempo.Rested(me.penalties.paused, now)
+		}
+		o.causes, o.experiment, o.lesson = throttle.NewCauses(), throttle.Experiment{}, now
+		rate, _ := o.tempo.Permits(now)
+		o.rcpts = throttle.NewWindow(rate, now)
+		if knows, _ := o.tempo.Remember(); knew == knows {
+			continue // nothing was learned
+		}
+		text := fmt.Sprintf("the pace of %s, %.3g/s", sourceWords(o.name), found)
+		if old.Edge > 0 {
+			text += fmt.Sprintf(" since %.3g/s was too fast", old.Edge)
+		}
+		dropped = append(dropped, text)
+	}
+	return dropped
+}
+
+// forgetSessions drops what was learned of the number and the length of sessions.
+func (me *memory) forgetSessions(now time.Time) (dropped []string) {
+	for _, l := range me.allowance.learned.tell(now) {
+		dropped = append(dropped, fmt.Sprintf("the learned limit %s=%s, which would hold until %s", l.Field, l.Value,
+			l.Until.UTC().Format(time.TimeOnly)))
+	}
+	if c := me.allowance.learned.connections; c.most > 0 && !now.Before(c.until) {
+		dropped = append(dropped, fmt.Sprintf("that it takes %d sessions at once", c.most))
+	}
+	me.allowance.learned = learned{}
+	me.opening.forget(now)
+	return dropped
+}
+
+// forgetBlock ends the rests of the receiver, of our sources at it, and of its hosts.
+func (me *memory) forgetBlock(now time.Time) (dropped []string) {
+	gone := func(until time.Time, told verdictOf, format string, args ...any) {
+		if now.Before(until) {
+			dropped = append(dropped, fmt.Sprintf(format, args...)+fmt.Sprintf(" until %s (%s)",
+				until.UTC().Format(time.TimeOnly), told.verdict.Reason))
+		}
+	}
+	gone(me.penalties.paused, me.penalties.excuse, "the rest of the whole receiver")
+	if now.Before(me.penalties.paused) { // the tempos rest with it: they go on at what they found
+		for _, o := range me.paths.outlets {
+			me.wakeTempo(now, o)
+		}
+	}
+	me.penalties.paused, me.penalties.pausedAt, me.penalties.pauses, me.penalties.excuse = time.Time{}, time.Time{}, 0, verdictOf{}
+	for _, o := range me.paths.outlets {
+		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
+		o.rested = rested{}
+		clear(o.refusing)
+	}
+	me.queues.restored = nil // of hosts and lanes that were not met yet
+	for _, l := range me.queues.lanes {
+		for o, r := range l.refusals {
+			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.words())
+		}
+		l.refusals = nil
+		for _, c := range l.candidates {
+			gone(c.until, c.last, "the rest of the host %s [%s]", c.host, c.at)
+			c.until, c.failures, c.last = time.Time{}, 0, verdictOf{}
+		}
+	}
+	slices.Sort(dropped)
+	return slices.Compact(dropped) // lanes share hosts
+}
+
+// wakeTempo ends the rest of a tempo and keeps what it has found.
+func (me *memory) wakeTempo(now time.Time, o *outlet) {
+	found, worth := o.tempo.Remember()
+	o.tempo = throttle.NewAdaptiveRate(me.allowance.bounds(me.allowance.allow()), now)
+	if worth {
+		o.tempo.Recall(found, now)
+	}
+}
+
+// forgetRest drops what is neither pace, nor sessions, nor a block.
+func (me *memory) forgetRest(now time.Time) (dropped []string) {
+	for _, o := range me.paths.outlets {
+		if o.grey.enough > 0 || o.grey.short > 0 {
+			dropped = append(dropped, fmt.Sprintf("how long it greylists %s: %s sufficed", sourceWords(o.name),
+				o.grey.enough.Round(time.Second)))
+		}
+		o.grey = greylist{}
+	}
+	for _, l := range me.queues.lanes {
+		if mode := l.mode(now); mode != smtp.TLSOpportunistic {
+			dropped = append(dropped, "the TLS mode of "+l.words())
+		}
+		l.tls, l.tlsUntil, l.greyed = smtp.TLSOpportunistic, time.Time{}, time.Time{}
+	}
+	slices.Sort(dropped)
 	return dropped
 }

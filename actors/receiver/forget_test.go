@@ -18,8 +18,8 @@ func blocked(now time.Time) *desk {
 	d := taught(now)
 	told := judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 554, Lines: []string{"5.7.1 your address is on our block list"}}})
-	o := d.outlets[0]
-	d.lanes["mx1,mx2,"].against(o).add(now, told, 0)
+	o := d.paths.outlets[0]
+	d.queues.lanes["mx1,mx2,"].against(o).add(now, told, 0)
 	o.add(now, told, 0)
 	o.grey.enough = 5 * time.Minute
 	return d
@@ -27,14 +27,14 @@ func blocked(now time.Time) *desk {
 
 // knows says what of the three parts a desk has learned.
 func knows(d *desk, now time.Time) (parts string) {
-	o, l := d.outlets[0], d.lanes["mx1,mx2,"]
+	o, l := d.paths.outlets[0], d.queues.lanes["mx1,mx2,"]
 	if o.tempo.Explain(now.Add(time.Minute)).Edge > 0 {
 		parts += " pace"
 	}
-	if d.learned != (learned{}) {
+	if d.allowance.learned != (learned{}) {
 		parts += " sessions"
 	}
-	if now.Before(d.paused) || d.pauses > 0 || now.Before(o.until) || l.refusals[o] != nil ||
+	if now.Before(d.penalties.paused) || d.penalties.pauses > 0 || now.Before(o.until) || l.refusals[o] != nil ||
 		l.candidates[0].failures > 0 {
 		parts += " block"
 	}
@@ -63,8 +63,8 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 		if got := knows(d, begin); got != "pace sessions block rest" {
 			t.Fatalf("before: %q", got)
 		}
-		refused := d.outlets[0].budget.refused(begin)
-		dropped := d.forget(begin, tc.what)
+		refused := d.paths.outlets[0].budget.refused(begin)
+		dropped := d.memory.forget(begin, tc.what)
 		if got := knows(d, begin); got != tc.left {
 			t.Errorf("%s: %q is left, want %q", tc.what, got, tc.left)
 		}
@@ -73,16 +73,16 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 				t.Errorf("%s: %q is told %d times in %q", tc.what, want, n, dropped)
 			}
 		}
-		if got := d.outlets[0].budget.refused(begin); got != refused {
+		if got := d.paths.outlets[0].budget.refused(begin); got != refused {
 			t.Errorf("%s: %d refusals of the hour became %d", tc.what, refused, got)
 		}
-		if again := d.forget(begin, tc.what); len(again) > 0 {
+		if again := d.memory.forget(begin, tc.what); len(again) > 0 {
 			t.Errorf("%s: a second time drops %q", tc.what, again)
 		}
-		fact, worth := d.note(begin)
+		fact, worth := d.memory.note(begin)
 		next := rememberer(begin, 0)
-		next.recall(begin, fact.Data)
-		next.lane(begin, hosts("mx1", "mx2"))
+		next.memory.recall(begin, fact.Data)
+		next.queues.lane(begin, hosts("mx1", "mx2"))
 		if got := knows(next, begin); !worth || got != tc.left && got != strings.TrimSuffix(tc.left, " rest") {
 			t.Errorf("%s: the next desk knows %q", tc.what, got)
 		}
@@ -93,13 +93,13 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 // was kept.
 func TestNothingTakesTheOldPlace(t *testing.T) {
 	d := rememberer(begin, 0)
-	d.learned.connections.tighten(3, begin)
-	d.forget(begin, ForgetAll)
-	d.remember(begin, true)
+	d.allowance.learned.connections.tighten(3, begin)
+	d.memory.forget(begin, ForgetAll)
+	d.memory.remember(begin, true)
 	for _, s := range d.steps {
 		if kept, ok := s.(keepFact); ok {
 			next := rememberer(begin, 0)
-			next.recall(begin, kept.fact.Data)
+			next.memory.recall(begin, kept.fact.Data)
 			if got := next.permit(begin).Connections; got != 4 || !kept.fact.Expires.After(begin) {
 				t.Errorf("%d sessions, expires %s", got, kept.fact.Expires)
 			}
@@ -131,7 +131,7 @@ func (d drawer) Known(_ context.Context, keys []string) (out []state.Fact, _ err
 // TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
 func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	d := blocked(begin)
-	fact, _ := d.note(begin)
+	fact, _ := d.memory.note(begin)
 	fact.Key = throttle.ShardKey("suffix:example.net", 1, 3)
 	kept := drawer{fact.Key: fact}
 	d.options.Facts = kept
@@ -141,8 +141,8 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 		t.Fatalf("%v %+v", err, got)
 	}
 	next := rememberer(begin, 0)
-	next.recall(begin, kept[fact.Key].Data)
-	next.lane(begin, hosts("mx1", "mx2"))
+	next.memory.recall(begin, kept[fact.Key].Data)
+	next.queues.lane(begin, hosts("mx1", "mx2"))
 	if left := knows(next, begin); left != "pace sessions rest" {
 		t.Errorf("%q is left", left)
 	}
@@ -165,12 +165,12 @@ func TestMoreAllowedBeginsANewSearch(t *testing.T) {
 	d := newDesk("example", o, begin)
 	d.permit(begin)
 	for range 3 {
-		d.learned.connections.most = 0
-		d.learned.connections.tighten(2, begin)
+		d.allowance.learned.connections.most = 0
+		d.allowance.learned.connections.tighten(2, begin)
 	}
-	d.learned.connections.hold = time.Hour
-	d.learned.connections.until = begin.Add(time.Hour)
-	d.learned.perSession.tighten(10, begin)
+	d.allowance.learned.connections.hold = time.Hour
+	d.allowance.learned.connections.until = begin.Add(time.Hour)
+	d.allowance.learned.perSession.tighten(10, begin)
 	allow.Pause = throttle.PauseDrain // a change that allows no more
 	if a := d.permit(begin.Add(time.Second)); a.Connections != 2 || a.RcptsPerConnection != 10 {
 		t.Errorf("something else changed: %+v", a)

@@ -2,9 +2,6 @@ package receiver
 
 import (
 	"time"
-
-	"rollcall/smtp"
-	"rollcall/smtp/verdict"
 )
 
 // greyMarginLeast is the least by which a wait is longer than one that sufficed;
@@ -41,26 +38,4 @@ func (g *greylist) wait() time.Duration {
 		return 0
 	}
 	return g.enough + max(g.enough/20, greyMarginLeast)
-}
-
-// greylisted learns from the answer to a probe that was put off before from the
-// same source, and makes the wait of one that is put off now as long as it has to be.
-// A wait that the receiver names counts when it is longer.
-func (d *desk) greylisted(s *session, a *answered) {
-	p, v := a.probe, &a.told.verdict
-	put := v.Outcome == smtp.Undecided && v.Reason == smtp.Greylisted
-	if p.greyAgo > 0 && (p.greyFrom == s.outlet.name || s.outlet.name == "") {
-		waited := p.greyAgo + a.sent.Sub(p.offered)
-		switch {
-		case put:
-			s.outlet.grey.again(waited)
-			d.dirty = true
-		case v.Outcome != smtp.Undecided:
-			s.outlet.grey.passed(waited)
-			d.dirty = true
-		}
-	}
-	if put && v.Action == verdict.ActGreylist {
-		v.Wait = max(v.Wait, s.outlet.grey.wait())
-	}
 }

@@ -3,9 +3,7 @@ package receiver
 import (
 	"time"
 
-	"rollcall/smtp"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
 const (
@@ -37,25 +35,6 @@ const (
 // bears says whether a receiver is known to bear refusals.
 func bears(a throttle.Limits) bool { return a.RefusedPerHour >= carefulBelow || a.RefusedShare > 0 }
 
-// met learns from a greeting which software the receiver runs.
-func (d *desk) met(greeting string) {
-	if s, known := throttle.SoftwareOf(greeting); known {
-		d.software = s
-	}
-}
-
-// allow is what a receiver is allowed as a whole: what was said of it, with refusals by the session
-// where its software counts so and nobody but the default has said how many it bears.
-func (d *desk) allow() throttle.Limits {
-	a := d.options.Allow(d.key)
-	if d.software.PerSession > 0 {
-		if said := d.said(d.key, throttle.FieldRefusedPerHour); len(said) == 1 && said[0].Layer == throttle.LayerDefault {
-			a = d.software.Apply(a)
-		}
-	}
-	return careful(a)
-}
-
 // careful lowers an allowance to what a receiver can be expected to bear that is not
 // known to bear refusals.
 func careful(a throttle.Limits) throttle.Limits {
@@ -73,48 +52,4 @@ func (s *session) errorsLeft(a throttle.Limits) int {
 		return a.RcptsPerConnection
 	}
 	return carefulRefused - s.errors
-}
-
-// guardAt reports whether a guard against harvesting can be at work, as its words say: it counts what
-// it refused. Where it has refused next to nothing, the words are those of one odd mailbox.
-func (d *desk) guardAt(now time.Time, s *session) bool {
-	return s.refused >= guardLeast || s.outlet.budget.refused(now) >= guardLeast
-}
-
-// poison notes that a guard has spoken in a session: what the others of the same
-// source were told since then is worth nothing. Since then means since the RCPT
-// was sent, because somewhere between that and its answer the guard woke up.
-func (d *desk) poison(now time.Time, s *session, r report) {
-	if !d.guardAt(now, s) || !r.poisoned && (r.failure == nil || r.failure.verdict.Action != verdict.ActVoid) {
-		return
-	}
-	since := s.at
-	if n := len(r.answered); n > 0 && r.answered[n-1].told.verdict.Action == verdict.ActVoid {
-		since = r.answered[n-1].sent
-	}
-	beside := func(o *session) bool { return o != s && o.outlet == s.outlet }
-	for _, other := range d.sessions {
-		if beside(other) && (other.void.IsZero() || since.Before(other.void)) {
-			other.void = since
-		}
-	}
-	d.halt(beside)
-}
-
-// slowed learns from a refusal that took much longer than the ones before: from
-// that number on the receiver holds its answers back, and may end the session soon.
-// Before is how many were refused of the same report.
-func (d *desk) slowed(now time.Time, s *session, a answered, before int) {
-	if d.replies.samples < turnaroundSamples || s.slow || !a.told.permanent() ||
-		a.told.verdict.Outcome == smtp.Undecided {
-		return
-	}
-	if a.at.Sub(a.sent) < d.replies.lowest+slowBy {
-		return
-	}
-	s.slow = true
-	if n := s.refused + before; n >= slowRefusals {
-		d.learned.refused.tighten(n, now)
-		d.dirty = true
-	}
 }

@@ -102,8 +102,8 @@ func busyWith(t *testing.T, sources ...string) *world {
 	w.turn = time.Second
 	w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if len(w.desk.sessions) < 2 {
-		t.Fatalf("%d sessions", len(w.desk.sessions))
+	if len(w.desk.pool.sessions) < 2 {
+		t.Fatalf("%d sessions", len(w.desk.pool.sessions))
 	}
 	return w
 }
@@ -111,7 +111,7 @@ func busyWith(t *testing.T, sources ...string) *world {
 // halted counts the sessions that may ask nothing more.
 func (w *world) halted() int {
 	n := 0
-	for _, s := range w.desk.sessions {
+	for _, s := range w.desk.pool.sessions {
 		if s.socket.halted.Load() {
 			n++
 		}
@@ -128,37 +128,37 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != 0 {
 		t.Fatalf("%d halted for no reason", n)
 	}
-	w.desk.pause(w.now, told)
-	if n := w.halted(); n != len(w.desk.sessions) {
-		t.Errorf("%d of %d halted by a pause", n, len(w.desk.sessions))
+	w.desk.penalties.pause(w.now, told)
+	if n := w.halted(); n != len(w.desk.pool.sessions) {
+		t.Errorf("%d of %d halted by a pause", n, len(w.desk.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
-	w.desk.rest(w.now, w.desk.lanes["mx1"], w.desk.outlets[0], told)
-	if n := w.halted(); n != len(w.desk.sessions) {
-		t.Errorf("%d of %d halted by a rest", n, len(w.desk.sessions))
+	w.desk.penalties.rest(w.now, w.desk.queues.lanes["mx1"], w.desk.paths.outlets[0], told)
+	if n := w.halted(); n != len(w.desk.pool.sessions) {
+		t.Errorf("%d of %d halted by a rest", n, len(w.desk.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
-	for _, s := range w.desk.sessions {
+	for _, s := range w.desk.pool.sessions {
 		s.refused = guardLeast - 1
-		w.desk.poison(begin, s, report{failure: &told, poisoned: true})
+		w.desk.outcomes.poison(begin, s, report{failure: &told, poisoned: true})
 		if n := w.halted(); n != 0 {
 			t.Errorf("%d halted by one odd mailbox", n)
 		}
 		s.refused = guardLeast
-		w.desk.poison(begin, s, report{failure: &told, poisoned: true})
+		w.desk.outcomes.poison(begin, s, report{failure: &told, poisoned: true})
 		break
 	}
-	if n := w.halted(); n != len(w.desk.sessions)-1 {
-		t.Errorf("%d of %d halted by a guard", n, len(w.desk.sessions))
+	if n := w.halted(); n != len(w.desk.pool.sessions)-1 {
+		t.Errorf("%d of %d halted by a guard", n, len(w.desk.pool.sessions))
 	}
-	for _, s := range w.desk.sessions {
-		if a := newSessionActor(w.desk.options, s.socket); a.held(w.desk.turn) != s.socket.halted.Load() {
+	for _, s := range w.desk.pool.sessions {
+		if a := newSessionActor(w.desk.options, s.socket); a.held(w.desk.allowance.turn) != s.socket.halted.Load() {
 			t.Error("a session goes on though it is halted, or does not")
 		}
-		if spent := w.desk.spent(w.now, s, openedWide()); spent != s.socket.halted.Load() {
+		if spent := w.desk.planner.spent(w.now, s, openedWide()); spent != s.socket.halted.Load() {
 			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
 		}
-		w.desk.ask(w.now, s, []*probe{{}}, openedWide())
+		w.desk.planner.ask(w.now, s, []*probe{{}}, openedWide())
 	}
 	if n := w.halted(); n != 0 {
 		t.Errorf("%d halted for ever", n)
@@ -224,12 +224,12 @@ func TestErrorsOfASession(t *testing.T) {
 func TestSlowRefusalsTeach(t *testing.T) {
 	for _, tc := range []struct{ slowFrom, want int }{{10, 9}, {3, 2}, {1, 50}, {1000, 50}} {
 		d := newDesk("example", testOptions(openedWide()), begin)
-		l := d.lane(begin, hosts("mx1"))
-		s := &session{lane: l, host: l.candidates[0], outlet: d.outlets[0]}
+		l := d.queues.lane(begin, hosts("mx1"))
+		s := &session{lane: l, host: l.candidates[0], outlet: d.paths.outlets[0]}
 		now := begin
 		for n := range turnaroundSamples { // the usual turn is known from another session
 			sent := now.Add(time.Duration(n) * time.Second)
-			d.replies.seen(sent, sent.Add(40*time.Millisecond))
+			d.allowance.replies.seen(sent, sent.Add(40*time.Millisecond))
 		}
 		for n := 1; n <= 15; n++ {
 			took := 40 * time.Millisecond
@@ -238,13 +238,13 @@ func TestSlowRefusalsTeach(t *testing.T) {
 			}
 			told := judgedAt(now.Add(took), "mx1", smtp.Address{},
 				&smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
-			d.slowed(now, s, answered{told: told, sent: now, at: now.Add(took)}, 0)
+			d.allowance.slowed(now, s, answered{told: told, sent: now, at: now.Add(took)}, 0)
 			s.refused++
 			now = now.Add(took)
 		}
 		a := openedWide()
 		a.RefusedPerSession = 50
-		if n := d.learned.apply(a, true, now).RefusedPerSession; n != tc.want {
+		if n := d.allowance.learned.apply(a, true, now).RefusedPerSession; n != tc.want {
 			t.Errorf("slow from refusal %d on: %d in a session from now on", tc.slowFrom, n)
 		}
 	}
@@ -305,7 +305,7 @@ func TestGuardThatForgives(t *testing.T) {
 // what did not is not, and a longer time that the receiver names wins.
 func TestGreylistIsLearned(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
-	ours := w.desk.outlets[0].name
+	ours := w.desk.paths.outlets[0].name
 	put := map[string]bool{}
 	words := "greylisted"
 	w.reply = func(p *probe, _ *simSession) smtp.Reply {
@@ -412,7 +412,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	m := offerOf(1, "d.example", 1, 2, hosts("mx1"))
 	m.Probes[0].GreylistedMs = 5_000
 	w.offer(m)
-	for _, l := range w.desk.lanes {
+	for _, l := range w.desk.queues.lanes {
 		if want := w.now.Add(-5 * time.Second); !l.greyed.Equal(want) {
 			t.Errorf("put off at %s, want %s", l.greyed, want)
 		}

@@ -132,7 +132,7 @@ func TestHiddenLimitIsFound(t *testing.T) {
 				first, lost := u.stretch(4 * time.Minute)
 				use, deferred := u.stretch(max(6*time.Minute, 10*tc.per))
 				t.Logf("%4d/%s: first %5.1f %% used, %.2f %% deferred; then %5.1f %%, %.2f %%; %d sessions, %s", now, tc.per,
-					100*first, 100*lost, 100*use, 100*deferred, len(w.desk.sessions), w.desk.outlets[0].tempo.Explain(w.now).Why)
+					100*first, 100*lost, 100*use, 100*deferred, len(w.desk.pool.sessions), w.desk.paths.outlets[0].tempo.Explain(w.now).Why)
 				if use < 0.9 || deferred > 0.01 {
 					t.Errorf("%.1f %% used, %.2f %% deferred", 100*use, 100*deferred)
 				}
@@ -148,7 +148,7 @@ func TestUnknownSiteIsBegunGently(t *testing.T) {
 		a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 		w := newWorld(t, a, 1)
 		w.desk.options.Stated = func(string) bool { return stated }
-		w.desk.tune(begin, a)
+		w.desk.paths.tune(begin, a)
 		w.feed(1)
 		w.run(begin.Add(3 * time.Second))
 		if n := len(w.rcpts); n == 0 || (n > 6) != stated {

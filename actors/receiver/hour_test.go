@@ -49,7 +49,7 @@ func TestRestsOfAShortHour(t *testing.T) {
 func TestQuotaOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(time.Minute)
 	d := newDesk("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)
-	q := d.outlets[0].budget
+	q := d.paths.outlets[0].budget
 	most, _ := q.Ready(begin)
 	for n := range most {
 		q.Begin(1)
@@ -63,15 +63,15 @@ func TestQuotaOfAShortHour(t *testing.T) {
 	if n, _ = q.Ready(next); n != 1 || len(q.minutes) != most {
 		t.Errorf("%d may be refused then, counted in %d minutes", n, len(q.minutes))
 	}
-	fact, worth := d.note(last)
+	fact, worth := d.memory.note(last)
 	if !worth {
 		t.Fatal("nothing is noted")
 	}
 	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
 		now := last.Add(after)
 		next := newDesk("example", hourly(testOptions(throttle.DefaultLimits()), hour), now)
-		next.recall(now, fact.Data)
-		if n, _ := next.outlets[0].budget.Ready(now); n != want {
+		next.memory.recall(now, fact.Data)
+		if n, _ := next.paths.outlets[0].budget.Ready(now); n != want {
 			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)
 		}
 	}

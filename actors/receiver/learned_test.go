@@ -144,10 +144,10 @@ func TestSessionsThatFailTogether(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDesk("example", testOptions(openedWide()), begin)
-			l := d.lane(begin, hosts("mx1"))
+			l := d.queues.lane(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.trouble(begin, &session{lane: l, host: c, outlet: d.outlets[0]}, tc.told)
+				d.outcomes.trouble(begin, &session{lane: l, host: c, outlet: d.paths.outlets[0]}, tc.told)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
@@ -161,18 +161,18 @@ func TestSessionsThatFailTogether(t *testing.T) {
 func TestProbeThatEndsSessions(t *testing.T) {
 	d := newDesk("example", testOptions(openedWide()), begin)
 	d.offer(begin, client{}, offerOf(1, "d.example", 1, 2, hosts("mx1")))
-	l := d.lane(begin, hosts("mx1"))
-	p := d.pop(l)
+	l := d.queues.lane(begin, hosts("mx1"))
+	p := d.queues.pop(l)
 	lost := judged(p.address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
 	for n := range triesMax {
 		waits := n < triesMax-1
-		d.retry(l, answered{probe: p, told: lost, at: begin})
+		d.outcomes.retry(l, answered{probe: p, told: lost, at: begin})
 		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
 			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
 		if waits {
-			_, p = d.pop(l), d.pop(l)
-			d.push(l, &probe{chunk: p.chunk})
+			_, p = d.queues.pop(l), d.queues.pop(l)
+			d.queues.push(l, &probe{chunk: p.chunk})
 		}
 	}
 	if a := p.chunk.answers[0]; a.outcome.Final() || len(a.attempts) != 1 {
@@ -192,31 +192,31 @@ func TestFailuresAreForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk("example", testOptions(openedWide()), begin)
-			l := d.lane(begin, hosts("mx1"))
+			l := d.queues.lane(begin, hosts("mx1"))
 			c := l.candidates[0]
 			begun := func() *session {
-				s := &session{lane: l, host: c, outlet: d.outlets[0], dialled: begin, socket: &socket{}}
+				s := &session{lane: l, host: c, outlet: d.paths.outlets[0], dialled: begin, socket: &socket{}}
 				if tc.opens {
-					d.wasOpened(begin, s)
+					d.opening.wasOpened(begin, s)
 					s.ready = true
 				}
 				return s
 			}
 			for n := range 3 {
 				c.until = begin
-				d.trouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
+				d.outcomes.trouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
 				if c.failures != n+1 {
 					t.Fatalf("%d failures after %d", c.failures, n+1)
 				}
 			}
 			s := begun()
-			if d.wasOpened(begin, s); (c.failures == 0) == tc.opens {
+			if d.opening.wasOpened(begin, s); (c.failures == 0) == tc.opens {
 				t.Errorf("%d failures of a host that can be opened", c.failures)
 			}
-			d.sessions[s.id], s.ready, s.opened = s, true, begin
+			d.pool.sessions[s.id], s.ready, s.opened = s, true, begin
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.offer(begin, client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
-			d.settle(begin, s, report{answered: []answered{{probe: d.pop(l), told: told, sent: begin, at: begin, nth: 1}}})
+			d.outcomes.settle(begin, s, report{answered: []answered{{probe: d.queues.pop(l), told: told, sent: begin, at: begin, nth: 1}}})
 			if c.failures != 0 {
 				t.Errorf("%d failures of a host that answers", c.failures)
 			}
@@ -236,8 +236,8 @@ func TestPoisonedSession(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if a := w.desk.permit(w.now); a.RefusedPerSession != 4 || w.desk.pauses != 1 {
-		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.desk.pauses)
+	if a := w.desk.permit(w.now); a.RefusedPerSession != 4 || w.desk.penalties.pauses != 1 {
+		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.desk.penalties.pauses)
 	}
 }
 
@@ -280,10 +280,10 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.offer(m)
 	w.offer(offerOf(2, "kept.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	w.desk.cancel(w.now, &wire.Cancel{Task: m.GetTask()})
+	w.desk.inbox.cancel(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * pulseEvery))
-	if n := w.desk.tasks.queue.Queued(); n != 3 {
+	if n := w.desk.inbox.tasks.queue.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
 }
@@ -297,17 +297,17 @@ func TestSlowAcknowledgements(t *testing.T) {
 		c.sent = append(c.sent, &wire.Results{Batch: n + 1})
 	}
 	task.chunks = []*chunk{c}
-	d.tasks.all[task.key], d.tasks.busy[task] = task, struct{}{}
+	d.inbox.tasks.all[task.key], d.inbox.tasks.busy[task] = task, struct{}{}
 	at := begin
 	for n := range uint64(4) {
 		at = at.Add(resendFor - time.Second)
-		d.acked(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
-		d.resend(at, c)
+		d.inbox.acked(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
+		d.inbox.resend(at, c)
 		if len(c.sent) != 4-int(n) {
 			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
 		}
 	}
-	if d.resend(at.Add(resendFor), c); len(c.sent) != 0 {
+	if d.inbox.resend(at.Add(resendFor), c); len(c.sent) != 0 {
 		t.Errorf("%d results kept though nobody listens", len(c.sent))
 	}
 }

@@ -1,12 +1,28 @@
 package receiver
 
 import (
-	"time"
-
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
 	"rollcall/smtp/verdict"
+	"time"
 )
+
+// memory keeps what was learned for whoever has this receiver next, and drops it when an
+// operator says so.
+type memory struct {
+	*env
+	allowance *allowance
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+	opening   *openings
+
+	known   bool      // what others learned of the receiver has been read, or given up
+	asked   time.Time // when that was asked for; zero: not yet
+	noted   time.Time // when something was noted last
+	emptied bool      // something was forgotten: nothing is worth noting too, in place of it
+}
 
 const (
 	// noteEvery is how often one receiver is noted at most. Guess.
@@ -31,22 +47,6 @@ type restored struct {
 	lanes map[string]state.Lane
 	hosts map[string]state.Host // by host and address
 	read  time.Time
-}
-
-// note gives what is worth remembering, or false when nothing is and nothing was forgotten.
-func (d *desk) note(now time.Time) (state.Fact, bool) {
-	m := state.Snapshot{V: state.Version, At: d.options.clock(now).UnixMilli(), Pauses: min(d.pauses, state.CountMax),
-		Limits: d.learned.note(now), Capacity: d.learned.connections.note(now), Sources: d.noteSources(now)}
-	if left := d.paused.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(d.excuse.attempt)
-	}
-	for _, l := range d.lanes {
-		l.note(now, &m)
-	}
-	if m.Empty() && !d.emptied {
-		return state.Fact{}, false
-	}
-	return state.Fact{Key: d.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
 }
 
 // note adds what a lane knows to a snapshot.
@@ -77,71 +77,6 @@ func (o *Options) recalled(m state.Attempt) verdictOf {
 	}
 	told.verdict.Action, told.verdict.Wait = verdict.ActRetry, 0
 	return told
-}
-
-// recall takes what an earlier actor noted of this receiver. Of what is known
-// already the stricter holds. Nil, or what cannot be read: nothing is known.
-func (d *desk) recall(now time.Time, data []byte) {
-	d.known = true
-	if len(data) == 0 {
-		return
-	}
-	m, err := state.Decode(data)
-	if err != nil {
-		d.options.Log.Debug("memory of a receiver cannot be read", "receiver", d.key, "version", m.V, "err", err)
-		return
-	}
-	age := max(0, d.options.clock(now).Sub(time.UnixMilli(m.At)))
-	left := func(ms int64) time.Time { // the time that ms meant
-		return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost))
-	}
-	d.learned.recall(now, m.Limits, left)
-	if age < learnedFor {
-		d.learned.connections.recall(now, m.Capacity, left(m.Capacity.Left))
-	}
-	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(d.paused) {
-		d.paused, d.excuse = until, d.options.recalled(m.Excuse)
-		d.rested(now)
-	}
-	if age < learnedFor {
-		d.pauses = max(d.pauses, state.Count(m.Pauses))
-	}
-	d.recallSources(now, age, m.Sources)
-	d.restored = &restored{lanes: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
-	for _, l := range m.Lanes {
-		d.restored.lanes[l.Key] = l
-	}
-	for _, h := range m.Hosts {
-		d.restored.hosts[h.Host+" "+h.At] = h
-	}
-	for _, l := range d.lanes {
-		d.remind(now, l)
-	}
-}
-
-// remind tells a lane what is remembered of its hosts.
-func (d *desk) remind(now time.Time, l *lane) {
-	m := d.restored
-	if m == nil {
-		return
-	}
-	until := func(ms int64) time.Time {
-		return m.read.Add(state.Millis(ms, state.HoldMost))
-	}
-	one, ok := m.lanes[l.Key()]
-	if ok {
-		d.remindRests(now, l, one.Rests, until)
-	}
-	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSRequired) && now.Before(until(one.Left)) {
-		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
-	}
-	for _, c := range l.candidates {
-		h, ok := m.hosts[c.host+" "+c.at.String()]
-		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(learnedFor)) {
-			continue
-		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), d.options.recalled(h.Last)
-	}
 }
 
 // note gives the limits that hold.
@@ -209,38 +144,94 @@ func (o Options) clock(now time.Time) time.Time {
 	return now
 }
 
+// note gives what is worth remembering, or false when nothing is and nothing was forgotten.
+func (me *memory) note(now time.Time) (state.Fact, bool) {
+	m := state.Snapshot{V: state.Version, At: me.options.clock(now).UnixMilli(), Pauses: min(me.penalties.pauses, state.CountMax),
+		Limits: me.allowance.learned.note(now), Capacity: me.allowance.learned.connections.note(now), Sources: me.paths.noteSources(now)}
+	if left := me.penalties.paused.Sub(now); left > 0 {
+		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.penalties.excuse.attempt)
+	}
+	for _, l := range me.queues.lanes {
+		l.note(now, &m)
+	}
+	if m.Empty() && !me.emptied {
+		return state.Fact{}, false
+	}
+	return state.Fact{Key: me.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
+}
+
+// recall takes what an earlier actor noted of this receiver. Of what is known
+// already the stricter holds. Nil, or what cannot be read: nothing is known.
+func (me *memory) recall(now time.Time, data []byte) {
+	me.known = true
+	if len(data) == 0 {
+		return
+	}
+	m, err := state.Decode(data)
+	if err != nil {
+		me.options.Log.Debug("memory of a receiver cannot be read", "receiver", me.key, "version", m.V, "err", err)
+		return
+	}
+	age := max(0, me.options.clock(now).Sub(time.UnixMilli(m.At)))
+	left := func(ms int64) time.Time { // the time that ms meant
+		return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost))
+	}
+	me.allowance.learned.recall(now, m.Limits, left)
+	if age < learnedFor {
+		me.allowance.learned.connections.recall(now, m.Capacity, left(m.Capacity.Left))
+	}
+	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(me.penalties.paused) {
+		me.penalties.paused, me.penalties.excuse = until, me.options.recalled(m.Excuse)
+		me.penalties.rested(now)
+	}
+	if age < learnedFor {
+		me.penalties.pauses = max(me.penalties.pauses, state.Count(m.Pauses))
+	}
+	me.paths.recallSources(now, age, m.Sources)
+	me.queues.restored = &restored{lanes: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
+	for _, l := range m.Lanes {
+		me.queues.restored.lanes[l.Key] = l
+	}
+	for _, h := range m.Hosts {
+		me.queues.restored.hosts[h.Host+" "+h.At] = h
+	}
+	for _, l := range me.queues.lanes {
+		me.queues.remind(now, l)
+	}
+}
+
 // remember notes what was learned, when it is time.
-func (d *desk) remember(now time.Time, urgent bool) {
-	if d.options.Facts == nil || !d.dirty {
+func (me *memory) remember(now time.Time, urgent bool) {
+	if me.options.Facts == nil || !me.dirty {
 		return
 	}
-	if due := d.noted.Add(noteEvery); !urgent && now.Before(due) {
-		d.at(due)
+	if due := me.noted.Add(noteEvery); !urgent && now.Before(due) {
+		me.at(due)
 		return
 	}
-	d.dirty, d.noted = false, now
-	if fact, worth := d.note(now); worth {
-		d.steps = append(d.steps, keepFact{fact})
+	me.dirty, me.noted = false, now
+	if fact, worth := me.note(now); worth {
+		me.steps = append(me.steps, keepFact{fact})
 	}
 }
 
 // know says whether the desk knows what it can know, and sees to it that it will.
 // A place that had no share must look again: others may have been here.
-func (d *desk) know(now time.Time, share part) bool {
+func (me *memory) know(now time.Time, share part) bool {
 	switch {
-	case d.options.Facts == nil:
+	case me.options.Facts == nil:
 		return true
 	case share.none():
-		d.remember(now, true)
-		d.known, d.asked = false, time.Time{}
-	case !d.known && d.asked.IsZero():
-		d.asked = now
-		d.steps = append(d.steps, knowFact{d.key})
-		d.at(now.Add(knowWithin))
-	case !d.known && now.Sub(d.asked) >= knowWithin:
-		d.forgotten(now)
-	case !d.known:
-		d.at(d.asked.Add(knowWithin))
+		me.remember(now, true)
+		me.known, me.asked = false, time.Time{}
+	case !me.known && me.asked.IsZero():
+		me.asked = now
+		me.steps = append(me.steps, knowFact{me.key})
+		me.at(now.Add(knowWithin))
+	case !me.known && now.Sub(me.asked) >= knowWithin:
+		me.forgotten(now)
+	case !me.known:
+		me.at(me.asked.Add(knowWithin))
 	}
-	return d.known
+	return me.known
 }

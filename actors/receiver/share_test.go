@@ -285,7 +285,7 @@ func TestLearnedIsOfTheWhole(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.desk.options.Living.adopt(of(1, 2))
 	w.desk.permit(begin)
-	w.desk.learned.connections.tighten(w.desk.whole(1), begin)
+	w.desk.allowance.learned.connections.tighten(w.desk.allowance.whole(1), begin)
 	if got := w.desk.permit(begin).Connections; got != 1 {
 		t.Errorf("%d sessions under the share that learned 1", got)
 	}
@@ -302,7 +302,7 @@ func TestRestingWithoutAShare(t *testing.T) {
 	w.desk.options.Living.adopt(of(0, 2))
 	long := again(smtp.ReceiverRateLimited, "test")
 	long.Wait = 2 * shortRest
-	w.desk.pause(begin, verdictOf{verdict: long})
+	w.desk.penalties.pause(begin, verdictOf{verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
 	if len(all["d.example"]) != 3 {

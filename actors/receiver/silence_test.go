@@ -34,8 +34,8 @@ func TestSilentClient(t *testing.T) {
 	if n := len(w.rcpts); n < 20 || n > 50 {
 		t.Errorf("%d RCPTs for a client that never answered, at 10 a second", n)
 	}
-	if named > 0 || w.desk.tasks.queue.Queued() > 0 {
-		t.Errorf("%d chunks named by pulses, %d probes queued", named, w.desk.tasks.queue.Queued())
+	if named > 0 || w.desk.inbox.tasks.queue.Queued() > 0 {
+		t.Errorf("%d chunks named by pulses, %d probes queued", named, w.desk.inbox.tasks.queue.Queued())
 	}
 	w.checkEmpty()
 }
@@ -75,7 +75,7 @@ func TestClientsOutOfReach(t *testing.T) {
 	w.desk.offer(w.now, client{name: "b", address: "node2:1"}, offerOf(2, "two.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(5 * time.Second))
 	before := asked["one.example"]
-	w.desk.lost("node1:1")
+	w.desk.inbox.lost("node1:1")
 	w.run(begin.Add(20 * time.Second))
 	if n := asked["one.example"] - before; n > 8 {
 		t.Errorf("%d more RCPTs for a client out of reach", n)
@@ -170,7 +170,7 @@ func TestShedOnTheWire(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.turn = 5 * time.Second
 	w.reply = func(*probe, *simSession) smtp.Reply { // ten seconds later the connection is lost
-		w.after(time.Second, func() { w.desk.lost("") })
+		w.after(time.Second, func() { w.desk.inbox.lost("") })
 		return smtp.Reply{}
 	}
 	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))

@@ -206,7 +206,7 @@ func (c *crowd) change(o *owner) {
 	cancel := &wire.Cancel{Task: o.task}
 	switch c.w.rand.IntN(3) {
 	case 0:
-		c.w.desk.cancel(c.w.now, cancel)
+		c.w.desk.inbox.cancel(c.w.now, cancel)
 	case 1: // crashed, and begun anew by its parent
 		c.add(o.task, o.route)
 	case 2: // taken over by another node; the old owner does not know it yet
@@ -215,7 +215,7 @@ func (c *crowd) change(o *owner) {
 		c.add(next, o.route)
 		c.w.after(10*time.Millisecond, func() {
 			c.w.desk.offer(c.w.now, client{name: o.name}, offerTo(o.task, o.route))
-			c.w.desk.cancel(c.w.now, cancel)
+			c.w.desk.inbox.cancel(c.w.now, cancel)
 		})
 	}
 }
@@ -292,7 +292,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	g := o.chunks[m.GetChunk()]
 	if g == nil { // late: it was given up
 		c.w.after(time.Millisecond, func() {
-			c.w.desk.acked(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.desk.inbox.acked(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 		return
 	}
@@ -307,7 +307,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	}
 	for range c.w.rand.IntN(3) { // none: it was lost, and the results come again
 		c.w.after(time.Millisecond, func() {
-			c.w.desk.acked(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.desk.inbox.acked(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }

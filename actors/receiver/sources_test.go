@@ -83,7 +83,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 	}{{"at the greeting", blockedAtGreeting, smtp.Reply{}, 0}, {"at RCPT", nil, blockedAtRcpt, 3}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorldFrom(t, sourceA, sourceB)
-			refusedAt := map[string]bool{w.desk.outlets[0].name: true}
+			refusedAt := map[string]bool{w.desk.paths.outlets[0].name: true}
 			w.greet = func(string) error {
 				if refusedAt[w.from] {
 					return tc.greet
@@ -111,7 +111,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 				t.Errorf("outcomes %v", outcomes)
 			}
 			for _, st := range w.desk.options.Sources.State(w.now) {
-				if refused := st.Source == w.desk.outlets[0].name; refused != (st.Blocked == 1) {
+				if refused := st.Source == w.desk.paths.outlets[0].name; refused != (st.Blocked == 1) {
 					t.Errorf("state %+v", st)
 				}
 			}
@@ -119,10 +119,10 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 				t.Errorf("rested for %s and %s", a, b)
 			}
 			harm := func(o *outlet) int { return o.budget.refused(w.now) }
-			if a, b := harm(w.desk.outlets[0]), harm(w.desk.outlets[1]); a != tc.odd || b != 30 {
+			if a, b := harm(w.desk.paths.outlets[0]), harm(w.desk.paths.outlets[1]); a != tc.odd || b != 30 {
 				t.Errorf("harm: %d and %d", a, b)
 			}
-			refusedAt[w.desk.outlets[1].name] = true
+			refusedAt[w.desk.paths.outlets[1].name] = true
 			w.offer(offerOf(1, "d.example", 2, 10, hosts("mx1")))
 			w.run(w.now.Add(10 * time.Second))
 			if blocked > 0 {
@@ -132,7 +132,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			if blocked != 10 || wait <= restHere || wait > 8*restHere {
 				t.Errorf("%d of 10 are told that we are blocked, the last to wait %s", blocked, wait)
 			}
-			refusedAt[w.desk.outlets[0].name] = false // forgotten there
+			refusedAt[w.desk.paths.outlets[0].name] = false // forgotten there
 			w.run(w.now.Add(wait))
 			before := outcomes[smtp.Invalid]
 			w.offer(offerOf(1, "d.example", 3, 10, hosts("mx1")))
@@ -186,11 +186,11 @@ func TestOneHostRefusesUs(t *testing.T) {
 
 // away is how long a lane is not spoken to from the nth source.
 func (w *world) away(lane string, n int) time.Duration {
-	l := w.desk.lanes[lane]
+	l := w.desk.queues.lanes[lane]
 	if l == nil {
 		return 0
 	}
-	r := l.away(w.now, w.desk.outlets[n])
+	r := l.away(w.now, w.desk.paths.outlets[n])
 	if r == nil {
 		return 0
 	}
@@ -226,11 +226,11 @@ func TestRestOfAnOperator(t *testing.T) {
 				t.Errorf("%s: rested at lane %d: %v", tc.name, n, rested)
 			}
 		}
-		if whole := w.now.Before(w.desk.outlets[0].until); whole != tc.whole {
+		if whole := w.now.Before(w.desk.paths.outlets[0].until); whole != tc.whole {
 			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
 		}
-		o, l := w.desk.outlets[0], w.desk.lanes["mx0"]
-		w.desk.took(w.now, &session{lane: l, outlet: o})
+		o, l := w.desk.paths.outlets[0], w.desk.queues.lanes["mx0"]
+		w.desk.paths.took(w.now, &session{lane: l, outlet: o})
 		if o.rests != 0 || l.against(o).rests != 0 || len(o.refusing) != 0 {
 			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.rested)
 		}
@@ -279,8 +279,8 @@ func TestRestedEverywhere(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
 	w.run(begin.Add(suspendedFor - time.Second))
-	if answers > 0 || len(w.dials) > 0 || w.desk.tasks.queue.Queued() != 5 {
-		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.tasks.queue.Queued())
+	if answers > 0 || len(w.dials) > 0 || w.desk.inbox.tasks.queue.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.inbox.tasks.queue.Queued())
 	}
 	sources.Use(0, "another", begin.Add(suspendedFor)) // was faster
 	w.run(begin.Add(suspendedFor + trialFor - time.Second))
@@ -306,19 +306,19 @@ func TestMemoryOfSources(t *testing.T) {
 		return newDesk("example", o, begin)
 	}
 	first := deskOf(sourceA)
-	first.outlets[0].grey = greylist{enough: 6 * time.Minute, short: time.Minute}
+	first.paths.outlets[0].grey = greylist{enough: 6 * time.Minute, short: time.Minute}
 	for range 6 {
-		first.outlets[0].budget.Begin(1)
-		first.outlets[0].budget.Refused(begin)
+		first.paths.outlets[0].budget.Begin(1)
+		first.paths.outlets[0].budget.Refused(begin)
 	}
 	const rest = 4 * time.Hour // as the receiver names it
 	for n := range lanesInRow {
 		name := fmt.Sprintf("mx%d", n)
 		told := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
 		told.verdict.Wait = rest
-		first.rest(begin, first.lane(begin, hosts(name)), first.outlets[0], told)
+		first.penalties.rest(begin, first.queues.lane(begin, hosts(name)), first.paths.outlets[0], told)
 	}
-	fact, worth := first.note(begin)
+	fact, worth := first.memory.note(begin)
 	if !worth {
 		t.Fatal("nothing noted")
 	}
@@ -326,13 +326,13 @@ func TestMemoryOfSources(t *testing.T) {
 		t.Errorf("it expires after %s", life)
 	}
 	other := deskOf(sourceB)
-	other.recall(begin, fact.Data)
-	o := other.outlets[0]
-	if other.lane(begin, hosts("mx1")).away(begin, o) != nil || o.budget.refused(begin) != 0 {
+	other.memory.recall(begin, fact.Data)
+	o := other.paths.outlets[0]
+	if other.queues.lane(begin, hosts("mx1")).away(begin, o) != nil || o.budget.refused(begin) != 0 {
 		t.Errorf("the source of another node is taken for ours: %+v", o)
 	}
 	other.options.Clock = func() time.Time { return begin.Add(time.Hour) }
-	handed, worth := other.note(begin.Add(time.Hour))
+	handed, worth := other.memory.note(begin.Add(time.Hour))
 	if !worth {
 		t.Fatal("nothing handed on")
 	}
@@ -343,8 +343,8 @@ func TestMemoryOfSources(t *testing.T) {
 	}{{fact.Data, 6, rest}, {handed.Data, 0, rest - time.Hour}} {
 		d := deskOf(sourceA)
 		d.options.Clock = func() time.Time { return begin.Add(rest - tc.rested) }
-		d.recall(begin, tc.data)
-		o := d.outlets[0]
+		d.memory.recall(begin, tc.data)
+		o := d.paths.outlets[0]
 		if o.until.Sub(begin) != tc.rested || o.rests != 1 || o.grey.enough != 6*time.Minute ||
 			o.grey.short != time.Minute || o.last.verdict.Reason != smtp.SourceBlocked ||
 			o.last.attempt.Host != "mx2" || o.last.attempt == (evidence.Attempt{}) {
@@ -353,12 +353,12 @@ func TestMemoryOfSources(t *testing.T) {
 		if n := o.budget.refused(begin.Add(2 * time.Minute)); n != tc.refused {
 			t.Errorf("%d refusals recalled", n)
 		}
-		r := d.lane(begin, hosts("mx1")).refusals[o]
+		r := d.queues.lane(begin, hosts("mx1")).refusals[o]
 		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != rest || r.rests != 1 ||
 			r.last.attempt.Host != "mx1") {
 			t.Errorf("lane recalled %+v", r)
 		}
-		if n := len(d.noteSources(begin)); n != 1 {
+		if n := len(d.paths.noteSources(begin)); n != 1 {
 			t.Errorf("one source is noted %d times", n)
 		}
 	}

@@ -40,13 +40,13 @@ func TestTurnedAwayAtSTARTTLS(t *testing.T) {
 // lesson as any other.
 func TestWordToAnIdleSession(t *testing.T) {
 	d := newDesk("example", testOptions(openedWide()), begin)
-	l := d.lane(begin, hosts("mx1"))
-	d.outlets[0].tempo.OnThrottled(begin, begin, "450") // an earlier lesson
+	l := d.queues.lane(begin, hosts("mx1"))
+	d.paths.outlets[0].tempo.OnThrottled(begin, begin, "450") // an earlier lesson
 	now := begin.Add(time.Minute)
 	told := judgedAt(now, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{"too many messages, slow down"}}})
-	d.trouble(now, &session{lane: l, host: l.candidates[0], outlet: d.outlets[0], opened: now, ready: true}, told)
-	if e := d.outlets[0].tempo.Explain(now); !now.Before(e.Until) {
+	d.outcomes.trouble(now, &session{lane: l, host: l.candidates[0], outlet: d.paths.outlets[0], opened: now, ready: true}, told)
+	if e := d.paths.outlets[0].tempo.Explain(now); !now.Before(e.Until) {
 		t.Errorf("the tempo learned nothing of it: %+v", e)
 	}
 }
@@ -56,7 +56,7 @@ func TestWordToAnIdleSession(t *testing.T) {
 func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
 	for _, p := range []part{{1, 1}, {3, 8}, {7, 8}, {85, 256}, {128, 256}, {1, 256}, {0, 1}} {
 		for seen := 1; seen <= 4; seen++ {
-			d := &desk{share: p}
+			d := &allowance{share: p}
 			a := throttle.Limits{Connections: d.whole(seen)}
 			if got := p.of(a).Connections; !p.none() && got != seen || p.none() && a.Connections != seen {
 				t.Errorf("%d of %d: %d sessions are %d of the whole, and %d here", p.k, p.n, seen, a.Connections, got)

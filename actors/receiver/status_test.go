@@ -62,7 +62,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	}
 	w.fill(4)
 	w.run(begin.Add(30 * time.Second))
-	got := w.desk.tell(w.now)
+	got := w.desk.explainer.tell(w.now)
 	asked := len(w.rcpts)
 	putOff := float64(deferred) / float64(asked)
 	if got.Key != "example" || got.State != "asking" || got.Cause != "allowance" || !strings.Contains(got.Why, "20") {
@@ -71,8 +71,8 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	if got.Rcpts < 19 || got.Rcpts > 20 || got.Allowed != 20 || got.PerHour < 60_000 || got.PerHour > 72_000 {
 		t.Errorf("%v RCPT/s of %v, %d an hour", got.Rcpts, got.Allowed, got.PerHour)
 	}
-	looked := len(w.desk.suspects) // wait to be looked at again
-	if got.Queued != w.desk.tasks.queue.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
+	looked := len(w.desk.suspicions.suspects) // wait to be looked at again
+	if got.Queued != w.desk.inbox.tasks.queue.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
 		t.Errorf("%d queued (%d asked), the oldest for %v s", got.Queued, asked, got.Oldest)
 	}
 	if got.Refused != 0.05 && (got.Refused < 0.04 || got.Refused > 0.06) ||
@@ -86,7 +86,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 		got.Budget != got.Sources[0].Budget || got.Budget < 1 {
 		t.Errorf("sources %+v, %d sessions, %d refusals left", got.Sources, got.Sessions, got.Budget)
 	}
-	all := w.desk.tellAllOf(w.now)
+	all := w.desk.explainer.tellAllOf(w.now)
 	if len(all.SessionList) != got.Sessions || all.SessionList[0].Host != "mx1.example" ||
 		all.SessionList[0].State != "asking" && all.SessionList[0].State != "idle" {
 		t.Errorf("sessions %+v", all.SessionList)
@@ -98,7 +98,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	for _, m := range all.Minutes {
 		sum += m.Asked
 	}
-	if len(all.Minutes) != 1 || sum < asked-w.desk.allowance.Connections*64 || sum > asked ||
+	if len(all.Minutes) != 1 || sum < asked-w.desk.allowance.limits.Connections*64 || sum > asked ||
 		all.Minutes[0].Cause != "allowance" || all.Minutes[0].Allowed != 20 || all.Minutes[0].AllowedLast != 20 {
 		t.Errorf("minutes %+v with %d of %d asked", all.Minutes, sum, asked)
 	}
@@ -116,7 +116,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 	}
 	w.fill(2)
 	w.run(begin.Add(time.Minute))
-	got := w.desk.tellAllOf(w.now)
+	got := w.desk.explainer.tellAllOf(w.now)
 	if len(got.Firings) == 0 || len(got.Firings) > firingsMax {
 		t.Fatalf("%d firings", len(got.Firings))
 	}
@@ -135,20 +135,20 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	d := w.desk
-	s := &session{lane: newLane(d.tasks.queue.NewHostQueue("mx1.example"), nil), outlet: d.outlets[0]}
+	s := &session{lane: newLane(d.inbox.tasks.queue.NewHostQueue("mx1.example"), nil), outlet: d.paths.outlets[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 421, Lines: []string{strings.Repeat("slow down ä", 50)}}})
 		told.verdict.Action = 3
-		d.fired(s, remark{told: told, at: at})
-		d.fired(s, remark{told: told, at: at.Add(time.Second)})
+		d.recorder.fired(s, remark{told: told, at: at})
+		d.recorder.fired(s, remark{told: told, at: at.Add(time.Second)})
 	}
-	d.observe(begin.Add(time.Hour))
-	if n := len(d.status.firings); n != firingsMax {
+	d.explainer.observe(begin.Add(time.Hour))
+	if n := len(d.recorder.status.firings); n != firingsMax {
 		t.Errorf("%d firings are kept, want %d", n, firingsMax)
 	}
-	for _, f := range d.status.firings {
+	for _, f := range d.recorder.status.firings {
 		if len(f.Text) > 200 || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
 			t.Errorf("a text of %d bytes: %q", len(f.Text), f.Text)
 		}
@@ -170,17 +170,17 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 		sum += valueOf(t, o.Metrics.waitingNow[i])
 		most = max(most, valueOf(t, o.Metrics.waitingNow[i]))
 	}
-	if sum != float64(w.desk.tasks.queue.Queued()) || most != sum || sum == 0 {
-		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.tasks.queue.Queued())
+	if sum != float64(w.desk.inbox.tasks.queue.Queued()) || most != sum || sum == 0 {
+		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.inbox.tasks.queue.Queued())
 	}
 	waited := valueOf(t, o.Metrics.waitedSeconds[wire.Cause_ALLOWANCE])
-	if waited < 0.9*20*float64(w.desk.tasks.queue.Queued()) || waited > 20*1000 {
-		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.tasks.queue.Queued())
+	if waited < 0.9*20*float64(w.desk.inbox.tasks.queue.Queued()) || waited > 20*1000 {
+		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.inbox.tasks.queue.Queued())
 	}
 	if got := valueOf(t, o.Metrics.rcpts); got < 190 || got > 210 {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)
 	}
-	w.desk.unobserve(w.now)
+	w.desk.recorder.unobserve(w.now)
 	for i, cause := range view.Causes {
 		if got := valueOf(t, o.Metrics.waitingNow[i]); got != 0 {
 			t.Errorf("%v wait for %s at a desk that is gone", got, cause)
@@ -196,7 +196,7 @@ func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 	w.fill(2)
 	w.run(begin.Add(10 * time.Minute))
 	living := w.desk.options.Living
-	w.desk.unobserve(w.now) // the desk goes, the record stays
+	w.desk.recorder.unobserve(w.now) // the desk goes, the record stays
 	got, whole := living.Record(w.now, "", 1<<20)
 	if !whole || len(got.Receivers) != 1 {
 		t.Fatalf("%d receivers, whole is %v", len(got.Receivers), whole)
@@ -235,6 +235,6 @@ func BenchmarkSeen(b *testing.B) {
 	s := &session{}
 	b.ReportAllocs()
 	for b.Loop() {
-		d.seen(begin, s, &r)
+		d.recorder.seen(begin, s, &r)
 	}
 }

@@ -326,7 +326,7 @@ func (tr *trial) heardOf(to client, msg proto.Message) {
 		}
 	case *wire.Results:
 		tr.after(time.Millisecond, func() {
-			tr.desk.acked(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			tr.desk.inbox.acked(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			tr.results(t, m)
 			tr.pump(t)
 		})
@@ -416,21 +416,21 @@ func (tr *trial) carry(s step) {
 		l := &liveSession{s: &simSession{socket: s.socket, host: s.host.host, source: s.source.Name()}, host: s.host.host}
 		tr.live[s.id] = l
 		if !s.socket.start(s.turn, nil) {
-			tr.after(0, func() { tr.desk.closed(tr.now, s.id) })
+			tr.after(0, func() { tr.desk.outcomes.closed(tr.now, s.id) })
 			return
 		}
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case askProbes:
 		l := tr.live[s.id]
 		if !l.s.socket.start(s.turn, nil) {
-			tr.after(0, func() { tr.desk.worked(tr.now, report{id: s.id, rest: s.probes}) })
+			tr.after(0, func() { tr.desk.outcomes.worked(tr.now, report{id: s.id, rest: s.probes}) })
 			return
 		}
 		r := &report{id: s.id, rest: s.probes}
 		tr.after(s.after, func() { tr.next(s, l, r) })
 	case quitSession:
 		tr.after(tr.turn/2, func() { tr.close(tr.live[s.id]) })
-		tr.after(tr.turn, func() { tr.desk.closed(tr.now, s.id) })
+		tr.after(tr.turn, func() { tr.desk.outcomes.closed(tr.now, s.id) })
 	case dropSession:
 		l := tr.live[s.id]
 		l.s.socket.close()
@@ -463,7 +463,7 @@ func (tr *trial) arrived(s openSession, l *liveSession) {
 	tr.after(took, func() {
 		l.s.socket.rest()
 		if !refused {
-			tr.desk.opened(tr.now, s.id, nil)
+			tr.desk.outcomes.opened(tr.now, s.id, nil)
 			return
 		}
 		err := error(&smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
@@ -471,7 +471,7 @@ func (tr *trial) arrived(s openSession, l *liveSession) {
 			err = errors.New("connection refused")
 		}
 		told := judgedAt(tr.now, s.host.host, smtp.Address{}, err)
-		tr.desk.opened(tr.now, s.id, &told)
+		tr.desk.outcomes.opened(tr.now, s.id, &told)
 	})
 }
 
@@ -545,7 +545,7 @@ func (tr *trial) asked(m askProbes, l *liveSession, r *report, sent time.Time) {
 
 func (tr *trial) reported(l *liveSession, r *report) {
 	l.s.socket.rest()
-	tr.after(0, func() { tr.desk.worked(tr.now, *r) })
+	tr.after(0, func() { tr.desk.outcomes.worked(tr.now, *r) })
 }
 
 func (tr *trial) count(truth, tenant int) {

@@ -17,13 +17,13 @@ type look struct {
 // Survey says what every receiver does that lives here. It ends with ctx, and gives
 // those that have answered until then.
 func (l *Living) Survey(ctx context.Context) []view.Receiver {
-	return inquire(ctx, l, func(string) bool { return true }, (*desk).tell)
+	return inquire(ctx, l, func(string) bool { return true }, func(d *desk, now time.Time) view.Receiver { return d.explainer.tell(now) })
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
 // for: each shard is one. It ends with ctx, as Survey does.
 func (l *Living) Detail(ctx context.Context, key string) []view.ReceiverDetail {
-	return inquire(ctx, l, standsFor(key), (*desk).tellAllOf)
+	return inquire(ctx, l, standsFor(key), func(d *desk, now time.Time) view.ReceiverDetail { return d.explainer.tellAllOf(now) })
 }
 
 // Record gives what this node kept of the receivers whose keys come after a key, in
@@ -36,7 +36,7 @@ func (l *Living) Record(now time.Time, after string, most int) (out view.Record,
 // whether there was one. The numbers are those of Detail; of a name that stands
 // for several receivers, each of them ends the session of that number.
 func (l *Living) Close(ctx context.Context, key string, session int) bool {
-	end := func(d *desk, _ time.Time) bool { return d.closeSession(session) }
+	end := func(d *desk, _ time.Time) bool { return d.pool.closeSession(session) }
 	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
 }
 

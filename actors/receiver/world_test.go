@@ -184,7 +184,7 @@ func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 func (w *world) acknowledge(_ client, msg proto.Message) {
 	if m, ok := msg.(*wire.Results); ok {
 		w.after(0, func() {
-			w.desk.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.desk.inbox.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }
@@ -219,7 +219,7 @@ func (w *world) plan() {
 }
 
 func (w *world) do(s step) {
-	if _, told := s.(send); !told && w.now.Before(w.desk.paused) {
+	if _, told := s.(send); !told && w.now.Before(w.desk.penalties.paused) {
 		switch s.(type) {
 		case openSession, askProbes:
 			w.t.Errorf("%T while the receiver rests", s)
@@ -231,7 +231,7 @@ func (w *world) do(s step) {
 	case openSession:
 		if !s.socket.start(s.turn, nil) { // the share has changed since
 			w.open[s.id] = &simSession{socket: s.socket}
-			w.after(0, func() { w.desk.closed(w.now, s.id) })
+			w.after(0, func() { w.desk.outcomes.closed(w.now, s.id) })
 			return
 		}
 		w.dials = append(w.dials, w.now)
@@ -247,7 +247,7 @@ func (w *world) do(s step) {
 	case keepFact:
 		w.keeps++
 	case quitSession:
-		w.after(w.turn, func() { w.desk.closed(w.now, s.id) })
+		w.after(w.turn, func() { w.desk.outcomes.closed(w.now, s.id) })
 	case dropSession:
 		if w.open[s.id] == nil {
 			w.t.Errorf("session %d dropped twice", s.id)
@@ -263,11 +263,11 @@ func (w *world) opened(s openSession) {
 	w.greeted[s.host.host]++
 	err := w.greet(s.host.host)
 	if err == nil {
-		w.desk.opened(w.now, s.id, nil)
+		w.desk.outcomes.opened(w.now, s.id, nil)
 		return
 	}
 	told := judgedAt(w.now, s.host.host, smtp.Address{}, err)
-	w.desk.opened(w.now, s.id, &told)
+	w.desk.outcomes.opened(w.now, s.id, &told)
 }
 
 // judged gives the verdict on a failure, of whatever host.
@@ -297,7 +297,7 @@ func (w *world) step() time.Duration {
 func (w *world) ask(m askProbes) {
 	s := w.open[m.id]
 	if !s.socket.start(m.turn, nil) {
-		w.after(0, func() { w.desk.worked(w.now, report{id: m.id, rest: m.probes}) })
+		w.after(0, func() { w.desk.outcomes.worked(w.now, report{id: m.id, rest: m.probes}) })
 		return
 	}
 	if len(m.probes) == 0 || m.perTransaction > w.limit.RcptsPerTransaction {
@@ -317,7 +317,7 @@ func (w *world) ask(m askProbes) {
 	}
 	w.after(t.Sub(w.now), func() {
 		s.socket.rest()
-		w.desk.worked(w.now, r)
+		w.desk.outcomes.worked(w.now, r)
 	})
 }
 
@@ -376,17 +376,17 @@ func (w *world) checkEmpty() {
 	w.t.Helper()
 	w.run(w.now.Add(2 * time.Hour))
 	d := w.desk
-	if n := d.options.Slots.free.Load(); n != slotsOfWorld || len(d.sessions) > 0 || len(w.open) > 0 ||
-		len(d.free) > 0 || d.closing != 0 {
+	if n := d.options.Slots.free.Load(); n != slotsOfWorld || len(d.pool.sessions) > 0 || len(w.open) > 0 ||
+		len(d.pool.free) > 0 || d.pool.closing != 0 {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
-			n, slotsOfWorld, len(d.sessions), len(w.open), len(d.free), d.closing)
+			n, slotsOfWorld, len(d.pool.sessions), len(w.open), len(d.pool.free), d.pool.closing)
 	}
-	if len(d.lanes) > 0 || len(d.manned) > 0 || d.aside.Len() > 0 || d.unsent.Len() > 0 ||
-		len(d.finished) > 0 {
+	if len(d.queues.lanes) > 0 || len(d.pool.manned) > 0 || d.queues.aside.Len() > 0 || d.inbox.unsent.Len() > 0 ||
+		len(d.inbox.finished) > 0 {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
-			len(d.lanes), len(d.manned), d.aside.Len(), d.unsent.Len(), len(d.finished))
+			len(d.queues.lanes), len(d.pool.manned), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
 	}
-	if t := &d.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
+	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
 		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
 		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
 			len(t.all), len(t.busy), t.resting.Len(), t.queue.Tenants(), t.queue.Queued(), t.queue.Unserved())

@@ -2,13 +2,12 @@ package receiver
 
 import (
 	"fmt"
-	"slices"
-	"time"
-
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
+	"slices"
+	"time"
 )
 
 // soonEnds is when a pause whose end is over is expected to be ended here.
@@ -16,41 +15,41 @@ const soonEnds = time.Second
 
 // said gives who says what of a field of a receiver, or of one of our sources; none:
 // nobody knows.
-func (d *desk) said(name string, f throttle.Field) []throttle.Said {
-	if d.options.Said == nil {
+func (e *env) said(name string, f throttle.Field) []throttle.Said {
+	if e.options.Said == nil {
 		return nil
 	}
-	return d.options.Said(name, f)
+	return e.options.Said(name, f)
 }
 
 // here turns a time of the ledger's clock into one of this host's, which is not over.
-func (d *desk) here(now, at time.Time) time.Time {
-	return now.Add(max(soonEnds, at.Sub(d.options.clock(now))))
+func (e *env) here(now, at time.Time) time.Time {
+	return now.Add(max(soonEnds, at.Sub(e.options.clock(now))))
 }
 
 // pauseEnds is until when a name is paused; zero: until somebody ends it.
-func (d *desk) pauseEnds(now time.Time, name string) time.Time {
+func (ps *paths) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
-	for _, s := range slices.Backward(d.said(name, throttle.FieldPause)) {
+	for _, s := range slices.Backward(ps.said(name, throttle.FieldPause)) {
 		switch {
 		case s.Text == string(throttle.PauseNo): // what holds when those before are over
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
 		}
-		until = later(until, d.here(now, s.Until))
+		until = later(until, ps.here(now, s.Until))
 	}
 	return until
 }
 
 // sourcesPaused is until when the first of our sources is used again that the receiver
 // takes and that is paused, or until a time before.
-func (d *desk) sourcesPaused(now, until time.Time) time.Time {
-	for _, o := range d.outlets {
+func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
+	for _, o := range ps.outlets {
 		if o.pause != throttle.PauseYes && o.pause != throttle.PauseDrain || now.Before(o.until) {
 			continue
 		}
-		ends := d.pauseEnds(now, throttle.SourcePrefix+o.name)
+		ends := ps.pauseEnds(now, throttle.SourcePrefix+o.name)
 		if until.IsZero() || !ends.IsZero() && ends.Before(until) {
 			until = ends
 		}
@@ -60,20 +59,20 @@ func (d *desk) sourcesPaused(now, until time.Time) time.Time {
 
 // boundEnds is until, or when that is sooner the end of an override that says how much one
 // of our sources may ask in a day.
-func (d *desk) boundEnds(now, until time.Time) time.Time {
-	today := d.options.clock(now)
-	for _, o := range d.outlets {
-		if now.Before(o.until) || egress.DailyCap(d.options.Sources.Limits(o.index), today) == 0 {
+func (ps *paths) boundEnds(now, until time.Time) time.Time {
+	today := ps.options.clock(now)
+	for _, o := range ps.outlets {
+		if now.Before(o.until) || egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
 			continue
 		}
-		if ok, _ := d.options.Sources.Usable(o.index, d.key, now); !ok {
+		if ok, _ := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
 			continue
 		}
-		said := d.said(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
+		said := ps.said(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
 		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
 			continue
 		}
-		if ends := d.here(now, said[len(said)-1].Until); ends.Before(until) {
+		if ends := ps.here(now, said[len(said)-1].Until); ends.Before(until) {
 			until = ends
 		}
 	}
@@ -81,9 +80,9 @@ func (d *desk) boundEnds(now, until time.Time) time.Time {
 }
 
 // pausedBy says who has paused a name, and why; what names it in the sentence.
-func (d *desk) pausedBy(name, what string, how throttle.Pause) string {
+func (ps *paths) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
-	if said := d.said(name, throttle.FieldPause); len(said) > 0 {
+	if said := ps.said(name, throttle.FieldPause); len(said) > 0 {
 		s := said[len(said)-1]
 		switch {
 		case s.Author != "":
@@ -102,13 +101,13 @@ func (d *desk) pausedBy(name, what string, how throttle.Pause) string {
 }
 
 // pausedBecause says who has paused the receiver, or our sources.
-func (d *desk) pausedBecause() string {
-	if how := d.allowance.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
-		return d.pausedBy(d.key, "it", how)
+func (ps *paths) pausedBecause() string {
+	if how := ps.allowance.limits.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
+		return ps.pausedBy(ps.key, "it", how)
 	}
-	for _, o := range d.outlets {
+	for _, o := range ps.outlets {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
-			return d.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
+			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
 		}
 	}
 	return "an operator has paused the sources of ours that it takes"

@@ -3,14 +3,28 @@ package receiver
 import (
 	"fmt"
 	"math"
-	"time"
-
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
+	"time"
 )
+
+// explainer says what the receiver is doing, what keeps it from doing more, and how long it takes.
+type explainer struct {
+	*env
+	allowance  *allowance
+	recorder   *recorder
+	inbox      *inbox
+	pool       *pool
+	paths      *paths
+	queues     *queues
+	penalties  *penalties
+	suspicions *suspicions
+	planner    *planner
+	memory     *memory
+}
 
 const (
 	// heldSpan is over what it is judged whether the rate or the sessions hold a receiver
@@ -68,36 +82,45 @@ func (h held) over(now time.Time, cause wire.Cause) float64 {
 	return h.part[cause]
 }
 
+// pausedWait is named by a pulse while an operator has paused a receiver and nobody knows
+// until when. It is said again each second.
+const pausedWait = time.Minute
+
+// tellingRefusals is how many refusals say which part of the addresses is refused, unless
+// fewer use up what may be refused in an hour: the first one is often that of an address
+// that was made up to see whether there are any. Guess.
+const tellingRefusals = 3
+
 // hold says what keeps the desk from asking more.
-func (d *desk) hold(now time.Time) status.Blocked {
-	b := d.holds(now)
-	b.Why = d.because(now, b.Cause)
+func (ex *explainer) hold(now time.Time) status.Blocked {
+	b := ex.holds(now)
+	b.Why = ex.because(now, b.Cause)
 	return b
 }
 
 // holds is hold without the sentence.
-func (d *desk) holds(now time.Time) status.Blocked {
-	b := d.found(now)
+func (ex *explainer) holds(now time.Time) status.Blocked {
+	b := ex.found(now)
 	if b.Cause == wire.Cause_NO_SOURCE {
-		b.Until = d.boundEnds(now, b.Until)
+		b.Until = ex.paths.boundEnds(now, b.Until)
 	}
 	return b
 }
 
 // found is holds, with the ends of days instead of those of their bounds.
-func (d *desk) found(now time.Time) status.Blocked {
-	if b := d.barred(now); !b.Free() {
+func (ex *explainer) found(now time.Time) status.Blocked {
+	if b := ex.barred(now); !b.Free() {
 		return b
 	}
-	if b := d.unreachable(now); !b.Free() || d.tasks.queue.Queued() == 0 {
+	if b := ex.queues.unreachable(now); !b.Free() || ex.inbox.tasks.queue.Queued() == 0 {
 		return b
 	}
-	h := &d.held
-	if ok, next := d.spendable(now); !ok {
+	h := &ex.planner.held
+	if ok, next := ex.paths.spendable(now); !ok {
 		return status.Blocked{Cause: wire.Cause_BUDGET, Until: next}
 	}
 	for _, cause := range [...]wire.Cause{wire.Cause_BUDGET, wire.Cause_NO_SOURCE} {
-		if h.last.found[cause] && !d.asks() {
+		if h.last.found[cause] && !ex.pool.asks() {
 			return h.last.blocked(cause)
 		}
 	}
@@ -111,98 +134,43 @@ func (d *desk) found(now time.Time) status.Blocked {
 }
 
 // barred is holds for what lets nothing be asked at all; FREE: there is no such thing.
-func (d *desk) barred(now time.Time) status.Blocked {
-	a, working := d.allowance, len(d.sessions) > d.closing
+func (ex *explainer) barred(now time.Time) status.Blocked {
+	a, working := ex.allowance.limits, len(ex.pool.sessions) > ex.pool.closing
 	switch {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
-		return status.Blocked{Cause: wire.Cause_PAUSED, Until: d.pauseEnds(now, d.key)}
+		return status.Blocked{Cause: wire.Cause_PAUSED, Until: ex.paths.pauseEnds(now, ex.key)}
 	case shut(a):
 		return status.Blocked{Cause: wire.Cause_NO_SHARE}
-	case d.options.Facts != nil && !d.known:
-		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: d.asked.Add(knowWithin)}
-	case now.Before(d.paused):
-		return status.Blocked{Cause: wire.Cause_PENALTY, Until: d.paused}
+	case ex.options.Facts != nil && !ex.memory.known:
+		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: ex.memory.asked.Add(knowWithin)}
+	case now.Before(ex.penalties.paused):
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: ex.penalties.paused}
 	}
-	b := d.mute(now)
+	b := ex.paths.mute(now)
 	if !b.Free() && !(b.Cause == wire.Cause_PAUSED && working) { // else they are drained
 		if b.Cause == wire.Cause_PAUSED {
-			b.Until = d.sourcesPaused(now, b.Until)
+			b.Until = ex.paths.sourcesPaused(now, b.Until)
 		}
 		return b
 	}
-	if o := d.breather(now); o != nil {
+	if o := ex.paths.breather(now); o != nil {
 		return status.Blocked{Cause: wire.Cause_PENALTY, Until: o.tempo.Explain(now).Until}
 	}
 	return status.Blocked{}
 }
 
-// breather gives the source that is the first to speak again when all of ours that the
-// receiver takes rest for a short while, by their tempos; nil: one may speak.
-func (d *desk) breather(now time.Time) (first *outlet) {
-	for _, o := range d.outlets {
-		if now.Before(o.until) {
-			continue
-		}
-		rests := o.tempo.Explain(now).Until
-		if !now.Before(rests) {
-			return nil
-		}
-		if first == nil || rests.Before(first.tempo.Explain(now).Until) {
-			first = o
-		}
-	}
-	return first
-}
-
-// slowest gives the source whose tempo, rather than the allowance, says how fast the
-// receiver is asked; nil: it is the allowance.
-func (d *desk) slowest(now time.Time) *outlet {
-	for _, o := range d.outlets {
-		if !now.Before(o.until) {
-			if o.tempo.Limits(now) {
-				return o
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
-// UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
-func (d *desk) unreachable(now time.Time) (b status.Blocked) {
-	for _, l := range d.lanes {
-		if l.Sessions() > 0 {
-			return status.Blocked{}
-		}
-		for _, c := range l.candidates {
-			if d.outlet(now, l, c.at) != nil && !now.Before(c.until) {
-				return status.Blocked{}
-			}
-			told, until, _ := d.shutBy(now, l, c)
-			if b.Until.IsZero() || until.Before(b.Until) {
-				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
-				if told.attempt.Code != 0 {
-					b.Cause = wire.Cause_PENALTY
-				}
-			}
-		}
-	}
-	return b
-}
-
 // because puts what holds the desk back into a sentence.
-func (d *desk) because(now time.Time, cause wire.Cause) string {
-	a := d.allowance
+func (ex *explainer) because(now time.Time, cause wire.Cause) string {
+	a := ex.allowance.limits
 	switch cause {
 	case wire.Cause_ALLOWANCE:
-		if o := d.slowest(now); o != nil {
+		if o := ex.paths.slowest(now); o != nil {
 			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
-				d.permitted(now), a.RcptRate, o.tempo.Explain(now).Why)
+				ex.paths.permitted(now), a.RcptRate, o.tempo.Explain(now).Why)
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
-		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(d.sessions)-d.closing,
+		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(ex.pool.sessions)-ex.pool.closing,
 			a.Connections, a.ConnectionRate)
 	case wire.Cause_BUDGET:
 		if a.RefusedShare > 0 {
@@ -211,36 +179,36 @@ func (d *desk) because(now time.Time, cause wire.Cause) string {
 		}
 		return fmt.Sprintf("it may refuse %d addresses in an hour, and has", a.RefusedPerHour)
 	case wire.Cause_PAUSED:
-		return d.pausedBecause()
+		return ex.paths.pausedBecause()
 	case wire.Cause_PENALTY:
-		if o := d.breather(now); o != nil && !now.Before(d.paused) {
+		if o := ex.paths.breather(now); o != nil && !now.Before(ex.penalties.paused) {
 			return o.tempo.Explain(now).Why
 		}
-		if !d.excuse.asked() {
+		if !ex.penalties.excuse.asked() {
 			return "it wanted less of us, and rests"
 		}
-		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", d.excuse.attempt.Code,
-			d.excuse.attempt.Enhanced, d.excuse.verdict.Reason, d.excuse.verdict.Rule)
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.penalties.excuse.attempt.Code,
+			ex.penalties.excuse.attempt.Enhanced, ex.penalties.excuse.verdict.Reason, ex.penalties.excuse.verdict.Rule)
 	case wire.Cause_NO_SOURCE:
-		return d.sourceless(now)
+		return ex.sourceless(now)
 	case wire.Cause_NO_SHARE:
-		return d.shareless()
+		return ex.shareless()
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
-	if d.tasks.queue.Queued() == 0 {
+	if ex.inbox.tasks.queue.Queued() == 0 {
 		return "nothing waits"
 	}
 	return "it asks as fast as it is answered"
 }
 
 // sourceless is because for NO_SOURCE.
-func (d *desk) sourceless(now time.Time) string {
-	for _, o := range d.outlets {
-		today := d.options.clock(now)
-		if most := egress.DailyCap(d.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
+func (ex *explainer) sourceless(now time.Time) string {
+	for _, o := range ex.paths.outlets {
+		today := ex.options.clock(now)
+		if most := egress.DailyCap(ex.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
 			name := view.SourceName(o.name)
-			if left, _ := d.options.Sources.Remaining(o.index, "", today, false); left > 0 {
+			if left, _ := ex.options.Sources.Remaining(o.index, "", today, false); left > 0 {
 				return fmt.Sprintf("our source %s may ask %d addresses today; other receivers have their part of "+
 					"the %d that are left", name, most, left)
 			}
@@ -251,27 +219,20 @@ func (d *desk) sourceless(now time.Time) string {
 }
 
 // shareless is because for NO_SHARE.
-func (d *desk) shareless() string {
+func (ex *explainer) shareless() string {
 	switch {
-	case d.share.none():
+	case ex.allowance.share.none():
 		return "this node has no share of the allowance, or has lost the ledger"
-	case shut(d.allowance):
-		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything", d.share.k,
-			d.share.n)
+	case shut(ex.allowance.limits):
+		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything", ex.allowance.share.k,
+			ex.allowance.share.n)
 	}
 	return "what other nodes know of it is being read"
 }
 
-// asks says whether a session is asking something.
-func (d *desk) asks() bool { return len(d.sessions) > len(d.free)+d.closing }
-
-// pausedWait is named by a pulse while an operator has paused a receiver and nobody knows
-// until when. It is said again each second.
-const pausedWait = time.Minute
-
 // pulsing is what a pulse tells of what holds the desk back, and how long nothing can be asked.
-func (d *desk) pulsing(now time.Time) (wire.Cause, int64) {
-	b := d.holds(now)
+func (ex *explainer) pulsing(now time.Time) (wire.Cause, int64) {
+	b := ex.holds(now)
 	switch b.Cause {
 	case wire.Cause_PAUSED:
 		if b.Until.IsZero() {
@@ -286,71 +247,53 @@ func (d *desk) pulsing(now time.Time) (wire.Cause, int64) {
 	return b.Cause, 0
 }
 
-// tellingRefusals is how many refusals say which part of the addresses is refused, unless
-// fewer use up what may be refused in an hour: the first one is often that of an address
-// that was made up to see whether there are any. Guess.
-const tellingRefusals = 3
-
 // perHourOf is how many addresses of a task's verification the desk expects to ask in an
 // hour; 0: it cannot say.
-func (d *desk) perHourOf(now time.Time, t *task) int64 {
-	all := d.perHour(now)
+func (ex *explainer) perHourOf(now time.Time, t *task) int64 {
+	all := ex.perHour(now)
 	if all <= 0 {
 		return 0
 	}
-	return max(1, int64(all*d.tasks.queue.Fraction(d.tasks.flow(t))))
+	return max(1, int64(all*ex.inbox.tasks.queue.Fraction(ex.inbox.tasks.flow(t))))
 }
 
 // perHour is how many addresses the desk expects to ask in an hour as things are, by what
 // is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
 // In a rest or a pause of which the end is known it is what is expected after it.
-func (d *desk) perHour(now time.Time) float64 {
-	a := d.allowance
-	switch b := d.barred(now); {
+func (ex *explainer) perHour(now time.Time) float64 {
+	a := ex.allowance.limits
+	switch b := ex.barred(now); {
 	case b.Free(), b.Cause == wire.Cause_PENALTY:
 	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():
 	default:
 		return 0
 	}
-	n := min(a.RcptRate.PerSecond(), d.outlets[0].tempo.Lasting()) * 3600
-	accepted, refused := d.answeredOf(now)
+	n := min(a.RcptRate.PerSecond(), ex.paths.outlets[0].tempo.Lasting()) * 3600
+	accepted, refused := ex.paths.answeredOf(now)
 	perSession := float64(a.RcptsPerConnection)
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)
 		if part*100 > float64(a.RefusedShare) {
-			n = min(n, float64(a.RefusedPerHour)/part/d.options.Sources.Hour.Of(time.Hour).Hours())
+			n = min(n, float64(a.RefusedPerHour)/part/ex.options.Sources.Hour.Of(time.Hour).Hours())
 		}
 		perSession = max(1, min(perSession, float64(a.RefusedPerSession)/part))
 	}
 	n = min(n, a.ConnectionRate.PerSecond()*3600*perSession)
-	if turn := d.replies.lowest.Seconds(); turn > 0 {
-		n = min(n, 3600*float64(a.Connections)/(d.turns()*turn+2*d.openings.lowest.Seconds()/perSession))
+	if turn := ex.allowance.replies.lowest.Seconds(); turn > 0 {
+		n = min(n, 3600*float64(a.Connections)/(ex.allowance.turns()*turn+2*ex.allowance.openings.lowest.Seconds()/perSession))
 	}
 	return n
 }
 
-// turns is how many turns an address takes.
-func (d *desk) turns() float64 {
-	a := d.allowance
-	n := float64(min(a.RcptsPerTransaction, workMax))
-	if a.Pipelining {
-		return 2 / n
-	}
-	return (turnsPerProbe - 1 + n) / n
-}
-
-// answeredOf is what the source that is used refused and accepted in the last hour.
-func (d *desk) answeredOf(now time.Time) (accepted, refused int) {
-	for _, o := range d.outlets {
-		for _, m := range o.budget.minutes {
-			if !o.budget.over(m.began, now) {
-				accepted += m.accepted
-				refused += m.refused
-			}
-		}
-		if accepted+refused > 0 {
-			break
+func (ex *explainer) pulse(now time.Time, t *task) {
+	m := &wire.Pulse{Task: t.chunks[0].named, Credit: ex.inbox.tasks.credit(t)}
+	for _, c := range t.chunks {
+		if !c.shed {
+			m.Chunks = append(m.Chunks, c.number)
 		}
 	}
-	return accepted, refused
+	m.Cause, m.WaitingMs = ex.pulsing(now)
+	m.PerHour = ex.perHourOf(now, t)
+	t.pulsed = now
+	ex.emit(t.client, m)
 }

@@ -1,10 +1,9 @@
 package receiver
 
 import (
-	"time"
-
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
+	"time"
 )
 
 // noteRate gives what an adaptive rate knows, as a snapshot has it.
@@ -16,10 +15,22 @@ func noteRate(t *throttle.AdaptiveRate) state.Rate {
 	return state.RateOf(m)
 }
 
+// noteRests gives the sources that a lane refuses.
+func (l *lane) noteRests(now time.Time) []state.Suspension {
+	var out []state.Suspension
+	for o, r := range l.refusals {
+		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
+			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
+				Rests: min(r.rests, state.CountMax), Last: state.AttemptOf(r.last.attempt)})
+		}
+	}
+	return out
+}
+
 // noteSources gives what our sources did and what was read of those of other nodes.
-func (d *desk) noteSources(now time.Time) []state.Source {
+func (ps *paths) noteSources(now time.Time) []state.Source {
 	var out []state.Source
-	for _, o := range d.outlets {
+	for _, o := range ps.outlets {
 		m := state.Source{Source: o.name, Rests: min(o.rests, state.CountMax),
 			Enough: o.grey.enough.Milliseconds(), Short: o.grey.short.Milliseconds(),
 			Tempo: noteRate(o.tempo)}
@@ -36,13 +47,13 @@ func (d *desk) noteSources(now time.Time) []state.Source {
 			out = append(out, m)
 		}
 	}
-	passed := now.Sub(d.othersAt)
-	for _, m := range d.others {
+	passed := now.Sub(ps.othersAt)
+	for _, m := range ps.others {
 		m.Left = max(0, m.Left-passed.Milliseconds())
 		minutes := m.Minutes
 		m.Minutes = nil
 		for _, one := range minutes {
-			if one.Ago += passed.Milliseconds(); one.Ago <= d.options.lasts(time.Hour+time.Minute).Milliseconds() {
+			if one.Ago += passed.Milliseconds(); one.Ago <= ps.options.lasts(time.Hour+time.Minute).Milliseconds() {
 				m.Minutes = append(m.Minutes, one)
 			}
 		}
@@ -54,28 +65,28 @@ func (d *desk) noteSources(now time.Time) []state.Source {
 }
 
 // recallSources takes what was noted of our sources, and keeps what is of others.
-func (d *desk) recallSources(now time.Time, age time.Duration, noted []state.Source) {
-	d.others, d.othersAt = nil, now.Add(-age)
+func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source) {
+	ps.others, ps.othersAt = nil, now.Add(-age)
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		ours := false
-		for _, o := range d.outlets {
+		for _, o := range ps.outlets {
 			if o.name == m.Source {
-				d.recallOutlet(now, age, o, &m)
+				ps.recallOutlet(now, age, o, &m)
 				ours = true
 			}
 		}
 		if !ours {
-			d.others = append(d.others, m)
+			ps.others = append(ps.others, m)
 		}
 	}
 }
 
 // recallOutlet takes what was noted of one source. Of what is known already the
 // stricter holds.
-func (d *desk) recallOutlet(now time.Time, age time.Duration, o *outlet, m *state.Source) {
+func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *outlet, m *state.Source) {
 	left := state.Millis(m.Left, state.HoldMost)
 	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
-		o.until, o.last = until, d.options.recalled(m.Last)
+		o.until, o.last = until, ps.options.recalled(m.Last)
 	}
 	if age < left+learnedFor {
 		o.rests = max(o.rests, state.Count(m.Rests))
@@ -86,11 +97,11 @@ func (d *desk) recallOutlet(now time.Time, age time.Duration, o *outlet, m *stat
 	if age < state.GreyFor && o.grey == (greylist{}) {
 		o.grey = greylist{enough: state.Millis(m.Enough, state.GreyFor), short: state.Millis(m.Short, state.GreyFor)}
 	}
-	d.recallQuota(now, age, o, m.Minutes)
+	ps.recallQuota(now, age, o, m.Minutes)
 }
 
 // recallQuota books the refusals of the last hour that others counted.
-func (d *desk) recallQuota(now time.Time, age time.Duration, o *outlet, noted []state.Minute) {
+func (ps *paths) recallQuota(now time.Time, age time.Duration, o *outlet, noted []state.Minute) {
 	var minutes []minute
 	for _, n := range noted {
 		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
@@ -100,43 +111,31 @@ func (d *desk) recallQuota(now time.Time, age time.Duration, o *outlet, noted []
 		}
 		minutes = append(minutes, minute{began, max(0, n.Accepted), max(0, n.Refused)})
 	}
-	if len(minutes) > 0 && len(d.sessions) == 0 {
+	if len(minutes) > 0 && len(ps.pool.sessions) == 0 {
 		o.budget = o.budget.inherit(minutes)
 	}
 }
 
 // forgotten begins as after a loss: nobody knows what was learned before.
-func (d *desk) forgotten(now time.Time) {
-	d.known = true
-	for _, o := range d.outlets {
-		if most := o.budget.perHour; most < quotaUnlimited && len(d.sessions) == 0 {
+func (me *memory) forgotten(now time.Time) {
+	me.known = true
+	for _, o := range me.paths.outlets {
+		if most := o.budget.perHour; most < quotaUnlimited && len(me.pool.sessions) == 0 {
 			o.budget = o.budget.inherit([]minute{{began: now, refused: most / lossShare}})
 		}
 	}
 }
 
-// noteRests gives the sources that a lane refuses.
-func (l *lane) noteRests(now time.Time) []state.Suspension {
-	var out []state.Suspension
-	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
-			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.rests, state.CountMax), Last: state.AttemptOf(r.last.attempt)})
-		}
-	}
-	return out
-}
-
 // remindRests tells a lane which sources it refused. Of what is known already the
 // stricter holds.
-func (d *desk) remindRests(now time.Time, l *lane, noted []state.Suspension, until func(ms int64) time.Time) {
+func (qs *queues) remindRests(now time.Time, l *lane, noted []state.Suspension, until func(ms int64) time.Time) {
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
-		for _, o := range d.outlets {
+		for _, o := range qs.paths.outlets {
 			if o.name != m.Source || !now.Before(until(m.Left)) {
 				continue
 			}
 			if r := l.against(o); until(m.Left).After(r.until) {
-				r.until, r.rests, r.last = until(m.Left), max(1, state.Count(m.Rests)), d.options.recalled(m.Last)
+				r.until, r.rests, r.last = until(m.Left), max(1, state.Count(m.Rests)), qs.options.recalled(m.Last)
 			}
 		}
 	}

@@ -2,12 +2,25 @@ package receiver
 
 import (
 	"fmt"
-	"time"
-
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
+	"time"
 )
+
+// suspicions find out what bad answers are about.
+type suspicions struct {
+	*env
+	inbox     *inbox
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+
+	suspects      []*suspect             // that are looked at again here
+	parkedDomains map[string]*heldDomain // that let others go first
+	odd           oddOnes
+	beliefs       []belief // the newest causes that were believed, oldest first
+}
 
 const (
 	// lookAfter is how long an address that was put off waits until it is asked again here, to
@@ -61,207 +74,9 @@ func resultOf(told *verdictOf) throttle.Result {
 	return throttle.PutOff
 }
 
-// beside says who waits beside the task of a probe.
-func (d *desk) beside(p *probe) (w throttle.Waiting) {
-	own := p.chunk.task
-	for t := range d.tasks.busy {
-		if t == own || t.open() == 0 {
-			continue
-		}
-		w.OtherDomain = w.OtherDomain || t.key.Domain != own.key.Domain
-		w.OtherTenant = w.OtherTenant || t.space != own.space
-		if w.OtherDomain && w.OtherTenant {
-			break
-		}
-	}
-	return w
-}
-
-// answeredWell takes an answer that says something about its address.
-func (d *desk) answeredWell(now time.Time, s *session, a *answered) {
-	o := s.outlet
-	t := trialOf(a.probe, &a.told, a.sent, a.at, throttle.Answered)
-	if a.sent.After(o.lesson) {
-		o.cautious = false
-	}
-	if p := a.probe; p.suspect != nil {
-		d.passed(now, o, p.suspect)
-		p.suspect = nil
-		return
-	}
-	if d.odd.has(a.probe) {
-		return
-	}
-	o.causes.Note(t, throttle.Waiting{})
-	o.causes.Fine(t)
-	o.transients.Answered()
-	if a.sent.After(o.lesson) && o.experiment.Open() {
-		o.experiment.Trial(false)
-		d.find(now, o)
-	}
-}
-
-// passed takes a second look that found the address fine: what it got was about something else.
-func (d *desk) passed(now time.Time, o *outlet, s *suspect) {
-	if o.causes.Odd() <= greyShare {
-		o.causes.Settle(s.trial, false)
-	}
-	switch {
-	case o.experiment.Open():
-		o.experiment.Looked(true)
-		d.find(now, o)
-	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.lesson):
-	default:
-		d.dirty = true
-		o.transients.Passed(o.tempo, s.trial.Sent, now, s.trial.Said)
-	}
-}
-
 // greyShare is the share of new addresses that are put off at any pace from which on those that
 // pass later show greylisting, and not our pace. Guess.
 const greyShare = 0.5
-
-// suspicious follows an answer that may be about more than its address. Whoever got it waits for
-// a second look, or is put off.
-func (d *desk) suspicious(now time.Time, s *session, a answered) {
-	o, p := s.outlet, a.probe
-	t := trialOf(p, &a.told, a.sent, a.at, resultOf(&a.told))
-	if p.suspect != nil {
-		d.failed(now, s, a)
-		return
-	}
-	if d.odd.has(p) { // that it is odd, or has to wait, is known
-		d.putOff(p, a.told, a.at)
-		return
-	}
-	if a.sent.Before(o.lesson) { // it was on its way when we learned
-		d.awaitLook(now, s, a, t, true)
-		return
-	}
-	if o.experiment.Open() {
-		o.experiment.Trial(true)
-	}
-	b := o.causes.Note(t, d.beside(p))
-	switch b.Scope {
-	case throttle.ScopeReceiver:
-		d.believe(now, s, a.told, b)
-	case throttle.ScopeDomain:
-		d.letOthersGo(now, p.address.Domain)
-	case throttle.ScopeTenant:
-		d.recordBelief(now, b)
-	}
-	d.find(now, o)
-	d.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
-}
-
-// failed takes a second look that got a bad answer again: the address is odd itself. While the
-// receiver doesn't answer others either, that says nothing.
-func (d *desk) failed(now time.Time, s *session, a answered) {
-	o, p := s.outlet, a.probe
-	one := p.suspect
-	p.suspect = nil
-	if o.causes.Calm() {
-		o.causes.Settle(one.trial, true)
-		d.foundOdd(o, p, one.trial)
-		if o.experiment.Open() {
-			o.experiment.Looked(false)
-			d.find(now, o)
-		}
-	}
-	d.putOff(p, a.told, a.at)
-}
-
-// foundOdd remembers an address that is most likely odd itself.
-func (d *desk) foundOdd(o *outlet, p *probe, t throttle.Trial) {
-	if t.OfItself || o.causes.OddChance(t.Said) > 0.5 {
-		d.odd.add(p)
-	}
-}
-
-// putOff gives a probe back that is to be asked again later.
-func (d *desk) putOff(p *probe, told verdictOf, at time.Time) {
-	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
-	d.answer(p, told, at)
-}
-
-// awaitLook lets an address wait for a second look here, or puts it off.
-func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial, believed bool) {
-	o := s.outlet
-	long := a.told.verdict.Wait > shortRest || a.told.verdict.Reason == smtp.Greylisted && o.grey.enough > 0
-	if long || t.OfItself || len(d.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
-		if !o.cautious {
-			o.causes.Assume(t)
-			d.foundOdd(o, a.probe, t)
-		}
-		d.putOff(a.probe, a.told, a.at)
-		return
-	}
-	one := &suspect{probe: a.probe, trial: t, told: a.told, due: now.Add(max(lookAfter, a.told.verdict.Wait)),
-		until: now.Add(lookWithin)}
-	a.probe.suspect = one
-	d.suspects = append(d.suspects, one)
-}
-
-// believe follows a cause that holds for the whole receiver.
-func (d *desk) believe(now time.Time, s *session, told verdictOf, b throttle.Belief) {
-	o := s.outlet
-	d.recordBelief(now, b)
-	o.transients.Reset()
-	if b.Refused {
-		o.lesson, o.cautious = now, true
-		d.rest(now, s.lane, o, told)
-		return
-	}
-	o.experiment.Begin(o.tempo, o.causes)
-	if o.experiment.Steps() > 1 {
-		d.otherHost(now, s, told)
-	}
-	d.tooFast(now, o, told, b.First)
-	o.lesson, o.cautious = later(now, o.tempo.Explain(now).Until), true
-}
-
-// otherHost lets a host rest that puts everybody off, when there is another one to ask.
-func (d *desk) otherHost(now time.Time, s *session, told verdictOf) {
-	for _, c := range s.lane.candidates {
-		if c.host != s.host.host && !now.Before(c.until) && s.outlet.Reaches(c.at) {
-			d.avoid(now, s.host, told, d.downFor(s.host.failures))
-			return
-		}
-	}
-}
-
-// find ends an experiment that has shown something.
-func (d *desk) find(now time.Time, o *outlet) {
-	f, share := o.experiment.Finding()
-	if f == throttle.NotKnown {
-		return
-	}
-	o.experiment.End(f, o.tempo, now)
-	d.dirty = true
-	if f == throttle.NotOurPace {
-		o.causes.Usual(share)
-		o.cautious = false
-		d.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.tempo.Explain(now).Why})
-		for _, one := range d.suspects {
-			one.until = now
-			d.odd.add(one.probe)
-		}
-		d.options.Log.Info("not our pace", "receiver", d.key, "source", o.name, "why", o.tempo.Explain(now).Why)
-		return
-	}
-	d.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
-		Why: "those who were put off pass now that we go slower: it is our pace"})
-	o.causes.Clear()
-}
-
-// recordBelief keeps what is believed, for people.
-func (d *desk) recordBelief(now time.Time, b throttle.Belief) {
-	d.beliefs = append(d.beliefs, belief{now, b})
-	if len(d.beliefs) > beliefsMax {
-		d.beliefs = d.beliefs[1:]
-	}
-	d.options.Log.Debug("cause believed", "receiver", d.key, "scope", b.Scope.String(), "why", b.Why)
-}
 
 // belief is what was believed, and when.
 type belief struct {
@@ -277,16 +92,192 @@ func (b *belief) sentence() string {
 // beliefsMax bounds the beliefs that are shown.
 const beliefsMax = 8
 
+// answeredWell takes an answer that says something about its address.
+func (su *suspicions) answeredWell(now time.Time, s *session, a *answered) {
+	o := s.outlet
+	t := trialOf(a.probe, &a.told, a.sent, a.at, throttle.Answered)
+	if a.sent.After(o.lesson) {
+		o.cautious = false
+	}
+	if p := a.probe; p.suspect != nil {
+		su.passed(now, o, p.suspect)
+		p.suspect = nil
+		return
+	}
+	if su.odd.has(a.probe) {
+		return
+	}
+	o.causes.Note(t, throttle.Waiting{})
+	o.causes.Fine(t)
+	o.transients.Answered()
+	if a.sent.After(o.lesson) && o.experiment.Open() {
+		o.experiment.Trial(false)
+		su.find(now, o)
+	}
+}
+
+// passed takes a second look that found the address fine: what it got was about something else.
+func (su *suspicions) passed(now time.Time, o *outlet, s *suspect) {
+	if o.causes.Odd() <= greyShare {
+		o.causes.Settle(s.trial, false)
+	}
+	switch {
+	case o.experiment.Open():
+		o.experiment.Looked(true)
+		su.find(now, o)
+	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.lesson):
+	default:
+		su.dirty = true
+		o.transients.Passed(o.tempo, s.trial.Sent, now, s.trial.Said)
+	}
+}
+
+// suspicious follows an answer that may be about more than its address. Whoever got it waits for
+// a second look, or is put off.
+func (su *suspicions) suspicious(now time.Time, s *session, a answered) {
+	o, p := s.outlet, a.probe
+	t := trialOf(p, &a.told, a.sent, a.at, resultOf(&a.told))
+	if p.suspect != nil {
+		su.failed(now, s, a)
+		return
+	}
+	if su.odd.has(p) { // that it is odd, or has to wait, is known
+		su.inbox.putOff(p, a.told, a.at)
+		return
+	}
+	if a.sent.Before(o.lesson) { // it was on its way when we learned
+		su.awaitLook(now, s, a, t, true)
+		return
+	}
+	if o.experiment.Open() {
+		o.experiment.Trial(true)
+	}
+	b := o.causes.Note(t, su.inbox.beside(p))
+	switch b.Scope {
+	case throttle.ScopeReceiver:
+		su.believe(now, s, a.told, b)
+	case throttle.ScopeDomain:
+		su.letOthersGo(now, p.address.Domain)
+	case throttle.ScopeTenant:
+		su.recordBelief(now, b)
+	}
+	su.find(now, o)
+	su.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
+}
+
+// failed takes a second look that got a bad answer again: the address is odd itself. While the
+// receiver doesn't answer others either, that says nothing.
+func (su *suspicions) failed(now time.Time, s *session, a answered) {
+	o, p := s.outlet, a.probe
+	one := p.suspect
+	p.suspect = nil
+	if o.causes.Calm() {
+		o.causes.Settle(one.trial, true)
+		su.foundOdd(o, p, one.trial)
+		if o.experiment.Open() {
+			o.experiment.Looked(false)
+			su.find(now, o)
+		}
+	}
+	su.inbox.putOff(p, a.told, a.at)
+}
+
+// foundOdd remembers an address that is most likely odd itself.
+func (su *suspicions) foundOdd(o *outlet, p *probe, t throttle.Trial) {
+	if t.OfItself || o.causes.OddChance(t.Said) > 0.5 {
+		su.odd.add(p)
+	}
+}
+
+// awaitLook lets an address wait for a second look here, or puts it off.
+func (su *suspicions) awaitLook(now time.Time, s *session, a answered, t throttle.Trial, believed bool) {
+	o := s.outlet
+	long := a.told.verdict.Wait > shortRest || a.told.verdict.Reason == smtp.Greylisted && o.grey.enough > 0
+	if long || t.OfItself || len(su.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
+		if !o.cautious {
+			o.causes.Assume(t)
+			su.foundOdd(o, a.probe, t)
+		}
+		su.inbox.putOff(a.probe, a.told, a.at)
+		return
+	}
+	one := &suspect{probe: a.probe, trial: t, told: a.told, due: now.Add(max(lookAfter, a.told.verdict.Wait)),
+		until: now.Add(lookWithin)}
+	a.probe.suspect = one
+	su.suspects = append(su.suspects, one)
+}
+
+// believe follows a cause that holds for the whole receiver.
+func (su *suspicions) believe(now time.Time, s *session, told verdictOf, b throttle.Belief) {
+	o := s.outlet
+	su.recordBelief(now, b)
+	o.transients.Reset()
+	if b.Refused {
+		o.lesson, o.cautious = now, true
+		su.penalties.rest(now, s.lane, o, told)
+		return
+	}
+	o.experiment.Begin(o.tempo, o.causes)
+	if o.experiment.Steps() > 1 {
+		su.otherHost(now, s, told)
+	}
+	su.penalties.tooFast(now, o, told, b.First)
+	o.lesson, o.cautious = later(now, o.tempo.Explain(now).Until), true
+}
+
+// otherHost lets a host rest that puts everybody off, when there is another one to ask.
+func (su *suspicions) otherHost(now time.Time, s *session, told verdictOf) {
+	for _, c := range s.lane.candidates {
+		if c.host != s.host.host && !now.Before(c.until) && s.outlet.Reaches(c.at) {
+			su.penalties.avoid(now, s.host, told, su.penalties.downFor(s.host.failures))
+			return
+		}
+	}
+}
+
+// find ends an experiment that has shown something.
+func (su *suspicions) find(now time.Time, o *outlet) {
+	f, share := o.experiment.Finding()
+	if f == throttle.NotKnown {
+		return
+	}
+	o.experiment.End(f, o.tempo, now)
+	su.dirty = true
+	if f == throttle.NotOurPace {
+		o.causes.Usual(share)
+		o.cautious = false
+		su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.tempo.Explain(now).Why})
+		for _, one := range su.suspects {
+			one.until = now
+			su.odd.add(one.probe)
+		}
+		su.options.Log.Info("not our pace", "receiver", su.key, "source", o.name, "why", o.tempo.Explain(now).Why)
+		return
+	}
+	su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
+		Why: "those who were put off pass now that we go slower: it is our pace"})
+	o.causes.Clear()
+}
+
+// recordBelief keeps what is believed, for people.
+func (su *suspicions) recordBelief(now time.Time, b throttle.Belief) {
+	su.beliefs = append(su.beliefs, belief{now, b})
+	if len(su.beliefs) > beliefsMax {
+		su.beliefs = su.beliefs[1:]
+	}
+	su.options.Log.Debug("cause believed", "receiver", su.key, "scope", b.Scope.String(), "why", b.Why)
+}
+
 // letOthersGo lets the addresses of a domain wait a moment, so that others are asked first.
-func (d *desk) letOthersGo(now time.Time, domain string) {
-	if d.parkedDomains[domain] == nil {
-		d.parkedDomains[domain] = &heldDomain{until: now.Add(asideWhile)}
+func (su *suspicions) letOthersGo(now time.Time, domain string) {
+	if su.parkedDomains[domain] == nil {
+		su.parkedDomains[domain] = &heldDomain{until: now.Add(asideWhile)}
 	}
 }
 
 // parks keeps a probe whose domain lets others go first.
-func (d *desk) parks(now time.Time, p *probe) bool {
-	h := d.parkedDomains[p.address.Domain]
+func (su *suspicions) parks(now time.Time, p *probe) bool {
+	h := su.parkedDomains[p.address.Domain]
 	if h == nil || p.suspect != nil || !now.Before(h.until) {
 		return false
 	}
@@ -296,64 +287,66 @@ func (d *desk) parks(now time.Time, p *probe) bool {
 
 // readmitParked brings back what was let aside: domains whose moment is over, and suspects that
 // are looked at again as soon as others are answered, or nobody else waits.
-func (d *desk) readmitParked(now time.Time) {
-	for domain, h := range d.parkedDomains {
+func (su *suspicions) readmitParked(now time.Time) {
+	for domain, h := range su.parkedDomains {
 		if now.Before(h.until) {
-			d.at(h.until)
+			su.at(h.until)
 			continue
 		}
 		for _, p := range h.probes {
-			d.comeBack(now, p)
+			su.comeBack(now, p)
 		}
-		delete(d.parkedDomains, domain)
+		delete(su.parkedDomains, domain)
 	}
-	kept := d.suspects[:0]
-	for _, one := range d.suspects {
+	kept := su.suspects[:0]
+	for _, one := range su.suspects {
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.suspect = nil
-			d.comeBack(now, one.probe) // which drops it
+			su.comeBack(now, one.probe) // which drops it
 		case !now.Before(one.until):
 			one.probe.suspect = nil
-			d.putOff(one.probe, one.told, now)
-		case !now.Before(one.due) && d.mayLook(now, one):
-			d.comeBack(now, one.probe)
+			su.inbox.putOff(one.probe, one.told, now)
+		case !now.Before(one.due) && su.mayLook(now, one):
+			su.comeBack(now, one.probe)
 		default:
 			if now.Before(one.due) {
-				d.at(one.due)
+				su.at(one.due)
 			} else {
-				d.at(now.Add(lookAfter / 4))
+				su.at(now.Add(lookAfter / 4))
 			}
 			kept = append(kept, one)
 		}
 	}
-	clear(d.suspects[len(kept):])
-	d.suspects = kept
+	clear(su.suspects[len(kept):])
+	su.suspects = kept
 }
 
 // comeBack queues a probe that was let aside.
-func (d *desk) comeBack(now time.Time, p *probe) { d.push(d.lane(now, p.hosts), p) }
+func (su *suspicions) comeBack(now time.Time, p *probe) {
+	su.queues.push(su.queues.lane(now, p.hosts), p)
+}
 
 // letGo gives back everything that was let aside.
-func (d *desk) letGo(now time.Time) {
-	for _, one := range d.suspects {
-		d.comeBack(now, one.probe)
+func (su *suspicions) letGo(now time.Time) {
+	for _, one := range su.suspects {
+		su.comeBack(now, one.probe)
 	}
-	for _, h := range d.parkedDomains {
+	for _, h := range su.parkedDomains {
 		for _, p := range h.probes {
-			d.comeBack(now, p)
+			su.comeBack(now, p)
 		}
 	}
-	d.suspects, d.parkedDomains = nil, map[string]*heldDomain{}
+	su.suspects, su.parkedDomains = nil, map[string]*heldDomain{}
 }
 
 // mayLook reports whether a suspect may be asked again: others are answered, or nobody else is
 // there to be asked.
-func (d *desk) mayLook(now time.Time, one *suspect) bool {
-	if d.tasks.queue.Queued() == 0 {
+func (su *suspicions) mayLook(now time.Time, one *suspect) bool {
+	if su.inbox.tasks.queue.Queued() == 0 {
 		return true
 	}
-	for _, o := range d.outlets {
+	for _, o := range su.paths.outlets {
 		if !now.Before(o.until) {
 			return o.causes.Calm() && !o.cautious
 		}

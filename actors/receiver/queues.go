@@ -1,0 +1,169 @@
+package receiver
+
+import (
+	"rollcall/actors/receiver/fairqueue"
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"slices"
+	"time"
+)
+
+// queues are the sets of hosts of this receiver, and what waits for each.
+type queues struct {
+	*env
+	inbox    *inbox
+	pool     *pool
+	paths    *paths
+	lanes    map[string]*lane
+	aside    fairqueue.FIFO[aside] // that cannot have a session yet, though their hosts are well
+	restored *restored             // what was read of hosts; nil: nothing
+}
+
+// lane gives the lane of a set of hosts.
+func (qs *queues) lane(now time.Time, hosts []*wire.Host) *lane {
+	key := laneKey(hosts)
+	l := qs.lanes[key]
+	if l == nil {
+		l = newLane(qs.inbox.tasks.queue.NewHostQueue(key), hosts)
+		qs.lanes[key] = l
+		qs.remind(now, l)
+		return l
+	}
+	l.learn(hosts)
+	return l
+}
+
+func (qs *queues) push(l *lane, p *probe) {
+	if p.chunk.gone() || qs.leaving {
+		p.chunk.open--
+		qs.inbox.tasks.stale = qs.inbox.tasks.stale || p.chunk.shed // it may be done: purge forgets it
+		return
+	}
+	if known := qs.lanes[l.Key()]; known == nil { // it was forgotten while the probe was put by
+		qs.lanes[l.Key()] = l
+	} else {
+		l = known
+	}
+	f := qs.inbox.tasks.flow(p.chunk.task)
+	class := fairqueue.ClassOf(p.address.Local)
+	if p.suspect != nil { // it is looked at again
+		class = fairqueue.First
+	}
+	l.Push(f, p, class)
+	if l.Sessions() > 0 {
+		qs.pool.interrupt(f, l)
+	}
+}
+
+func (qs *queues) pop(l *lane) *probe {
+	p, _ := l.Pop()
+	return p
+}
+
+// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
+// UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
+func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
+	for _, l := range qs.lanes {
+		if l.Sessions() > 0 {
+			return status.Blocked{}
+		}
+		for _, c := range l.candidates {
+			if qs.paths.outlet(now, l, c.at) != nil && !now.Before(c.until) {
+				return status.Blocked{}
+			}
+			told, until, _ := qs.paths.shutBy(now, l, c)
+			if b.Until.IsZero() || until.Before(b.Until) {
+				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
+				if told.attempt.Code != 0 {
+					b.Cause = wire.Cause_PENALTY
+				}
+			}
+		}
+	}
+	return b
+}
+
+// remind tells a lane what is remembered of its hosts.
+func (qs *queues) remind(now time.Time, l *lane) {
+	m := qs.restored
+	if m == nil {
+		return
+	}
+	until := func(ms int64) time.Time {
+		return m.read.Add(state.Millis(ms, state.HoldMost))
+	}
+	one, ok := m.lanes[l.Key()]
+	if ok {
+		qs.remindRests(now, l, one.Rests, until)
+	}
+	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSRequired) && now.Before(until(one.Left)) {
+		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
+	}
+	for _, c := range l.candidates {
+		h, ok := m.hosts[c.host+" "+c.at.String()]
+		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(learnedFor)) {
+			continue
+		}
+		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), qs.options.recalled(h.Last)
+	}
+}
+
+// setAside takes a lane out of the turns: it cannot have a session now, and nothing is
+// wrong with its hosts.
+func (qs *queues) setAside(now time.Time, l *lane, until time.Time) {
+	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
+		until = soon // what keeps it may change
+	}
+	l.SetAside()
+	qs.aside.Push(aside{l, until})
+	qs.at(until)
+}
+
+// readmit brings lanes back into the turns.
+func (qs *queues) readmit(now time.Time) {
+	for qs.aside.Len() > 0 {
+		one := qs.aside.Peek()
+		if now.Before(one.until) {
+			qs.at(one.until)
+			return
+		}
+		qs.aside.Pop()
+		one.lane.Readmit()
+	}
+}
+
+// purge takes probes that nobody wants asked out of the queues.
+func (qs *queues) purge(now time.Time) {
+	if !qs.inbox.tasks.stale {
+		return
+	}
+	qs.inbox.tasks.stale = false
+	for _, l := range qs.lanes {
+		l.Remove(func(p *probe) bool {
+			if !p.chunk.gone() {
+				return false
+			}
+			p.chunk.open--
+			return true
+		})
+	}
+	for t := range qs.inbox.tasks.busy {
+		for _, c := range slices.Clone(t.chunks) {
+			if c.shed && c.done() {
+				qs.inbox.tasks.forget(now, c)
+			}
+		}
+	}
+}
+
+// dropLanes forgets hosts that nobody asks for and nothing is known against.
+func (qs *queues) dropLanes(now time.Time) {
+	for key, l := range qs.lanes {
+		l.Forget()
+		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knows(now) || len(qs.lanes) > lanesMax) {
+			delete(qs.lanes, key)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package receiver
+
+import (
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// recorder remembers what the receiver said, for those who ask what it does.
+type recorder struct {
+	*env
+	allowance *allowance
+	status    deskStatus
+}
+
+const (
+	// firingsMax bounds the replies that are kept because they made us slow down, rest
+	// or change, and firingsFor says how long. What one rule makes of one source counts
+	// once within firingsApart. A desk keeps 10 KB for all this at most, 1,000 of them
+	// 10 MB.
+	firingsMax   = 20
+	firingsFor   = time.Hour
+	firingsApart = 10 * time.Second
+
+	// listedMax bounds the sessions and queues of one receiver that are listed.
+	listedMax = 100
+
+	// roomEvery is how often a desk without a record asks for room again.
+	roomEvery = time.Minute
+)
+
+// deskStatus is what a desk remembers for those who ask what it does. The zero value is
+// ready. Mailbox only.
+type deskStatus struct {
+	history *status.History // nil: not begun, or no room
+	tried   time.Time       // when room was asked for
+
+	seconds status.Tallies // RCPTs a second are told over ten of them
+	minutes status.Tallies // and the fractions of refusals and deferrals over ten of these
+
+	last, telling remark   // the newest, and the newest that speaks of us or the receiver
+	firings       []firing // oldest first
+	fresh         int      // of these, how many the consequences are not known yet
+
+	cause    wire.Cause // since observed
+	observed time.Time
+	queued   int // as the metric has it, under cause
+}
+
+// remark is what a receiver said, and when.
+type remark struct {
+	told  verdictOf
+	local string // that was asked for
+	at    time.Time
+}
+
+// firing is a remark that made us slow down, rest or change.
+type firing struct {
+	view.Reply
+	lane   *lane
+	outlet *outlet
+}
+
+// answersEnd says whether the failure of a report is its last answer.
+func answersEnd(r *report) bool {
+	n := len(r.answered)
+	return n > 0 && r.answered[n-1].told.attempt == r.failure.attempt
+}
+
+// telling says whether a verdict speaks of us or the receiver rather than of an address.
+func telling(told *verdictOf) bool {
+	v := &told.verdict
+	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
+	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
+}
+
+// fires says whether a verdict changes how its receiver is spoken to.
+func fires(told *verdictOf) bool {
+	switch told.verdict.Action {
+	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
+		verdict.ActVoid:
+		return true
+	}
+	return false
+}
+
+// view gives a remark as people are shown it.
+func (r *remark) view() view.Reply {
+	a, v := &r.told.attempt, &r.told.verdict
+	if r.at.IsZero() {
+		return view.Reply{}
+	}
+	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: status.Clip(status.Redact(a.Text, r.local)),
+		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
+	if a.Code == 0 {
+		out.Text = a.Trouble.String()
+	}
+	if !v.Outcome.Final() {
+		out.Action = v.Action.String()
+	}
+	if a.Enhanced != (smtp.EnhancedCode{}) {
+		out.Text = status.Clip(a.Enhanced.String() + " " + out.Text)
+	}
+	return out
+}
+
+// part32 is n of all, from 0 to 1.
+func part32(n, all int32) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(n) / float64(all)
+}
+
+// tell says what a session does.
+func (s *session) tell(now time.Time) view.Session {
+	out := view.Session{ID: s.id, Source: s.outlet.name, Host: s.host.host, State: "idle",
+		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
+	switch {
+	case s.closing || s.doomed:
+		out.State = "closing"
+	case !s.ready:
+		out.State = "opening"
+	case len(s.given) > 0:
+		out.State = "asking"
+	}
+	switch {
+	case s.encrypted:
+		out.TLS = "yes"
+	case s.rcpts > 0 || s.tls == smtp.TLSOff:
+		out.TLS = "no"
+	}
+	return out
+}
+
+// tell says what was learned and holds.
+func (l *learned) tell(now time.Time) []view.Limit {
+	out := []view.Limit{}
+	note := func(f throttle.Field, l limit, lasts time.Duration, from string) {
+		if now.Before(l.until) {
+			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.most), Since: l.until.Add(-lasts),
+				From: from, Until: l.until})
+		}
+	}
+	c := &l.connections
+	note(throttle.FieldConnections, limit{c.most, c.until}, c.hold, "more at once were refused")
+	note(throttle.FieldRcptsPerConnection, l.perSession, learnedFor, "it ended sessions after as many")
+	note(throttle.FieldRefusedPerSession, l.refused, learnedFor, "it ended sessions after as many")
+	note(throttle.FieldRcptsPerTransaction, l.perTransaction, learnedFor, "more in one were refused")
+	return out
+}
+
+// history gives the history of the receiver, nil when there is no room for one.
+func (re *recorder) history(now time.Time) *status.History {
+	st := &re.status
+	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
+		first := st.tried.IsZero()
+		st.tried = now
+		st.history = re.allowance.seat.living.histories.Open(re.key, now, first)
+	}
+	return st.history
+}
+
+// seen notes what a session was told.
+func (re *recorder) seen(now time.Time, s *session, r *report) {
+	history := re.history(now)
+	asked := int32(r.onWire)
+	for i := range r.answered {
+		a := &r.answered[i]
+		if a.told.attempt.Code == 0 {
+			continue // nothing was sent
+		}
+		asked++
+		re.status.seconds.Of(a.sent.Unix()).Asked++
+		re.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, history)
+	}
+	if r.failure != nil && !r.stale && !r.poisoned && !answersEnd(r) {
+		re.hear(now, s, remark{told: *r.failure, at: now}, history)
+	}
+	re.status.seconds.Of(now.Unix()).Asked += int32(r.onWire)
+	re.options.Metrics.rcpts.Add(float64(asked))
+	if history != nil {
+		domain := ""
+		if len(r.answered) > 0 {
+			domain = r.answered[0].probe.address.Domain
+		}
+		history.Asked(now, asked, domain)
+	}
+}
+
+// unheard notes why a session did not open.
+func (re *recorder) unheard(now time.Time, s *session, failed *verdictOf) {
+	re.hear(now, s, remark{told: *failed, at: now}, re.history(now))
+}
+
+// hear notes one thing that a receiver said, or did not say.
+func (re *recorder) hear(now time.Time, s *session, r remark, history *status.History) {
+	st, a := &re.status, &r.told.attempt
+	s.encrypted = a.TLS
+	st.last = r
+	if a.Code == 0 || telling(&r.told) {
+		st.telling = r
+	}
+	if fires(&r.told) {
+		re.fired(s, r)
+	}
+	if a.Code != 0 && a.Stage == smtp.StageRcpt {
+		t := st.minutes.Of(now.Unix() / 60)
+		t.Told++
+		switch a.Code / 100 {
+		case 5:
+			t.Refused++
+		case 4:
+			t.Deferred++
+		}
+	}
+	if history != nil {
+		history.Heard(now, a, &r.told.verdict, status.Redact(a.Text, r.local))
+	}
+}
+
+// fired keeps a remark that changes how the receiver is spoken to.
+func (re *recorder) fired(s *session, r remark) {
+	st := &re.status
+	for i := len(st.firings) - 1; i >= 0; i-- {
+		f := &st.firings[i]
+		if r.at.Sub(f.At) >= firingsApart {
+			break
+		}
+		if f.Rule == r.told.verdict.Rule && f.outlet == s.outlet {
+			return // one haste, said many times
+		}
+	}
+	if len(st.firings) == firingsMax {
+		st.firings = slices.Delete(st.firings, 0, 1)
+	}
+	st.firings = append(st.firings, firing{r.view(), s.lane, s.outlet})
+	st.fresh = min(st.fresh+1, firingsMax)
+}
+
+// begun notes that a session is dialled.
+func (re *recorder) begun(now time.Time) {
+	if history := re.history(now); history != nil {
+		history.Opened(now)
+	}
+}
+
+// unobserve takes the desk out of what is told of its node.
+func (re *recorder) unobserve(now time.Time) {
+	st := &re.status
+	re.options.Metrics.gone(st)
+	if st.history != nil {
+		st.history.Close(now)
+		st.history = nil
+	}
+}
