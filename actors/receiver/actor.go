@@ -27,12 +27,12 @@ const (
 	lateMax = 3 * time.Second
 )
 
-// Actor is the shell around a desk: messages and sessions in, steps out.
+// Actor is the shell around a scheduler: messages and sessions in, steps out.
 type Actor struct {
 	options  Options
 	writer   *state.Writer // nil: nothing is kept
 	idle     time.Duration // life without work
-	desk     *desk
+	desk     *Scheduler
 	barred   bool // as the metric has it
 	sessions map[int]*actor.PID
 	ids      map[string]int // of sessions, by the id of their actor
@@ -88,9 +88,9 @@ func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	switch m := c.Message().(type) {
 	case *cluster.ClusterInit:
-		a.desk = newDesk(m.Identity.Identity, a.options, now)
+		a.desk = New(m.Identity.Identity, a.options, now)
 		root, self := c.ActorSystem().Root, c.Self()
-		a.desk.allowance.seat.listen(func(msg any) { root.Send(self, msg) })
+		a.desk.allowance.handle.listen(func(msg any) { root.Send(self, msg) })
 		a.options.Living.subscribe(c.ActorSystem())
 		a.options.Metrics.living.Inc()
 		a.alarm.Set(c, now, now.Add(min(a.idle, crowdedLife)))
@@ -106,33 +106,33 @@ func (a *Actor) Receive(c actor.Context) {
 	}
 }
 
-// work hands one message to the desk and says whether there may be something to do.
+// work hands one message to the scheduler and says whether there may be something to do.
 func (a *Actor) work(c actor.Context, now time.Time) bool {
 	switch m := c.Message().(type) {
 	case *wire.Offer:
-		a.desk.offer(now, clientOf(c.Sender()), m)
+		a.desk.Offer(now, clientOf(c.Sender()), m)
 	case *wire.ResultsAck:
-		a.desk.inbox.acked(now, m)
+		a.desk.inbox.takeAck(now, m)
 	case *wire.Cancel:
-		a.desk.inbox.cancel(now, m)
+		a.desk.inbox.cancelTask(now, m)
 	case sessionOpened:
-		a.desk.allowance.met(m.greeting)
-		a.desk.outcomes.opened(now, m.id, m.failed)
-	case report:
-		a.desk.outcomes.worked(now, m)
+		a.desk.allowance.learnSoftware(m.greeting)
+		a.desk.outcomes.sessionOpened(now, m.id, m.failed)
+	case Report:
+		a.desk.outcomes.sessionWorked(now, m)
 	case sessionClosed:
-		a.desk.outcomes.closed(now, m.id)
+		a.desk.outcomes.sessionClosed(now, m.id)
 	case sessionCrashed:
-		a.desk.outcomes.crashed(now, m.id)
+		a.desk.outcomes.sessionCrashed(now, m.id)
 	case look:
 		m.at(a.desk, now)
 	case shareChanged, allowanceChanged:
 	case clientsLost:
-		a.desk.inbox.lost(m.address)
+		a.desk.inbox.shedLost(m.address)
 	case factKnown:
-		a.desk.memory.recall(now, m.data)
+		a.desk.memory.recallSnapshot(now, m.data)
 	case giveWay:
-		a.desk.giveWay(now)
+		a.desk.HandOff(now)
 	case departed:
 		c.Stop(c.Self())
 		return false
@@ -141,7 +141,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		if !ours {
 			return false
 		}
-		a.desk.outcomes.crashed(now, id)
+		a.desk.outcomes.sessionCrashed(now, id)
 	case alarm.WakeUp:
 		late, ok := a.alarm.Rings(m, now)
 		if !ok {
@@ -166,18 +166,18 @@ func (a *Actor) life() time.Duration {
 	return a.idle
 }
 
-// plan asks the desk what to do, does it, and sets the timer for the next time.
+// plan asks the scheduler what to do, does it, and sets the timer for the next time.
 func (a *Actor) plan(c actor.Context, now time.Time) {
-	steps, wake := a.desk.plan(now)
+	steps, wake := a.desk.Plan(now)
 	for _, s := range steps {
 		a.do(c, s)
 	}
-	a.count(shut(a.desk.allowance.limits))
-	if a.desk.leaving {
+	a.count(nothingAllowed(a.desk.allowance.limits))
+	if a.desk.handingOff {
 		a.alarm.Set(c, now, wake)
 		return
 	}
-	if since, idle := a.desk.idleSince(); idle {
+	if since, idle := a.desk.IdleSince(); idle {
 		life := a.life()
 		if now.Sub(since) >= life {
 			c.Stop(c.Self())
@@ -194,45 +194,45 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 }
 
 // do carries out one step.
-func (a *Actor) do(c actor.Context, s step) {
+func (a *Actor) do(c actor.Context, s Step) {
 	switch s := s.(type) {
-	case send:
-		if pid, _ := s.to.pid.(*actor.PID); pid != nil {
-			c.Request(pid, s.msg)
+	case Send:
+		if pid, _ := s.To.PID.(*actor.PID); pid != nil {
+			c.Request(pid, s.Msg)
 		}
-	case openSession:
-		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSessionActor(a.options, s.socket) }))
-		a.sessions[s.id], a.ids[pid.Id] = pid, s.id
+	case OpenSession:
+		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSessionActor(a.options, s.Slot) }))
+		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()
 		c.Send(pid, s)
-	case askProbes:
-		c.Send(a.sessions[s.id], s)
-	case quitSession:
-		c.Send(a.sessions[s.id], s)
-	case dropSession:
-		a.dismiss(c, s.id)
-	case knowFact:
+	case AskProbes:
+		c.Send(a.sessions[s.ID], s)
+	case QuitSession:
+		c.Send(a.sessions[s.ID], s)
+	case DropSession:
+		a.dismiss(c, s.ID)
+	case KnowFact:
 		root, self := c.ActorSystem().Root, c.Self()
-		a.writer.Know(s.key, func(data []byte) { root.Send(self, factKnown{data}) })
-	case keepFact:
-		a.writer.Keep(s.fact, nil)
-	case depart:
+		a.writer.Know(s.Key, func(data []byte) { root.Send(self, factKnown{data}) })
+	case KeepFact:
+		a.writer.Keep(s.Fact, nil)
+	case Depart:
 		a.depart(c, s)
 	}
 }
 
 // depart ends the actor as soon as what it learned is written.
-func (a *Actor) depart(c actor.Context, s depart) {
+func (a *Actor) depart(c actor.Context, s Depart) {
 	for _, one := range a.desk.pool.sessions { // not in time
 		one.socket.abandon()
 	}
-	if s.fact == nil {
+	if s.Fact == nil {
 		c.Stop(c.Self())
 		return
 	}
 	root, self := c.ActorSystem().Root, c.Self()
-	a.writer.Keep(*s.fact, func() { root.Send(self, departed{}) })
+	a.writer.Keep(*s.Fact, func() { root.Send(self, departed{}) })
 }
 
 // count keeps the number of receivers without a share.
@@ -270,24 +270,24 @@ func (a *Actor) stop(c actor.Context) {
 			s.socket.close()
 		}
 	}
-	for _, s := range a.desk.farewells(time.Now()) {
+	for _, s := range a.desk.ReleaseClients(time.Now()) {
 		a.do(c, s)
 	}
 	if a.writer != nil && !a.desk.gone && a.desk.dirty {
-		if fact, worth := a.desk.memory.note(time.Now()); worth {
+		if fact, worth := a.desk.memory.snapshot(time.Now()); worth {
 			a.writer.Keep(fact, nil)
 		}
 	}
 	a.count(false)
-	a.desk.recorder.unobserve(time.Now())
-	a.desk.allowance.seat.leave()
+	a.desk.recorder.closeRecord(time.Now())
+	a.desk.allowance.handle.leave()
 	a.desk = nil // the sessions' actors are still heard when they end
 }
 
-// clientOf makes a sender known to the desk.
-func clientOf(sender *actor.PID) client {
+// clientOf makes a sender known to the scheduler.
+func clientOf(sender *actor.PID) Client {
 	if sender == nil {
-		return client{}
+		return Client{}
 	}
-	return client{name: sender.Address + "/" + sender.Id, address: sender.Address, pid: sender}
+	return Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, PID: sender}
 }

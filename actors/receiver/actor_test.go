@@ -43,7 +43,7 @@ func sessionGoroutines() int {
 // in the midst of its work, and slots and goroutines are given back.
 func TestStoppedActorLeavesNothing(t *testing.T) {
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
-	b.options.stretch = neverOut
+	b.options.Stretch = neverOut
 	b.pid = b.spawn()
 	one, _ := b.customer(1, 1000, known)
 	two, _ := b.customer(2, 1000, known)
@@ -69,7 +69,7 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 // TestActorStopsWhileOpening: a session that is just being opened is given up.
 func TestActorStopsWhileOpening(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
@@ -116,7 +116,7 @@ func TestCrashInASession(t *testing.T) {
 // TestCrashOfTheActor: whoever watches it learns that, and nothing is kept.
 func TestCrashOfTheActor(t *testing.T) {
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	var broken atomic.Bool
 	b.options.Allow = func(string) throttle.Limits {
 		if broken.Load() {
@@ -138,7 +138,7 @@ func TestCrashOfTheActor(t *testing.T) {
 // TestResultsComeAgain: until they are acknowledged, each answer once in each batch.
 func TestResultsComeAgain(t *testing.T) {
 	b := newBench(t, 0, "clean", openedWide())
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	b.pid = b.spawn()
 	lost := 0
 	c := &customer{b: b, local: known, more: 5, changed: make(chan struct{}, 1),
@@ -198,14 +198,14 @@ func TestIdleActorEnds(t *testing.T) {
 // not asked for all addresses that a session was given.
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
-	b.options.stretch = atOnce
+	b.options.Stretch = atOnce
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
 	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n > 3+openedWide().Connections {
 		t.Errorf("%d RCPTs to a receiver that refuses us", n)
 	}
-	if !stops(verdict.ActOtherSource) {
+	if !stopsSession(verdict.ActOtherSource) {
 		t.Error("a refusal of us does not stop a session")
 	}
 }

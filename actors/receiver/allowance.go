@@ -11,8 +11,8 @@ import (
 // receiver has taught us about its own limits and speed.
 type allowance struct {
 	*env
-	seat     *seat
-	turn     uint64          // of the standing that was last looked at
+	handle   *seat
+	version  uint64          // of the standing that was last looked at
 	share    part            // that is used; none while we are fenced
 	limits   throttle.Limits // as they were last permitted
 	before   throttle.Limits // the same before shares and lessons
@@ -29,50 +29,50 @@ func newAllowance(e *env, now time.Time) *allowance {
 	s := e.options.Living.enter(e.key, e.options.Allow)
 	stand := s.now.Load()
 	a := stand.of(e.options.Allow(e.key))
-	return &allowance{env: e, seat: s, turn: stand.turn, share: stand.part, limits: a,
+	return &allowance{env: e, handle: s, version: stand.turn, share: stand.part, limits: a,
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
-// mode is the TLS mode for the next session of a lane: what the operator wants, or what
+// tlsMode is the TLS mode for the next session of a lane: what the operator wants, or what
 // its hosts were found to need.
-func (al *allowance) mode(now time.Time, l *lane) smtp.TLSMode {
+func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	switch al.limits.TLS {
 	case throttle.TLSRequired:
 		return smtp.TLSRequired
 	case throttle.TLSOff:
 		return smtp.TLSOff
 	}
-	return l.mode(now)
+	return l.tlsModeNow(now)
 }
 
-// met learns from a greeting which software the receiver runs.
-func (al *allowance) met(greeting string) {
+// learnSoftware learns from a greeting which software the receiver runs.
+func (al *allowance) learnSoftware(greeting string) {
 	if s, known := throttle.SoftwareOf(greeting); known {
 		al.software = s
 	}
 }
 
-// allow is what a receiver is allowed as a whole: what was said of it, with refusals by the session
+// allowedWhole is what a receiver is allowed as a whole: what was said of it, with refusals by the session
 // where its software counts so and nobody but the default has said how many it bears.
-func (al *allowance) allow() throttle.Limits {
+func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	if al.software.PerSession > 0 {
-		if said := al.said(al.key, throttle.FieldRefusedPerHour); len(said) == 1 && said[0].Layer == throttle.LayerDefault {
+		if said := al.whoSaid(al.key, throttle.FieldRefusedPerHour); len(said) == 1 && said[0].Layer == throttle.LayerDefault {
 			a = al.software.Apply(a)
 		}
 	}
-	return careful(a)
+	return strangerLimits(a)
 }
 
-// slowed learns from a refusal that took much longer than the ones before: from
+// noteSlowRefusal learns from a refusal that took much longer than the ones before: from
 // that number on the receiver holds its answers back, and may end the session soon.
 // Before is how many were refused of the same report.
-func (al *allowance) slowed(now time.Time, s *session, a answered, before int) {
-	if al.replies.samples < turnaroundSamples || s.slow || !a.told.permanent() ||
-		a.told.verdict.Outcome == smtp.Undecided {
+func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
+	if al.replies.samples < turnaroundSamples || s.slow || !a.Told.isPermanent() ||
+		a.Told.Verdict.Outcome == smtp.Undecided {
 		return
 	}
-	if a.at.Sub(a.sent) < al.replies.lowest+slowBy {
+	if a.At.Sub(a.Sent) < al.replies.lowest+slowBy {
 		return
 	}
 	s.slow = true
@@ -82,38 +82,38 @@ func (al *allowance) slowed(now time.Time, s *session, a answered, before int) {
 	}
 }
 
-// bounds are those of every tempo: what the receiver as a whole allows, and our share.
-func (al *allowance) bounds(whole throttle.Limits) throttle.RateBounds {
-	waits := al.waits()
-	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.stated(al.key), Rest: waits[len(waits)-1]}
+// rateBounds are those of every tempo: what the receiver as a whole allows, and our share.
+func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
+	waits := al.penaltyWaits()
+	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key), Rest: waits[len(waits)-1]}
 	if !al.share.none() {
 		b.Share = float64(al.share.k) / float64(al.share.n)
 	}
 	return b
 }
 
-// waits are those of a penalty that names no time.
-func (al *allowance) waits() []time.Duration {
+// penaltyWaits are those of a penalty that names no time.
+func (al *allowance) penaltyWaits() []time.Duration {
 	if own := al.limits.Waits.List(); len(own) > 0 {
 		return own
 	}
 	return al.options.Waits
 }
 
-// undone takes back n RCPTs that were permitted and not sent.
-func (al *allowance) undone(s *session, n int) {
+// undoRcpts takes back n RCPTs that were permitted and not sent.
+func (al *allowance) undoRcpts(s *session, n int) {
 	al.rcpts.Undo(n)
-	s.outlet.rcpts.Undo(n)
+	s.path.rcpts.Undo(n)
 }
 
-// done notes that the receiver saw n RCPTs, no later than at.
-func (al *allowance) done(s *session, at time.Time, n int) {
+// finishRcpts notes that the receiver saw n RCPTs, no later than at.
+func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 	al.rcpts.Done(at, n)
-	s.outlet.rcpts.Done(at, n)
+	s.path.rcpts.Done(at, n)
 }
 
-// turns is how many turns an address takes.
-func (al *allowance) turns() float64 {
+// turnsPerAddress is how many turns an address takes.
+func (al *allowance) turnsPerAddress() float64 {
 	a := al.limits
 	n := float64(min(a.RcptsPerTransaction, workMax))
 	if a.Pipelining {
@@ -122,9 +122,9 @@ func (al *allowance) turns() float64 {
 	return (turnsPerProbe - 1 + n) / n
 }
 
-// whole is what n, seen under our share, means for the receiver as a whole: what is
+// ofWhole is what n, seen under our share, means for the receiver as a whole: what is
 // learned is shared out again.
-func (al *allowance) whole(n int) int {
+func (al *allowance) ofWhole(n int) int {
 	if al.share.none() {
 		return n
 	}
@@ -132,23 +132,23 @@ func (al *allowance) whole(n int) int {
 	return int((int64(n)*int64(al.share.n) + k - 1) / k) // rounded up: our part of it is n again, not 0
 }
 
-// wait is how long the nth trouble in a row keeps us away.
-func (al *allowance) wait(v verdict.Verdict, nth int) time.Duration {
+// penaltyWait is how long the nth trouble in a row keeps us away.
+func (al *allowance) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	if v.Wait > 0 {
 		return v.Wait
 	}
-	waits := al.waits()
+	waits := al.penaltyWaits()
 	wait := waits[min(nth, len(waits)-1)]
 	if v.Reason == smtp.HarvestGuard {
-		wait = max(wait, al.options.lasts(harvestFor))
+		wait = max(wait, al.options.scaleHour(harvestFor))
 	}
 	return wait
 }
 
-// worth is how many sessions so many probes are worth: one, and more only when
+// sessionsWorth is how many sessions so many probes are worth: one, and more only when
 // one alone would be long at it, which is known from its first answers on, and
 // when the RCPT rate can feed them.
-func (al *allowance) worth(queued int, a throttle.Limits) int {
+func (al *allowance) sessionsWorth(queued int, a throttle.Limits) int {
 	turn := al.replies.lowest
 	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
 	alone := time.Duration(queued) * turn

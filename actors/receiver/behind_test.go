@@ -36,7 +36,7 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	check := func(when string, here, behind int, oldest time.Duration) {
 		t.Helper()
 		w.plan()
-		all := w.desk.explainer.tellAllOf(w.now)
+		all := w.desk.explainer.detail(w.now)
 		queued := w.desk.inbox.tasks.queue.Queued()
 		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,
@@ -59,7 +59,7 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 	check("after the second", 4, 900, 2*time.Minute)
 	w.offer(behindOffer(3, 700, 2*time.Minute)) // one too many
 	check("after one that is refused", 4, 702, 2*time.Minute)
-	w.desk.inbox.cancel(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
+	w.desk.inbox.cancelTask(w.now, &wire.Cancel{Task: behindOffer(1, 0, 0).GetTask()})
 	w.desk.inbox.tasks.sweep(w.now)
 	check("when it is cancelled", 0, 0, 0)
 }
@@ -78,7 +78,7 @@ func TestWhatIsBehindIsForgottenWithItsClient(t *testing.T) {
 		t.Errorf("%d are behind a task that offers nothing", n)
 	}
 	w.offer(behindOffer(2, 1000, 0))
-	w.desk.inbox.lost(task.client.address)
+	w.desk.inbox.shedLost(task.client.Address)
 	if n := w.desk.inbox.tasks.behind; n != 0 {
 		t.Errorf("%d are behind a client that is lost", n)
 	}

@@ -20,7 +20,7 @@ type chunk struct {
 	control  bool // one of them is a control probe
 	answers  []answer
 	since    time.Time // when the oldest of answers came
-	listed   bool      // in desk.unsent
+	listed   bool      // in scheduler.unsent
 	sent     []*wire.Results
 	sentAt   time.Time // when sent was last sent or sent again
 	heard    time.Time // of the client since the oldest of sent, or when that was sent
@@ -47,11 +47,11 @@ func (c *chunk) unanswered() int {
 	return c.open
 }
 
-// probe is one address that waits to be asked.
-type probe struct {
+// Probe is one address that waits to be asked.
+type Probe struct {
 	chunk   *chunk
 	ordinal uint32
-	address smtp.Address
+	Address smtp.Address
 	hosts   []*wire.Host // that are still to be asked, best first
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
@@ -77,29 +77,29 @@ type answer struct {
 
 // note keeps an attempt as evidence; one that was noted just before, such as the
 // reason of a pause, only once.
-func (p *probe) note(told verdictOf) {
-	if last := len(p.attempts) - 1; !told.asked() || last >= 0 && p.attempts[last] == told.attempt {
+func (p *Probe) note(told Judgement) {
+	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && p.attempts[last] == told.Attempt {
 		return
 	}
 	c := p.given()
-	c.Add(told.attempt)
+	c.Add(told.Attempt)
 	p.attempts, p.omitted = c.Attempts, c.Omitted
 }
 
 // given is what was found out about a probe since it was offered.
-func (p *probe) given() evidence.Case {
+func (p *Probe) given() evidence.Case {
 	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.all}
 }
 
 // answer closes a probe with a verdict.
-func (p *probe) answer(told verdictOf, at time.Time) {
-	v := told.verdict
+func (p *Probe) answer(told Judgement, at time.Time) {
+	v := told.Verdict
 	p.deliver(answer{ordinal: p.ordinal, outcome: v.Outcome, reason: v.Reason, wait: v.Wait,
 		attempts: p.attempts, omitted: p.omitted}, at)
 }
 
 // deliver closes a probe with an answer.
-func (p *probe) deliver(a answer, at time.Time) {
+func (p *Probe) deliver(a answer, at time.Time) {
 	c := p.chunk
 	c.open--
 	c.control = c.control && a.ordinal != wire.ControlOrdinal

@@ -17,12 +17,12 @@ import (
 // heard collects answers by domain and acknowledges them.
 func (w *world) heard() map[string][]*wire.Answer {
 	all := map[string][]*wire.Answer{}
-	w.hear = func(_ client, msg proto.Message) {
+	w.hear = func(_ Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Results); ok {
 			d := m.GetTask().GetDomain()
 			all[d] = append(all[d], m.GetAnswers()...)
 			w.after(0, func() {
-				w.desk.inbox.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+				w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			})
 		}
 	}
@@ -30,7 +30,7 @@ func (w *world) heard() map[string][]*wire.Answer {
 }
 
 func (w *world) offer(m *wire.Offer) {
-	w.desk.offer(w.now, client{name: "owner"}, m)
+	w.desk.Offer(w.now, Client{Name: "owner"}, m)
 	w.plan()
 }
 
@@ -80,7 +80,7 @@ func TestVerdictsOfADomain(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, openedWide(), 1)
-			w.reply = func(_ *probe, s *simSession) smtp.Reply {
+			w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 				if r, ok := tc.replies[s.host]; ok {
 					return r
 				}
@@ -126,7 +126,7 @@ func TestQueueShares(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	accepted := map[byte]int{}
 	var verification byte
-	w.hear = func(_ client, msg proto.Message) {
+	w.hear = func(_ Client, msg proto.Message) {
 		if m, ok := msg.(*wire.OfferAck); ok && m.GetRefusal() == wire.Refusal_NONE {
 			accepted[verification] += wire.AddressesMax
 		}
@@ -134,7 +134,7 @@ func TestQueueShares(t *testing.T) {
 	w.greet = func(string) error { return errors.New("never mind") }
 	for verification = 1; verification <= 2; verification++ {
 		for n := range 500 {
-			w.desk.offer(w.now, client{}, offerOf(verification, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax,
+			w.desk.Offer(w.now, Client{}, offerOf(verification, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax,
 				hosts("mx1")))
 		}
 		for _, s := range w.desk.steps {
@@ -154,7 +154,7 @@ func TestLanesTakeTurns(t *testing.T) {
 	a.Connections = 1
 	w := newWorld(t, a, 1)
 	served := map[string]bool{}
-	w.asked = func(p *probe) { served[p.address.Domain] = true }
+	w.asked = func(p *Probe) { served[p.Address.Domain] = true }
 	for n := range 20 {
 		w.offer(offerOf(1, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax, hosts(fmt.Sprintf("mx%c", 'a'+n))))
 	}
@@ -224,7 +224,7 @@ func TestPause(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	var answers []told
 	w.collect(1, func(_ string, a told) { answers = append(answers, a) })
-	w.reply = func(*probe, *simSession) smtp.Reply {
+	w.reply = func(*Probe, *simSession) smtp.Reply {
 		return smtp.Reply{Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1},
 			Lines: []string{"slow down, try again in 300 seconds"}}
 	}
@@ -245,19 +245,19 @@ func TestPause(t *testing.T) {
 	if others != 48 {
 		t.Errorf("%d of 50 are told what others were told; two were asked", others)
 	}
-	told := verdictOf{verdict: again(smtp.ReceiverBusy, "test")}
+	told := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
 	until := w.desk.penalties.paused
-	w.desk.penalties.pause(w.now, told) // said by a session beside: within the pause
-	if told.verdict.Wait = time.Hour; !w.desk.penalties.paused.Equal(until) {
+	w.desk.penalties.pauseReceiver(w.now, told) // said by a session beside: within the pause
+	if told.Verdict.Wait = time.Hour; !w.desk.penalties.paused.Equal(until) {
 		t.Error("a pause was changed by one that names no time")
 	}
-	w.desk.penalties.pause(w.now, told)
+	w.desk.penalties.pauseReceiver(w.now, told)
 	if !w.desk.penalties.paused.Equal(w.now.Add(time.Hour)) {
 		t.Error("a longer pause was not kept")
 	}
 }
 
-// TestRestartKeepsTheRate: a new desk begins as if something had just happened,
+// TestRestartKeepsTheRate: a new scheduler begins as if something had just happened,
 // so that the receiver sees its limits kept over a restart.
 func TestRestartKeepsTheRate(t *testing.T) {
 	a := openedWide()
@@ -269,7 +269,7 @@ func TestRestartKeepsTheRate(t *testing.T) {
 	w.run(begin.Add(10 * time.Second))
 	w.queue, w.open, w.due = nil, map[int]*simSession{}, time.Time{}
 	w.now = w.now.Add(100 * time.Millisecond)
-	w.desk = newDesk("example", testOptions(a), w.now)
+	w.desk = New("example", testOptions(a), w.now)
 	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
 	w.run(w.now.Add(10 * time.Second))
 	slices.SortFunc(w.rcpts, time.Time.Compare)
@@ -284,14 +284,14 @@ func TestRestartKeepsTheRate(t *testing.T) {
 func TestUnheardResultsEnd(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	copies := 0
-	w.hear = func(_ client, msg proto.Message) {
+	w.hear = func(_ Client, msg proto.Message) {
 		if _, ok := msg.(*wire.Results); ok {
 			copies++
 		}
 	}
 	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
 	w.run(begin.Add(resendFor + 10*time.Second))
-	if _, idle := w.desk.idleSince(); !idle || copies < 20 || copies > 40 {
+	if _, idle := w.desk.IdleSince(); !idle || copies < 20 || copies > 40 {
 		t.Errorf("idle: %v, results sent %d times", idle, copies)
 	}
 	w.checkEmpty()
@@ -299,20 +299,20 @@ func TestUnheardResultsEnd(t *testing.T) {
 
 // TestTasksAreBounded: however many there were, and for however long.
 func TestTasksAreBounded(t *testing.T) {
-	d := newDesk("example", testOptions(openedWide()), begin)
+	d := New("example", testOptions(openedWide()), begin)
 	for n := range tasksMax + 100 {
-		d.offer(begin, client{}, offerOf(1, fmt.Sprintf("d%d.example", n), 1, 0, nil)) // refused: nothing in it
+		d.Offer(begin, Client{}, offerOf(1, fmt.Sprintf("d%d.example", n), 1, 0, nil)) // refused: nothing in it
 		d.steps = nil
 	}
-	d.plan(begin.Add(pulseEvery))
+	d.Plan(begin.Add(heartbeatEvery))
 	if n := len(d.inbox.tasks.all); n != tasksMax {
 		t.Errorf("%d tasks remembered", n)
 	}
-	d.plan(begin.Add(taskMemory - time.Second))
+	d.Plan(begin.Add(taskMemory - time.Second))
 	if n := len(d.inbox.tasks.all); n != tasksMax {
 		t.Errorf("%d tasks remembered before their time was over", n)
 	}
-	d.plan(begin.Add(taskMemory + time.Second))
+	d.Plan(begin.Add(taskMemory + time.Second))
 	if n := len(d.inbox.tasks.all); n != 0 {
 		t.Errorf("%d tasks remembered for ever", n)
 	}
@@ -329,7 +329,7 @@ func BenchmarkPlan(b *testing.B) {
 	for n := range lanes {
 		name := fmt.Sprintf("mx%d", n)
 		route := []*wire.Host{{Name: name, Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8), byte(n)}}}}
-		w.desk.offer(w.now, client{}, offerOf(byte(n%9), fmt.Sprintf("d%d.example", n), 1, 20, route))
+		w.desk.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("d%d.example", n), 1, 20, route))
 	}
 	w.run(begin.Add(100 * time.Millisecond))
 	events := 0
@@ -341,7 +341,7 @@ func BenchmarkPlan(b *testing.B) {
 		if w.run(w.queue[0].at); w.desk.inbox.tasks.queue.Queued() < 1000 {
 			b.StopTimer()
 			for n := range lanes {
-				w.desk.offer(w.now, client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,
+				w.desk.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,
 					[]*wire.Host{{Name: fmt.Sprintf("mx%d", n), Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8),
 						byte(n)}}}}))
 			}

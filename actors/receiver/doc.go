@@ -5,7 +5,7 @@
 // within the receiver's allowance, serves workspaces in turn and the verifications of
 // each (package fairqueue), reuses sessions for any of them, and answers with verdicts. Below the
 // allowance it looks for the rate that the receiver bears (throttle.AdaptiveRate, haste.go). What is asked when, is
-// decided by desk, which is plain Go; Actor and the session actors, its children,
+// decided by scheduler, which is plain Go; Actor and the session actors, its children,
 // are the shell.
 //
 // In a cluster a receiver may have actors on several nodes for a while. Each uses
@@ -31,12 +31,12 @@
 //	offer -> lane (a set of hosts) -> fairqueue.HostQueue -> session -> verdict -> results
 //
 // What it does it tells to those who ask (Living.Survey), and nobody else: package status
-// costs next to nothing while nobody does. What keeps it from asking more, desk.hold says
+// costs next to nothing while nobody does. What keeps it from asking more, scheduler.hold says
 // in one place.
 //
 // Four parts are packages of their own, and know nothing of this one: fairqueue (who is
 // next), egress (our source addresses), state (what outlives an actor) and status (what is
 // told).
 //
-// Read desk, fairqueue, lane, outlet, Actor and Living first.
+// Read scheduler, fairqueue, lane, outlet, Actor and Living first.
 package receiver

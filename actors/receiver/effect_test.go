@@ -19,7 +19,7 @@ func tuned(t tester, a *throttle.Limits) *world {
 	return w
 }
 
-// wake is what Living.Replan does to a desk.
+// wake is what Living.Replan does to a scheduler.
 func (w *world) wake() {
 	w.after(0, func() {})
 	w.run(w.now.Add(time.Millisecond))
@@ -32,14 +32,14 @@ func TestPausedByAnOperator(t *testing.T) {
 	w := tuned(t, &a)
 	all := w.heard()
 	listen, paused := w.hear, 0
-	w.hear = func(to client, msg proto.Message) {
+	w.hear = func(to Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Pulse); ok && m.GetCause() == wire.Cause_PAUSED && m.GetWaitingMs() == 60_000 {
 			paused++
 		}
 		listen(to, msg)
 	}
 	asked := map[string]int{}
-	w.asked = func(p *probe) { asked[p.address.Local]++ }
+	w.asked = func(p *Probe) { asked[p.Address.Local]++ }
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(1500 * time.Millisecond))
 	a.Pause = throttle.PauseYes
@@ -87,7 +87,7 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
 			len(w.open))
 	}
-	if b := w.desk.explainer.hold(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
+	if b := w.desk.explainer.explainBlocked(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 	a.Pause = throttle.PauseNo
@@ -184,7 +184,7 @@ func TestTLSAsWanted(t *testing.T) {
 		w := tuned(t, &a)
 		all := w.heard()
 		if tc.tls == throttle.TLSOff {
-			w.reply = func(*probe, *simSession) smtp.Reply { return demands }
+			w.reply = func(*Probe, *simSession) smtp.Reply { return demands }
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
 		for _, s := range w.desk.pool.sessions {
@@ -230,7 +230,7 @@ func TestSourcePaused(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	first, other := w.desk.paths.outlets[0].name, w.desk.paths.outlets[1].name
+	first, other := w.desk.paths.all[0].name, w.desk.paths.all[1].name
 	if got := froms(); len(got) != 1 || got[0] != first {
 		t.Fatalf("from %v", got)
 	}
@@ -245,7 +245,7 @@ func TestSourcePaused(t *testing.T) {
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
 	w.run(w.now.Add(time.Minute))
-	b := w.desk.explainer.hold(w.now)
+	b := w.desk.explainer.explainBlocked(w.now)
 	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
 		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
@@ -269,7 +269,7 @@ func TestSpentSourceWaits(t *testing.T) {
 	w.desk.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
 	w.run(begin.Add(time.Minute))
-	b := w.desk.explainer.hold(w.now)
+	b := w.desk.explainer.explainBlocked(w.now)
 	if len(w.rcpts) != 50 || b.Cause != wire.Cause_NO_SOURCE || b.Until.Sub(w.now) != untilMidnight(w.now) {
 		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
@@ -314,14 +314,14 @@ func TestHolds(t *testing.T) {
 			a.ConnectionRate, a.RcptsPerConnection = throttle.Rate{Events: 6, Per: time.Minute}, 1
 		}, func(*world) {}, wire.Cause_CONNECTIONS, true},
 		{"budget", func(a *throttle.Limits) { a.RefusedPerHour = 5 }, func(w *world) {
-			w.reply = func(*probe, *simSession) smtp.Reply {
+			w.reply = func(*Probe, *simSession) smtp.Reply {
 				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
 			}
 		}, wire.Cause_BUDGET, true},
 		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
 		{"penalty", func(*throttle.Limits) {}, func(w *world) {
-			w.desk.penalties.pause(w.now, verdictOf{verdict: again(smtp.ReceiverBusy, "test")})
+			w.desk.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
 			w.desk.penalties.paused = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
 		{"no share", func(*throttle.Limits) {}, func(w *world) { w.desk.options.Living.adopt(of(0, 2)) },
@@ -338,7 +338,7 @@ func TestHolds(t *testing.T) {
 			tc.set(w)
 			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 			w.run(begin.Add(5 * time.Second))
-			b := w.desk.explainer.hold(w.now)
+			b := w.desk.explainer.explainBlocked(w.now)
 			if b.Cause != tc.want || b.Why == "" || b.Until.After(w.now) != tc.until {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
@@ -347,7 +347,7 @@ func TestHolds(t *testing.T) {
 	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
 	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if b := w.desk.explainer.hold(w.now); b.Cause != wire.Cause_FREE {
+	if b := w.desk.explainer.explainBlocked(w.now); b.Cause != wire.Cause_FREE {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 }
@@ -364,11 +364,11 @@ func TestPerHour(t *testing.T) {
 	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}
-	d.paths.outlets[0].tempo.OnThrottled(w.now, w.now, "450 4.7.1")
+	d.paths.all[0].rate.OnThrottled(w.now, w.now, "450 4.7.1")
 	if got := d.explainer.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
-	d.paths.outlets[0].tempo = throttle.NewAdaptiveRate(d.allowance.bounds(a), w.now)
+	d.paths.all[0].rate = throttle.NewAdaptiveRate(d.allowance.rateBounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
 	if got := d.explainer.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)
@@ -380,8 +380,8 @@ func TestPerHour(t *testing.T) {
 		if got := d.explainer.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
 			t.Errorf("%d an hour after %d refusals beside %d", got, n, accepted)
 		}
-		d.paths.outlets[0].budget.Begin(1)
-		d.paths.outlets[0].budget.Refused(w.now)
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(w.now)
 	}
 	_, refused := d.paths.answeredOf(w.now)
 	want := int64(100 * float64(accepted+refused) / float64(refused) / 2)

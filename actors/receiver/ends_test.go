@@ -45,7 +45,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 				return tc.said
 			}
 			told := time.Duration(-1)
-			w.hear = func(_ client, msg proto.Message) {
+			w.hear = func(_ Client, msg proto.Message) {
 				if m, ok := msg.(*wire.Pulse); ok && m.GetCause() == wire.Cause_PAUSED {
 					told = w.now.Sub(begin) + time.Duration(m.GetWaitingMs())*time.Millisecond
 					if tc.ends == 0 {
@@ -55,7 +55,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			}
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(10 * time.Second))
-			b := w.desk.explainer.hold(w.now)
+			b := w.desk.explainer.explainBlocked(w.now)
 			want, pulsed := begin.Add(tc.ends), tc.ends
 			if tc.ends == 0 {
 				want, pulsed = time.Time{}, pausedWait
@@ -103,7 +103,7 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 			w.rebind()
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(time.Minute))
-			b := w.desk.explainer.hold(w.now)
+			b := w.desk.explainer.explainBlocked(w.now)
 			if b.Cause != tc.want || !b.Until.Equal(ends) || !strings.Contains(b.Why, tc.why) {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}

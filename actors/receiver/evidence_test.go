@@ -29,7 +29,7 @@ type told struct {
 
 // collect gives every answer to its caller and acknowledges it.
 func (w *world) collect(hosts int, each func(domain string, a told)) {
-	w.hear = func(to client, msg proto.Message) {
+	w.hear = func(to Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Results); ok {
 			for _, a := range answersOf(m) {
 				each(m.GetTask().GetDomain(), told{a, hosts})
@@ -210,7 +210,7 @@ func TestMessagesAreBounded(t *testing.T) {
 // TestAttemptsAreBounded: a probe that is sent around for ever keeps its first and
 // its newest attempts.
 func TestAttemptsAreBounded(t *testing.T) {
-	p := &probe{all: 1}
+	p := &Probe{all: 1}
 	for n := range 100 {
 		one := judgedAt(begin.Add(time.Duration(n)*time.Second), "mx1", smtp.Address{},
 			&smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 5, 3}}})

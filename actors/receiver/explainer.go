@@ -27,24 +27,24 @@ type explainer struct {
 }
 
 const (
-	// heldSpan is over what it is judged whether the rate or the sessions hold a receiver
+	// latelySpan is over what it is judged whether the rate or the sessions hold a receiver
 	// back. Guess: some times what most RCPTs wait for each other.
-	heldSpan = 2 * time.Second
+	latelySpan = 2 * time.Second
 
-	// heldPart is for which part of that span sessions have to wait for the rate, before
+	// latelyPart is for which part of that span sessions have to wait for the rate, before
 	// that is what holds the receiver back. More sessions would not make it faster, and
 	// they wait for each other's answers beside. Guess.
-	heldPart = 0.25
+	latelyPart = 0.25
 )
 
-// lacks is what kept a desk from asking more when it looked: by cause, until when.
-type lacks struct {
+// blocksNow is what kept a scheduler from asking more when it looked: by cause, until when.
+type blocksNow struct {
 	found [wire.Cause_UNREACHED + 1]bool
 	until [wire.Cause_UNREACHED + 1]time.Time // zero: until something is answered
 }
 
 // add notes a cause; of several ends the soonest holds.
-func (l *lacks) add(cause wire.Cause, until time.Time) {
+func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	if !l.found[cause] || until.Before(l.until[cause]) {
 		l.until[cause] = until
 	}
@@ -52,20 +52,20 @@ func (l *lacks) add(cause wire.Cause, until time.Time) {
 }
 
 // blocked gives one of the causes.
-func (l *lacks) blocked(cause wire.Cause) status.Blocked {
+func (l *blocksNow) blocked(cause wire.Cause) status.Blocked {
 	return status.Blocked{Cause: cause, Until: l.until[cause]}
 }
 
-// held is for which part of the last while each cause was there.
-type held struct {
+// blocksLately is for which part of the last while each cause was there.
+type blocksLately struct {
 	at   time.Time
-	last lacks
+	last blocksNow
 	part [wire.Cause_UNREACHED + 1]float64
 }
 
 // note takes what is lacking from now on.
-func (h *held) note(now time.Time, l lacks) {
-	if keep := math.Exp(-now.Sub(h.at).Seconds() / heldSpan.Seconds()); now.After(h.at) {
+func (h *blocksLately) note(now time.Time, l blocksNow) {
+	if keep := math.Exp(-now.Sub(h.at).Seconds() / latelySpan.Seconds()); now.After(h.at) {
 		for i := range h.part {
 			h.part[i] *= keep
 			if h.last.found[i] {
@@ -77,7 +77,7 @@ func (h *held) note(now time.Time, l lacks) {
 }
 
 // over gives the parts as they are now.
-func (h held) over(now time.Time, cause wire.Cause) float64 {
+func (h blocksLately) over(now time.Time, cause wire.Cause) float64 {
 	h.note(now, h.last)
 	return h.part[cause]
 }
@@ -91,82 +91,82 @@ const pausedWait = time.Minute
 // that was made up to see whether there are any. Guess.
 const tellingRefusals = 3
 
-// hold says what keeps the desk from asking more.
-func (ex *explainer) hold(now time.Time) status.Blocked {
-	b := ex.holds(now)
-	b.Why = ex.because(now, b.Cause)
+// explainBlocked says what keeps the scheduler from asking more.
+func (ex *explainer) explainBlocked(now time.Time) status.Blocked {
+	b := ex.blocked(now)
+	b.Why = ex.explainCause(now, b.Cause)
 	return b
 }
 
-// holds is hold without the sentence.
-func (ex *explainer) holds(now time.Time) status.Blocked {
-	b := ex.found(now)
+// blocked is hold without the sentence.
+func (ex *explainer) blocked(now time.Time) status.Blocked {
+	b := ex.findBlocked(now)
 	if b.Cause == wire.Cause_NO_SOURCE {
 		b.Until = ex.paths.boundEnds(now, b.Until)
 	}
 	return b
 }
 
-// found is holds, with the ends of days instead of those of their bounds.
-func (ex *explainer) found(now time.Time) status.Blocked {
-	if b := ex.barred(now); !b.Free() {
+// findBlocked is holds, with the ends of days instead of those of their bounds.
+func (ex *explainer) findBlocked(now time.Time) status.Blocked {
+	if b := ex.unavailable(now); !b.Free() {
 		return b
 	}
 	if b := ex.queues.unreachable(now); !b.Free() || ex.inbox.tasks.queue.Queued() == 0 {
 		return b
 	}
-	h := &ex.planner.held
-	if ok, next := ex.paths.spendable(now); !ok {
+	h := &ex.planner.lately
+	if ok, next := ex.paths.mayBeRefused(now); !ok {
 		return status.Blocked{Cause: wire.Cause_BUDGET, Until: next}
 	}
 	for _, cause := range [...]wire.Cause{wire.Cause_BUDGET, wire.Cause_NO_SOURCE} {
-		if h.last.found[cause] && !ex.pool.asks() {
+		if h.last.found[cause] && !ex.pool.isAsking() {
 			return h.last.blocked(cause)
 		}
 	}
 	switch {
-	case h.last.found[wire.Cause_ALLOWANCE], h.over(now, wire.Cause_ALLOWANCE) >= heldPart:
+	case h.last.found[wire.Cause_ALLOWANCE], h.over(now, wire.Cause_ALLOWANCE) >= latelyPart:
 		return h.last.blocked(wire.Cause_ALLOWANCE)
-	case h.last.found[wire.Cause_CONNECTIONS], h.over(now, wire.Cause_CONNECTIONS) >= 1-heldPart:
+	case h.last.found[wire.Cause_CONNECTIONS], h.over(now, wire.Cause_CONNECTIONS) >= 1-latelyPart:
 		return h.last.blocked(wire.Cause_CONNECTIONS)
 	}
 	return status.Blocked{}
 }
 
-// barred is holds for what lets nothing be asked at all; FREE: there is no such thing.
-func (ex *explainer) barred(now time.Time) status.Blocked {
+// unavailable is holds for what lets nothing be asked at all; FREE: there is no such thing.
+func (ex *explainer) unavailable(now time.Time) status.Blocked {
 	a, working := ex.allowance.limits, len(ex.pool.sessions) > ex.pool.closing
 	switch {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
 		return status.Blocked{Cause: wire.Cause_PAUSED, Until: ex.paths.pauseEnds(now, ex.key)}
-	case shut(a):
+	case nothingAllowed(a):
 		return status.Blocked{Cause: wire.Cause_NO_SHARE}
-	case ex.options.Facts != nil && !ex.memory.known:
+	case ex.options.Facts != nil && !ex.memory.ready:
 		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: ex.memory.asked.Add(knowWithin)}
 	case now.Before(ex.penalties.paused):
 		return status.Blocked{Cause: wire.Cause_PENALTY, Until: ex.penalties.paused}
 	}
-	b := ex.paths.mute(now)
+	b := ex.paths.sourcesUnavailable(now)
 	if !b.Free() && !(b.Cause == wire.Cause_PAUSED && working) { // else they are drained
 		if b.Cause == wire.Cause_PAUSED {
 			b.Until = ex.paths.sourcesPaused(now, b.Until)
 		}
 		return b
 	}
-	if o := ex.paths.breather(now); o != nil {
-		return status.Blocked{Cause: wire.Cause_PENALTY, Until: o.tempo.Explain(now).Until}
+	if o := ex.paths.firstToResume(now); o != nil {
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: o.rate.Explain(now).Until}
 	}
 	return status.Blocked{}
 }
 
-// because puts what holds the desk back into a sentence.
-func (ex *explainer) because(now time.Time, cause wire.Cause) string {
+// explainCause puts what holds the scheduler back into a sentence.
+func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 	a := ex.allowance.limits
 	switch cause {
 	case wire.Cause_ALLOWANCE:
-		if o := ex.paths.slowest(now); o != nil {
+		if o := ex.paths.slowedPath(now); o != nil {
 			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
-				ex.paths.permitted(now), a.RcptRate, o.tempo.Explain(now).Why)
+				ex.paths.permittedRate(now), a.RcptRate, o.rate.Explain(now).Why)
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
@@ -181,18 +181,18 @@ func (ex *explainer) because(now time.Time, cause wire.Cause) string {
 	case wire.Cause_PAUSED:
 		return ex.paths.pausedBecause()
 	case wire.Cause_PENALTY:
-		if o := ex.paths.breather(now); o != nil && !now.Before(ex.penalties.paused) {
-			return o.tempo.Explain(now).Why
+		if o := ex.paths.firstToResume(now); o != nil && !now.Before(ex.penalties.paused) {
+			return o.rate.Explain(now).Why
 		}
-		if !ex.penalties.excuse.asked() {
+		if !ex.penalties.excuse.wasAsked() {
 			return "it wanted less of us, and rests"
 		}
-		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.penalties.excuse.attempt.Code,
-			ex.penalties.excuse.attempt.Enhanced, ex.penalties.excuse.verdict.Reason, ex.penalties.excuse.verdict.Rule)
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.penalties.excuse.Attempt.Code,
+			ex.penalties.excuse.Attempt.Enhanced, ex.penalties.excuse.Verdict.Reason, ex.penalties.excuse.Verdict.Rule)
 	case wire.Cause_NO_SOURCE:
-		return ex.sourceless(now)
+		return ex.explainNoSource(now)
 	case wire.Cause_NO_SHARE:
-		return ex.shareless()
+		return ex.explainNoShare()
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
@@ -202,10 +202,10 @@ func (ex *explainer) because(now time.Time, cause wire.Cause) string {
 	return "it asks as fast as it is answered"
 }
 
-// sourceless is because for NO_SOURCE.
-func (ex *explainer) sourceless(now time.Time) string {
-	for _, o := range ex.paths.outlets {
-		today := ex.options.clock(now)
+// explainNoSource is because for NO_SOURCE.
+func (ex *explainer) explainNoSource(now time.Time) string {
+	for _, o := range ex.paths.all {
+		today := ex.options.ledgerTime(now)
 		if most := egress.DailyCap(ex.options.Sources.Limits(o.index), today); most > 0 && !now.Before(o.until) {
 			name := view.SourceName(o.name)
 			if left, _ := ex.options.Sources.Remaining(o.index, "", today, false); left > 0 {
@@ -218,21 +218,21 @@ func (ex *explainer) sourceless(now time.Time) string {
 	return "our sources rest, because many receivers refuse them"
 }
 
-// shareless is because for NO_SHARE.
-func (ex *explainer) shareless() string {
+// explainNoShare is because for NO_SHARE.
+func (ex *explainer) explainNoShare() string {
 	switch {
 	case ex.allowance.share.none():
 		return "this node has no share of the allowance, or has lost the ledger"
-	case shut(ex.allowance.limits):
+	case nothingAllowed(ex.allowance.limits):
 		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything", ex.allowance.share.k,
 			ex.allowance.share.n)
 	}
 	return "what other nodes know of it is being read"
 }
 
-// pulsing is what a pulse tells of what holds the desk back, and how long nothing can be asked.
-func (ex *explainer) pulsing(now time.Time) (wire.Cause, int64) {
-	b := ex.holds(now)
+// heartbeatCause is what a pulse tells of what holds the scheduler back, and how long nothing can be asked.
+func (ex *explainer) heartbeatCause(now time.Time) (wire.Cause, int64) {
+	b := ex.blocked(now)
 	switch b.Cause {
 	case wire.Cause_PAUSED:
 		if b.Until.IsZero() {
@@ -247,7 +247,7 @@ func (ex *explainer) pulsing(now time.Time) (wire.Cause, int64) {
 	return b.Cause, 0
 }
 
-// perHourOf is how many addresses of a task's verification the desk expects to ask in an
+// perHourOf is how many addresses of a task's verification the scheduler expects to ask in an
 // hour; 0: it cannot say.
 func (ex *explainer) perHourOf(now time.Time, t *task) int64 {
 	all := ex.perHour(now)
@@ -257,18 +257,18 @@ func (ex *explainer) perHourOf(now time.Time, t *task) int64 {
 	return max(1, int64(all*ex.inbox.tasks.queue.Fraction(ex.inbox.tasks.flow(t))))
 }
 
-// perHour is how many addresses the desk expects to ask in an hour as things are, by what
+// perHour is how many addresses the scheduler expects to ask in an hour as things are, by what
 // is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
 // In a rest or a pause of which the end is known it is what is expected after it.
 func (ex *explainer) perHour(now time.Time) float64 {
 	a := ex.allowance.limits
-	switch b := ex.barred(now); {
+	switch b := ex.unavailable(now); {
 	case b.Free(), b.Cause == wire.Cause_PENALTY:
 	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():
 	default:
 		return 0
 	}
-	n := min(a.RcptRate.PerSecond(), ex.paths.outlets[0].tempo.Lasting()) * 3600
+	n := min(a.RcptRate.PerSecond(), ex.paths.all[0].rate.Lasting()) * 3600
 	accepted, refused := ex.paths.answeredOf(now)
 	perSession := float64(a.RcptsPerConnection)
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
@@ -280,20 +280,20 @@ func (ex *explainer) perHour(now time.Time) float64 {
 	}
 	n = min(n, a.ConnectionRate.PerSecond()*3600*perSession)
 	if turn := ex.allowance.replies.lowest.Seconds(); turn > 0 {
-		n = min(n, 3600*float64(a.Connections)/(ex.allowance.turns()*turn+2*ex.allowance.openings.lowest.Seconds()/perSession))
+		n = min(n, 3600*float64(a.Connections)/(ex.allowance.turnsPerAddress()*turn+2*ex.allowance.openings.lowest.Seconds()/perSession))
 	}
 	return n
 }
 
-func (ex *explainer) pulse(now time.Time, t *task) {
+func (ex *explainer) sendHeartbeat(now time.Time, t *task) {
 	m := &wire.Pulse{Task: t.chunks[0].named, Credit: ex.inbox.tasks.credit(t)}
 	for _, c := range t.chunks {
 		if !c.shed {
 			m.Chunks = append(m.Chunks, c.number)
 		}
 	}
-	m.Cause, m.WaitingMs = ex.pulsing(now)
+	m.Cause, m.WaitingMs = ex.heartbeatCause(now)
 	m.PerHour = ex.perHourOf(now, t)
-	t.pulsed = now
-	ex.emit(t.client, m)
+	t.beatAt = now
+	ex.emitTo(t.client, m)
 }

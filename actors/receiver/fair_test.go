@@ -30,23 +30,23 @@ type party struct {
 	chunkLeft map[string]int
 }
 
-// parties lets several parties work at one desk.
+// parties lets several parties work at one scheduler.
 type parties []*party
 
 // listen lets the parties hear their answers, and offer more for each chunk that is done.
 func (ps parties) listen(w *world) {
-	w.hear = func(to client, msg proto.Message) {
+	w.hear = func(to Client, msg proto.Message) {
 		m, ok := msg.(*wire.Results)
 		if !ok {
 			return
 		}
-		p := ps[slices.IndexFunc(ps, func(p *party) bool { return to.name == p.name() })]
+		p := ps[slices.IndexFunc(ps, func(p *party) bool { return to.Name == p.name() })]
 		p.done += len(m.GetAnswers())
 		p.last = w.now
 		domain := m.GetTask().GetDomain()
 		p.chunkLeft[domain] -= len(m.GetAnswers())
 		w.after(0, func() {
-			w.desk.inbox.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			if p.chunkLeft[domain] == 0 {
 				p.offer()
 			}
@@ -66,7 +66,7 @@ func (p *party) offer() bool {
 	m := offerOf(p.file, domain, 1, n, p.route(p.offered))
 	m.Workspace = id(p.space)
 	before := p.w.desk.inbox.tasks.queue.Queued()
-	p.w.desk.offer(p.w.now, client{name: p.name()}, m)
+	p.w.desk.Offer(p.w.now, Client{Name: p.name()}, m)
 	if p.w.desk.inbox.tasks.queue.Queued() == before {
 		return false // full
 	}
@@ -195,7 +195,7 @@ func TestWeights(t *testing.T) {
 			a := openedWide()
 			tc.allow(&a)
 			w := newWorld(t, a, 1)
-			w.desk.inbox.tasks.queue = fairqueue.New[*probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
+			w.desk.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
 			heavy := newParty(w, 1, 1, weighed, 20, tc.route[0])
 			light := newParty(w, 2, 2, weighed, 20, tc.route[1])
 			parties{heavy, light}.listen(w)
@@ -238,7 +238,7 @@ func TestNobodyStarves(t *testing.T) {
 			p := newParty(w, space, byte(n+1), 1_000_000, size, ownHost(prefix, lanes))
 			ps = append(ps, p)
 		}
-		w.desk.inbox.tasks.queue = fairqueue.New[*probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
+		w.desk.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
 		ps.listen(w)
 		for _, p := range ps {
 			for range 20 { // some domains at a time
@@ -285,7 +285,7 @@ func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 	a.RcptsPerConnection = 5
 	w := newWorld(t, a, 1)
-	w.desk.inbox.tasks.queue = fairqueue.New[*probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
+	w.desk.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
 	alone := newParty(w, 3, 2, 1_000_000, 7, ownHost("other", 2))
 	beside := newParty(w, 3, 4, 1_000_000, 7, ownHost("mx", 2))
 	other := newParty(w, 1, 3, 1_000_000, 1, ownHost("mx", 2))

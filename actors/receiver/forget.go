@@ -27,8 +27,8 @@ func forgets(what, part string) bool { return what == part || what == ForgetAll 
 // this node, and what is kept of it for later: what is one of the constants above. It gives
 // one answer for each that lives here, and ends with ctx, as Survey does.
 func (l *Living) Forget(ctx context.Context, key, what string) []view.Forgotten {
-	return inquire(ctx, l, standsFor(key), func(d *desk, now time.Time) view.Forgotten {
-		return view.Forgotten{Key: d.key, Dropped: d.memory.forget(now, what)}
+	return inquire(ctx, l, standsFor(key), func(d *Scheduler, now time.Time) view.Forgotten {
+		return view.Forgotten{Key: d.key, Dropped: d.memory.forgetLearned(now, what)}
 	})
 }
 
@@ -93,8 +93,8 @@ func (l *limit) raised(old, allowed int) {
 // sourceWords names a source of ours in a sentence.
 func sourceWords(name string) string { return "our source " + view.SourceName(name) }
 
-// words names a lane in a sentence, by its hosts.
-func (l *lane) words() string { return strings.TrimSuffix(l.Key(), ",") }
+// inWords names a lane in a sentence, by its hosts.
+func (l *hostQueue) inWords() string { return strings.TrimSuffix(l.Key(), ",") }
 
 // forgetSnapshot drops parts of a snapshot and says what, in a sentence each.
 func forgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
@@ -154,9 +154,9 @@ func forgetSource(m *state.Source, what string) (dropped []string) {
 	return dropped
 }
 
-// forget drops what the receiver taught us, and says each thing that is dropped in a
+// forgetLearned drops what the receiver taught us, and says each thing that is dropped in a
 // sentence. What it was seen to be asked, as refusals of the hour, stays.
-func (me *memory) forget(now time.Time, what string) (dropped []string) {
+func (me *memory) forgetLearned(now time.Time, what string) (dropped []string) {
 	if forgets(what, ForgetBlock) {
 		dropped = append(dropped, me.forgetBlock(now)...)
 	}
@@ -174,15 +174,15 @@ func (me *memory) forget(now time.Time, what string) (dropped []string) {
 	me.paths.others = others.Sources
 	me.dirty, me.emptied = true, true
 	for me.queues.aside.Len() > 0 { // what kept them may be over
-		me.queues.aside.Pop().lane.Readmit()
+		me.queues.aside.Pop().queue.Readmit()
 	}
 	me.options.Log.Info("receiver's lessons forgotten", "receiver", me.key, "what", what, "dropped", len(dropped))
 	return dropped
 }
 
-// raised begins a new search where somebody allows more than was learned below what was
+// noteRaised begins a new search where somebody allows more than was learned below what was
 // allowed before: from what was learned, and at once.
-func (al *allowance) raised(allowed throttle.Limits, now time.Time) {
+func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	old := al.before
 	al.before = allowed
 	if l := &al.learned; allowed != old && old != (throttle.Limits{}) {
@@ -197,18 +197,18 @@ func (al *allowance) raised(allowed throttle.Limits, now time.Time) {
 
 // forgetPace begins the tempo of each source anew.
 func (me *memory) forgetPace(now time.Time) (dropped []string) {
-	b := me.allowance.bounds(me.allowance.allow())
-	for _, o := range me.paths.outlets {
-		old, found := o.tempo.Explain(now), o.tempo.Lasting()
-		knew, _ := o.tempo.Remember()
-		o.tempo = throttle.NewAdaptiveRate(b, now)
+	b := me.allowance.rateBounds(me.allowance.allowedWhole())
+	for _, o := range me.paths.all {
+		old, found := o.rate.Explain(now), o.rate.Lasting()
+		knew, _ := o.rate.Remember()
+		o.rate = throttle.NewAdaptiveRate(b, now)
 		if me.penalties.paused.After(now) {
-			o.tempo.Rested(me.penalties.paused, now)
+			o.rate.Rested(me.penalties.paused, now)
 		}
-		o.causes, o.experiment, o.lesson = throttle.NewCauses(), throttle.Experiment{}, now
-		rate, _ := o.tempo.Permits(now)
+		o.causes, o.experiment, o.cutoff = throttle.NewCauses(), throttle.Experiment{}, now
+		rate, _ := o.rate.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
-		if knows, _ := o.tempo.Remember(); knew == knows {
+		if knows, _ := o.rate.Remember(); knew == knows {
 			continue // nothing was learned
 		}
 		text := fmt.Sprintf("the pace of %s, %.3g/s", sourceWords(o.name), found)
@@ -222,7 +222,7 @@ func (me *memory) forgetPace(now time.Time) (dropped []string) {
 
 // forgetSessions drops what was learned of the number and the length of sessions.
 func (me *memory) forgetSessions(now time.Time) (dropped []string) {
-	for _, l := range me.allowance.learned.tell(now) {
+	for _, l := range me.allowance.learned.status(now) {
 		dropped = append(dropped, fmt.Sprintf("the learned limit %s=%s, which would hold until %s", l.Field, l.Value,
 			l.Until.UTC().Format(time.TimeOnly)))
 	}
@@ -230,39 +230,39 @@ func (me *memory) forgetSessions(now time.Time) (dropped []string) {
 		dropped = append(dropped, fmt.Sprintf("that it takes %d sessions at once", c.most))
 	}
 	me.allowance.learned = learned{}
-	me.opening.forget(now)
+	me.opening.forgetSearch(now)
 	return dropped
 }
 
 // forgetBlock ends the rests of the receiver, of our sources at it, and of its hosts.
 func (me *memory) forgetBlock(now time.Time) (dropped []string) {
-	gone := func(until time.Time, told verdictOf, format string, args ...any) {
+	gone := func(until time.Time, told Judgement, format string, args ...any) {
 		if now.Before(until) {
 			dropped = append(dropped, fmt.Sprintf(format, args...)+fmt.Sprintf(" until %s (%s)",
-				until.UTC().Format(time.TimeOnly), told.verdict.Reason))
+				until.UTC().Format(time.TimeOnly), told.Verdict.Reason))
 		}
 	}
 	gone(me.penalties.paused, me.penalties.excuse, "the rest of the whole receiver")
 	if now.Before(me.penalties.paused) { // the tempos rest with it: they go on at what they found
-		for _, o := range me.paths.outlets {
+		for _, o := range me.paths.all {
 			me.wakeTempo(now, o)
 		}
 	}
-	me.penalties.paused, me.penalties.pausedAt, me.penalties.pauses, me.penalties.excuse = time.Time{}, time.Time{}, 0, verdictOf{}
-	for _, o := range me.paths.outlets {
+	me.penalties.paused, me.penalties.pausedAt, me.penalties.pauses, me.penalties.excuse = time.Time{}, time.Time{}, 0, Judgement{}
+	for _, o := range me.paths.all {
 		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
-		o.rested = rested{}
+		o.suspension = suspension{}
 		clear(o.refusing)
 	}
 	me.queues.restored = nil // of hosts and lanes that were not met yet
-	for _, l := range me.queues.lanes {
+	for _, l := range me.queues.all {
 		for o, r := range l.refusals {
-			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.words())
+			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.inWords())
 		}
 		l.refusals = nil
 		for _, c := range l.candidates {
 			gone(c.until, c.last, "the rest of the host %s [%s]", c.host, c.at)
-			c.until, c.failures, c.last = time.Time{}, 0, verdictOf{}
+			c.until, c.failures, c.last = time.Time{}, 0, Judgement{}
 		}
 	}
 	slices.Sort(dropped)
@@ -270,26 +270,26 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 }
 
 // wakeTempo ends the rest of a tempo and keeps what it has found.
-func (me *memory) wakeTempo(now time.Time, o *outlet) {
-	found, worth := o.tempo.Remember()
-	o.tempo = throttle.NewAdaptiveRate(me.allowance.bounds(me.allowance.allow()), now)
+func (me *memory) wakeTempo(now time.Time, o *egressPath) {
+	found, worth := o.rate.Remember()
+	o.rate = throttle.NewAdaptiveRate(me.allowance.rateBounds(me.allowance.allowedWhole()), now)
 	if worth {
-		o.tempo.Recall(found, now)
+		o.rate.Recall(found, now)
 	}
 }
 
 // forgetRest drops what is neither pace, nor sessions, nor a block.
 func (me *memory) forgetRest(now time.Time) (dropped []string) {
-	for _, o := range me.paths.outlets {
+	for _, o := range me.paths.all {
 		if o.grey.enough > 0 || o.grey.short > 0 {
 			dropped = append(dropped, fmt.Sprintf("how long it greylists %s: %s sufficed", sourceWords(o.name),
 				o.grey.enough.Round(time.Second)))
 		}
 		o.grey = greylist{}
 	}
-	for _, l := range me.queues.lanes {
-		if mode := l.mode(now); mode != smtp.TLSOpportunistic {
-			dropped = append(dropped, "the TLS mode of "+l.words())
+	for _, l := range me.queues.all {
+		if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
+			dropped = append(dropped, "the TLS mode of "+l.inWords())
 		}
 		l.tls, l.tlsUntil, l.greyed = smtp.TLSOpportunistic, time.Time{}, time.Time{}
 	}

@@ -12,23 +12,23 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// blocked makes a desk that has learned everything, and whose source is refused by a lane and
+// blocked makes a scheduler that has learned everything, and whose source is refused by a lane and
 // by the whole receiver.
-func blocked(now time.Time) *desk {
+func blocked(now time.Time) *Scheduler {
 	d := taught(now)
 	told := judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 554, Lines: []string{"5.7.1 your address is on our block list"}}})
-	o := d.paths.outlets[0]
-	d.queues.lanes["mx1,mx2,"].against(o).add(now, told, 0)
-	o.add(now, told, 0)
+	o := d.paths.all[0]
+	d.queues.all["mx1,mx2,"].refusalOf(o).extend(now, told, 0)
+	o.extend(now, told, 0)
 	o.grey.enough = 5 * time.Minute
 	return d
 }
 
-// knows says what of the three parts a desk has learned.
-func knows(d *desk, now time.Time) (parts string) {
-	o, l := d.paths.outlets[0], d.queues.lanes["mx1,mx2,"]
-	if o.tempo.Explain(now.Add(time.Minute)).Edge > 0 {
+// knows says what of the three parts a scheduler has learned.
+func knows(d *Scheduler, now time.Time) (parts string) {
+	o, l := d.paths.all[0], d.queues.all["mx1,mx2,"]
+	if o.rate.Explain(now.Add(time.Minute)).Edge > 0 {
 		parts += " pace"
 	}
 	if d.allowance.learned != (learned{}) {
@@ -38,14 +38,14 @@ func knows(d *desk, now time.Time) (parts string) {
 		l.candidates[0].failures > 0 {
 		parts += " block"
 	}
-	if o.grey != (greylist{}) || l.mode(now) != smtp.TLSOpportunistic {
+	if o.grey != (greylist{}) || l.tlsModeNow(now) != smtp.TLSOpportunistic {
 		parts += " rest"
 	}
 	return strings.TrimSpace(parts)
 }
 
 // TestWhatIsForgottenIsGone, what is not named stays, and each thing is told once: here, and
-// in what the next desk reads.
+// in what the next scheduler reads.
 func TestWhatIsForgottenIsGone(t *testing.T) {
 	for _, tc := range []struct {
 		what, left string
@@ -63,8 +63,8 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 		if got := knows(d, begin); got != "pace sessions block rest" {
 			t.Fatalf("before: %q", got)
 		}
-		refused := d.paths.outlets[0].budget.refused(begin)
-		dropped := d.memory.forget(begin, tc.what)
+		refused := d.paths.all[0].refusals.refused(begin)
+		dropped := d.memory.forgetLearned(begin, tc.what)
 		if got := knows(d, begin); got != tc.left {
 			t.Errorf("%s: %q is left, want %q", tc.what, got, tc.left)
 		}
@@ -73,16 +73,16 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 				t.Errorf("%s: %q is told %d times in %q", tc.what, want, n, dropped)
 			}
 		}
-		if got := d.paths.outlets[0].budget.refused(begin); got != refused {
+		if got := d.paths.all[0].refusals.refused(begin); got != refused {
 			t.Errorf("%s: %d refusals of the hour became %d", tc.what, refused, got)
 		}
-		if again := d.memory.forget(begin, tc.what); len(again) > 0 {
+		if again := d.memory.forgetLearned(begin, tc.what); len(again) > 0 {
 			t.Errorf("%s: a second time drops %q", tc.what, again)
 		}
-		fact, worth := d.memory.note(begin)
+		fact, worth := d.memory.snapshot(begin)
 		next := rememberer(begin, 0)
-		next.memory.recall(begin, fact.Data)
-		next.queues.lane(begin, hosts("mx1", "mx2"))
+		next.memory.recallSnapshot(begin, fact.Data)
+		next.queues.hostQueue(begin, hosts("mx1", "mx2"))
 		if got := knows(next, begin); !worth || got != tc.left && got != strings.TrimSuffix(tc.left, " rest") {
 			t.Errorf("%s: the next desk knows %q", tc.what, got)
 		}
@@ -94,14 +94,14 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 func TestNothingTakesTheOldPlace(t *testing.T) {
 	d := rememberer(begin, 0)
 	d.allowance.learned.connections.tighten(3, begin)
-	d.memory.forget(begin, ForgetAll)
-	d.memory.remember(begin, true)
+	d.memory.forgetLearned(begin, ForgetAll)
+	d.memory.keepSnapshot(begin, true)
 	for _, s := range d.steps {
-		if kept, ok := s.(keepFact); ok {
+		if kept, ok := s.(KeepFact); ok {
 			next := rememberer(begin, 0)
-			next.memory.recall(begin, kept.fact.Data)
-			if got := next.permit(begin).Connections; got != 4 || !kept.fact.Expires.After(begin) {
-				t.Errorf("%d sessions, expires %s", got, kept.fact.Expires)
+			next.memory.recallSnapshot(begin, kept.Fact.Data)
+			if got := next.takeAllowance(begin).Connections; got != 4 || !kept.Fact.Expires.After(begin) {
+				t.Errorf("%d sessions, expires %s", got, kept.Fact.Expires)
 			}
 			return
 		}
@@ -131,7 +131,7 @@ func (d drawer) Known(_ context.Context, keys []string) (out []state.Fact, _ err
 // TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
 func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	d := blocked(begin)
-	fact, _ := d.memory.note(begin)
+	fact, _ := d.memory.snapshot(begin)
 	fact.Key = throttle.ShardKey("suffix:example.net", 1, 3)
 	kept := drawer{fact.Key: fact}
 	d.options.Facts = kept
@@ -141,8 +141,8 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 		t.Fatalf("%v %+v", err, got)
 	}
 	next := rememberer(begin, 0)
-	next.memory.recall(begin, kept[fact.Key].Data)
-	next.queues.lane(begin, hosts("mx1", "mx2"))
+	next.memory.recallSnapshot(begin, kept[fact.Key].Data)
+	next.queues.hostQueue(begin, hosts("mx1", "mx2"))
 	if left := knows(next, begin); left != "pace sessions rest" {
 		t.Errorf("%q is left", left)
 	}
@@ -162,8 +162,8 @@ func TestMoreAllowedBeginsANewSearch(t *testing.T) {
 	o := testOptions(allow)
 	allow.RcptsPerConnection = 100
 	o.Allow = func(string) throttle.Limits { return allow }
-	d := newDesk("example", o, begin)
-	d.permit(begin)
+	d := New("example", o, begin)
+	d.takeAllowance(begin)
 	for range 3 {
 		d.allowance.learned.connections.most = 0
 		d.allowance.learned.connections.tighten(2, begin)
@@ -172,14 +172,14 @@ func TestMoreAllowedBeginsANewSearch(t *testing.T) {
 	d.allowance.learned.connections.until = begin.Add(time.Hour)
 	d.allowance.learned.perSession.tighten(10, begin)
 	allow.Pause = throttle.PauseDrain // a change that allows no more
-	if a := d.permit(begin.Add(time.Second)); a.Connections != 2 || a.RcptsPerConnection != 10 {
+	if a := d.takeAllowance(begin.Add(time.Second)); a.Connections != 2 || a.RcptsPerConnection != 10 {
 		t.Errorf("something else changed: %+v", a)
 	}
 	allow.Connections, allow.RcptsPerConnection = 8, 200
-	if a := d.permit(begin.Add(2 * time.Second)); a.Connections != 3 || a.RcptsPerConnection != 200 {
+	if a := d.takeAllowance(begin.Add(2 * time.Second)); a.Connections != 3 || a.RcptsPerConnection != 200 {
 		t.Errorf("more is allowed: %d sessions, %d in each", a.Connections, a.RcptsPerConnection)
 	}
-	if a := d.permit(begin.Add(2*time.Second + capacityHold)); a.Connections < 4 {
+	if a := d.takeAllowance(begin.Add(2*time.Second + capacityHold)); a.Connections < 4 {
 		t.Errorf("a minute later: %d sessions", a.Connections)
 	}
 }
@@ -191,7 +191,7 @@ func TestLessonsSaySinceWhenAndFromWhat(t *testing.T) {
 	l.perSession.tighten(10, begin)
 	l.refused.tighten(3, begin)
 	l.perTransaction.tighten(5, begin)
-	got := l.tell(begin.Add(time.Second))
+	got := l.status(begin.Add(time.Second))
 	if len(got) != 4 {
 		t.Fatalf("%+v", got)
 	}

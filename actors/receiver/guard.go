@@ -17,13 +17,13 @@ const (
 
 	// carefulBelow: a receiver that may refuse fewer addresses in an hour, and no share
 	// of all, is not known to bear refusals. Guess: five times what strangers get.
-	carefulBelow = 100
+	strangerBelow = 100
 
-	// carefulRefused is how many refusals end a session with it, whatever its allowance
+	// strangerRefused is how many refusals end a session with it, whatever its allowance
 	// says: chasquid ends one at the third error, Forcepoint drops those of more than
 	// five recipients half of which are refused. Sessions cost less than the refusals
 	// themselves, of which there are few in an hour.
-	carefulRefused = 2
+	strangerRefused = 2
 
 	// slowBy is how much longer a refusal takes that is held back as a warning. The
 	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
@@ -32,14 +32,16 @@ const (
 	slowRefusals = 2
 )
 
-// bears says whether a receiver is known to bear refusals.
-func bears(a throttle.Limits) bool { return a.RefusedPerHour >= carefulBelow || a.RefusedShare > 0 }
+// toleratesRefusals says whether a receiver is known to bear refusals.
+func toleratesRefusals(a throttle.Limits) bool {
+	return a.RefusedPerHour >= strangerBelow || a.RefusedShare > 0
+}
 
-// careful lowers an allowance to what a receiver can be expected to bear that is not
+// strangerLimits lowers an allowance to what a receiver can be expected to bear that is not
 // known to bear refusals.
-func careful(a throttle.Limits) throttle.Limits {
-	if !bears(a) {
-		a.RefusedPerSession = min(a.RefusedPerSession, carefulRefused)
+func strangerLimits(a throttle.Limits) throttle.Limits {
+	if !toleratesRefusals(a) {
+		a.RefusedPerSession = min(a.RefusedPerSession, strangerRefused)
 	}
 	return a
 }
@@ -48,8 +50,8 @@ func careful(a throttle.Limits) throttle.Limits {
 // receiver that is not known to bear refusals no more than that, because some count
 // what they put off like what they refuse.
 func (s *session) errorsLeft(a throttle.Limits) int {
-	if bears(a) {
+	if toleratesRefusals(a) {
 		return a.RcptsPerConnection
 	}
-	return carefulRefused - s.errors
+	return strangerRefused - s.errors
 }

@@ -54,7 +54,7 @@ func TestOnlyBadAddresses(t *testing.T) {
 // no hour, by whichever clock, has more than a guard bears that allows 25.
 func TestOnlyBadAddressesForHours(t *testing.T) {
 	w := newWorld(t, stranger(), 1)
-	w.reply = func(*probe, *simSession) smtp.Reply { return noSuchUser }
+	w.reply = func(*Probe, *simSession) smtp.Reply { return noSuchUser }
 	invalid := 0
 	w.collect(1, func(_ string, a told) {
 		if a.agrees(t); a.outcome == smtp.Invalid {
@@ -74,7 +74,7 @@ func TestOnlyBadAddressesForHours(t *testing.T) {
 func TestHalfBadAddresses(t *testing.T) {
 	w := newWorld(t, stranger(), 1)
 	refused, accepted := 0, 0
-	w.reply = func(*probe, *simSession) smtp.Reply {
+	w.reply = func(*Probe, *simSession) smtp.Reply {
 		if w.rand.IntN(10) < 7 {
 			if refused++; refused > 20 && refused > accepted {
 				t.Errorf("%d refused, %d accepted", refused, accepted)
@@ -129,7 +129,7 @@ func TestPathsOnTheWire(t *testing.T) {
 			a := openedWide()
 			a.RcptsPerTransaction, a.Pipelining = tc.rcpts, true
 			b := newBench(t, 0, tc.name, a)
-			b.options.stretch = atOnce
+			b.options.Stretch = atOnce
 			b.pid = b.spawn()
 			b.ask(1, tc.rcpts, func(n int) string { return tc.local + "." + letters(n) }, func(one answer) {
 				if one.outcome != tc.outcome || tc.reason != smtp.ReasonNone && one.reason != tc.reason {

@@ -34,9 +34,9 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 200, Per: time.Second}
 	w := newWorld(t, a, 1)
-	w.desk = newDesk("example", hourly(testOptions(a), hour), begin)
+	w.desk = New("example", hourly(testOptions(a), hour), begin)
 	var woken time.Time
-	w.reply = func(p *probe, _ *simSession) smtp.Reply {
+	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
 		if len(w.rcpts)%50 == 0 && woken.IsZero() {
 			return noSuchUser // it counts these
 		}
@@ -95,7 +95,7 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 	}
 }
 
-// busyWith gives a world whose desk has sessions that are asking, from one source each.
+// busyWith gives a world whose scheduler has sessions that are asking, from one source each.
 func busyWith(t *testing.T, sources ...string) *world {
 	t.Helper()
 	w := newWorldFrom(t, sources...)
@@ -128,37 +128,37 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != 0 {
 		t.Fatalf("%d halted for no reason", n)
 	}
-	w.desk.penalties.pause(w.now, told)
+	w.desk.penalties.pauseReceiver(w.now, told)
 	if n := w.halted(); n != len(w.desk.pool.sessions) {
 		t.Errorf("%d of %d halted by a pause", n, len(w.desk.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
-	w.desk.penalties.rest(w.now, w.desk.queues.lanes["mx1"], w.desk.paths.outlets[0], told)
+	w.desk.penalties.suspendSource(w.now, w.desk.queues.all["mx1"], w.desk.paths.all[0], told)
 	if n := w.halted(); n != len(w.desk.pool.sessions) {
 		t.Errorf("%d of %d halted by a rest", n, len(w.desk.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
 	for _, s := range w.desk.pool.sessions {
 		s.refused = guardLeast - 1
-		w.desk.outcomes.poison(begin, s, report{failure: &told, poisoned: true})
+		w.desk.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		if n := w.halted(); n != 0 {
 			t.Errorf("%d halted by one odd mailbox", n)
 		}
 		s.refused = guardLeast
-		w.desk.outcomes.poison(begin, s, report{failure: &told, poisoned: true})
+		w.desk.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		break
 	}
 	if n := w.halted(); n != len(w.desk.pool.sessions)-1 {
 		t.Errorf("%d of %d halted by a guard", n, len(w.desk.pool.sessions))
 	}
 	for _, s := range w.desk.pool.sessions {
-		if a := newSessionActor(w.desk.options, s.socket); a.held(w.desk.allowance.turn) != s.socket.halted.Load() {
+		if a := newSessionActor(w.desk.options, s.socket); a.held(w.desk.allowance.version) != s.socket.halted.Load() {
 			t.Error("a session goes on though it is halted, or does not")
 		}
-		if spent := w.desk.planner.spent(w.now, s, openedWide()); spent != s.socket.halted.Load() {
+		if spent := w.desk.planner.isSpent(w.now, s, openedWide()); spent != s.socket.halted.Load() {
 			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
 		}
-		w.desk.planner.ask(w.now, s, []*probe{{}}, openedWide())
+		w.desk.planner.giveProbes(w.now, s, []*Probe{{}}, openedWide())
 	}
 	if n := w.halted(); n != 0 {
 		t.Errorf("%d halted for ever", n)
@@ -169,13 +169,13 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 // could step in, unless the receiver is allowed to refuse many in an hour.
 func TestCarefulWithStrangers(t *testing.T) {
 	for _, tc := range []struct{ perHour, perSession, want int }{
-		{20, 8, carefulRefused}, {carefulBelow - 1, 8, carefulRefused}, {20, 1, 1}, {carefulBelow, 8, 8},
+		{20, 8, strangerRefused}, {strangerBelow - 1, 8, strangerRefused}, {20, 1, 1}, {strangerBelow, 8, 8},
 	} {
 		a := openedWide()
 		a.RefusedPerHour, a.RefusedPerSession = tc.perHour, tc.perSession
 		w := newWorld(t, a, 1)
 		most := 0
-		w.reply = func(_ *probe, s *simSession) smtp.Reply {
+		w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 			most = max(most, s.refused+1)
 			return noSuchUser
 		}
@@ -195,14 +195,14 @@ func TestErrorsOfASession(t *testing.T) {
 		want  int // in a session; 0: all
 	}{
 		{"full", smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 2, 2}, Lines: []string{"mailbox full"}},
-			carefulRefused},
+			strangerRefused},
 		{"greylisted", smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 1}, Lines: []string{"greylisted"}}, 0},
 	} {
 		a := openedWide()
 		a.RefusedPerHour, a.Connections = 20, 1
 		w := newWorld(t, a, 1)
 		most, answers := 0, w.heard()
-		w.reply = func(_ *probe, s *simSession) smtp.Reply {
+		w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 			most = max(most, s.rcpts)
 			return tc.reply
 		}
@@ -223,9 +223,9 @@ func TestErrorsOfASession(t *testing.T) {
 // the first on teaches nothing.
 func TestSlowRefusalsTeach(t *testing.T) {
 	for _, tc := range []struct{ slowFrom, want int }{{10, 9}, {3, 2}, {1, 50}, {1000, 50}} {
-		d := newDesk("example", testOptions(openedWide()), begin)
-		l := d.queues.lane(begin, hosts("mx1"))
-		s := &session{lane: l, host: l.candidates[0], outlet: d.paths.outlets[0]}
+		d := New("example", testOptions(openedWide()), begin)
+		l := d.queues.hostQueue(begin, hosts("mx1"))
+		s := &session{queue: l, host: l.candidates[0], path: d.paths.all[0]}
 		now := begin
 		for n := range turnaroundSamples { // the usual turn is known from another session
 			sent := now.Add(time.Duration(n) * time.Second)
@@ -238,7 +238,7 @@ func TestSlowRefusalsTeach(t *testing.T) {
 			}
 			told := judgedAt(now.Add(took), "mx1", smtp.Address{},
 				&smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
-			d.allowance.slowed(now, s, answered{told: told, sent: now, at: now.Add(took)}, 0)
+			d.allowance.noteSlowRefusal(now, s, Answered{Told: told, Sent: now, At: now.Add(took)}, 0)
 			s.refused++
 			now = now.Add(took)
 		}
@@ -253,7 +253,7 @@ func TestSlowRefusalsTeach(t *testing.T) {
 // TestChasquidTeachesTwo: the third refusal of a session is a 421 about errors.
 func TestChasquidTeachesTwo(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
-	w.reply = func(_ *probe, s *simSession) smtp.Reply {
+	w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 		if s.refused >= 2 {
 			return smtp.Reply{Code: 421, Enhanced: smtp.EnhancedCode{4, 5, 0},
 				Lines: []string{"Too many errors, bye"}}
@@ -268,7 +268,7 @@ func TestChasquidTeachesTwo(t *testing.T) {
 	})
 	w.offer(offerOf(1, "d.example", 1, 40, hosts("mx1")))
 	w.run(begin.Add(10 * time.Minute))
-	if n := w.desk.permit(w.now).RefusedPerSession; n != 2 || invalid != 40 {
+	if n := w.desk.takeAllowance(w.now).RefusedPerSession; n != 2 || invalid != 40 {
 		t.Errorf("%d refusals in a session from now on, %d of 40 answered", n, invalid)
 	}
 }
@@ -280,8 +280,8 @@ func TestGuardThatForgives(t *testing.T) {
 	a.Connections = 1
 	w := newWorld(t, a, 1)
 	row, longest := map[*simSession]int{}, 0
-	w.reply = func(p *probe, s *simSession) smtp.Reply {
-		if fairqueue.ClassOf(p.address.Local) == fairqueue.Normal {
+	w.reply = func(p *Probe, s *simSession) smtp.Reply {
+		if fairqueue.ClassOf(p.Address.Local) == fairqueue.Normal {
 			row[s] = 0
 			return smtp.Reply{Code: 250}
 		}
@@ -305,11 +305,11 @@ func TestGuardThatForgives(t *testing.T) {
 // what did not is not, and a longer time that the receiver names wins.
 func TestGreylistIsLearned(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
-	ours := w.desk.paths.outlets[0].name
+	ours := w.desk.paths.all[0].name
 	put := map[string]bool{}
 	words := "greylisted"
-	w.reply = func(p *probe, _ *simSession) smtp.Reply {
-		if put[p.address.Local] {
+	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
+		if put[p.Address.Local] {
 			return smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 1}, Lines: []string{words}}
 		}
 		return smtp.Reply{Code: 250}
@@ -397,13 +397,13 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 		{"nobody waits", 3, 3, 0, time.Second, false},
 		{"nothing was asked yet", 0, 0, 1, time.Second, false},
 	} {
-		queue := fairqueue.New[*probe](nil)
-		l := newLane(queue.NewHostQueue("mx1.example"), nil)
+		queue := fairqueue.New[*Probe](nil)
+		l := newHostQueue(queue.NewHostQueue("mx1.example"), nil)
 		for range c.queued {
-			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &probe{}, fairqueue.Normal)
+			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &Probe{}, fairqueue.Normal)
 		}
 		l.greyed = opened.Add(c.putOff)
-		s := &session{told: c.told, greyed: c.greyed, opened: opened, lane: l}
+		s := &session{told: c.told, greyed: c.greyed, opened: opened, queue: l}
 		if got := s.stale(); got != c.stale {
 			t.Errorf("%s: stale is %v", c.name, got)
 		}
@@ -412,7 +412,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	m := offerOf(1, "d.example", 1, 2, hosts("mx1"))
 	m.Probes[0].GreylistedMs = 5_000
 	w.offer(m)
-	for _, l := range w.desk.queues.lanes {
+	for _, l := range w.desk.queues.all {
 		if want := w.now.Add(-5 * time.Second); !l.greyed.Equal(want) {
 			t.Errorf("put off at %s, want %s", l.greyed, want)
 		}

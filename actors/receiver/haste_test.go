@@ -39,7 +39,7 @@ func (u *untold) over(now time.Time) bool {
 	return len(u.seen) >= u.limit
 }
 
-func (u *untold) reply(*probe, *simSession) smtp.Reply {
+func (u *untold) reply(*Probe, *simSession) smtp.Reply {
 	now := u.w.rcpts[len(u.w.rcpts)-1]
 	over := u.over(now)
 	u.seen = append(u.seen, now)
@@ -67,7 +67,7 @@ func (u *untold) stretch(d time.Duration) (use, deferred float64) {
 	return float64(u.taken) * u.per.Seconds() / float64(u.limit) / d.Seconds(), float64(u.deferred) / float64(asked)
 }
 
-// feed keeps a desk busy: some tasks offer a chunk whenever one is answered.
+// feed keeps a scheduler busy: some tasks offer a chunk whenever one is answered.
 func (w *world) feed(tasks int) {
 	type side struct {
 		chunk uint64
@@ -79,10 +79,10 @@ func (w *world) feed(tasks int) {
 		s.chunk++
 		s.left = wire.AddressesMax
 		w.after(time.Second, func() {
-			w.desk.offer(w.now, client{name: domain}, offerOf(1, domain, s.chunk, wire.AddressesMax, hosts("mx1")))
+			w.desk.Offer(w.now, Client{Name: domain}, offerOf(1, domain, s.chunk, wire.AddressesMax, hosts("mx1")))
 		})
 	}
-	w.hear = func(to client, msg proto.Message) {
+	w.hear = func(to Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Results); ok {
 			s := sides[m.GetTask().GetDomain()]
 			if s.left -= len(m.GetAnswers()); s.left == 0 {
@@ -98,7 +98,7 @@ func (w *world) feed(tasks int) {
 	}
 }
 
-// TestHiddenLimitIsFound: a desk finds a limit that it is not told, keeps to it, and finds
+// TestHiddenLimitIsFound: a scheduler finds a limit that it is not told, keeps to it, and finds
 // it again when it becomes another.
 func TestHiddenLimitIsFound(t *testing.T) {
 	for i, tc := range []struct {
@@ -132,7 +132,7 @@ func TestHiddenLimitIsFound(t *testing.T) {
 				first, lost := u.stretch(4 * time.Minute)
 				use, deferred := u.stretch(max(6*time.Minute, 10*tc.per))
 				t.Logf("%4d/%s: first %5.1f %% used, %.2f %% deferred; then %5.1f %%, %.2f %%; %d sessions, %s", now, tc.per,
-					100*first, 100*lost, 100*use, 100*deferred, len(w.desk.pool.sessions), w.desk.paths.outlets[0].tempo.Explain(w.now).Why)
+					100*first, 100*lost, 100*use, 100*deferred, len(w.desk.pool.sessions), w.desk.paths.all[0].rate.Explain(w.now).Why)
 				if use < 0.9 || deferred > 0.01 {
 					t.Errorf("%.1f %% used, %.2f %% deferred", 100*use, 100*deferred)
 				}
@@ -148,7 +148,7 @@ func TestUnknownSiteIsBegunGently(t *testing.T) {
 		a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 		w := newWorld(t, a, 1)
 		w.desk.options.Stated = func(string) bool { return stated }
-		w.desk.paths.tune(begin, a)
+		w.desk.paths.beginRates(begin, a)
 		w.feed(1)
 		w.run(begin.Add(3 * time.Second))
 		if n := len(w.rcpts); n == 0 || (n > 6) != stated {

@@ -24,10 +24,10 @@ func TestWaitsOfAShortHour(t *testing.T) {
 		"Greylisted, try again in 300 seconds":   300 * time.Second,
 		"Greylisted":                             0,
 	} {
-		told := o.judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
+		told := o.Judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 452, Lines: []string{text}}, Hello: "probe.example"})
-		if told.verdict.Wait != want {
-			t.Errorf("%q: %v by %s, want %v", text, told.verdict.Wait, told.verdict.Rule, want)
+		if told.Verdict.Wait != want {
+			t.Errorf("%q: %v by %s, want %v", text, told.Verdict.Wait, told.Verdict.Rule, want)
 		}
 	}
 }
@@ -36,9 +36,9 @@ func TestWaitsOfAShortHour(t *testing.T) {
 func TestRestsOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(36 * time.Second)
 	o := hourly(testOptions(openedWide()), hour)
-	var r rested
-	for _, want := range []time.Duration{hour.Of(restHere), hour.Of(2 * restHere), hour.Of(4 * restHere)} {
-		if r.add(begin, verdictOf{}, o.restHour()); r.until.Sub(begin) != want {
+	var r suspension
+	for _, want := range []time.Duration{hour.Of(suspendFirst), hour.Of(2 * suspendFirst), hour.Of(4 * suspendFirst)} {
+		if r.extend(begin, Judgement{}, o.restHour()); r.until.Sub(begin) != want {
 			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
 		}
 	}
@@ -48,8 +48,8 @@ func TestRestsOfAShortHour(t *testing.T) {
 // of it, and hands them on.
 func TestQuotaOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(time.Minute)
-	d := newDesk("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)
-	q := d.paths.outlets[0].budget
+	d := New("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)
+	q := d.paths.all[0].refusals
 	most, _ := q.Ready(begin)
 	for n := range most {
 		q.Begin(1)
@@ -63,15 +63,15 @@ func TestQuotaOfAShortHour(t *testing.T) {
 	if n, _ = q.Ready(next); n != 1 || len(q.minutes) != most {
 		t.Errorf("%d may be refused then, counted in %d minutes", n, len(q.minutes))
 	}
-	fact, worth := d.memory.note(last)
+	fact, worth := d.memory.snapshot(last)
 	if !worth {
 		t.Fatal("nothing is noted")
 	}
 	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
 		now := last.Add(after)
-		next := newDesk("example", hourly(testOptions(throttle.DefaultLimits()), hour), now)
-		next.memory.recall(now, fact.Data)
-		if n, _ := next.paths.outlets[0].budget.Ready(now); n != want {
+		next := New("example", hourly(testOptions(throttle.DefaultLimits()), hour), now)
+		next.memory.recallSnapshot(now, fact.Data)
+		if n, _ := next.paths.all[0].refusals.Ready(now); n != want {
 			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)
 		}
 	}

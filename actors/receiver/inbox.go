@@ -56,8 +56,8 @@ func (t *task) keep(a answer) {
 	t.known[a.ordinal] = a
 }
 
-// beside says who waits beside the task of a probe.
-func (in *inbox) beside(p *probe) (w throttle.Waiting) {
+// waitingBeside says who waits beside the task of a probe.
+func (in *inbox) waitingBeside(p *Probe) (w throttle.Waiting) {
 	own := p.chunk.task
 	for t := range in.tasks.busy {
 		if t == own || t.open() == 0 {
@@ -73,21 +73,21 @@ func (in *inbox) beside(p *probe) (w throttle.Waiting) {
 }
 
 // putOff gives a probe back that is to be asked again later.
-func (in *inbox) putOff(p *probe, told verdictOf, at time.Time) {
-	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
-	in.answer(p, told, at)
+func (in *inbox) putOff(p *Probe, told Judgement, at time.Time) {
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	in.answerProbe(p, told, at)
 }
 
-// cancel drops what a task has waiting, unless an older owner asks for it.
-func (in *inbox) cancel(now time.Time, m *wire.Cancel) {
+// cancelTask drops what a task has waiting, unless an older owner asks for it.
+func (in *inbox) cancelTask(now time.Time, m *wire.Cancel) {
 	if t := in.tasks.all[m.GetTask().Key()]; t != nil && m.GetTask().GetEpoch() >= t.epoch {
 		in.tasks.drop(t)
 		in.tasks.rest(now, t)
 	}
 }
 
-// acked forgets results that have arrived.
-func (in *inbox) acked(now time.Time, m *wire.ResultsAck) {
+// takeAck forgets results that have arrived.
+func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	t := in.tasks.all[m.GetTask().Key()]
 	if t == nil || t.epoch != m.GetTask().GetEpoch() {
 		return
@@ -109,42 +109,42 @@ func (in *inbox) acked(now time.Time, m *wire.ResultsAck) {
 	}
 }
 
-// farewell gives a task's client the answers that are there, and then says that
+// releaseClient gives a task's client the answers that are there, and then says that
 // the rest is its own again.
-func (in *inbox) farewell(now time.Time, t *task) {
+func (in *inbox) releaseClient(now time.Time, t *task) {
 	if t.told || len(t.chunks) == 0 {
 		return
 	}
 	t.told = true
 	for _, c := range slices.Clone(t.chunks) {
-		in.report(now, c)
+		in.sendAnswers(now, c)
 	}
 	in.options.Metrics.moved.Inc()
-	in.emit(t.client, &wire.Moved{Task: t.chunks[0].named})
+	in.emitTo(t.client, &wire.Moved{Task: t.chunks[0].named})
 }
 
-// conclude answers a probe that has no host left to be asked: again later, unless
+// concludeProbe answers a probe that has no host left to be asked: again later, unless
 // what its hosts said comes to an outcome.
-func (in *inbox) conclude(p *probe, told verdictOf, at time.Time) {
+func (in *inbox) concludeProbe(p *Probe, told Judgement, at time.Time) {
 	if outcome, reason := verdict.Conclude(p.given()); outcome != smtp.Undecided {
-		told.verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
-			Rule: told.verdict.Rule}
+		told.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
+			Rule: told.Verdict.Rule}
 	}
-	in.answer(p, told, at)
+	in.answerProbe(p, told, at)
 }
 
-// answer closes a probe. What was dropped is answered to nobody.
-func (in *inbox) answer(p *probe, told verdictOf, at time.Time) {
+// answerProbe closes a probe. What was dropped is answered to nobody.
+func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 	p.answer(told, at)
 	if p.chunk.dropped {
 		return
 	}
-	in.due(p.chunk)
-	in.options.Metrics.answers.WithLabelValues(told.verdict.Outcome.String(), told.verdict.Reason.String()).Inc()
+	in.queueAnswers(p.chunk)
+	in.options.Metrics.answers.WithLabelValues(told.Verdict.Outcome.String(), told.Verdict.Reason.String()).Inc()
 }
 
-// due sees to it that the answers of a chunk are sent.
-func (in *inbox) due(c *chunk) {
+// queueAnswers sees to it that the answers of a chunk are sent.
+func (in *inbox) queueAnswers(c *chunk) {
 	if !c.listed {
 		c.listed = true
 		in.unsent.Push(c)
@@ -154,27 +154,27 @@ func (in *inbox) due(c *chunk) {
 	}
 }
 
-// flush sends answers whose chunk is finished or that have waited long enough for company.
-func (in *inbox) flush(now time.Time) {
+// flushAnswers sends answers whose chunk is finished or that have waited long enough for company.
+func (in *inbox) flushAnswers(now time.Time) {
 	for _, c := range in.finished {
-		in.report(now, c)
+		in.sendAnswers(now, c)
 	}
 	clear(in.finished)
 	in.finished = in.finished[:0]
 	for in.unsent.Len() > 0 {
 		c := in.unsent.Peek()
 		if due := c.since.Add(flushEvery); len(c.answers) > 0 && !c.dropped && now.Before(due) {
-			in.at(due)
+			in.wakeAt(due)
 			return
 		}
 		in.unsent.Pop()
 		c.listed = false
-		in.report(now, c)
+		in.sendAnswers(now, c)
 	}
 }
 
-// report sends the answers of a chunk, if there are any.
-func (in *inbox) report(now time.Time, c *chunk) {
+// sendAnswers sends the answers of a chunk, if there are any.
+func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	if c.dropped || len(c.answers) == 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (in *inbox) report(now time.Time, c *chunk) {
 	for _, r := range all {
 		c.batch++
 		r.Task, r.Chunk, r.Batch, r.Credit = c.named, c.number, c.batch, in.tasks.credit(c.task)
-		in.emit(c.task.client, r)
+		in.emitTo(c.task.client, r)
 	}
 	c.answers, c.sent, c.sentAt = nil, append(c.sent, all...), now
 	if c.task.owed.IsZero() {
@@ -193,8 +193,8 @@ func (in *inbox) report(now time.Time, c *chunk) {
 	}
 }
 
-// resend sends results again that nobody acknowledged, and in the end gives them up.
-func (in *inbox) resend(now time.Time, c *chunk) {
+// resendAnswers sends results again that nobody acknowledged, and in the end gives them up.
+func (in *inbox) resendAnswers(now time.Time, c *chunk) {
 	switch {
 	case len(c.sent) == 0:
 	case now.Sub(c.heard) >= resendFor:
@@ -209,19 +209,19 @@ func (in *inbox) resend(now time.Time, c *chunk) {
 		if c.done() {
 			in.tasks.forget(now, c)
 		}
-	case now.Sub(c.sentAt) >= in.options.waits(resendEvery):
-		c.sentAt, c.task.pulsed = now, now
+	case now.Sub(c.sentAt) >= in.options.Stretched(resendEvery):
+		c.sentAt, c.task.beatAt = now, now
 		in.options.Metrics.resent.Add(float64(len(c.sent)))
 		for _, r := range c.sent {
-			in.emit(c.task.client, r)
+			in.emitTo(c.task.client, r)
 		}
 	}
 }
 
-// shed gives up what a task has waiting: its client does not answer. What is on
+// shedTask gives up what a task has waiting: its client does not answer. What is on
 // the wire is still reported, and results wait for an acknowledgement. Pulses do
 // not name the chunks any more, so that a client that lives offers them again.
-func (in *inbox) shed(t *task) {
+func (in *inbox) shedTask(t *task) {
 	shed := false
 	for _, c := range t.chunks {
 		if !c.shed && c.open > 0 {
@@ -235,17 +235,17 @@ func (in *inbox) shed(t *task) {
 	}
 }
 
-// lost sheds the tasks of all clients at an address.
-func (in *inbox) lost(address string) {
+// shedLost sheds the tasks of all clients at an address.
+func (in *inbox) shedLost(address string) {
 	for t := range in.tasks.busy {
-		if t.client.address == address {
-			in.shed(t)
+		if t.client.Address == address {
+			in.shedTask(t)
 		}
 	}
 }
 
-// hand answers a probe with what an earlier owner of its task has not taken.
-func (in *inbox) hand(now time.Time, p *probe) bool {
+// handOver answers a probe with what an earlier owner of its task has not taken.
+func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	a, ok := p.chunk.task.known[p.ordinal]
 	if !ok {
 		return false
@@ -253,12 +253,12 @@ func (in *inbox) hand(now time.Time, p *probe) bool {
 	delete(p.chunk.task.known, p.ordinal)
 	in.options.Metrics.handed.Inc()
 	p.deliver(a, now)
-	in.due(p.chunk)
+	in.queueAnswers(p.chunk)
 	return true
 }
 
-// oldest is since when the oldest address waits that has no answer; zero: none does.
-func (in *inbox) oldest() (since time.Time) {
+// oldestWaiting is since when the oldest address waits that has no answer; zero: none does.
+func (in *inbox) oldestWaiting() (since time.Time) {
 	for t := range in.tasks.busy {
 		for _, c := range t.chunks {
 			if c.open > 0 && !c.gone() && (since.IsZero() || c.offered.Before(since)) {
@@ -274,9 +274,9 @@ func (in *inbox) oldest() (since time.Time) {
 	return since
 }
 
-// unanswered is how many addresses could be asked now and have no answer: those that were handed
+// countUnanswered is how many addresses could be asked now and have no answer: those that were handed
 // over, on the wire or not, and those that their verifications keep back for it.
-func (in *inbox) unanswered() int {
+func (in *inbox) countUnanswered() int {
 	n := in.tasks.behind
 	for t := range in.tasks.busy {
 		for _, c := range t.chunks {
@@ -286,8 +286,8 @@ func (in *inbox) unanswered() int {
 	return n
 }
 
-// tellQueues says who waits, the longest queue first.
-func (in *inbox) tellQueues(now time.Time) []view.Queue {
+// queueStatus says who waits, the longest queue first.
+func (in *inbox) queueStatus(now time.Time) []view.Queue {
 	of := map[string]*view.Queue{}
 	queue := func(t *task) *view.Queue {
 		id := t.key.Verification.String()

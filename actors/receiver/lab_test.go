@@ -354,7 +354,7 @@ func dialShare(b *bench, _ smtplab.Tally, a throttle.Limits) float64 {
 	return share(times[third:2*third+1], a.ConnectionRate)
 }
 
-// TestRatesAreUsed: once the way is known, a desk uses nearly all of what it may, near and
+// TestRatesAreUsed: once the way is known, a scheduler uses nearly all of what it may, near and
 // far away, and where nothing but latency bounds it no session waits but for the receiver.
 func TestRatesAreUsed(t *testing.T) {
 	perSecond := func(n int) throttle.Rate { return throttle.Rate{Events: n, Per: time.Second} }

@@ -18,32 +18,32 @@ type candidate struct {
 	until    time.Time // not to be dialled before
 	failures int       // in a row, without an answer about an address between them
 	served   bool      // it has answered about an address
-	last     verdictOf // the newest of them; without an attempt: never
+	last     Judgement // the newest of them; without an attempt: never
 }
 
-// lane is one set of hosts and what waits for them. Its sessions serve every address whose
+// hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose
 // route begins with these hosts, whatever the domain or verification.
-type lane struct {
-	*hostQueue
+type hostQueue struct {
+	*waiting
 	candidates []*candidate
-	greyed     time.Time            // when the newest that came back after greylisting was first put off
-	refusals   map[*outlet]*refusal // of our sources
+	greyed     time.Time                        // when the newest that came back after greylisting was first put off
+	refusals   map[*egressPath]*refusalOfSource // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
 }
 
 // hostQueue is what waits in a lane, and flow a verification with something that waits.
 type (
-	hostQueue = fairqueue.HostQueue[*probe]
-	flow      = fairqueue.Flow[*probe]
+	waiting = fairqueue.HostQueue[*Probe]
+	flow    = fairqueue.Flow[*Probe]
 )
 
 // smallFlow is of how many addresses a verification is not interrupted for another one of
 // which nothing was asked. Guess.
 const smallFlow = 50
 
-// laneKey tells lanes apart: by the names of the hosts, in their order.
-func laneKey(hosts []*wire.Host) string {
+// hostsKey tells lanes apart: by the names of the hosts, in their order.
+func hostsKey(hosts []*wire.Host) string {
 	if len(hosts) == 1 {
 		return hosts[0].GetName()
 	}
@@ -55,14 +55,14 @@ func laneKey(hosts []*wire.Host) string {
 	return b.String()
 }
 
-func newLane(queue *hostQueue, hosts []*wire.Host) *lane {
-	l := &lane{hostQueue: queue, tls: smtp.TLSOpportunistic}
-	l.learn(hosts)
+func newHostQueue(queue *waiting, hosts []*wire.Host) *hostQueue {
+	l := &hostQueue{waiting: queue, tls: smtp.TLSOpportunistic}
+	l.learnHosts(hosts)
 	return l
 }
 
-// learn takes over the addresses of a newer route and keeps what is known of old ones.
-func (l *lane) learn(hosts []*wire.Host) {
+// learnHosts takes over the addresses of a newer route and keeps what is known of old ones.
+func (l *hostQueue) learnHosts(hosts []*wire.Host) {
 	old := l.candidates
 	fresh := make([]*candidate, 0, len(old))
 	for _, h := range hosts {
@@ -78,8 +78,8 @@ func (l *lane) learn(hosts []*wire.Host) {
 	l.candidates = fresh
 }
 
-// mode is the TLS mode for the next session.
-func (l *lane) mode(now time.Time) smtp.TLSMode {
+// tlsModeNow is the TLS mode for the next session.
+func (l *hostQueue) tlsModeNow(now time.Time) smtp.TLSMode {
 	if l.tls != smtp.TLSOpportunistic && now.After(l.tlsUntil) {
 		l.tls = smtp.TLSOpportunistic
 	}
@@ -87,17 +87,19 @@ func (l *lane) mode(now time.Time) smtp.TLSMode {
 }
 
 // setMode remembers for a while that a receiver demands TLS, or that its TLS is broken.
-func (l *lane) setMode(m smtp.TLSMode, now time.Time) { l.tls, l.tlsUntil = m, now.Add(learnedFor) }
+func (l *hostQueue) setMode(m smtp.TLSMode, now time.Time) {
+	l.tls, l.tlsUntil = m, now.Add(learnedFor)
+}
 
-// knows says whether something is known of the hosts that is worth keeping: TLS,
+// knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
 // refusals of our sources, and failures, whose number makes the next wait longer.
-func (l *lane) knows(now time.Time) bool {
+func (l *hostQueue) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
-		if r.rests > 0 && now.Before(r.until.Add(learnedFor)) {
+		if r.count > 0 && now.Before(r.until.Add(learnedFor)) {
 			return true
 		}
 	}
-	return l.mode(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
+	return l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
 		return c.failures > 0 && now.Before(c.until.Add(learnedFor))
 	})
 }

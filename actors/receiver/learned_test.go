@@ -128,13 +128,13 @@ func TestCapacity(t *testing.T) {
 // TestSessionsThatFailTogether: two sessions that meet the same trouble teach it
 // once. Both are opened before either speaks.
 func TestSessionsThatFailTogether(t *testing.T) {
-	demand := verdictOf{attempt: evidence.Attempt{Stage: smtp.StageMail},
-		verdict: verdict.Verdict{Reason: smtp.TLSFailed, Action: verdict.ActTLS}}
+	demand := Judgement{Attempt: evidence.Attempt{Stage: smtp.StageMail},
+		Verdict: verdict.Verdict{Reason: smtp.TLSFailed, Action: verdict.ActTLS}}
 	broken := judged(smtp.Address{}, &smtp.Failure{Stage: smtp.StageTLS, Err: errors.New("bad record")})
 	down := judged(smtp.Address{}, errors.New("connection refused"))
 	for _, tc := range []struct {
 		name     string
-		told     verdictOf
+		told     Judgement
 		tls      smtp.TLSMode
 		failures int
 	}{
@@ -143,11 +143,11 @@ func TestSessionsThatFailTogether(t *testing.T) {
 		{"host is down", down, smtp.TLSOpportunistic, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			d := newDesk("example", testOptions(openedWide()), begin)
-			l := d.queues.lane(begin, hosts("mx1"))
+			d := New("example", testOptions(openedWide()), begin)
+			l := d.queues.hostQueue(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.outcomes.trouble(begin, &session{lane: l, host: c, outlet: d.paths.outlets[0]}, tc.told)
+				d.outcomes.followTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.told)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
@@ -159,20 +159,20 @@ func TestSessionsThatFailTogether(t *testing.T) {
 // TestProbeThatEndsSessions: a probe under which sessions end again and again
 // comes back later; whatever else was on the wire is asked again.
 func TestProbeThatEndsSessions(t *testing.T) {
-	d := newDesk("example", testOptions(openedWide()), begin)
-	d.offer(begin, client{}, offerOf(1, "d.example", 1, 2, hosts("mx1")))
-	l := d.queues.lane(begin, hosts("mx1"))
-	p := d.queues.pop(l)
-	lost := judged(p.address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+	d := New("example", testOptions(openedWide()), begin)
+	d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 2, hosts("mx1")))
+	l := d.queues.hostQueue(begin, hosts("mx1"))
+	p := d.queues.popProbe(l)
+	lost := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
 	for n := range triesMax {
 		waits := n < triesMax-1
-		d.outcomes.retry(l, answered{probe: p, told: lost, at: begin})
+		d.outcomes.retryProbe(l, Answered{Probe: p, Told: lost, At: begin})
 		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
 			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
 		if waits {
-			_, p = d.queues.pop(l), d.queues.pop(l)
-			d.queues.push(l, &probe{chunk: p.chunk})
+			_, p = d.queues.popProbe(l), d.queues.popProbe(l)
+			d.queues.pushProbe(l, &Probe{chunk: p.chunk})
 		}
 	}
 	if a := p.chunk.answers[0]; a.outcome.Final() || len(a.attempts) != 1 {
@@ -191,11 +191,11 @@ func TestFailuresAreForgotten(t *testing.T) {
 		"hangs up at MAIL":  {&smtp.Failure{Stage: smtp.StageMail, Err: errors.New("reset")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk("example", testOptions(openedWide()), begin)
-			l := d.queues.lane(begin, hosts("mx1"))
+			d := New("example", testOptions(openedWide()), begin)
+			l := d.queues.hostQueue(begin, hosts("mx1"))
 			c := l.candidates[0]
 			begun := func() *session {
-				s := &session{lane: l, host: c, outlet: d.paths.outlets[0], dialled: begin, socket: &socket{}}
+				s := &session{queue: l, host: c, path: d.paths.all[0], dialled: begin, socket: &socket{}}
 				if tc.opens {
 					d.opening.wasOpened(begin, s)
 					s.ready = true
@@ -204,7 +204,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			}
 			for n := range 3 {
 				c.until = begin
-				d.outcomes.trouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
+				d.outcomes.followTrouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
 				if c.failures != n+1 {
 					t.Fatalf("%d failures after %d", c.failures, n+1)
 				}
@@ -215,8 +215,8 @@ func TestFailuresAreForgotten(t *testing.T) {
 			}
 			d.pool.sessions[s.id], s.ready, s.opened = s, true, begin
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
-			d.offer(begin, client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
-			d.outcomes.settle(begin, s, report{answered: []answered{{probe: d.queues.pop(l), told: told, sent: begin, at: begin, nth: 1}}})
+			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
+			d.outcomes.settleReport(begin, s, Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})
 			if c.failures != 0 {
 				t.Errorf("%d failures of a host that answers", c.failures)
 			}
@@ -228,7 +228,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 // many refusals.
 func TestPoisonedSession(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
-	w.reply = func(_ *probe, s *simSession) smtp.Reply {
+	w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 		if s.refused >= 4 {
 			return smtp.Reply{Code: 550, Lines: []string{"too many invalid recipients"}}
 		}
@@ -236,7 +236,7 @@ func TestPoisonedSession(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if a := w.desk.permit(w.now); a.RefusedPerSession != 4 || w.desk.penalties.pauses != 1 {
+	if a := w.desk.takeAllowance(w.now); a.RefusedPerSession != 4 || w.desk.penalties.pauses != 1 {
 		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.desk.penalties.pauses)
 	}
 }
@@ -255,7 +255,7 @@ func TestBlockedInRow(t *testing.T) {
 			a := openedWide()
 			a.Connections = 1
 			w := newWorld(t, a, 1)
-			w.reply = func(*probe, *simSession) smtp.Reply {
+			w.reply = func(*Probe, *simSession) smtp.Reply {
 				if len(w.rcpts)%tc.every == 0 {
 					return blocked
 				}
@@ -280,9 +280,9 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.offer(m)
 	w.offer(offerOf(2, "kept.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	w.desk.inbox.cancel(w.now, &wire.Cancel{Task: m.GetTask()})
+	w.desk.inbox.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
-	w.run(w.now.Add(2 * pulseEvery))
+	w.run(w.now.Add(2 * heartbeatEvery))
 	if n := w.desk.inbox.tasks.queue.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
@@ -290,7 +290,7 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 
 // TestSlowAcknowledgements: results are given up only when nothing at all is heard.
 func TestSlowAcknowledgements(t *testing.T) {
-	d := newDesk("example", testOptions(openedWide()), begin)
+	d := New("example", testOptions(openedWide()), begin)
 	task := &task{key: (&wire.Task{Domain: "d.example"}).Key()}
 	c := &chunk{task: task, number: 1, open: 1, heard: begin, sentAt: begin}
 	for n := range uint64(5) {
@@ -301,13 +301,13 @@ func TestSlowAcknowledgements(t *testing.T) {
 	at := begin
 	for n := range uint64(4) {
 		at = at.Add(resendFor - time.Second)
-		d.inbox.acked(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
-		d.inbox.resend(at, c)
+		d.inbox.takeAck(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
+		d.inbox.resendAnswers(at, c)
 		if len(c.sent) != 4-int(n) {
 			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
 		}
 	}
-	if d.inbox.resend(at.Add(resendFor), c); len(c.sent) != 0 {
+	if d.inbox.resendAnswers(at.Add(resendFor), c); len(c.sent) != 0 {
 		t.Errorf("%d results kept though nobody listens", len(c.sent))
 	}
 }

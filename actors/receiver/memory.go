@@ -18,7 +18,7 @@ type memory struct {
 	penalties *penalties
 	opening   *openings
 
-	known   bool      // what others learned of the receiver has been read, or given up
+	ready   bool      // what others learned of the receiver has been read, or given up
 	asked   time.Time // when that was asked for; zero: not yet
 	noted   time.Time // when something was noted last
 	emptied bool      // something was forgotten: nothing is worth noting too, in place of it
@@ -49,10 +49,10 @@ type restored struct {
 	read  time.Time
 }
 
-// note adds what a lane knows to a snapshot.
-func (l *lane) note(now time.Time, m *state.Snapshot) {
+// noteTo adds what a lane knows to a snapshot.
+func (l *hostQueue) noteTo(now time.Time, m *state.Snapshot) {
 	one := state.Lane{Key: l.Key(), Rests: l.noteRests(now)}
-	if mode := l.mode(now); mode != smtp.TLSOpportunistic {
+	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
 	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
@@ -62,20 +62,20 @@ func (l *lane) note(now time.Time, m *state.Snapshot) {
 		if c.failures > 0 && now.Before(c.until.Add(learnedFor)) && len(m.Hosts) < state.HostsMax {
 			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
 				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
-				Last: state.AttemptOf(c.last.attempt)})
+				Last: state.AttemptOf(c.last.Attempt)})
 		}
 	}
 }
 
-// recalled gives the verdict on what was noted, which is to come back later: what
+// judgeRecalled gives the verdict on what was noted, which is to come back later: what
 // the rules of today take for an answer about an address is none for another one.
-func (o *Options) recalled(m state.Attempt) verdictOf {
-	told := verdictOf{attempt: m.Evidence()}
-	told.verdict = o.Rules.Decide(&told.attempt)
-	if told.verdict.Outcome != smtp.Undecided || m.At == 0 {
-		return verdictOf{verdict: again(smtp.ReceiverRateLimited, "recalled")}
+func (o *Options) judgeRecalled(m state.Attempt) Judgement {
+	told := Judgement{Attempt: m.Evidence()}
+	told.Verdict = o.Rules.Decide(&told.Attempt)
+	if told.Verdict.Outcome != smtp.Undecided || m.At == 0 {
+		return Judgement{Verdict: again(smtp.ReceiverRateLimited, "recalled")}
 	}
-	told.verdict.Action, told.verdict.Wait = verdict.ActRetry, 0
+	told.Verdict.Action, told.Verdict.Wait = verdict.ActRetry, 0
 	return told
 }
 
@@ -136,23 +136,23 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// clock gives the time of the ledger.
-func (o Options) clock(now time.Time) time.Time {
+// ledgerTime gives the time of the ledger.
+func (o Options) ledgerTime(now time.Time) time.Time {
 	if o.Clock != nil {
 		return o.Clock()
 	}
 	return now
 }
 
-// note gives what is worth remembering, or false when nothing is and nothing was forgotten.
-func (me *memory) note(now time.Time) (state.Fact, bool) {
-	m := state.Snapshot{V: state.Version, At: me.options.clock(now).UnixMilli(), Pauses: min(me.penalties.pauses, state.CountMax),
+// snapshot gives what is worth remembering, or false when nothing is and nothing was forgotten.
+func (me *memory) snapshot(now time.Time) (state.Fact, bool) {
+	m := state.Snapshot{V: state.Version, At: me.options.ledgerTime(now).UnixMilli(), Pauses: min(me.penalties.pauses, state.CountMax),
 		Limits: me.allowance.learned.note(now), Capacity: me.allowance.learned.connections.note(now), Sources: me.paths.noteSources(now)}
 	if left := me.penalties.paused.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.penalties.excuse.attempt)
+		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.penalties.excuse.Attempt)
 	}
-	for _, l := range me.queues.lanes {
-		l.note(now, &m)
+	for _, l := range me.queues.all {
+		l.noteTo(now, &m)
 	}
 	if m.Empty() && !me.emptied {
 		return state.Fact{}, false
@@ -160,10 +160,10 @@ func (me *memory) note(now time.Time) (state.Fact, bool) {
 	return state.Fact{Key: me.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
 }
 
-// recall takes what an earlier actor noted of this receiver. Of what is known
+// recallSnapshot takes what an earlier actor noted of this receiver. Of what is known
 // already the stricter holds. Nil, or what cannot be read: nothing is known.
-func (me *memory) recall(now time.Time, data []byte) {
-	me.known = true
+func (me *memory) recallSnapshot(now time.Time, data []byte) {
+	me.ready = true
 	if len(data) == 0 {
 		return
 	}
@@ -172,7 +172,7 @@ func (me *memory) recall(now time.Time, data []byte) {
 		me.options.Log.Debug("memory of a receiver cannot be read", "receiver", me.key, "version", m.V, "err", err)
 		return
 	}
-	age := max(0, me.options.clock(now).Sub(time.UnixMilli(m.At)))
+	age := max(0, me.options.ledgerTime(now).Sub(time.UnixMilli(m.At)))
 	left := func(ms int64) time.Time { // the time that ms meant
 		return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost))
 	}
@@ -181,8 +181,8 @@ func (me *memory) recall(now time.Time, data []byte) {
 		me.allowance.learned.connections.recall(now, m.Capacity, left(m.Capacity.Left))
 	}
 	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(me.penalties.paused) {
-		me.penalties.paused, me.penalties.excuse = until, me.options.recalled(m.Excuse)
-		me.penalties.rested(now)
+		me.penalties.paused, me.penalties.excuse = until, me.options.judgeRecalled(m.Excuse)
+		me.penalties.restRates(now)
 	}
 	if age < learnedFor {
 		me.penalties.pauses = max(me.penalties.pauses, state.Count(m.Pauses))
@@ -195,43 +195,43 @@ func (me *memory) recall(now time.Time, data []byte) {
 	for _, h := range m.Hosts {
 		me.queues.restored.hosts[h.Host+" "+h.At] = h
 	}
-	for _, l := range me.queues.lanes {
-		me.queues.remind(now, l)
+	for _, l := range me.queues.all {
+		me.queues.remindQueue(now, l)
 	}
 }
 
-// remember notes what was learned, when it is time.
-func (me *memory) remember(now time.Time, urgent bool) {
+// keepSnapshot notes what was learned, when it is time.
+func (me *memory) keepSnapshot(now time.Time, urgent bool) {
 	if me.options.Facts == nil || !me.dirty {
 		return
 	}
 	if due := me.noted.Add(noteEvery); !urgent && now.Before(due) {
-		me.at(due)
+		me.wakeAt(due)
 		return
 	}
 	me.dirty, me.noted = false, now
-	if fact, worth := me.note(now); worth {
-		me.steps = append(me.steps, keepFact{fact})
+	if fact, worth := me.snapshot(now); worth {
+		me.steps = append(me.steps, KeepFact{fact})
 	}
 }
 
-// know says whether the desk knows what it can know, and sees to it that it will.
+// askKnown says whether the scheduler knows what it can know, and sees to it that it will.
 // A place that had no share must look again: others may have been here.
-func (me *memory) know(now time.Time, share part) bool {
+func (me *memory) askKnown(now time.Time, share part) bool {
 	switch {
 	case me.options.Facts == nil:
 		return true
 	case share.none():
-		me.remember(now, true)
-		me.known, me.asked = false, time.Time{}
-	case !me.known && me.asked.IsZero():
+		me.keepSnapshot(now, true)
+		me.ready, me.asked = false, time.Time{}
+	case !me.ready && me.asked.IsZero():
 		me.asked = now
-		me.steps = append(me.steps, knowFact{me.key})
-		me.at(now.Add(knowWithin))
-	case !me.known && now.Sub(me.asked) >= knowWithin:
-		me.forgotten(now)
-	case !me.known:
-		me.at(me.asked.Add(knowWithin))
+		me.steps = append(me.steps, KnowFact{me.key})
+		me.wakeAt(now.Add(knowWithin))
+	case !me.ready && now.Sub(me.asked) >= knowWithin:
+		me.beginAfterLoss(now)
+	case !me.ready:
+		me.wakeAt(me.asked.Add(knowWithin))
 	}
-	return me.known
+	return me.ready
 }

@@ -16,12 +16,12 @@ func noteRate(t *throttle.AdaptiveRate) state.Rate {
 }
 
 // noteRests gives the sources that a lane refuses.
-func (l *lane) noteRests(now time.Time) []state.Suspension {
+func (l *hostQueue) noteRests(now time.Time) []state.Suspension {
 	var out []state.Suspension
 	for o, r := range l.refusals {
 		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
 			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.rests, state.CountMax), Last: state.AttemptOf(r.last.attempt)})
+				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
 		}
 	}
 	return out
@@ -30,15 +30,15 @@ func (l *lane) noteRests(now time.Time) []state.Suspension {
 // noteSources gives what our sources did and what was read of those of other nodes.
 func (ps *paths) noteSources(now time.Time) []state.Source {
 	var out []state.Source
-	for _, o := range ps.outlets {
-		m := state.Source{Source: o.name, Rests: min(o.rests, state.CountMax),
+	for _, o := range ps.all {
+		m := state.Source{Source: o.name, Rests: min(o.count, state.CountMax),
 			Enough: o.grey.enough.Milliseconds(), Short: o.grey.short.Milliseconds(),
-			Tempo: noteRate(o.tempo)}
+			Tempo: noteRate(o.rate)}
 		if left := o.until.Sub(now); left > 0 {
-			m.Left, m.Last = left.Milliseconds(), state.AttemptOf(o.last.attempt)
+			m.Left, m.Last = left.Milliseconds(), state.AttemptOf(o.last.Attempt)
 		}
-		if most := o.budget.perHour; most < quotaUnlimited && o.budget.refused(now)*worthShare >= max(1, most) {
-			for _, one := range o.budget.minutes {
+		if most := o.refusals.perHour; most < refusalsUnlimited && o.refusals.refused(now)*worthShare >= max(1, most) {
+			for _, one := range o.refusals.minutes {
 				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.began).Milliseconds(), Accepted: one.accepted,
 					Refused: one.refused})
 			}
@@ -53,7 +53,7 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 		minutes := m.Minutes
 		m.Minutes = nil
 		for _, one := range minutes {
-			if one.Ago += passed.Milliseconds(); one.Ago <= ps.options.lasts(time.Hour+time.Minute).Milliseconds() {
+			if one.Ago += passed.Milliseconds(); one.Ago <= ps.options.scaleHour(time.Hour+time.Minute).Milliseconds() {
 				m.Minutes = append(m.Minutes, one)
 			}
 		}
@@ -69,7 +69,7 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.S
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		ours := false
-		for _, o := range ps.outlets {
+		for _, o := range ps.all {
 			if o.name == m.Source {
 				ps.recallOutlet(now, age, o, &m)
 				ours = true
@@ -83,16 +83,16 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.S
 
 // recallOutlet takes what was noted of one source. Of what is known already the
 // stricter holds.
-func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *outlet, m *state.Source) {
+func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m *state.Source) {
 	left := state.Millis(m.Left, state.HoldMost)
 	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
-		o.until, o.last = until, ps.options.recalled(m.Last)
+		o.until, o.last = until, ps.options.judgeRecalled(m.Last)
 	}
 	if age < left+learnedFor {
-		o.rests = max(o.rests, state.Count(m.Rests))
+		o.count = max(o.count, state.Count(m.Rests))
 	}
 	if age < state.RateFor {
-		o.tempo.Recall(m.Tempo.Memory(), now)
+		o.rate.Recall(m.Tempo.Memory(), now)
 	}
 	if age < state.GreyFor && o.grey == (greylist{}) {
 		o.grey = greylist{enough: state.Millis(m.Enough, state.GreyFor), short: state.Millis(m.Short, state.GreyFor)}
@@ -101,41 +101,41 @@ func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *outlet, m *st
 }
 
 // recallQuota books the refusals of the last hour that others counted.
-func (ps *paths) recallQuota(now time.Time, age time.Duration, o *outlet, noted []state.Minute) {
+func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, noted []state.Minute) {
 	var minutes []minute
 	for _, n := range noted {
 		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
-		if last := len(minutes) - 1; o.budget.over(began, now) ||
+		if last := len(minutes) - 1; o.refusals.over(began, now) ||
 			last >= 0 && !began.After(minutes[last].began) {
 			continue // over, or not in order
 		}
 		minutes = append(minutes, minute{began, max(0, n.Accepted), max(0, n.Refused)})
 	}
 	if len(minutes) > 0 && len(ps.pool.sessions) == 0 {
-		o.budget = o.budget.inherit(minutes)
+		o.refusals = o.refusals.inherit(minutes)
 	}
 }
 
-// forgotten begins as after a loss: nobody knows what was learned before.
-func (me *memory) forgotten(now time.Time) {
-	me.known = true
-	for _, o := range me.paths.outlets {
-		if most := o.budget.perHour; most < quotaUnlimited && len(me.pool.sessions) == 0 {
-			o.budget = o.budget.inherit([]minute{{began: now, refused: most / lossShare}})
+// beginAfterLoss begins as after a loss: nobody knows what was learned before.
+func (me *memory) beginAfterLoss(now time.Time) {
+	me.ready = true
+	for _, o := range me.paths.all {
+		if most := o.refusals.perHour; most < refusalsUnlimited && len(me.pool.sessions) == 0 {
+			o.refusals = o.refusals.inherit([]minute{{began: now, refused: most / lossShare}})
 		}
 	}
 }
 
 // remindRests tells a lane which sources it refused. Of what is known already the
 // stricter holds.
-func (qs *queues) remindRests(now time.Time, l *lane, noted []state.Suspension, until func(ms int64) time.Time) {
+func (qs *queues) remindRests(now time.Time, l *hostQueue, noted []state.Suspension, until func(ms int64) time.Time) {
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
-		for _, o := range qs.paths.outlets {
+		for _, o := range qs.paths.all {
 			if o.name != m.Source || !now.Before(until(m.Left)) {
 				continue
 			}
-			if r := l.against(o); until(m.Left).After(r.until) {
-				r.until, r.rests, r.last = until(m.Left), max(1, state.Count(m.Rests)), qs.options.recalled(m.Last)
+			if r := l.refusalOf(o); until(m.Left).After(r.until) {
+				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), qs.options.judgeRecalled(m.Last)
 			}
 		}
 	}

@@ -14,11 +14,11 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// nowhere is Facts for a desk, which only looks whether there are any.
+// nowhere is Facts for a scheduler, which only looks whether there are any.
 type nowhere struct{ state.Facts }
 
-// rememberer makes a desk whose ledger has another clock than its node.
-func rememberer(now time.Time, ahead time.Duration) *desk {
+// rememberer makes a scheduler whose ledger has another clock than its node.
+func rememberer(now time.Time, ahead time.Duration) *Scheduler {
 	o := testOptions(openedWide())
 	o.Allow = func(string) throttle.Limits {
 		a := openedWide()
@@ -26,33 +26,33 @@ func rememberer(now time.Time, ahead time.Duration) *desk {
 		return a
 	}
 	o.Facts, o.Clock = nowhere{}, func() time.Time { return now.Add(ahead) }
-	return newDesk("example", o, now)
+	return New("example", o, now)
 }
 
-// taught makes a desk that has learned everything there is to learn.
-func taught(now time.Time) *desk {
+// taught makes a scheduler that has learned everything there is to learn.
+func taught(now time.Time) *Scheduler {
 	d := rememberer(now, 0)
-	l := d.queues.lane(now, hosts("mx1", "mx2"))
+	l := d.queues.hostQueue(now, hosts("mx1", "mx2"))
 	d.allowance.learned.connections.tighten(3, now)
-	d.penalties.tooFast(now, d.paths.outlets[0], judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+	d.penalties.throttled(now, d.paths.all[0], judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 		Reply: smtp.Reply{Code: 450, Lines: []string{"slow down"}}}), now)
 	l.setMode(smtp.TLSRequired, now)
 	down := judged(smtp.Address{}, errors.New("connection refused"))
-	d.penalties.avoid(now.Add(-time.Hour), l.candidates[0], down, time.Second)
-	d.penalties.avoid(now, l.candidates[0], down, 10*time.Minute)
+	d.penalties.avoidHost(now.Add(-time.Hour), l.candidates[0], down, time.Second)
+	d.penalties.avoidHost(now, l.candidates[0], down, 10*time.Minute)
 	for n := range 6 {
-		d.paths.outlets[0].budget.Begin(1)
-		d.paths.outlets[0].budget.Refused(now.Add(time.Duration(n-6) * 5 * time.Minute))
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(now.Add(time.Duration(n-6) * 5 * time.Minute))
 	}
-	d.penalties.pause(now, judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+	d.penalties.pauseReceiver(now, judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 		Reply: smtp.Reply{Code: 451, Lines: []string{"greylisted, come back"}}}))
 	return d
 }
 
-// TestMemorySurvivesAMove: the next desk knows what the last one learned, for as
+// TestMemorySurvivesAMove: the next scheduler knows what the last one learned, for as
 // long as that would have held, whatever the clocks of their nodes say.
 func TestMemorySurvivesAMove(t *testing.T) {
-	fact, worth := taught(begin).memory.note(begin)
+	fact, worth := taught(begin).memory.snapshot(begin)
 	if !worth || fact.Key != "example" || len(fact.Data) > state.BytesMax {
 		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
 	}
@@ -62,29 +62,29 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	}
 	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
 	d := rememberer(there, 17*time.Minute+500*time.Millisecond)
-	d.memory.recall(there, fact.Data)
-	a := d.permit(there)
+	d.memory.recallSnapshot(there, fact.Data)
+	a := d.takeAllowance(there)
 	if a.Connections != 3 {
 		t.Errorf("permitted %+v", a)
 	}
 	soon := there.Add(time.Minute)
-	if e := d.paths.outlets[0].tempo.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
+	if e := d.paths.all[0].rate.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
 		t.Errorf("tempo %+v", e)
 	}
-	if n, _ := d.paths.outlets[0].budget.Ready(there); n != 14 {
+	if n, _ := d.paths.all[0].refusals.Ready(there); n != 14 {
 		t.Errorf("%d refusals left, want 14", n)
 	}
 	if left := d.penalties.paused.Sub(there); left != 500*time.Millisecond || d.penalties.pauses != 1 {
 		t.Errorf("rests for %s, %d pauses", left, d.penalties.pauses)
 	}
-	if v := d.penalties.excuse; v.verdict.Reason != smtp.Greylisted || v.attempt.Code != 451 ||
-		v.attempt.Text != "greylisted, come back" || v.attempt.Stage != smtp.StageRcpt || v.attempt.Host != "mx1" ||
-		!v.attempt.At.Equal(begin) {
+	if v := d.penalties.excuse; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
+		v.Attempt.Text != "greylisted, come back" || v.Attempt.Stage != smtp.StageRcpt || v.Attempt.Host != "mx1" ||
+		!v.Attempt.At.Equal(begin) {
 		t.Errorf("excuse %+v", v)
 	}
-	l := d.queues.lane(there, hosts("mx1", "mx2"))
+	l := d.queues.hostQueue(there, hosts("mx1", "mx2"))
 	c := l.candidates[0]
-	if l.mode(there) != smtp.TLSRequired || c.failures != 2 || c.last.verdict.Reason != smtp.ConnectionFailed {
+	if l.tlsModeNow(there) != smtp.TLSRequired || c.failures != 2 || c.last.Verdict.Reason != smtp.ConnectionFailed {
 		t.Errorf("tls %d, %d failures, %+v", l.tls, c.failures, c.last)
 	}
 	if left := c.until.Sub(there); left < 9*time.Minute || left > 10*time.Minute {
@@ -93,7 +93,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	if l.candidates[1].failures != 0 {
 		t.Error("a host that is fine is avoided")
 	}
-	if n := d.permit(there.Add(2 * capacityHold)).Connections; n != 4 {
+	if n := d.takeAllowance(there.Add(2 * capacityHold)).Connections; n != 4 {
 		t.Errorf("%d sessions later", n)
 	}
 }
@@ -101,12 +101,12 @@ func TestMemorySurvivesAMove(t *testing.T) {
 // TestMemoryOfNothing: a receiver that taught nothing takes no place.
 func TestMemoryOfNothing(t *testing.T) {
 	d := rememberer(begin, 0)
-	d.queues.lane(begin, hosts("mx1"))
+	d.queues.hostQueue(begin, hosts("mx1"))
 	for range 4 {
-		d.paths.outlets[0].budget.Begin(1)
-		d.paths.outlets[0].budget.Refused(begin)
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(begin)
 	}
-	if fact, worth := d.memory.note(begin); worth {
+	if fact, worth := d.memory.snapshot(begin); worth {
 		t.Errorf("noted %s", fact.Data)
 	}
 }
@@ -138,12 +138,12 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 		{"written last year", text(aSnapshot(state.Version, begin.AddDate(-1, 0, 0), 1000)), 0, false},
 	} {
 		d := rememberer(begin, 0)
-		before := d.permit(begin)
-		d.memory.recall(begin, []byte(tc.data))
-		if rests := d.penalties.paused.Sub(begin); !d.memory.known || rests > tc.rests {
-			t.Errorf("%s: known %v, rests for %s", tc.name, d.memory.known, rests)
+		before := d.takeAllowance(begin)
+		d.memory.recallSnapshot(begin, []byte(tc.data))
+		if rests := d.penalties.paused.Sub(begin); !d.memory.ready || rests > tc.rests {
+			t.Errorf("%s: known %v, rests for %s", tc.name, d.memory.ready, rests)
 		}
-		if same := d.permit(begin) == before; tc.untouched && (!same || d.queues.restored != nil) {
+		if same := d.takeAllowance(begin) == before; tc.untouched && (!same || d.queues.restored != nil) {
 			t.Errorf("%s: something was read", tc.name)
 		}
 	}
@@ -162,19 +162,19 @@ func TestMemoryIsBounded(t *testing.T) {
 	down := judged(smtp.Address{}, errors.New("connection refused"))
 	for n := range 100 {
 		name := fmt.Sprintf("mx%d.%s.example", n, strings.Repeat("x", 200))
-		l := d.queues.lane(begin, []*wire.Host{{Name: name, Addrs: [][]byte{{10, 0, 0, byte(n)}}}})
+		l := d.queues.hostQueue(begin, []*wire.Host{{Name: name, Addrs: [][]byte{{10, 0, 0, byte(n)}}}})
 		l.setMode(smtp.TLSOff, begin)
-		d.penalties.avoid(begin, l.candidates[0], down, time.Minute)
+		d.penalties.avoidHost(begin, l.candidates[0], down, time.Minute)
 	}
 	for n := range 60 {
-		d.paths.outlets[0].budget.Refused(begin.Add(time.Duration(n-60) * time.Minute))
+		d.paths.all[0].refusals.Refused(begin.Add(time.Duration(n-60) * time.Minute))
 	}
-	fact, worth := d.memory.note(begin)
+	fact, worth := d.memory.snapshot(begin)
 	if !worth || len(fact.Data) > state.BytesMax {
 		t.Fatalf("%d bytes", len(fact.Data))
 	}
 	next := rememberer(begin, 0)
-	if next.memory.recall(begin, fact.Data); next.permit(begin).Connections != 3 {
+	if next.memory.recallSnapshot(begin, fact.Data); next.takeAllowance(begin).Connections != 3 {
 		t.Error("what matters most was left out")
 	}
 }
@@ -183,15 +183,15 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestMemoryOfTwo(t *testing.T) {
 	d := rememberer(begin, 0)
 	for range 6 {
-		d.paths.outlets[0].budget.Begin(1)
-		d.paths.outlets[0].budget.Refused(begin)
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(begin)
 	}
-	d.paths.outlets[0].budget = d.paths.outlets[0].budget.inherit([]minute{{begin.Add(-10 * time.Minute), 2, 8},
+	d.paths.all[0].refusals = d.paths.all[0].refusals.inherit([]minute{{begin.Add(-10 * time.Minute), 2, 8},
 		{begin.Add(5 * time.Second), 0, 4}})
-	if n, _ := d.paths.outlets[0].budget.Ready(begin); n != 20-8-6 {
+	if n, _ := d.paths.all[0].refusals.Ready(begin); n != 20-8-6 {
 		t.Errorf("%d refusals left", n)
 	}
-	if n, _ := d.paths.outlets[0].budget.Ready(begin.Add(51*time.Minute + time.Hour)); n != 20 {
+	if n, _ := d.paths.all[0].refusals.Ready(begin.Add(51*time.Minute + time.Hour)); n != 20 {
 		t.Errorf("%d refusals left when all is long over", n)
 	}
 }
@@ -213,10 +213,10 @@ func TestAsksNothingBeforeItKnows(t *testing.T) {
 			t.Fatalf("%s: %d dials, asked %d times what is known", tc.name, len(w.dials), w.knows)
 		}
 		if tc.answers {
-			w.desk.memory.recall(w.now, nil)
+			w.desk.memory.recallSnapshot(w.now, nil)
 		}
 		w.run(w.now.Add(2 * time.Second))
-		n, _ := w.desk.paths.outlets[0].budget.Ready(w.now)
+		n, _ := w.desk.paths.all[0].refusals.Ready(w.now)
 		if len(w.rcpts) != 3 || tc.answers != (n >= 20) {
 			t.Errorf("%s: %d RCPTs, %d refusals left", tc.name, len(w.rcpts), n)
 		}
@@ -228,8 +228,8 @@ func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.desk.options.Facts = nowhere{}
 	w.plan()
-	w.desk.memory.recall(w.now, nil)
-	w.desk.penalties.pause(w.now, verdictOf{verdict: again(smtp.ReceiverRateLimited, "test")})
+	w.desk.memory.recallSnapshot(w.now, nil)
+	w.desk.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
 	w.desk.dirty = true
 	living := w.desk.options.Living
 	for _, k := range []int{1, 0, 1} {
@@ -241,21 +241,21 @@ func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
 	}
 }
 
-// FuzzRecall: no bytes that a ledger may hold break a desk.
+// FuzzRecall: no bytes that a ledger may hold break a scheduler.
 func FuzzRecall(f *testing.F) {
-	fact, _ := taught(begin).memory.note(begin)
+	fact, _ := taught(begin).memory.snapshot(begin)
 	f.Add(fact.Data)
 	f.Add([]byte(`{"v":2,"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d := rememberer(begin, 0)
-		d.memory.recall(begin, data)
-		l := d.queues.lane(begin, hosts("mx1"))
-		l.mode(begin)
-		_ = d.penalties.excuse.attempt.Stage.String() + l.candidates[0].last.attempt.Stage.String()
+		d.memory.recallSnapshot(begin, data)
+		l := d.queues.hostQueue(begin, hosts("mx1"))
+		l.tlsModeNow(begin)
+		_ = d.penalties.excuse.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
 		if rests := d.penalties.paused.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
 			t.Errorf("rests for %s", rests)
 		}
-		if a := d.permit(begin); a.Connections < 1 || a.RcptRate.Events < 1 {
+		if a := d.takeAllowance(begin); a.Connections < 1 || a.RcptRate.Events < 1 {
 			t.Errorf("permits %+v", a)
 		}
 	})

@@ -99,8 +99,8 @@ func (m *Metrics) survey(ctx context.Context) ([]view.Receiver, bool) {
 	return living.Survey(ctx), true
 }
 
-// waiting moves a desk's addresses in the gauges from what held it back to what does.
-func (m *Metrics) waiting(st *deskStatus, cause wire.Cause, queued int) {
+// waiting moves a scheduler's addresses in the gauges from what held it back to what does.
+func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
 	if cause == st.cause {
 		m.waitingNow[cause].Add(float64(queued - st.queued))
 	} else {
@@ -117,8 +117,8 @@ func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
 	}
 }
 
-// gone takes a desk out of the gauges.
-func (m *Metrics) gone(st *deskStatus) {
+// gone takes a scheduler out of the gauges.
+func (m *Metrics) gone(st *record) {
 	m.waitingNow[st.cause].Sub(float64(st.queued))
 	st.queued = 0
 }

@@ -78,7 +78,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	s := newShelf()
-	b.options.Facts, b.options.stretch = s, neverOut
+	b.options.Facts, b.options.Stretch = s, neverOut
 	b.options.Living = NewLiving()
 	b.options.Living.Alone()
 	a := openedWide()
@@ -113,7 +113,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
 	s := newShelf()
-	b.options.Facts, b.options.Living, b.options.stretch = s, NewLiving(), soonOver
+	b.options.Facts, b.options.Living, b.options.Stretch = s, NewLiving(), soonOver
 	b.options.Living.Alone()
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
@@ -132,7 +132,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 func TestNextActorKnows(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Facts = newShelf()
-	b.options.stretch = soonOver
+	b.options.Stretch = soonOver
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
@@ -167,7 +167,7 @@ func TestFenceStopsTheNextRcpt(t *testing.T) {
 		a.RcptsPerTransaction = inTransaction
 		b := newBench(t, 5*time.Millisecond, "clean", a)
 		var fenced atomic.Bool
-		b.options.Fenced, b.options.stretch = fenced.Load, soonOver
+		b.options.Fenced, b.options.Stretch = fenced.Load, soonOver
 		b.pid = b.spawn()
 		c, _ := b.customer(1, 100, known)
 		eventually(t, "some RCPTs", func() bool { return b.lab.Manners().Receivers[b.domain].Rcpts > 9 })
@@ -237,7 +237,7 @@ func TestCompliesOnTheWire(t *testing.T) {
 	b.checkManners(b.lab.Manners().Receivers[b.domain], a)
 }
 
-// TestLostNodeIsHeard: what the transport says of other nodes reaches the desks.
+// TestLostNodeIsHeard: what the transport says of other nodes reaches the schedulers.
 func TestLostNodeIsHeard(t *testing.T) {
 	a := slowWide(100)
 	b := newBench(t, 0, "clean", a)

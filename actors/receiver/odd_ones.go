@@ -25,14 +25,14 @@ type oddOnes struct {
 	newer, old map[uint64]struct{}
 }
 
-func (f *oddOnes) hash(p *probe) uint64 {
+func (f *oddOnes) hash(p *Probe) uint64 {
 	if !f.seeded {
 		f.seed, f.seeded = maphash.MakeSeed(), true
 	}
 	return maphash.Comparable(f.seed, oddOne{p.chunk.task.key, p.ordinal})
 }
 
-func (f *oddOnes) add(p *probe) {
+func (f *oddOnes) add(p *Probe) {
 	if p.ordinal == math.MaxUint32 { // a control probe, for another address each time
 		return
 	}
@@ -45,7 +45,7 @@ func (f *oddOnes) add(p *probe) {
 	}
 }
 
-func (f *oddOnes) has(p *probe) bool {
+func (f *oddOnes) has(p *Probe) bool {
 	h := f.hash(p)
 	_, newer := f.newer[h]
 	_, old := f.old[h]

@@ -50,23 +50,23 @@ type openings struct {
 	relapses int
 }
 
-func (op *openings) begin(now time.Time) {
+func (op *openings) beginSearch(now time.Time) {
 	a := op.allowance
-	b := a.bounds(op.options.Allow(op.key))
+	b := a.rateBounds(op.options.Allow(op.key))
 	b.Ceiling, b.Stated, b.Few = a.limits.ConnectionRate, true, 3
 	op.rate = throttle.NewAdaptiveRate(b, now)
 	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
 }
 
-// forget knows nothing any more.
-func (op *openings) forget(now time.Time) {
+// forgetSearch knows nothing any more.
+func (op *openings) forgetSearch(now time.Time) {
 	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths, penalties: op.penalties,
 		suspicions: op.suspicions}
-	op.begin(now)
+	op.beginSearch(now)
 }
 
-// conduct keeps to what is allowed now.
-func (op *openings) conduct(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) time.Time {
+// keepRate keeps to what is allowed now.
+func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) time.Time {
 	b.Ceiling, b.Stated = whole, true
 	op.rate.Set(b, now)
 	if op.rate.Limits(now) {
@@ -76,8 +76,8 @@ func (op *openings) conduct(b throttle.RateBounds, whole, ours throttle.Rate, no
 	return op.rate.Next(now)
 }
 
-// may reports whether one more session may be opened, and if not, when.
-func (op *openings) may(now time.Time) (bool, time.Time) {
+// mayOpen reports whether one more session may be opened, and if not, when.
+func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 	if !op.rate.Limits(now) {
 		return true, time.Time{}
 	}
@@ -88,8 +88,8 @@ func (op *openings) may(now time.Time) (bool, time.Time) {
 	return n > 0, next
 }
 
-// dialled notes a session that is being opened.
-func (op *openings) dialled(now time.Time) {
+// noteDialled notes a session that is being opened.
+func (op *openings) noteDialled(now time.Time) {
 	kept := op.recent[:0]
 	for _, t := range op.recent {
 		if now.Sub(t) < alone {
@@ -99,8 +99,8 @@ func (op *openings) dialled(now time.Time) {
 	op.recent = append(kept, now)
 }
 
-// lately is how many others were dialled within a second before one.
-func (op *openings) lately(dialled time.Time) int {
+// dialledLately is how many others were dialled within a second before one.
+func (op *openings) dialledLately(dialled time.Time) int {
 	n := 0
 	for _, t := range op.recent {
 		if t.Before(dialled) && dialled.Sub(t) <= time.Second {
@@ -112,8 +112,8 @@ func (op *openings) lately(dialled time.Time) int {
 
 // comeLater reports whether a session could not be opened for now and for no reason that has rules of its
 // own: its host was not reached, or answered 4xx in the greeting and named no time.
-func comeLater(told *verdictOf) bool {
-	a, v := &told.attempt, &told.verdict
+func comeLater(told *Judgement) bool {
+	a, v := &told.Attempt, &told.Verdict
 	if v.Wait > 0 || a.Stage > smtp.StageGreeting || a.Code != 0 && a.Code/100 != 4 {
 		return false
 	}
@@ -133,14 +133,14 @@ const penaltyWithin = 5 * time.Second
 // roomToOpen reports whether one more may be on its way: no more than are open already, or were, or
 // were on their way when none failed, so that a limit on either is met by few.
 func (op *openings) roomToOpen() bool {
-	ready, opening := op.pool.openingNow()
+	ready, opening := op.pool.countSessions()
 	return opening < max(1, ready, op.borne-ready, op.room)
 }
 
 // wasOpened learns from a session that could be opened.
 func (op *openings) wasOpened(now time.Time, s *session) {
 	op.rate.OnSuccess(s.dialled, now)
-	n, opening := op.pool.openingNow()
+	n, opening := op.pool.countSessions()
 	if opening >= op.room { // what is not used is not proven
 		op.room = opening + 1
 	}
@@ -156,59 +156,59 @@ func (op *openings) wasOpened(now time.Time, s *session) {
 		op.rate.OnThrottled(op.doubtAt, now, "too many sessions opened in a second")
 		op.allowance.learned.connections.forget()
 	}
-	if s.host.last.attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
+	if s.host.last.Attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
 		s.host.failures = 0
 	}
 }
 
 // notOpened follows a session that could not be opened because its host is down, or because we
 // have too many, or open them too fast. False: it was told something else.
-func (op *openings) notOpened(now time.Time, s *session, told verdictOf) bool {
+func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 	if !comeLater(&told) {
 		return false
 	}
-	n := max(s.beside, op.pool.openAt(s.host.host))
+	n := max(s.beside, op.pool.countOpenAt(s.host.host))
 	op.room = 1
-	before := op.lately(s.dialled)
+	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // what fails after it says nothing more
 	if first {
 		op.failedAt = now
 	}
-	if n > 0 && !s.outlet.cautious {
+	if n > 0 && !s.path.cautious {
 		if first {
-			op.crowded(now, s, told, n)
+			op.noteCrowded(now, s, told, n)
 		}
-		if op.pool.openAt(s.host.host) > 0 {
+		if op.pool.countOpenAt(s.host.host) > 0 {
 			return true
 		}
 	}
-	if s.host.failures == 0 && s.host.served && !s.outlet.cautious && before >= 2 && now.Sub(op.upAt) < relapseWithin {
-		op.rate.OnThrottled(s.dialled, now, words(told.attempt))
+	if s.host.failures == 0 && s.host.served && !s.path.cautious && before >= 2 && now.Sub(op.upAt) < relapseWithin {
+		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
 	}
 	switch {
 	case s.host.failures > 0:
-	case told.attempt.Code == 0:
-		op.outage(now, s, told)
-	case first && !s.outlet.cautious: // it has turned to nobody, just when it put somebody off
+	case told.Attempt.Code == 0:
+		op.noteOutage(now, s, told)
+	case first && !s.path.cautious: // it has turned to nobody, just when it put somebody off
 		op.turnedAway(now, s, told)
 	}
-	op.penalties.avoid(now, s.host, told, op.penalties.downFor(s.host.failures))
+	op.penalties.avoidHost(now, s.host, told, op.penalties.downFor(s.host.failures))
 	return true
 }
 
-// crowded follows a session that could not be opened while others are served: there are too many,
+// noteCrowded follows a session that could not be opened while others are served: there are too many,
 // or they were opened too fast. As many at once as there were before are not too many. When it isn't
 // known, one more is tried alone.
-func (op *openings) crowded(now time.Time, s *session, told verdictOf, n int) {
-	lately := op.lately(s.dialled)
+func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
+	lately := op.dialledLately(s.dialled)
 	s.host.last = told
 	if n < op.borne && lately > 0 && !op.doubt {
-		op.rate.OnThrottled(s.dialled, now, words(told.attempt))
+		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
 		return
 	}
 	op.before, op.taught = op.allowance.learned.connections, now
 	op.borne = min(op.borne, n)
-	op.allowance.learned.connections.tighten(op.allowance.whole(n), now)
+	op.allowance.learned.connections.tighten(op.allowance.ofWhole(n), now)
 	if lately == 0 {
 		op.doubt = false
 		return
@@ -220,10 +220,10 @@ func (op *openings) crowded(now time.Time, s *session, told verdictOf, n int) {
 	op.allowance.learned.connections.soon(now.Add(alone))
 }
 
-// outage tells an outage from a pace that was too fast: connections that broke when a host went
+// noteOutage tells an outage from a pace that was too fast: connections that broke when a host went
 // down are no word about pace, unless that happens again and again.
-func (op *openings) outage(now time.Time, s *session, told verdictOf) {
-	o := s.outlet
+func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
+	o := s.path
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
 		op.relapses = 0
 	}
@@ -237,30 +237,30 @@ func (op *openings) outage(now time.Time, s *session, told verdictOf) {
 	if !o.experiment.Open() {
 		return
 	}
-	o.experiment.End(throttle.NotOurPace, o.tempo, now)
+	o.experiment.End(throttle.NotOurPace, o.rate, now)
 	o.causes.Clear()
 	o.cautious = true
 }
 
 // turnedAway slows down where a receiver takes no more sessions at the moment when it put somebody off:
 // that is a penalty, and the pace before it was too high.
-func (op *openings) turnedAway(now time.Time, s *session, told verdictOf) {
-	o := s.outlet
+func (op *openings) turnedAway(now time.Time, s *session, told Judgement) {
+	o := s.path
 	if sent, bad := o.causes.LastBad(); bad && now.Sub(sent) < penaltyWithin {
-		op.suspicions.believe(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent,
+		op.suspicions.believeCause(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent,
 			Why: "an address was put off, and then no session could be opened"})
 	}
 }
 
 // backSoon is when a lane of which no host can be asked now can be asked again, if that is soon
 // enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
-func (op *openings) backSoon(now time.Time, l *lane) (soonest time.Time) {
+func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 	for _, c := range l.candidates {
 		if c.failures >= downTells && now.Before(c.until) {
 			return time.Time{}
 		}
-		_, until, rests := op.paths.shutBy(now, l, c)
-		if !now.Before(c.until) && until.Sub(now) > restTold { // the host is well: it is our sources that rest
+		_, until, rests := op.paths.hostUnavailable(now, l, c)
+		if !now.Before(c.until) && until.Sub(now) > suspendUntold { // the host is well: it is our sources that rest
 			return time.Time{}
 		}
 		if !rests {
@@ -270,7 +270,7 @@ func (op *openings) backSoon(now time.Time, l *lane) (soonest time.Time) {
 			soonest = until
 		}
 	}
-	if soonest.Sub(now) > op.options.waits(downMost*11/10) {
+	if soonest.Sub(now) > op.options.Stretched(downMost*11/10) {
 		return time.Time{}
 	}
 	return soonest

@@ -52,22 +52,22 @@ type Options struct {
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
 
-	// stretch makes the waits between actors, clients and sockets, for hosts that are down and
+	// Stretch makes the waits between actors, clients and sockets, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
 	// they are as their constants say.
-	stretch float64
+	Stretch float64
 }
 
-// waits gives how long a wait is that tests stretch.
-func (o *Options) waits(d time.Duration) time.Duration {
-	if o.stretch == 0 {
+// Stretched gives how long a wait is that tests stretch.
+func (o *Options) Stretched(d time.Duration) time.Duration {
+	if o.Stretch == 0 {
 		return d
 	}
-	return time.Duration(float64(d) * o.stretch)
+	return time.Duration(float64(d) * o.Stretch)
 }
 
 // restHour is the hour by which a source rests that is refused.
-func (o *Options) restHour() throttle.Hour { return throttle.Hour(o.waits(o.lasts(time.Hour))) }
+func (o *Options) restHour() throttle.Hour { return throttle.Hour(o.Stretched(o.scaleHour(time.Hour))) }
 
 // Validate says which option is missing.
 func (o Options) Validate() error {
@@ -95,8 +95,8 @@ func (o *Options) bindSources() {
 	o.Sources.Bind(egress.Settings{Limits: o.SourceOf, Facts: o.Facts, Clock: o.Clock, Log: o.Log})
 }
 
-// lasts gives how long d lasts where an hour is that of the sources.
-func (o *Options) lasts(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
+// scaleHour gives how long d lasts where an hour is that of the sources.
+func (o *Options) scaleHour(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
 
 // Slots bounds the sessions that a node has open at once, over all receivers, so
 // that it never runs out of file descriptors. Safe for concurrent use.

@@ -35,7 +35,7 @@ func TestPartOfADayIsUsedUp(t *testing.T) {
 	if len(w.dials) > dials || len(w.rcpts) > rcpts {
 		t.Errorf("%d dials, %d RCPTs, after all of the part was used", len(w.dials)-dials, len(w.rcpts)-rcpts)
 	}
-	if b := w.desk.explainer.hold(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
+	if b := w.desk.explainer.explainBlocked(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
 		t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 	}
 	asks = false
@@ -71,7 +71,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	if used() != got || got == 0 {
 		t.Fatalf("%d taken, %d counted", got, used())
 	}
-	w.desk.outcomes.settle(w.now, s, report{id: s.id, rest: s.given}) // halted before it sent anything
+	w.desk.outcomes.settleReport(w.now, s, Report{ID: s.id, Rest: s.given}) // halted before it sent anything
 	if now := used(); now != got {
 		t.Errorf("%d of today count, and were %d", now, got)
 	}

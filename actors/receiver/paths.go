@@ -24,14 +24,14 @@ type paths struct {
 	allowance *allowance
 	inbox     *inbox
 	pool      *pool
-	outlets   []*outlet      // in the order in which this receiver gets to know them
+	all       []*egressPath  // in the order in which this receiver gets to know them
 	others    []state.Source // what was read of the sources of other nodes
 	othersAt  time.Time
 }
 
 func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
-	ps := &paths{env: e, allowance: a, inbox: in, pool: po, outlets: outletsOf(e.key, e.options.Sources, a.limits)}
-	ps.tune(now, e.options.Allow(e.key))
+	ps := &paths{env: e, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
+	ps.beginRates(now, e.options.Allow(e.key))
 	return ps
 }
 
@@ -50,126 +50,126 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 }
 
 const (
-	// restHere is how long a source is rested at a receiver that refuses it, the first
+	// suspendFirst is how long a source is rested at a receiver that refuses it, the first
 	// time; each rest that follows another one doubles it, up to restHereMost. So a block
 	// costs at most twice as long as it lasts, and one of days ten questions and then
 	// one in four hours.
-	restHere     = 15 * time.Second
-	restHereMost = 4 * time.Hour
+	suspendFirst = 15 * time.Second
+	suspendMost  = 4 * time.Hour
 
-	// restTold is up to how long a rest of our sources lasts of which those who wait are told nothing.
-	restTold = 20 * time.Second
+	// suspendUntold is up to how long a rest of our sources lasts of which those who wait are told nothing.
+	suspendUntold = 20 * time.Second
 
-	// lanesInRow is how many lanes of a receiver refuse a source, without an answer
+	// queuesInRow is how many lanes of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
 	// customers have lists of their own. Guess.
-	lanesInRow = 3
+	queuesInRow = 3
 )
 
 // errNoSource says that none of our sources has an address of the family of a host's.
 var errNoSource = errors.New("no source address of this family is configured")
 
-// outlet is what a desk knows of one of our sources: whether its receiver takes
+// egressPath is what a scheduler knows of one of our sources: whether its receiver takes
 // it, and what harm it has done there.
-type outlet struct {
+type egressPath struct {
 	*egress.Source
-	index  int // in the pool
-	name   string
-	budget *quota
-	tempo  *throttle.AdaptiveRate
-	rcpts  *throttle.Window // that keeps to the tempo, in times of sending as the desk's
-	pause  throttle.Pause   // as an operator wants it of the source
-	grey   greylist
+	index    int // in the pool
+	name     string
+	refusals *refusalBudget
+	rate     *throttle.AdaptiveRate
+	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the scheduler's
+	pause    throttle.Pause   // as an operator wants it of the source
+	grey     greylist
 
 	causes     *throttle.Causes
 	experiment throttle.Experiment // whether it is our pace
 	transients throttle.Transients // put-offs now and then that aren't
-	lesson     time.Time           // what was sent before says nothing about the newest belief
+	cutoff     time.Time           // what was sent before says nothing about the newest belief
 	cautious   bool                // one address at a time, until one is answered
-	rested                         // at all of this receiver
+	suspension                     // at all of this receiver
 	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
 }
 
-// rested is how a source is kept away. The zero value: it is not.
-type rested struct {
+// suspension is how a source is kept away. The zero value: it is not.
+type suspension struct {
 	until time.Time // nothing is asked from it before
-	rests int       // in a row, without an answer about an address between them
-	last  verdictOf // the newest refusal
+	count int       // in a row, without an answer about an address between them
+	last  Judgement // the newest refusal
 }
 
-// add prolongs it; each rest in a row is twice as long.
-func (r *rested) add(now time.Time, told verdictOf, hour throttle.Hour) {
-	r.until = now.Add(max(told.verdict.Wait, hour.Of(min(restHere<<min(r.rests, 10), restHereMost))))
-	r.rests++
+// extend prolongs it; each rest in a row is twice as long.
+func (r *suspension) extend(now time.Time, told Judgement, hour throttle.Hour) {
+	r.until = now.Add(max(told.Verdict.Wait, hour.Of(min(suspendFirst<<min(r.count, 10), suspendMost))))
+	r.count++
 	r.last = told
 }
 
-// refusal is what a lane has against one of our sources.
-type refusal struct {
-	rested
+// refusalOfSource is what a lane has against one of our sources.
+type refusalOfSource struct {
+	suspension
 }
 
-// against gives what a lane has against a source; to be changed.
-func (l *lane) against(o *outlet) *refusal {
+// refusalOf gives what a lane has against a source; to be changed.
+func (l *hostQueue) refusalOf(o *egressPath) *refusalOfSource {
 	if l.refusals == nil {
-		l.refusals = map[*outlet]*refusal{}
+		l.refusals = map[*egressPath]*refusalOfSource{}
 	}
 	r := l.refusals[o]
 	if r == nil {
-		r = &refusal{}
+		r = &refusalOfSource{}
 		l.refusals[o] = r
 	}
 	return r
 }
 
-// away gives the rest that keeps a source from a lane, nil when none does.
-func (l *lane) away(now time.Time, o *outlet) *rested {
+// suspensionOf gives the rest that keeps a source from a lane, nil when none does.
+func (l *hostQueue) suspensionOf(now time.Time, o *egressPath) *suspension {
 	r := l.refusals[o]
 	switch {
 	case r != nil && now.Before(r.until) && !r.until.Before(o.until):
-		return &r.rested
+		return &r.suspension
 	case now.Before(o.until):
-		return &o.rested
+		return &o.suspension
 	}
 	return nil
 }
 
-// outletsOf puts a node's sources in the order in which a receiver gets to know
+// egressPaths puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
-func outletsOf(key string, s *egress.Pool, a throttle.Limits) []*outlet {
-	out := make([]*outlet, s.Len())
-	score := make(map[*outlet]uint64, len(out))
+func egressPaths(key string, s *egress.Pool, a throttle.Limits) []*egressPath {
+	out := make([]*egressPath, s.Len())
+	score := make(map[*egressPath]uint64, len(out))
 	for i := range out {
-		o := &outlet{Source: s.Source(i), index: i, name: s.Source(i).Name(),
-			causes: throttle.NewCauses(),
-			budget: newQuota(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
+		o := &egressPath{Source: s.Source(i), index: i, name: s.Source(i).Name(),
+			causes:   throttle.NewCauses(),
+			refusals: newRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
 		out[i], score[o] = o, h.Sum64()
 	}
-	slices.SortStableFunc(out, func(a, b *outlet) int { return cmp.Compare(score[a], score[b]) })
+	slices.SortStableFunc(out, func(a, b *egressPath) int { return cmp.Compare(score[a], score[b]) })
 	return out
 }
 
-// heed takes what an operator wants of our sources.
-func (ps *paths) heed() {
-	for _, o := range ps.outlets {
+// readSourcePauses takes what an operator wants of our sources.
+func (ps *paths) readSourcePauses() {
+	for _, o := range ps.all {
 		pause := ps.options.Sources.Limits(o.index).Pause
 		if pause == throttle.PauseYes && o.pause != pause {
-			ps.pool.halt(func(s *session) bool { return s.outlet == o })
+			ps.pool.haltSessions(func(s *session) bool { return s.path == o })
 		}
 		o.pause = pause
 	}
 }
 
-// fit says whether a source may be used toward this receiver, as far as it is not the
+// sourceBlocked says whether a source may be used toward this receiver, as far as it is not the
 // receiver that keeps it away; and if not, until when and why.
-func (ps *paths) fit(now time.Time, o *outlet) status.Blocked {
+func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return status.Blocked{Cause: wire.Cause_PAUSED}
 	}
-	today, waits := ps.options.clock(now), ps.inbox.tasks.queue.Queued() > 0
+	today, waits := ps.options.ledgerTime(now), ps.inbox.tasks.queue.Queued() > 0
 	if left, next := ps.options.Sources.Remaining(o.index, ps.key, today, waits); left == 0 {
 		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: now.Add(next)}
 	}
@@ -179,20 +179,20 @@ func (ps *paths) fit(now time.Time, o *outlet) status.Blocked {
 	return status.Blocked{}
 }
 
-// idle says whether a lane of which no host can be dialled only waits for sources of ours
+// waitsForSources says whether a lane of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
-func (ps *paths) idle(now time.Time, l *lane) (bool, time.Time) {
+func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) {
 	var soonest time.Time
 	waits := false
 	for _, c := range l.candidates {
 		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
 			continue
 		}
-		for _, o := range ps.outlets {
-			if !o.Reaches(c.at) || l.away(now, o) != nil {
+		for _, o := range ps.all {
+			if !o.Reaches(c.at) || l.suspensionOf(now, o) != nil {
 				continue
 			}
-			if b := ps.fit(now, o); !b.Free() {
+			if b := ps.sourceBlocked(now, o); !b.Free() {
 				waits = true
 				if soonest.IsZero() || b.Until.Before(soonest) {
 					soonest = b.Until
@@ -203,39 +203,39 @@ func (ps *paths) idle(now time.Time, l *lane) (bool, time.Time) {
 	return waits, soonest
 }
 
-// tune gives every source a tempo of its own.
-func (ps *paths) tune(now time.Time, whole throttle.Limits) {
-	for _, o := range ps.outlets {
-		o.tempo = throttle.NewAdaptiveRate(ps.allowance.bounds(whole), now)
-		rate, _ := o.tempo.Permits(now)
+// beginRates gives every source a tempo of its own.
+func (ps *paths) beginRates(now time.Time, whole throttle.Limits) {
+	for _, o := range ps.all {
+		o.rate = throttle.NewAdaptiveRate(ps.allowance.rateBounds(whole), now)
+		rate, _ := o.rate.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
 	}
 }
 
-// breather gives the source that is the first to speak again when all of ours that the
+// firstToResume gives the source that is the first to speak again when all of ours that the
 // receiver takes rest for a short while, by their tempos; nil: one may speak.
-func (ps *paths) breather(now time.Time) (first *outlet) {
-	for _, o := range ps.outlets {
+func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
+	for _, o := range ps.all {
 		if now.Before(o.until) {
 			continue
 		}
-		rests := o.tempo.Explain(now).Until
+		rests := o.rate.Explain(now).Until
 		if !now.Before(rests) {
 			return nil
 		}
-		if first == nil || rests.Before(first.tempo.Explain(now).Until) {
+		if first == nil || rests.Before(first.rate.Explain(now).Until) {
 			first = o
 		}
 	}
 	return first
 }
 
-// slowest gives the source whose tempo, rather than the allowance, says how fast the
+// slowedPath gives the source whose tempo, rather than the allowance, says how fast the
 // receiver is asked; nil: it is the allowance.
-func (ps *paths) slowest(now time.Time) *outlet {
-	for _, o := range ps.outlets {
+func (ps *paths) slowedPath(now time.Time) *egressPath {
+	for _, o := range ps.all {
 		if !now.Before(o.until) {
-			if o.tempo.Limits(now) {
+			if o.rate.Limits(now) {
 				return o
 			}
 			return nil
@@ -246,9 +246,9 @@ func (ps *paths) slowest(now time.Time) *outlet {
 
 // answeredOf is what the source that is used refused and accepted in the last hour.
 func (ps *paths) answeredOf(now time.Time) (accepted, refused int) {
-	for _, o := range ps.outlets {
-		for _, m := range o.budget.minutes {
-			if !o.budget.over(m.began, now) {
+	for _, o := range ps.all {
+		for _, m := range o.refusals.minutes {
+			if !o.refusals.over(m.began, now) {
 				accepted += m.accepted
 				refused += m.refused
 			}
@@ -260,29 +260,29 @@ func (ps *paths) answeredOf(now time.Time) (accepted, refused int) {
 	return accepted, refused
 }
 
-// outlet gives the source from which an address of a lane may be dialled now, nil
+// choosePath gives the source from which an address of a lane may be dialled now, nil
 // when there is none.
-func (ps *paths) outlet(now time.Time, l *lane, at netip.Addr) *outlet {
-	for _, o := range ps.outlets {
-		if !o.Reaches(at) || l.away(now, o) != nil {
+func (ps *paths) choosePath(now time.Time, l *hostQueue, at netip.Addr) *egressPath {
+	for _, o := range ps.all {
+		if !o.Reaches(at) || l.suspensionOf(now, o) != nil {
 			continue
 		}
-		if ps.fit(now, o).Free() {
+		if ps.sourceBlocked(now, o).Free() {
 			return o
 		}
 	}
 	return nil
 }
 
-// mute says whether this node may not speak to the receiver for a while though the
+// sourcesUnavailable says whether this node may not speak to the receiver for a while though the
 // receiver takes one of its sources, because they are paused, rested altogether, or have
 // asked what they may in a day; until when, zero for a pause; and why.
-func (ps *paths) mute(now time.Time) (first status.Blocked) {
-	for _, o := range ps.outlets {
+func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
+	for _, o := range ps.all {
 		if now.Before(o.until) {
 			continue
 		}
-		b := ps.fit(now, o)
+		b := ps.sourceBlocked(now, o)
 		switch {
 		case b.Free():
 			return b
@@ -293,18 +293,18 @@ func (ps *paths) mute(now time.Time) (first status.Blocked) {
 	return first
 }
 
-// spendable says whether a source has refusals left that it may cause within the
+// mayBeRefused says whether a source has refusals left that it may cause within the
 // hour, and if not, when one will have; zero: when an open probe is answered.
-func (ps *paths) spendable(now time.Time) (bool, time.Time) {
+func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
-	for _, o := range ps.outlets {
+	for _, o := range ps.all {
 		if now.Before(o.until) {
 			continue
 		}
 		usable = true
-		n, next := o.budget.Ready(now)
-		if rests := o.tempo.Explain(now).Until; now.Before(rests) {
+		n, next := o.refusals.Ready(now)
+		if rests := o.rate.Explain(now).Until; now.Before(rests) {
 			n, next = 0, later(rests, next)
 		}
 		if n > 0 {
@@ -317,54 +317,54 @@ func (ps *paths) spendable(now time.Time) (bool, time.Time) {
 	return !usable, soonest // none usable: the lanes will be told
 }
 
-// next gives the best candidate of a lane that may be dialled now, and from where.
-func (ps *paths) next(now time.Time, l *lane) (*candidate, *outlet) {
+// nextCandidate gives the best candidate of a lane that may be dialled now, and from where.
+func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (*candidate, *egressPath) {
 	for _, c := range l.candidates {
 		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
 			continue
 		}
-		if o := ps.outlet(now, l, c.at); o != nil {
+		if o := ps.choosePath(now, l, c.at); o != nil {
 			return c, o
 		}
 	}
 	return nil, nil
 }
 
-// shutBy says why a candidate may not be dialled now, until when, and whether it or our sources
+// hostUnavailable says why a candidate may not be dialled now, until when, and whether it or our sources
 // rest: else none of ours can ask it at all. Of our sources, that speaks which may be used first.
-func (ps *paths) shutBy(now time.Time, l *lane, c *candidate) (told verdictOf, until time.Time, rests bool) {
+func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (told Judgement, until time.Time, rests bool) {
 	if now.Before(c.until) {
 		return c.last, c.until, true
 	}
 	if !reaches(ps.allowance.limits.Family, c.at) {
-		told = ps.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
-		return told, now.Add(ps.allowance.wait(told.verdict, len(ps.options.Waits))), false
+		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
+		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
-	var first *rested
-	for _, o := range ps.outlets {
-		if r := l.away(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
+	var first *suspension
+	for _, o := range ps.all {
+		if r := l.suspensionOf(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
 			first = r
 		}
 	}
 	if first == nil {
-		told = ps.options.judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
-		return told, now.Add(ps.allowance.wait(told.verdict, len(ps.options.Waits))), false
+		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
+		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
 	return first.last, first.until, true
 }
 
-// shut is what to tell the probes of a lane none of whose hosts may be dialled:
+// hostsUnavailable is what to tell the probes of a lane none of whose hosts may be dialled:
 // again when the first of them may, with the reason why it may not. Why are the
 // reasons of all hosts, that one last: one for each host, and of several addresses
 // one that does not say that there is no mail at all (RFC 7504 §3), because that
 // has to be said by all of them.
-func (ps *paths) shut(now time.Time, l *lane) (told verdictOf, why []verdictOf) {
-	reasons, untils := map[string]verdictOf{}, map[string]time.Time{}
+func (ps *paths) hostsUnavailable(now time.Time, l *hostQueue) (told Judgement, why []Judgement) {
+	reasons, untils := map[string]Judgement{}, map[string]time.Time{}
 	var names []string
 	first, until := "", time.Time{}
 	for _, c := range l.candidates {
-		one, free, _ := ps.shutBy(now, l, c)
-		if known, ok := reasons[c.host]; !ok || known.verdict.Reason == smtp.NoMailService {
+		one, free, _ := ps.hostUnavailable(now, l, c)
+		if known, ok := reasons[c.host]; !ok || known.Verdict.Reason == smtp.NoMailService {
 			reasons[c.host] = one
 		}
 		if _, ok := untils[c.host]; !ok {
@@ -382,77 +382,77 @@ func (ps *paths) shut(now time.Time, l *lane) (told verdictOf, why []verdictOf) 
 	}
 	told = reasons[first]
 	why = append(why, told)
-	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
-	told.verdict.Wait = until.Sub(now)
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	told.Verdict.Wait = until.Sub(now)
 	return told, why
 }
 
-// blame counts a refusal of a source against it on this node.
-func (ps *paths) blame(now time.Time, o *outlet, told verdictOf) {
-	if r := told.verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
+// blameSource counts a refusal of a source against it on this node.
+func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
+	if r := told.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
 	}
-	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, told.verdict.Reason) {
+	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, told.Verdict.Reason) {
 		ps.options.Metrics.sourcesOut.Inc()
 		ps.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
 			"look at its name, its return path and the block lists", "source", o.name, "reason",
-			told.verdict.Reason.String())
+			told.Verdict.Reason.String())
 	}
 }
 
-// took notes that the receiver has answered about an address to one of our sources.
-func (ps *paths) took(now time.Time, s *session) {
-	o := s.outlet
-	if r := s.lane.refusals[o]; r != nil {
-		r.rests = 0
+// noteTaken notes that the receiver has answered about an address to one of our sources.
+func (ps *paths) noteTaken(now time.Time, s *session) {
+	o := s.path
+	if r := s.queue.refusals[o]; r != nil {
+		r.count = 0
 	}
-	o.rests = 0
+	o.count = 0
 	clear(o.refusing)
 	ps.options.Sources.NoteAnswered(o.index, ps.key, now)
 }
 
-// setBudgets changes the refusals that each source may cause in an hour.
-func (ps *paths) setBudgets(a throttle.Limits) {
-	for _, o := range ps.outlets {
-		o.budget.Set(a.RefusedPerHour, a.RefusedShare)
+// setRefusalBudgets changes the refusals that each source may cause in an hour.
+func (ps *paths) setRefusalBudgets(a throttle.Limits) {
+	for _, o := range ps.all {
+		o.refusals.Set(a.RefusedPerHour, a.RefusedShare)
 	}
 }
 
-// permitted is how many RCPTs a second may be sent now, short rests left aside: what is
+// permittedRate is how many RCPTs a second may be sent now, short rests left aside: what is
 // allowed here, and what a source that the receiver takes was found to be let go.
-func (ps *paths) permitted(now time.Time) float64 {
+func (ps *paths) permittedRate(now time.Time) float64 {
 	found := 0.0
-	for _, o := range ps.outlets {
+	for _, o := range ps.all {
 		if !now.Before(o.until) {
-			rate, _ := o.tempo.Permits(now)
+			rate, _ := o.rate.Permits(now)
 			found = max(found, rate.PerSecond())
 		}
 	}
 	return min(ps.allowance.limits.RcptRate.PerSecond(), found)
 }
 
-// tellSources says how each of our sources does here.
-func (ps *paths) tellSources(now time.Time) []view.ReceiverSource {
-	out := make([]view.ReceiverSource, 0, len(ps.outlets))
-	for _, o := range ps.outlets {
+// sourceStatus says how each of our sources does here.
+func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
+	out := make([]view.ReceiverSource, 0, len(ps.all))
+	for _, o := range ps.all {
 		one := view.ReceiverSource{Source: o.name, State: "spare"}
 		for _, s := range ps.pool.sessions {
-			if s.outlet == o {
+			if s.path == o {
 				one.Sessions++
 			}
 		}
-		budget, _ := o.budget.Ready(now)
+		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
-		one.Tempo = ps.tempo(now, o)
+		one.Tempo = ps.rateStatus(now, o)
 		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
-		_, rests := o.tempo.Permits(now)
+		_, rests := o.rate.Permits(now)
 		switch pause := ps.options.Sources.Limits(o.index).Pause; {
 		case pause == throttle.PauseYes:
 			one.State = "paused"
 		case pause == throttle.PauseDrain:
 			one.State = "draining"
 		case now.Before(o.until):
-			one.State, one.Until, one.Reason = "resting", o.until, o.last.verdict.Reason.String()
+			one.State, one.Until, one.Reason = "resting", o.until, o.last.Verdict.Reason.String()
 		case !ok:
 			one.State, one.Until = "resting", until
 		case now.Before(rests):
@@ -465,9 +465,9 @@ func (ps *paths) tellSources(now time.Time) []view.ReceiverSource {
 	return out
 }
 
-// tempo is how fast the receiver lets a source go.
-func (ps *paths) tempo(now time.Time, o *outlet) view.Tempo {
-	e := o.tempo.Explain(now)
+// rateStatus is how fast the receiver lets a source go.
+func (ps *paths) rateStatus(now time.Time, o *egressPath) view.Tempo {
+	e := o.rate.Explain(now)
 	return view.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }

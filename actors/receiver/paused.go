@@ -13,31 +13,31 @@ import (
 // soonEnds is when a pause whose end is over is expected to be ended here.
 const soonEnds = time.Second
 
-// said gives who says what of a field of a receiver, or of one of our sources; none:
+// whoSaid gives who says what of a field of a receiver, or of one of our sources; none:
 // nobody knows.
-func (e *env) said(name string, f throttle.Field) []throttle.Said {
+func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	if e.options.Said == nil {
 		return nil
 	}
 	return e.options.Said(name, f)
 }
 
-// here turns a time of the ledger's clock into one of this host's, which is not over.
-func (e *env) here(now, at time.Time) time.Time {
-	return now.Add(max(soonEnds, at.Sub(e.options.clock(now))))
+// hostTime turns a time of the ledger's clock into one of this host's, which is not over.
+func (e *env) hostTime(now, at time.Time) time.Time {
+	return now.Add(max(soonEnds, at.Sub(e.options.ledgerTime(now))))
 }
 
 // pauseEnds is until when a name is paused; zero: until somebody ends it.
 func (ps *paths) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
-	for _, s := range slices.Backward(ps.said(name, throttle.FieldPause)) {
+	for _, s := range slices.Backward(ps.whoSaid(name, throttle.FieldPause)) {
 		switch {
 		case s.Text == string(throttle.PauseNo): // what holds when those before are over
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
 		}
-		until = later(until, ps.here(now, s.Until))
+		until = later(until, ps.hostTime(now, s.Until))
 	}
 	return until
 }
@@ -45,7 +45,7 @@ func (ps *paths) pauseEnds(now time.Time, name string) time.Time {
 // sourcesPaused is until when the first of our sources is used again that the receiver
 // takes and that is paused, or until a time before.
 func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
-	for _, o := range ps.outlets {
+	for _, o := range ps.all {
 		if o.pause != throttle.PauseYes && o.pause != throttle.PauseDrain || now.Before(o.until) {
 			continue
 		}
@@ -60,19 +60,19 @@ func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 // boundEnds is until, or when that is sooner the end of an override that says how much one
 // of our sources may ask in a day.
 func (ps *paths) boundEnds(now, until time.Time) time.Time {
-	today := ps.options.clock(now)
-	for _, o := range ps.outlets {
+	today := ps.options.ledgerTime(now)
+	for _, o := range ps.all {
 		if now.Before(o.until) || egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
 			continue
 		}
 		if ok, _ := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
 			continue
 		}
-		said := ps.said(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
+		said := ps.whoSaid(throttle.SourcePrefix+o.name, throttle.FieldRcptsPerDay)
 		if len(said) == 0 || said[len(said)-1].Until.IsZero() {
 			continue
 		}
-		if ends := ps.here(now, said[len(said)-1].Until); ends.Before(until) {
+		if ends := ps.hostTime(now, said[len(said)-1].Until); ends.Before(until) {
 			until = ends
 		}
 	}
@@ -82,7 +82,7 @@ func (ps *paths) boundEnds(now, until time.Time) time.Time {
 // pausedBy says who has paused a name, and why; what names it in the sentence.
 func (ps *paths) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
-	if said := ps.said(name, throttle.FieldPause); len(said) > 0 {
+	if said := ps.whoSaid(name, throttle.FieldPause); len(said) > 0 {
 		s := said[len(said)-1]
 		switch {
 		case s.Author != "":
@@ -105,7 +105,7 @@ func (ps *paths) pausedBecause() string {
 	if how := ps.allowance.limits.Pause; how == throttle.PauseYes || how == throttle.PauseDrain {
 		return ps.pausedBy(ps.key, "it", how)
 	}
-	for _, o := range ps.outlets {
+	for _, o := range ps.all {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+view.SourceName(o.name), o.pause)
 		}

@@ -10,24 +10,24 @@ type pool struct {
 	*env
 	inbox    *inbox
 	sessions map[int]*session
-	free     []*session // ready and with nothing to do, longest first
-	manned   []*lane    // lanes with sessions
-	closing  int        // sessions that say QUIT
+	free     []*session   // ready and with nothing to do, longest first
+	served   []*hostQueue // lanes with sessions
+	closing  int          // sessions that say QUIT
 	nextID   int
 }
 
-// occupy gives a lane one more session, in the name of a flow.
-func (po *pool) occupy(l *lane, f *flow) {
+// occupyQueue gives a lane one more session, in the name of a flow.
+func (po *pool) occupyQueue(l *hostQueue, f *flow) {
 	if l.Opened(f); l.Sessions() == 1 {
-		po.manned = append(po.manned, l)
+		po.served = append(po.served, l)
 	}
 }
 
-// vacate takes a session from its lane, and books how long it was there.
-func (po *pool) vacate(s *session) {
-	s.lane.Closed(s.name, po.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
-	if s.lane.Sessions() == 0 {
-		po.manned = slices.DeleteFunc(po.manned, func(o *lane) bool { return o == s.lane })
+// vacateQueue takes a session from its lane, and books how long it was there.
+func (po *pool) vacateQueue(s *session) {
+	s.queue.Closed(s.name, po.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
+	if s.queue.Sessions() == 0 {
+		po.served = slices.DeleteFunc(po.served, func(o *hostQueue) bool { return o == s.queue })
 	}
 }
 
@@ -42,11 +42,11 @@ func (po *pool) closeSession(id int) bool {
 	return true
 }
 
-// asks says whether a session is asking something.
-func (po *pool) asks() bool { return len(po.sessions) > len(po.free)+po.closing }
+// isAsking says whether a session is asking something.
+func (po *pool) isAsking() bool { return len(po.sessions) > len(po.free)+po.closing }
 
-// openingNow counts the sessions that are open, and those on their way.
-func (po *pool) openingNow() (ready, opening int) {
+// countSessions counts the sessions that are open, and those on their way.
+func (po *pool) countSessions() (ready, opening int) {
 	for _, s := range po.sessions {
 		switch {
 		case s.ready && !s.closing:
@@ -58,8 +58,8 @@ func (po *pool) openingNow() (ready, opening int) {
 	return ready, opening
 }
 
-// openAt counts the sessions that are open with a host.
-func (po *pool) openAt(host string) (n int) {
+// countOpenAt counts the sessions that are open with a host.
+func (po *pool) countOpenAt(host string) (n int) {
 	for _, s := range po.sessions {
 		if s.ready && !s.closing && s.host.host == host {
 			n++
@@ -68,28 +68,28 @@ func (po *pool) openAt(host string) (n int) {
 	return n
 }
 
-// asking reports whether a session of a source is asking something.
-func (po *pool) asking(o *outlet) bool {
+// asksFrom reports whether a session of a source is asking something.
+func (po *pool) asksFrom(o *egressPath) bool {
 	for _, s := range po.sessions {
-		if s.outlet == o && len(s.given) > 0 {
+		if s.path == o && len(s.given) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func (po *pool) lose(s *session) {
+func (po *pool) loseSession(s *session) {
 	delete(po.sessions, s.id)
 	if s.closing {
 		po.closing--
 	} else {
-		po.vacate(s)
+		po.vacateQueue(s)
 	}
-	po.steps = append(po.steps, dropSession{id: s.id})
+	po.steps = append(po.steps, DropSession{ID: s.id})
 }
 
-// halt lets sessions begin nothing more of what they were given.
-func (po *pool) halt(which func(*session) bool) {
+// haltSessions lets sessions begin nothing more of what they were given.
+func (po *pool) haltSessions(which func(*session) bool) {
 	for _, s := range po.sessions {
 		if which(s) {
 			s.socket.halted.Store(true)
@@ -97,23 +97,23 @@ func (po *pool) halt(which func(*session) bool) {
 	}
 }
 
-// arrange puts the sessions that have nothing to do in the order in which they are given
+// sortFree puts the sessions that have nothing to do in the order in which they are given
 // something: first those of the lanes in which somebody waits who was given least.
-func (po *pool) arrange(free []*session) {
-	if len(free) < 2 || len(po.manned) < 2 || !po.inbox.tasks.queue.Contended() {
+func (po *pool) sortFree(free []*session) {
+	if len(free) < 2 || len(po.served) < 2 || !po.inbox.tasks.queue.Contended() {
 		return
 	}
-	ranks := make(map[*lane]fairqueue.Rank, len(free))
+	ranks := make(map[*hostQueue]fairqueue.Rank, len(free))
 	for _, s := range free {
-		if s.lane.Queued() > 0 {
-			ranks[s.lane] = s.lane.Rank()
+		if s.queue.Queued() > 0 {
+			ranks[s.queue] = s.queue.Rank()
 		}
 	}
-	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.lane].Compare(ranks[b.lane]) })
+	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.queue].Compare(ranks[b.queue]) })
 }
 
-// large says whether of everything that waits in a lane enough was asked already.
-func (po *pool) large(l *lane) bool {
+// isLarge says whether of everything that waits in a lane enough was asked already.
+func (po *pool) isLarge(l *hostQueue) bool {
 	for f := range l.Flows() {
 		if f.Charged() < smallFlow {
 			return false
@@ -122,9 +122,9 @@ func (po *pool) large(l *lane) bool {
 	return true
 }
 
-// hurry lets one session give back what it has not asked yet, so that something of a
+// hurryOne lets one session give back what it has not asked yet, so that something of a
 // verification can be asked of which nothing was: once for each.
-func (po *pool) hurry(f *flow, which func(*session) bool) {
+func (po *pool) hurryOne(f *flow, which func(*session) bool) {
 	if f.Interrupted {
 		return
 	}
@@ -137,23 +137,23 @@ func (po *pool) hurry(f *flow, which func(*session) bool) {
 	}
 }
 
-// interrupt hurries for a verification that comes to a lane whose sessions all work, for
+// interruptFor hurries for a verification that comes to a lane whose sessions all work, for
 // others of which enough was asked already.
-func (po *pool) interrupt(f *flow, l *lane) {
-	free := func(s *session) bool { return s.lane == l }
+func (po *pool) interruptFor(f *flow, l *hostQueue) {
+	free := func(s *session) bool { return s.queue == l }
 	if f.Interrupted || f.Charged() > 0 || slices.ContainsFunc(po.free, free) {
 		return
 	}
-	po.hurry(f, func(s *session) bool {
-		return s.lane == l && !slices.ContainsFunc(s.given, func(p *probe) bool {
+	po.hurryOne(f, func(s *session) bool {
+		return s.queue == l && !slices.ContainsFunc(s.given, func(p *Probe) bool {
 			return po.inbox.tasks.flow(p.chunk.task).Charged() < smallFlow
 		})
 	})
 }
 
-func (po *pool) quit(s *session) {
+func (po *pool) quitSession(s *session) {
 	s.closing = true
 	po.closing++
-	po.vacate(s)
-	po.steps = append(po.steps, quitSession{id: s.id})
+	po.vacateQueue(s)
+	po.steps = append(po.steps, QuitSession{ID: s.id})
 }

@@ -16,48 +16,48 @@ type queues struct {
 	inbox    *inbox
 	pool     *pool
 	paths    *paths
-	lanes    map[string]*lane
-	aside    fairqueue.FIFO[aside] // that cannot have a session yet, though their hosts are well
-	restored *restored             // what was read of hosts; nil: nothing
+	all      map[string]*hostQueue
+	aside    fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
+	restored *restored                  // what was read of hosts; nil: nothing
 }
 
-// lane gives the lane of a set of hosts.
-func (qs *queues) lane(now time.Time, hosts []*wire.Host) *lane {
-	key := laneKey(hosts)
-	l := qs.lanes[key]
+// hostQueue gives the lane of a set of hosts.
+func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
+	key := hostsKey(hosts)
+	l := qs.all[key]
 	if l == nil {
-		l = newLane(qs.inbox.tasks.queue.NewHostQueue(key), hosts)
-		qs.lanes[key] = l
-		qs.remind(now, l)
+		l = newHostQueue(qs.inbox.tasks.queue.NewHostQueue(key), hosts)
+		qs.all[key] = l
+		qs.remindQueue(now, l)
 		return l
 	}
-	l.learn(hosts)
+	l.learnHosts(hosts)
 	return l
 }
 
-func (qs *queues) push(l *lane, p *probe) {
-	if p.chunk.gone() || qs.leaving {
+func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
+	if p.chunk.gone() || qs.handingOff {
 		p.chunk.open--
 		qs.inbox.tasks.stale = qs.inbox.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
-	if known := qs.lanes[l.Key()]; known == nil { // it was forgotten while the probe was put by
-		qs.lanes[l.Key()] = l
+	if known := qs.all[l.Key()]; known == nil { // it was forgotten while the probe was put by
+		qs.all[l.Key()] = l
 	} else {
 		l = known
 	}
 	f := qs.inbox.tasks.flow(p.chunk.task)
-	class := fairqueue.ClassOf(p.address.Local)
+	class := fairqueue.ClassOf(p.Address.Local)
 	if p.suspect != nil { // it is looked at again
 		class = fairqueue.First
 	}
 	l.Push(f, p, class)
 	if l.Sessions() > 0 {
-		qs.pool.interrupt(f, l)
+		qs.pool.interruptFor(f, l)
 	}
 }
 
-func (qs *queues) pop(l *lane) *probe {
+func (qs *queues) popProbe(l *hostQueue) *Probe {
 	p, _ := l.Pop()
 	return p
 }
@@ -65,18 +65,18 @@ func (qs *queues) pop(l *lane) *probe {
 // unreachable says whether no host can be dialled now, or from none of our sources, and until when:
 // UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
 func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
-	for _, l := range qs.lanes {
+	for _, l := range qs.all {
 		if l.Sessions() > 0 {
 			return status.Blocked{}
 		}
 		for _, c := range l.candidates {
-			if qs.paths.outlet(now, l, c.at) != nil && !now.Before(c.until) {
+			if qs.paths.choosePath(now, l, c.at) != nil && !now.Before(c.until) {
 				return status.Blocked{}
 			}
-			told, until, _ := qs.paths.shutBy(now, l, c)
+			told, until, _ := qs.paths.hostUnavailable(now, l, c)
 			if b.Until.IsZero() || until.Before(b.Until) {
 				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
-				if told.attempt.Code != 0 {
+				if told.Attempt.Code != 0 {
 					b.Cause = wire.Cause_PENALTY
 				}
 			}
@@ -85,8 +85,8 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	return b
 }
 
-// remind tells a lane what is remembered of its hosts.
-func (qs *queues) remind(now time.Time, l *lane) {
+// remindQueue tells a lane what is remembered of its hosts.
+func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
 	m := qs.restored
 	if m == nil {
 		return
@@ -106,42 +106,42 @@ func (qs *queues) remind(now time.Time, l *lane) {
 		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(learnedFor)) {
 			continue
 		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), qs.options.recalled(h.Last)
+		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), qs.options.judgeRecalled(h.Last)
 	}
 }
 
 // setAside takes a lane out of the turns: it cannot have a session now, and nothing is
 // wrong with its hosts.
-func (qs *queues) setAside(now time.Time, l *lane, until time.Time) {
+func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
 		until = soon // what keeps it may change
 	}
 	l.SetAside()
-	qs.aside.Push(aside{l, until})
-	qs.at(until)
+	qs.aside.Push(asideQueue{l, until})
+	qs.wakeAt(until)
 }
 
-// readmit brings lanes back into the turns.
-func (qs *queues) readmit(now time.Time) {
+// readmitAside brings lanes back into the turns.
+func (qs *queues) readmitAside(now time.Time) {
 	for qs.aside.Len() > 0 {
 		one := qs.aside.Peek()
 		if now.Before(one.until) {
-			qs.at(one.until)
+			qs.wakeAt(one.until)
 			return
 		}
 		qs.aside.Pop()
-		one.lane.Readmit()
+		one.queue.Readmit()
 	}
 }
 
-// purge takes probes that nobody wants asked out of the queues.
-func (qs *queues) purge(now time.Time) {
+// purgeGone takes probes that nobody wants asked out of the queues.
+func (qs *queues) purgeGone(now time.Time) {
 	if !qs.inbox.tasks.stale {
 		return
 	}
 	qs.inbox.tasks.stale = false
-	for _, l := range qs.lanes {
-		l.Remove(func(p *probe) bool {
+	for _, l := range qs.all {
+		l.Remove(func(p *Probe) bool {
 			if !p.chunk.gone() {
 				return false
 			}
@@ -158,12 +158,12 @@ func (qs *queues) purge(now time.Time) {
 	}
 }
 
-// dropLanes forgets hosts that nobody asks for and nothing is known against.
-func (qs *queues) dropLanes(now time.Time) {
-	for key, l := range qs.lanes {
+// dropUnused forgets hosts that nobody asks for and nothing is known against.
+func (qs *queues) dropUnused(now time.Time) {
+	for key, l := range qs.all {
 		l.Forget()
-		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knows(now) || len(qs.lanes) > lanesMax) {
-			delete(qs.lanes, key)
+		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
+			delete(qs.all, key)
 		}
 	}
 }

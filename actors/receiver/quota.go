@@ -7,13 +7,13 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// quotaUnlimited is an allowance of refusals an hour that nobody reaches, so that
+// refusalsUnlimited is an allowance of refusals an hour that nobody reaches, so that
 // it is not worth remembering. Guess.
-const quotaUnlimited = 100_000
+const refusalsUnlimited = 100_000
 
-// quota is the Budget of the refusals of an hour together with what it was told,
+// refusalBudget is the Budget of the refusals of an hour together with what it was told,
 // minute by minute, so that another actor can go on from there. Mailbox only.
-type quota struct {
+type refusalBudget struct {
 	*throttle.Budget
 	perHour, share int
 	hour           throttle.Hour
@@ -26,35 +26,35 @@ type minute struct {
 	accepted, refused int
 }
 
-func newQuota(perHour, share int, hour throttle.Hour) *quota {
-	return &quota{Budget: throttle.NewBudget(perHour, share, hour), perHour: perHour, share: share, hour: hour}
+func newRefusalBudget(perHour, share int, hour throttle.Hour) *refusalBudget {
+	return &refusalBudget{Budget: throttle.NewBudget(perHour, share, hour), perHour: perHour, share: share, hour: hour}
 }
 
 // over says whether what was counted at a time is out of the hour before now.
-func (q *quota) over(began, now time.Time) bool {
+func (q *refusalBudget) over(began, now time.Time) bool {
 	return now.Sub(began) > q.hour.Of(time.Hour+time.Minute)
 }
 
 // Set changes what is allowed, at once.
-func (q *quota) Set(perHour, share int) {
+func (q *refusalBudget) Set(perHour, share int) {
 	q.perHour, q.share = perHour, share
 	q.Budget.Set(perHour, share)
 }
 
 // Accepted says that an open probe was accepted at this time.
-func (q *quota) Accepted(at time.Time) {
+func (q *refusalBudget) Accepted(at time.Time) {
 	q.Budget.Accepted(at)
 	q.minute(at).accepted++
 }
 
 // Refused says that an open probe was refused at this time.
-func (q *quota) Refused(at time.Time) {
+func (q *refusalBudget) Refused(at time.Time) {
 	q.Budget.Refused(at)
 	q.minute(at).refused++
 }
 
 // minute finds or makes the count of a time; one before the newest minute counts in that.
-func (q *quota) minute(at time.Time) *minute {
+func (q *refusalBudget) minute(at time.Time) *minute {
 	if n := len(q.minutes); n > 0 && at.Before(q.minutes[n-1].began.Add(q.hour.Of(time.Minute))) {
 		return &q.minutes[n-1]
 	}
@@ -66,7 +66,7 @@ func (q *quota) minute(at time.Time) *minute {
 }
 
 // refused is how many refusals of the hour before now are known.
-func (q *quota) refused(now time.Time) int {
+func (q *refusalBudget) refused(now time.Time) int {
 	n := 0
 	for _, m := range q.minutes {
 		if now.Sub(m.began) <= q.hour.Of(time.Hour) {
@@ -78,9 +78,9 @@ func (q *quota) refused(now time.Time) int {
 
 // inherit makes a quota of what others counted and what this one did: of each
 // minute the counts that leave less. No probe may be open.
-func (q *quota) inherit(others []minute) *quota {
-	fresh := newQuota(q.perHour, q.share, q.hour)
-	if q.perHour >= quotaUnlimited {
+func (q *refusalBudget) inherit(others []minute) *refusalBudget {
+	fresh := newRefusalBudget(q.perHour, q.share, q.hour)
+	if q.perHour >= refusalsUnlimited {
 		return q
 	}
 	mine, half := q.minutes, q.hour.Of(time.Minute)/2
@@ -112,11 +112,11 @@ func stricter(a, b minute) minute {
 }
 
 // replay books a minute that is over. More than a quota bears makes no difference.
-func (q *quota) replay(m minute) {
-	for range min(m.accepted, quotaUnlimited) {
+func (q *refusalBudget) replay(m minute) {
+	for range min(m.accepted, refusalsUnlimited) {
 		q.Accepted(m.began)
 	}
-	for range min(m.refused, quotaUnlimited) {
+	for range min(m.refused, refusalsUnlimited) {
 		q.Refused(m.began)
 	}
 }

@@ -17,23 +17,23 @@ const (
 	shortRest = time.Minute
 )
 
-// stated says whether somebody has said how fast a receiver may be asked.
-func (o *Options) stated(key string) bool { return o.Stated == nil || o.Stated(key) }
+// isStated says whether somebody has said how fast a receiver may be asked.
+func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
-// goes is how many probes the tempo of a source lets go at a time of sending, and when it
+// readyAt is how many probes the tempo of a source lets go at a time of sending, and when it
 // lets none go the time to ask again; zero: when an open probe is answered.
-func (o *outlet) goes(at time.Time) (int, time.Time) {
-	if !o.tempo.Limits(at) {
+func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
+	if !o.rate.Limits(at) {
 		return math.MaxInt, time.Time{}
 	}
-	if _, until := o.tempo.Permits(at); at.Before(until) {
+	if _, until := o.rate.Permits(at); at.Before(until) {
 		return 0, until
 	}
 	return o.rcpts.Ready(at)
 }
 
-// hasty says whether a verdict says that we ask too fast.
-func hasty(v verdict.Verdict) bool {
+// rateLimited says whether a verdict says that we ask too fast.
+func rateLimited(v verdict.Verdict) bool {
 	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
 }
 

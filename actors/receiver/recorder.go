@@ -16,13 +16,13 @@ import (
 type recorder struct {
 	*env
 	allowance *allowance
-	status    deskStatus
+	record    record
 }
 
 const (
 	// firingsMax bounds the replies that are kept because they made us slow down, rest
 	// or change, and firingsFor says how long. What one rule makes of one source counts
-	// once within firingsApart. A desk keeps 10 KB for all this at most, 1,000 of them
+	// once within firingsApart. A scheduler keeps 10 KB for all this at most, 1,000 of them
 	// 10 MB.
 	firingsMax   = 20
 	firingsFor   = time.Hour
@@ -31,13 +31,13 @@ const (
 	// listedMax bounds the sessions and queues of one receiver that are listed.
 	listedMax = 100
 
-	// roomEvery is how often a desk without a record asks for room again.
+	// roomEvery is how often a scheduler without a record asks for room again.
 	roomEvery = time.Minute
 )
 
-// deskStatus is what a desk remembers for those who ask what it does. The zero value is
+// record is what a scheduler remembers for those who ask what it does. The zero value is
 // ready. Mailbox only.
-type deskStatus struct {
+type record struct {
 	history *status.History // nil: not begun, or no room
 	tried   time.Time       // when room was asked for
 
@@ -55,7 +55,7 @@ type deskStatus struct {
 
 // remark is what a receiver said, and when.
 type remark struct {
-	told  verdictOf
+	told  Judgement
 	local string // that was asked for
 	at    time.Time
 }
@@ -63,26 +63,26 @@ type remark struct {
 // firing is a remark that made us slow down, rest or change.
 type firing struct {
 	view.Reply
-	lane   *lane
-	outlet *outlet
+	queue *hostQueue
+	path  *egressPath
 }
 
 // answersEnd says whether the failure of a report is its last answer.
-func answersEnd(r *report) bool {
-	n := len(r.answered)
-	return n > 0 && r.answered[n-1].told.attempt == r.failure.attempt
+func answersEnd(r *Report) bool {
+	n := len(r.Answered)
+	return n > 0 && r.Answered[n-1].Told.Attempt == r.Failure.Attempt
 }
 
-// telling says whether a verdict speaks of us or the receiver rather than of an address.
-func telling(told *verdictOf) bool {
-	v := &told.verdict
+// aboutUs says whether a verdict speaks of us or the receiver rather than of an address.
+func aboutUs(told *Judgement) bool {
+	v := &told.Verdict
 	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
 	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
-// fires says whether a verdict changes how its receiver is spoken to.
-func fires(told *verdictOf) bool {
-	switch told.verdict.Action {
+// changesSending says whether a verdict changes how its receiver is spoken to.
+func changesSending(told *Judgement) bool {
+	switch told.Verdict.Action {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
 		verdict.ActVoid:
 		return true
@@ -92,7 +92,7 @@ func fires(told *verdictOf) bool {
 
 // view gives a remark as people are shown it.
 func (r *remark) view() view.Reply {
-	a, v := &r.told.attempt, &r.told.verdict
+	a, v := &r.told.Attempt, &r.told.Verdict
 	if r.at.IsZero() {
 		return view.Reply{}
 	}
@@ -118,9 +118,9 @@ func part32(n, all int32) float64 {
 	return float64(n) / float64(all)
 }
 
-// tell says what a session does.
-func (s *session) tell(now time.Time) view.Session {
-	out := view.Session{ID: s.id, Source: s.outlet.name, Host: s.host.host, State: "idle",
+// status says what a session does.
+func (s *session) status(now time.Time) view.Session {
+	out := view.Session{ID: s.id, Source: s.path.name, Host: s.host.host, State: "idle",
 		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
 	switch {
 	case s.closing || s.doomed:
@@ -139,8 +139,8 @@ func (s *session) tell(now time.Time) view.Session {
 	return out
 }
 
-// tell says what was learned and holds.
-func (l *learned) tell(now time.Time) []view.Limit {
+// status says what was learned and holds.
+func (l *learned) status(now time.Time) []view.Limit {
 	out := []view.Limit{}
 	note := func(f throttle.Field, l limit, lasts time.Duration, from string) {
 		if now.Before(l.until) {
@@ -156,59 +156,59 @@ func (l *learned) tell(now time.Time) []view.Limit {
 	return out
 }
 
-// history gives the history of the receiver, nil when there is no room for one.
-func (re *recorder) history(now time.Time) *status.History {
-	st := &re.status
+// openHistory gives the history of the receiver, nil when there is no room for one.
+func (re *recorder) openHistory(now time.Time) *status.History {
+	st := &re.record
 	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
 		first := st.tried.IsZero()
 		st.tried = now
-		st.history = re.allowance.seat.living.histories.Open(re.key, now, first)
+		st.history = re.allowance.handle.living.histories.Open(re.key, now, first)
 	}
 	return st.history
 }
 
-// seen notes what a session was told.
-func (re *recorder) seen(now time.Time, s *session, r *report) {
-	history := re.history(now)
-	asked := int32(r.onWire)
-	for i := range r.answered {
-		a := &r.answered[i]
-		if a.told.attempt.Code == 0 {
+// recordReport notes what a session was told.
+func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
+	history := re.openHistory(now)
+	asked := int32(r.OnWire)
+	for i := range r.Answered {
+		a := &r.Answered[i]
+		if a.Told.Attempt.Code == 0 {
 			continue // nothing was sent
 		}
 		asked++
-		re.status.seconds.Of(a.sent.Unix()).Asked++
-		re.hear(now, s, remark{a.told, a.probe.address.Local, a.at}, history)
+		re.record.seconds.Of(a.Sent.Unix()).Asked++
+		re.recordReply(now, s, remark{a.Told, a.Probe.Address.Local, a.At}, history)
 	}
-	if r.failure != nil && !r.stale && !r.poisoned && !answersEnd(r) {
-		re.hear(now, s, remark{told: *r.failure, at: now}, history)
+	if r.Failure != nil && !r.Stale && !r.Poisoned && !answersEnd(r) {
+		re.recordReply(now, s, remark{told: *r.Failure, at: now}, history)
 	}
-	re.status.seconds.Of(now.Unix()).Asked += int32(r.onWire)
+	re.record.seconds.Of(now.Unix()).Asked += int32(r.OnWire)
 	re.options.Metrics.rcpts.Add(float64(asked))
 	if history != nil {
 		domain := ""
-		if len(r.answered) > 0 {
-			domain = r.answered[0].probe.address.Domain
+		if len(r.Answered) > 0 {
+			domain = r.Answered[0].Probe.Address.Domain
 		}
 		history.Asked(now, asked, domain)
 	}
 }
 
-// unheard notes why a session did not open.
-func (re *recorder) unheard(now time.Time, s *session, failed *verdictOf) {
-	re.hear(now, s, remark{told: *failed, at: now}, re.history(now))
+// recordFailure notes why a session did not open.
+func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) {
+	re.recordReply(now, s, remark{told: *failed, at: now}, re.openHistory(now))
 }
 
-// hear notes one thing that a receiver said, or did not say.
-func (re *recorder) hear(now time.Time, s *session, r remark, history *status.History) {
-	st, a := &re.status, &r.told.attempt
+// recordReply notes one thing that a receiver said, or did not say.
+func (re *recorder) recordReply(now time.Time, s *session, r remark, history *status.History) {
+	st, a := &re.record, &r.told.Attempt
 	s.encrypted = a.TLS
 	st.last = r
-	if a.Code == 0 || telling(&r.told) {
+	if a.Code == 0 || aboutUs(&r.told) {
 		st.telling = r
 	}
-	if fires(&r.told) {
-		re.fired(s, r)
+	if changesSending(&r.told) {
+		re.recordFiring(s, r)
 	}
 	if a.Code != 0 && a.Stage == smtp.StageRcpt {
 		t := st.minutes.Of(now.Unix() / 60)
@@ -221,39 +221,39 @@ func (re *recorder) hear(now time.Time, s *session, r remark, history *status.Hi
 		}
 	}
 	if history != nil {
-		history.Heard(now, a, &r.told.verdict, status.Redact(a.Text, r.local))
+		history.Heard(now, a, &r.told.Verdict, status.Redact(a.Text, r.local))
 	}
 }
 
-// fired keeps a remark that changes how the receiver is spoken to.
-func (re *recorder) fired(s *session, r remark) {
-	st := &re.status
+// recordFiring keeps a remark that changes how the receiver is spoken to.
+func (re *recorder) recordFiring(s *session, r remark) {
+	st := &re.record
 	for i := len(st.firings) - 1; i >= 0; i-- {
 		f := &st.firings[i]
 		if r.at.Sub(f.At) >= firingsApart {
 			break
 		}
-		if f.Rule == r.told.verdict.Rule && f.outlet == s.outlet {
+		if f.Rule == r.told.Verdict.Rule && f.path == s.path {
 			return // one haste, said many times
 		}
 	}
 	if len(st.firings) == firingsMax {
 		st.firings = slices.Delete(st.firings, 0, 1)
 	}
-	st.firings = append(st.firings, firing{r.view(), s.lane, s.outlet})
+	st.firings = append(st.firings, firing{r.view(), s.queue, s.path})
 	st.fresh = min(st.fresh+1, firingsMax)
 }
 
-// begun notes that a session is dialled.
-func (re *recorder) begun(now time.Time) {
-	if history := re.history(now); history != nil {
+// recordDial notes that a session is dialled.
+func (re *recorder) recordDial(now time.Time) {
+	if history := re.openHistory(now); history != nil {
 		history.Opened(now)
 	}
 }
 
-// unobserve takes the desk out of what is told of its node.
-func (re *recorder) unobserve(now time.Time) {
-	st := &re.status
+// closeRecord takes the scheduler out of what is told of its node.
+func (re *recorder) closeRecord(now time.Time) {
+	st := &re.record
 	re.options.Metrics.gone(st)
 	if st.history != nil {
 		st.history.Close(now)

@@ -14,66 +14,66 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// step is one thing that the shell has to do.
-type step any
+// Step is one thing that the shell has to do.
+type Step any
 
-// send gives a message to a client.
-type send struct {
-	to  client
-	msg proto.Message
+// Send gives a message to a client.
+type Send struct {
+	To  Client
+	Msg proto.Message
 }
 
-// openSession dials a candidate.
-type openSession struct {
-	id     int
-	source *egress.Source
+// OpenSession dials a candidate.
+type OpenSession struct {
+	ID     int
+	Source *egress.Source
 	host   *candidate
-	tls    smtp.TLSMode
-	turn   uint64 // under which that is permitted
-	socket *socket
+	TLS    smtp.TLSMode
+	Turn   uint64 // under which that is permitted
+	Slot   *socket
 }
 
-// askProbes gives probes to an open session.
-type askProbes struct {
-	id             int
-	after          time.Duration // to wait first
-	probes         []*probe
-	perTransaction int
-	refusedMax     int
-	pipelining     bool
-	depth          int    // of a group of RCPTs; 0: not bounded
-	rested         bool   // the session was idle for long: it may be gone
-	turn           uint64 // under which that is permitted
+// AskProbes gives probes to an open session.
+type AskProbes struct {
+	ID             int
+	After          time.Duration // to wait first
+	Probes         []*Probe
+	PerTransaction int
+	RefusedMax     int
+	Pipelining     bool
+	Depth          int    // of a group of RCPTs; 0: not bounded
+	Rested         bool   // the session was idle for long: it may be gone
+	Turn           uint64 // under which that is permitted
 }
 
-// quitSession ends a session politely.
-type quitSession struct{ id int }
+// QuitSession ends a session politely.
+type QuitSession struct{ ID int }
 
-// dropSession forgets a session that is over.
-type dropSession struct{ id int }
+// DropSession forgets a session that is over.
+type DropSession struct{ ID int }
 
-// knowFact asks for what is known of a receiver.
-type knowFact struct{ key string }
+// KnowFact asks for what is known of a receiver.
+type KnowFact struct{ Key string }
 
-// keepFact keeps what was learned of a receiver.
-type keepFact struct{ fact state.Fact }
+// KeepFact keeps what was learned of a receiver.
+type KeepFact struct{ Fact state.Fact }
 
-// session is what the desk knows of one SMTP session.
+// session is what the scheduler knows of one SMTP session.
 type session struct {
 	id      int
-	lane    *lane
+	queue   *hostQueue
 	name    *flow // in whose name it was opened
 	dialled time.Time
 	beside  int // sessions that were open with its host when it was dialled
 	host    *candidate
-	outlet  *outlet
+	path    *egressPath
 	tls     smtp.TLSMode // as it was opened
 	socket  *socket
 	ready   bool // open, as far as we know
 	closing bool
 	doomed  bool      // it ends when it has nothing to do, whatever waits
 	halted  bool      // it was told to give back what it has not asked
-	given   []*probe  // that it is asking
+	given   []*Probe  // that it is asking
 	at      time.Time // when they were given
 	day     int64     // of their source, which counts them
 	rcpts   int       // sent
@@ -107,9 +107,9 @@ func (s *session) stage() smtp.Stage {
 	return smtp.StageConnect
 }
 
-// desk decides what one receiver is asked, by whom, and when. It is plain Go:
+// Scheduler decides what one receiver is asked, by whom, and when. It is plain Go:
 // times come in, steps go out. Each part knows only the parts above it. Mailbox only.
-type desk struct {
+type Scheduler struct {
 	*env
 	allowance  *allowance
 	recorder   *recorder
@@ -125,29 +125,29 @@ type desk struct {
 	memory     *memory
 	explainer  *explainer
 
-	swept    time.Time // when what only time demands was done last
-	lastUsed time.Time
-	leaveBy  time.Time
-	gone     bool // the last step was taken
+	swept     time.Time // when what only time demands was done last
+	lastUsed  time.Time
+	handOffBy time.Time
+	gone      bool // the last step was taken
 }
 
-func newDesk(key string, o Options, now time.Time) *desk {
+func New(key string, o Options, now time.Time) *Scheduler {
 	o.bindSources()
 	e := &env{options: o, key: key, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
-	sc := &desk{env: e, swept: now, lastUsed: now}
+	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, now)
 	sc.recorder = &recorder{env: e, allowance: sc.allowance}
 	sc.inbox = &inbox{env: e, tasks: newTasks(o.Weight)}
 	sc.pool = &pool{env: e, inbox: sc.inbox, sessions: map[int]*session{}}
 	sc.paths = newPaths(e, sc.allowance, sc.inbox, sc.pool, now)
-	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, lanes: map[string]*lane{}}
+	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
 	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
 		queues: sc.queues}
 	sc.suspicions = &suspicions{env: e, inbox: sc.inbox, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
 		parkedDomains: map[string]*heldDomain{}}
 	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties,
 		suspicions: sc.suspicions}
-	sc.opening.begin(now)
+	sc.opening.beginSearch(now)
 	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
 		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, opening: sc.opening}
 	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
@@ -186,23 +186,23 @@ func reachable(hosts []*wire.Host) bool {
 // be sooner.
 const leaveWithin = hardAfter
 
-// depart ends the actor: all that could be told has been told.
-type depart struct {
-	fact   *state.Fact // to be kept before; nil: nothing
-	inTime bool        // every session has ended by itself
+// Depart ends the actor: all that could be told has been told.
+type Depart struct {
+	Fact   *state.Fact // to be kept before; nil: nothing
+	InTime bool        // every session has ended by itself
 }
 
-// offer takes a chunk, or says why not.
-func (sc *desk) offer(now time.Time, from client, m *wire.Offer) {
+// Offer takes a chunk, or says why not.
+func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	sc.lastUsed = now
-	if sc.leaving {
-		sc.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
+	if sc.handingOff {
+		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
 		return
 	}
 	t := sc.inbox.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
 	if t == nil {
 		sc.options.Metrics.stale.Inc()
-		sc.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
+		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
 		return
 	}
 	t.listen(now)
@@ -220,85 +220,85 @@ func (sc *desk) offer(now time.Time, from client, m *wire.Offer) {
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
-		sc.accept(now, t, m)
+		sc.acceptOffer(now, t, m)
 	}
 	sc.inbox.tasks.tell(t, waiting)
 	sc.inbox.tasks.rest(now, t)
-	sc.emit(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
+	sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
 		Credit: sc.inbox.tasks.credit(t)})
 }
 
-func (sc *desk) accept(now time.Time, t *task, m *wire.Offer) {
+func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
 		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now}
 	t.chunks = append(t.chunks, c)
-	t.pulsed = now
+	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
-	l := sc.queues.lane(now, m.GetHosts())
+	l := sc.queues.hostQueue(now, m.GetHosts())
 	for _, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
-		one := &probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+		one := &Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
+			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
 		}
-		if !sc.inbox.hand(now, one) {
-			sc.queues.push(l, one)
+		if !sc.inbox.handOver(now, one) {
+			sc.queues.pushProbe(l, one)
 		}
 	}
 }
 
-// idleSince says since when the desk has had nothing at all to do; false while it has.
-func (sc *desk) idleSince() (time.Time, bool) {
+// IdleSince says since when the scheduler has had nothing at all to do; false while it has.
+func (sc *Scheduler) IdleSince() (time.Time, bool) {
 	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.inbox.tasks.queue.Queued() == 0 &&
 		len(sc.suspicions.suspects) == 0
 }
 
-// conduct keeps the tempo of every source, and its Window, to what is allowed now.
-func (sc *desk) conduct(now time.Time, whole throttle.Limits) {
-	b := sc.allowance.bounds(whole)
-	sc.at(sc.opening.conduct(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now))
-	for _, o := range sc.paths.outlets {
-		o.tempo.Set(b, now)
-		rate, _ := o.tempo.Permits(now)
+// keepRates keeps the tempo of every source, and its Window, to what is allowed now.
+func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
+	b := sc.allowance.rateBounds(whole)
+	sc.wakeAt(sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now))
+	for _, o := range sc.paths.all {
+		o.rate.Set(b, now)
+		rate, _ := o.rate.Permits(now)
 		o.rcpts.Set(rate)
-		sc.at(o.tempo.Next(now))
+		sc.wakeAt(o.rate.Next(now))
 	}
 }
 
-// giveWay begins the end of a desk whose place has moved: nothing is begun any
+// HandOff begins the end of a scheduler whose place has moved: nothing is begun any
 // more, what waits is the clients' again, and what is on the wire is still answered.
-func (sc *desk) giveWay(now time.Time) {
-	if sc.leaving {
+func (sc *Scheduler) HandOff(now time.Time) {
+	if sc.handingOff {
 		return
 	}
 	sc.suspicions.letGo(now)
-	sc.leaving, sc.leaveBy = true, now.Add(sc.options.waits(leaveWithin))
-	for _, l := range sc.queues.lanes {
+	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
+	for _, l := range sc.queues.all {
 		for l.Queued() > 0 {
-			sc.queues.pop(l).chunk.open--
+			sc.queues.popProbe(l).chunk.open--
 		}
 	}
 }
 
-// planLeave decides what to do now on the way out.
-func (sc *desk) planLeave(now time.Time) ([]step, time.Time) {
+// planHandOff decides what to do now on the way out.
+func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 	for _, s := range sc.pool.free {
-		sc.pool.quit(s)
+		sc.pool.quitSession(s)
 	}
 	sc.pool.free = nil
-	over := len(sc.pool.sessions) == 0 || !now.Before(sc.leaveBy)
+	over := len(sc.pool.sessions) == 0 || !now.Before(sc.handOffBy)
 	for t := range sc.inbox.tasks.busy {
 		if over || t.open() == 0 {
-			sc.inbox.farewell(now, t)
+			sc.inbox.releaseClient(now, t)
 		}
 	}
 	if over && !sc.gone {
 		sc.gone = true
-		sc.steps = append(sc.steps, sc.departure(now))
+		sc.steps = append(sc.steps, sc.lastStep(now))
 	}
-	steps, wake := sc.steps, sc.leaveBy
+	steps, wake := sc.steps, sc.handOffBy
 	sc.steps = nil
 	if sc.gone {
 		wake = time.Time{}
@@ -306,116 +306,116 @@ func (sc *desk) planLeave(now time.Time) ([]step, time.Time) {
 	return steps, wake
 }
 
-// departure is the last step of all.
-func (sc *desk) departure(now time.Time) depart {
-	last := depart{inTime: len(sc.pool.sessions) == 0}
+// lastStep is the last step of all.
+func (sc *Scheduler) lastStep(now time.Time) Depart {
+	last := Depart{InTime: len(sc.pool.sessions) == 0}
 	if sc.options.Facts != nil && sc.dirty {
-		if fact, worth := sc.memory.note(now); worth {
-			last.fact = &fact
+		if fact, worth := sc.memory.snapshot(now); worth {
+			last.Fact = &fact
 		}
 	}
 	return last
 }
 
-// farewells is what all clients are told when the actor ends at once.
-func (sc *desk) farewells(now time.Time) []step {
+// ReleaseClients is what all clients are told when the actor ends at once.
+func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
 	sc.steps = nil
 	for t := range sc.inbox.tasks.busy {
-		sc.inbox.farewell(now, t)
+		sc.inbox.releaseClient(now, t)
 	}
 	return sc.steps
 }
 
-// plan decides what to do now. It returns the steps and the time to plan again
+// Plan decides what to do now. It returns the steps and the time to plan again
 // if nothing happens before; zero: never.
-func (sc *desk) plan(now time.Time) ([]step, time.Time) {
+func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.wake, sc.now = time.Time{}, now
-	if sc.leaving {
-		return sc.planLeave(now)
+	if sc.handingOff {
+		return sc.planHandOff(now)
 	}
-	a := sc.permit(now)
-	known := sc.memory.know(now, sc.allowance.share)
-	muted := sc.paths.mute(now)
-	sc.at(muted.Until)
-	barred, resting := shut(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.penalties.paused)
+	a := sc.takeAllowance(now)
+	known := sc.memory.askKnown(now, sc.allowance.share)
+	muted := sc.paths.sourcesUnavailable(now)
+	sc.wakeAt(muted.Until)
+	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.penalties.paused)
 	if resting && a.Pause != throttle.PauseYes && sc.penalties.paused.Sub(sc.penalties.pausedAt) > shortRest { // a pause by us tells nobody
-		sc.penalties.tellAll(now)
-		sc.at(sc.penalties.paused)
+		sc.penalties.tellWaiting(now)
+		sc.wakeAt(sc.penalties.paused)
 	}
-	sc.planner.lacks = lacks{}
+	sc.planner.blocks = blocksNow{}
 	sc.suspicions.readmitParked(now)
-	sc.planner.tend(now, a, resting || barred)
+	sc.planner.tendFree(now, a, resting || barred)
 	sc.planner.pressed, sc.planner.small = false, nil
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
-		sc.planner.open(now, a)
+		sc.planner.openSessions(now, a)
 	}
-	sc.planner.held.note(now, sc.planner.lacks)
-	sc.inbox.flush(now)
-	sc.sweep(now)
-	sc.memory.remember(now, false)
-	if _, idle := sc.idleSince(); !idle {
+	sc.planner.lately.note(now, sc.planner.blocks)
+	sc.inbox.flushAnswers(now)
+	sc.doTimely(now)
+	sc.memory.keepSnapshot(now, false)
+	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
 	}
-	sc.explainer.observe(now)
+	sc.explainer.observePlan(now)
 	steps := sc.steps
 	sc.steps = nil
 	return steps, sc.wake
 }
 
-// permit gives what is allowed here now: our share of the allowance, less what
+// takeAllowance gives what is allowed here now: our share of the allowance, less what
 // was learned. Others may have used what a share grew by until just now; a Window
 // that is raised, or new, bears that in mind.
-func (sc *desk) permit(now time.Time) throttle.Limits {
-	stand := sc.allowance.seat.now.Load()
-	sc.allowance.turn, sc.allowance.share = stand.turn, stand.part
+func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
+	stand := sc.allowance.handle.now.Load()
+	sc.allowance.version, sc.allowance.share = stand.turn, stand.part
 	if sc.options.Fenced() {
 		sc.allowance.share = part{0, 1}
-		sc.at(now.Add(sc.options.waits(fenceEvery)))
+		sc.wakeAt(now.Add(sc.options.Stretched(fenceEvery)))
 	}
-	allowed := sc.allowance.allow()
-	sc.allowance.raised(allowed, now)
+	allowed := sc.allowance.allowedWhole()
+	sc.allowance.noteRaised(allowed, now)
 	whole := sc.allowance.learned.apply(allowed, sc.opening.failedAt.IsZero(), now)
 	a := sc.allowance.share.of(whole)
 	if a != sc.allowance.limits {
 		if a.Pause == throttle.PauseYes && sc.allowance.limits.Pause != a.Pause {
-			sc.pool.halt(func(*session) bool { return true })
+			sc.pool.haltSessions(func(*session) bool { return true })
 		}
 		sc.allowance.limits = a
 		sc.allowance.dials.Set(a.ConnectionRate)
 		sc.allowance.rcpts.Set(a.RcptRate)
-		sc.paths.setBudgets(a)
+		sc.paths.setRefusalBudgets(a)
 	}
-	sc.paths.heed()
-	sc.conduct(now, whole)
+	sc.paths.readSourcePauses()
+	sc.keepRates(now, whole)
 	return a
 }
 
-// sweep does what only time demands: pulses, results sent again, old memories.
-func (sc *desk) sweep(now time.Time) {
-	every := sc.options.waits(pulseEvery)
+// doTimely does what only time demands: pulses, results sent again, old memories.
+func (sc *Scheduler) doTimely(now time.Time) {
+	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
 		if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.stale || len(sc.inbox.tasks.waiters) > 0 {
-			sc.at(sc.swept.Add(every))
+			sc.wakeAt(sc.swept.Add(every))
 		}
 		return
 	}
 	sc.swept = now
 	for t := range sc.inbox.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
-			sc.inbox.resend(now, c)
+			sc.inbox.resendAnswers(now, c)
 		}
 		if t.silent(now) {
-			sc.inbox.shed(t)
+			sc.inbox.shedTask(t)
 		}
-		if len(t.chunks) > 0 && now.Sub(t.pulsed) >= every {
-			sc.explainer.pulse(now, t)
+		if len(t.chunks) > 0 && now.Sub(t.beatAt) >= every {
+			sc.explainer.sendHeartbeat(now, t)
 		}
 	}
 	sc.inbox.tasks.sweep(now)
-	sc.queues.purge(now)
+	sc.queues.purgeGone(now)
 	sc.inbox.tasks.queue.Sweep(now)
-	sc.queues.dropLanes(now)
+	sc.queues.dropUnused(now)
 	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
-		sc.at(now.Add(every))
+		sc.wakeAt(now.Add(every))
 	}
 }

@@ -23,7 +23,7 @@ import (
 type (
 	sessionOpened struct {
 		id       int
-		failed   *verdictOf
+		failed   *Judgement
 		greeting string
 	}
 	sessionClosed struct{ id int }
@@ -58,19 +58,19 @@ func newSessionActor(o Options, s *socket) *sessionActor {
 // Receive implements actor.Actor.
 func (a *sessionActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
-	case openSession:
-		a.do(c, m.id, func() any { return a.open(m) })
-	case askProbes:
-		a.do(c, m.id, func() any { return a.begin(m) })
-	case quitSession:
-		a.do(c, m.id, func() any {
+	case OpenSession:
+		a.do(c, m.ID, func() any { return a.open(m) })
+	case AskProbes:
+		a.do(c, m.ID, func() any { return a.begin(m) })
+	case QuitSession:
+		a.do(c, m.ID, func() any {
 			a.quit()
-			return sessionClosed(m)
+			return sessionClosed{id: m.ID}
 		})
 	case *actor.Stopping:
 		a.leaving.Store(true)
 		if a.working.Load() {
-			time.AfterFunc(a.options.waits(graceFor), a.cancel)
+			time.AfterFunc(a.options.Stretched(graceFor), a.cancel)
 		} else {
 			go a.leave()
 		}
@@ -137,47 +137,47 @@ type sessionCrashed struct{ id int }
 
 // open dials, unless that is not permitted any more. What Comply ended says
 // nothing about the host.
-func (a *sessionActor) open(m openSession) any {
-	if a.options.Fenced() || !a.socket.start(m.turn, a.cancel) {
-		return sessionClosed{id: m.id}
+func (a *sessionActor) open(m OpenSession) any {
+	if a.options.Fenced() || !a.socket.start(m.Turn, a.cancel) {
+		return sessionClosed{id: m.ID}
 	}
 	defer a.socket.rest()
-	a.source = m.source
+	a.source = m.Source
 	a.traced(m.host.host)
 	a.trace(m)
-	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.host.host, m.host.at, m.tls)
+	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.host.host, m.host.at, m.TLS)
 	if err != nil {
 		if a.socket.cut.Load() {
-			return sessionClosed{id: m.id}
+			return sessionClosed{id: m.ID}
 		}
 		a.tracedFailure(err)
 		told := a.judgeFailure(m.host.host, err)
-		return sessionOpened{id: m.id, failed: &told}
+		return sessionOpened{id: m.ID, failed: &told}
 	}
 	a.smtp = s
 	a.tracer.opened(s)
-	return sessionOpened{id: m.id, greeting: s.Greeting()}
+	return sessionOpened{id: m.ID, greeting: s.Greeting()}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.
-func (a *sessionActor) judgeFailure(host string, err error) verdictOf {
+func (a *sessionActor) judgeFailure(host string, err error) Judgement {
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
-	return a.options.judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
+	return a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
 		Hello: a.source.Hello, ReturnPath: a.source.ReturnPath, Source: nameOf(f.Source, a.source),
 		TLS: a.smtp != nil && a.smtp.TLS()})
 }
 
 // begin asks, if that is still permitted. What Comply ended teaches nothing.
-func (a *sessionActor) begin(m askProbes) report {
-	if !a.socket.start(m.turn, a.cancel) {
-		return report{id: m.id, rest: m.probes, stale: a.socket.cut.Load()}
+func (a *sessionActor) begin(m AskProbes) Report {
+	if !a.socket.start(m.Turn, a.cancel) {
+		return Report{ID: m.ID, Rest: m.Probes, Stale: a.socket.cut.Load()}
 	}
 	defer a.socket.rest()
 	r := a.ask(m)
 	if a.socket.cut.Load() {
-		r.failure, r.cut, r.poisoned, r.stale = nil, false, false, true
+		r.Failure, r.Cut, r.Poisoned, r.Stale = nil, false, false, true
 	}
 	return r
 }
@@ -189,36 +189,36 @@ func (a *sessionActor) held(turn uint64) bool {
 
 // ask puts the probes to the receiver, a transaction at a time, until they are
 // all answered, the session ends, or an answer says that going on is wrong.
-func (a *sessionActor) ask(m askProbes) report {
-	r := report{id: m.id, rest: m.probes}
-	hold := func() bool { return a.held(m.turn) }
-	if m.rested && a.smtp.Poll() != nil {
-		r.stale = true
+func (a *sessionActor) ask(m AskProbes) Report {
+	r := Report{ID: m.ID, Rest: m.Probes}
+	hold := func() bool { return a.held(m.Turn) }
+	if m.Rested && a.smtp.Poll() != nil {
+		r.Stale = true
 		return r
 	}
-	a.pause(m.after)
+	a.pause(m.After)
 	before := a.smtp.Refused()
-	for len(r.rest) > 0 && r.failure == nil && !hold() {
-		left := m.refusedMax - r.refused
+	for len(r.Rest) > 0 && r.Failure == nil && !hold() {
+		left := m.RefusedMax - r.Refused
 		if left <= 0 {
 			return r
 		}
-		n := min(m.perTransaction, len(r.rest))
-		done, rcpts := len(r.answered), a.smtp.Rcpts()
-		stop, err := a.transaction(&r, r.rest[:n],
-			smtp.Ask{Pipelining: m.pipelining, Depth: m.depth, RefusedMax: left, Hold: hold})
-		got := r.answered[done:]
-		r.rest = r.rest[len(got):]
-		r.refused = a.smtp.Refused() - before
-		r.onWire = a.smtp.Rcpts() - rcpts - countAsked(got)
+		n := min(m.PerTransaction, len(r.Rest))
+		done, rcpts := len(r.Answered), a.smtp.Rcpts()
+		stop, err := a.transaction(&r, r.Rest[:n],
+			smtp.Ask{Pipelining: m.Pipelining, Depth: m.Depth, RefusedMax: left, Hold: hold})
+		got := r.Answered[done:]
+		r.Rest = r.Rest[len(got):]
+		r.Refused = a.smtp.Refused() - before
+		r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(got)
 		switch {
 		case err != nil:
 			a.fail(&r, err)
 		case !a.smtp.Open(): // 421 to RCPT, or stopped
 			a.over(&r, got)
 		case stop == verdict.ActVoid:
-			last := got[len(got)-1].told
-			r.failure, r.poisoned = &last, true
+			last := got[len(got)-1].Told
+			r.Failure, r.Poisoned = &last, true
 			a.smtp.Quit()
 		case stop != verdict.ActNone:
 			return r
@@ -229,14 +229,14 @@ func (a *sessionActor) ask(m askProbes) report {
 
 // over ends a report whose session ended without an error: by a 421 to the last
 // RCPT, or because its context was done just when the last reply came.
-func (a *sessionActor) over(r *report, got []answered) {
-	if len(got) > 0 && got[len(got)-1].told.attempt.Code == 421 {
-		last := got[len(got)-1].told
-		r.failure, r.cut = &last, true
+func (a *sessionActor) over(r *Report, got []Answered) {
+	if len(got) > 0 && got[len(got)-1].Told.Attempt.Code == 421 {
+		last := got[len(got)-1].Told
+		r.Failure, r.Cut = &last, true
 		return
 	}
 	told := a.judgeFailure(a.smtp.Host(), smtp.ErrClosed)
-	r.failure = &told
+	r.Failure = &told
 }
 
 // pause waits, but not when the actor is stopped.
@@ -253,10 +253,10 @@ func (a *sessionActor) pause(d time.Duration) {
 }
 
 // countAsked is how many of the answers came from the receiver.
-func countAsked(got []answered) int {
+func countAsked(got []Answered) int {
 	n := 0
 	for _, one := range got {
-		if one.told.attempt.Code != 0 {
+		if one.Told.Attempt.Code != 0 {
 			n++
 		}
 	}
@@ -265,24 +265,24 @@ func countAsked(got []answered) int {
 
 // transaction asks for one transaction's worth and judges each answer as it
 // comes. It tells which action ended it early, if one did.
-func (a *sessionActor) transaction(r *report, probes []*probe, ask smtp.Ask) (verdict.Action, error) {
+func (a *sessionActor) transaction(r *Report, probes []*Probe, ask smtp.Ask) (verdict.Action, error) {
 	addresses := make([]smtp.Address, len(probes))
 	for i, p := range probes {
-		addresses[i] = p.address
+		addresses[i] = p.Address
 	}
-	stop, judged := verdict.ActNone, make([]verdictOf, 0, len(probes))
+	stop, judged := verdict.ActNone, make([]Judgement, 0, len(probes))
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
-		if endsBatch(&told) {
-			stop = told.verdict.Action
+		if EndsBatch(&told) {
+			stop = told.Verdict.Action
 		}
 		return stop != verdict.ActNone
 	}
 	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
 	now, nth := time.Now(), 0
 	for i, one := range answers {
-		var told verdictOf
+		var told Judgement
 		switch {
 		case one.Err != nil:
 			one.At = now
@@ -295,14 +295,14 @@ func (a *sessionActor) transaction(r *report, probes []*probe, ask smtp.Ask) (ve
 		if one.Err == nil {
 			nth++
 		}
-		r.answered = append(r.answered, answered{probe: probes[i], told: told, sent: one.Sent, at: one.At,
-			nth: nth})
+		r.Answered = append(r.Answered, Answered{Probe: probes[i], Told: told, Sent: one.Sent, At: one.At,
+			Nth: nth})
 	}
 	return stop, err
 }
 
-// stops says whether an action makes the next RCPT of this session wrong.
-func stops(a verdict.Action) bool {
+// stopsSession says whether an action makes the next RCPT of this session wrong.
+func stopsSession(a verdict.Action) bool {
 	switch a {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
 		verdict.ActVoid:
@@ -320,18 +320,18 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 }
 
 // judge gives the verdict on what came of asking one address.
-func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) verdictOf {
-	return a.options.judge(evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
+func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) Judgement {
+	return a.options.Judge(evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
 		Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
 		Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()})
 }
 
 // fail ends the session in a report.
-func (a *sessionActor) fail(r *report, err error) {
+func (a *sessionActor) fail(r *Report, err error) {
 	a.tracedFailure(err)
 	told := a.judgeFailure(a.smtp.Host(), err)
-	r.failure = &told
-	r.cut = told.attempt.Stage >= smtp.StageRcpt || told.attempt.Code == 421
+	r.Failure = &told
+	r.Cut = told.Attempt.Stage >= smtp.StageRcpt || told.Attempt.Code == 421
 	if a.smtp.Open() {
 		a.smtp.Quit()
 	}

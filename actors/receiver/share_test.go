@@ -55,7 +55,7 @@ func TestNoShareAsksNothing(t *testing.T) {
 			living := w.desk.options.Living
 			living.adopt(of(tc.k, tc.n))
 			answers, pulses, waiting := 0, 0, 0
-			w.hear = func(to client, msg proto.Message) {
+			w.hear = func(to Client, msg proto.Message) {
 				switch m := msg.(type) {
 				case *wire.Results:
 					answers += len(m.GetAnswers())
@@ -284,13 +284,13 @@ func TestGrowthIsNoBurst(t *testing.T) {
 func TestLearnedIsOfTheWhole(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.desk.options.Living.adopt(of(1, 2))
-	w.desk.permit(begin)
-	w.desk.allowance.learned.connections.tighten(w.desk.allowance.whole(1), begin)
-	if got := w.desk.permit(begin).Connections; got != 1 {
+	w.desk.takeAllowance(begin)
+	w.desk.allowance.learned.connections.tighten(w.desk.allowance.ofWhole(1), begin)
+	if got := w.desk.takeAllowance(begin).Connections; got != 1 {
 		t.Errorf("%d sessions under the share that learned 1", got)
 	}
 	w.desk.options.Living.Alone()
-	if got := w.desk.permit(begin).Connections; got != 2 {
+	if got := w.desk.takeAllowance(begin).Connections; got != 2 {
 		t.Errorf("%d sessions under twice that share", got)
 	}
 }
@@ -302,7 +302,7 @@ func TestRestingWithoutAShare(t *testing.T) {
 	w.desk.options.Living.adopt(of(0, 2))
 	long := again(smtp.ReceiverRateLimited, "test")
 	long.Wait = 2 * shortRest
-	w.desk.penalties.pause(begin, verdictOf{verdict: long})
+	w.desk.penalties.pauseReceiver(begin, Judgement{Verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
 	if len(all["d.example"]) != 3 {

@@ -24,7 +24,7 @@ func slowWide(perSecond int) throttle.Limits {
 func TestSilentClient(t *testing.T) {
 	w := newWorld(t, slowWide(10), 1)
 	named := 0
-	w.hear = func(_ client, msg proto.Message) {
+	w.hear = func(_ Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Pulse); ok && w.now.After(begin.Add(6*time.Second)) {
 			named += len(m.GetChunks())
 		}
@@ -44,7 +44,7 @@ func TestSilentClient(t *testing.T) {
 func TestSilentClientIsHeardAgain(t *testing.T) {
 	w := newWorld(t, slowWide(10), 1)
 	deaf, answers := true, map[uint32]int{}
-	w.hear = func(to client, msg proto.Message) {
+	w.hear = func(to Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Results); ok && !deaf {
 			for _, a := range m.GetAnswers() {
 				answers[a.GetOrdinal()]++
@@ -70,12 +70,12 @@ func TestSilentClientIsHeardAgain(t *testing.T) {
 func TestClientsOutOfReach(t *testing.T) {
 	w := newWorld(t, slowWide(10), 1)
 	asked := map[string]int{}
-	w.asked = func(p *probe) { asked[p.address.Domain]++ }
-	w.desk.offer(w.now, client{name: "a", address: "node1:1"}, offerOf(1, "one.example", 1, 400, hosts("mx1")))
-	w.desk.offer(w.now, client{name: "b", address: "node2:1"}, offerOf(2, "two.example", 1, 400, hosts("mx1")))
+	w.asked = func(p *Probe) { asked[p.Address.Domain]++ }
+	w.desk.Offer(w.now, Client{Name: "a", Address: "node1:1"}, offerOf(1, "one.example", 1, 400, hosts("mx1")))
+	w.desk.Offer(w.now, Client{Name: "b", Address: "node2:1"}, offerOf(2, "two.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(5 * time.Second))
 	before := asked["one.example"]
-	w.desk.inbox.lost("node1:1")
+	w.desk.inbox.shedLost("node1:1")
 	w.run(begin.Add(20 * time.Second))
 	if n := asked["one.example"] - before; n > 8 {
 		t.Errorf("%d more RCPTs for a client out of reach", n)
@@ -89,13 +89,13 @@ func TestClientsOutOfReach(t *testing.T) {
 // asked for again, final ones about addresses at least.
 func TestNextOwnerGetsWhatIsKnown(t *testing.T) {
 	w := newWorld(t, slowWide(10), 1)
-	w.reply = func(p *probe, _ *simSession) smtp.Reply {
+	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
 		if p.ordinal == 1001 {
 			return smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 1}, Lines: []string{"greylisted"}}
 		}
 		return smtp.Reply{Code: 250}
 	}
-	w.hear = func(client, proto.Message) {}
+	w.hear = func(Client, proto.Message) {}
 	first := offerOf(1, "d.example", 1, 100, hosts("mx1"))
 	first.Probes[2].Ordinal = math.MaxUint32
 	w.offer(first)
@@ -104,7 +104,7 @@ func TestNextOwnerGetsWhatIsKnown(t *testing.T) {
 	all := w.heard()
 	next := offerOf(1, "d.example", 1, 100, hosts("mx1"))
 	next.Task.Epoch, next.Probes[2].Ordinal = 2, math.MaxUint32
-	w.desk.offer(w.now, client{name: "next"}, next)
+	w.desk.Offer(w.now, Client{Name: "next"}, next)
 	w.plan()
 	w.run(begin.Add(time.Minute))
 	seen := map[uint32]bool{}
@@ -127,7 +127,7 @@ func TestLeavingDesk(t *testing.T) {
 	a.Connections = 1
 	w := newWorld(t, a, 1)
 	answers, moved, refused := 0, map[string]time.Time{}, wire.Refusal_NONE
-	w.hear = func(to client, msg proto.Message) {
+	w.hear = func(to Client, msg proto.Message) {
 		switch m := msg.(type) {
 		case *wire.Results:
 			answers += len(m.GetAnswers())
@@ -147,7 +147,7 @@ func TestLeavingDesk(t *testing.T) {
 	}
 	w.offer(offerOf(2, "waits.example", 1, 50, hosts("mx2")))
 	left := w.now
-	w.desk.giveWay(w.now)
+	w.desk.HandOff(w.now)
 	w.offer(offerOf(3, "late.example", 1, 50, hosts("mx2")))
 	w.run(w.now.Add(2 * leaveWithin))
 	if refused != wire.Refusal_DRAINING {
@@ -169,8 +169,8 @@ func TestLeavingDesk(t *testing.T) {
 func TestShedOnTheWire(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.turn = 5 * time.Second
-	w.reply = func(*probe, *simSession) smtp.Reply { // ten seconds later the connection is lost
-		w.after(time.Second, func() { w.desk.inbox.lost("") })
+	w.reply = func(*Probe, *simSession) smtp.Reply { // ten seconds later the connection is lost
+		w.after(time.Second, func() { w.desk.inbox.shedLost("") })
 		return smtp.Reply{}
 	}
 	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
@@ -198,7 +198,7 @@ func TestOneConnectionBreaks(t *testing.T) {
 			a := openedWide()
 			a.Connections, a.RcptsPerConnection = 1, 1
 			w := newWorld(t, a, 1)
-			w.reply = func(*probe, *simSession) smtp.Reply {
+			w.reply = func(*Probe, *simSession) smtp.Reply {
 				if tc.breaks(len(w.rcpts)) {
 					return smtp.Reply{}
 				}

@@ -71,7 +71,7 @@ func (w *world) misbehave(permille int) {
 		{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"blocked using some list"}},
 		{Code: 354},
 	}
-	w.reply = func(*probe, *simSession) smtp.Reply {
+	w.reply = func(*Probe, *simSession) smtp.Reply {
 		switch n := w.rand.IntN(1000); {
 		case n < permille:
 			return bad[w.rand.IntN(len(bad))]
@@ -95,7 +95,7 @@ func (w *world) misbehave(permille int) {
 	}
 }
 
-// crowd is the clients of a desk.
+// crowd is the clients of a scheduler.
 type crowd struct {
 	w      *world
 	owners []*owner
@@ -111,7 +111,7 @@ type owner struct {
 	credit uint32
 	chunk  uint64
 	chunks map[uint64]*given
-	heard  bool      // the desk has answered it
+	heard  bool      // the scheduler has answered it
 	last   time.Time // when it did so last
 	gone   bool      // its chunks are nobody's any more
 }
@@ -195,7 +195,7 @@ func (c *crowd) watch(o *owner, number uint64) {
 func (c *crowd) offer(o *owner, g *given) {
 	c.w.after(time.Millisecond, func() {
 		if !o.gone {
-			c.w.desk.offer(c.w.now, client{name: o.name}, g.offer)
+			c.w.desk.Offer(c.w.now, Client{Name: o.name}, g.offer)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func (c *crowd) change(o *owner) {
 	cancel := &wire.Cancel{Task: o.task}
 	switch c.w.rand.IntN(3) {
 	case 0:
-		c.w.desk.inbox.cancel(c.w.now, cancel)
+		c.w.desk.inbox.cancelTask(c.w.now, cancel)
 	case 1: // crashed, and begun anew by its parent
 		c.add(o.task, o.route)
 	case 2: // taken over by another node; the old owner does not know it yet
@@ -214,8 +214,8 @@ func (c *crowd) change(o *owner) {
 			Domain: o.task.GetDomain()}
 		c.add(next, o.route)
 		c.w.after(10*time.Millisecond, func() {
-			c.w.desk.offer(c.w.now, client{name: o.name}, offerTo(o.task, o.route))
-			c.w.desk.inbox.cancel(c.w.now, cancel)
+			c.w.desk.Offer(c.w.now, Client{Name: o.name}, offerTo(o.task, o.route))
+			c.w.desk.inbox.cancelTask(c.w.now, cancel)
 		})
 	}
 }
@@ -226,10 +226,10 @@ func offerTo(task *wire.Task, route []*wire.Host) *wire.Offer {
 	return m
 }
 
-func (c *crowd) hear(to client, msg proto.Message) {
+func (c *crowd) hear(to Client, msg proto.Message) {
 	var o *owner
 	for _, one := range c.owners {
-		if one.name == to.name {
+		if one.name == to.Name {
 			o = one
 		}
 	}
@@ -292,7 +292,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	g := o.chunks[m.GetChunk()]
 	if g == nil { // late: it was given up
 		c.w.after(time.Millisecond, func() {
-			c.w.desk.inbox.acked(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.desk.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 		return
 	}
@@ -307,7 +307,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	}
 	for range c.w.rand.IntN(3) { // none: it was lost, and the results come again
 		c.w.after(time.Millisecond, func() {
-			c.w.desk.inbox.acked(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.desk.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }

@@ -27,7 +27,7 @@ func newWorldFrom(t tester, sources ...string) *world {
 	w := newWorld(t, openedWide(), 1)
 	o := testOptions(openedWide())
 	o.Sources = sourcesOf(noSession, sources...)
-	w.desk = newDesk("example", o, begin)
+	w.desk = New("example", o, begin)
 	return w
 }
 
@@ -59,8 +59,8 @@ func TestSourceIsTheSame(t *testing.T) {
 	first := map[string]int{}
 	for n := range 1000 {
 		key := fmt.Sprintf("r%d.example", n)
-		a := outletsOf(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
-		b := outletsOf(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
+		a := egressPaths(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
+		b := egressPaths(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
 		if a[0].name != b[0].name {
 			t.Fatalf("%s: %s and %s come first", key, a[0].name, b[0].name)
 		}
@@ -83,14 +83,14 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 	}{{"at the greeting", blockedAtGreeting, smtp.Reply{}, 0}, {"at RCPT", nil, blockedAtRcpt, 3}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorldFrom(t, sourceA, sourceB)
-			refusedAt := map[string]bool{w.desk.paths.outlets[0].name: true}
+			refusedAt := map[string]bool{w.desk.paths.all[0].name: true}
 			w.greet = func(string) error {
 				if refusedAt[w.from] {
 					return tc.greet
 				}
 				return nil
 			}
-			w.reply = func(_ *probe, s *simSession) smtp.Reply {
+			w.reply = func(_ *Probe, s *simSession) smtp.Reply {
 				if refusedAt[s.source] && tc.greet == nil {
 					return tc.reply
 				}
@@ -111,28 +111,28 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 				t.Errorf("outcomes %v", outcomes)
 			}
 			for _, st := range w.desk.options.Sources.State(w.now) {
-				if refused := st.Source == w.desk.paths.outlets[0].name; refused != (st.Blocked == 1) {
+				if refused := st.Source == w.desk.paths.all[0].name; refused != (st.Blocked == 1) {
 					t.Errorf("state %+v", st)
 				}
 			}
-			if a, b := w.away("mx1", 0), w.away("mx1", 1); a <= 0 || a > restHere || b != 0 {
+			if a, b := w.away("mx1", 0), w.away("mx1", 1); a <= 0 || a > suspendFirst || b != 0 {
 				t.Errorf("rested for %s and %s", a, b)
 			}
-			harm := func(o *outlet) int { return o.budget.refused(w.now) }
-			if a, b := harm(w.desk.paths.outlets[0]), harm(w.desk.paths.outlets[1]); a != tc.odd || b != 30 {
+			harm := func(o *egressPath) int { return o.refusals.refused(w.now) }
+			if a, b := harm(w.desk.paths.all[0]), harm(w.desk.paths.all[1]); a != tc.odd || b != 30 {
 				t.Errorf("harm: %d and %d", a, b)
 			}
-			refusedAt[w.desk.paths.outlets[1].name] = true
+			refusedAt[w.desk.paths.all[1].name] = true
 			w.offer(offerOf(1, "d.example", 2, 10, hosts("mx1")))
 			w.run(w.now.Add(10 * time.Second))
 			if blocked > 0 {
 				t.Errorf("%d of 10 are told of a short rest", blocked)
 			}
 			w.run(w.now.Add(3 * time.Minute))
-			if blocked != 10 || wait <= restHere || wait > 8*restHere {
+			if blocked != 10 || wait <= suspendFirst || wait > 8*suspendFirst {
 				t.Errorf("%d of 10 are told that we are blocked, the last to wait %s", blocked, wait)
 			}
-			refusedAt[w.desk.paths.outlets[0].name] = false // forgotten there
+			refusedAt[w.desk.paths.all[0].name] = false // forgotten there
 			w.run(w.now.Add(wait))
 			before := outcomes[smtp.Invalid]
 			w.offer(offerOf(1, "d.example", 3, 10, hosts("mx1")))
@@ -186,11 +186,11 @@ func TestOneHostRefusesUs(t *testing.T) {
 
 // away is how long a lane is not spoken to from the nth source.
 func (w *world) away(lane string, n int) time.Duration {
-	l := w.desk.queues.lanes[lane]
+	l := w.desk.queues.all[lane]
 	if l == nil {
 		return 0
 	}
-	r := l.away(w.now, w.desk.paths.outlets[n])
+	r := l.suspensionOf(w.now, w.desk.paths.all[n])
 	if r == nil {
 		return 0
 	}
@@ -226,13 +226,13 @@ func TestRestOfAnOperator(t *testing.T) {
 				t.Errorf("%s: rested at lane %d: %v", tc.name, n, rested)
 			}
 		}
-		if whole := w.now.Before(w.desk.paths.outlets[0].until); whole != tc.whole {
+		if whole := w.now.Before(w.desk.paths.all[0].until); whole != tc.whole {
 			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
 		}
-		o, l := w.desk.paths.outlets[0], w.desk.queues.lanes["mx0"]
-		w.desk.paths.took(w.now, &session{lane: l, outlet: o})
-		if o.rests != 0 || l.against(o).rests != 0 || len(o.refusing) != 0 {
-			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.rested)
+		o, l := w.desk.paths.all[0], w.desk.queues.all["mx0"]
+		w.desk.paths.noteTaken(w.now, &session{queue: l, path: o})
+		if o.count != 0 || l.refusalOf(o).count != 0 || len(o.refusing) != 0 {
+			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.suspension)
 		}
 	}
 }
@@ -294,31 +294,31 @@ func TestRestedEverywhere(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestMemoryOfSources: the next desk knows where a source is rested, what harm it did
+// TestMemoryOfSources: the next scheduler knows where a source is rested, what harm it did
 // and how long greylisting takes; what it read of other nodes' sources it hands on.
 func TestMemoryOfSources(t *testing.T) {
-	deskOf := func(source string) *desk {
+	deskOf := func(source string) *Scheduler {
 		o := testOptions(openedWide())
 		allow := openedWide()
 		allow.RefusedPerHour = 20
 		o.Allow = func(string) throttle.Limits { return allow }
 		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, source)
-		return newDesk("example", o, begin)
+		return New("example", o, begin)
 	}
 	first := deskOf(sourceA)
-	first.paths.outlets[0].grey = greylist{enough: 6 * time.Minute, short: time.Minute}
+	first.paths.all[0].grey = greylist{enough: 6 * time.Minute, short: time.Minute}
 	for range 6 {
-		first.paths.outlets[0].budget.Begin(1)
-		first.paths.outlets[0].budget.Refused(begin)
+		first.paths.all[0].refusals.Begin(1)
+		first.paths.all[0].refusals.Refused(begin)
 	}
 	const rest = 4 * time.Hour // as the receiver names it
-	for n := range lanesInRow {
+	for n := range queuesInRow {
 		name := fmt.Sprintf("mx%d", n)
 		told := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
-		told.verdict.Wait = rest
-		first.penalties.rest(begin, first.queues.lane(begin, hosts(name)), first.paths.outlets[0], told)
+		told.Verdict.Wait = rest
+		first.penalties.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)), first.paths.all[0], told)
 	}
-	fact, worth := first.memory.note(begin)
+	fact, worth := first.memory.snapshot(begin)
 	if !worth {
 		t.Fatal("nothing noted")
 	}
@@ -326,13 +326,13 @@ func TestMemoryOfSources(t *testing.T) {
 		t.Errorf("it expires after %s", life)
 	}
 	other := deskOf(sourceB)
-	other.memory.recall(begin, fact.Data)
-	o := other.paths.outlets[0]
-	if other.queues.lane(begin, hosts("mx1")).away(begin, o) != nil || o.budget.refused(begin) != 0 {
+	other.memory.recallSnapshot(begin, fact.Data)
+	o := other.paths.all[0]
+	if other.queues.hostQueue(begin, hosts("mx1")).suspensionOf(begin, o) != nil || o.refusals.refused(begin) != 0 {
 		t.Errorf("the source of another node is taken for ours: %+v", o)
 	}
 	other.options.Clock = func() time.Time { return begin.Add(time.Hour) }
-	handed, worth := other.memory.note(begin.Add(time.Hour))
+	handed, worth := other.memory.snapshot(begin.Add(time.Hour))
 	if !worth {
 		t.Fatal("nothing handed on")
 	}
@@ -343,19 +343,19 @@ func TestMemoryOfSources(t *testing.T) {
 	}{{fact.Data, 6, rest}, {handed.Data, 0, rest - time.Hour}} {
 		d := deskOf(sourceA)
 		d.options.Clock = func() time.Time { return begin.Add(rest - tc.rested) }
-		d.memory.recall(begin, tc.data)
-		o := d.paths.outlets[0]
-		if o.until.Sub(begin) != tc.rested || o.rests != 1 || o.grey.enough != 6*time.Minute ||
-			o.grey.short != time.Minute || o.last.verdict.Reason != smtp.SourceBlocked ||
-			o.last.attempt.Host != "mx2" || o.last.attempt == (evidence.Attempt{}) {
+		d.memory.recallSnapshot(begin, tc.data)
+		o := d.paths.all[0]
+		if o.until.Sub(begin) != tc.rested || o.count != 1 || o.grey.enough != 6*time.Minute ||
+			o.grey.short != time.Minute || o.last.Verdict.Reason != smtp.SourceBlocked ||
+			o.last.Attempt.Host != "mx2" || o.last.Attempt == (evidence.Attempt{}) {
 			t.Errorf("recalled %+v", o)
 		}
-		if n := o.budget.refused(begin.Add(2 * time.Minute)); n != tc.refused {
+		if n := o.refusals.refused(begin.Add(2 * time.Minute)); n != tc.refused {
 			t.Errorf("%d refusals recalled", n)
 		}
-		r := d.queues.lane(begin, hosts("mx1")).refusals[o]
-		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != rest || r.rests != 1 ||
-			r.last.attempt.Host != "mx1") {
+		r := d.queues.hostQueue(begin, hosts("mx1")).refusals[o]
+		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != rest || r.count != 1 ||
+			r.last.Attempt.Host != "mx1") {
 			t.Errorf("lane recalled %+v", r)
 		}
 		if n := len(d.paths.noteSources(begin)); n != 1 {

@@ -39,14 +39,14 @@ func TestTurnedAwayAtSTARTTLS(t *testing.T) {
 // TestWordToAnIdleSession: a word about haste to a session that was given nothing yet is a
 // lesson as any other.
 func TestWordToAnIdleSession(t *testing.T) {
-	d := newDesk("example", testOptions(openedWide()), begin)
-	l := d.queues.lane(begin, hosts("mx1"))
-	d.paths.outlets[0].tempo.OnThrottled(begin, begin, "450") // an earlier lesson
+	d := New("example", testOptions(openedWide()), begin)
+	l := d.queues.hostQueue(begin, hosts("mx1"))
+	d.paths.all[0].rate.OnThrottled(begin, begin, "450") // an earlier lesson
 	now := begin.Add(time.Minute)
 	told := judgedAt(now, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{"too many messages, slow down"}}})
-	d.outcomes.trouble(now, &session{lane: l, host: l.candidates[0], outlet: d.paths.outlets[0], opened: now, ready: true}, told)
-	if e := d.paths.outlets[0].tempo.Explain(now); !now.Before(e.Until) {
+	d.outcomes.followTrouble(now, &session{queue: l, host: l.candidates[0], path: d.paths.all[0], opened: now, ready: true}, told)
+	if e := d.paths.all[0].rate.Explain(now); !now.Before(e.Until) {
 		t.Errorf("the tempo learned nothing of it: %+v", e)
 	}
 }
@@ -57,7 +57,7 @@ func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
 	for _, p := range []part{{1, 1}, {3, 8}, {7, 8}, {85, 256}, {128, 256}, {1, 256}, {0, 1}} {
 		for seen := 1; seen <= 4; seen++ {
 			d := &allowance{share: p}
-			a := throttle.Limits{Connections: d.whole(seen)}
+			a := throttle.Limits{Connections: d.ofWhole(seen)}
 			if got := p.of(a).Connections; !p.none() && got != seen || p.none() && a.Connections != seen {
 				t.Errorf("%d of %d: %d sessions are %d of the whole, and %d here", p.k, p.n, seen, a.Connections, got)
 			}

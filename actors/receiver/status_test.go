@@ -27,14 +27,14 @@ func valueOf(t *testing.T, m prometheus.Metric) float64 {
 }
 
 // tenths answers every tenth address with 550 and every twentieth with 450, each time.
-func tenths() func(*probe, *simSession) smtp.Reply {
-	return func(p *probe, _ *simSession) smtp.Reply {
+func tenths() func(*Probe, *simSession) smtp.Reply {
+	return func(p *Probe, _ *simSession) smtp.Reply {
 		switch n := p.ordinal + 1; {
 		case n%20 == 0:
 			return smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 2, 2}, Lines: []string{"mailbox full"}}
 		case n%10 == 0:
 			return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1},
-				Lines: []string{p.address.Local + " unknown user"}}
+				Lines: []string{p.Address.Local + " unknown user"}}
 		}
 		return smtp.Reply{Code: 250, Lines: []string{"ok"}}
 	}
@@ -44,7 +44,7 @@ func tenths() func(*probe, *simSession) smtp.Reply {
 func (w *world) fill(chunks uint64) {
 	for i := range chunks {
 		m := offerOf(1, fmt.Sprintf("domain-%d.example", i/2), i, wire.AddressesMax, hosts("mx1.example"))
-		w.after(0, func() { w.desk.offer(w.now, client{name: "c"}, m) })
+		w.after(0, func() { w.desk.Offer(w.now, Client{Name: "c"}, m) })
 	}
 }
 
@@ -53,7 +53,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	a.RcptRate = throttle.Rate{Events: 20, Per: time.Second}
 	w := newWorld(t, a, 1)
 	reply, deferred := tenths(), 0
-	w.reply = func(p *probe, s *simSession) smtp.Reply {
+	w.reply = func(p *Probe, s *simSession) smtp.Reply {
 		r := reply(p, s)
 		if r.Code/100 == 4 { // also when it is looked at again
 			deferred++
@@ -62,7 +62,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	}
 	w.fill(4)
 	w.run(begin.Add(30 * time.Second))
-	got := w.desk.explainer.tell(w.now)
+	got := w.desk.explainer.status(w.now)
 	asked := len(w.rcpts)
 	putOff := float64(deferred) / float64(asked)
 	if got.Key != "example" || got.State != "asking" || got.Cause != "allowance" || !strings.Contains(got.Why, "20") {
@@ -86,7 +86,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 		got.Budget != got.Sources[0].Budget || got.Budget < 1 {
 		t.Errorf("sources %+v, %d sessions, %d refusals left", got.Sources, got.Sessions, got.Budget)
 	}
-	all := w.desk.explainer.tellAllOf(w.now)
+	all := w.desk.explainer.detail(w.now)
 	if len(all.SessionList) != got.Sessions || all.SessionList[0].Host != "mx1.example" ||
 		all.SessionList[0].State != "asking" && all.SessionList[0].State != "idle" {
 		t.Errorf("sessions %+v", all.SessionList)
@@ -107,7 +107,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	n := 0
-	w.reply = func(*probe, *simSession) smtp.Reply {
+	w.reply = func(*Probe, *simSession) smtp.Reply {
 		if n++; n > 40 {
 			return smtp.Reply{Code: 421, Enhanced: smtp.EnhancedCode{4, 7, 0},
 				Lines: []string{"too many messages from 192.0.2.1, slow down"}}
@@ -116,7 +116,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 	}
 	w.fill(2)
 	w.run(begin.Add(time.Minute))
-	got := w.desk.explainer.tellAllOf(w.now)
+	got := w.desk.explainer.detail(w.now)
 	if len(got.Firings) == 0 || len(got.Firings) > firingsMax {
 		t.Fatalf("%d firings", len(got.Firings))
 	}
@@ -135,20 +135,20 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	d := w.desk
-	s := &session{lane: newLane(d.inbox.tasks.queue.NewHostQueue("mx1.example"), nil), outlet: d.paths.outlets[0]}
+	s := &session{queue: newHostQueue(d.inbox.tasks.queue.NewHostQueue("mx1.example"), nil), path: d.paths.all[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 421, Lines: []string{strings.Repeat("slow down ä", 50)}}})
-		told.verdict.Action = 3
-		d.recorder.fired(s, remark{told: told, at: at})
-		d.recorder.fired(s, remark{told: told, at: at.Add(time.Second)})
+		told.Verdict.Action = 3
+		d.recorder.recordFiring(s, remark{told: told, at: at})
+		d.recorder.recordFiring(s, remark{told: told, at: at.Add(time.Second)})
 	}
-	d.explainer.observe(begin.Add(time.Hour))
-	if n := len(d.recorder.status.firings); n != firingsMax {
+	d.explainer.observePlan(begin.Add(time.Hour))
+	if n := len(d.recorder.record.firings); n != firingsMax {
 		t.Errorf("%d firings are kept, want %d", n, firingsMax)
 	}
-	for _, f := range d.recorder.status.firings {
+	for _, f := range d.recorder.record.firings {
 		if len(f.Text) > 200 || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
 			t.Errorf("a text of %d bytes: %q", len(f.Text), f.Text)
 		}
@@ -180,7 +180,7 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	if got := valueOf(t, o.Metrics.rcpts); got < 190 || got > 210 {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)
 	}
-	w.desk.recorder.unobserve(w.now)
+	w.desk.recorder.closeRecord(w.now)
 	for i, cause := range view.Causes {
 		if got := valueOf(t, o.Metrics.waitingNow[i]); got != 0 {
 			t.Errorf("%v wait for %s at a desk that is gone", got, cause)
@@ -196,7 +196,7 @@ func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 	w.fill(2)
 	w.run(begin.Add(10 * time.Minute))
 	living := w.desk.options.Living
-	w.desk.recorder.unobserve(w.now) // the desk goes, the record stays
+	w.desk.recorder.closeRecord(w.now) // the scheduler goes, the record stays
 	got, whole := living.Record(w.now, "", 1<<20)
 	if !whole || len(got.Receivers) != 1 {
 		t.Fatalf("%d receivers, whole is %v", len(got.Receivers), whole)
@@ -227,14 +227,14 @@ func BenchmarkSeen(b *testing.B) {
 	w := newWorld(b, openedWide(), 1)
 	d := w.desk
 	t := &task{}
-	p := &probe{chunk: &chunk{task: t}, address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
-	one := answered{probe: p, at: begin, sent: begin}
-	one.told = verdictOf{attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
-	one.told.verdict.Outcome = smtp.Valid
-	r := report{answered: []answered{one}}
+	p := &Probe{chunk: &chunk{task: t}, Address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
+	one := Answered{Probe: p, At: begin, Sent: begin}
+	one.Told = Judgement{Attempt: evidence.Attempt{Code: 250, Stage: smtp.StageRcpt, Text: "ok", Host: "mx1.example"}}
+	one.Told.Verdict.Outcome = smtp.Valid
+	r := Report{Answered: []Answered{one}}
 	s := &session{}
 	b.ReportAllocs()
 	for b.Loop() {
-		d.recorder.seen(begin, s, &r)
+		d.recorder.recordReport(begin, s, &r)
 	}
 }

@@ -179,7 +179,7 @@ func (s *unknownReceiver) rcpt(now time.Time, tenant int, address string) (reply
 	return smtp.Reply{Code: 250}, false, wasGood
 }
 
-// trial runs a desk against a stranger, with clients that behave as domains do.
+// trial runs a scheduler against a stranger, with clients that behave as domains do.
 type trial struct {
 	*world
 	stranger *unknownReceiver
@@ -234,7 +234,7 @@ func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed
 	o := testOptions(a)
 	o.Stated = func(string) bool { return stated }
 	o.Waits = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
-	w.desk = newDesk("example", o, begin)
+	w.desk = New("example", o, begin)
 	s.seen = map[string]time.Time{}
 	tr := &trial{world: w, stranger: s, live: map[int]*liveSession{},
 		series: map[int64]*seconds{}, waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
@@ -298,7 +298,7 @@ func (tr *trial) pump(t *taskOf) {
 			m.Probes = append(m.Probes, &wire.Probe{Ordinal: o, Local: fmt.Sprintf("a%d", o)})
 			t.out[t.chunk][o] = true
 		}
-		tr.desk.offer(tr.now, client{name: t.task.GetDomain() + fmt.Sprint(t.tenant)}, m)
+		tr.desk.Offer(tr.now, Client{Name: t.task.GetDomain() + fmt.Sprint(t.tenant)}, m)
 	}
 	if len(t.later) > 0 && !t.waiting {
 		next := slices.MinFunc(t.later, func(a, b laterOf) int { return a.due.Compare(b.due) }).due
@@ -310,9 +310,9 @@ func (tr *trial) pump(t *taskOf) {
 	}
 }
 
-func (tr *trial) heardOf(to client, msg proto.Message) {
+func (tr *trial) heardOf(to Client, msg proto.Message) {
 	i := slices.IndexFunc(tr.tasks, func(t *taskOf) bool {
-		return t.task.GetDomain()+fmt.Sprint(t.tenant) == to.name
+		return t.task.GetDomain()+fmt.Sprint(t.tenant) == to.Name
 	})
 	t := tr.tasks[i]
 	switch m := msg.(type) {
@@ -326,7 +326,7 @@ func (tr *trial) heardOf(to client, msg proto.Message) {
 		}
 	case *wire.Results:
 		tr.after(time.Millisecond, func() {
-			tr.desk.inbox.acked(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			tr.desk.inbox.takeAck(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			tr.results(t, m)
 			tr.pump(t)
 		})
@@ -397,7 +397,7 @@ func (tr *trial) done() bool {
 }
 
 func (tr *trial) step() {
-	steps, wake := tr.desk.plan(tr.now)
+	steps, wake := tr.desk.Plan(tr.now)
 	for _, s := range steps {
 		tr.carry(s)
 	}
@@ -408,34 +408,34 @@ func (tr *trial) step() {
 }
 
 // carry does what the shell does for one step.
-func (tr *trial) carry(s step) {
+func (tr *trial) carry(s Step) {
 	switch s := s.(type) {
-	case send:
-		tr.hear(s.to, s.msg)
-	case openSession:
-		l := &liveSession{s: &simSession{socket: s.socket, host: s.host.host, source: s.source.Name()}, host: s.host.host}
-		tr.live[s.id] = l
-		if !s.socket.start(s.turn, nil) {
-			tr.after(0, func() { tr.desk.outcomes.closed(tr.now, s.id) })
+	case Send:
+		tr.hear(s.To, s.Msg)
+	case OpenSession:
+		l := &liveSession{s: &simSession{socket: s.Slot, host: s.host.host, source: s.Source.Name()}, host: s.host.host}
+		tr.live[s.ID] = l
+		if !s.Slot.start(s.Turn, nil) {
+			tr.after(0, func() { tr.desk.outcomes.sessionClosed(tr.now, s.ID) })
 			return
 		}
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
-	case askProbes:
-		l := tr.live[s.id]
-		if !l.s.socket.start(s.turn, nil) {
-			tr.after(0, func() { tr.desk.outcomes.worked(tr.now, report{id: s.id, rest: s.probes}) })
+	case AskProbes:
+		l := tr.live[s.ID]
+		if !l.s.socket.start(s.Turn, nil) {
+			tr.after(0, func() { tr.desk.outcomes.sessionWorked(tr.now, Report{ID: s.ID, Rest: s.Probes}) })
 			return
 		}
-		r := &report{id: s.id, rest: s.probes}
-		tr.after(s.after, func() { tr.next(s, l, r) })
-	case quitSession:
-		tr.after(tr.turn/2, func() { tr.close(tr.live[s.id]) })
-		tr.after(tr.turn, func() { tr.desk.outcomes.closed(tr.now, s.id) })
-	case dropSession:
-		l := tr.live[s.id]
+		r := &Report{ID: s.ID, Rest: s.Probes}
+		tr.after(s.After, func() { tr.next(s, l, r) })
+	case QuitSession:
+		tr.after(tr.turn/2, func() { tr.close(tr.live[s.ID]) })
+		tr.after(tr.turn, func() { tr.desk.outcomes.sessionClosed(tr.now, s.ID) })
+	case DropSession:
+		l := tr.live[s.ID]
 		l.s.socket.close()
 		tr.close(l)
-		delete(tr.live, s.id)
+		delete(tr.live, s.ID)
 	}
 }
 
@@ -447,7 +447,7 @@ func (tr *trial) close(l *liveSession) {
 	}
 }
 
-func (tr *trial) arrived(s openSession, l *liveSession) {
+func (tr *trial) arrived(s OpenSession, l *liveSession) {
 	reply, refused := tr.stranger.greet(tr.now)
 	tr.second(tr.now).opens++
 	if refused {
@@ -463,7 +463,7 @@ func (tr *trial) arrived(s openSession, l *liveSession) {
 	tr.after(took, func() {
 		l.s.socket.rest()
 		if !refused {
-			tr.desk.outcomes.opened(tr.now, s.id, nil)
+			tr.desk.outcomes.sessionOpened(tr.now, s.ID, nil)
 			return
 		}
 		err := error(&smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
@@ -471,13 +471,13 @@ func (tr *trial) arrived(s openSession, l *liveSession) {
 			err = errors.New("connection refused")
 		}
 		told := judgedAt(tr.now, s.host.host, smtp.Address{}, err)
-		tr.desk.outcomes.opened(tr.now, s.id, &told)
+		tr.desk.outcomes.sessionOpened(tr.now, s.ID, &told)
 	})
 }
 
 // next asks the next address of what a session was given, or reports.
-func (tr *trial) next(m askProbes, l *liveSession, r *report) {
-	if len(r.rest) == 0 || r.failure != nil || r.refused >= m.refusedMax || l.s.socket.halted.Load() {
+func (tr *trial) next(m AskProbes, l *liveSession, r *Report) {
+	if len(r.Rest) == 0 || r.Failure != nil || r.Refused >= m.RefusedMax || l.s.socket.halted.Load() {
 		tr.reported(l, r)
 		return
 	}
@@ -500,8 +500,8 @@ func (w *world) stepJitter() time.Duration {
 	return time.Duration(w.rand.Int64N(int64(w.jitter)))
 }
 
-func (tr *trial) asked(m askProbes, l *liveSession, r *report, sent time.Time) {
-	p := r.rest[0]
+func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
+	p := r.Rest[0]
 	tenant := -1
 	for _, t := range tr.tasks {
 		if t.task == p.chunk.named {
@@ -509,33 +509,33 @@ func (tr *trial) asked(m askProbes, l *liveSession, r *report, sent time.Time) {
 		}
 	}
 	l.s.rcpts++
-	reply, closed, truth := tr.stranger.rcpt(tr.now, tenant, p.address.String())
+	reply, closed, truth := tr.stranger.rcpt(tr.now, tenant, p.Address.String())
 	tr.count(truth, tenant)
 	if closed {
 		tr.close(l)
 	}
 	tr.after(tr.turn/2, func() {
 		if reply.Code == 0 {
-			told := judgedAt(tr.now, l.host, p.address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
-			r.failure, r.cut, r.onWire = &told, true, 1
+			told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+			r.Failure, r.Cut, r.OnWire = &told, true, 1
 			tr.reported(l, r)
 			return
 		}
-		told := judgedAt(tr.now, l.host, p.address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.answered = append(r.answered, answered{probe: p, told: told, sent: sent, at: tr.now, nth: 1})
-		r.rest = r.rest[1:]
+		told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: tr.now, Nth: 1})
+		r.Rest = r.Rest[1:]
 		if reply.Permanent() {
-			r.refused++
+			r.Refused++
 			l.s.refused++
 		}
 		switch {
 		case reply.Code == 421:
-			r.failure, r.cut = &told, true
+			r.Failure, r.Cut = &told, true
 			tr.reported(l, r)
-		case told.verdict.Action == verdict.ActVoid:
-			r.failure, r.poisoned = &told, true
+		case told.Verdict.Action == verdict.ActVoid:
+			r.Failure, r.Poisoned = &told, true
 			tr.reported(l, r)
-		case endsBatch(&told):
+		case EndsBatch(&told):
 			tr.reported(l, r)
 		default:
 			tr.next(m, l, r)
@@ -543,9 +543,9 @@ func (tr *trial) asked(m askProbes, l *liveSession, r *report, sent time.Time) {
 	})
 }
 
-func (tr *trial) reported(l *liveSession, r *report) {
+func (tr *trial) reported(l *liveSession, r *Report) {
 	l.s.socket.rest()
-	tr.after(0, func() { tr.desk.outcomes.worked(tr.now, *r) })
+	tr.after(0, func() { tr.desk.outcomes.sessionWorked(tr.now, *r) })
 }
 
 func (tr *trial) count(truth, tenant int) {

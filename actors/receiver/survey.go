@@ -9,21 +9,21 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// look is a question about the desk of an actor.
+// look is a question about the scheduler of an actor.
 type look struct {
-	at func(d *desk, now time.Time)
+	at func(d *Scheduler, now time.Time)
 }
 
 // Survey says what every receiver does that lives here. It ends with ctx, and gives
 // those that have answered until then.
 func (l *Living) Survey(ctx context.Context) []view.Receiver {
-	return inquire(ctx, l, func(string) bool { return true }, func(d *desk, now time.Time) view.Receiver { return d.explainer.tell(now) })
+	return inquire(ctx, l, func(string) bool { return true }, func(d *Scheduler, now time.Time) view.Receiver { return d.explainer.status(now) })
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
 // for: each shard is one. It ends with ctx, as Survey does.
 func (l *Living) Detail(ctx context.Context, key string) []view.ReceiverDetail {
-	return inquire(ctx, l, standsFor(key), func(d *desk, now time.Time) view.ReceiverDetail { return d.explainer.tellAllOf(now) })
+	return inquire(ctx, l, standsFor(key), func(d *Scheduler, now time.Time) view.ReceiverDetail { return d.explainer.detail(now) })
 }
 
 // Record gives what this node kept of the receivers whose keys come after a key, in
@@ -36,7 +36,7 @@ func (l *Living) Record(now time.Time, after string, most int) (out view.Record,
 // whether there was one. The numbers are those of Detail; of a name that stands
 // for several receivers, each of them ends the session of that number.
 func (l *Living) Close(ctx context.Context, key string, session int) bool {
-	end := func(d *desk, _ time.Time) bool { return d.pool.closeSession(session) }
+	end := func(d *Scheduler, _ time.Time) bool { return d.pool.closeSession(session) }
 	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
 }
 
@@ -50,7 +50,7 @@ func standsFor(name string) func(key string) bool {
 // inquire asks the actors of some receivers and gives their answers as far as they have
 // come until ctx is done.
 func inquire[T any](
-	ctx context.Context, l *Living, which func(key string) bool, of func(d *desk, now time.Time) T,
+	ctx context.Context, l *Living, which func(key string) bool, of func(d *Scheduler, now time.Time) T,
 ) []T {
 	asked := l.asked(which)
 	type answer struct {
@@ -59,7 +59,7 @@ func inquire[T any](
 	}
 	answers := make(chan answer, len(asked)) // nobody blocks
 	for s, tell := range asked {
-		tell(look{at: func(d *desk, now time.Time) { answers <- answer{s, of(d, now)} }})
+		tell(look{at: func(d *Scheduler, now time.Time) { answers <- answer{s, of(d, now)} }})
 	}
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()

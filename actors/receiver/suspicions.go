@@ -40,9 +40,9 @@ const (
 
 // suspect is an address that got a bad answer and waits to be asked again here.
 type suspect struct {
-	probe *probe
+	probe *Probe
 	trial throttle.Trial
-	told  verdictOf
+	told  Judgement
 	due   time.Time
 	until time.Time // then it is put off, whatever the others do
 }
@@ -50,25 +50,25 @@ type suspect struct {
 // heldDomain is a domain whose addresses let others go first.
 type heldDomain struct {
 	until  time.Time
-	probes []*probe
+	probes []*Probe
 }
 
 // trialOf is what an answer says to the causes.
-func trialOf(p *probe, told *verdictOf, sent, at time.Time, r throttle.Result) throttle.Trial {
-	v := &told.verdict
+func trialOf(p *Probe, told *Judgement, sent, at time.Time, r throttle.Result) throttle.Trial {
+	v := &told.Verdict
 	space := p.chunk.task.space
-	return throttle.Trial{Sent: sent, At: at, Domain: p.address.Domain, Tenant: string(space[:]), Result: r,
-		Again: p.suspect != nil, Said: words(told.attempt),
+	return throttle.Trial{Sent: sent, At: at, Domain: p.Address.Domain, Tenant: string(space[:]), Result: r,
+		Again: p.suspect != nil, Said: words(told.Attempt),
 		OfItself: v.Blame == smtp.BlameAddress && v.Reason != smtp.Greylisted,
-		OfUs:     hasty(*v) || v.Action == verdict.ActPause || v.Reason == smtp.ReceiverRateLimited}
+		OfUs:     rateLimited(*v) || v.Action == verdict.ActPause || v.Reason == smtp.ReceiverRateLimited}
 }
 
 // resultOf is what came of a RCPT that has no final answer.
-func resultOf(told *verdictOf) throttle.Result {
+func resultOf(told *Judgement) throttle.Result {
 	switch {
-	case told.attempt.Code == 0 || told.attempt.Code == 421:
+	case told.Attempt.Code == 0 || told.Attempt.Code == 421:
 		return throttle.Cut
-	case told.verdict.Action == verdict.ActOtherSource, told.permanent():
+	case told.Verdict.Action == verdict.ActOtherSource, told.isPermanent():
 		return throttle.RefusedUs
 	}
 	return throttle.PutOff
@@ -93,82 +93,82 @@ func (b *belief) sentence() string {
 const beliefsMax = 8
 
 // answeredWell takes an answer that says something about its address.
-func (su *suspicions) answeredWell(now time.Time, s *session, a *answered) {
-	o := s.outlet
-	t := trialOf(a.probe, &a.told, a.sent, a.at, throttle.Answered)
-	if a.sent.After(o.lesson) {
+func (su *suspicions) answeredWell(now time.Time, s *session, a *Answered) {
+	o := s.path
+	t := trialOf(a.Probe, &a.Told, a.Sent, a.At, throttle.Answered)
+	if a.Sent.After(o.cutoff) {
 		o.cautious = false
 	}
-	if p := a.probe; p.suspect != nil {
-		su.passed(now, o, p.suspect)
+	if p := a.Probe; p.suspect != nil {
+		su.passedLook(now, o, p.suspect)
 		p.suspect = nil
 		return
 	}
-	if su.odd.has(a.probe) {
+	if su.odd.has(a.Probe) {
 		return
 	}
 	o.causes.Note(t, throttle.Waiting{})
 	o.causes.Fine(t)
 	o.transients.Answered()
-	if a.sent.After(o.lesson) && o.experiment.Open() {
+	if a.Sent.After(o.cutoff) && o.experiment.Open() {
 		o.experiment.Trial(false)
-		su.find(now, o)
+		su.endExperiment(now, o)
 	}
 }
 
-// passed takes a second look that found the address fine: what it got was about something else.
-func (su *suspicions) passed(now time.Time, o *outlet, s *suspect) {
+// passedLook takes a second look that found the address fine: what it got was about something else.
+func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
 	if o.causes.Odd() <= greyShare {
 		o.causes.Settle(s.trial, false)
 	}
 	switch {
 	case o.experiment.Open():
 		o.experiment.Looked(true)
-		su.find(now, o)
-	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.lesson):
+		su.endExperiment(now, o)
+	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.cutoff):
 	default:
 		su.dirty = true
-		o.transients.Passed(o.tempo, s.trial.Sent, now, s.trial.Said)
+		o.transients.Passed(o.rate, s.trial.Sent, now, s.trial.Said)
 	}
 }
 
-// suspicious follows an answer that may be about more than its address. Whoever got it waits for
+// suspect follows an answer that may be about more than its address. Whoever got it waits for
 // a second look, or is put off.
-func (su *suspicions) suspicious(now time.Time, s *session, a answered) {
-	o, p := s.outlet, a.probe
-	t := trialOf(p, &a.told, a.sent, a.at, resultOf(&a.told))
+func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
+	o, p := s.path, a.Probe
+	t := trialOf(p, &a.Told, a.Sent, a.At, resultOf(&a.Told))
 	if p.suspect != nil {
-		su.failed(now, s, a)
+		su.failedLook(now, s, a)
 		return
 	}
 	if su.odd.has(p) { // that it is odd, or has to wait, is known
-		su.inbox.putOff(p, a.told, a.at)
+		su.inbox.putOff(p, a.Told, a.At)
 		return
 	}
-	if a.sent.Before(o.lesson) { // it was on its way when we learned
+	if a.Sent.Before(o.cutoff) { // it was on its way when we learned
 		su.awaitLook(now, s, a, t, true)
 		return
 	}
 	if o.experiment.Open() {
 		o.experiment.Trial(true)
 	}
-	b := o.causes.Note(t, su.inbox.beside(p))
+	b := o.causes.Note(t, su.inbox.waitingBeside(p))
 	switch b.Scope {
 	case throttle.ScopeReceiver:
-		su.believe(now, s, a.told, b)
+		su.believeCause(now, s, a.Told, b)
 	case throttle.ScopeDomain:
-		su.letOthersGo(now, p.address.Domain)
+		su.letOthersGo(now, p.Address.Domain)
 	case throttle.ScopeTenant:
 		su.recordBelief(now, b)
 	}
-	su.find(now, o)
+	su.endExperiment(now, o)
 	su.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
 }
 
-// failed takes a second look that got a bad answer again: the address is odd itself. While the
+// failedLook takes a second look that got a bad answer again: the address is odd itself. While the
 // receiver doesn't answer others either, that says nothing.
-func (su *suspicions) failed(now time.Time, s *session, a answered) {
-	o, p := s.outlet, a.probe
+func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
+	o, p := s.path, a.Probe
 	one := p.suspect
 	p.suspect = nil
 	if o.causes.Calm() {
@@ -176,82 +176,82 @@ func (su *suspicions) failed(now time.Time, s *session, a answered) {
 		su.foundOdd(o, p, one.trial)
 		if o.experiment.Open() {
 			o.experiment.Looked(false)
-			su.find(now, o)
+			su.endExperiment(now, o)
 		}
 	}
-	su.inbox.putOff(p, a.told, a.at)
+	su.inbox.putOff(p, a.Told, a.At)
 }
 
 // foundOdd remembers an address that is most likely odd itself.
-func (su *suspicions) foundOdd(o *outlet, p *probe, t throttle.Trial) {
+func (su *suspicions) foundOdd(o *egressPath, p *Probe, t throttle.Trial) {
 	if t.OfItself || o.causes.OddChance(t.Said) > 0.5 {
 		su.odd.add(p)
 	}
 }
 
 // awaitLook lets an address wait for a second look here, or puts it off.
-func (su *suspicions) awaitLook(now time.Time, s *session, a answered, t throttle.Trial, believed bool) {
-	o := s.outlet
-	long := a.told.verdict.Wait > shortRest || a.told.verdict.Reason == smtp.Greylisted && o.grey.enough > 0
+func (su *suspicions) awaitLook(now time.Time, s *session, a Answered, t throttle.Trial, believed bool) {
+	o := s.path
+	long := a.Told.Verdict.Wait > shortRest || a.Told.Verdict.Reason == smtp.Greylisted && o.grey.enough > 0
 	if long || t.OfItself || len(su.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
 		if !o.cautious {
 			o.causes.Assume(t)
-			su.foundOdd(o, a.probe, t)
+			su.foundOdd(o, a.Probe, t)
 		}
-		su.inbox.putOff(a.probe, a.told, a.at)
+		su.inbox.putOff(a.Probe, a.Told, a.At)
 		return
 	}
-	one := &suspect{probe: a.probe, trial: t, told: a.told, due: now.Add(max(lookAfter, a.told.verdict.Wait)),
+	one := &suspect{probe: a.Probe, trial: t, told: a.Told, due: now.Add(max(lookAfter, a.Told.Verdict.Wait)),
 		until: now.Add(lookWithin)}
-	a.probe.suspect = one
+	a.Probe.suspect = one
 	su.suspects = append(su.suspects, one)
 }
 
-// believe follows a cause that holds for the whole receiver.
-func (su *suspicions) believe(now time.Time, s *session, told verdictOf, b throttle.Belief) {
-	o := s.outlet
+// believeCause follows a cause that holds for the whole receiver.
+func (su *suspicions) believeCause(now time.Time, s *session, told Judgement, b throttle.Belief) {
+	o := s.path
 	su.recordBelief(now, b)
 	o.transients.Reset()
 	if b.Refused {
-		o.lesson, o.cautious = now, true
-		su.penalties.rest(now, s.lane, o, told)
+		o.cutoff, o.cautious = now, true
+		su.penalties.suspendSource(now, s.queue, o, told)
 		return
 	}
-	o.experiment.Begin(o.tempo, o.causes)
+	o.experiment.Begin(o.rate, o.causes)
 	if o.experiment.Steps() > 1 {
 		su.otherHost(now, s, told)
 	}
-	su.penalties.tooFast(now, o, told, b.First)
-	o.lesson, o.cautious = later(now, o.tempo.Explain(now).Until), true
+	su.penalties.throttled(now, o, told, b.First)
+	o.cutoff, o.cautious = later(now, o.rate.Explain(now).Until), true
 }
 
 // otherHost lets a host rest that puts everybody off, when there is another one to ask.
-func (su *suspicions) otherHost(now time.Time, s *session, told verdictOf) {
-	for _, c := range s.lane.candidates {
-		if c.host != s.host.host && !now.Before(c.until) && s.outlet.Reaches(c.at) {
-			su.penalties.avoid(now, s.host, told, su.penalties.downFor(s.host.failures))
+func (su *suspicions) otherHost(now time.Time, s *session, told Judgement) {
+	for _, c := range s.queue.candidates {
+		if c.host != s.host.host && !now.Before(c.until) && s.path.Reaches(c.at) {
+			su.penalties.avoidHost(now, s.host, told, su.penalties.downFor(s.host.failures))
 			return
 		}
 	}
 }
 
-// find ends an experiment that has shown something.
-func (su *suspicions) find(now time.Time, o *outlet) {
+// endExperiment ends an experiment that has shown something.
+func (su *suspicions) endExperiment(now time.Time, o *egressPath) {
 	f, share := o.experiment.Finding()
 	if f == throttle.NotKnown {
 		return
 	}
-	o.experiment.End(f, o.tempo, now)
+	o.experiment.End(f, o.rate, now)
 	su.dirty = true
 	if f == throttle.NotOurPace {
 		o.causes.Usual(share)
 		o.cautious = false
-		su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.tempo.Explain(now).Why})
+		su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.rate.Explain(now).Why})
 		for _, one := range su.suspects {
 			one.until = now
 			su.odd.add(one.probe)
 		}
-		su.options.Log.Info("not our pace", "receiver", su.key, "source", o.name, "why", o.tempo.Explain(now).Why)
+		su.options.Log.Info("not our pace", "receiver", su.key, "source", o.name, "why", o.rate.Explain(now).Why)
 		return
 	}
 	su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
@@ -275,9 +275,9 @@ func (su *suspicions) letOthersGo(now time.Time, domain string) {
 	}
 }
 
-// parks keeps a probe whose domain lets others go first.
-func (su *suspicions) parks(now time.Time, p *probe) bool {
-	h := su.parkedDomains[p.address.Domain]
+// parkProbe keeps a probe whose domain lets others go first.
+func (su *suspicions) parkProbe(now time.Time, p *Probe) bool {
+	h := su.parkedDomains[p.Address.Domain]
 	if h == nil || p.suspect != nil || !now.Before(h.until) {
 		return false
 	}
@@ -290,7 +290,7 @@ func (su *suspicions) parks(now time.Time, p *probe) bool {
 func (su *suspicions) readmitParked(now time.Time) {
 	for domain, h := range su.parkedDomains {
 		if now.Before(h.until) {
-			su.at(h.until)
+			su.wakeAt(h.until)
 			continue
 		}
 		for _, p := range h.probes {
@@ -311,9 +311,9 @@ func (su *suspicions) readmitParked(now time.Time) {
 			su.comeBack(now, one.probe)
 		default:
 			if now.Before(one.due) {
-				su.at(one.due)
+				su.wakeAt(one.due)
 			} else {
-				su.at(now.Add(lookAfter / 4))
+				su.wakeAt(now.Add(lookAfter / 4))
 			}
 			kept = append(kept, one)
 		}
@@ -323,8 +323,8 @@ func (su *suspicions) readmitParked(now time.Time) {
 }
 
 // comeBack queues a probe that was let aside.
-func (su *suspicions) comeBack(now time.Time, p *probe) {
-	su.queues.push(su.queues.lane(now, p.hosts), p)
+func (su *suspicions) comeBack(now time.Time, p *Probe) {
+	su.queues.pushProbe(su.queues.hostQueue(now, p.hosts), p)
 }
 
 // letGo gives back everything that was let aside.
@@ -346,7 +346,7 @@ func (su *suspicions) mayLook(now time.Time, one *suspect) bool {
 	if su.inbox.tasks.queue.Queued() == 0 {
 		return true
 	}
-	for _, o := range su.paths.outlets {
+	for _, o := range su.paths.all {
 		if !now.Before(o.until) {
 			return o.causes.Calm() && !o.cautious
 		}

@@ -24,36 +24,36 @@ const (
 	// being asked once more. Guess: 200 bytes each, 20 MB.
 	tasksMax = 100_000
 
-	rememberFor = time.Minute      // a chunk that is done, against late copies of its offer
-	taskMemory  = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
-	resendEvery = 2 * time.Second  // results without an acknowledgement
-	resendFor   = time.Minute      // results without any; then the client, if it lives, offers again
-	shareWait   = 3 * time.Second  // named by a pulse while our share is nothing: a heartbeat
-	pulseEvery  = time.Second      // a task that hears nothing for 5 s believes us dead
-	flushEvery  = 200 * time.Millisecond
+	rememberFor    = time.Minute      // a chunk that is done, against late copies of its offer
+	taskMemory     = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
+	resendEvery    = 2 * time.Second  // results without an acknowledgement
+	resendFor      = time.Minute      // results without any; then the client, if it lives, offers again
+	shareWait      = 3 * time.Second  // named by a pulse while our share is nothing: a heartbeat
+	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
+	flushEvery     = 200 * time.Millisecond
 
 	// behindFor is how long it counts what the client of a task without a chunk has said
 	// that it has behind: it would have offered more by then.
 	behindFor = 10 * time.Second
 )
 
-// client is who offered a task's chunks and gets the answers.
-type client struct {
-	name    string // tells clients apart
-	address string // of its node
-	pid     any    // the shell's handle
+// Client is who offered a task's chunks and gets the answers.
+type Client struct {
+	Name    string // tells clients apart
+	Address string // of its node
+	PID     any    // the shell's handle
 }
 
-// task is what the desk knows of one task. With no chunk open it is only a
+// task is what the scheduler knows of one task. With no chunk open it is only a
 // memory: of its epoch, and of the chunks that were done.
 type task struct {
 	key     wire.TaskKey
 	epoch   int64
-	client  client
+	client  Client
 	space   uuid.UUID // workspace, as the newest offer names it
 	chunks  []*chunk
 	done    []doneChunk       // oldest first
-	pulsed  time.Time         // when it was last told what holds us up, or results again
+	beatAt  time.Time         // when it was last told what holds us up, or results again
 	owed    time.Time         // since when results wait for the client to be heard; zero: none do
 	known   map[uint32]answer // final answers that an earlier owner has not taken, by ordinal
 	told    bool              // that we go away
@@ -108,7 +108,7 @@ func (t *task) open() int {
 	return n
 }
 
-// tasks are the tasks of a desk.
+// tasks are the tasks of a scheduler.
 type tasks struct {
 	all     map[wire.TaskKey]*task
 	busy    map[*task]struct{}    // with chunks
@@ -116,13 +116,13 @@ type tasks struct {
 	stale   bool                  // dropped probes are still in queues
 	waiters map[*task]struct{}    // with something behind
 	behind  int                   // of all waiters
-	queue   *fairqueue.Queue[*probe]
+	queue   *fairqueue.Queue[*Probe]
 }
 
 func newTasks(weight func(uuid.UUID) int) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
 		waiters: map[*task]struct{}{},
-		queue:   fairqueue.New[*probe](weight)}
+		queue:   fairqueue.New[*Probe](weight)}
 }
 
 // flow returns the flow of a task's verification.
@@ -157,7 +157,7 @@ func (t *tasks) tell(k *task, b behind) {
 // claim gives the task of an offer, whose chunks of an older owner it drops. The
 // same epoch with another client is a domain actor begun anew, which counts its
 // chunks from the start. Nil: the offer is the older one.
-func (t *tasks) claim(key wire.TaskKey, epoch int64, from client) *task {
+func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
 	switch {
 	case k == nil:
@@ -165,7 +165,7 @@ func (t *tasks) claim(key wire.TaskKey, epoch int64, from client) *task {
 		t.all[key] = k
 	case epoch < k.epoch:
 		return nil
-	case epoch > k.epoch || from.name != k.client.name:
+	case epoch > k.epoch || from.Name != k.client.Name:
 		t.drop(k)
 	}
 	k.epoch, k.client = epoch, from

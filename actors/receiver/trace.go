@@ -29,9 +29,9 @@ type tracer struct {
 }
 
 // trace makes the tracer of a session that is about to be opened.
-func (a *sessionActor) trace(m openSession) {
-	a.tracer = &tracer{traces: &a.socket.place.living.traces, key: a.socket.place.key, session: m.id,
-		source: m.source, host: m.host.host}
+func (a *sessionActor) trace(m OpenSession) {
+	a.tracer = &tracer{traces: &a.socket.place.living.traces, key: a.socket.place.key, session: m.ID,
+		source: m.Source, host: m.host.host}
 	if a.tracer.On() {
 		a.tracer.line("* dialling " + m.host.at.String())
 	}

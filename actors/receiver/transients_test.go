@@ -15,7 +15,7 @@ func TestTransients(t *testing.T) {
 		a := openedWide()
 		a.RcptRate = throttle.Rate{Events: 20, Per: time.Second}
 		w := newWorld(t, a, 1)
-		w.reply = func(*probe, *simSession) smtp.Reply {
+		w.reply = func(*Probe, *simSession) smtp.Reply {
 			if w.rand.IntN(1000) < perMille {
 				return smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 3, 0}, Lines: []string{"lookup failure"}}
 			}
@@ -28,7 +28,7 @@ func TestTransients(t *testing.T) {
 		used := float64(len(w.rcpts)-before) / (20 * 600)
 		if t.Logf("%d in a thousand: %.1f %% used", perMille, 100*used); used < 0.85 {
 			t.Errorf("%d in a thousand: %.1f %% of the rate is used: %s", perMille, 100*used,
-				w.desk.paths.outlets[0].tempo.Explain(w.now).Why)
+				w.desk.paths.all[0].rate.Explain(w.now).Why)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// slotsOfWorld is more than any desk of a test needs.
+// slotsOfWorld is more than any scheduler of a test needs.
 const slotsOfWorld = 1000
 
 // begin is any time.
@@ -56,7 +56,7 @@ func testOptions(a throttle.Limits) Options {
 // openFunc is the type of Source.Open.
 type openFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 
-// noSession is for desks whose sessions are simulated.
+// noSession is for schedulers whose sessions are simulated.
 func noSession(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
 	return nil, errors.New("there are no sessions here")
 }
@@ -77,7 +77,7 @@ func sourcesOf(open openFunc, addresses ...string) *egress.Pool {
 	return s
 }
 
-// rebind gives the desk its sources anew, in a pool that follows the options as a test
+// rebind gives the scheduler its sources anew, in a pool that follows the options as a test
 // changes them.
 func (w *world) rebind() {
 	o := &w.desk.options
@@ -91,7 +91,7 @@ func (w *world) rebind() {
 	}
 	p.Hour = o.Sources.Hour
 	p.Bind(egress.Settings{Limits: func(name string) throttle.Limits { return o.SourceOf(name) }, Facts: o.Facts,
-		Clock: func() time.Time { return o.clock(w.now) }, Log: o.Log})
+		Clock: func() time.Time { return o.ledgerTime(w.now) }, Log: o.Log})
 	o.Sources = p
 }
 
@@ -105,10 +105,10 @@ func untilMidnight(now time.Time) time.Duration {
 	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
 }
 
-// world runs a desk against simulated sessions and clients, event by event.
+// world runs a scheduler against simulated sessions and clients, event by event.
 type world struct {
 	t     tester
-	desk  *desk
+	desk  *Scheduler
 	limit throttle.Limits
 	rand  *rand.Rand
 	now   time.Time
@@ -127,12 +127,12 @@ type world struct {
 	turn    time.Duration
 	jitter  time.Duration
 	turns   int
-	reply   func(p *probe, s *simSession) smtp.Reply
+	reply   func(p *Probe, s *simSession) smtp.Reply
 	greet   func(host string) error
 	from    string         // the source that is greeted
 	greeted map[string]int // times, by host
-	hear    func(to client, msg proto.Message)
-	asked   func(p *probe) // may be nil
+	hear    func(to Client, msg proto.Message)
+	asked   func(p *Probe) // may be nil
 }
 
 type simSession struct {
@@ -170,10 +170,10 @@ type tester interface {
 }
 
 func newWorld(t tester, a throttle.Limits, seed uint64) *world {
-	w := &world{t: t, desk: newDesk("example", testOptions(a), begin), limit: a, now: begin,
+	w := &world{t: t, desk: New("example", testOptions(a), begin), limit: a, now: begin,
 		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, greeted: map[string]int{},
 		turn:  20 * time.Millisecond,
-		reply: func(*probe, *simSession) smtp.Reply { return smtp.Reply{Code: 250} },
+		reply: func(*Probe, *simSession) smtp.Reply { return smtp.Reply{Code: 250} },
 		greet: func(string) error { return nil },
 	}
 	w.hear = w.acknowledge
@@ -181,15 +181,15 @@ func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 }
 
 // acknowledge is what a client does that hears results.
-func (w *world) acknowledge(_ client, msg proto.Message) {
+func (w *world) acknowledge(_ Client, msg proto.Message) {
 	if m, ok := msg.(*wire.Results); ok {
 		w.after(0, func() {
-			w.desk.inbox.acked(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }
 
-// after lets something happen to the desk d from now.
+// after lets something happen to the scheduler d from now.
 func (w *world) after(d time.Duration, do func()) {
 	w.order++
 	heap.Push(&w.queue, event{at: w.now.Add(d), order: w.order, do: do})
@@ -208,7 +208,7 @@ func (w *world) run(until time.Time) {
 }
 
 func (w *world) plan() {
-	steps, wake := w.desk.plan(w.now)
+	steps, wake := w.desk.Plan(w.now)
 	for _, s := range steps {
 		w.do(s)
 	}
@@ -218,69 +218,69 @@ func (w *world) plan() {
 	}
 }
 
-func (w *world) do(s step) {
-	if _, told := s.(send); !told && w.now.Before(w.desk.penalties.paused) {
+func (w *world) do(s Step) {
+	if _, told := s.(Send); !told && w.now.Before(w.desk.penalties.paused) {
 		switch s.(type) {
-		case openSession, askProbes:
+		case OpenSession, AskProbes:
 			w.t.Errorf("%T while the receiver rests", s)
 		}
 	}
 	switch s := s.(type) {
-	case send:
-		w.hear(s.to, s.msg)
-	case openSession:
-		if !s.socket.start(s.turn, nil) { // the share has changed since
-			w.open[s.id] = &simSession{socket: s.socket}
-			w.after(0, func() { w.desk.outcomes.closed(w.now, s.id) })
+	case Send:
+		w.hear(s.To, s.Msg)
+	case OpenSession:
+		if !s.Slot.start(s.Turn, nil) { // the share has changed since
+			w.open[s.ID] = &simSession{socket: s.Slot}
+			w.after(0, func() { w.desk.outcomes.sessionClosed(w.now, s.ID) })
 			return
 		}
 		w.dials = append(w.dials, w.now)
-		w.open[s.id] = &simSession{host: s.host.host, source: s.source.Name(), socket: s.socket}
+		w.open[s.ID] = &simSession{host: s.host.host, source: s.Source.Name(), socket: s.Slot}
 		if len(w.open) > w.limit.Connections {
 			w.t.Errorf("%d sessions at once", len(w.open))
 		}
 		w.after(3*w.turn, func() { w.opened(s) })
-	case askProbes:
+	case AskProbes:
 		w.ask(s)
-	case knowFact:
+	case KnowFact:
 		w.knows++
-	case keepFact:
+	case KeepFact:
 		w.keeps++
-	case quitSession:
-		w.after(w.turn, func() { w.desk.outcomes.closed(w.now, s.id) })
-	case dropSession:
-		if w.open[s.id] == nil {
-			w.t.Errorf("session %d dropped twice", s.id)
+	case QuitSession:
+		w.after(w.turn, func() { w.desk.outcomes.sessionClosed(w.now, s.ID) })
+	case DropSession:
+		if w.open[s.ID] == nil {
+			w.t.Errorf("session %d dropped twice", s.ID)
 		}
-		w.open[s.id].socket.close()
-		delete(w.open, s.id)
+		w.open[s.ID].socket.close()
+		delete(w.open, s.ID)
 	}
 }
 
-func (w *world) opened(s openSession) {
-	s.socket.rest()
-	w.from = s.source.Name()
+func (w *world) opened(s OpenSession) {
+	s.Slot.rest()
+	w.from = s.Source.Name()
 	w.greeted[s.host.host]++
 	err := w.greet(s.host.host)
 	if err == nil {
-		w.desk.outcomes.opened(w.now, s.id, nil)
+		w.desk.outcomes.sessionOpened(w.now, s.ID, nil)
 		return
 	}
 	told := judgedAt(w.now, s.host.host, smtp.Address{}, err)
-	w.desk.outcomes.opened(w.now, s.id, &told)
+	w.desk.outcomes.sessionOpened(w.now, s.ID, &told)
 }
 
 // judged gives the verdict on a failure, of whatever host.
-func judged(address smtp.Address, err error) verdictOf {
+func judged(address smtp.Address, err error) Judgement {
 	return judgedAt(begin, "mx1.example", address, err)
 }
 
 // judgedAt gives the verdict on what a host said or did.
-func judgedAt(at time.Time, host string, address smtp.Address, err error) verdictOf {
+func judgedAt(at time.Time, host string, address smtp.Address, err error) Judgement {
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
 	o := Options{Rules: verdict.Builtin(), Sources: &egress.Pool{}}
-	return o.judge(evidence.Raw{At: at, Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err, Address: address,
+	return o.Judge(evidence.Raw{At: at, Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err, Address: address,
 		Hello: "probe.example"})
 }
 
@@ -294,18 +294,18 @@ func (w *world) step() time.Duration {
 }
 
 // ask does what a session actor does, without PIPELINING.
-func (w *world) ask(m askProbes) {
-	s := w.open[m.id]
-	if !s.socket.start(m.turn, nil) {
-		w.after(0, func() { w.desk.outcomes.worked(w.now, report{id: m.id, rest: m.probes}) })
+func (w *world) ask(m AskProbes) {
+	s := w.open[m.ID]
+	if !s.socket.start(m.Turn, nil) {
+		w.after(0, func() { w.desk.outcomes.sessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
 		return
 	}
-	if len(m.probes) == 0 || m.perTransaction > w.limit.RcptsPerTransaction {
-		w.t.Errorf("%d probes, %d in a transaction", len(m.probes), m.perTransaction)
+	if len(m.Probes) == 0 || m.PerTransaction > w.limit.RcptsPerTransaction {
+		w.t.Errorf("%d probes, %d in a transaction", len(m.Probes), m.PerTransaction)
 	}
-	r := report{id: m.id, rest: m.probes}
-	t := w.now.Add(m.after)
-	for len(r.rest) > 0 && r.failure == nil && r.refused < m.refusedMax {
+	r := Report{ID: m.ID, Rest: m.Probes}
+	t := w.now.Add(m.After)
+	for len(r.Rest) > 0 && r.Failure == nil && r.Refused < m.RefusedMax {
 		if s.rcpts > 0 {
 			t = t.Add(w.turn) // RSET
 		}
@@ -317,13 +317,13 @@ func (w *world) ask(m askProbes) {
 	}
 	w.after(t.Sub(w.now), func() {
 		s.socket.rest()
-		w.desk.outcomes.worked(w.now, r)
+		w.desk.outcomes.sessionWorked(w.now, r)
 	})
 }
 
-func (w *world) transaction(s *simSession, r *report, m askProbes, t time.Time) (time.Time, bool) {
-	for nth := 1; nth <= m.perTransaction && len(r.rest) > 0 && r.refused < m.refusedMax; nth++ {
-		p, took := r.rest[0], w.step()
+func (w *world) transaction(s *simSession, r *Report, m AskProbes, t time.Time) (time.Time, bool) {
+	for nth := 1; nth <= m.PerTransaction && len(r.Rest) > 0 && r.Refused < m.RefusedMax; nth++ {
+		p, took := r.Rest[0], w.step()
 		w.rcpts = append(w.rcpts, t.Add(took-w.turn)) // all jitter is on the way there
 		if s.rcpts++; s.rcpts > w.limit.RcptsPerConnection || s.refused >= w.limit.RefusedPerSession {
 			w.t.Errorf("RCPT %d of a session, after %d refusals", s.rcpts, s.refused)
@@ -335,25 +335,25 @@ func (w *world) transaction(s *simSession, r *report, m askProbes, t time.Time) 
 		sent := t
 		t = t.Add(took)
 		if reply.Code == 0 {
-			told := judgedAt(t, s.host, p.address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
-			r.failure, r.cut, r.onWire = &told, true, 1
+			told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+			r.Failure, r.Cut, r.OnWire = &told, true, 1
 			return t, true
 		}
-		told := judgedAt(t, s.host, p.address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.answered = append(r.answered, answered{probe: p, told: told, sent: sent, at: t, nth: nth})
-		r.rest = r.rest[1:]
+		told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: t, Nth: nth})
+		r.Rest = r.Rest[1:]
 		if reply.Permanent() {
-			r.refused++
+			r.Refused++
 			s.refused++
 		}
 		switch {
 		case reply.Code == 421:
-			r.failure, r.cut = &told, true
+			r.Failure, r.Cut = &told, true
 			return t, true
-		case told.verdict.Action == verdict.ActVoid:
-			r.failure, r.poisoned = &told, true
+		case told.Verdict.Action == verdict.ActVoid:
+			r.Failure, r.Poisoned = &told, true
 			return t, true
-		case stops(told.verdict.Action):
+		case stopsSession(told.Verdict.Action):
 			return t, true
 		}
 	}
@@ -371,7 +371,7 @@ func checkRate(t tester, what string, times []time.Time, r throttle.Rate) {
 	}
 }
 
-// checkEmpty fails when the desk remembers anything long after all is done.
+// checkEmpty fails when the scheduler remembers anything long after all is done.
 func (w *world) checkEmpty() {
 	w.t.Helper()
 	w.run(w.now.Add(2 * time.Hour))
@@ -381,10 +381,10 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
 			n, slotsOfWorld, len(d.pool.sessions), len(w.open), len(d.pool.free), d.pool.closing)
 	}
-	if len(d.queues.lanes) > 0 || len(d.pool.manned) > 0 || d.queues.aside.Len() > 0 || d.inbox.unsent.Len() > 0 ||
+	if len(d.queues.all) > 0 || len(d.pool.served) > 0 || d.queues.aside.Len() > 0 || d.inbox.unsent.Len() > 0 ||
 		len(d.inbox.finished) > 0 {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
-			len(d.queues.lanes), len(d.pool.manned), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
+			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
 	}
 	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
 		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
