@@ -25,7 +25,7 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 	$(GO) test -short ./...
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code.
-PURE = actors/(alarm|intake|view|receiver/fairqueue)|cluster/share|http/(api|apikey|upload)|ledger/(rules|ledgertest/mutants)|smtp/(evidence|verdict)
+PURE = actors/(alarm|intake|view|receiver/(fairqueue|scheduler))|cluster/share|http/(api|apikey|upload)|ledger/(rules|ledgertest/mutants)|smtp/(evidence|verdict)
 
 race: ## run the tests with the race detector, where a race can be
 	$(GO) test -race -timeout 30m $$($(GO) list ./... | grep -vE '^rollcall/($(PURE))$$')

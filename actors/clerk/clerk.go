@@ -29,9 +29,9 @@ type Node interface {
 // Options is what a clerk needs to know. All fields are required but Lookup, Fault
 // and Clock.
 type Options struct {
-	Living  *receiver.Living // the receivers of this node
-	Sources *egress.Pool     // of this node
-	Table   *throttle.Table  // the rules of this node
+	Living  *receiver.Registry // the receivers of this node
+	Sources *egress.Pool       // of this node
+	Table   *throttle.Table    // the rules of this node
 	// Route finds where mail for a domain goes.
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	// Lookup says what the open addresses of a verification wait for that this node has in

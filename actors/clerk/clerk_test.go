@@ -70,7 +70,7 @@ func newClerk(t *testing.T, rules ...throttle.Rule) *Clerk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Options{Living: receiver.NewLiving(), Sources: sources, Table: table, Route: routes,
+	c, err := New(Options{Living: receiver.NewRegistry(), Sources: sources, Table: table, Route: routes,
 		Clock: func() time.Time { return began }})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 
 	"rollcall/actors/alarm"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 )
@@ -29,14 +31,16 @@ const (
 
 // Actor is the shell around a scheduler: messages and sessions in, steps out.
 type Actor struct {
-	options  Options
-	writer   *state.Writer // nil: nothing is kept
-	idle     time.Duration // life without work
-	desk     *Scheduler
-	barred   bool // as the metric has it
-	sessions map[int]*actor.PID
-	ids      map[string]int // of sessions, by the id of their actor
-	alarm    alarm.Alarm
+	options    Options
+	writer     *state.Writer        // nil: nothing is kept
+	idle       time.Duration        // life without work
+	scheduler  *scheduler.Scheduler // nil: not begun, or over
+	scheduling scheduler.Options
+	handle     *registry.Handle
+	barred     bool // as the metric has it
+	sessions   map[int]*actor.PID
+	ids        map[string]int // of sessions, by the id of their actor
+	alarm      alarm.Alarm
 }
 
 // Kinds gives the kind of virtual actor that a node has to host. A session actor
@@ -45,11 +49,11 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o.bindSources()
-	k := o.Living.stateWriter(o)
+	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
+	scheduling.Bind()
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	return map[string]*actor.Props{kind: actor.PropsFromProducer(func() actor.Actor {
-		return newActor(o, k, idleLife)
+		return newActor(o, scheduling, w, idleLife)
 	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely))}, nil
 }
 
@@ -70,12 +74,15 @@ type giveWay struct{}
 // factKnown is what was found for a knowFact.
 type factKnown struct{ data []byte }
 
+// clientsLost tells an actor that the clients at an address are out of reach.
+type clientsLost struct{ address string }
+
 // departed says that the last fact of an actor was written, or could not be.
 type departed struct{}
 
 // newActor makes an actor that stops when it had no work for idle.
-func newActor(o Options, w *state.Writer, idle time.Duration) *Actor {
-	return &Actor{options: o, writer: w, idle: idle, sessions: map[int]*actor.PID{}, ids: map[string]int{}}
+func newActor(o Options, s scheduler.Options, w *state.Writer, idle time.Duration) *Actor {
+	return &Actor{options: o, scheduling: s, writer: w, idle: idle, sessions: map[int]*actor.PID{}, ids: map[string]int{}}
 }
 
 // Resolver finds receiver actors by their key with a cluster's Resolve.
@@ -88,10 +95,12 @@ func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	switch m := c.Message().(type) {
 	case *cluster.ClusterInit:
-		a.desk = New(m.Identity.Identity, a.options, now)
+		key := m.Identity.Identity
+		a.handle = a.options.Registry.Enter(key, a.options.Allow)
+		a.scheduler = scheduler.New(a.handle, a.scheduling, now)
 		root, self := c.ActorSystem().Root, c.Self()
-		a.desk.allowance.handle.listen(func(msg any) { root.Send(self, msg) })
-		a.options.Living.subscribe(c.ActorSystem())
+		a.handle.Listen(func(msg any) { root.Send(self, msg) })
+		a.options.Registry.subscribe(c.ActorSystem())
 		a.options.Metrics.living.Inc()
 		a.alarm.Set(c, now, now.Add(min(a.idle, crowdedLife)))
 		return
@@ -101,7 +110,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Started, *actor.Stopped, *actor.Restarting:
 		return
 	}
-	if a.desk != nil && a.work(c, now) {
+	if a.scheduler != nil && a.work(c, now) {
 		a.plan(c, now)
 	}
 }
@@ -110,29 +119,28 @@ func (a *Actor) Receive(c actor.Context) {
 func (a *Actor) work(c actor.Context, now time.Time) bool {
 	switch m := c.Message().(type) {
 	case *wire.Offer:
-		a.desk.Offer(now, clientOf(c.Sender()), m)
+		a.scheduler.Offer(now, clientOf(c.Sender()), m)
 	case *wire.ResultsAck:
-		a.desk.inbox.takeAck(now, m)
+		a.scheduler.Acked(now, m)
 	case *wire.Cancel:
-		a.desk.inbox.cancelTask(now, m)
+		a.scheduler.Cancel(now, m)
 	case sessionOpened:
-		a.desk.allowance.learnSoftware(m.greeting)
-		a.desk.outcomes.sessionOpened(now, m.id, m.failed)
-	case Report:
-		a.desk.outcomes.sessionWorked(now, m)
+		a.scheduler.SessionOpened(now, m.id, m.greeting, m.failed)
+	case scheduler.Report:
+		a.scheduler.SessionWorked(now, m)
 	case sessionClosed:
-		a.desk.outcomes.sessionClosed(now, m.id)
+		a.scheduler.SessionClosed(now, m.id)
 	case sessionCrashed:
-		a.desk.outcomes.sessionCrashed(now, m.id)
+		a.scheduler.SessionCrashed(now, m.id)
 	case look:
-		m.at(a.desk, now)
-	case shareChanged, allowanceChanged:
+		m.at(a.scheduler, now)
+	case registry.ShareChanged, registry.AllowanceChanged:
 	case clientsLost:
-		a.desk.inbox.shedLost(m.address)
+		a.scheduler.LoseClients(m.address)
 	case factKnown:
-		a.desk.memory.recallSnapshot(now, m.data)
+		a.scheduler.Recall(now, m.data)
 	case giveWay:
-		a.desk.HandOff(now)
+		a.scheduler.HandOff(now)
 	case departed:
 		c.Stop(c.Self())
 		return false
@@ -141,14 +149,14 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		if !ours {
 			return false
 		}
-		a.desk.outcomes.sessionCrashed(now, id)
+		a.scheduler.SessionCrashed(now, id)
 	case alarm.WakeUp:
 		late, ok := a.alarm.Rings(m, now)
 		if !ok {
 			return false
 		}
 		if late > lateMax {
-			a.options.Log.Warn("process was paused", "receiver", a.desk.key, "took", late)
+			a.options.Log.Warn("process was paused", "receiver", a.scheduler.Key(), "took", late)
 			c.Stop(c.Self())
 			return false
 		}
@@ -160,7 +168,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 
 // life is how long an actor may be without work.
 func (a *Actor) life() time.Duration {
-	if a.options.Living.Count() > livingMax {
+	if a.options.Registry.Count() > livingMax {
 		return min(a.idle, crowdedLife)
 	}
 	return a.idle
@@ -168,16 +176,16 @@ func (a *Actor) life() time.Duration {
 
 // plan asks the scheduler what to do, does it, and sets the timer for the next time.
 func (a *Actor) plan(c actor.Context, now time.Time) {
-	steps, wake := a.desk.Plan(now)
+	steps, wake := a.scheduler.Plan(now)
 	for _, s := range steps {
 		a.do(c, s)
 	}
-	a.count(nothingAllowed(a.desk.allowance.limits))
-	if a.desk.handingOff {
+	a.count(a.scheduler.HasNoShare())
+	if a.scheduler.HandingOff() {
 		a.alarm.Set(c, now, wake)
 		return
 	}
-	if since, idle := a.desk.IdleSince(); idle {
+	if since, idle := a.scheduler.IdleSince(); idle {
 		life := a.life()
 		if now.Sub(since) >= life {
 			c.Stop(c.Self())
@@ -194,38 +202,38 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 }
 
 // do carries out one step.
-func (a *Actor) do(c actor.Context, s Step) {
+func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	switch s := s.(type) {
-	case Send:
+	case scheduler.Send:
 		if pid, _ := s.To.PID.(*actor.PID); pid != nil {
 			c.Request(pid, s.Msg)
 		}
-	case OpenSession:
-		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSessionActor(a.options, s.Slot) }))
+	case scheduler.OpenSession:
+		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSessionActor(a.scheduling, a.options.Tracer, s.Slot) }))
 		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()
 		c.Send(pid, s)
-	case AskProbes:
+	case scheduler.AskProbes:
 		c.Send(a.sessions[s.ID], s)
-	case QuitSession:
+	case scheduler.QuitSession:
 		c.Send(a.sessions[s.ID], s)
-	case DropSession:
+	case scheduler.DropSession:
 		a.dismiss(c, s.ID)
-	case KnowFact:
+	case scheduler.KnowFact:
 		root, self := c.ActorSystem().Root, c.Self()
 		a.writer.Know(s.Key, func(data []byte) { root.Send(self, factKnown{data}) })
-	case KeepFact:
+	case scheduler.KeepFact:
 		a.writer.Keep(s.Fact, nil)
-	case Depart:
+	case scheduler.Depart:
 		a.depart(c, s)
 	}
 }
 
 // depart ends the actor as soon as what it learned is written.
-func (a *Actor) depart(c actor.Context, s Depart) {
-	for _, one := range a.desk.pool.sessions { // not in time
-		one.socket.abandon()
+func (a *Actor) depart(c actor.Context, s scheduler.Depart) {
+	for _, slot := range a.scheduler.Slots() { // not in time
+		slot.Abandon()
 	}
 	if s.Fact == nil {
 		c.Stop(c.Self())
@@ -260,34 +268,34 @@ func (a *Actor) dismiss(c actor.Context, id int) {
 // stop tells everybody that this place is no more. Sessions end with their actors.
 func (a *Actor) stop(c actor.Context) {
 	a.alarm.Stop()
-	if a.desk == nil {
+	if a.scheduler == nil {
 		return
 	}
 	a.options.Metrics.living.Dec()
 	a.options.Metrics.sessions.Sub(float64(len(a.sessions)))
-	for id, s := range a.desk.pool.sessions {
+	for id, slot := range a.scheduler.Slots() {
 		if a.sessions[id] == nil { // never begun: we crashed
-			s.socket.close()
+			slot.Close()
 		}
 	}
-	for _, s := range a.desk.ReleaseClients(time.Now()) {
+	for _, s := range a.scheduler.ReleaseClients(time.Now()) {
 		a.do(c, s)
 	}
-	if a.writer != nil && !a.desk.gone && a.desk.dirty {
-		if fact, worth := a.desk.memory.snapshot(time.Now()); worth {
+	if a.writer != nil {
+		if fact, worth := a.scheduler.Unsaved(time.Now()); worth {
 			a.writer.Keep(fact, nil)
 		}
 	}
 	a.count(false)
-	a.desk.recorder.closeRecord(time.Now())
-	a.desk.allowance.handle.leave()
-	a.desk = nil // the sessions' actors are still heard when they end
+	a.scheduler.Close(time.Now())
+	a.handle.Leave()
+	a.scheduler = nil // the sessions' actors are still heard when they end
 }
 
 // clientOf makes a sender known to the scheduler.
-func clientOf(sender *actor.PID) Client {
+func clientOf(sender *actor.PID) scheduler.Client {
 	if sender == nil {
-		return Client{}
+		return scheduler.Client{}
 	}
-	return Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, PID: sender}
+	return scheduler.Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, PID: sender}
 }

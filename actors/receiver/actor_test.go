@@ -12,6 +12,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
 
+	"rollcall/actors/receiver/receivertest"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -43,7 +45,7 @@ func sessionGoroutines() int {
 // in the midst of its work, and slots and goroutines are given back.
 func TestStoppedActorLeavesNothing(t *testing.T) {
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
-	b.options.Stretch = neverOut
+	b.options.stretch = neverOut
 	b.pid = b.spawn()
 	one, _ := b.customer(1, 1000, known)
 	two, _ := b.customer(2, 1000, known)
@@ -61,7 +63,7 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 	if s := b.lab.Manners().Receivers[b.domain]; s.HungUp != 0 || s.Quits != s.Sessions {
 		t.Errorf("%d sessions, %d QUIT, %d hung up", s.Sessions, s.Quits, s.HungUp)
 	}
-	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
 		t.Errorf("%d slots of %d", n, slotsOfWorld)
 	}
 }
@@ -69,7 +71,7 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 // TestActorStopsWhileOpening: a session that is just being opened is given up.
 func TestActorStopsWhileOpening(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
-	b.options.Stretch = soonOver
+	b.options.stretch = soonOver
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
@@ -78,7 +80,7 @@ func TestActorStopsWhileOpening(t *testing.T) {
 	}
 	c.until("moved", func() bool { return c.moved > 0 })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
-	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
 		t.Errorf("%d slots of %d", n, slotsOfWorld)
 	}
 }
@@ -108,7 +110,7 @@ func TestCrashInASession(t *testing.T) {
 	if n := calls.Load(); n < 2 || c.ended > 0 {
 		t.Errorf("%d sessions, the actor ended %d times", n, c.ended)
 	}
-	if n := b.options.Slots.free.Load(); n < slotsOfWorld-calls.Load()+1 {
+	if n := receivertest.FreeSlots(b.options.Slots); n < slotsOfWorld-int(calls.Load())+1 {
 		t.Errorf("%d slots are free of %d, with %d sessions that can be open", n, slotsOfWorld, calls.Load()-1)
 	}
 }
@@ -116,7 +118,7 @@ func TestCrashInASession(t *testing.T) {
 // TestCrashOfTheActor: whoever watches it learns that, and nothing is kept.
 func TestCrashOfTheActor(t *testing.T) {
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
-	b.options.Stretch = soonOver
+	b.options.stretch = soonOver
 	var broken atomic.Bool
 	b.options.Allow = func(string) throttle.Limits {
 		if broken.Load() {
@@ -130,7 +132,7 @@ func TestCrashOfTheActor(t *testing.T) {
 	broken.Store(true)
 	c.until("told", func() bool { return c.ended > 0 && c.moved > 0 })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
-	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
 		t.Errorf("%d slots of %d", n, slotsOfWorld)
 	}
 }
@@ -138,7 +140,7 @@ func TestCrashOfTheActor(t *testing.T) {
 // TestResultsComeAgain: until they are acknowledged, each answer once in each batch.
 func TestResultsComeAgain(t *testing.T) {
 	b := newBench(t, 0, "clean", openedWide())
-	b.options.Stretch = soonOver
+	b.options.stretch = soonOver
 	b.pid = b.spawn()
 	lost := 0
 	c := &customer{b: b, local: known, more: 5, changed: make(chan struct{}, 1),
@@ -176,7 +178,8 @@ func TestIdleActorEnds(t *testing.T) {
 	defer system.Shutdown()
 	ended := make(chan struct{})
 	pid := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
-		return newActor(testOptions(openedWide()), nil, 50*time.Millisecond)
+		o := testOptions(openedWide())
+		return newActor(o, o.forScheduler(), nil, 50*time.Millisecond)
 	}))
 	system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 		switch c.Message().(type) {
@@ -198,14 +201,14 @@ func TestIdleActorEnds(t *testing.T) {
 // not asked for all addresses that a session was given.
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
-	b.options.Stretch = atOnce
+	b.options.stretch = atOnce
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
 	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n > 3+openedWide().Connections {
 		t.Errorf("%d RCPTs to a receiver that refuses us", n)
 	}
-	if !stopsSession(verdict.ActOtherSource) {
+	if !scheduler.EndsBatch(&scheduler.Judgement{Verdict: verdict.Verdict{Action: verdict.ActOtherSource}}) {
 		t.Error("a refusal of us does not stop a session")
 	}
 }

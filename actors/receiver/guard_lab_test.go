@@ -2,24 +2,15 @@ package receiver
 
 import (
 	"net/netip"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/throttle"
 )
-
-// stranger is what a receiver gets of whom nothing is known, but for the rates.
-func stranger() throttle.Limits {
-	a := throttle.DefaultLimits()
-	a.RcptRate = throttle.Rate{Events: 1000, Per: time.Second}
-	a.ConnectionRate = throttle.Rate{Events: 20, Per: time.Second}
-	return a
-}
 
 // TestOnlyBadAddresses at each guard of the lab: as many as an hour allows are
 // answered, all of them right, and no guard has moved.
@@ -35,10 +26,10 @@ func TestOnlyBadAddresses(t *testing.T) {
 				c, _ := b.customer(1, a.RefusedPerHour+10, func(n int) string { return "ghost." + letters(n) })
 				c.until("the answers of an hour", func() bool { return len(c.answers) == a.RefusedPerHour })
 				for _, one := range c.told {
-					told{one, 1}.agrees(t)
-					if one.outcome != smtp.Invalid && (name != "ciscoqueue" || one.outcome.Final()) {
+					one.Agrees(t, 1)
+					if one.Outcome != smtp.Invalid && (name != "ciscoqueue" || one.Outcome.Final()) {
 						// Its words are those of a named gateway, which its host's name is not.
-						t.Errorf("%s %s: %+v", one.outcome, one.reason, one.attempts)
+						t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 					}
 				}
 				if s := b.lab.Manners(); s.Total.Tripped > 0 || s.Total.LimitsHit > 0 {
@@ -48,46 +39,6 @@ func TestOnlyBadAddresses(t *testing.T) {
 		})
 	}
 	running.Wait()
-}
-
-// TestOnlyBadAddressesForHours: a list of them is answered to its end, so slowly that
-// no hour, by whichever clock, has more than a guard bears that allows 25.
-func TestOnlyBadAddressesForHours(t *testing.T) {
-	w := newWorld(t, stranger(), 1)
-	w.reply = func(*Probe, *simSession) smtp.Reply { return noSuchUser }
-	invalid := 0
-	w.collect(1, func(_ string, a told) {
-		if a.agrees(t); a.outcome == smtp.Invalid {
-			invalid++
-		}
-	})
-	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
-	w.run(begin.Add(6 * time.Hour))
-	slices.SortFunc(w.rcpts, time.Time.Compare)
-	checkRate(t, "refused", w.rcpts, throttle.Rate{Events: 24, Per: time.Hour})
-	if invalid != 100 {
-		t.Errorf("%d of 100 answered in six hours", invalid)
-	}
-}
-
-// TestHalfBadAddresses: beyond what an hour allows, less is refused than accepted.
-func TestHalfBadAddresses(t *testing.T) {
-	w := newWorld(t, stranger(), 1)
-	refused, accepted := 0, 0
-	w.reply = func(*Probe, *simSession) smtp.Reply {
-		if w.rand.IntN(10) < 7 {
-			if refused++; refused > 20 && refused > accepted {
-				t.Errorf("%d refused, %d accepted", refused, accepted)
-			}
-			return noSuchUser
-		}
-		accepted++
-		return smtp.Reply{Code: 250}
-	}
-	w.offer(offerOf(1, "d.example", 1, 500, hosts("mx1")))
-	if w.run(begin.Add(59 * time.Minute)); refused < 20 || accepted < 5 {
-		t.Errorf("%d refused, %d accepted", refused, accepted)
-	}
 }
 
 // TestPathsOnTheWire: what the lab's receivers do to one address, and the attempts
@@ -129,14 +80,14 @@ func TestPathsOnTheWire(t *testing.T) {
 			a := openedWide()
 			a.RcptsPerTransaction, a.Pipelining = tc.rcpts, true
 			b := newBench(t, 0, tc.name, a)
-			b.options.Stretch = atOnce
+			b.options.stretch = atOnce
 			b.pid = b.spawn()
-			b.ask(1, tc.rcpts, func(n int) string { return tc.local + "." + letters(n) }, func(one answer) {
-				if one.outcome != tc.outcome || tc.reason != smtp.ReasonNone && one.reason != tc.reason {
-					t.Errorf("%s %s: %+v", one.outcome, one.reason, one.attempts)
+			b.ask(1, tc.rcpts, func(n int) string { return tc.local + "." + letters(n) }, func(one receivertest.Answer) {
+				if one.Outcome != tc.outcome || tc.reason != smtp.ReasonNone && one.Reason != tc.reason {
+					t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 				}
-				if tc.attempts != nil && !tc.attempts(one.attempts) {
-					t.Errorf("attempts %+v", one.attempts)
+				if tc.attempts != nil && !tc.attempts(one.Attempts) {
+					t.Errorf("attempts %+v", one.Attempts)
 				}
 			})
 		})
@@ -146,12 +97,12 @@ func TestPathsOnTheWire(t *testing.T) {
 func lastIsTLS(all []evidence.Attempt) bool { return len(all) > 0 && all[len(all)-1].TLS }
 
 // ask waits for the answers to n addresses and looks at each.
-func (b *bench) ask(verification byte, n int, local func(int) string, each func(answer)) {
+func (b *bench) ask(verification byte, n int, local func(int) string, each func(receivertest.Answer)) {
 	b.t.Helper()
 	c, _ := b.customer(verification, n, local)
 	c.until("all answers", func() bool { return len(c.answers) == n })
 	for _, one := range c.told {
-		told{one, 1}.agrees(b.t)
+		one.Agrees(b.t, 1)
 		each(one)
 	}
 }
@@ -161,12 +112,12 @@ func (b *bench) ask(verification byte, n int, local func(int) string, each func(
 func TestGuardOnTheWire(t *testing.T) {
 	b := newBench(t, 0, "cisco", openedWide())
 	invalid := 0
-	b.ask(1, 60, func(n int) string { return "ghost." + letters(n) }, func(one answer) {
+	b.ask(1, 60, func(n int) string { return "ghost." + letters(n) }, func(one receivertest.Answer) {
 		switch {
-		case one.outcome == smtp.Invalid:
+		case one.Outcome == smtp.Invalid:
 			invalid++
-		case one.outcome != smtp.Undecided || one.reason != smtp.HarvestGuard || one.wait < harvestFor-time.Minute:
-			t.Errorf("%s %s in %s: %+v", one.outcome, one.reason, one.wait, one.attempts)
+		case one.Outcome != smtp.Undecided || one.Reason != smtp.HarvestGuard || one.Wait < 59*time.Minute:
+			t.Errorf("%s %s in %s: %+v", one.Outcome, one.Reason, one.Wait, one.Attempts)
 		}
 	})
 	if invalid > 25 || invalid < 20 {
@@ -180,9 +131,9 @@ func TestGuardOnTheWire(t *testing.T) {
 // TestIPv6OnTheWire: a host with an IPv6 address alone is asked like any other.
 func TestIPv6OnTheWire(t *testing.T) {
 	b := newBench(t, 0, "sixonly", openedWide())
-	b.ask(1, 10, half, func(one answer) {
-		if want := [...]smtp.Outcome{smtp.Invalid, smtp.Valid}[one.ordinal%2]; one.outcome != want {
-			t.Errorf("%s %s: %+v", one.outcome, one.reason, one.attempts)
+	b.ask(1, 10, half, func(one receivertest.Answer) {
+		if want := [...]smtp.Outcome{smtp.Invalid, smtp.Valid}[one.Ordinal%2]; one.Outcome != want {
+			t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 		}
 	})
 }
@@ -204,11 +155,11 @@ func TestSourcesOnTheWire(t *testing.T) {
 	b.options.Sources = sources
 	b.pid = b.spawn()
 	seen := map[string]bool{}
-	b.ask(1, 40, half, func(one answer) {
-		if !one.outcome.Final() {
-			t.Errorf("%s %s: %+v", one.outcome, one.reason, one.attempts)
+	b.ask(1, 40, half, func(one receivertest.Answer) {
+		if !one.Outcome.Final() {
+			t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 		}
-		seen[one.attempts[len(one.attempts)-1].Source] = true
+		seen[one.Attempts[len(one.Attempts)-1].Source] = true
 	})
 	if len(seen) != 1 || !seen[from[0]] && !seen[from[1]] {
 		t.Errorf("answers from %v", seen)

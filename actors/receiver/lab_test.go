@@ -2,7 +2,7 @@ package receiver
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,12 +13,51 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
 )
+
+// Short names of what tests of other packages share.
+var (
+	openedWide = receivertest.OpenedWide
+	stranger   = receivertest.Stranger
+	sourcesOf  = receivertest.SourcesOf
+	letters    = receivertest.Letters
+	known      = receivertest.Known
+	half       = receivertest.Half
+	share      = receivertest.Used
+	checkRate  = receivertest.CheckRate
+	id         = receivertest.ID
+	offerOf    = receivertest.OfferOf
+)
+
+// slotsOfWorld is more than any receiver of a test needs.
+const slotsOfWorld = 1000
+
+// of gives every receiver k of n parts.
+func of(k, n int) func(string) (int, int) { return func(string) (int, int) { return k, n } }
+
+// silent is the logger of an actor system under test.
+func silent(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// testOptions are those of a node of its own with an allowance for every receiver.
+func testOptions(a throttle.Limits) Options {
+	living := NewRegistry()
+	living.Alone()
+	return Options{
+		Registry: living, Fenced: func() bool { return false },
+		Allow: func(string) throttle.Limits { return a },
+		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
+		Rules: verdict.Builtin(), Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+}
 
 // patience bounds every wait of these tests.
 const patience = 2 * time.Minute
@@ -81,13 +120,13 @@ func (b *bench) spawn() *actor.PID {
 	return pid
 }
 
-func opener(t *testing.T, lab *smtplab.Lab) openFunc {
+func opener(t *testing.T, lab *smtplab.Lab) receivertest.OpenFunc {
 	t.Helper()
 	return openerFrom(t, lab, netip.Addr{})
 }
 
 // openerFrom opens sessions to a lab from an address.
-func openerFrom(t *testing.T, lab *smtplab.Lab, source netip.Addr) openFunc {
+func openerFrom(t *testing.T, lab *smtplab.Lab, source netip.Addr) receivertest.OpenFunc {
 	t.Helper()
 	networks := []netip.Prefix{lab.Network(), netip.PrefixFrom(netip.IPv6Loopback(), 128)}
 	dialer, err := smtp.NewDialer(smtp.DialerOptions{Source: source, AllowNetworks: networks,
@@ -143,7 +182,7 @@ type customer struct {
 	asked   int
 	chunk   uint64
 	answers []*wire.Answer
-	told    []answer // the same, with their attempts
+	told    []receivertest.Answer // the same, with their attempts
 	moved   int
 	ended   int
 	refused []wire.Refusal
@@ -179,7 +218,7 @@ func (c *customer) receive(x actor.Context) {
 			break
 		}
 		c.answers = append(c.answers, m.GetAnswers()...)
-		c.told = append(c.told, answersOf(m)...)
+		c.told = append(c.told, receivertest.AnswersOf(m)...)
 		x.Send(c.b.pid, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		for range m.GetCredit() {
 			c.offer(x)
@@ -230,24 +269,6 @@ func (c *customer) until(what string, wanted func() bool) {
 	}
 }
 
-// known spells mailboxes that exist; every other one does not with half.
-func known(n int) string { return "anna." + letters(n) }
-
-func half(n int) string {
-	if n%2 == 0 {
-		return "ghost." + letters(n)
-	}
-	return known(n)
-}
-
-func letters(n int) string {
-	var out []byte
-	for ; n > 0 || len(out) == 0; n /= 26 {
-		out = append(out, byte('a'+n%26))
-	}
-	return string(out)
-}
-
 // times gives when the lab saw events of a kind.
 func (b *bench) times(kind string) []time.Time {
 	var out []time.Time
@@ -258,15 +279,6 @@ func (b *bench) times(kind string) []time.Time {
 	}
 	slices.SortFunc(out, time.Time.Compare)
 	return out
-}
-
-// share is which part of a rate was used between the first and the last event.
-func share(times []time.Time, r throttle.Rate) float64 {
-	if len(times) < 2 {
-		return 0
-	}
-	took := times[len(times)-1].Sub(times[0])
-	return float64(len(times)-1) / (float64(r.Events) * took.Seconds() / r.Per.Seconds())
 }
 
 // TestLimitsAsTheLabSeesThem drives a receiver at each of its limits, on real
@@ -354,66 +366,6 @@ func dialShare(b *bench, _ smtplab.Tally, a throttle.Limits) float64 {
 	return share(times[third:2*third+1], a.ConnectionRate)
 }
 
-// TestRatesAreUsed: once the way is known, a scheduler uses nearly all of what it may, near and
-// far away, and where nothing but latency bounds it no session waits but for the receiver.
-func TestRatesAreUsed(t *testing.T) {
-	perSecond := func(n int) throttle.Rate { return throttle.Rate{Events: n, Per: time.Second} }
-	rcpts := func(w *world) float64 { return share(w.rcpts[len(w.rcpts)/2:], w.limit.RcptRate) }
-	dials := func(w *world) float64 {
-		third := len(w.dials) / 3
-		return share(w.dials[third:2*third+1], w.limit.ConnectionRate)
-	}
-	for _, tc := range []struct {
-		name      string
-		turn      time.Duration
-		addresses int
-		allow     func(*throttle.Limits)
-		used      func(*world) float64
-		least     float64
-	}{
-		{"rcpt rate of a stranger", time.Millisecond, 100, func(a *throttle.Limits) { a.RcptRate = perSecond(5) },
-			rcpts, 0.97},
-		{"rcpt rate", time.Millisecond, 1000, func(a *throttle.Limits) { a.RcptRate = perSecond(200) }, rcpts, 0.97},
-		{"rcpt rate, 100 ms away", 100 * time.Millisecond, 100, func(a *throttle.Limits) {
-			a.RcptRate, a.Connections = perSecond(10), 6
-		}, rcpts, 0.95},
-		{"connection rate", time.Millisecond, 80, func(a *throttle.Limits) {
-			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(20), 1, 10
-		}, dials, 0.97},
-		{"connection rate, 100 ms away", 100 * time.Millisecond, 80, func(a *throttle.Limits) {
-			a.ConnectionRate, a.RcptsPerConnection, a.Connections = perSecond(12), 1, 40
-		}, dials, 0.95},
-		{"nothing but latency", 100 * time.Millisecond, 1000, func(a *throttle.Limits) {
-			a.Connections, a.RcptsPerTransaction = 10, 10
-		}, func(w *world) float64 {
-			times := w.rcpts[len(w.rcpts)/4 : len(w.rcpts)*3/4]
-			turns := float64(w.limit.RcptsPerTransaction+2) / float64(w.limit.RcptsPerTransaction)
-			return share(times, throttle.Rate{Events: w.limit.Connections, Per: time.Duration(turns * float64(w.turn))})
-		}, 0.95},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a := openedWide()
-			tc.allow(&a)
-			w := newWorld(t, a, 1)
-			w.turn = tc.turn
-			all := w.heard()
-			for n := range tc.addresses / 100 {
-				w.offer(offerOf(1, fmt.Sprintf("d%d.example", n), 1, min(100, tc.addresses), hosts("mx1")))
-			}
-			if tc.addresses < 100 {
-				w.offer(offerOf(1, "d.example", 1, tc.addresses, hosts("mx1")))
-			}
-			w.run(begin.Add(time.Minute))
-			slices.SortFunc(w.rcpts, time.Time.Compare)
-			used := tc.used(w)
-			if t.Logf("used %.1f %% of what is allowed", 100*used); used < tc.least || used > 1.001 {
-				t.Errorf("used %.1f %%, %d RCPTs in %d sessions, answers for %d domains", 100*used, len(w.rcpts),
-					len(w.dials), len(all))
-			}
-		})
-	}
-}
-
 // checkManners fails when the lab has seen a limit broken.
 func (b *bench) checkManners(s smtplab.Tally, a throttle.Limits) {
 	b.t.Helper()
@@ -436,4 +388,25 @@ func (b *bench) checkManners(s smtplab.Tally, a throttle.Limits) {
 	}
 	checkRate(b.t, "RCPTs", b.times("rcpt"), a.RcptRate)
 	checkRate(b.t, "sessions", b.times("connect"), a.ConnectionRate)
+}
+
+// TestAttemptsOnTheWire: an answer of the lab arrives with what the lab said.
+func TestAttemptsOnTheWire(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
+	b := newBench(t, 0, "clean", a)
+	c, _ := b.customer(1, 20, half)
+	c.until("all answers", func() bool { return len(c.answers) == 20 })
+	for _, one := range c.told {
+		if len(one.Attempts) != 1 {
+			t.Fatalf("%d attempts", len(one.Attempts))
+		}
+		at := one.Attempts[0]
+		if at.Stage != smtp.StageRcpt || at.Host != b.host.GetName() || at.Code == 0 || at.Rule == "" ||
+			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) ||
+			strings.Contains(at.Text, "ghost") {
+			t.Errorf("attempt %+v", at)
+		}
+		one.Agrees(t, 1)
+	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/remote"
 
+	"rollcall/actors/receiver/receivertest"
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
@@ -78,9 +80,9 @@ func TestMovedActorEndsWell(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
 	s := newShelf()
-	b.options.Facts, b.options.Stretch = s, neverOut
-	b.options.Living = NewLiving()
-	b.options.Living.Alone()
+	b.options.Facts, b.options.stretch = s, neverOut
+	b.options.Registry = NewRegistry()
+	b.options.Registry.Alone()
 	a := openedWide()
 	a.RefusedPerHour = 200
 	b.options.Allow = func(string) throttle.Limits { return a }
@@ -90,8 +92,8 @@ func TestMovedActorEndsWell(t *testing.T) {
 	b.system.Root.Poison(b.pid)
 	b.system.Root.Send(pid, offerOf(7, b.domain, 9, 3, []*wire.Host{b.host}))
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
-	if b.options.Living.Count() != 0 {
-		t.Errorf("%d actors live", b.options.Living.Count())
+	if b.options.Registry.Count() != 0 {
+		t.Errorf("%d actors live", b.options.Registry.Count())
 	}
 	tally := b.lab.Manners().Receivers[b.domain]
 	if tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 ||
@@ -104,7 +106,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	if len(s.facts["x"].Data) == 0 {
 		t.Error("what was learned is not written")
 	}
-	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
 		t.Errorf("%d slots of %d", n, slotsOfWorld)
 	}
 }
@@ -113,8 +115,8 @@ func TestMovedActorEndsWell(t *testing.T) {
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
 	s := newShelf()
-	b.options.Facts, b.options.Living, b.options.Stretch = s, NewLiving(), soonOver
-	b.options.Living.Alone()
+	b.options.Facts, b.options.Registry, b.options.stretch = s, NewRegistry(), soonOver
+	b.options.Registry.Alone()
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
@@ -123,7 +125,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 	s.mu.Unlock()
 	b.system.Root.Poison(b.pid)
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
-	eventually(t, "no socket", func() bool { return len(b.options.Living.all()) == 0 })
+	eventually(t, "no socket", func() bool { return receivertest.FreeSlots(b.options.Slots) == slotsOfWorld })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
 }
 
@@ -132,13 +134,13 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 func TestNextActorKnows(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Facts = newShelf()
-	b.options.Stretch = soonOver
+	b.options.stretch = soonOver
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
 	var last time.Duration
 	for _, a := range c.told {
-		last = max(last, a.wait)
+		last = max(last, a.Wait)
 	}
 	asked := b.lab.Manners().Receivers[b.domain].Rcpts
 	if err := b.system.Root.PoisonFuture(b.pid).Wait(); err != nil {
@@ -151,8 +153,8 @@ func TestNextActorKnows(t *testing.T) {
 		t.Errorf("%d RCPTs by the first actor, %d by the next", asked, n-asked)
 	}
 	for _, a := range next.told {
-		if a.outcome.Final() || a.reason != smtp.SourceBlocked || a.wait <= 0 || a.wait > last {
-			t.Fatalf("%s %s, wait %s, and the last one was told %s", a.outcome, a.reason, a.wait, last)
+		if a.Outcome.Final() || a.Reason != smtp.SourceBlocked || a.Wait <= 0 || a.Wait > last {
+			t.Fatalf("%s %s, wait %s, and the last one was told %s", a.Outcome, a.Reason, a.Wait, last)
 		}
 	}
 }
@@ -167,7 +169,7 @@ func TestFenceStopsTheNextRcpt(t *testing.T) {
 		a.RcptsPerTransaction = inTransaction
 		b := newBench(t, 5*time.Millisecond, "clean", a)
 		var fenced atomic.Bool
-		b.options.Fenced, b.options.Stretch = fenced.Load, soonOver
+		b.options.Fenced, b.options.stretch = fenced.Load, soonOver
 		b.pid = b.spawn()
 		c, _ := b.customer(1, 100, known)
 		eventually(t, "some RCPTs", func() bool { return b.lab.Manners().Receivers[b.domain].Rcpts > 9 })
@@ -195,12 +197,12 @@ func TestCompliesOnTheWire(t *testing.T) {
 	a.Connections = 8
 	a.RcptRate.Events, a.ConnectionRate.Events = 400, 80
 	b := newBench(t, 10*time.Millisecond, "clean", a)
-	living := []*Living{NewLiving(), NewLiving()}
+	living := []*Registry{NewRegistry(), NewRegistry()}
 	var customers []*customer
 	for n, l := range living {
-		l.hard = neverOut * hardAfter
+		l.Grace = neverOut * registry.HardAfter
 		node := *b
-		node.options.Living, node.options.Slots = l, NewSlots(slotsOfWorld)
+		node.options.Registry, node.options.Slots = l, NewSlots(slotsOfWorld)
 		node.pid = node.spawn()
 		c, _ := node.customer(byte(n+1), 10_000, known)
 		customers = append(customers, c)
@@ -210,19 +212,20 @@ func TestCompliesOnTheWire(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := living[node].Comply(ctx, of(k, 4)); err != nil {
+		if err := living[node].ApplyShares(ctx, of(k, 4)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	var has [2]int
 	for turn, shares := range [][2]int{{4, 0}, {1, 0}, {1, 3}, {0, 4}, {2, 2}, {3, 1}, {0, 0}, {0, 4}} {
 		for node, k := range shares { // who gives up goes first
-			l := living[node].all()
-			if len(l) > 0 && k < l[0].now.Load().k {
+			if k < has[node] {
 				comply(node, k)
 			}
 		}
 		for node, k := range shares {
 			comply(node, k)
+			has[node] = k
 		}
 		for node, k := range shares {
 			c := customers[node]
@@ -239,7 +242,8 @@ func TestCompliesOnTheWire(t *testing.T) {
 
 // TestLostNodeIsHeard: what the transport says of other nodes reaches the schedulers.
 func TestLostNodeIsHeard(t *testing.T) {
-	a := slowWide(100)
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
 	b := newBench(t, 0, "clean", a)
 	c, _ := b.customer(1, 10_000, known)
 	c.until("answers", func() bool { return len(c.answers) > 2 })
@@ -255,14 +259,14 @@ func TestLostNodeIsHeard(t *testing.T) {
 // TestCutSessionTeachesNothing: a session that Comply ended says nothing about the receiver.
 func TestCutSessionTeachesNothing(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
-	b.options.Living.hard = hardAfter / 10
+	b.options.Registry.Grace = registry.HardAfter / 10
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
-	if err := b.options.Living.Comply(t.Context(), of(0, 1)); err != nil {
+	if err := b.options.Registry.ApplyShares(t.Context(), of(0, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if n := b.options.Slots.free.Load(); n != slotsOfWorld {
+	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
 		t.Errorf("%d slots of %d after Comply", n, slotsOfWorld)
 	}
 	c.mu.Lock()

@@ -3,12 +3,13 @@ package receiver
 import (
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/span"
 	"rollcall/smtp/throttle"
@@ -21,7 +22,7 @@ const kind = "receiver"
 // Options is what every receiver actor of a node shares. Fields are required unless
 // they say what nil means.
 type Options struct {
-	Living *Living // the receivers of this node
+	Registry *Registry // the receivers of this node
 	// Fenced says that this process may not speak to receivers now, because it does
 	// not know whether others took it for lost. It is asked before every RCPT, from
 	// many goroutines at once, and must be quick.
@@ -46,33 +47,29 @@ type Options struct {
 	// of weight 1, at receivers where both wait; nil: all have the same.
 	Weight  func(workspace uuid.UUID) int
 	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
-	Slots   *Slots
+	Slots   *registry.Slots
 	Rules   *verdict.Rules
 	Log     *slog.Logger
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
 
-	// Stretch makes the waits between actors, clients and sockets, for hosts that are down and
+	// stretch makes the waits between actors, clients and sockets, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
 	// they are as their constants say.
-	Stretch float64
+	stretch float64
 }
 
-// Stretched gives how long a wait is that tests stretch.
-func (o *Options) Stretched(d time.Duration) time.Duration {
-	if o.Stretch == 0 {
-		return d
-	}
-	return time.Duration(float64(d) * o.Stretch)
+// forScheduler gives the part that a scheduler needs.
+func (o *Options) forScheduler() scheduler.Options {
+	return scheduler.Options{Fenced: o.Fenced, Facts: o.Facts, Clock: o.Clock, Sources: o.Sources, Allow: o.Allow,
+		Stated: o.Stated, SourceOf: o.SourceOf, Said: o.Said, Weight: o.Weight, Waits: o.Waits, Slots: o.Slots,
+		Rules: o.Rules, Log: o.Log, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
 }
-
-// restHour is the hour by which a source rests that is refused.
-func (o *Options) restHour() throttle.Hour { return throttle.Hour(o.Stretched(o.scaleHour(time.Hour))) }
 
 // Validate says which option is missing.
 func (o Options) Validate() error {
 	switch {
-	case o.Living == nil || o.Fenced == nil:
+	case o.Registry == nil || o.Fenced == nil:
 		return errors.New("receiver options: living or fenced is nil")
 	case o.Sources == nil:
 		return errors.New("receiver options: sources is nil")
@@ -90,33 +87,5 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// bindSources tells the pool what it has to know of the node.
-func (o *Options) bindSources() {
-	o.Sources.Bind(egress.Settings{Limits: o.SourceOf, Facts: o.Facts, Clock: o.Clock, Log: o.Log})
-}
-
-// scaleHour gives how long d lasts where an hour is that of the sources.
-func (o *Options) scaleHour(d time.Duration) time.Duration { return o.Sources.Hour.Of(d) }
-
-// Slots bounds the sessions that a node has open at once, over all receivers, so
-// that it never runs out of file descriptors. Safe for concurrent use.
-type Slots struct{ free atomic.Int64 }
-
-// NewSlots makes n slots.
-func NewSlots(n int) *Slots {
-	s := &Slots{}
-	s.free.Store(int64(n))
-	return s
-}
-
-// Take takes a slot if one is free.
-func (s *Slots) Take() bool {
-	if s.free.Add(-1) >= 0 {
-		return true
-	}
-	s.free.Add(1)
-	return false
-}
-
-// Give gives a slot back.
-func (s *Slots) Give() { s.free.Add(1) }
+// NewSlots makes n slots, which bound the sessions that a node has open at once.
+func NewSlots(n int) *registry.Slots { return registry.NewSlots(n) }

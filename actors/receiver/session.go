@@ -13,6 +13,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/span"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -23,7 +25,7 @@ import (
 type (
 	sessionOpened struct {
 		id       int
-		failed   *Judgement
+		failed   *scheduler.Judgement
 		greeting string
 	}
 	sessionClosed struct{ id int }
@@ -36,8 +38,9 @@ const graceFor = time.Second
 // sessionActor owns one SMTP session. It does one thing at a time, in a
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
-	options Options
-	socket  *socket
+	options scheduler.Options
+	spans   *span.Tracer // nil: nothing is traced
+	socket  *registry.ConnSlot
 	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
 	cancel  context.CancelFunc
@@ -50,19 +53,19 @@ type sessionActor struct {
 	broken  bool      // as smtp: it failed
 }
 
-func newSessionActor(o Options, s *socket) *sessionActor {
+func newSessionActor(o scheduler.Options, spans *span.Tracer, s *registry.ConnSlot) *sessionActor {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &sessionActor{options: o, socket: s, ctx: ctx, cancel: cancel}
+	return &sessionActor{options: o, spans: spans, socket: s, ctx: ctx, cancel: cancel}
 }
 
 // Receive implements actor.Actor.
 func (a *sessionActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
-	case OpenSession:
+	case scheduler.OpenSession:
 		a.do(c, m.ID, func() any { return a.open(m) })
-	case AskProbes:
+	case scheduler.AskProbes:
 		a.do(c, m.ID, func() any { return a.begin(m) })
-	case QuitSession:
+	case scheduler.QuitSession:
 		a.do(c, m.ID, func() any {
 			a.quit()
 			return sessionClosed{id: m.ID}
@@ -85,13 +88,13 @@ func (a *sessionActor) leave() {
 		}
 		a.untraced()
 		a.cancel()
-		a.socket.close()
+		a.socket.Close()
 	})
 }
 
 // quit says goodbye, unless the session has no time for that.
 func (a *sessionActor) quit() {
-	if a.socket.cut.Load() {
+	if a.socket.WasEnded() {
 		a.smtp.Close()
 		return
 	}
@@ -108,7 +111,7 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 		result := a.guarded(id, work)
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
-			a.socket.close() // before anybody may open another one for it
+			a.socket.Close() // before anybody may open another one for it
 		}
 		a.working.Store(false)
 		if a.leaving.Load() {
@@ -137,21 +140,21 @@ type sessionCrashed struct{ id int }
 
 // open dials, unless that is not permitted any more. What Comply ended says
 // nothing about the host.
-func (a *sessionActor) open(m OpenSession) any {
-	if a.options.Fenced() || !a.socket.start(m.Turn, a.cancel) {
+func (a *sessionActor) open(m scheduler.OpenSession) any {
+	if a.options.Fenced() || !a.socket.Begin(m.Version, a.cancel) {
 		return sessionClosed{id: m.ID}
 	}
-	defer a.socket.rest()
+	defer a.socket.Rest()
 	a.source = m.Source
-	a.traced(m.host.host)
+	a.traced(m.Host)
 	a.trace(m)
-	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.host.host, m.host.at, m.TLS)
+	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.Host, m.At, m.TLS)
 	if err != nil {
-		if a.socket.cut.Load() {
+		if a.socket.WasEnded() {
 			return sessionClosed{id: m.ID}
 		}
 		a.tracedFailure(err)
-		told := a.judgeFailure(m.host.host, err)
+		told := a.judgeFailure(m.Host, err)
 		return sessionOpened{id: m.ID, failed: &told}
 	}
 	a.smtp = s
@@ -160,7 +163,7 @@ func (a *sessionActor) open(m OpenSession) any {
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.
-func (a *sessionActor) judgeFailure(host string, err error) Judgement {
+func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement {
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
@@ -170,13 +173,13 @@ func (a *sessionActor) judgeFailure(host string, err error) Judgement {
 }
 
 // begin asks, if that is still permitted. What Comply ended teaches nothing.
-func (a *sessionActor) begin(m AskProbes) Report {
-	if !a.socket.start(m.Turn, a.cancel) {
-		return Report{ID: m.ID, Rest: m.Probes, Stale: a.socket.cut.Load()}
+func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
+	if !a.socket.Begin(m.Version, a.cancel) {
+		return scheduler.Report{ID: m.ID, Rest: m.Probes, Stale: a.socket.WasEnded()}
 	}
-	defer a.socket.rest()
+	defer a.socket.Rest()
 	r := a.ask(m)
-	if a.socket.cut.Load() {
+	if a.socket.WasEnded() {
 		r.Failure, r.Cut, r.Poisoned, r.Stale = nil, false, false, true
 	}
 	return r
@@ -184,14 +187,14 @@ func (a *sessionActor) begin(m AskProbes) Report {
 
 // held says whether not one more RCPT may be sent for this work.
 func (a *sessionActor) held(turn uint64) bool {
-	return a.leaving.Load() || a.socket.halted.Load() || !a.socket.may(turn) || a.options.Fenced()
+	return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(turn) || a.options.Fenced()
 }
 
 // ask puts the probes to the receiver, a transaction at a time, until they are
 // all answered, the session ends, or an answer says that going on is wrong.
-func (a *sessionActor) ask(m AskProbes) Report {
-	r := Report{ID: m.ID, Rest: m.Probes}
-	hold := func() bool { return a.held(m.Turn) }
+func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
+	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
+	hold := func() bool { return a.held(m.Version) }
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
 		return r
@@ -229,7 +232,7 @@ func (a *sessionActor) ask(m AskProbes) Report {
 
 // over ends a report whose session ended without an error: by a 421 to the last
 // RCPT, or because its context was done just when the last reply came.
-func (a *sessionActor) over(r *Report, got []Answered) {
+func (a *sessionActor) over(r *scheduler.Report, got []scheduler.Answered) {
 	if len(got) > 0 && got[len(got)-1].Told.Attempt.Code == 421 {
 		last := got[len(got)-1].Told
 		r.Failure, r.Cut = &last, true
@@ -253,7 +256,7 @@ func (a *sessionActor) pause(d time.Duration) {
 }
 
 // countAsked is how many of the answers came from the receiver.
-func countAsked(got []Answered) int {
+func countAsked(got []scheduler.Answered) int {
 	n := 0
 	for _, one := range got {
 		if one.Told.Attempt.Code != 0 {
@@ -265,16 +268,16 @@ func countAsked(got []Answered) int {
 
 // transaction asks for one transaction's worth and judges each answer as it
 // comes. It tells which action ended it early, if one did.
-func (a *sessionActor) transaction(r *Report, probes []*Probe, ask smtp.Ask) (verdict.Action, error) {
+func (a *sessionActor) transaction(r *scheduler.Report, probes []*scheduler.Probe, ask smtp.Ask) (verdict.Action, error) {
 	addresses := make([]smtp.Address, len(probes))
 	for i, p := range probes {
 		addresses[i] = p.Address
 	}
-	stop, judged := verdict.ActNone, make([]Judgement, 0, len(probes))
+	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(probes))
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
-		if EndsBatch(&told) {
+		if scheduler.EndsBatch(&told) {
 			stop = told.Verdict.Action
 		}
 		return stop != verdict.ActNone
@@ -282,7 +285,7 @@ func (a *sessionActor) transaction(r *Report, probes []*Probe, ask smtp.Ask) (ve
 	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
 	now, nth := time.Now(), 0
 	for i, one := range answers {
-		var told Judgement
+		var told scheduler.Judgement
 		switch {
 		case one.Err != nil:
 			one.At = now
@@ -295,20 +298,10 @@ func (a *sessionActor) transaction(r *Report, probes []*Probe, ask smtp.Ask) (ve
 		if one.Err == nil {
 			nth++
 		}
-		r.Answered = append(r.Answered, Answered{Probe: probes[i], Told: told, Sent: one.Sent, At: one.At,
+		r.Answered = append(r.Answered, scheduler.Answered{Probe: probes[i], Told: told, Sent: one.Sent, At: one.At,
 			Nth: nth})
 	}
 	return stop, err
-}
-
-// stopsSession says whether an action makes the next RCPT of this session wrong.
-func stopsSession(a verdict.Action) bool {
-	switch a {
-	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
-		verdict.ActVoid:
-		return true
-	}
-	return false
 }
 
 // nameOf names our address of a session, or of the source when there was none.
@@ -320,14 +313,14 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 }
 
 // judge gives the verdict on what came of asking one address.
-func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) Judgement {
+func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) scheduler.Judgement {
 	return a.options.Judge(evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
 		Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
 		Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()})
 }
 
 // fail ends the session in a report.
-func (a *sessionActor) fail(r *Report, err error) {
+func (a *sessionActor) fail(r *scheduler.Report, err error) {
 	a.tracedFailure(err)
 	told := a.judgeFailure(a.smtp.Host(), err)
 	r.Failure = &told

@@ -9,8 +9,8 @@ import (
 
 // traced begins the span of a session that is about to be opened.
 func (a *sessionActor) traced(host string) {
-	_, a.span = a.options.Tracer.Begin(a.ctx, span.Session)
-	a.span.Word(span.Receiver, a.socket.place.key)
+	_, a.span = a.spans.Begin(a.ctx, span.Session)
+	a.span.Word(span.Receiver, a.socket.Key())
 	a.span.Word(span.Source, a.source.Name())
 	a.span.Word(span.Host, host)
 }

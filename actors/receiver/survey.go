@@ -5,38 +5,40 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
 // look is a question about the scheduler of an actor.
 type look struct {
-	at func(d *Scheduler, now time.Time)
+	at func(s *scheduler.Scheduler, now time.Time)
 }
 
 // Survey says what every receiver does that lives here. It ends with ctx, and gives
 // those that have answered until then.
-func (l *Living) Survey(ctx context.Context) []view.Receiver {
-	return inquire(ctx, l, func(string) bool { return true }, func(d *Scheduler, now time.Time) view.Receiver { return d.explainer.status(now) })
+func (l *Registry) Survey(ctx context.Context) []view.Receiver {
+	return inquire(ctx, l, func(string) bool { return true }, (*scheduler.Scheduler).Status)
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
 // for: each shard is one. It ends with ctx, as Survey does.
-func (l *Living) Detail(ctx context.Context, key string) []view.ReceiverDetail {
-	return inquire(ctx, l, standsFor(key), func(d *Scheduler, now time.Time) view.ReceiverDetail { return d.explainer.detail(now) })
+func (l *Registry) Detail(ctx context.Context, key string) []view.ReceiverDetail {
+	return inquire(ctx, l, standsFor(key), (*scheduler.Scheduler).Detail)
 }
 
 // Record gives what this node kept of the receivers whose keys come after a key, in
 // their order, and whether that is all: it ends when most bytes of JSON are about full.
-func (l *Living) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
-	return l.histories.Record(now, after, most)
+func (l *Registry) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
+	return l.Histories.Record(now, after, most)
 }
 
 // Close ends one session of a receiver, after the command that is on the wire, and says
 // whether there was one. The numbers are those of Detail; of a name that stands
 // for several receivers, each of them ends the session of that number.
-func (l *Living) Close(ctx context.Context, key string, session int) bool {
-	end := func(d *Scheduler, _ time.Time) bool { return d.pool.closeSession(session) }
+func (l *Registry) Close(ctx context.Context, key string, session int) bool {
+	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
 	return slices.Contains(inquire(ctx, l, standsFor(key), end), true)
 }
 
@@ -50,16 +52,16 @@ func standsFor(name string) func(key string) bool {
 // inquire asks the actors of some receivers and gives their answers as far as they have
 // come until ctx is done.
 func inquire[T any](
-	ctx context.Context, l *Living, which func(key string) bool, of func(d *Scheduler, now time.Time) T,
+	ctx context.Context, l *Registry, which func(key string) bool, of func(s *scheduler.Scheduler, now time.Time) T,
 ) []T {
-	asked := l.asked(which)
+	asked := l.Handles(which)
 	type answer struct {
-		from *seat
+		from *registry.Handle
 		is   T
 	}
 	answers := make(chan answer, len(asked)) // nobody blocks
-	for s, tell := range asked {
-		tell(look{at: func(d *Scheduler, now time.Time) { answers <- answer{s, of(d, now)} }})
+	for h, tell := range asked {
+		tell(look{at: func(s *scheduler.Scheduler, now time.Time) { answers <- answer{h, of(s, now)} }})
 	}
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
@@ -71,7 +73,7 @@ func inquire[T any](
 			delete(asked, one.from)
 			quiet.Reset(quietFor)
 		case <-quiet.C:
-			if gone := l.left(asked); len(answers) == 0 { // they answer before they leave, or not at all
+			if gone := l.Left(asked); len(answers) == 0 { // they answer before they leave, or not at all
 				for _, s := range gone {
 					delete(asked, s)
 				}
@@ -86,33 +88,3 @@ func inquire[T any](
 // quietFor is how long no answer comes before it is looked whether those that are missing
 // still live: an actor that is stopped reads no message any more.
 const quietFor = 50 * time.Millisecond
-
-// asked gives the seats of some receivers whose actors can be told something, and how.
-func (l *Living) asked(which func(key string) bool) map[*seat]func(msg any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := map[*seat]func(msg any){}
-	for key, p := range l.places {
-		if !which(key) {
-			continue
-		}
-		for s := range p.seats {
-			if s.tell != nil {
-				out[s] = s.tell
-			}
-		}
-	}
-	return out
-}
-
-// left gives those of some seats that were given up since.
-func (l *Living) left(asked map[*seat]func(msg any)) (gone []*seat) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for s := range asked {
-		if _, here := s.seats[s]; !here {
-			gone = append(gone, s)
-		}
-	}
-	return gone
-}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/smtp"
@@ -21,7 +23,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	a := openedWide()
 	a.Connections, a.RcptRate = 1, throttle.Rate{Events: 20, Per: time.Second}
 	b := newBench(t, time.Millisecond, "plain", a)
-	living := b.options.Living
+	living := b.options.Registry
 	c, pid := b.customer(1, 10_000, half)
 	defer func() { _ = b.system.Root.StopFuture(pid).Wait() }()
 	if lines, err := living.Trace(time.Now(), "x", status.AnySource, 0); err != nil || len(lines) != 0 {
@@ -76,7 +78,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 		d := living.Detail(t.Context(), "x")
 		return len(d) == 1 && len(d[0].SessionList) == 1 && d[0].SessionList[0].ID != old
 	})
-	if got := living.Forget(t.Context(), "x", ForgetAll); len(got) != 1 || got[0].Key != "x" {
+	if got := living.Forget(t.Context(), "x", scheduler.ForgetAll); len(got) != 1 || got[0].Key != "x" {
 		t.Errorf("an actor is asked to forget: %+v", got)
 	}
 	over, cancel := context.WithCancel(t.Context())
@@ -87,21 +89,21 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 // TestAnActorThatStopsHoldsNoSurveyUp, and one that is slow is waited for.
 func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLiving()
+		l := NewRegistry()
 		allow := func(string) throttle.Limits { return throttle.Limits{} }
-		sit := func(key string, told func(s *seat, m look)) {
-			s := l.enter(key, allow)
-			s.listen(func(msg any) { go told(s, msg.(look)) })
+		sit := func(key string, told func(s *registry.Handle, m look)) {
+			s := l.Enter(key, allow)
+			s.Listen(func(msg any) { go told(s, msg.(look)) })
 		}
 		slow := 700 * time.Millisecond
-		sit("quick", func(_ *seat, m look) { m.at(nil, begin) })
-		sit("slow", func(_ *seat, m look) { <-time.After(slow); m.at(nil, begin) })
-		sit("gone", func(s *seat, _ look) { s.leave() })
-		sit("answered and gone", func(s *seat, m look) { m.at(nil, begin); s.leave() })
+		sit("quick", func(_ *registry.Handle, m look) { m.at(nil, time.Now()) })
+		sit("slow", func(_ *registry.Handle, m look) { <-time.After(slow); m.at(nil, time.Now()) })
+		sit("gone", func(s *registry.Handle, _ look) { s.Leave() })
+		sit("answered and gone", func(s *registry.Handle, m look) { m.at(nil, time.Now()); s.Leave() })
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
-		got := inquire(ctx, l, func(string) bool { return true }, func(*Scheduler, time.Time) bool { return true })
+		got := inquire(ctx, l, func(string) bool { return true }, func(*scheduler.Scheduler, time.Time) bool { return true })
 		if took := time.Since(began); len(got) != 3 || took > slow+2*quietFor {
 			t.Errorf("%d answers in %s", len(got), took)
 		}
@@ -109,8 +111,8 @@ func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 }
 
 func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {
-	l := NewLiving()
-	tr := &tracer{traces: &l.traces, key: "x", source: &egress.Source{Hello: "probe.example"}}
+	l := NewRegistry()
+	tr := &tracer{traces: &l.Traces, key: "x", source: &egress.Source{Hello: "probe.example"}}
 	if tr.On() {
 		t.Fatal("it is traced")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/smtp"
@@ -15,8 +16,8 @@ import (
 // Trace gives the newest lines of a receiver's sessions, from one source or all ("*"),
 // whose numbers are above after. The first call begins it, and it ends ten seconds after
 // the last. The key may be the name of a rule. Errors: status.ErrTraces.
-func (l *Living) Trace(now time.Time, key, source string, after uint64) ([]view.TraceLine, error) {
-	return l.traces.Read(now, key, standsFor(key), source, after)
+func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]view.TraceLine, error) {
+	return l.Traces.Read(now, key, standsFor(key), source, after)
 }
 
 // tracer is the smtp.Tracer of one session.
@@ -29,11 +30,11 @@ type tracer struct {
 }
 
 // trace makes the tracer of a session that is about to be opened.
-func (a *sessionActor) trace(m OpenSession) {
-	a.tracer = &tracer{traces: &a.socket.place.living.traces, key: a.socket.place.key, session: m.ID,
-		source: m.Source, host: m.host.host}
+func (a *sessionActor) trace(m scheduler.OpenSession) {
+	a.tracer = &tracer{traces: a.socket.Traces(), key: a.socket.Key(), session: m.ID,
+		source: m.Source, host: m.Host}
 	if a.tracer.On() {
-		a.tracer.line("* dialling " + m.host.at.String())
+		a.tracer.line("* dialling " + m.At.String())
 	}
 }
 

@@ -37,14 +37,14 @@ func TestFiguresOfReceivers(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes a minute: run it with -long")
 	}
-	var living []*receiver.Living
+	var living []*receiver.Registry
 	w := clustertest.Open(t, 3, func(_ int, o *cluster.Options) {
-		l := receiver.NewLiving()
+		l := receiver.NewRegistry()
 		kinds, err := receiver.Kinds(waiting(l, receiver.NewMetrics(o.Registerer)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		living, o.Kinds, o.Comply = append(living, l), kinds, l.Comply
+		living, o.Kinds, o.Comply = append(living, l), kinds, l.ApplyShares
 	})
 	for i := range 3 {
 		w.MustJoin(i)
@@ -80,7 +80,7 @@ func TestFiguresOfReceivers(t *testing.T) {
 }
 
 // waiting are the options of receivers whose SMTP sessions never begin.
-func waiting(l *receiver.Living, m *receiver.Metrics) receiver.Options {
+func waiting(l *receiver.Registry, m *receiver.Metrics) receiver.Options {
 	open := func(ctx context.Context, _ string, _ netip.Addr, _ smtp.TLSMode) (*smtp.Session, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -90,7 +90,7 @@ func waiting(l *receiver.Living, m *receiver.Metrics) receiver.Options {
 		panic(err)
 	}
 	return receiver.Options{
-		Living: l, Fenced: func() bool { return false }, Waits: []time.Duration{time.Minute}, Sources: sources,
+		Registry: l, Fenced: func() bool { return false }, Waits: []time.Duration{time.Minute}, Sources: sources,
 		Allow: func(string) throttle.Limits {
 			rate := throttle.Rate{Events: 10, Per: time.Second}
 			return throttle.Limits{Connections: 2, ConnectionRate: rate, RcptRate: rate,

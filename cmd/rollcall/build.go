@@ -128,7 +128,7 @@ type engineOptions struct {
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
 func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.Store, id uuid.UUID,
 	o engineOptions) (*dispatcher.Dispatcher, error) {
-	n.members = &membership{living: receiver.NewLiving()}
+	n.members = &membership{living: receiver.NewRegistry()}
 	if err := n.startThrottling(ctx, c, book, o); err != nil {
 		return nil, err
 	}

@@ -110,10 +110,14 @@ var mayImport = map[string][]string{
 	"ledger/sqlstore":     {"actors/span", "ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},
 
-	"actors/receiver/egress":    {"actors/receiver/state", "smtp"},
-	"actors/receiver/fairqueue": {},
-	"actors/receiver/state":     {"smtp"},
-	"actors/receiver/status":    {"actors/view", "actors/wire", "smtp"},
+	"actors/receiver/egress":       {"actors/receiver/state", "smtp"},
+	"actors/receiver/fairqueue":    {},
+	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
+	"actors/receiver/registry":     {"actors/receiver/status", "smtp"},
+	"actors/receiver/scheduler": {"actors/receiver/egress", "actors/receiver/fairqueue", "actors/receiver/registry",
+		"actors/receiver/state", "actors/receiver/status", "actors/view", "actors/wire", "smtp"},
+	"actors/receiver/state":  {"smtp"},
+	"actors/receiver/status": {"actors/view", "actors/wire", "smtp"},
 }
 
 // staysIn says where a foreign module or a part of the standard library may be used.
@@ -370,4 +374,66 @@ func TestEffortIsSaidInOnePlace(t *testing.T) {
 func isText(e ast.Expr, text string) bool {
 	literal, ok := e.(*ast.BasicLit)
 	return ok && literal.Value == strconv.Quote(text)
+}
+
+// What a type of actors and of the rules of pacing may have, so that one can hold it in the head.
+const (
+	methodsMax = 40
+	fieldsMax  = 20
+	filesMax   = 30 // of one package
+)
+
+// TestReceiversStayInParts: the receiver was one type with 180 methods and 60 fields once.
+func TestReceiversStayInParts(t *testing.T) {
+	methods, files := map[string]int{}, map[string]int{}
+	for _, s := range sources(t) {
+		if s.test || !within(s.folder, "actors/receiver", "smtp/throttle") {
+			continue
+		}
+		files[s.folder]++
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv != nil {
+					methods[s.folder+" "+receiverName(n.Recv.List[0].Type)]++
+				}
+			case *ast.TypeSpec:
+				if st, ok := n.Type.(*ast.StructType); ok {
+					if has := st.Fields.NumFields(); has > fieldsMax && !isRecord(n.Name.Name) {
+						t.Errorf("%s: %s has %d fields, at most %d", s.path, n.Name.Name, has, fieldsMax)
+					}
+				}
+			}
+			return true
+		})
+	}
+	for name, has := range methods {
+		if has > methodsMax {
+			t.Errorf("%s has %d methods, at most %d: take it apart", name, has, methodsMax)
+		}
+	}
+	for folder, has := range files {
+		if has > filesMax+1 { // and doc.go
+			t.Errorf("%s has %d files, at most %d", folder, has, filesMax)
+		}
+	}
+}
+
+// isRecord names the structs that are lists of values and have next to no behaviour. AdaptiveRate does not belong
+// here: it is to be taken apart.
+func isRecord(name string) bool {
+	return slices.Contains([]string{"Options", "Metrics", "session", "AdaptiveRate"}, name)
+}
+
+// receiverName is the name of a method's type.
+func receiverName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverName(e.X)
+	case *ast.IndexExpr:
+		return receiverName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return "?"
 }

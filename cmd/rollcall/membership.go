@@ -33,7 +33,7 @@ import (
 type membership struct {
 	node   atomic.Pointer[cluster.Node]
 	work   atomic.Pointer[dispatcher.Dispatcher]
-	living *receiver.Living
+	living *receiver.Registry
 	left   atomic.Int64 // addresses in work that are not settled
 }
 
@@ -86,7 +86,7 @@ func (m *membership) start(ctx context.Context, c config.Config, book *sqlstore.
 	}
 	options := cluster.Options{Name: c.Cluster.Name, Node: o.id, Host: host, Kinds: o.kinds, Wire: wire.Version,
 		Version: versionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
-		Comply: m.living.Comply, Load: m.load, Unfit: o.unfit, Answer: o.answer}
+		Comply: m.living.ApplyShares, Load: m.load, Unfit: o.unfit, Answer: o.answer}
 	if book.Embedded() {
 		m.living.Alone()
 	} else {

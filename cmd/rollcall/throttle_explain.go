@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/receiver"
 	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
@@ -161,11 +160,11 @@ func (x explanation) notes() (notes []string) {
 			isReceiver = isReceiver || f == throttle.FieldRefusedPerSession
 		}
 	}
-	if most, applies := receiver.Careful(a); isReceiver && applies && a.RefusedPerSession > most {
+	if isReceiver && throttle.StrangerLimits(a) != a {
 		notes = append(notes,
 			fmt.Sprintf("Sessions end after %d refusals all the same: this receiver is not known to "+
-				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", most,
-				receiver.CarefulBelow))
+				"bear many. With refused_per_hour of %d or more, or a refused_share, refused_per_session holds.", throttle.StrangerRefused,
+				throttle.StrangerBelow))
 	}
 	switch {
 	case len(x.Receiver) > 0 || !isReceiver:

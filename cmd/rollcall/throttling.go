@@ -132,7 +132,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 		return receiver.Options{}, err
 	}
 	r.Tracer = n.tracer
-	r.Living, r.Fenced = n.members.living, n.members.fenced
+	r.Registry, r.Fenced = n.members.living, n.members.fenced
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
 	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.tuning.weight
@@ -141,7 +141,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 
 // openClerk makes who answers operators' questions about this node, and asks the others.
 func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
-	n.clerk, err = clerk.New(clerk.Options{Living: r.Living, Sources: r.Sources, Table: n.table,
+	n.clerk, err = clerk.New(clerk.Options{Living: r.Registry, Sources: r.Sources, Table: n.table,
 		Route: resolver.Lookup, Clock: n.members.clock, Lookup: n.members.lookup,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
 	return err

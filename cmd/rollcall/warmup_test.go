@@ -73,7 +73,7 @@ func warmedUp(t *testing.T, name, file, variable string) {
 		t.Fatalf("%s: %v", name, err)
 	}
 	day := time.Date(2026, 11, 21, 0, 0, 1, 0, time.UTC)
-	r.Living, r.Fenced, r.SourceOf = receiver.NewLiving(), func() bool { return false }, table.Source
+	r.Registry, r.Fenced, r.SourceOf = receiver.NewRegistry(), func() bool { return false }, table.Source
 	r.Clock = func() time.Time { return day }
 	if _, err := receiver.Kinds(r); err != nil { // as a node does
 		t.Fatalf("%s: %v", name, err)

@@ -39,7 +39,7 @@ const (
 	// LearnedFor is how long a limit that a receiver taught us holds before the limits of the
 	// operator are believed again, and how long failures in a row count as such. Guess: long
 	// enough for a run, short enough to notice that a receiver changed its mind.
-	LearnedFor = time.Hour
+	LearnedFor = throttle.LearnedFor
 
 	// GreyFor is how long what was learned of greylisting is kept. Guess: receivers change
 	// that rarely, and remember clients for 35 days mostly.

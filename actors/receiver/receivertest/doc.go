@@ -1,0 +1,2 @@
+// Package receivertest has what tests of the packages of receivers share.
+package receivertest

@@ -1,0 +1,70 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/remote"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/state"
+)
+
+// Registry are the receivers that live on a node, what they learned on its way to the ledger, and
+// the questions that people ask them. Safe for concurrent use.
+type Registry struct {
+	*registry.Registry
+	once sync.Once // for subscribe
+
+	mu      sync.Mutex
+	writer  *state.Writer // nil: nothing is kept
+	sources *egress.Pool  // of the writer's node; nil as that is
+	facts   state.Facts   // the same
+}
+
+// NewRegistry makes a registry in which nothing may be used until the first ApplyShares, or Alone.
+func NewRegistry() *Registry { return &Registry{Registry: registry.New()} }
+
+// stateWriter makes the writer of this node's receivers; nil when there is nowhere to keep
+// anything.
+func (l *Registry) stateWriter(o Options) *state.Writer {
+	o.Metrics.collected.Store(l)
+	if o.Facts == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writer == nil {
+		m := o.Metrics
+		l.facts = o.Facts
+		l.writer, l.sources = state.NewWriter(o.Facts, o.Log, state.Counters{Kept: m.factsKept, Lost: m.factsLost,
+			Read: m.factsRead}), o.Sources
+	}
+	return l.writer
+}
+
+// Flush writes what receivers learned and what is not in Facts yet. Call it when
+// they are stopped; it ends with ctx, whose error it wraps.
+func (l *Registry) Flush(ctx context.Context) error {
+	l.mu.Lock()
+	w, sources := l.writer, l.sources
+	l.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return errors.Join(w.Flush(ctx), sources.Flush(ctx))
+}
+
+// subscribe hears from a system which other nodes are out of reach.
+func (l *Registry) subscribe(system *actor.ActorSystem) {
+	l.once.Do(func() {
+		system.EventStream.Subscribe(func(event any) {
+			if gone, ok := event.(*remote.EndpointTerminatedEvent); ok {
+				l.Broadcast(clientsLost{gone.Address})
+			}
+		})
+	})
+}

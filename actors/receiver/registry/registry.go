@@ -1,0 +1,397 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/actors/receiver/status"
+	"rollcall/smtp/throttle"
+)
+
+// HardAfter is how long sessions above a share may end what they are asking
+// before they are closed without a word. It is far below the time after which a
+// process that did not acknowledge a turn is taken for lost. Guess: some slow turns.
+const HardAfter = 2 * time.Second
+
+// Fraction is a share: k of n parts of an allowance.
+type Fraction struct{ K, N int }
+
+// IsNone says that nothing may be used.
+func (p Fraction) IsNone() bool { return p.K <= 0 || p.N <= 0 }
+
+// isLess says that p is a smaller share than q.
+func (p Fraction) isLess(q Fraction) bool {
+	if p.IsNone() || q.IsNone() {
+		return p.IsNone() && !q.IsNone()
+	}
+	return int64(p.K)*int64(q.N) < int64(q.K)*int64(p.N)
+}
+
+// Of gives the part of an allowance.
+func (p Fraction) Of(a throttle.Limits) throttle.Limits { return a.Share(p.K, p.N) }
+
+// Share is what a place may use at one time. Turn grows when a share becomes
+// smaller: what was permitted under an older turn is not begun any more.
+type Share struct {
+	Fraction
+	Version uint64
+}
+
+// Registry are the receivers that live on a node: the share of its allowance that
+// each may use here, and the SMTP sockets that it has, counted from before the
+// dial until they are really closed, whether its actor still lives or not.
+//
+// Invariant: when ApplyShares has returned without an error, no receiver has more
+// sockets here than its share of its connections, and no RCPT is sent that was
+// permitted under a larger share. Safe for concurrent use.
+type Registry struct {
+	mu      sync.Mutex
+	of      func(key string) (k, n int) // nil: nothing may be used
+	entries map[string]*entry
+	actors  int
+	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
+	Grace   time.Duration // HardAfter, but for tests on real sockets; not to be changed later
+
+	Histories status.Histories // of the last hours
+	Traces    status.Traces
+}
+
+// entry is one receiver key on this node, with an actor or with sockets.
+type entry struct {
+	registry *Registry
+	Key      string
+	allow    func(key string) throttle.Limits
+	share    atomic.Pointer[Share]
+	handles  map[*Handle]struct{}   // guarded by living.mu
+	slots    map[*ConnSlot]struct{} // guarded by living.mu
+}
+
+// Handle is what one actor has of its place.
+type Handle struct {
+	*entry
+	tell func(msg any) // never blocks; guarded by living.mu
+}
+
+// ConnSlot is one SMTP connection of a place, from before its dial.
+type ConnSlot struct {
+	entry   *entry
+	node    *Slots
+	version uint64      // under which its work was begun; guarded by living.mu
+	busy    bool        // work is under way; guarded by living.mu
+	closed  bool        // guarded by living.mu
+	cancel  func()      // ends the work; guarded by living.mu
+	ended   atomic.Bool // ended by ApplyShares: what it meets is no lesson
+	Halted  atomic.Bool // its receiver is to be asked nothing more of what it was given
+}
+
+// ShareChanged tells an actor to look at its share.
+type ShareChanged struct{}
+
+// AllowanceChanged tells an actor to look at what it is allowed.
+type AllowanceChanged struct{}
+
+// Replan lets every receiver look at its allowance at once. Call it when one may have
+// changed: those that are idle, or wait, would not notice otherwise.
+func (l *Registry) Replan() { l.Broadcast(AllowanceChanged{}) }
+
+// New makes a registry in which nothing may be used until the first ApplyShares, or Alone.
+func New() *Registry {
+	return &Registry{entries: map[string]*entry{}, freed: make(chan struct{}, 1), Grace: HardAfter}
+}
+
+// Alone lets every receiver use the whole of its allowance, for ever: there is no
+// other node. It is called instead of ApplyShares.
+func (l *Registry) Alone() { l.apply(func(string) (k, n int) { return 1, 1 }) }
+
+// Count is how many receiver actors live here.
+func (l *Registry) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.actors
+}
+
+// ApplyShares takes a new table of shares, which of reads and which may be called at
+// any time from now on, and returns when every receiver here keeps to it: a share
+// that grows is used at once; under one that shrinks nothing more is begun,
+// sessions that are too many say QUIT after the RCPT that is under way, and after
+// two seconds they are closed. Called from one goroutine. The error wraps that of
+// ctx; the table is in force nevertheless.
+func (l *Registry) ApplyShares(ctx context.Context, of func(key string) (k, n int)) error {
+	left := l.exceeding(l.apply(of))
+	hard := time.NewTimer(l.Grace)
+	defer hard.Stop()
+	for len(left) > 0 {
+		select {
+		case <-l.freed:
+		case <-hard.C:
+			l.cutExcess(left)
+		case <-ctx.Done():
+			return fmt.Errorf("%d receivers do not keep to their shares yet: %w", len(left), ctx.Err())
+		}
+		left = l.exceeding(left)
+	}
+	return nil
+}
+
+// Broadcast tells all actors.
+func (l *Registry) Broadcast(msg any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.entries {
+		p.tellHandles(msg)
+	}
+}
+
+// tellHandles tells the actors of a place. Under living.mu.
+func (p *entry) tellHandles(msg any) {
+	for s := range p.handles {
+		if s.tell != nil {
+			s.tell(msg)
+		}
+	}
+}
+
+// apply puts a table in force and tells the actors whose share has changed. It
+// gives all places with sockets.
+func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of = of
+	for _, p := range l.entries {
+		if len(p.slots) > 0 {
+			used = append(used, p)
+		}
+		if p.takeShare() {
+			p.tellHandles(ShareChanged{})
+		}
+	}
+	return used
+}
+
+// takeShare takes the present share and says whether it is another one. Under living.mu.
+func (p *entry) takeShare() bool {
+	next := Share{Fraction: Fraction{0, 1}}
+	if p.registry.of != nil {
+		next.K, next.N = p.registry.of(p.Key)
+	}
+	before := p.share.Load()
+	if before != nil {
+		next.Version = before.Version
+		if !next.isLess(before.Fraction) && !before.isLess(next.Fraction) {
+			return false
+		}
+		if next.isLess(before.Fraction) {
+			next.Version++
+		}
+	}
+	p.share.Store(&next)
+	return true
+}
+
+// exceeding gives those of some places that use more than their share.
+func (l *Registry) exceeding(places []*entry) []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*entry
+	for _, p := range places {
+		if len(p.excess()) > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// excess gives sockets that have to go, or to come to rest, before the place
+// keeps to its share. Under living.mu.
+func (p *entry) excess() []*ConnSlot {
+	if len(p.slots) == 0 {
+		return nil
+	}
+	now := p.share.Load()
+	var out, rest []*ConnSlot
+	for s := range p.slots {
+		if s.busy && s.version != now.Version {
+			out = append(out, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	if more := len(rest) - now.Of(p.allow(p.Key)).Connections; more > 0 {
+		out = append(out, rest[:more]...)
+	}
+	return out
+}
+
+// cutExcess closes what is over the shares of places.
+func (l *Registry) cutExcess(places []*entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range places {
+		for _, s := range p.excess() {
+			s.endWork()
+		}
+	}
+}
+
+// Enter makes a place for one more actor.
+func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Handle {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.entries[key]
+	if p == nil {
+		p = &entry{registry: l, Key: key, allow: allow, handles: map[*Handle]struct{}{}, slots: map[*ConnSlot]struct{}{}}
+		l.entries[key] = p
+		p.takeShare()
+	}
+	s := &Handle{entry: p}
+	p.handles[s] = struct{}{}
+	l.actors++
+	return s
+}
+
+// Listen says how the seat's actor is told what has changed.
+func (s *Handle) Listen(tell func(msg any)) {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	s.tell = tell
+}
+
+// Leave gives the seat up. Twice is fine.
+func (s *Handle) Leave() {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	if _, here := s.handles[s]; here {
+		delete(s.handles, s)
+		s.registry.actors--
+		s.dropUnused()
+	}
+}
+
+// dropUnused drops a place that nobody needs. Under living.mu.
+func (p *entry) dropUnused() {
+	if len(p.handles) == 0 && len(p.slots) == 0 {
+		delete(p.registry.entries, p.Key)
+	}
+}
+
+// Dial takes a socket, if the place has less than most of them, actors that were
+// here before included, and if the share that the caller knows is the present one.
+func (s *Handle) Dial(turn uint64, most int, slots *Slots) *ConnSlot {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	if s.share.Load().Version != turn || len(s.slots) >= most {
+		return nil
+	}
+	one := &ConnSlot{entry: s.entry, node: slots, version: turn}
+	s.slots[one] = struct{}{}
+	return one
+}
+
+// Begin says that work begins that was permitted under a turn, and how to end it.
+// False: that turn is over, and the work must not begin.
+func (s *ConnSlot) Begin(turn uint64, cancel func()) bool {
+	s.entry.registry.mu.Lock()
+	defer s.entry.registry.mu.Unlock()
+	s.version, s.cancel = turn, cancel
+	s.busy = !s.closed && !s.ended.Load() && turn == s.entry.share.Load().Version
+	return s.busy
+}
+
+// MayGoOn says whether work that was begun under a turn may go on.
+func (s *ConnSlot) MayGoOn(turn uint64) bool {
+	return s.entry.share.Load().Version == turn && !s.ended.Load()
+}
+
+// Rest says that nothing is under way.
+func (s *ConnSlot) Rest() {
+	s.entry.registry.mu.Lock()
+	defer s.entry.registry.mu.Unlock()
+	s.busy = false
+	s.entry.registry.signalFreed()
+}
+
+// endWork closes the socket as soon as whoever works with it notices. Under living.mu.
+func (s *ConnSlot) endWork() {
+	s.ended.Store(true)
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// Abandon closes the socket when it is closed by nobody in time.
+func (s *ConnSlot) Abandon() {
+	s.entry.registry.mu.Lock()
+	defer s.entry.registry.mu.Unlock()
+	s.endWork()
+}
+
+// Close says that the socket is closed, and gives its slot back. Twice is fine.
+func (s *ConnSlot) Close() {
+	l := s.entry.registry
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed, s.busy = true, false
+	delete(s.entry.slots, s)
+	s.entry.dropUnused()
+	s.node.Give()
+	l.signalFreed()
+}
+
+// signalFreed wakes ApplyShares. Under mu.
+func (l *Registry) signalFreed() {
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}
+
+// Share is what may be used here now.
+func (s *Handle) Share() Share { return *s.share.Load() }
+
+// Histories are those of the receivers of the node.
+func (s *Handle) Histories() *status.Histories { return &s.registry.Histories }
+
+// Traces are those of the receivers of the node.
+func (s *ConnSlot) Traces() *status.Traces { return &s.entry.registry.Traces }
+
+// Key names the receiver.
+func (s *ConnSlot) Key() string { return s.entry.Key }
+
+// WasEnded reports whether ApplyShares ended the connection: what it meets is no lesson.
+func (s *ConnSlot) WasEnded() bool { return s.ended.Load() }
+
+// Handles gives the seats of some receivers whose actors can be told something, and how.
+func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[*Handle]func(msg any){}
+	for key, p := range l.entries {
+		if !which(key) {
+			continue
+		}
+		for s := range p.handles {
+			if s.tell != nil {
+				out[s] = s.tell
+			}
+		}
+	}
+	return out
+}
+
+// Left gives those of some seats that were given up since.
+func (l *Registry) Left(asked map[*Handle]func(msg any)) (gone []*Handle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range asked {
+		if _, here := s.handles[s]; !here {
+			gone = append(gone, s)
+		}
+	}
+	return gone
+}

@@ -1,0 +1,260 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/smtp/throttle"
+)
+
+// openedWide is an allowance for tests that are about something else.
+func openedWide() throttle.Limits {
+	return throttle.Limits{Connections: 4, ConnectionRate: throttle.Rate{Events: 1000, Per: time.Second},
+		RcptRate: throttle.Rate{Events: 1000, Per: time.Second}, RefusedPerHour: 100}
+}
+
+// of gives every receiver k of n parts.
+func of(k, n int) func(string) (int, int) { return func(string) (int, int) { return k, n } }
+
+// seated makes a registry with one actor for a key that allows so many connections.
+func seated(connections int) (*Registry, *Handle) {
+	l := New()
+	l.Alone()
+	return l, l.Enter("x", func(string) throttle.Limits {
+		a := openedWide()
+		a.Connections = connections
+		return a
+	})
+}
+
+// dialled takes n sockets and begins work with each.
+func dialled(t *testing.T, s *Handle, n int, cancel func()) []*ConnSlot {
+	t.Helper()
+	slots := NewSlots(n)
+	var out []*ConnSlot
+	for range n {
+		if !slots.Take() {
+			t.Fatal("no slot")
+		}
+		one := s.Dial(s.share.Load().Version, n, slots)
+		if one == nil || !one.Begin(s.share.Load().Version, cancel) {
+			t.Fatal("no socket")
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// TestNothingBeforeTheFirstComply: a node that knows no share uses none.
+func TestNothingBeforeTheFirstComply(t *testing.T) {
+	l := New()
+	s := l.Enter("x", func(string) throttle.Limits { return openedWide() })
+	if !s.share.Load().IsNone() {
+		t.Errorf("share %v", s.share.Load().Fraction)
+	}
+	told := 0
+	s.Listen(func(any) { told++ })
+	if err := l.ApplyShares(t.Context(), of(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.ApplyShares(t.Context(), of(2, 6)); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.share.Load(); now.K*3 != now.N || now.Version != 0 || told != 1 {
+		t.Errorf("share %v at turn %d, told %d times of one change", now.Fraction, now.Version, told)
+	}
+	if l.Count() != 1 {
+		t.Errorf("%d actors", l.Count())
+	}
+	s.Leave()
+	s.Leave()
+	if l.Count() != 0 || len(l.entries) != 0 {
+		t.Errorf("%d actors and %d places when it is gone", l.Count(), len(l.entries))
+	}
+}
+
+// TestComplyWaits: for what is under way under a larger share, and for sockets
+// above the new one, those of an actor that is gone included.
+func TestComplyWaits(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		k, n int
+		ends func(sockets []*ConnSlot)
+	}{
+		{"nothing left: all closed", 0, 1, func(s []*ConnSlot) {
+			for _, one := range s {
+				one.Close()
+			}
+		}},
+		{"half: two closed, two at rest", 1, 2, func(s []*ConnSlot) {
+			s[0].Close()
+			s[1].Rest()
+			s[2].Rest()
+			s[3].Close()
+			s[3].Close()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, seat := seated(4)
+				sockets := dialled(t, seat, 4, func() {})
+				seat.Leave()
+				done := make(chan error, 1)
+				go func() { done <- l.ApplyShares(t.Context(), of(tc.k, tc.n)) }()
+				synctest.Wait()
+				select {
+				case err := <-done:
+					t.Fatalf("complied with four sockets at work: %v", err)
+				default:
+				}
+				tc.ends(sockets)
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// TestComplyIsHardAfterAWhile: what does not end is ended, and Comply waits for that too.
+func TestComplyIsHardAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, seat := seated(2)
+		var cut sync.WaitGroup
+		cut.Add(2)
+		sockets := dialled(t, seat, 2, cut.Done)
+		begun := time.Now()
+		done := make(chan error, 1)
+		go func() { done <- l.ApplyShares(t.Context(), of(0, 1)) }()
+		cut.Wait()
+		if took := time.Since(begun); took != HardAfter {
+			t.Errorf("ended after %s", took)
+		}
+		sockets[0].Close()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("complied with one socket left")
+		}
+		sockets[1].Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestComplyEndsWithItsContext: the share holds nevertheless, also for the next call.
+func TestComplyEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, seat := seated(1)
+		one := dialled(t, seat, 1, func() {})[0]
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.ApplyShares(ctx, of(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		if one.MayGoOn(0) || seat.Dial(1, 1, NewSlots(1)) != nil {
+			t.Error("the old share holds on")
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.ApplyShares(ctx, of(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error of the second call %v", err)
+		}
+	})
+}
+
+// TestWhatWasPermittedBefore is not begun under a smaller share; under a larger one it is.
+func TestWhatWasPermittedBefore(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		k    int
+		may  bool
+	}{{"smaller", 1, false}, {"the same", 2, true}, {"larger", 3, true}} {
+		l, seat := seated(9)
+		l.apply(of(2, 3))
+		turn := seat.share.Load().Version
+		one := seat.Dial(turn, 9, NewSlots(9))
+		l.apply(of(tc.k, 3))
+		if got := one.Begin(turn, func() {}); got != tc.may || one.MayGoOn(turn) != tc.may {
+			t.Errorf("%s: begun %v, may go on %v", tc.name, got, one.MayGoOn(turn))
+		}
+		if next := seat.Dial(turn, 9, NewSlots(9)); (next != nil) != tc.may {
+			t.Errorf("%s: dialled %v", tc.name, next != nil)
+		}
+	}
+}
+
+// TestSocketsAreCountedOverActors: a second actor for a key has only what the first left.
+func TestSocketsAreCountedOverActors(t *testing.T) {
+	l, first := seated(3)
+	sockets := dialled(t, first, 3, func() {})
+	first.Leave()
+	second := l.Enter("x", first.allow)
+	if second.Dial(0, 3, NewSlots(3)) != nil {
+		t.Error("a fourth socket of three")
+	}
+	sockets[0].Close()
+	if second.Dial(0, 3, NewSlots(3)) == nil {
+		t.Error("no socket though one is free")
+	}
+}
+
+// TestComplyWithManyAtOnce: actors come, dial, work and go while shares change.
+func TestComplyWithManyAtOnce(t *testing.T) {
+	l := New()
+	l.Alone()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for range 8 {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				s := l.Enter("x", func(string) throttle.Limits { return openedWide() })
+				s.Listen(func(any) {})
+				now, slots := s.share.Load(), NewSlots(1)
+				if one := s.Dial(now.Version, now.Of(openedWide()).Connections, slots); one != nil && slots.Take() {
+					if one.Begin(now.Version, func() {}) {
+						one.Rest()
+					}
+					one.Close()
+				}
+				s.Leave()
+			}
+		})
+	}
+	for n := range 200 {
+		if err := l.ApplyShares(t.Context(), of(n%5, 4)); err != nil {
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		if p := l.entries["x"]; p != nil && len(p.excess()) > 0 {
+			t.Error("above the share after Comply")
+		}
+		l.mu.Unlock()
+	}
+	cancel()
+	running.Wait()
+	if len(l.entries) != 0 || l.Count() != 0 {
+		t.Errorf("%d places, %d actors left", len(l.entries), l.Count())
+	}
+}
+
+// TestPart: shares are compared as fractions.
+func TestPart(t *testing.T) {
+	for _, tc := range []struct {
+		a, b Fraction
+		less bool
+	}{
+		{Fraction{1, 2}, Fraction{2, 3}, true}, {Fraction{2, 3}, Fraction{1, 2}, false},
+		{Fraction{1, 2}, Fraction{2, 4}, false}, {Fraction{2, 4}, Fraction{1, 2}, false},
+		{Fraction{0, 1}, Fraction{1, 50}, true}, {Fraction{0, 0}, Fraction{0, 3}, false},
+		{Fraction{1, 1}, Fraction{0, 0}, false}, {Fraction{0, 0}, Fraction{1, 1}, true},
+	} {
+		if got := tc.a.isLess(tc.b); got != tc.less {
+			t.Errorf("%v less than %v: %v", tc.a, tc.b, got)
+		}
+	}
+}

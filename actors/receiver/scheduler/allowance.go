@@ -1,0 +1,163 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/actors/receiver/registry"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// allowance is what may be asked here: what is permitted, our share of it, and what the
+// receiver has taught us about its own limits and speed.
+type allowance struct {
+	*env
+	handle   *registry.Handle
+	version  uint64            // of the standing that was last looked at
+	share    registry.Fraction // that is used; none while we are fenced
+	limits   throttle.Limits   // as they were last permitted
+	before   throttle.Limits   // the same before shares and lessons
+	learned  throttle.Learned
+	software throttle.Software // that counts refusals in a session only; its zero value: not known
+	dials    *throttle.Window
+	rcpts    *throttle.Window // in times of sending, which are lead behind those of giving
+	replies  throttle.Turnaround
+	openings throttle.Turnaround
+	lead     throttle.Lead
+}
+
+func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
+	stand := h.Share()
+	a := stand.Of(e.options.Allow(e.key))
+	return &allowance{env: e, handle: h, version: stand.Version, share: stand.Fraction, limits: a,
+		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
+}
+
+// tlsMode is the TLS mode for the next session of a lane: what the operator wants, or what
+// its hosts were found to need.
+func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
+	switch al.limits.TLS {
+	case throttle.TLSRequired:
+		return smtp.TLSRequired
+	case throttle.TLSOff:
+		return smtp.TLSOff
+	}
+	return l.tlsModeNow(now)
+}
+
+// learnSoftware learns from a greeting which software the receiver runs.
+func (al *allowance) learnSoftware(greeting string) {
+	if s, known := throttle.SoftwareOf(greeting); known {
+		al.software = s
+	}
+}
+
+// allowedWhole is what a receiver is allowed as a whole: what was said of it, with refusals by the session
+// where its software counts so and nobody but the default has said how many it bears.
+func (al *allowance) allowedWhole() throttle.Limits {
+	a := al.options.Allow(al.key)
+	if al.software.PerSession > 0 {
+		if said := al.whoSaid(al.key, throttle.FieldRefusedPerHour); len(said) == 1 && said[0].Layer == throttle.LayerDefault {
+			a = al.software.Apply(a)
+		}
+	}
+	return throttle.StrangerLimits(a)
+}
+
+// noteSlowRefusal learns from a refusal that took much longer than the ones before: from
+// that number on the receiver holds its answers back, and may end the session soon.
+// Before is how many were refused of the same report.
+func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
+	if al.replies.Samples < throttle.TurnaroundSamples || s.slow || !a.Told.isPermanent() ||
+		a.Told.Verdict.Outcome == smtp.Undecided {
+		return
+	}
+	if a.At.Sub(a.Sent) < al.replies.Lowest+slowBy {
+		return
+	}
+	s.slow = true
+	if n := s.refused + before; n >= slowRefusals {
+		al.learned.Refused.Tighten(n, now)
+		al.dirty = true
+	}
+}
+
+// rateBounds are those of every tempo: what the receiver as a whole allows, and our share.
+func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
+	waits := al.penaltyWaits()
+	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key), Rest: waits[len(waits)-1]}
+	if !al.share.IsNone() {
+		b.Share = float64(al.share.K) / float64(al.share.N)
+	}
+	return b
+}
+
+// penaltyWaits are those of a penalty that names no time.
+func (al *allowance) penaltyWaits() []time.Duration {
+	if own := al.limits.Waits.List(); len(own) > 0 {
+		return own
+	}
+	return al.options.Waits
+}
+
+// undoRcpts takes back n RCPTs that were permitted and not sent.
+func (al *allowance) undoRcpts(s *session, n int) {
+	al.rcpts.Undo(n)
+	s.path.rcpts.Undo(n)
+}
+
+// finishRcpts notes that the receiver saw n RCPTs, no later than at.
+func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
+	al.rcpts.Done(at, n)
+	s.path.rcpts.Done(at, n)
+}
+
+// turnsPerAddress is how many turns an address takes.
+func (al *allowance) turnsPerAddress() float64 {
+	a := al.limits
+	n := float64(min(a.RcptsPerTransaction, workMax))
+	if a.Pipelining {
+		return 2 / n
+	}
+	return (turnsPerProbe - 1 + n) / n
+}
+
+// ofWhole is what n, seen under our share, means for the receiver as a whole: what is
+// learned is shared out again.
+func (al *allowance) ofWhole(n int) int {
+	if al.share.IsNone() {
+		return n
+	}
+	k := int64(al.share.K)
+	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up: our part of it is n again, not 0
+}
+
+// penaltyWait is how long the nth trouble in a row keeps us away.
+func (al *allowance) penaltyWait(v verdict.Verdict, nth int) time.Duration {
+	if v.Wait > 0 {
+		return v.Wait
+	}
+	waits := al.penaltyWaits()
+	wait := waits[min(nth, len(waits)-1)]
+	if v.Reason == smtp.HarvestGuard {
+		wait = max(wait, al.options.scaleHour(harvestFor))
+	}
+	return wait
+}
+
+// sessionsWorth is how many sessions so many probes are worth: one, and more only when
+// one alone would be long at it, which is known from its first answers on, and
+// when the RCPT rate can feed them.
+func (al *allowance) sessionsWorth(queued int, a throttle.Limits) int {
+	turn := al.replies.Lowest
+	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
+	alone := time.Duration(queued) * turn
+	if a.Pipelining { // a transaction takes a turn or two, as large as the rate lets it be
+		atOnce := max(1, int(min(perSecond/ratesAtOnce, workMax)))
+		alone /= time.Duration(min(a.RcptsPerTransaction, atOnce))
+	}
+	alone += time.Duration(queued/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
+	fed := perSecond * turnsPerProbe * turn.Seconds()
+	return 1 + min(queued/min(probesPerSession, a.RcptsPerConnection), int(alone/worthOpening), 1+int(2*fed))
+}

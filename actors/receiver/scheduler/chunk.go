@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// chunk is one accepted offer: what of it is still open, and what has been
+// answered but not sent, or sent but not acknowledged.
+type chunk struct {
+	task     *task
+	number   uint64
+	named    *wire.Task // as the offer named the task
+	deadline time.Time  // zero: none
+	offered  time.Time
+	open     int  // probes without an answer
+	control  bool // one of them is a control probe
+	answers  []answer
+	since    time.Time // when the oldest of answers came
+	listed   bool      // in scheduler.unsent
+	sent     []*wire.Results
+	sentAt   time.Time // when sent was last sent or sent again
+	heard    time.Time // of the client since the oldest of sent, or when that was sent
+	batch    uint64
+	dropped  bool // cancelled: answers go nowhere
+	shed     bool // its client is silent: what waits is not asked
+}
+
+// done says whether nothing of the chunk is left to do.
+func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c.sent) == 0 }
+
+// gone says whether what waits of the chunk is not to be asked any more.
+func (c *chunk) gone() bool { return c.dropped || c.shed }
+
+// unanswered is how many addresses of a file it holds that have no answer, those on the wire counted
+// in.
+func (c *chunk) unanswered() int {
+	switch {
+	case c.gone():
+		return 0
+	case c.control:
+		return c.open - 1
+	}
+	return c.open
+}
+
+// Probe is one address that waits to be asked.
+type Probe struct {
+	chunk   *chunk
+	ordinal uint32
+	Address smtp.Address
+	hosts   []*wire.Host // that are still to be asked, best first
+	all     int          // hosts of the route
+	tries   int          // sessions that ended while it was on the wire
+	suspect *suspect     // it was put off here, and is looked at again
+
+	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
+	greyFrom string        // by which of our sources
+	offered  time.Time
+
+	attempts []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
+	omitted  int                // of these, how many were left out
+}
+
+// answer is what a probe came to, and what that rests on.
+type answer struct {
+	ordinal  uint32
+	outcome  smtp.Outcome
+	reason   smtp.Reason
+	wait     time.Duration
+	attempts []evidence.Attempt
+	omitted  int
+}
+
+// note keeps an attempt as evidence; one that was noted just before, such as the
+// reason of a pause, only once.
+func (p *Probe) note(told Judgement) {
+	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && p.attempts[last] == told.Attempt {
+		return
+	}
+	c := p.given()
+	c.Add(told.Attempt)
+	p.attempts, p.omitted = c.Attempts, c.Omitted
+}
+
+// given is what was found out about a probe since it was offered.
+func (p *Probe) given() evidence.Case {
+	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.all}
+}
+
+// answer closes a probe with a verdict.
+func (p *Probe) answer(told Judgement, at time.Time) {
+	v := told.Verdict
+	p.deliver(answer{ordinal: p.ordinal, outcome: v.Outcome, reason: v.Reason, wait: v.Wait,
+		attempts: p.attempts, omitted: p.omitted}, at)
+}
+
+// deliver closes a probe with an answer.
+func (p *Probe) deliver(a answer, at time.Time) {
+	c := p.chunk
+	c.open--
+	c.control = c.control && a.ordinal != wire.ControlOrdinal
+	if c.dropped {
+		c.task.keep(a)
+		return
+	}
+	if len(c.answers) == 0 {
+		c.since = at
+	}
+	c.answers = append(c.answers, a)
+}

@@ -1,0 +1,353 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// heard collects answers by domain and acknowledges them.
+func (w *world) heard() map[string][]*wire.Answer {
+	all := map[string][]*wire.Answer{}
+	w.hear = func(_ Client, msg proto.Message) {
+		if m, ok := msg.(*wire.Results); ok {
+			d := m.GetTask().GetDomain()
+			all[d] = append(all[d], m.GetAnswers()...)
+			w.after(0, func() {
+				w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			})
+		}
+	}
+	return all
+}
+
+func (w *world) offer(m *wire.Offer) {
+	w.desk.Offer(w.now, Client{Name: "owner"}, m)
+	w.plan()
+}
+
+// TestVerdictsOfADomain: what replies and hosts that do not work come to for one
+// address, and how many RCPTs and sessions that takes.
+func TestVerdictsOfADomain(t *testing.T) {
+	relay := smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"relay access denied"}}
+	login := smtp.Reply{Code: 530, Lines: []string{"authentication required"}}
+	startTLS := smtp.Reply{Code: 530, Enhanced: smtp.EnhancedCode{5, 7, 0},
+		Lines: []string{"issue a starttls command first"}}
+	split := smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 5, 3}, Lines: []string{"too many recipients"}}
+	refused := errors.New("connection refused")
+	noMail := &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 521, Lines: []string{"no mail"}}}
+	for _, tc := range []struct {
+		name    string
+		replies map[string]smtp.Reply // by host
+		greets  map[string]error
+		outcome smtp.Outcome
+		reason  smtp.Reason
+		rcpts   int
+	}{
+		{"accepted", nil, nil, smtp.Valid, smtp.MailboxExists, 1},
+		{"second host when the first is down", nil, map[string]error{"mx1": refused}, smtp.Valid,
+			smtp.MailboxExists, 1},
+		{"both hosts down", nil, map[string]error{"mx1": refused, "mx2": refused}, smtp.Undecided,
+			smtp.ConnectionFailed, 0},
+		{"served by neither", map[string]smtp.Reply{"mx1": relay, "mx2": relay}, nil, smtp.Invalid,
+			smtp.DomainNotHosted, 2},
+		{"served by the second", map[string]smtp.Reply{"mx1": relay}, nil, smtp.Valid, smtp.MailboxExists, 2},
+		{"not served by one, the other is down", map[string]smtp.Reply{"mx2": relay},
+			map[string]error{"mx1": refused},
+			smtp.Undecided, smtp.ConnectionFailed, 1},
+		{"not served by one, the other is no MX", map[string]smtp.Reply{"mx1": relay, "mx2": login}, nil,
+			smtp.Undecided, smtp.Policy, 2},
+		{"no mail at both", nil, map[string]error{"mx1": noMail, "mx2": noMail}, smtp.Invalid,
+			smtp.NoMailService, 0},
+		{"no mail at one, not served by the other", map[string]smtp.Reply{"mx1": relay},
+			map[string]error{"mx2": noMail},
+			smtp.Invalid, smtp.NoMailService, 1},
+		{"no mail at one, the other is down", nil, map[string]error{"mx1": noMail, "mx2": refused},
+			smtp.Undecided, smtp.NoMailService, 0},
+		{"the only RCPT is too many", map[string]smtp.Reply{"mx1": split}, nil, smtp.Undecided,
+			smtp.ReceiverRateLimited, 1},
+		{"TLS demanded for ever", map[string]smtp.Reply{"mx1": startTLS}, nil, smtp.Undecided, smtp.TLSFailed, 2},
+		{"lost again and again", map[string]smtp.Reply{"mx1": {}, "mx2": {}}, nil, smtp.Undecided,
+			smtp.ConnectionFailed, 2}, // it is looked at again once
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, openedWide(), 1)
+			w.reply = func(_ *Probe, s *simSession) smtp.Reply {
+				if r, ok := tc.replies[s.host]; ok {
+					return r
+				}
+				return smtp.Reply{Code: 250}
+			}
+			w.greet = func(host string) error { return tc.greets[host] }
+			all := w.heard()
+			w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1", "mx2")))
+			w.run(begin.Add(3 * time.Minute)) // who waits for a host that is down is told after two
+			if len(all["d.example"]) != 1 {
+				t.Fatalf("%d answers", len(all["d.example"]))
+			}
+			a := all["d.example"][0]
+			o, r := smtp.Outcome(a.GetOutcome()), smtp.Reason(a.GetReason())
+			if o != tc.outcome || r != tc.reason || len(w.rcpts) != tc.rcpts {
+				t.Errorf("got %s %s after %d RCPTs, want %s %s after %d", o, r, len(w.rcpts), tc.outcome, tc.reason,
+					tc.rcpts)
+			}
+			w.checkEmpty()
+		})
+	}
+}
+
+// TestSmallBesideLarge: ten addresses of one verification at a receiver that has
+// 100,000 of another are answered among the first.
+func TestSmallBesideLarge(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
+	w := newWorld(t, a, 1)
+	all := w.heard()
+	for n := range 200 {
+		w.offer(offerOf(1, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax, hosts("mx1")))
+	}
+	w.offer(offerOf(2, "small.example", 1, 10, hosts("mx1")))
+	w.run(begin.Add(6 * time.Second))
+	if len(all["small.example"]) != 10 {
+		t.Errorf("%d of 10 addresses after %d RCPTs", len(all["small.example"]), len(w.rcpts))
+	}
+}
+
+// TestQueueShares: a verification fills no more than it leaves free.
+func TestQueueShares(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	accepted := map[byte]int{}
+	var verification byte
+	w.hear = func(_ Client, msg proto.Message) {
+		if m, ok := msg.(*wire.OfferAck); ok && m.GetRefusal() == wire.Refusal_NONE {
+			accepted[verification] += wire.AddressesMax
+		}
+	}
+	w.greet = func(string) error { return errors.New("never mind") }
+	for verification = 1; verification <= 2; verification++ {
+		for n := range 500 {
+			w.desk.Offer(w.now, Client{}, offerOf(verification, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax,
+				hosts("mx1")))
+		}
+		for _, s := range w.desk.steps {
+			w.do(s)
+		}
+		w.desk.steps = nil
+	}
+	if accepted[1] != queueMax/4 || accepted[2] != queueMax/8 {
+		t.Errorf("accepted %v of %d", accepted, queueMax)
+	}
+}
+
+// TestLanesTakeTurns: with one connection and twenty lanes that have work for
+// hours, each is served within a few turns.
+func TestLanesTakeTurns(t *testing.T) {
+	a := openedWide()
+	a.Connections = 1
+	w := newWorld(t, a, 1)
+	served := map[string]bool{}
+	w.asked = func(p *Probe) { served[p.Address.Domain] = true }
+	for n := range 20 {
+		w.offer(offerOf(1, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax, hosts(fmt.Sprintf("mx%c", 'a'+n))))
+	}
+	w.run(begin.Add(20 * (turnFor + 2*time.Second)))
+	if len(served) != 20 {
+		t.Errorf("%d of 20 lanes were served", len(served))
+	}
+}
+
+// TestLaneGivesUpASecondSession: without waiting for its turn to be over.
+func TestLaneGivesUpASecondSession(t *testing.T) {
+	a := openedWide()
+	a.Connections = 2
+	w := newWorld(t, a, 1)
+	all := w.heard()
+	w.offer(offerOf(1, "large.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(2 * time.Second))
+	if len(w.open) != 2 {
+		t.Fatalf("%d sessions", len(w.open))
+	}
+	w.offer(offerOf(2, "other.example", 1, 5, hosts("mx2")))
+	w.run(w.now.Add(2500 * time.Millisecond))
+	if len(all["other.example"]) != 5 {
+		t.Errorf("%d of 5 addresses of the lane that waits", len(all["other.example"]))
+	}
+}
+
+// TestSlowRateKeepsItsSession: a session with work waits for the rate.
+func TestSlowRateKeepsItsSession(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Minute}
+	w := newWorld(t, a, 1)
+	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
+	w.run(begin.Add(2 * time.Minute))
+	if len(w.rcpts) != 10 || len(w.dials) != 1 {
+		t.Errorf("%d RCPTs in %d sessions", len(w.rcpts), len(w.dials))
+	}
+}
+
+// TestFurtherSessionFails: the lane goes on with those that it has.
+func TestFurtherSessionFails(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	all := w.heard()
+	w.greet = func(string) error {
+		if len(w.dials) == 1 {
+			return nil
+		}
+		return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421,
+			Lines: []string{"too many sessions"}}}
+	}
+	w.offer(offerOf(1, "d.example", 1, 300, hosts("mx1")))
+	w.run(begin.Add(time.Minute))
+	final := 0
+	for _, a := range all["d.example"] {
+		if smtp.Outcome(a.GetOutcome()).Final() {
+			final++
+		}
+	}
+	if final != 300 || len(w.dials) > openedWide().Connections {
+		t.Errorf("%d of 300 answered, %d sessions begun", final, len(w.dials))
+	}
+}
+
+// TestPause: a receiver that complains about the second address too is left alone, for the longest
+// time that it named, and what waits for it is told. One complaint is about its address.
+func TestPause(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	var answers []told
+	w.collect(1, func(_ string, a told) { answers = append(answers, a) })
+	w.reply = func(*Probe, *simSession) smtp.Reply {
+		return smtp.Reply{Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1},
+			Lines: []string{"slow down, try again in 300 seconds"}}
+	}
+	w.offer(offerOf(1, "d.example", 1, 50, hosts("mx1")))
+	w.run(begin.Add(4 * time.Minute))
+	if len(answers) != 50 || len(w.rcpts) != 2 || len(w.open) != 0 {
+		t.Fatalf("%d answers, %d RCPTs, %d sessions", len(answers), len(w.rcpts), len(w.open))
+	}
+	others := 0
+	for _, a := range answers {
+		if a.wait < 299*time.Second || a.wait > 300*time.Second {
+			t.Fatalf("told to wait %s", a.wait)
+		}
+		if a.attempts[len(a.attempts)-1].Others {
+			others++
+		}
+	}
+	if others != 48 {
+		t.Errorf("%d of 50 are told what others were told; two were asked", others)
+	}
+	told := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
+	until := w.desk.penalties.paused
+	w.desk.penalties.pauseReceiver(w.now, told) // said by a session beside: within the pause
+	if told.Verdict.Wait = time.Hour; !w.desk.penalties.paused.Equal(until) {
+		t.Error("a pause was changed by one that names no time")
+	}
+	w.desk.penalties.pauseReceiver(w.now, told)
+	if !w.desk.penalties.paused.Equal(w.now.Add(time.Hour)) {
+		t.Error("a longer pause was not kept")
+	}
+}
+
+// TestRestartKeepsTheRate: a new scheduler begins as if something had just happened,
+// so that the receiver sees its limits kept over a restart.
+func TestRestartKeepsTheRate(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
+	a.ConnectionRate = throttle.Rate{Events: 2, Per: time.Second}
+	a.RcptsPerConnection = 3
+	w := newWorld(t, a, 1)
+	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
+	w.run(begin.Add(10 * time.Second))
+	w.queue, w.open, w.due = nil, map[int]*simSession{}, time.Time{}
+	w.now = w.now.Add(100 * time.Millisecond)
+	w.desk = begunAlone("example", testOptions(a), w.now)
+	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
+	w.run(w.now.Add(10 * time.Second))
+	slices.SortFunc(w.rcpts, time.Time.Compare)
+	checkRate(t, "rcpts", w.rcpts, a.RcptRate)
+	checkRate(t, "dials", w.dials, a.ConnectionRate)
+	if len(w.rcpts) < 80 {
+		t.Errorf("%d RCPTs in 20 s", len(w.rcpts))
+	}
+}
+
+// TestUnheardResultsEnd: a client that is gone without a word costs a minute.
+func TestUnheardResultsEnd(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	copies := 0
+	w.hear = func(_ Client, msg proto.Message) {
+		if _, ok := msg.(*wire.Results); ok {
+			copies++
+		}
+	}
+	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
+	w.run(begin.Add(resendFor + 10*time.Second))
+	if _, idle := w.desk.IdleSince(); !idle || copies < 20 || copies > 40 {
+		t.Errorf("idle: %v, results sent %d times", idle, copies)
+	}
+	w.checkEmpty()
+}
+
+// TestTasksAreBounded: however many there were, and for however long.
+func TestTasksAreBounded(t *testing.T) {
+	d := begunAlone("example", testOptions(openedWide()), begin)
+	for n := range tasksMax + 100 {
+		d.Offer(begin, Client{}, offerOf(1, fmt.Sprintf("d%d.example", n), 1, 0, nil)) // refused: nothing in it
+		d.steps = nil
+	}
+	d.Plan(begin.Add(heartbeatEvery))
+	if n := len(d.inbox.tasks.all); n != tasksMax {
+		t.Errorf("%d tasks remembered", n)
+	}
+	d.Plan(begin.Add(taskMemory - time.Second))
+	if n := len(d.inbox.tasks.all); n != tasksMax {
+		t.Errorf("%d tasks remembered before their time was over", n)
+	}
+	d.Plan(begin.Add(taskMemory + time.Second))
+	if n := len(d.inbox.tasks.all); n != 0 {
+		t.Errorf("%d tasks remembered for ever", n)
+	}
+}
+
+// BenchmarkPlan is one event at a busy receiver: a session out of 200 reports one
+// answer, while 5,000 lanes have work.
+func BenchmarkPlan(b *testing.B) {
+	a := openedWide()
+	a.Connections = 200
+	w := newWorld(b, a, 1)
+	w.turn = time.Millisecond
+	lanes := 5000
+	for n := range lanes {
+		name := fmt.Sprintf("mx%d", n)
+		route := []*wire.Host{{Name: name, Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8), byte(n)}}}}
+		w.desk.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("d%d.example", n), 1, 20, route))
+	}
+	w.run(begin.Add(100 * time.Millisecond))
+	events := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(w.queue) == 0 {
+			b.Fatal("nothing left to do")
+		}
+		if w.run(w.queue[0].at); w.desk.inbox.tasks.queue.Queued() < 1000 {
+			b.StopTimer()
+			for n := range lanes {
+				w.desk.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,
+					[]*wire.Host{{Name: fmt.Sprintf("mx%d", n), Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8),
+						byte(n)}}}}))
+			}
+			events++
+			b.StartTimer()
+		}
+	}
+	b.ReportMetric(float64(len(w.open)), "sessions")
+}

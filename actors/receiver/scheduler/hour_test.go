@@ -1,0 +1,78 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+// hourly gives options under which an hour lasts so long.
+func hourly(o Options, hour throttle.Hour) Options {
+	o.Sources.Hour = hour
+	return o
+}
+
+// TestWaitsOfAShortHour: what a rule names is as short as the hour, what a receiver
+// names is not.
+func TestWaitsOfAShortHour(t *testing.T) {
+	o := hourly(testOptions(openedWide()), throttle.Hour(36*time.Second))
+	for text, want := range map[string]time.Duration{
+		"Too many recipients received this hour": 36 * time.Second, // the rule says 1h
+		"Greylisted, try again in 300 seconds":   300 * time.Second,
+		"Greylisted":                             0,
+	} {
+		told := o.Judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
+			Reply: smtp.Reply{Code: 452, Lines: []string{text}}, Hello: "probe.example"})
+		if told.Verdict.Wait != want {
+			t.Errorf("%q: %v by %s, want %v", text, told.Verdict.Wait, told.Verdict.Rule, want)
+		}
+	}
+}
+
+// TestRestsOfAShortHour: a receiver that refuses a source is left alone by that hour.
+func TestRestsOfAShortHour(t *testing.T) {
+	hour := throttle.Hour(36 * time.Second)
+	o := hourly(testOptions(openedWide()), hour)
+	var r suspension
+	for _, want := range []time.Duration{hour.Of(suspendFirst), hour.Of(2 * suspendFirst), hour.Of(4 * suspendFirst)} {
+		if r.extend(begin, Judgement{}, o.restHour()); r.until.Sub(begin) != want {
+			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
+		}
+	}
+}
+
+// TestQuotaOfAShortHour: it allows the same refusals in that hour, counts them in minutes
+// of it, and hands them on.
+func TestQuotaOfAShortHour(t *testing.T) {
+	hour := throttle.Hour(time.Minute)
+	d := begunAlone("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)
+	q := d.paths.all[0].refusals
+	most, _ := q.Ready(begin)
+	for n := range most {
+		q.Begin(1)
+		q.Refused(begin.Add(time.Duration(n) * time.Second))
+	}
+	last := begin.Add(time.Duration(most-1) * time.Second)
+	n, next := q.Ready(last)
+	if n != 0 || next.Sub(begin) > hour.Of(time.Hour+time.Minute) {
+		t.Fatalf("%d more, the next in %v", n, next.Sub(begin))
+	}
+	if n, _ = q.Ready(next); n != 1 || len(q.Minutes) != most {
+		t.Errorf("%d may be refused then, counted in %d minutes", n, len(q.Minutes))
+	}
+	fact, worth := d.memory.snapshot(last)
+	if !worth {
+		t.Fatal("nothing is noted")
+	}
+	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
+		now := last.Add(after)
+		next := begunAlone("example", hourly(testOptions(throttle.DefaultLimits()), hour), now)
+		next.memory.recallSnapshot(now, fact.Data)
+		if n, _ := next.paths.all[0].refusals.Ready(now); n != want {
+			t.Errorf("%v later another actor may be refused %d times, want %d", after, n, want)
+		}
+	}
+}

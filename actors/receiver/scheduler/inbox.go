@@ -1,0 +1,321 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"rollcall/actors/receiver/fairqueue"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// inbox is the side of those who offered addresses: what they have here, and the answers that
+// they are owed.
+type inbox struct {
+	*env
+	tasks    tasks
+	unsent   fairqueue.FIFO[*chunk] // with answers to send, oldest answer first
+	finished []*chunk               // of these, all probes are answered
+}
+
+// silentFor is how long a client may leave results unacknowledged before what it
+// has waiting is not asked any more: its node is dead, paused or cut off, and who
+// takes its verification over would ask the same again. Results are sent again
+// after resendEvery, so that one lost message is not silence.
+const silentFor = 3 * time.Second
+
+// silent says whether the task's client has left results unacknowledged for too long.
+func (t *task) silent(now time.Time) bool {
+	return !t.owed.IsZero() && now.Sub(t.owed) >= silentFor
+}
+
+// listen notes that the client was heard.
+func (t *task) listen(now time.Time) {
+	t.owed = time.Time{}
+	if slices.ContainsFunc(t.chunks, func(c *chunk) bool { return len(c.sent) > 0 }) {
+		t.owed = now
+	}
+}
+
+// keep remembers a final answer that nobody took, for the next owner of the task:
+// an ordinal means the same address to all of them. The highest ordinal does not:
+// it is the control probe, for another address each time.
+func (t *task) keep(a answer) {
+	if !a.outcome.Final() || a.ordinal == wire.ControlOrdinal {
+		return
+	}
+	if t.known == nil {
+		t.known = map[uint32]answer{}
+	}
+	t.known[a.ordinal] = a
+}
+
+// waitingBeside says who waits beside the task of a probe.
+func (in *inbox) waitingBeside(p *Probe) (w throttle.Waiting) {
+	own := p.chunk.task
+	for t := range in.tasks.busy {
+		if t == own || t.open() == 0 {
+			continue
+		}
+		w.OtherDomain = w.OtherDomain || t.key.Domain != own.key.Domain
+		w.OtherTenant = w.OtherTenant || t.space != own.space
+		if w.OtherDomain && w.OtherTenant {
+			break
+		}
+	}
+	return w
+}
+
+// putOff gives a probe back that is to be asked again later.
+func (in *inbox) putOff(p *Probe, told Judgement, at time.Time) {
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	in.answerProbe(p, told, at)
+}
+
+// cancelTask drops what a task has waiting, unless an older owner asks for it.
+func (in *inbox) cancelTask(now time.Time, m *wire.Cancel) {
+	if t := in.tasks.all[m.GetTask().Key()]; t != nil && m.GetTask().GetEpoch() >= t.epoch {
+		in.tasks.drop(t)
+		in.tasks.rest(now, t)
+	}
+}
+
+// takeAck forgets results that have arrived.
+func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
+	t := in.tasks.all[m.GetTask().Key()]
+	if t == nil || t.epoch != m.GetTask().GetEpoch() {
+		return
+	}
+	c := t.find(m.GetChunk())
+	if c == nil {
+		return
+	}
+	for i, r := range c.sent {
+		if r.GetBatch() == m.GetBatch() {
+			c.sent = append(c.sent[:i], c.sent[i+1:]...)
+			c.heard = now
+			break
+		}
+	}
+	t.listen(now)
+	if c.done() {
+		in.tasks.forget(now, c)
+	}
+}
+
+// releaseClient gives a task's client the answers that are there, and then says that
+// the rest is its own again.
+func (in *inbox) releaseClient(now time.Time, t *task) {
+	if t.told || len(t.chunks) == 0 {
+		return
+	}
+	t.told = true
+	for _, c := range slices.Clone(t.chunks) {
+		in.sendAnswers(now, c)
+	}
+	in.options.Metrics.moved.Inc()
+	in.emitTo(t.client, &wire.Moved{Task: t.chunks[0].named})
+}
+
+// concludeProbe answers a probe that has no host left to be asked: again later, unless
+// what its hosts said comes to an outcome.
+func (in *inbox) concludeProbe(p *Probe, told Judgement, at time.Time) {
+	if outcome, reason := verdict.Conclude(p.given()); outcome != smtp.Undecided {
+		told.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
+			Rule: told.Verdict.Rule}
+	}
+	in.answerProbe(p, told, at)
+}
+
+// answerProbe closes a probe. What was dropped is answered to nobody.
+func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
+	p.answer(told, at)
+	if p.chunk.dropped {
+		return
+	}
+	in.queueAnswers(p.chunk)
+	in.options.Metrics.answers.WithLabelValues(told.Verdict.Outcome.String(), told.Verdict.Reason.String()).Inc()
+}
+
+// queueAnswers sees to it that the answers of a chunk are sent.
+func (in *inbox) queueAnswers(c *chunk) {
+	if !c.listed {
+		c.listed = true
+		in.unsent.Push(c)
+	}
+	if c.open == 0 {
+		in.finished = append(in.finished, c)
+	}
+}
+
+// flushAnswers sends answers whose chunk is finished or that have waited long enough for company.
+func (in *inbox) flushAnswers(now time.Time) {
+	for _, c := range in.finished {
+		in.sendAnswers(now, c)
+	}
+	clear(in.finished)
+	in.finished = in.finished[:0]
+	for in.unsent.Len() > 0 {
+		c := in.unsent.Peek()
+		if due := c.since.Add(flushEvery); len(c.answers) > 0 && !c.dropped && now.Before(due) {
+			in.wakeAt(due)
+			return
+		}
+		in.unsent.Pop()
+		c.listed = false
+		in.sendAnswers(now, c)
+	}
+}
+
+// sendAnswers sends the answers of a chunk, if there are any.
+func (in *inbox) sendAnswers(now time.Time, c *chunk) {
+	if c.dropped || len(c.answers) == 0 {
+		return
+	}
+	if len(c.sent) == 0 {
+		c.heard = now
+	}
+	all := messages(c.answers)
+	for _, r := range all {
+		c.batch++
+		r.Task, r.Chunk, r.Batch, r.Credit = c.named, c.number, c.batch, in.tasks.credit(c.task)
+		in.emitTo(c.task.client, r)
+	}
+	c.answers, c.sent, c.sentAt = nil, append(c.sent, all...), now
+	if c.task.owed.IsZero() {
+		c.task.owed = now
+	}
+}
+
+// resendAnswers sends results again that nobody acknowledged, and in the end gives them up.
+func (in *inbox) resendAnswers(now time.Time, c *chunk) {
+	switch {
+	case len(c.sent) == 0:
+	case now.Sub(c.heard) >= resendFor:
+		in.options.Log.Debug("results were never acknowledged", "receiver", in.key, "domain", c.task.key.Domain)
+		for _, r := range c.sent {
+			for _, a := range answersOf(r) {
+				c.task.keep(a)
+			}
+		}
+		c.sent = nil
+		c.task.listen(now)
+		if c.done() {
+			in.tasks.forget(now, c)
+		}
+	case now.Sub(c.sentAt) >= in.options.Stretched(resendEvery):
+		c.sentAt, c.task.beatAt = now, now
+		in.options.Metrics.resent.Add(float64(len(c.sent)))
+		for _, r := range c.sent {
+			in.emitTo(c.task.client, r)
+		}
+	}
+}
+
+// shedTask gives up what a task has waiting: its client does not answer. What is on
+// the wire is still reported, and results wait for an acknowledgement. Pulses do
+// not name the chunks any more, so that a client that lives offers them again.
+func (in *inbox) shedTask(t *task) {
+	shed := false
+	for _, c := range t.chunks {
+		if !c.shed && c.open > 0 {
+			c.shed, shed, in.tasks.stale = true, true, true
+		}
+	}
+	in.tasks.tell(t, behind{})
+	if shed {
+		in.options.Metrics.silent.Inc()
+		in.options.Log.Debug("client does not answer", "receiver", in.key, "domain", t.key.Domain, "epoch", t.epoch)
+	}
+}
+
+// shedLost sheds the tasks of all clients at an address.
+func (in *inbox) shedLost(address string) {
+	for t := range in.tasks.busy {
+		if t.client.Address == address {
+			in.shedTask(t)
+		}
+	}
+}
+
+// handOver answers a probe with what an earlier owner of its task has not taken.
+func (in *inbox) handOver(now time.Time, p *Probe) bool {
+	a, ok := p.chunk.task.known[p.ordinal]
+	if !ok {
+		return false
+	}
+	delete(p.chunk.task.known, p.ordinal)
+	in.options.Metrics.handed.Inc()
+	p.deliver(a, now)
+	in.queueAnswers(p.chunk)
+	return true
+}
+
+// oldestWaiting is since when the oldest address waits that has no answer; zero: none does.
+func (in *inbox) oldestWaiting() (since time.Time) {
+	for t := range in.tasks.busy {
+		for _, c := range t.chunks {
+			if c.open > 0 && !c.gone() && (since.IsZero() || c.offered.Before(since)) {
+				since = c.offered
+			}
+		}
+	}
+	for t := range in.tasks.waiters {
+		if since.IsZero() || t.behind.since.Before(since) {
+			since = t.behind.since
+		}
+	}
+	return since
+}
+
+// countUnanswered is how many addresses could be asked now and have no answer: those that were handed
+// over, on the wire or not, and those that their verifications keep back for it.
+func (in *inbox) countUnanswered() int {
+	n := in.tasks.behind
+	for t := range in.tasks.busy {
+		for _, c := range t.chunks {
+			n += c.unanswered()
+		}
+	}
+	return n
+}
+
+// queueStatus says who waits, the longest queue first.
+func (in *inbox) queueStatus(now time.Time) []view.Queue {
+	of := map[string]*view.Queue{}
+	queue := func(t *task) *view.Queue {
+		id := t.key.Verification.String()
+		if of[id] == nil {
+			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: in.tasks.flow(t).Weight()}
+		}
+		return of[id]
+	}
+	for t := range in.tasks.waiters {
+		q := queue(t)
+		q.Queued += t.behind.n
+		q.Oldest = max(q.Oldest, now.Sub(t.behind.since).Seconds())
+	}
+	for t := range in.tasks.busy {
+		q := queue(t)
+		for _, c := range t.chunks {
+			q.Queued += c.unanswered()
+			if c.open > 0 && !c.gone() {
+				q.Oldest = max(q.Oldest, now.Sub(c.offered).Seconds())
+			}
+		}
+	}
+	out := []view.Queue{}
+	for _, q := range of {
+		if q.Queued > 0 {
+			out = append(out, *q)
+		}
+	}
+	slices.SortFunc(out, func(a, b view.Queue) int {
+		return cmp.Or(cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Verification, b.Verification))
+	})
+	return out[:min(len(out), listedMax)]
+}

@@ -1,0 +1,262 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// nowhere is Facts for a scheduler, which only looks whether there are any.
+type nowhere struct{ state.Facts }
+
+// rememberer makes a scheduler whose ledger has another clock than its node.
+func rememberer(now time.Time, ahead time.Duration) *Scheduler {
+	o := testOptions(openedWide())
+	o.Allow = func(string) throttle.Limits {
+		a := openedWide()
+		a.RefusedPerHour = 20
+		return a
+	}
+	o.Facts, o.Clock = nowhere{}, func() time.Time { return now.Add(ahead) }
+	return begunAlone("example", o, now)
+}
+
+// taught makes a scheduler that has learned everything there is to learn.
+func taught(now time.Time) *Scheduler {
+	d := rememberer(now, 0)
+	l := d.queues.hostQueue(now, hosts("mx1", "mx2"))
+	d.allowance.learned.Connections.Tighten(3, now)
+	d.penalties.throttled(now, d.paths.all[0], judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+		Reply: smtp.Reply{Code: 450, Lines: []string{"slow down"}}}), now)
+	l.setMode(smtp.TLSRequired, now)
+	down := judged(smtp.Address{}, errors.New("connection refused"))
+	d.penalties.avoidHost(now.Add(-time.Hour), l.candidates[0], down, time.Second)
+	d.penalties.avoidHost(now, l.candidates[0], down, 10*time.Minute)
+	for n := range 6 {
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(now.Add(time.Duration(n-6) * 5 * time.Minute))
+	}
+	d.penalties.pauseReceiver(now, judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+		Reply: smtp.Reply{Code: 451, Lines: []string{"greylisted, come back"}}}))
+	return d
+}
+
+// TestMemorySurvivesAMove: the next scheduler knows what the last one learned, for as
+// long as that would have held, whatever the clocks of their nodes say.
+func TestMemorySurvivesAMove(t *testing.T) {
+	fact, worth := taught(begin).memory.snapshot(begin)
+	if !worth || fact.Key != "example" || len(fact.Data) > state.BytesMax {
+		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
+	}
+	t.Logf("%d bytes: %s", len(fact.Data), fact.Data)
+	if life := fact.Expires.Sub(begin); life < state.RateFor || life > 2*state.RateFor {
+		t.Errorf("it expires after %s", life)
+	}
+	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
+	d := rememberer(there, 17*time.Minute+500*time.Millisecond)
+	d.memory.recallSnapshot(there, fact.Data)
+	a := d.takeAllowance(there)
+	if a.Connections != 3 {
+		t.Errorf("permitted %+v", a)
+	}
+	soon := there.Add(time.Minute)
+	if e := d.paths.all[0].rate.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
+		t.Errorf("tempo %+v", e)
+	}
+	if n, _ := d.paths.all[0].refusals.Ready(there); n != 14 {
+		t.Errorf("%d refusals left, want 14", n)
+	}
+	if left := d.penalties.paused.Sub(there); left != 500*time.Millisecond || d.penalties.pauses != 1 {
+		t.Errorf("rests for %s, %d pauses", left, d.penalties.pauses)
+	}
+	if v := d.penalties.excuse; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
+		v.Attempt.Text != "greylisted, come back" || v.Attempt.Stage != smtp.StageRcpt || v.Attempt.Host != "mx1" ||
+		!v.Attempt.At.Equal(begin) {
+		t.Errorf("excuse %+v", v)
+	}
+	l := d.queues.hostQueue(there, hosts("mx1", "mx2"))
+	c := l.candidates[0]
+	if l.tlsModeNow(there) != smtp.TLSRequired || c.failures != 2 || c.last.Verdict.Reason != smtp.ConnectionFailed {
+		t.Errorf("tls %d, %d failures, %+v", l.tls, c.failures, c.last)
+	}
+	if left := c.until.Sub(there); left < 9*time.Minute || left > 10*time.Minute {
+		t.Errorf("host is avoided for %s", left)
+	}
+	if l.candidates[1].failures != 0 {
+		t.Error("a host that is fine is avoided")
+	}
+	if n := d.takeAllowance(there.Add(2 * throttle.CapacityHold)).Connections; n != 4 {
+		t.Errorf("%d sessions later", n)
+	}
+}
+
+// TestMemoryOfNothing: a receiver that taught nothing takes no place.
+func TestMemoryOfNothing(t *testing.T) {
+	d := rememberer(begin, 0)
+	d.queues.hostQueue(begin, hosts("mx1"))
+	for range 4 {
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(begin)
+	}
+	if fact, worth := d.memory.snapshot(begin); worth {
+		t.Errorf("noted %s", fact.Data)
+	}
+}
+
+// TestMemoryThatCannotBeRead is as none, and never blocks a receiver for ever.
+func TestMemoryThatCannotBeRead(t *testing.T) {
+	text := func(m state.Snapshot) string {
+		data, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	year := (366 * 24 * time.Hour).Milliseconds()
+	for _, tc := range []struct {
+		name, data string
+		rests      time.Duration // at most
+		untouched  bool
+	}{
+		{"nothing", "", 0, true},
+		{"garbage", "\x00\xff{", 0, true},
+		{"another shape", `{"v":2,"limits":"many"}`, 0, true},
+		{"a newer version", text(aSnapshot(state.Version+1, begin, year)), 0, true},
+		{"an older version", text(aSnapshot(state.Version-1, begin, year)), 0, true},
+		{"no version", text(aSnapshot(0, begin, year)), 0, true},
+		{"too long", text(aSnapshot(state.Version, begin, year)) + strings.Repeat(" ", state.BytesMax), 0, true},
+		{"a pause of a year", text(aSnapshot(state.Version, begin, year)), state.HoldMost, false},
+		{"written next year", text(aSnapshot(state.Version, begin.AddDate(1, 0, 0), year)), state.HoldMost, false},
+		{"written last year", text(aSnapshot(state.Version, begin.AddDate(-1, 0, 0), 1000)), 0, false},
+	} {
+		d := rememberer(begin, 0)
+		before := d.takeAllowance(begin)
+		d.memory.recallSnapshot(begin, []byte(tc.data))
+		if rests := d.penalties.paused.Sub(begin); !d.memory.ready || rests > tc.rests {
+			t.Errorf("%s: known %v, rests for %s", tc.name, d.memory.ready, rests)
+		}
+		if same := d.takeAllowance(begin) == before; tc.untouched && (!same || d.queues.restored != nil) {
+			t.Errorf("%s: something was read", tc.name)
+		}
+	}
+}
+
+// aSnapshot is one with something of everything.
+func aSnapshot(version int, at time.Time, left int64) state.Snapshot {
+	return state.Snapshot{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
+		Limits: []state.Limit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
+		Hosts:  []state.Host{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
+}
+
+// TestMemoryIsBounded: whatever was learned, its text fits.
+func TestMemoryIsBounded(t *testing.T) {
+	d := taught(begin)
+	down := judged(smtp.Address{}, errors.New("connection refused"))
+	for n := range 100 {
+		name := fmt.Sprintf("mx%d.%s.example", n, strings.Repeat("x", 200))
+		l := d.queues.hostQueue(begin, []*wire.Host{{Name: name, Addrs: [][]byte{{10, 0, 0, byte(n)}}}})
+		l.setMode(smtp.TLSOff, begin)
+		d.penalties.avoidHost(begin, l.candidates[0], down, time.Minute)
+	}
+	for n := range 60 {
+		d.paths.all[0].refusals.Refused(begin.Add(time.Duration(n-60) * time.Minute))
+	}
+	fact, worth := d.memory.snapshot(begin)
+	if !worth || len(fact.Data) > state.BytesMax {
+		t.Fatalf("%d bytes", len(fact.Data))
+	}
+	next := rememberer(begin, 0)
+	if next.memory.recallSnapshot(begin, fact.Data); next.takeAllowance(begin).Connections != 3 {
+		t.Error("what matters most was left out")
+	}
+}
+
+// TestMemoryOfTwo: of what two actors noted of one hour, nothing is forgotten.
+func TestMemoryOfTwo(t *testing.T) {
+	d := rememberer(begin, 0)
+	for range 6 {
+		d.paths.all[0].refusals.Begin(1)
+		d.paths.all[0].refusals.Refused(begin)
+	}
+	d.paths.all[0].refusals = d.paths.all[0].refusals.Inherit([]throttle.RefusalMinute{{Began: begin.Add(-10 * time.Minute), Accepted: 2, Refused: 8},
+		{Began: begin.Add(5 * time.Second), Refused: 4}})
+	if n, _ := d.paths.all[0].refusals.Ready(begin); n != 20-8-6 {
+		t.Errorf("%d refusals left", n)
+	}
+	if n, _ := d.paths.all[0].refusals.Ready(begin.Add(51*time.Minute + time.Hour)); n != 20 {
+		t.Errorf("%d refusals left when all is long over", n)
+	}
+}
+
+// TestAsksNothingBeforeItKnows what others learned, but not for ever; after a loss
+// it asks with more care.
+func TestAsksNothingBeforeItKnows(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		answers bool
+	}{{"it is known", true}, {"nobody knows", false}} {
+		a := openedWide()
+		a.RefusedPerHour = 20
+		w := newWorld(t, a, 1)
+		w.desk.options.Facts = nowhere{}
+		w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
+		w.run(begin.Add(knowWithin - time.Millisecond))
+		if len(w.dials) > 0 || w.knows != 1 {
+			t.Fatalf("%s: %d dials, asked %d times what is known", tc.name, len(w.dials), w.knows)
+		}
+		if tc.answers {
+			w.desk.memory.recallSnapshot(w.now, nil)
+		}
+		w.run(w.now.Add(2 * time.Second))
+		n, _ := w.desk.paths.all[0].refusals.Ready(w.now)
+		if len(w.rcpts) != 3 || tc.answers != (n >= 20) {
+			t.Errorf("%s: %d RCPTs, %d refusals left", tc.name, len(w.rcpts), n)
+		}
+	}
+}
+
+// TestLooksAgainWhenItsShareComesBack: others may have been at the receiver.
+func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	w.desk.options.Facts = nowhere{}
+	w.plan()
+	w.desk.memory.recallSnapshot(w.now, nil)
+	w.desk.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
+	w.desk.dirty = true
+	living := w.living
+	for _, k := range []int{1, 0, 1} {
+		inForce(living, of(k, 2))
+		w.plan()
+	}
+	if w.knows != 2 || w.keeps != 1 {
+		t.Errorf("asked %d times what is known, noted %d times", w.knows, w.keeps)
+	}
+}
+
+// FuzzRecall: no bytes that a ledger may hold break a scheduler.
+func FuzzRecall(f *testing.F) {
+	fact, _ := taught(begin).memory.snapshot(begin)
+	f.Add(fact.Data)
+	f.Add([]byte(`{"v":2,"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := rememberer(begin, 0)
+		d.memory.recallSnapshot(begin, data)
+		l := d.queues.hostQueue(begin, hosts("mx1"))
+		l.tlsModeNow(begin)
+		_ = d.penalties.excuse.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
+		if rests := d.penalties.paused.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
+			t.Errorf("rests for %s", rests)
+		}
+		if a := d.takeAllowance(begin); a.Connections < 1 || a.RcptRate.Events < 1 {
+			t.Errorf("permits %+v", a)
+		}
+	})
+}

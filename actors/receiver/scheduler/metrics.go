@@ -1,0 +1,94 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+)
+
+// Metrics counts what the schedulers of a node do.
+type Metrics struct {
+	answers *prometheus.CounterVec
+	pauses  prometheus.Counter
+	moved   prometheus.Counter
+	resent  prometheus.Counter
+	stale   prometheus.Counter
+	doubled prometheus.Counter
+	silent  prometheus.Counter
+	handed  prometheus.Counter
+
+	sourcesRested, sourcesOut prometheus.Counter
+
+	rcpts         prometheus.Counter
+	waitingNow    [status.Causes]prometheus.Gauge
+	waitedSeconds [status.Causes]prometheus.Counter
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_" + name, Help: help})
+	}
+	m := &Metrics{
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_answers_total",
+			Help: "Verdicts on probes, by outcome (undecided: asked again later) and reason."},
+			[]string{"outcome", "reason"}),
+		pauses: counter("receiver_pauses_total",
+			"Times a whole receiver was rested because it wanted less of us."),
+		moved: counter("receiver_moved_total", "Tasks that were told that their receiver goes away."),
+		resent: counter("receiver_results_resent_total",
+			"Messages with results that were sent again, because nobody acknowledged them."),
+		stale: counter("receiver_offers_stale_total",
+			"Offers that were refused because a later owner of their verification is known."),
+		doubled: counter("receiver_offers_repeated_total", "Offers of chunks that were here already."),
+		silent: counter("receiver_clients_silent_total",
+			"Times what a task had waiting was given up, because its client did not answer."),
+		handed: counter("receiver_answers_handed_over_total",
+			"Answers that an earlier owner of a verification had not taken and the next one got."),
+		sourcesRested: counter("receiver_sources_rested_total",
+			"Times a source address was rested at a receiver that refuses it."),
+		sourcesOut: counter("sources_rested_total",
+			"Times a source address was rested altogether, because many receivers refuse it."),
+	}
+	m.rcpts = counter("rcpts_total", "RCPT commands sent.")
+	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_receiver_waiting",
+		Help: "Addresses that wait for receivers, handed over yet or not, by what keeps their receiver " +
+			"from asking more."}, []string{"cause"})
+	waited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_receiver_delay_seconds_total",
+		Help: "Seconds that addresses have waited at receivers, all added up, by what kept their receiver " +
+			"from asking more."}, []string{"cause"})
+	for i, cause := range view.Causes {
+		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
+	}
+	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
+		m.handed, m.sourcesRested, m.sourcesOut)
+	return m
+}
+
+// waiting moves a scheduler's addresses in the gauges from what held it back to what does.
+func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
+	if cause == st.cause {
+		m.waitingNow[cause].Add(float64(queued - st.queued))
+	} else {
+		m.waitingNow[st.cause].Sub(float64(st.queued))
+		m.waitingNow[cause].Add(float64(queued))
+	}
+	st.cause, st.queued = cause, queued
+}
+
+// waited counts that so many addresses have waited for so long.
+func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
+	if queued > 0 && long > 0 {
+		m.waitedSeconds[cause].Add(float64(queued) * long.Seconds())
+	}
+}
+
+// gone takes a scheduler out of the gauges.
+func (m *Metrics) gone(st *record) {
+	m.waitingNow[st.cause].Sub(float64(st.queued))
+	st.queued = 0
+}

@@ -1,0 +1,278 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+const (
+	// downMost bounds how long a host that cannot be reached is left alone between two tries.
+	downMost = time.Minute
+
+	// downTells is how many tries in a row fail before those who wait for a host are told to
+	// come back: two minutes.
+	downTells = 7
+
+	// alone is how long no session is opened before one is to tell whether sessions at once or
+	// openings in a second were too many. Guess: longer than the second that receivers count over.
+	alone = 1200 * time.Millisecond
+
+	// relapseWithin is how soon after an outage the next one is our own doing. Guess.
+	relapseWithin = 30 * time.Second
+)
+
+// openings finds how many sessions may be opened in a second, and tells that from how many may
+// be open at once. Mailbox only.
+type openings struct {
+	*env
+	allowance  *allowance
+	pool       *pool
+	paths      *paths
+	penalties  *penalties
+	suspicions *suspicions
+
+	rate   *throttle.AdaptiveRate
+	window *throttle.Window // that keeps to the rate
+	recent []time.Time      // when the newest were dialled
+	borne  int              // most sessions that were open at once
+	room   int              // sessions that may be on their way at once, as none failed of so many
+
+	doubt   bool              // it is not known which of the two was too many
+	doubtAt time.Time         // when that was dialled
+	doubtN  int               // sessions that were open then
+	before  throttle.Capacity // what was known of sessions at once
+	taught  time.Time         // when something else was learned
+
+	failedAt time.Time // since when none could be opened
+	upAt     time.Time // when one could be opened again after that
+	relapses int
+}
+
+func (op *openings) beginSearch(now time.Time) {
+	a := op.allowance
+	b := a.rateBounds(op.options.Allow(op.key))
+	b.Ceiling, b.Stated, b.Few = a.limits.ConnectionRate, true, 3
+	op.rate = throttle.NewAdaptiveRate(b, now)
+	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
+}
+
+// forgetSearch knows nothing any more.
+func (op *openings) forgetSearch(now time.Time) {
+	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths, penalties: op.penalties,
+		suspicions: op.suspicions}
+	op.beginSearch(now)
+}
+
+// keepRate keeps to what is allowed now.
+func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) time.Time {
+	b.Ceiling, b.Stated = whole, true
+	op.rate.Set(b, now)
+	if op.rate.Limits(now) {
+		ours, _ = op.rate.Permits(now)
+	}
+	op.window.Set(ours)
+	return op.rate.Next(now)
+}
+
+// mayOpen reports whether one more session may be opened, and if not, when.
+func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
+	if !op.rate.Limits(now) {
+		return true, time.Time{}
+	}
+	if _, until := op.rate.Permits(now); now.Before(until) {
+		return false, until
+	}
+	n, next := op.window.Ready(now)
+	return n > 0, next
+}
+
+// noteDialled notes a session that is being opened.
+func (op *openings) noteDialled(now time.Time) {
+	kept := op.recent[:0]
+	for _, t := range op.recent {
+		if now.Sub(t) < alone {
+			kept = append(kept, t)
+		}
+	}
+	op.recent = append(kept, now)
+}
+
+// dialledLately is how many others were dialled within a second before one.
+func (op *openings) dialledLately(dialled time.Time) int {
+	n := 0
+	for _, t := range op.recent {
+		if t.Before(dialled) && dialled.Sub(t) <= time.Second {
+			n++
+		}
+	}
+	return n
+}
+
+// comeLater reports whether a session could not be opened for now and for no reason that has rules of its
+// own: its host was not reached, or answered 4xx in the greeting and named no time.
+func comeLater(told *Judgement) bool {
+	a, v := &told.Attempt, &told.Verdict
+	if v.Wait > 0 || a.Stage > smtp.StageGreeting || a.Code != 0 && a.Code/100 != 4 {
+		return false
+	}
+	switch v.Action {
+	case verdict.ActNextMX, verdict.ActRetry:
+		return true
+	case verdict.ActSlow, verdict.ActPause:
+		return a.Code != 0
+	}
+	return false
+}
+
+// penaltyWithin is how soon after an address was put off a session that can't be opened belongs to
+// the same penalty. Guess.
+const penaltyWithin = 5 * time.Second
+
+// roomToOpen reports whether one more may be on its way: no more than are open already, or were, or
+// were on their way when none failed, so that a limit on either is met by few.
+func (op *openings) roomToOpen() bool {
+	ready, opening := op.pool.countSessions()
+	return opening < max(1, ready, op.borne-ready, op.room)
+}
+
+// wasOpened learns from a session that could be opened.
+func (op *openings) wasOpened(now time.Time, s *session) {
+	op.rate.OnSuccess(s.dialled, now)
+	n, opening := op.pool.countSessions()
+	if opening >= op.room { // what is not used is not proven
+		op.room = opening + 1
+	}
+	op.borne = max(op.borne, n+1)
+	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
+		if op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now) {
+			op.doubt = false
+		}
+		op.failedAt, op.upAt = time.Time{}, now
+	}
+	if op.doubt && n+1 > op.doubtN { // as many at once are fine: it was how fast they were opened
+		op.doubt = false
+		op.rate.OnThrottled(op.doubtAt, now, "too many sessions opened in a second")
+		op.allowance.learned.Connections.Forget()
+	}
+	if s.host.last.Attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
+		s.host.failures = 0
+	}
+}
+
+// notOpened follows a session that could not be opened because its host is down, or because we
+// have too many, or open them too fast. False: it was told something else.
+func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
+	if !comeLater(&told) {
+		return false
+	}
+	n := max(s.beside, op.pool.countOpenAt(s.host.host))
+	op.room = 1
+	before := op.dialledLately(s.dialled)
+	first := op.failedAt.IsZero() // what fails after it says nothing more
+	if first {
+		op.failedAt = now
+	}
+	if n > 0 && !s.path.cautious {
+		if first {
+			op.noteCrowded(now, s, told, n)
+		}
+		if op.pool.countOpenAt(s.host.host) > 0 {
+			return true
+		}
+	}
+	if s.host.failures == 0 && s.host.served && !s.path.cautious && before >= 2 && now.Sub(op.upAt) < relapseWithin {
+		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
+	}
+	switch {
+	case s.host.failures > 0:
+	case told.Attempt.Code == 0:
+		op.noteOutage(now, s, told)
+	case first && !s.path.cautious: // it has turned to nobody, just when it put somebody off
+		op.turnedAway(now, s, told)
+	}
+	op.penalties.avoidHost(now, s.host, told, op.penalties.downFor(s.host.failures))
+	return true
+}
+
+// noteCrowded follows a session that could not be opened while others are served: there are too many,
+// or they were opened too fast. As many at once as there were before are not too many. When it isn't
+// known, one more is tried alone.
+func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
+	lately := op.dialledLately(s.dialled)
+	s.host.last = told
+	if n < op.borne && lately > 0 && !op.doubt {
+		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
+		return
+	}
+	op.before, op.taught = op.allowance.learned.Connections, now
+	op.borne = min(op.borne, n)
+	op.allowance.learned.Connections.Tighten(op.allowance.ofWhole(n), now)
+	if lately == 0 {
+		op.doubt = false
+		return
+	}
+	if !op.doubt || n < op.doubtN {
+		op.doubtN = n
+	}
+	op.doubt, op.doubtAt = true, s.dialled
+	op.allowance.learned.Connections.TryAt(now.Add(alone))
+}
+
+// noteOutage tells an outage from a pace that was too fast: connections that broke when a host went
+// down are no word about pace, unless that happens again and again.
+func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
+	o := s.path
+	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
+		op.relapses = 0
+	}
+	if op.relapses > 0 {
+		op.turnedAway(now, s, told)
+		return
+	}
+	if !op.failedAt.IsZero() && !op.taught.Before(op.failedAt) { // a session failed beside others that were dead already
+		op.allowance.learned.Connections, op.doubt = op.before, false
+	}
+	if !o.experiment.Open() {
+		return
+	}
+	o.experiment.End(throttle.NotOurPace, o.rate, now)
+	o.causes.Clear()
+	o.cautious = true
+}
+
+// turnedAway slows down where a receiver takes no more sessions at the moment when it put somebody off:
+// that is a penalty, and the pace before it was too high.
+func (op *openings) turnedAway(now time.Time, s *session, told Judgement) {
+	o := s.path
+	if sent, bad := o.causes.LastBad(); bad && now.Sub(sent) < penaltyWithin {
+		op.suspicions.believeCause(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent,
+			Why: "an address was put off, and then no session could be opened"})
+	}
+}
+
+// backSoon is when a lane of which no host can be asked now can be asked again, if that is soon
+// enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
+func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
+	for _, c := range l.candidates {
+		if c.failures >= downTells && now.Before(c.until) {
+			return time.Time{}
+		}
+		_, until, rests := op.paths.hostUnavailable(now, l, c)
+		if !now.Before(c.until) && until.Sub(now) > suspendUntold { // the host is well: it is our sources that rest
+			return time.Time{}
+		}
+		if !rests {
+			continue
+		}
+		if soonest.IsZero() || until.Before(soonest) {
+			soonest = until
+		}
+	}
+	if soonest.Sub(now) > op.options.Stretched(downMost*11/10) {
+		return time.Time{}
+	}
+	return soonest
+}

@@ -1,0 +1,474 @@
+package scheduler
+
+import (
+	"cmp"
+	"errors"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"time"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// paths are our sources, as this receiver takes them.
+type paths struct {
+	*env
+	allowance *allowance
+	inbox     *inbox
+	pool      *pool
+	all       []*egressPath  // in the order in which this receiver gets to know them
+	others    []state.Source // what was read of the sources of other nodes
+	othersAt  time.Time
+}
+
+func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
+	ps := &paths{env: e, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
+	ps.beginRates(now, e.options.Allow(e.key))
+	return ps
+}
+
+// errFamily says that a host has no address that an operator lets us dial.
+var errFamily = errors.New("addresses of this family are not to be dialled (address_family)")
+
+// reaches says whether addresses of a host's family may be dialled.
+func reaches(f throttle.Family, at netip.Addr) bool {
+	switch f {
+	case throttle.FamilyV4:
+		return at.Unmap().Is4()
+	case throttle.FamilyV6:
+		return !at.Unmap().Is4()
+	}
+	return true
+}
+
+const (
+	// suspendFirst is how long a source is rested at a receiver that refuses it, the first
+	// time; each rest that follows another one doubles it, up to restHereMost. So a block
+	// costs at most twice as long as it lasts, and one of days ten questions and then
+	// one in four hours.
+	suspendFirst = 15 * time.Second
+	suspendMost  = 4 * time.Hour
+
+	// suspendUntold is up to how long a rest of our sources lasts of which those who wait are told nothing.
+	suspendUntold = 20 * time.Second
+
+	// queuesInRow is how many lanes of a receiver refuse a source, without an answer
+	// about an address between them, before it is rested at all of them: an operator's
+	// customers have lists of their own. Guess.
+	queuesInRow = 3
+)
+
+// errNoSource says that none of our sources has an address of the family of a host's.
+var errNoSource = errors.New("no source address of this family is configured")
+
+// egressPath is what a scheduler knows of one of our sources: whether its receiver takes
+// it, and what harm it has done there.
+type egressPath struct {
+	*egress.Source
+	index    int // in the pool
+	name     string
+	refusals *throttle.RefusalBudget
+	rate     *throttle.AdaptiveRate
+	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the scheduler's
+	pause    throttle.Pause   // as an operator wants it of the source
+	grey     throttle.Greylist
+
+	causes     *throttle.Causes
+	experiment throttle.Experiment // whether it is our pace
+	transients throttle.Transients // put-offs now and then that aren't
+	cutoff     time.Time           // what was sent before says nothing about the newest belief
+	cautious   bool                // one address at a time, until one is answered
+	suspension                     // at all of this receiver
+	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
+}
+
+// suspension is how a source is kept away. The zero value: it is not.
+type suspension struct {
+	until time.Time // nothing is asked from it before
+	count int       // in a row, without an answer about an address between them
+	last  Judgement // the newest refusal
+}
+
+// extend prolongs it; each rest in a row is twice as long.
+func (r *suspension) extend(now time.Time, told Judgement, hour throttle.Hour) {
+	r.until = now.Add(max(told.Verdict.Wait, hour.Of(min(suspendFirst<<min(r.count, 10), suspendMost))))
+	r.count++
+	r.last = told
+}
+
+// refusalOfSource is what a lane has against one of our sources.
+type refusalOfSource struct {
+	suspension
+}
+
+// refusalOf gives what a lane has against a source; to be changed.
+func (l *hostQueue) refusalOf(o *egressPath) *refusalOfSource {
+	if l.refusals == nil {
+		l.refusals = map[*egressPath]*refusalOfSource{}
+	}
+	r := l.refusals[o]
+	if r == nil {
+		r = &refusalOfSource{}
+		l.refusals[o] = r
+	}
+	return r
+}
+
+// suspensionOf gives the rest that keeps a source from a lane, nil when none does.
+func (l *hostQueue) suspensionOf(now time.Time, o *egressPath) *suspension {
+	r := l.refusals[o]
+	switch {
+	case r != nil && now.Before(r.until) && !r.until.Before(o.until):
+		return &r.suspension
+	case now.Before(o.until):
+		return &o.suspension
+	}
+	return nil
+}
+
+// egressPaths puts a node's sources in the order in which a receiver gets to know
+// them: the same one first at all times, because greylisting remembers it, and
+// another one for each receiver (rendezvous hashing).
+func egressPaths(key string, s *egress.Pool, a throttle.Limits) []*egressPath {
+	out := make([]*egressPath, s.Len())
+	score := make(map[*egressPath]uint64, len(out))
+	for i := range out {
+		o := &egressPath{Source: s.Source(i), index: i, name: s.Source(i).Name(),
+			causes:   throttle.NewCauses(),
+			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(key + " " + o.name))
+		out[i], score[o] = o, h.Sum64()
+	}
+	slices.SortStableFunc(out, func(a, b *egressPath) int { return cmp.Compare(score[a], score[b]) })
+	return out
+}
+
+// readSourcePauses takes what an operator wants of our sources.
+func (ps *paths) readSourcePauses() {
+	for _, o := range ps.all {
+		pause := ps.options.Sources.Limits(o.index).Pause
+		if pause == throttle.PauseYes && o.pause != pause {
+			ps.pool.haltSessions(func(s *session) bool { return s.path == o })
+		}
+		o.pause = pause
+	}
+}
+
+// sourceBlocked says whether a source may be used toward this receiver, as far as it is not the
+// receiver that keeps it away; and if not, until when and why.
+func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
+	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
+		return status.Blocked{Cause: wire.Cause_PAUSED}
+	}
+	today, waits := ps.options.ledgerTime(now), ps.inbox.tasks.queue.Queued() > 0
+	if left, next := ps.options.Sources.Remaining(o.index, ps.key, today, waits); left == 0 {
+		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: now.Add(next)}
+	}
+	if ok, until := ps.options.Sources.Usable(o.index, ps.key, now); !ok {
+		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: until}
+	}
+	return status.Blocked{}
+}
+
+// waitsForSources says whether a lane of which no host can be dialled only waits for sources of ours
+// that rest, are paused, or have had their day, and until when; zero: it is not known.
+func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) {
+	var soonest time.Time
+	waits := false
+	for _, c := range l.candidates {
+		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+			continue
+		}
+		for _, o := range ps.all {
+			if !o.Reaches(c.at) || l.suspensionOf(now, o) != nil {
+				continue
+			}
+			if b := ps.sourceBlocked(now, o); !b.Free() {
+				waits = true
+				if soonest.IsZero() || b.Until.Before(soonest) {
+					soonest = b.Until
+				}
+			}
+		}
+	}
+	return waits, soonest
+}
+
+// beginRates gives every source a tempo of its own.
+func (ps *paths) beginRates(now time.Time, whole throttle.Limits) {
+	for _, o := range ps.all {
+		o.rate = throttle.NewAdaptiveRate(ps.allowance.rateBounds(whole), now)
+		rate, _ := o.rate.Permits(now)
+		o.rcpts = throttle.NewWindow(rate, now)
+	}
+}
+
+// firstToResume gives the source that is the first to speak again when all of ours that the
+// receiver takes rest for a short while, by their tempos; nil: one may speak.
+func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
+	for _, o := range ps.all {
+		if now.Before(o.until) {
+			continue
+		}
+		rests := o.rate.Explain(now).Until
+		if !now.Before(rests) {
+			return nil
+		}
+		if first == nil || rests.Before(first.rate.Explain(now).Until) {
+			first = o
+		}
+	}
+	return first
+}
+
+// slowedPath gives the source whose tempo, rather than the allowance, says how fast the
+// receiver is asked; nil: it is the allowance.
+func (ps *paths) slowedPath(now time.Time) *egressPath {
+	for _, o := range ps.all {
+		if !now.Before(o.until) {
+			if o.rate.Limits(now) {
+				return o
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// answeredOf is what the source that is used refused and accepted in the last hour.
+func (ps *paths) answeredOf(now time.Time) (accepted, refused int) {
+	for _, o := range ps.all {
+		for _, m := range o.refusals.Minutes {
+			if !o.refusals.IsOver(m.Began, now) {
+				accepted += m.Accepted
+				refused += m.Refused
+			}
+		}
+		if accepted+refused > 0 {
+			break
+		}
+	}
+	return accepted, refused
+}
+
+// choosePath gives the source from which an address of a lane may be dialled now, nil
+// when there is none.
+func (ps *paths) choosePath(now time.Time, l *hostQueue, at netip.Addr) *egressPath {
+	for _, o := range ps.all {
+		if !o.Reaches(at) || l.suspensionOf(now, o) != nil {
+			continue
+		}
+		if ps.sourceBlocked(now, o).Free() {
+			return o
+		}
+	}
+	return nil
+}
+
+// sourcesUnavailable says whether this node may not speak to the receiver for a while though the
+// receiver takes one of its sources, because they are paused, rested altogether, or have
+// asked what they may in a day; until when, zero for a pause; and why.
+func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
+	for _, o := range ps.all {
+		if now.Before(o.until) {
+			continue
+		}
+		b := ps.sourceBlocked(now, o)
+		switch {
+		case b.Free():
+			return b
+		case first.Free(), first.Until.IsZero(), !b.Until.IsZero() && b.Until.Before(first.Until):
+			first = b
+		}
+	}
+	return first
+}
+
+// mayBeRefused says whether a source has refusals left that it may cause within the
+// hour, and if not, when one will have; zero: when an open probe is answered.
+func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
+	var soonest time.Time
+	usable := false
+	for _, o := range ps.all {
+		if now.Before(o.until) {
+			continue
+		}
+		usable = true
+		n, next := o.refusals.Ready(now)
+		if rests := o.rate.Explain(now).Until; now.Before(rests) {
+			n, next = 0, later(rests, next)
+		}
+		if n > 0 {
+			return true, time.Time{}
+		}
+		if !next.IsZero() && (soonest.IsZero() || next.Before(soonest)) {
+			soonest = next
+		}
+	}
+	return !usable, soonest // none usable: the lanes will be told
+}
+
+// nextCandidate gives the best candidate of a lane that may be dialled now, and from where.
+func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (*candidate, *egressPath) {
+	for _, c := range l.candidates {
+		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+			continue
+		}
+		if o := ps.choosePath(now, l, c.at); o != nil {
+			return c, o
+		}
+	}
+	return nil, nil
+}
+
+// hostUnavailable says why a candidate may not be dialled now, until when, and whether it or our sources
+// rest: else none of ours can ask it at all. Of our sources, that speaks which may be used first.
+func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (told Judgement, until time.Time, rests bool) {
+	if now.Before(c.until) {
+		return c.last, c.until, true
+	}
+	if !reaches(ps.allowance.limits.Family, c.at) {
+		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
+		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+	}
+	var first *suspension
+	for _, o := range ps.all {
+		if r := l.suspensionOf(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
+			first = r
+		}
+	}
+	if first == nil {
+		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
+		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+	}
+	return first.last, first.until, true
+}
+
+// hostsUnavailable is what to tell the probes of a lane none of whose hosts may be dialled:
+// again when the first of them may, with the reason why it may not. Why are the
+// reasons of all hosts, that one last: one for each host, and of several addresses
+// one that does not say that there is no mail at all (RFC 7504 §3), because that
+// has to be said by all of them.
+func (ps *paths) hostsUnavailable(now time.Time, l *hostQueue) (told Judgement, why []Judgement) {
+	reasons, untils := map[string]Judgement{}, map[string]time.Time{}
+	var names []string
+	first, until := "", time.Time{}
+	for _, c := range l.candidates {
+		one, free, _ := ps.hostUnavailable(now, l, c)
+		if known, ok := reasons[c.host]; !ok || known.Verdict.Reason == smtp.NoMailService {
+			reasons[c.host] = one
+		}
+		if _, ok := untils[c.host]; !ok {
+			names = append(names, c.host)
+		}
+		untils[c.host] = free
+		if until.IsZero() || free.Before(until) {
+			first, until = c.host, free
+		}
+	}
+	for _, name := range names {
+		if name != first {
+			why = append(why, reasons[name])
+		}
+	}
+	told = reasons[first]
+	why = append(why, told)
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	told.Verdict.Wait = until.Sub(now)
+	return told, why
+}
+
+// blameSource counts a refusal of a source against it on this node.
+func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
+	if r := told.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
+		return
+	}
+	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, told.Verdict.Reason) {
+		ps.options.Metrics.sourcesOut.Inc()
+		ps.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
+			"look at its name, its return path and the block lists", "source", o.name, "reason",
+			told.Verdict.Reason.String())
+	}
+}
+
+// noteTaken notes that the receiver has answered about an address to one of our sources.
+func (ps *paths) noteTaken(now time.Time, s *session) {
+	o := s.path
+	if r := s.queue.refusals[o]; r != nil {
+		r.count = 0
+	}
+	o.count = 0
+	clear(o.refusing)
+	ps.options.Sources.NoteAnswered(o.index, ps.key, now)
+}
+
+// setRefusalBudgets changes the refusals that each source may cause in an hour.
+func (ps *paths) setRefusalBudgets(a throttle.Limits) {
+	for _, o := range ps.all {
+		o.refusals.Set(a.RefusedPerHour, a.RefusedShare)
+	}
+}
+
+// permittedRate is how many RCPTs a second may be sent now, short rests left aside: what is
+// allowed here, and what a source that the receiver takes was found to be let go.
+func (ps *paths) permittedRate(now time.Time) float64 {
+	found := 0.0
+	for _, o := range ps.all {
+		if !now.Before(o.until) {
+			rate, _ := o.rate.Permits(now)
+			found = max(found, rate.PerSecond())
+		}
+	}
+	return min(ps.allowance.limits.RcptRate.PerSecond(), found)
+}
+
+// sourceStatus says how each of our sources does here.
+func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
+	out := make([]view.ReceiverSource, 0, len(ps.all))
+	for _, o := range ps.all {
+		one := view.ReceiverSource{Source: o.name, State: "spare"}
+		for _, s := range ps.pool.sessions {
+			if s.path == o {
+				one.Sessions++
+			}
+		}
+		budget, _ := o.refusals.Ready(now)
+		one.Budget = max(0, budget)
+		one.Tempo = ps.rateStatus(now, o)
+		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
+		_, rests := o.rate.Permits(now)
+		switch pause := ps.options.Sources.Limits(o.index).Pause; {
+		case pause == throttle.PauseYes:
+			one.State = "paused"
+		case pause == throttle.PauseDrain:
+			one.State = "draining"
+		case now.Before(o.until):
+			one.State, one.Until, one.Reason = "resting", o.until, o.last.Verdict.Reason.String()
+		case !ok:
+			one.State, one.Until = "resting", until
+		case now.Before(rests):
+			one.State, one.Until = "resting", rests
+		case one.Sessions > 0:
+			one.State = "used"
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// rateStatus is how fast the receiver lets a source go.
+func (ps *paths) rateStatus(now time.Time, o *egressPath) view.Tempo {
+	e := o.rate.Explain(now)
+	return view.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
+		Since: e.Since, Why: e.Why}
+}

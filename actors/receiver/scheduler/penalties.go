@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/verdict"
+)
+
+// penalties are what keeps us away from the receiver, from one of its hosts, or one of our
+// sources from it, for a while.
+type penalties struct {
+	*env
+	allowance *allowance
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+
+	paused   time.Time // nothing is asked before
+	pausedAt time.Time // since when
+	pauses   int       // in a row, without an answer about an address between them
+	excuse   Judgement // what probes are told while paused
+}
+
+// throttled follows a word about haste, about what was sent at a time. The source goes
+// slower, and rests for some seconds. The whole receiver rests when a time was named, when
+// the verdict is to pause, and when short rests did not help; then those who wait are told.
+// Soon says whether the probe can be asked again here within a short while.
+func (pe *penalties) throttled(now time.Time, o *egressPath, told Judgement, sent time.Time) (soon bool) {
+	pe.dirty = true
+	if o.rate.OnThrottled(sent, now, words(told.Attempt)) {
+		e := o.rate.Explain(now)
+		pe.options.Log.Info("receiver wants less", "receiver", pe.key, "source", o.name, "rate", e.Rate, "why", e.Why)
+	}
+	rest := o.rate.Explain(now).Until.Sub(now)
+	switch {
+	case told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted: // which waits for its address
+		pe.pauseReceiver(now, told)
+		return false
+	case rest > shortRest:
+		told.Verdict.Wait = rest
+		pe.pauseReceiver(now, told)
+		return false
+	}
+	pe.pool.haltSessions(func(s *session) bool { return s.path == o })
+	return true
+}
+
+// restRates tells the tempo of every source that the receiver rests: after that nothing goes
+// at the full rate at once.
+func (pe *penalties) restRates(now time.Time) {
+	for _, o := range pe.paths.all {
+		o.rate.Rested(pe.paused, now)
+	}
+}
+
+// downFor is how long a host is left alone after so many tries that failed.
+func (pe *penalties) downFor(failures int) time.Duration {
+	wait := min(downMost, time.Second<<min(failures, 10))
+	return pe.options.Stretched(wait + time.Duration(pe.rand.Int64N(int64(wait)/10)))
+}
+
+// avoidHost does not dial an address for a while. What fails during that while, as
+// sessions that were open beside the first that failed, does not prolong it.
+func (pe *penalties) avoidHost(now time.Time, c *candidate, told Judgement, wait time.Duration) {
+	c.last = told
+	if now.Before(c.until) {
+		return
+	}
+	c.until = now.Add(wait)
+	c.failures++
+}
+
+// pauseReceiver rests the whole receiver; each pause in a row is longer.
+func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
+	resting := now.Before(pe.paused)
+	until := now.Add(pe.allowance.penaltyWait(told.Verdict, pe.pauses))
+	if resting && (told.Verdict.Wait == 0 || !until.After(pe.paused)) {
+		return // said by several sessions at once
+	}
+	pe.paused = until
+	if !resting {
+		pe.pausedAt = now
+		pe.pauses++
+	}
+	pe.pool.haltSessions(func(*session) bool { return true })
+	pe.restRates(now)
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	pe.excuse = told
+	pe.options.Metrics.pauses.Inc()
+	pe.options.Log.Warn("receiver rested", "receiver", pe.key, "stage", told.Attempt.Stage.String(),
+		"code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(), "reason",
+		told.Verdict.Reason.String(), "until", pe.paused)
+}
+
+// refuseSource follows a refusal of a source, whatever the address, by one host, before
+// any RCPT. When no other host of the lane can be asked from it the source is
+// rested at this receiver.
+func (pe *penalties) refuseSource(now time.Time, s *session, told Judgement) {
+	pe.avoidHost(now, s.host, told, pe.allowance.penaltyWait(told.Verdict, s.host.failures))
+	for _, c := range s.queue.candidates {
+		if !now.Before(c.until) && s.path.Reaches(c.at) {
+			return
+		}
+	}
+	pe.suspendSource(now, s.queue, s.path, told)
+}
+
+// suspendSource keeps a source away from the hosts of a lane for hours, and from the whole
+// receiver when one lane after the other refuses it. The next source takes over,
+// with sessions and a harm budget of its own.
+func (pe *penalties) suspendSource(now time.Time, l *hostQueue, o *egressPath, told Judgement) {
+	if l.suspensionOf(now, o) != nil {
+		return // said by several sessions at once
+	}
+	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	r := l.refusalOf(o)
+	r.extend(now, told, pe.options.restHour())
+	for _, c := range l.candidates { // another source may be taken where this one was not
+		if c.last.Verdict.Action == verdict.ActOtherSource {
+			c.until, c.failures = now, 0
+		}
+	}
+	o.refusing[l.Key()] = struct{}{}
+	everywhere := len(o.refusing) >= queuesInRow
+	if everywhere {
+		o.extend(now, told, pe.options.restHour())
+		clear(o.refusing)
+	}
+	pe.pool.haltSessions(func(s *session) bool { return s.path == o && (everywhere || s.queue == l) })
+	pe.dirty = true
+	if everywhere || len(pe.queues.all) == 1 {
+		pe.paths.blameSource(now, o, told)
+	}
+	pe.options.Metrics.sourcesRested.Inc()
+	pe.options.Log.Warn("source rested at a receiver", "receiver", pe.key, "source", o.name, "stage",
+		told.Attempt.Stage.String(), "code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(),
+		"reason", told.Verdict.Reason.String(), "rule", told.Verdict.Rule, "whole", everywhere, "until", r.until)
+}
+
+// tellWaiting tells every waiting probe to come back when the pause is over.
+func (pe *penalties) tellWaiting(now time.Time) {
+	told := pe.excuse
+	told.Attempt.Others = true
+	told.Verdict.Wait = pe.paused.Sub(now)
+	if pe.inbox.tasks.queue.Queued() == 0 {
+		return
+	}
+	for _, l := range pe.queues.all {
+		for l.Queued() > 0 {
+			p := pe.queues.popProbe(l)
+			p.suspect = nil
+			p.note(told)
+			pe.inbox.answerProbe(p, told, now)
+		}
+	}
+}
+
+// consequenceOf is until when a firing keeps us away; zero: it does not.
+func (pe *penalties) consequenceOf(now time.Time, f *firing) time.Time {
+	until := f.path.until
+	if r := f.queue.refusals[f.path]; r != nil {
+		until = later(until, r.until)
+	}
+	_, rests := f.path.rate.Permits(now)
+	until = later(later(until, rests), pe.paused)
+	if !until.After(now) {
+		return time.Time{}
+	}
+	return until
+}

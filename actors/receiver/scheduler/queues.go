@@ -1,0 +1,171 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/actors/receiver/fairqueue"
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// queues are the sets of hosts of this receiver, and what waits for each.
+type queues struct {
+	*env
+	inbox    *inbox
+	pool     *pool
+	paths    *paths
+	all      map[string]*hostQueue
+	aside    fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
+	restored *restored                  // what was read of hosts; nil: nothing
+}
+
+// hostQueue gives the lane of a set of hosts.
+func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
+	key := hostsKey(hosts)
+	l := qs.all[key]
+	if l == nil {
+		l = newHostQueue(qs.inbox.tasks.queue.NewHostQueue(key), hosts)
+		qs.all[key] = l
+		qs.remindQueue(now, l)
+		return l
+	}
+	l.learnHosts(hosts)
+	return l
+}
+
+func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
+	if p.chunk.gone() || qs.handingOff {
+		p.chunk.open--
+		qs.inbox.tasks.stale = qs.inbox.tasks.stale || p.chunk.shed // it may be done: purge forgets it
+		return
+	}
+	if known := qs.all[l.Key()]; known == nil { // it was forgotten while the probe was put by
+		qs.all[l.Key()] = l
+	} else {
+		l = known
+	}
+	f := qs.inbox.tasks.flow(p.chunk.task)
+	class := fairqueue.ClassOf(p.Address.Local)
+	if p.suspect != nil { // it is looked at again
+		class = fairqueue.First
+	}
+	l.Push(f, p, class)
+	if l.Sessions() > 0 {
+		qs.pool.interruptFor(f, l)
+	}
+}
+
+func (qs *queues) popProbe(l *hostQueue) *Probe {
+	p, _ := l.Pop()
+	return p
+}
+
+// unreachable says whether no host can be dialled now, or from none of our sources, and until when:
+// UNREACHED when nobody answers there, PENALTY when they answer that they don't want us now.
+func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
+	for _, l := range qs.all {
+		if l.Sessions() > 0 {
+			return status.Blocked{}
+		}
+		for _, c := range l.candidates {
+			if qs.paths.choosePath(now, l, c.at) != nil && !now.Before(c.until) {
+				return status.Blocked{}
+			}
+			told, until, _ := qs.paths.hostUnavailable(now, l, c)
+			if b.Until.IsZero() || until.Before(b.Until) {
+				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
+				if told.Attempt.Code != 0 {
+					b.Cause = wire.Cause_PENALTY
+				}
+			}
+		}
+	}
+	return b
+}
+
+// remindQueue tells a lane what is remembered of its hosts.
+func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
+	m := qs.restored
+	if m == nil {
+		return
+	}
+	until := func(ms int64) time.Time {
+		return m.read.Add(state.Millis(ms, state.HoldMost))
+	}
+	one, ok := m.lanes[l.Key()]
+	if ok {
+		qs.remindRests(now, l, one.Rests, until)
+	}
+	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSRequired) && now.Before(until(one.Left)) {
+		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
+	}
+	for _, c := range l.candidates {
+		h, ok := m.hosts[c.host+" "+c.at.String()]
+		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
+			continue
+		}
+		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), qs.options.judgeRecalled(h.Last)
+	}
+}
+
+// setAside takes a lane out of the turns: it cannot have a session now, and nothing is
+// wrong with its hosts.
+func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
+	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
+		until = soon // what keeps it may change
+	}
+	l.SetAside()
+	qs.aside.Push(asideQueue{l, until})
+	qs.wakeAt(until)
+}
+
+// readmitAside brings lanes back into the turns.
+func (qs *queues) readmitAside(now time.Time) {
+	for qs.aside.Len() > 0 {
+		one := qs.aside.Peek()
+		if now.Before(one.until) {
+			qs.wakeAt(one.until)
+			return
+		}
+		qs.aside.Pop()
+		one.queue.Readmit()
+	}
+}
+
+// purgeGone takes probes that nobody wants asked out of the queues.
+func (qs *queues) purgeGone(now time.Time) {
+	if !qs.inbox.tasks.stale {
+		return
+	}
+	qs.inbox.tasks.stale = false
+	for _, l := range qs.all {
+		l.Remove(func(p *Probe) bool {
+			if !p.chunk.gone() {
+				return false
+			}
+			p.chunk.open--
+			return true
+		})
+	}
+	for t := range qs.inbox.tasks.busy {
+		for _, c := range slices.Clone(t.chunks) {
+			if c.shed && c.done() {
+				qs.inbox.tasks.forget(now, c)
+			}
+		}
+	}
+}
+
+// dropUnused forgets hosts that nobody asks for and nothing is known against.
+func (qs *queues) dropUnused(now time.Time) {
+	for key, l := range qs.all {
+		l.Forget()
+		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
+			delete(qs.all, key)
+		}
+	}
+}

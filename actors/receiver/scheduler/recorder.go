@@ -1,0 +1,263 @@
+package scheduler
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"rollcall/actors/receiver/status"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// recorder remembers what the receiver said, for those who ask what it does.
+type recorder struct {
+	*env
+	allowance *allowance
+	record    record
+}
+
+const (
+	// firingsMax bounds the replies that are kept because they made us slow down, rest
+	// or change, and firingsFor says how long. What one rule makes of one source counts
+	// once within firingsApart. A scheduler keeps 10 KB for all this at most, 1,000 of them
+	// 10 MB.
+	firingsMax   = 20
+	firingsFor   = time.Hour
+	firingsApart = 10 * time.Second
+
+	// listedMax bounds the sessions and queues of one receiver that are listed.
+	listedMax = 100
+
+	// roomEvery is how often a scheduler without a record asks for room again.
+	roomEvery = time.Minute
+)
+
+// record is what a scheduler remembers for those who ask what it does. The zero value is
+// ready. Mailbox only.
+type record struct {
+	history *status.History // nil: not begun, or no room
+	tried   time.Time       // when room was asked for
+
+	seconds status.Tallies // RCPTs a second are told over ten of them
+	minutes status.Tallies // and the fractions of refusals and deferrals over ten of these
+
+	last, telling remark   // the newest, and the newest that speaks of us or the receiver
+	firings       []firing // oldest first
+	fresh         int      // of these, how many the consequences are not known yet
+
+	cause    wire.Cause // since observed
+	observed time.Time
+	queued   int // as the metric has it, under cause
+}
+
+// remark is what a receiver said, and when.
+type remark struct {
+	told  Judgement
+	local string // that was asked for
+	at    time.Time
+}
+
+// firing is a remark that made us slow down, rest or change.
+type firing struct {
+	view.Reply
+	queue *hostQueue
+	path  *egressPath
+}
+
+// answersEnd says whether the failure of a report is its last answer.
+func answersEnd(r *Report) bool {
+	n := len(r.Answered)
+	return n > 0 && r.Answered[n-1].Told.Attempt == r.Failure.Attempt
+}
+
+// aboutUs says whether a verdict speaks of us or the receiver rather than of an address.
+func aboutUs(told *Judgement) bool {
+	v := &told.Verdict
+	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
+	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
+}
+
+// changesSending says whether a verdict changes how its receiver is spoken to.
+func changesSending(told *Judgement) bool {
+	switch told.Verdict.Action {
+	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
+		verdict.ActVoid:
+		return true
+	}
+	return false
+}
+
+// view gives a remark as people are shown it.
+func (r *remark) view() view.Reply {
+	a, v := &r.told.Attempt, &r.told.Verdict
+	if r.at.IsZero() {
+		return view.Reply{}
+	}
+	out := view.Reply{At: r.at, Stage: a.Stage.String(), Code: a.Code, Text: status.Clip(status.Redact(a.Text, r.local)),
+		Rule: v.Rule, Reason: v.Reason.String(), Source: a.Source, Host: a.Host}
+	if a.Code == 0 {
+		out.Text = a.Trouble.String()
+	}
+	if !v.Outcome.Final() {
+		out.Action = v.Action.String()
+	}
+	if a.Enhanced != (smtp.EnhancedCode{}) {
+		out.Text = status.Clip(a.Enhanced.String() + " " + out.Text)
+	}
+	return out
+}
+
+// part32 is n of all, from 0 to 1.
+func part32(n, all int32) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(n) / float64(all)
+}
+
+// status says what a session does.
+func (s *session) status(now time.Time) view.Session {
+	out := view.Session{ID: s.id, Source: s.path.name, Host: s.host.host, State: "idle",
+		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
+	switch {
+	case s.closing || s.doomed:
+		out.State = "closing"
+	case !s.ready:
+		out.State = "opening"
+	case len(s.given) > 0:
+		out.State = "asking"
+	}
+	switch {
+	case s.encrypted:
+		out.TLS = "yes"
+	case s.rcpts > 0 || s.tls == smtp.TLSOff:
+		out.TLS = "no"
+	}
+	return out
+}
+
+// learnedStatus says what was learned and holds.
+func learnedStatus(l *throttle.Learned, now time.Time) []view.Limit {
+	out := []view.Limit{}
+	note := func(f throttle.Field, l throttle.LearnedLimit, lasts time.Duration, from string) {
+		if now.Before(l.Until) {
+			out = append(out, view.Limit{Field: f.String(), Value: strconv.Itoa(l.Most), Since: l.Until.Add(-lasts),
+				From: from, Until: l.Until})
+		}
+	}
+	c := &l.Connections
+	note(throttle.FieldConnections, throttle.LearnedLimit{Most: c.Most, Until: c.Until}, c.Hold, "more at once were refused")
+	note(throttle.FieldRcptsPerConnection, l.PerSession, throttle.LearnedFor, "it ended sessions after as many")
+	note(throttle.FieldRefusedPerSession, l.Refused, throttle.LearnedFor, "it ended sessions after as many")
+	note(throttle.FieldRcptsPerTransaction, l.PerTransaction, throttle.LearnedFor, "more in one were refused")
+	return out
+}
+
+// openHistory gives the history of the receiver, nil when there is no room for one.
+func (re *recorder) openHistory(now time.Time) *status.History {
+	st := &re.record
+	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
+		first := st.tried.IsZero()
+		st.tried = now
+		st.history = re.allowance.handle.Histories().Open(re.key, now, first)
+	}
+	return st.history
+}
+
+// recordReport notes what a session was told.
+func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
+	history := re.openHistory(now)
+	asked := int32(r.OnWire)
+	for i := range r.Answered {
+		a := &r.Answered[i]
+		if a.Told.Attempt.Code == 0 {
+			continue // nothing was sent
+		}
+		asked++
+		re.record.seconds.Of(a.Sent.Unix()).Asked++
+		re.recordReply(now, s, remark{a.Told, a.Probe.Address.Local, a.At}, history)
+	}
+	if r.Failure != nil && !r.Stale && !r.Poisoned && !answersEnd(r) {
+		re.recordReply(now, s, remark{told: *r.Failure, at: now}, history)
+	}
+	re.record.seconds.Of(now.Unix()).Asked += int32(r.OnWire)
+	re.options.Metrics.rcpts.Add(float64(asked))
+	if history != nil {
+		domain := ""
+		if len(r.Answered) > 0 {
+			domain = r.Answered[0].Probe.Address.Domain
+		}
+		history.Asked(now, asked, domain)
+	}
+}
+
+// recordFailure notes why a session did not open.
+func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) {
+	re.recordReply(now, s, remark{told: *failed, at: now}, re.openHistory(now))
+}
+
+// recordReply notes one thing that a receiver said, or did not say.
+func (re *recorder) recordReply(now time.Time, s *session, r remark, history *status.History) {
+	st, a := &re.record, &r.told.Attempt
+	s.encrypted = a.TLS
+	st.last = r
+	if a.Code == 0 || aboutUs(&r.told) {
+		st.telling = r
+	}
+	if changesSending(&r.told) {
+		re.recordFiring(s, r)
+	}
+	if a.Code != 0 && a.Stage == smtp.StageRcpt {
+		t := st.minutes.Of(now.Unix() / 60)
+		t.Told++
+		switch a.Code / 100 {
+		case 5:
+			t.Refused++
+		case 4:
+			t.Deferred++
+		}
+	}
+	if history != nil {
+		history.Heard(now, a, &r.told.Verdict, status.Redact(a.Text, r.local))
+	}
+}
+
+// recordFiring keeps a remark that changes how the receiver is spoken to.
+func (re *recorder) recordFiring(s *session, r remark) {
+	st := &re.record
+	for i := len(st.firings) - 1; i >= 0; i-- {
+		f := &st.firings[i]
+		if r.at.Sub(f.At) >= firingsApart {
+			break
+		}
+		if f.Rule == r.told.Verdict.Rule && f.path == s.path {
+			return // one haste, said many times
+		}
+	}
+	if len(st.firings) == firingsMax {
+		st.firings = slices.Delete(st.firings, 0, 1)
+	}
+	st.firings = append(st.firings, firing{r.view(), s.queue, s.path})
+	st.fresh = min(st.fresh+1, firingsMax)
+}
+
+// recordDial notes that a session is dialled.
+func (re *recorder) recordDial(now time.Time) {
+	if history := re.openHistory(now); history != nil {
+		history.Opened(now)
+	}
+}
+
+// closeRecord takes the scheduler out of what is told of its node.
+func (re *recorder) closeRecord(now time.Time) {
+	st := &re.record
+	re.options.Metrics.gone(st)
+	if st.history != nil {
+		st.history.Close(now)
+		st.history = nil
+	}
+}

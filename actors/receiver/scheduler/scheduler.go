@@ -1,0 +1,398 @@
+package scheduler
+
+import (
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/state"
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// Scheduler decides what one receiver is asked, by whom, and when. It is plain Go:
+// times come in, steps go out. Each part knows only the parts above it. Mailbox only.
+type Scheduler struct {
+	*env
+	allowance  *allowance
+	recorder   *recorder
+	inbox      *inbox
+	pool       *pool
+	paths      *paths
+	queues     *queues
+	penalties  *penalties
+	suspicions *suspicions
+	opening    *openings
+	outcomes   *outcomes
+	planner    *planner
+	memory     *memory
+	explainer  *explainer
+
+	swept     time.Time // when what only time demands was done last
+	lastUsed  time.Time
+	handOffBy time.Time
+	gone      bool // the last step was taken
+}
+
+// New makes the scheduler of the receiver that a handle names.
+func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
+	o.Bind()
+	e := &env{options: o, key: h.Key, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	sc := &Scheduler{env: e, swept: now, lastUsed: now}
+	sc.allowance = newAllowance(e, h, now)
+	sc.recorder = &recorder{env: e, allowance: sc.allowance}
+	sc.inbox = &inbox{env: e, tasks: newTasks(o.Weight)}
+	sc.pool = &pool{env: e, inbox: sc.inbox, sessions: map[int]*session{}}
+	sc.paths = newPaths(e, sc.allowance, sc.inbox, sc.pool, now)
+	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
+	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
+		queues: sc.queues}
+	sc.suspicions = &suspicions{env: e, inbox: sc.inbox, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
+		parkedDomains: map[string]*heldDomain{}}
+	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties,
+		suspicions: sc.suspicions}
+	sc.opening.beginSearch(now)
+	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
+		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, opening: sc.opening}
+	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
+		paths: sc.paths, queues: sc.queues, suspicions: sc.suspicions, opening: sc.opening}
+	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
+		penalties: sc.penalties, opening: sc.opening}
+	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
+		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, planner: sc.planner,
+		memory: sc.memory}
+	return sc
+}
+
+// behindOf is what an offer says of those that wait where it comes from.
+func behindOf(now time.Time, m *wire.Offer) behind {
+	return behind{n: int(m.GetBehind()), at: now,
+		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
+}
+
+// usable says whether an offer has hosts with addresses and a bearable size.
+func usable(m *wire.Offer) bool {
+	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
+}
+
+// reachable says whether one of the hosts has an address.
+func reachable(hosts []*wire.Host) bool {
+	for _, h := range hosts {
+		if len(h.Addresses()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// leaveWithin is how long sessions may end what they are asking when the place of
+// a receiver has moved. A share that is given up is enforced by ApplyShares, which may
+// be sooner.
+const leaveWithin = registry.HardAfter
+
+// Offer takes a chunk, or says why not.
+func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
+	sc.lastUsed = now
+	if sc.handingOff {
+		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
+		return
+	}
+	t := sc.inbox.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
+	if t == nil {
+		sc.options.Metrics.stale.Inc()
+		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
+		return
+	}
+	t.listen(now)
+	t.space, _ = uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
+	if len(m.GetProbes()) == 0 {                  // it only says what is behind
+		sc.inbox.tasks.tell(t, behindOf(now, m))
+		sc.inbox.tasks.rest(now, t)
+		return
+	}
+	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
+	switch {
+	case t.knows(now, m.GetChunk()): // a late copy
+		sc.options.Metrics.doubled.Inc()
+	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes())):
+		refusal = wire.Refusal_FULL
+		waiting.n += len(m.GetProbes())
+	default:
+		sc.acceptOffer(now, t, m)
+	}
+	sc.inbox.tasks.tell(t, waiting)
+	sc.inbox.tasks.rest(now, t)
+	sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
+		Credit: sc.inbox.tasks.credit(t)})
+}
+
+func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
+	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now}
+	t.chunks = append(t.chunks, c)
+	t.beatAt = now
+	sc.inbox.tasks.busy[t] = struct{}{}
+	l := sc.queues.hostQueue(now, m.GetHosts())
+	for _, p := range m.GetProbes() {
+		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
+		one := &Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
+			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+		one.greyAgo, one.greyFrom, _ = p.Greylisted()
+		if one.greyAgo > 0 {
+			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
+		}
+		if !sc.inbox.handOver(now, one) {
+			sc.queues.pushProbe(l, one)
+		}
+	}
+}
+
+// IdleSince says since when the scheduler has had nothing at all to do; false while it has.
+func (sc *Scheduler) IdleSince() (time.Time, bool) {
+	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.inbox.tasks.queue.Queued() == 0 &&
+		len(sc.suspicions.suspects) == 0
+}
+
+// keepRates keeps the tempo of every source, and its Window, to what is allowed now.
+func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
+	b := sc.allowance.rateBounds(whole)
+	sc.wakeAt(sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now))
+	for _, o := range sc.paths.all {
+		o.rate.Set(b, now)
+		rate, _ := o.rate.Permits(now)
+		o.rcpts.Set(rate)
+		sc.wakeAt(o.rate.Next(now))
+	}
+}
+
+// HandOff begins the end of a scheduler whose place has moved: nothing is begun any
+// more, what waits is the clients' again, and what is on the wire is still answered.
+func (sc *Scheduler) HandOff(now time.Time) {
+	if sc.handingOff {
+		return
+	}
+	sc.suspicions.letGo(now)
+	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
+	for _, l := range sc.queues.all {
+		for l.Queued() > 0 {
+			sc.queues.popProbe(l).chunk.open--
+		}
+	}
+}
+
+// planHandOff decides what to do now on the way out.
+func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
+	for _, s := range sc.pool.free {
+		sc.pool.quitSession(s)
+	}
+	sc.pool.free = nil
+	over := len(sc.pool.sessions) == 0 || !now.Before(sc.handOffBy)
+	for t := range sc.inbox.tasks.busy {
+		if over || t.open() == 0 {
+			sc.inbox.releaseClient(now, t)
+		}
+	}
+	if over && !sc.gone {
+		sc.gone = true
+		sc.steps = append(sc.steps, sc.lastStep(now))
+	}
+	steps, wake := sc.steps, sc.handOffBy
+	sc.steps = nil
+	if sc.gone {
+		wake = time.Time{}
+	}
+	return steps, wake
+}
+
+// lastStep is the last step of all.
+func (sc *Scheduler) lastStep(now time.Time) Depart {
+	last := Depart{InTime: len(sc.pool.sessions) == 0}
+	if sc.options.Facts != nil && sc.dirty {
+		if fact, worth := sc.memory.snapshot(now); worth {
+			last.Fact = &fact
+		}
+	}
+	return last
+}
+
+// ReleaseClients is what all clients are told when the actor ends at once.
+func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
+	sc.steps = nil
+	for t := range sc.inbox.tasks.busy {
+		sc.inbox.releaseClient(now, t)
+	}
+	return sc.steps
+}
+
+// Plan decides what to do now. It returns the steps and the time to plan again
+// if nothing happens before; zero: never.
+func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
+	sc.wake, sc.now = time.Time{}, now
+	if sc.handingOff {
+		return sc.planHandOff(now)
+	}
+	a := sc.takeAllowance(now)
+	known := sc.memory.askKnown(now, sc.allowance.share)
+	muted := sc.paths.sourcesUnavailable(now)
+	sc.wakeAt(muted.Until)
+	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.penalties.paused)
+	if resting && a.Pause != throttle.PauseYes && sc.penalties.paused.Sub(sc.penalties.pausedAt) > shortRest { // a pause by us tells nobody
+		sc.penalties.tellWaiting(now)
+		sc.wakeAt(sc.penalties.paused)
+	}
+	sc.planner.blocks = blocksNow{}
+	sc.suspicions.readmitParked(now)
+	sc.planner.tendFree(now, a, resting || barred)
+	sc.planner.pressed, sc.planner.small = false, nil
+	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
+		sc.planner.openSessions(now, a)
+	}
+	sc.planner.lately.note(now, sc.planner.blocks)
+	sc.inbox.flushAnswers(now)
+	sc.doTimely(now)
+	sc.memory.keepSnapshot(now, false)
+	if _, idle := sc.IdleSince(); !idle {
+		sc.lastUsed = now
+	}
+	sc.explainer.observePlan(now)
+	steps := sc.steps
+	sc.steps = nil
+	return steps, sc.wake
+}
+
+// takeAllowance gives what is allowed here now: our share of the allowance, less what
+// was learned. Others may have used what a share grew by until just now; a Window
+// that is raised, or new, bears that in mind.
+func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
+	stand := sc.allowance.handle.Share()
+	sc.allowance.version, sc.allowance.share = stand.Version, stand.Fraction
+	if sc.options.Fenced() {
+		sc.allowance.share = registry.Fraction{K: 0, N: 1}
+		sc.wakeAt(now.Add(sc.options.Stretched(fenceEvery)))
+	}
+	allowed := sc.allowance.allowedWhole()
+	sc.allowance.noteRaised(allowed, now)
+	whole := sc.allowance.learned.Apply(allowed, sc.opening.failedAt.IsZero(), now)
+	a := sc.allowance.share.Of(whole)
+	if a != sc.allowance.limits {
+		if a.Pause == throttle.PauseYes && sc.allowance.limits.Pause != a.Pause {
+			sc.pool.haltSessions(func(*session) bool { return true })
+		}
+		sc.allowance.limits = a
+		sc.allowance.dials.Set(a.ConnectionRate)
+		sc.allowance.rcpts.Set(a.RcptRate)
+		sc.paths.setRefusalBudgets(a)
+	}
+	sc.paths.readSourcePauses()
+	sc.keepRates(now, whole)
+	return a
+}
+
+// doTimely does what only time demands: pulses, results sent again, old memories.
+func (sc *Scheduler) doTimely(now time.Time) {
+	every := sc.options.Stretched(heartbeatEvery)
+	if now.Sub(sc.swept) < every {
+		if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.stale || len(sc.inbox.tasks.waiters) > 0 {
+			sc.wakeAt(sc.swept.Add(every))
+		}
+		return
+	}
+	sc.swept = now
+	for t := range sc.inbox.tasks.busy {
+		for _, c := range slices.Clone(t.chunks) {
+			sc.inbox.resendAnswers(now, c)
+		}
+		if t.silent(now) {
+			sc.inbox.shedTask(t)
+		}
+		if len(t.chunks) > 0 && now.Sub(t.beatAt) >= every {
+			sc.explainer.sendHeartbeat(now, t)
+		}
+	}
+	sc.inbox.tasks.sweep(now)
+	sc.queues.purgeGone(now)
+	sc.inbox.tasks.queue.Sweep(now)
+	sc.queues.dropUnused(now)
+	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
+		sc.wakeAt(now.Add(every))
+	}
+}
+
+// Key names the receiver.
+func (sc *Scheduler) Key() string { return sc.key }
+
+// Acked forgets results that have arrived.
+func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
+
+// Cancel drops what a task has waiting, unless an older owner asks for it.
+func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) { sc.inbox.cancelTask(now, m) }
+
+// LoseClients gives up what waits for the clients at an address that is out of reach.
+func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
+
+// SessionOpened notes that a session is ready, with its greeting, or why it is not.
+func (sc *Scheduler) SessionOpened(now time.Time, id int, greeting string, failed *Judgement) {
+	sc.allowance.learnSoftware(greeting)
+	sc.outcomes.sessionOpened(now, id, failed)
+}
+
+// SessionWorked takes the answers of a session.
+func (sc *Scheduler) SessionWorked(now time.Time, r Report) { sc.outcomes.sessionWorked(now, r) }
+
+// SessionClosed frees the place of a session that has ended, or was given up before it began.
+func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }
+
+// SessionCrashed takes back what a session was doing that ended by a fault of ours.
+func (sc *Scheduler) SessionCrashed(now time.Time, id int) { sc.outcomes.sessionCrashed(now, id) }
+
+// CloseSession lets a session end after what is on the wire, and reports whether there is one.
+func (sc *Scheduler) CloseSession(id int) bool { return sc.pool.closeSession(id) }
+
+// Slots are the connections of the sessions, by the numbers of these.
+func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
+	return func(yield func(int, *registry.ConnSlot) bool) {
+		for id, s := range sc.pool.sessions {
+			if !yield(id, s.socket) {
+				return
+			}
+		}
+	}
+}
+
+// Recall takes what is known of the receiver from before; nil: nothing is.
+func (sc *Scheduler) Recall(now time.Time, data []byte) { sc.memory.recallSnapshot(now, data) }
+
+// Unsaved gives what was learned and is worth keeping, if it was not given as a step yet.
+func (sc *Scheduler) Unsaved(now time.Time) (state.Fact, bool) {
+	if sc.gone || !sc.dirty {
+		return state.Fact{}, false
+	}
+	return sc.memory.snapshot(now)
+}
+
+// Forget drops what the receiver taught us, and says each thing that is dropped in a sentence:
+// what is ForgetPace, ForgetSessions, ForgetBlock or ForgetAll.
+func (sc *Scheduler) Forget(now time.Time, what string) []string {
+	return sc.memory.forgetLearned(now, what)
+}
+
+// Status says what the receiver does now.
+func (sc *Scheduler) Status(now time.Time) view.Receiver { return sc.explainer.status(now) }
+
+// Detail says everything about the receiver.
+func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.explainer.detail(now) }
+
+// HandingOff reports whether the receiver moves to another node.
+func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
+
+// HasNoShare reports whether nothing may be asked here, because our share is too small.
+func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.allowance.limits) }
+
+// Close takes the receiver out of what is told of its node.
+func (sc *Scheduler) Close(now time.Time) { sc.recorder.closeRecord(now) }

@@ -1,0 +1,57 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/actors/receiver/registry"
+	"rollcall/smtp"
+)
+
+// session is what the scheduler knows of one SMTP session.
+type session struct {
+	id      int
+	queue   *hostQueue
+	name    *flow // in whose name it was opened
+	dialled time.Time
+	beside  int // sessions that were open with its host when it was dialled
+	host    *candidate
+	path    *egressPath
+	tls     smtp.TLSMode // as it was opened
+	socket  *registry.ConnSlot
+	ready   bool // open, as far as we know
+	closing bool
+	doomed  bool      // it ends when it has nothing to do, whatever waits
+	halted  bool      // it was told to give back what it has not asked
+	given   []*Probe  // that it is asking
+	at      time.Time // when they were given
+	day     int64     // of their source, which counts them
+	rcpts   int       // sent
+	told    int       // answered with anything but 421
+	greyed  int       // of these, put off as by greylisting
+	refused int
+	errors  int       // answers that were no acceptance, but for greylisting
+	slow    bool      // a refusal took far longer than the others
+	agreed  bool      // the receiver ended it after as many answers as the one before
+	void    time.Time // what was answered later counts for nothing; zero: all counts
+	opened  time.Time // when it was dialled, then when it was ready
+	idle    time.Time // since when it has nothing to do
+
+	encrypted bool // as far as its answers tell
+}
+
+// sent is since when it may have sent what it is blamed for: when it was given something,
+// or, when it never was, since it was opened.
+func (s *session) sent() time.Time {
+	if s.at.IsZero() {
+		return s.opened
+	}
+	return s.at
+}
+
+// stage is how far the session has come.
+func (s *session) stage() smtp.Stage {
+	if s.ready {
+		return smtp.StageRcpt
+	}
+	return smtp.StageConnect
+}

@@ -1,0 +1,365 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+// blockedAtRcpt, blockedAtGreeting and noPTR are refusals of us.
+var (
+	blockedAtRcpt = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1},
+		Lines: []string{"blocked using some list"}}
+	blockedAtGreeting = &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 554,
+		Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"blocked using some list"}}}
+)
+
+const (
+	sourceA, sourceB, sourceSix = "192.0.2.201", "192.0.2.202", "2001:db8::201"
+)
+
+// newWorldFrom makes a world whose node has some sources.
+func newWorldFrom(t tester, sources ...string) *world {
+	w := newWorld(t, openedWide(), 1)
+	o := testOptions(openedWide())
+	o.Sources = sourcesOf(noSession, sources...)
+	w.desk, w.living = begun("example", o, begin)
+	return w
+}
+
+// TestReachedCounts: who is dialled and says nothing at all counts as not reached,
+// which is how a node finds that its port 25 is shut.
+func TestReachedCounts(t *testing.T) {
+	w := newWorldFrom(t, sourceA)
+	w.greet = func(host string) error {
+		switch host {
+		case "mx1":
+			return fmt.Errorf("no route")
+		case "mx2":
+			return &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421, Lines: []string{"busy"}}}
+		}
+		return nil
+	}
+	for n, want := range []int{0, 1} {
+		w.offer(offerOf(1, "d.example", uint64(n+1), 1, hosts(fmt.Sprintf("mx%d", n+1))))
+		w.run(w.now.Add(10 * time.Second))
+		st := w.desk.options.Sources.State(w.now)[0]
+		if st.Dialled != 1 || st.Reached != want || st.Source != sourceA || st.Hello != "probe.example" {
+			t.Errorf("state %+v, want %d reached", st, want)
+		}
+	}
+}
+
+// TestSourceIsTheSame for a receiver at all times, and both are used.
+func TestSourceIsTheSame(t *testing.T) {
+	first := map[string]int{}
+	for n := range 1000 {
+		key := fmt.Sprintf("r%d.example", n)
+		a := egressPaths(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
+		b := egressPaths(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
+		if a[0].name != b[0].name {
+			t.Fatalf("%s: %s and %s come first", key, a[0].name, b[0].name)
+		}
+		first[a[0].name]++
+	}
+	if first[sourceA] < 400 || first[sourceB] < 400 {
+		t.Errorf("first: %v", first)
+	}
+}
+
+// TestAnotherSourceTakesOver where one is refused, at RCPT and before, with a harm
+// budget of its own. When none is left those who wait stay for the first rest, which is short, are told
+// source_blocked in a longer one, and all are answered when a source is taken again.
+func TestAnotherSourceTakesOver(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		greet error
+		reply smtp.Reply
+		odd   int // addresses that were refused as if it were about us before that was believed
+	}{{"at the greeting", blockedAtGreeting, smtp.Reply{}, 0}, {"at RCPT", nil, blockedAtRcpt, 3}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorldFrom(t, sourceA, sourceB)
+			refusedAt := map[string]bool{w.desk.paths.all[0].name: true}
+			w.greet = func(string) error {
+				if refusedAt[w.from] {
+					return tc.greet
+				}
+				return nil
+			}
+			w.reply = func(_ *Probe, s *simSession) smtp.Reply {
+				if refusedAt[s.source] && tc.greet == nil {
+					return tc.reply
+				}
+				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
+			}
+			outcomes, blocked := map[smtp.Outcome]int{}, 0
+			var wait time.Duration
+			w.collect(1, func(_ string, a told) {
+				a.agrees(t)
+				outcomes[a.outcome]++
+				if a.reason == smtp.SourceBlocked {
+					blocked, wait = blocked+1, a.wait
+				}
+			})
+			w.offer(offerOf(1, "d.example", 1, 30, hosts("mx1")))
+			w.run(begin.Add(14 * time.Second))
+			if n := outcomes[smtp.Invalid]; n != 30 {
+				t.Errorf("outcomes %v", outcomes)
+			}
+			for _, st := range w.desk.options.Sources.State(w.now) {
+				if refused := st.Source == w.desk.paths.all[0].name; refused != (st.Blocked == 1) {
+					t.Errorf("state %+v", st)
+				}
+			}
+			if a, b := w.away("mx1", 0), w.away("mx1", 1); a <= 0 || a > suspendFirst || b != 0 {
+				t.Errorf("rested for %s and %s", a, b)
+			}
+			harm := func(o *egressPath) int { return o.refusals.RefusedAt(w.now) }
+			if a, b := harm(w.desk.paths.all[0]), harm(w.desk.paths.all[1]); a != tc.odd || b != 30 {
+				t.Errorf("harm: %d and %d", a, b)
+			}
+			refusedAt[w.desk.paths.all[1].name] = true
+			w.offer(offerOf(1, "d.example", 2, 10, hosts("mx1")))
+			w.run(w.now.Add(10 * time.Second))
+			if blocked > 0 {
+				t.Errorf("%d of 10 are told of a short rest", blocked)
+			}
+			w.run(w.now.Add(3 * time.Minute))
+			if blocked != 10 || wait <= suspendFirst || wait > 8*suspendFirst {
+				t.Errorf("%d of 10 are told that we are blocked, the last to wait %s", blocked, wait)
+			}
+			refusedAt[w.desk.paths.all[0].name] = false // forgotten there
+			w.run(w.now.Add(wait))
+			before := outcomes[smtp.Invalid]
+			w.offer(offerOf(1, "d.example", 3, 10, hosts("mx1")))
+			w.run(w.now.Add(time.Minute))
+			if outcomes[smtp.Invalid]-before != 10 {
+				t.Errorf("%d of 10 answered when the rest is over", outcomes[smtp.Invalid]-before)
+			}
+		})
+	}
+}
+
+// TestRestsGrow: each rest in a row is twice as long, up to four hours.
+func TestRestsGrow(t *testing.T) {
+	w := newWorldFrom(t, sourceA)
+	w.greet = func(string) error { return blockedAtGreeting }
+	dials := 0
+	for n, want := range []time.Duration{15, 30, 60, 120, 240, 480, 960, 1920, 3840, 7680, 14400, 14400} {
+		w.offer(offerOf(1, "d.example", uint64(n+1), 1, hosts("mx1")))
+		w.run(w.now.Add(900 * time.Millisecond))
+		left := w.away("mx1", 0)
+		if left > want*time.Second || left < want*time.Second-time.Second || len(w.dials) != dials+1 {
+			t.Errorf("rest %d: %s after %d sessions", n+1, left, len(w.dials)-dials)
+		}
+		dials = len(w.dials)
+		w.run(w.now.Add(left - time.Millisecond))
+	}
+}
+
+// TestOneHostRefusesUs: when another host of the route takes the source, it is not
+// rested.
+func TestOneHostRefusesUs(t *testing.T) {
+	w := newWorldFrom(t, sourceA, sourceB)
+	w.greet = func(host string) error {
+		if host == "mx1" {
+			return blockedAtGreeting
+		}
+		return nil
+	}
+	valid := 0
+	w.collect(2, func(_ string, a told) {
+		if a.agrees(t); a.outcome == smtp.Valid {
+			valid++
+		}
+	})
+	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1", "mx2")))
+	w.run(begin.Add(time.Minute))
+	if rested := w.away("mx1,mx2,", 0); valid != 10 || rested != 0 {
+		t.Errorf("%d of 10 valid, rested for %s", valid, rested)
+	}
+}
+
+// away is how long a lane is not spoken to from the nth source.
+func (w *world) away(lane string, n int) time.Duration {
+	l := w.desk.queues.all[lane]
+	if l == nil {
+		return 0
+	}
+	r := l.suspensionOf(w.now, w.desk.paths.all[n])
+	if r == nil {
+		return 0
+	}
+	return r.until.Sub(w.now)
+}
+
+// TestRestOfAnOperator: hosts that refuse a source are left alone by it; others of
+// the same operator are asked, until one after the other refuses it.
+func TestRestOfAnOperator(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		refuses []bool // lane after lane
+		whole   bool
+	}{
+		{"one", []bool{true}, false},
+		{"two", []bool{true, true}, false},
+		{"three", []bool{true, true, true}, true},
+		{"one takes us", []bool{true, true, false, true}, false},
+		{"three after that", []bool{true, false, true, true, true}, true},
+	} {
+		w := newWorldFrom(t, sourceA)
+		w.desk.options.Sources.Hour = throttle.Hour(5 * time.Hour) // the first rest outlasts each lane's minute
+		w.greet = func(host string) error {
+			if tc.refuses[host[2]-'0'] {
+				return blockedAtGreeting
+			}
+			return nil
+		}
+		for n, refuses := range tc.refuses {
+			w.offer(offerOf(1, "d.example", uint64(n+1), 2, hosts(fmt.Sprintf("mx%d", n))))
+			w.run(w.now.Add(time.Minute))
+			if rested := w.away(fmt.Sprintf("mx%d", n), 0) > 0; rested != refuses {
+				t.Errorf("%s: rested at lane %d: %v", tc.name, n, rested)
+			}
+		}
+		if whole := w.now.Before(w.desk.paths.all[0].until); whole != tc.whole {
+			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
+		}
+		o, l := w.desk.paths.all[0], w.desk.queues.all["mx0"]
+		w.desk.paths.noteTaken(w.now, &session{queue: l, path: o})
+		if o.count != 0 || l.refusalOf(o).count != 0 || len(o.refusing) != 0 {
+			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.suspension)
+		}
+	}
+}
+
+// TestAddressFamilies: each host address is dialled from a source of its family; one
+// that none of ours can reach is our trouble, not the address's.
+func TestAddressFamilies(t *testing.T) {
+	six := hosts("mx6")
+	six[0].Addrs = [][]byte{{0x20, 1, 0xd, 0xb8, 15: 1}}
+	for _, tc := range []struct {
+		name    string
+		sources []string
+		from    string
+		want    smtp.Outcome
+	}{
+		{"both", []string{sourceA, sourceSix}, sourceSix, smtp.Valid},
+		{"the system chooses", nil, "", smtp.Valid},
+		{"only IPv4", []string{sourceA}, "", smtp.Undecided},
+	} {
+		w := newWorldFrom(t, tc.sources...)
+		var got []told
+		w.collect(1, func(_ string, a told) {
+			a.agrees(t)
+			got = append(got, a)
+		})
+		w.offer(offerOf(1, "d.example", 1, 1, six))
+		w.run(begin.Add(time.Minute))
+		if len(got) != 1 || got[0].outcome != tc.want || w.from != tc.from ||
+			tc.want == smtp.Undecided && (got[0].reason != smtp.ConnectionFailed || len(w.dials) > 0) {
+			t.Errorf("%s: %+v from %q", tc.name, got, w.from)
+		}
+	}
+}
+
+// TestRestedEverywhere: a node whose only source is rested altogether asks nothing
+// and keeps what was offered; on trial, one receiver at a time.
+func TestRestedEverywhere(t *testing.T) {
+	w := newWorldFrom(t, sourceA)
+	answers := 0
+	w.collect(1, func(string, told) { answers++ })
+	sources := w.desk.options.Sources
+	for n := range 10 {
+		sources.NoteBlocked(0, fmt.Sprint(n), begin, smtp.SourceBlocked)
+	}
+	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
+	w.run(begin.Add(suspendedFor - time.Second))
+	if answers > 0 || len(w.dials) > 0 || w.desk.inbox.tasks.queue.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.inbox.tasks.queue.Queued())
+	}
+	sources.Use(0, "another", begin.Add(suspendedFor)) // was faster
+	w.run(begin.Add(suspendedFor + trialFor - time.Second))
+	if len(w.dials) > 0 {
+		t.Fatalf("%d dials while another receiver is asked", len(w.dials))
+	}
+	w.run(begin.Add(suspendedFor + trialFor + time.Minute))
+	if answers != 5 || sources.State(w.now)[0].OnTrial {
+		t.Errorf("%d answers, %+v", answers, sources.State(w.now)[0])
+	}
+	w.checkEmpty()
+}
+
+// TestMemoryOfSources: the next scheduler knows where a source is rested, what harm it did
+// and how long greylisting takes; what it read of other nodes' sources it hands on.
+func TestMemoryOfSources(t *testing.T) {
+	deskOf := func(source string) *Scheduler {
+		o := testOptions(openedWide())
+		allow := openedWide()
+		allow.RefusedPerHour = 20
+		o.Allow = func(string) throttle.Limits { return allow }
+		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, source)
+		return begunAlone("example", o, begin)
+	}
+	first := deskOf(sourceA)
+	first.paths.all[0].grey = throttle.Greylist{Enough: 6 * time.Minute, Short: time.Minute}
+	for range 6 {
+		first.paths.all[0].refusals.Begin(1)
+		first.paths.all[0].refusals.Refused(begin)
+	}
+	const rest = 4 * time.Hour // as the receiver names it
+	for n := range queuesInRow {
+		name := fmt.Sprintf("mx%d", n)
+		told := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
+		told.Verdict.Wait = rest
+		first.penalties.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)), first.paths.all[0], told)
+	}
+	fact, worth := first.memory.snapshot(begin)
+	if !worth {
+		t.Fatal("nothing noted")
+	}
+	if life := fact.Expires.Sub(begin); life < rest {
+		t.Errorf("it expires after %s", life)
+	}
+	other := deskOf(sourceB)
+	other.memory.recallSnapshot(begin, fact.Data)
+	o := other.paths.all[0]
+	if other.queues.hostQueue(begin, hosts("mx1")).suspensionOf(begin, o) != nil || o.refusals.RefusedAt(begin) != 0 {
+		t.Errorf("the source of another node is taken for ours: %+v", o)
+	}
+	other.options.Clock = func() time.Time { return begin.Add(time.Hour) }
+	handed, worth := other.memory.snapshot(begin.Add(time.Hour))
+	if !worth {
+		t.Fatal("nothing handed on")
+	}
+	for _, tc := range []struct {
+		data    []byte
+		refused int // two minutes later
+		rested  time.Duration
+	}{{fact.Data, 6, rest}, {handed.Data, 0, rest - time.Hour}} {
+		d := deskOf(sourceA)
+		d.options.Clock = func() time.Time { return begin.Add(rest - tc.rested) }
+		d.memory.recallSnapshot(begin, tc.data)
+		o := d.paths.all[0]
+		if o.until.Sub(begin) != tc.rested || o.count != 1 || o.grey.Enough != 6*time.Minute ||
+			o.grey.Short != time.Minute || o.last.Verdict.Reason != smtp.SourceBlocked ||
+			o.last.Attempt.Host != "mx2" || o.last.Attempt == (evidence.Attempt{}) {
+			t.Errorf("recalled %+v", o)
+		}
+		if n := o.refusals.RefusedAt(begin.Add(2 * time.Minute)); n != tc.refused {
+			t.Errorf("%d refusals recalled", n)
+		}
+		r := d.queues.hostQueue(begin, hosts("mx1")).refusals[o]
+		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != rest || r.count != 1 ||
+			r.last.Attempt.Host != "mx1") {
+			t.Errorf("lane recalled %+v", r)
+		}
+		if n := len(d.paths.noteSources(begin)); n != 1 {
+			t.Errorf("one source is noted %d times", n)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"rollcall/actors/receiver/registry"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// TestTurnedAwayAtSTARTTLS: a host that wants less of us before a session is ready is not
+// dialled again and again, and those who wait for it are told.
+func TestTurnedAwayAtSTARTTLS(t *testing.T) {
+	for _, mode := range []throttle.TLS{throttle.TLSOpportunistic, throttle.TLSRequired} {
+		for _, code := range []int{421, 450, 451, 454} {
+			for _, text := range []string{"too many connections", "too many messages, slow down", "try again later"} {
+				t.Run(fmt.Sprintln(mode, code, text), func(t *testing.T) {
+					a := openedWide()
+					a.TLS = mode
+					w := tuned(t, &a)
+					w.desk.options.Waits = []time.Duration{5 * time.Minute, time.Hour}
+					w.greet = func(string) error {
+						return &smtp.Failure{Stage: smtp.StageTLS, Reply: smtp.Reply{Code: code,
+							Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{text}}}
+					}
+					all := w.heard()
+					w.offer(offerOf(1, "d.example", 1, 30, hosts("mx1")))
+					w.run(begin.Add(10 * time.Minute))
+					if len(w.dials) > 3 || len(all["d.example"]) < 30 {
+						t.Errorf("%d dials, %d of 30 are told", len(w.dials), len(all["d.example"]))
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestWordToAnIdleSession: a word about haste to a session that was given nothing yet is a
+// lesson as any other.
+func TestWordToAnIdleSession(t *testing.T) {
+	d := begunAlone("example", testOptions(openedWide()), begin)
+	l := d.queues.hostQueue(begin, hosts("mx1"))
+	d.paths.all[0].rate.OnThrottled(begin, begin, "450") // an earlier lesson
+	now := begin.Add(time.Minute)
+	told := judgedAt(now, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
+		Reply: smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{"too many messages, slow down"}}})
+	d.outcomes.followTrouble(now, &session{queue: l, host: l.candidates[0], path: d.paths.all[0], opened: now, ready: true}, told)
+	if e := d.paths.all[0].rate.Explain(now); !now.Before(e.Until) {
+		t.Errorf("the tempo learned nothing of it: %+v", e)
+	}
+}
+
+// TestSharedLimitIsNoLessThanWhatWasSeen: what a node bore under its share is allowed to it
+// again when what was learned is shared out.
+func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
+	for _, p := range []registry.Fraction{{K: 1, N: 1}, {K: 3, N: 8}, {K: 7, N: 8}, {K: 85, N: 256}, {K: 128, N: 256}, {K: 1, N: 256}, {K: 0, N: 1}} {
+		for seen := 1; seen <= 4; seen++ {
+			d := &allowance{share: p}
+			a := throttle.Limits{Connections: d.ofWhole(seen)}
+			if got := p.Of(a).Connections; !p.IsNone() && got != seen || p.IsNone() && a.Connections != seen {
+				t.Errorf("%d of %d: %d sessions are %d of the whole, and %d here", p.K, p.N, seen, a.Connections, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,356 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// suspicions find out what bad answers are about.
+type suspicions struct {
+	*env
+	inbox     *inbox
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+
+	suspects      []*suspect             // that are looked at again here
+	parkedDomains map[string]*heldDomain // that let others go first
+	odd           oddOnes
+	beliefs       []belief // the newest causes that were believed, oldest first
+}
+
+const (
+	// lookAfter is how long an address that was put off waits until it is asked again here, to
+	// learn whether it is odd itself. Guess: longer than the second that many receivers count
+	// over.
+	lookAfter = 2 * time.Second
+
+	// lookWithin is how long it waits for that at most; then it is put off.
+	lookWithin = time.Minute
+
+	// suspectsMost bounds the addresses that wait to be looked at again.
+	suspectsMost = 256
+
+	// asideWhile is how long a domain that is suspected lets the others go first.
+	asideWhile = 2 * time.Second
+)
+
+// suspect is an address that got a bad answer and waits to be asked again here.
+type suspect struct {
+	probe *Probe
+	trial throttle.Trial
+	told  Judgement
+	due   time.Time
+	until time.Time // then it is put off, whatever the others do
+}
+
+// heldDomain is a domain whose addresses let others go first.
+type heldDomain struct {
+	until  time.Time
+	probes []*Probe
+}
+
+// trialOf is what an answer says to the causes.
+func trialOf(p *Probe, told *Judgement, sent, at time.Time, r throttle.Result) throttle.Trial {
+	v := &told.Verdict
+	space := p.chunk.task.space
+	return throttle.Trial{Sent: sent, At: at, Domain: p.Address.Domain, Tenant: string(space[:]), Result: r,
+		Again: p.suspect != nil, Said: words(told.Attempt),
+		OfItself: v.Blame == smtp.BlameAddress && v.Reason != smtp.Greylisted,
+		OfUs:     rateLimited(*v) || v.Action == verdict.ActPause || v.Reason == smtp.ReceiverRateLimited}
+}
+
+// resultOf is what came of a RCPT that has no final answer.
+func resultOf(told *Judgement) throttle.Result {
+	switch {
+	case told.Attempt.Code == 0 || told.Attempt.Code == 421:
+		return throttle.Cut
+	case told.Verdict.Action == verdict.ActOtherSource, told.isPermanent():
+		return throttle.RefusedUs
+	}
+	return throttle.PutOff
+}
+
+// greyShare is the share of new addresses that are put off at any pace from which on those that
+// pass later show greylisting, and not our pace. Guess.
+const greyShare = 0.5
+
+// belief is what was believed, and when.
+type belief struct {
+	at time.Time
+	throttle.Belief
+}
+
+// sentence says it for people.
+func (b *belief) sentence() string {
+	return fmt.Sprintf("%s: %s: %s", b.at.UTC().Format(time.TimeOnly), b.Scope, b.Why)
+}
+
+// beliefsMax bounds the beliefs that are shown.
+const beliefsMax = 8
+
+// answeredWell takes an answer that says something about its address.
+func (su *suspicions) answeredWell(now time.Time, s *session, a *Answered) {
+	o := s.path
+	t := trialOf(a.Probe, &a.Told, a.Sent, a.At, throttle.Answered)
+	if a.Sent.After(o.cutoff) {
+		o.cautious = false
+	}
+	if p := a.Probe; p.suspect != nil {
+		su.passedLook(now, o, p.suspect)
+		p.suspect = nil
+		return
+	}
+	if su.odd.has(a.Probe) {
+		return
+	}
+	o.causes.Note(t, throttle.Waiting{})
+	o.causes.Fine(t)
+	o.transients.Answered()
+	if a.Sent.After(o.cutoff) && o.experiment.Open() {
+		o.experiment.Trial(false)
+		su.endExperiment(now, o)
+	}
+}
+
+// passedLook takes a second look that found the address fine: what it got was about something else.
+func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
+	if o.causes.Odd() <= greyShare {
+		o.causes.Settle(s.trial, false)
+	}
+	switch {
+	case o.experiment.Open():
+		o.experiment.Looked(true)
+		su.endExperiment(now, o)
+	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.cutoff):
+	default:
+		su.dirty = true
+		o.transients.Passed(o.rate, s.trial.Sent, now, s.trial.Said)
+	}
+}
+
+// suspect follows an answer that may be about more than its address. Whoever got it waits for
+// a second look, or is put off.
+func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
+	o, p := s.path, a.Probe
+	t := trialOf(p, &a.Told, a.Sent, a.At, resultOf(&a.Told))
+	if p.suspect != nil {
+		su.failedLook(now, s, a)
+		return
+	}
+	if su.odd.has(p) { // that it is odd, or has to wait, is known
+		su.inbox.putOff(p, a.Told, a.At)
+		return
+	}
+	if a.Sent.Before(o.cutoff) { // it was on its way when we learned
+		su.awaitLook(now, s, a, t, true)
+		return
+	}
+	if o.experiment.Open() {
+		o.experiment.Trial(true)
+	}
+	b := o.causes.Note(t, su.inbox.waitingBeside(p))
+	switch b.Scope {
+	case throttle.ScopeReceiver:
+		su.believeCause(now, s, a.Told, b)
+	case throttle.ScopeDomain:
+		su.letOthersGo(now, p.Address.Domain)
+	case throttle.ScopeTenant:
+		su.recordBelief(now, b)
+	}
+	su.endExperiment(now, o)
+	su.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
+}
+
+// failedLook takes a second look that got a bad answer again: the address is odd itself. While the
+// receiver doesn't answer others either, that says nothing.
+func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
+	o, p := s.path, a.Probe
+	one := p.suspect
+	p.suspect = nil
+	if o.causes.Calm() {
+		o.causes.Settle(one.trial, true)
+		su.foundOdd(o, p, one.trial)
+		if o.experiment.Open() {
+			o.experiment.Looked(false)
+			su.endExperiment(now, o)
+		}
+	}
+	su.inbox.putOff(p, a.Told, a.At)
+}
+
+// foundOdd remembers an address that is most likely odd itself.
+func (su *suspicions) foundOdd(o *egressPath, p *Probe, t throttle.Trial) {
+	if t.OfItself || o.causes.OddChance(t.Said) > 0.5 {
+		su.odd.add(p)
+	}
+}
+
+// awaitLook lets an address wait for a second look here, or puts it off.
+func (su *suspicions) awaitLook(now time.Time, s *session, a Answered, t throttle.Trial, believed bool) {
+	o := s.path
+	long := a.Told.Verdict.Wait > shortRest || a.Told.Verdict.Reason == smtp.Greylisted && o.grey.Enough > 0
+	if long || t.OfItself || len(su.suspects) >= suspectsMost || !believed && !o.causes.LookAgain(t.Said) {
+		if !o.cautious {
+			o.causes.Assume(t)
+			su.foundOdd(o, a.Probe, t)
+		}
+		su.inbox.putOff(a.Probe, a.Told, a.At)
+		return
+	}
+	one := &suspect{probe: a.Probe, trial: t, told: a.Told, due: now.Add(max(lookAfter, a.Told.Verdict.Wait)),
+		until: now.Add(lookWithin)}
+	a.Probe.suspect = one
+	su.suspects = append(su.suspects, one)
+}
+
+// believeCause follows a cause that holds for the whole receiver.
+func (su *suspicions) believeCause(now time.Time, s *session, told Judgement, b throttle.Belief) {
+	o := s.path
+	su.recordBelief(now, b)
+	o.transients.Reset()
+	if b.Refused {
+		o.cutoff, o.cautious = now, true
+		su.penalties.suspendSource(now, s.queue, o, told)
+		return
+	}
+	o.experiment.Begin(o.rate, o.causes)
+	if o.experiment.Steps() > 1 {
+		su.otherHost(now, s, told)
+	}
+	su.penalties.throttled(now, o, told, b.First)
+	o.cutoff, o.cautious = later(now, o.rate.Explain(now).Until), true
+}
+
+// otherHost lets a host rest that puts everybody off, when there is another one to ask.
+func (su *suspicions) otherHost(now time.Time, s *session, told Judgement) {
+	for _, c := range s.queue.candidates {
+		if c.host != s.host.host && !now.Before(c.until) && s.path.Reaches(c.at) {
+			su.penalties.avoidHost(now, s.host, told, su.penalties.downFor(s.host.failures))
+			return
+		}
+	}
+}
+
+// endExperiment ends an experiment that has shown something.
+func (su *suspicions) endExperiment(now time.Time, o *egressPath) {
+	f, share := o.experiment.Finding()
+	if f == throttle.NotKnown {
+		return
+	}
+	o.experiment.End(f, o.rate, now)
+	su.dirty = true
+	if f == throttle.NotOurPace {
+		o.causes.Usual(share)
+		o.cautious = false
+		su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.rate.Explain(now).Why})
+		for _, one := range su.suspects {
+			one.until = now
+			su.odd.add(one.probe)
+		}
+		su.options.Log.Info("not our pace", "receiver", su.key, "source", o.name, "why", o.rate.Explain(now).Why)
+		return
+	}
+	su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
+		Why: "those who were put off pass now that we go slower: it is our pace"})
+	o.causes.Clear()
+}
+
+// recordBelief keeps what is believed, for people.
+func (su *suspicions) recordBelief(now time.Time, b throttle.Belief) {
+	su.beliefs = append(su.beliefs, belief{now, b})
+	if len(su.beliefs) > beliefsMax {
+		su.beliefs = su.beliefs[1:]
+	}
+	su.options.Log.Debug("cause believed", "receiver", su.key, "scope", b.Scope.String(), "why", b.Why)
+}
+
+// letOthersGo lets the addresses of a domain wait a moment, so that others are asked first.
+func (su *suspicions) letOthersGo(now time.Time, domain string) {
+	if su.parkedDomains[domain] == nil {
+		su.parkedDomains[domain] = &heldDomain{until: now.Add(asideWhile)}
+	}
+}
+
+// parkProbe keeps a probe whose domain lets others go first.
+func (su *suspicions) parkProbe(now time.Time, p *Probe) bool {
+	h := su.parkedDomains[p.Address.Domain]
+	if h == nil || p.suspect != nil || !now.Before(h.until) {
+		return false
+	}
+	h.probes = append(h.probes, p)
+	return true
+}
+
+// readmitParked brings back what was let aside: domains whose moment is over, and suspects that
+// are looked at again as soon as others are answered, or nobody else waits.
+func (su *suspicions) readmitParked(now time.Time) {
+	for domain, h := range su.parkedDomains {
+		if now.Before(h.until) {
+			su.wakeAt(h.until)
+			continue
+		}
+		for _, p := range h.probes {
+			su.comeBack(now, p)
+		}
+		delete(su.parkedDomains, domain)
+	}
+	kept := su.suspects[:0]
+	for _, one := range su.suspects {
+		switch {
+		case one.probe.chunk.gone():
+			one.probe.suspect = nil
+			su.comeBack(now, one.probe) // which drops it
+		case !now.Before(one.until):
+			one.probe.suspect = nil
+			su.inbox.putOff(one.probe, one.told, now)
+		case !now.Before(one.due) && su.mayLook(now, one):
+			su.comeBack(now, one.probe)
+		default:
+			if now.Before(one.due) {
+				su.wakeAt(one.due)
+			} else {
+				su.wakeAt(now.Add(lookAfter / 4))
+			}
+			kept = append(kept, one)
+		}
+	}
+	clear(su.suspects[len(kept):])
+	su.suspects = kept
+}
+
+// comeBack queues a probe that was let aside.
+func (su *suspicions) comeBack(now time.Time, p *Probe) {
+	su.queues.pushProbe(su.queues.hostQueue(now, p.hosts), p)
+}
+
+// letGo gives back everything that was let aside.
+func (su *suspicions) letGo(now time.Time) {
+	for _, one := range su.suspects {
+		su.comeBack(now, one.probe)
+	}
+	for _, h := range su.parkedDomains {
+		for _, p := range h.probes {
+			su.comeBack(now, p)
+		}
+	}
+	su.suspects, su.parkedDomains = nil, map[string]*heldDomain{}
+}
+
+// mayLook reports whether a suspect may be asked again: others are answered, or nobody else is
+// there to be asked.
+func (su *suspicions) mayLook(now time.Time, one *suspect) bool {
+	if su.inbox.tasks.queue.Queued() == 0 {
+		return true
+	}
+	for _, o := range su.paths.all {
+		if !now.Before(o.until) {
+			return o.causes.Calm() && !o.cautious
+		}
+	}
+	return false
+}

@@ -1,0 +1,239 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/receiver/fairqueue"
+	"rollcall/actors/wire"
+)
+
+const (
+	// chunksPerTask is how many chunks one task may have open here: one being
+	// asked and one behind it, so that sessions never run dry. As many again may
+	// wait to be acknowledged.
+	chunksPerTask = 2
+
+	// queueMax bounds the probes waiting here over all tasks. At the bound offers
+	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB.
+	queueMax = 200_000
+
+	// tasksMax bounds the tasks that are remembered though nothing of them is
+	// here; beyond it the oldest are forgotten, which costs a stale owner's probes
+	// being asked once more. Guess: 200 bytes each, 20 MB.
+	tasksMax = 100_000
+
+	rememberFor    = time.Minute      // a chunk that is done, against late copies of its offer
+	taskMemory     = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
+	resendEvery    = 2 * time.Second  // results without an acknowledgement
+	resendFor      = time.Minute      // results without any; then the client, if it lives, offers again
+	shareWait      = 3 * time.Second  // named by a pulse while our share is nothing: a heartbeat
+	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
+	flushEvery     = 200 * time.Millisecond
+
+	// behindFor is how long it counts what the client of a task without a chunk has said
+	// that it has behind: it would have offered more by then.
+	behindFor = 10 * time.Second
+)
+
+// Client is who offered a task's chunks and gets the answers.
+type Client struct {
+	Name    string // tells clients apart
+	Address string // of its node
+	PID     any    // the shell's handle
+}
+
+// task is what the scheduler knows of one task. With no chunk open it is only a
+// memory: of its epoch, and of the chunks that were done.
+type task struct {
+	key     wire.TaskKey
+	epoch   int64
+	client  Client
+	space   uuid.UUID // workspace, as the newest offer names it
+	chunks  []*chunk
+	done    []doneChunk       // oldest first
+	beatAt  time.Time         // when it was last told what holds us up, or results again
+	owed    time.Time         // since when results wait for the client to be heard; zero: none do
+	known   map[uint32]answer // final answers that an earlier owner has not taken, by ordinal
+	told    bool              // that we go away
+	until   time.Time         // when a memory may be forgotten
+	resting bool              // in tasks.resting
+	behind  behind
+}
+
+// behind is what the newest offer of a task says of those that wait where it came from.
+type behind struct {
+	n     int
+	since time.Time // when the oldest began to wait
+	at    time.Time // when that was said
+}
+
+type doneChunk struct {
+	number uint64
+	until  time.Time
+}
+
+// find gives an open chunk, or nil.
+func (t *task) find(number uint64) *chunk {
+	for _, c := range t.chunks {
+		if c.number == number {
+			return c
+		}
+	}
+	return nil
+}
+
+// knows says whether a chunk is here or was done a short while ago.
+func (t *task) knows(now time.Time, number uint64) bool {
+	for len(t.done) > 0 && now.After(t.done[0].until) {
+		t.done = t.done[1:]
+	}
+	for _, d := range t.done {
+		if d.number == number {
+			return true
+		}
+	}
+	return t.find(number) != nil
+}
+
+// open is how many chunks have probes without an answer.
+func (t *task) open() int {
+	n := 0
+	for _, c := range t.chunks {
+		if c.open > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// tasks are the tasks of a scheduler.
+type tasks struct {
+	all     map[wire.TaskKey]*task
+	busy    map[*task]struct{}    // with chunks
+	resting fairqueue.FIFO[*task] // those without, and some that have some again
+	stale   bool                  // dropped probes are still in queues
+	waiters map[*task]struct{}    // with something behind
+	behind  int                   // of all waiters
+	queue   *fairqueue.Queue[*Probe]
+}
+
+func newTasks(weight func(uuid.UUID) int) tasks {
+	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{},
+		waiters: map[*task]struct{}{},
+		queue:   fairqueue.New[*Probe](weight)}
+}
+
+// flow returns the flow of a task's verification.
+func (t *tasks) flow(k *task) *flow { return t.queue.Flow(k.space, k.key.Verification) }
+
+// room says whether n more probes of a task may be queued: there is always a place for
+// a small one, whatever the others have waiting.
+func (t *tasks) room(k *task, n int) bool {
+	return len(k.chunks) < 2*chunksPerTask && k.open() < chunksPerTask &&
+		n <= t.queue.Room(t.flow(k), queueMax)
+}
+
+// credit is how many more chunks of a task are welcome now.
+func (t *tasks) credit(k *task) uint32 {
+	if !t.room(k, wire.AddressesMax) {
+		return 0
+	}
+	return uint32(chunksPerTask - k.open())
+}
+
+// tell notes what waits behind a task's chunks.
+func (t *tasks) tell(k *task, b behind) {
+	t.behind += b.n - k.behind.n
+	k.behind = b
+	if b.n > 0 {
+		t.waiters[k] = struct{}{}
+	} else {
+		delete(t.waiters, k)
+	}
+}
+
+// claim gives the task of an offer, whose chunks of an older owner it drops. The
+// same epoch with another client is a domain actor begun anew, which counts its
+// chunks from the start. Nil: the offer is the older one.
+func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
+	k := t.all[key]
+	switch {
+	case k == nil:
+		k = &task{key: key}
+		t.all[key] = k
+	case epoch < k.epoch:
+		return nil
+	case epoch > k.epoch || from.Name != k.client.Name:
+		t.drop(k)
+	}
+	k.epoch, k.client = epoch, from
+	return k
+}
+
+// drop forgets the chunks of a task. What was answered and not taken, and what is
+// on the wire, is kept for the next owner.
+func (t *tasks) drop(k *task) {
+	for _, c := range k.chunks {
+		for _, r := range c.sent {
+			c.answers = append(c.answers, answersOf(r)...)
+		}
+		for _, a := range c.answers {
+			k.keep(a)
+		}
+		c.dropped, c.answers, c.sent = true, nil, nil
+		t.stale = t.stale || c.open > 0
+	}
+	k.chunks, k.done, k.owed = nil, nil, time.Time{}
+	delete(t.busy, k)
+	t.tell(k, behind{})
+}
+
+// forget ends a chunk that is done.
+func (t *tasks) forget(now time.Time, c *chunk) {
+	k := c.task
+	for i, o := range k.chunks {
+		if o == c {
+			k.chunks = append(k.chunks[:i], k.chunks[i+1:]...)
+			break
+		}
+	}
+	k.done = append(k.done, doneChunk{number: c.number, until: now.Add(rememberFor)})
+	t.rest(now, k)
+}
+
+// rest lets a task without chunks become a memory.
+func (t *tasks) rest(now time.Time, k *task) {
+	if len(k.chunks) > 0 {
+		return
+	}
+	delete(t.busy, k)
+	k.until = now.Add(taskMemory)
+	if !k.resting {
+		k.resting = true
+		t.resting.Push(k)
+	}
+}
+
+// sweep forgets the memories whose time is over, or that are too many.
+func (t *tasks) sweep(now time.Time) {
+	for k := range t.waiters {
+		if len(k.chunks) == 0 && now.Sub(k.behind.at) >= behindFor {
+			t.tell(k, behind{})
+		}
+	}
+	for range t.resting.Len() {
+		k := t.resting.Peek()
+		old := !now.Before(k.until) || t.resting.Len() > tasksMax
+		if len(k.chunks) == 0 && !old {
+			return // those behind it have come later
+		}
+		t.resting.Pop()
+		k.resting = false
+		if len(k.chunks) == 0 {
+			t.tell(k, behind{})
+			delete(t.all, k.key)
+		}
+	}
+}

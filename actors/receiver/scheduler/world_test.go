@@ -1,0 +1,384 @@
+package scheduler
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/receivertest"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
+)
+
+// Short names of what tests of other packages share.
+var (
+	openedWide = receivertest.OpenedWide
+	stranger   = receivertest.Stranger
+	sourcesOf  = receivertest.SourcesOf
+	letters    = receivertest.Letters
+	share      = receivertest.Used
+	checkRate  = receivertest.CheckRate
+	id         = receivertest.ID
+	noSession  = receivertest.NoSession
+	offerOf    = receivertest.OfferOf
+)
+
+// tester is what *testing.T and *rapid.T share.
+type tester = receivertest.Tester
+
+// slotsOfWorld is more than any scheduler of a test needs.
+const slotsOfWorld = 1000
+
+// begin is any time.
+var begin = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func testOptions(a throttle.Limits) Options {
+	return Options{
+		Fenced: func() bool { return false },
+		Allow:  func(string) throttle.Limits { return a },
+		Waits:  []time.Duration{time.Second, 5 * time.Second}, Slots: registry.NewSlots(slotsOfWorld),
+		Rules: verdict.Builtin(), Sources: sourcesOf(noSession), Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+}
+
+// begun makes a scheduler of its own node, which may use all that is allowed.
+func begun(key string, o Options, now time.Time) (*Scheduler, *registry.Registry) {
+	living := registry.New()
+	living.Alone()
+	return New(living.Enter(key, o.Allow), o, now), living
+}
+
+// begunAlone is begun for tests that need no registry.
+func begunAlone(key string, o Options, now time.Time) *Scheduler {
+	d, _ := begun(key, o, now)
+	return d
+}
+
+// inForce puts a table of shares in force, and reports whether the node keeps to it already.
+func inForce(l *registry.Registry, of func(key string) (k, n int)) bool {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	return l.ApplyShares(done, of) == nil
+}
+
+// rebind gives the scheduler its sources anew, in a pool that follows the options as a test
+// changes them.
+func (w *world) rebind() {
+	o := &w.desk.options
+	list := make([]egress.Source, o.Sources.Len())
+	for i := range list {
+		list[i] = *o.Sources.Source(i)
+	}
+	p, err := egress.NewPool(list)
+	if err != nil {
+		panic(err)
+	}
+	p.Hour = o.Sources.Hour
+	p.Bind(egress.Settings{Limits: func(name string) throttle.Limits { return o.SourceOf(name) }, Facts: o.Facts,
+		Clock: func() time.Time { return o.ledgerTime(w.now) }, Log: o.Log})
+	o.Sources = p
+}
+
+const (
+	suspendedFor = time.Hour        // a source that many receivers refuse, the first time
+	trialFor     = 10 * time.Minute // for one receiver to take it again
+)
+
+// untilMidnight is how long a day of UTC still lasts.
+func untilMidnight(now time.Time) time.Duration {
+	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+}
+
+// world runs a scheduler against simulated sessions and clients, event by event.
+type world struct {
+	t      tester
+	desk   *Scheduler
+	living *registry.Registry // of its node
+	limit  throttle.Limits
+	rand   *rand.Rand
+	now    time.Time
+	queue  events
+	order  int
+	due    time.Time // of the newest wake-up that waits
+
+	open  map[int]*simSession
+	knows int         // times that it was asked what is known
+	keeps int         // facts to keep
+	rcpts []time.Time // when the receiver saw them, less the constant way
+	dials []time.Time
+
+	// How the receiver behaves. reply gives the answer to a RCPT, code 0 for a
+	// lost connection; greet why a session cannot be opened, nil when it can.
+	turn    time.Duration
+	jitter  time.Duration
+	turns   int
+	reply   func(p *Probe, s *simSession) smtp.Reply
+	greet   func(host string) error
+	from    string         // the source that is greeted
+	greeted map[string]int // times, by host
+	hear    func(to Client, msg proto.Message)
+	asked   func(p *Probe) // may be nil
+}
+
+type simSession struct {
+	host    string
+	source  string
+	socket  *registry.ConnSlot
+	rcpts   int
+	refused int
+}
+
+type event struct {
+	at    time.Time
+	order int
+	do    func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].order < e[j].order
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(v any)   { *e = append(*e, v.(event)) }
+func (e *events) Pop() any {
+	v := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return v
+}
+
+func newWorld(t tester, a throttle.Limits, seed uint64) *world {
+	d, living := begun("example", testOptions(a), begin)
+	w := &world{t: t, desk: d, living: living, limit: a, now: begin,
+		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, greeted: map[string]int{},
+		turn:  20 * time.Millisecond,
+		reply: func(*Probe, *simSession) smtp.Reply { return smtp.Reply{Code: 250} },
+		greet: func(string) error { return nil },
+	}
+	w.hear = w.acknowledge
+	return w
+}
+
+// acknowledge is what a client does that hears results.
+func (w *world) acknowledge(_ Client, msg proto.Message) {
+	if m, ok := msg.(*wire.Results); ok {
+		w.after(0, func() {
+			w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+		})
+	}
+}
+
+// after lets something happen to the scheduler d from now.
+func (w *world) after(d time.Duration, do func()) {
+	w.order++
+	heap.Push(&w.queue, event{at: w.now.Add(d), order: w.order, do: do})
+}
+
+// run lets everything happen that happens until a time.
+func (w *world) run(until time.Time) {
+	for len(w.queue) > 0 && !w.queue[0].at.After(until) {
+		e := heap.Pop(&w.queue).(event)
+		w.now = e.at
+		e.do()
+		w.plan()
+	}
+	w.now = until
+	w.plan()
+}
+
+func (w *world) plan() {
+	steps, wake := w.desk.Plan(w.now)
+	for _, s := range steps {
+		w.do(s)
+	}
+	if !wake.IsZero() && (!w.due.After(w.now) || wake.Before(w.due)) {
+		w.due = wake
+		w.after(max(0, wake.Sub(w.now)), func() {})
+	}
+}
+
+func (w *world) do(s Step) {
+	if _, told := s.(Send); !told && w.now.Before(w.desk.penalties.paused) {
+		switch s.(type) {
+		case OpenSession, AskProbes:
+			w.t.Errorf("%T while the receiver rests", s)
+		}
+	}
+	switch s := s.(type) {
+	case Send:
+		w.hear(s.To, s.Msg)
+	case OpenSession:
+		if !s.Slot.Begin(s.Version, nil) { // the share has changed since
+			w.open[s.ID] = &simSession{socket: s.Slot}
+			w.after(0, func() { w.desk.outcomes.sessionClosed(w.now, s.ID) })
+			return
+		}
+		w.dials = append(w.dials, w.now)
+		w.open[s.ID] = &simSession{host: s.Host, source: s.Source.Name(), socket: s.Slot}
+		if len(w.open) > w.limit.Connections {
+			w.t.Errorf("%d sessions at once", len(w.open))
+		}
+		w.after(3*w.turn, func() { w.opened(s) })
+	case AskProbes:
+		w.ask(s)
+	case KnowFact:
+		w.knows++
+	case KeepFact:
+		w.keeps++
+	case QuitSession:
+		w.after(w.turn, func() { w.desk.outcomes.sessionClosed(w.now, s.ID) })
+	case DropSession:
+		if w.open[s.ID] == nil {
+			w.t.Errorf("session %d dropped twice", s.ID)
+		}
+		w.open[s.ID].socket.Close()
+		delete(w.open, s.ID)
+	}
+}
+
+func (w *world) opened(s OpenSession) {
+	s.Slot.Rest()
+	w.from = s.Source.Name()
+	w.greeted[s.Host]++
+	err := w.greet(s.Host)
+	if err == nil {
+		w.desk.outcomes.sessionOpened(w.now, s.ID, nil)
+		return
+	}
+	told := judgedAt(w.now, s.Host, smtp.Address{}, err)
+	w.desk.outcomes.sessionOpened(w.now, s.ID, &told)
+}
+
+// judged gives the verdict on a failure, of whatever host.
+func judged(address smtp.Address, err error) Judgement {
+	return judgedAt(begin, "mx1.example", address, err)
+}
+
+// judgedAt gives the verdict on what a host said or did.
+func judgedAt(at time.Time, host string, address smtp.Address, err error) Judgement {
+	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
+	errors.As(err, &f)
+	o := Options{Rules: verdict.Builtin(), Sources: &egress.Pool{}}
+	return o.Judge(evidence.Raw{At: at, Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err, Address: address,
+		Hello: "probe.example"})
+}
+
+// step gives one turn; every other one has some jitter, so that the shortest is seen.
+func (w *world) step() time.Duration {
+	w.turns++
+	if w.jitter == 0 || w.turns%2 == 0 {
+		return w.turn
+	}
+	return w.turn + time.Duration(w.rand.Int64N(int64(w.jitter)))
+}
+
+// ask does what a session actor does, without PIPELINING.
+func (w *world) ask(m AskProbes) {
+	s := w.open[m.ID]
+	if !s.socket.Begin(m.Version, nil) {
+		w.after(0, func() { w.desk.outcomes.sessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
+		return
+	}
+	if len(m.Probes) == 0 || m.PerTransaction > w.limit.RcptsPerTransaction {
+		w.t.Errorf("%d probes, %d in a transaction", len(m.Probes), m.PerTransaction)
+	}
+	r := Report{ID: m.ID, Rest: m.Probes}
+	t := w.now.Add(m.After)
+	for len(r.Rest) > 0 && r.Failure == nil && r.Refused < m.RefusedMax {
+		if s.rcpts > 0 {
+			t = t.Add(w.turn) // RSET
+		}
+		t = t.Add(w.turn) // MAIL
+		var stop bool
+		if t, stop = w.transaction(s, &r, m, t); stop {
+			break
+		}
+	}
+	w.after(t.Sub(w.now), func() {
+		s.socket.Rest()
+		w.desk.outcomes.sessionWorked(w.now, r)
+	})
+}
+
+func (w *world) transaction(s *simSession, r *Report, m AskProbes, t time.Time) (time.Time, bool) {
+	for nth := 1; nth <= m.PerTransaction && len(r.Rest) > 0 && r.Refused < m.RefusedMax; nth++ {
+		p, took := r.Rest[0], w.step()
+		w.rcpts = append(w.rcpts, t.Add(took-w.turn)) // all jitter is on the way there
+		if s.rcpts++; s.rcpts > w.limit.RcptsPerConnection || s.refused >= w.limit.RefusedPerSession {
+			w.t.Errorf("RCPT %d of a session, after %d refusals", s.rcpts, s.refused)
+		}
+		if w.asked != nil {
+			w.asked(p)
+		}
+		reply := w.reply(p, s)
+		sent := t
+		t = t.Add(took)
+		if reply.Code == 0 {
+			told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+			r.Failure, r.Cut, r.OnWire = &told, true, 1
+			return t, true
+		}
+		told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: t, Nth: nth})
+		r.Rest = r.Rest[1:]
+		if reply.Permanent() {
+			r.Refused++
+			s.refused++
+		}
+		switch {
+		case reply.Code == 421:
+			r.Failure, r.Cut = &told, true
+			return t, true
+		case told.Verdict.Action == verdict.ActVoid:
+			r.Failure, r.Poisoned = &told, true
+			return t, true
+		case stopsSession(told.Verdict.Action):
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// checkEmpty fails when the scheduler remembers anything long after all is done.
+func (w *world) checkEmpty() {
+	w.t.Helper()
+	w.run(w.now.Add(2 * time.Hour))
+	d := w.desk
+	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.pool.sessions) > 0 || len(w.open) > 0 ||
+		len(d.pool.free) > 0 || d.pool.closing != 0 {
+		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
+			n, slotsOfWorld, len(d.pool.sessions), len(w.open), len(d.pool.free), d.pool.closing)
+	}
+	if len(d.queues.all) > 0 || len(d.pool.served) > 0 || d.queues.aside.Len() > 0 || d.inbox.unsent.Len() > 0 ||
+		len(d.inbox.finished) > 0 {
+		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
+			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
+	}
+	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
+		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
+		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
+			len(t.all), len(t.busy), t.resting.Len(), t.queue.Tenants(), t.queue.Queued(), t.queue.Unserved())
+	}
+}
+
+// hosts makes a route to hosts of one address each; the address tells the host.
+func hosts(names ...string) []*wire.Host {
+	out := make([]*wire.Host, len(names))
+	for i, n := range names {
+		out[i] = &wire.Host{Name: n, Addrs: [][]byte{{192, 0, 2, n[2]}}}
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package throttle
+
+import "time"
+
+// agreeing is how many sessions in a row have to end after as many answers for that to be their
+// length. Guess: two may be chance.
+const agreeing = 3
+
+// LearnedFor is how long a limit that a receiver taught us holds before the
+// allowance is believed again.
+const LearnedFor = time.Hour
+
+// LearnedLimit is a number that was learned, for a while. The zero limit knows nothing.
+type LearnedLimit struct {
+	Most  int
+	Until time.Time
+}
+
+// Tighten lowers the limit to n, at least 1; it never raises one that holds.
+func (l *LearnedLimit) Tighten(n int, now time.Time) {
+	n = max(1, n)
+	if now.Before(l.Until) {
+		n = min(n, l.Most)
+	}
+	l.Most, l.Until = n, now.Add(LearnedFor)
+}
+
+// Apply gives n, or the limit if it is lower.
+func (l *LearnedLimit) Apply(n int, now time.Time) int {
+	if now.Before(l.Until) {
+		return min(n, l.Most)
+	}
+	return n
+}
+
+// Learned is what a receiver taught us about its own limits.
+type Learned struct {
+	Connections    Capacity     // sessions at once
+	PerSession     LearnedLimit // RCPTs
+	Refused        LearnedLimit // refusals in a session
+	PerTransaction LearnedLimit // RCPTs
+
+	Cut    SessionEnd
+	agreed int // how many ends in a row came after as many answers
+
+	Longest   int       // answers of any session
+	longestAt time.Time // when there was one
+}
+
+// SessionEnd is how far a session came before the receiver ended it.
+type SessionEnd struct{ Told, Refused int }
+
+// Apply lowers an allowance to what was learned; it never raises it.
+// Well says that sessions can be opened, so that more may be tried.
+func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
+	a.Connections = l.Connections.Apply(a.Connections, well, now)
+	a.RcptsPerConnection = l.PerSession.Apply(a.RcptsPerConnection, now)
+	a.RefusedPerSession = l.Refused.Apply(a.RefusedPerSession, now)
+	a.RcptsPerTransaction = l.PerTransaction.Apply(a.RcptsPerTransaction, now)
+	return a
+}
+
+const (
+	// CapacityHold is how long it takes at first until one more session is tried than a
+	// receiver took.
+	CapacityHold = time.Minute
+
+	// CapacityHoldMost bounds that, when one more was too many again and again.
+	CapacityHoldMost = time.Hour
+
+	// capacitySoon is how long a try that goes well is followed by the next, and capacityDear
+	// from how long on what it brought is a penalty. Guesses.
+	capacitySoon = 10 * time.Second
+	capacityDear = 3 * time.Second
+)
+
+// Capacity is how many sessions at once a receiver takes that does not say so. The zero
+// capacity knows nothing.
+type Capacity struct {
+	Most  int           // 0: not known
+	Hold  time.Duration // until one more is tried, each time twice as long
+	Step  int           // by how many more are tried
+	Until time.Time     // most holds
+}
+
+// Tighten learns that a receiver takes n sessions, at least 1, and no more.
+func (c *Capacity) Tighten(n int, now time.Time) {
+	n = max(1, n)
+	switch {
+	case c.Most == 0:
+		c.Hold = CapacityHold
+	case n >= c.Most: // said by several at once
+		return
+	case n >= c.Most-max(1, c.Step): // more than it took was tried
+		c.Hold = min(2*c.Hold, CapacityHoldMost)
+	}
+	c.Most, c.Step, c.Until = n, 0, now.Add(c.Hold)
+}
+
+// Cost makes the next try as rare as what it brought was long: a penalty is worth trying once
+// in twenty times its length. It reports whether it was one.
+func (c *Capacity) Cost(lasted time.Duration, now time.Time) bool {
+	if c.Most == 0 || lasted < capacityDear {
+		return false
+	}
+	c.Hold = min(max(c.Hold, 20*lasted), CapacityHoldMost)
+	if until := now.Add(c.Hold); until.After(c.Until) {
+		c.Until = until
+	}
+	return true
+}
+
+// soon tries one more at a time, however long it was to wait.
+func (c *Capacity) TryAt(at time.Time) { c.Until = at }
+
+// Forget knows nothing any more.
+func (c *Capacity) Forget() { *c = Capacity{} }
+
+// Apply gives n, or what the receiver takes if that is less. One more is tried each time
+// that nothing was said for long enough.
+func (c *Capacity) Apply(n int, well bool, now time.Time) int {
+	if well && c.Most > 0 && c.Most < n && !now.Before(c.Until) {
+		c.Step = max(1, 2*c.Step)
+		c.Most, c.Until = c.Most+c.Step, now.Add(min(c.Hold, capacitySoon))
+	}
+	if c.Most == 0 || c.Most >= n {
+		return n
+	}
+	return c.Most
+}
+
+// Went notes how many answers a session has had.
+func (l *Learned) Went(told int, now time.Time) {
+	if told >= l.Longest || now.Sub(l.longestAt) > LearnedFor {
+		l.Longest, l.longestAt = told, now
+	}
+}
+
+// SessionEnded learns from a session that the receiver ended by 421 or by
+// closing it after told answers, refused of them refusals. One such end may be
+// chance, or the network; the third of three that agree in the number of answers
+// teaches the length of a session, the second of two that agree in the refusals their number.
+func (l *Learned) SessionEnded(told, refused int, now time.Time) {
+	end := SessionEnd{Told: told, Refused: refused}
+	if end.Told != l.Cut.Told || told < l.Longest { // else others went further
+		l.agreed = 0
+	}
+	l.agreed++
+	switch {
+	case l.agreed >= agreeing:
+		l.PerSession.Tighten(told, now)
+	case refused > 0 && end.Refused == l.Cut.Refused:
+		l.Refused.Tighten(refused, now)
+	}
+	l.Cut = end
+}
+
+// Raise drops a limit that was learned below what was allowed before, when more is allowed.
+func (l *LearnedLimit) Raise(old, allowed int) {
+	if l.Most < old && allowed > old {
+		*l = LearnedLimit{}
+	}
+}

@@ -1,0 +1,121 @@
+package throttle
+
+import (
+	"slices"
+	"time"
+)
+
+// RefusalsUnlimited is an allowance of refusals an hour that nobody reaches, so that
+// it is not worth remembering. Guess.
+const RefusalsUnlimited = 100_000
+
+// RefusalBudget is the Budget of the refusals of an hour together with what it was told,
+// minute by minute, so that another actor can go on from there. Mailbox only.
+type RefusalBudget struct {
+	*Budget
+	PerHour, share int
+	hour           Hour
+	Minutes        []RefusalMinute // oldest first, at least a minute apart; at most some 60
+}
+
+// RefusalMinute is what a receiver answered in a minute of the quota's hour.
+type RefusalMinute struct {
+	Began             time.Time // the first of these answers
+	Accepted, Refused int
+}
+
+// NewRefusalBudget makes a budget of which nothing is used.
+func NewRefusalBudget(perHour, share int, hour Hour) *RefusalBudget {
+	return &RefusalBudget{Budget: NewBudget(perHour, share, hour), PerHour: perHour, share: share, hour: hour}
+}
+
+// IsOver says whether what was counted at a time is out of the hour before now.
+func (q *RefusalBudget) IsOver(began, now time.Time) bool {
+	return now.Sub(began) > q.hour.Of(time.Hour+time.Minute)
+}
+
+// Set changes what is allowed, at once.
+func (q *RefusalBudget) Set(perHour, share int) {
+	q.PerHour, q.share = perHour, share
+	q.Budget.Set(perHour, share)
+}
+
+// Accepted says that an open probe was accepted at this time.
+func (q *RefusalBudget) Accepted(at time.Time) {
+	q.Budget.Accepted(at)
+	q.minute(at).Accepted++
+}
+
+// Refused says that an open probe was refused at this time.
+func (q *RefusalBudget) Refused(at time.Time) {
+	q.Budget.Refused(at)
+	q.minute(at).Refused++
+}
+
+// minute finds or makes the count of a time; one before the newest minute counts in that.
+func (q *RefusalBudget) minute(at time.Time) *RefusalMinute {
+	if n := len(q.Minutes); n > 0 && at.Before(q.Minutes[n-1].Began.Add(q.hour.Of(time.Minute))) {
+		return &q.Minutes[n-1]
+	}
+	for len(q.Minutes) > 0 && q.IsOver(q.Minutes[0].Began, at) {
+		q.Minutes = q.Minutes[1:]
+	}
+	q.Minutes = append(q.Minutes, RefusalMinute{Began: at})
+	return &q.Minutes[len(q.Minutes)-1]
+}
+
+// RefusedAt is how many refusals of the hour before now are known.
+func (q *RefusalBudget) RefusedAt(now time.Time) int {
+	n := 0
+	for _, m := range q.Minutes {
+		if now.Sub(m.Began) <= q.hour.Of(time.Hour) {
+			n += m.Refused
+		}
+	}
+	return n
+}
+
+// Inherit makes a quota of what others counted and what this one did: of each
+// minute the counts that leave less. No probe may be open.
+func (q *RefusalBudget) Inherit(others []RefusalMinute) *RefusalBudget {
+	fresh := NewRefusalBudget(q.PerHour, q.share, q.hour)
+	if q.PerHour >= RefusalsUnlimited {
+		return q
+	}
+	mine, half := q.Minutes, q.hour.Of(time.Minute)/2
+	for len(mine) > 0 && len(others) > 0 {
+		switch apart := mine[0].Began.Sub(others[0].Began); {
+		case apart <= -half:
+			fresh.replay(mine[0])
+			mine = mine[1:]
+		case apart >= half:
+			fresh.replay(others[0])
+			others = others[1:]
+		default: // the same minute
+			fresh.replay(stricter(mine[0], others[0]))
+			mine, others = mine[1:], others[1:]
+		}
+	}
+	for _, m := range slices.Concat(mine, others) {
+		fresh.replay(m)
+	}
+	return fresh
+}
+
+// stricter gives that of two counts of a minute which leaves less.
+func stricter(a, b RefusalMinute) RefusalMinute {
+	if a.Accepted-a.Refused <= b.Accepted-b.Refused {
+		return a
+	}
+	return b
+}
+
+// replay books a minute that is over. More than a quota bears makes no difference.
+func (q *RefusalBudget) replay(m RefusalMinute) {
+	for range min(m.Accepted, RefusalsUnlimited) {
+		q.Accepted(m.Began)
+	}
+	for range min(m.Refused, RefusalsUnlimited) {
+		q.Refused(m.Began)
+	}
+}
