@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -131,13 +132,16 @@ func (d *desk) suspicious(now time.Time, s *session, a answered) {
 		return
 	}
 	if d.odd.has(p) { // that it is odd, or has to wait, is known
+		p.setCause(evidence.NewCause(evidence.ScopeAddress, knownOdd))
 		d.putOff(p, a.told, a.at)
 		return
 	}
 	if a.sent.Before(o.lesson) { // it was on its way when we learned
+		p.setCause(o.cause)
 		d.awaitLook(now, s, a, t, true)
 		return
 	}
+	doubting := o.doubting()
 	if o.experiment.Open() {
 		o.experiment.Trial(true)
 	}
@@ -151,6 +155,7 @@ func (d *desk) suspicious(now time.Time, s *session, a answered) {
 		d.recordBelief(now, b)
 	}
 	d.find(now, o)
+	d.explainTrial(o, &a, t, b, doubting)
 	d.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
 }
 
@@ -160,6 +165,7 @@ func (d *desk) failed(now time.Time, s *session, a answered) {
 	o, p := s.outlet, a.probe
 	one := p.suspect
 	p.suspect = nil
+	o.explainFailed(&a, one.trial.Sent)
 	if o.causes.Calm() {
 		o.causes.Settle(one.trial, true)
 		d.foundOdd(o, p, one.trial)
@@ -192,6 +198,7 @@ func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial
 		if !o.cautious {
 			o.causes.Assume(t)
 			d.foundOdd(o, a.probe, t)
+			o.explainAssumed(a.probe, t)
 		}
 		d.putOff(a.probe, a.told, a.at)
 		return
@@ -206,6 +213,8 @@ func (d *desk) awaitLook(now time.Time, s *session, a answered, t throttle.Trial
 func (d *desk) believe(now time.Time, s *session, told verdictOf, b throttle.Belief) {
 	o := s.outlet
 	d.recordBelief(now, b)
+	o.cause = causeOf(b)
+	told.attempt.Cause = o.cause
 	o.transients.Reset()
 	if b.Refused {
 		o.lesson, o.cautious = now, true
@@ -241,16 +250,21 @@ func (d *desk) find(now time.Time, o *outlet) {
 	if f == throttle.NotOurPace {
 		o.causes.Usual(share)
 		o.cautious = false
-		d.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.tempo.Explain(now).Why})
+		b := throttle.Belief{Scope: throttle.ScopeAddress, Why: o.tempo.Explain(now).Why}
+		d.recordBelief(now, b)
+		o.cause = causeOf(b)
 		for _, one := range d.suspects {
 			one.until = now
+			one.probe.setCause(o.cause)
 			d.odd.add(one.probe)
 		}
 		d.options.Log.Info("not our pace", "receiver", d.key, "source", o.name, "why", o.tempo.Explain(now).Why)
 		return
 	}
-	d.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
-		Why: "those who were put off pass now that we go slower: it is our pace"})
+	b := throttle.Belief{Scope: throttle.ScopeReceiver,
+		Why: "those who were put off pass now that we go slower: it is our pace"}
+	d.recordBelief(now, b)
+	o.cause = causeOf(b)
 	o.causes.Clear()
 }
 

@@ -78,7 +78,7 @@ type answer struct {
 // note keeps an attempt as evidence; one that was noted just before, such as the
 // reason of a pause, only once.
 func (p *probe) note(told verdictOf) {
-	if last := len(p.attempts) - 1; !told.asked() || last >= 0 && p.attempts[last] == told.attempt {
+	if last := len(p.attempts) - 1; !told.asked() || last >= 0 && sameAs(&p.attempts[last], told.attempt) {
 		return
 	}
 	c := p.given()

@@ -414,6 +414,7 @@ func (d *desk) pause(now time.Time, told verdictOf) {
 	}
 	d.halt(func(*session) bool { return true })
 	d.rested(now)
+	told = spoken(told)
 	told.verdict.Outcome, told.verdict.Action = smtp.Undecided, verdict.ActRetry
 	d.excuse = told
 	d.options.Metrics.pauses.Inc()

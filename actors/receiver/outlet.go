@@ -53,6 +53,7 @@ type outlet struct {
 	transients throttle.Transients // put-offs now and then that aren't
 	lesson     time.Time           // what was sent before says nothing about the newest belief
 	cautious   bool                // one address at a time, until one is answered
+	cause      evidence.Cause      // the newest belief about the receiver, for evidence
 	rested                         // at all of this receiver
 	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
 }
@@ -250,6 +251,7 @@ func (d *desk) shut(now time.Time, l *lane) (told verdictOf, why []verdictOf) {
 // any RCPT. When no other host of the lane can be asked from it the source is
 // rested at this receiver.
 func (d *desk) refused(now time.Time, s *session, told verdictOf) {
+	told = spoken(told)
 	d.avoid(now, s.host, told, d.wait(told.verdict, s.host.failures))
 	for _, c := range s.lane.candidates {
 		if !now.Before(c.until) && s.outlet.Reaches(c.at) {

@@ -216,6 +216,26 @@ func (c *Causes) explained(t *Trial, domain, tenant *suspicion) bool {
 		tenant.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since)
 }
 
+// Narrow returns the belief that explains a bad trial by less than the receiver: its domain, or its customer's
+// list, while others were answered since.
+func (c *Causes) Narrow(t Trial) (Belief, bool) {
+	b := Belief{First: t.Sent, Why: narrowWhy(t.Said)}
+	if s := c.domains[t.Domain]; s != nil && s.believed() && fine(&c.asked.domain, &c.good.domain, t.Domain, s.since) {
+		b.Scope = ScopeDomain
+		return b, true
+	}
+	if s := c.tenants[t.Tenant]; s != nil && s.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, s.since) {
+		b.Scope = ScopeTenant
+		return b, true
+	}
+	return Belief{}, false
+}
+
+// narrowWhy is the sentence of a belief about a domain or a list.
+func narrowWhy(said string) string {
+	return fmt.Sprintf("its new addresses got %s, those of others are answered", said)
+}
+
 // fine reports whether another one was answered since a time, and nothing bad came of others after it.
 func fine(asked, good *newest, key string, since time.Time) bool {
 	at := good.other(key)
@@ -288,7 +308,7 @@ func (c *Causes) blocked() bool {
 func (c *Causes) believe(s Scope, last Trial) Belief {
 	b := Belief{Scope: s, First: last.Sent}
 	if s != ScopeReceiver {
-		b.Why = fmt.Sprintf("its new addresses got %s, those of others are answered", last.Said)
+		b.Why = narrowWhy(last.Said)
 		return b
 	}
 	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, last.Said
