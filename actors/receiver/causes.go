@@ -261,8 +261,7 @@ func (d *desk) find(now time.Time, o *outlet) {
 		d.options.Log.Info("not our pace", "receiver", d.key, "source", o.name, "why", o.tempo.Explain(now).Why)
 		return
 	}
-	b := throttle.Belief{Scope: throttle.ScopeReceiver,
-		Why: "those who were put off pass now that we go slower: it is our pace"}
+	b := throttle.Belief{Scope: throttle.ScopeReceiver, Why: throttle.OurPaceWhy}
 	d.recordBelief(now, b)
 	o.cause = causeOf(b)
 	o.causes.Clear()

@@ -193,6 +193,7 @@ func newDesk(key string, o Options, now time.Time) *desk {
 	}
 	d.opening.begin(d.bounds(o.Allow(key)), a.ConnectionRate, now)
 	d.tune(now, o.Allow(key))
+	d.keepTrials()
 	return d
 }
 

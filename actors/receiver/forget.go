@@ -142,6 +142,7 @@ func (d *desk) forgetPace(now time.Time) (dropped []string) {
 		if d.paused.After(now) {
 			o.tempo.Rested(d.paused, now)
 		}
+		o.causes.DropTrials()
 		o.causes, o.experiment, o.lesson = throttle.NewCauses(), throttle.Experiment{}, now
 		rate, _ := o.tempo.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
@@ -154,6 +155,7 @@ func (d *desk) forgetPace(now time.Time) (dropped []string) {
 		}
 		dropped = append(dropped, text)
 	}
+	d.keepTrials()
 	return dropped
 }
 

@@ -67,6 +67,7 @@ type Living struct {
 
 	histories status.Histories // of the last hours
 	traces    status.Traces
+	trials    throttle.TrialRoom
 }
 
 // place is one receiver key on this node, with an actor or with sockets.

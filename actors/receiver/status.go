@@ -224,6 +224,7 @@ func (d *desk) begun(now time.Time) {
 
 // unobserve takes the desk out of what is told of its node.
 func (d *desk) unobserve(now time.Time) {
+	d.dropTrials()
 	st := &d.status
 	d.options.Metrics.gone(st)
 	if st.history != nil {

@@ -1,0 +1,58 @@
+package receiver
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"rollcall/config/effort"
+	"rollcall/smtp/throttle"
+)
+
+// TestTheDeskIsReplayed: in drawn worlds, what a desk believed is what the log of its trials leads to
+// again; those that it shows to people are among them.
+func TestTheDeskIsReplayed(t *testing.T) {
+	beliefs, shown := 0, 0
+	for seed := range effort.Seeds(t, 12) {
+		w := draw(rand.New(rand.NewPCG(seed, 10)))
+		w.span = min(w.span, 4*time.Minute)
+		_, tr := w.run(t, seed)
+		if log := tr.desk.trialsOf(tr.now); len(log) > 1 { // there is one source
+			recorded := throttle.RecordedDecisions(log)
+			got, err := throttle.ReplayTrials(log)
+			if err != nil || !reflect.DeepEqual(got, recorded) {
+				t.Fatalf("seed %d: %v\nreplayed %v\nrecorded %v", seed, err, got, recorded)
+			}
+			beliefs += len(got)
+			begins := log[1].At
+			for _, b := range tr.desk.beliefs {
+				if b.First.IsZero() || b.First.Before(begins) || b.Why == "an address was put off, and then no session could be opened" {
+					continue // of an experiment, from before the log, or of sessions
+				}
+				if shown++; !slices.ContainsFunc(got, func(d throttle.Decision) bool {
+					return d.Why == b.Why && d.Scope == b.Scope.String() && d.Refused == b.Refused
+				}) {
+					t.Errorf("seed %d: %q is not in the log", seed, b.sentence())
+				}
+			}
+		}
+	}
+	if beliefs == 0 || shown == 0 {
+		t.Errorf("%d beliefs, %d of them shown: too little was tried", beliefs, shown)
+	}
+}
+
+// TestTheLogEndsWithItsDesk: the room is given back.
+func TestTheLogEndsWithItsDesk(t *testing.T) {
+	w := draw(rand.New(rand.NewPCG(2, 10)))
+	w.far.odd.share, w.far.odd.tenant, w.span = 0.2, -1, 30*time.Second
+	_, tr := w.run(t, 2)
+	if len(tr.desk.trialsOf(tr.now)) == 0 {
+		t.Fatal("nothing was kept")
+	}
+	if tr.desk.unobserve(tr.now); len(tr.desk.trialsOf(tr.now)) != 0 {
+		t.Error("the log is still there")
+	}
+}
