@@ -61,7 +61,8 @@ func (t *Texts) attempt(a *evidence.Attempt) *Attempt {
 	return &Attempt{AtMs: Millis(a.At), Stage: uint32(a.Stage), Host: t.number(a.Host),
 		Source: t.number(a.Source), Flags: flags, Code: uint32(a.Code), Enhanced: enhancedNumber(a.Enhanced),
 		Text: t.number(a.Text), Trouble: uint32(a.Trouble), Outcome: uint32(a.Outcome),
-		Reason: uint32(a.Reason), Blame: uint32(a.Blame), Rule: t.number(a.Rule), Version: a.Version}
+		Reason: uint32(a.Reason), Blame: uint32(a.Blame), Rule: t.number(a.Rule), Version: a.Version,
+		Cause: uint32(a.Cause.Scope), Why: t.number(a.Cause.Why)}
 }
 
 // AttemptsOf gives the attempts of one of the answers of r: at most
@@ -105,6 +106,9 @@ func (r *Results) attempt(m *Attempt) evidence.Attempt {
 	}
 	if n := m.GetReason(); n <= 255 && smtp.Reason(n).Known() {
 		a.Reason = smtp.Reason(n)
+	}
+	if n := m.GetCause(); n > 0 && n <= 255 && evidence.Scope(n).Known() {
+		a.Cause = evidence.Cause{Scope: evidence.Scope(n), Why: text(m.GetWhy(), evidence.WhyMax)}
 	}
 	if n := m.GetBlame(); n <= 255 && smtp.Blame(n).Known() {
 		a.Blame = smtp.Blame(n)

@@ -22,7 +22,8 @@ func checkAttempts(t *testing.T, r *Results, a *Answer) {
 	for _, one := range attempts {
 		if one.Stage > smtp.StageRset || !one.Trouble.Known() || one.Outcome > smtp.Error || !one.Blame.Known() ||
 			one.Reason != smtp.ReasonNone && !one.Reason.Known() || one.Code < 0 || one.Code > 999 ||
-			len(one.Text) > evidence.TextMax || max(len(one.Host), len(one.Source), len(one.Rule)) > evidence.NameMax {
+			len(one.Text) > evidence.TextMax || max(len(one.Host), len(one.Source), len(one.Rule)) > evidence.NameMax ||
+			!one.Cause.Scope.Known() || len(one.Cause.Why) > evidence.WhyMax {
 			t.Errorf("%+v", one)
 		}
 	}
@@ -33,7 +34,8 @@ func TestAttemptsTravel(t *testing.T) {
 	at := time.Date(2026, 11, 20, 9, 0, 0, 1e6, time.UTC)
 	sent := []evidence.Attempt{
 		{At: at, Stage: smtp.StageGreeting, Host: "mx1.example", Source: "192.0.2.1", Trouble: evidence.TroubleTimeout,
-			Reason: smtp.TimedOut, Blame: smtp.BlameReceiver, Rule: "no-reply-timeout"},
+			Reason: smtp.TimedOut, Blame: smtp.BlameReceiver, Rule: "no-reply-timeout",
+			Cause: evidence.NewCause(evidence.ScopeReceiver, "3 of the last 3 new addresses got nothing")},
 		{At: at.Add(time.Second), Stage: smtp.StageRcpt, Host: "mx2.example", Source: "192.0.2.1", TLS: true, Wide: true,
 			Void: true, Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 606}, Text: "user unknown", Outcome: smtp.Invalid,
 			Reason: smtp.MailboxNotFound, Blame: smtp.BlameAddress, Rule: "not-found", Version: 1<<32 - 1},
@@ -44,7 +46,7 @@ func TestAttemptsTravel(t *testing.T) {
 	r := &Results{Answers: []*Answer{{Ordinal: 1, Attempts: texts.Attempts(sent)},
 		{Ordinal: 2, Attempts: texts.Attempts(sent)}, {Ordinal: 3}}}
 	r.Texts = texts.List()
-	if want := 8; len(r.Texts) != want { // two hosts, a source, three rules, two texts
+	if want := 9; len(r.Texts) != want { // two hosts, a source, three rules, two texts, a cause
 		t.Errorf("%d texts, want %d: %q", len(r.Texts), want, r.Texts)
 	}
 	got := passed(t, r)
@@ -59,7 +61,7 @@ func TestAttemptsTravel(t *testing.T) {
 func TestAttemptsOfNewerProgramsAreReadAsFarAsTheyAreKnown(t *testing.T) {
 	big := uint32(1<<32 - 1)
 	odd := &Attempt{AtMs: 1, Stage: big, Host: 1, Source: 2, Rule: big, Text: 1, Flags: big, Code: big, Enhanced: big,
-		Trouble: big, Outcome: big, Reason: big, Blame: big}
+		Trouble: big, Outcome: big, Reason: big, Blame: big, Cause: big, Why: 1}
 	r := &Results{Texts: [][]byte{[]byte(strings.Repeat("x", 5000))}}
 	a := &Answer{Attempts: []*Attempt{odd}}
 	checkAttempts(t, r, a)

@@ -605,7 +605,7 @@ type Attempt struct {
 	Stage         uint32                 `protobuf:"varint,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	Host          uint32                 `protobuf:"varint,3,opt,name=host,proto3" json:"host,omitempty"`     // text
 	Source        uint32                 `protobuf:"varint,4,opt,name=source,proto3" json:"source,omitempty"` // text
-	Flags         uint32                 `protobuf:"varint,5,opt,name=flags,proto3" json:"flags,omitempty"`   // 1: TLS, 2: wide, 4: void
+	Flags         uint32                 `protobuf:"varint,5,opt,name=flags,proto3" json:"flags,omitempty"`   // 1: TLS, 2: wide, 4: void, 8: others
 	Code          uint32                 `protobuf:"varint,6,opt,name=code,proto3" json:"code,omitempty"`
 	Enhanced      uint32                 `protobuf:"varint,7,opt,name=enhanced,proto3" json:"enhanced,omitempty"` // class * 1,000,000 + subject * 1,000 + detail
 	Text          uint32                 `protobuf:"varint,8,opt,name=text,proto3" json:"text,omitempty"`         // text
@@ -615,6 +615,8 @@ type Attempt struct {
 	Blame         uint32                 `protobuf:"varint,12,opt,name=blame,proto3" json:"blame,omitempty"`
 	Rule          uint32                 `protobuf:"varint,13,opt,name=rule,proto3" json:"rule,omitempty"` // text
 	Version       uint32                 `protobuf:"fixed32,14,opt,name=version,proto3" json:"version,omitempty"`
+	Cause         uint32                 `protobuf:"varint,15,opt,name=cause,proto3" json:"cause,omitempty"` // evidence.Scope of what it was believed to be about; 0: nothing
+	Why           uint32                 `protobuf:"varint,16,opt,name=why,proto3" json:"why,omitempty"`     // text: the trials that showed it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,6 +745,20 @@ func (x *Attempt) GetRule() uint32 {
 func (x *Attempt) GetVersion() uint32 {
 	if x != nil {
 		return x.Version
+	}
+	return 0
+}
+
+func (x *Attempt) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
+func (x *Attempt) GetWhy() uint32 {
+	if x != nil {
+		return x.Why
 	}
 	return 0
 }
@@ -1113,7 +1129,7 @@ const file_wire_proto_rawDesc = "" +
 	"\battempts\x18\n" +
 	" \x03(\v2\x16.rollcall.wire.AttemptR\battempts\x12\x18\n" +
 	"\aomitted\x18\v \x01(\rR\aomittedJ\x04\b\x05\x10\x06J\x04\b\x06\x10\aJ\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
-	"\"\xca\x02\n" +
+	"\"\xf2\x02\n" +
 	"\aAttempt\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -1129,7 +1145,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\rR\x06reason\x12\x14\n" +
 	"\x05blame\x18\f \x01(\rR\x05blame\x12\x12\n" +
 	"\x04rule\x18\r \x01(\rR\x04rule\x12\x18\n" +
-	"\aversion\x18\x0e \x01(\aR\aversion\"\xbd\x01\n" +
+	"\aversion\x18\x0e \x01(\aR\aversion\x12\x14\n" +
+	"\x05cause\x18\x0f \x01(\rR\x05cause\x12\x10\n" +
+	"\x03why\x18\x10 \x01(\rR\x03why\"\xbd\x01\n" +
 	"\aResults\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12\x14\n" +

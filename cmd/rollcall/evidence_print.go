@@ -169,6 +169,9 @@ func writeAttempt(b *strings.Builder, a admin.AttemptView) {
 	if a.Others {
 		under("not about this address: others were told so, and it had to wait")
 	}
+	if c := a.Cause; c != nil {
+		under("believed to be about %s: %s", scopeWords(c.Scope), c.Why)
+	}
 	if a.Void {
 		under("void: the session was poisoned, or a guard at work")
 	}
@@ -178,6 +181,23 @@ func writeAttempt(b *strings.Builder, a admin.AttemptView) {
 	case a.Trouble != "":
 		under("no reply: %s", a.Trouble)
 	}
+}
+
+// scopeWords names the scope of a cause for people.
+func scopeWords(scope string) string {
+	switch scope {
+	case "address":
+		return "this address alone"
+	case "domain":
+		return "its mail domain"
+	case "list":
+		return "one customer's list"
+	case "source":
+		return "our source at this receiver"
+	case "receiver":
+		return "the whole receiver"
+	}
+	return dash(scope)
 }
 
 func dash(text string) string {

@@ -116,6 +116,7 @@ func shownCases() []evidence.Case {
 		return a
 	}
 	grey := at(0, evidence.Attempt{Code: 450, Enhanced: smtp.EnhancedCode{4, 2, 0}, Text: "greylisted, try later"})
+	grey.Cause = evidence.NewCause(evidence.ScopeReceiver, "4 of the last 5 new addresses, of 3 domains, got 450 4.2.0")
 	missing := at(5*time.Minute, evidence.Attempt{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1},
 		Text: "user unknown"})
 	good := at(0, evidence.Attempt{Code: 250, Text: "ok"})
@@ -148,7 +149,8 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 			"in settlement 1, as address 1", "route         2 hosts\n",
 			"2026-11-20T20:15:00.123Z  rcpt      yes  450   4.2.0     ask again\n",
 			"2026-11-20T20:20:00.123Z  rcpt      yes  550   5.1.1     invalid\n",
-			"    host mx1.example.test, from 192.0.2.7\n", `    "user unknown"`, "to blame: address, by rule "},
+			"    host mx1.example.test, from 192.0.2.7\n", `    "user unknown"`, "to blame: address, by rule ",
+			"    believed to be about the whole receiver: 4 of the last 5 new addresses, of 3\n    domains, got 450 4.2.0\n"},
 		"user1@example.test": {"catch_all: accept_all", "3 of 3 control addresses accepted over 17s, the last at",
 			"it accepts every address", "\nCONTROL "},
 		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 attempts behind", "no reply: timeout",
@@ -172,6 +174,11 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 		err = json.Unmarshal([]byte(text), &f)
 	}
 	if err != nil || f.Case == nil || f.Case.Attempts[2].Text == "" || f.Case.Why != "harvest_guard" {
+		t.Errorf("JSON: %v, %s", err, text)
+	}
+	text, err = r.run("evidence", r.id, "user0@example.test", "--json")
+	if err != nil || strings.Count(text, `"cause"`) != 1 ||
+		!strings.Contains(text, `{"scope":"receiver","why":"4 of the last 5 new addresses, of 3 domains, got 450 4.2.0"}`) {
 		t.Errorf("JSON: %v, %s", err, text)
 	}
 }

@@ -67,7 +67,15 @@ type AttemptView struct {
 	Rule  string `json:"rule"` // id@version
 	// Others: not about this address. Others, or nobody, were asked, and it had to wait for what came of that.
 	Others bool `json:"others,omitempty"`
-	Void   bool `json:"void"` // worth nothing: the session was poisoned, or a guard at work
+	// Cause is what it was believed to be about, by what others got; absent: nothing was believed.
+	Cause *CauseView `json:"cause,omitempty"`
+	Void  bool       `json:"void"` // worth nothing: the session was poisoned, or a guard at work
+}
+
+// CauseView is what an attempt was believed to be about.
+type CauseView struct {
+	Scope string `json:"scope"` // "address", "domain", "list", "receiver", "source"
+	Why   string `json:"why"`   // the trials that showed it, in a sentence
 }
 
 // HabitView is what was known of the domain when an acceptance was judged.
@@ -189,6 +197,9 @@ func newAttemptViews(list []evidence.Attempt) []AttemptView {
 			Rule: RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()
+		}
+		if a.Cause != (evidence.Cause{}) {
+			views[i].Cause = &CauseView{Scope: a.Cause.Scope.String(), Why: a.Cause.Why}
 		}
 	}
 	return views

@@ -36,6 +36,9 @@ type Attempt struct {
 	// came of that keeps us from asking this one for a while.
 	Others bool
 
+	// Cause is what it was believed to be about, by what others got.
+	Cause Cause
+
 	Void bool // the answer was found to be worth nothing: the session was poisoned, or a guard at work
 }
 

@@ -42,6 +42,12 @@ var (
 	ErrTooMuch = errors.New("evidence: too much to be packed together")
 )
 
+// flagCause marks an attempt behind which its cause is written. Packs of older programs have none.
+const (
+	flagCause  = 1 << 4
+	flagsKnown = 1<<5 - 1
+)
+
 // Entry is the case of one address of a verification.
 type Entry struct {
 	Ordinal int64 // place among the distinct addresses of the file, from 0
@@ -83,7 +89,9 @@ func Size(c *Case) int {
 	return n
 }
 
-func sizeOf(a *Attempt) int { return 64 + len(a.Host) + len(a.Source) + len(a.Text) + len(a.Rule) }
+func sizeOf(a *Attempt) int {
+	return 64 + len(a.Host) + len(a.Source) + len(a.Text) + len(a.Rule) + len(a.Cause.Why)
+}
 
 // Pack gives the stored form of cases: what most of them have in common, which is
 // nearly everything but the time, is written once. Times are cut to milliseconds;
@@ -176,7 +184,7 @@ func (p *packer) kindNumber(a *Attempt) uint64 {
 	n = uint64(len(p.kinds))
 	p.kinds[k] = n
 	flags := byte(0)
-	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others} {
+	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others, a.Cause != (Cause{})} {
 		if on {
 			flags |= 1 << i
 		}
@@ -192,6 +200,10 @@ func (p *packer) kindNumber(a *Attempt) uint64 {
 		p.kind = binary.LittleEndian.AppendUint16(p.kind, part)
 	}
 	p.kind = binary.LittleEndian.AppendUint32(p.kind, a.Version)
+	if flags&flagCause != 0 {
+		p.kind = append(p.kind, byte(a.Cause.Scope))
+		p.kind = binary.AppendUvarint(p.kind, p.textNumber(a.Cause.Why[:min(len(a.Cause.Why), WhyMax)]))
+	}
 	return n
 }
 
@@ -283,10 +295,11 @@ func (u *unpacker) kind() Attempt {
 	if u.in.bad {
 		return Attempt{}
 	}
-	a := Attempt{Stage: smtp.Stage(b[0]), TLS: b[1]&1 != 0, Wide: b[1]&2 != 0, Void: b[1]&4 != 0, Others: b[1]&8 != 0,
+	flags := b[1]
+	a := Attempt{Stage: smtp.Stage(b[0]), TLS: flags&1 != 0, Wide: flags&2 != 0, Void: flags&4 != 0, Others: flags&8 != 0,
 		Trouble: Trouble(b[2]), Outcome: smtp.Outcome(b[3]), Reason: smtp.Reason(b[4]), Blame: smtp.Blame(b[5])}
 	u.in.bad = u.in.bad || a.Stage > smtp.StageRset || !a.Trouble.Known() || a.Outcome > smtp.Error ||
-		!a.Blame.Known() || b[1] > 15 || !a.Reason.Known() && a.Reason != smtp.ReasonNone
+		!a.Blame.Known() || flags > flagsKnown || !a.Reason.Known() && a.Reason != smtp.ReasonNone
 	a.Host, a.Source, a.Rule, a.Text = u.text(), u.text(), u.text(), u.text()
 	if b = u.in.bytes(12); u.in.bad {
 		return Attempt{}
@@ -296,7 +309,21 @@ func (u *unpacker) kind() Attempt {
 		a.Enhanced[i] = binary.LittleEndian.Uint16(b[2+2*i:])
 	}
 	a.Version = binary.LittleEndian.Uint32(b[8:])
+	if flags&flagCause != 0 {
+		a.Cause = u.cause()
+	}
 	return a
+}
+
+// cause reads what an attempt was believed to be about.
+func (u *unpacker) cause() Cause {
+	b := u.in.bytes(1)
+	if u.in.bad {
+		return Cause{}
+	}
+	c := Cause{Scope: Scope(b[0]), Why: u.text()}
+	u.in.bad = u.in.bad || !c.Scope.Known() || len(c.Why) > WhyMax
+	return c
 }
 
 func (u *unpacker) text() string {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,8 +29,8 @@ func attempts() *rapid.Generator[Attempt] {
 			Stage: smtp.Stage(rapid.IntRange(0, int(smtp.StageRset)).Draw(t, "stage")),
 			Host:  word("host", NameMax), Source: word("source", 45), Rule: word("rule", 60), Text: word("text", TextMax),
 			TLS: rapid.Bool().Draw(t, "tls"), Wide: rapid.Bool().Draw(t, "wide"), Void: rapid.Bool().Draw(t, "void"),
-			Others: rapid.Bool().Draw(t, "others"),
-			Code:   rapid.IntRange(0, 999).Draw(t, "code"),
+			Others: rapid.Bool().Draw(t, "others"), Cause: causes().Draw(t, "cause"),
+			Code: rapid.IntRange(0, 999).Draw(t, "code"),
 			Enhanced: smtp.EnhancedCode{rapid.Uint16Range(0, 5).Draw(t, "class"),
 				rapid.Uint16Range(0, 999).Draw(t, "subject"), rapid.Uint16Range(0, 999).Draw(t, "detail")},
 			Trouble: Trouble(rapid.IntRange(0, int(troubles)-1).Draw(t, "trouble")),
@@ -38,6 +39,17 @@ func attempts() *rapid.Generator[Attempt] {
 			Blame:   smtp.Blame(rapid.IntRange(0, int(smtp.BlameSource)).Draw(t, "blame")),
 			Version: rapid.Uint32().Draw(t, "version"),
 		}
+	})
+}
+
+// causes draws no cause half the time, as most attempts have.
+func causes() *rapid.Generator[Cause] {
+	return rapid.Custom(func(t *rapid.T) Cause {
+		if rapid.Bool().Draw(t, "nothing believed") {
+			return Cause{}
+		}
+		return NewCause(Scope(rapid.IntRange(0, int(scopes)-1).Draw(t, "scope")),
+			string(rapid.SliceOfN(rapid.Byte(), 0, WhyMax+9).Draw(t, "why")))
 	})
 }
 
@@ -93,7 +105,7 @@ func TestWhatIsPackedIsUnpacked(t *testing.T) {
 // TestWhatIsTooLongIsCut: an engine never makes it, and a bound is kept all the same.
 func TestWhatIsTooLongIsCut(t *testing.T) {
 	long := strings.Repeat("x", 5000)
-	one := Attempt{Host: long, Source: long, Rule: long, Text: long, Code: 550}
+	one := Attempt{Host: long, Source: long, Rule: long, Text: long, Code: 550, Cause: Cause{ScopeReceiver, long}}
 	c := Case{Hosts: 5000, Omitted: -1, Attempts: make([]Attempt, AttemptsMax+3)}
 	for i := range c.Attempts {
 		c.Attempts[i] = one
@@ -108,7 +120,7 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		t.Fatalf("%v, %d", err, len(got))
 	}
 	a := got[0].Case.Attempts[AttemptsMax-1]
-	if len(a.Host) != NameMax || len(a.Source) != NameMax || len(a.Rule) != NameMax || len(a.Text) != TextMax ||
+	if len(a.Host) != NameMax || len(a.Source) != NameMax || len(a.Rule) != NameMax || len(a.Text) != TextMax || len(a.Cause.Why) != WhyMax ||
 		!a.At.Equal(noon.Add((AttemptsMax+2)*time.Second)) || got[0].Case.Hosts != 255 || got[0].Case.Omitted != 0 {
 		t.Errorf("%+v", got[0].Case)
 	}
@@ -149,6 +161,35 @@ func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 	}
 	if _, err := Pack(make([]Entry, EntriesMax+1)); !errors.Is(err, ErrTooMuch) {
 		t.Errorf("%d cases: %v, want ErrTooMuch", EntriesMax+1, err)
+	}
+}
+
+// packedBefore was packed by a program that knew no causes.
+const packedBefore = "0128b52ffd0400790200040a6d782e6578616d706c65093139322e302e322e3101720974727920616761696e01060900" +
+	"000d0300010203c301040003000000070000000100000000000106000100000000010080a89f8dbf68e4065b5f"
+
+// TestPacksWithoutCausesAreRead, and what has no cause is packed as it was then.
+func TestPacksWithoutCausesAreRead(t *testing.T) {
+	old, err := hex.DecodeString(packedBefore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Entry{{Ordinal: 3, Case: Case{Hosts: 1, Attempts: []Attempt{{At: noon, Stage: smtp.StageRcpt, Host: "mx.example",
+		Source: "192.0.2.1", TLS: true, Code: 451, Enhanced: smtp.EnhancedCode{4, 3, 0}, Text: "try again",
+		Reason: smtp.Greylisted, Blame: smtp.BlameReceiver, Rule: "r", Version: 7, Others: true}}}}}
+	if got, err := unpackAll(old); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+	if packed, err := Pack(want); err != nil || !bytes.Equal(packed, old) {
+		t.Errorf("%v: packed otherwise:\n got %x\nwant %x", err, packed, old)
+	}
+	want[0].Case.Attempts[0].Cause = Cause{scopes, "of a newer program"}
+	packed, err := Pack(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpackAll(packed); !errors.Is(err, ErrPacked) {
+		t.Errorf("a scope that nobody knows: %v, want ErrPacked", err)
 	}
 }
 

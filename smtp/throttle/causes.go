@@ -92,6 +92,11 @@ type Causes struct {
 	tried  int    // of them, at most 64
 
 	Good time.Time // when a first try was answered last; zero: never
+
+	room       *TrialRoom                 // nil: no log is kept
+	pace       func(at time.Time) float64 // for the log
+	log        *trialLog                  // nil: not begun
+	experiment *Experiment                // the newest one, for the log
 }
 
 // replyKind is what looking at addresses again showed about one kind of reply.
@@ -110,16 +115,27 @@ func scopeOf(all map[string]*suspicion, key string) *suspicion {
 	s := all[key]
 	if s == nil {
 		if len(all) >= scopesMax {
-			for k, o := range all {
-				if o.sum == 0 || len(all) >= 2*scopesMax {
-					delete(all, k)
-				}
-			}
+			shrink(all)
 		}
 		s = &suspicion{}
 		all[key] = s
 	}
 	return s
+}
+
+// shrink drops the scopes that nothing is suspected of, and, where all are, the least suspected one.
+func shrink(all map[string]*suspicion) {
+	least := ""
+	for k, o := range all {
+		if o.sum == 0 {
+			delete(all, k)
+		} else if l := all[least]; l == nil || o.sum < l.sum || o.sum == l.sum && o.since.Before(l.since) {
+			least = k
+		}
+	}
+	if len(all) >= 2*scopesMax {
+		delete(all, least)
+	}
 }
 
 // replyOf finds or makes what is known of a kind of reply.
@@ -156,6 +172,24 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 	if t.Again {
 		return Belief{}
 	}
+	if !c.logs(t.Bad()) {
+		return c.take(t, w)
+	}
+	flags := uint8(0)
+	if w.OtherDomain {
+		flags |= trialOtherDomain
+	}
+	if w.OtherTenant {
+		flags |= trialOtherTenant
+	}
+	c.logTrial(kindNote, &t, flags)
+	b := c.take(t, w)
+	c.logBelief(b)
+	return b
+}
+
+// take is Note without the log.
+func (c *Causes) take(t Trial, w Waiting) Belief {
 	domain, tenant := scopeOf(c.domains, t.Domain), scopeOf(c.tenants, t.Tenant)
 	floor, bad, weight := c.receiver.usual(0), t.Bad(), 1.0
 	if bad {
@@ -214,6 +248,26 @@ func (c *Causes) note(t Trial) {
 func (c *Causes) explained(t *Trial, domain, tenant *suspicion) bool {
 	return domain.believed() && fine(&c.asked.domain, &c.good.domain, t.Domain, domain.since) ||
 		tenant.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since)
+}
+
+// Narrow returns the belief that explains a bad trial by less than the receiver: its domain, or its customer's
+// list, while others were answered since.
+func (c *Causes) Narrow(t Trial) (Belief, bool) {
+	b := Belief{First: t.Sent, Why: narrowWhy(t.Said)}
+	if s := c.domains[t.Domain]; s != nil && s.believed() && fine(&c.asked.domain, &c.good.domain, t.Domain, s.since) {
+		b.Scope = ScopeDomain
+		return b, true
+	}
+	if s := c.tenants[t.Tenant]; s != nil && s.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, s.since) {
+		b.Scope = ScopeTenant
+		return b, true
+	}
+	return Belief{}, false
+}
+
+// narrowWhy is the sentence of a belief about a domain or a list.
+func narrowWhy(said string) string {
+	return fmt.Sprintf("its new addresses got %s, those of others are answered", said)
 }
 
 // fine reports whether another one was answered since a time, and nothing bad came of others after it.
@@ -288,7 +342,7 @@ func (c *Causes) blocked() bool {
 func (c *Causes) believe(s Scope, last Trial) Belief {
 	b := Belief{Scope: s, First: last.Sent}
 	if s != ScopeReceiver {
-		b.Why = fmt.Sprintf("its new addresses got %s, those of others are answered", last.Said)
+		b.Why = narrowWhy(last.Said)
 		return b
 	}
 	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, last.Said
@@ -324,7 +378,12 @@ func (c *Causes) Expect() {
 }
 
 // Clear ends all suspicion of the receiver.
-func (c *Causes) Clear() { c.receiver.sum, c.run, c.tries, c.holds = 0, c.run[:0], 0, false }
+func (c *Causes) Clear() {
+	c.logSmall(kindClear, false, 0)
+	c.clear()
+}
+
+func (c *Causes) clear() { c.receiver.sum, c.run, c.tries, c.holds = 0, c.run[:0], 0, false }
 
 // Share is the share of the newest first tries that were bad, and of how many.
 func (c *Causes) Share() (float64, int) {
@@ -343,6 +402,9 @@ func (c *Causes) Calm() bool { return !c.last.Bad() && c.receiver.sum < believed
 // LookAgain reports whether an address that got a reply is worth asking again soon: the first
 // few of each kind, and then the fewer the more of them turned out to be odd.
 func (c *Causes) LookAgain(said string) bool {
+	if c.log != nil {
+		c.logTrial(kindLook, &Trial{Said: said}, 0)
+	}
 	r := c.replyOf(said)
 	if r.failed < 3+3*r.passed {
 		return true
@@ -354,6 +416,11 @@ func (c *Causes) LookAgain(said string) bool {
 // Settle learns what asking an address again showed: that it is odd itself, or that what it
 // got was about something else.
 func (c *Causes) Settle(t Trial, odd bool) {
+	yes := uint8(0)
+	if odd {
+		yes = trialYes
+	}
+	c.logTrial(kindSettle, &t, yes)
 	r := c.replyOf(t.Said)
 	if odd {
 		r.failed++
@@ -374,8 +441,8 @@ func (c *Causes) Settle(t Trial, odd bool) {
 // addresses is put off and one in three that are asked again as well, none is; where all are that are
 // asked again, each is.
 func (c *Causes) OddChance(said string) float64 {
-	r := c.replyOf(said)
-	if r.passed+r.failed == 0 {
+	r := c.replies[said]
+	if r == nil || r.passed+r.failed == 0 {
 		return 0
 	}
 	share, _ := c.Share()
@@ -386,6 +453,7 @@ func (c *Causes) OddChance(said string) float64 {
 // Assume is Settle for an address that isn't asked again soon: it is taken for what others
 // were that got the same.
 func (c *Causes) Assume(t Trial) {
+	c.logTrial(kindAssume, &t, 0)
 	chance := c.OddChance(t.Said)
 	if t.OfItself {
 		chance = 1
@@ -394,7 +462,10 @@ func (c *Causes) Assume(t Trial) {
 }
 
 // Fine learns that a first try was answered.
-func (c *Causes) Fine(t Trial) { c.settle(&t, 0) }
+func (c *Causes) Fine(t Trial) {
+	c.logFine(&t)
+	c.settle(&t, 0)
+}
 
 func (c *Causes) settle(t *Trial, odd float64) {
 	c.receiver.settle(odd)
@@ -407,6 +478,7 @@ func (c *Causes) Odd() float64 { return c.receiver.odd }
 
 // Usual takes a share for usual: lowering the pace did not change it.
 func (c *Causes) Usual(share float64) {
+	c.logSmall(kindUsual, false, share)
 	c.receiver.odd = max(c.receiver.odd, share)
-	c.Clear()
+	c.clear()
 }

@@ -41,6 +41,7 @@ type Experiment struct {
 	changes        int // from good to bad
 	last           bool
 	passed, failed int // addresses that were asked again
+	causes         *Causes
 }
 
 // Open reports whether an experiment is being made.
@@ -51,16 +52,27 @@ func (e *Experiment) Steps() int { return e.steps }
 
 // Begin is called before the rate is lowered: for the first time, or once more.
 func (e *Experiment) Begin(rate *AdaptiveRate, c *Causes) {
+	c.logSmall(kindBegin, false, 0)
+	if !e.open {
+		e.saved = *rate
+	}
+	e.begin(c)
+}
+
+// begin is Begin without the rate.
+func (e *Experiment) begin(c *Causes) {
+	c.experiment = e
 	if e.open {
 		e.steps++
 		return
 	}
 	share, _ := c.Share()
-	*e = Experiment{open: true, saved: *rate, before: share, answeredBefore: !c.Good.IsZero(), steps: 1}
+	*e = Experiment{open: true, saved: e.saved, before: share, answeredBefore: !c.Good.IsZero(), steps: 1, causes: c}
 }
 
 // Trial takes a first try that was sent since.
 func (e *Experiment) Trial(bad bool) {
+	e.causes.logSmall(kindTrial, bad, 0)
 	if e.trials++; bad {
 		e.bad++
 	}
@@ -72,6 +84,7 @@ func (e *Experiment) Trial(bad bool) {
 
 // Looked takes what came of asking an address again.
 func (e *Experiment) Looked(passed bool) {
+	e.causes.logSmall(kindLooked, passed, 0)
 	if passed {
 		e.passed++
 	} else {
@@ -110,9 +123,29 @@ func (e *Experiment) mixed(share float64) bool {
 
 // End closes the experiment; with NotOurPace the rate goes on as it was before it.
 func (e *Experiment) End(f Finding, rate *AdaptiveRate, now time.Time) {
+	found, _ := e.Finding()
+	e.causes.logEnd(f, f == found, now)
+	b := e.close(f)
 	if f == NotOurPace {
-		rate.restore(&e.saved, now, fmt.Sprintf("as many new addresses are put off at any pace (%.0f %%): it isn't our pace",
-			100*max(e.before, float64(e.bad)/float64(max(1, e.trials)))))
+		rate.restore(&e.saved, now, b.Why)
 	}
-	e.open = false
+	if f == found {
+		e.causes.logBelief(b)
+	}
 }
+
+// close ends it, and says what is believed because of a finding.
+func (e *Experiment) close(f Finding) Belief {
+	e.open = false
+	switch f {
+	case OurPace:
+		return Belief{Scope: ScopeReceiver, Why: OurPaceWhy}
+	case NotOurPace:
+		return Belief{Scope: ScopeAddress, Why: fmt.Sprintf("as many new addresses are put off at any pace (%.0f %%): it isn't our pace",
+			100*max(e.before, float64(e.bad)/float64(max(1, e.trials))))}
+	}
+	return Belief{}
+}
+
+// OurPaceWhy is the sentence of the finding that it is our pace.
+const OurPaceWhy = "those who were put off pass now that we go slower: it is our pace"

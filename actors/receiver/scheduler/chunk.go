@@ -78,7 +78,7 @@ type answer struct {
 // note keeps an attempt as evidence; one that was noted just before, such as the
 // reason of a pause, only once.
 func (p *Probe) note(told Judgement) {
-	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && p.attempts[last] == told.Attempt {
+	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && sameAs(&p.attempts[last], told.Attempt) {
 		return
 	}
 	c := p.given()

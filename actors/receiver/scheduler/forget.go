@@ -138,6 +138,7 @@ func (me *memory) forgetPace(now time.Time) (dropped []string) {
 		if me.penalties.paused.After(now) {
 			o.rate.Rested(me.penalties.paused, now)
 		}
+		o.causes.DropTrials()
 		o.causes, o.experiment, o.cutoff = throttle.NewCauses(), throttle.Experiment{}, now
 		rate, _ := o.rate.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
@@ -150,6 +151,7 @@ func (me *memory) forgetPace(now time.Time) (dropped []string) {
 		}
 		dropped = append(dropped, text)
 	}
+	me.paths.keepTrials()
 	return dropped
 }
 

@@ -33,6 +33,7 @@ type paths struct {
 func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
 	ps := &paths{env: e, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
 	ps.beginRates(now, e.options.Allow(e.key))
+	ps.keepTrials()
 	return ps
 }
 
@@ -87,6 +88,7 @@ type egressPath struct {
 	transients throttle.Transients // put-offs now and then that aren't
 	cutoff     time.Time           // what was sent before says nothing about the newest belief
 	cautious   bool                // one address at a time, until one is answered
+	cause      evidence.Cause      // the newest belief about the receiver, for evidence
 	suspension                     // at all of this receiver
 	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
 }

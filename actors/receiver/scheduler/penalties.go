@@ -86,6 +86,7 @@ func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 	}
 	pe.pool.haltSessions(func(*session) bool { return true })
 	pe.restRates(now)
+	told = withCause(told)
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	pe.excuse = told
 	pe.options.Metrics.pauses.Inc()
@@ -98,6 +99,7 @@ func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 // any RCPT. When no other host of the lane can be asked from it the source is
 // rested at this receiver.
 func (pe *penalties) refuseSource(now time.Time, s *session, told Judgement) {
+	told = withCause(told)
 	pe.avoidHost(now, s.host, told, pe.allowance.penaltyWait(told.Verdict, s.host.failures))
 	for _, c := range s.queue.candidates {
 		if !now.Before(c.until) && s.path.Reaches(c.at) {

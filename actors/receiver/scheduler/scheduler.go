@@ -388,6 +388,9 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver { return sc.explainer.s
 // Detail says everything about the receiver.
 func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.explainer.detail(now) }
 
+// Trials gives the logs of the trials of our sources, one behind the other.
+func (sc *Scheduler) Trials(time.Time) []throttle.TrialLine { return sc.paths.trials() }
+
 // HandingOff reports whether the receiver moves to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
@@ -395,4 +398,7 @@ func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.allowance.limits) }
 
 // Close takes the receiver out of what is told of its node.
-func (sc *Scheduler) Close(now time.Time) { sc.recorder.closeRecord(now) }
+func (sc *Scheduler) Close(now time.Time) {
+	sc.paths.dropTrials()
+	sc.recorder.closeRecord(now)
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -143,13 +144,16 @@ func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
 		return
 	}
 	if su.odd.has(p) { // that it is odd, or has to wait, is known
+		p.setCause(evidence.NewCause(evidence.ScopeAddress, knownOdd))
 		su.inbox.putOff(p, a.Told, a.At)
 		return
 	}
 	if a.Sent.Before(o.cutoff) { // it was on its way when we learned
+		p.setCause(o.cause)
 		su.awaitLook(now, s, a, t, true)
 		return
 	}
+	doubting := o.isDoubting()
 	if o.experiment.Open() {
 		o.experiment.Trial(true)
 	}
@@ -163,6 +167,7 @@ func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
 		su.recordBelief(now, b)
 	}
 	su.endExperiment(now, o)
+	su.explainTrial(o, &a, t, b, doubting)
 	su.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
 }
 
@@ -172,6 +177,7 @@ func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
 	o, p := s.path, a.Probe
 	one := p.suspect
 	p.suspect = nil
+	o.explainFailed(&a, one.trial.Sent)
 	if o.causes.Calm() {
 		o.causes.Settle(one.trial, true)
 		su.foundOdd(o, p, one.trial)
@@ -198,6 +204,7 @@ func (su *suspicions) awaitLook(now time.Time, s *session, a Answered, t throttl
 		if !o.cautious {
 			o.causes.Assume(t)
 			su.foundOdd(o, a.Probe, t)
+			o.explainAssumed(a.Probe, t)
 		}
 		su.inbox.putOff(a.Probe, a.Told, a.At)
 		return
@@ -212,6 +219,8 @@ func (su *suspicions) awaitLook(now time.Time, s *session, a Answered, t throttl
 func (su *suspicions) believeCause(now time.Time, s *session, told Judgement, b throttle.Belief) {
 	o := s.path
 	su.recordBelief(now, b)
+	o.cause = causeOf(b)
+	told.Attempt.Cause = o.cause
 	o.transients.Reset()
 	if b.Refused {
 		o.cutoff, o.cautious = now, true
@@ -247,16 +256,20 @@ func (su *suspicions) endExperiment(now time.Time, o *egressPath) {
 	if f == throttle.NotOurPace {
 		o.causes.Usual(share)
 		o.cautious = false
-		su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeAddress, Why: o.rate.Explain(now).Why})
+		b := throttle.Belief{Scope: throttle.ScopeAddress, Why: o.rate.Explain(now).Why}
+		su.recordBelief(now, b)
+		o.cause = causeOf(b)
 		for _, one := range su.suspects {
 			one.until = now
+			one.probe.setCause(o.cause)
 			su.odd.add(one.probe)
 		}
 		su.options.Log.Info("not our pace", "receiver", su.key, "source", o.name, "why", o.rate.Explain(now).Why)
 		return
 	}
-	su.recordBelief(now, throttle.Belief{Scope: throttle.ScopeReceiver,
-		Why: "those who were put off pass now that we go slower: it is our pace"})
+	b := throttle.Belief{Scope: throttle.ScopeReceiver, Why: throttle.OurPaceWhy}
+	su.recordBelief(now, b)
+	o.cause = causeOf(b)
 	o.causes.Clear()
 }
 

@@ -91,6 +91,8 @@ type Attempt struct {
 	Enhanced smtp.EnhancedCode `json:"enhanced,omitzero"`
 	Text     []byte            `json:"text,omitempty"` // any bytes
 	Trouble  uint8             `json:"trouble,omitempty"`
+	Scope    uint8             `json:"scope,omitempty"` // of what was believed, and why
+	Why      string            `json:"why,omitempty"`
 }
 
 // Lane is the TLS mode of a set of hosts, and which of our sources they refuse.
@@ -244,7 +246,8 @@ func AttemptOf(a evidence.Attempt) Attempt {
 		return Attempt{}
 	}
 	return Attempt{At: a.At.UnixMilli(), Stage: uint8(a.Stage), Host: a.Host, Source: a.Source, TLS: a.TLS,
-		Code: a.Code, Enhanced: a.Enhanced, Text: []byte(cut(a.Text, textMax)), Trouble: uint8(a.Trouble)}
+		Code: a.Code, Enhanced: a.Enhanced, Text: []byte(cut(a.Text, textMax)), Trouble: uint8(a.Trouble),
+		Scope: uint8(a.Cause.Scope), Why: a.Cause.Why}
 }
 
 // Evidence returns what was kept of an attempt. What no attempt can have is left out.
@@ -259,6 +262,9 @@ func (a Attempt) Evidence() evidence.Attempt {
 	}
 	if t := evidence.Trouble(a.Trouble); t.Known() {
 		out.Trouble = t
+	}
+	if s := evidence.Scope(a.Scope); s != evidence.ScopeNone && s.Known() {
+		out.Cause = evidence.NewCause(s, a.Why)
 	}
 	return out
 }

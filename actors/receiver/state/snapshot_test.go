@@ -18,7 +18,8 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // full is a snapshot with something of everything.
 func full() state.Snapshot {
-	last := state.AttemptOf(evidence.Attempt{At: begin, Stage: smtp.StageRcpt, Host: "mx1", Source: "192.0.2.1",
+	last := state.AttemptOf(evidence.Attempt{At: begin, Cause: evidence.NewCause(evidence.ScopeSource, "3 got 550"),
+		Stage: smtp.StageRcpt, Host: "mx1", Source: "192.0.2.1",
 		Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1}, Text: "slow down", Trouble: evidence.Trouble(1), TLS: true})
 	return state.Snapshot{V: state.Version, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, Excuse: last,
 		Limits:   []state.Limit{{Which: 1, Most: 3, Left: 5000}},
