@@ -209,7 +209,9 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 			c.Request(pid, s.Msg)
 		}
 	case scheduler.OpenSession:
-		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newSessionActor(a.scheduling, a.options.Tracer, s.Slot) }))
+		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
+			return newSessionActor(a.scheduling, a.options.Tracer, s.Slot)
+		}))
 		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()

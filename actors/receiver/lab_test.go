@@ -282,7 +282,7 @@ func (b *bench) times(kind string) []time.Time {
 }
 
 // TestLimitsAsTheLabSeesThem drives a receiver at each of its limits, on real
-// sockets: the lab counts no violation, in any window of a tenth of a second, and the
+// connections: the lab counts no violation, in any window of a tenth of a second, and the
 // limit is used. How much of a rate is used is a figure (docs/measured.md) that falls
 // with a machine that is busy; TestRatesAreUsed asks for nearly all of it.
 func TestLimitsAsTheLabSeesThem(t *testing.T) {

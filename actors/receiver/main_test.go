@@ -7,7 +7,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestMain lets tests that talk over sockets run beside each other: they mostly wait.
+// TestMain lets tests that talk over connections run beside each other: they mostly wait.
 func TestMain(m *testing.M) {
 	effort.AtOnce(6)
 	os.Exit(m.Run())

@@ -256,7 +256,7 @@ func TestLostNodeIsHeard(t *testing.T) {
 	})
 }
 
-// TestCutSessionTeachesNothing: a session that Comply ended says nothing about the receiver.
+// TestCutSessionTeachesNothing: a session that ApplyShares ended says nothing about the receiver.
 func TestCutSessionTeachesNothing(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
 	b.options.Registry.Grace = registry.HardAfter / 10

@@ -53,7 +53,7 @@ type Options struct {
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
 
-	// stretch makes the waits between actors, clients and sockets, for hosts that are down and
+	// stretch makes the waits between actors, clients and connections, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
 	// they are as their constants say.
 	stretch float64

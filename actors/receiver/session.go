@@ -138,7 +138,7 @@ func (a *sessionActor) guarded(id int, work func() any) (result any) {
 // sessionCrashed says that a session ended by a fault of ours; what it was asking is lost to it.
 type sessionCrashed struct{ id int }
 
-// open dials, unless that is not permitted any more. What Comply ended says
+// open dials, unless that is not permitted any more. What ApplyShares ended says
 // nothing about the host.
 func (a *sessionActor) open(m scheduler.OpenSession) any {
 	if a.options.Fenced() || !a.socket.Begin(m.Version, a.cancel) {
@@ -172,7 +172,7 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 		TLS: a.smtp != nil && a.smtp.TLS()})
 }
 
-// begin asks, if that is still permitted. What Comply ended teaches nothing.
+// begin asks, if that is still permitted. What ApplyShares ended teaches nothing.
 func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	if !a.socket.Begin(m.Version, a.cancel) {
 		return scheduler.Report{ID: m.ID, Rest: m.Probes, Stale: a.socket.WasEnded()}

@@ -136,7 +136,8 @@ func AnswersOf(r *wire.Results) []Answer {
 	var out []Answer
 	for _, m := range r.GetAnswers() {
 		outcome, reason := m.Verdict()
-		out = append(out, Answer{Ordinal: m.GetOrdinal(), Outcome: outcome, Reason: reason, Wait: time.Duration(m.GetWaitMs()) * time.Millisecond,
+		out = append(out, Answer{Ordinal: m.GetOrdinal(), Outcome: outcome, Reason: reason,
+			Wait:     time.Duration(m.GetWaitMs()) * time.Millisecond,
 			Attempts: r.AttemptsOf(m), Omitted: int(m.GetOmitted())})
 	}
 	return out

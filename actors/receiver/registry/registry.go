@@ -41,11 +41,11 @@ type Share struct {
 }
 
 // Registry are the receivers that live on a node: the share of its allowance that
-// each may use here, and the SMTP sockets that it has, counted from before the
+// each may use here, and the SMTP connections that it has, counted from before the
 // dial until they are really closed, whether its actor still lives or not.
 //
 // Invariant: when ApplyShares has returned without an error, no receiver has more
-// sockets here than its share of its connections, and no RCPT is sent that was
+// connections here than its share of its connections, and no RCPT is sent that was
 // permitted under a larger share. Safe for concurrent use.
 type Registry struct {
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ type Registry struct {
 	trials    throttle.TrialRoom
 }
 
-// entry is one receiver key on this node, with an actor or with sockets.
+// entry is one receiver key on this node, with an actor or with connections.
 type entry struct {
 	registry *Registry
 	Key      string
@@ -156,7 +156,7 @@ func (p *entry) tellHandles(msg any) {
 }
 
 // apply puts a table in force and tells the actors whose share has changed. It
-// gives all places with sockets.
+// gives all places with connections.
 func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +205,7 @@ func (l *Registry) exceeding(places []*entry) []*entry {
 	return out
 }
 
-// excess gives sockets that have to go, or to come to rest, before the place
+// excess gives connections that have to go, or to come to rest, before the place
 // keeps to its share. Under living.mu.
 func (p *entry) excess() []*ConnSlot {
 	if len(p.slots) == 0 {
@@ -253,14 +253,14 @@ func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Ha
 	return s
 }
 
-// Listen says how the seat's actor is told what has changed.
+// Listen says how the handle's actor is told what has changed.
 func (s *Handle) Listen(tell func(msg any)) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	s.tell = tell
 }
 
-// Leave gives the seat up. Twice is fine.
+// Leave gives the handle up. Twice is fine.
 func (s *Handle) Leave() {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -370,7 +370,7 @@ func (s *ConnSlot) Key() string { return s.entry.Key }
 // WasEnded reports whether ApplyShares ended the connection: what it meets is no lesson.
 func (s *ConnSlot) WasEnded() bool { return s.ended.Load() }
 
-// Handles gives the seats of some receivers whose actors can be told something, and how.
+// Handles gives the handles of some receivers whose actors can be told something, and how.
 func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,7 +388,7 @@ func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any
 	return out
 }
 
-// Left gives those of some seats that were given up since.
+// Left gives those of some handles that were given up since.
 func (l *Registry) Left(asked map[*Handle]func(msg any)) (gone []*Handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

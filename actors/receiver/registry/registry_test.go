@@ -31,7 +31,7 @@ func seated(connections int) (*Registry, *Handle) {
 	})
 }
 
-// dialled takes n sockets and begins work with each.
+// dialled takes n connections and begins work with each.
 func dialled(t *testing.T, s *Handle, n int, cancel func()) []*ConnSlot {
 	t.Helper()
 	slots := NewSlots(n)
@@ -77,7 +77,7 @@ func TestNothingBeforeTheFirstComply(t *testing.T) {
 	}
 }
 
-// TestComplyWaits: for what is under way under a larger share, and for sockets
+// TestComplyWaits: for what is under way under a larger share, and for connections
 // above the new one, those of an actor that is gone included.
 func TestComplyWaits(t *testing.T) {
 	for _, tc := range []struct {
@@ -120,7 +120,7 @@ func TestComplyWaits(t *testing.T) {
 	}
 }
 
-// TestComplyIsHardAfterAWhile: what does not end is ended, and Comply waits for that too.
+// TestComplyIsHardAfterAWhile: what does not end is ended, and ApplyShares waits for that too.
 func TestComplyIsHardAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, seat := seated(2)

@@ -34,7 +34,7 @@ func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
-// tlsMode is the TLS mode for the next session of a lane: what the operator wants, or what
+// tlsMode is the TLS mode for the next session of a queue: what the operator wants, or what
 // its hosts were found to need.
 func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	switch al.limits.TLS {
@@ -58,7 +58,8 @@ func (al *allowance) learnSoftware(greeting string) {
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	if al.software.PerSession > 0 {
-		if said := al.whoSaid(al.key, throttle.FieldRefusedPerHour); len(said) == 1 && said[0].Layer == throttle.LayerDefault {
+		said := al.whoSaid(al.key, throttle.FieldRefusedPerHour)
+		if len(said) == 1 && said[0].Layer == throttle.LayerDefault {
 			a = al.software.Apply(a)
 		}
 	}
@@ -83,7 +84,7 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 	}
 }
 
-// rateBounds are those of every tempo: what the receiver as a whole allows, and our share.
+// rateBounds are those of every rate: what the receiver as a whole allows, and our share.
 func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
 	waits := al.penaltyWaits()
 	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key), Rest: waits[len(waits)-1]}

@@ -98,9 +98,11 @@ func withCause(told Judgement) Judgement {
 	case told.Verdict.Action == verdict.ActVoid:
 		a.Cause = evidence.NewCause(evidence.ScopeReceiver, "a guard against harvesting had refused several addresses")
 	case a.Stage < smtp.StageRcpt && told.Verdict.Action == verdict.ActOtherSource:
-		a.Cause = evidence.NewCause(evidence.ScopeSource, "refused at stage "+a.Stage.String()+", before any address was asked")
+		a.Cause = evidence.NewCause(evidence.ScopeSource,
+			"refused at stage "+a.Stage.String()+", before any address was asked")
 	case a.Stage < smtp.StageRcpt:
-		a.Cause = evidence.NewCause(evidence.ScopeReceiver, "said at stage "+a.Stage.String()+", before any address was asked")
+		a.Cause = evidence.NewCause(evidence.ScopeReceiver,
+			"said at stage "+a.Stage.String()+", before any address was asked")
 	}
 	return told
 }

@@ -165,7 +165,7 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		f, tr := w.run(t, seed)
 		t.Logf("seed %d: %.0f %% used, %.2f %% put off; %s; %s", seed, 100*f.used, 100*f.putOff, w.what,
-			tr.desk.paths.all[0].rate.Explain(tr.now).Why)
+			tr.scheduler.paths.all[0].rate.Explain(tr.now).Why)
 		isHard := w.far.limit.penalty > 0 || w.limited() && w.far.odd.share > 0
 		good := f.used >= 0.75 && f.putOff <= 0.02
 		switch {

@@ -22,7 +22,7 @@ func (w *world) heard() map[string][]*wire.Answer {
 			d := m.GetTask().GetDomain()
 			all[d] = append(all[d], m.GetAnswers()...)
 			w.after(0, func() {
-				w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+				w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			})
 		}
 	}
@@ -30,7 +30,7 @@ func (w *world) heard() map[string][]*wire.Answer {
 }
 
 func (w *world) offer(m *wire.Offer) {
-	w.desk.Offer(w.now, Client{Name: "owner"}, m)
+	w.scheduler.Offer(w.now, Client{Name: "owner"}, m)
 	w.plan()
 }
 
@@ -134,20 +134,20 @@ func TestQueueShares(t *testing.T) {
 	w.greet = func(string) error { return errors.New("never mind") }
 	for verification = 1; verification <= 2; verification++ {
 		for n := range 500 {
-			w.desk.Offer(w.now, Client{}, offerOf(verification, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax,
+			w.scheduler.Offer(w.now, Client{}, offerOf(verification, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax,
 				hosts("mx1")))
 		}
-		for _, s := range w.desk.steps {
+		for _, s := range w.scheduler.steps {
 			w.do(s)
 		}
-		w.desk.steps = nil
+		w.scheduler.steps = nil
 	}
 	if accepted[1] != queueMax/4 || accepted[2] != queueMax/8 {
 		t.Errorf("accepted %v of %d", accepted, queueMax)
 	}
 }
 
-// TestLanesTakeTurns: with one connection and twenty lanes that have work for
+// TestLanesTakeTurns: with one connection and twenty queues that have work for
 // hours, each is served within a few turns.
 func TestLanesTakeTurns(t *testing.T) {
 	a := openedWide()
@@ -194,7 +194,7 @@ func TestSlowRateKeepsItsSession(t *testing.T) {
 	}
 }
 
-// TestFurtherSessionFails: the lane goes on with those that it has.
+// TestFurtherSessionFails: the queue goes on with those that it has.
 func TestFurtherSessionFails(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	all := w.heard()
@@ -246,13 +246,13 @@ func TestPause(t *testing.T) {
 		t.Errorf("%d of 50 are told what others were told; two were asked", others)
 	}
 	told := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
-	until := w.desk.penalties.paused
-	w.desk.penalties.pauseReceiver(w.now, told) // said by a session beside: within the pause
-	if told.Verdict.Wait = time.Hour; !w.desk.penalties.paused.Equal(until) {
+	until := w.scheduler.penalties.paused
+	w.scheduler.penalties.pauseReceiver(w.now, told) // said by a session beside: within the pause
+	if told.Verdict.Wait = time.Hour; !w.scheduler.penalties.paused.Equal(until) {
 		t.Error("a pause was changed by one that names no time")
 	}
-	w.desk.penalties.pauseReceiver(w.now, told)
-	if !w.desk.penalties.paused.Equal(w.now.Add(time.Hour)) {
+	w.scheduler.penalties.pauseReceiver(w.now, told)
+	if !w.scheduler.penalties.paused.Equal(w.now.Add(time.Hour)) {
 		t.Error("a longer pause was not kept")
 	}
 }
@@ -269,7 +269,7 @@ func TestRestartKeepsTheRate(t *testing.T) {
 	w.run(begin.Add(10 * time.Second))
 	w.queue, w.open, w.due = nil, map[int]*simSession{}, time.Time{}
 	w.now = w.now.Add(100 * time.Millisecond)
-	w.desk = begunAlone("example", testOptions(a), w.now)
+	w.scheduler = begunAlone("example", testOptions(a), w.now)
 	w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
 	w.run(w.now.Add(10 * time.Second))
 	slices.SortFunc(w.rcpts, time.Time.Compare)
@@ -291,7 +291,7 @@ func TestUnheardResultsEnd(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
 	w.run(begin.Add(resendFor + 10*time.Second))
-	if _, idle := w.desk.IdleSince(); !idle || copies < 20 || copies > 40 {
+	if _, idle := w.scheduler.IdleSince(); !idle || copies < 20 || copies > 40 {
 		t.Errorf("idle: %v, results sent %d times", idle, copies)
 	}
 	w.checkEmpty()
@@ -319,7 +319,7 @@ func TestTasksAreBounded(t *testing.T) {
 }
 
 // BenchmarkPlan is one event at a busy receiver: a session out of 200 reports one
-// answer, while 5,000 lanes have work.
+// answer, while 5,000 queues have work.
 func BenchmarkPlan(b *testing.B) {
 	a := openedWide()
 	a.Connections = 200
@@ -329,7 +329,7 @@ func BenchmarkPlan(b *testing.B) {
 	for n := range lanes {
 		name := fmt.Sprintf("mx%d", n)
 		route := []*wire.Host{{Name: name, Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8), byte(n)}}}}
-		w.desk.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("d%d.example", n), 1, 20, route))
+		w.scheduler.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("d%d.example", n), 1, 20, route))
 	}
 	w.run(begin.Add(100 * time.Millisecond))
 	events := 0
@@ -338,10 +338,10 @@ func BenchmarkPlan(b *testing.B) {
 		if len(w.queue) == 0 {
 			b.Fatal("nothing left to do")
 		}
-		if w.run(w.queue[0].at); w.desk.inbox.tasks.queue.Queued() < 1000 {
+		if w.run(w.queue[0].at); w.scheduler.inbox.tasks.queue.Queued() < 1000 {
 			b.StopTimer()
 			for n := range lanes {
-				w.desk.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,
+				w.scheduler.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,
 					[]*wire.Host{{Name: fmt.Sprintf("mx%d", n), Addrs: [][]byte{{10, byte(n >> 16), byte(n >> 8),
 						byte(n)}}}}))
 			}

@@ -15,11 +15,11 @@ import (
 // tuned makes a world whose allowance a test changes as it goes.
 func tuned(t tester, a *throttle.Limits) *world {
 	w := newWorld(t, *a, 1)
-	w.desk.options.Allow = func(string) throttle.Limits { return *a }
+	w.scheduler.options.Allow = func(string) throttle.Limits { return *a }
 	return w
 }
 
-// wake is what Living.Replan does to a scheduler.
+// wake is what Registry.Replan does to a scheduler.
 func (w *world) wake() {
 	w.after(0, func() {})
 	w.run(w.now.Add(time.Millisecond))
@@ -87,7 +87,7 @@ func TestDrained(t *testing.T) {
 		t.Errorf("%d sessions more, %d RCPTs in %d sessions, %d open", len(w.dials)-dials, len(w.rcpts), dials,
 			len(w.open))
 	}
-	if b := w.desk.explainer.explainBlocked(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
+	if b := w.scheduler.explainer.explainBlocked(w.now); b.Cause != wire.Cause_PAUSED || b.Why == "" {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 	a.Pause = throttle.PauseNo
@@ -187,7 +187,7 @@ func TestTLSAsWanted(t *testing.T) {
 			w.reply = func(*Probe, *simSession) smtp.Reply { return demands }
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
-		for _, s := range w.desk.pool.sessions {
+		for _, s := range w.scheduler.pool.sessions {
 			if s.tls != tc.want {
 				t.Errorf("%s: opened with %v", tc.tls, s.tls)
 			}
@@ -204,7 +204,7 @@ func TestTLSAsWanted(t *testing.T) {
 	a.TLS = throttle.TLSRequired
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
-	for _, s := range w.desk.pool.sessions {
+	for _, s := range w.scheduler.pool.sessions {
 		if s.tls != smtp.TLSRequired {
 			t.Errorf("a session that was opened with %v goes on", s.tls)
 		}
@@ -215,7 +215,7 @@ func TestTLSAsWanted(t *testing.T) {
 func TestSourcePaused(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
 	pauses := map[string]throttle.Pause{}
-	w.desk.options.SourceOf = func(name string) throttle.Limits {
+	w.scheduler.options.SourceOf = func(name string) throttle.Limits {
 		return throttle.Limits{Pause: pauses[name]}
 	}
 	w.rebind()
@@ -230,7 +230,7 @@ func TestSourcePaused(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	first, other := w.desk.paths.all[0].name, w.desk.paths.all[1].name
+	first, other := w.scheduler.paths.all[0].name, w.scheduler.paths.all[1].name
 	if got := froms(); len(got) != 1 || got[0] != first {
 		t.Fatalf("from %v", got)
 	}
@@ -245,7 +245,7 @@ func TestSourcePaused(t *testing.T) {
 	w.run(w.now.Add(2 * time.Second))
 	rcpts := len(w.rcpts)
 	w.run(w.now.Add(time.Minute))
-	b := w.desk.explainer.explainBlocked(w.now)
+	b := w.scheduler.explainer.explainBlocked(w.now)
 	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
 		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
@@ -264,12 +264,12 @@ func TestSourcePaused(t *testing.T) {
 func TestSpentSourceWaits(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 50} }
+	w.scheduler.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 50} }
 	w.rebind()
-	w.desk.options.Clock = func() time.Time { return w.now }
+	w.scheduler.options.Clock = func() time.Time { return w.now }
 	w.offer(offerOf(1, "d.example", 1, 80, hosts("mx1")))
 	w.run(begin.Add(time.Minute))
-	b := w.desk.explainer.explainBlocked(w.now)
+	b := w.scheduler.explainer.explainBlocked(w.now)
 	if len(w.rcpts) != 50 || b.Cause != wire.Cause_NO_SOURCE || b.Until.Sub(w.now) != untilMidnight(w.now) {
 		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
@@ -286,7 +286,7 @@ func TestCloseSession(t *testing.T) {
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	if !w.desk.pool.closeSession(1) || w.desk.pool.closeSession(99) {
+	if !w.scheduler.pool.closeSession(1) || w.scheduler.pool.closeSession(99) {
 		t.Error("not the session that there is")
 	}
 	w.wake()
@@ -321,14 +321,14 @@ func TestHolds(t *testing.T) {
 		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
 		{"penalty", func(*throttle.Limits) {}, func(w *world) {
-			w.desk.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
-			w.desk.penalties.paused = begin.Add(time.Hour)
+			w.scheduler.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
+			w.scheduler.penalties.paused = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
 		{"no share", func(*throttle.Limits) {}, func(w *world) { inForce(w.living, of(0, 2)) },
 			wire.Cause_NO_SHARE, false},
 		{"unreached", func(*throttle.Limits) {}, func(w *world) {
 			w.greet = func(string) error { return errNoSource }
-			w.desk.options.Waits = []time.Duration{time.Hour}
+			w.scheduler.options.Waits = []time.Duration{time.Hour}
 		}, wire.Cause_UNREACHED, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestHolds(t *testing.T) {
 			tc.set(w)
 			w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 			w.run(begin.Add(5 * time.Second))
-			b := w.desk.explainer.explainBlocked(w.now)
+			b := w.scheduler.explainer.explainBlocked(w.now)
 			if b.Cause != tc.want || b.Why == "" || b.Until.After(w.now) != tc.until {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
@@ -347,7 +347,7 @@ func TestHolds(t *testing.T) {
 	w := newWorld(t, openedWide(), 1) // little work is no reason for more sessions
 	w.offer(offerOf(1, "d.example", 1, 20, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if b := w.desk.explainer.explainBlocked(w.now); b.Cause != wire.Cause_FREE {
+	if b := w.scheduler.explainer.explainBlocked(w.now); b.Cause != wire.Cause_FREE {
 		t.Errorf("%s: %s", b.Cause, b.Why)
 	}
 }
@@ -359,7 +359,7 @@ func TestPerHour(t *testing.T) {
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
-	d := w.desk
+	d := w.scheduler
 	mine := d.inbox.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
 	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)

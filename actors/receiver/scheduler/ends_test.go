@@ -37,9 +37,9 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			a := openedWide()
 			a.Pause = throttle.PauseYes
 			w := tuned(t, &a)
-			w.desk.options.Clock = func() time.Time { return w.now }
-			w.desk.options.Said = func(name string, f throttle.Field) []throttle.Said {
-				if name != w.desk.key || f != throttle.FieldPause {
+			w.scheduler.options.Clock = func() time.Time { return w.now }
+			w.scheduler.options.Said = func(name string, f throttle.Field) []throttle.Said {
+				if name != w.scheduler.key || f != throttle.FieldPause {
 					t.Errorf("asked who says %s of %q", f, name)
 				}
 				return tc.said
@@ -55,7 +55,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			}
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(10 * time.Second))
-			b := w.desk.explainer.explainBlocked(w.now)
+			b := w.scheduler.explainer.explainBlocked(w.now)
 			want, pulsed := begin.Add(tc.ends), tc.ends
 			if tc.ends == 0 {
 				want, pulsed = time.Time{}, pausedWait
@@ -66,7 +66,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			if told != pulsed {
 				t.Errorf("those that wait were told %s instead of %s", told, pulsed)
 			}
-			if n := w.desk.explainer.perHour(w.now); n > 0 != (tc.ends > 0) {
+			if n := w.scheduler.explainer.perHour(w.now); n > 0 != (tc.ends > 0) {
 				t.Errorf("%g an hour", n)
 			}
 		})
@@ -91,9 +91,9 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 			a := openedWide()
 			w := tuned(t, &a)
 			ends := begin.Add(10 * time.Minute)
-			w.desk.options.Clock = func() time.Time { return w.now }
-			w.desk.options.SourceOf = func(string) throttle.Limits { return tc.a }
-			w.desk.options.Said = func(name string, f throttle.Field) []throttle.Said {
+			w.scheduler.options.Clock = func() time.Time { return w.now }
+			w.scheduler.options.SourceOf = func(string) throttle.Limits { return tc.a }
+			w.scheduler.options.Said = func(name string, f throttle.Field) []throttle.Said {
 				if name != throttle.SourcePrefix || f != tc.field {
 					t.Errorf("asked who says %s of %q", f, name)
 				}
@@ -103,7 +103,7 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 			w.rebind()
 			w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 			w.run(begin.Add(time.Minute))
-			b := w.desk.explainer.explainBlocked(w.now)
+			b := w.scheduler.explainer.explainBlocked(w.now)
 			if b.Cause != tc.want || !b.Until.Equal(ends) || !strings.Contains(b.Why, tc.why) {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}

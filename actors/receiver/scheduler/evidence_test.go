@@ -188,7 +188,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 		one := judgedAt(begin.Add(time.Duration(n)*time.Second), "mx1", smtp.Address{},
 			&smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 5, 3}}})
 		p.note(one)
-		p.note(one) // said by a lane right after: the same attempt
+		p.note(one) // said by a queue right after: the same attempt
 	}
 	if n := len(p.attempts); n != evidence.AttemptsMax || p.omitted != 100-n {
 		t.Errorf("%d attempts, %d left out", n, p.omitted)

@@ -83,7 +83,7 @@ func (h blocksLately) over(now time.Time, cause wire.Cause) float64 {
 	return h.part[cause]
 }
 
-// pausedWait is named by a pulse while an operator has paused a receiver and nobody knows
+// pausedWait is named by a heartbeat while an operator has paused a receiver and nobody knows
 // until when. It is said again each second.
 const pausedWait = time.Minute
 
@@ -225,13 +225,13 @@ func (ex *explainer) explainNoShare() string {
 	case ex.allowance.share.IsNone():
 		return "this node has no share of the allowance, or has lost the ledger"
 	case nothingAllowed(ex.allowance.limits):
-		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything", ex.allowance.share.K,
-			ex.allowance.share.N)
+		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything",
+			ex.allowance.share.K, ex.allowance.share.N)
 	}
 	return "what other nodes know of it is being read"
 }
 
-// heartbeatCause is what a pulse tells of what holds the scheduler back, and how long nothing can be asked.
+// heartbeatCause is what a heartbeat tells of what holds the scheduler back, and how long nothing can be asked.
 func (ex *explainer) heartbeatCause(now time.Time) (wire.Cause, int64) {
 	b := ex.blocked(now)
 	switch b.Cause {
@@ -281,7 +281,8 @@ func (ex *explainer) perHour(now time.Time) float64 {
 	}
 	n = min(n, a.ConnectionRate.PerSecond()*3600*perSession)
 	if turn := ex.allowance.replies.Lowest.Seconds(); turn > 0 {
-		n = min(n, 3600*float64(a.Connections)/(ex.allowance.turnsPerAddress()*turn+2*ex.allowance.openings.Lowest.Seconds()/perSession))
+		opening := 2 * ex.allowance.openings.Lowest.Seconds() / perSession
+		n = min(n, 3600*float64(a.Connections)/(ex.allowance.turnsPerAddress()*turn+opening))
 	}
 	return n
 }

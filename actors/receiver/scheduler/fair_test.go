@@ -46,7 +46,7 @@ func (ps parties) listen(w *world) {
 		domain := m.GetTask().GetDomain()
 		p.chunkLeft[domain] -= len(m.GetAnswers())
 		w.after(0, func() {
-			w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			if p.chunkLeft[domain] == 0 {
 				p.offer()
 			}
@@ -65,9 +65,9 @@ func (p *party) offer() bool {
 	domain := fmt.Sprintf("d%d.example", p.offered)
 	m := offerOf(p.file, domain, 1, n, p.route(p.offered))
 	m.Workspace = id(p.space)
-	before := p.w.desk.inbox.tasks.queue.Queued()
-	p.w.desk.Offer(p.w.now, Client{Name: p.name()}, m)
-	if p.w.desk.inbox.tasks.queue.Queued() == before {
+	before := p.w.scheduler.inbox.tasks.queue.Queued()
+	p.w.scheduler.Offer(p.w.now, Client{Name: p.name()}, m)
+	if p.w.scheduler.inbox.tasks.queue.Queued() == before {
 		return false // full
 	}
 	p.offered++
@@ -78,7 +78,7 @@ func (p *party) offer() bool {
 
 func (p *party) fill() {
 	for p.offer() {
-		p.w.desk.steps = nil // acknowledgements of the offers
+		p.w.scheduler.steps = nil // acknowledgements of the offers
 	}
 }
 
@@ -153,8 +153,8 @@ func TestSmallBehindMillion(t *testing.T) {
 				big.fill()
 				w.plan()
 				w.run(begin.Add(time.Minute))
-				if behind > 0 && (w.desk.inbox.tasks.queue.Queued() < 40_000 || big.done == 0) {
-					t.Fatalf("%d addresses wait, %d were answered", w.desk.inbox.tasks.queue.Queued(), big.done)
+				if behind > 0 && (w.scheduler.inbox.tasks.queue.Queued() < 40_000 || big.done == 0) {
+					t.Fatalf("%d addresses wait, %d were answered", w.scheduler.inbox.tasks.queue.Queued(), big.done)
 				}
 				came := w.now
 				small.fill()
@@ -174,7 +174,7 @@ func TestSmallBehindMillion(t *testing.T) {
 }
 
 // TestWeights: a workspace of weight 3 gets three times what one of weight 1 gets, at one
-// lane and over many, whether the rate or the sessions are scarce.
+// queue and over many, whether the rate or the sessions are scarce.
 func TestWeights(t *testing.T) {
 	const weighed = 10_000 // of each: nobody runs dry
 	rate := func(a *throttle.Limits) { a.RcptRate = throttle.Rate{Events: 50, Per: time.Second} }
@@ -195,7 +195,7 @@ func TestWeights(t *testing.T) {
 			a := openedWide()
 			tc.allow(&a)
 			w := newWorld(t, a, 1)
-			w.desk.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
+			w.scheduler.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 3, 2: 1}[workspace[15]] })
 			heavy := newParty(w, 1, 1, weighed, 20, tc.route[0])
 			light := newParty(w, 2, 2, weighed, 20, tc.route[1])
 			parties{heavy, light}.listen(w)
@@ -215,7 +215,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves: whatever workspaces, weights, verifications and lanes there are,
+// TestNobodyStarves: whatever workspaces, weights, verifications and queues there are,
 // everybody who waits is served again and again. A round is over as soon as everybody was.
 func TestNobodyStarves(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
@@ -238,13 +238,13 @@ func TestNobodyStarves(t *testing.T) {
 			p := newParty(w, space, byte(n+1), 1_000_000, size, ownHost(prefix, lanes))
 			ps = append(ps, p)
 		}
-		w.desk.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
+		w.scheduler.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return weights[workspace[15]] })
 		ps.listen(w)
 		for _, p := range ps {
 			for range 20 { // some domains at a time
 				p.offer()
 			}
-			w.desk.steps = nil
+			w.scheduler.steps = nil
 		}
 		w.plan()
 		for round := range 5 {
@@ -278,14 +278,14 @@ func (ps parties) starved(w *world, within time.Duration) *party {
 	return hungry
 }
 
-// TestSharedLaneTakesNoTurnsAway: a workspace that shares a lane with another one gets its
-// other verification served, in lanes of its own, though the other one is given less.
+// TestSharedLaneTakesNoTurnsAway: a workspace that shares a queue with another one gets its
+// other verification served, in queues of its own, though the other one is given less.
 func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 	a.RcptsPerConnection = 5
 	w := newWorld(t, a, 1)
-	w.desk.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
+	w.scheduler.inbox.tasks.queue = fairqueue.New[*Probe](func(workspace uuid.UUID) int { return map[byte]int{1: 1, 3: 3}[workspace[15]] })
 	alone := newParty(w, 3, 2, 1_000_000, 7, ownHost("other", 2))
 	beside := newParty(w, 3, 4, 1_000_000, 7, ownHost("mx", 2))
 	other := newParty(w, 1, 3, 1_000_000, 1, ownHost("mx", 2))
@@ -294,7 +294,7 @@ func TestSharedLaneTakesNoTurnsAway(t *testing.T) {
 		for range 20 {
 			p.offer()
 		}
-		w.desk.steps = nil
+		w.scheduler.steps = nil
 	}
 	w.plan()
 	w.run(begin.Add(20 * time.Minute))

@@ -26,7 +26,7 @@ func forgets(what, part string) bool { return what == part || what == ForgetAll 
 // sourceWords names a source of ours in a sentence.
 func sourceWords(name string) string { return "our source " + view.SourceName(name) }
 
-// inWords names a lane in a sentence, by its hosts.
+// inWords names a queue in a sentence, by its hosts.
 func (l *hostQueue) inWords() string { return strings.TrimSuffix(l.Key(), ",") }
 
 // ForgetSnapshot drops parts of a snapshot and says what, in a sentence each.
@@ -128,7 +128,7 @@ func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	}
 }
 
-// forgetPace begins the tempo of each source anew.
+// forgetPace begins the rate of each source anew.
 func (me *memory) forgetPace(now time.Time) (dropped []string) {
 	b := me.allowance.rateBounds(me.allowance.allowedWhole())
 	for _, o := range me.paths.all {
@@ -178,18 +178,18 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 		}
 	}
 	gone(me.penalties.paused, me.penalties.excuse, "the rest of the whole receiver")
-	if now.Before(me.penalties.paused) { // the tempos rest with it: they go on at what they found
+	if now.Before(me.penalties.paused) { // the rates rest with it: they go on at what they found
 		for _, o := range me.paths.all {
-			me.wakeTempo(now, o)
+			me.wakeRate(now, o)
 		}
 	}
-	me.penalties.paused, me.penalties.pausedAt, me.penalties.pauses, me.penalties.excuse = time.Time{}, time.Time{}, 0, Judgement{}
+	me.penalties.forgetPause()
 	for _, o := range me.paths.all {
 		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
 		o.suspension = suspension{}
 		clear(o.refusing)
 	}
-	me.queues.restored = nil // of hosts and lanes that were not met yet
+	me.queues.restored = nil // of hosts and queues that were not met yet
 	for _, l := range me.queues.all {
 		for o, r := range l.refusals {
 			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.inWords())
@@ -201,11 +201,11 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 		}
 	}
 	slices.Sort(dropped)
-	return slices.Compact(dropped) // lanes share hosts
+	return slices.Compact(dropped) // queues share hosts
 }
 
-// wakeTempo ends the rest of a tempo and keeps what it has found.
-func (me *memory) wakeTempo(now time.Time, o *egressPath) {
+// wakeRate ends the rest of a rate and keeps what it has found.
+func (me *memory) wakeRate(now time.Time, o *egressPath) {
 	found, worth := o.rate.Remember()
 	o.rate = throttle.NewAdaptiveRate(me.allowance.rateBounds(me.allowance.allowedWhole()), now)
 	if worth {

@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// blocked makes a scheduler that has learned everything, and whose source is refused by a lane and
+// blocked makes a scheduler that has learned everything, and whose source is refused by a queue and
 // by the whole receiver.
 func blocked(now time.Time) *Scheduler {
 	d := taught(now)

@@ -34,7 +34,7 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 200, Per: time.Second}
 	w := newWorld(t, a, 1)
-	w.desk = begunAlone("example", hourly(testOptions(a), hour), begin)
+	w.scheduler = begunAlone("example", hourly(testOptions(a), hour), begin)
 	var woken time.Time
 	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
 		if len(w.rcpts)%50 == 0 && woken.IsZero() {
@@ -102,8 +102,8 @@ func busyWith(t *testing.T, sources ...string) *world {
 	w.turn = time.Second
 	w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if len(w.desk.pool.sessions) < 2 {
-		t.Fatalf("%d sessions", len(w.desk.pool.sessions))
+	if len(w.scheduler.pool.sessions) < 2 {
+		t.Fatalf("%d sessions", len(w.scheduler.pool.sessions))
 	}
 	return w
 }
@@ -111,8 +111,8 @@ func busyWith(t *testing.T, sources ...string) *world {
 // halted counts the sessions that may ask nothing more.
 func (w *world) halted() int {
 	n := 0
-	for _, s := range w.desk.pool.sessions {
-		if s.socket.Halted.Load() {
+	for _, s := range w.scheduler.pool.sessions {
+		if s.slot.Halted.Load() {
 			n++
 		}
 	}
@@ -128,34 +128,34 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != 0 {
 		t.Fatalf("%d halted for no reason", n)
 	}
-	w.desk.penalties.pauseReceiver(w.now, told)
-	if n := w.halted(); n != len(w.desk.pool.sessions) {
-		t.Errorf("%d of %d halted by a pause", n, len(w.desk.pool.sessions))
+	w.scheduler.penalties.pauseReceiver(w.now, told)
+	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
+		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
-	w.desk.penalties.suspendSource(w.now, w.desk.queues.all["mx1"], w.desk.paths.all[0], told)
-	if n := w.halted(); n != len(w.desk.pool.sessions) {
-		t.Errorf("%d of %d halted by a rest", n, len(w.desk.pool.sessions))
+	w.scheduler.penalties.suspendSource(w.now, w.scheduler.queues.all["mx1"], w.scheduler.paths.all[0], told)
+	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
+		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
-	for _, s := range w.desk.pool.sessions {
+	for _, s := range w.scheduler.pool.sessions {
 		s.refused = guardLeast - 1
-		w.desk.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		if n := w.halted(); n != 0 {
 			t.Errorf("%d halted by one odd mailbox", n)
 		}
 		s.refused = guardLeast
-		w.desk.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		break
 	}
-	if n := w.halted(); n != len(w.desk.pool.sessions)-1 {
-		t.Errorf("%d of %d halted by a guard", n, len(w.desk.pool.sessions))
+	if n := w.halted(); n != len(w.scheduler.pool.sessions)-1 {
+		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.pool.sessions))
 	}
-	for _, s := range w.desk.pool.sessions {
-		if spent := w.desk.planner.isSpent(w.now, s, openedWide()); spent != s.socket.Halted.Load() {
+	for _, s := range w.scheduler.pool.sessions {
+		if spent := w.scheduler.planner.isSpent(w.now, s, openedWide()); spent != s.slot.Halted.Load() {
 			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
 		}
-		w.desk.planner.giveProbes(w.now, s, []*Probe{{}}, openedWide())
+		w.scheduler.planner.giveProbes(w.now, s, []*Probe{{}}, openedWide())
 	}
 	if n := w.halted(); n != 0 {
 		t.Errorf("%d halted for ever", n)
@@ -265,7 +265,7 @@ func TestChasquidTeachesTwo(t *testing.T) {
 	})
 	w.offer(offerOf(1, "d.example", 1, 40, hosts("mx1")))
 	w.run(begin.Add(10 * time.Minute))
-	if n := w.desk.takeAllowance(w.now).RefusedPerSession; n != 2 || invalid != 40 {
+	if n := w.scheduler.takeAllowance(w.now).RefusedPerSession; n != 2 || invalid != 40 {
 		t.Errorf("%d refusals in a session from now on, %d of 40 answered", n, invalid)
 	}
 }
@@ -302,7 +302,7 @@ func TestGuardThatForgives(t *testing.T) {
 // what did not is not, and a longer time that the receiver names wins.
 func TestGreylistIsLearned(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
-	ours := w.desk.paths.all[0].name
+	ours := w.scheduler.paths.all[0].name
 	put := map[string]bool{}
 	words := "greylisted"
 	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
@@ -393,7 +393,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	m := offerOf(1, "d.example", 1, 2, hosts("mx1"))
 	m.Probes[0].GreylistedMs = 5_000
 	w.offer(m)
-	for _, l := range w.desk.queues.all {
+	for _, l := range w.scheduler.queues.all {
 		if want := w.now.Add(-5 * time.Second); !l.greyed.Equal(want) {
 			t.Errorf("put off at %s, want %s", l.greyed, want)
 		}

@@ -79,7 +79,7 @@ func (w *world) feed(tasks int) {
 		s.chunk++
 		s.left = wire.AddressesMax
 		w.after(time.Second, func() {
-			w.desk.Offer(w.now, Client{Name: domain}, offerOf(1, domain, s.chunk, wire.AddressesMax, hosts("mx1")))
+			w.scheduler.Offer(w.now, Client{Name: domain}, offerOf(1, domain, s.chunk, wire.AddressesMax, hosts("mx1")))
 		})
 	}
 	w.hear = func(to Client, msg proto.Message) {
@@ -124,7 +124,7 @@ func TestHiddenLimitIsFound(t *testing.T) {
 			w.turn, w.jitter = tc.turn, 5*time.Millisecond
 			u := &untold{w: w, limit: tc.limit, per: tc.per, word: tc.word}
 			w.reply, w.greet = u.reply, u.greet
-			w.desk.options.Waits = []time.Duration{5 * time.Minute, 10 * time.Minute}
+			w.scheduler.options.Waits = []time.Duration{5 * time.Minute, 10 * time.Minute}
 			w.feed(4)
 			u.stretch(4 * time.Minute)
 			for _, now := range []int{tc.limit, tc.limit / 2, tc.limit * 3 / 2} {
@@ -132,7 +132,7 @@ func TestHiddenLimitIsFound(t *testing.T) {
 				first, lost := u.stretch(4 * time.Minute)
 				use, deferred := u.stretch(max(6*time.Minute, 10*tc.per))
 				t.Logf("%4d/%s: first %5.1f %% used, %.2f %% deferred; then %5.1f %%, %.2f %%; %d sessions, %s", now, tc.per,
-					100*first, 100*lost, 100*use, 100*deferred, len(w.desk.pool.sessions), w.desk.paths.all[0].rate.Explain(w.now).Why)
+					100*first, 100*lost, 100*use, 100*deferred, len(w.scheduler.pool.sessions), w.scheduler.paths.all[0].rate.Explain(w.now).Why)
 				if use < 0.9 || deferred > 0.01 {
 					t.Errorf("%.1f %% used, %.2f %% deferred", 100*use, 100*deferred)
 				}
@@ -147,8 +147,8 @@ func TestUnknownSiteIsBegunGently(t *testing.T) {
 		a := openedWide()
 		a.RcptRate = throttle.Rate{Events: 5, Per: time.Second}
 		w := newWorld(t, a, 1)
-		w.desk.options.Stated = func(string) bool { return stated }
-		w.desk.paths.beginRates(begin, a)
+		w.scheduler.options.Stated = func(string) bool { return stated }
+		w.scheduler.paths.beginRates(begin, a)
 		w.feed(1)
 		w.run(begin.Add(3 * time.Second))
 		if n := len(w.rcpts); n == 0 || (n > 6) != stated {

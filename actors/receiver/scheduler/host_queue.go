@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// candidate is one address of one host of a lane.
+// candidate is one address of one host of a queue.
 type candidate struct {
 	host     string
 	at       netip.Addr
@@ -33,7 +33,7 @@ type hostQueue struct {
 	tlsUntil   time.Time // when tls falls back to opportunistic
 }
 
-// hostQueue is what waits in a lane, and flow a verification with something that waits.
+// hostQueue is what waits in a queue, and flow a verification with something that waits.
 type (
 	waiting = fairqueue.HostQueue[*Probe]
 	flow    = fairqueue.Flow[*Probe]
@@ -43,7 +43,7 @@ type (
 // which nothing was asked. Guess.
 const smallFlow = 50
 
-// hostsKey tells lanes apart: by the names of the hosts, in their order.
+// hostsKey tells queues apart: by the names of the hosts, in their order.
 func hostsKey(hosts []*wire.Host) string {
 	if len(hosts) == 1 {
 		return hosts[0].GetName()

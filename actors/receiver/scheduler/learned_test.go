@@ -83,7 +83,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			l := d.queues.hostQueue(begin, hosts("mx1"))
 			c := l.candidates[0]
 			begun := func() *session {
-				s := &session{queue: l, host: c, path: d.paths.all[0], dialled: begin, socket: &registry.ConnSlot{}}
+				s := &session{queue: l, host: c, path: d.paths.all[0], dialled: begin, slot: &registry.ConnSlot{}}
 				if tc.opens {
 					d.opening.wasOpened(begin, s)
 					s.ready = true
@@ -124,8 +124,8 @@ func TestPoisonedSession(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if a := w.desk.takeAllowance(w.now); a.RefusedPerSession != 4 || w.desk.penalties.pauses != 1 {
-		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.desk.penalties.pauses)
+	if a := w.scheduler.takeAllowance(w.now); a.RefusedPerSession != 4 || w.scheduler.penalties.pauses != 1 {
+		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.scheduler.penalties.pauses)
 	}
 }
 
@@ -168,10 +168,10 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.offer(m)
 	w.offer(offerOf(2, "kept.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	w.desk.inbox.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
+	w.scheduler.inbox.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * heartbeatEvery))
-	if n := w.desk.inbox.tasks.queue.Queued(); n != 3 {
+	if n := w.scheduler.inbox.tasks.queue.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
 }

@@ -45,14 +45,14 @@ const (
 	lossShare = 2
 )
 
-// restored is what came of a snapshot and waits for its lanes to be made.
+// restored is what came of a snapshot and waits for its queues to be made.
 type restored struct {
-	lanes map[string]state.Lane
-	hosts map[string]state.Host // by host and address
-	read  time.Time
+	queues map[string]state.Lane
+	hosts  map[string]state.Host // by host and address
+	read   time.Time
 }
 
-// noteTo adds what a lane knows to a snapshot.
+// noteTo adds what a queue knows to a snapshot.
 func (l *hostQueue) noteTo(now time.Time, m *state.Snapshot) {
 	one := state.Lane{Key: l.Key(), Rests: l.noteRests(now)}
 	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
@@ -149,8 +149,10 @@ func (o Options) ledgerTime(now time.Time) time.Time {
 
 // snapshot gives what is worth remembering, or false when nothing is and nothing was forgotten.
 func (me *memory) snapshot(now time.Time) (state.Fact, bool) {
-	m := state.Snapshot{V: state.Version, At: me.options.ledgerTime(now).UnixMilli(), Pauses: min(me.penalties.pauses, state.CountMax),
-		Limits: noteLearned(&me.allowance.learned, now), Capacity: noteCapacity(&me.allowance.learned.Connections, now), Sources: me.paths.noteSources(now)}
+	learned := &me.allowance.learned
+	m := state.Snapshot{V: state.Version, At: me.options.ledgerTime(now).UnixMilli(),
+		Pauses: min(me.penalties.pauses, state.CountMax), Limits: noteLearned(learned, now),
+		Capacity: noteCapacity(&learned.Connections, now), Sources: me.paths.noteSources(now)}
 	if left := me.penalties.paused.Sub(now); left > 0 {
 		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(me.penalties.excuse.Attempt)
 	}
@@ -191,9 +193,9 @@ func (me *memory) recallSnapshot(now time.Time, data []byte) {
 		me.penalties.pauses = max(me.penalties.pauses, state.Count(m.Pauses))
 	}
 	me.paths.recallSources(now, age, m.Sources)
-	me.queues.restored = &restored{lanes: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
+	me.queues.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
 	for _, l := range m.Lanes {
-		me.queues.restored.lanes[l.Key] = l
+		me.queues.restored.queues[l.Key] = l
 	}
 	for _, h := range m.Hosts {
 		me.queues.restored.hosts[h.Host+" "+h.At] = h

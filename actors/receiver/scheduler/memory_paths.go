@@ -16,7 +16,7 @@ func noteRate(t *throttle.AdaptiveRate) state.Rate {
 	return state.RateOf(m)
 }
 
-// noteRests gives the sources that a lane refuses.
+// noteRests gives the sources that a queue refuses.
 func (l *hostQueue) noteRests(now time.Time) []state.Suspension {
 	var out []state.Suspension
 	for o, r := range l.refusals {
@@ -38,7 +38,8 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 		if left := o.until.Sub(now); left > 0 {
 			m.Left, m.Last = left.Milliseconds(), state.AttemptOf(o.last.Attempt)
 		}
-		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && o.refusals.RefusedAt(now)*worthShare >= max(1, most) {
+		most := o.refusals.PerHour
+		if most < throttle.RefusalsUnlimited && o.refusals.RefusedAt(now)*worthShare >= max(1, most) {
 			for _, one := range o.refusals.Minutes {
 				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.Began).Milliseconds(), Accepted: one.Accepted,
 					Refused: one.Refused})
@@ -96,7 +97,8 @@ func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m
 		o.rate.Recall(m.Tempo.Memory(), now)
 	}
 	if age < state.GreyFor && o.grey == (throttle.Greylist{}) {
-		o.grey = throttle.Greylist{Enough: state.Millis(m.Enough, state.GreyFor), Short: state.Millis(m.Short, state.GreyFor)}
+		o.grey = throttle.Greylist{Enough: state.Millis(m.Enough, state.GreyFor),
+			Short: state.Millis(m.Short, state.GreyFor)}
 	}
 	ps.recallQuota(now, age, o, m.Minutes)
 }
@@ -110,7 +112,8 @@ func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, no
 			last >= 0 && !began.After(minutes[last].Began) {
 			continue // over, or not in order
 		}
-		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted), Refused: max(0, n.Refused)})
+		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted),
+			Refused: max(0, n.Refused)})
 	}
 	if len(minutes) > 0 && len(ps.pool.sessions) == 0 {
 		o.refusals = o.refusals.Inherit(minutes)
@@ -127,7 +130,7 @@ func (me *memory) beginAfterLoss(now time.Time) {
 	}
 }
 
-// remindRests tells a lane which sources it refused. Of what is known already the
+// remindRests tells a queue which sources it refused. Of what is known already the
 // stricter holds.
 func (qs *queues) remindRests(now time.Time, l *hostQueue, noted []state.Suspension, until func(ms int64) time.Time) {
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {

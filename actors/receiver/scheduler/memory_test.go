@@ -206,17 +206,17 @@ func TestAsksNothingBeforeItKnows(t *testing.T) {
 		a := openedWide()
 		a.RefusedPerHour = 20
 		w := newWorld(t, a, 1)
-		w.desk.options.Facts = nowhere{}
+		w.scheduler.options.Facts = nowhere{}
 		w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 		w.run(begin.Add(knowWithin - time.Millisecond))
 		if len(w.dials) > 0 || w.knows != 1 {
 			t.Fatalf("%s: %d dials, asked %d times what is known", tc.name, len(w.dials), w.knows)
 		}
 		if tc.answers {
-			w.desk.memory.recallSnapshot(w.now, nil)
+			w.scheduler.memory.recallSnapshot(w.now, nil)
 		}
 		w.run(w.now.Add(2 * time.Second))
-		n, _ := w.desk.paths.all[0].refusals.Ready(w.now)
+		n, _ := w.scheduler.paths.all[0].refusals.Ready(w.now)
 		if len(w.rcpts) != 3 || tc.answers != (n >= 20) {
 			t.Errorf("%s: %d RCPTs, %d refusals left", tc.name, len(w.rcpts), n)
 		}
@@ -226,11 +226,11 @@ func TestAsksNothingBeforeItKnows(t *testing.T) {
 // TestLooksAgainWhenItsShareComesBack: others may have been at the receiver.
 func TestLooksAgainWhenItsShareComesBack(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
-	w.desk.options.Facts = nowhere{}
+	w.scheduler.options.Facts = nowhere{}
 	w.plan()
-	w.desk.memory.recallSnapshot(w.now, nil)
-	w.desk.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
-	w.desk.dirty = true
+	w.scheduler.memory.recallSnapshot(w.now, nil)
+	w.scheduler.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverRateLimited, "test")})
+	w.scheduler.dirty = true
 	living := w.living
 	for _, k := range []int{1, 0, 1} {
 		inForce(living, of(k, 2))

@@ -253,7 +253,7 @@ func (op *openings) turnedAway(now time.Time, s *session, told Judgement) {
 	}
 }
 
-// backSoon is when a lane of which no host can be asked now can be asked again, if that is soon
+// backSoon is when a queue of which no host can be asked now can be asked again, if that is soon
 // enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
 func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 	for _, c := range l.candidates {

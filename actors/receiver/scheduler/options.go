@@ -45,7 +45,7 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	// Stretch makes the waits between actors, clients and sockets, for hosts that are down and
+	// Stretch makes the waits between actors, clients and connections, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
 	// they are as their constants say.
 	Stretch float64

@@ -138,7 +138,7 @@ func (oc *outcomes) poisonOthers(now time.Time, s *session, r Report) {
 	oc.pool.haltSessions(beside)
 }
 
-// tellRate tells a source's tempo about an answer that says nothing against it.
+// tellRate tells a source's rate about an answer that says nothing against it.
 func (oc *outcomes) tellRate(now time.Time, s *session, a *Answered) {
 	if a.Told.Verdict.Outcome == smtp.Undecided && a.Told.Verdict.Action != verdict.ActNextMX {
 		s.path.rate.OnOther(a.Sent)
@@ -381,7 +381,8 @@ func (oc *outcomes) requeueRest(now time.Time, s *session, r Report) {
 		switch {
 		case i > 0 || i >= r.OnWire || r.Failure == nil || r.Stale: // it is not what ended the session
 			oc.queues.pushProbe(s.queue, p)
-		case s.agreed || !s.void.IsZero() || r.Poisoned && oc.guardAt(now, s) || r.Failure.Attempt.Trouble == evidence.TroubleOurs:
+		case s.agreed || !s.void.IsZero() || r.Poisoned && oc.guardAt(now, s) ||
+			r.Failure.Attempt.Trouble == evidence.TroubleOurs:
 			oc.retryProbe(s.queue, Answered{Probe: p, Told: *r.Failure, At: now})
 		default:
 			p.note(*r.Failure)
@@ -399,7 +400,8 @@ func (oc *outcomes) agreesOnLength(s *session, r *Report) bool {
 			told++
 		}
 	}
-	return r.Failure != nil && r.Cut && told > 0 && told == oc.allowance.learned.Cut.Told && told >= oc.allowance.learned.Longest
+	learned := &oc.allowance.learned
+	return r.Failure != nil && r.Cut && told > 0 && told == learned.Cut.Told && told >= learned.Longest
 }
 
 // retryProbe puts a probe back that was on the wire when its session ended. When that

@@ -13,14 +13,14 @@ import (
 func TestPartOfADayIsUsedUp(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
+	w.scheduler.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
 	w.rebind()
-	w.desk.options.Clock = func() time.Time { return w.now }
+	w.scheduler.options.Clock = func() time.Time { return w.now }
 	asks := true
 	var other func()
 	other = func() { // asks one now and then
 		if asks {
-			w.desk.options.Sources.Claim(0, "other", w.now, 1)
+			w.scheduler.options.Sources.Claim(0, "other", w.now, 1)
 			w.after(50*time.Second, other)
 		}
 	}
@@ -35,12 +35,12 @@ func TestPartOfADayIsUsedUp(t *testing.T) {
 	if len(w.dials) > dials || len(w.rcpts) > rcpts {
 		t.Errorf("%d dials, %d RCPTs, after all of the part was used", len(w.dials)-dials, len(w.rcpts)-rcpts)
 	}
-	if b := w.desk.explainer.explainBlocked(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
+	if b := w.scheduler.explainer.explainBlocked(w.now); b.Cause != wire.Cause_NO_SOURCE || !b.Until.After(w.now) || b.Why == "" {
 		t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 	}
 	asks = false
 	w.run(w.now.Add(10 * time.Minute))
-	if used := w.desk.options.Sources.State(w.now)[0].Today; used != 100 || len(w.rcpts) <= rcpts {
+	if used := w.scheduler.options.Sources.State(w.now)[0].Today; used != 100 || len(w.rcpts) <= rcpts {
 		t.Errorf("%d of 100 were asked when the other one had gone", used)
 	}
 }
@@ -51,27 +51,27 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	a := openedWide()
 	a.RcptsPerTransaction, a.RcptsPerConnection = 50, 1000
 	w := tuned(t, &a)
-	w.desk.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
+	w.scheduler.options.SourceOf = func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: 100} }
 	w.rebind()
 	clock := begin.Add(untilMidnight(begin) - time.Second)
-	w.desk.options.Clock = func() time.Time { return clock }
+	w.scheduler.options.Clock = func() time.Time { return clock }
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	var s *session
 	for s == nil {
 		w.run(w.now.Add(10 * time.Millisecond))
-		for _, one := range w.desk.pool.sessions {
+		for _, one := range w.scheduler.pool.sessions {
 			if len(one.given) > 0 {
 				s = one
 			}
 		}
 	}
 	clock = clock.Add(2 * time.Second)
-	used := func() int { return w.desk.options.Sources.State(w.now)[0].Today }
-	got, _ := w.desk.options.Sources.Claim(0, "other", clock, 100)
+	used := func() int { return w.scheduler.options.Sources.State(w.now)[0].Today }
+	got, _ := w.scheduler.options.Sources.Claim(0, "other", clock, 100)
 	if used() != got || got == 0 {
 		t.Fatalf("%d taken, %d counted", got, used())
 	}
-	w.desk.outcomes.settleReport(w.now, s, Report{ID: s.id, Rest: s.given}) // halted before it sent anything
+	w.scheduler.outcomes.settleReport(w.now, s, Report{ID: s.id, Rest: s.given}) // halted before it sent anything
 	if now := used(); now != got {
 		t.Errorf("%d of today count, and were %d", now, got)
 	}

@@ -62,7 +62,7 @@ const (
 	// suspendUntold is up to how long a rest of our sources lasts of which those who wait are told nothing.
 	suspendUntold = 20 * time.Second
 
-	// queuesInRow is how many lanes of a receiver refuse a source, without an answer
+	// queuesInRow is how many queues of a receiver refuse a source, without an answer
 	// about an address between them, before it is rested at all of them: an operator's
 	// customers have lists of their own. Guess.
 	queuesInRow = 3
@@ -79,7 +79,7 @@ type egressPath struct {
 	name     string
 	refusals *throttle.RefusalBudget
 	rate     *throttle.AdaptiveRate
-	rcpts    *throttle.Window // that keeps to the tempo, in times of sending as the scheduler's
+	rcpts    *throttle.Window // that keeps to the rate, in times of sending as the scheduler's
 	pause    throttle.Pause   // as an operator wants it of the source
 	grey     throttle.Greylist
 
@@ -90,7 +90,7 @@ type egressPath struct {
 	cautious   bool                // one address at a time, until one is answered
 	cause      evidence.Cause      // the newest belief about the receiver, for evidence
 	suspension                     // at all of this receiver
-	refusing   map[string]struct{} // lanes that rested it, without an answer about an address since
+	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
 }
 
 // suspension is how a source is kept away. The zero value: it is not.
@@ -107,12 +107,12 @@ func (r *suspension) extend(now time.Time, told Judgement, hour throttle.Hour) {
 	r.last = told
 }
 
-// refusalOfSource is what a lane has against one of our sources.
+// refusalOfSource is what a queue has against one of our sources.
 type refusalOfSource struct {
 	suspension
 }
 
-// refusalOf gives what a lane has against a source; to be changed.
+// refusalOf gives what a queue has against a source; to be changed.
 func (l *hostQueue) refusalOf(o *egressPath) *refusalOfSource {
 	if l.refusals == nil {
 		l.refusals = map[*egressPath]*refusalOfSource{}
@@ -125,7 +125,7 @@ func (l *hostQueue) refusalOf(o *egressPath) *refusalOfSource {
 	return r
 }
 
-// suspensionOf gives the rest that keeps a source from a lane, nil when none does.
+// suspensionOf gives the rest that keeps a source from a queue, nil when none does.
 func (l *hostQueue) suspensionOf(now time.Time, o *egressPath) *suspension {
 	r := l.refusals[o]
 	switch {
@@ -182,7 +182,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	return status.Blocked{}
 }
 
-// waitsForSources says whether a lane of which no host can be dialled only waits for sources of ours
+// waitsForSources says whether a queue of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
 func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) {
 	var soonest time.Time
@@ -206,7 +206,7 @@ func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) 
 	return waits, soonest
 }
 
-// beginRates gives every source a tempo of its own.
+// beginRates gives every source a rate of its own.
 func (ps *paths) beginRates(now time.Time, whole throttle.Limits) {
 	for _, o := range ps.all {
 		o.rate = throttle.NewAdaptiveRate(ps.allowance.rateBounds(whole), now)
@@ -216,7 +216,7 @@ func (ps *paths) beginRates(now time.Time, whole throttle.Limits) {
 }
 
 // firstToResume gives the source that is the first to speak again when all of ours that the
-// receiver takes rest for a short while, by their tempos; nil: one may speak.
+// receiver takes rest for a short while, by their rates; nil: one may speak.
 func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
 	for _, o := range ps.all {
 		if now.Before(o.until) {
@@ -233,7 +233,7 @@ func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
 	return first
 }
 
-// slowedPath gives the source whose tempo, rather than the allowance, says how fast the
+// slowedPath gives the source whose rate, rather than the allowance, says how fast the
 // receiver is asked; nil: it is the allowance.
 func (ps *paths) slowedPath(now time.Time) *egressPath {
 	for _, o := range ps.all {
@@ -263,7 +263,7 @@ func (ps *paths) answeredOf(now time.Time) (accepted, refused int) {
 	return accepted, refused
 }
 
-// choosePath gives the source from which an address of a lane may be dialled now, nil
+// choosePath gives the source from which an address of a queue may be dialled now, nil
 // when there is none.
 func (ps *paths) choosePath(now time.Time, l *hostQueue, at netip.Addr) *egressPath {
 	for _, o := range ps.all {
@@ -317,10 +317,10 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 			soonest = next
 		}
 	}
-	return !usable, soonest // none usable: the lanes will be told
+	return !usable, soonest // none usable: the queues will be told
 }
 
-// nextCandidate gives the best candidate of a lane that may be dialled now, and from where.
+// nextCandidate gives the best candidate of a queue that may be dialled now, and from where.
 func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (*candidate, *egressPath) {
 	for _, c := range l.candidates {
 		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
@@ -356,7 +356,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (tol
 	return first.last, first.until, true
 }
 
-// hostsUnavailable is what to tell the probes of a lane none of whose hosts may be dialled:
+// hostsUnavailable is what to tell the probes of a queue none of whose hosts may be dialled:
 // again when the first of them may, with the reason why it may not. Why are the
 // reasons of all hosts, that one last: one for each host, and of several addresses
 // one that does not say that there is no mail at all (RFC 7504 §3), because that

@@ -47,7 +47,12 @@ func (pe *penalties) throttled(now time.Time, o *egressPath, told Judgement, sen
 	return true
 }
 
-// restRates tells the tempo of every source that the receiver rests: after that nothing goes
+// forgetPause ends the rest of the receiver, and forgets those before it.
+func (pe *penalties) forgetPause() {
+	pe.paused, pe.pausedAt, pe.pauses, pe.excuse = time.Time{}, time.Time{}, 0, Judgement{}
+}
+
+// restRates tells the rate of every source that the receiver rests: after that nothing goes
 // at the full rate at once.
 func (pe *penalties) restRates(now time.Time) {
 	for _, o := range pe.paths.all {
@@ -96,7 +101,7 @@ func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 }
 
 // refuseSource follows a refusal of a source, whatever the address, by one host, before
-// any RCPT. When no other host of the lane can be asked from it the source is
+// any RCPT. When no other host of the queue can be asked from it the source is
 // rested at this receiver.
 func (pe *penalties) refuseSource(now time.Time, s *session, told Judgement) {
 	told = withCause(told)
@@ -109,8 +114,8 @@ func (pe *penalties) refuseSource(now time.Time, s *session, told Judgement) {
 	pe.suspendSource(now, s.queue, s.path, told)
 }
 
-// suspendSource keeps a source away from the hosts of a lane for hours, and from the whole
-// receiver when one lane after the other refuses it. The next source takes over,
+// suspendSource keeps a source away from the hosts of a queue for hours, and from the whole
+// receiver when one queue after the other refuses it. The next source takes over,
 // with sessions and a harm budget of its own.
 func (pe *penalties) suspendSource(now time.Time, l *hostQueue, o *egressPath, told Judgement) {
 	if l.suspensionOf(now, o) != nil {

@@ -23,7 +23,7 @@ type planner struct {
 	suspicions *suspicions
 	opening    *openings
 
-	pressed bool         // a lane has no session, and none more may be opened
+	pressed bool         // a queue has no session, and none more may be opened
 	small   *flow        // in whose name, if little of it was asked yet
 	hopeful bool         // probes wait for the RCPT rate only
 	blocks  blocksNow    // what kept us from asking more when it last looked
@@ -36,7 +36,7 @@ const (
 	workMax = 64
 	workFor = time.Second
 
-	// workShared is workFor while others wait for a session, or in the same lane, and
+	// workShared is workFor while others wait for a session, or in the same queue, and
 	// sharedMost how many RCPTs of a transaction are given then: whoever comes next should
 	// not have to wait for long. Guess: a tenth of the speed of long transactions.
 	workShared = workFor / 4
@@ -63,12 +63,12 @@ const (
 	// a rate n times as high comes in groups of n.
 	ratesAtOnce = 50
 
-	// turnFor is how long a lane that has more to ask keeps its only session while
-	// another lane has none. Guess: two sessions change hands 24 times a minute
+	// turnFor is how long a queue that has more to ask keeps its only session while
+	// another queue has none. Guess: two sessions change hands 24 times a minute
 	// then, within the connection rate that strangers get.
 	turnFor = 5 * time.Second
 
-	// asideFor is how long a lane that cannot have a session is left out of the turns, when
+	// asideFor is how long a queue that cannot have a session is left out of the turns, when
 	// it is not known until when that is so. Guess.
 	asideFor = time.Second
 
@@ -76,7 +76,7 @@ const (
 	holdFor       = 30 * time.Second       // with work that waits for the rate; RFC 5321 §4.5.3.2.7 lets 5 min
 	slotEvery     = 500 * time.Millisecond // looking again for a free slot of the node; guess
 	fenceEvery    = time.Second            // looking again whether we may speak; guess
-	hostQueuesMax = 10_000                 // beyond it lanes without work are forgotten whatever they know; guess
+	hostQueuesMax = 10_000                 // beyond it queues without work are forgotten whatever they know; guess
 )
 
 // nothingAllowed says whether an allowance is too small a share to ask anything.
@@ -90,7 +90,7 @@ func (s *session) stale() bool {
 	return s.greyed > 0 && s.greyed == s.told && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
 
-// asideQueue is a lane that is out of the turns for a while.
+// asideQueue is a queue that is out of the turns for a while.
 type asideQueue struct {
 	queue *hostQueue
 	until time.Time
@@ -156,7 +156,7 @@ func (pl *planner) pathLeft(now time.Time, s *session) bool {
 	return len(pl.paths.all) > 1 && pl.paths.choosePath(now, s.queue, s.host.at) != s.path
 }
 
-// makesRoom says whether a session should make room for a lane that has none.
+// makesRoom says whether a session should make room for a queue that has none.
 func (pl *planner) makesRoom(now time.Time, s *session) bool {
 	if !pl.pressed || pl.pool.closing >= max(1, pl.inbox.tasks.queue.Unserved()) {
 		return false
@@ -214,7 +214,7 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 
 // portionOf is how many of the n probes that a session might be given it gets: no
 // more than it asks in a short while, no more than leaves as much for the other
-// sessions of its lane, and no part of a transaction behind a whole one. Until
+// sessions of its queue, and no part of a transaction behind a whole one. Until
 // the first answer a turn is taken for a third of opening a session.
 func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 	turn := pl.allowance.replies.Lowest
@@ -266,15 +266,16 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 	pl.allowance.rcpts.Begin(now.Add(lead), len(probes))
 	s.path.rcpts.Begin(now.Add(lead), len(probes))
 	s.path.refusals.Begin(len(probes))
-	s.socket.Halted.Store(false)
+	s.slot.Halted.Store(false)
 	s.halted = false
 	s.given, s.at = probes, now
 	pl.steps = append(pl.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		PerTransaction: a.RcptsPerTransaction, RefusedMax: a.RefusedPerSession - s.refused,
-		Pipelining: a.Pipelining, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter, Version: pl.allowance.version})
+		Pipelining: a.Pipelining, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter,
+		Version: pl.allowance.version})
 }
 
-// openSessions dials where probes wait: first for lanes that have no session at all,
+// openSessions dials where probes wait: first for queues that have no session at all,
 // then for those that are worth more.
 func (pl *planner) openSessions(now time.Time, a throttle.Limits) {
 	if ok, next := pl.paths.mayBeRefused(now); !ok {
@@ -306,8 +307,8 @@ func (pl *planner) openSessions(now time.Time, a throttle.Limits) {
 	}
 }
 
-// openFirst dials for the lanes that have no session, in the turn of those who wait in
-// them. False means that no more can be dialled now; the lane that was to be next stays so.
+// openFirst dials for the queues that have no session, in the turn of those who wait in
+// them. False means that no more can be dialled now; the queue that was to be next stays so.
 func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 	for h, f := pl.inbox.tasks.queue.Next(); h != nil; h, f = pl.inbox.tasks.queue.Next() {
 		l := pl.queues.all[h.Key()]
@@ -318,7 +319,7 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 			} else if until := pl.opening.backSoon(now, l); !until.IsZero() {
 				pl.queues.setAside(now, l, until)
 			} else {
-				pl.closeLane(now, l)
+				pl.closeQueue(now, l)
 			}
 			continue
 		}
@@ -327,7 +328,7 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 			pl.queues.setAside(now, l, next)
 			continue
 		}
-		socket := pl.mayDial(now, a, l, o)
+		socket := pl.takeSlot(now, a, l, o)
 		if socket == nil {
 			if pl.pressed && f.Charged() < smallFlow {
 				pl.small = f
@@ -339,7 +340,7 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 	return true
 }
 
-// openMore dials for the lanes that have sessions and are worth more, one after the other.
+// openMore dials for the queues that have sessions and are worth more, one after the other.
 func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 	for i := 0; i < len(pl.pool.served); i++ {
 		l := pl.pool.served[i]
@@ -352,7 +353,7 @@ func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 				pl.wakeAt(next)
 				break
 			}
-			socket := pl.mayDial(now, a, l, o)
+			socket := pl.takeSlot(now, a, l, o)
 			if socket == nil {
 				pl.pool.served = append(pl.pool.served[i:], pl.pool.served[:i]...) // it is the first to be looked at again
 				return
@@ -362,14 +363,15 @@ func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 	}
 }
 
-// mayDial gives the socket for one more session, or nil when none may be opened.
-func (pl *planner) mayDial(now time.Time, a throttle.Limits, l *hostQueue, o *egressPath) *registry.ConnSlot {
+// takeSlot gives the socket for one more session, or nil when none may be opened.
+func (pl *planner) takeSlot(now time.Time, a throttle.Limits, l *hostQueue, o *egressPath) *registry.ConnSlot {
 	if n, next := pl.allowance.dials.Ready(now); n == 0 {
 		pl.blocks.add(wire.Cause_CONNECTIONS, next)
 		pl.wakeAt(next)
 		return nil
 	}
-	if ok, next := pl.opening.mayOpen(now); !ok || !pl.opening.roomToOpen() || o.cautious && len(pl.pool.sessions) > pl.pool.closing {
+	if ok, next := pl.opening.mayOpen(now); !ok || !pl.opening.roomToOpen() ||
+		o.cautious && len(pl.pool.sessions) > pl.pool.closing {
 		pl.blocks.add(wire.Cause_CONNECTIONS, next)
 		pl.wakeAt(next)
 		return nil
@@ -401,17 +403,19 @@ func (pl *planner) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, 
 	pl.opening.noteDialled(now)
 	pl.options.Sources.NoteDialled(o.index, pl.key, now)
 	pl.pool.nextID++
-	s := &session{id: pl.pool.nextID, queue: l, host: c, path: o, tls: pl.allowance.tlsMode(now, l), socket: socket, opened: now,
+	s := &session{id: pl.pool.nextID, queue: l, host: c, path: o, tls: pl.allowance.tlsMode(now, l),
+		slot: socket, opened: now,
 		name: f, dialled: now, beside: pl.pool.countOpenAt(c.host)}
 	pl.pool.sessions[s.id] = s
 	pl.recorder.recordDial(now)
 	pl.pool.occupyQueue(l, f)
-	pl.steps = append(pl.steps, OpenSession{ID: s.id, Source: o.Source, Host: c.host, At: c.at, TLS: s.tls, Version: pl.allowance.version,
-		Slot: socket})
+	pl.steps = append(pl.steps, OpenSession{ID: s.id, Source: o.Source, Host: c.host, At: c.at, TLS: s.tls,
+		Version: pl.allowance.version,
+		Slot:    socket})
 }
 
-// closeLane answers the probes of a lane whose hosts are all out of reach.
-func (pl *planner) closeLane(now time.Time, l *hostQueue) {
+// closeQueue answers the probes of a queue whose hosts are all out of reach.
+func (pl *planner) closeQueue(now time.Time, l *hostQueue) {
 	told, why := pl.paths.hostsUnavailable(now, l)
 	for l.Queued() > 0 {
 		p := pl.queues.popProbe(l)

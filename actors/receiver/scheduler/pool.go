@@ -12,19 +12,19 @@ type pool struct {
 	inbox    *inbox
 	sessions map[int]*session
 	free     []*session   // ready and with nothing to do, longest first
-	served   []*hostQueue // lanes with sessions
+	served   []*hostQueue // queues with sessions
 	closing  int          // sessions that say QUIT
 	nextID   int
 }
 
-// occupyQueue gives a lane one more session, in the name of a flow.
+// occupyQueue gives a queue one more session, in the name of a flow.
 func (po *pool) occupyQueue(l *hostQueue, f *flow) {
 	if l.Opened(f); l.Sessions() == 1 {
 		po.served = append(po.served, l)
 	}
 }
 
-// vacateQueue takes a session from its lane, and books how long it was there.
+// vacateQueue takes a session from its queue, and books how long it was there.
 func (po *pool) vacateQueue(s *session) {
 	s.queue.Closed(s.name, po.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
 	if s.queue.Sessions() == 0 {
@@ -39,7 +39,7 @@ func (po *pool) closeSession(id int) bool {
 		return false
 	}
 	s.doomed = true
-	s.socket.Halted.Store(true)
+	s.slot.Halted.Store(true)
 	return true
 }
 
@@ -93,13 +93,13 @@ func (po *pool) loseSession(s *session) {
 func (po *pool) haltSessions(which func(*session) bool) {
 	for _, s := range po.sessions {
 		if which(s) {
-			s.socket.Halted.Store(true)
+			s.slot.Halted.Store(true)
 		}
 	}
 }
 
 // sortFree puts the sessions that have nothing to do in the order in which they are given
-// something: first those of the lanes in which somebody waits who was given least.
+// something: first those of the queues in which somebody waits who was given least.
 func (po *pool) sortFree(free []*session) {
 	if len(free) < 2 || len(po.served) < 2 || !po.inbox.tasks.queue.Contended() {
 		return
@@ -113,7 +113,7 @@ func (po *pool) sortFree(free []*session) {
 	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.queue].Compare(ranks[b.queue]) })
 }
 
-// isLarge says whether of everything that waits in a lane enough was asked already.
+// isLarge says whether of everything that waits in a queue enough was asked already.
 func (po *pool) isLarge(l *hostQueue) bool {
 	for f := range l.Flows() {
 		if f.Charged() < smallFlow {
@@ -132,13 +132,13 @@ func (po *pool) hurryOne(f *flow, which func(*session) bool) {
 	for _, s := range po.sessions {
 		if len(s.given) > 1 && !s.closing && !s.halted && which(s) {
 			f.Interrupted, s.halted = true, true
-			s.socket.Halted.Store(true)
+			s.slot.Halted.Store(true)
 			return
 		}
 	}
 }
 
-// interruptFor hurries for a verification that comes to a lane whose sessions all work, for
+// interruptFor hurries for a verification that comes to a queue whose sessions all work, for
 // others of which enough was asked already.
 func (po *pool) interruptFor(f *flow, l *hostQueue) {
 	free := func(s *session) bool { return s.queue == l }

@@ -23,7 +23,7 @@ type queues struct {
 	restored *restored                  // what was read of hosts; nil: nothing
 }
 
-// hostQueue gives the lane of a set of hosts.
+// hostQueue gives the queue of a set of hosts.
 func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 	key := hostsKey(hosts)
 	l := qs.all[key]
@@ -87,7 +87,7 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	return b
 }
 
-// remindQueue tells a lane what is remembered of its hosts.
+// remindQueue tells a queue what is remembered of its hosts.
 func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
 	m := qs.restored
 	if m == nil {
@@ -96,7 +96,7 @@ func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
 	until := func(ms int64) time.Time {
 		return m.read.Add(state.Millis(ms, state.HoldMost))
 	}
-	one, ok := m.lanes[l.Key()]
+	one, ok := m.queues[l.Key()]
 	if ok {
 		qs.remindRests(now, l, one.Rests, until)
 	}
@@ -112,7 +112,7 @@ func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
 	}
 }
 
-// setAside takes a lane out of the turns: it cannot have a session now, and nothing is
+// setAside takes a queue out of the turns: it cannot have a session now, and nothing is
 // wrong with its hosts.
 func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
@@ -123,7 +123,7 @@ func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	qs.wakeAt(until)
 }
 
-// readmitAside brings lanes back into the turns.
+// readmitAside brings queues back into the turns.
 func (qs *queues) readmitAside(now time.Time) {
 	for qs.aside.Len() > 0 {
 		one := qs.aside.Peek()

@@ -20,7 +20,7 @@ const (
 // isStated says whether somebody has said how fast a receiver may be asked.
 func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
-// readyAt is how many probes the tempo of a source lets go at a time of sending, and when it
+// readyAt is how many probes the rate of a source lets go at a time of sending, and when it
 // lets none go the time to ask again; zero: when an open probe is answered.
 func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 	if !o.rate.Limits(at) {

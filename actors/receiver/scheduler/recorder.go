@@ -150,7 +150,8 @@ func learnedStatus(l *throttle.Learned, now time.Time) []view.Limit {
 		}
 	}
 	c := &l.Connections
-	note(throttle.FieldConnections, throttle.LearnedLimit{Most: c.Most, Until: c.Until}, c.Hold, "more at once were refused")
+	note(throttle.FieldConnections, throttle.LearnedLimit{Most: c.Most, Until: c.Until}, c.Hold,
+		"more at once were refused")
 	note(throttle.FieldRcptsPerConnection, l.PerSession, throttle.LearnedFor, "it ended sessions after as many")
 	note(throttle.FieldRefusedPerSession, l.Refused, throttle.LearnedFor, "it ended sessions after as many")
 	note(throttle.FieldRcptsPerTransaction, l.PerTransaction, throttle.LearnedFor, "more in one were refused")

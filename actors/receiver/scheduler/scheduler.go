@@ -159,7 +159,7 @@ func (sc *Scheduler) IdleSince() (time.Time, bool) {
 		len(sc.suspicions.suspects) == 0
 }
 
-// keepRates keeps the tempo of every source, and its Window, to what is allowed now.
+// keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
 	sc.wakeAt(sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now))
@@ -242,7 +242,8 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
 	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.penalties.paused)
-	if resting && a.Pause != throttle.PauseYes && sc.penalties.paused.Sub(sc.penalties.pausedAt) > shortRest { // a pause by us tells nobody
+	isLong := sc.penalties.paused.Sub(sc.penalties.pausedAt) > shortRest
+	if resting && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
 		sc.penalties.tellWaiting(now)
 		sc.wakeAt(sc.penalties.paused)
 	}
@@ -294,7 +295,7 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	return a
 }
 
-// doTimely does what only time demands: pulses, results sent again, old memories.
+// doTimely does what only time demands: heartbeats, results sent again, old memories.
 func (sc *Scheduler) doTimely(now time.Time) {
 	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
@@ -358,7 +359,7 @@ func (sc *Scheduler) CloseSession(id int) bool { return sc.pool.closeSession(id)
 func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	return func(yield func(int, *registry.ConnSlot) bool) {
 		for id, s := range sc.pool.sessions {
-			if !yield(id, s.socket) {
+			if !yield(id, s.slot) {
 				return
 			}
 		}

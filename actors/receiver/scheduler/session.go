@@ -17,7 +17,7 @@ type session struct {
 	host    *candidate
 	path    *egressPath
 	tls     smtp.TLSMode // as it was opened
-	socket  *registry.ConnSlot
+	slot    *registry.ConnSlot
 	ready   bool // open, as far as we know
 	closing bool
 	doomed  bool      // it ends when it has nothing to do, whatever waits

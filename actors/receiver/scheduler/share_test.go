@@ -105,7 +105,7 @@ func TestShareShrinks(t *testing.T) {
 func TestFencedDeskSaysGoodbye(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	fenced := false
-	w.desk.options.Fenced = func() bool { return fenced }
+	w.scheduler.options.Fenced = func() bool { return fenced }
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
 	fenced = true
@@ -256,13 +256,13 @@ func TestGrowthIsNoBurst(t *testing.T) {
 func TestLearnedIsOfTheWhole(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	inForce(w.living, of(1, 2))
-	w.desk.takeAllowance(begin)
-	w.desk.allowance.learned.Connections.Tighten(w.desk.allowance.ofWhole(1), begin)
-	if got := w.desk.takeAllowance(begin).Connections; got != 1 {
+	w.scheduler.takeAllowance(begin)
+	w.scheduler.allowance.learned.Connections.Tighten(w.scheduler.allowance.ofWhole(1), begin)
+	if got := w.scheduler.takeAllowance(begin).Connections; got != 1 {
 		t.Errorf("%d sessions under the share that learned 1", got)
 	}
 	w.living.Alone()
-	if got := w.desk.takeAllowance(begin).Connections; got != 2 {
+	if got := w.scheduler.takeAllowance(begin).Connections; got != 2 {
 		t.Errorf("%d sessions under twice that share", got)
 	}
 }
@@ -274,7 +274,7 @@ func TestRestingWithoutAShare(t *testing.T) {
 	inForce(w.living, of(0, 2))
 	long := again(smtp.ReceiverRateLimited, "test")
 	long.Wait = 2 * shortRest
-	w.desk.penalties.pauseReceiver(begin, Judgement{Verdict: long})
+	w.scheduler.penalties.pauseReceiver(begin, Judgement{Verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
 	if len(all["d.example"]) != 3 {

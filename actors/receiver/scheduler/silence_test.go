@@ -20,7 +20,7 @@ func slowWide(perSecond int) throttle.Limits {
 }
 
 // TestSilentClient: what it has waiting is not asked, its results wait for it, and
-// pulses do not name its chunk any more.
+// heartbeats do not name its chunk any more.
 func TestSilentClient(t *testing.T) {
 	w := newWorld(t, slowWide(10), 1)
 	named := 0
@@ -34,8 +34,8 @@ func TestSilentClient(t *testing.T) {
 	if n := len(w.rcpts); n < 20 || n > 50 {
 		t.Errorf("%d RCPTs for a client that never answered, at 10 a second", n)
 	}
-	if named > 0 || w.desk.inbox.tasks.queue.Queued() > 0 {
-		t.Errorf("%d chunks named by pulses, %d probes queued", named, w.desk.inbox.tasks.queue.Queued())
+	if named > 0 || w.scheduler.inbox.tasks.queue.Queued() > 0 {
+		t.Errorf("%d chunks named by pulses, %d probes queued", named, w.scheduler.inbox.tasks.queue.Queued())
 	}
 	w.checkEmpty()
 }
@@ -71,11 +71,11 @@ func TestClientsOutOfReach(t *testing.T) {
 	w := newWorld(t, slowWide(10), 1)
 	asked := map[string]int{}
 	w.asked = func(p *Probe) { asked[p.Address.Domain]++ }
-	w.desk.Offer(w.now, Client{Name: "a", Address: "node1:1"}, offerOf(1, "one.example", 1, 400, hosts("mx1")))
-	w.desk.Offer(w.now, Client{Name: "b", Address: "node2:1"}, offerOf(2, "two.example", 1, 400, hosts("mx1")))
+	w.scheduler.Offer(w.now, Client{Name: "a", Address: "node1:1"}, offerOf(1, "one.example", 1, 400, hosts("mx1")))
+	w.scheduler.Offer(w.now, Client{Name: "b", Address: "node2:1"}, offerOf(2, "two.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(5 * time.Second))
 	before := asked["one.example"]
-	w.desk.inbox.shedLost("node1:1")
+	w.scheduler.inbox.shedLost("node1:1")
 	w.run(begin.Add(20 * time.Second))
 	if n := asked["one.example"] - before; n > 8 {
 		t.Errorf("%d more RCPTs for a client out of reach", n)
@@ -104,7 +104,7 @@ func TestNextOwnerGetsWhatIsKnown(t *testing.T) {
 	all := w.heard()
 	next := offerOf(1, "d.example", 1, 100, hosts("mx1"))
 	next.Task.Epoch, next.Probes[2].Ordinal = 2, math.MaxUint32
-	w.desk.Offer(w.now, Client{Name: "next"}, next)
+	w.scheduler.Offer(w.now, Client{Name: "next"}, next)
 	w.plan()
 	w.run(begin.Add(time.Minute))
 	seen := map[uint32]bool{}
@@ -147,7 +147,7 @@ func TestLeavingDesk(t *testing.T) {
 	}
 	w.offer(offerOf(2, "waits.example", 1, 50, hosts("mx2")))
 	left := w.now
-	w.desk.HandOff(w.now)
+	w.scheduler.HandOff(w.now)
 	w.offer(offerOf(3, "late.example", 1, 50, hosts("mx2")))
 	w.run(w.now.Add(2 * leaveWithin))
 	if refused != wire.Refusal_DRAINING {
@@ -159,8 +159,8 @@ func TestLeavingDesk(t *testing.T) {
 	if at := moved["wire.example"]; !at.After(left) || answers != len(w.rcpts) || answers == 0 {
 		t.Errorf("told %s later, %d answers to %d RCPTs", at.Sub(left), answers, len(w.rcpts))
 	}
-	if len(w.open) > 0 || !w.desk.gone {
-		t.Errorf("%d sessions left, gone: %v", len(w.open), w.desk.gone)
+	if len(w.open) > 0 || !w.scheduler.gone {
+		t.Errorf("%d sessions left, gone: %v", len(w.open), w.scheduler.gone)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestShedOnTheWire(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.turn = 5 * time.Second
 	w.reply = func(*Probe, *simSession) smtp.Reply { // ten seconds later the connection is lost
-		w.after(time.Second, func() { w.desk.inbox.shedLost("") })
+		w.after(time.Second, func() { w.scheduler.inbox.shedLost("") })
 		return smtp.Reply{}
 	}
 	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))

@@ -195,7 +195,7 @@ func (c *crowd) watch(o *owner, number uint64) {
 func (c *crowd) offer(o *owner, g *given) {
 	c.w.after(time.Millisecond, func() {
 		if !o.gone {
-			c.w.desk.Offer(c.w.now, Client{Name: o.name}, g.offer)
+			c.w.scheduler.Offer(c.w.now, Client{Name: o.name}, g.offer)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func (c *crowd) change(o *owner) {
 	cancel := &wire.Cancel{Task: o.task}
 	switch c.w.rand.IntN(3) {
 	case 0:
-		c.w.desk.inbox.cancelTask(c.w.now, cancel)
+		c.w.scheduler.inbox.cancelTask(c.w.now, cancel)
 	case 1: // crashed, and begun anew by its parent
 		c.add(o.task, o.route)
 	case 2: // taken over by another node; the old owner does not know it yet
@@ -214,8 +214,8 @@ func (c *crowd) change(o *owner) {
 			Domain: o.task.GetDomain()}
 		c.add(next, o.route)
 		c.w.after(10*time.Millisecond, func() {
-			c.w.desk.Offer(c.w.now, Client{Name: o.name}, offerTo(o.task, o.route))
-			c.w.desk.inbox.cancelTask(c.w.now, cancel)
+			c.w.scheduler.Offer(c.w.now, Client{Name: o.name}, offerTo(o.task, o.route))
+			c.w.scheduler.inbox.cancelTask(c.w.now, cancel)
 		})
 	}
 }
@@ -245,7 +245,7 @@ func (c *crowd) hear(to Client, msg proto.Message) {
 	}
 }
 
-// missed gives up the chunks that a pulse does not name for long, as a domain does.
+// missed gives up the chunks that a heartbeat does not name for long, as a domain does.
 func (c *crowd) missed(o *owner, m *wire.Pulse) {
 	if o.gone {
 		return
@@ -292,7 +292,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	g := o.chunks[m.GetChunk()]
 	if g == nil { // late: it was given up
 		c.w.after(time.Millisecond, func() {
-			c.w.desk.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.scheduler.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 		return
 	}
@@ -307,7 +307,7 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	}
 	for range c.w.rand.IntN(3) { // none: it was lost, and the results come again
 		c.w.after(time.Millisecond, func() {
-			c.w.desk.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			c.w.scheduler.inbox.takeAck(c.w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }

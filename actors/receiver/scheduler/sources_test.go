@@ -27,7 +27,7 @@ func newWorldFrom(t tester, sources ...string) *world {
 	w := newWorld(t, openedWide(), 1)
 	o := testOptions(openedWide())
 	o.Sources = sourcesOf(noSession, sources...)
-	w.desk, w.living = begun("example", o, begin)
+	w.scheduler, w.living = begun("example", o, begin)
 	return w
 }
 
@@ -47,7 +47,7 @@ func TestReachedCounts(t *testing.T) {
 	for n, want := range []int{0, 1} {
 		w.offer(offerOf(1, "d.example", uint64(n+1), 1, hosts(fmt.Sprintf("mx%d", n+1))))
 		w.run(w.now.Add(10 * time.Second))
-		st := w.desk.options.Sources.State(w.now)[0]
+		st := w.scheduler.options.Sources.State(w.now)[0]
 		if st.Dialled != 1 || st.Reached != want || st.Source != sourceA || st.Hello != "probe.example" {
 			t.Errorf("state %+v, want %d reached", st, want)
 		}
@@ -83,7 +83,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 	}{{"at the greeting", blockedAtGreeting, smtp.Reply{}, 0}, {"at RCPT", nil, blockedAtRcpt, 3}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorldFrom(t, sourceA, sourceB)
-			refusedAt := map[string]bool{w.desk.paths.all[0].name: true}
+			refusedAt := map[string]bool{w.scheduler.paths.all[0].name: true}
 			w.greet = func(string) error {
 				if refusedAt[w.from] {
 					return tc.greet
@@ -110,8 +110,8 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			if n := outcomes[smtp.Invalid]; n != 30 {
 				t.Errorf("outcomes %v", outcomes)
 			}
-			for _, st := range w.desk.options.Sources.State(w.now) {
-				if refused := st.Source == w.desk.paths.all[0].name; refused != (st.Blocked == 1) {
+			for _, st := range w.scheduler.options.Sources.State(w.now) {
+				if refused := st.Source == w.scheduler.paths.all[0].name; refused != (st.Blocked == 1) {
 					t.Errorf("state %+v", st)
 				}
 			}
@@ -119,10 +119,10 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 				t.Errorf("rested for %s and %s", a, b)
 			}
 			harm := func(o *egressPath) int { return o.refusals.RefusedAt(w.now) }
-			if a, b := harm(w.desk.paths.all[0]), harm(w.desk.paths.all[1]); a != tc.odd || b != 30 {
+			if a, b := harm(w.scheduler.paths.all[0]), harm(w.scheduler.paths.all[1]); a != tc.odd || b != 30 {
 				t.Errorf("harm: %d and %d", a, b)
 			}
-			refusedAt[w.desk.paths.all[1].name] = true
+			refusedAt[w.scheduler.paths.all[1].name] = true
 			w.offer(offerOf(1, "d.example", 2, 10, hosts("mx1")))
 			w.run(w.now.Add(10 * time.Second))
 			if blocked > 0 {
@@ -132,7 +132,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			if blocked != 10 || wait <= suspendFirst || wait > 8*suspendFirst {
 				t.Errorf("%d of 10 are told that we are blocked, the last to wait %s", blocked, wait)
 			}
-			refusedAt[w.desk.paths.all[0].name] = false // forgotten there
+			refusedAt[w.scheduler.paths.all[0].name] = false // forgotten there
 			w.run(w.now.Add(wait))
 			before := outcomes[smtp.Invalid]
 			w.offer(offerOf(1, "d.example", 3, 10, hosts("mx1")))
@@ -184,13 +184,13 @@ func TestOneHostRefusesUs(t *testing.T) {
 	}
 }
 
-// away is how long a lane is not spoken to from the nth source.
+// away is how long a queue is not spoken to from the nth source.
 func (w *world) away(lane string, n int) time.Duration {
-	l := w.desk.queues.all[lane]
+	l := w.scheduler.queues.all[lane]
 	if l == nil {
 		return 0
 	}
-	r := l.suspensionOf(w.now, w.desk.paths.all[n])
+	r := l.suspensionOf(w.now, w.scheduler.paths.all[n])
 	if r == nil {
 		return 0
 	}
@@ -202,7 +202,7 @@ func (w *world) away(lane string, n int) time.Duration {
 func TestRestOfAnOperator(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		refuses []bool // lane after lane
+		refuses []bool // queue after queue
 		whole   bool
 	}{
 		{"one", []bool{true}, false},
@@ -212,7 +212,7 @@ func TestRestOfAnOperator(t *testing.T) {
 		{"three after that", []bool{true, false, true, true, true}, true},
 	} {
 		w := newWorldFrom(t, sourceA)
-		w.desk.options.Sources.Hour = throttle.Hour(5 * time.Hour) // the first rest outlasts each lane's minute
+		w.scheduler.options.Sources.Hour = throttle.Hour(5 * time.Hour) // the first rest outlasts each queue's minute
 		w.greet = func(host string) error {
 			if tc.refuses[host[2]-'0'] {
 				return blockedAtGreeting
@@ -226,11 +226,11 @@ func TestRestOfAnOperator(t *testing.T) {
 				t.Errorf("%s: rested at lane %d: %v", tc.name, n, rested)
 			}
 		}
-		if whole := w.now.Before(w.desk.paths.all[0].until); whole != tc.whole {
+		if whole := w.now.Before(w.scheduler.paths.all[0].until); whole != tc.whole {
 			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
 		}
-		o, l := w.desk.paths.all[0], w.desk.queues.all["mx0"]
-		w.desk.paths.noteTaken(w.now, &session{queue: l, path: o})
+		o, l := w.scheduler.paths.all[0], w.scheduler.queues.all["mx0"]
+		w.scheduler.paths.noteTaken(w.now, &session{queue: l, path: o})
 		if o.count != 0 || l.refusalOf(o).count != 0 || len(o.refusing) != 0 {
 			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.suspension)
 		}
@@ -273,14 +273,14 @@ func TestRestedEverywhere(t *testing.T) {
 	w := newWorldFrom(t, sourceA)
 	answers := 0
 	w.collect(1, func(string, told) { answers++ })
-	sources := w.desk.options.Sources
+	sources := w.scheduler.options.Sources
 	for n := range 10 {
 		sources.NoteBlocked(0, fmt.Sprint(n), begin, smtp.SourceBlocked)
 	}
 	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
 	w.run(begin.Add(suspendedFor - time.Second))
-	if answers > 0 || len(w.dials) > 0 || w.desk.inbox.tasks.queue.Queued() != 5 {
-		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.desk.inbox.tasks.queue.Queued())
+	if answers > 0 || len(w.dials) > 0 || w.scheduler.inbox.tasks.queue.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.scheduler.inbox.tasks.queue.Queued())
 	}
 	sources.Use(0, "another", begin.Add(suspendedFor)) // was faster
 	w.run(begin.Add(suspendedFor + trialFor - time.Second))

@@ -20,7 +20,7 @@ func TestTurnedAwayAtSTARTTLS(t *testing.T) {
 					a := openedWide()
 					a.TLS = mode
 					w := tuned(t, &a)
-					w.desk.options.Waits = []time.Duration{5 * time.Minute, time.Hour}
+					w.scheduler.options.Waits = []time.Duration{5 * time.Minute, time.Hour}
 					w.greet = func(string) error {
 						return &smtp.Failure{Stage: smtp.StageTLS, Reply: smtp.Reply{Code: code,
 							Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{text}}}

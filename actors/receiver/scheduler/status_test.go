@@ -44,7 +44,7 @@ func tenths() func(*Probe, *simSession) smtp.Reply {
 func (w *world) fill(chunks uint64) {
 	for i := range chunks {
 		m := offerOf(1, fmt.Sprintf("domain-%d.example", i/2), i, wire.AddressesMax, hosts("mx1.example"))
-		w.after(0, func() { w.desk.Offer(w.now, Client{Name: "c"}, m) })
+		w.after(0, func() { w.scheduler.Offer(w.now, Client{Name: "c"}, m) })
 	}
 }
 
@@ -62,7 +62,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	}
 	w.fill(4)
 	w.run(begin.Add(30 * time.Second))
-	got := w.desk.explainer.status(w.now)
+	got := w.scheduler.explainer.status(w.now)
 	asked := len(w.rcpts)
 	putOff := float64(deferred) / float64(asked)
 	if got.Key != "example" || got.State != "asking" || got.Cause != "allowance" || !strings.Contains(got.Why, "20") {
@@ -71,8 +71,8 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	if got.Rcpts < 19 || got.Rcpts > 20 || got.Allowed != 20 || got.PerHour < 60_000 || got.PerHour > 72_000 {
 		t.Errorf("%v RCPT/s of %v, %d an hour", got.Rcpts, got.Allowed, got.PerHour)
 	}
-	looked := len(w.desk.suspicions.suspects) // wait to be looked at again
-	if got.Queued != w.desk.inbox.tasks.queue.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
+	looked := len(w.scheduler.suspicions.suspects) // wait to be looked at again
+	if got.Queued != w.scheduler.inbox.tasks.queue.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
 		t.Errorf("%d queued (%d asked), the oldest for %v s", got.Queued, asked, got.Oldest)
 	}
 	if got.Refused != 0.05 && (got.Refused < 0.04 || got.Refused > 0.06) ||
@@ -86,7 +86,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 		got.Budget != got.Sources[0].Budget || got.Budget < 1 {
 		t.Errorf("sources %+v, %d sessions, %d refusals left", got.Sources, got.Sessions, got.Budget)
 	}
-	all := w.desk.explainer.detail(w.now)
+	all := w.scheduler.explainer.detail(w.now)
 	if len(all.SessionList) != got.Sessions || all.SessionList[0].Host != "mx1.example" ||
 		all.SessionList[0].State != "asking" && all.SessionList[0].State != "idle" {
 		t.Errorf("sessions %+v", all.SessionList)
@@ -98,7 +98,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	for _, m := range all.Minutes {
 		sum += m.Asked
 	}
-	if len(all.Minutes) != 1 || sum < asked-w.desk.allowance.limits.Connections*64 || sum > asked ||
+	if len(all.Minutes) != 1 || sum < asked-w.scheduler.allowance.limits.Connections*64 || sum > asked ||
 		all.Minutes[0].Cause != "allowance" || all.Minutes[0].Allowed != 20 || all.Minutes[0].AllowedLast != 20 {
 		t.Errorf("minutes %+v with %d of %d asked", all.Minutes, sum, asked)
 	}
@@ -116,7 +116,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 	}
 	w.fill(2)
 	w.run(begin.Add(time.Minute))
-	got := w.desk.explainer.detail(w.now)
+	got := w.scheduler.explainer.detail(w.now)
 	if len(got.Firings) == 0 || len(got.Firings) > firingsMax {
 		t.Fatalf("%d firings", len(got.Firings))
 	}
@@ -134,7 +134,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
-	d := w.desk
+	d := w.scheduler
 	s := &session{queue: newHostQueue(d.inbox.tasks.queue.NewHostQueue("mx1.example"), nil), path: d.paths.all[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
@@ -162,7 +162,7 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
 	w := newWorld(t, a, 1)
-	w.desk.options.Metrics = o.Metrics
+	w.scheduler.options.Metrics = o.Metrics
 	w.fill(2)
 	w.run(begin.Add(20 * time.Second))
 	sum, most := 0.0, 0.0
@@ -170,17 +170,17 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 		sum += valueOf(t, o.Metrics.waitingNow[i])
 		most = max(most, valueOf(t, o.Metrics.waitingNow[i]))
 	}
-	if sum != float64(w.desk.inbox.tasks.queue.Queued()) || most != sum || sum == 0 {
-		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.desk.inbox.tasks.queue.Queued())
+	if sum != float64(w.scheduler.inbox.tasks.queue.Queued()) || most != sum || sum == 0 {
+		t.Errorf("%v addresses wait by cause, %v for one, and %d are queued", sum, most, w.scheduler.inbox.tasks.queue.Queued())
 	}
 	waited := valueOf(t, o.Metrics.waitedSeconds[wire.Cause_ALLOWANCE])
-	if waited < 0.9*20*float64(w.desk.inbox.tasks.queue.Queued()) || waited > 20*1000 {
-		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.desk.inbox.tasks.queue.Queued())
+	if waited < 0.9*20*float64(w.scheduler.inbox.tasks.queue.Queued()) || waited > 20*1000 {
+		t.Errorf("they waited %v s for the allowance, %d for 20 s", waited, w.scheduler.inbox.tasks.queue.Queued())
 	}
 	if got := valueOf(t, o.Metrics.rcpts); got < 190 || got > 210 {
 		t.Errorf("%v RCPTs in 20 s at 10/s", got)
 	}
-	w.desk.recorder.closeRecord(w.now)
+	w.scheduler.recorder.closeRecord(w.now)
 	for i, cause := range view.Causes {
 		if got := valueOf(t, o.Metrics.waitingNow[i]); got != 0 {
 			t.Errorf("%v wait for %s at a desk that is gone", got, cause)
@@ -196,7 +196,7 @@ func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 	w.fill(2)
 	w.run(begin.Add(10 * time.Minute))
 	living := w.living
-	w.desk.recorder.closeRecord(w.now) // the scheduler goes, the record stays
+	w.scheduler.recorder.closeRecord(w.now) // the scheduler goes, the record stays
 	got, whole := living.Histories.Record(w.now, "", 1<<20)
 	if !whole || len(got.Receivers) != 1 {
 		t.Fatalf("%d receivers, whole is %v", len(got.Receivers), whole)
@@ -225,7 +225,7 @@ func TestTheRecordCountsWhatWasAskedAndSaid(t *testing.T) {
 
 func BenchmarkSeen(b *testing.B) {
 	w := newWorld(b, openedWide(), 1)
-	d := w.desk
+	d := w.scheduler
 	t := &task{}
 	p := &Probe{chunk: &chunk{task: t}, Address: smtp.Address{Local: "anna.schmidt", Domain: "example.net"}}
 	one := Answered{Probe: p, At: begin, Sent: begin}

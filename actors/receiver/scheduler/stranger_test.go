@@ -234,7 +234,7 @@ func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed
 	o := testOptions(a)
 	o.Stated = func(string) bool { return stated }
 	o.Waits = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
-	w.desk, w.living = begun("example", o, begin)
+	w.scheduler, w.living = begun("example", o, begin)
 	s.seen = map[string]time.Time{}
 	tr := &trial{world: w, stranger: s, live: map[int]*liveSession{},
 		series: map[int64]*seconds{}, waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
@@ -298,7 +298,7 @@ func (tr *trial) pump(t *taskOf) {
 			m.Probes = append(m.Probes, &wire.Probe{Ordinal: o, Local: fmt.Sprintf("a%d", o)})
 			t.out[t.chunk][o] = true
 		}
-		tr.desk.Offer(tr.now, Client{Name: t.task.GetDomain() + fmt.Sprint(t.tenant)}, m)
+		tr.scheduler.Offer(tr.now, Client{Name: t.task.GetDomain() + fmt.Sprint(t.tenant)}, m)
 	}
 	if len(t.later) > 0 && !t.waiting {
 		next := slices.MinFunc(t.later, func(a, b laterOf) int { return a.due.Compare(b.due) }).due
@@ -326,7 +326,7 @@ func (tr *trial) heardOf(to Client, msg proto.Message) {
 		}
 	case *wire.Results:
 		tr.after(time.Millisecond, func() {
-			tr.desk.inbox.takeAck(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			tr.scheduler.inbox.takeAck(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			tr.results(t, m)
 			tr.pump(t)
 		})
@@ -397,7 +397,7 @@ func (tr *trial) done() bool {
 }
 
 func (tr *trial) step() {
-	steps, wake := tr.desk.Plan(tr.now)
+	steps, wake := tr.scheduler.Plan(tr.now)
 	for _, s := range steps {
 		tr.carry(s)
 	}
@@ -416,21 +416,21 @@ func (tr *trial) carry(s Step) {
 		l := &liveSession{s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
 		tr.live[s.ID] = l
 		if !s.Slot.Begin(s.Version, nil) {
-			tr.after(0, func() { tr.desk.outcomes.sessionClosed(tr.now, s.ID) })
+			tr.after(0, func() { tr.scheduler.outcomes.sessionClosed(tr.now, s.ID) })
 			return
 		}
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case AskProbes:
 		l := tr.live[s.ID]
 		if !l.s.socket.Begin(s.Version, nil) {
-			tr.after(0, func() { tr.desk.outcomes.sessionWorked(tr.now, Report{ID: s.ID, Rest: s.Probes}) })
+			tr.after(0, func() { tr.scheduler.outcomes.sessionWorked(tr.now, Report{ID: s.ID, Rest: s.Probes}) })
 			return
 		}
 		r := &Report{ID: s.ID, Rest: s.Probes}
 		tr.after(s.After, func() { tr.next(s, l, r) })
 	case QuitSession:
 		tr.after(tr.turn/2, func() { tr.close(tr.live[s.ID]) })
-		tr.after(tr.turn, func() { tr.desk.outcomes.sessionClosed(tr.now, s.ID) })
+		tr.after(tr.turn, func() { tr.scheduler.outcomes.sessionClosed(tr.now, s.ID) })
 	case DropSession:
 		l := tr.live[s.ID]
 		l.s.socket.Close()
@@ -463,7 +463,7 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 	tr.after(took, func() {
 		l.s.socket.Rest()
 		if !refused {
-			tr.desk.outcomes.sessionOpened(tr.now, s.ID, nil)
+			tr.scheduler.outcomes.sessionOpened(tr.now, s.ID, nil)
 			return
 		}
 		err := error(&smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
@@ -471,7 +471,7 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 			err = errors.New("connection refused")
 		}
 		told := judgedAt(tr.now, s.Host, smtp.Address{}, err)
-		tr.desk.outcomes.sessionOpened(tr.now, s.ID, &told)
+		tr.scheduler.outcomes.sessionOpened(tr.now, s.ID, &told)
 	})
 }
 
@@ -545,7 +545,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 
 func (tr *trial) reported(l *liveSession, r *Report) {
 	l.s.socket.Rest()
-	tr.after(0, func() { tr.desk.outcomes.sessionWorked(tr.now, *r) })
+	tr.after(0, func() { tr.scheduler.outcomes.sessionWorked(tr.now, *r) })
 }
 
 func (tr *trial) count(truth, tenant int) {

@@ -28,7 +28,7 @@ const (
 	taskMemory     = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
 	resendEvery    = 2 * time.Second  // results without an acknowledgement
 	resendFor      = time.Minute      // results without any; then the client, if it lives, offers again
-	shareWait      = 3 * time.Second  // named by a pulse while our share is nothing: a heartbeat
+	shareWait      = 3 * time.Second  // named by a heartbeat while our share is nothing: a heartbeat
 	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
 	flushEvery     = 200 * time.Millisecond
 

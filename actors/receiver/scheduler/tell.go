@@ -26,8 +26,9 @@ func (ex *explainer) observePlan(now time.Time) {
 	ex.options.Metrics.waiting(st, b.Cause, queued)
 	if ex.inbox.tasks.queue.Queued() > 0 || len(ex.pool.sessions) > 0 {
 		if history := ex.recorder.openHistory(now); history != nil {
-			history.Observe(now, status.Moment{Sessions: len(ex.pool.sessions), Queued: queued, Permitted: ex.paths.permittedRate(now),
-				Cause: b.Cause}, st.cause, st.observed)
+			history.Observe(now, status.Moment{Sessions: len(ex.pool.sessions), Queued: queued,
+				Permitted: ex.paths.permittedRate(now),
+				Cause:     b.Cause}, st.cause, st.observed)
 		}
 	}
 	st.cause, st.observed = b.Cause, now
@@ -90,7 +91,8 @@ func (ex *explainer) stateWord(now time.Time, cause wire.Cause, asks bool) strin
 
 // detail says everything about the scheduler.
 func (ex *explainer) detail(now time.Time) view.ReceiverDetail {
-	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.inbox.queueStatus(now), Learned: learnedStatus(&ex.allowance.learned, now),
+	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.inbox.queueStatus(now),
+		Learned:     learnedStatus(&ex.allowance.learned, now),
 		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
 	for _, s := range ex.pool.sessions {
 		out.SessionList = append(out.SessionList, s.status(now))

@@ -28,7 +28,7 @@ func TestTransients(t *testing.T) {
 		used := float64(len(w.rcpts)-before) / (20 * 600)
 		if t.Logf("%d in a thousand: %.1f %% used", perMille, 100*used); used < 0.85 {
 			t.Errorf("%d in a thousand: %.1f %% of the rate is used: %s", perMille, 100*used,
-				w.desk.paths.all[0].rate.Explain(w.now).Why)
+				w.scheduler.paths.all[0].rate.Explain(w.now).Why)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestTheSchedulerIsReplayed(t *testing.T) {
 		w.span = 2 * time.Minute
 		w.addresses = int(w.ideal() * w.span.Seconds())
 		_, tr := w.run(t, seed)
-		if log := tr.desk.Trials(tr.now); len(log) > 1 { // there is one source
+		if log := tr.scheduler.Trials(tr.now); len(log) > 1 { // there is one source
 			recorded := throttle.RecordedDecisions(log)
 			got, err := throttle.ReplayTrials(log)
 			if err != nil || !reflect.DeepEqual(got, recorded) {
@@ -29,7 +29,7 @@ func TestTheSchedulerIsReplayed(t *testing.T) {
 			}
 			beliefs += len(got)
 			begins := log[1].At
-			for _, b := range tr.desk.suspicions.beliefs {
+			for _, b := range tr.scheduler.suspicions.beliefs {
 				if b.First.IsZero() || b.First.Before(begins) || b.Why == "an address was put off, and then no session could be opened" {
 					continue // of an experiment, from before the log, or of sessions
 				}
@@ -51,10 +51,10 @@ func TestTheLogEndsWithItsScheduler(t *testing.T) {
 	w := draw(rand.New(rand.NewPCG(2, 10)))
 	w.far.odd.share, w.far.odd.tenant, w.span = 0.2, -1, 30*time.Second
 	_, tr := w.run(t, 2)
-	if len(tr.desk.Trials(tr.now)) == 0 {
+	if len(tr.scheduler.Trials(tr.now)) == 0 {
 		t.Fatal("nothing was kept")
 	}
-	if tr.desk.Close(tr.now); len(tr.desk.Trials(tr.now)) != 0 {
+	if tr.scheduler.Close(tr.now); len(tr.scheduler.Trials(tr.now)) != 0 {
 		t.Error("the log is still there")
 	}
 }

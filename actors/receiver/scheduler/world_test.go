@@ -76,7 +76,7 @@ func inForce(l *registry.Registry, of func(key string) (k, n int)) bool {
 // rebind gives the scheduler its sources anew, in a pool that follows the options as a test
 // changes them.
 func (w *world) rebind() {
-	o := &w.desk.options
+	o := &w.scheduler.options
 	list := make([]egress.Source, o.Sources.Len())
 	for i := range list {
 		list[i] = *o.Sources.Source(i)
@@ -103,15 +103,15 @@ func untilMidnight(now time.Time) time.Duration {
 
 // world runs a scheduler against simulated sessions and clients, event by event.
 type world struct {
-	t      tester
-	desk   *Scheduler
-	living *registry.Registry // of its node
-	limit  throttle.Limits
-	rand   *rand.Rand
-	now    time.Time
-	queue  events
-	order  int
-	due    time.Time // of the newest wake-up that waits
+	t         tester
+	scheduler *Scheduler
+	living    *registry.Registry // of its node
+	limit     throttle.Limits
+	rand      *rand.Rand
+	now       time.Time
+	queue     events
+	order     int
+	due       time.Time // of the newest wake-up that waits
 
 	open  map[int]*simSession
 	knows int         // times that it was asked what is known
@@ -162,7 +162,7 @@ func (e *events) Pop() any {
 
 func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 	d, living := begun("example", testOptions(a), begin)
-	w := &world{t: t, desk: d, living: living, limit: a, now: begin,
+	w := &world{t: t, scheduler: d, living: living, limit: a, now: begin,
 		rand: rand.New(rand.NewPCG(seed, 1)), open: map[int]*simSession{}, greeted: map[string]int{},
 		turn:  20 * time.Millisecond,
 		reply: func(*Probe, *simSession) smtp.Reply { return smtp.Reply{Code: 250} },
@@ -176,7 +176,7 @@ func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 func (w *world) acknowledge(_ Client, msg proto.Message) {
 	if m, ok := msg.(*wire.Results); ok {
 		w.after(0, func() {
-			w.desk.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }
@@ -200,7 +200,7 @@ func (w *world) run(until time.Time) {
 }
 
 func (w *world) plan() {
-	steps, wake := w.desk.Plan(w.now)
+	steps, wake := w.scheduler.Plan(w.now)
 	for _, s := range steps {
 		w.do(s)
 	}
@@ -211,7 +211,7 @@ func (w *world) plan() {
 }
 
 func (w *world) do(s Step) {
-	if _, told := s.(Send); !told && w.now.Before(w.desk.penalties.paused) {
+	if _, told := s.(Send); !told && w.now.Before(w.scheduler.penalties.paused) {
 		switch s.(type) {
 		case OpenSession, AskProbes:
 			w.t.Errorf("%T while the receiver rests", s)
@@ -223,7 +223,7 @@ func (w *world) do(s Step) {
 	case OpenSession:
 		if !s.Slot.Begin(s.Version, nil) { // the share has changed since
 			w.open[s.ID] = &simSession{socket: s.Slot}
-			w.after(0, func() { w.desk.outcomes.sessionClosed(w.now, s.ID) })
+			w.after(0, func() { w.scheduler.outcomes.sessionClosed(w.now, s.ID) })
 			return
 		}
 		w.dials = append(w.dials, w.now)
@@ -239,7 +239,7 @@ func (w *world) do(s Step) {
 	case KeepFact:
 		w.keeps++
 	case QuitSession:
-		w.after(w.turn, func() { w.desk.outcomes.sessionClosed(w.now, s.ID) })
+		w.after(w.turn, func() { w.scheduler.outcomes.sessionClosed(w.now, s.ID) })
 	case DropSession:
 		if w.open[s.ID] == nil {
 			w.t.Errorf("session %d dropped twice", s.ID)
@@ -255,11 +255,11 @@ func (w *world) opened(s OpenSession) {
 	w.greeted[s.Host]++
 	err := w.greet(s.Host)
 	if err == nil {
-		w.desk.outcomes.sessionOpened(w.now, s.ID, nil)
+		w.scheduler.outcomes.sessionOpened(w.now, s.ID, nil)
 		return
 	}
 	told := judgedAt(w.now, s.Host, smtp.Address{}, err)
-	w.desk.outcomes.sessionOpened(w.now, s.ID, &told)
+	w.scheduler.outcomes.sessionOpened(w.now, s.ID, &told)
 }
 
 // judged gives the verdict on a failure, of whatever host.
@@ -289,7 +289,7 @@ func (w *world) step() time.Duration {
 func (w *world) ask(m AskProbes) {
 	s := w.open[m.ID]
 	if !s.socket.Begin(m.Version, nil) {
-		w.after(0, func() { w.desk.outcomes.sessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
+		w.after(0, func() { w.scheduler.outcomes.sessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
 		return
 	}
 	if len(m.Probes) == 0 || m.PerTransaction > w.limit.RcptsPerTransaction {
@@ -309,7 +309,7 @@ func (w *world) ask(m AskProbes) {
 	}
 	w.after(t.Sub(w.now), func() {
 		s.socket.Rest()
-		w.desk.outcomes.sessionWorked(w.now, r)
+		w.scheduler.outcomes.sessionWorked(w.now, r)
 	})
 }
 
@@ -356,7 +356,7 @@ func (w *world) transaction(s *simSession, r *Report, m AskProbes, t time.Time) 
 func (w *world) checkEmpty() {
 	w.t.Helper()
 	w.run(w.now.Add(2 * time.Hour))
-	d := w.desk
+	d := w.scheduler
 	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.pool.sessions) > 0 || len(w.open) > 0 ||
 		len(d.pool.free) > 0 || d.pool.closing != 0 {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
