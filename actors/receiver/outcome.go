@@ -212,6 +212,7 @@ func (d *desk) settle(now time.Time, s *session, r report) {
 		case a.told.permanent():
 			refused++
 			s.outlet.budget.Refused(a.at)
+			d.chargeRefusal(now, s, a.probe)
 		case a.told.accepted():
 			s.outlet.budget.Accepted(a.at)
 		default:

@@ -234,7 +234,7 @@ func (d *desk) large(l *lane) bool {
 
 // mayAsk is how many probes a session may be given now by every rule.
 func (d *desk) mayAsk(now time.Time, s *session, a throttle.Limits) int {
-	byBudget, next := s.outlet.budget.Ready(now)
+	byBudget, next := d.refusalsFor(now, s.lane, s.outlet)
 	if byBudget <= 0 {
 		d.at(next)
 		d.lacks.add(wire.Cause_BUDGET, next)
@@ -389,7 +389,7 @@ func (d *desk) openFirst(now time.Time, a throttle.Limits) bool {
 			}
 			continue
 		}
-		if n, next := o.budget.Ready(now); n <= 0 {
+		if n, next := d.refusalsFor(now, l, o); n <= 0 {
 			d.lacks.add(wire.Cause_BUDGET, next)
 			d.setAside(now, l, next)
 			continue
@@ -415,7 +415,7 @@ func (d *desk) openMore(now time.Time, a throttle.Limits) {
 			if c == nil {
 				break
 			}
-			if n, next := o.budget.Ready(now); n <= 0 {
+			if n, next := d.refusalsFor(now, l, o); n <= 0 {
 				d.at(next)
 				break
 			}

@@ -48,6 +48,20 @@ func (b *Budget) Set(perHour, share int) { b.perHour, b.share = perHour, share }
 // of all answers when there are share for each 100 - share acceptances.
 func (b *Budget) most() int { return max(b.perHour, b.accepted*b.share/(100-b.share)) }
 
+// weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address
+// in a hundred would count as one that has nothing else.
+const weightMost = 1000
+
+// WeighRefusal returns as how many RCPTs one refusal counts where so many a second are
+// allowed: what may be asked in an hour for each refusal that it may have. 1: refusals are
+// not what is scarce.
+func (b *Budget) WeighRefusal(perSecond float64) float64 {
+	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.most()))))
+}
+
+// CountAllowed returns how many refusals an hour may have now.
+func (b *Budget) CountAllowed() int { return b.most() }
+
 // Ready says how many probes may begin now. When none may, next is the time to
 // ask again; a next of zero means: when an open probe is answered or undone.
 func (b *Budget) Ready(now time.Time) (n int, next time.Time) {

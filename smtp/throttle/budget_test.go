@@ -109,3 +109,28 @@ func BenchmarkBudget(b *testing.B) {
 		budget.Refused(now)
 	}
 }
+
+// TestRefusalsWeighWhatTheyCost: a refusal counts as what may be asked for each that is allowed, and
+// as one RCPT where refusals are not scarce.
+func TestRefusalsWeighWhatTheyCost(t *testing.T) {
+	for _, c := range []struct {
+		perHour, share, accepted int
+		perSecond, want          float64
+	}{
+		{20, 0, 0, 1, 180},
+		{20, 0, 0, 0.001, 1},     // the budget is larger than what may be asked
+		{20, 50, 720, 1, 5},      // a share of what was accepted is allowed
+		{CountMax, 0, 0, 100, 1}, // no budget
+		{0, 0, 0, 200, 1000},
+		{20, 0, 0, 200, 1000},
+	} {
+		b := NewBudget(c.perHour, c.share, Hour(0))
+		for range c.accepted {
+			b.Begin(1)
+			b.Accepted(start)
+		}
+		if got := b.WeighRefusal(c.perSecond); got != c.want {
+			t.Errorf("%d an hour or %d %%, %g/s: a refusal counts %g, want %g", c.perHour, c.share, c.perSecond, got, c.want)
+		}
+	}
+}
