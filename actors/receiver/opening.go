@@ -227,13 +227,13 @@ func (d *desk) crowded(now time.Time, s *session, told verdictOf, n int) {
 }
 
 // outage tells an outage from a pace that was too fast: connections that broke when a host went
-// down are no word about pace, unless that happens again and again.
+// down are no word about pace, unless that happens again and again, or just when a higher one is tried.
 func (d *desk) outage(now time.Time, s *session, told verdictOf) {
 	p, o := &d.opening, s.outlet
 	if p.relapses++; now.Sub(p.upAt) > relapseWithin {
 		p.relapses = 0
 	}
-	if p.relapses > 0 {
+	if p.relapses > 0 || o.experiment.Unproven() || !o.experiment.Open() && o.tempo.Unproven() {
 		d.turnedAway(now, s, told)
 		return
 	}
