@@ -318,7 +318,7 @@ func (d *desk) perHour(now time.Time) float64 {
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)
 		if part*100 > float64(a.RefusedShare) {
-			n = min(n, float64(a.RefusedPerHour)/part/d.options.Sources.Hour.Of(time.Hour).Hours())
+			n = min(n, d.perHourByRefusals(now, part))
 		}
 		perSession = max(1, min(perSession, float64(a.RefusedPerSession)/part))
 	}

@@ -19,6 +19,22 @@ func (d *desk) chargeRefusal(now time.Time, s *session, p *probe) {
 	}
 }
 
+// perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
+// What is allowed comes in steps of an hour, so it depends on how many wait.
+func (d *desk) perHourByRefusals(now time.Time, part float64) float64 {
+	wait := d.tasks.queue.Queued() + d.tasks.behind
+	for _, o := range d.outlets {
+		if now.Before(o.until) || wait == 0 || d.allowance.RefusedShare > 0 {
+			continue
+		}
+		if t := o.budget.TimeFor(int(math.Ceil(float64(wait)*part)), now); t > 0 {
+			return float64(wait) / t.Hours()
+		}
+		return math.Inf(1)
+	}
+	return float64(d.allowance.RefusedPerHour) / part / d.options.Sources.Hour.Of(time.Hour).Hours()
+}
+
 // refusalsFor returns how many probes of a lane may begin now by the budget of a source, and when
 // none may, when to ask again. A lane whose customers have used up more than those who wait in
 // another one, which has a session, leaves them their part of what is left.

@@ -78,6 +78,30 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	return 0, time.Time{}
 }
 
+// TimeFor returns how long it takes at least until the last of so many more refusals may be caused, if
+// each is as soon as it is allowed: those of an hour come at once, and then none for an hour.
+func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
+	at := b.offset(now)
+	b.forget(at)
+	most := b.most()
+	left := refusals - max(0, most-b.refused-b.open)
+	if left <= 0 || most <= 0 {
+		return 0
+	}
+	rounds := time.Duration((left - 1) / most)
+	wait, again := time.Duration(0), b.length()+b.whole()
+	left -= int(rounds) * most
+	for _, c := range b.slots {
+		if left -= c.refused; c.refused > 0 {
+			wait = c.slot + again - at
+		}
+		if left <= 0 {
+			return wait + rounds*again
+		}
+	}
+	return again + rounds*again // those that may be caused now, when they are over
+}
+
 // Begin says that n probes begin. Each is open until Accepted, Refused or Undo.
 func (b *Budget) Begin(n int) { b.open += max(0, n) }
 

@@ -134,3 +134,35 @@ func TestRefusalsWeighWhatTheyCost(t *testing.T) {
 		}
 	}
 }
+
+// TestBudgetTellsHowLong: what is told of the time that so many more refusals take is what they take
+// when each is caused as soon as it may be.
+func TestBudgetTellsHowLong(t *testing.T) {
+	effort.Check(t, func(rt *rapid.T) {
+		b, now := NewBudget(rapid.IntRange(1, 20).Draw(rt, "an hour"), 0, 0), start
+		refuse := func() bool {
+			n, next := b.Ready(now)
+			if n <= 0 {
+				now = next
+				return false
+			}
+			b.Begin(1)
+			b.Refused(now)
+			return true
+		}
+		for range rapid.IntRange(0, 30).Draw(rt, "before") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 600).Draw(rt, "seconds")) * time.Second)
+			refuse()
+		}
+		from, left := now, rapid.IntRange(0, 100).Draw(rt, "refusals")
+		told, last := b.TimeFor(left, now), now
+		for left > 0 {
+			if refuse() {
+				left, last = left-1, now
+			}
+		}
+		if off := told - last.Sub(from); off < -10*time.Minute || off > 10*time.Minute {
+			rt.Fatalf("told %s, it took %s", told, last.Sub(from))
+		}
+	})
+}
