@@ -59,17 +59,6 @@ const (
 	// without an answer between them it doubles.
 	restLeast = time.Second
 
-	// longRest is from when on a rest speaks of the length that the far side counts over,
-	// so that what got through in the whole of it says how fast we may go.
-	longRest = 30 * time.Second
-
-	// dearFrom is from how long a trouble on is dear: shorter ones are rests of our own.
-	dearFrom = 10 * time.Second
-
-	// dearTimes is up to how many times the length of the trouble that trials bring the gap
-	// between them grows. Guess: a third of the time.
-	dearTimes = 2
-
 	// rampLeast and rampMost bound how long it takes from the end of a rest to the full
 	// rate: as long as the rest was, in rampSteps steps of which the first is 1 of so many.
 	rampLeast = time.Second
@@ -141,6 +130,7 @@ type AdaptiveRate struct {
 	until   time.Time // nothing is sent before
 	ramp    time.Duration
 	trouble time.Time     // since when there is no good answer
+	tried   bool          // it began with a trial of a higher rate
 	dear    time.Duration // how long the last trouble lasted
 	before  int           // good answers between the last two long troubles
 	faded   time.Time     // when proof last became shorter
@@ -329,6 +319,7 @@ func (t *AdaptiveRate) Next(now time.Time) time.Time {
 func windowed(perSecond float64, answer time.Duration) Rate {
 	span := max(time.Second, 4*answer)
 	n := math.Max(1, math.Round(perSecond*span.Seconds()))
+	n = min(n, RateEventsMax)
 	per := time.Duration(n / max(perSecond, 1e-6) * float64(time.Second))
 	return Rate{Events: int(n), Per: min(max(per, RatePerMin), RatePerMax)}
 }
@@ -371,37 +362,7 @@ func (t *AdaptiveRate) OnOther(sent time.Time) {
 // idle says whether there was nothing to ask for a while before an event.
 func (t *AdaptiveRate) idle(sent time.Time) bool {
 	gap := min(sent.Sub(t.last), sent.Sub(t.until))
-	return gap > time.Minute && gap.Seconds() > 4/max(t.rate*t.share, floorLeast)
-}
-
-// over ends a time of trouble. A long one says that the far side counts over as long, and
-// then what got through is what it allows.
-func (t *AdaptiveRate) over(now time.Time) {
-	lasted := now.Sub(t.trouble)
-	t.trouble = time.Time{}
-	t.dear = lasted
-	t.gap = later(t.gap, now.Add(t.nextTrial()))
-	t.proof = max(t.proof, min(lasted, t.proofMost()))
-	if lasted < longRest || lasted.Seconds() < 4/max(t.rate*t.share, floorLeast) {
-		return
-	}
-	before := t.before
-	t.before = t.passed
-	if !near(t.passed, before) && lasted < 3*longRest { // a penalty says nothing about what is borne
-		t.cycle, t.passed = now, 0
-		return
-	}
-	// When it began to take events again is not known: in the middle of the last rest, say.
-	through := float64(t.passed) / max(1, (now.Sub(t.cycle)-t.rest/2).Seconds()) / t.share
-	t.credit = max(t.credit, t.cost)
-	t.cycle, t.passed = now, 0
-	if r := max(t.floor(), through*drops[0]); r < t.rate {
-		t.rate, t.good, t.step = r, 0, stepLeast
-		t.edge = min(t.edge, 1.25*r)
-		t.proof = max(t.proof, min(lasted, t.proofMost()))
-		t.why = fmt.Sprintf("%s; after %s without a good answer %s is what got through", t.why,
-			lasted.Round(time.Second), perSecond(through))
-	}
+	return t.trouble.IsZero() && gap > time.Minute && gap.Seconds() > 4/max(t.rate*t.share, floorLeast)
 }
 
 // proofMost bounds how long a rate has to go well.
@@ -446,10 +407,13 @@ func (t *AdaptiveRate) prove(sent, now time.Time) {
 		t.goodWas, t.good, t.rose = t.good, r, now
 	}
 	if t.phase == PhaseRising {
-		t.step, t.trials, t.dear = min(2*t.step, stepMost), 0, 0
+		t.step, t.trials = min(2*t.step, stepMost), 0
+		if !t.isDear() {
+			t.dear = 0
+		}
 	}
-	if t.edge > 0 && t.good >= t.edge {
-		t.edge = 0 // it bears that now
+	if t.good >= t.edge {
+		t.edge, t.dear = 0, 0 // it bears that now
 	}
 	t.raise(now)
 }
@@ -475,7 +439,10 @@ func (t *AdaptiveRate) raise(now time.Time) {
 		return
 	}
 	to := t.good * (1 + t.step)
-	if t.edge > 0 {
+	switch {
+	case t.edge > 0 && t.isDear(): // at once to where it is free, and then by the least steps
+		to = max(freeBelow*t.edge, t.good*(1+stepLeast))
+	case t.edge > 0:
 		to = min(to, max(freeBelow*t.edge, t.good*(1+max(stepLeast, (t.edge/t.good-1)/2))))
 	}
 	free := t.edge > 0 && to <= freeBelow*t.edge
@@ -484,6 +451,9 @@ func (t *AdaptiveRate) raise(now time.Time) {
 			t.enter(PhaseHolding, now, t.why)
 		}
 		return
+	}
+	if !free && t.isDear() {
+		t.gap = now.Add(t.nextTrial())
 	}
 	t.step = max(stepLeast, to/t.good-1)
 	t.rate = min(to, t.ceiling)
@@ -538,7 +508,7 @@ func (t *AdaptiveRate) throttled(sent, now time.Time, words string, gently bool)
 		t.rest = min(2*t.rest, t.restMost)
 	}
 	if t.trouble.IsZero() {
-		t.trouble = now
+		t.trouble, t.tried = now, t.rising
 	}
 	t.backOff(now, t.rest)
 	t.enter(PhaseBackingOff, now, fmt.Sprintf("%s at %s; resting %s, then %s", words, perSecond(pace),
@@ -551,15 +521,15 @@ func (t *AdaptiveRate) restore(saved *AdaptiveRate, now time.Time, why string) {
 	if saved.ceiling != t.ceiling || saved.share != t.share || saved.stated != t.stated {
 		saved.ceiling, saved.share, saved.stated = t.ceiling, t.share, t.stated
 	}
-	lesson := t.lesson
+	live := *t
 	*t = *saved
-	t.lesson, t.until, t.ramp, t.trouble, t.rest, t.clean = lesson, now, 0, time.Time{}, 0, 1
+	t.cycle, t.passed, t.last, t.before, t.flow = live.cycle, live.passed, live.last, live.before, live.flow
+	t.lesson, t.until, t.ramp, t.trouble, t.rest, t.clean = live.lesson, now, 0, time.Time{}, 0, 1
 	if t.phase == PhaseBackingOff {
 		t.phase = PhaseHolding
 	}
 	t.enter(t.phase, now, why)
 	t.stretch(now)
-	t.cycle, t.passed, t.last = now, 0, now
 }
 
 // backOff lets nothing go for a while, and then little by little.
@@ -567,16 +537,6 @@ func (t *AdaptiveRate) backOff(now time.Time, rest time.Duration) {
 	t.clean, t.until = 0, now.Add(rest)
 	t.ramp = min(max(rest, rampLeast), rampMost)
 	t.stretch(t.until.Add(t.ramp))
-}
-
-// nextTrial is how long it takes at least to the next trial: the longer, the more in a row have
-// failed and the longer nothing went then.
-func (t *AdaptiveRate) nextTrial() time.Duration {
-	most := trialGapMost
-	if t.dear > dearFrom {
-		most = max(most, min(dearTimes*t.dear, time.Hour))
-	}
-	return min(trialGap<<min(t.trials, 10), most)
 }
 
 // pace is how fast we really were.

@@ -48,6 +48,20 @@ func (b *Budget) Set(perHour, share int) { b.perHour, b.share = perHour, share }
 // of all answers when there are share for each 100 - share acceptances.
 func (b *Budget) most() int { return max(b.perHour, b.accepted*b.share/(100-b.share)) }
 
+// weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address
+// in a hundred would count as one that has nothing else.
+const weightMost = 1000
+
+// WeighRefusal returns as how many RCPTs one refusal counts where so many a second are
+// allowed: what may be asked in an hour for each refusal that it may have. 1: refusals are
+// not what is scarce.
+func (b *Budget) WeighRefusal(perSecond float64) float64 {
+	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.most()))))
+}
+
+// CountAllowed returns how many refusals an hour may have now.
+func (b *Budget) CountAllowed() int { return b.most() }
+
 // Ready says how many probes may begin now. When none may, next is the time to
 // ask again; a next of zero means: when an open probe is answered or undone.
 func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
@@ -62,6 +76,30 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 		}
 	}
 	return 0, time.Time{}
+}
+
+// TimeFor returns how long it takes at least until the last of so many more refusals may be caused, if
+// each is as soon as it is allowed: those of an hour come at once, and then none for an hour.
+func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
+	at := b.offset(now)
+	b.forget(at)
+	most := b.most()
+	left := refusals - max(0, most-b.refused-b.open)
+	if left <= 0 || most <= 0 {
+		return 0
+	}
+	rounds := time.Duration((left - 1) / most)
+	wait, again := time.Duration(0), b.length()+b.whole()
+	left -= int(rounds) * most
+	for _, c := range b.slots {
+		if left -= c.refused; c.refused > 0 {
+			wait = c.slot + again - at
+		}
+		if left <= 0 {
+			return wait + rounds*again
+		}
+	}
+	return again + rounds*again // those that may be caused now, when they are over
 }
 
 // Begin says that n probes begin. Each is open until Accepted, Refused or Undo.

@@ -109,3 +109,60 @@ func BenchmarkBudget(b *testing.B) {
 		budget.Refused(now)
 	}
 }
+
+// TestRefusalsWeighWhatTheyCost: a refusal counts as what may be asked for each that is allowed, and
+// as one RCPT where refusals are not scarce.
+func TestRefusalsWeighWhatTheyCost(t *testing.T) {
+	for _, c := range []struct {
+		perHour, share, accepted int
+		perSecond, want          float64
+	}{
+		{20, 0, 0, 1, 180},
+		{20, 0, 0, 0.001, 1},     // the budget is larger than what may be asked
+		{20, 50, 720, 1, 5},      // a share of what was accepted is allowed
+		{CountMax, 0, 0, 100, 1}, // no budget
+		{0, 0, 0, 200, 1000},
+		{20, 0, 0, 200, 1000},
+	} {
+		b := NewBudget(c.perHour, c.share, Hour(0))
+		for range c.accepted {
+			b.Begin(1)
+			b.Accepted(start)
+		}
+		if got := b.WeighRefusal(c.perSecond); got != c.want {
+			t.Errorf("%d an hour or %d %%, %g/s: a refusal counts %g, want %g", c.perHour, c.share, c.perSecond, got, c.want)
+		}
+	}
+}
+
+// TestBudgetTellsHowLong: what is told of the time that so many more refusals take is what they take
+// when each is caused as soon as it may be.
+func TestBudgetTellsHowLong(t *testing.T) {
+	effort.Check(t, func(rt *rapid.T) {
+		b, now := NewBudget(rapid.IntRange(1, 20).Draw(rt, "an hour"), 0, 0), start
+		refuse := func() bool {
+			n, next := b.Ready(now)
+			if n <= 0 {
+				now = next
+				return false
+			}
+			b.Begin(1)
+			b.Refused(now)
+			return true
+		}
+		for range rapid.IntRange(0, 30).Draw(rt, "before") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 600).Draw(rt, "seconds")) * time.Second)
+			refuse()
+		}
+		from, left := now, rapid.IntRange(0, 100).Draw(rt, "refusals")
+		told, last := b.TimeFor(left, now), now
+		for left > 0 {
+			if refuse() {
+				left, last = left-1, now
+			}
+		}
+		if off := told - last.Sub(from); off < -10*time.Minute || off > 10*time.Minute {
+			rt.Fatalf("told %s, it took %s", told, last.Sub(from))
+		}
+	})
+}

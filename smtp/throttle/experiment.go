@@ -47,6 +47,9 @@ type Experiment struct {
 // Open reports whether an experiment is being made.
 func (e *Experiment) Open() bool { return e.open }
 
+// Unproven reports whether the rate before it was one of which nobody knew that it goes well.
+func (e *Experiment) Unproven() bool { return e.open && e.saved.Unproven() }
+
 // Steps is how often the rate was lowered since the experiment was begun.
 func (e *Experiment) Steps() int { return e.steps }
 

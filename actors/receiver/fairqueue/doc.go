@@ -12,6 +12,10 @@
 // because it got nothing of late. Who arrives is counted as served as little as the first
 // in the order, so that nobody saves up service while it waits for nothing.
 //
+// What is scarcer than turns, as the refusals that a receiver may have, is charged as the turns it is
+// worth (HostQueue.ChargeScarce; dominant resource fairness, Ghodsi 2011). So those who use up
+// much of it leave the others their part.
+//
 // Items that look invented are suspect: Pop gives out few of them in a row while normal
 // ones wait.
 //

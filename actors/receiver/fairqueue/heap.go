@@ -82,6 +82,13 @@ func (w *waiters[T]) charge(e *entry[T], cost float64) {
 	w.moved(e)
 }
 
+// owe books that e used up something scarcer than service, up to most ahead of the first in the order.
+func (w *waiters[T]) owe(e *entry[T], cost, most float64) {
+	from := max(e.served, w.virtualTime)
+	e.served = max(from, min(from+cost, w.virtualTime+most))
+	w.moved(e)
+}
+
 // lend notes that e holds something, or with a cost below 0 that it gave it back.
 func (w *waiters[T]) lend(e *entry[T], cost float64) {
 	e.lent += cost

@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"cmp"
 	"iter"
+	"time"
 )
 
 const (
@@ -111,6 +112,25 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	h.queue.count(v.flow, -1)
 	h.noteUnserved()
 	return item, v.flow
+}
+
+// ChargeScarce books that an item of a flow, asked in this host queue, used up something that is
+// scarcer than turns, as the refusals that a receiver may have, and that this is worth so many
+// turns. In turn come first who used up less of it. Who is alone is not slowed; who comes when
+// others have used up much is level with the first. Nobody is put back by more than most turns.
+func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
+	t, weight := f.tenant, float64(f.tenant.weight)
+	f.owesAt, t.owesAt = now, now
+	t.asked.owe(&f.asking, turns, most)
+	h.queue.asked.owe(&t.asking, turns/weight, most/weight)
+	w := h.workspaces[t]
+	if w == nil {
+		return
+	}
+	h.order.owe(&w.entry, turns/weight, most/weight)
+	if v := w.verifications[f]; v != nil {
+		w.order.owe(&v.entry, turns, most)
+	}
 }
 
 // leastServed returns the tenant that was served least at the receiver as a whole.
@@ -265,4 +285,9 @@ func (h *HostQueue[T]) Rank() Rank {
 // Compare returns below 0 when r comes before o, and above 0 when it comes after.
 func (r Rank) Compare(o Rank) int {
 	return cmp.Or(cmp.Compare(r.tenant, o.tenant), cmp.Compare(r.flow, o.flow))
+}
+
+// Ahead reports whether r has had more than o by over so many turns.
+func (r Rank) Ahead(o Rank, turns float64) bool {
+	return r.tenant > o.tenant+turns || r.tenant == o.tenant && r.flow > o.flow+turns
 }

@@ -11,6 +11,10 @@ const (
 	// waiting: its next items are behind what others got since. Guess.
 	forgetFor = time.Minute
 
+	// oweFor is how long that is remembered of who used up what is scarce: refusals are counted by
+	// the hour, and whoever comes back each minute with one more bad address would have them all.
+	oweFor = time.Hour
+
 	// openCost is how much of a session's full turn opening it counts. Guess.
 	openCost = 0.02
 )
@@ -26,6 +30,7 @@ type tenant[T any] struct {
 	opening entry[*tenant[T]] // for sessions; it waits while one of its host queues has none
 	asked   waiters[*Flow[T]]
 	opened  waiters[*Flow[T]]
+	owesAt  time.Time // when it used up what is scarce; zero: never
 }
 
 // Flow is one verification of a tenant.
@@ -45,6 +50,7 @@ type Flow[T any] struct {
 	charged   int       // items that were given to a session
 	chargedAt time.Time // when that was last; zero: never
 	lent      []float64 // for its sessions, to its tenant
+	owesAt    time.Time // when it used up what is scarce; zero: never
 }
 
 // Queued returns how many items of the flow wait.
@@ -203,17 +209,18 @@ func (q *Queue[T]) Contended() bool {
 	return len(tenants) > 1 || len(tenants) == 1 && len(tenants[0].of.asked.heap) > 1
 }
 
-// Sweep forgets flows that have had nothing waiting for a while, and asks for the weights
-// again.
+// Sweep forgets flows that have had nothing waiting for a while, and for longer what they used
+// up that is scarce. It asks for the weights again.
 func (q *Queue[T]) Sweep(now time.Time) {
 	for id, t := range q.tenants {
 		t.weight = q.weigh(id)
 		for id, f := range t.flows {
-			if f.queued == 0 && f.waiting.Len() == 0 && len(f.lent) == 0 && now.Sub(f.chargedAt) >= forgetFor {
+			if f.queued == 0 && f.waiting.Len() == 0 && len(f.lent) == 0 && now.Sub(f.chargedAt) >= forgetFor &&
+				(t.asked.forgettable(&f.asking) || now.Sub(f.owesAt) >= oweFor) {
 				delete(t.flows, id)
 			}
 		}
-		if len(t.flows) == 0 {
+		if len(t.flows) == 0 && (q.asked.forgettable(&t.asking) || now.Sub(t.owesAt) >= oweFor) {
 			delete(q.tenants, id)
 		}
 	}

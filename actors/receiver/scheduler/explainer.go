@@ -275,7 +275,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)
 		if part*100 > float64(a.RefusedShare) {
-			n = min(n, float64(a.RefusedPerHour)/part/ex.options.Sources.Hour.Of(time.Hour).Hours())
+			n = min(n, ex.paths.perHourByRefusals(now, part))
 		}
 		perSession = max(1, min(perSession, float64(a.RefusedPerSession)/part))
 	}

@@ -222,13 +222,13 @@ func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int
 }
 
 // noteOutage tells an outage from a pace that was too fast: connections that broke when a host went
-// down are no word about pace, unless that happens again and again.
+// down are no word about pace, unless that happens again and again, or just when a higher one is tried.
 func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 	o := s.path
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
 		op.relapses = 0
 	}
-	if op.relapses > 0 {
+	if op.relapses > 0 || o.experiment.Unproven() || !o.experiment.Open() && o.rate.Unproven() {
 		op.turnedAway(now, s, told)
 		return
 	}

@@ -26,6 +26,22 @@ type outcomes struct {
 }
 
 const (
+	// harvestFor is how long a receiver is left alone whose guard against address
+	// harvesting has spoken, when it names no time: Cisco's counts by the hour.
+	harvestFor = time.Hour
+
+	// guardLeast is how many refusals of an hour may wake a guard. Guess: none is known that counts
+	// to fewer than five.
+	guardLeast = 3
+
+	// slowBy is how much longer a refusal takes that is held back as a warning. The
+	// first slowRefusals of a session warn of nothing. Postfix waits for a second from
+	// the tenth error on. Guess.
+	slowBy       = time.Second - 50*time.Millisecond
+	slowRefusals = 2
+)
+
+const (
 	// triesMax is how many sessions may end under one probe before it is told
 	// to come back later: it may be the one that ends them.
 	triesMax = 3
@@ -273,6 +289,7 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 		case a.Told.isPermanent():
 			refused++
 			s.path.refusals.Refused(a.At)
+			oc.queues.chargeRefusal(now, s, a.Probe)
 		case a.Told.isAccepted():
 			s.path.refusals.Accepted(a.At)
 		default:

@@ -167,7 +167,7 @@ func (pl *planner) makesRoom(now time.Time, s *session) bool {
 
 // mayAsk is how many probes a session may be given now by every rule.
 func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
-	byBudget, next := s.path.refusals.Ready(now)
+	byBudget, next := pl.queues.refusalsFor(now, s.queue, s.path)
 	if byBudget <= 0 {
 		pl.wakeAt(next)
 		pl.blocks.add(wire.Cause_BUDGET, next)
@@ -323,7 +323,7 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 			}
 			continue
 		}
-		if n, next := o.refusals.Ready(now); n <= 0 {
+		if n, next := pl.queues.refusalsFor(now, l, o); n <= 0 {
 			pl.blocks.add(wire.Cause_BUDGET, next)
 			pl.queues.setAside(now, l, next)
 			continue
@@ -349,7 +349,7 @@ func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 			if c == nil {
 				break
 			}
-			if n, next := o.refusals.Ready(now); n <= 0 {
+			if n, next := pl.queues.refusalsFor(now, l, o); n <= 0 {
 				pl.wakeAt(next)
 				break
 			}

@@ -51,6 +51,7 @@ type unknownReceiver struct {
 	grey    time.Duration // each address is put off for so long; 0: none
 	outages []stretch
 	invalid float64   // share of mailboxes that don't exist
+	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
 
 	rcpts, opens []time.Time
@@ -96,11 +97,15 @@ func (s *unknownReceiver) isOdd(tenant int, address string) bool {
 	return (s.odd.tenant < 0 || s.odd.tenant == tenant) && float64(x>>40)/float64(1<<24) < s.odd.share
 }
 
-func (s *unknownReceiver) isInvalid(address string) bool {
+func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("x" + address))
 	x := h.Sum64() * 0x9e3779b97f4a7c15
-	return float64(x>>40)/float64(1<<24) < s.invalid
+	share := s.invalid
+	if tenant >= 0 && tenant < len(s.listed) {
+		share = s.listed[tenant]
+	}
+	return float64(x>>40)/float64(1<<24) < share
 }
 
 // off is how it says "not now".
@@ -173,7 +178,7 @@ func (s *unknownReceiver) rcpt(now time.Time, tenant int, address string) (reply
 			return reply, false, wasGrey
 		}
 	}
-	if s.isInvalid(address) {
+	if s.isInvalid(tenant, address) {
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}, false, wasGood
 	}
 	return smtp.Reply{Code: 250}, false, wasGood

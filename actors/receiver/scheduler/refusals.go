@@ -1,0 +1,59 @@
+package scheduler
+
+import (
+	"math"
+	"time"
+)
+
+// refusalWeight returns as how many RCPTs a refusal by way of a source counts; 1: refusals are
+// not scarce there.
+func (ps *paths) refusalWeight(o *egressPath) float64 {
+	return o.refusals.WeighRefusal(min(ps.allowance.limits.RcptRate.PerSecond(), o.rate.Lasting()))
+}
+
+// chargeRefusal lets a refusal count for whose address was refused, as far as refusals are scarce:
+// so customers, and the files of one, share them by weight.
+func (qs *queues) chargeRefusal(now time.Time, s *session, p *Probe) {
+	if w := qs.paths.refusalWeight(s.path); w > 1 && !p.chunk.gone() {
+		s.queue.ChargeScarce(now, qs.inbox.tasks.flow(p.chunk.task), w-1, w*float64(s.path.refusals.CountAllowed()))
+	}
+}
+
+// perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
+// What is allowed comes in steps of an hour, so it depends on how many wait.
+func (ps *paths) perHourByRefusals(now time.Time, part float64) float64 {
+	wait := ps.inbox.tasks.queue.Queued() + ps.inbox.tasks.behind
+	for _, o := range ps.all {
+		if now.Before(o.until) || wait == 0 || ps.allowance.limits.RefusedShare > 0 {
+			continue
+		}
+		if t := o.refusals.TimeFor(int(math.Ceil(float64(wait)*part)), now); t > 0 {
+			return float64(wait) / t.Hours()
+		}
+		return math.Inf(1)
+	}
+	return float64(ps.allowance.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
+}
+
+// refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
+// none may, when to ask again. A queue whose customers have used up more than those who wait in
+// another one, which has a session, leaves them their part of what is left.
+func (qs *queues) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
+	n, next = o.refusals.Ready(now)
+	weight := qs.paths.refusalWeight(o)
+	if n <= 0 || weight <= 1 || l.Queued() == 0 {
+		return n, next
+	}
+	rank := l.Rank()
+	for _, s := range qs.pool.sessions {
+		if s.queue == l || s.path != o || s.closing || s.queue.Queued() == 0 || !rank.Ahead(s.queue.Rank(), weight) {
+			continue
+		}
+		part := 1 - qs.inbox.tasks.queue.Fraction(l.First())
+		if n -= int(math.Ceil(part * float64(o.refusals.CountAllowed()))); n <= 0 {
+			return 0, now.Add(asideFor)
+		}
+		return n, next
+	}
+	return n, next
+}
