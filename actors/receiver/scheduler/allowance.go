@@ -13,18 +13,19 @@ import (
 // receiver has taught us about its own limits and speed.
 type allowance struct {
 	*env
-	handle   *registry.Handle
-	version  uint64            // of the standing that was last looked at
-	share    registry.Fraction // that is used; none while we are fenced
-	limits   throttle.Limits   // as they were last permitted
-	before   throttle.Limits   // the same before shares and lessons
-	learned  throttle.Learned
-	software throttle.Software // that counts refusals in a session only; its zero value: not known
-	dials    *throttle.Window
-	rcpts    *throttle.Window // in times of sending, which are lead behind those of giving
-	replies  throttle.Turnaround
-	openings throttle.Turnaround
-	lead     throttle.Lead
+	handle    *registry.Handle
+	version   uint64            // of the standing that was last looked at
+	share     registry.Fraction // that is used; none while we are fenced
+	limits    throttle.Limits   // as they were last permitted
+	before    throttle.Limits   // the same before shares and lessons
+	learned   throttle.Learned
+	software  throttle.Software // that counts errors in a session only; its zero value: not known
+	bySession bool              // refusals are bounded so, because of it
+	dials     *throttle.Window
+	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
+	replies   throttle.Turnaround
+	openings  throttle.Turnaround
+	lead      throttle.Lead
 }
 
 func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
@@ -57,13 +58,29 @@ func (al *allowance) learnSoftware(greeting string) {
 // where its software counts so and nobody but the default has said how many it bears.
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
+	al.bySession = false
 	if al.software.PerSession > 0 {
 		said := al.whoSaid(al.key, throttle.FieldRefusedPerHour)
-		if len(said) == 1 && said[0].Layer == throttle.LayerDefault {
-			a = al.software.Apply(a)
-		}
+		al.bySession = len(said) == 1 && said[0].Layer == throttle.LayerDefault
+	}
+	if al.bySession {
+		a = al.software.Apply(a)
 	}
 	return throttle.StrangerLimits(a)
+}
+
+// errorsLeft is how many RCPTs a session may send, whatever the answers: toward a
+// receiver that is not known to bear refusals no more than that, because some count
+// what they put off like what they refuse. So does all software that counts by the session,
+// greylisting included.
+func (al *allowance) errorsLeft(s *session, a throttle.Limits) int {
+	switch {
+	case al.bySession:
+		return a.RefusedPerSession - s.errors - s.greyed
+	case throttle.ToleratesRefusals(a):
+		return a.RcptsPerConnection
+	}
+	return throttle.StrangerRefused - s.errors
 }
 
 // noteSlowRefusal learns from a refusal that took much longer than the ones before: from

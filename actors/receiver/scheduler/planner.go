@@ -141,7 +141,7 @@ func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
 // isSpent says whether a session that has nothing to do may not be used again.
 func (pl *planner) isSpent(now time.Time, s *session, a throttle.Limits) bool {
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession ||
-		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || s.errorsLeft(a) <= 0 ||
+		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || pl.allowance.errorsLeft(s, a) <= 0 ||
 		pl.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Sub(s.opened) > a.SessionAge || len(pl.pool.sessions)-pl.pool.closing > a.Connections ||
 		pl.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
@@ -198,7 +198,7 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		return 0
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, s.errorsLeft(a), workMax)
+	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax)
 	if n = pl.portionOf(n, s.queue, a); s.path.cautious {
 		n = min(n, 1)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 // session is what the scheduler knows of one SMTP session.
@@ -55,14 +54,4 @@ func (s *session) stage() smtp.Stage {
 		return smtp.StageRcpt
 	}
 	return smtp.StageConnect
-}
-
-// errorsLeft is how many RCPTs the session may send, whatever the answers: toward a
-// receiver that is not known to bear refusals no more than that, because some count
-// what they put off like what they refuse.
-func (s *session) errorsLeft(a throttle.Limits) int {
-	if throttle.ToleratesRefusals(a) {
-		return a.RcptsPerConnection
-	}
-	return throttle.StrangerRefused - s.errors
 }

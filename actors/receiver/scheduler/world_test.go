@@ -103,6 +103,7 @@ func untilMidnight(now time.Time) time.Duration {
 
 // world runs a scheduler against simulated sessions and clients, event by event.
 type world struct {
+	greeting  string // of every host
 	t         tester
 	scheduler *Scheduler
 	living    *registry.Registry // of its node
@@ -255,11 +256,11 @@ func (w *world) opened(s OpenSession) {
 	w.greeted[s.Host]++
 	err := w.greet(s.Host)
 	if err == nil {
-		w.scheduler.outcomes.sessionOpened(w.now, s.ID, nil)
+		w.scheduler.SessionOpened(w.now, s.ID, w.greeting, nil)
 		return
 	}
 	told := judgedAt(w.now, s.Host, smtp.Address{}, err)
-	w.scheduler.outcomes.sessionOpened(w.now, s.ID, &told)
+	w.scheduler.SessionOpened(w.now, s.ID, "", &told)
 }
 
 // judged gives the verdict on a failure, of whatever host.
