@@ -359,6 +359,13 @@ func (t *AdaptiveRate) OnOther(sent time.Time) {
 	}
 }
 
+// TakeBack undoes OnOther for an answer that may yet be about our pace.
+func (t *AdaptiveRate) TakeBack(sent time.Time) {
+	if !sent.Before(t.began) && t.other > 0 {
+		t.other--
+	}
+}
+
 // idle says whether there was nothing to ask for a while before an event.
 func (t *AdaptiveRate) idle(sent time.Time) bool {
 	gap := min(sent.Sub(t.last), sent.Sub(t.until))

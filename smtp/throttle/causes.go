@@ -435,6 +435,9 @@ func (c *Causes) Settle(t Trial, odd bool) {
 		chance = c.OddChance(t.Said)
 	}
 	c.settle(&t, chance)
+	if tenant := scopeOf(c.tenants, t.Tenant); !odd { // it isn't the list, if its addresses pass a moment later
+		tenant.sum, tenant.said = 0, false
+	}
 }
 
 // OddChance is how likely it is that an address that got a reply is odd itself: where one in three new

@@ -23,6 +23,10 @@ const (
 	transientMargin = 0.02
 	transientTrials = 100
 
+	// transientQuiet is how many would have been put off among those that were answered in a row, at the
+	// share of before. Guess: one chance in 150.
+	transientQuiet = 5
+
 	// transientMost is above which share of new addresses put-offs aren't now and then. Guess.
 	transientMost = 0.1
 )
@@ -39,13 +43,21 @@ type Transients struct {
 	last  time.Time    // when one was put off last
 	low   time.Time    // since when we ask at the lower rate
 	bad   int          // that were put off at that
+	high  float64      // share before we went slower
+	quiet int          // answered since one was put off last
 
 	until time.Time // it isn't our pace
 	usual float64
 }
 
-// Answered takes a new address that was answered at once.
-func (s *Transients) Answered() { s.share -= s.share / transientTrials }
+// Answered takes a new address that was answered at once. So many in a row that the share of before is out
+// of the question show that it was our pace: what comes next is a new case.
+func (s *Transients) Answered() {
+	s.share -= s.share / transientTrials
+	if s.quiet++; s.open && float64(s.quiet)*s.high >= transientQuiet {
+		s.open = false
+	}
+}
 
 // Reset forgets a test that is being made: the receiver was believed to be the cause.
 func (s *Transients) Reset() { s.open = false }
@@ -65,14 +77,17 @@ func (s *Transients) Passed(rate *AdaptiveRate, sent, now time.Time, words strin
 func (s *Transients) tooFast(rate *AdaptiveRate, sent, now time.Time) bool {
 	s.share += (1 - s.share) / transientTrials
 	before := s.last
-	s.last = now
+	s.last, s.quiet = now, 0
 	if now.Before(s.until) && s.share <= min(2*s.usual+transientMargin, transientMost) {
 		return false
 	}
 	low := rate.present(now) <= transientBelow*s.from
 	if !s.open || now.Sub(before) > transientSilence && !low {
-		*s = Transients{share: s.share, last: now, open: true, saved: *rate, from: rate.pace(sent)}
+		*s = Transients{share: s.share, last: now, open: true, saved: *rate, from: rate.pace(sent), high: s.share}
 		return true
+	}
+	if !low {
+		s.high = max(s.high, s.share)
 	}
 	if !low || s.share > transientMost {
 		return true

@@ -23,6 +23,11 @@ func (e *env) emitTo(to Client, msg proto.Message) {
 	e.steps = append(e.steps, Send{To: to, Msg: msg})
 }
 
+// jitter returns a random time below most.
+func (e *env) jitter(most time.Duration) time.Duration {
+	return time.Duration(e.rand.Int64N(int64(max(1, most))))
+}
+
 // wakeAt asks to be woken no later than t.
 func (e *env) wakeAt(t time.Time) {
 	if !t.IsZero() && (e.wake.IsZero() || t.Before(e.wake)) {

@@ -63,7 +63,7 @@ func (pe *penalties) restRates(now time.Time) {
 // downFor is how long a host is left alone after so many tries that failed.
 func (pe *penalties) downFor(failures int) time.Duration {
 	wait := min(downMost, time.Second<<min(failures, 10))
-	return pe.options.Stretched(wait + time.Duration(pe.rand.Int64N(int64(wait)/10)))
+	return pe.options.Stretched(wait + pe.jitter(wait/10))
 }
 
 // avoidHost does not dial an address for a while. What fails during that while, as

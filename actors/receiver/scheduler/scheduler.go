@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"hash/fnv"
 	"iter"
 	"math/rand/v2"
 	"slices"
@@ -43,7 +44,7 @@ type Scheduler struct {
 // New makes the scheduler of the receiver that a handle names.
 func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	o.Bind()
-	e := &env{options: o, key: h.Key, rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now)}
 	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, h, now)
 	sc.recorder = &recorder{env: e, allowance: sc.allowance}
@@ -323,6 +324,13 @@ func (sc *Scheduler) doTimely(now time.Time) {
 	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
 		sc.wakeAt(now.Add(every))
 	}
+}
+
+// randOf is drawn from a receiver and the time when it began: the same trials lead to the same decisions.
+func randOf(key string, now time.Time) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return rand.New(rand.NewPCG(h.Sum64(), uint64(now.UnixNano())))
 }
 
 // Key names the receiver.

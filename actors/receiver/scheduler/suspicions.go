@@ -30,7 +30,8 @@ type suspicions struct {
 const (
 	// lookAfter is how long an address that was put off waits until it is asked again here, to
 	// learn whether it is odd itself. Guess: longer than the second that many receivers count
-	// over.
+	// over. Up to half of it is added at random: at an even pace the same place in the next second
+	// would be one too many again.
 	lookAfter = 2 * time.Second
 
 	// lookWithin is how long it waits for that at most; then it is put off.
@@ -183,6 +184,7 @@ func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
 	o.explainFailed(&a, one.trial.Sent)
 	if o.causes.Calm() {
 		o.causes.Settle(one.trial, true)
+		o.rate.OnOther(one.trial.Sent)
 		su.foundOdd(o, p, one.trial)
 		if o.experiment.Open() {
 			o.experiment.Looked(false)
@@ -212,10 +214,11 @@ func (su *suspicions) awaitLook(now time.Time, s *session, a Answered, t throttl
 		su.inbox.putOff(a.Probe, a.Told, a.At)
 		return
 	}
-	one := &suspect{probe: a.Probe, trial: t, told: a.Told, due: now.Add(max(lookAfter, a.Told.Verdict.Wait)),
+	one := &suspect{probe: a.Probe, trial: t, told: a.Told, due: now.Add(max(lookAfter, a.Told.Verdict.Wait) + su.jitter(lookAfter/2)),
 		until: now.Add(lookWithin)}
 	a.Probe.suspect = one
 	su.suspects = append(su.suspects, one)
+	s.path.rate.TakeBack(a.Sent)
 }
 
 // believeCause follows a cause that holds for the whole receiver.
