@@ -210,8 +210,11 @@ func refusalFaults() []fault {
 		{name: "source blocked at the greeting", blind: true, list: saying(smtp.StageGreeting, []string{
 			"554 5.7.1 No SMTP service for you", "550 5.1.1 Host {client} is on our block list",
 			"571 Email from {client} is currently blocked by us", "554 mx.test ESMTP not accepting messages",
-			"550 5.7.606 Access denied, banned sending IP [{client}]", "421 4.7.0 {client} deferred due to complaints",
-			"521 5.7.1 Blocked by reputation filter",
+			"550 5.7.606 Access denied, banned sending IP [{client}]", "521 5.7.1 Blocked by reputation filter",
+		})},
+		// It is a limit to us, and nobody is given up for one.
+		{name: "deferred at the greeting", blind: true, end: endlessEnd, list: saying(smtp.StageGreeting, []string{
+			"421 4.7.0 {client} deferred due to complaints",
 		})},
 		{name: "no PTR", blind: true, personalities: []string{"noptr"}, list: saying(smtp.StageRcpt, []string{
 			"550 5.7.25 The IP address has no PTR record set up",
