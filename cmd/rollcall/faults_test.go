@@ -29,7 +29,7 @@ const (
 	faultEnd = 90 * time.Second
 
 	// faultsAtOnce is how many rows are at work at a time: nearly all of it is waiting.
-	faultsAtOnce = 10
+	faultsAtOnce = 16
 
 	// faultWait scales the waits of a row: how long receivers greylist. An address is given
 	// up after eight times that.
@@ -71,12 +71,18 @@ func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
 	t.Parallel()
 	var rows sync.WaitGroup
 	slots := make(chan struct{}, faultsAtOnce)
-	for _, group := range [][]fault{refusalFaults(), connectionFaults(), mannersFaults(), innerFaults()} {
-		for _, f := range group {
+	for _, group := range []struct {
+		name string
+		rows []fault
+	}{ // what waits longest first
+		{"connections", connectionFaults()}, {"inner", innerFaults()}, {"refusals", refusalFaults()},
+		{"manners", mannersFaults()},
+	} {
+		for _, f := range group.rows {
 			slots <- struct{}{}
 			rows.Go(func() {
 				defer func() { <-slots }()
-				t.Run(f.name, f.run)
+				t.Run(group.name+"/"+f.name, f.run)
 			})
 		}
 	}
