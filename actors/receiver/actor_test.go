@@ -201,7 +201,7 @@ func TestIdleActorEnds(t *testing.T) {
 // not asked for all addresses that a session was given.
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
-	b.options.stretch = atOnce
+	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })

@@ -134,7 +134,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 func TestNextActorKnows(t *testing.T) {
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Facts = newShelf()
-	b.options.stretch = soonOver
+	b.options.stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })

@@ -215,7 +215,8 @@ type mix struct {
 type said struct {
 	at, finish time.Time
 	why        string
-	part       float64 // of the addresses that are final
+	part       float64     // of the addresses that are final
+	waits      []view.Wait // for what the others do
 }
 
 // TestEstimate runs lists of several kinds and says how good the estimate of their finish
@@ -305,7 +306,8 @@ func (r *run) listen() (all []said, began, ended time.Time) {
 		if sum := sumOf(v.Waits); len(v.Waits) > 0 && sum != int(v.Total-v.Final) {
 			r.w.t.Errorf("%d of %d addresses are final, and %d wait: %+v", v.Final, v.Total, sum, v.Waits)
 		}
-		all = append(all, said{time.Now(), v.Finish, v.Why, float64(v.Final) / float64(max(1, v.Total))})
+		all = append(all, said{time.Now(), v.Finish, v.Why, float64(v.Final) / float64(max(1, v.Total)),
+			v.Waits})
 	}
 }
 
@@ -327,6 +329,13 @@ func sumOf(waits []view.Wait) (n int) {
 func (m mix) judge(t testing.TB, all []said, began, ended time.Time) {
 	t.Helper()
 	line := fmt.Sprintf("%-34s %8s:", m.name, ended.Sub(began).Round(time.Second))
+	defer func() { // which addresses came so late, and what they waited for
+		for i := 0; t.Failed() && i < len(all); i += 1 + len(all)/60 {
+			s := all[i]
+			t.Logf("after %s %.1f %% final, %s left as told, %+v", s.at.Sub(began), 100*s.part,
+				s.finish.Sub(s.at).Round(time.Second), s.waits)
+		}
+	}()
 	for _, part := range []float64{0.1, 0.25, 0.5, 0.75} {
 		at := began.Add(time.Duration(part * float64(ended.Sub(began))))
 		s := all[0]

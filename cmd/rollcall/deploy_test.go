@@ -137,6 +137,7 @@ func tryFlags(c *cobra.Command, args []string) error {
 // TestDocumentsNameMetricsThatExist: each metric that a document names is one that a
 // node registers.
 func TestDocumentsNameMetricsThatExist(t *testing.T) {
+	t.Parallel()
 	families := metricsOf(t)
 	metric := regexp.MustCompile(`\brollcall_[a-z_]+[a-z]\b`)
 	users := []string{"rollcall_owner", "rollcall_node", "rollcall_audit"} // of the ledger

@@ -29,7 +29,7 @@ const (
 	faultEnd = 90 * time.Second
 
 	// faultsAtOnce is how many rows are at work at a time: nearly all of it is waiting.
-	faultsAtOnce = 10
+	faultsAtOnce = 16
 
 	// faultWait scales the waits of a row: how long receivers greylist. An address is given
 	// up after eight times that.
@@ -71,12 +71,18 @@ func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
 	t.Parallel()
 	var rows sync.WaitGroup
 	slots := make(chan struct{}, faultsAtOnce)
-	for _, group := range [][]fault{refusalFaults(), connectionFaults(), mannersFaults(), innerFaults()} {
-		for _, f := range group {
+	for _, group := range []struct {
+		name string
+		rows []fault
+	}{ // what waits longest first
+		{"connections", connectionFaults()}, {"inner", innerFaults()}, {"refusals", refusalFaults()},
+		{"manners", mannersFaults()},
+	} {
+		for _, f := range group.rows {
 			slots <- struct{}{}
 			rows.Go(func() {
 				defer func() { <-slots }()
-				t.Run(f.name, f.run)
+				t.Run(group.name+"/"+f.name, f.run)
 			})
 		}
 	}
@@ -210,8 +216,11 @@ func refusalFaults() []fault {
 		{name: "source blocked at the greeting", blind: true, list: saying(smtp.StageGreeting, []string{
 			"554 5.7.1 No SMTP service for you", "550 5.1.1 Host {client} is on our block list",
 			"571 Email from {client} is currently blocked by us", "554 mx.test ESMTP not accepting messages",
-			"550 5.7.606 Access denied, banned sending IP [{client}]", "421 4.7.0 {client} deferred due to complaints",
-			"521 5.7.1 Blocked by reputation filter",
+			"550 5.7.606 Access denied, banned sending IP [{client}]", "521 5.7.1 Blocked by reputation filter",
+		})},
+		// It is a limit to us, and nobody is given up for one.
+		{name: "deferred at the greeting", blind: true, end: endlessEnd, list: saying(smtp.StageGreeting, []string{
+			"421 4.7.0 {client} deferred due to complaints",
 		})},
 		{name: "no PTR", blind: true, personalities: []string{"noptr"}, list: saying(smtp.StageRcpt, []string{
 			"550 5.7.25 The IP address has no PTR record set up",

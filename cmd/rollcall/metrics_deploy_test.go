@@ -82,6 +82,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 var alertLabel = regexp.MustCompile(`\{\{ *\$labels\.(\w+)`)
 
 func TestAlertsAskForWhatThereIs(t *testing.T) {
+	t.Parallel()
 	families, names := metricsOf(t), map[string]bool{}
 	rules := readAlerts(t)
 	for _, a := range rules {
@@ -158,6 +159,7 @@ func anchorOf(title string) string {
 }
 
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
+	t.Parallel()
 	families, d := metricsOf(t), readDashboard(t)
 	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 {
 		t.Errorf("title %q, uid %q, schema %d: Grafana 10 takes 36 and later", d.Title, d.UID, d.SchemaVersion)

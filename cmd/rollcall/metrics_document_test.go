@@ -32,6 +32,7 @@ var areas = []struct {
 }
 
 func TestMetricsDocument(t *testing.T) {
+	t.Parallel()
 	document := filepath.Join(houseRoot, "docs", "metrics.md")
 	want := writeMetrics(t)
 	if *updateMetrics {

@@ -147,6 +147,7 @@ func (f *family) unit() string {
 }
 
 func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
+	t.Parallel()
 	name := regexp.MustCompile(`^rollcall_[a-z]+(_[a-z]+)*$`)
 	for _, f := range metricsOf(t) {
 		if !name.MatchString(f.name) {
@@ -176,6 +177,7 @@ var labelsKnown = map[string]int{
 // TestMetricsAreBounded: nothing that customers or receivers choose makes series without
 // end, and no label has an address.
 func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
 	families := metricsOf(t)
 	if allMetrics.total > 2000 {
 		t.Errorf("%d series after a file of %d addresses, want at most 2000", allMetrics.total, len(allMetrics.file))

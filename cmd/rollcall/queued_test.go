@@ -33,6 +33,7 @@ const (
 // what the receiver has been handed.
 func TestTheTwoTablesAgree(t *testing.T) {
 	aWholeNode(t)
+	t.Parallel()
 	j := newJudged(t, `greylist_waits = ["2s"]
 give_up_after = "6s"
 [throttle.receivers."queued-clean.test"]

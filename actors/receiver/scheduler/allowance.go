@@ -119,6 +119,21 @@ func (al *allowance) penaltyWaits() []time.Duration {
 	return al.options.Waits
 }
 
+// firstWait is how soon an address is asked again at the soonest after a trouble that names no time.
+func (al *allowance) firstWait() time.Duration { return al.penaltyWaits()[0] }
+
+// restFirst is how long a source rests the first time that it is refused: no longer than any other trouble
+// would keep an address away.
+func (al *allowance) restFirst() time.Duration {
+	return min(al.options.restHour().Of(suspendFirst), al.firstWait())
+}
+
+// restUntold is up to how long a rest of our sources lasts of which those who wait are told nothing: the
+// first one is, the next one isn't.
+func (al *allowance) restUntold() time.Duration {
+	return min(suspendUntold, al.firstWait()*4/3)
+}
+
 // undoRcpts takes back n RCPTs that were permitted and not sent.
 func (al *allowance) undoRcpts(s *session, n int) {
 	al.rcpts.Undo(n)

@@ -42,6 +42,7 @@ func causesOf(t *testing.T, far *unknownReceiver, seed uint64, span time.Duratio
 // TestTheCauseIsInTheEvidence: in worlds whose truth is known, attempts that were put off, refused or cut
 // say which scope was believed, and by which trials, in one sentence without a name; good ones never do.
 func TestTheCauseIsInTheEvidence(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
 	odd := func(share float64, tenant int) oddOf {
 		return oddOf{share: share, tenant: tenant, reply: smtp.Reply{Code: 451, Lines: []string{"qwe rty"}}}
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -111,8 +112,13 @@ func TestNoMailAtOneOfTwoAddresses(t *testing.T) {
 		{"the second", []error{down, noMail}, smtp.Undecided},
 	} {
 		w := newWorld(t, openedWide(), 1)
-		w.greet = func(string) error { return tc.says[(len(w.dials)-1)%2] }
 		route := hosts("mx1")
+		w.greetAt = func(at netip.Addr) error {
+			if at == netip.AddrFrom4([4]byte(route[0].Addrs[0])) {
+				return tc.says[0]
+			}
+			return tc.says[1]
+		}
 		route[0].Addrs = append(route[0].Addrs, []byte{192, 0, 2, 99})
 		answered := 0
 		w.collect(1, func(_ string, a told) {

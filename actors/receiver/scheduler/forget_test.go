@@ -17,8 +17,8 @@ func blocked(now time.Time) *Scheduler {
 	told := judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 554, Lines: []string{"5.7.1 your address is on our block list"}}})
 	o := d.paths.all[0]
-	d.queues.all["mx1,mx2,"].refusalOf(o).extend(now, told, 0)
-	o.extend(now, told, 0)
+	d.queues.all["mx1,mx2,"].refusalOf(o).extend(now, told, suspendFirst, suspendMost)
+	o.extend(now, told, suspendFirst, suspendMost)
 	o.grey.Enough = 5 * time.Minute
 	return d
 }

@@ -35,10 +35,10 @@ func TestWaitsOfAShortHour(t *testing.T) {
 // TestRestsOfAShortHour: a receiver that refuses a source is left alone by that hour.
 func TestRestsOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(36 * time.Second)
-	o := hourly(testOptions(openedWide()), hour)
+	al := begunAlone("example", hourly(testOptions(openedWide()), hour), begin).allowance
 	var r suspension
 	for _, want := range []time.Duration{hour.Of(suspendFirst), hour.Of(2 * suspendFirst), hour.Of(4 * suspendFirst)} {
-		if r.extend(begin, Judgement{}, o.restHour()); r.until.Sub(begin) != want {
+		if r.extend(begin, Judgement{}, al.restFirst(), time.Hour); r.until.Sub(begin) != want {
 			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
 		}
 	}

@@ -12,7 +12,7 @@ const (
 	// downMost bounds how long a host that cannot be reached is left alone between two tries.
 	downMost = time.Minute
 
-	// downTells is how many tries in a row fail before those who wait for a host are told to
+	// downTells is how many tries in a row fail at most before those who wait for a host are told to
 	// come back: two minutes.
 	downTells = 7
 
@@ -253,15 +253,26 @@ func (op *openings) turnedAway(now time.Time, s *session, told Judgement) {
 	}
 }
 
+// tellsDown reports whether those who wait for a host that was tried so often are told to come back: after
+// downTells tries, and sooner where they would be asked again sooner than that after any other trouble.
+func (op *openings) tellsDown(failures int) bool {
+	if failures <= 1 || failures >= downTells {
+		return failures > 1
+	}
+	tried := time.Second<<(failures-1) - time.Second // since the first that failed
+	return op.options.Stretched(tried) > op.allowance.firstWait()
+}
+
 // backSoon is when a queue of which no host can be asked now can be asked again, if that is soon
 // enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
 func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 	for _, c := range l.candidates {
-		if c.failures >= downTells && now.Before(c.until) {
+		if now.Before(c.until) && op.tellsDown(c.failures) {
 			return time.Time{}
 		}
 		_, until, rests := op.paths.hostUnavailable(now, l, c)
-		if !now.Before(c.until) && until.Sub(now) > suspendUntold { // the host is well: it is our sources that rest
+		isWell := !now.Before(c.until) // then it is our sources that rest
+		if isWell && until.Sub(now) > op.allowance.restUntold() {
 			return time.Time{}
 		}
 		if !rests {

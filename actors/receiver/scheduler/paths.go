@@ -52,14 +52,14 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 }
 
 const (
-	// suspendFirst is how long a source is rested at a receiver that refuses it, the first
+	// suspendFirst is how long a source is rested at most at a receiver that refuses it, the first
 	// time; each rest that follows another one doubles it, up to restHereMost. So a block
 	// costs at most twice as long as it lasts, and one of days ten questions and then
 	// one in four hours.
 	suspendFirst = 15 * time.Second
 	suspendMost  = 4 * time.Hour
 
-	// suspendUntold is up to how long a rest of our sources lasts of which those who wait are told nothing.
+	// suspendUntold is up to how long a rest of our sources lasts at most of which those who wait are told nothing.
 	suspendUntold = 20 * time.Second
 
 	// queuesInRow is how many queues of a receiver refuse a source, without an answer
@@ -100,9 +100,9 @@ type suspension struct {
 	last  Judgement // the newest refusal
 }
 
-// extend prolongs it; each rest in a row is twice as long.
-func (r *suspension) extend(now time.Time, told Judgement, hour throttle.Hour) {
-	r.until = now.Add(max(told.Verdict.Wait, hour.Of(min(suspendFirst<<min(r.count, 10), suspendMost))))
+// extend prolongs it; each rest in a row is twice as long as the one before, from first to most.
+func (r *suspension) extend(now time.Time, told Judgement, first, most time.Duration) {
+	r.until = now.Add(max(told.Verdict.Wait, min(first<<min(r.count, 24), most)))
 	r.count++
 	r.last = told
 }

@@ -123,7 +123,8 @@ func (pe *penalties) suspendSource(now time.Time, l *hostQueue, o *egressPath, t
 	}
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.refusalOf(o)
-	r.extend(now, told, pe.options.restHour())
+	first, most := pe.allowance.restFirst(), pe.options.restHour().Of(suspendMost)
+	r.extend(now, told, first, most)
 	for _, c := range l.candidates { // another source may be taken where this one was not
 		if c.last.Verdict.Action == verdict.ActOtherSource {
 			c.until, c.failures = now, 0
@@ -132,7 +133,7 @@ func (pe *penalties) suspendSource(now time.Time, l *hostQueue, o *egressPath, t
 	o.refusing[l.Key()] = struct{}{}
 	everywhere := len(o.refusing) >= queuesInRow
 	if everywhere {
-		o.extend(now, told, pe.options.restHour())
+		o.extend(now, told, first, most)
 		clear(o.refusing)
 	}
 	pe.pool.haltSessions(func(s *session) bool { return s.path == o && (everywhere || s.queue == l) })

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -83,6 +84,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 	}{{"at the greeting", blockedAtGreeting, smtp.Reply{}, 0}, {"at RCPT", nil, blockedAtRcpt, 3}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorldFrom(t, sourceA, sourceB)
+			w.scheduler.options.Waits = unhurried
 			refusedAt := map[string]bool{w.scheduler.paths.all[0].name: true}
 			w.greet = func(string) error {
 				if refusedAt[w.from] {
@@ -144,9 +146,13 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 	}
 }
 
+// unhurried are waits that shorten no rest of a source.
+var unhurried = []time.Duration{time.Minute, 5 * time.Minute}
+
 // TestRestsGrow: each rest in a row is twice as long, up to four hours.
 func TestRestsGrow(t *testing.T) {
 	w := newWorldFrom(t, sourceA)
+	w.scheduler.options.Waits = unhurried
 	w.greet = func(string) error { return blockedAtGreeting }
 	dials := 0
 	for n, want := range []time.Duration{15, 30, 60, 120, 240, 480, 960, 1920, 3840, 7680, 14400, 14400} {
@@ -158,6 +164,47 @@ func TestRestsGrow(t *testing.T) {
 		}
 		dials = len(w.dials)
 		w.run(w.now.Add(left - time.Millisecond))
+	}
+}
+
+// TestRestsAreAsShortAsTheWaits: where an address is asked again sooner than the first rest would last, and
+// who waits for a host that is down would be, neither keeps it longer.
+func TestRestsAreAsShortAsTheWaits(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		greet   error
+		waits   []time.Duration
+		toldBy  time.Duration // not before, and two seconds later they are
+		resting time.Duration // of the first rest, as long as the source does
+	}{
+		{"refused, usual waits", blockedAtGreeting, unhurried, 15 * time.Second, 15 * time.Second},
+		{"refused, short waits", blockedAtGreeting, []time.Duration{2 * time.Second, time.Minute}, 2 * time.Second,
+			2 * time.Second},
+		{"down, usual waits", errors.New("connection refused"), unhurried, 63 * time.Second, 0},
+		{"down, a wait of 10 s", errors.New("connection refused"), []time.Duration{10 * time.Second}, 15 * time.Second, 0},
+		{"down, a wait of 500 ms", errors.New("connection refused"), []time.Duration{500 * time.Millisecond},
+			time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorldFrom(t, sourceA)
+			w.scheduler.options.Waits = tc.waits
+			w.greet = func(string) error { return tc.greet }
+			var first time.Time
+			w.collect(1, func(_ string, a told) {
+				if first.IsZero() {
+					first = w.now
+				}
+			})
+			w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
+			w.run(begin.Add(200 * time.Millisecond))
+			if rests := w.away("mx1", 0); rests > tc.resting || rests < tc.resting-200*time.Millisecond {
+				t.Errorf("the source rests for %s, want %s", rests, tc.resting)
+			}
+			w.run(begin.Add(3 * time.Minute))
+			if after := first.Sub(begin); first.IsZero() || after < tc.toldBy || after > tc.toldBy*11/10+2*time.Second {
+				t.Errorf("told after %s, want %s", after, tc.toldBy)
+			}
+		})
 	}
 }
 
@@ -212,6 +259,7 @@ func TestRestOfAnOperator(t *testing.T) {
 		{"three after that", []bool{true, false, true, true, true}, true},
 	} {
 		w := newWorldFrom(t, sourceA)
+		w.scheduler.options.Waits = unhurried
 		w.scheduler.options.Sources.Hour = throttle.Hour(5 * time.Hour) // the first rest outlasts each queue's minute
 		w.greet = func(host string) error {
 			if tc.refuses[host[2]-'0'] {

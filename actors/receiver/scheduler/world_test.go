@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -127,8 +128,9 @@ type world struct {
 	turns   int
 	reply   func(p *Probe, s *simSession) smtp.Reply
 	greet   func(host string) error
-	from    string         // the source that is greeted
-	greeted map[string]int // times, by host
+	greetAt func(at netip.Addr) error // nil: greet says it
+	from    string                    // the source that is greeted
+	greeted map[string]int            // times, by host
 	hear    func(to Client, msg proto.Message)
 	asked   func(p *Probe) // may be nil
 }
@@ -255,6 +257,9 @@ func (w *world) opened(s OpenSession) {
 	w.from = s.Source.Name()
 	w.greeted[s.Host]++
 	err := w.greet(s.Host)
+	if w.greetAt != nil {
+		err = w.greetAt(s.At)
+	}
 	if err == nil {
 		w.scheduler.SessionOpened(w.now, s.ID, w.greeting, nil)
 		return
