@@ -15,8 +15,12 @@ type RefusalBudget struct {
 	*Budget
 	PerHour, share int
 	hour           Hour
-	Minutes        []RefusalMinute // oldest first, at least a minute apart; at most some 60
+	answered       struct{ accepted, refused int } // of late, hours included
+	Minutes        []RefusalMinute                 // oldest first, at least a minute apart; at most some 60
 }
+
+// answeredOver is after how many refusals those before count half: a share is known to a tenth then. Guess.
+const answeredOver = 200
 
 // RefusalMinute is what a receiver answered in a minute of the quota's hour.
 type RefusalMinute struct {
@@ -44,12 +48,22 @@ func (q *RefusalBudget) Set(perHour, share int) {
 func (q *RefusalBudget) Accepted(at time.Time) {
 	q.Budget.Accepted(at)
 	q.minute(at).Accepted++
+	q.answered.accepted++
 }
 
 // Refused says that an open probe was refused at this time.
 func (q *RefusalBudget) Refused(at time.Time) {
 	q.Budget.Refused(at)
 	q.minute(at).Refused++
+	if q.answered.refused++; q.answered.refused >= answeredOver {
+		q.answered.accepted, q.answered.refused = q.answered.accepted/2, q.answered.refused/2
+	}
+}
+
+// Answered returns how many were accepted and refused of late: the newest one to two hundred refusals, and
+// what was accepted meanwhile. An hour alone has too few to tell the share.
+func (q *RefusalBudget) Answered() (accepted, refused int) {
+	return q.answered.accepted, q.answered.refused
 }
 
 // minute finds or makes the count of a time; one before the newest minute counts in that.

@@ -375,7 +375,7 @@ func TestPerHour(t *testing.T) {
 	}
 	a.RefusedPerHour = 100
 	w.wake()
-	accepted, _ := d.paths.answeredOf(w.now)
+	accepted, _ := d.paths.answered()
 	for n := range 80 {
 		if got := d.explainer.perHourOf(w.now, mine); n < tellingRefusals && got != 18_000 {
 			t.Errorf("%d an hour after %d refusals beside %d", got, n, accepted)
@@ -383,7 +383,7 @@ func TestPerHour(t *testing.T) {
 		d.paths.all[0].refusals.Begin(1)
 		d.paths.all[0].refusals.Refused(w.now)
 	}
-	_, refused := d.paths.answeredOf(w.now)
+	_, refused := d.paths.answered()
 	want := int64(100 * float64(accepted+refused) / float64(refused) / 2)
 	if got := d.explainer.perHourOf(w.now, mine); 10*got < 9*want || 10*got > 11*want || refused != 80 { // in steps of 61 min
 		t.Errorf("%d an hour instead of about %d, of %d refused and %d accepted", got, want, refused, accepted)

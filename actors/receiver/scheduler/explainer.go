@@ -270,7 +270,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 		return 0
 	}
 	n := min(a.RcptRate.PerSecond(), ex.paths.all[0].rate.Lasting()) * 3600
-	accepted, refused := ex.paths.answeredOf(now)
+	accepted, refused := ex.paths.answered()
 	perSession := float64(a.RcptsPerConnection)
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)

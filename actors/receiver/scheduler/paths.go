@@ -247,16 +247,10 @@ func (ps *paths) slowedPath(now time.Time) *egressPath {
 	return nil
 }
 
-// answeredOf is what the source that is used refused and accepted in the last hour.
-func (ps *paths) answeredOf(now time.Time) (accepted, refused int) {
+// answered is what was accepted and refused of late by way of the source that is used.
+func (ps *paths) answered() (accepted, refused int) {
 	for _, o := range ps.all {
-		for _, m := range o.refusals.Minutes {
-			if !o.refusals.IsOver(m.Began, now) {
-				accepted += m.Accepted
-				refused += m.Refused
-			}
-		}
-		if accepted+refused > 0 {
+		if accepted, refused = o.refusals.Answered(); accepted+refused > 0 {
 			break
 		}
 	}
