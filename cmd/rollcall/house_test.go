@@ -419,10 +419,9 @@ func TestReceiversStayInParts(t *testing.T) {
 	}
 }
 
-// isRecord names the structs that are lists of values and have next to no behaviour. AdaptiveRate does not belong
-// here: it is to be taken apart.
+// isRecord names the structs that are lists of values and have next to no behaviour.
 func isRecord(name string) bool {
-	return slices.Contains([]string{"Options", "Metrics", "session", "AdaptiveRate", "TrialLine"}, name)
+	return slices.Contains([]string{"Options", "Metrics", "session", "TrialLine"}, name)
 }
 
 // receiverName is the name of a method's type.

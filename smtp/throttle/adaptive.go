@@ -99,28 +99,45 @@ const (
 // Rates are of the far side as a whole; share is the part of them that is ours. Not safe
 // for concurrent use.
 type AdaptiveRate struct {
+	rateBounds
+	rateSearch
+	rateRests
+	rateCounts
+
+	rate  float64 // held or tried; the ceiling holds beside it
+	phase Phase
+	since time.Time
+	why   string
+	slow  latency
+	flow  flow
+}
+
+// rateBounds is what an AdaptiveRate is allowed.
+type rateBounds struct {
 	ceiling  float64
 	share    float64 // above 0
 	stated   bool
 	restMost time.Duration
 	few      int // good answers of a second that tell how fast we were
+}
 
-	rate    float64   // held or tried; the ceiling holds beside it
+// rateSearch is what an AdaptiveRate knows of the highest rate that goes well, and what it may risk to learn more.
+type rateSearch struct {
 	good    float64   // the highest that was proven; 0: none
 	rose    time.Time // when it was
 	goodWas float64   // that before it
 	edge    float64   // where it was last too fast; 0: not known
 	step    float64
 	proof   time.Duration
-	credit  float64 // complaints that may still be caused
-	cost    float64 // complaints that a lesson brings
-	trials  int     // in a row that brought a complaint
+	faded   time.Time // when proof last became shorter
+	credit  float64   // complaints that may still be caused
+	cost    float64   // complaints that a lesson brings
+	trials  int       // in a row that brought a complaint
 	gap     time.Time
+}
 
-	phase Phase
-	since time.Time
-	why   string
-
+// rateRests is what the last complaints taught, and how long nothing is sent because of them.
+type rateRests struct {
 	lesson  time.Time // events that were sent before teach nothing
 	around  float64   // complaints about the same haste
 	rising  bool      // the newest lesson ended a trial of a higher rate
@@ -133,9 +150,11 @@ type AdaptiveRate struct {
 	tried   bool          // it began with a trial of a higher rate
 	dear    time.Duration // how long the last trouble lasted
 	before  int           // good answers between the last two long troubles
-	faded   time.Time     // when proof last became shorter
 	lowered time.Time     // when the rate was, for being too fast
+}
 
+// rateCounts is what was heard of late.
+type rateCounts struct {
 	began time.Time // of the stretch at one rate
 	heard int       // good answers to events of the stretch
 	other int       // answers to them that prove nothing
@@ -143,9 +162,6 @@ type AdaptiveRate struct {
 	cycle  time.Time // of all since the last long rest
 	passed int       // good answers in it
 	last   time.Time // when the newest of them was sent
-
-	slow latency
-	flow flow
 }
 
 // flow counts good answers by when their events were sent, in steps of flowStep.
@@ -197,8 +213,12 @@ const fullWhy = "the allowance is stated for this receiver and nothing speaks ag
 
 // NewAdaptiveRate begins at the whole ceiling when it is stated for this site, and gently when not.
 func NewAdaptiveRate(b RateBounds, now time.Time) *AdaptiveRate {
-	t := &AdaptiveRate{ceiling: b.Ceiling.PerSecond(), share: 1, stated: b.Stated, restMost: b.Rest, step: stepLeast,
-		few: cmp.Or(b.Few, proofAnswers), proof: proofLeast, credit: 3, cost: 1, began: now, cycle: now, last: now, faded: now}
+	t := &AdaptiveRate{
+		rateBounds: rateBounds{ceiling: b.Ceiling.PerSecond(), share: 1, stated: b.Stated, restMost: b.Rest,
+			few: cmp.Or(b.Few, proofAnswers)},
+		rateSearch: rateSearch{step: stepLeast, proof: proofLeast, credit: 3, cost: 1, faded: now},
+		rateCounts: rateCounts{began: now, cycle: now, last: now},
+	}
 	if b.Share > 0 {
 		t.share = b.Share
 	}
