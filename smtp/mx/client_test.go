@@ -183,8 +183,9 @@ func TestServersTakeTurns(t *testing.T) {
 				t.Errorf("got %s, want %s", got, cleanRoute)
 			}
 			asked := r.Stats().Queries - uint64(len(good.queries()))
-			// For MX up to three times (the question is repeated), for A only if it answers.
-			if asked == 0 || !tc.perName && asked > 3 || tc.perName && asked != 2 {
+			// Up to three times for a name, because a question is repeated that is not answered soon; for the second
+			// name only if it answers.
+			if asked == 0 || !tc.perName && asked > 3 || tc.perName && (asked < 2 || asked > 6) {
 				t.Errorf("the first server was asked %d times", asked)
 			}
 		})
