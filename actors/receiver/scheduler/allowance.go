@@ -119,17 +119,16 @@ func (al *allowance) penaltyWaits() []time.Duration {
 	return al.options.Waits
 }
 
-// firstWait is how soon an address is asked again at the soonest after a trouble that names no time.
+// firstWait is the shortest time after which an address is asked again, when a receiver names none.
 func (al *allowance) firstWait() time.Duration { return al.penaltyWaits()[0] }
 
-// restFirst is how long a source rests the first time that it is refused: no longer than any other trouble
-// would keep an address away.
+// restFirst is how long a source rests when it is refused for the first time: no longer than firstWait.
 func (al *allowance) restFirst() time.Duration {
 	return min(al.options.restHour().Of(suspendFirst), al.firstWait())
 }
 
-// restUntold is up to how long a rest of our sources lasts of which those who wait are told nothing: the
-// first one is, the next one isn't.
+// restUntold is the longest rest of our sources that those who wait aren't told of: the first rest is below
+// it, and the next one above.
 func (al *allowance) restUntold() time.Duration {
 	return min(suspendUntold, al.firstWait()*4/3)
 }

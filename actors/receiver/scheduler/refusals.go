@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// refusalWeight returns as how many RCPTs a refusal by way of a source counts; 1: refusals are
-// not scarce there.
+// refusalWeight returns how many RCPTs one refusal of a source costs everybody; 1: refusals are not
+// scarce there.
 func (ps *paths) refusalWeight(o *egressPath) float64 {
 	return o.refusals.WeighRefusal(min(ps.allowance.limits.RcptRate.PerSecond(), o.rate.Lasting()))
 }
 
-// chargeRefusal lets a refusal count for whose address was refused, as far as refusals are scarce:
-// so customers, and the files of one, share them by weight.
+// chargeRefusal charges a refusal to the flow and the tenant whose address was refused, where refusals are
+// scarce: so tenants, and the files of one, share them by weight.
 func (qs *queues) chargeRefusal(now time.Time, s *session, p *Probe) {
 	if w := qs.paths.refusalWeight(s.path); w > 1 && !p.chunk.gone() {
 		s.queue.ChargeScarce(now, qs.inbox.tasks.flow(p.chunk.task), w-1, w*float64(s.path.refusals.CountAllowed()))
@@ -36,8 +36,8 @@ func (ps *paths) perHourByRefusals(now time.Time, part float64) float64 {
 }
 
 // refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
-// none may, when to ask again. A queue whose customers have used up more than those who wait in
-// another one, which has a session, leaves them their part of what is left.
+// none may, when to ask again. A queue whose tenants have used more than those of another queue with
+// a session leaves these their part of what is left.
 func (qs *queues) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
 	n, next = o.refusals.Ready(now)
 	weight := qs.paths.refusalWeight(o)
