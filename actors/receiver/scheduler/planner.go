@@ -176,29 +176,17 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	lead := pl.allowance.lead.Known()
 	byRate, next := pl.allowance.rcpts.Ready(now.Add(lead))
 	if byRate == 0 {
-		if !next.IsZero() {
-			next = next.Add(-lead)
-			pl.wakeAt(next)
-		}
-		pl.blocks.add(wire.Cause_ALLOWANCE, next)
-		pl.hopeful = true
-		return 0
+		return pl.waitForRate(next, lead)
 	}
 	if s.path.cautious && pl.pool.asksFrom(s.path) {
 		return 0
 	}
-	byTempo, next := s.path.readyAt(now.Add(lead))
-	if byTempo == 0 {
-		if !next.IsZero() {
-			next = next.Add(-lead)
-			pl.wakeAt(next)
-		}
-		pl.blocks.add(wire.Cause_ALLOWANCE, next)
-		pl.hopeful = true
-		return 0
+	byPace, next := s.path.readyAt(now.Add(lead))
+	if byPace == 0 {
+		return pl.waitForRate(next, lead)
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	n := min(byRate, byTempo, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax)
+	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax)
 	if n = pl.portionOf(n, s.queue, a); s.path.cautious {
 		n = min(n, 1)
 	}
@@ -210,6 +198,18 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		pl.wakeAt(now.Add(min(wait, asideFor)))
 	}
 	return got
+}
+
+// waitForRate notes that a session waits for a rate that is kept at the time of sending, lead behind the time of
+// giving, and gives it nothing; next is zero when an open probe has to be answered first.
+func (pl *planner) waitForRate(next time.Time, lead time.Duration) int {
+	if !next.IsZero() {
+		next = next.Add(-lead)
+		pl.wakeAt(next)
+	}
+	pl.blocks.add(wire.Cause_ALLOWANCE, next)
+	pl.hopeful = true
+	return 0
 }
 
 // portionOf is how many of the n probes that a session might be given it gets: no
