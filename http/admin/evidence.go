@@ -74,7 +74,7 @@ type AttemptView struct {
 
 // CauseView is what an attempt was believed to be about.
 type CauseView struct {
-	Scope string `json:"scope"` // "address", "domain", "list", "receiver", "source"
+	Scope string `json:"scope"` // "address", "domain", "list", "host", "receiver", "source"
 	Why   string `json:"why"`   // the trials that showed it, in a sentence
 }
 

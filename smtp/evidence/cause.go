@@ -18,7 +18,7 @@ func NewCause(s Scope, why string) Cause { return Cause{Scope: s, Why: why[:min(
 // The numbers are stored in the ledger and sent between nodes: only append.
 type Scope uint8
 
-// The scopes, from narrow to wide.
+// The scopes.
 const (
 	ScopeNone     Scope = iota
 	ScopeAddress        // the address that was asked, and nobody else
@@ -26,10 +26,11 @@ const (
 	ScopeTenant         // the list of one customer
 	ScopeReceiver       // the receiver: our pace there, or its own trouble
 	ScopeSource         // our source address, which the receiver refuses
+	ScopeHost           // one of the receiver's hosts, while others answer
 	scopes
 )
 
-var scopeNames = [scopes]string{"", "address", "domain", "list", "receiver", "source"}
+var scopeNames = [scopes]string{"", "address", "domain", "list", "receiver", "source", "host"}
 
 // String gives the word for records, such as "receiver"; "" for none.
 func (s Scope) String() string {

@@ -23,6 +23,7 @@ type Trial struct {
 	Sent, At time.Time
 	Domain   string
 	Tenant   string // whose address it is
+	Host     string // that was asked
 	Again    bool   // it was put off here before
 	Result   Result
 	Said     string // code or trouble, for people; and by which replies are told apart
@@ -33,38 +34,24 @@ type Trial struct {
 // Bad reports whether a trial may say something about more than its address.
 func (t *Trial) Bad() bool { return t.Result != Answered }
 
-// Waiting says who waits at the receiver beside the one who was asked.
-type Waiting struct{ OtherDomain, OtherTenant bool }
-
-// Scope is how far a cause reaches.
-type Scope uint8
-
-// The scopes, from narrow to wide.
-const (
-	ScopeAddress Scope = iota
-	ScopeDomain
-	ScopeTenant
-	ScopeReceiver
-)
-
-// String names a scope.
-func (s Scope) String() string {
-	return [...]string{"address", "mail domain", "one customer's list", "receiver"}[s]
-}
+// Waiting says who waits at the receiver beside the one who was asked, and whether another host can be
+// asked about them.
+type Waiting struct{ OtherDomain, OtherTenant, OtherHost bool }
 
 // Belief is what a trial led to.
 type Belief struct {
 	Scope   Scope
+	Host    string    // with ScopeHost
 	Refused bool      // mostly refusals of us, else put off
 	First   time.Time // when the first of the trials was sent
 	Why     string    // the trials that showed it, in a sentence
 }
 
 const (
-	// scopesMax bounds the domains, tenants and replies that are told apart. Guess: 10 KB.
+	// scopesMax bounds the domains, tenants, hosts and replies that are told apart. Guess: 15 KB.
 	scopesMax = 256
 
-	// othersSoon is how long nobody of another domain was asked before others are let go first.
+	// othersSoon is how long nobody of another domain was answered before others are let go first.
 	othersSoon = time.Second
 
 	// runMax bounds the trials of a run that are looked at.
@@ -72,20 +59,19 @@ const (
 )
 
 // Causes tells from the trials of one receiver and one source what a bad answer is about:
-// its address, its mail domain, one customer's list, or the receiver. Words decide nothing;
+// its address, its mail domain, one customer's list, one host, or the receiver. Words decide nothing;
 // docs/causes.md has the reasons. Not safe for concurrent use.
 type Causes struct {
 	receiver suspicion
-	domains  map[string]*suspicion
-	tenants  map[string]*suspicion
+	domains  narrowScope
+	tenants  narrowScope
+	hosts    narrowScope
 	replies  map[string]*replyKind
 
 	run   []Trial // bad first tries since the receiver was last above suspicion
 	tries int     // first tries in that time
 	holds bool    // the receiver was believed to be the cause, and nothing was answered since
 	last  Trial   // the newest first try
-
-	asked, good struct{ domain, tenant newest } // who was asked, and answered
 
 	row    int    // bad ones in a row
 	recent uint64 // the newest first tries, a bit each: 1 is bad
@@ -107,35 +93,8 @@ type replyKind struct {
 
 // NewCauses suspects nothing.
 func NewCauses() *Causes {
-	return &Causes{domains: map[string]*suspicion{}, tenants: map[string]*suspicion{}, replies: map[string]*replyKind{}}
-}
-
-// scopeOf finds or makes one of the narrow scopes.
-func scopeOf(all map[string]*suspicion, key string) *suspicion {
-	s := all[key]
-	if s == nil {
-		if len(all) >= scopesMax {
-			shrink(all)
-		}
-		s = &suspicion{}
-		all[key] = s
-	}
-	return s
-}
-
-// shrink drops the scopes that nothing is suspected of, and, where all are, the least suspected one.
-func shrink(all map[string]*suspicion) {
-	least := ""
-	for k, o := range all {
-		if o.sum == 0 {
-			delete(all, k)
-		} else if l := all[least]; l == nil || o.sum < l.sum || o.sum == l.sum && o.since.Before(l.since) {
-			least = k
-		}
-	}
-	if len(all) >= 2*scopesMax {
-		delete(all, least)
-	}
+	return &Causes{domains: newNarrowScope(), tenants: newNarrowScope(), hosts: newNarrowScope(),
+		replies: map[string]*replyKind{}}
 }
 
 // replyOf finds or makes what is known of a kind of reply.
@@ -175,14 +134,8 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 	if !c.logs(t.Bad()) {
 		return c.take(t, w)
 	}
-	flags := uint8(0)
-	if w.OtherDomain {
-		flags |= trialOtherDomain
-	}
-	if w.OtherTenant {
-		flags |= trialOtherTenant
-	}
-	c.logTrial(kindNote, &t, flags)
+	c.logTrial(kindNote, &t, flagIf(w.OtherDomain, trialOtherDomain)|flagIf(w.OtherTenant, trialOtherTenant)|
+		flagIf(w.OtherHost, trialOtherHost))
 	b := c.take(t, w)
 	c.logBelief(b)
 	return b
@@ -190,30 +143,23 @@ func (c *Causes) Note(t Trial, w Waiting) Belief {
 
 // take is Note without the log.
 func (c *Causes) take(t Trial, w Waiting) Belief {
-	domain, tenant := scopeOf(c.domains, t.Domain), scopeOf(c.tenants, t.Tenant)
+	domain, tenant, host := c.domains.of(t.Domain), c.tenants.of(t.Tenant), c.hosts.of(t.Host)
 	floor, bad, weight := c.receiver.usual(0), t.Bad(), 1.0
 	if bad {
 		weight = c.weight(&t)
 	}
-	discounted := bad && !c.holds && c.explained(&t, domain, tenant)
+	smaller := bad && !c.holds && (c.domains.explains(t.Domain) || c.tenants.explains(t.Tenant))
 	same := bad && !c.holds && t.Result != Cut && c.last.Bad() &&
-		(w.OtherDomain && t.Domain == c.last.Domain && !nobody(&c.asked.domain, &c.good.domain, t.Domain, domain.since) ||
-			w.OtherTenant && t.Tenant == c.last.Tenant && !nobody(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since))
+		(w.OtherDomain && t.Domain == c.last.Domain && !c.domains.nobodyElse(t.Domain, domain.since) ||
+			w.OtherTenant && t.Tenant == c.last.Tenant && !c.tenants.nobodyElse(t.Tenant, tenant.since))
 	c.last = t
-	c.asked.domain.note(t.Domain, t.Sent)
-	c.asked.tenant.note(t.Tenant, t.Sent)
-	c.recent, c.tried = c.recent<<1, min(c.tried+1, 64)
-	if bad {
-		c.recent |= 1
-		c.row++
-	}
+	c.noteAsked(&t)
 	domain.add(bad, weight, floor, t.Sent)
 	tenant.add(bad, weight, floor, t.Sent)
-	if !bad {
-		c.Good, c.holds, c.row = t.At, false, 0
-		c.good.domain.note(t.Domain, t.Sent)
-		c.good.tenant.note(t.Tenant, t.Sent)
+	if !smaller && !same {
+		host.add(bad, weight, floor, t.Sent)
 	}
+	discounted := smaller || bad && !c.holds && c.hosts.explains(t.Host)
 	if !discounted && !same {
 		c.receiver.add(bad, weight, 0, t.Sent)
 		c.note(t)
@@ -221,14 +167,30 @@ func (c *Causes) take(t Trial, w Waiting) Belief {
 	switch {
 	case bad && !discounted && c.receiver.believed() && c.witnessed(&t, w) && c.blocked():
 		return c.believe(ScopeReceiver, t)
-	case bad && domain.believed() && w.OtherDomain && c.asked.domain.other(t.Domain).Before(t.Sent.Add(-othersSoon)):
+	case bad && !smaller && host.believed() && w.OtherHost && !t.OfUs:
+		return c.believe(ScopeHost, t)
+	case bad && domain.believed() && w.OtherDomain && c.domains.good.other(t.Domain).Before(t.Sent.Add(-othersSoon)):
 		return c.believe(ScopeDomain, t)
-	case discounted && tenant.believed() && !tenant.said &&
-		fine(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since):
+	case smaller && tenant.believed() && !tenant.said && c.tenants.explains(t.Tenant):
 		tenant.said = true
 		return c.believe(ScopeTenant, t)
 	}
 	return Belief{}
+}
+
+// noteAsked notes who was asked, and whether well.
+func (c *Causes) noteAsked(t *Trial) {
+	good := !t.Bad()
+	c.recent, c.tried = c.recent<<1, min(c.tried+1, 64)
+	if good {
+		c.Good, c.holds, c.row = t.At, false, 0
+	} else {
+		c.recent |= 1
+		c.row++
+	}
+	c.domains.note(t.Domain, t.Sent, good)
+	c.tenants.note(t.Tenant, t.Sent, good)
+	c.hosts.note(t.Host, t.Sent, good)
 }
 
 // note keeps a trial that counted.
@@ -243,79 +205,67 @@ func (c *Causes) note(t Trial) {
 	}
 }
 
-// explained reports whether a narrower scope than the receiver is believed to be the cause of a bad
-// trial: its domain or its customer's list, while others were answered since.
-func (c *Causes) explained(t *Trial, domain, tenant *suspicion) bool {
-	return domain.believed() && fine(&c.asked.domain, &c.good.domain, t.Domain, domain.since) ||
-		tenant.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, tenant.since)
-}
-
-// Narrow returns the belief that explains a bad trial by less than the receiver: its domain, or its customer's
-// list, while others were answered since.
+// Narrow returns the belief that explains a bad trial by less than the receiver: its domain, its customer's
+// list, or its host, while others were answered since.
 func (c *Causes) Narrow(t Trial) (Belief, bool) {
-	b := Belief{First: t.Sent, Why: narrowWhy(t.Said)}
-	if s := c.domains[t.Domain]; s != nil && s.believed() && fine(&c.asked.domain, &c.good.domain, t.Domain, s.since) {
-		b.Scope = ScopeDomain
-		return b, true
-	}
-	if s := c.tenants[t.Tenant]; s != nil && s.believed() && fine(&c.asked.tenant, &c.good.tenant, t.Tenant, s.since) {
-		b.Scope = ScopeTenant
-		return b, true
+	for _, n := range c.narrow(&t) {
+		if n.all.explains(n.key) {
+			return narrowBelief(n, &t), true
+		}
 	}
 	return Belief{}, false
 }
 
-// narrowWhy is the sentence of a belief about a domain or a list.
-func narrowWhy(said string) string {
-	return fmt.Sprintf("its new addresses got %s, those of others are answered", said)
+// AtHost reports whether a trial is explained by its host: other hosts answer.
+func (c *Causes) AtHost(t Trial) bool { return c.hosts.explains(t.Host) }
+
+// narrowKey is one scope of a trial that is narrower than the receiver.
+type narrowKey struct {
+	scope Scope
+	all   *narrowScope
+	key   string
 }
 
-// fine reports whether another one was answered since a time, and nothing bad came of others after it.
-func fine(asked, good *newest, key string, since time.Time) bool {
-	at := good.other(key)
-	return at.After(since) && !asked.other(key).After(at)
+// narrow gives those of a trial, from narrow to wide.
+func (c *Causes) narrow(t *Trial) [3]narrowKey {
+	return [...]narrowKey{{ScopeDomain, &c.domains, t.Domain}, {ScopeTenant, &c.tenants, t.Tenant}, {ScopeHost, &c.hosts, t.Host}}
 }
 
-// witnessed reports whether the run has the witnesses that there can be: where others wait, two
-// domains and two tenants, or others were asked since and none was answered.
+// narrowBelief is a belief about less than the receiver.
+func narrowBelief(n narrowKey, t *Trial) Belief {
+	b := Belief{Scope: n.scope, First: n.all.of(n.key).since, Why: fmt.Sprintf("its new addresses got %s: others are asked first", t.Said)}
+	if n.all.explains(n.key) {
+		b.Why = fmt.Sprintf("its new addresses got %s, those of others are answered", t.Said)
+	}
+	if n.scope == ScopeHost {
+		b.Host = t.Host
+	}
+	return b
+}
+
+// witnessed reports whether the run has the witnesses that there can be: where others wait, or other hosts can be
+// asked, two domains, two tenants and two hosts, or others were asked since and none was answered. Words of our
+// pace are for all hosts.
 func (c *Causes) witnessed(t *Trial, w Waiting) bool {
 	if c.holds {
 		return true
 	}
-	domains, tenants := !w.OtherDomain, !w.OtherTenant
-	for _, o := range c.run {
-		domains = domains || o.Domain != c.run[0].Domain
-		tenants = tenants || o.Tenant != c.run[0].Tenant
+	for i, others := range [...]bool{w.OtherDomain, w.OtherTenant, w.OtherHost && !t.OfUs} {
+		if n := c.narrow(t)[i]; others && !c.several(i) && !n.all.nobodyElse(n.key, c.receiver.since) {
+			return false
+		}
 	}
-	since := c.receiver.since
-	return (domains || nobody(&c.asked.domain, &c.good.domain, t.Domain, since)) &&
-		(tenants || nobody(&c.asked.tenant, &c.good.tenant, t.Tenant, since))
+	return true
 }
 
-// nobody reports whether others were asked since a time and none was answered.
-func nobody(asked, good *newest, key string, since time.Time) bool {
-	return asked.other(key).After(since) && !good.other(key).After(since)
-}
-
-// newest remembers when one was noted last, and when another one.
-type newest struct {
-	key         string
-	at, otherAt time.Time
-}
-
-func (n *newest) note(key string, at time.Time) {
-	if key != n.key {
-		n.otherAt, n.key = n.at, key
+// several reports whether the run has two keys of a narrow scope.
+func (c *Causes) several(scope int) bool {
+	for i := range c.run {
+		if c.narrow(&c.run[i])[scope].key != c.narrow(&c.run[0])[scope].key {
+			return true
+		}
 	}
-	n.at = at
-}
-
-// other is when another one than key was noted last.
-func (n *newest) other(key string) time.Time {
-	if key == n.key {
-		return n.otherAt
-	}
-	return n.at
+	return false
 }
 
 // blocked reports whether a run, if it is one of refusals of us, is one without an answer between:
@@ -340,11 +290,12 @@ func (c *Causes) blocked() bool {
 
 // believe makes a belief and begins anew, so that the next trial tells whether it holds on.
 func (c *Causes) believe(s Scope, last Trial) Belief {
-	b := Belief{Scope: s, First: last.Sent}
-	if s != ScopeReceiver {
-		b.Why = narrowWhy(last.Said)
-		return b
+	for _, n := range c.narrow(&last) {
+		if n.scope == s {
+			return narrowBelief(n, &last)
+		}
 	}
+	b := Belief{Scope: s, First: last.Sent}
 	refused, said, domains, n, first := 0, map[string]int{}, map[string]bool{}, 0, last.Said
 	for _, t := range c.run {
 		n++
@@ -368,9 +319,10 @@ func (c *Causes) believe(s Scope, last Trial) Belief {
 // Expect begins anew after a belief about the receiver: narrower beliefs of the same run were
 // its symptoms, and one more bad trial is enough to believe that it holds on.
 func (c *Causes) Expect() {
-	for _, t := range c.run {
-		scopeOf(c.domains, t.Domain).sum = 0
-		scopeOf(c.tenants, t.Tenant).sum = 0
+	for i := range c.run {
+		for _, n := range c.narrow(&c.run[i]) {
+			n.all.of(n.key).sum = 0
+		}
 	}
 	up, _ := steps(c.receiver.usual(0))
 	c.receiver.sum = believedAt - 0.95*up
@@ -416,11 +368,7 @@ func (c *Causes) LookAgain(said string) bool {
 // Settle learns what asking an address again showed: that it is odd itself, or that what it
 // got was about something else.
 func (c *Causes) Settle(t Trial, odd bool) {
-	yes := uint8(0)
-	if odd {
-		yes = trialYes
-	}
-	c.logTrial(kindSettle, &t, yes)
+	c.logTrial(kindSettle, &t, flagIf(odd, trialYes))
 	r := c.replyOf(t.Said)
 	if odd {
 		r.failed++
@@ -435,7 +383,7 @@ func (c *Causes) Settle(t Trial, odd bool) {
 		chance = c.OddChance(t.Said)
 	}
 	c.settle(&t, chance)
-	if tenant := scopeOf(c.tenants, t.Tenant); !odd { // it isn't the list, if its addresses pass a moment later
+	if tenant := c.tenants.of(t.Tenant); !odd { // it isn't the list, if its addresses pass a moment later
 		tenant.sum, tenant.said = 0, false
 	}
 }
@@ -472,8 +420,9 @@ func (c *Causes) Fine(t Trial) {
 
 func (c *Causes) settle(t *Trial, odd float64) {
 	c.receiver.settle(odd)
-	scopeOf(c.domains, t.Domain).settle(odd)
-	scopeOf(c.tenants, t.Tenant).settle(odd)
+	for _, n := range c.narrow(t) {
+		n.all.of(n.key).settle(odd)
+	}
 }
 
 // Odd is the share of first tries that are put off whatever we do, as far as it is known.

@@ -20,6 +20,9 @@ const (
 	// believedAt is from where on a suspicion is believed: three in a row that are put off
 	// where three in a hundred are usual, or half of a dozen.
 	believedAt = 7.5
+
+	// sumMost bounds the sum, so that a dozen good answers end what was believed for long.
+	sumMost = 2 * believedAt
 )
 
 // suspicion is a running sum over first tries in one scope (CUSUM, Page 1954): it rises with
@@ -50,7 +53,7 @@ func (s *suspicion) add(bad bool, weight, floor float64, at time.Time) {
 	}
 	up, down := steps(s.usual(floor))
 	if bad {
-		s.sum += weight * up
+		s.sum = min(sumMost, s.sum+weight*up)
 	} else {
 		s.sum = max(0, s.sum-down)
 	}

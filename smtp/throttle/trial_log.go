@@ -60,6 +60,7 @@ const (
 	trialOfItself
 	trialOtherDomain
 	trialOtherTenant
+	trialOtherHost
 	trialYes   // odd, bad or passed, as the kind has it
 	trialFine  // a note whose trial was told to Fine right after
 	trialFound // an end whose finding was the experiment's own
@@ -67,14 +68,14 @@ const (
 
 // trialEvent is one call with its arguments, and what it led to.
 type trialEvent struct {
-	sent, at                  int64   // Unix nanoseconds; noTime: zero
-	value                     float64 // pace of a trial, share of kindUsual
-	domain, tenant, said, why uint16  // places in the texts of its half
-	kind                      trialKind
-	result                    Result // or the Finding of kindEnd
-	flags                     uint8
-	scope                     Scope
-	refused                   bool
+	sent, at                        int64   // Unix nanoseconds; noTime: zero
+	value                           float64 // pace of a trial, share of kindUsual
+	domain, tenant, host, said, why uint16  // places in the texts of its half
+	flags                           uint16
+	kind                            trialKind
+	result                          Result // or the Finding of kindEnd
+	scope                           Scope
+	refused                         bool
 }
 
 // noTime stands for the zero time.
@@ -140,21 +141,14 @@ func (c *Causes) logCall(e trialEvent) *trialEvent {
 }
 
 // logTrial notes a call with a trial.
-func (c *Causes) logTrial(kind trialKind, t *Trial, flags uint8) {
+func (c *Causes) logTrial(kind trialKind, t *Trial, flags uint16) {
 	if c.log == nil {
 		return
 	}
-	for _, f := range [...]struct {
-		on  bool
-		bit uint8
-	}{{t.Again, trialAgain}, {t.OfUs, trialOfUs}, {t.OfItself, trialOfItself}} {
-		if f.on {
-			flags |= f.bit
-		}
-	}
+	flags |= flagIf(t.Again, trialAgain) | flagIf(t.OfUs, trialOfUs) | flagIf(t.OfItself, trialOfItself)
 	e := c.logCall(trialEvent{kind: kind, result: t.Result, flags: flags, sent: nanos(t.Sent), at: nanos(t.At)})
 	h := c.log.newer
-	e.domain, e.tenant, e.said = h.place(t.Domain), h.place(t.Tenant), h.place(t.Said)
+	e.domain, e.tenant, e.host, e.said = h.place(t.Domain), h.place(t.Tenant), h.place(t.Host), h.place(t.Said)
 	if kind == kindNote && c.pace != nil {
 		e.value = c.pace(t.At)
 	}
@@ -167,7 +161,7 @@ func (c *Causes) logFine(t *Trial) {
 	}
 	if h := c.log.newer; h != nil && len(h.events) > 0 {
 		if e := &h.events[len(h.events)-1]; e.kind == kindNote && e.sent == nanos(t.Sent) && e.result == t.Result &&
-			h.texts[e.domain] == t.Domain && h.texts[e.tenant] == t.Tenant && e.flags&trialFine == 0 {
+			h.texts[e.domain] == t.Domain && h.texts[e.tenant] == t.Tenant && h.texts[e.host] == t.Host && e.flags&trialFine == 0 {
 			e.flags |= trialFine
 			return
 		}
@@ -180,10 +174,7 @@ func (c *Causes) logSmall(kind trialKind, yes bool, value float64) {
 	if c == nil || c.log == nil {
 		return
 	}
-	e := c.logCall(trialEvent{kind: kind, value: value, sent: noTime, at: noTime})
-	if yes {
-		e.flags = trialYes
-	}
+	c.logCall(trialEvent{kind: kind, value: value, sent: noTime, at: noTime, flags: flagIf(yes, trialYes)})
 }
 
 // logEnd notes the end of an experiment; found: it ends with its own finding.
@@ -191,10 +182,7 @@ func (c *Causes) logEnd(f Finding, found bool, now time.Time) {
 	if c == nil || c.log == nil {
 		return
 	}
-	e := c.logCall(trialEvent{kind: kindEnd, result: Result(f), sent: noTime, at: nanos(now)})
-	if found {
-		e.flags = trialFound
-	}
+	c.logCall(trialEvent{kind: kindEnd, result: Result(f), sent: noTime, at: nanos(now), flags: flagIf(found, trialFound)})
 }
 
 // logBelief notes what the newest call led to.
@@ -205,6 +193,14 @@ func (c *Causes) logBelief(b Belief) {
 	h := c.log.newer
 	e := &h.events[len(h.events)-1]
 	e.scope, e.refused, e.why = b.Scope, b.Refused, h.place(b.Why)
+}
+
+// flagIf gives a bit of trialEvent.flags if it is to be set.
+func flagIf(on bool, bit uint16) uint16 {
+	if on {
+		return bit
+	}
+	return 0
 }
 
 func nanos(t time.Time) int64 {

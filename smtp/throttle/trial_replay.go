@@ -22,6 +22,7 @@ type TrialLine struct {
 	At          time.Time `json:"at,omitzero"`
 	Domain      string    `json:"domain,omitempty"`
 	Tenant      string    `json:"tenant,omitempty"` // a number, which means the same customer in this log only
+	Host        string    `json:"host,omitempty"`
 	Result      string    `json:"result,omitempty"`
 	Said        string    `json:"said,omitempty"`
 	Pace        float64   `json:"pace,omitempty"` // RCPTs a second that were let go
@@ -30,6 +31,7 @@ type TrialLine struct {
 	OfItself    bool      `json:"of_itself,omitempty"`
 	OtherDomain bool      `json:"other_domain,omitempty"` // others waited beside it
 	OtherTenant bool      `json:"other_tenant,omitempty"`
+	OtherHost   bool      `json:"other_host,omitempty"` // could be asked
 	Fine        bool      `json:"fine,omitempty"`
 	Found       bool      `json:"found,omitempty"`
 
@@ -74,12 +76,12 @@ func placeIn(names []string, name string) int {
 }
 
 func lineOf(t *Trial) TrialLine {
-	return TrialLine{Sent: t.Sent, At: t.At, Domain: t.Domain, Tenant: t.Tenant, Result: resultNames[t.Result], Said: t.Said,
-		Again: t.Again, OfUs: t.OfUs, OfItself: t.OfItself}
+	return TrialLine{Sent: t.Sent, At: t.At, Domain: t.Domain, Tenant: t.Tenant, Host: t.Host,
+		Result: resultNames[t.Result], Said: t.Said, Again: t.Again, OfUs: t.OfUs, OfItself: t.OfItself}
 }
 
 func (l *TrialLine) trial() Trial {
-	return Trial{Sent: l.Sent, At: l.At, Domain: l.Domain, Tenant: l.Tenant, Again: l.Again, Said: l.Said,
+	return Trial{Sent: l.Sent, At: l.At, Domain: l.Domain, Tenant: l.Tenant, Host: l.Host, Again: l.Again, Said: l.Said,
 		Result: Result(placeIn(resultNames[:], l.Result)), OfUs: l.OfUs, OfItself: l.OfItself}
 }
 
@@ -112,11 +114,11 @@ func (c *Causes) Trials() (out []TrialLine) {
 
 // line gives an event as a line.
 func (h *trialHalf) line(e *trialEvent, number func(string) string) TrialLine {
-	on := func(bit uint8) bool { return e.flags&bit != 0 }
+	on := func(bit uint16) bool { return e.flags&bit != 0 }
 	l := TrialLine{Kind: trialKindNames[e.kind], Sent: timeOfNanos(e.sent), At: timeOfNanos(e.at), Domain: h.texts[e.domain],
-		Tenant: number(h.texts[e.tenant]), Said: h.texts[e.said], Again: on(trialAgain), OfUs: on(trialOfUs),
-		OfItself: on(trialOfItself), OtherDomain: on(trialOtherDomain), OtherTenant: on(trialOtherTenant),
-		Yes: on(trialYes), Fine: on(trialFine), Found: on(trialFound)}
+		Tenant: number(h.texts[e.tenant]), Host: h.texts[e.host], Said: h.texts[e.said], Again: on(trialAgain),
+		OfUs: on(trialOfUs), OfItself: on(trialOfItself), OtherDomain: on(trialOtherDomain),
+		OtherTenant: on(trialOtherTenant), OtherHost: on(trialOtherHost), Yes: on(trialYes), Fine: on(trialFine), Found: on(trialFound)}
 	switch e.kind {
 	case kindNote:
 		l.Result, l.Pace = resultNames[e.result], e.value
@@ -168,7 +170,7 @@ func (l *TrialLine) replay(c *Causes, e *Experiment) (b Belief, known bool) {
 	t := l.trial()
 	switch l.Kind {
 	case trialKindNames[kindNote]:
-		b = c.Note(t, Waiting{OtherDomain: l.OtherDomain, OtherTenant: l.OtherTenant})
+		b = c.Note(t, Waiting{l.OtherDomain, l.OtherTenant, l.OtherHost})
 		if l.Fine {
 			c.Fine(t)
 		}

@@ -36,7 +36,7 @@ func drawnTrials(r *rand.Rand, c *Causes, n int) (believed []Decision) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	rate := NewAdaptiveRate(RateBounds{Ceiling: Rate{Events: 100, Per: time.Second}, Stated: true, Share: 1, Rest: time.Minute}, now)
 	var e Experiment
-	domains, tenants, odd := 1+r.IntN(40), 1+r.IntN(4), []float64{0, 0.02, 0.2, 0.5}[r.IntN(4)]
+	domains, tenants, hosts, odd := 1+r.IntN(40), 1+r.IntN(4), 1+r.IntN(3), []float64{0, 0.02, 0.2, 0.5}[r.IntN(4)]
 	if r.IntN(8) == 0 {
 		domains = 3 * scopesMax
 	}
@@ -47,14 +47,15 @@ func drawnTrials(r *rand.Rand, c *Causes, n int) (believed []Decision) {
 			storm = 5 + r.IntN(60)
 		}
 		t := Trial{Sent: now, At: now.Add(time.Duration(r.IntN(50)) * time.Millisecond), Domain: fmt.Sprintf("d%d.example", r.IntN(domains)),
-			Tenant: fmt.Sprintf("secret-%d", r.IntN(tenants)), Said: said[r.IntN(len(said))], Again: r.IntN(50) == 0}
+			Tenant: fmt.Sprintf("secret-%d", r.IntN(tenants)), Host: fmt.Sprintf("mx%d.example", r.IntN(hosts)),
+			Said: said[r.IntN(len(said))], Again: r.IntN(50) == 0}
 		if storm > 0 || r.Float64() < odd {
 			t.Result, t.OfUs, t.OfItself = Result(1+r.IntN(3)), r.IntN(4) == 0, r.IntN(9) == 0
 			if e.Open() {
 				e.Trial(true)
 			}
 		}
-		b := c.Note(t, Waiting{r.IntN(3) > 0, r.IntN(3) > 0})
+		b := c.Note(t, Waiting{r.IntN(3) > 0, r.IntN(3) > 0, r.IntN(3) > 0})
 		if b.Why != "" {
 			believed = append(believed, Decision{t.At, b.Scope.String(), b.Refused, b.Why})
 		}

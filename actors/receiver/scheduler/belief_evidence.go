@@ -16,7 +16,8 @@ const knownOdd = "it was put off before too, and that was not about anybody else
 // causeOf returns a belief as evidence has it.
 func causeOf(b throttle.Belief) evidence.Cause {
 	scope := [...]evidence.Scope{throttle.ScopeAddress: evidence.ScopeAddress, throttle.ScopeDomain: evidence.ScopeDomain,
-		throttle.ScopeTenant: evidence.ScopeTenant, throttle.ScopeReceiver: evidence.ScopeReceiver}[b.Scope]
+		throttle.ScopeTenant: evidence.ScopeTenant, throttle.ScopeHost: evidence.ScopeHost,
+		throttle.ScopeReceiver: evidence.ScopeReceiver}[b.Scope]
 	if b.Scope == throttle.ScopeReceiver && b.Refused {
 		scope = evidence.ScopeSource
 	}
@@ -53,17 +54,25 @@ func (o *egressPath) isDoubting() bool { return o.experiment.Open() || o.cautiou
 func (su *suspicions) explainTrial(o *egressPath, a *Answered, t throttle.Trial, b throttle.Belief, doubting bool) {
 	switch {
 	case b.Scope == throttle.ScopeReceiver:
-		a.Probe.setCause(o.cause)
-		for _, one := range su.suspects {
-			if !one.trial.Sent.Before(b.First) && one.told.Attempt.Source == a.Told.Attempt.Source {
-				one.probe.setCause(o.cause)
-			}
-		}
+		su.explainAll(a, o.cause, b)
 	case doubting:
 		a.Probe.setCause(o.cause)
+	case b.Scope == throttle.ScopeHost:
+		su.explainAll(a, causeOf(b), b)
 	default:
 		if narrow, known := o.causes.Narrow(t); known {
 			a.Probe.setCause(causeOf(narrow))
+		}
+	}
+}
+
+// explainAll notes a cause for an answer and for those that led to it and wait for a second look.
+func (su *suspicions) explainAll(a *Answered, c evidence.Cause, b throttle.Belief) {
+	a.Probe.setCause(c)
+	for _, one := range su.suspects {
+		if !one.trial.Sent.Before(b.First) && one.told.Attempt.Source == a.Told.Attempt.Source &&
+			(b.Host == "" || b.Host == one.trial.Host) {
+			one.probe.setCause(c)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func causesOf(t *testing.T, far *unknownReceiver, seed uint64, span time.Duratio
 		tr.heardOf(to, msg)
 	}
 	for d := range 12 {
-		tr.add(d%2, fmt.Sprintf("d%d.example", d/2), int(span.Seconds())*4, hosts("mx1.example"))
+		tr.add(d%2, fmt.Sprintf("d%d.example", d/2), int(span.Seconds())*4, far.route())
 	}
 	tr.play(begin.Add(span))
 	return all
@@ -61,6 +61,9 @@ func TestTheCauseIsInTheEvidence(t *testing.T) {
 			[]string{"while others were answered", "put off before too", "most others that got 451"}, 0.9},
 		"one customer's list": {unknownReceiver{odd: odd(0.8, 0)}, []evidence.Scope{evidence.ScopeTenant, evidence.ScopeDomain,
 			evidence.ScopeAddress}, []string{"others are answered", "others were answered", "put off before too", "most others"}, 0.9},
+		"one host": {unknownReceiver{odd: oddOf{tenant: -1}, ill: illHost{"mx1.example", stretch{begin, begin.Add(time.Hour)}, 1,
+			smtp.Reply{Code: 451, Lines: []string{"qwe rty"}}}}, []evidence.Scope{evidence.ScopeHost},
+			[]string{"others are asked first", "others are answered"}, 0.7},
 	} {
 		for seed := range effort.Seeds(t, 2) {
 			far := c.far

@@ -37,7 +37,7 @@ func TestFiguresOfCauses(t *testing.T) {
 		tr := newTrial(t, f.told, true, &f.far, 1)
 		tr.turn, tr.jitter = 40*time.Millisecond, 10*time.Millisecond
 		for d := range 20 {
-			tr.add(d%2, fmt.Sprintf("d%d.example", d), f.n/20, hosts("mx1.example"))
+			tr.add(d%2, fmt.Sprintf("d%d.example", d), f.n/20, f.far.route())
 		}
 		tr.play(begin.Add(f.span))
 		x, secs := tr.between(f.from, f.to), float64(f.to-f.from)
@@ -94,7 +94,14 @@ func figuredWorlds() (out []figured) {
 	}
 	told.RcptRate = rate(20, time.Second)
 	minute := []stretch{{begin.Add(time.Minute), begin.Add(2 * time.Minute)}}
+	ill := func(reply smtp.Reply) unknownReceiver {
+		return unknownReceiver{ill: illHost{"mx1.example", stretch{begin, begin.Add(time.Hour)}, 1, reply}}
+	}
 	return append(out,
+		figured{"the first of two hosts says 451 4.3.0 to everybody", told, ill(kinds["451 4.3.0 for ever"].reply), 4000,
+			20 * time.Minute, 0, 200, 20},
+		figured{"the first of two hosts says client host blocked to everybody", told, ill(kinds["client host blocked"].reply), 4000,
+			20 * time.Minute, 0, 200, 20},
 		figured{"down for 12 s, the 100 s after it", told,
 			unknownReceiver{outages: []stretch{{begin.Add(time.Minute), begin.Add(72 * time.Second)}}}, 4000, 20 * time.Minute, 72, 172, 20},
 		figured{"down for a minute, the 80 s after it", told, unknownReceiver{outages: minute}, 4000, 20 * time.Minute, 120, 200, 20},

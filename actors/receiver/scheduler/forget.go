@@ -197,7 +197,11 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 		l.refusals = nil
 		for _, c := range l.candidates {
 			gone(c.until, c.last, "the rest of the host %s [%s]", c.host, c.at)
-			c.until, c.failures, c.last = time.Time{}, 0, Judgement{}
+			if now.Before(c.aside) {
+				dropped = append(dropped, fmt.Sprintf("that the host %s is asked after the others until %s", c.host,
+					c.aside.UTC().Format(time.TimeOnly)))
+			}
+			c.until, c.failures, c.last, c.aside, c.doubts = time.Time{}, 0, Judgement{}, time.Time{}, 0
 		}
 	}
 	slices.Sort(dropped)

@@ -19,6 +19,8 @@ func blocked(now time.Time) *Scheduler {
 	o := d.paths.all[0]
 	d.queues.all["mx1,mx2,"].refusalOf(o).extend(now, told, suspendFirst, suspendMost)
 	o.extend(now, told, suspendFirst, suspendMost)
+	mx1 := d.queues.all["mx1,mx2,"].candidates[0]
+	mx1.aside, mx1.doubts = now.Add(time.Minute), 3
 	o.grey.Enough = 5 * time.Minute
 	return d
 }
@@ -33,7 +35,7 @@ func knows(d *Scheduler, now time.Time) (parts string) {
 		parts += " sessions"
 	}
 	if now.Before(d.penalties.paused) || d.penalties.pauses > 0 || now.Before(o.until) || l.refusals[o] != nil ||
-		l.candidates[0].failures > 0 {
+		l.candidates[0].failures > 0 || l.candidates[0].doubts > 0 || now.Before(l.candidates[0].aside) {
 		parts += " block"
 	}
 	if o.grey != (throttle.Greylist{}) || l.tlsModeNow(now) != smtp.TLSOpportunistic {
@@ -53,7 +55,7 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 		{ForgetSessions, "pace block rest", []string{"connections=3"}},
 		{ForgetBlock, "pace sessions rest", []string{"the rest of the whole receiver until ",
 			"the rest of our source default at the whole receiver until ",
-			"the rest of our source default at mx1,mx2 until ", "the rest of the host mx1 ["}},
+			"the rest of our source default at mx1,mx2 until ", "the rest of the host mx1 [", "that the host mx1 is asked after the others until "}},
 		{ForgetAll, "", []string{"the pace of ", "connections=3", "the rest of the whole receiver",
 			"how long it greylists our source default: 5m0s sufficed", "the TLS mode of mx1,mx2"}},
 	} {

@@ -20,6 +20,9 @@ type candidate struct {
 	failures int       // in a row, without an answer about an address between them
 	served   bool      // it has answered about an address
 	last     Judgement // the newest of them; without an attempt: never
+
+	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
+	doubts int       // times in a row, without a good answer between them
 }
 
 // hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose

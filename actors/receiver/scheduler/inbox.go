@@ -54,11 +54,11 @@ func (t *task) keep(a answer) {
 	t.known[a.ordinal] = a
 }
 
-// waitingBeside says who waits beside the task of a probe.
-func (in *inbox) waitingBeside(p *Probe) (w throttle.Waiting) {
+// waitingBeside says who waits beside the task of a probe and may be asked now.
+func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w throttle.Waiting) {
 	own := p.chunk.task
 	for t := range in.tasks.busy {
-		if t == own || t.open() == 0 {
+		if t == own || t.open() == 0 || !mayAsk(t.key.Domain) {
 			continue
 		}
 		w.OtherDomain = w.OtherDomain || t.key.Domain != own.key.Domain

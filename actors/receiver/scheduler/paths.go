@@ -314,17 +314,33 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	return !usable, soonest // none usable: the queues will be told
 }
 
-// nextCandidate gives the best candidate of a queue that may be dialled now, and from where.
-func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (*candidate, *egressPath) {
+// nextCandidate gives the best candidate of a queue that may be dialled now, and from where. One that is aside
+// is the best when there is no other.
+func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
-		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
 			continue
 		}
-		if o := ps.choosePath(now, l, c.at); o != nil {
-			return c, o
+		o := ps.choosePath(now, l, c.at)
+		if o == nil {
+			continue
+		}
+		if best, from = c, o; !now.Before(c.aside) {
+			break
 		}
 	}
-	return nil, nil
+	return best, from
+}
+
+// otherHost gives a candidate of another host of a queue that may be asked from a source now, nil when there is none.
+func (ps *paths) otherHost(now time.Time, l *hostQueue, o *egressPath, host string) *candidate {
+	for _, c := range l.candidates {
+		if c.host != host && !now.Before(c.until) && !now.Before(c.aside) && o.Reaches(c.at) &&
+			reaches(ps.allowance.limits.Family, c.at) {
+			return c
+		}
+	}
+	return nil
 }
 
 // hostUnavailable says why a candidate may not be dialled now, until when, and whether it or our sources

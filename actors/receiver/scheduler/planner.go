@@ -143,6 +143,7 @@ func (pl *planner) isSpent(now time.Time, s *session, a throttle.Limits) bool {
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || pl.allowance.errorsLeft(s, a) <= 0 ||
 		pl.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
+		now.Before(s.host.aside) && pl.paths.otherHost(now, s.queue, s.path, s.host.host) != nil ||
 		now.Sub(s.opened) > a.SessionAge || len(pl.pool.sessions)-pl.pool.closing > a.Connections ||
 		pl.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }

@@ -54,7 +54,7 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
 	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
 		queues: sc.queues}
-	sc.suspicions = &suspicions{env: e, inbox: sc.inbox, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
+	sc.suspicions = &suspicions{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
 		parkedDomains: map[string]*heldDomain{}}
 	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties,
 		suspicions: sc.suspicions}

@@ -53,11 +53,29 @@ type unknownReceiver struct {
 	invalid float64   // share of mailboxes that don't exist
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
+	ill     illHost
 
 	rcpts, opens []time.Time
 	open         int
+	turns        *rand.Rand
 	until        time.Time // of a penalty
 	seen         map[string]time.Time
+}
+
+// illHost is a host that answers everybody badly, or a part of them.
+type illHost struct {
+	name  string // "": none
+	when  stretch
+	share float64
+	reply smtp.Reply // code 0: it resets the connection
+}
+
+// route is its hosts: two where the first one is ill.
+func (s *unknownReceiver) route() []*wire.Host {
+	if s.ill.name != "" {
+		return hosts(s.ill.name, "mx2.example")
+	}
+	return hosts("mx1.example")
 }
 
 // stretch is a stretch of time.
@@ -145,12 +163,17 @@ const (
 	wasLimited
 	wasGrey
 	wasDown
+	wasIll
+	truths
 )
 
 // rcpt answers one; closed: the session is over.
-func (s *unknownReceiver) rcpt(now time.Time, tenant int, address string) (reply smtp.Reply, closed bool, truth int) {
+func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address string) (reply smtp.Reply, closed bool, truth int) {
 	if in(s.outages, now) {
 		return smtp.Reply{}, true, wasDown
+	}
+	if host == s.ill.name && in([]stretch{s.ill.when}, now) && s.turns.Float64() < s.ill.share {
+		return s.ill.reply, s.ill.reply.Code == 0 || s.ill.reply.Code == 421, wasIll
 	}
 	if in(s.blocked, now) {
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
@@ -192,7 +215,7 @@ type trial struct {
 	tasks    []*taskOf
 	waits    []time.Duration
 
-	counts    [5]int
+	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
 	drained   int                // the second in which a tenth was left; 0: more is
@@ -200,9 +223,9 @@ type trial struct {
 
 // seconds is what happened in one second.
 type seconds struct {
-	asked, good, odd, limited, down int
-	opens, refused                  int
-	goodOf                          [4]int // by tenant
+	asked, good, odd, limited, down, ill int
+	opens, refused                       int
+	goodOf                               [4]int // by tenant
 }
 
 type liveSession struct {
@@ -240,7 +263,7 @@ func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed
 	o.Stated = func(string) bool { return stated }
 	o.Waits = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 	w.scheduler, w.living = begun("example", o, begin)
-	s.seen = map[string]time.Time{}
+	s.seen, s.turns = map[string]time.Time{}, rand.New(rand.NewPCG(seed, 2))
 	tr := &trial{world: w, stranger: s, live: map[int]*liveSession{},
 		series: map[int64]*seconds{}, waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
 	w.hear = tr.heardOf
@@ -366,14 +389,18 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 	}
 }
 
-// go on until a time, or until every address that isn't odd has an answer.
+// go on until a time, or until every address that isn't odd has an answer, which is looked at ten times a second.
 func (tr *trial) play(until time.Time) {
+	looked := tr.now
 	for len(tr.queue) > 0 && !tr.queue[0].at.After(until) {
 		e := heap.Pop(&tr.queue).(event)
 		tr.now = e.at
 		e.do()
 		tr.step()
-		if tr.done() {
+		if tr.now.Sub(looked) < time.Second/10 {
+			continue
+		}
+		if looked = tr.now; tr.done() {
 			return
 		}
 	}
@@ -514,7 +541,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 		}
 	}
 	l.s.rcpts++
-	reply, closed, truth := tr.stranger.rcpt(tr.now, tenant, p.Address.String())
+	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())
 	tr.count(truth, tenant)
 	if closed {
 		tr.close(l)
@@ -569,6 +596,8 @@ func (tr *trial) count(truth, tenant int) {
 		s.limited++
 	case wasDown:
 		s.down++
+	case wasIll:
+		s.ill++
 	}
 }
 
@@ -581,6 +610,7 @@ func (tr *trial) between(from, to int) (all seconds) {
 			all.odd += s.odd
 			all.limited += s.limited
 			all.down += s.down
+			all.ill += s.ill
 			all.opens += s.opens
 			all.refused += s.refused
 			for i := range s.goodOf {

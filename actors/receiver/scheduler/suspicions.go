@@ -17,6 +17,7 @@ import (
 type suspicions struct {
 	*env
 	inbox     *inbox
+	pool      *pool
 	paths     *paths
 	queues    *queues
 	penalties *penalties
@@ -60,11 +61,12 @@ type heldDomain struct {
 }
 
 // trialOf is what an answer says to the causes.
-func trialOf(p *Probe, told *Judgement, sent, at time.Time, r throttle.Result) throttle.Trial {
+func trialOf(s *session, a *Answered, r throttle.Result) throttle.Trial {
+	p, told := a.Probe, &a.Told
 	v := &told.Verdict
 	space := p.chunk.task.space
-	return throttle.Trial{Sent: sent, At: at, Domain: p.Address.Domain, Tenant: string(space[:]), Result: r,
-		Again: p.suspect != nil, Said: words(told.Attempt),
+	return throttle.Trial{Sent: a.Sent, At: a.At, Domain: p.Address.Domain, Tenant: string(space[:]), Host: s.host.host,
+		Result: r, Again: p.suspect != nil, Said: words(told.Attempt),
 		OfItself: v.Blame == smtp.BlameAddress && v.Reason != smtp.Greylisted,
 		OfUs:     rateLimited(*v) || v.Action == verdict.ActPause || v.Reason == smtp.ReceiverRateLimited}
 }
@@ -92,7 +94,11 @@ type belief struct {
 
 // sentence says it for people.
 func (b *belief) sentence() string {
-	return fmt.Sprintf("%s: %s: %s", b.at.UTC().Format(time.TimeOnly), b.Scope, b.Why)
+	about := b.Scope.String()
+	if b.Host != "" {
+		about += " " + b.Host
+	}
+	return fmt.Sprintf("%s: %s: %s", b.at.UTC().Format(time.TimeOnly), about, b.Why)
 }
 
 // beliefsMax bounds the beliefs that are shown.
@@ -101,9 +107,12 @@ const beliefsMax = 8
 // answeredWell takes an answer that says something about its address.
 func (su *suspicions) answeredWell(now time.Time, s *session, a *Answered) {
 	o := s.path
-	t := trialOf(a.Probe, &a.Told, a.Sent, a.At, throttle.Answered)
+	t := trialOf(s, a, throttle.Answered)
 	if a.Sent.After(o.cutoff) {
 		o.cautious = false
+	}
+	if !o.causes.AtHost(t) {
+		s.host.doubts = 0
 	}
 	if p := a.Probe; p.suspect != nil {
 		su.passedLook(now, o, p.suspect)
@@ -131,7 +140,8 @@ func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
 	case o.experiment.Open():
 		o.experiment.Looked(true)
 		su.endExperiment(now, o)
-	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.cutoff):
+	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.cutoff) ||
+		o.causes.AtHost(s.trial):
 	default:
 		su.dirty = true
 		o.transients.Passed(o.rate, s.trial.Sent, now, s.trial.Said)
@@ -142,7 +152,7 @@ func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
 // a second look, or is put off.
 func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
 	o, p := s.path, a.Probe
-	t := trialOf(p, &a.Told, a.Sent, a.At, resultOf(&a.Told))
+	t := trialOf(s, &a, resultOf(&a.Told))
 	if p.suspect != nil {
 		su.failedLook(now, s, a)
 		return
@@ -161,7 +171,9 @@ func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
 	if o.experiment.Open() {
 		o.experiment.Trial(true)
 	}
-	b := o.causes.Note(t, su.inbox.waitingBeside(p))
+	waits := su.inbox.waitingBeside(p, func(domain string) bool { return su.parkedDomains[domain] == nil })
+	waits.OtherHost = (!o.rate.Limits(now) || o.causes.AtHost(t)) && su.paths.otherHost(now, s.queue, o, s.host.host) != nil
+	b := o.causes.Note(t, waits)
 	switch b.Scope {
 	case throttle.ScopeReceiver:
 		su.believeCause(now, s, a.Told, b)
@@ -169,10 +181,32 @@ func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
 		su.letOthersGo(now, p.Address.Domain)
 	case throttle.ScopeTenant:
 		su.recordBelief(now, b)
+	case throttle.ScopeHost:
+		if su.askOtherHosts(now, s) {
+			su.recordBelief(now, b)
+		}
 	}
 	su.endExperiment(now, o)
 	su.explainTrial(o, &a, t, b, doubting)
-	su.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver)
+	su.awaitLook(now, s, a, t, o.experiment.Open() && b.Scope == throttle.ScopeReceiver || b.Scope == throttle.ScopeHost)
+}
+
+// askOtherHosts lets the other hosts of a queue go first, where one gives bad answers: for 2, 4, 8 … 60 s.
+// False: they do already.
+func (su *suspicions) askOtherHosts(now time.Time, s *session) bool {
+	if now.Before(s.host.aside) {
+		return false
+	}
+	host := s.host.host
+	s.host.doubts++
+	until := now.Add(su.penalties.downFor(s.host.doubts))
+	for _, c := range s.queue.candidates {
+		if c.host == host {
+			c.aside, c.doubts = until, s.host.doubts
+		}
+	}
+	su.pool.haltSessions(func(o *session) bool { return o.queue == s.queue && o.host.host == host })
+	return true
 }
 
 // failedLook takes a second look that got a bad answer again: the address is odd itself. While the
@@ -234,21 +268,11 @@ func (su *suspicions) believeCause(now time.Time, s *session, told Judgement, b 
 		return
 	}
 	o.experiment.Begin(o.rate, o.causes)
-	if o.experiment.Steps() > 1 {
-		su.otherHost(now, s, told)
+	if o.experiment.Steps() > 1 && su.paths.otherHost(now, s.queue, o, s.host.host) != nil {
+		su.askOtherHosts(now, s)
 	}
 	su.penalties.throttled(now, o, told, b.First)
 	o.cutoff, o.cautious = later(now, o.rate.Explain(now).Until), true
-}
-
-// otherHost lets a host rest that puts everybody off, when there is another one to ask.
-func (su *suspicions) otherHost(now time.Time, s *session, told Judgement) {
-	for _, c := range s.queue.candidates {
-		if c.host != s.host.host && !now.Before(c.until) && s.path.Reaches(c.at) {
-			su.penalties.avoidHost(now, s.host, told, su.penalties.downFor(s.host.failures))
-			return
-		}
-	}
 }
 
 // endExperiment ends an experiment that has shown something.
