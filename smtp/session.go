@@ -72,7 +72,8 @@ type Session struct {
 	in   replyReader
 	out  []byte // commands of the group that is being put together
 
-	greeting string // what the receiver said first
+	greeting   string // what the receiver said first
+	helloReply string // what it answered to the last EHLO or HELO
 
 	tracer Tracer // nil: nobody ever looks
 
@@ -114,6 +115,10 @@ func sourceOf(conn net.Conn) netip.Addr {
 
 // Greeting is what the receiver said first, without the code, at most 512 bytes of it.
 func (s *Session) Greeting() string { return s.greeting }
+
+// HelloReply is what the receiver answered to the last EHLO, or HELO, without the code and without our
+// own name where it repeats that, at most 512 bytes of it. After STARTTLS it is what was said under TLS.
+func (s *Session) HelloReply() string { return s.helloReply }
 
 // TLS says whether the session is encrypted.
 func (s *Session) TLS() bool { return s.tls }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// greetingMax bounds what is kept of a greeting: a line may have so many bytes (RFC 5321 section
-// 4.5.3.1.5).
-const greetingMax = 512
+// shownMax bounds what is kept of a greeting, and of a reply to EHLO: a line may have so many bytes
+// (RFC 5321 section 4.5.3.1.5).
+const shownMax = 512
 
 // Open connects to host at the address and port, waits for its greeting, says
 // EHLO (HELO where EHLO is not known), and encrypts as o.TLS says. It returns
@@ -63,8 +63,7 @@ func (s *Session) introduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.greeting = strings.Join(reply.Lines, " ")
-	s.greeting = s.greeting[:min(len(s.greeting), greetingMax)]
+	s.greeting = bounded(strings.Join(reply.Lines, " "))
 	if reply.Code != 220 { // RFC 5321 §3.1, §4.3.2
 		return s.turnedAway(StageGreeting, reply)
 	}
@@ -91,6 +90,7 @@ func (s *Session) turnedAway(stage Stage, reply Reply) error {
 // that does not know EHLO (RFC 5321 §3.2).
 func (s *Session) hello(ctx context.Context) error {
 	s.offers = extensions{}
+	isHELO := false
 	s.put("EHLO ", s.options.HelloName)
 	reply, err := s.ask(ctx, StageHello, s.options.Limits.Hello)
 	if err != nil {
@@ -101,17 +101,45 @@ func (s *Session) hello(ctx context.Context) error {
 		if reply, err = s.ask(ctx, StageHello, s.options.Limits.Hello); err != nil {
 			return err
 		}
-		reply.Lines = nil // a HELO reply offers nothing
+		isHELO = true
 	}
 	if reply.Code != 250 {
 		return s.turnedAway(StageHello, reply)
 	}
+	s.helloReply = bounded(withoutName(strings.Join(reply.Lines, " "), s.options.HelloName))
 	for i, line := range reply.Lines {
-		if i > 0 { // the first line names the host
+		if i > 0 && !isHELO { // the first line names the host, and a HELO reply offers nothing
 			s.offers.note(line)
 		}
 	}
 	return nil
+}
+
+// bounded is as much of a text as is kept of it.
+func bounded(text string) string { return text[:min(len(text), shownMax)] }
+
+// withoutName puts a blank in the place of our own name in a text, in any case, where it is not a part of
+// another word. A receiver that repeats it says nothing about itself.
+func withoutName(text, name string) string {
+	isPart := func(at int) bool {
+		if at < 0 || at >= len(text) {
+			return false
+		}
+		c := text[at]
+		return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+	}
+	var b strings.Builder
+	for at := 0; at < len(text); {
+		end := at + len(name)
+		if name != "" && end <= len(text) && strings.EqualFold(text[at:end], name) && !isPart(at-1) && !isPart(end) {
+			b.WriteByte(' ')
+			at = end
+			continue
+		}
+		b.WriteByte(text[at])
+		at++
+	}
+	return b.String()
 }
 
 // note remembers one line of an EHLO reply. Keywords are known in any case.

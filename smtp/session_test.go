@@ -502,3 +502,36 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAReceiverShowsIsKept: its greeting, and its reply to the last EHLO, without our own name where
+// it repeats that, and 512 bytes of each at most.
+func TestWhatAReceiverShowsIsKept(t *testing.T) {
+	o := testOptions()
+	o.HelloName, o.TLS = "xrdst.example", TLSOpportunistic
+	s := mustOpen(t, `
+		> 220-mx.example ESMTP
+		> 220 be patient
+		< EHLO xrdst.example
+		> 250-mx.example said in clear
+		> 250 STARTTLS
+		< STARTTLS
+		> 220 go
+		! tls
+		< EHLO xrdst.example
+		> 250-mx.example Hello XRDST.example[192.0.2.1] my-xrdst.example, Haraka is at your service.
+		> 250 SIZE 1`, o)
+	if got := s.HelloReply(); s.Greeting() != "mx.example ESMTP be patient" ||
+		got != "mx.example Hello  [192.0.2.1] my-xrdst.example, Haraka is at your service. SIZE 1" {
+		t.Errorf("kept %q and %q", s.Greeting(), got)
+	}
+	long := strings.Repeat("x", 400)
+	s = mustOpen(t, script("> 220-"+long+"\n> 220 "+long+"\n< EHLO probe.example\n> 250-"+long+" probe.example\n> 250 X-"+long),
+		testOptions())
+	if s.Greeting() != (long + " " + long)[:512] || s.HelloReply() != (long + "   X-" + long)[:512] {
+		t.Errorf("kept %d and %d bytes", len(s.Greeting()), len(s.HelloReply()))
+	}
+	s = mustOpen(t, "> 220 mx.example\n< EHLO probe.example\n> 502 what\n< HELO probe.example\n> 250 mx.example XRDST", testOptions())
+	if s.HelloReply() != "mx.example XRDST" || s.offers != (extensions{}) {
+		t.Errorf("after HELO: %q, %+v", s.HelloReply(), s.offers)
+	}
+}
