@@ -125,7 +125,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	case *wire.Cancel:
 		a.scheduler.Cancel(now, m)
 	case sessionOpened:
-		a.scheduler.SessionOpened(now, m.id, m.greeting, m.failed)
+		a.scheduler.SessionOpened(now, m.id, m.shown, m.failed)
 	case scheduler.Report:
 		a.scheduler.SessionWorked(now, m)
 	case sessionClosed:

@@ -18,15 +18,16 @@ import (
 	"rollcall/actors/span"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
 // What a session actor tells its receiver. Local messages, never on the wire.
 type (
 	sessionOpened struct {
-		id       int
-		failed   *scheduler.Judgement
-		greeting string
+		id     int
+		failed *scheduler.Judgement
+		shown  throttle.Shown // where it didn't fail
 	}
 	sessionClosed struct{ id int }
 )
@@ -159,7 +160,8 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	}
 	a.smtp = s
 	a.tracer.opened(s)
-	return sessionOpened{id: m.ID, greeting: s.Greeting()}
+	return sessionOpened{id: m.ID,
+		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host}}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.

@@ -1,7 +1,11 @@
 package receiver
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -135,5 +139,57 @@ func TestANameStandsForItsKeys(t *testing.T) {
 		if got := standsFor(c.name)(c.key); got != c.want {
 			t.Errorf("%q stands for %q: %v", c.name, c.key, got)
 		}
+	}
+}
+
+// TestWhatAHostShowsArrives: over a real socket, what a host says to EHLO decides how many it may refuse.
+func TestWhatAHostShowsArrives(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go greetAs(listener, "220 mx.test ESMTP\r\n", "250-mx.test Hello [127.0.0.1], Haraka is at your service.\r\n250 SIZE 0\r\n")
+	at := netip.MustParseAddrPort(listener.Addr().String())
+	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Port: int(at.Port()), ConnectTimeout: smtp.ConnectTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, 0, "plain", stranger())
+	b.options.Sources = sourcesOf(func(ctx context.Context, host string, _ netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
+		return smtp.Open(ctx, dialer, host, at, smtp.SessionOptions{HelloName: "probe.example",
+			ReturnPath: "probe@probe.example", TLS: tls, Limits: smtp.DefaultLimits()})
+	})
+	b.options.Said = func(string, throttle.Field) []throttle.Said {
+		return []throttle.Said{{Origin: throttle.Origin{Layer: throttle.LayerDefault}}}
+	}
+	_ = b.system.Root.StopFuture(b.pid).Wait() // that has the options of before
+	b.pid = b.spawn()
+	c, _ := b.customer(1, 1, func(int) string { return "a" })
+	c.until("an answer", func() bool { return len(c.answers) == 1 })
+	detail := b.options.Registry.Detail(t.Context(), "x")
+	if len(detail) != 1 || detail[0].Software == nil || detail[0].Software.Words() != "Haraka, by its EHLO reply" ||
+		detail[0].Software.Host != b.host.GetName() || !detail[0].Software.Decides {
+		t.Errorf("%+v", detail)
+	}
+}
+
+// greetAs serves sessions one after the other, and takes every address.
+func greetAs(listener net.Listener, greeting, hello string) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, greeting)
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			reply := "250 2.1.5 ok\r\n"
+			if strings.HasPrefix(lines.Text(), "EHLO") {
+				reply = hello
+			}
+			_, _ = io.WriteString(conn, reply)
+		}
+		_ = conn.Close()
 	}
 }

@@ -104,6 +104,25 @@ type ReceiverDetail struct {
 	Firings     []Reply   `json:"firings"`      // of the last hour, newest first, at most 20: what made us slow down, rest or change
 	Minutes     []Minute  `json:"minutes"`      // of the last hour, oldest first
 	Learned     []Limit   `json:"learned"`
+	Software    *Software `json:"software,omitempty"` // nil: nothing is known of it
+}
+
+// Software is what the hosts of a receiver showed of their software, and what follows.
+type Software struct {
+	Name       string `json:"name,omitempty"`        // "": Host showed none that is known
+	By         string `json:"by,omitempty"`          // what showed it, as "its greeting"
+	Where      string `json:"where,omitempty"`       // who says how it counts refusals
+	Host       string `json:"host"`                  // that showed it
+	PerSession int    `json:"per_session,omitempty"` // refusals that it bears in a session; 0: the budget of an hour holds
+	Decides    bool   `json:"decides"`               // it, and nobody else, decides how many may be refused
+}
+
+// Words names the software and says what showed it: "Postfix, by its greeting".
+func (s *Software) Words() string {
+	if s.Name == "" {
+		return s.Host + " shows no software that is known"
+	}
+	return s.Name + ", by " + s.By
 }
 
 // Limit is a limit that the receiver taught us.

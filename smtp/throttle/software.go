@@ -2,45 +2,189 @@ package throttle
 
 import "strings"
 
+// Shown is what a host showed of its software in one session.
+type Shown struct {
+	Greeting string // its greeting, without the code
+	Hello    string // its reply to EHLO, without the codes and without our own name
+	Host     string // its name in the MX record
+}
+
 // Software is what is known of how a mail server counts the recipients that it refuses.
+// Its zero value is a server of which nothing is known.
 type Software struct {
 	Name       string
-	greeting   string // in lower case; a word of its greeting (RFC 5321 section 4.3.1)
-	PerSession int    // refusals after which we end a session: below what it counts to
-	Where      string // who says so
+	PerSession int    // refusals after which we end a session: below what it counts to; 0: the budget of an hour holds
+	Where      string // who says so: a manual and its option, or a file of its source
+	By         string // what showed it, as "its greeting"
 }
 
-// softwares are those that count within a session and remember nothing beyond it, as they are
-// shipped. Gateways that count by the hour (Cisco's DHAP: 25 an hour) are not here and keep the
-// budget of strangers, and so does everything that nobody knows.
-var softwares = []Software{
-	{"Postfix", "postfix", 8,
-		"postconf(5): smtpd_soft_error_limit 10 and smtpd_hard_error_limit 20 in a session; anvil limits no recipients by default"},
-	{"Exim", "exim", 8,
-		"Exim specification, chapter 14: smtp_max_unknown_commands and smtp_max_synprot_errors count no refused recipients"},
-	{"Sendmail", "sendmail", 8,
-		"Sendmail Installation and Operation Guide: BadRcptThrottle slows a session, and is off by default"},
-	{"Haraka", "haraka", 8,
-		"Haraka docs/plugins/limit.md: error limits are of a connection, by a plugin that has to be enabled"},
-	{"Exchange", "microsoft esmtp mail service", 3,
-		"Set-ReceiveConnector: MaxProtocolErrors 5 and TarpitInterval 5 s, both of a session"},
-	{"chasquid", "chasquid", 2, "chasquid internal/smtpsrv: a session ends at its third error"},
+// softwareRow is one row of the table: a server and how it is known.
+type softwareRow struct {
+	name     string
+	greeting string // marks in a greeting, in lower case, with "|" between them: whole words
+	hello    string // the same in a reply to EHLO
+	hosts    string // suffixes of the names of hosts, with blanks between them
+
+	perSession int // as Software has it
+	where      string
 }
 
-// SoftwareOf names the server software of a greeting, when it is known to count refused recipients
-// within a session only.
-func SoftwareOf(greeting string) (Software, bool) {
-	greeting = strings.ToLower(greeting)
-	for _, s := range softwares {
-		if strings.Contains(greeting, s.greeting) {
-			return s, true
+// unpublished is said of a gateway whose suffix has a source and whose count of refusals has none.
+const unpublished = "its count is not published; the suffix is in "
+
+// softwares is what is known of server software, gateways included.
+//
+// The first rows count within a session and remember nothing beyond it, as they are shipped.
+// The others count beyond a session, or nobody has published what they count. They keep the
+// budget of strangers, also where they are built on one of the first.
+//
+// Some software is missing, because it gives no name that is its own. qmail, notqmail and Courier
+// greet with "ESMTP" alone, and the EHLO reply of qmail-smtpd.c (PIPELINING, 8BITMIME) is that of
+// others too. hMailServer and maddy greet like many others. "Pleased to meet you" is said by
+// Sendmail, OpenSMTPD and Proofpoint; "Hello" and our address by Exim, Exchange and others. mox
+// refuses no unknown mailbox before DATA.
+var softwares = []softwareRow{
+	{name: "Postfix", greeting: "postfix", perSession: 8,
+		where: "postconf(5): smtpd_soft_error_limit 10, smtpd_hard_error_limit 20; anvil counts no refusals"},
+	{name: "Exim", greeting: "exim", perSession: 8,
+		where: "Exim specification, chapter 14: smtp_max_synprot_errors and smtp_max_unknown_commands; " +
+			"rcpt_fail_count limits nothing as shipped"},
+	{name: "Sendmail", greeting: "sendmail", perSession: 8,
+		where: "Sendmail Installation and Operation Guide: BadRcptThrottle slows a session, off by default"},
+	{name: "Haraka", greeting: "haraka", hello: "haraka is at your service", perSession: 8,
+		where: "Haraka config/connection.ini and config/plugins; limits are in haraka-plugin-limit, off by default"},
+	// X-EXPS and X-LINK2STATE are said by Exchange 2003 and the SMTP service of IIS too, which greet
+	// with a version behind "Service". How these count is in no manual that was found.
+	{name: "Exchange", greeting: "microsoft esmtp mail service ready", hello: "x-anonymoustls|xrdst", perSession: 3,
+		where: "Set-ReceiveConnector: MaxProtocolErrors 5, TarpitInterval 5 s"},
+	{name: "chasquid", greeting: "chasquid", hello: "your hour of destiny has come", perSession: 2,
+		where: "chasquid internal/smtpsrv/conn.go: Conn.Handle ends a session at its third error"},
+	{name: "OpenSMTPD", greeting: "opensmtpd", perSession: 8,
+		where: "OpenSMTPD usr.sbin/smtpd/smtp_session.c: smtp_reply counts no refusals; smtpd.conf(5): max-rcpt"},
+	{name: "James", greeting: "james smtp server|james awesome smtp server", perSession: 8,
+		where: "Apache James smtpserver.xml, ValidRcptHandler: refuses and counts nothing"},
+
+	{name: "cPanel", greeting: "we do not authorize the use of this system",
+		where: "cPanel, Exim Configuration Manager: Dictionary attack protection, on by default, limits the rate of " +
+			"hosts with more than four failed recipients"},
+	{name: "Stalwart", greeting: "stalwart",
+		where: "Stalwart crates/registry: Security.abuse_ban_rate, 35 in a day over all sessions"},
+	{name: "Kerio Connect", greeting: "kerio connect",
+		where: "Kerio Connect, Securing the SMTP server: Max. number of unknown recipients, for an hour"},
+	{name: "Cisco", hosts: "iphmx.com",
+		where: "AsyncOS user guide: Directory Harvest Attack Prevention, Max. Invalid Recipients Per Hour"},
+	{name: "Proofpoint", hosts: "pphosted.com ppe-hosted.com gpphosted.com",
+		where: unpublished + "ActiveCampaign/smtp-field-manual"},
+	{name: "Mimecast", hosts: "mimecast.com mimecast.co.za mimecast-offshore.com",
+		where: unpublished + "KumoMTA policy-extras/shaping.toml"},
+	{name: "Barracuda", hosts: "barracudanetworks.com", where: unpublished + "KumoMTA community/shaping.toml"},
+	{name: "Symantec", hosts: "messagelabs.com", where: unpublished + "sisimai/go-sisimai rhost"},
+	{name: "Trend Micro", hosts: "trendmicro.com trendmicro.eu trendmicro.com.au trendmicro.co.jp",
+		where: unpublished + "ActiveCampaign/smtp-field-manual"},
+	{name: "Sophos", hosts: "hydra.sophos.com",
+		where: unpublished + "Sophos Central help, Using TLS connections"},
+	{name: "Hornetsecurity", hosts: "antispameurope.com hornetsecurity.com",
+		where: unpublished + "the AGNITAS bounce rules"},
+	{name: "Retarus", hosts: "retarus.com rmx.de", where: unpublished + "the AGNITAS bounce rules"},
+	{name: "SpamExperts", hosts: "spamexperts.com spamexperts.eu spamexperts.net antispamcloud.com",
+		where: unpublished + "N-able SpamExperts user guide, MX Records"},
+	{name: "Forcepoint", hosts: "mailcontrol.com", where: unpublished + "Forcepoint 8.5 help"},
+	{name: "Trellix", hosts: "fireeyecloud.com fireeyegov.com", where: unpublished + "zone-eu/zone-mta bounces.txt"},
+	{name: "Zerospam", hosts: "zerospam.ca", where: unpublished + "ActiveCampaign/smtp-field-manual"},
+}
+
+// SoftwareOf says which software a host runs, by what it showed. The name of a gateway or of an
+// operator that we know goes first: it counts over all its machines, whatever these run. Then goes
+// what is not known to count by the session. Where two others are named, neither is believed.
+func SoftwareOf(shown Shown) Software {
+	if s := softwareOfHost(shown.Host); s.Name != "" {
+		return s
+	}
+	greeting, hello := wordsOf(shown.Greeting), wordsOf(shown.Hello)
+	var found []Software
+	for _, row := range softwares {
+		inGreeting, inHello := hasMark(greeting, row.greeting), hasMark(hello, row.hello)
+		by := "its greeting"
+		switch {
+		case !inGreeting && !inHello:
+			continue
+		case inGreeting && inHello:
+			by = "its greeting and its EHLO reply"
+		case inHello:
+			by = "its EHLO reply"
+		}
+		if row.perSession == 0 {
+			return row.shownBy(by)
+		}
+		found = append(found, row.shownBy(by))
+	}
+	if len(found) != 1 {
+		return Software{}
+	}
+	return found[0]
+}
+
+// shownBy is the software of a row, and what showed it.
+func (r softwareRow) shownBy(what string) Software {
+	return Software{Name: r.name, PerSession: r.perSession, Where: r.where, By: what}
+}
+
+// softwareOfHost gives the gateway or the operator that has a host, by the host's name.
+func softwareOfHost(host string) Software {
+	const by = "the name of its host"
+	host = "." + strings.TrimSuffix(strings.ToLower(host), ".")
+	for _, row := range softwares {
+		for suffix := range strings.FieldsSeq(row.hosts) {
+			if strings.HasSuffix(host, "."+suffix) {
+				return row.shownBy(by)
+			}
 		}
 	}
-	return Software{}, false
+	for _, o := range operators {
+		for suffix := range strings.FieldsSeq(o.hosts) {
+			if strings.HasSuffix(host, "."+suffix) {
+				return Software{Name: suffix, Where: o.where, By: by}
+			}
+		}
+	}
+	return Software{}
 }
 
-// Apply gives limits for a receiver that runs the software and of which nobody has said how many
-// refusals it bears: any number in an hour, and few in a session.
+// wordsOf gives the words of a greeting or of a reply to EHLO in lower case, each with a blank on
+// both sides. The first one is left out: it is the name of the host (RFC 5321 sections 4.2 and
+// 4.1.1.1). The parts of other names, of addresses and of links are no words.
+func wordsOf(text string) string {
+	words := strings.Fields(strings.ToLower(text))
+	var b strings.Builder
+	b.WriteByte(' ')
+	for _, word := range words[min(1, len(words)):] {
+		if strings.Contains(word, "://") {
+			continue
+		}
+		for part := range strings.FieldsFuncSeq(word, func(r rune) bool { return strings.ContainsRune("/()", r) }) {
+			if part = strings.Trim(part, `.,;:!"'<>[]`); part != "" {
+				b.WriteString(part + " ")
+			}
+		}
+	}
+	return b.String()
+}
+
+// hasMark reports whether one of the marks is among words as wordsOf gives them.
+func hasMark(words, marks string) bool {
+	for mark := range strings.SplitSeq(marks, "|") {
+		if mark != "" && strings.Contains(words, " "+mark+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// CountsBySession reports whether the software is known to count refusals within a session only.
+func (s Software) CountsBySession() bool { return s.PerSession > 0 }
+
+// Apply gives limits for a receiver that runs software that counts by the session and of which
+// nobody has said how many refusals it bears: any number in an hour, and few in a session.
 func (s Software) Apply(a Limits) Limits {
 	a.RefusedPerHour = CountMax
 	a.RefusedPerSession = min(a.RefusedPerSession, s.PerSession)

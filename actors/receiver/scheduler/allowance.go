@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"fmt"
 	"time"
 
 	"rollcall/actors/receiver/registry"
+	"rollcall/actors/view"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -19,8 +21,8 @@ type allowance struct {
 	limits    throttle.Limits   // as they were last permitted
 	before    throttle.Limits   // the same before shares and lessons
 	learned   throttle.Learned
-	software  throttle.Software // that counts errors in a session only; its zero value: not known
-	bySession bool              // refusals are bounded so, because of it
+	software  shownSoftware
+	bySession bool // refusals are bounded by the session, because of the software
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
 	replies   throttle.Turnaround
@@ -47,11 +49,46 @@ func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	return l.tlsModeNow(now)
 }
 
-// learnSoftware learns from a greeting which software the receiver runs.
-func (al *allowance) learnSoftware(greeting string) {
-	if s, known := throttle.SoftwareOf(greeting); known {
-		al.software = s
+// shownSoftware is the software that the hosts of a receiver showed, all of them, since its actor
+// began or since that was forgotten. One host that counts by the hour, or isn't known, makes the
+// whole receiver keep the budget of an hour, because refusals are counted for the whole receiver.
+type shownSoftware struct {
+	least     throttle.Software // of what counts by the session, that which bears least; its zero value: none
+	host      string            // that showed it first
+	keepsHour bool              // a host showed something that isn't known to count by the session
+	keeps     throttle.Software // that, the first one that has a name
+	keepHost  string            // that showed it
+}
+
+// note takes what a host showed in a session.
+func (ss *shownSoftware) note(shown throttle.Shown) {
+	s := throttle.SoftwareOf(shown)
+	switch {
+	case !s.CountsBySession():
+		if !ss.keepsHour || ss.keeps.Name == "" && s.Name != "" {
+			ss.keepsHour, ss.keeps, ss.keepHost = true, s, shown.Host
+		}
+	case !ss.least.CountsBySession(), s.PerSession < ss.least.PerSession:
+		ss.least, ss.host = s, shown.Host
 	}
+}
+
+// countsBySession reports whether all software that was shown counts by the session.
+func (ss *shownSoftware) countsBySession() bool {
+	return !ss.keepsHour && ss.least.CountsBySession()
+}
+
+// words says in a sentence what is known; "": nothing is.
+func (ss *shownSoftware) words() string {
+	switch {
+	case ss.countsBySession():
+		return fmt.Sprintf("that it runs %s, by %s", ss.least.Name, ss.least.By)
+	case ss.keeps.Name != "":
+		return fmt.Sprintf("that %s runs %s, by %s", ss.keepHost, ss.keeps.Name, ss.keeps.By)
+	case ss.keepsHour:
+		return fmt.Sprintf("that %s shows no software that is known", ss.keepHost)
+	}
+	return ""
 }
 
 // allowedWhole is what a receiver is allowed as a whole: what was said of it, with refusals by the session
@@ -59,14 +96,31 @@ func (al *allowance) learnSoftware(greeting string) {
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	al.bySession = false
-	if al.software.PerSession > 0 {
+	if al.software.countsBySession() {
 		said := al.whoSaid(al.key, throttle.FieldRefusedPerHour)
 		al.bySession = len(said) == 1 && said[0].Layer == throttle.LayerDefault
 	}
 	if al.bySession {
-		a = al.software.Apply(a)
+		a = al.software.least.Apply(a)
 	}
 	return throttle.StrangerLimits(a)
+}
+
+// softwareStatus says what is known of the receiver's software, and whether it decides how many
+// addresses may be refused; nil: nothing is known.
+func (al *allowance) softwareStatus() *view.Software {
+	ss := &al.software
+	s, host := ss.least, ss.host
+	if ss.keepsHour {
+		s, host = ss.keeps, ss.keepHost
+		if s.Name == "" && !ss.least.CountsBySession() {
+			return nil // a stranger
+		}
+	} else if !s.CountsBySession() {
+		return nil // no session was open yet
+	}
+	return &view.Software{Name: s.Name, By: s.By, Where: s.Where, Host: host, PerSession: s.PerSession,
+		Decides: al.bySession}
 }
 
 // errorsLeft is how many RCPTs a session may send, whatever the answers: toward a

@@ -17,7 +17,7 @@ const (
 	ForgetPace     = "pace"     // how fast each of our sources may ask it
 	ForgetSessions = "sessions" // how many sessions it takes, and how long they may be
 	ForgetBlock    = "block"    // that it, its hosts or our sources there rest
-	ForgetAll      = "all"      // that, how it greylists, and its TLS
+	ForgetAll      = "all"      // that, how it greylists, its TLS and its software
 )
 
 // forgets says whether what an operator named has a part in it.
@@ -232,6 +232,10 @@ func (me *memory) forgetRest(now time.Time) (dropped []string) {
 		}
 		l.tls, l.tlsUntil, l.greyed = smtp.TLSOpportunistic, time.Time{}, time.Time{}
 	}
+	if text := me.allowance.software.words(); text != "" {
+		dropped = append(dropped, text)
+	}
+	me.allowance.software = shownSoftware{}
 	slices.Sort(dropped)
 	return dropped
 }

@@ -345,9 +345,11 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) { sc.inbox.cancelTask
 // LoseClients gives up what waits for the clients at an address that is out of reach.
 func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
 
-// SessionOpened notes that a session is ready, with its greeting, or why it is not.
-func (sc *Scheduler) SessionOpened(now time.Time, id int, greeting string, failed *Judgement) {
-	sc.allowance.learnSoftware(greeting)
+// SessionOpened notes that a session is ready, with what its host showed, or why it is not.
+func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
+	if failed == nil {
+		sc.allowance.software.note(shown)
+	}
 	sc.outcomes.sessionOpened(now, id, failed)
 }
 

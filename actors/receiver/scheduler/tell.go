@@ -92,7 +92,7 @@ func (ex *explainer) stateWord(now time.Time, cause wire.Cause, asks bool) strin
 // detail says everything about the scheduler.
 func (ex *explainer) detail(now time.Time) view.ReceiverDetail {
 	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.inbox.queueStatus(now),
-		Learned:     learnedStatus(&ex.allowance.learned, now),
+		Learned: learnedStatus(&ex.allowance.learned, now), Software: ex.allowance.softwareStatus(),
 		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
 	for _, s := range ex.pool.sessions {
 		out.SessionList = append(out.SessionList, s.status(now))

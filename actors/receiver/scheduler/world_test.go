@@ -104,7 +104,8 @@ func untilMidnight(now time.Time) time.Duration {
 
 // world runs a scheduler against simulated sessions and clients, event by event.
 type world struct {
-	greeting  string // of every host
+	greeting  string                    // of every host
+	shown     map[string]throttle.Shown // by hosts that show something else
 	t         tester
 	scheduler *Scheduler
 	living    *registry.Registry // of its node
@@ -261,11 +262,19 @@ func (w *world) opened(s OpenSession) {
 		err = w.greetAt(s.At)
 	}
 	if err == nil {
-		w.scheduler.SessionOpened(w.now, s.ID, w.greeting, nil)
+		w.scheduler.SessionOpened(w.now, s.ID, w.shownBy(s.Host), nil)
 		return
 	}
 	told := judgedAt(w.now, s.Host, smtp.Address{}, err)
-	w.scheduler.SessionOpened(w.now, s.ID, "", &told)
+	w.scheduler.SessionOpened(w.now, s.ID, throttle.Shown{}, &told)
+}
+
+// shownBy is what a host shows of its software.
+func (w *world) shownBy(host string) throttle.Shown {
+	if shown, own := w.shown[host]; own {
+		return shown
+	}
+	return throttle.Shown{Greeting: w.greeting, Host: host}
 }
 
 // judged gives the verdict on a failure, of whatever host.
