@@ -448,6 +448,43 @@ func TestOtherThrottleFilesAreNamed(t *testing.T) {
 	}
 }
 
+// TestSoftwareThatDecidesIsNamed at the fields that it decides, and no other is.
+func TestSoftwareThatDecidesIsNamed(t *testing.T) {
+	for _, tc := range []struct {
+		decides    bool
+		perSession int
+		learned    []view.Limit
+		want       string // refused_per_hour and refused_per_session
+	}{
+		{true, 3, nil, "1000000 known, 3 known"}, {true, 8, nil, "1000000 known, 8 known"},
+		{true, 9, nil, "1000000 known, 8 default"}, {false, 3, nil, "20 default, 8 default"},
+		{true, 3, []view.Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
+	} {
+		c := newClerk(t)
+		c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
+			"node-1": canned(t, func(q question) answer {
+				r := view.Receiver{Key: "operator.net"}
+				if q.Kind == kindReceivers {
+					return answer{Receivers: []view.Receiver{r}}
+				}
+				return answer{Details: []view.ReceiverDetail{{Receiver: r, Learned: tc.learned, Software: &view.Software{
+					Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, Decides: tc.decides}}}}
+			})}})
+		got, err := c.Explain(t.Context(), "customer.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		perHour, byHour := fieldIn(got, "refused_per_hour")
+		perSession, bySession := fieldIn(got, "refused_per_session")
+		if is := perHour + " " + byHour.Layer + ", " + perSession + " " + bySession.Layer; is != tc.want {
+			t.Errorf("%+v: %s", tc, is)
+		}
+		if tc.decides && (byHour.Reason != "Exchange, by its greeting (a manual)" || !strings.HasPrefix(byHour.Where, "node ")) {
+			t.Errorf("%+v: %+v", tc, byHour)
+		}
+	}
+}
+
 func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 	c := newClerk(t)
 	until := began.Add(time.Hour)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -250,6 +251,7 @@ func (c *Clerk) taught(ctx context.Context, out *view.Explanation) {
 		return // it is gone since
 	}
 	for _, d := range details {
+		overSoftware(out, d)
 		for _, l := range d.Learned {
 			over(out, l.Field, l.Value, view.Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
 				Until: l.Until})
@@ -265,6 +267,22 @@ func (c *Clerk) taught(ctx context.Context, out *view.Explanation) {
 		if d.State == "resting" {
 			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), view.Said{
 				Layer: throttle.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
+		}
+	}
+}
+
+// overSoftware puts what a receiver bears by its software over the fields that it decides.
+func overSoftware(out *view.Explanation, d view.ReceiverDetail) {
+	s := d.Software
+	if s == nil || !s.Decides {
+		return
+	}
+	by := view.Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
+	over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(throttle.CountMax), by)
+	for _, f := range out.Fields {
+		n, err := strconv.Atoi(f.Value)
+		if f.Field == throttle.FieldRefusedPerSession.String() && err == nil && s.PerSession <= n {
+			over(out, f.Field, strconv.Itoa(s.PerSession), by)
 		}
 	}
 }

@@ -34,6 +34,23 @@ func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
 	return texts
 }
 
+// softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
+func softwareLine(s *view.Software) string {
+	text := s.Words() + "; "
+	switch {
+	case s.Decides:
+		text += fmt.Sprintf("at most %d refusals in a session, any number in an hour", s.PerSession)
+	case s.PerSession > 0:
+		text += "not used, because refused_per_hour is set"
+	default:
+		text += "refused_per_hour holds"
+	}
+	if s.Where != "" {
+		text += " (" + s.Where + ")"
+	}
+	return text
+}
+
 // limitLesson is the sentence about a learned limit.
 func limitLesson(l view.Limit, now time.Time) string {
 	words, known := limitWords[l.Field]

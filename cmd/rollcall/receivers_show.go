@@ -90,6 +90,9 @@ func (s receiverSheet) head() {
 	if d.Until.After(s.now.Add(time.Second)) {
 		s.line("until", "%s (%s left)", clock(d.Until, s.now), left(d.Until, s.now))
 	}
+	if d.Software != nil {
+		s.line("software", "%s", softwareLine(d.Software))
+	}
 	s.line("sessions", "%d of %d", d.Sessions, d.Most)
 	s.line("asked", "%s/s of %s/s allowed, %d on the wire", figure(d.Rcpts), figure(d.Allowed), d.InFlight)
 	queued := grouped(int64(d.Queued))

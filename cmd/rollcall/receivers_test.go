@@ -240,6 +240,54 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		`{"key":"example.test","node":"node-1","session":17}`)
 }
 
+// TestSoftwareIsShown in a plain line that says who says so, in 80 columns, and in JSON.
+func TestSoftwareIsShown(t *testing.T) {
+	postfix := throttle.SoftwareOf(throttle.Shown{Greeting: "mx ESMTP Postfix"})
+	cisco := throttle.SoftwareOf(throttle.Shown{Host: "mx1.iphmx.com"})
+	b := newThrottleBench(t)
+	d := busyDetail()
+	b.survey.details = []view.ReceiverDetail{d}
+	if out := b.must("receivers", "show", "example.test"); strings.Contains(out, "software") {
+		t.Errorf("nothing is known:\n%s", out)
+	}
+	for _, tc := range []struct {
+		software view.Software
+		want     string
+	}{
+		{view.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8, Decides: true},
+			"Postfix, by its greeting; at most 8 refusals in a session, any number in an hour (postconf(5): smtpd_soft_error_limit"},
+		{view.Software{Name: postfix.Name, By: postfix.By, Where: postfix.Where, PerSession: 8},
+			"Postfix, by its greeting; not used, because refused_per_hour is set (postconf(5): "},
+		{view.Software{Name: cisco.Name, By: cisco.By, Where: cisco.Where, Host: "mx1.iphmx.com"},
+			"Cisco, by the name of its host; refused_per_hour holds (AsyncOS user guide: "},
+		{view.Software{Host: "mx2.example.test"}, "mx2.example.test shows no software that is known; refused_per_hour holds"},
+	} {
+		d.Software = &tc.software
+		b.survey.details = []view.ReceiverDetail{d}
+		show := b.must("receivers", "show", "example.test")
+		holds(t, unfolded(show), " software "+tc.want)
+		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
+		var found receiverDetails
+		if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
+			len(found.Receivers) != 1 || found.Receivers[0].Software == nil || *found.Receivers[0].Software != tc.software {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+	x := explanation{now: time.Now(), width: 80, Explanation: view.Explanation{Key: "example.test",
+		Fields: []view.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: view.Said{Layer: "known",
+			Where: "node node-1", Reason: "Postfix, by its greeting (" + postfix.Where + ")"}}}}}
+	var out bytes.Buffer
+	if err := x.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, unfolded(out.String()), "refused_per_hour 1000000 known node node-1: Postfix, by its greeting (postconf(5): ")
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(line); n > 81 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
 // TestEveryLessonIsASentence: each limit that can be learned has words, and a lesson of which
 // less is known is told as far as it is.
 func TestEveryLessonIsASentence(t *testing.T) {

@@ -187,6 +187,9 @@ func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
 	for _, cause := range d.Causes {
 		b.WriteString("    " + foldedTo("believed: "+cause, 4, x.width) + "\n")
 	}
+	if d.Software != nil {
+		b.WriteString("    " + foldedTo("software: "+softwareLine(d.Software), 4, x.width) + "\n")
+	}
 	for _, text := range lessons(d, x.now) {
 		b.WriteString("    " + foldedTo(text, 4, x.width) + "\n")
 	}
