@@ -579,6 +579,12 @@ func (t *AdaptiveRate) pace(sent time.Time) float64 {
 	return max(r, t.floor())
 }
 
+// through is how many good answers a second we had of late.
+func (t *AdaptiveRate) through(now time.Time) float64 {
+	const span = 4
+	return float64(max(span*t.flow.over(now, time.Second), t.flow.over(now, span*time.Second))) / span
+}
+
 // lower learns that a pace was too fast.
 func (t *AdaptiveRate) lower(pace float64, sent, now time.Time) {
 	proven := t.good > 0 && pace <= 1.005*t.good

@@ -43,6 +43,7 @@ type Belief struct {
 	Scope   Scope
 	Host    string    // with ScopeHost
 	Refused bool      // mostly refusals of us, else put off
+	Penalty bool      // and then no session could be opened
 	First   time.Time // when the first of the trials was sent
 	Why     string    // the trials that showed it, in a sentence
 }
@@ -71,10 +72,10 @@ type Causes struct {
 	run   []Trial // bad first tries since the receiver was last above suspicion
 	tries int     // first tries in that time
 	holds bool    // the receiver was believed to be the cause, and nothing was answered since
-	last  Trial   // the newest first try
+	last  Trial   // the newest first try that tells something
 
 	row    int    // bad ones in a row
-	recent uint64 // the newest first tries, a bit each: 1 is bad
+	recent uint64 // the newest first tries that tell something, a bit each: 1 is bad
 	tried  int    // of them, at most 64
 
 	Good time.Time // when a first try was answered last; zero: never
@@ -148,12 +149,12 @@ func (c *Causes) take(t Trial, w Waiting) Belief {
 	if bad {
 		weight = c.weight(&t)
 	}
-	smaller := bad && !c.holds && (c.domains.explains(t.Domain) || c.tenants.explains(t.Tenant))
+	telling := c.Telling(t)
+	smaller := !telling || bad && !c.holds && (c.domains.explains(t.Domain) || c.tenants.explains(t.Tenant))
 	same := bad && !c.holds && t.Result != Cut && c.last.Bad() &&
 		(w.OtherDomain && t.Domain == c.last.Domain && !c.domains.nobodyElse(t.Domain, domain.since) ||
 			w.OtherTenant && t.Tenant == c.last.Tenant && !c.tenants.nobodyElse(t.Tenant, tenant.since))
-	c.last = t
-	c.noteAsked(&t)
+	c.noteAsked(&t, telling)
 	domain.add(bad, weight, floor, t.Sent)
 	tenant.add(bad, weight, floor, t.Sent)
 	if !smaller && !same {
@@ -171,22 +172,25 @@ func (c *Causes) take(t Trial, w Waiting) Belief {
 		return c.believe(ScopeHost, t)
 	case bad && domain.believed() && w.OtherDomain && c.domains.good.other(t.Domain).Before(t.Sent.Add(-othersSoon)):
 		return c.believe(ScopeDomain, t)
-	case smaller && tenant.believed() && !tenant.said && c.tenants.explains(t.Tenant):
+	case bad && smaller && tenant.believed() && !tenant.said && c.tenants.explains(t.Tenant):
 		tenant.said = true
 		return c.believe(ScopeTenant, t)
 	}
 	return Belief{}
 }
 
-// noteAsked notes who was asked, and whether well.
-func (c *Causes) noteAsked(t *Trial) {
+// noteAsked notes who was asked, and what came of it.
+func (c *Causes) noteAsked(t *Trial, telling bool) {
 	good := !t.Bad()
-	c.recent, c.tried = c.recent<<1, min(c.tried+1, 64)
-	if good {
-		c.Good, c.holds, c.row = t.At, false, 0
-	} else {
-		c.recent |= 1
+	if telling {
+		c.last, c.recent, c.tried = *t, c.recent<<1, min(c.tried+1, 64)
 		c.row++
+	}
+	switch {
+	case good:
+		c.Good, c.holds, c.row = t.At, false, 0
+	case telling:
+		c.recent |= 1
 	}
 	c.domains.note(t.Domain, t.Sent, good)
 	c.tenants.note(t.Tenant, t.Sent, good)
@@ -214,6 +218,12 @@ func (c *Causes) Narrow(t Trial) (Belief, bool) {
 		}
 	}
 	return Belief{}, false
+}
+
+// Telling reports whether a trial can say something about the receiver: not one of a domain or a list of which
+// so much is odd, while others are asked.
+func (c *Causes) Telling(t Trial) bool {
+	return !c.domains.drowns(t.Domain, t.Sent) && !c.tenants.drowns(t.Tenant, t.Sent)
 }
 
 // AtHost reports whether a trial is explained by its host: other hosts answer.
@@ -351,6 +361,15 @@ func (c *Causes) LastBad() (time.Time, bool) { return c.last.Sent, c.last.Bad() 
 // Calm reports whether the newest first try was answered, and little is suspected.
 func (c *Causes) Calm() bool { return !c.last.Bad() && c.receiver.sum < believedAt/2 }
 
+// goodLately is how long ago somebody was answered at most, so that asking an address again shows something. It is
+// not enough that the newest answer was good: behind it at an even pace comes the one that is one too many. Guess.
+const goodLately = time.Second
+
+// MayLook reports whether asking an address again now shows something.
+func (c *Causes) MayLook(now time.Time) bool {
+	return c.receiver.sum < believedAt/2 && (!c.last.Bad() || now.Sub(c.Good) < goodLately)
+}
+
 // LookAgain reports whether an address that got a reply is worth asking again soon: the first
 // few of each kind, and then the fewer the more of them turned out to be odd.
 func (c *Causes) LookAgain(said string) bool {
@@ -419,7 +438,9 @@ func (c *Causes) Fine(t Trial) {
 }
 
 func (c *Causes) settle(t *Trial, odd float64) {
-	c.receiver.settle(odd)
+	if c.Telling(*t) {
+		c.receiver.settle(odd)
+	}
 	for _, n := range c.narrow(t) {
 		n.all.of(n.key).settle(odd)
 	}
@@ -433,4 +454,14 @@ func (c *Causes) Usual(share float64) {
 	c.logSmall(kindUsual, false, share)
 	c.receiver.odd = max(c.receiver.odd, share)
 	c.clear()
+}
+
+// capOdd unlearns what was put off because of our pace and taken for odd: no more than a share is.
+func (c *Causes) capOdd(share float64) {
+	c.receiver.odd = min(c.receiver.odd, share)
+	for _, n := range [...]narrowScope{c.domains, c.tenants, c.hosts} {
+		for _, s := range n.sums {
+			s.odd = min(s.odd, share)
+		}
+	}
 }

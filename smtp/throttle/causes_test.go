@@ -163,27 +163,29 @@ func TestExperiment(t *testing.T) {
 		"in one go":      {pattern(20, 4), 1, append(pattern(15, 0), pattern(8, 1)...), 0, 0, NotKnown},
 	} {
 		s := newTrials()
+		rate := NewAdaptiveRate(RateBounds{Ceiling: limit, Stated: true, Share: 1, Rest: time.Minute}, s.now)
 		for n, bad := range c.before {
 			result := Answered
 			if bad {
 				result = PutOff
 			}
-			s.next(fmt.Sprint("d", n%3), fmt.Sprint("t", n%2), result, "450")
+			if s.next(fmt.Sprint("d", n%3), fmt.Sprint("t", n%2), result, "450"); !bad {
+				rate.OnSuccess(s.now, s.now)
+			}
 		}
-		rate := NewAdaptiveRate(RateBounds{Ceiling: limit, Stated: true, Share: 1, Rest: time.Minute}, s.now)
 		var e Experiment
 		for range c.steps {
-			e.Begin(rate, s.c)
+			e.Begin(rate, s.c, false, s.now)
 		}
 		rate.OnThrottled(s.now, s.now, "450")
 		for _, bad := range c.after {
-			e.Trial(bad)
+			e.Trial(bad, 4)
 		}
 		for range c.passed {
-			e.Looked(true)
+			e.Looked(true, 4)
 		}
 		for range c.failed {
-			e.Looked(false)
+			e.Looked(false, 4)
 		}
 		f, _ := e.Finding()
 		if f != c.finding {

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -15,6 +16,10 @@ const (
 	experimentTrials = 20
 	experimentFew    = 8
 	experimentSteps  = 3
+
+	// oddBesideLimit is which share of addresses is odd at most where it was our pace: more was learned
+	// from what we did ourselves. Guess.
+	oddBesideLimit = 0.25
 )
 
 // Finding is what an Experiment has shown.
@@ -40,8 +45,29 @@ type Experiment struct {
 	bad, trials    int
 	changes        int // from good to bad
 	last           bool
-	passed, failed int // addresses that were asked again
+	passed, failed int     // addresses that were asked again
+	through        float64 // good answers a second before: what it allows, if it is our pace
+	expected       float64 // of trials, how many would be bad then
+	penalties      int     // begun since, and no session could be opened in them
+	chance         float64 // logarithm of how likely it is then that all who failed did
 	causes         *Causes
+}
+
+const (
+	// clearFrom is by which part of the share before our pace must have made the share smaller, if it is our
+	// pace, for the comparison to show anything. Guess.
+	clearFrom = 0.25
+
+	// failChance is how likely it is at most that all who are asked again fail, if it is our pace.
+	failChance = 0.05
+)
+
+// badIfPace is the share that is bad at a pace, if the receiver allows what got through before.
+func (e *Experiment) badIfPace(pace float64) float64 {
+	if pace <= 0 {
+		return 0
+	}
+	return min(e.before, max(0, 1-e.through/pace))
 }
 
 // Open reports whether an experiment is being made.
@@ -53,29 +79,36 @@ func (e *Experiment) Unproven() bool { return e.open && e.saved.Unproven() }
 // Steps is how often the rate was lowered since the experiment was begun.
 func (e *Experiment) Steps() int { return e.steps }
 
-// Begin is called before the rate is lowered: for the first time, or once more.
-func (e *Experiment) Begin(rate *AdaptiveRate, c *Causes) {
-	c.logSmall(kindBegin, false, 0)
+// Begin is called before the rate is lowered: for the first time, or once more. Penalty: no session could be opened
+// when somebody was put off.
+func (e *Experiment) Begin(rate *AdaptiveRate, c *Causes, penalty bool, now time.Time) {
+	through := rate.through(now)
+	c.logSmall(kindBegin, penalty, through)
 	if !e.open {
 		e.saved = *rate
 	}
-	e.begin(c)
+	e.begin(c, penalty, through)
 }
 
 // begin is Begin without the rate.
-func (e *Experiment) begin(c *Causes) {
+func (e *Experiment) begin(c *Causes, penalty bool, through float64) {
 	c.experiment = e
 	if e.open {
 		e.steps++
+		if penalty {
+			e.penalties++
+		}
 		return
 	}
 	share, _ := c.Share()
-	*e = Experiment{open: true, saved: e.saved, before: share, answeredBefore: !c.Good.IsZero(), steps: 1, causes: c}
+	*e = Experiment{open: true, saved: e.saved, before: max(share, 1.0/64), answeredBefore: !c.Good.IsZero(), steps: 1, through: through,
+		causes: c}
 }
 
-// Trial takes a first try that was sent since.
-func (e *Experiment) Trial(bad bool) {
-	e.causes.logSmall(kindTrial, bad, 0)
+// Trial takes a first try that was sent since, at a pace.
+func (e *Experiment) Trial(bad bool, pace float64) {
+	e.causes.logSmall(kindTrial, bad, pace)
+	e.expected += e.badIfPace(pace)
 	if e.trials++; bad {
 		e.bad++
 	}
@@ -85,14 +118,15 @@ func (e *Experiment) Trial(bad bool) {
 	e.last = bad
 }
 
-// Looked takes what came of asking an address again.
-func (e *Experiment) Looked(passed bool) {
-	e.causes.logSmall(kindLooked, passed, 0)
+// Looked takes what came of asking an address again, at a pace.
+func (e *Experiment) Looked(passed bool, pace float64) {
+	e.causes.logSmall(kindLooked, passed, pace)
 	if passed {
 		e.passed++
-	} else {
-		e.failed++
+		return
 	}
+	e.failed++
+	e.chance += math.Log(max(0.01, e.badIfPace(pace)))
 }
 
 // Finding says what the experiment has shown, and which share of new addresses is put off
@@ -101,12 +135,14 @@ func (e *Experiment) Finding() (Finding, float64) {
 	good := e.trials - e.bad
 	share := float64(e.bad) / float64(max(1, e.trials))
 	fell := share < unchangedFrom*e.before
-	unchanged := !fell && e.passed*2 <= e.failed && e.mixed(share)
+	ifPace := e.expected / float64(max(1, e.trials))
+	unchanged := !fell && e.penalties == 0 && e.passed*2 <= e.failed && e.mixed(share) &&
+		e.before-ifPace >= clearFrom*e.before && share > (e.before+ifPace)/2
 	switch {
 	case !e.open:
 	case e.steps >= experimentSteps && !e.answeredBefore && good == 0:
 		return NotOurPace, 1
-	case e.passed == 0 && e.failed >= 3 && good >= 3:
+	case e.passed == 0 && e.failed >= 3 && good >= 3 && e.chance <= math.Log(failChance):
 		return NotOurPace, min(e.before, 0.5)
 	case e.trials >= experimentTrials && unchanged && good > 0:
 		return NotOurPace, share
@@ -142,6 +178,7 @@ func (e *Experiment) close(f Finding) Belief {
 	e.open = false
 	switch f {
 	case OurPace:
+		e.causes.capOdd(oddBesideLimit)
 		return Belief{Scope: ScopeReceiver, Why: OurPaceWhy}
 	case NotOurPace:
 		return Belief{Scope: ScopeAddress, Why: fmt.Sprintf("as many new addresses are put off at any pace (%.0f %%): it isn't our pace",

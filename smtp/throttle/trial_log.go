@@ -69,7 +69,7 @@ const (
 // trialEvent is one call with its arguments, and what it led to.
 type trialEvent struct {
 	sent, at                        int64   // Unix nanoseconds; noTime: zero
-	value                           float64 // pace of a trial, share of kindUsual
+	value                           float64 // a pace, or the share of kindUsual
 	domain, tenant, host, said, why uint16  // places in the texts of its half
 	flags                           uint16
 	kind                            trialKind

@@ -25,7 +25,7 @@ type TrialLine struct {
 	Host        string    `json:"host,omitempty"`
 	Result      string    `json:"result,omitempty"`
 	Said        string    `json:"said,omitempty"`
-	Pace        float64   `json:"pace,omitempty"` // RCPTs a second that were let go
+	Pace        float64   `json:"pace,omitempty"` // RCPTs a second that were let go; with "slower" that got through
 	Again       bool      `json:"again,omitempty"`
 	OfUs        bool      `json:"of_us,omitempty"`
 	OfItself    bool      `json:"of_itself,omitempty"`
@@ -122,6 +122,8 @@ func (h *trialHalf) line(e *trialEvent, number func(string) string) TrialLine {
 	switch e.kind {
 	case kindNote:
 		l.Result, l.Pace = resultNames[e.result], e.value
+	case kindBegin, kindTrial, kindLooked:
+		l.Pace = e.value
 	case kindFine, kindSettle, kindAssume:
 		l.Result = resultNames[e.result]
 	case kindUsual:
@@ -187,11 +189,11 @@ func (l *TrialLine) replay(c *Causes, e *Experiment) (b Belief, known bool) {
 	case trialKindNames[kindClear]:
 		c.Clear()
 	case trialKindNames[kindBegin]:
-		e.begin(c)
+		e.begin(c, l.Yes, l.Pace)
 	case trialKindNames[kindTrial]:
-		e.Trial(l.Yes)
+		e.Trial(l.Yes, l.Pace)
 	case trialKindNames[kindLooked]:
-		e.Looked(l.Yes)
+		e.Looked(l.Yes, l.Pace)
 	case trialKindNames[kindEnd]:
 		if !l.Found { // it was ended by something else
 			e.close(NotKnown)

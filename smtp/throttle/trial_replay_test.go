@@ -36,6 +36,7 @@ func drawnTrials(r *rand.Rand, c *Causes, n int) (believed []Decision) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	rate := NewAdaptiveRate(RateBounds{Ceiling: Rate{Events: 100, Per: time.Second}, Stated: true, Share: 1, Rest: time.Minute}, now)
 	var e Experiment
+	pace := func() float64 { return 10 * r.Float64() }
 	domains, tenants, hosts, odd := 1+r.IntN(40), 1+r.IntN(4), 1+r.IntN(3), []float64{0, 0.02, 0.2, 0.5}[r.IntN(4)]
 	if r.IntN(8) == 0 {
 		domains = 3 * scopesMax
@@ -52,7 +53,7 @@ func drawnTrials(r *rand.Rand, c *Causes, n int) (believed []Decision) {
 		if storm > 0 || r.Float64() < odd {
 			t.Result, t.OfUs, t.OfItself = Result(1+r.IntN(3)), r.IntN(4) == 0, r.IntN(9) == 0
 			if e.Open() {
-				e.Trial(true)
+				e.Trial(true, pace())
 			}
 		}
 		b := c.Note(t, Waiting{r.IntN(3) > 0, r.IntN(3) > 0, r.IntN(3) > 0})
@@ -63,14 +64,14 @@ func drawnTrials(r *rand.Rand, c *Causes, n int) (believed []Decision) {
 		case t.Result == Answered && !t.Again:
 			c.Fine(t)
 			if e.Open() {
-				e.Trial(false)
+				e.Trial(false, pace())
 			}
 		case b.Scope == ScopeReceiver && !b.Refused:
-			e.Begin(rate, c)
+			e.Begin(rate, c, r.IntN(5) == 0, now)
 		case t.Result != Answered && c.LookAgain(t.Said):
 			passed := r.Float64() > odd
 			if c.Settle(t, !passed); e.Open() {
-				e.Looked(passed)
+				e.Looked(passed, pace())
 			}
 		case t.Result != Answered:
 			c.Assume(t)

@@ -25,6 +25,7 @@ type NarrowState struct {
 	Sums  map[string]SuspicionState `json:"sums,omitempty"`
 	Asked NewestState               `json:"asked,omitzero"`
 	Good  NewestState               `json:"good,omitzero"`
+	Quiet time.Time                 `json:"quiet,omitzero"`
 }
 
 // SuspicionState is a running sum.
@@ -53,6 +54,10 @@ type ExperimentState struct {
 	Last           bool    `json:"last"`
 	Passed         int     `json:"passed"`
 	Failed         int     `json:"failed"`
+	Through        float64 `json:"through"`
+	Expected       float64 `json:"expected"`
+	Chance         float64 `json:"chance"`
+	Penalties      int     `json:"penalties"`
 }
 
 func stateOf(s *suspicion) SuspicionState { return SuspicionState{s.sum, s.since, s.odd, s.said} }
@@ -64,7 +69,7 @@ func stateOfNewest(n newest) NewestState { return NewestState{n.key, n.at, n.oth
 func (n NewestState) newest() newest { return newest{n.Key, n.At, n.OtherAt} }
 
 func (n *narrowScope) state() NarrowState {
-	s := NarrowState{map[string]SuspicionState{}, stateOfNewest(n.asked), stateOfNewest(n.good)}
+	s := NarrowState{map[string]SuspicionState{}, stateOfNewest(n.asked), stateOfNewest(n.good), n.quiet}
 	for k, v := range n.sums {
 		s.Sums[k] = stateOf(v)
 	}
@@ -73,7 +78,7 @@ func (n *narrowScope) state() NarrowState {
 
 func (s *NarrowState) narrow() narrowScope {
 	n := newNarrowScope()
-	n.asked, n.good = s.Asked.newest(), s.Good.newest()
+	n.asked, n.good, n.quiet = s.Asked.newest(), s.Good.newest(), s.Quiet
 	for k, v := range s.Sums {
 		n.sums[k] = v.suspicion()
 	}
@@ -93,7 +98,7 @@ func (c *Causes) state() *TrialState {
 	}
 	if e := c.experiment; e != nil && e.open {
 		s.Experiment = &ExperimentState{e.before, e.answeredBefore, e.steps, e.bad, e.trials, e.changes, e.last, e.passed,
-			e.failed}
+			e.failed, e.through, e.expected, e.chance, e.penalties}
 	}
 	return s
 }
@@ -113,7 +118,8 @@ func (s *TrialState) causes() (*Causes, *Experiment) {
 		min(max(0, s.Tried), 64), s.GoodAt
 	if x := s.Experiment; x != nil {
 		*e = Experiment{open: true, before: x.Before, answeredBefore: x.AnsweredBefore, steps: x.Steps, bad: x.Bad,
-			trials: x.Trials, changes: x.Changes, last: x.Last, passed: x.Passed, failed: x.Failed, causes: c}
+			trials: x.Trials, changes: x.Changes, last: x.Last, passed: x.Passed, failed: x.Failed,
+			through: x.Through, expected: x.Expected, chance: x.Chance, penalties: x.Penalties, causes: c}
 		c.experiment = e
 	}
 	return c, e

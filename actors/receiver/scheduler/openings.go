@@ -248,7 +248,7 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 func (op *openings) turnedAway(now time.Time, s *session, told Judgement) {
 	o := s.path
 	if sent, bad := o.causes.LastBad(); bad && now.Sub(sent) < penaltyWithin {
-		op.suspicions.believeCause(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent,
+		op.suspicions.believeCause(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent, Penalty: true,
 			Why: "an address was put off, and then no session could be opened"})
 	}
 }

@@ -488,11 +488,14 @@ func (ps *paths) rateStatus(now time.Time, o *egressPath) view.Tempo {
 // keepTrials lets each of our sources keep a log of its trials, once one was bad.
 func (ps *paths) keepTrials() {
 	for _, o := range ps.all {
-		o.causes.KeepTrials(ps.allowance.handle.Trials(), func(at time.Time) float64 {
-			rate, _ := o.rate.Permits(at)
-			return rate.PerSecond()
-		})
+		o.causes.KeepTrials(ps.allowance.handle.Trials(), o.paceAt)
 	}
+}
+
+// paceAt is how many RCPTs a second were let go at a time, as the rate is now.
+func (o *egressPath) paceAt(at time.Time) float64 {
+	rate, _ := o.rate.Permits(at)
+	return rate.PerSecond()
 }
 
 // dropTrials ends these logs.

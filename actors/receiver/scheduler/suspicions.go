@@ -125,8 +125,8 @@ func (su *suspicions) answeredWell(now time.Time, s *session, a *Answered) {
 	o.causes.Note(t, throttle.Waiting{})
 	o.causes.Fine(t)
 	o.transients.Answered()
-	if a.Sent.After(o.cutoff) && o.experiment.Open() {
-		o.experiment.Trial(false)
+	if a.Sent.After(o.cutoff) && o.experiment.Open() && o.causes.Telling(t) {
+		o.experiment.Trial(false, o.paceAt(a.Sent))
 		su.endExperiment(now, o)
 	}
 }
@@ -138,8 +138,10 @@ func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
 	}
 	switch {
 	case o.experiment.Open():
-		o.experiment.Looked(true)
-		su.endExperiment(now, o)
+		if o.causes.Telling(s.trial) {
+			o.experiment.Looked(true, o.paceAt(now))
+			su.endExperiment(now, o)
+		}
 	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.cutoff) ||
 		o.causes.AtHost(s.trial):
 	default:
@@ -168,8 +170,8 @@ func (su *suspicions) suspect(now time.Time, s *session, a Answered) {
 		return
 	}
 	doubting := o.isDoubting()
-	if o.experiment.Open() {
-		o.experiment.Trial(true)
+	if o.experiment.Open() && o.causes.Telling(t) {
+		o.experiment.Trial(true, o.paceAt(a.Sent))
 	}
 	waits := su.inbox.waitingBeside(p, func(domain string) bool { return su.parkedDomains[domain] == nil })
 	waits.OtherHost = (!o.rate.Limits(now) || o.causes.AtHost(t)) && su.paths.otherHost(now, s.queue, o, s.host.host) != nil
@@ -220,8 +222,8 @@ func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
 		o.causes.Settle(one.trial, true)
 		o.rate.OnOther(one.trial.Sent)
 		su.foundOdd(o, p, one.trial)
-		if o.experiment.Open() {
-			o.experiment.Looked(false)
+		if o.experiment.Open() && o.causes.Telling(one.trial) {
+			o.experiment.Looked(false, o.paceAt(a.Sent))
 			su.endExperiment(now, o)
 		}
 	}
@@ -231,7 +233,7 @@ func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
 // foundOdd remembers an address that is most likely odd itself.
 func (su *suspicions) foundOdd(o *egressPath, p *Probe, t throttle.Trial) {
 	if t.OfItself || o.causes.OddChance(t.Said) > 0.5 {
-		su.odd.add(p)
+		su.odd.add(p, o.experiment.Open())
 	}
 }
 
@@ -267,7 +269,7 @@ func (su *suspicions) believeCause(now time.Time, s *session, told Judgement, b 
 		su.penalties.suspendSource(now, s.queue, o, told)
 		return
 	}
-	o.experiment.Begin(o.rate, o.causes)
+	o.experiment.Begin(o.rate, o.causes, b.Penalty, now)
 	if o.experiment.Steps() > 1 && su.paths.otherHost(now, s.queue, o, s.host.host) != nil {
 		su.askOtherHosts(now, s)
 	}
@@ -284,6 +286,7 @@ func (su *suspicions) endExperiment(now time.Time, o *egressPath) {
 	o.experiment.End(f, o.rate, now)
 	su.dirty = true
 	if f == throttle.NotOurPace {
+		su.odd.judge(true)
 		o.causes.Usual(share)
 		o.cautious = false
 		b := throttle.Belief{Scope: throttle.ScopeAddress, Why: o.rate.Explain(now).Why}
@@ -292,7 +295,7 @@ func (su *suspicions) endExperiment(now time.Time, o *egressPath) {
 		for _, one := range su.suspects {
 			one.until = now
 			one.probe.setCause(o.cause)
-			su.odd.add(one.probe)
+			su.odd.add(one.probe, false)
 		}
 		su.options.Log.Info("not our pace", "receiver", su.key, "source", o.name, "why", o.rate.Explain(now).Why)
 		return
@@ -301,6 +304,7 @@ func (su *suspicions) endExperiment(now time.Time, o *egressPath) {
 	su.recordBelief(now, b)
 	o.cause = causeOf(b)
 	o.causes.Clear()
+	su.odd.judge(false)
 }
 
 // recordBelief keeps what is believed, for people.
@@ -392,7 +396,7 @@ func (su *suspicions) mayLook(now time.Time, one *suspect) bool {
 	}
 	for _, o := range su.paths.all {
 		if !now.Before(o.until) {
-			return o.causes.Calm() && !o.cautious
+			return o.causes.MayLook(now) && !o.cautious
 		}
 	}
 	return false
@@ -414,6 +418,7 @@ type oddOnes struct {
 	seed       maphash.Seed
 	seeded     bool
 	newer, old map[uint64]struct{}
+	unsure     map[uint64]struct{} // found while it wasn't known whether it is our pace
 }
 
 func (f *oddOnes) hash(p *Probe) uint64 {
@@ -423,22 +428,45 @@ func (f *oddOnes) hash(p *Probe) uint64 {
 	return maphash.Comparable(f.seed, oddOne{p.chunk.task.key, p.ordinal})
 }
 
-func (f *oddOnes) add(p *Probe) {
+// add remembers an address; unsure: it is not known yet whether we were too fast.
+func (f *oddOnes) add(p *Probe, unsure bool) {
 	if p.ordinal == math.MaxUint32 { // a control probe, for another address each time
 		return
 	}
+	if unsure && len(f.unsure) < rememberedMost {
+		if f.unsure == nil {
+			f.unsure = map[uint64]struct{}{}
+		}
+		f.unsure[f.hash(p)] = struct{}{}
+		return
+	}
+	f.keep(f.hash(p))
+}
+
+func (f *oddOnes) keep(hash uint64) {
 	if f.newer == nil {
 		f.newer = map[uint64]struct{}{}
 	}
-	f.newer[f.hash(p)] = struct{}{}
+	f.newer[hash] = struct{}{}
 	if len(f.newer) >= rememberedMost {
 		f.old, f.newer = f.newer, nil
 	}
+}
+
+// judge keeps those of whom it wasn't known, or forgets them, because they were asked too fast.
+func (f *oddOnes) judge(odd bool) {
+	if odd {
+		for hash := range f.unsure {
+			f.keep(hash)
+		}
+	}
+	f.unsure = nil
 }
 
 func (f *oddOnes) has(p *Probe) bool {
 	h := f.hash(p)
 	_, newer := f.newer[h]
 	_, old := f.old[h]
-	return newer || old
+	_, unsure := f.unsure[h]
+	return newer || old || unsure
 }
