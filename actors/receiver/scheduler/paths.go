@@ -86,6 +86,7 @@ type egressPath struct {
 	causes     *throttle.Causes
 	experiment throttle.Experiment // whether it is our pace
 	transients throttle.Transients // put-offs now and then that aren't
+	looks      looks               // what came of asking again
 	cutoff     time.Time           // what was sent before says nothing about the newest belief
 	cautious   bool                // one address at a time, until one is answered
 	cause      evidence.Cause      // the newest belief about the receiver, for evidence

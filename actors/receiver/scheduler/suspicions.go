@@ -86,6 +86,36 @@ func resultOf(told *Judgement) throttle.Result {
 // pass later show greylisting, and not our pace. Guess.
 const greyShare = 0.5
 
+const (
+	// greyMargin is how much more often those pass who are asked again than those who are new, where a receiver
+	// greylists: a limit doesn't tell them apart. Guess.
+	greyMargin = 0.25
+
+	// looksLeast is how many have to be asked again to tell, and looksSpan over how many that is counted. Guesses.
+	looksLeast = 6
+	looksSpan  = 20
+)
+
+// looks is how many of those who were asked again of late passed.
+type looks struct{ passed, all float64 }
+
+func (l *looks) note(passed bool) {
+	keep := 1 - 1.0/looksSpan
+	l.passed, l.all = l.passed*keep, l.all*keep+1
+	if passed {
+		l.passed++
+	}
+}
+
+// greylists reports whether the receiver puts so many off that pass later that it is greylisting, and not our pace.
+func (o *egressPath) greylists() bool {
+	if o.causes.Odd() <= greyShare {
+		return false
+	}
+	bad, _ := o.causes.Share()
+	return o.looks.all < looksLeast || o.looks.passed > (1-bad+greyMargin)*o.looks.all
+}
+
 // belief is what was believed, and when.
 type belief struct {
 	at time.Time
@@ -133,7 +163,9 @@ func (su *suspicions) answeredWell(now time.Time, s *session, a *Answered) {
 
 // passedLook takes a second look that found the address fine: what it got was about something else.
 func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
-	if o.causes.Odd() <= greyShare {
+	o.looks.note(true)
+	greylists := o.greylists()
+	if !greylists {
 		o.causes.Settle(s.trial, false)
 	}
 	switch {
@@ -142,7 +174,7 @@ func (su *suspicions) passedLook(now time.Time, o *egressPath, s *suspect) {
 			o.experiment.Looked(true, o.paceAt(now))
 			su.endExperiment(now, o)
 		}
-	case s.trial.Result == throttle.RefusedUs || o.causes.Odd() > greyShare || s.trial.Sent.Before(o.cutoff) ||
+	case s.trial.Result == throttle.RefusedUs || greylists || s.trial.Sent.Before(o.cutoff) ||
 		o.causes.AtHost(s.trial):
 	default:
 		su.dirty = true
@@ -217,6 +249,7 @@ func (su *suspicions) failedLook(now time.Time, s *session, a Answered) {
 	o, p := s.path, a.Probe
 	one := p.suspect
 	p.suspect = nil
+	o.looks.note(false)
 	o.explainFailed(&a, one.trial.Sent)
 	if o.causes.Calm() {
 		o.causes.Settle(one.trial, true)
