@@ -67,7 +67,7 @@ type Causes struct {
 	domains  narrowScope
 	tenants  narrowScope
 	hosts    narrowScope
-	replies  map[string]*replyKind
+	replies  replyKinds
 
 	run   []Trial // bad first tries since the receiver was last above suspicion
 	tries int     // first tries in that time
@@ -95,18 +95,21 @@ type replyKind struct {
 // NewCauses suspects nothing.
 func NewCauses() *Causes {
 	return &Causes{domains: newNarrowScope(), tenants: newNarrowScope(), hosts: newNarrowScope(),
-		replies: map[string]*replyKind{}}
+		replies: replyKinds{}}
 }
 
-// replyOf finds or makes what is known of a kind of reply.
-func (c *Causes) replyOf(said string) *replyKind {
-	r := c.replies[said]
+// replyKinds is what is known of each kind of reply.
+type replyKinds map[string]*replyKind
+
+// of finds or makes one.
+func (all replyKinds) of(said string) *replyKind {
+	r := all[said]
 	if r == nil {
-		if len(c.replies) >= scopesMax {
-			clear(c.replies)
+		if len(all) >= scopesMax {
+			clear(all)
 		}
 		r = &replyKind{}
-		c.replies[said] = r
+		all[said] = r
 	}
 	return r
 }
@@ -117,7 +120,7 @@ func (c *Causes) weight(t *Trial) float64 {
 	if t.OfItself {
 		return 0.25
 	}
-	if r := c.replyOf(t.Said); t.OfUs && r.failed < 2+2*r.passed {
+	if r := c.replies.of(t.Said); t.OfUs && r.failed < 2+2*r.passed {
 		return believedAt / 2 / oneTrial
 	}
 	return 1
@@ -243,7 +246,8 @@ func (c *Causes) narrow(t *Trial) [3]narrowKey {
 
 // narrowBelief is a belief about less than the receiver.
 func narrowBelief(n narrowKey, t *Trial) Belief {
-	b := Belief{Scope: n.scope, First: n.all.of(n.key).since, Why: fmt.Sprintf("its new addresses got %s: others are asked first", t.Said)}
+	b := Belief{Scope: n.scope, First: n.all.of(n.key).since,
+		Why: fmt.Sprintf("its new addresses got %s: others are asked first", t.Said)}
 	if n.all.explains(n.key) {
 		b.Why = fmt.Sprintf("its new addresses got %s, those of others are answered", t.Said)
 	}
@@ -376,7 +380,7 @@ func (c *Causes) LookAgain(said string) bool {
 	if c.log != nil {
 		c.logTrial(kindLook, &Trial{Said: said}, 0)
 	}
-	r := c.replyOf(said)
+	r := c.replies.of(said)
 	if r.failed < 3+3*r.passed {
 		return true
 	}
@@ -388,7 +392,7 @@ func (c *Causes) LookAgain(said string) bool {
 // got was about something else.
 func (c *Causes) Settle(t Trial, odd bool) {
 	c.logTrial(kindSettle, &t, flagIf(odd, trialYes))
-	r := c.replyOf(t.Said)
+	r := c.replies.of(t.Said)
 	if odd {
 		r.failed++
 	} else {

@@ -20,6 +20,13 @@ const (
 	// oddBesideLimit is which share of addresses is odd at most where it was our pace: more was learned
 	// from what we did ourselves. Guess.
 	oddBesideLimit = 0.25
+
+	// clearFrom is by which part of the share before our pace must have made the share smaller, if it is our
+	// pace, for the comparison to show anything. Guess.
+	clearFrom = 0.25
+
+	// failChance is how likely it is at most that all who are asked again fail, if it is our pace.
+	failChance = 0.05
 )
 
 // Finding is what an Experiment has shown.
@@ -52,15 +59,6 @@ type Experiment struct {
 	chance         float64 // logarithm of how likely it is then that all who failed did
 	causes         *Causes
 }
-
-const (
-	// clearFrom is by which part of the share before our pace must have made the share smaller, if it is our
-	// pace, for the comparison to show anything. Guess.
-	clearFrom = 0.25
-
-	// failChance is how likely it is at most that all who are asked again fail, if it is our pace.
-	failChance = 0.05
-)
 
 // badIfPace is the share that is bad at a pace, if the receiver allows what got through before.
 func (e *Experiment) badIfPace(pace float64) float64 {
@@ -101,8 +99,8 @@ func (e *Experiment) begin(c *Causes, penalty bool, through float64) {
 		return
 	}
 	share, _ := c.Share()
-	*e = Experiment{open: true, saved: e.saved, before: max(share, 1.0/64), answeredBefore: !c.Good.IsZero(), steps: 1, through: through,
-		causes: c}
+	*e = Experiment{open: true, saved: e.saved, before: max(share, 1.0/64), answeredBefore: !c.Good.IsZero(), steps: 1,
+		through: through, causes: c}
 }
 
 // Trial takes a first try that was sent since, at a pace.
