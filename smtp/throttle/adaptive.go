@@ -543,8 +543,8 @@ func (t *AdaptiveRate) throttled(sent, now time.Time, words string, gently bool)
 	return true
 }
 
-// restore goes on as an earlier state of it did: what was believed since was wrong.
-func (t *AdaptiveRate) restore(saved *AdaptiveRate, now time.Time, why string) {
+// Restore goes on as an earlier state of it did, because what was believed since was wrong.
+func (t *AdaptiveRate) Restore(saved *AdaptiveRate, now time.Time, why string) {
 	if saved.ceiling != t.ceiling || saved.share != t.share || saved.stated != t.stated {
 		saved.ceiling, saved.share, saved.stated = t.ceiling, t.share, t.stated
 	}

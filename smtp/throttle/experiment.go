@@ -164,7 +164,7 @@ func (e *Experiment) End(f Finding, rate *AdaptiveRate, now time.Time) {
 	e.causes.logEnd(f, f == found, now)
 	b := e.close(f)
 	if f == NotOurPace {
-		rate.restore(&e.saved, now, b.Why)
+		rate.Restore(&e.saved, now, b.Why)
 	}
 	if f == found {
 		e.causes.logBelief(b)

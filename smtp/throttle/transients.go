@@ -100,7 +100,7 @@ func (s *Transients) tooFast(rate *AdaptiveRate, sent, now time.Time) bool {
 	}
 	if s.bad >= transientEnough {
 		s.open, s.until, s.usual = false, now.Add(transientFor), s.share
-		rate.restore(&s.saved, now, "some new addresses are put off at any pace and pass later: it isn't our pace")
+		rate.Restore(&s.saved, now, "some new addresses are put off at any pace and pass later: it isn't our pace")
 	}
 	return false
 }

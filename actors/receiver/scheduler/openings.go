@@ -40,11 +40,12 @@ type openings struct {
 	borne  int              // most sessions that were open at once
 	room   int              // sessions that may be on their way at once, as none failed of so many
 
-	doubt   bool              // it is not known which of the two was too many
-	doubtAt time.Time         // when that was dialled
-	doubtN  int               // sessions that were open then
-	before  throttle.Capacity // what was known of sessions at once
-	taught  time.Time         // when something else was learned
+	doubt   bool                  // it is not known which of the two was too many
+	doubtAt time.Time             // when that was dialled
+	doubtN  int                   // sessions that were open then
+	before  throttle.Capacity     // what was known of sessions at once
+	rateWas throttle.AdaptiveRate // and of openings in a second
+	taught  time.Time             // when something else was learned
 
 	failedAt time.Time // since when none could be opened
 	upAt     time.Time // when one could be opened again after that
@@ -203,11 +204,11 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
 	lately := op.dialledLately(s.dialled)
 	s.host.last = told
+	op.before, op.rateWas, op.taught = op.allowance.learned.Connections, *op.rate, now
 	if n < op.borne && lately > 0 && !op.doubt {
 		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
 		return
 	}
-	op.before, op.taught = op.allowance.learned.Connections, now
 	op.borne = min(op.borne, n)
 	op.allowance.learned.Connections.Tighten(op.allowance.ofWhole(n), now)
 	if lately == 0 {
@@ -234,6 +235,7 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 	}
 	if !op.failedAt.IsZero() && !op.taught.Before(op.failedAt) { // a session failed beside others that were dead already
 		op.allowance.learned.Connections, op.doubt = op.before, false
+		op.rate.Restore(&op.rateWas, now, "the host was down, so it says nothing about openings")
 	}
 	if !o.experiment.Open() {
 		return
