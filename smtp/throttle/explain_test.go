@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 	}
 	everybody := []string{"default 2 built in", "file 5 throttle.toml"}
 	google := slices.Concat(everybody, []string{
-		"known google.com 2 KumoMTA policy-extras/throttle.toml 2026-08, google",
+		"known google.com 2 KumoMTA policy-extras/shaping.toml 2026-08, google",
 		"file google.com 3 throttle.toml", "file google.com 4 throttle.toml",
 		"override google.com 1 a ann slow 13:00", "override google.com 2 b bob 14:00"})
 	for _, tc := range []struct {
@@ -65,7 +65,7 @@ func TestExplain(t *testing.T) {
 		{"google.com", FieldConnections, "2", google},
 		{"suffix:l.google.com", FieldConnections, "2", google},
 		{"suffix:l.google.com", FieldRcptsPerConnection, "30", []string{"default 50 built in",
-			"known google.com 20 KumoMTA policy-extras/throttle.toml 2026-08, google",
+			"known google.com 20 KumoMTA policy-extras/shaping.toml 2026-08, google",
 			"file l.google.com 30 throttle.toml"}},
 		{"google.com", FieldPause, "yes", []string{"default no built in",
 			"override google.com yes a ann slow 13:00"}},

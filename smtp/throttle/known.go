@@ -12,8 +12,8 @@ type operator struct {
 
 // The sources. The files are in the repository KumoCorp/kumomta below assets.
 const (
-	shipped   = "KumoMTA policy-extras/throttle.toml 2026-08, "
-	community = "KumoMTA community/throttle.toml 2026-08, "
+	shipped   = "KumoMTA policy-extras/shaping.toml 2026-08, "
+	community = "KumoMTA community/shaping.toml 2026-08, "
 )
 
 // cutDown ends every source: what mail senders may do is too much for a prober, who sends

@@ -160,10 +160,10 @@ const enoughHard = 10
 // TestCausesAreFoundInDrawnWorlds: told limits, hidden limits of three kinds in words that no rule knows,
 // mailboxes that are odd in seven ways, of everybody or of one customer, outages and penalties, drawn at
 // random. From the second minute on (the fifth, where a limit is counted by the minute) what is allowed
-// is used, and few are put off because of us. Worlds with a penalty, or whose odd mailboxes end
+// is used, and few are put off because of us: of twenty worlds one may be worse. Worlds with a penalty, or whose odd mailboxes end
 // sessions beside a limit, are hard: of those some may be worse, and the figures are in docs/causes.md.
 func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
-	hard, poor, met, all := 0, 0, 0, 0
+	hard, poor, plain, met, all := 0, 0, 0, 0, 0
 	for seed := range effort.Seeds(t, 40) {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		f, tr := w.run(t, seed)
@@ -179,13 +179,18 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 		isHard := w.far.limit.penalty > 0 || w.limited() && w.far.odd.share > 0
 		good := f.used >= 0.75 && f.putOff <= 0.02
 		switch {
-		case !isHard && !good:
+		case !isHard && (f.used < 0.4 || f.putOff > 0.05):
 			t.Errorf("seed %d: %.0f %% used, %.2f %% put off; %s", seed, 100*f.used, 100*f.putOff, w.what)
+		case !isHard && !good:
+			plain++
 		case isHard:
 			if hard++; !good {
 				poor++
 			}
 		}
+	}
+	if others := all - hard; 20*plain > others {
+		t.Errorf("%d of %d plain worlds go badly", plain, others)
 	}
 	t.Logf("%d of %d worlds use 85 %% (50 %% with a penalty) with 1 %% put off", met, all)
 	if hard >= enoughHard && 2*poor > hard { // fewer are tried where the machine is busy
