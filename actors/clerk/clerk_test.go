@@ -453,12 +453,14 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 	for _, tc := range []struct {
 		decides    bool
 		perSession int
+		perHour    int
 		learned    []view.Limit
 		want       string // refused_per_hour and refused_per_session
 	}{
-		{true, 3, nil, "1000000 known, 3 known"}, {true, 8, nil, "1000000 known, 8 known"},
-		{true, 9, nil, "1000000 known, 8 default"}, {false, 3, nil, "20 default, 8 default"},
-		{true, 3, []view.Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
+		{true, 3, 0, nil, "1000000 known, 3 known"}, {true, 8, 0, nil, "1000000 known, 8 known"},
+		{true, 9, 0, nil, "1000000 known, 8 default"}, {false, 3, 0, nil, "20 default, 8 default"},
+		{true, 0, 1, nil, "1 known, 8 default"}, {false, 0, 1, nil, "20 default, 8 default"},
+		{true, 3, 0, []view.Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
 	} {
 		c := newClerk(t)
 		c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
@@ -468,7 +470,8 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 					return answer{Receivers: []view.Receiver{r}}
 				}
 				return answer{Details: []view.ReceiverDetail{{Receiver: r, Learned: tc.learned, Software: &view.Software{
-					Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, Decides: tc.decides}}}}
+					Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, PerHour: tc.perHour,
+					Decides: tc.decides}}}}
 			})}})
 		got, err := c.Explain(t.Context(), "customer.example")
 		if err != nil {

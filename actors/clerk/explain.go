@@ -278,6 +278,10 @@ func overSoftware(out *view.Explanation, d view.ReceiverDetail) {
 		return
 	}
 	by := view.Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
+	if s.PerHour > 0 {
+		over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(s.PerHour), by)
+		return
+	}
 	over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(throttle.CountMax), by)
 	for _, f := range out.Fields {
 		n, err := strconv.Atoi(f.Value)

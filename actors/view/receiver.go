@@ -114,6 +114,7 @@ type Software struct {
 	Where      string `json:"where,omitempty"`       // who says how it counts refusals
 	Host       string `json:"host"`                  // that showed it
 	PerSession int    `json:"per_session,omitempty"` // refusals that it bears in a session; 0: the budget of an hour holds
+	PerHour    int    `json:"per_hour,omitempty"`    // and in an hour over all sessions; 0: not known
 	Decides    bool   `json:"decides"`               // it, and nobody else, decides how many may be refused
 }
 

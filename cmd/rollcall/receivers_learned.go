@@ -38,9 +38,11 @@ func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
 func softwareLine(s *view.Software) string {
 	text := s.Words() + "; "
 	switch {
+	case s.Decides && s.PerHour > 0:
+		text += fmt.Sprintf("at most %d refusals in an hour", s.PerHour)
 	case s.Decides:
 		text += fmt.Sprintf("at most %d refusals in a session, any number in an hour", s.PerSession)
-	case s.PerSession > 0:
+	case s.PerSession > 0, s.PerHour > 0:
 		text += "not used, because refused_per_hour is set"
 	default:
 		text += "refused_per_hour holds"

@@ -14,6 +14,7 @@ type Shown struct {
 type Software struct {
 	Name       string
 	PerSession int    // refusals after which we end a session: below what it counts to; 0: the budget of an hour holds
+	PerHour    int    // refusals in an hour that it bears over all sessions; 0: not published
 	Where      string // who says so: a manual and its option, or a file of its source
 	By         string // what showed it, as "its greeting"
 }
@@ -26,6 +27,7 @@ type softwareRow struct {
 	hosts    string // suffixes of the names of hosts, with blanks between them
 
 	perSession int // as Software has it
+	perHour    int
 	where      string
 }
 
@@ -67,7 +69,7 @@ var softwares = []softwareRow{
 	{name: "cPanel", greeting: "we do not authorize the use of this system",
 		where: "cPanel, Exim Configuration Manager: Dictionary attack protection, on by default, limits the rate of " +
 			"hosts with more than four failed recipients"},
-	{name: "Stalwart", greeting: "stalwart",
+	{name: "Stalwart", greeting: "stalwart", perHour: 1,
 		where: "Stalwart crates/registry: Security.abuse_ban_rate, 35 in a day over all sessions"},
 	{name: "Kerio Connect", greeting: "kerio connect",
 		where: "Kerio Connect, Securing the SMTP server: Max. number of unknown recipients, for an hour"},
@@ -126,7 +128,7 @@ func SoftwareOf(shown Shown) Software {
 
 // shownBy is the software of a row, and what showed it.
 func (r softwareRow) shownBy(what string) Software {
-	return Software{Name: r.name, PerSession: r.perSession, Where: r.where, By: what}
+	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, Where: r.where, By: what}
 }
 
 // softwareOfHost gives the gateway or the operator that has a host, by the host's name.
@@ -183,9 +185,15 @@ func hasMark(words, marks string) bool {
 // CountsBySession reports whether the software is known to count refusals within a session only.
 func (s Software) CountsBySession() bool { return s.PerSession > 0 }
 
-// Apply gives limits for a receiver that runs software that counts by the session and of which
-// nobody has said how many refusals it bears: any number in an hour, and few in a session.
+// Apply gives limits for a receiver that runs the software and of which nobody has said how many
+// refusals it bears. Software that counts by the session: any number in an hour, and few in a session.
 func (s Software) Apply(a Limits) Limits {
+	if s.PerHour > 0 {
+		a.RefusedPerHour = min(a.RefusedPerHour, s.PerHour)
+	}
+	if !s.CountsBySession() {
+		return a
+	}
 	a.RefusedPerHour = CountMax
 	a.RefusedPerSession = min(a.RefusedPerSession, s.PerSession)
 	return a

@@ -22,7 +22,8 @@ type allowance struct {
 	before    throttle.Limits   // the same before shares and lessons
 	learned   throttle.Learned
 	software  shownSoftware
-	bySession bool // refusals are bounded by the session, because of the software
+	decides   bool // the software does, how many may be refused
+	bySession bool // in a session, and not in an hour
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
 	replies   throttle.Turnaround
@@ -56,7 +57,7 @@ type shownSoftware struct {
 	least     throttle.Software // of what counts by the session, that which bears least; its zero value: none
 	host      string            // that showed it first
 	keepsHour bool              // a host showed something that isn't known to count by the session
-	keeps     throttle.Software // that, the first one that has a name
+	keeps     throttle.Software // that: what bears least in an hour, else the first one that has a name
 	keepHost  string            // that showed it
 }
 
@@ -65,7 +66,8 @@ func (ss *shownSoftware) note(shown throttle.Shown) {
 	s := throttle.SoftwareOf(shown)
 	switch {
 	case !s.CountsBySession():
-		if !ss.keepsHour || ss.keeps.Name == "" && s.Name != "" {
+		fewer := s.PerHour > 0 && (ss.keeps.PerHour == 0 || s.PerHour < ss.keeps.PerHour)
+		if !ss.keepsHour || fewer || ss.keeps.Name == "" && s.Name != "" {
 			ss.keepsHour, ss.keeps, ss.keepHost = true, s, shown.Host
 		}
 	case !ss.least.CountsBySession(), s.PerSession < ss.least.PerSession:
@@ -76,6 +78,17 @@ func (ss *shownSoftware) note(shown throttle.Shown) {
 // countsBySession reports whether all software that was shown counts by the session.
 func (ss *shownSoftware) countsBySession() bool {
 	return !ss.keepsHour && ss.least.CountsBySession()
+}
+
+// deciding gives the software that says how many may be refused; its zero value: none does.
+func (ss *shownSoftware) deciding() throttle.Software {
+	switch {
+	case ss.countsBySession():
+		return ss.least
+	case ss.keeps.PerHour > 0:
+		return ss.keeps
+	}
+	return throttle.Software{}
 }
 
 // words says in a sentence what is known; "": nothing is.
@@ -91,17 +104,18 @@ func (ss *shownSoftware) words() string {
 	return ""
 }
 
-// allowedWhole is what a receiver is allowed as a whole: what was said of it, with refusals by the session
-// where its software counts so and nobody but the default has said how many it bears.
+// allowedWhole is what a receiver is allowed as a whole: what was said of it, with as many refusals as its
+// software bears, where nobody but the default has said how many that are.
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
-	al.bySession = false
-	if al.software.countsBySession() {
+	al.decides, al.bySession = false, false
+	if s := al.software.deciding(); s.Name != "" {
 		said := al.whoSaid(al.key, throttle.FieldRefusedPerHour)
-		al.bySession = len(said) == 1 && said[0].Layer == throttle.LayerDefault
+		al.decides = len(said) == 1 && said[0].Layer == throttle.LayerDefault
+		al.bySession = al.decides && s.CountsBySession()
 	}
-	if al.bySession {
-		a = al.software.least.Apply(a)
+	if al.decides {
+		a = al.software.deciding().Apply(a)
 	}
 	return throttle.StrangerLimits(a)
 }
@@ -120,7 +134,7 @@ func (al *allowance) softwareStatus() *view.Software {
 		return nil // no session was open yet
 	}
 	return &view.Software{Name: s.Name, By: s.By, Where: s.Where, Host: host, PerSession: s.PerSession,
-		Decides: al.bySession}
+		PerHour: s.PerHour, Decides: al.decides}
 }
 
 // errorsLeft is how many RCPTs a session may send, whatever the answers: toward a

@@ -71,6 +71,7 @@ func TestSoftwareIsBelievedOfAllHosts(t *testing.T) {
 		throttle.Shown{Greeting: "mx2.example Microsoft ESMTP MAIL Service ready", Host: "mx2.example"}
 	unknown := throttle.Shown{Greeting: "mx3.example ESMTP", Host: "mx3.example"}
 	gateway := throttle.Shown{Greeting: "mx4.example ESMTP Postfix", Host: "mx4.pphosted.com"}
+	stalwart := throttle.Shown{Greeting: "mx5.example Stalwart ESMTP at your service", Host: "mx5.example"}
 	failed := judgedAt(begin, "mx3.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageHello})
 	for _, tc := range []struct {
 		shown      []throttle.Shown
@@ -86,6 +87,8 @@ func TestSoftwareIsBelievedOfAllHosts(t *testing.T) {
 		{[]throttle.Shown{unknown, postfix, postfix}, nil, 20, 2, "", "mx3.example"},
 		{[]throttle.Shown{postfix, unknown, gateway, unknown}, nil, 20, 2, "Proofpoint", "mx4.pphosted.com"},
 		{[]throttle.Shown{gateway}, nil, 20, 2, "Proofpoint", "mx4.pphosted.com"},
+		{[]throttle.Shown{stalwart}, nil, 1, 2, "Stalwart", "mx5.example"},
+		{[]throttle.Shown{gateway, stalwart, postfix, unknown}, nil, 1, 2, "Stalwart", "mx5.example"},
 		{[]throttle.Shown{unknown}, nil, 20, 2, "nothing", ""},
 		{nil, nil, 20, 2, "nothing", ""},
 		{[]throttle.Shown{postfix}, &failed, 20, 2, "nothing", ""},
@@ -98,7 +101,7 @@ func TestSoftwareIsBelievedOfAllHosts(t *testing.T) {
 		a, name, host, bySession := d.takeAllowance(begin), "nothing", "", tc.perHour == throttle.CountMax
 		if s := d.Detail(begin).Software; s != nil {
 			name, host = s.Name, s.Host
-			if s.Decides != bySession || s.Decides && s.PerSession != tc.perSession || s.Name != "" && s.Where == "" {
+			if s.Decides != (tc.perHour != 20) || bySession && s.PerSession != tc.perSession || s.Name != "" && s.Where == "" {
 				t.Errorf("%+v: %+v", tc.shown, s)
 			}
 		}
@@ -112,7 +115,8 @@ func TestSoftwareIsBelievedOfAllHosts(t *testing.T) {
 		}
 		told := strings.Join(append(forgotten, d.Forget(begin, ForgetAll)...), "\n")
 		want := map[string]string{"": "that mx3.example shows no software that is known", "nothing": "",
-			"Proofpoint": "that mx4.pphosted.com runs Proofpoint, by the name of its host"}
+			"Proofpoint": "that mx4.pphosted.com runs Proofpoint, by the name of its host",
+			"Stalwart":   "that mx5.example runs Stalwart, by its greeting"}
 		if bySession {
 			want[tc.name] = "that it runs " + tc.name + ", by its greeting"
 		}
