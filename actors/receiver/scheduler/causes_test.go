@@ -197,3 +197,15 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 		t.Errorf("%d of %d hard worlds go badly", poor, hard)
 	}
 }
+
+// TestWorldsThatWentBadlyGoWell keeps drawn worlds in which most were put off for ever, or half of the pace was lost:
+// resets in place of words, a poisoned list beside a limit, and an outage where mailboxes end sessions.
+func TestWorldsThatWentBadlyGoWell(t *testing.T) {
+	effort.NotShort(t, "takes seconds")
+	for _, seed := range []uint64{133, 324, 384, 492, 537} {
+		w := draw(rand.New(rand.NewPCG(seed, 7)))
+		if f, _ := w.run(t, seed); f.used < 0.75 || f.putOff > 0.03 {
+			t.Errorf("seed %d: %.0f %% used, %.2f %% put off; %s", seed, 100*f.used, 100*f.putOff, w.what)
+		}
+	}
+}
