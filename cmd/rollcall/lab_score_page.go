@@ -55,7 +55,8 @@ The node is a whole one with the shipped allowance, its rates included. An hour 
 and for the node alike: the refusals that a guard counts in an hour and those that the node causes in
 one, rests of hours, the waits that rules name and greylisting of 5 minutes are all so much shorter. An
 address is given up after GIVEUP, where a node takes six hours. What still waits for the allowance of
-its receiver when the time is up is *unfinished*.
+its receiver, or until a rest there is over, when the time is up is *unfinished*: a node goes on for up
+to 72 hours with these.
 `)
 
 // writeTable writes a table of Markdown.

@@ -23,7 +23,7 @@ func printScore(w io.Writer, r *scoreReport) error {
 	fmt.Fprintf(w, "Accuracy              %.2f %%: %s of the %s that can be known, %s with the right reason\n",
 		r.accuracy()*100, grouped(int64(r.Found)), grouped(int64(r.Knowable)), grouped(int64(r.Reasoned)))
 	if r.Unfinished > 0 {
-		fmt.Fprintf(w, "Unfinished            %s still waited for an allowance when the time was up\n",
+		fmt.Fprintf(w, "Unfinished            %s still waited for an allowance or a rest when the time was up\n",
 			grouped(int64(r.Unfinished)))
 	}
 	fmt.Fprintf(w, "Replayed              %s from their evidence, %d came out otherwise\n",
