@@ -226,7 +226,7 @@ func (c *Causes) Narrow(t Trial) (Belief, bool) {
 // Telling reports whether a trial can say something about the receiver: not one of a domain or a list of which
 // so much is odd, while others are asked.
 func (c *Causes) Telling(t Trial) bool {
-	return !c.domains.drowns(t.Domain, t.Sent) && !c.tenants.drowns(t.Tenant, t.Sent)
+	return !c.domains.isTooOdd(t.Domain, t.Sent) && !c.tenants.isTooOdd(t.Tenant, t.Sent)
 }
 
 // AtHost reports whether a trial is explained by its host: other hosts answer.

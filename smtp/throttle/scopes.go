@@ -24,14 +24,14 @@ func (s Scope) String() string {
 type narrowScope struct {
 	sums        map[string]*suspicion
 	asked, good newest
-	quiet       time.Time // when one was asked last of which little is odd
+	plainAt     time.Time // when one was asked last of which little is odd
 }
 
 const (
-	// loudFrom is from which share of odd addresses on a domain or a list says nothing about the receiver, if
-	// another one was asked within quietFor. Guesses.
-	loudFrom = 0.35
-	quietFor = 10 * time.Second
+	// tooOddFrom is from which share of odd addresses on a domain or a list says nothing about the receiver, if
+	// another one was asked within othersWithin. Guesses.
+	tooOddFrom   = 0.35
+	othersWithin = 10 * time.Second
 )
 
 func newNarrowScope() narrowScope { return narrowScope{sums: map[string]*suspicion{}} }
@@ -67,8 +67,8 @@ func (n *narrowScope) shrink() {
 // note notes who was asked at a time, and whether it was answered.
 func (n *narrowScope) note(key string, at time.Time, good bool) {
 	n.asked.note(key, at)
-	if n.of(key).odd < loudFrom {
-		n.quiet = at
+	if n.of(key).odd < tooOddFrom {
+		n.plainAt = at
 	}
 	if good {
 		n.good.note(key, at)
@@ -86,10 +86,10 @@ func (n *narrowScope) explains(key string) bool {
 	return at.After(s.since) && !n.asked.other(key).After(at)
 }
 
-// drowns reports whether so much of one is odd that it says nothing about the receiver, while others are asked.
-func (n *narrowScope) drowns(key string, at time.Time) bool {
+// isTooOdd reports whether so much of one is odd that it says nothing about the receiver, while others are asked.
+func (n *narrowScope) isTooOdd(key string, at time.Time) bool {
 	s := n.sums[key]
-	return s != nil && s.odd >= loudFrom && at.Sub(n.quiet) < quietFor
+	return s != nil && s.odd >= tooOddFrom && at.Sub(n.plainAt) < othersWithin
 }
 
 // nobodyElse reports whether others were asked since a time and none was answered.

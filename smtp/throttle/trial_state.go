@@ -22,10 +22,10 @@ type TrialState struct {
 
 // NarrowState is what was known of all domains, all tenants or all hosts.
 type NarrowState struct {
-	Sums  map[string]SuspicionState `json:"sums,omitempty"`
-	Asked NewestState               `json:"asked,omitzero"`
-	Good  NewestState               `json:"good,omitzero"`
-	Quiet time.Time                 `json:"quiet,omitzero"`
+	Sums    map[string]SuspicionState `json:"sums,omitempty"`
+	Asked   NewestState               `json:"asked,omitzero"`
+	Good    NewestState               `json:"good,omitzero"`
+	PlainAt time.Time                 `json:"plain_at,omitzero"`
 }
 
 // SuspicionState is a running sum.
@@ -69,7 +69,7 @@ func stateOfNewest(n newest) NewestState { return NewestState{n.key, n.at, n.oth
 func (n NewestState) newest() newest { return newest{n.Key, n.At, n.OtherAt} }
 
 func (n *narrowScope) state() NarrowState {
-	s := NarrowState{map[string]SuspicionState{}, stateOfNewest(n.asked), stateOfNewest(n.good), n.quiet}
+	s := NarrowState{map[string]SuspicionState{}, stateOfNewest(n.asked), stateOfNewest(n.good), n.plainAt}
 	for k, v := range n.sums {
 		s.Sums[k] = stateOf(v)
 	}
@@ -78,7 +78,7 @@ func (n *narrowScope) state() NarrowState {
 
 func (s *NarrowState) narrow() narrowScope {
 	n := newNarrowScope()
-	n.asked, n.good, n.quiet = s.Asked.newest(), s.Good.newest(), s.Quiet
+	n.asked, n.good, n.plainAt = s.Asked.newest(), s.Good.newest(), s.PlainAt
 	for k, v := range s.Sums {
 		n.sums[k] = v.suspicion()
 	}
