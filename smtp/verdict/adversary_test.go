@@ -6,6 +6,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 )
 
 // Texts about us come under any code and behind any words: that is how a peer's own
@@ -87,5 +88,46 @@ func mustNotDecide(t *testing.T, place, reply, host string) {
 	}
 	if v := Builtin().Judge(a); v.Outcome == smtp.Invalid || v.Outcome == smtp.Valid {
 		t.Errorf("%s at %s: %s by %s: %s", place, host, v.golden(), v.Rule, reply)
+	}
+}
+
+// relayOpenings refuse to relay, which at the only host of a domain comes to invalid.
+var relayOpenings = []string{"", "Relaying denied - ", "Relay access denied; ", "We do not relay. "}
+
+// What is about us is unknown in the end, at a domain's only host too; where its words say that it is about us,
+// whatever is said of relays beside them.
+func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
+	tells, tried := evidence.Habit{Accepted: 2, Refused: 1}, 0
+	for _, line := range ownFaults(t) {
+		if !strings.Contains(line.verdict, "| source |") {
+			continue
+		}
+		code, text, _ := strings.Cut(line.reply, " ")
+		plain, err := Sample("rcpt | "+line.reply, "mx.example.com")
+		if err != nil {
+			t.Fatal(line.place, err)
+		}
+		openings := relayOpenings[:1]
+		switch Builtin().Judge(plain).Rule {
+		case "blocked", "blocked-languages", "identity", "rate-hard":
+			openings = relayOpenings
+		}
+		for _, opening := range openings {
+			a, err := Sample("rcpt | "+code+" "+opening+text, "mx.example.com")
+			if err != nil {
+				t.Fatal(line.place, err)
+			}
+			Builtin().Decide(&a)
+			for _, habit := range []evidence.Habit{{}, tells} {
+				tried++
+				outcome, reason := Conclude(evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true, Habit: habit})
+				if outcome != smtp.Unknown {
+					t.Errorf("%s: %s, %s by %s: %s%s", line.place, outcome, reason, a.Rule, opening, text)
+				}
+			}
+		}
+	}
+	if tried < 1000 {
+		t.Errorf("only %d were tried", tried)
 	}
 }

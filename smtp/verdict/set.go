@@ -101,7 +101,8 @@ func compile(files []*ruleFile) *Rules {
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
 			s.guards.set(i)
 		}
-		if !generic && !r.file.own && r.verdict.Outcome == smtp.Invalid {
+		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
+		if !r.file.own && (relay || !generic && r.verdict.Outcome == smtp.Invalid) {
 			s.guarded.set(i)
 		}
 	}
@@ -197,7 +198,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if i := s.first(&rules, a, enhanced); i < 0 {
 		return notAnAnswer
 	} else if s.guarded.has(i) {
-		// A refusal of us often borrows the words of a missing mailbox.
+		// A refusal of us often borrows the words of a missing mailbox, or speaks of relays.
 		for w := range rules {
 			rules[w] &= s.guards[w]
 		}
