@@ -131,3 +131,27 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 		t.Errorf("only %d were tried", tried)
 	}
 }
+
+// Words inside a link are no words about a mailbox, or about relays; those beside it are.
+func TestWordsInsideLinksDecideNothing(t *testing.T) {
+	for _, path := range []string{"user-unknown", "550/no-such-user", "mailbox/full.html", "relay-access-denied", "account_disabled?x=1",
+		"Empf%C3%A4nger-unbekannt", "invalid-recipient#why"} {
+		link := "https://help.example.org/" + path
+		for _, code := range []string{"550 ", "554 5.7.1 ", "550 5.0.0 "} {
+			for _, form := range []string{code + "Refused. See " + link, code + link + " explains it", code + "Refused (" + link + ")"} {
+				mustNotDecide(t, path, form, "mx.example.com")
+				a, err := Sample("rcpt | "+form, "mx.example.com")
+				if v := Builtin().Judge(a); err != nil || v.Reason == smtp.DomainNotHosted {
+					t.Errorf("%v, %s: %s", err, form, v.golden())
+				}
+			}
+		}
+		if strings.Contains(path, "denied") { // which is a word of refusals of us
+			continue
+		}
+		a, err := Sample("rcpt | 550 User unknown. See "+link, "mx.example.com")
+		if v := Builtin().Judge(a); err != nil || v.Outcome != smtp.Invalid {
+			t.Errorf("%v, beside %s: %s", err, link, v.golden())
+		}
+	}
+}

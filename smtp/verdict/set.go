@@ -28,6 +28,7 @@ type Rules struct {
 	wordless found              // the rules that look at no words
 	guards   found              // rules for every host that find words about us
 	guarded  found              // the rules that those go before
+	unlinked found              // rules for any software to which words inside links are no words
 	hosts    scopes
 	phrases  machine
 	accepted Verdict // to 250 at RCPT where no rule knows better
@@ -100,6 +101,9 @@ func compile(files []*ruleFile) *Rules {
 		generic := strings.HasPrefix(r.file.name, genericPrefix)
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
 			s.guards.set(i)
+		}
+		if generic && (r.verdict.Outcome == smtp.Invalid || r.verdict.Reason == smtp.DomainNotHosted) {
+			s.unlinked.set(i)
 		}
 		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
 		if !r.file.own && (relay || !generic && r.verdict.Outcome == smtp.Invalid) {
@@ -191,6 +195,13 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if worded != 0 {
 		seen := s.wordless
 		s.phrases.scan(a.Text, &seen)
+		if text := withoutLinks(a.Text); text != a.Text {
+			outside := s.wordless
+			s.phrases.scan(text, &outside)
+			for w := range seen {
+				seen[w] &= outside[w] | ^s.unlinked[w]
+			}
+		}
 		for w := range rules {
 			rules[w] &= seen[w]
 		}

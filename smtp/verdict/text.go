@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,6 +91,15 @@ func amount(text string) (wait, unit time.Duration, n int) {
 		}
 	}
 	return 0, 0, 0
+}
+
+// withoutLinks takes the links out of a text: words with "://" in them.
+func withoutLinks(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	words := strings.Fields(text)
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "://") }), " ")
 }
 
 // isWordByte says whether c, in lower case, is part of a word; all else only
