@@ -32,9 +32,8 @@ type hostAnswer struct {
 	err     error // no addresses, and it is not certain that there are none
 }
 
-// pickHosts says which hosts to look up for the MX records of a domain: the best
-// hostsMax of those that can be a host at all, by preference and name. null says
-// that the domain takes no mail.
+// pickHosts gives the hosts of the MX records of a domain, best first, by preference and name: those
+// that can be a host at all. null says that the domain takes no mail.
 //
 // A record that is an IP address or no host name is skipped (RFC 5321 §5.1: the
 // data is a domain name), and so is a null MX beside others, which RFC 7505 §3
@@ -64,7 +63,7 @@ func pickHosts(records []mxRecord) (hosts []mxRecord, null bool) {
 		seen[r.host] = true
 		return twice
 	})
-	return hosts[:min(len(hosts), hostsMax)], false
+	return hosts, false
 }
 
 // isHostName says whether mail could be sent to a host of this name: a name, no

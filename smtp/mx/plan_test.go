@@ -98,9 +98,10 @@ func FuzzAnswerToRoute(f *testing.F) {
 
 func checkPlan(t *testing.T, a answer, seed maphash.Seed) {
 	hosts, null := pickHosts(a.mx)
-	if null && len(hosts) > 0 || len(hosts) > hostsMax {
+	if null && len(hosts) > 0 || len(hosts) > len(a.mx) {
 		t.Fatalf("null %v with %d hosts", null, len(hosts))
 	}
+	hosts = hosts[:min(len(hosts), hostsMax)]
 	answers := make([]hostAnswer, len(hosts))
 	for i := range answers {
 		answers[i].addrs = testAddrs(i % (hostAddrsMax + 1))

@@ -180,7 +180,7 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 		// RFC 5321 §5.1: with MX records, none of them usable, the address is not looked up.
 		return r.noMail(domain, smtp.NoMailService, expires)
 	}
-	route, err := planRoute(domain, hosts, r.askHosts(ctx, hosts, chainMax), r.seed)
+	route, err := r.firstRoute(ctx, domain, hosts, chainMax)
 	if err != nil {
 		return Route{}, time.Time{}, err
 	}
@@ -191,6 +191,26 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 		route.Expires = soonest
 	}
 	return route, route.Expires, nil
+}
+
+// firstRoute makes a route of the best hosts that have an address: hostsMax of them are looked at, and the
+// next ones only when none of those has one.
+func (r *Resolver) firstRoute(ctx context.Context, domain string, hosts []mxRecord, chainMax int) (route Route, err error) {
+	var soonest time.Time
+	for some := range slices.Chunk(hosts, hostsMax) {
+		route, err = planRoute(domain, some, r.askHosts(ctx, some, chainMax), r.seed)
+		if err != nil {
+			return Route{}, err
+		}
+		if soonest.IsZero() || route.Expires.Before(soonest) {
+			soonest = route.Expires
+		}
+		if len(route.Hosts) > 0 {
+			break
+		}
+	}
+	route.Expires = soonest
+	return route, nil
 }
 
 func (r *Resolver) noMail(domain string, why smtp.Reason, expires time.Time) (Route, time.Time, error) {
