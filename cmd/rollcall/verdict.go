@@ -200,15 +200,21 @@ func newVerdictJudge() *cobra.Command {
 		Use:   "judge REPLY...",
 		Short: "Say what a reply is taken for, by which rule, and why; each argument is one line of the reply",
 		Example: `  rollcall verdict judge --host mx.example.com "550 5.1.1 User unknown"
-  rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"`,
+  rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"
+  rollcall verdict judge --file replies.txt`,
 	}
 	file, asJSON := rulesFlag(c), jsonFlag(c)
 	host := c.Flags().String("host", "", "the MX host that said it; rules for one operator go by its name")
 	stage := c.Flags().String("stage", "rcpt", "where it said it: greeting, hello, tls, mail or rcpt")
 	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
+	replies := c.Flags().String("file", "", `a file with a reply in each line, "-" for the standard input; in front of a reply may `+
+		`stand its stage and host, as in "rcpt@mx.example.com | 550 no"`)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usageError{`REPLY is missing: write it like "550 5.1.1 User unknown"`}
+		switch {
+		case len(args) == 0 && *replies == "":
+			return usageError{`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`}
+		case len(args) > 0 && *replies != "":
+			return usageError{"REPLY and --file are both there: leave one out"}
 		}
 		rules, err := loadRules(config.Verdict{File: *file})
 		if err != nil {
@@ -218,13 +224,16 @@ func newVerdictJudge() *cobra.Command {
 		if raw.Stage, err = parseStage(*stage); err != nil {
 			return err
 		}
-		if raw.Reply, err = verdict.ParseReply(strings.Join(args, " / ")); err != nil {
-			return usageError{err.Error()}
-		}
 		if *address != "" {
 			if raw.Address, err = smtp.ParseAddress(*address); err != nil {
 				return usageError{err.Error()}
 			}
+		}
+		if *replies != "" {
+			return judgeFile(c, rules, raw, *replies, *asJSON)
+		}
+		if raw.Reply, err = verdict.ParseReply(strings.Join(args, " / ")); err != nil {
+			return usageError{err.Error()}
 		}
 		attempt := evidence.Note(raw)
 		view := viewVerdict(rules, rules.Judge(attempt))
