@@ -6,7 +6,8 @@
 // ones: words that speak about us, enhanced codes (RFC 3463) that do, words that
 // speak about the mailbox, the other enhanced codes, and the code alone (RFC 5321
 // §4.2). A refusal of us, or a policy, is never taken for a missing mailbox: words
-// about us go before any rule of ours that calls an address invalid. What no rule
+// about us go before any rule of ours that calls an address invalid, or that speaks of
+// relays, which at the only host of a domain comes to the same. What no rule
 // knows is "again", and in the end unknown, which is free for the customer. Judging is
 // pure and total: any bytes give some verdict.
 //
