@@ -16,8 +16,13 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// replyLineMax bounds a line of a file of replies.
-const replyLineMax = 64 << 10
+const (
+	// replyLineMax bounds a line of a file of replies.
+	replyLineMax = 64 << 10
+
+	// faultsNamed bounds the lines that an error names.
+	faultsNamed = 5
+)
 
 // fileVerdict is what one line of a file is taken for.
 type fileVerdict struct {
@@ -39,7 +44,7 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 		in = file
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
-	kinds, number, faults := map[string]int{}, 0, []string{}
+	kinds, number, faults, named := map[string]int{}, 0, 0, []string{}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, replyLineMax)
 	for lines.Scan() {
@@ -50,7 +55,9 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 		}
 		attempt, err := noteLine(raw, text)
 		if err != nil {
-			faults = append(faults, fmt.Sprintf("line %d: %v", number, err))
+			if faults++; faults <= faultsNamed {
+				named = append(named, fmt.Sprintf("line %d: %v", number, err))
+			}
 			continue
 		}
 		view := viewVerdict(rules, rules.Judge(attempt))
@@ -59,9 +66,6 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 		if err := printFileVerdict(out, fileVerdict{number, view}, asJSON); err != nil {
 			return err
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("line %d: %w: a line has at most %d bytes", number+1, err, replyLineMax)
 	}
 	if !asJSON && len(kinds) > 0 {
 		fmt.Fprintln(out)
@@ -72,8 +76,11 @@ func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name st
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if len(faults) > 0 {
-		return fmt.Errorf("lines that are no replies: %d; %s", len(faults), strings.Join(faults[:min(len(faults), 5)], "; "))
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w: a line has at most %d bytes", number+1, err, replyLineMax)
+	}
+	if faults > 0 {
+		return fmt.Errorf("lines that are no replies: %d; %s", faults, strings.Join(named, "; "))
 	}
 	return nil
 }
