@@ -14,6 +14,7 @@ const (
 	flagWide
 	flagVoid
 	flagOthers
+	flagBare
 )
 
 // Texts numbers the texts of one Results. The zero value is ready.
@@ -53,7 +54,7 @@ func (t *Texts) Attempts(attempts []evidence.Attempt) []*Attempt {
 
 func (t *Texts) attempt(a *evidence.Attempt) *Attempt {
 	flags := uint32(0)
-	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others} {
+	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others, a.Bare} {
 		if on {
 			flags |= 1 << i
 		}
@@ -91,7 +92,7 @@ func (r *Results) attempt(m *Attempt) evidence.Attempt {
 		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(),
 		Enhanced: enhancedCode(m.GetEnhanced()),
 		TLS:      m.GetFlags()&flagTLS != 0, Wide: m.GetFlags()&flagWide != 0, Void: m.GetFlags()&flagVoid != 0,
-		Others: m.GetFlags()&flagOthers != 0}
+		Others: m.GetFlags()&flagOthers != 0, Bare: m.GetFlags()&flagBare != 0}
 	if n := m.GetCode(); n <= 999 {
 		a.Code = int(n)
 	}

@@ -67,7 +67,7 @@ func TestAttemptsOfNewerProgramsAreReadAsFarAsTheyAreKnown(t *testing.T) {
 	checkAttempts(t, r, a)
 	got := r.AttemptsOf(a)[0]
 	want := evidence.Attempt{At: time.UnixMilli(1).UTC(), Host: strings.Repeat("x", evidence.NameMax),
-		Text: strings.Repeat("x", evidence.TextMax), TLS: true, Wide: true, Void: true, Others: true}
+		Text: strings.Repeat("x", evidence.TextMax), TLS: true, Wide: true, Void: true, Others: true, Bare: true}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}

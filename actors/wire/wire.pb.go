@@ -605,7 +605,7 @@ type Attempt struct {
 	Stage         uint32                 `protobuf:"varint,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	Host          uint32                 `protobuf:"varint,3,opt,name=host,proto3" json:"host,omitempty"`     // text
 	Source        uint32                 `protobuf:"varint,4,opt,name=source,proto3" json:"source,omitempty"` // text
-	Flags         uint32                 `protobuf:"varint,5,opt,name=flags,proto3" json:"flags,omitempty"`   // 1: TLS, 2: wide, 4: void, 8: others
+	Flags         uint32                 `protobuf:"varint,5,opt,name=flags,proto3" json:"flags,omitempty"`   // 1: TLS, 2: wide, 4: void, 8: others, 16: bare
 	Code          uint32                 `protobuf:"varint,6,opt,name=code,proto3" json:"code,omitempty"`
 	Enhanced      uint32                 `protobuf:"varint,7,opt,name=enhanced,proto3" json:"enhanced,omitempty"` // class * 1,000,000 + subject * 1,000 + detail
 	Text          uint32                 `protobuf:"varint,8,opt,name=text,proto3" json:"text,omitempty"`         // text

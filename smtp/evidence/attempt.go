@@ -27,6 +27,7 @@ type Attempt struct {
 	// What the rules made of it.
 
 	Outcome smtp.Outcome // smtp.Undecided: ask again
+	Bare    bool         // smtp.Invalid in words that could mean somebody else: it takes a witness
 	Reason  smtp.Reason
 	Blame   smtp.Blame
 	Rule    string // id of the rule that decided
@@ -38,6 +39,9 @@ type Attempt struct {
 
 	// Cause is what it was believed to be about, by what others got.
 	Cause Cause
+
+	// Witness says that another address of the domain was asked, to see whether we are heard.
+	Witness bool
 
 	Void bool // the answer was found to be worth nothing: the session was poisoned, or a guard at work
 }

@@ -19,6 +19,11 @@ const (
 	// ControlsMax bounds the control probes that a Case shows.
 	ControlsMax = 8
 
+	// WitnessWithin is how long after a refusal in bare words the acceptance of another
+	// address shows that we are heard, and were so when it came. Guess: a block by a
+	// filter holds on for longer.
+	WitnessWithin = 10 * time.Minute
+
 	// ControlsEnough is how many control probes must be accepted, and none refused,
 	// before "accepts every address" is believed.
 	ControlsEnough = 3
@@ -68,8 +73,23 @@ type Habit struct {
 	First, Last       time.Time // of these answers
 
 	// Controls are the control probes of this very run, oldest first, at most
-	// ControlsMax. Their attempts name no address: a control probe is nobody's.
+	// ControlsMax. Their attempts name no address: a control probe is nobody's. Those that
+	// are witnesses are about other addresses that were accepted, and count in neither.
 	Controls []Attempt
+}
+
+// Witnessed says whether another address of the domain was accepted soon after an
+// attempt, at the same host and from the same source: whoever is heard there, the
+// attempt was not refused for what we are.
+func (h *Habit) Witnessed(a *Attempt) bool {
+	for i := range h.Controls {
+		w := &h.Controls[i]
+		if after := w.At.Sub(a.At); w.Witness && w.Code/100 == 2 && !w.Void && w.Host == a.Host && w.Source == a.Source &&
+			after >= 0 && after <= WitnessWithin {
+			return true
+		}
+	}
+	return false
 }
 
 // CatchAll says whether the domain accepts every address; known is false while that

@@ -42,10 +42,12 @@ var (
 	ErrTooMuch = errors.New("evidence: too much to be packed together")
 )
 
-// flagCause marks an attempt behind which its cause is written. Packs of older programs have none.
+// Flags of an attempt that packs of older programs don't have. Behind one with flagCause its cause is written.
 const (
-	flagCause  = 1 << 4
-	flagsKnown = 1<<5 - 1
+	flagCause   = 1 << 4
+	flagBare    = 1 << 5
+	flagWitness = 1 << 6
+	flagsKnown  = 1<<7 - 1
 )
 
 // Entry is the case of one address of a verification.
@@ -184,7 +186,7 @@ func (p *packer) kindNumber(a *Attempt) uint64 {
 	n = uint64(len(p.kinds))
 	p.kinds[k] = n
 	flags := byte(0)
-	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others, a.Cause != (Cause{})} {
+	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others, a.Cause != (Cause{}), a.Bare, a.Witness} {
 		if on {
 			flags |= 1 << i
 		}
@@ -297,7 +299,7 @@ func (u *unpacker) kind() Attempt {
 	}
 	flags := b[1]
 	a := Attempt{Stage: smtp.Stage(b[0]), TLS: flags&1 != 0, Wide: flags&2 != 0, Void: flags&4 != 0, Others: flags&8 != 0,
-		Trouble: Trouble(b[2]), Outcome: smtp.Outcome(b[3]), Reason: smtp.Reason(b[4]), Blame: smtp.Blame(b[5])}
+		Bare: flags&flagBare != 0, Witness: flags&flagWitness != 0, Trouble: Trouble(b[2]), Outcome: smtp.Outcome(b[3]), Reason: smtp.Reason(b[4]), Blame: smtp.Blame(b[5])}
 	u.in.bad = u.in.bad || a.Stage > smtp.StageRset || !a.Trouble.Known() || a.Outcome > smtp.Error ||
 		!a.Blame.Known() || flags > flagsKnown || !a.Reason.Known() && a.Reason != smtp.ReasonNone
 	a.Host, a.Source, a.Rule, a.Text = u.text(), u.text(), u.text(), u.text()

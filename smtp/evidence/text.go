@@ -3,6 +3,7 @@ package evidence
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,9 +21,21 @@ const (
 	tailBytes = 384
 )
 
-// mark stands for what is taken out of a text. It is part of no word, so that a
+// The marks stand for what is taken out of a text. None is part of a word, so that a
 // phrase is found across it.
-const mark = '~'
+const (
+	// MarkAsked stands for the address that was asked, or its local part: what is said of
+	// it is said of the mailbox.
+	MarkAsked = '^'
+
+	// MarkOurs stands for our hello name, our return path's domain or local part, and
+	// addresses at either name: what is said of these is said of us.
+	MarkOurs = '\\'
+
+	// mark stands for all else: addresses of others, our IP address, the domain that was
+	// asked, tickets, bytes that are not UTF-8, and what is left out of a long reply.
+	mark = '~'
+)
 
 func lowerHost(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
@@ -35,13 +48,13 @@ func Clean(r Raw) string {
 	var buffer [TextMax + 1]byte
 	text := join(buffer[:0], r.Reply.Lines)
 	if bytes.IndexByte(text, '@') >= 0 {
-		text = withoutAddresses(text)
+		text = withoutAddresses(text, &r)
 	}
 	names := ours(&r)
 	for {
 		var named, cut, numbered bool
-		for _, name := range names.list[:names.n] {
-			text, named = without(text, name, named)
+		for _, n := range names.list[:names.n] {
+			text, named = without(text, n, named)
 		}
 		text, cut = withoutSource(text, names.source)
 		text, numbered = withoutTickets(text)
@@ -137,8 +150,11 @@ func appendPlain(buf []byte, line string) []byte {
 	return buf
 }
 
-// withoutAddresses leaves no "@": each goes with what is on its left and right.
-func withoutAddresses(text []byte) []byte {
+// withoutAddresses leaves no "@": each goes with what is on its left and right, and
+// leaves the mark of whose address it is.
+func withoutAddresses(text []byte, r *Raw) []byte {
+	asked := plainAddress(r.Address)
+	ours := [...]string{plainName(r.ReturnPath.Domain), plainName(r.Hello)}
 	for from := 0; ; {
 		at := bytes.IndexByte(text[from:], '@')
 		if at < 0 {
@@ -151,9 +167,35 @@ func withoutAddresses(text []byte) []byte {
 				right = domainEnd(text, at+1)
 			} // else a user in front of a host, which stays
 		}
-		text = append(append(text[:left], mark), text[right:]...)
+		m := byte(mark)
+		switch address := text[left:right]; {
+		case isAddress(address, asked):
+			m = MarkAsked
+		case at+1 < right && slices.Contains(ours[:], string(text[at+1:right])):
+			m = MarkOurs
+		}
+		text = append(append(text[:left], m), text[right:]...)
 		from = left + 1
 	}
+}
+
+// plainAddress gives an address in the form in which it would be in a text; "" for none.
+func plainAddress(a smtp.Address) string {
+	if a == (smtp.Address{}) {
+		return ""
+	}
+	return string(trim(appendPlain(make([]byte, 0, len(a.Local)+len(a.Domain)+1), a.Local+"@"+a.Domain)))
+}
+
+// isAddress reports whether a text is an address, perhaps behind a quotation mark or
+// as the value of a word, such as "to=": these may be parts of local parts too.
+func isAddress(text []byte, address string) bool {
+	before, found := bytes.CutSuffix(text, []byte(address))
+	if !found || address == "" || len(before) == 0 {
+		return found && address != ""
+	}
+	last := len(before) - 1
+	return strings.IndexByte("'`=*{|/", before[last]) >= 0 && oneWord(string(before[:last]))
 }
 
 // linkStart gives where the authority of a URL begins in which text ends, without a
@@ -206,10 +248,16 @@ func domainEnd(text []byte, from int) int {
 
 // names is what we brought along ourselves.
 type names struct {
-	list   [10]string
+	list   [10]name
 	n      int
 	source netip.Addr
 	marked bool // a name holds a mark
+}
+
+// name is a name as it would be in a text, and the mark that is left of it.
+type name struct {
+	text string
+	mark byte
 }
 
 func ours(r *Raw) names {
@@ -220,43 +268,45 @@ func ours(r *Raw) names {
 		a := o.source.As4()
 		reversed := netip.AddrFrom4([4]byte{a[3], a[2], a[1], a[0]}).String()
 		for _, text := range []string{o.source.String(), reversed} {
-			o.add(text)
-			o.add(strings.ReplaceAll(text, ".", "-")) // as PTR names have it
+			o.add(text, mark)
+			o.add(strings.ReplaceAll(text, ".", "-"), mark) // as PTR names have it
 		}
 	} else if o.source.IsValid() {
-		o.add(nibbles(o.source))
+		o.add(nibbles(o.source), mark)
 	} else {
-		o.add(r.Source)
+		o.add(r.Source, mark)
 	}
-	o.add(r.Hello)
-	o.add(r.Address.Domain)
-	o.addLocal(r.Address.Local)
+	o.add(r.Address.Domain, mark)
+	o.addLocal(r.Address.Local, MarkAsked)
+	o.add(r.Hello, MarkOurs)
 	if r.ReturnPath != (smtp.Address{}) {
-		o.add(r.ReturnPath.Domain)
-		o.addLocal(r.ReturnPath.Local)
+		o.add(r.ReturnPath.Domain, MarkOurs)
+		o.addLocal(r.ReturnPath.Local, MarkOurs)
 	}
 	return o
 }
 
 // addLocal: "user" and "-user" are words of replies too, but "no.such.user" would
 // read as a phrase.
-func (o *names) addLocal(local string) {
+func (o *names) addLocal(local string, m byte) {
 	if plain := plainName(local); !oneWord(plain) {
-		o.put(plain)
+		o.put(plain, m)
 	}
 }
 
-func (o *names) add(name string) {
-	if plain := plainName(name); plain != "" {
-		o.put(plain)
+func (o *names) add(text string, m byte) {
+	if plain := plainName(text); plain != "" {
+		o.put(plain, m)
 	}
 }
 
-func (o *names) put(plain string) {
-	o.list[o.n] = plain
+func (o *names) put(plain string, m byte) {
+	o.list[o.n] = name{plain, m}
 	o.n++
-	o.marked = o.marked || strings.IndexByte(plain, mark) >= 0
+	o.marked = o.marked || strings.IndexFunc(plain, isMark) >= 0
 }
+
+func isMark(r rune) bool { return r == mark || r == MarkAsked || r == MarkOurs }
 
 // plainName gives a name in the form in which it would be in a text.
 func plainName(name string) string {
@@ -285,19 +335,19 @@ func nibbles(a netip.Addr) string {
 
 // without takes each place out where name stands, unless it is the inside of a
 // longer word.
-func without(text []byte, name string, changed bool) ([]byte, bool) {
-	for from := 0; from+len(name) <= len(text); {
-		at := bytes.Index(text[from:], []byte(name))
+func without(text []byte, n name, changed bool) ([]byte, bool) {
+	for from := 0; from+len(n.text) <= len(text); {
+		at := bytes.Index(text[from:], []byte(n.text))
 		if at < 0 {
 			break
 		}
 		at += from
-		end := at + len(name)
+		end := at + len(n.text)
 		if at > 0 && isWordByte(text[at-1]) || end < len(text) && isWordByte(text[end]) {
 			from = at + 1
 			continue
 		}
-		text = append(append(text[:at], mark), text[end:]...)
+		text = append(append(text[:at], n.mark), text[end:]...)
 		from, changed = at+1, true
 	}
 	return text, changed

@@ -30,14 +30,18 @@ func TestClean(t *testing.T) {
 		{"zero\u200bwidth\u00a0space", "zero width space"},
 
 		// What we brought along.
-		{"<No.Such.User@EXAMPLE.com>: gone", "<~>: gone"},
-		{"no.such.user here", "~ here"},
+		{"<No.Such.User@EXAMPLE.com>: gone", "<^>: gone"},
+		{"no.such.user here", "^ here"},
 		{"xno.such.user no.such.users", "xno.such.user no.such.users"},
 		{"at example.com, not at example.comx", "at ~, not at example.comx"},
-		{"probe.example[192.0.2.25]", "~[~]"},
+		{"probe.example[192.0.2.25]", `\[~]`},
 		{"192.0.2.255 1192.0.2.25", "192.0.2.255 1192.0.2.25"},
 		{"25.2.0.192.bl.test and host-192-0-2-25.test", "~.bl.test and host-~.test"},
-		{"ask.back of back.example", "~ of ~"},
+		{"ask.back of back.example", `\ of \`},
+
+		{"<Ask.Back@back.example>: unknown", `<\>: unknown`},
+		{"'no.such.user@example.com' is gone, to=no.such.user@example.com", "^' is gone, ^"},
+		{"mail.back.example, x.no.such.user@example.com", `mail.\, ~`},
 
 		// Addresses of others.
 		{"talk to <Jane.Roe+x@mail.test>.", "talk to <~>."},
@@ -81,7 +85,7 @@ func TestCleanKeepsAPlainWord(t *testing.T) {
 func TestCleanTakesANameBesideTheSource(t *testing.T) {
 	r := rawOf("probe.host2001:db8::25: blocked")
 	r.Hello, r.Source = "probe.host", "2001:db8::25"
-	if got, want := Clean(r), "~~: blocked"; got != want {
+	if got, want := Clean(r), `\~: blocked`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

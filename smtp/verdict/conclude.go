@@ -19,6 +19,8 @@ func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 		return open(c, smtp.Internal)
 	case last.Outcome == smtp.Valid:
 		return acceptance(c, last)
+	case last.Outcome == smtp.Invalid && last.Bare && !c.Habit.Witnessed(&last):
+		return open(c, smtp.Policy)
 	case last.Outcome != smtp.Undecided:
 		return last.Outcome, last.Reason
 	case c.Hosts > 0 && denials(c) >= c.Hosts:

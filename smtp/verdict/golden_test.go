@@ -9,7 +9,11 @@ import (
 )
 
 func (v Verdict) golden() string {
-	text := fmt.Sprintf("%v | %v | %v | %v", v.Outcome, v.Reason, v.Blame, v.Action)
+	outcome := v.Outcome.String()
+	if v.Bare {
+		outcome += ", bare"
+	}
+	text := fmt.Sprintf("%v | %v | %v | %v", outcome, v.Reason, v.Blame, v.Action)
 	if v.Wait > 0 {
 		text += " " + v.Wait.String()
 	}

@@ -8,7 +8,7 @@ import (
 // Decide judges a and writes into it what came of that.
 func (r *Rules) Decide(a *evidence.Attempt) Verdict {
 	v := r.Judge(*a)
-	a.Outcome, a.Reason, a.Blame, a.Rule, a.Version = v.Outcome, v.Reason, v.Blame, v.Rule, v.Version
+	a.Outcome, a.Bare, a.Reason, a.Blame, a.Rule, a.Version = v.Outcome, v.Bare, v.Reason, v.Blame, v.Rule, v.Version
 	return v
 }
 

@@ -10,7 +10,8 @@ type phrase struct {
 
 // machine finds all phrases of all rules in one pass over a text (Aho and
 // Corasick, 1975). Whatever stands between words counts as one space, so that
-// "user-unknown" is "user unknown"; phrases begin and end where words do.
+// "user-unknown" is "user unknown"; phrases begin and end where words do. Marks stand
+// between words too, but in a machine for phrases that name them they are words.
 type machine struct {
 	class  [256]uint8
 	width  int      // of a row of next: the classes, and what is found on arrival
@@ -67,8 +68,8 @@ func newMachine(phrases []phrase) machine {
 	return m
 }
 
-// classify gives each byte its class, and each byte above ASCII that a phrase has
-// one of its own.
+// classify gives each byte its class, and each byte above ASCII and each mark that a
+// phrase has one of its own.
 func (m *machine) classify(phrases []phrase) {
 	for c := range m.class {
 		switch b := byte(c); {
@@ -85,7 +86,7 @@ func (m *machine) classify(phrases []phrase) {
 	n := classes
 	for _, p := range phrases {
 		for _, c := range []byte(p.text) {
-			if m.class[c] == classHigh {
+			if m.class[c] == classHigh || m.class[c] == classSpace && isMark(c) {
 				m.class[c] = uint8(n)
 				n++
 			}

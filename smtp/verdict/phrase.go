@@ -4,14 +4,20 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"rollcall/smtp/evidence"
 )
 
 // phrasesMax bounds the phrases of one rule after expansion. Guess: twice
 // the largest of ours.
 const phrasesMax = 2000
 
+// marks are the words of phrases for what was taken out of a text.
+var marks = strings.NewReplacer("<address>", string(evidence.MarkAsked), "<ours>", string(evidence.MarkOurs))
+
 // parseWords expands and checks the phrases of a rule. "(a|b) c" is short for "a c"
-// and "b c"; a final "*" takes any ending of the last word.
+// and "b c"; a final "*" takes any ending of the last word. "<address>" is where the
+// address stood that was asked, "<ours>" where a name or an address of ours did.
 func parseWords(words []string) ([]string, error) {
 	var list []string
 	var twice []string
@@ -22,6 +28,7 @@ func parseWords(words []string) ([]string, error) {
 			return nil, err
 		}
 		for _, phrase := range expanded {
+			phrase = marks.Replace(phrase)
 			if err := checkPhrase(phrase); err != nil {
 				return nil, err
 			}
@@ -92,7 +99,8 @@ func checkPhrase(phrase string) error {
 
 // plainPhrase has one space for whatever stands between words.
 func plainPhrase(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) }), " ")
+	between := func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) && !isMark(byte(r)) }
+	return strings.Join(strings.FieldsFunc(text, between), " ")
 }
 
 // holds says whether a text in which long is found always has short found in it too.

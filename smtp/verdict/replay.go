@@ -19,30 +19,34 @@ func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reaso
 	for i := range c.Attempts {
 		r.Decide(&c.Attempts[i])
 	}
-	before := controls(c.Habit.Controls)
+	before := Controls(&c.Habit)
 	c.Habit.Controls = slices.Clone(c.Habit.Controls)
 	for i := range c.Habit.Controls {
 		r.Decide(&c.Habit.Controls[i])
 	}
 	// The counts are also of runs whose controls are not here: only what became
 	// of these can change them.
-	after := controls(c.Habit.Controls)
-	c.Habit.Accepted = max(0, c.Habit.Accepted+after.accepted-before.accepted)
-	c.Habit.Refused = max(0, c.Habit.Refused+after.refused-before.refused)
+	after := Controls(&c.Habit)
+	c.Habit.Accepted = max(0, c.Habit.Accepted+after.Accepted-before.Accepted)
+	c.Habit.Refused = max(0, c.Habit.Refused+after.Refused-before.Refused)
 	outcome, reason := Conclude(c)
 	return c, outcome, reason
 }
 
-// tally counts answers to control probes.
-type tally struct{ accepted, refused int }
+// Tally counts answers to control probes.
+type Tally struct{ Accepted, Refused int }
 
-func controls(list []evidence.Attempt) (t tally) {
-	for _, a := range list {
+// Controls counts the answers to the control probes that a habit has. A refusal in bare
+// words counts when a witness stands by it.
+func Controls(h *evidence.Habit) (t Tally) {
+	for i := range h.Controls {
+		a := h.Controls[i]
+		a.Bare = a.Bare && !h.Witnessed(&a)
 		switch accepted, refused := Control(a); {
 		case accepted:
-			t.accepted++
+			t.Accepted++
 		case refused:
-			t.refused++
+			t.Refused++
 		}
 	}
 	return t
@@ -52,9 +56,9 @@ func controls(list []evidence.Attempt) (t tally) {
 // carries. Only a refusal of that very mailbox shows that mailboxes are told apart,
 // and only an acceptance, or an answer that is given before delivery to nobody, that
 // they are not. Anything else shows nothing; so does a refusal that proves that a
-// mailbox exists, and one of a whole domain.
+// mailbox exists, one of a whole domain, and one in bare words: see Controls.
 func Control(a evidence.Attempt) (accepted, refused bool) {
-	if a.Stage != smtp.StageRcpt || a.Void {
+	if a.Stage != smtp.StageRcpt || a.Void || a.Witness {
 		return false, false
 	}
 	switch a.Outcome {
@@ -62,7 +66,7 @@ func Control(a evidence.Attempt) (accepted, refused bool) {
 		return a.Code/100 == 2, false
 	case smtp.Invalid:
 		about := a.Reason == smtp.MailboxNotFound || a.Reason == smtp.MailboxDisabled || a.Reason == smtp.MailboxFull
-		return false, about && a.Code >= 500
+		return false, about && a.Code >= 500 && !a.Bare
 	}
 	return false, false
 }

@@ -89,11 +89,11 @@ func TestReplayByTheSameRulesChangesNothing(t *testing.T) {
 	const cases = 20_000
 	r := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"", "ok", "user unknown", "no such user", "greylisted, try later", "blocked using a list",
-		"mailbox full", "access denied", "relay access denied", "too many recipients", "\xff\x00"}
+		"mailbox full", "mailbox unavailable", "access denied", "relay access denied", "too many recipients", "\xff\x00"}
 	attempt := func() evidence.Attempt {
 		a := evidence.Attempt{At: time.UnixMilli(r.Int64N(1 << 40)).UTC(), Stage: smtp.Stage(r.IntN(8)),
 			Host: []string{"", "mx.example.test", "aspmx.l.google.com"}[r.IntN(3)], TLS: r.IntN(2) == 0,
-			Wide: r.IntN(9) == 0, Void: r.IntN(9) == 0}
+			Wide: r.IntN(9) == 0, Void: r.IntN(9) == 0, Witness: r.IntN(9) == 0}
 		if r.IntN(5) == 0 {
 			a.Trouble = evidence.Trouble(r.IntN(9))
 		} else {
@@ -113,8 +113,8 @@ func TestReplayByTheSameRulesChangesNothing(t *testing.T) {
 		for range r.IntN(4) {
 			c.Habit.Controls = append(c.Habit.Controls, attempt())
 		}
-		counted := controls(c.Habit.Controls)
-		c.Habit.Accepted, c.Habit.Refused = c.Habit.Accepted+counted.accepted, counted.refused
+		counted := Controls(&c.Habit)
+		c.Habit.Accepted, c.Habit.Refused = c.Habit.Accepted+counted.Accepted, counted.Refused
 		if r.IntN(20) == 0 {
 			c.NoRoute = []smtp.Reason{smtp.DomainNotFound, smtp.NoMailService, smtp.DNSFailed}[r.IntN(3)]
 		}

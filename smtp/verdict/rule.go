@@ -44,6 +44,9 @@ func (r *rule) version() uint32 {
 	h := fnv.New32a()
 	fmt.Fprintln(h, strings.Join(r.scope, " "), r.stages, r.codes, r.enhanced, strings.Join(r.phrases, "|"),
 		r.doc.Wide, r.verdict.Outcome, r.verdict.Reason, r.verdict.Blame, r.verdict.Action, r.verdict.Wait)
+	if r.doc.Bare { // what is not bare has the versions that it had before there was bare
+		fmt.Fprintln(h, "bare")
+	}
 	return h.Sum32()
 }
 

@@ -52,6 +52,7 @@ type ruleDoc struct {
 	Enhanced []string `toml:"enhanced"`
 	Words    []string `toml:"words"`
 	Wide     bool     `toml:"wide"`
+	Bare     bool     `toml:"bare"`
 	Outcome  string   `toml:"outcome"`
 	Action   string   `toml:"action"`
 	Wait     string   `toml:"wait"`
@@ -234,6 +235,9 @@ func (r *rule) readVerdict() faults {
 			found.add(r.at("action"), "action %q is not known: write retry, greylist, slow, pause, other_source, "+
 				"tls, split, next_mx or void", d.Action)
 		}
+	}
+	if v.Bare = d.Bare; v.Bare && v.Outcome != smtp.Invalid {
+		found.add(r.at("bare"), "bare is for outcome invalid: take it out")
 	}
 	if d.Wait != "" {
 		wait, err := time.ParseDuration(d.Wait)

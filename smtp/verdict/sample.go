@@ -66,11 +66,13 @@ func cutEnhanced(line string) (smtp.EnhancedCode, string) {
 // ParseReply, perhaps behind "stage | ". The stage is rcpt by default; "-wide" behind
 // it means an address with a non-ASCII local part, "-local x" one with the local part
 // x, and "@host" at its end names the receiver's host. Otherwise it is host, the
-// address john.doe@example.com, our hello name probe.example, our source 192.0.2.25.
+// address john.doe@example.com, our hello name probe.example, our source 192.0.2.25, our
+// return path check@probe.example.
 func Sample(text, host string) (evidence.Attempt, error) {
 	raw := evidence.Raw{
 		Stage: smtp.StageRcpt, Host: host, Hello: "probe.example", Source: "192.0.2.25",
-		Address: smtp.Address{Local: "john.doe", Domain: "example.com"},
+		Address:    smtp.Address{Local: "john.doe", Domain: "example.com"},
+		ReturnPath: smtp.Address{Local: "check", Domain: "probe.example"},
 	}
 	if head, rest, found := strings.Cut(text, " | "); found && head != "" && !isDigit(head[0]) {
 		text = rest

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -31,6 +32,7 @@ type Rules struct {
 	unlinked found              // rules for any software to which words inside links are no words
 	hosts    scopes
 	phrases  machine
+	marked   machine // of the phrases that name a mark
 	accepted Verdict // to 250 at RCPT where no rule knows better
 	changes  []Change
 }
@@ -88,12 +90,16 @@ func compile(files []*ruleFile) *Rules {
 	for _, f := range inOrder(files) {
 		s.rules = append(s.rules, f.rules...)
 	}
-	var phrases []phrase
+	var phrases, marked []phrase
 	for i, r := range s.rules {
 		r.verdict.Version = r.version()
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
 		for _, text := range r.phrases {
-			phrases = append(phrases, phrase{text: text, rule: i})
+			if strings.ContainsFunc(text, func(r rune) bool { return r < utf8.RuneSelf && isMark(byte(r)) }) {
+				marked = append(marked, phrase{text: text, rule: i})
+			} else {
+				phrases = append(phrases, phrase{text: text, rule: i})
+			}
 		}
 		if len(r.phrases) == 0 {
 			s.wordless.set(i)
@@ -110,7 +116,7 @@ func compile(files []*ruleFile) *Rules {
 			s.guarded.set(i)
 		}
 	}
-	s.phrases = newMachine(phrases)
+	s.phrases, s.marked = newMachine(phrases), newMachine(marked)
 	s.hosts = newScopes(s.rules)
 	s.index()
 	s.indexSubjects()
@@ -193,11 +199,9 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		worded |= rules[w] &^ s.wordless[w]
 	}
 	if worded != 0 {
-		seen := s.wordless
-		s.phrases.scan(a.Text, &seen)
+		seen := s.find(a.Text)
 		if text := withoutLinks(a.Text); text != a.Text {
-			outside := s.wordless
-			s.phrases.scan(text, &outside)
+			outside := s.find(text)
 			for w := range seen {
 				seen[w] &= outside[w] | ^s.unlinked[w]
 			}
@@ -220,6 +224,16 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	} else {
 		return s.compiled[i].verdictOn(a.Text)
 	}
+}
+
+// find gives the rules that have a phrase in text, or look at no words.
+func (s *Rules) find(text string) found {
+	seen := s.wordless
+	s.phrases.scan(text, &seen)
+	if strings.IndexByte(text, evidence.MarkAsked) >= 0 || strings.IndexByte(text, evidence.MarkOurs) >= 0 {
+		s.marked.scan(text, &seen)
+	}
+	return seen
 }
 
 // first gives the first of rules whose other conditions hold; below 0: none.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rollcall/smtp/evidence"
 )
 
 // waitMax is the longest wait that is believed: longer than any greylisting we
@@ -107,5 +109,8 @@ func withoutLinks(text string) string {
 func isWordByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= 0x80
 }
+
+// isMark says whether c stands for what phrases can name.
+func isMark(c byte) bool { return c == evidence.MarkAsked || c == evidence.MarkOurs }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -41,6 +41,11 @@ type Verdict struct {
 	// Outcome is smtp.Undecided for "again": follow Action. smtp.Valid means
 	// accepted at RCPT; the caller must still exclude a catch-all.
 	Outcome smtp.Outcome
+
+	// Bare says of smtp.Invalid that the words could mean somebody else, us for one: it
+	// is to be believed only beside another address of the domain that is accepted.
+	Bare bool
+
 	Reason  smtp.Reason // the reason of Outcome, or of unknown when retries run out
 	Blame   smtp.Blame
 	Action  Action
