@@ -3,30 +3,15 @@ package config
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"rollcall/smtp/throttle"
-)
-
-const (
-	// throttleLookEvery is how often ThrottleFile.Watch looks at its file: soon enough for a
-	// person who waits for the effect. Looking works on every file system and through the
-	// symbolic links of container platforms, which notifications do not.
-	throttleLookEvery = time.Second
-
-	// throttleSmall is up to which size a look reads the file, and compares its content. Of a
-	// larger one that has the identity, size and time of before every throttleReadEvery-th
-	// look does. Guess: a megabyte is hashed in a millisecond.
-	throttleSmall     = 1 << 20
-	throttleReadEvery = 30
 )
 
 // throttleForm is the form of throttle.toml.
@@ -161,22 +146,18 @@ type ThrottleState struct {
 // ThrottleFile follows the throttle file of a node. State may be called at any time.
 type ThrottleFile struct {
 	base  Throttle
-	every time.Duration
-	seen  fs.FileInfo // of the last look; nil: there was no file
-	sum   string      // of its content then
-	looks int         // since the content was read
+	watch *FileWatch
 	state atomic.Pointer[ThrottleState]
 }
 
 // OpenThrottle loads what LoadThrottle does, with its errors.
 func OpenThrottle(base Throttle) (*ThrottleFile, error) {
-	f := &ThrottleFile{base: base, every: throttleLookEvery}
-	f.seen, f.sum = f.look(), f.content()
+	f := &ThrottleFile{base: base, watch: WatchFile(base.File)}
 	rules, err := LoadThrottle(base)
 	if err != nil {
 		return nil, err
 	}
-	f.state.Store(&ThrottleState{File: base.File, Found: f.seen != nil, Rules: rules, At: time.Now()})
+	f.state.Store(&ThrottleState{File: base.File, Found: f.watch.Found(), Rules: rules, At: time.Now()})
 	return f, nil
 }
 
@@ -187,93 +168,28 @@ func (f *ThrottleFile) State() ThrottleState { return *f.state.Load() }
 // with Err and the rules as they were. A file with a fault is logged, with line and
 // column, and changes nothing.
 func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(ThrottleState)) {
-	if f.base.File == "" {
-		return
-	}
-	ticker := time.NewTicker(f.every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+	f.watch.Each(ctx, func() {
+		state := f.load()
+		if state.Err != nil {
+			log.Error("throttle file not used", "err", state.Err)
+		} else {
+			log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
+				"changes", len(state.Changes))
 		}
-		if state, changed := f.again(); changed {
-			if state.Err != nil {
-				log.Error("throttle file not used", "err", state.Err)
-			} else {
-				log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
-					"changes", len(state.Changes))
-			}
-			apply(state)
-		}
-	}
+		apply(state)
+	})
 }
 
-// again looks at the file once more and loads it if its content is another than at the last
-// look. A file may be changed and keep its size and time.
-func (f *ThrottleFile) again() (state ThrottleState, changed bool) {
-	now := f.look()
-	f.looks++
-	if sameVersion(now, f.seen) && (now == nil || now.Size() > throttleSmall && f.looks < throttleReadEvery) {
-		return state, false
-	}
-	f.seen, f.looks = now, 0
-	sum := f.content()
-	if sum == f.sum {
-		return state, false
-	}
-	f.sum = sum
-	state = f.load(now != nil)
-	f.state.Store(&state)
-	return state, true
-}
-
-// load gives the state after another look at the file.
-func (f *ThrottleFile) load(found bool) ThrottleState {
+// load loads the file, which has changed, and gives the state behind that.
+func (f *ThrottleFile) load() ThrottleState {
 	state := f.State()
 	rules, err := LoadThrottle(f.base)
 	if err != nil {
 		state.Changes, state.Err, state.ErrAt = nil, err, time.Now()
-		return state
+	} else {
+		state = ThrottleState{File: f.base.File, Found: f.watch.Found(), Rules: rules, At: time.Now(),
+			Changes: throttle.Diff(state.Rules, rules)}
 	}
-	return ThrottleState{File: f.base.File, Found: found, Rules: rules, At: time.Now(),
-		Changes: throttle.Diff(state.Rules, rules)}
-}
-
-// look gives the file as it is now; nil when there is none.
-func (f *ThrottleFile) look() fs.FileInfo {
-	if f.base.File == "" {
-		return nil
-	}
-	now, err := os.Stat(f.base.File)
-	if err != nil {
-		return nil
-	}
-	return now
-}
-
-// content gives a hash of what stands in the file; "" when there is none, and why not when it
-// cannot be read.
-func (f *ThrottleFile) content() string {
-	if f.base.File == "" {
-		return ""
-	}
-	text, err := readFile(f.base.File)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ""
-	case err != nil:
-		return err.Error()
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))
-}
-
-// sameVersion says whether two looks at a file saw the same bytes, as far as
-// its identity, size and time can tell; nil stands for no file.
-func sameVersion(a, b fs.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	f.state.Store(&state)
+	return state
 }

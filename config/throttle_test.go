@@ -302,7 +302,7 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.every = time.Millisecond
+	file.watch.every = time.Millisecond
 	if s := file.State(); len(s.Rules) != 1 || s.Err != nil || !s.Found || s.At.IsZero() || s.Changes != nil {
 		t.Errorf("at first: %+v", s)
 	}
@@ -330,6 +330,14 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	if s := receive(t, applied); s.Err != nil || s.Rules[0].Set.Text(throttle.FieldConnections) != "555" {
 		t.Errorf("got %+v, want 555 connections: the faulty file was applied", s)
 	}
+}
+
+// again looks at the file once more and loads it when it has changed.
+func (f *ThrottleFile) again() (ThrottleState, bool) {
+	if !f.watch.Changed() {
+		return ThrottleState{}, false
+	}
+	return f.load(), true
 }
 
 // TestEachVersionOfAThrottleFileIsLoadedOnce, with what it changed.
@@ -379,7 +387,7 @@ func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := file.seen.ModTime()
+	at := file.watch.seen.ModTime()
 	write := func(text string, when time.Time) {
 		t.Helper()
 		err := os.WriteFile(base.File, []byte(text), 0o600) // in place: the file stays what it is
@@ -398,17 +406,17 @@ func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 	if _, changed := file.again(); changed {
 		t.Error("a file that says the same was loaded again")
 	}
-	large := "[default]\nconnections = 7\n#" + strings.Repeat(" ", throttleSmall)
+	large := "[default]\nconnections = 7\n#" + strings.Repeat(" ", lookSmall)
 	write(large, at)
 	if _, changed := file.again(); !changed {
 		t.Error("a large file was not loaded")
 	}
 	write(strings.Replace(large, "7", "8", 1), at)
 	looks := 0
-	for changed := false; !changed && looks <= throttleReadEvery; looks++ {
+	for changed := false; !changed && looks <= lookReadEvery; looks++ {
 		_, changed = file.again()
 	}
-	if looks != throttleReadEvery {
+	if looks != lookReadEvery {
 		t.Errorf("a large file of the same size and time was read after %d looks", looks)
 	}
 }

@@ -122,7 +122,7 @@ func (a *Actor) concluded() bool {
 			before += w.Addresses
 		}
 	}
-	return len(a.agenda.accepted)+len(a.agenda.proven) < before && !a.agenda.draining
+	return a.agenda.weighed() < before && !a.agenda.draining
 }
 
 func (a *Actor) plan(c actor.Context, now time.Time) {

@@ -97,13 +97,14 @@ type agenda struct {
 	shards  []*shard // at least one; together they have every address that is left
 	chunk   uint64   // the newest; numbers are never used twice, whatever the shard
 
-	archive  *archive  // what was said about addresses that have no outcome
-	accepted []pending // until it is known what that is worth
-	proven   []pending // accepted, and that is worth something
-	canaryBy time.Time // a control probe is asked then, or before; zero: none has to be
-	controls controls
-	recalled bool      // the cluster was asked what it knows of the domain
-	recallBy time.Time // acceptances wait so long for its answer; zero: they do not
+	archive   *archive  // what was said about addresses that have no outcome
+	accepted  []pending // until it is known what that is worth
+	proven    []pending // accepted, and that is worth something
+	canaryBy  time.Time // a control probe is asked then, or before; zero: none has to be
+	controls  controls
+	witnesses witnesses
+	recalled  bool      // the cluster was asked what it knows of the domain
+	recallBy  time.Time // acceptances wait so long for its answer; zero: they do not
 
 	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
 	tally     *tally                   // of the addresses that are put off
@@ -149,6 +150,7 @@ func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
 		a.rest(now)
 	}
 	a.weigh(now)
+	a.weighDoubted(now)
 	a.advance(now)
 	say := time.Time{}
 	for _, s := range a.shards {
@@ -327,6 +329,9 @@ func (a *agenda) wake(now time.Time) time.Time {
 			at = earlier(at, now.Add(time.Second))
 		}
 	}
+	if len(a.witnesses.doubted) > 0 {
+		at = earlier(at, a.nextDoubt(now))
+	}
 	if a.draining {
 		at = now.Add(drainPause)
 	}
@@ -361,6 +366,9 @@ func (a *agenda) quiet(now time.Time) time.Time {
 		return rest
 	}
 	first := a.controlAt()
+	if len(a.witnesses.doubted) > 0 {
+		first = earlier(first, a.nextDoubt(now))
+	}
 	for _, s := range a.shards {
 		until, busy := s.quiet(now, a.start)
 		if busy {

@@ -199,6 +199,7 @@ type told struct {
 	source  string
 	host    string
 	void    bool
+	bare    bool
 	silent  bool // without an attempt
 	others  bool // the attempt is another address's
 }
@@ -215,7 +216,7 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	}
 	a := evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx.receiver.test", Source: say.source,
 		Code: code, Outcome: say.outcome, Reason: say.reason, Text: "as the receiver said", Rule: "a-rule",
-		Void: say.void, Others: say.others}
+		Void: say.void, Bare: say.bare, Others: say.others}
 	if say.host != "" {
 		a.Host = say.host
 	}

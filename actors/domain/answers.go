@@ -166,6 +166,15 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
 		a.options.Facts.Refused(a.work.Domain, now)
 	}
+	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
+		a.hear(p.ordinal, last)
+	}
+	if last.Outcome == smtp.Invalid && last.Bare {
+		a.tally.asked(p.reason, false)
+		p.reason = smtp.ReasonNone
+		a.doubt(now, p, c)
+		return
+	}
 	if last.Outcome == smtp.Valid {
 		a.tally.asked(p.reason, false)
 		p.reason = smtp.ReasonNone

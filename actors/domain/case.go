@@ -112,7 +112,8 @@ func (a *agenda) drain(now time.Time, all bool, do func(*shard, pending, evidenc
 // mail, also not for an address that was accepted before.
 func (a *agenda) closeAll(now time.Time) {
 	a.endControls()
-	a.accepted, a.proven = append(a.accepted, a.proven...), nil
+	a.accepted, a.proven = append(append(a.accepted, a.proven...), a.witnesses.doubted...), nil
+	a.witnesses.doubted = nil
 	for len(a.accepted) > 0 && !a.cut() {
 		p, c := a.pop(&a.accepted)
 		c.NoRoute = a.closed
@@ -142,6 +143,7 @@ func (a *agenda) expire(now time.Time) {
 		}
 		a.giveUp(now, p, c, why)
 	})
+	a.endDoubt(now)
 	if len(a.accepted) > 0 && !a.controls.asking && !a.inDoubt(now) {
 		a.uncontrolled(now, smtp.ReceiverRateLimited)
 	}

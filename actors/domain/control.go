@@ -29,9 +29,11 @@ var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
 // nobody has, each about another, one at a time and with growing pauses.
 type controls struct {
 	nobodies nobodies
-	local    string // of the one that is asked
-	asking   bool   // it is ready, out or deferred
-	asked    int    // since the need arose
+	local    string           // of the one that is asked
+	witness  bool             // that is one that was accepted, and no nobody's
+	bare     evidence.Attempt // a nobody was refused so, and needs a witness; its zero value: none was
+	asking   bool             // it is ready, out or deferred
+	asked    int              // since the need arose
 	next     time.Time
 	notes    []evidence.Attempt // for the Habit; never changed, only replaced
 
@@ -53,7 +55,7 @@ func (a *agenda) control(now time.Time) {
 		return
 	}
 	a.canaryBy = time.Time{}
-	k.asking, k.next, k.local = true, time.Time{}, k.nobodies.next()
+	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.nobodies.next()
 	k.asked++
 	s := a.shardOf(controlOrdinal)
 	s.makeReady(controlOrdinal)
@@ -94,7 +96,7 @@ func (a *agenda) inDoubt(now time.Time) bool { return now.Before(a.controls.unti
 // Kinds of answers to a control probe.
 const (
 	tellsNothing = iota
-	tellsApart   // this mailbox, which nobody has, was refused
+	refusesIt    // this mailbox, which nobody has
 	acceptsIt
 )
 
@@ -104,13 +106,17 @@ func kindOf(a evidence.Attempt) int {
 	case accepted:
 		return acceptsIt
 	case refused:
-		return tellsApart
+		return refusesIt
 	}
 	return tellsNothing
 }
 
 // controlled takes the answer to a control probe.
 func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
+	if a.controls.witness {
+		a.testified(now, c, m)
+		return
+	}
 	last, asked := c.Last()
 	kind := tellsNothing
 	if asked && len(m.attempts) > 0 {
@@ -125,19 +131,27 @@ func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case,
 	}
 	a.controls.note(m.attempts)
 	switch {
-	case kind == tellsApart:
-		a.options.Facts.Learn(a.work.Domain, false, now)
-		a.endControls()
-		a.prove(last.At)
+	case kind == refusesIt:
+		a.tellsApart(now, last.At)
 	case kind == acceptsIt:
 		a.options.Facts.Learn(a.work.Domain, true, now)
 		a.controls.unclear = 0
 		a.pauseControls(now)
+	case asked && len(m.attempts) > 0 && last.Outcome == smtp.Invalid && last.Bare && a.witnesses.known:
+		a.controls.bare = last
+		a.askWitness()
 	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
 		a.again(now, s, p, c, m)
 	default:
 		a.unclear(now, last.Reason)
 	}
+}
+
+// tellsApart: a mailbox that nobody has was refused at a time.
+func (a *agenda) tellsApart(now, at time.Time) {
+	a.options.Facts.Learn(a.work.Domain, false, now)
+	a.endControls()
+	a.prove(at)
 }
 
 // closed says whether a case has an outcome.

@@ -237,7 +237,7 @@ func TestKindOfAnswers(t *testing.T) {
 		change func(a *evidence.Attempt)
 		want   int
 	}{
-		"refused":           {func(*evidence.Attempt) {}, tellsApart},
+		"refused":           {func(*evidence.Attempt) {}, refusesIt},
 		"refused for now":   {func(a *evidence.Attempt) { a.Code = 450 }, tellsNothing},
 		"refused at MAIL":   {func(a *evidence.Attempt) { a.Stage = smtp.StageMail }, tellsNothing},
 		"no reply":          {func(a *evidence.Attempt) { a.Code = 0 }, tellsNothing},

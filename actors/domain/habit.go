@@ -85,6 +85,14 @@ func (a *agenda) weigh(now time.Time) {
 	}
 }
 
+// needsControl says whether something waits for a control probe, or a witness.
+func (a *agenda) needsControl() bool {
+	return len(a.accepted) > 0 || a.controls.witness && len(a.witnesses.doubted) > 0
+}
+
+// weighed is how many addresses wait to be believed.
+func (a *agenda) weighed() int { return len(a.accepted) + len(a.proven) + len(a.witnesses.doubted) }
+
 // busy says whether there are other addresses to be asked, or that are.
 func (a *agenda) busy(now time.Time) bool {
 	for _, s := range a.shards {

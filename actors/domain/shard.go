@@ -330,7 +330,7 @@ func (a *agenda) offer(now time.Time, s *shard) {
 		if !ok {
 			break
 		}
-		if ordinal == controlOrdinal && len(a.accepted) == 0 { // meanwhile others found out
+		if ordinal == controlOrdinal && !a.needsControl() { // meanwhile others found out
 			delete(s.history, ordinal)
 			a.endControls()
 			continue

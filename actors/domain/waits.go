@@ -54,7 +54,7 @@ func (a *agenda) waits(now time.Time) Waits {
 	for i, s := range a.shards {
 		out.add(a.waitOf(now, s, due[i]))
 	}
-	if n := len(a.accepted) + len(a.proven); n > 0 {
+	if n := a.weighed(); n > 0 {
 		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, a.controlAt())}
 		if a.resting(now) {
 			w.Until = a.options.Facts.Rest(a.work.Domain)

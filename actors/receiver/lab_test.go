@@ -54,7 +54,7 @@ func testOptions(a throttle.Limits) Options {
 		Registry: living, Fenced: func() bool { return false },
 		Allow: func(string) throttle.Limits { return a },
 		Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
-		Rules: verdict.Builtin(), Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
+		Rules: verdict.Builtin, Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }

@@ -48,7 +48,7 @@ type Options struct {
 	Weight  func(workspace uuid.UUID) int
 	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
 	Slots   *registry.Slots
-	Rules   *verdict.Rules
+	Rules   func() *verdict.Rules // those in force, which may change
 	Log     *slog.Logger
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced

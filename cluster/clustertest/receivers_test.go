@@ -96,7 +96,7 @@ func waiting(l *receiver.Registry, m *receiver.Metrics) receiver.Options {
 			return throttle.Limits{Connections: 2, ConnectionRate: rate, RcptRate: rate,
 				RcptsPerConnection: 100, RcptsPerTransaction: 1, RefusedPerSession: 100, RefusedPerHour: 1000}
 		},
-		Slots: receiver.NewSlots(slotsOfNode), Rules: verdict.Builtin(),
+		Slots: receiver.NewSlots(slotsOfNode), Rules: verdict.Builtin,
 		Log: slog.New(slog.DiscardHandler), Metrics: m,
 	}
 }

@@ -44,7 +44,7 @@ type node struct {
 	APIURL, UploadURL, AdminURL string
 
 	lab      *smtplab.Lab // nil without one
-	rules    *verdict.Rules
+	rules    *liveRules
 	book     *sqlstore.Store
 	members  *membership
 	self     *selfCheck
@@ -79,7 +79,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	if c, err = n.startLab(c, o); err != nil {
 		return nil, err
 	}
-	if n.rules, err = loadRules(c.Verdict); err != nil {
+	if err := n.startRules(ctx, c, o); err != nil {
 		return nil, err
 	}
 	id, err := nodeIdentity(c)
@@ -100,7 +100,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	}
 	n.book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
-	work, err := n.startEngine(ctx, c, book, id, engineOptions{registry: registry, log: o.Log, rules: n.rules,
+	work, err := n.startEngine(ctx, c, book, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
 		hour: throttle.Hour(o.Hour)})
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 type engineOptions struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
-	rules    *verdict.Rules
+	rules    func() *verdict.Rules
 	hour     throttle.Hour           // of receivers and of what is known of domains
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
@@ -260,7 +260,7 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	operate := admin.Options{Listen: c.Admin.Listen, Book: book, Token: o.token,
 		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
-		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules, Throttle: n.table,
+		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Survey:       n.clerk, Tuned: n.tuning.wake,
 		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {

@@ -127,7 +127,7 @@ func writeAttempts(b *strings.Builder, c admin.CaseView) {
 			grouped(int64(c.Omitted))), 0))
 	}
 	if len(c.Habit.Controls) > 0 {
-		writeAttemptTable(b, "CONTROL", c.Habit.Controls)
+		writeAttemptTable(b, "CONTROL OR WITNESS", c.Habit.Controls)
 	}
 }
 
@@ -171,6 +171,12 @@ func writeAttempt(b *strings.Builder, a admin.AttemptView) {
 	}
 	if c := a.Cause; c != nil {
 		under("believed to be about %s: %s", scopeWords(c.Scope), c.Why)
+	}
+	if a.Bare {
+		under("the words could mean us too: believed only beside another address of the domain that is accepted")
+	}
+	if a.Witness {
+		under("a witness: another address of the domain, which was accepted before")
 	}
 	if a.Void {
 		under("void: the session was poisoned, or a guard at work")

@@ -21,7 +21,7 @@ var areas = []struct {
 	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts",
 		"rollcall_sources", "rollcall_probe_"}},
 	{"Throttles", []string{"rollcall_throttle_"}},
-	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_settle", "rollcall_lease",
+	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle", "rollcall_lease",
 		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence"}},
 	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
 	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_edge_"}},

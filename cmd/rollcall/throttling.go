@@ -174,7 +174,7 @@ func (n *node) replay(ctx context.Context, base config.Throttle, limits, rules s
 		if err != nil {
 			return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 		}
-		o.NowRules, o.CandidateRules = n.rules, candidate
+		o.NowRules, o.CandidateRules = n.rules.Now(), candidate
 	}
 	records, silent, err := n.clerk.Record(ctx)
 	if err != nil {

@@ -105,6 +105,9 @@ func shortList(list []string, none string) string {
 }
 
 func saysOf(r verdict.Info) string {
+	if r.Bare {
+		return r.Outcome + ", bare"
+	}
 	if r.Outcome != "" {
 		return r.Outcome
 	}
@@ -133,12 +136,7 @@ func newVerdictCheck() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		own := 0
-		for _, r := range rules.List() {
-			if r.Own {
-				own++
-			}
-		}
+		own := rules.Own()
 		changes := make([]changeView, len(rules.Changes()))
 		for i, change := range rules.Changes() {
 			changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
@@ -167,6 +165,7 @@ func newVerdictCheck() *cobra.Command {
 type verdictView struct {
 	Says    string `json:"says"` // the outcome, or what to do next
 	Outcome string `json:"outcome"`
+	Bare    bool   `json:"bare,omitempty"` // believed only beside another address of the domain that is accepted
 	Action  string `json:"action"`
 	Wait    string `json:"wait,omitempty"`
 	Reason  string `json:"reason"`
@@ -181,7 +180,7 @@ type verdictView struct {
 
 func viewVerdict(rules *verdict.Rules, v verdict.Verdict) verdictView {
 	info, _ := rules.Rule(v.Rule)
-	view := verdictView{Outcome: v.Outcome.String(), Action: v.Action.String(), Reason: v.Reason.String(),
+	view := verdictView{Outcome: v.Outcome.String(), Bare: v.Bare, Action: v.Action.String(), Reason: v.Reason.String(),
 		Blame: v.Blame.String(), Rule: v.Rule, Version: v.Version, Meaning: info.Meaning, Source: info.Source,
 		Date: info.Date}
 	if v.Wait > 0 {
@@ -190,6 +189,9 @@ func viewVerdict(rules *verdict.Rules, v verdict.Verdict) verdictView {
 	view.Says = view.Outcome
 	if v.Outcome == smtp.Undecided {
 		view.Says = strings.TrimSpace("again: " + view.Action + " " + view.Wait)
+	}
+	if v.Bare {
+		view.Says += " if others are accepted"
 	}
 	view.Says += ", " + view.Reason
 	return view
@@ -261,5 +263,9 @@ func printVerdict(w io.Writer, v verdictView) error {
 	if v.Action != verdict.ActNone.String() {
 		rows = append([][]string{{"next", strings.TrimSpace(v.Action + " " + v.Wait)}}, rows...)
 	}
-	return printTable(w, []string{"outcome", v.Outcome}, rows)
+	outcome := v.Outcome
+	if v.Bare {
+		outcome += ", if another address of the domain is accepted soon after; else asked again"
+	}
+	return printTable(w, []string{"outcome", outcome}, rows)
 }

@@ -109,11 +109,11 @@ func printFileVerdict(w io.Writer, v fileVerdict, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(v)
 	}
-	const wide = 34
+	const wide = 29
 	text := []rune(v.Text)
 	if len(text) > wide {
 		text = append(text[:wide-1], '…')
 	}
-	_, err := fmt.Fprintf(w, "%6d  %-37s %s\n", v.Line, v.Says, string(text))
+	_, err := fmt.Fprintf(w, "%6d  %-42s %s\n", v.Line, v.Says, string(text))
 	return err
 }

@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config"
 	"rollcall/smtp/verdict"
@@ -58,7 +63,7 @@ func TestVerdictJudge(t *testing.T) {
 		{[]string{"550 5.1.1 User unknown"}, []string{"invalid", "mailbox_not_found", "address", "not-found", "user unknown"}},
 		{[]string{"--stage", "greeting", "554-No SMTP service", "554 Bad DNS PTR"}, []string{"source_identity", "other_source"}},
 		{[]string{"--host", "mx.yandex.net", "550 5.7.1 No such user!"}, []string{"invalid", "yandex"}},
-		{[]string{"--address", "no.such.user@example.com", "550 no.such.user no"}, []string{"undecided", "policy", "~ no"}},
+		{[]string{"--address", "no.such.user@example.com", "550 no.such.user no"}, []string{"undecided", "policy", "^ no"}},
 		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours", "We do not believe it."}},
 	}
 	for _, test := range tests {
@@ -162,6 +167,75 @@ func TestVerdictCheck(t *testing.T) {
 	if _, err = runRoot(t, "verdict", "check", "nowhere.toml"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A node takes a changed file over while it runs; one with a fault changes nothing.
+func TestRulesFollowTheirFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	metrics := prometheus.NewRegistry()
+	l, err := openRules(config.Default().Verdict, metrics)
+	if err != nil || l.Now() != verdict.Builtin() {
+		t.Fatal(err)
+	}
+	logged := make(chan string, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { l.follow(ctx, slog.New(slog.NewTextHandler(eachLine(logged), nil))) })
+	defer done.Wait()
+	defer cancel()
+	for _, c := range []struct{ text, want string }{
+		{ownRules, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {ownRules + "\n", "rules=1"},
+	} {
+		if err := os.WriteFile("new.toml", []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename("new.toml", config.Default().Verdict.File); err != nil {
+			t.Fatal(err)
+		}
+		if line := <-logged; !strings.Contains(line, c.want) {
+			t.Errorf("%q: logged %q, want %q", c.text, line, c.want)
+		}
+		if _, ok := l.Now().Rule("ours"); !ok {
+			t.Errorf("%q: the rule is not in force", c.text)
+		}
+		used := float64(1)
+		if c.text == "x" || c.text == "" {
+			used = 0
+		}
+		if got := gaugeOf(t, metrics, "rollcall_verdict_file_used"); got != used {
+			t.Errorf("%q: file used is %v, want %v", c.text, got, used)
+		}
+	}
+	if err := os.Remove(config.Default().Verdict.File); err != nil {
+		t.Fatal(err)
+	}
+	<-logged
+	if l.Now() != verdict.Builtin() {
+		t.Error("the rules of a file that is gone are in force")
+	}
+}
+
+func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// eachLine is a writer that sends each write to a channel.
+type eachLine chan<- string
+
+func (l eachLine) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
 }
 
 // Only the file of the default name may be absent; a bad one keeps the node from starting.

@@ -67,7 +67,7 @@ func warmedUp(t *testing.T, name, file, variable string) {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	r, err := receiverOptions(c, table, engineOptions{rules: verdict.Builtin(), log: slog.New(slog.DiscardHandler),
+	r, err := receiverOptions(c, table, engineOptions{rules: verdict.Builtin, log: slog.New(slog.DiscardHandler),
 		registry: prometheus.NewRegistry(), opened: func(open openFunc) openFunc { return open }})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)

@@ -69,7 +69,11 @@ type AttemptView struct {
 	Others bool `json:"others,omitempty"`
 	// Cause is what it was believed to be about, by what others got; absent: nothing was believed.
 	Cause *CauseView `json:"cause,omitempty"`
-	Void  bool       `json:"void"` // worth nothing: the session was poisoned, or a guard at work
+	// Bare: the words could mean somebody else, us for one; believed only beside a witness.
+	Bare bool `json:"bare,omitempty"`
+	// Witness: another address of the domain, asked to see whether we are heard.
+	Witness bool `json:"witness,omitempty"`
+	Void    bool `json:"void"` // worth nothing: the session was poisoned, or a guard at work
 }
 
 // CauseView is what an attempt was believed to be about.
@@ -194,7 +198,8 @@ func newAttemptViews(list []evidence.Attempt) []AttemptView {
 		views[i] = AttemptView{At: api.Time(a.At), Stage: a.Stage.String(), Host: a.Host, Source: a.Source,
 			TLS: a.TLS, Code: a.Code, Text: a.Text, Trouble: a.Trouble.String(),
 			Verdict: Verdict{a.Outcome.String(), a.Reason.String()}, Blame: a.Blame.String(),
-			Rule: RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others}
+			Rule: RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others, Bare: a.Bare,
+			Witness: a.Witness}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()
 		}

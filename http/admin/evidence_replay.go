@@ -176,9 +176,9 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 	if !ok || !readMost(w, r, &in, rulesMax) {
 		return
 	}
-	rules := s.options.Rules
-	if rules == nil {
-		rules = verdict.Builtin()
+	rules := verdict.Builtin()
+	if s.options.Rules != nil {
+		rules = s.options.Rules()
 	}
 	if in.Rules != "" {
 		var err error

@@ -54,7 +54,7 @@ type Options struct {
 	Cluster Cluster
 
 	// Rules are those of the node, for replays; nil: those that come with the program.
-	Rules *verdict.Rules
+	Rules func() *verdict.Rules
 
 	// Survey asks all nodes what they do; nil: its calls are refused with no_survey.
 	Survey Survey

@@ -20,9 +20,9 @@ const (
 	ControlsMax = 8
 
 	// WitnessWithin is how long after a refusal in bare words the acceptance of another
-	// address shows that we are heard, and were so when it came. Guess: a block by a
-	// filter holds on for longer.
-	WitnessWithin = 10 * time.Minute
+	// address shows that we are heard, and were so when it came. Guess: long enough to ask
+	// one more, and shorter than filters keep somebody out.
+	WitnessWithin = 20 * time.Second
 
 	// ControlsEnough is how many control probes must be accepted, and none refused,
 	// before "accepts every address" is believed.

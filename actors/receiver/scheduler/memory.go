@@ -74,7 +74,7 @@ func (l *hostQueue) noteTo(now time.Time, m *state.Snapshot) {
 // the rules of today take for an answer about an address is none for another one.
 func (o *Options) judgeRecalled(m state.Attempt) Judgement {
 	told := Judgement{Attempt: m.Evidence()}
-	told.Verdict = o.Rules.Decide(&told.Attempt)
+	told.Verdict = o.Rules().Decide(&told.Attempt)
 	if told.Verdict.Outcome != smtp.Undecided || m.At == 0 {
 		return Judgement{Verdict: again(smtp.ReceiverRateLimited, "recalled")}
 	}

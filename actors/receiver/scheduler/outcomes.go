@@ -70,7 +70,7 @@ func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 // Judge makes an attempt of a raw answer and judges it.
 func (o *Options) Judge(r evidence.Raw) Judgement {
 	told := Judgement{Attempt: evidence.Note(r)}
-	told.Verdict = o.Rules.Decide(&told.Attempt)
+	told.Verdict = o.Rules().Decide(&told.Attempt)
 	if !told.Verdict.Named {
 		told.Verdict.Wait = o.scaleHour(told.Verdict.Wait)
 	}
@@ -334,7 +334,9 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 	a.Probe.note(a.Told)
 	if v.Outcome != smtp.Undecided {
 		oc.penalties.pauses = 0
-		oc.suspicions.answeredWell(now, s, &a)
+		if !v.Bare { // which may mean us as well as the mailbox
+			oc.suspicions.answeredWell(now, s, &a)
+		}
 		oc.paths.noteTaken(now, s)
 		oc.inbox.answerProbe(a.Probe, a.Told, a.At)
 		return

@@ -49,7 +49,7 @@ func testOptions(a throttle.Limits) Options {
 		Fenced: func() bool { return false },
 		Allow:  func(string) throttle.Limits { return a },
 		Waits:  []time.Duration{time.Second, 5 * time.Second}, Slots: registry.NewSlots(slotsOfWorld),
-		Rules: verdict.Builtin(), Sources: sourcesOf(noSession), Log: slog.New(slog.DiscardHandler),
+		Rules: verdict.Builtin, Sources: sourcesOf(noSession), Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }
@@ -286,7 +286,7 @@ func judged(address smtp.Address, err error) Judgement {
 func judgedAt(at time.Time, host string, address smtp.Address, err error) Judgement {
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
-	o := Options{Rules: verdict.Builtin(), Sources: &egress.Pool{}}
+	o := Options{Rules: verdict.Builtin, Sources: &egress.Pool{}}
 	return o.Judge(evidence.Raw{At: at, Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err, Address: address,
 		Hello: "probe.example"})
 }
