@@ -222,6 +222,12 @@ func refusalFaults() []fault {
 		{name: "deferred at the greeting", blind: true, end: endlessEnd, list: saying(smtp.StageGreeting, []string{
 			"421 4.7.0 {client} deferred due to complaints",
 		})},
+		{name: "words that may mean anybody", blind: true, list: saying(smtp.StageRcpt, []string{
+			"550 Requested action not taken: mailbox unavailable", "550 mail.{hello} does not exist",
+			"550 5.1.1 <postmaster@{hello}>: user unknown", "550 [{client}] not found", "550 5.0.0 it is suspended",
+		})},
+		{name: "words that may mean anybody, beside others who are accepted", known: 100,
+			personalities: []string{"unavailable", "unavailable"}},
 		{name: "no PTR", blind: true, personalities: []string{"noptr"}, list: saying(smtp.StageRcpt, []string{
 			"550 5.7.25 The IP address has no PTR record set up",
 			"450 4.7.25 cannot find your reverse hostname, [{client}]",

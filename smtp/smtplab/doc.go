@@ -35,7 +35,7 @@
 //
 // # Personalities
 //
-// Answer by mailbox: clean, plain, nopipe, noutf8, helo, exchange, multiline,
+// Answer by mailbox: clean, plain, unavailable, nopipe, noutf8, helo, exchange, multiline,
 // chatty, formula, nonascii, lying, barelf, slow, tarpit, pregreet; with
 // STARTTLS: starttls, tlsonly, tlsrefused, tlsbroken, tlsstalled, tlsinjected.
 //

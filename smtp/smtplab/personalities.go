@@ -39,6 +39,8 @@ func honest() []Personality {
 	return []Personality{
 		{Name: "clean", About: "knows its mailboxes, with enhanced codes", Pipelining: true, UTF8: true},
 		{Name: "plain", About: "the same without enhanced codes and extensions", NoEnhanced: true},
+		{Name: "unavailable", About: "says of a missing mailbox what is said of senders who are kept out too", NoEnhanced: true,
+			Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 Requested action not taken: mailbox unavailable"}}},
 		{Name: "nopipe", About: "the same as clean without PIPELINING", UTF8: true},
 		{Name: "noutf8", About: "the same as clean without SMTPUTF8", Pipelining: true},
 		{Name: "helo", About: "knows HELO only", NoEHLO: true, NoEnhanced: true},
