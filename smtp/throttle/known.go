@@ -55,6 +55,10 @@ var operators = []operator{
 		community + "kpn"},
 	{"netvigator.com", "connections=1 rcpts_per_connection=10",
 		community + "netvigator: 5 connections, 10 messages each", community + "netvigator"},
+	{"docomo.ne.jp ezweb.ne.jp au.com softbank.ne.jp", strict, "note.com/sendmagic, au.com mobile/service/attention/" +
+		"specification 2026-11: many unknown addresses bring a block", ""},
+	{"uol.com.br", "connections=1 refused_share=5", "email.uol.com.br/postmaster 2026-11: more than 10 % unknown " +
+		"addresses bring a block", ""},
 }
 
 // homes are well-known mail domains of operators, by the suffix of their hosts: a rule for
