@@ -45,7 +45,7 @@ func mustStayOpen(t *testing.T, place, stage, reply string) (tried int) {
 	}
 	Builtin().Decide(&a)
 	other := a
-	other.Host = "mx2.example.com"
+	other.Host = "mx2." + other.Host
 	Builtin().Decide(&other)
 	for _, attempts := range [][]evidence.Attempt{{a}, {a, other}} {
 		for _, habit := range habits {
