@@ -238,6 +238,9 @@ func domainEnd(text []byte, from int) int {
 	}
 	end := from
 	for end < len(text) && (isWordByte(text[end]) || text[end] == '.' || text[end] == '-' || text[end] == '_') {
+		if text[end] == '.' && end > from && text[end-1] == '.' { // an ellipsis behind it
+			break
+		}
 		end++
 	}
 	for end > from && text[end-1] == '.' { // of the sentence

@@ -50,6 +50,7 @@ func TestClean(t *testing.T) {
 		{"bounce+jane=mail.test@list.test", "~"},
 		{"jane@[192.0.2.1] jane＠mail.test", "~ ~"},
 		{"mailto:jane@mail.test", "mailto:~"},
+		{"no.such.user@example.com...user unknown", "^...user unknown"},
 		{"jane@ is gone, @mail.test stays", "~ is gone, ~mail.test stays"},
 
 		// URLs keep their words.

@@ -33,6 +33,7 @@ type Rules struct {
 	hosts    scopes
 	phrases  machine
 	marked   machine // of the phrases that name a mark
+	doubts   doubts
 	accepted Verdict // to 250 at RCPT where no rule knows better
 	changes  []Change
 }
@@ -90,9 +91,15 @@ func compile(files []*ruleFile) *Rules {
 	for _, f := range inOrder(files) {
 		s.rules = append(s.rules, f.rules...)
 	}
+	for _, r := range s.rules {
+		r.verdict.Version = r.version()
+	}
+	var err error
+	if s.doubts, err = newDoubts(s.rules); err != nil { // a fault of this package, found by every test
+		panic("verdict: doubts.txt: " + err.Error())
+	}
 	var phrases, marked []phrase
 	for i, r := range s.rules {
-		r.verdict.Version = r.version()
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
 		for _, text := range r.phrases {
 			if strings.ContainsFunc(text, func(r rune) bool { return r < utf8.RuneSelf && isMark(byte(r)) }) {
@@ -108,10 +115,11 @@ func compile(files []*ruleFile) *Rules {
 		if !r.file.own && len(r.scope) == 0 && len(r.phrases) > 0 && r.verdict.Blame == smtp.BlameSource {
 			s.guards.set(i)
 		}
-		if generic && (r.verdict.Outcome == smtp.Invalid || r.verdict.Reason == smtp.DomainNotHosted) {
+		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
+		// But a link to a block list, or to a page about spam, says that we are refused.
+		if generic && (r.verdict.Outcome == smtp.Invalid || relay || strings.HasPrefix(r.file.name, "generic-3")) {
 			s.unlinked.set(i)
 		}
-		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
 		if !r.file.own && (relay || !generic && r.verdict.Outcome == smtp.Invalid) {
 			s.guarded.set(i)
 		}
@@ -220,10 +228,15 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		if guard := s.first(&rules, a, enhanced); guard >= 0 {
 			i = guard
 		}
-		return s.compiled[i].verdictOn(a.Text)
+		return s.verdictOf(i, a.Text)
 	} else {
-		return s.compiled[i].verdictOn(a.Text)
+		return s.verdictOf(i, a.Text)
 	}
+}
+
+// verdictOf gives the verdict of a rule on a text.
+func (s *Rules) verdictOf(i int, text string) Verdict {
+	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
 }
 
 // find gives the rules that have a phrase in text, or look at no words.
