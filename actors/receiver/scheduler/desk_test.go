@@ -43,7 +43,7 @@ func TestVerdictsOfADomain(t *testing.T) {
 		Lines: []string{"issue a starttls command first"}}
 	split := smtp.Reply{Code: 452, Enhanced: smtp.EnhancedCode{4, 5, 3}, Lines: []string{"too many recipients"}}
 	refused := errors.New("connection refused")
-	noMail := &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 521, Lines: []string{"no mail"}}}
+	noMail := &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 521, Lines: []string{"mx.test does not accept mail"}}}
 	for _, tc := range []struct {
 		name    string
 		replies map[string]smtp.Reply // by host

@@ -19,7 +19,7 @@ import (
 )
 
 // noMail is the greeting of a host that takes no mail.
-var noMail = &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 521, Lines: []string{"no mail"}}}
+var noMail = &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 521, Lines: []string{"mx.test does not accept mail"}}}
 
 type told struct {
 	answer
