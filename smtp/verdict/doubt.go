@@ -19,7 +19,7 @@ var doubtsFile string
 // beside it. Rules about certain hosts, and the operator's, know what they say.
 type doubts struct {
 	of    found // the rules that it is about
-	relay found // rules that take a code alone for a domain that is not served
+	relay found // rules that take a code for a domain that is not served
 	words machine
 }
 
@@ -49,7 +49,7 @@ func newDoubts(rules []*rule) (doubts, error) {
 		switch {
 		case r.verdict.Outcome == smtp.Invalid && !r.verdict.Bare:
 			d.of.set(i)
-		case r.verdict.Reason == smtp.DomainNotHosted && len(r.phrases) == 0:
+		case r.verdict.Reason == smtp.DomainNotHosted && len(r.enhanced) > 0:
 			d.relay.set(i)
 		default:
 			continue
@@ -60,7 +60,7 @@ func newDoubts(rules []*rule) (doubts, error) {
 }
 
 // weaken gives the verdict of a rule on a text: beside words of a refusal it is bare, and a code
-// alone says nothing of a domain.
+// says nothing of a domain.
 func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 	if !d.of.has(i) && !d.relay.has(i) {
 		return v
