@@ -36,6 +36,9 @@ type (
 // stopped, so that it can say QUIT. Guess: some turns.
 const graceFor = time.Second
 
+// lateEvery is how often a session looks whether the heartbeat that it waits for has come. Guess.
+const lateEvery = 50 * time.Millisecond
+
 // sessionActor owns one SMTP session. It does one thing at a time, in a
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
@@ -204,9 +207,15 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// held says whether not one more RCPT may be sent for this work.
+// held says whether not one more RCPT may be sent for this work. It waits while that is not known.
 func (a *sessionActor) held(turn uint64) bool {
-	return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(turn) || a.options.Fenced()
+	over := func() bool {
+		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(turn) || a.options.Fenced()
+	}
+	for a.options.Late != nil && a.options.Late() && !over() && a.ctx.Err() == nil {
+		a.pause(lateEvery)
+	}
+	return over()
 }
 
 // ask puts the probes to the receiver, a transaction at a time, until they are
