@@ -89,6 +89,18 @@ var netStories = []netStory{
 	cutStory("it does not hear the ledger", incoming, ledgerSide),
 	cutStory("it is mute", outgoing, allSides),
 	cutStory("it is deaf", incoming, allSides),
+	{name: "receivers move, and no file does", each: 120, within: cutWithin, do: func(st *stage) {
+		n := st.node("c")
+		st.stop(n)
+		st.reach(0.02)
+		st.start(n) // all files are with others, and a third of the receivers comes
+		st.awaitWell(n)
+		st.reach(0.3)
+		st.say("%s has %d files", n.name, len(st.holding(n)))
+		st.cutOff(n, bothWays, allSides)
+		st.pause(cutLasts)
+		st.heal()
+	}},
 	{name: "a rolling restart", each: 150, do: func(st *stage) {
 		st.reach(0.05)
 		for _, n := range st.nodes {
