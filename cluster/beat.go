@@ -21,6 +21,7 @@ type beats struct {
 	fence    fence
 	complied int64            // turn up to which this node keeps to what it read
 	told     int64            // the same, as the ledger was told
+	named    []uint64         // silent receivers that are surely in this node's row, ascending
 	voted    []ledger.Process // view that was published last
 	began    bool             // there was a heartbeat
 	unsure   bool             // the ledger did not answer the last heartbeat: it may have been written
@@ -74,8 +75,9 @@ func (b *beats) rest(ctx context.Context) bool {
 	if b.comply(ctx) != nil {
 		return false
 	}
-	keys, _ := b.node.silence()
-	b.node.rested.Store(len(keys) == 0) // receivers may hold what this node has ended
+	// Receivers may hold what this node has ended. Nobody uses those that its row names.
+	hashes, all := b.node.silence()
+	b.node.rested.Store(all && len(common(hashes, b.named)) == len(hashes))
 	return true
 }
 
@@ -94,8 +96,10 @@ func (b *beats) beat(ctx context.Context) error {
 	defer cancel()
 	roll, err := b.node.peers.Book.Beat(within, b.node.beatOf(b.voted, b.told, silent))
 	if b.unsure = err != nil; b.unsure {
+		b.named = common(b.named, silent) // the row is one or the other
 		return err
 	}
+	b.named = silent
 	b.node.rested.Store(false)
 	b.fence.beaten(sent)
 	b.node.roll.Store(&roll)
@@ -173,6 +177,16 @@ func (n *Node) silence() (hashes []uint64, all bool) {
 	hashes = slices.Compact(hashes)
 	all = len(hashes) <= ledger.SilentMax
 	return hashes[:min(len(hashes), ledger.SilentMax)], all
+}
+
+// common gives what is in both of two ascending lists.
+func common(a, b []uint64) (both []uint64) {
+	for _, h := range a {
+		if _, found := slices.BinarySearch(b, h); found {
+			both = append(both, h)
+		}
+	}
+	return both
 }
 
 // tend does what the newest roll asks for: it drains this node when an operator

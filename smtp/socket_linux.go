@@ -7,7 +7,7 @@ import (
 )
 
 // giveUpAfter lets the system end the connection when something that we sent was not acknowledged for so
-// long, instead of sending it again for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7); RFC 5482). It also
+// long, instead of sending it again for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7)). It also
 // holds when this process is stopped, or has ended.
 func (l *lookout) giveUpAfter(d time.Duration) {
 	if l.descriptor == nil {
