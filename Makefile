@@ -59,8 +59,8 @@ load: ## measure memory, time per address and the use of allowances (docs/measur
 kill: ## kill a node 20 times while it works on 100,000 addresses; takes minutes
 	$(GO) test ./cmd/rollcall -run '^TestKilled' -long -v -timeout 30m
 
-networks: ## three nodes on separate networks that are cut, killed, stopped and restarted; takes 45 minutes, needs root
-	$(GO) test ./cmd/rollcall -run '^TestClusterOnSeparateNetworks' -long -v -timeout 90m
+networks: ## three nodes on separate networks that are cut, killed, stopped and restarted; takes an hour, needs root
+	$(GO) test ./cmd/rollcall -run '^Test(Cluster|SilentSessions)OnSeparateNetworks' -long -v -timeout 180m
 
 cluster: ## measure agreement, takeover, throughput and traffic of clusters (docs/cluster.md); takes 10 minutes
 	$(GO) test ./cluster/clustertest -run '^TestFigures' -long -v -timeout 20m

@@ -20,6 +20,8 @@ type beats struct {
 	node     *Node
 	fence    fence
 	complied int64            // turn up to which this node keeps to what it read
+	told     int64            // the same, as the ledger was told
+	named    []uint64         // silent receivers that are surely in this node's row, ascending
 	voted    []ledger.Process // view that was published last
 	began    bool             // there was a heartbeat
 	unsure   bool             // the ledger did not answer the last heartbeat: it may have been written
@@ -28,7 +30,9 @@ type beats struct {
 	behind   int              // heartbeats in a row that failed
 }
 
-func newBeats(n *Node) *beats { return &beats{node: n, fence: fence{after: n.times.Fence}} }
+func newBeats(n *Node) *beats {
+	return &beats{node: n, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
+}
 
 // run beats until ctx ends. look is signalled when the view may be another.
 func (b *beats) run(ctx context.Context, look <-chan struct{}) {
@@ -71,7 +75,9 @@ func (b *beats) rest(ctx context.Context) bool {
 	if b.comply(ctx) != nil {
 		return false
 	}
-	b.node.rested.Store(true)
+	// Receivers may hold what this node has ended. Nobody uses those that its row names.
+	hashes, all := b.node.silence()
+	b.node.rested.Store(all && len(common(hashes, b.named)) == len(hashes))
 	return true
 }
 
@@ -81,13 +87,19 @@ func (b *beats) beat(ctx context.Context) error {
 	if !b.began || !b.unsure && b.table.Settled() {
 		b.began, b.voted = true, b.node.lookup.view.Load().members
 	}
+	silent, all := b.node.silence()
+	if all { // else somebody would count on a receiver that is not named
+		b.told = b.complied
+	}
 	sent := time.Now()
 	within, cancel := context.WithTimeout(ctx, b.beatTime(sent))
 	defer cancel()
-	roll, err := b.node.peers.Book.Beat(within, b.node.beatOf(b.voted, b.complied))
+	roll, err := b.node.peers.Book.Beat(within, b.node.beatOf(b.voted, b.told, silent))
 	if b.unsure = err != nil; b.unsure {
+		b.named = common(b.named, silent) // the row is one or the other
 		return err
 	}
+	b.named = silent
 	b.node.rested.Store(false)
 	b.fence.beaten(sent)
 	b.node.roll.Store(&roll)
@@ -144,12 +156,37 @@ func (b *beats) failed(ctx context.Context, err error) time.Duration {
 }
 
 // beatOf is what this process says of itself.
-func (n *Node) beatOf(view []ledger.Process, read int64) ledger.Beat {
+func (n *Node) beatOf(view []ledger.Process, read int64, silent []uint64) ledger.Beat {
 	load := n.load()
 	return ledger.Beat{Process: ledger.Process{Session: n.card.Session, Node: n.card.Node},
 		Cluster: n.name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
-		Draining: n.draining.Load(), Started: time.UnixMilli(n.card.Started), View: view, Read: read,
+		Draining: n.draining.Load(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
+}
+
+// silence gives the keys of which receivers may hold sessions that this process has ended,
+// hashed, and whether these are all: the ledger takes no more than so many.
+func (n *Node) silence() (hashes []uint64, all bool) {
+	if n.silent == nil {
+		return nil, true
+	}
+	for _, key := range n.silent() {
+		hashes = append(hashes, share.Hash(key))
+	}
+	slices.Sort(hashes)
+	hashes = slices.Compact(hashes)
+	all = len(hashes) <= ledger.SilentMax
+	return hashes[:min(len(hashes), ledger.SilentMax)], all
+}
+
+// common gives what is in both of two ascending lists.
+func common(a, b []uint64) (both []uint64) {
+	for _, h := range a {
+		if _, found := slices.BinarySearch(b, h); found {
+			both = append(both, h)
+		}
+	}
+	return both
 }
 
 // tend does what the newest roll asks for: it drains this node when an operator

@@ -9,6 +9,7 @@ import (
 // concurrent use.
 type fence struct {
 	after time.Duration // Times.Fence
+	ahead time.Duration // Times.Unacknowledged
 	sent  atomic.Pointer[time.Time]
 }
 
@@ -21,6 +22,12 @@ func (f *fence) beaten(sent time.Time) { f.sent.Store(&sent) }
 func (f *fence) up() bool {
 	sent := f.sent.Load()
 	return sent == nil || since(*sent, time.Now()) >= f.after
+}
+
+// near says that what is sent now may still be on its way when the fence goes up.
+func (f *fence) near() bool {
+	sent := f.sent.Load()
+	return sent == nil || since(*sent, time.Now()) >= f.after-f.ahead
 }
 
 // until is when the fence goes up; the zero time: it is.

@@ -36,6 +36,7 @@ type Node struct {
 	times    Times
 	load     func() Load
 	comply   func(ctx context.Context, of func(key string) (k, n int)) error
+	silent   func() []string
 
 	errandAnswer func(ctx context.Context, question []byte) ([]byte, error)
 	errands      errands // those that are being answered for others
@@ -71,6 +72,10 @@ const (
 	// their SMTP sessions, and farewellWithin each of its last words.
 	giveWayWithin  = 6 * time.Second
 	farewellWithin = 3 * time.Second
+
+	// silenceWithin bounds how long a node that stops waits for receivers to hear that its
+	// sessions have ended: those that have not are left alone by all for minutes.
+	silenceWithin = time.Second
 )
 
 // Start makes this process a member and returns when it knows who the members are.
@@ -79,7 +84,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, times: o.times(), load: o.Load, comply: o.Comply,
+	n := &Node{name: o.Name, host: o.Host, log: o.Log, peers: o.Peers, times: o.times(), load: o.Load, comply: o.Comply, silent: o.Silent,
 		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
 		errandAnswer: o.Answer, errands: make(errands, errandsMax),
 		again: make(chan struct{}, 1), failures: make(chan error, 1)}
@@ -380,6 +385,10 @@ func (n *Node) Part(key string) (part, of int) {
 // the ledger for too long.
 func (n *Node) Fenced() bool { return n.peers != nil && n.beats.fence.up() }
 
+// Late says that no RCPT may be sent now, because it might still be on its way in this machine
+// when the fence goes up: the next heartbeat decides. See Times.Unacknowledged.
+func (n *Node) Late() bool { return n.peers != nil && n.beats.fence.near() }
+
 // OnDrain sets what to do when an operator drains this node, also when that was
 // before. It may be done twice.
 func (n *Node) OnDrain(do func()) {
@@ -444,10 +453,25 @@ func (n *Node) leave(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// farewell tells the ledger that this process uses nothing any more.
+// farewell tells the ledger that this process uses nothing any more, and which receivers may
+// not know it.
 func (n *Node) farewell(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, farewellWithin)
+	within, cancel := context.WithTimeout(ctx, silenceWithin)
 	defer cancel()
+	silent, _ := n.silence()
+	for ; len(silent) > 0 && within.Err() == nil; silent, _ = n.silence() {
+		select {
+		case <-within.Done():
+		case <-time.After(silenceWithin / 20):
+		}
+	}
+	within, cancel = context.WithTimeout(ctx, farewellWithin)
+	defer cancel()
+	if len(silent) > 0 && !n.beats.fence.up() {
+		if _, err := n.peers.Book.Beat(within, n.beatOf(n.beats.voted, n.beats.told, silent)); err != nil {
+			return fmt.Errorf("cluster: the ledger did not hear which receivers are silent: %w", err)
+		}
+	}
 	if err := n.peers.Book.Leave(within, n.card.Session); err != nil {
 		return fmt.Errorf("cluster: the ledger did not hear that this node leaves: %w", err)
 	}

@@ -29,6 +29,10 @@ type Options struct {
 	// Comply takes a new table of shares and returns when this node keeps to it.
 	// It is called by one goroutine.
 	Comply func(ctx context.Context, of func(key string) (k, n int)) error
+	// Silent gives the keys of which others may still believe that this node uses them,
+	// though it has ended that, and cannot end it better: receivers with silent sessions.
+	// Comply does not wait for these. Nil: there is no such thing.
+	Silent func() []string
 	// Load says what this node has in work, for the others and for people.
 	Load func() Load
 	// Answer answers errands (Node.Errand), of this node and of others, until ctx is done; it

@@ -31,6 +31,12 @@ type Times struct {
 	// the first is our own, the second the ledger's. At least a sixth of Lost.
 	Fence, Lost time.Duration
 
+	// Unacknowledged is how long the system of this machine goes on sending what the
+	// receiver's system has not acknowledged (TCP_USER_TIMEOUT). From so long before the
+	// fence on no RCPT is sent, so that none is on its way when the fence goes up. At
+	// least a heartbeat fits before that.
+	Unacknowledged time.Duration
+
 	// Rest is how long after it was last seen a lost process may still have SMTP
 	// sessions, if nobody knows that it is dead (share.RestFor).
 	Rest time.Duration
@@ -53,7 +59,7 @@ func DefaultTimes() Times {
 	return Times{
 		Beat: 3 * time.Second, Soon: 250 * time.Millisecond,
 		BeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
-		Fence: 8 * time.Second, Lost: 10 * time.Second, Rest: share.RestFor,
+		Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second, Rest: share.RestFor,
 		LinkEvery: time.Second, LinkLife: 5 * time.Second,
 		Ask: time.Second, Meet: 3 * time.Second,
 	}
@@ -62,8 +68,8 @@ func DefaultTimes() Times {
 // all gives every time by its name, to be read or changed.
 func (t *Times) all() []namedTime {
 	return []namedTime{{"beat", &t.Beat}, {"soon", &t.Soon}, {"beat within", &t.BeatWithin},
-		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost}, {"rest", &t.Rest},
-		{"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"ask", &t.Ask}, {"meet", &t.Meet}}
+		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost},
+		{"unacknowledged", &t.Unacknowledged}, {"rest", &t.Rest}, {"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"ask", &t.Ask}, {"meet", &t.Meet}}
 }
 
 type namedTime struct {
@@ -93,6 +99,7 @@ func (t Times) Validate() error {
 	}{
 		{t.Soon <= t.Beat, "soon is longer than beat"},
 		{2*t.Beat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
+		{t.Beat+t.Soon <= t.Fence-t.Unacknowledged, "no heartbeat fits before what is sent must be there at the fence"},
 		{t.BeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
 		{t.Lost-t.Fence >= t.Lost/6, "between fence and lost there is less than a sixth"},
 		{t.Lost <= t.Rest, "rest is shorter than lost"},

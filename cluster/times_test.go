@@ -19,6 +19,7 @@ func TestTimesAreInOrderOrRefused(t *testing.T) {
 		{"too small", func(x *Times) { *x = x.Scaled(1e-6) }, "at least 1ms"},
 		{"a long soon", func(x *Times) { x.Soon = x.Beat + 1 }, "soon is longer"},
 		{"a fence that one lost heartbeat puts up", func(x *Times) { x.Fence = 2*x.Beat + x.Soon - 1 }, "one heartbeat"},
+		{"a long way to receivers", func(x *Times) { x.Unacknowledged = x.Fence - x.Beat }, "no heartbeat fits"},
 		{"long heartbeats", func(x *Times) { x.BeatWithin = x.Fence }, "as long as the fence"},
 		{"long compliance", func(x *Times) { x.ComplyWithin = x.Fence }, "as long as the fence"},
 		{"lost as soon as fenced", func(x *Times) { x.Lost = x.Fence }, "less than a sixth"},
@@ -38,7 +39,7 @@ func TestTimesAreInOrderOrRefused(t *testing.T) {
 func TestTheTimesOfTheProduct(t *testing.T) {
 	d := DefaultTimes()
 	want := []time.Duration{3 * time.Second, 250 * time.Millisecond, 5 * time.Second, 5 * time.Second, 8 * time.Second,
-		10 * time.Second, 5 * time.Minute, time.Second, 5 * time.Second, time.Second, 3 * time.Second}
+		10 * time.Second, 4 * time.Second, 5*time.Minute + 10*time.Second, time.Second, 5 * time.Second, time.Second, 3 * time.Second}
 	fifth := d.Scaled(0.2)
 	for i, one := range d.all() {
 		if *one.at != want[i] {

@@ -16,6 +16,9 @@ const (
 	// NodeTextBytesMax bounds each text of a Beat. A domain name has 253 bytes (RFC
 	// 1035 §2.3.4); this leaves room for a port.
 	NodeTextBytesMax = 300
+	// SilentMax bounds the silent receivers of one process: twice the sessions that a
+	// node has at most.
+	SilentMax = 8192
 )
 
 // Process is one life of one node: the node is the same after a restart, the
@@ -33,6 +36,11 @@ type Beat struct {
 	Started  time.Time
 	View     []Process // whom it sees, strictly ascending by session; at most ViewMax
 	Read     int64     // the turn up to which it has read and complied
+	// Silent are the receivers that may still hold sessions which the process has ended,
+	// by the hashes of their keys, strictly ascending; at most SilentMax. Nobody else may
+	// use these, whatever the votes say; not after the process has ended either, until
+	// receivers have forgotten a session of when it was seen last.
+	Silent []uint64
 
 	// Its load: verifications leased, their addresses that are not settled, and
 	// receivers that live there.
@@ -42,7 +50,7 @@ type Beat struct {
 }
 
 // Check says whether a Beat can be kept. ErrIllegal for no session or node, a view
-// that is too long or not ascending, numbers below 0, and texts that are no text or
+// or list that is too long or not ascending, numbers below 0, and texts that are no text or
 // too long.
 func (b Beat) Check() error {
 	for _, text := range []string{b.Cluster, b.Name, b.Version, b.Actors} {
@@ -58,12 +66,19 @@ func (b Beat) Check() error {
 		return fmt.Errorf("a process without session or node: %w", ErrIllegal)
 	case len(b.View) > ViewMax:
 		return fmt.Errorf("a view of %d processes, %d are allowed: %w", len(b.View), ViewMax, ErrIllegal)
+	case len(b.Silent) > SilentMax:
+		return fmt.Errorf("%d silent receivers, %d are allowed: %w", len(b.Silent), SilentMax, ErrIllegal)
 	case b.Read < 0 || b.Leases < 0 || b.Addresses < 0 || b.Receivers < 0:
 		return fmt.Errorf("a beat with a number below 0: %w", ErrIllegal)
 	}
 	for i := 1; i < len(b.View); i++ {
 		if bytes.Compare(b.View[i-1].Session[:], b.View[i].Session[:]) >= 0 {
 			return fmt.Errorf("a view that does not ascend by session: %w", ErrIllegal)
+		}
+	}
+	for i := 1; i < len(b.Silent); i++ {
+		if b.Silent[i-1] >= b.Silent[i] {
+			return fmt.Errorf("silent receivers that do not ascend: %w", ErrIllegal)
 		}
 	}
 	return nil
@@ -105,7 +120,7 @@ type NodeRow struct {
 	// empty, or the process has ended and had read its publication.
 	Before []Process
 	// Dead says of one that is lost that it is known to be dead: it has no SMTP
-	// sessions any more.
+	// sessions any more, but for those that were Silent.
 	Dead       bool
 	DrainAsked bool // an operator wants it to drain
 }
@@ -141,8 +156,8 @@ type Nodes interface {
 	// Roll reads all rows.
 	Roll(ctx context.Context) (Roll, error)
 	// Leave ends a process's row by its own wish, in a new turn: it uses nothing any
-	// more, and does not beat again. Of one that was lost it takes back the loss. No
-	// effect on one that had left or is not there.
+	// more but what its last beat called silent, and does not beat again. Of one that was
+	// lost it takes back the loss. No effect on one that had left or is not there.
 	Leave(ctx context.Context, session uuid.UUID) error
 	// Retire ends, in a new turn, a row that is in and was not seen for at least
 	// after. dead says that the process is known to be dead too, also of a row that
@@ -151,9 +166,10 @@ type Nodes interface {
 	// AskDrain notes an operator's wish in the rows of a node that are in or lost;
 	// the process sees it with its next beat. ErrNoSuchNode when there is none.
 	AskDrain(ctx context.Context, node uuid.UUID) error
-	// Forget is an operator's word that a node is dead. Its rows are removed; one
-	// whose end some process that is in has not read yet stays as lost and dead, for
-	// Sweep or another Forget: without it that process would count on. A row that is
+	// Forget is an operator's word that a node is dead, and that no receiver holds a
+	// session of it. Its rows are removed; one whose end some process that is in has not
+	// read yet stays as lost and dead, with nothing silent, for Sweep or another Forget:
+	// without it that process would count on. A row that is
 	// in and was not seen for after is retired first. ErrNoSuchNode,
 	// and ErrNodeAlive when one was seen since, which changes nothing.
 	Forget(ctx context.Context, node uuid.UUID, after time.Duration) error

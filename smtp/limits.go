@@ -19,6 +19,15 @@ type Limits struct {
 	Handshake time.Duration // TLS handshake
 	Quit      time.Duration // QUIT, its reply and the far side's close
 
+	// Unacknowledged is how long our system goes on sending what the receiver's system has
+	// not acknowledged; then the connection is over (Linux). A RCPT that waits for a network
+	// to heal would come after its address was settled.
+	Unacknowledged time.Duration
+
+	// Unended is how long after its end here the receiver may still hold a session, when it
+	// has said nothing about it: see Session.Gone.
+	Unended time.Duration
+
 	// Session and SessionMore bound the time spent waiting for the receiver in
 	// the whole session: Session, and SessionMore for each address after the
 	// first. A session that lies idle between two probes is not waiting.
@@ -39,6 +48,15 @@ type Limits struct {
 // is up answers within two SYN repeats (1 s and 3 s); the third comes at 7 s.
 const ConnectTimeout = 10 * time.Second
 
+// Unended is how long a receiver may hold a session that it hears nothing of: at least 5
+// minutes for the next command (RFC 5321 §4.5.3.2.7). Only trials and tests take less.
+const Unended = 5 * time.Minute
+
+// unacknowledged is long enough for four tries where a turn takes up to half a second, and
+// half of the time after which a node of a cluster uses nothing any more (cluster.Times), so
+// that a RCPT of the first half is gone by then. Guess.
+const unacknowledged = 4 * time.Second
+
 // DefaultLimits are the limits for a probe. They are shorter than those that
 // RFC 5321 §4.5.3.2 gives a delivering client, because a time-out means only
 // "ask again later".
@@ -51,6 +69,8 @@ func DefaultLimits() Limits {
 		Rcpt:             90 * time.Second, // receivers that ask another host first
 		Handshake:        20 * time.Second,
 		Quit:             2 * time.Second, // manners; nothing is learned
+		Unacknowledged:   unacknowledged,
+		Unended:          Unended,
 		Session:          180 * time.Second,
 		SessionMore:      30 * time.Second,
 		LineBytes:        4096, // RFC 5321 §4.5.3.1.5 allows 512; some send more
@@ -64,7 +84,8 @@ func DefaultLimits() Limits {
 // Validate answers ErrOptions when a limit is not positive.
 func (l Limits) Validate() error {
 	for _, d := range [...]time.Duration{
-		l.Greeting, l.Hello, l.StartTLS, l.Mail, l.Rcpt, l.Handshake, l.Quit, l.Session, l.SessionMore,
+		l.Greeting, l.Hello, l.StartTLS, l.Mail, l.Rcpt, l.Handshake, l.Quit, l.Unacknowledged, l.Unended, l.Session,
+		l.SessionMore,
 	} {
 		if d <= 0 {
 			return fmt.Errorf("%w: a time limit of a session is not positive", ErrOptions)

@@ -14,6 +14,8 @@ type lookout struct {
 	net.Conn
 	descriptor syscall.RawConn // nil: none
 	looking    bool
+	ended      bool // the far side has ended the connection
+	lost       bool // our system has given it up, whatever the far side believes
 }
 
 func newLookout(conn net.Conn) *lookout {
@@ -31,7 +33,16 @@ func (l *lookout) Read(p []byte) (int, error) {
 	if l.looking && !l.received() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	return l.Conn.Read(p)
+	n, err := l.Conn.Read(p)
+	l.hear(err)
+	return n, err
+}
+
+// Write writes.
+func (l *lookout) Write(p []byte) (int, error) {
+	n, err := l.Conn.Write(p)
+	l.hear(err)
+	return n, err
 }
 
 // received says whether the system holds bytes, or an end, that were not read yet.
@@ -42,7 +53,9 @@ func (l *lookout) received() (some bool) {
 	err := l.descriptor.Control(func(fd uintptr) {
 		var one [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		some = err == nil
+		if some = err == nil; !some && err != syscall.EAGAIN {
+			l.hear(err) // the system tells it once
+		}
 	})
 	return some && err == nil
 }

@@ -66,6 +66,8 @@ type Failure struct {
 	Reply  Reply
 	Err    error
 	Source netip.Addr // ours; the zero value: there was no connection
+
+	gone <-chan struct{} // see Gone; nil: there was no connection
 }
 
 // Error never holds the receiver's text nor an address.

@@ -79,6 +79,8 @@ type Session struct {
 
 	interrupt func() // makes a wait in progress end at once
 
+	gone <-chan struct{} // see Gone
+
 	left time.Duration // what may still be spent waiting for the receiver
 	end  time.Time     // when left runs out; only during a wait
 
@@ -132,26 +134,44 @@ func (s *Session) Rcpts() int { return s.rcpts }
 // Refused gives how many RCPT commands were answered with a 5xx.
 func (s *Session) Refused() int { return s.refused }
 
-// Close ends the session without a word. It may be called twice.
-func (s *Session) Close() {
-	s.open = false
-	_ = s.raw.Close() // nothing is in flight that could be lost
+// Close ends the session without a word, but for the end of what we send. It does not
+// wait for the far side's end: see Gone. It may be called twice.
+func (s *Session) Close() { s.part(nil) }
+
+// part is Close of a session that may wait for a reply to QUIT.
+func (s *Session) part(waiting *replyReader) {
+	if s.open = false; s.gone == nil {
+		s.gone = s.raw.part(s.options.Limits.Unended, waiting)
+	}
 }
 
 // Quit ends the session politely (RFC 5321 §4.1.1.10): it sends QUIT, waits at
 // most Limits.Quit for the reply and for the far side's close, and closes. On a
 // session that is over it only closes.
 func (s *Session) Quit() {
-	if s.open && s.in.empty() {
-		_ = s.raw.SetDeadline(time.Now().Add(s.options.Limits.Quit))
-		s.traceSaid([]byte("QUIT"))
-		if _, err := s.conn.Write([]byte("QUIT\r\n")); err == nil {
-			if _, err = s.in.read(); err == nil {
-				_, _ = s.in.buf.Peek(1) // returns at the far side's close
-			}
-		}
+	if !s.open || !s.in.empty() {
+		s.Close()
+		return
 	}
-	s.Close()
+	limits := &s.options.Limits
+	s.raw.giveUpAfter(limits.Unended) // all before it was answered, and QUIT does no harm when it is late
+	_ = s.raw.SetDeadline(time.Now().Add(limits.Quit))
+	s.traceSaid([]byte("QUIT"))
+	if _, err := s.conn.Write([]byte("QUIT\r\n")); err != nil {
+		s.Close()
+		return
+	}
+	reply, err := s.in.read()
+	switch {
+	case err == nil:
+		_, _ = s.in.buf.Peek(1) // returns at the far side's close
+		s.raw.ended = s.raw.ended || reply.Code == 221
+		s.Close()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.part(&s.in)
+	default:
+		s.Close()
+	}
 }
 
 // pollWait is long enough for a read to see what the system already holds, and
@@ -283,11 +303,11 @@ func (s *Session) cause(ctx context.Context, err error) error {
 // fail ends the session because no usable reply came.
 func (s *Session) fail(stage Stage, err error) error {
 	s.Close()
-	return &Failure{Stage: stage, Err: err, Source: s.source}
+	return &Failure{Stage: stage, Err: err, Source: s.source, gone: s.gone}
 }
 
 // refuse ends the session because of a reply.
 func (s *Session) refuse(stage Stage, reply Reply) error {
 	s.Close()
-	return &Failure{Stage: stage, Reply: reply, Source: s.source}
+	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.gone}
 }

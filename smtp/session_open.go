@@ -41,6 +41,7 @@ func Open(
 		left: o.Limits.Session - time.Since(begin), granted: 1, tracer: tracerOf(ctx),
 	}
 	s.conn, s.in = s.raw, newReplyReader(s.raw, &o.Limits)
+	s.raw.giveUpAfter(o.Limits.Unacknowledged)
 	s.interrupt = func() { _ = conn.SetDeadline(time.Unix(1, 0)) } // long ago
 	stop := s.enter(ctx)
 	err = s.introduce(ctx)
@@ -49,7 +50,7 @@ func Open(
 		return nil, err
 	}
 	if !s.open { // ctx was done in the last moment
-		return nil, &Failure{Stage: StageHello, Err: context.Cause(ctx), Source: s.source}
+		return nil, &Failure{Stage: StageHello, Err: context.Cause(ctx), Source: s.source, gone: s.gone}
 	}
 	return s, nil
 }
@@ -83,7 +84,7 @@ func (s *Session) turnedAway(stage Stage, reply Reply) error {
 		return s.fail(stage, ErrProtocol)
 	}
 	s.Quit()
-	return &Failure{Stage: stage, Reply: reply, Source: s.source}
+	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.gone}
 }
 
 // hello says EHLO and learns what the receiver offers, or HELO to a receiver
@@ -160,7 +161,7 @@ func (x *extensions) note(line string) {
 func (s *Session) encrypt(ctx context.Context) error {
 	if !s.offers.starttls {
 		s.Quit()
-		return &Failure{Stage: StageTLS, Err: ErrNoSTARTTLS, Source: s.source}
+		return &Failure{Stage: StageTLS, Err: ErrNoSTARTTLS, Source: s.source, gone: s.gone}
 	}
 	s.put("STARTTLS", "")
 	reply, err := s.ask(ctx, StageTLS, s.options.Limits.StartTLS)

@@ -43,9 +43,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		factsLost: counter("receiver_facts_lost_total", "Facts about receivers that found no room to wait in."),
 		factsRead: counter("receiver_facts_read_total", "Facts about receivers that were read from the ledger."),
 	}
-	r.MustRegister(status.NewCollector(m.survey), m.sessions, m.opened, m.living, m.barred, m.factsKept, m.factsLost,
+	silent := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_smtp_sessions_silent",
+		Help: "SMTP sessions that ended here and that receivers may still hold."}, m.silent)
+	r.MustRegister(status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.barred, m.factsKept, m.factsLost,
 		m.factsRead)
 	return m
+}
+
+// silent counts the sessions of which only the end is awaited.
+func (m *Metrics) silent() float64 {
+	if living := m.collected.Load(); living != nil {
+		return float64(living.SilentCount())
+	}
+	return 0
 }
 
 // survey asks the receivers of the node; false: there is none yet.

@@ -27,6 +27,9 @@ type Options struct {
 	// not know whether others took it for lost. It is asked before every RCPT, from
 	// many goroutines at once, and must be quick.
 	Fenced func() bool
+	// Late says that a RCPT which is sent now might still be on its way, in this machine, when
+	// Fenced becomes true: it is not sent before that is clear. Asked as Fenced; nil: never.
+	Late func() bool
 	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
 	// for one who asks once and is gone.
 	Facts state.Facts
@@ -61,7 +64,8 @@ type Options struct {
 
 // forScheduler gives the part that a scheduler needs.
 func (o *Options) forScheduler() scheduler.Options {
-	return scheduler.Options{Fenced: o.Fenced, Facts: o.Facts, Clock: o.Clock, Sources: o.Sources, Allow: o.Allow,
+	return scheduler.Options{Fenced: o.Fenced, Late: o.Late, Facts: o.Facts, Clock: o.Clock, Sources: o.Sources,
+		Allow:  o.Allow,
 		Stated: o.Stated, SourceOf: o.SourceOf, Said: o.Said, Weight: o.Weight, Waits: o.Waits, Slots: o.Slots,
 		Rules: o.Rules, Log: o.Log, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
 }

@@ -36,6 +36,9 @@ type (
 // stopped, so that it can say QUIT. Guess: some turns.
 const graceFor = time.Second
 
+// lateEvery is how often a session looks whether the heartbeat that it waits for has come. Guess.
+const lateEvery = 50 * time.Millisecond
+
 // sessionActor owns one SMTP session. It does one thing at a time, in a
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
@@ -52,6 +55,8 @@ type sessionActor struct {
 	tracer  *tracer   // nil until it opens
 	span    span.Span // as smtp
 	broken  bool      // as smtp: it failed
+
+	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
 
 func newSessionActor(o scheduler.Options, spans *span.Tracer, s *registry.ConnSlot) *sessionActor {
@@ -89,8 +94,20 @@ func (a *sessionActor) leave() {
 		}
 		a.untraced()
 		a.cancel()
-		a.socket.Close()
+		a.free()
 	})
+}
+
+// free gives the place of the session back when the receiver holds it no longer.
+func (a *sessionActor) free() {
+	if a.smtp != nil {
+		a.gone = a.smtp.Gone()
+	}
+	if a.gone == nil { // it was never dialled
+		a.socket.Close()
+		return
+	}
+	a.socket.CloseWhen(a.gone)
 }
 
 // quit says goodbye, unless the session has no time for that.
@@ -112,7 +129,7 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 		result := a.guarded(id, work)
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
-			a.socket.Close() // before anybody may open another one for it
+			a.free() // before anybody may open another one for it
 		}
 		a.working.Store(false)
 		if a.leaving.Load() {
@@ -151,6 +168,9 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	a.trace(m)
 	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.Host, m.At, m.TLS)
 	if err != nil {
+		if failed := (*smtp.Failure)(nil); errors.As(err, &failed) {
+			a.gone = failed.Gone()
+		}
 		if a.socket.WasEnded() {
 			return sessionClosed{id: m.ID}
 		}
@@ -187,9 +207,15 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// held says whether not one more RCPT may be sent for this work.
+// held says whether not one more RCPT may be sent for this work. It waits while that is not known.
 func (a *sessionActor) held(turn uint64) bool {
-	return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(turn) || a.options.Fenced()
+	over := func() bool {
+		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(turn) || a.options.Fenced()
+	}
+	for a.options.Late != nil && a.options.Late() && !over() && a.ctx.Err() == nil {
+		a.pause(lateEvery)
+	}
+	return over()
 }
 
 // ask puts the probes to the receiver, a transaction at a time, until they are

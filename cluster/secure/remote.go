@@ -95,7 +95,7 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 // credentials gives those of the dialling and of the listening side.
 func (o RemoteOptions) credentials(host string) (client, server credentials.TransportCredentials, err error) {
 	if o.Identity != nil {
-		return o.Identity.Client(o.Guard.NameOf), o.Identity.Server(), nil
+		return o.Identity.Client(o.Guard.NameOf), counted{o.Identity.Server(), o.Guard.Metrics, o.Guard.Log}, nil
 	}
 	if !Loopback(host) {
 		return nil, nil, fmt.Errorf("listen on %s: %w", net.JoinHostPort(host, "0"), ErrNoIdentity)

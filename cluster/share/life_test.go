@@ -20,6 +20,16 @@ const (
 	guard = 8 * time.Second
 )
 
+// forgets is after how long without a word a receiver forgets a session.
+const forgets = 5 * time.Minute
+
+// silence is what receivers may still hold of a key though the process has ended it.
+type silence struct {
+	part  *big.Rat
+	until time.Time // they do
+	told  time.Time // the process believes so; later, as it cannot know better
+}
+
 // life is one process in a world of which only the ledger is common.
 type life struct {
 	self     ledger.Process
@@ -35,6 +45,8 @@ type life struct {
 	sockets  bool      // it has SMTP sessions, for all that used allows
 	exists   bool
 	paused   bool
+	cut      bool // receivers do not hear it
+	silent   map[string]silence
 }
 
 // world is the ledger, the time, and the processes.
@@ -43,6 +55,7 @@ type world struct {
 	turn  int64
 	rows  map[uuid.UUID]*ledger.NodeRow
 	lives []*life
+	keys  []string
 }
 
 func (w *world) fenced(l *life) bool { return l.sent.IsZero() || w.now.Sub(l.sent) >= guard }
@@ -73,7 +86,45 @@ func (w *world) write(l *life) {
 		row.Turn, row.Before = w.turn, row.View
 	}
 	row = w.rows[l.self.Session]
-	row.View, row.Read, row.Seen = l.voted, l.complied, w.now
+	row.View, row.Read, row.Seen, row.Silent = l.voted, l.complied, w.now, w.told(l)
+}
+
+// told are the hashes of the keys of which a process believes that receivers hold sessions.
+func (w *world) told(l *life) (hashes []uint64) {
+	for key, s := range l.silent {
+		if w.now.Before(s.told) {
+			hashes = append(hashes, Hash(key))
+		}
+	}
+	slices.Sort(hashes)
+	return hashes
+}
+
+// hush makes what a process has of a key silent, if it has some: what it said last was at a time.
+func (w *world) hush(l *life, key string, last time.Time) {
+	w.keep(l, key, w.uses(l, key), last)
+}
+
+// keep makes a part silent, beside what was before.
+func (w *world) keep(l *life, key string, part *big.Rat, last time.Time) {
+	if part.Sign() == 0 {
+		return
+	}
+	s := silence{part: part, until: last.Add(forgets), told: w.now.Add(forgets)}
+	if was := l.silent[key]; was.until.After(s.until) {
+		s.until = was.until
+	}
+	l.silent[key] = s
+}
+
+// end closes what a process has of all keys, if receivers hear it.
+func (w *world) end(l *life, last time.Time) {
+	if l.cut && l.sockets {
+		for _, key := range w.keys {
+			w.hush(l, key, last)
+		}
+	}
+	l.sockets = false
 }
 
 // read is the second half.
@@ -88,7 +139,7 @@ func (w *world) retire(l *life) {
 	for _, row := range w.roll().Nodes {
 		other := w.rows[row.Session]
 		dead := !slices.ContainsFunc(w.lives, func(o *life) bool {
-			return o.self == row.Process && (o.exists && (o.paused || o.sockets))
+			return o.self == row.Process && o.exists && (o.paused || o.sockets || len(w.told(o)) > 0)
 		})
 		switch {
 		case other.Standing == ledger.NodeIn && w.now.Sub(other.Seen) >= lost:
@@ -104,10 +155,14 @@ func (w *world) retire(l *life) {
 }
 
 // uses is the part of a key that a process uses at most: of what it read last,
-// and, until it has complied with that, of what it read before.
+// and, until it has complied with that, of what it read before. What is silent has its place in
+// that, and may be more.
 func (w *world) uses(l *life, key string) *big.Rat {
 	most := new(big.Rat)
-	if !l.exists || !l.sockets {
+	if s := l.silent[key]; w.now.Before(s.until) {
+		most.Set(s.part)
+	}
+	if !l.exists || !l.sockets || !w.now.Before(l.sent.Add(guard+forgets)) {
 		return most
 	}
 	for _, t := range []*Table{l.table, l.used} {
@@ -129,9 +184,9 @@ func TestNeverMoreThanTheWhole(t *testing.T) {
 		keys[i] = fmt.Sprintf("receiver-%d.example", i)
 	}
 	effort.Check(t, func(t *rapid.T) {
-		w := &world{now: midnight, rows: map[uuid.UUID]*ledger.NodeRow{}}
+		w := &world{now: midnight, rows: map[uuid.UUID]*ledger.NodeRow{}, keys: keys}
 		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
-			w.lives = append(w.lives, &life{self: processOf(i), view: viewOf(i), exists: true, sockets: true})
+			w.begin(processOf(i))
 		}
 		steps := rapid.IntRange(10, 150).Draw(t, "steps")
 		for range steps {
@@ -149,22 +204,53 @@ func TestNeverMoreThanTheWhole(t *testing.T) {
 	})
 }
 
+// begin adds a process.
+func (w *world) begin(p ledger.Process) {
+	w.lives = append(w.lives, &life{self: p, view: []ledger.Process{p}, exists: true, sockets: true,
+		silent: map[string]silence{}})
+}
+
+// livesMax is how many processes there are at most, those that begin anew included.
+const livesMax = 7
+
+// seen are some of all processes, as a view.
+func (w *world) seen(numbers []int) (view []ledger.Process) {
+	for _, i := range numbers {
+		view = append(view, w.lives[i].self)
+	}
+	slices.SortFunc(view, func(a, b ledger.Process) int { return slices.Compare(a.Session[:], b.Session[:]) })
+	return view
+}
+
 func (w *world) step(t *rapid.T) {
 	l := w.lives[rapid.IntRange(0, len(w.lives)-1).Draw(t, "who")]
 	what := rapid.SampledFrom([]string{"beat", "beat", "comply", "comply", "look", "look", "write only",
-		"all beat", "wait", "sleep", "retire", "pause", "wake", "die", "leave"}).Draw(t, "what")
+		"all beat", "wait", "sleep", "sleep long", "retire", "pause", "wake", "die", "leave", "restart",
+		"cut", "heal", "silent"}).Draw(t, "what")
 	switch what {
 	case "wait":
 		w.now = w.now.Add(time.Second)
 	case "sleep":
 		w.now = w.now.Add(lost)
+	case "sleep long":
+		w.now = w.now.Add(100 * time.Second)
 	case "look":
-		l.view = viewOf(rapid.SliceOfNDistinct(rapid.IntRange(0, len(w.lives)-1), 0, -1, rapid.ID[int]).
-			Draw(t, "view")...)
+		l.view = w.seen(rapid.SliceOfNDistinct(rapid.IntRange(0, len(w.lives)-1), 0, -1, rapid.ID[int]).
+			Draw(t, "view"))
+	case "cut", "heal":
+		l.cut = what == "cut"
+	case "silent":
+		if l.exists && !l.paused && !w.fenced(l) {
+			w.hush(l, rapid.SampledFrom(w.keys).Draw(t, "key"), w.now)
+		}
 	case "wake":
 		l.paused = false
 	case "die":
-		l.exists, l.sockets = false, false
+		w.die(l)
+	case "restart":
+		if !l.exists && len(w.lives) < livesMax {
+			w.begin(ledger.Process{Session: processOf(len(w.lives)).Session, Node: l.self.Node})
+		}
 	case "all beat":
 		for _, l := range w.lives {
 			w.act(l, "beat")
@@ -175,7 +261,8 @@ func (w *world) step(t *rapid.T) {
 	}
 	for _, l := range w.lives {
 		if l.exists && !l.paused && w.fenced(l) { // the fence goes up by itself
-			l.table, l.used, l.sockets = nil, nil, false
+			w.end(l, l.sent.Add(guard))
+			l.table, l.used = nil, nil
 		}
 	}
 }
@@ -197,7 +284,7 @@ func (w *world) act(l *life, what string) {
 		l.unsure = true
 	case "comply":
 		if !w.fenced(l) && l.table != nil {
-			l.used, l.complied = l.table, l.turn
+			w.comply(l)
 		}
 	case "retire":
 		w.retire(l)
@@ -208,11 +295,40 @@ func (w *world) act(l *life, what string) {
 	}
 }
 
+// comply lets a process keep to what it read. What it had above that is silent when it is cut off.
+func (w *world) comply(l *life) {
+	had := map[string]*big.Rat{}
+	for _, key := range w.keys {
+		had[key] = w.uses(l, key)
+	}
+	l.used, l.complied = l.table, l.turn
+	for _, key := range w.keys {
+		if l.cut && w.uses(l, key).Cmp(had[key]) < 0 {
+			w.keep(l, key, had[key], w.now)
+		}
+	}
+}
+
+// die is the end of a process whose system says so to receivers. Those that do not hear it are not
+// known to anybody, but for those that its row names: docs/cluster.md says so.
+func (w *world) die(l *life) {
+	l.exists, l.sockets = false, false
+	for key := range l.silent {
+		row := w.rows[l.self.Session]
+		if row == nil || !slices.Contains(row.Silent, Hash(key)) {
+			delete(l.silent, key)
+		}
+	}
+}
+
 // leave is a clean end: nothing is used any more, then the row says so.
 func (w *world) leave(l *life) {
-	l.exists, l.sockets = false, false
+	w.end(l, w.now)
+	l.exists = false
 	if row := w.rows[l.self.Session]; row != nil && row.Standing == ledger.NodeIn {
 		w.turn++
-		row.Standing, row.Turn = ledger.NodeLeft, w.turn
+		row.Standing, row.Turn, row.Seen, row.Silent = ledger.NodeLeft, w.turn, w.now, w.told(l)
+	} else {
+		w.die(l)
 	}
 }

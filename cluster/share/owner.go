@@ -12,8 +12,10 @@ import (
 // (rendezvous hashing), so that a change of members moves only what belonged to
 // the member that changed. Scores are by node, so that a process takes over what
 // an earlier life of its node had. The zero UUID: the view is empty.
-func Owner(view []ledger.Process, key string) uuid.UUID {
-	hashed := hash(key)
+func Owner(view []ledger.Process, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
+
+// ownerOf is Owner of a hashed key.
+func ownerOf(view []ledger.Process, hashed uint64) uuid.UUID {
 	best, owner := uint64(0), uuid.Nil
 	for _, p := range view {
 		if score := Score(hashed, p.Node); owner == uuid.Nil || score > best {
@@ -28,8 +30,9 @@ func Score(key uint64, node uuid.UUID) uint64 {
 	return mix(key ^ mix(binary.BigEndian.Uint64(node[:8])^binary.BigEndian.Uint64(node[8:])))
 }
 
-// hash is FNV-1a; alone it is skewed for similar strings, so its result is mixed.
-func hash(s string) uint64 {
+// Hash is how a key is known where many are: FNV-1a; alone it is skewed for similar
+// strings, so its result is mixed. Two keys with one hash may rest for each other.
+func Hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {
 		h = (h ^ uint64(s[i])) * 1099511628211

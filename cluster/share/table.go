@@ -11,8 +11,9 @@ import (
 
 // RestFor is how long after it was last seen a lost process may still have SMTP
 // sessions, if nobody knows that it is dead: receivers wait at least 5 minutes for
-// the next command (RFC 5321 §4.5.3.2.7). Only tests take less.
-const RestFor = 5 * time.Minute
+// the next command (RFC 5321 §4.5.3.2.7), and it may have sent the last one until its
+// fence went up. Only tests take less.
+const RestFor = 5*time.Minute + 10*time.Second
 
 // Table says what one process may use, as of one roll. Its methods are safe for
 // concurrent use. The nil Table allows nothing.
@@ -20,7 +21,8 @@ type Table struct {
 	self    uuid.UUID
 	views   [][]ledger.Process // each once
 	voters  []voter
-	resting []voter // lost, and perhaps with sessions
+	resting []voter  // lost, and perhaps with sessions
+	silent  []uint64 // hashes of keys that others may still have sessions of, ascending: of those that might be ours
 	unread  bool
 }
 
@@ -57,7 +59,24 @@ func Compute(roll ledger.Roll, self uuid.UUID, restFor time.Duration) *Table {
 			t.resting = append(t.resting, v)
 		}
 	}
+	for _, row := range roll.Nodes {
+		if row.Session != self && (row.Standing == ledger.NodeIn || roll.Now.Sub(row.Seen) < restFor) {
+			t.keepSilent(row.Silent)
+		}
+	}
+	slices.Sort(t.silent)
 	return t
+}
+
+// keepSilent notes the keys that another process has silent sessions of, whatever became of it: it
+// lives and has given them up, came back, left, or is dead. Those that no vote gives to
+// this process are of no interest.
+func (t *Table) keepSilent(hashes []uint64) {
+	for _, h := range hashes {
+		if slices.ContainsFunc(t.views, func(v []ledger.Process) bool { return ownerOf(v, h) == t.self }) {
+			t.silent = append(t.silent, h)
+		}
+	}
 }
 
 // readByAll gives the turn up to which every process that is in has read, and
@@ -98,7 +117,8 @@ func (t *Table) Same(o *Table) bool {
 		return a.session == b.session && a.counts == b.counts && slices.Equal(a.views, b.views)
 	}
 	return t.self == o.self && slices.EqualFunc(t.views, o.views, slices.Equal) &&
-		slices.EqualFunc(t.voters, o.voters, equal) && slices.EqualFunc(t.resting, o.resting, equal)
+		slices.EqualFunc(t.voters, o.voters, equal) && slices.EqualFunc(t.resting, o.resting, equal) &&
+		slices.Equal(t.silent, o.silent)
 }
 
 // Voters is how many processes there are to share with, this one included.
@@ -116,9 +136,13 @@ func (t *Table) Of(key string) (k, n int) {
 	if t == nil {
 		return 0, 1
 	}
+	hashed := Hash(key)
+	if _, silent := slices.BinarySearch(t.silent, hashed); silent {
+		return 0, max(1, len(t.voters))
+	}
 	owners := make([]uuid.UUID, len(t.views))
 	for i, v := range t.views {
-		owners[i] = Owner(v, key)
+		owners[i] = ownerOf(v, hashed)
 	}
 	for _, r := range t.resting {
 		for _, v := range r.views {

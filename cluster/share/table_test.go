@@ -91,6 +91,28 @@ func TestShares(t *testing.T) {
 			r[2].View, r[2].Before = all, single
 			r[2].Standing, r[2].Turn = ledger.NodeLost, 9
 		}, 0, 2},
+		{"what another process calls silent is nobody else's, though all vote for it", mine, func(r []ledger.NodeRow) {
+			r[2].Silent = []uint64{Hash(mine)}
+		}, 0, 3},
+		{"other keys are", mine, func(r []ledger.NodeRow) {
+			r[2].Silent = []uint64{Hash(mine) - 1, Hash(mine) + 1}
+		}, 3, 3},
+		{"what it calls silent itself has its place in its own share", mine, func(r []ledger.NodeRow) {
+			r[0].Silent = []uint64{Hash(mine)}
+		}, 3, 3},
+		{"a dead process leaves what is silent", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn, r[2].Dead, r[2].Silent = ledger.NodeLost, 9, true, []uint64{Hash(mine)}
+		}, 0, 2},
+		{"so does one who left", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
+		}, 0, 2},
+		{"until receivers have forgotten it", mine, func(r []ledger.NodeRow) {
+			r[0].View, r[1].View = pair, pair
+			r[2].Standing, r[2].Turn, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
+			r[2].Seen = midnight.Add(-RestFor)
+		}, 2, 2},
 		{"until it is known to be dead", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
 			r[2].Standing, r[2].Turn, r[2].Dead = ledger.NodeLost, 9, true

@@ -20,6 +20,7 @@ import (
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/verification"
+	"rollcall/cluster"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -186,7 +187,7 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 	if err != nil {
 		return receiver.Options{}, err
 	}
-	sources, err := newSources(c, hello, o.opened)
+	sources, err := newSources(c, hello, o)
 	if err != nil {
 		return receiver.Options{}, err
 	}
@@ -197,8 +198,8 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 }
 
 // newSources makes the sources that receivers are spoken to from; without any
-// configured the system chooses the address. Opened watches how sessions are opened.
-func newSources(c config.Config, hello string, opened func(openFunc) openFunc) (*egress.Pool, error) {
+// configured the system chooses the address.
+func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, error) {
 	networks, err := allowNetworks(c)
 	if err != nil {
 		return nil, err
@@ -222,14 +223,14 @@ func newSources(c config.Config, hello string, opened func(openFunc) openFunc) (
 	if err != nil {
 		from = smtp.Address{} // then it is not looked for in replies
 	}
-	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), make([]egress.Source, len(addresses))
+	port, limits, list := uint16(c.SMTP.Port), sessionLimits(o.hour), make([]egress.Source, len(addresses))
 	for i, a := range addresses {
 		dialer, err := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks,
 			Port: c.SMTP.Port, ConnectTimeout: smtp.ConnectTimeout})
 		if err != nil {
 			return nil, err
 		}
-		list[i] = egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: opened(func(
+		list[i] = egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: o.opened(func(
 			ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode,
 		) (*smtp.Session, error) {
 			return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, port),
@@ -237,6 +238,14 @@ func newSources(c config.Config, hello string, opened func(openFunc) openFunc) (
 		})}
 	}
 	return egress.NewPool(list)
+}
+
+// sessionLimits are those of every SMTP session. What our system has not sent yet is gone before this node
+// may be counted out, and a receiver of a trial, whose hours are short, forgets a session as much sooner.
+func sessionLimits(hour throttle.Hour) smtp.Limits {
+	l := smtp.DefaultLimits()
+	l.Unacknowledged, l.Unended = cluster.DefaultTimes().Unacknowledged, hour.Of(l.Unended)
+	return l
 }
 
 // sessionSlots is how many SMTP sessions this process can afford.

@@ -43,6 +43,12 @@ func (m *membership) fenced() bool {
 	return n == nil || n.Fenced()
 }
 
+// late says that what is sent to receivers now might be on its way for too long.
+func (m *membership) late() bool {
+	n := m.node.Load()
+	return n == nil || n.Late()
+}
+
 // load is what this node has in work.
 func (m *membership) load() cluster.Load {
 	l := cluster.Load{Addresses: m.left.Load(), Receivers: m.living.Count()}
@@ -86,7 +92,7 @@ func (m *membership) start(ctx context.Context, c config.Config, book *sqlstore.
 	}
 	options := cluster.Options{Name: c.Cluster.Name, Node: o.id, Host: host, Kinds: o.kinds, Wire: wire.Version,
 		Version: versionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
-		Comply: m.living.ApplyShares, Load: m.load, Unfit: o.unfit, Answer: o.answer}
+		Comply: m.living.ApplyShares, Silent: m.living.Silent, Load: m.load, Unfit: o.unfit, Answer: o.answer}
 	if book.Embedded() {
 		m.living.Alone()
 	} else {

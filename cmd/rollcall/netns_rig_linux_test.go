@@ -97,14 +97,14 @@ const (
 	well       nodeState = "well"       // every answer
 )
 
-// newNetRig makes networks, database, lab and nodes, which do not run yet.
-func newNetRig(t *testing.T, names ...string) *netRig {
+// newNetRig makes networks, database, lab and nodes, which do not run yet. A turn of its receivers lasts so long.
+func newNetRig(t *testing.T, turn time.Duration, names ...string) *netRig {
 	t.Helper()
 	needSpaces(t)
 	r := &netRig{home: t, rig: &rig{cli: newCLI(t)}, truth: startLab(t, smtplab.Defaults())}
 	r.hub = newHub(t, append([]string{outside}, append(names, labHome, database)...)...)
 	url := r.startDatabase(t)
-	r.startLab(t)
+	r.startLab(t, turn)
 	listOf := func(format string) string {
 		var all []string
 		for _, name := range names {
@@ -239,13 +239,13 @@ func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 }
 
 // startLab starts the lab in its place, every address of whose network is its own.
-func (r *netRig) startLab(t *testing.T) {
+func (r *netRig) startLab(t *testing.T, turn time.Duration) {
 	t.Helper()
 	home := r.hub.places[labHome]
 	home.ip(t, "route add local "+labNetwork+" dev lo")
 	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
 	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
-		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents), "--sheet",
+		"--smtp-port", "25", "--greylist-wait", "1s", "--latency", turn.String(), "--events", fmt.Sprint(netEvents), "--sheet",
 		home.addr+":8025")
 	ready := newSignalWriter("smtp_port")
 	c.Stdout, c.Stderr = ready, ready

@@ -2,8 +2,12 @@ package main
 
 import (
 	"flag"
+	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,7 +43,7 @@ var netStories = []netStory{
 		st.start(n)
 		st.awaitWell(n)
 	}},
-	{name: "everything is cut from one, and healed", each: 50, do: func(st *stage) {
+	{name: "everything is cut from one, and healed", each: 50, within: cutWithin, do: func(st *stage) {
 		st.reach(0.1)
 		st.cutOff(st.busiest(), bothWays, allSides)
 		st.pause(12 * time.Second)
@@ -85,6 +89,18 @@ var netStories = []netStory{
 	cutStory("it does not hear the ledger", incoming, ledgerSide),
 	cutStory("it is mute", outgoing, allSides),
 	cutStory("it is deaf", incoming, allSides),
+	{name: "receivers move, and no file does", each: 120, within: cutWithin, do: func(st *stage) {
+		n := st.node("c")
+		st.stop(n)
+		st.reach(0.02)
+		st.start(n) // all files are with others, and a third of the receivers comes
+		st.awaitWell(n)
+		st.reach(0.3)
+		st.say("%s has %d files", n.name, len(st.holding(n)))
+		st.cutOff(n, bothWays, allSides)
+		st.pause(cutLasts)
+		st.heal()
+	}},
 	{name: "a rolling restart", each: 150, do: func(st *stage) {
 		st.reach(0.05)
 		for _, n := range st.nodes {
@@ -112,7 +128,7 @@ var netStories = []netStory{
 		n.life.signal(st.t, syscall.SIGCONT)
 		st.recover()
 	}},
-	{name: "random faults", each: 700, within: 10 * time.Minute, do: func(st *stage) {
+	{name: "random faults", each: 700, within: 10*time.Minute + cutWithin, do: func(st *stage) {
 		seed := *seedFlag
 		if seed == 0 {
 			seed = rand.Uint64()
@@ -130,9 +146,78 @@ var netStories = []netStory{
 	}},
 }
 
+// twoCuts cuts one node off from receivers and another one from everything, for so long. Their sessions end
+// without a word that arrives, and receivers keep these for five minutes.
+func twoCuts(lasts time.Duration) netStory {
+	name := fmt.Sprintf("cut off from receivers, and from everything, for %v", lasts)
+	return netStory{name: name, each: 60, within: cutWithin + lasts, do: func(st *stage) {
+		st.reach(0.05)
+		st.cutOff(st.nodes[0], bothWays, labSide)
+		st.cutOff(st.nodes[1], bothWays, allSides)
+		st.pause(lasts)
+		st.heal()
+		for _, n := range st.nodes {
+			st.say("%s had %s silent sessions", n.name, metricAt(st.t, n.admin, "rollcall_smtp_sessions_silent"))
+		}
+	}}
+}
+
+// metricAt reads a metric without labels of a node; "no": the node does not have it.
+func metricAt(t *testing.T, admin, name string) string {
+	t.Helper()
+	client := http.Client{Timeout: pollWithin}
+	answer, err := client.Get(admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, value, found := strings.Cut(string(text), "\n"+name+" ")
+	if value, _, _ = strings.Cut(value, "\n"); !found {
+		return "no"
+	}
+	return value
+}
+
+// slowTurn is how long receivers take for a turn in TestSilentSessions: all sessions that they allow are in use
+// then, each with a command under way.
+const slowTurn = 250 * time.Millisecond
+
+// TestSilentSessionsOnSeparateNetworks plays the stories of cut sessions with receivers that allow no session more
+// than those that are in use when they are cut.
+func TestSilentSessionsOnSeparateNetworks(t *testing.T) {
+	if !effort.Long() {
+		t.Skip("skipped: receivers keep silent sessions for five minutes: run it with -long")
+	}
+	effort.Children(t)
+	t.Parallel()
+	r := newNetRig(t, slowTurn, "a", "b", "c")
+	for _, n := range r.nodes {
+		r.start(n)
+	}
+	r.awaitWell()
+	for i, lasts := range []time.Duration{40 * time.Second, 100 * time.Second} {
+		s := twoCuts(lasts)
+		if !t.Run(s.name, func(t *testing.T) { r.play(t, i, s) }) {
+			r.restore(t)
+		}
+	}
+	r.use(t)
+	for _, n := range r.nodes {
+		r.stop(n)
+	}
+}
+
+// cutWithin is how long a story takes at most in which nodes lose sessions, whose places rest until
+// receivers have forgotten them.
+const cutWithin = restEnds + 5*time.Minute
+
 // cutStory cuts kinds of traffic from the busiest node for a while.
 func cutStory(name string, w way, kinds ...traffic) netStory {
-	return netStory{name: name, each: 180, do: func(st *stage) {
+	return netStory{name: name, each: 180, within: cutWithin, do: func(st *stage) {
 		st.reach(0.05)
 		st.cutOff(st.busiest(), w, kinds...)
 		st.pause(cutLasts)
@@ -182,7 +267,7 @@ func randomFault(st *stage, random *rand.Rand) {
 func TestClusterOnSeparateNetworks(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
-	r := newNetRig(t, "a", "b", "c")
+	r := newNetRig(t, 0, "a", "b", "c")
 	for _, n := range r.nodes {
 		r.start(n)
 	}

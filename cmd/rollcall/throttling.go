@@ -132,7 +132,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 		return receiver.Options{}, err
 	}
 	r.Tracer = n.tracer
-	r.Registry, r.Fenced = n.members.living, n.members.fenced
+	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
 	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.tuning.weight

@@ -24,6 +24,7 @@ var processes = []exercise{
 	{"who is lost may be known to be dead later", 0, deadLater},
 	{"the view before goes with a process that had read its last", 0, endsOfViews},
 	{"who was retired begins anew", 0, beginsAnew},
+	{"silent receivers outlive their process", 0, silentReceivers},
 	{"a wish to drain stays", 0, drains},
 	{"a node that was seen is not forgotten", 0, forgetsNoneAlive},
 	{"a node is forgotten when all have read its end", 0, forgetsWhenRead},
@@ -73,6 +74,7 @@ func refreshes(d *Desk) {
 	b := beatOf(life(d.Node), life(uuid.Nil))
 	first, before := d.Beats(b)
 	b.Draining, b.Read, b.Leases, b.Addresses, b.Receivers = true, before.Turn, 1, 2, 3
+	b.Silent = []uint64{0, 1 << 63, 1<<64 - 1}
 	b.Name, b.Version, b.Actors = "other.test", "2", "192.0.2.9:1"
 	b.Started = b.Started.Add(time.Second)
 	row, roll := d.Beats(b)
@@ -130,6 +132,8 @@ func badBeats(d *Desk) {
 		"no node":            func(b *ledger.Beat) { b.Node = uuid.Nil },
 		"a descending view":  func(b *ledger.Beat) { slices.Reverse(b.View) },
 		"one seen twice":     func(b *ledger.Beat) { b.View[1].Session = b.View[0].Session },
+		"descending silence": func(b *ledger.Beat) { b.Silent = []uint64{2, 1} },
+		"silent twice":       func(b *ledger.Beat) { b.Silent = []uint64{1, 1} },
 		"a turn below 0":     func(b *ledger.Beat) { b.Read = -1 },
 		"leases below 0":     func(b *ledger.Beat) { b.Leases = -1 },
 		"addresses below 0":  func(b *ledger.Beat) { b.Addresses = -1 },

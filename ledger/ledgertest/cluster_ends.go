@@ -72,6 +72,49 @@ func endsOfViews(d *Desk) {
 	}
 }
 
+// silentReceivers: they stay with a row whatever ends it, until a later beat of its process says
+// otherwise, or an operator.
+func silentReceivers(d *Desk) {
+	ctx := d.T.Context()
+	longest := make([]uint64, ledger.SilentMax+1)
+	for i := range longest {
+		longest[i] = uint64(i) << 40
+	}
+	b := beatOf(life(d.Node))
+	b.Silent = longest
+	_, err := d.Beat(ctx, b)
+	d.refused(err, ledger.ErrIllegal)
+	silent := longest[:ledger.SilentMax]
+	for name, end := range map[string]func(s uuid.UUID) error{
+		"lost": func(s uuid.UUID) error { return d.Retire(ctx, s, 0, false) },
+		"dead": func(s uuid.UUID) error { return d.Retire(ctx, s, 0, true) },
+		"left": func(s uuid.UUID) error { return d.Leave(ctx, s) },
+	} {
+		b := beatOf(life(d.Node))
+		b.Silent = silent
+		d.Beats(b)
+		d.ok(end(b.Session))
+		if row := d.row(b.Session); !slices.Equal(row.Silent, silent) {
+			d.T.Errorf("%s: %d are silent, want %d", name, len(row.Silent), len(silent))
+		}
+		b.Silent = silent[:2] // it is back
+		if row, _ := d.Beats(b); !slices.Equal(row.Silent, silent[:2]) {
+			d.T.Errorf("%s, and back: %d are silent, want 2", name, len(row.Silent))
+		}
+		d.ok(end(b.Session))
+	}
+	reader := beatOf(life(uuid.Nil))
+	d.Beats(reader) // it has not read their ends
+	d.ok(d.Forget(ctx, d.Node, 0))
+	roll, err := d.Roll(ctx)
+	d.ok(err)
+	for _, row := range roll.Nodes {
+		if row.Standing == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0 {
+			d.T.Errorf("forgotten, and %d are silent: %+v", len(row.Silent), row.Standing)
+		}
+	}
+}
+
 func beginsAnew(d *Desk) {
 	ctx := d.T.Context()
 	for name, ends := range map[string]func(session uuid.UUID) error{

@@ -213,8 +213,11 @@ func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Durat
 		switch {
 		case row.Standing != ledger.NodeIn && readByAll(roll, row):
 			err = remove(t, row)
-		case row.Standing == ledger.NodeIn || row.Standing == ledger.NodeLost && !row.Dead:
-			err = retire(t, row, true)
+		case row.Standing == ledger.NodeIn:
+			err = endInTurn(t, row, Ending{Standing: ledger.NodeLost, Dead: true, Forgotten: true})
+		case row.Standing == ledger.NodeLost && !row.Dead || len(row.Silent) > 0:
+			err = end(t, row, Ending{Standing: row.Standing, Turn: row.Turn, Forgotten: true,
+				Dead: row.Standing == ledger.NodeLost})
 		default:
 			continue // its end is known, and not yet read by all
 		}

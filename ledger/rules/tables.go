@@ -156,9 +156,10 @@ type Tables interface {
 
 // Ending is how a process's row ends.
 type Ending struct {
-	Standing ledger.Standing
-	Dead     bool
-	Turn     int64
+	Standing  ledger.Standing
+	Dead      bool
+	Turn      int64
+	Forgotten bool // nothing of it is silent any more
 }
 
 // Leased says whether a node has the verification at this moment.

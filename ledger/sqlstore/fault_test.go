@@ -53,6 +53,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 		{"a standby", state("25006"), "read_only afp", "read_only afpu"},
 		{"unique violation", state("23505"), "duplicate a", "duplicate a"},
 		{"the table of another migration", state("42P07"), "duplicate a", "duplicate a"},
+		{"the column of another migration", state("42701"), "duplicate a", "duplicate a"},
 		{"check violation", state("23514"), "refused ", "refused "},
 		{"numeric out of range", state("22003"), "refused ", "refused "},
 		{"invalid byte sequence", state("22021"), "refused ", "refused "},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -43,11 +44,11 @@ func (t *tx) NextTurn() (turn int64, err error) {
 
 // sets are what every beat writes, and written their values.
 const sets = `node = ?, cluster = ?, name = ?, version = ?, actors = ?, draining = ?, started = ?,
-	read_turn = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
+	read_turn = ?, silent = ?, leases = ?, addresses = ?, receivers = ?, seen = {now}`
 
 func written(b ledger.Beat) []any {
 	return []any{b.Node[:], b.Cluster, b.Name, b.Version, b.Actors, stored(b.Draining), rules.Millis(b.Started),
-		b.Read, b.Leases, b.Addresses, b.Receivers}
+		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
 
 // stored is the number that is stored for a truth.
@@ -74,11 +75,12 @@ func (t *tx) Publish(b ledger.Beat, turn int64) (int64, error) {
 // Enrol writes a beat in a new row, or in place of the one that stood.
 func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
 	return t.exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
-		read_turn, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, {now}, {now})
+		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, {now}, {now})
 		ON CONFLICT (session) DO UPDATE SET node = excluded.node, cluster = excluded.cluster,
 		name = excluded.name, version = excluded.version, actors = excluded.actors,
 		draining = excluded.draining, started = excluded.started, read_turn = excluded.read_turn,
+		silent = excluded.silent,
 		leases = excluded.leases, addresses = excluded.addresses, receivers = excluded.receivers,
 		current_view = excluded.current_view, before_view = NULL, turn = excluded.turn,
 		standing = 0, since = excluded.since, seen = excluded.seen, dead = 0`,
@@ -89,9 +91,10 @@ func (t *tx) Enrol(b ledger.Beat, turn int64) (int64, error) {
 func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 	return t.exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
 		since = CASE WHEN standing = ? THEN since ELSE {now} END,
-		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END
+		before_view = CASE WHEN read_turn >= turn THEN NULL ELSE before_view END,
+		silent = CASE WHEN ? = 1 THEN NULL ELSE silent END
 		WHERE session = ? AND standing = ? AND turn = ?`,
-		e.Standing, e.Turn, stored(e.Dead), e.Standing, before.Session[:], before.Standing, before.Turn)
+		e.Standing, e.Turn, stored(e.Dead), e.Standing, stored(e.Forgotten), before.Session[:], before.Standing, before.Turn)
 }
 
 // AskDrain notes an operator's wish in a row.
@@ -105,22 +108,22 @@ func (t *tx) Remove(session uuid.UUID) (int64, error) {
 }
 
 const nodeColumns = `session, node, cluster, name, version, actors, draining, started, current_view,
-	before_view, read_turn, leases, addresses, receivers, standing, since, seen, turn, dead, drain_asked`
+	before_view, read_turn, leases, addresses, receivers, silent, standing, since, seen, turn, dead, drain_asked`
 
 // scanNode reads nodeColumns, and what follows them into more.
 func scanNode(scan func(into ...any) error, more ...any) (ledger.NodeRow, error) {
 	var n ledger.NodeRow
-	var view, before []byte
+	var view, before, silent []byte
 	var draining, started, since, seen, dead, asked int64
 	err := scan(append([]any{&n.Session, &n.Node, &n.Cluster, &n.Name, &n.Version, &n.Actors, &draining,
-		&started, &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &n.Standing,
+		&started, &view, &before, &n.Read, &n.Leases, &n.Addresses, &n.Receivers, &silent, &n.Standing,
 		&since, &seen, &n.Turn, &dead, &asked}, more...)...)
 	if err != nil {
 		return n, err
 	}
 	n.Draining, n.Dead, n.DrainAsked = draining != 0, dead != 0, asked != 0
 	n.Started, n.Since, n.Seen = rules.Clock(started), rules.Clock(since), rules.Clock(seen)
-	n.View = unpacked(view)
+	n.View, n.Silent = unpacked(view), unpackedHashes(silent)
 	if len(before) > 0 { // an empty one may be read as nil
 		n.Before = unpacked(before)
 	}
@@ -172,4 +175,21 @@ func unpacked(b []byte) []ledger.Process {
 		view = append(view, ledger.Process{Session: uuid.UUID(b[:size]), Node: uuid.UUID(b[size : 2*size])})
 	}
 	return view
+}
+
+// packedHashes is how silent receivers are stored: 8 bytes for each; nil: there are none.
+func packedHashes(list []uint64) (b []byte) {
+	for _, h := range list {
+		b = binary.BigEndian.AppendUint64(b, h)
+	}
+	return b
+}
+
+// unpackedHashes reads stored silent receivers.
+func unpackedHashes(b []byte) (list []uint64) {
+	const size = 8
+	for ; len(b) >= size; b = b[size:] {
+		list = append(list, binary.BigEndian.Uint64(b))
+	}
+	return list
 }

@@ -17,7 +17,8 @@ import (
 // These make a ledger of today one of before, whose tables are the same without
 // those that the later migrations add.
 const (
-	withoutOperators = `DROP TABLE throttle_overrides; DROP TABLE workspace_weights; DROP INDEX operator_log_newest;
+	withoutSilent    = `ALTER TABLE nodes DROP COLUMN silent; DELETE FROM schema_versions WHERE version >= 5`
+	withoutOperators = withoutSilent + `; DROP TABLE throttle_overrides; DROP TABLE workspace_weights; DROP INDEX operator_log_newest;
 	ALTER TABLE operator_log DROP COLUMN author; ALTER TABLE operator_log DROP COLUMN old;
 	ALTER TABLE operator_log DROP COLUMN reason; ALTER TABLE verifications DROP COLUMN expected;
 	DELETE FROM schema_versions WHERE version >= 4`
@@ -30,7 +31,7 @@ const (
 // TestALedgerOfBeforeIsBroughtUpToDate: an embedded one by the process that owns
 // it, one on a server by Migrate; what is in it stays.
 func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
-	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators} {
+	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators, "4": withoutSilent} {
 		kept := "goes with its table"
 		if version < "3" {
 			kept = ""

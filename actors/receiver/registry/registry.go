@@ -42,15 +42,16 @@ type Share struct {
 
 // Registry are the receivers that live on a node: the share of its allowance that
 // each may use here, and the SMTP connections that it has, counted from before the
-// dial until they are really closed, whether its actor still lives or not.
+// dial until the receiver holds them no longer, whether its actor still lives or not.
 //
 // Invariant: when ApplyShares has returned without an error, no receiver has more
-// connections here than its share of its connections, and no RCPT is sent that was
-// permitted under a larger share. Safe for concurrent use.
+// connections here than its share of its connections, but for silent ones (Silent), and
+// no RCPT is sent that was permitted under a larger share. Safe for concurrent use.
 type Registry struct {
 	mu      sync.Mutex
 	of      func(key string) (k, n int) // nil: nothing may be used
 	entries map[string]*entry
+	silent  map[string]int // sessions of which only the end is awaited, by receiver
 	actors  int
 	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
 	Grace   time.Duration // HardAfter, but for tests on real sockets; not to be changed later
@@ -82,6 +83,8 @@ type ConnSlot struct {
 	node    *Slots
 	version uint64      // under which its work was begun; guarded by living.mu
 	busy    bool        // work is under way; guarded by living.mu
+	silent  bool        // ended here, and perhaps not at the receiver; guarded by living.mu
+	aside   bool        // it is silent and takes none of the node's slots; guarded by living.mu
 	closed  bool        // guarded by living.mu
 	cancel  func()      // ends the work; guarded by living.mu
 	ended   atomic.Bool // ended by ApplyShares: what it meets is no lesson
@@ -100,7 +103,7 @@ func (l *Registry) Replan() { l.Broadcast(AllowanceChanged{}) }
 
 // New makes a registry in which nothing may be used until the first ApplyShares, or Alone.
 func New() *Registry {
-	return &Registry{entries: map[string]*entry{}, freed: make(chan struct{}, 1), Grace: HardAfter}
+	return &Registry{entries: map[string]*entry{}, silent: map[string]int{}, freed: make(chan struct{}, 1), Grace: HardAfter}
 }
 
 // Alone lets every receiver use the whole of its allowance, for ever: there is no
@@ -213,17 +216,45 @@ func (p *entry) excess() []*ConnSlot {
 	}
 	now := p.share.Load()
 	var out, rest []*ConnSlot
+	silent := 0
 	for s := range p.slots {
-		if s.busy && s.version != now.Version {
+		switch {
+		case s.silent:
+			silent++
+		case s.busy && s.version != now.Version:
 			out = append(out, s)
-		} else {
+		default:
 			rest = append(rest, s)
 		}
 	}
-	if more := len(rest) - now.Of(p.allow(p.Key)).Connections; more > 0 {
+	if more := len(rest) - max(0, now.Of(p.allow(p.Key)).Connections-silent); more > 0 {
 		out = append(out, rest[:more]...)
 	}
 	return out
+}
+
+// Silent gives the keys of the receivers that may still hold sessions which ended here.
+// Nobody can end these, so ApplyShares does not wait for them; who else may use such a
+// receiver has to.
+func (l *Registry) Silent() (keys []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, n := range l.silent {
+		if n > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// SilentCount is how many such sessions there are.
+func (l *Registry) SilentCount() (sum int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.silent {
+		sum += n
+	}
+	return sum
 }
 
 // cutExcess closes what is over the shares of places.
@@ -339,9 +370,49 @@ func (s *ConnSlot) Close() {
 	}
 	s.closed, s.busy = true, false
 	delete(s.entry.slots, s)
+	if s.aside {
+		s.node.endAside()
+	} else {
+		s.node.Give()
+	}
+	if s.silent {
+		s.endSilence()
+	}
 	s.entry.dropUnused()
-	s.node.Give()
 	l.signalFreed()
+}
+
+// CloseWhen says that nothing more is said here, and gives the slot back when gone is
+// closed: until then the receiver may hold the session, so it keeps its place.
+func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
+	select {
+	case <-gone:
+		s.Close()
+		return
+	default:
+	}
+	l := s.entry.registry
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.closed || s.silent {
+		return
+	}
+	s.silent, s.busy, s.aside = true, false, s.node.putAside()
+	l.silent[s.entry.Key]++
+	l.signalFreed()
+	go func() {
+		<-gone
+		s.Close()
+	}()
+}
+
+// endSilence tells those who wait for the place. Under mu.
+func (s *ConnSlot) endSilence() {
+	l, key := s.entry.registry, s.entry.Key
+	if l.silent[key]--; l.silent[key] == 0 {
+		delete(l.silent, key)
+	}
+	s.entry.tellHandles(AllowanceChanged{})
 }
 
 // signalFreed wakes ApplyShares. Under mu.

@@ -146,6 +146,86 @@ func TestComplyIsHardAfterAWhile(t *testing.T) {
 	})
 }
 
+// TestASilentSessionKeepsItsPlace: until it is gone, and nobody waits for it meanwhile. It takes no slot of the
+// node, as long as not too many do so.
+func TestASilentSessionKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, seat := seated(2)
+		told := 0
+		seat.Listen(func(any) { told++ })
+		slots := NewSlots(1)
+		dial := func() *ConnSlot {
+			if !slots.Take() {
+				return nil
+			}
+			one := seat.Dial(seat.Share().Version, 2, slots)
+			if one == nil {
+				slots.Give()
+			}
+			return one
+		}
+		first, gone := dial(), make(chan struct{})
+		first.CloseWhen(gone)
+		second, goneToo := dial(), make(chan struct{})
+		if second == nil || dial() != nil {
+			t.Fatal("the place of a silent session is free, or it takes a slot of the node")
+		}
+		second.CloseWhen(goneToo)
+		if slots.Take() {
+			t.Error("as many as there are slots wait for their ends, and one more takes none")
+		}
+		if keys := l.Silent(); len(keys) != 1 || keys[0] != "x" || l.SilentCount() != 2 {
+			t.Errorf("%d silent sessions of %q", l.SilentCount(), keys)
+		}
+		if err := l.ApplyShares(t.Context(), of(0, 1)); err != nil {
+			t.Fatal(err)
+		}
+		l.Alone()
+		told = 0
+		close(gone)
+		synctest.Wait()
+		if told != 1 || l.SilentCount() != 1 || slots.Take() {
+			t.Errorf("told %d times of one end, %d are silent", told, l.SilentCount())
+		}
+		close(goneToo)
+		synctest.Wait()
+		if third := dial(); third == nil || l.SilentCount() != 0 || len(l.Silent()) != 0 {
+			t.Errorf("%d are silent", l.SilentCount())
+		} else {
+			third.CloseWhen(gone) // it is already
+		}
+		if !slots.Take() || len(seat.slots) != 0 {
+			t.Error("a session that is gone keeps something")
+		}
+	})
+}
+
+// TestSilentSessionsCountInAShare: others make room for them.
+func TestSilentSessionsCountInAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, seat := seated(4)
+		sockets, gone := dialled(t, seat, 4, func() {}), make(chan struct{})
+		for _, one := range sockets {
+			one.Rest()
+		}
+		sockets[0].CloseWhen(gone)
+		done := make(chan error, 1)
+		go func() { done <- l.ApplyShares(t.Context(), of(1, 2)) }()
+		synctest.Wait()
+		sockets[1].Close()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("complied with a silent session and two others, and two are allowed")
+		}
+		sockets[2].Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		close(gone)
+		synctest.Wait()
+	})
+}
+
 // TestComplyEndsWithItsContext: the share holds nevertheless, also for the next call.
 func TestComplyEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,9 @@ type Options struct {
 	// not know whether others took it for lost. It is asked before every RCPT, from
 	// many goroutines at once, and must be quick.
 	Fenced func() bool
+	// Late says that a RCPT which is sent now might still be on its way, in this machine, when
+	// Fenced becomes true: it is not sent before that is clear. Asked as Fenced; nil: never.
+	Late func() bool
 	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
 	// for one who asks once and is gone.
 	Facts state.Facts

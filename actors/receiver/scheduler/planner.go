@@ -391,7 +391,8 @@ func (pl *planner) takeSlot(now time.Time, a throttle.Limits, l *hostQueue, o *e
 		return nil
 	}
 	socket := pl.allowance.handle.Dial(pl.allowance.version, a.Connections, pl.options.Slots)
-	if socket == nil { // one that was here before us still has some, or the share has just changed
+	if socket == nil { // silent sessions, or one that was here before us, still have some; or the share has just changed
+		pl.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
 		pl.options.Slots.Give()
 		pl.wakeAt(now.Add(slotEvery))
 	}

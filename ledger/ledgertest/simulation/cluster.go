@@ -120,6 +120,9 @@ func (p *processes) beat(one ledger.Process) {
 	if row, found := p.memory.cluster.nodes[one.Session]; found && p.chance(600) {
 		b.View = row.View
 	}
+	for h := range uint64(p.random.IntN(4)) {
+		b.Silent = append(b.Silent, h<<60)
+	}
 	p.beaten = one.Session
 	roll, err := p.book.Beat(context.Background(), b)
 	if !p.answered("beat", err) {
@@ -131,7 +134,7 @@ func (p *processes) beat(one ledger.Process) {
 		return
 	}
 	if row := roll.Nodes[at]; !slices.Equal(row.View, b.View) || row.Leases != b.Leases ||
-		row.Standing != ledger.NodeIn || row.Read != b.Read {
+		row.Standing != ledger.NodeIn || row.Read != b.Read || !slices.Equal(row.Silent, b.Silent) {
 		p.wrong("beat", "said %+v, the row is %+v", b, row)
 	}
 }

@@ -64,6 +64,7 @@ func (m *memory) NextTurn() (int64, error) {
 func beat(b ledger.Beat) ledger.Beat {
 	b.Started = rules.Clock(rules.Millis(b.Started))
 	b.View = append([]ledger.Process{}, b.View...)
+	b.Silent = append([]uint64(nil), b.Silent...)
 	return b
 }
 
@@ -110,6 +111,9 @@ func (m *memory) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 			n.Since = rules.Clock(m.now)
 		}
 		n.Standing, n.Turn, n.Dead = e.Standing, e.Turn, e.Dead
+		if e.Forgotten {
+			n.Silent = nil
+		}
 	})
 }
 

@@ -1,0 +1,27 @@
+package scheduler
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestTheDocumentTellsWhatAMoveLoses: docs/cluster.md gives a bound, which rests on these.
+func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []string{
+		fmt.Sprintf("%.0f s (`leaveWithin`)", leaveWithin.Seconds()),
+		fmt.Sprintf("%d ms\n  (`flushEvery`)", flushEvery.Milliseconds()),
+		fmt.Sprintf("%.0f s (`silentFor`)", silentFor.Seconds()),
+		fmt.Sprintf("%.1f s of its RCPT rate", (silentFor + flushEvery).Seconds()),
+		fmt.Sprintf("%d addresses each (`workMax`)", workMax),
+	} {
+		if !strings.Contains(string(text), said) {
+			t.Errorf("docs/cluster.md does not say %q", said)
+		}
+	}
+}
