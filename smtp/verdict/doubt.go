@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync"
 
 	"rollcall/smtp"
 )
@@ -15,6 +16,25 @@ import (
 //go:embed rules/doubts.txt
 var doubtsFile string
 
+// doubtful finds the words of doubtsFile.
+var doubtful = sync.OnceValue(func() machine {
+	var lines []string
+	for line := range strings.Lines(doubtsFile) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	words, err := parseWords(lines)
+	if err != nil { // a fault of this package, found by every test
+		panic("verdict: doubts.txt: " + err.Error())
+	}
+	phrases := make([]phrase, len(words))
+	for i, word := range words {
+		phrases[i] = phrase{text: word}
+	}
+	return newMachine(phrases)
+})
+
 // doubts makes a plain statement about a mailbox a bare one, when words of refusals stand
 // beside it. Rules about certain hosts, and the operator's, know what they say.
 type doubts struct {
@@ -23,23 +43,8 @@ type doubts struct {
 	words machine
 }
 
-// newDoubts reads the words. Its faults are those of this package.
-func newDoubts(rules []*rule) (doubts, error) {
-	var lines []string
-	for line := range strings.Lines(doubtsFile) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			lines = append(lines, line)
-		}
-	}
-	words, err := parseWords(lines)
-	if err != nil {
-		return doubts{}, err
-	}
-	phrases := make([]phrase, len(words))
-	for i, word := range words {
-		phrases[i] = phrase{text: word}
-	}
-	d := doubts{words: newMachine(phrases)}
+func newDoubts(rules []*rule) doubts {
+	d := doubts{words: doubtful()}
 	h := fnv.New32a()
 	h.Write([]byte(doubtsFile))
 	for i, r := range rules {
@@ -56,7 +61,7 @@ func newDoubts(rules []*rule) (doubts, error) {
 		}
 		r.verdict.Version ^= h.Sum32() // what it says depends on the words
 	}
-	return d, nil
+	return d
 }
 
 // weaken gives the verdict of a rule on a text: beside words of a refusal it is bare, and a code

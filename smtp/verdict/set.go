@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -31,8 +30,9 @@ type Rules struct {
 	guarded  found              // the rules that those go before
 	unlinked found              // rules for any software to which words inside links are no words
 	hosts    scopes
-	phrases  machine
-	marked   machine // of the phrases that name a mark
+	phrases  machine // of those in ASCII: it is narrow, and scanned most
+	foreign  machine // of the others
+	marked   machine // of those that name a mark
 	doubts   doubts
 	accepted Verdict // to 250 at RCPT where no rule knows better
 	changes  []Change
@@ -94,19 +94,19 @@ func compile(files []*ruleFile) *Rules {
 	for _, r := range s.rules {
 		r.verdict.Version = r.version()
 	}
-	var err error
-	if s.doubts, err = newDoubts(s.rules); err != nil { // a fault of this package, found by every test
-		panic("verdict: doubts.txt: " + err.Error())
-	}
-	var phrases, marked []phrase
+	s.doubts = newDoubts(s.rules)
+	var phrases, foreign, marked []phrase
 	for i, r := range s.rules {
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
 		for _, text := range r.phrases {
-			if strings.ContainsFunc(text, func(r rune) bool { return r < utf8.RuneSelf && isMark(byte(r)) }) {
-				marked = append(marked, phrase{text: text, rule: i})
-			} else {
-				phrases = append(phrases, phrase{text: text, rule: i})
+			to := &phrases
+			switch {
+			case hasMark(text):
+				to = &marked
+			case !isASCII(text):
+				to = &foreign
 			}
+			*to = append(*to, phrase{text: text, rule: i})
 		}
 		if len(r.phrases) == 0 {
 			s.wordless.set(i)
@@ -124,7 +124,7 @@ func compile(files []*ruleFile) *Rules {
 			s.guarded.set(i)
 		}
 	}
-	s.phrases, s.marked = newMachine(phrases), newMachine(marked)
+	s.phrases, s.foreign, s.marked = newMachine(phrases), newMachine(foreign), newMachine(marked)
 	s.hosts = newScopes(s.rules)
 	s.index()
 	s.indexSubjects()
@@ -243,7 +243,10 @@ func (s *Rules) verdictOf(i int, text string) Verdict {
 func (s *Rules) find(text string) found {
 	seen := s.wordless
 	s.phrases.scan(text, &seen)
-	if strings.IndexByte(text, evidence.MarkAsked) >= 0 || strings.IndexByte(text, evidence.MarkOurs) >= 0 {
+	if !isASCII(text) {
+		s.foreign.scan(text, &seen)
+	}
+	if hasMark(text) {
 		s.marked.scan(text, &seen)
 	}
 	return seen

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"rollcall/smtp/evidence"
 )
@@ -112,5 +113,19 @@ func isWordByte(c byte) bool {
 
 // isMark says whether c stands for what phrases can name.
 func isMark(c byte) bool { return c == evidence.MarkAsked || c == evidence.MarkOurs }
+
+// hasMark says whether there is such a mark in text.
+func hasMark(text string) bool {
+	return strings.IndexByte(text, evidence.MarkAsked) >= 0 || strings.IndexByte(text, evidence.MarkOurs) >= 0
+}
+
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
