@@ -47,10 +47,10 @@ func lowerHost(name string) string { return strings.ToLower(strings.TrimSuffix(n
 func Clean(r Raw) string {
 	var buffer [TextMax + 1]byte
 	text := join(buffer[:0], r.Reply.Lines)
-	if bytes.IndexByte(text, '@') >= 0 {
-		text = withoutAddresses(text, &r)
-	}
 	names := ours(&r)
+	if bytes.IndexByte(text, '@') >= 0 {
+		text = withoutAddresses(text, &names)
+	}
 	for {
 		var named, cut, numbered bool
 		for _, n := range names.list[:names.n] {
@@ -152,9 +152,7 @@ func appendPlain(buf []byte, line string) []byte {
 
 // withoutAddresses leaves no "@": each goes with what is on its left and right, and
 // leaves the mark of whose address it is.
-func withoutAddresses(text []byte, r *Raw) []byte {
-	asked := plainAddress(r.Address)
-	ours := [...]string{plainName(r.ReturnPath.Domain), plainName(r.Hello)}
+func withoutAddresses(text []byte, names *names) []byte {
 	for from := 0; ; {
 		at := bytes.IndexByte(text[from:], '@')
 		if at < 0 {
@@ -167,35 +165,10 @@ func withoutAddresses(text []byte, r *Raw) []byte {
 				right = domainEnd(text, at+1)
 			} // else a user in front of a host, which stays
 		}
-		m := byte(mark)
-		switch address := text[left:right]; {
-		case isAddress(address, asked):
-			m = MarkAsked
-		case at+1 < right && slices.Contains(ours[:], string(text[at+1:right])):
-			m = MarkOurs
-		}
+		m := names.markOf(text[left:at], text[min(at+1, right):right])
 		text = append(append(text[:left], m), text[right:]...)
 		from = left + 1
 	}
-}
-
-// plainAddress gives an address in the form in which it would be in a text; "" for none.
-func plainAddress(a smtp.Address) string {
-	if a == (smtp.Address{}) {
-		return ""
-	}
-	return string(trim(appendPlain(make([]byte, 0, len(a.Local)+len(a.Domain)+1), a.Local+"@"+a.Domain)))
-}
-
-// isAddress reports whether a text is an address, perhaps behind a quotation mark or
-// as the value of a word, such as "to=": these may be parts of local parts too.
-func isAddress(text []byte, address string) bool {
-	before, found := bytes.CutSuffix(text, []byte(address))
-	if !found || address == "" || len(before) == 0 {
-		return found && address != ""
-	}
-	last := len(before) - 1
-	return strings.IndexByte("'`=*{|/", before[last]) >= 0 && oneWord(string(before[:last]))
 }
 
 // linkStart gives where the authority of a URL begins in which text ends, without a
@@ -251,6 +224,8 @@ func domainEnd(text []byte, from int) int {
 
 // names is what we brought along ourselves.
 type names struct {
+	asked  struct{ local, domain string }
+	ours   [2]string // domains of ours
 	list   [10]name
 	n      int
 	source netip.Addr
@@ -279,28 +254,51 @@ func ours(r *Raw) names {
 	} else {
 		o.add(r.Source, mark)
 	}
-	o.add(r.Address.Domain, mark)
-	o.addLocal(r.Address.Local, MarkAsked)
-	o.add(r.Hello, MarkOurs)
+	o.asked.domain = o.add(r.Address.Domain, mark)
+	o.asked.local = plain(r.Address.Local)
+	o.addLocal(o.asked.local, MarkAsked)
+	o.ours[0] = o.add(r.Hello, MarkOurs)
 	if r.ReturnPath != (smtp.Address{}) {
-		o.add(r.ReturnPath.Domain, MarkOurs)
-		o.addLocal(r.ReturnPath.Local, MarkOurs)
+		o.ours[1] = o.add(r.ReturnPath.Domain, MarkOurs)
+		o.addLocal(plain(r.ReturnPath.Local), MarkOurs)
 	}
 	return o
+}
+
+// markOf gives the mark of an address. That which was asked may stand behind a quotation
+// mark, or be the value of a word, such as "to=": these may be parts of local parts too.
+func (o *names) markOf(local, domain []byte) byte {
+	if len(domain) == 0 {
+		return mark
+	}
+	if string(domain) == o.asked.domain {
+		before, found := bytes.CutSuffix(local, []byte(o.asked.local))
+		if last := len(before) - 1; found && o.asked.local != "" && (last < 0 ||
+			strings.IndexByte("'`=*{|/", before[last]) >= 0 && oneWord(string(before[:last]))) {
+			return MarkAsked
+		}
+	}
+	if slices.Contains(o.ours[:], string(domain)) {
+		return MarkOurs
+	}
+	return mark
 }
 
 // addLocal: "user" and "-user" are words of replies too, but "no.such.user" would
 // read as a phrase.
 func (o *names) addLocal(local string, m byte) {
-	if plain := plainName(local); !oneWord(plain) {
-		o.put(plain, m)
+	if inner := withoutEnds(local); !oneWord(inner) {
+		o.put(inner, m)
 	}
 }
 
-func (o *names) add(text string, m byte) {
-	if plain := plainName(text); plain != "" {
-		o.put(plain, m)
+// add adds a name and gives it as it would be in a text.
+func (o *names) add(text string, m byte) string {
+	name := withoutEnds(plain(text))
+	if name != "" {
+		o.put(name, m)
 	}
+	return name
 }
 
 func (o *names) put(plain string, m byte) {
@@ -311,13 +309,17 @@ func (o *names) put(plain string, m byte) {
 
 func isMark(r rune) bool { return r == mark || r == MarkAsked || r == MarkOurs }
 
-// plainName gives a name in the form in which it would be in a text.
-func plainName(name string) string {
+// plain gives a name in the form in which it would be in a text.
+func plain(name string) string {
 	if name == "" {
 		return ""
 	}
-	plain := string(trim(appendPlain(make([]byte, 0, len(name)), name)))
-	return strings.TrimFunc(plain, func(r rune) bool { return r < utf8.RuneSelf && !isWordByte(byte(r)) })
+	return string(trim(appendPlain(make([]byte, 0, len(name)), name)))
+}
+
+// withoutEnds takes off what is no part of a word at the ends of a name.
+func withoutEnds(name string) string {
+	return strings.TrimFunc(name, func(r rune) bool { return r < utf8.RuneSelf && !isWordByte(byte(r)) })
 }
 
 // nibbles is the form of an IPv6 address in reverse zones (RFC 3596 §2.5).
