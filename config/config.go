@@ -58,9 +58,12 @@ type HTTP struct {
 	// time. Default 4. At least 1.
 	DownloadsAtOnce int `toml:"downloads_at_once"`
 
-	// BadKeysPerMinute is how many rejected keys one network address may send
-	// before it gets 429. Default 20: a guess that spares a person with a
-	// wrong key and stops a guesser. At least 1.
+	// BadKeysPerMinute is how many requests with a rejected key, or none, one
+	// network address (an IPv6 /64 is one) may send before more of them get 429.
+	// Requests with a good key are never refused for it. Above the limit a node asks
+	// the ledger 100 times a second about keys of that address it has never
+	// accepted; further ones get 429 until they come again. Default 20: a guess
+	// that spares a person with a wrong key and stops a guesser. At least 1.
 	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
 }
 

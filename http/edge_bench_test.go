@@ -2,17 +2,21 @@ package http_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	httpd "rollcall/http"
+	"rollcall/http/apikey"
 )
 
 // benchConns are the connections of a benchmark, each with one request at a time.
@@ -145,4 +149,67 @@ func BenchmarkSmallResults(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
+// same address sends 1,000 requests a second with well-formed keys that are not good.
+func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
+	e := newEdge(b, func(o *httpd.Options) {
+		o.Limits.BadKeys = httpd.DefaultLimits().BadKeys
+		o.Limits.KeyLookups = httpd.DefaultLimits().KeyLookups
+		o.Log = slog.New(slog.DiscardHandler)
+	})
+	host := e.server.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var sent atomic.Int64
+	for range 10 {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		wg.Go(func() {
+			r, tick := bufio.NewReader(c), time.NewTicker(10*time.Millisecond)
+			defer tick.Stop()
+			var res fasthttp.Response
+			for ctx.Err() == nil {
+				<-tick.C
+				key, _ := apikey.New()
+				_, _ = io.WriteString(c, "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+key+"\r\n\r\n")
+				if err := res.Read(r); err != nil || res.StatusCode() != 401 && res.StatusCode() != 429 {
+					b.Errorf("a bad key is answered %d, %v", res.StatusCode(), err)
+					return
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	good, err := net.Dial("tcp", host)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer good.Close()
+	r, raw := bufio.NewReader(good), []byte("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\n\r\n")
+	var res fasthttp.Response
+	took := make([]time.Duration, 0, b.N)
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	began := time.Now()
+	for b.Loop() {
+		<-pace.C
+		start := time.Now()
+		_, _ = good.Write(raw)
+		if err := res.Read(r); err != nil || res.StatusCode() != 200 {
+			b.Fatalf("the good key is answered %d, %v", res.StatusCode(), err)
+		}
+		took = append(took, time.Since(start))
+	}
+	bad := float64(sent.Load()) / time.Since(began).Seconds()
+	stop()
+	wg.Wait()
+	slices.Sort(took)
+	b.ReportMetric(bad, "bad/s")
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }

@@ -14,7 +14,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec   // route, status
 	took     *prometheus.HistogramVec // route, class
-	limited  *prometheus.CounterVec   // limit: bad_keys, reads, creates, downloads
+	limited  *prometheus.CounterVec   // limit: bad_keys, key_lookups, reads, creates, downloads
 	panics   prometheus.Counter
 	working  atomic.Int64 // requests in work
 
@@ -41,7 +41,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		}, []string{"route", "class"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_limited_total",
-			Help: "API requests refused by a rate limit: bad_keys, reads, creates or downloads.",
+			Help: "API requests refused by a rate limit: bad_keys, key_lookups, reads, creates or downloads.",
 		}, []string{"limit"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",

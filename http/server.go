@@ -34,6 +34,7 @@ type Server struct {
 	keys     *keyCache
 	limits   Limiter  // by key
 	badKeys  *buckets // by network address, always of this server alone
+	lookups  *buckets // the same, of keys that may be guesses and are looked up all the same
 	creates  *createGate
 	balances *balanceReader
 	cursors  *cursorSealer
@@ -69,6 +70,7 @@ func New(o Options) (*Server, error) {
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   o.Limiter,
 		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
+		lookups:  newBuckets(o.Limits.KeyLookups, o.Now),
 		creates:  newCreateGate(createWait),
 		balances: newBalanceReader(o.Book, m.panics.Inc),
 		metrics:  m,
