@@ -34,6 +34,15 @@ type HTTP struct {
 	// means http:// and Listen, with 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
 
+	// TrustedProxies are the addresses and networks of the proxies in front of this
+	// listener and of that of [upload]. From them, and from nobody else, a PROXY
+	// header of version 2 at the start of a connection and X-Forwarded-For (its
+	// right-most address that is no proxy's) are believed, and limits go by the
+	// client's address. Anybody else's PROXY header is answered 400, as version 1 is
+	// always. Name no proxy here that passes on what clients send at the start of a
+	// connection. Default none. At most 64.
+	TrustedProxies []string `toml:"trusted_proxies"`
+
 	// AllowedOrigins are the exact origins, such as https://app.example.com,
 	// that browsers may call from. A request with another Origin is refused
 	// with 403. Default none.

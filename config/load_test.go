@@ -37,6 +37,8 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 		{"text for a list", "[dns]\nservers = \"127.0.0.1:53\"\n", "2:1: dns.servers: write a list of texts"},
 		{"text for yes or no", "[throttle.default]\npipelining = \"yes\"\n",
 			"2:1: throttle.default.pipelining: write true or false"},
+		{"proxy by name", "[http]\ntrusted_proxies = [\"10.0.0.1\", \"proxy.test\"]\n",
+			`2:1: http.trusted_proxies: "proxy.test" is neither an address nor a network`},
 		{"value for a table", "smtp = 3\n", "1:1: smtp: this is a table: write [smtp]"},
 		{"unknown unit of time", "[dns]\ntimeout = \"5x\"\n", `2:11: dns.timeout: "5x" is not a time`},
 		{"wait without a unit", "[retry]\ngreylist_waits = [\"5m\", \"7\"]\n",

@@ -97,6 +97,7 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.HTTP.Listen, c.Upload.Listen, c.Admin.Listen = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 	c.Cluster.GossipListen, c.Cluster.ActorListen = "127.0.0.1:4", "127.0.0.1:5"
 	c.HTTP.PublicURL, c.Upload.PublicURL = "https://a.test", "https://b.test"
+	c.HTTP.TrustedProxies = []string{"192.0.2.0/24", "2001:db8::1"}
 	c.HTTP.AllowedOrigins, c.DNS.Servers = []string{"https://c.test"}, []string{"127.0.0.1:6"}
 	c.Cluster.Join, c.Ledger.URL = []string{"127.0.0.1:7"}, "postgresql://u@h/d"
 	c.Cluster.Advertise, c.Cluster.AllowNetworks = "127.0.0.2", []string{"127.0.0.0/8"}

@@ -17,6 +17,9 @@ import (
 // when the network is down. Guess.
 const dnsServersMax = 8
 
+// proxiesMax bounds the proxies: each is looked at for every request. Guess.
+const proxiesMax = 64
+
 // waitsMax bounds the list of waits. Guess: one an hour for a day.
 const waitsMax = 24
 
@@ -61,6 +64,12 @@ func (c Config) checkListeners(k *checker) {
 	k.publicURL("upload.public_url", c.Upload.PublicURL)
 	for _, o := range c.HTTP.AllowedOrigins {
 		k.origin("http.allowed_origins", o)
+	}
+	if n := len(c.HTTP.TrustedProxies); n > proxiesMax {
+		k.add("http.trusted_proxies", "%d entries are too many: write at most %d; networks are taken too", n, proxiesMax)
+	}
+	for _, p := range c.HTTP.TrustedProxies {
+		k.addressOrNetwork("http.trusted_proxies", p)
 	}
 }
 
@@ -252,6 +261,15 @@ func (k *checker) hostPort(key, value, port string) {
 	n, portErr := strconv.Atoi(number)
 	if err != nil || host == "" || portErr != nil || n < 1 || n > 65535 {
 		k.add(key, "%q is not host:port: write one such as 192.0.2.53:%s", value, port)
+	}
+}
+
+func (k *checker) addressOrNetwork(key, value string) {
+	if _, err := netip.ParsePrefix(value); err == nil {
+		return
+	}
+	if a, err := netip.ParseAddr(value); err != nil || a.Zone() != "" {
+		k.add(key, "%q is neither an address nor a network: write one such as 10.0.0.7 or 10.0.0.0/24", value)
 	}
 }
 

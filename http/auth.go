@@ -3,14 +3,19 @@ package http
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"time"
 
 	"rollcall/http/api"
 	"rollcall/http/apikey"
+	"rollcall/http/proxies"
 	"rollcall/ledger"
 )
 
-const headerAPIKey = "X-API-Key"
+const (
+	headerAPIKey    = "X-API-Key"
+	headerForwarded = "X-Forwarded-For"
+)
 
 // admit makes the checks of key, origin and rate; it answers and gives false when
 // one refuses.
@@ -39,7 +44,7 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 // none that is good. Only requests without a good key count against their network
 // address, and only they are refused for it: others may share that address.
 func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
-	address := addressOf(r.RemoteIP())
+	address := addressOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
 		s.reject(r, api.MissingAPIKey, s.badKeys.take(address))
@@ -70,6 +75,11 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 		return ledger.Key{}, false
 	}
 	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+}
+
+// client gives the address that a request comes from, by what trusted proxies say.
+func (s *Server) client(r *request) netip.Addr {
+	return s.options.Trusted.Client(proxies.AddrOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
 }
 
 // lookUp asks the ledger about a key. rejected gives the wait of a key that is not

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -182,12 +183,12 @@ func TestAddresses(t *testing.T) {
 	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}}
 	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}}
 	for _, p := range same {
-		if addressOf(net.ParseIP(p[0])) != addressOf(net.ParseIP(p[1])) {
+		if addressOf(netip.MustParseAddr(p[0])) != addressOf(netip.MustParseAddr(p[1])) {
 			t.Errorf("%v are counted apart", p)
 		}
 	}
 	for _, p := range other {
-		if addressOf(net.ParseIP(p[0])) == addressOf(net.ParseIP(p[1])) {
+		if addressOf(netip.MustParseAddr(p[0])) == addressOf(netip.MustParseAddr(p[1])) {
 			t.Errorf("%v are counted together", p)
 		}
 	}

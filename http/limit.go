@@ -1,7 +1,6 @@
 package http
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -149,11 +148,7 @@ func seconds(wait time.Duration, least, most int) int {
 
 // addressOf names the network address that limits count: one IPv4 address, or
 // one IPv6 /64, which is what one customer line gets (RFC 6177).
-func addressOf(ip net.IP) string {
-	a, ok := netip.AddrFromSlice(ip)
-	if !ok {
-		return ""
-	}
+func addressOf(a netip.Addr) string {
 	if a = a.Unmap(); a.Is4() {
 		return string(a.AsSlice())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/span"
+	"rollcall/http/proxies"
 	"rollcall/ledger"
 )
 
@@ -71,6 +72,7 @@ type Options struct {
 	Book           Book                      // the ledger
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
+	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
 	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
 	MaxFileBytes   int64                     // of a new file; 413 above

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"rollcall/http/proxies"
 )
 
 // Sizes and times of the API listener.
@@ -117,7 +119,8 @@ func (s *Server) Start() error {
 	if err != nil {
 		return fmt.Errorf("http: listen: %w", err)
 	}
-	s.listener = newListener(bound, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP)
+	named := proxies.Listen(bound, s.options.Trusted, s.metrics.proxyRefused)
+	s.listener = newListener(named, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP, s.options.Trusted)
 	s.served = make(chan struct{})
 	go func() {
 		defer close(s.served)

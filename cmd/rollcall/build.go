@@ -23,6 +23,7 @@ import (
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
+	"rollcall/http/proxies"
 	"rollcall/http/upload"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/smtplab"
@@ -233,7 +234,12 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	if err != nil {
 		return err
 	}
+	trusted, err := proxies.Parse(c.HTTP.TrustedProxies)
+	if err != nil {
+		return err
+	}
 	storage := httpd.DefaultStorageOptions()
+	storage.Trusted = trusted
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
 	storage.Tracer = n.tracer
@@ -247,7 +253,7 @@ func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	n.add("storage", files.Stop)
 	n.UploadURL = publicURL(c.Upload.PublicURL, c.Upload.Listen, files.Addr())
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
-	public.Tracer = n.tracer
+	public.Tracer, public.Trusted = n.tracer, trusted
 	api, err := httpd.New(public)
 	if err != nil {
 		return err
