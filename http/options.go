@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -72,6 +73,7 @@ type Options struct {
 	Book           Book                      // the ledger
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
+	TLS            *tls.Config               // nil: requests are not encrypted
 	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
 	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts

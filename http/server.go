@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,7 +120,7 @@ func (s *Server) Start() error {
 	if err != nil {
 		return fmt.Errorf("http: listen: %w", err)
 	}
-	named := proxies.Listen(bound, s.options.Trusted, s.metrics.proxyRefused)
+	named := encrypted(proxies.Listen(bound, s.options.Trusted, s.metrics.proxyRefused), s.options.TLS)
 	s.listener = newListener(named, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP, s.options.Trusted)
 	s.served = make(chan struct{})
 	go func() {
@@ -129,6 +130,15 @@ func (s *Server) Start() error {
 		}
 	}()
 	return nil
+}
+
+// encrypted gives connections TLS; without settings they stay as they are. The
+// handshake is part of a connection's first Read, and of the time that it has.
+func encrypted(l net.Listener, settings *tls.Config) net.Listener {
+	if settings == nil {
+		return l
+	}
+	return tls.NewListener(l, settings)
 }
 
 // Addr is the bound address; nil before Start.
