@@ -200,6 +200,7 @@ func TestStorageBehindAProxy(t *testing.T) {
 		{"10.0.0.1", "", 404, ""},
 		{"10.0.0.1", proxyHeader("192.0.2.1"), 400, "untrusted=1"},
 		{"127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", 400, "version=1"},
+		{"127.0.0.1", "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n", 400, ""}, // a folded line
 	} {
 		trusted, err := proxies.Parse([]string{c.trusted})
 		if err != nil {

@@ -69,6 +69,9 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 		}
 	}()
 	n = begun
+	if err := checkOwned(c.DataDir); err != nil {
+		return nil, err
+	}
 	registry := prometheus.NewRegistry()
 	n.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
