@@ -203,6 +203,9 @@ func (c *adminClient) do(ctx context.Context, method, path string, in any) (*htt
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("this user may not connect to %s: be its owner or in its group", c.base)
+		}
 		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
 			return nil, fmt.Errorf("the certificate of %s is not trusted: %w; give the file of its issuer in SSL_CERT_FILE",
 				c.base, untrusted)
