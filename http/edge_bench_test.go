@@ -151,25 +151,20 @@ func BenchmarkSmallResults(b *testing.B) {
 	}
 }
 
-// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
-// same address sends 1,000 requests a second with well-formed keys that are not good.
-func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
-	e := newEdge(b, func(o *httpd.Options) {
-		o.Limits.BadKeys = httpd.DefaultLimits().BadKeys
-		o.Limits.KeyLookups = httpd.DefaultLimits().KeyLookups
-		o.Log = slog.New(slog.DiscardHandler)
-	})
-	host := e.server.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
+// guess sends 1,000 requests a second with well-formed keys that are not good, from the
+// address of all tests, until stop is called, which gives how many a second there were.
+func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var sent atomic.Int64
 	for range 10 {
-		c, err := net.Dial("tcp", host)
+		c, err := net.Dial("tcp", e.server.Addr().String())
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer c.Close()
 		wg.Go(func() {
+			defer c.Close()
 			r, tick := bufio.NewReader(c), time.NewTicker(10*time.Millisecond)
 			defer tick.Stop()
 			var res fasthttp.Response
@@ -185,7 +180,30 @@ func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
 			}
 		})
 	}
-	good, err := net.Dial("tcp", host)
+	began := time.Now()
+	return func() float64 {
+		n := float64(sent.Load()) / time.Since(began).Seconds()
+		cancel()
+		wg.Wait()
+		return n
+	}
+}
+
+// guessed is an edge with the limits of guesses as they are by default.
+func guessed(b *testing.B) *edge {
+	return newEdge(b, func(o *httpd.Options) {
+		o.Limits.BadKeys = httpd.DefaultLimits().BadKeys
+		o.Limits.KeyLookups = httpd.DefaultLimits().KeyLookups
+		o.Log = slog.New(slog.DiscardHandler)
+	})
+}
+
+// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
+// same address sends 1,000 bad ones a second.
+func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
+	e := guessed(b)
+	stop := guess(b, e)
+	good, err := net.Dial("tcp", e.server.Addr().String())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -195,7 +213,6 @@ func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
 	took := make([]time.Duration, 0, b.N)
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
-	began := time.Now()
 	for b.Loop() {
 		<-pace.C
 		start := time.Now()
@@ -205,11 +222,34 @@ func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
 		}
 		took = append(took, time.Since(start))
 	}
-	bad := float64(sent.Load()) / time.Since(began).Seconds()
-	stop()
-	wg.Wait()
+	b.ReportMetric(stop(), "bad/s")
 	slices.Sort(took)
-	b.ReportMetric(bad, "bad/s")
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkUnseenKeyBesideBadKeys measures how often a good key that the node has never
+// seen is tried until it is served, while the same address sends 1,000 bad ones a second.
+func BenchmarkUnseenKeyBesideBadKeys(b *testing.B) {
+	e := guessed(b)
+	stop := guess(b, e)
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for range 300 { // until the first burst of both limits is spent
+		<-pace.C
+	}
+	tries := 0
+	for b.Loop() {
+		_, key, _ := e.customer(fmt.Sprint(tries))
+		for status := 0; status != 200; tries++ {
+			<-pace.C
+			a, err := e.try(withKey(key))
+			if err != nil {
+				b.Fatal(err)
+			}
+			status = a.status
+		}
+	}
+	b.ReportMetric(stop(), "bad/s")
+	b.ReportMetric(float64(tries)/float64(b.N), "tries/op")
 }
