@@ -31,8 +31,33 @@ type HTTP struct {
 	Listen string `toml:"listen"`
 
 	// PublicURL is how customers reach the API, without a final slash. Empty
-	// means http:// and Listen, with 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8080.
+	// means http:// (https:// with TLSCert) and Listen, with 127.0.0.1 for "all
+	// interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
+
+	// TLSCert is the PEM file with the certificate of this listener and of that of
+	// [upload], and those of its issuers but the root. TLS 1.2 and later, HTTP/1.1. The
+	// two files are read again within a second of a change; a pair that can't be used is
+	// logged, and the one before stays in force. Off loopback a node starts only with
+	// TLS, with TrustedProxies or with Plain. Default empty: no TLS.
+	TLSCert string `toml:"tls_cert"`
+
+	// TLSKey is the PEM file with its private key. Default empty.
+	TLSKey string `toml:"tls_key"`
+
+	// Plain lets this listener and that of [upload] take requests without encryption
+	// from other machines, although no proxy is named: for networks that encrypt by
+	// themselves, and for trials. API keys and files can be read on the way. Default false.
+	Plain bool `toml:"plain"`
+
+	// TrustedProxies are the addresses and networks of the proxies in front of this
+	// listener and of that of [upload]. From them, and from nobody else, a PROXY
+	// header of version 2 at the start of a connection and X-Forwarded-For (its
+	// right-most address that is no proxy's) are believed, and limits go by the
+	// client's address. Anybody else's PROXY header is answered 400, as version 1 is
+	// always. Name no proxy here that passes on what clients send at the start of a
+	// connection. Default none. At most 64.
+	TrustedProxies []string `toml:"trusted_proxies"`
 
 	// AllowedOrigins are the exact origins, such as https://app.example.com,
 	// that browsers may call from. A request with another Origin is refused
@@ -58,9 +83,12 @@ type HTTP struct {
 	// time. Default 4. At least 1.
 	DownloadsAtOnce int `toml:"downloads_at_once"`
 
-	// BadKeysPerMinute is how many rejected keys one network address may send
-	// before it gets 429. Default 20: a guess that spares a person with a
-	// wrong key and stops a guesser. At least 1.
+	// BadKeysPerMinute is how many requests with a rejected key, or none, one
+	// network address (an IPv6 /64 is one) may send before more of them get 429.
+	// Requests with a good key are never refused for it. Above the limit a node asks
+	// the ledger 100 times a second about keys of that address it has never
+	// accepted; further ones get 429 until they come again. Default 20: a guess
+	// that spares a person with a wrong key and stops a guesser. At least 1.
 	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
 }
 
@@ -70,9 +98,16 @@ type Upload struct {
 	Listen string `toml:"listen"`
 
 	// PublicURL is how customers reach it, without a final slash; it is the
-	// start of every upload.url. Empty means http:// and Listen, with
-	// 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8082.
+	// start of every upload.url. Empty means http:// (https:// with a certificate)
+	// and Listen, with 127.0.0.1 for "all interfaces". Default http://127.0.0.1:8082.
 	PublicURL string `toml:"public_url"`
+
+	// TLSCert is the PEM file with the certificate of this listener, where it has
+	// another one than [http]. Default empty: that of [http].
+	TLSCert string `toml:"tls_cert"`
+
+	// TLSKey is the PEM file with its private key. Default empty: that of [http].
+	TLSKey string `toml:"tls_key"`
 
 	// ExpiresAfter is how long an upload URL works. Default 24h: long enough
 	// for a day's tries, short for a secret in a URL. From 1s to 168h.
@@ -81,9 +116,23 @@ type Upload struct {
 
 // Admin is the operator's listener: health, metrics, operator commands.
 type Admin struct {
-	// Listen is its host:port. Keep it off public networks. Port 0 takes any
-	// free one. Default 127.0.0.1:8081.
+	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock,
+	// which gets mode 0660. Keep it off public networks. Off loopback it needs TLS. Port
+	// 0 takes any free one. Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
+
+	// TLSCert is the PEM file with its certificate, as that of [http]. Default empty: no TLS.
+	TLSCert string `toml:"tls_cert"`
+
+	// TLSKey is the PEM file with its private key. Default empty.
+	TLSKey string `toml:"tls_key"`
+
+	// Hosts are further host names that requests may be for. The others are
+	// localhost, loopback addresses, the host of Listen and the address that the
+	// connection came to; a request for any other is refused with 403, so that no
+	// web page reads metrics by way of a name of its own (DNS rebinding). Requests at a unix
+	// socket may be for any. Default none. At most 64.
+	Hosts []string `toml:"hosts"`
 }
 
 // Ledger is the database of work and money.

@@ -73,10 +73,11 @@ func defaults() Config {
 // complete fills the settings that follow from others when nobody set them.
 func (c *Config) complete() {
 	if c.HTTP.PublicURL == "" {
-		c.HTTP.PublicURL = publicURL(c.HTTP.Listen)
+		c.HTTP.PublicURL = publicURL(c.HTTP.Listen, c.HTTP.TLSCert)
 	}
 	if c.Upload.PublicURL == "" {
-		c.Upload.PublicURL = publicURL(c.Upload.Listen)
+		cert, _ := c.UploadTLS()
+		c.Upload.PublicURL = publicURL(c.Upload.Listen, cert)
 	}
 	if c.Ledger.URL == "" {
 		c.Ledger.URL = "sqlite:" + c.DataDir + "/ledger.db"

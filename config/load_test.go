@@ -37,6 +37,8 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 		{"text for a list", "[dns]\nservers = \"127.0.0.1:53\"\n", "2:1: dns.servers: write a list of texts"},
 		{"text for yes or no", "[throttle.default]\npipelining = \"yes\"\n",
 			"2:1: throttle.default.pipelining: write true or false"},
+		{"proxy by name", "[http]\ntrusted_proxies = [\"10.0.0.1\", \"proxy.test\"]\n",
+			`2:1: http.trusted_proxies: "proxy.test" is neither an address nor a network`},
 		{"value for a table", "smtp = 3\n", "1:1: smtp: this is a table: write [smtp]"},
 		{"unknown unit of time", "[dns]\ntimeout = \"5x\"\n", `2:11: dns.timeout: "5x" is not a time`},
 		{"wait without a unit", "[retry]\ngreylist_waits = [\"5m\", \"7\"]\n",
@@ -51,6 +53,23 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 			`2:1: throttle.receivers."a.test".connections: `},
 		{"listener without port", "[http]\nlisten = \"127.0.0.1\"\n",
 			`2:1: http.listen: "127.0.0.1" is not host:port`},
+		{"API off loopback", "[http]\nlisten = \"192.0.2.1:80\"\n",
+			"2:1: http.listen: 192.0.2.1:80 is off loopback, where API keys and files would be sent without encryption: " +
+				"set http.tls_cert and http.tls_key, or name the proxies that encrypt in http.trusted_proxies, or say " +
+				"that it shall be so with http.plain = true"},
+		{"storage off loopback", "[upload]\nlisten = \":80\"\n", "2:1: upload.listen: :80 is off loopback"},
+		{"admin off loopback", "[admin]\nlisten = \"192.0.2.1:80\"\n", "2:1: admin.listen: 192.0.2.1:80 is off loopback"},
+		{"admin off loopback, plain", "http.plain = true\nadmin.listen = \"192.0.2.1:80\"\n",
+			"2:1: admin.listen: 192.0.2.1:80 is off loopback, where the operator's token would be sent without encryption: " +
+				"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket"},
+		{"certificate without key", "[http]\ntls_cert = \"a\"\n",
+			"2:1: http.tls_cert: http.tls_cert and http.tls_key belong together"},
+		{"key without certificate", "[admin]\ntls_key = \"a\"\n", "2:1: admin.tls_key: admin.tls_cert and admin.tls_key belong together"},
+		{"relative socket", "[admin]\nlisten = \"unix:admin.sock\"\n",
+			`2:1: admin.listen: "unix:admin.sock" is no usable socket`},
+		{"long socket", "[admin]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"\n", "2:1: admin.listen: "},
+		{"host with a port", "[admin]\nhosts = [\"node.test:80\"]\n",
+			`2:1: admin.hosts: "node.test:80" is not a host`},
 		{"two listeners on one port", "[admin]\nlisten = \"127.0.0.1:8080\"\n",
 			"2:1: admin.listen: 127.0.0.1:8080 is http.listen too"},
 		{"base URL with a slash", "[http]\npublic_url = \"https://api.test/\"\n", "2:1: http.public_url: "},
@@ -189,11 +208,15 @@ func TestUnknownNamesInTheEnvironmentAreReported(t *testing.T) {
 }
 
 func TestSettingsThatFollowFromOthers(t *testing.T) {
-	for _, c := range []struct{ name, line, upload, ledger string }{
+	for _, c := range []struct{ name, lines, upload, ledger string }{
 		{"nothing set", "A=b", "http://127.0.0.1:8082", "sqlite:rollcall-data/ledger.db"},
 		{"other port", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:9000", "http://127.0.0.1:9000",
 			"sqlite:rollcall-data/ledger.db"},
-		{"all interfaces", "ROLLCALL_UPLOAD_LISTEN=0.0.0.0:9000", "http://127.0.0.1:9000",
+		{"all interfaces", "ROLLCALL_UPLOAD_LISTEN=0.0.0.0:9000 ROLLCALL_HTTP_PLAIN=true", "http://127.0.0.1:9000",
+			"sqlite:rollcall-data/ledger.db"},
+		{"certificate", "ROLLCALL_UPLOAD_LISTEN=0.0.0.0:9000 ROLLCALL_HTTP_TLS_CERT=a ROLLCALL_HTTP_TLS_KEY=b",
+			"https://127.0.0.1:9000", "sqlite:rollcall-data/ledger.db"},
+		{"certificate of its own", "ROLLCALL_UPLOAD_TLS_CERT=a ROLLCALL_UPLOAD_TLS_KEY=b", "https://127.0.0.1:8082",
 			"sqlite:rollcall-data/ledger.db"},
 		{"any port", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0", "", "sqlite:rollcall-data/ledger.db"},
 		{"public URL", "ROLLCALL_UPLOAD_PUBLIC_URL=https://up.test", "https://up.test",
@@ -203,7 +226,7 @@ func TestSettingsThatFollowFromOthers(t *testing.T) {
 		{"ledger", "ROLLCALL_LEDGER_URL=sqlite:x.db", "http://127.0.0.1:8082", "sqlite:x.db"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Load("", []string{c.line})
+			got, err := Load("", strings.Fields(c.lines))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,5 +234,22 @@ func TestSettingsThatFollowFromOthers(t *testing.T) {
 				t.Errorf("got %q and %q, want %q and %q", got.Upload.PublicURL, got.Ledger.URL, c.upload, c.ledger)
 			}
 		})
+	}
+}
+
+// TestWaysOffLoopback: each of the three ways that the error names lets a node listen there.
+func TestWaysOffLoopback(t *testing.T) {
+	const there = "http.listen = \"192.0.2.1:80\"\nupload.listen = \"192.0.2.1:81\"\n"
+	for _, way := range []string{"http.tls_cert = \"a\"\nhttp.tls_key = \"b\"", `http.trusted_proxies = ["192.0.2.7"]`,
+		"http.plain = true", "upload.tls_cert = \"a\"\nupload.tls_key = \"b\"\nhttp.tls_cert = \"a\"\nhttp.tls_key = \"b\""} {
+		if _, err := Load(write(t, there+way), nil); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+	}
+	if _, err := Load(write(t, `admin.listen = "unix:/`+strings.Repeat("a", 106)+`"`), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := Load(write(t, "admin.listen = \":1\"\nadmin.tls_cert = \"a\"\nadmin.tls_key = \"b\""), nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,8 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.HTTP.Listen, c.Upload.Listen, c.Admin.Listen = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 	c.Cluster.GossipListen, c.Cluster.ActorListen = "127.0.0.1:4", "127.0.0.1:5"
 	c.HTTP.PublicURL, c.Upload.PublicURL = "https://a.test", "https://b.test"
+	c.Admin.Hosts = []string{"node.test"}
+	c.HTTP.TrustedProxies = []string{"192.0.2.0/24", "2001:db8::1"}
 	c.HTTP.AllowedOrigins, c.DNS.Servers = []string{"https://c.test"}, []string{"127.0.0.1:6"}
 	c.Cluster.Join, c.Ledger.URL = []string{"127.0.0.1:7"}, "postgresql://u@h/d"
 	c.Cluster.Advertise, c.Cluster.AllowNetworks = "127.0.0.2", []string{"127.0.0.0/8"}
@@ -128,11 +131,11 @@ func TestEveryKeyCanBeSetByTheEnvironment(t *testing.T) {
 			return
 		}
 		got := Default()
-		if err := applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v.Type())}, places{}); err != nil {
+		if err := applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v)}, places{}); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 		if reflect.DeepEqual(got, Default()) {
-			t.Errorf("%s=%s changes nothing", EnvironName(key), sample(v.Type()))
+			t.Errorf("%s=%s changes nothing", EnvironName(key), sample(v))
 		}
 	})
 }
@@ -177,13 +180,14 @@ func change(v reflect.Value) {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return
 	}
-	if err := setText(v, sample(v.Type())); err != nil {
+	if err := setText(v, sample(v)); err != nil {
 		panic(err)
 	}
 }
 
-// sample is a usable text for a setting of type t that is no default.
-func sample(t reflect.Type) string {
+// sample is a usable text for a setting, another than it has.
+func sample(v reflect.Value) string {
+	t := v.Type()
 	switch formOf(t).want {
 	case formOf(reflect.TypeFor[Duration]()).want:
 		return "7s"
@@ -192,8 +196,8 @@ func sample(t reflect.Type) string {
 	case formOf(reflect.TypeFor[[]Duration]()).want:
 		return "1m,2m"
 	case formOf(reflect.TypeFor[bool]()).want:
-		if t.Kind() == reflect.Bool { // identity.enforce is on by default, what may be inherited is off
-			return "false"
+		if t.Kind() == reflect.Bool { // what may be inherited is off
+			return strconv.FormatBool(!v.Bool())
 		}
 		return "true"
 	case formOf(reflect.TypeFor[int]()).want:

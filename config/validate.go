@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ import (
 // dnsServersMax bounds the resolvers: more than a few only lengthens the wait
 // when the network is down. Guess.
 const dnsServersMax = 8
+
+// proxiesMax bounds the proxies: each is looked at for every request. Guess.
+const proxiesMax = 64
 
 // waitsMax bounds the list of waits. Guess: one an hour for a day.
 const waitsMax = 24
@@ -53,7 +57,8 @@ func (c Config) faults() []fault {
 func (c Config) checkListeners(k *checker) {
 	k.listen("http.listen", c.HTTP.Listen)
 	k.listen("upload.listen", c.Upload.Listen)
-	k.listen("admin.listen", c.Admin.Listen)
+	c.checkEncryption(k)
+	c.Admin.check(k)
 	k.distinct("upload.listen", c.Upload.Listen, "http.listen", c.HTTP.Listen)
 	k.distinct("admin.listen", c.Admin.Listen, "http.listen", c.HTTP.Listen)
 	k.distinct("admin.listen", c.Admin.Listen, "upload.listen", c.Upload.Listen)
@@ -61,6 +66,12 @@ func (c Config) checkListeners(k *checker) {
 	k.publicURL("upload.public_url", c.Upload.PublicURL)
 	for _, o := range c.HTTP.AllowedOrigins {
 		k.origin("http.allowed_origins", o)
+	}
+	if n := len(c.HTTP.TrustedProxies); n > proxiesMax {
+		k.add("http.trusted_proxies", "%d entries are too many: write at most %d; networks are taken too", n, proxiesMax)
+	}
+	for _, p := range c.HTTP.TrustedProxies {
+		k.addressOrNetwork("http.trusted_proxies", p)
 	}
 }
 
@@ -137,6 +148,78 @@ func (c Config) checkRetry(k *checker) {
 	k.waits("retry.greylist_waits", c.Retry.GreylistWaits)
 	k.waits("retry.control_waits", c.Retry.ControlWaits)
 	k.atLeast("retry.give_up_after", c.Retry.GiveUpAfter, time.Millisecond)
+}
+
+// checkEncryption wants what customers send encrypted where others can read it.
+func (c Config) checkEncryption(k *checker) {
+	k.pair("http", c.HTTP.TLSCert, c.HTTP.TLSKey)
+	k.pair("upload", c.Upload.TLSCert, c.Upload.TLSKey)
+	upload, _ := c.UploadTLS()
+	for _, l := range []struct{ key, listen, cert string }{
+		{"http", c.HTTP.Listen, c.HTTP.TLSCert}, {"upload", c.Upload.Listen, upload},
+	} {
+		if l.cert == "" && offLoopback(l.listen) && len(c.HTTP.TrustedProxies) == 0 && !c.HTTP.Plain {
+			k.add(l.key+".listen", "%s is off loopback, where API keys and files would be sent without encryption: set "+
+				"http.tls_cert and http.tls_key, or name the proxies that encrypt in http.trusted_proxies, or say that "+
+				"it shall be so with http.plain = true", l.listen)
+		}
+	}
+}
+
+// UploadTLS gives the files of the storage listener: its own, or those of the API.
+func (c Config) UploadTLS() (cert, key string) {
+	if c.Upload.TLSCert != "" {
+		return c.Upload.TLSCert, c.Upload.TLSKey
+	}
+	return c.HTTP.TLSCert, c.HTTP.TLSKey
+}
+
+// unixPathMax is what the kernel has room for (sun_path of unix(7), less its end).
+const unixPathMax = 107
+
+// hostsMax bounds the names of the admin listener. Guess: a node has a few.
+const hostsMax = 64
+
+func (a Admin) check(k *checker) {
+	k.pair("admin", a.TLSCert, a.TLSKey)
+	if len(a.Hosts) > hostsMax {
+		k.add("admin.hosts", "%d names are too many: write at most %d", len(a.Hosts), hostsMax)
+	}
+	for _, h := range a.Hosts {
+		if _, err := netip.ParseAddr(h); err != nil && !hostName(h) {
+			k.add("admin.hosts", "%q is not a host: write a name or an address without a port", h)
+		}
+	}
+	path, unix := strings.CutPrefix(a.Listen, UnixPrefix)
+	switch {
+	case unix && (!filepath.IsAbs(path) || len(path) > unixPathMax):
+		k.add("admin.listen", "%q is no usable socket: write an absolute path of at most %d bytes, such as "+
+			"unix:/run/rollcall/admin.sock", a.Listen, unixPathMax)
+	case unix && a.TLSCert != "":
+		k.add("admin.tls_cert", "is not used at a unix socket, which no other machine reaches: leave it out")
+	case unix:
+	default:
+		k.listen("admin.listen", a.Listen)
+		if a.TLSCert == "" && offLoopback(a.Listen) {
+			k.add("admin.listen", "%s is off loopback, where the operator's token would be sent without encryption: "+
+				"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
+				"unix:/run/rollcall/admin.sock", a.Listen)
+		}
+	}
+}
+
+// UnixPrefix is how the address of a unix socket begins.
+const UnixPrefix = "unix:"
+
+// pair wants both files of a listener or none.
+func (k *checker) pair(table, cert, key string) {
+	if (cert == "") != (key == "") {
+		set := ".tls_cert"
+		if cert == "" {
+			set = ".tls_key"
+		}
+		k.add(table+set, "%[1]s.tls_cert and %[1]s.tls_key belong together: set both or none", table)
+	}
 }
 
 // clusterNameMax is what the gossip has room for (memberlist.LabelMaxSize).
@@ -255,6 +338,15 @@ func (k *checker) hostPort(key, value, port string) {
 	}
 }
 
+func (k *checker) addressOrNetwork(key, value string) {
+	if _, err := netip.ParsePrefix(value); err == nil {
+		return
+	}
+	if a, err := netip.ParseAddr(value); err != nil || a.Zone() != "" {
+		k.add(key, "%q is neither an address nor a network: write one such as 10.0.0.7 or 10.0.0.0/24", value)
+	}
+}
+
 func (k *checker) distinct(key, value, otherKey, other string) {
 	if value == other && !strings.HasSuffix(value, ":0") {
 		k.add(key, "%s is %s too: write another port", value, otherKey)
@@ -337,6 +429,20 @@ func loopback(hostPort string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
+// offLoopback says whether host:port can be reached from other machines.
+func offLoopback(hostPort string) bool {
+	_, _, err := net.SplitHostPort(hostPort)
+	return err == nil && !loopback(hostPort)
+}
+
+// Scheme is how the URL of a listener with or without a certificate begins.
+func Scheme(cert string) string {
+	if cert != "" {
+		return "https://"
+	}
+	return "http://"
+}
+
 // everywhere says whether host:port is all interfaces of this machine.
 func everywhere(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
@@ -349,7 +455,7 @@ func everywhere(hostPort string) bool {
 
 // publicURL is where a listener on this machine is reached from this machine;
 // "" when the port is not known yet.
-func publicURL(listen string) string {
+func publicURL(listen, cert string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {
 		return ""
@@ -357,5 +463,5 @@ func publicURL(listen string) string {
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return Scheme(cert) + net.JoinHostPort(host, port)
 }

@@ -2,44 +2,26 @@ package http
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
-	"sync"
+	"net/netip"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"rollcall/http/api"
 	"rollcall/http/apikey"
+	"rollcall/http/proxies"
 	"rollcall/ledger"
 )
 
-const headerAPIKey = "X-API-Key"
+const (
+	headerAPIKey    = "X-API-Key"
+	headerForwarded = "X-Forwarded-For"
+)
 
-// admit makes the checks of address, key, origin and rate; it answers and
-// gives false when one refuses.
+// admit makes the checks of key, origin and rate; it answers and gives false when
+// one refuses.
 func (s *Server) admit(ctx context.Context, r *request) bool {
-	address := addressOf(r.RemoteIP())
-	if wait := s.badKeys.wait(address); wait > 0 {
-		s.limited(r, "bad_keys", wait)
-		return false
-	}
-	values := r.Request.Header.PeekAll(headerAPIKey)
-	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
-		writeIssue(r.RequestCtx, api.MissingAPIKey, 0)
-		return false
-	}
-	key, err := ledger.Key{}, errBadKey
-	if len(values) == 1 { // the library would take the first of several
-		key, err = s.keys.check(ctx, values[0])
-	}
-	if errors.Is(err, errBadKey) {
-		s.badKeys.take(address)
-		writeIssue(r.RequestCtx, api.InvalidAPIKey, 0)
-		return false
-	}
-	if err != nil { // never 401: nobody knows whether the key is good
-		s.unavailable(r, "read key", err)
+	key, ok := s.identify(ctx, r)
+	if !ok {
 		return false
 	}
 	r.key = key
@@ -58,6 +40,74 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 	return true
 }
 
+// identify says whose key a request has; it answers and gives false when it has
+// none that is good. Only requests without a good key count against their network
+// address, and only they are refused for it: others may share that address.
+func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
+	address := addressOf(s.client(r))
+	values := r.Request.Header.PeekAll(headerAPIKey)
+	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
+		s.reject(r, api.MissingAPIKey, s.badKeys.take(address))
+		return ledger.Key{}, false
+	}
+	known := keyRejected
+	var presented apikey.Key
+	if len(values) == 1 { // the library would take the first of several
+		presented, ok = apikey.Parse(values[0])
+		if ok {
+			key, known = s.keys.recall(presented)
+		}
+	}
+	switch known {
+	case keyAccepted:
+		return key, true
+	case keyRejected:
+		s.reject(r, api.InvalidAPIKey, s.badKeys.take(address))
+		return ledger.Key{}, false
+	case keyStale: // it was good and has the right secret: that is no guess
+		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+	}
+	if s.badKeys.take(address) == 0 { // until the ledger says that it is good
+		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { s.badKeys.give(address) })
+	}
+	if wait := s.lookups.take(address); wait > 0 {
+		s.limited(r, "key_lookups", wait)
+		return ledger.Key{}, false
+	}
+	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+}
+
+// client gives the address that a request comes from, by what trusted proxies say.
+func (s *Server) client(r *request) netip.Addr {
+	return s.options.Trusted.Client(proxies.AddrOf(r.RemoteAddr()), r.Request.Header.PeekAll(headerForwarded))
+}
+
+// lookUp asks the ledger about a key. rejected gives the wait of a key that is not
+// good, notBad is called for one that is good or that nobody could be asked about.
+func (s *Server) lookUp(ctx context.Context, r *request, presented apikey.Key, rejected func() time.Duration,
+	notBad func()) (ledger.Key, bool) {
+	key, err := s.keys.look(ctx, presented)
+	if errors.Is(err, errBadKey) {
+		s.reject(r, api.InvalidAPIKey, rejected())
+		return ledger.Key{}, false
+	}
+	notBad()
+	if err != nil { // never 401: nobody knows whether the key is good
+		s.unavailable(r, "read key", err)
+		return ledger.Key{}, false
+	}
+	return key, true
+}
+
+// reject answers a request without a good key: 401, or 429 when its address has to wait.
+func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
+	if wait > 0 {
+		s.limited(r, "bad_keys", wait)
+		return
+	}
+	writeIssue(r.RequestCtx, code, 0)
+}
+
 // limited answers 429 with the time to the next token.
 func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.metrics.limited.WithLabelValues(limit).Inc()
@@ -71,112 +121,4 @@ func (s *Server) unavailable(r *request, step string, err error) {
 	s.noAnswer.warn(time.Now(), "stage", step, "route", routeNames[r.route],
 		"request", requestID(r.RequestCtx), "err", err)
 	writeIssue(r.RequestCtx, api.ServiceUnavailable, jitter(5, 5))
-}
-
-// errBadKey is a key that is malformed, unknown or revoked; nobody is told which.
-var errBadKey = errors.New("http: the key is not good")
-
-// How long an answer about a key is believed. A revoked key must stop within 5
-// seconds, counted from before the ledger was asked; the second left over is for
-// a request on its way. A bad one is forgotten sooner, for keys just made.
-const (
-	goodKeyLife = 4 * time.Second
-	badKeyLife  = time.Second
-)
-
-// keyCacheMax bounds both kinds of answers together: 65,536 entries of about
-// 200 bytes are 13 MB. At the bound old answers go first, then any.
-const keyCacheMax = 65536
-
-// keyCache remembers for a moment what the ledger said about keys.
-type keyCache struct {
-	book Book
-	now  func() time.Time
-	ask  singleflight.Group
-
-	mu      sync.RWMutex
-	answers map[string]keyAnswer // guarded by mu; by key id
-}
-
-// keyAnswer is what the ledger said about one key id.
-type keyAnswer struct {
-	key   ledger.Key
-	good  bool
-	until time.Time
-}
-
-func newKeyCache(book Book, now func() time.Time) *keyCache {
-	return &keyCache{book: book, now: now, answers: make(map[string]keyAnswer)}
-}
-
-// check says whose key the text is. errBadKey, or the ledger's error.
-func (c *keyCache) check(ctx context.Context, text []byte) (ledger.Key, error) {
-	presented, ok := apikey.Parse(text)
-	if !ok {
-		return ledger.Key{}, errBadKey
-	}
-	answer, err := c.answer(ctx, presented.ID)
-	if err != nil {
-		return ledger.Key{}, err
-	}
-	// Compared also for an unknown id, against zeros, so that both take as long.
-	same := subtle.ConstantTimeCompare(answer.key.SecretSHA256[:], presented.SHA256[:]) == 1
-	if !answer.good || !same {
-		return ledger.Key{}, errBadKey
-	}
-	return answer.key, nil
-}
-
-// answer gives what is known of a key id, asking the ledger when it is too old.
-// Requests that ask at the same time share one question.
-func (c *keyCache) answer(ctx context.Context, id string) (keyAnswer, error) {
-	c.mu.RLock()
-	a, found := c.answers[id]
-	c.mu.RUnlock()
-	if found && c.now().Before(a.until) {
-		return a, nil
-	}
-	v, err, _ := c.ask.Do(id, func() (any, error) {
-		asked := c.now()
-		key, err := c.book.KeyByID(ctx, id)
-		switch {
-		case errors.Is(err, ledger.ErrNoSuchKey), err == nil && !key.Revoked.IsZero():
-			return c.keep(id, keyAnswer{until: asked.Add(badKeyLife)}), nil
-		case err != nil:
-			return nil, err
-		}
-		return c.keep(id, keyAnswer{key: key, good: true, until: asked.Add(goodKeyLife)}), nil
-	})
-	if err != nil {
-		return keyAnswer{}, err
-	}
-	return v.(keyAnswer), nil
-}
-
-// keep stores an answer and makes room for it.
-func (c *keyCache) keep(id string, a keyAnswer) keyAnswer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, known := c.answers[id]; !known && len(c.answers) >= keyCacheMax {
-		c.makeRoom()
-	}
-	c.answers[id] = a
-	return a
-}
-
-// makeRoom drops what is too old, or else a part of all: the map is in random
-// order, so nobody can choose who is forgotten.
-func (c *keyCache) makeRoom() {
-	now := c.now()
-	for id, a := range c.answers {
-		if !now.Before(a.until) {
-			delete(c.answers, id)
-		}
-	}
-	for id := range c.answers {
-		if len(c.answers) < keyCacheMax/8*7 {
-			break
-		}
-		delete(c.answers, id)
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"rollcall/http/proxies"
 )
 
 const (
@@ -21,19 +23,21 @@ const (
 )
 
 // listener counts connections, in all and per network address, and closes at
-// once what is over. It wraps each in a conn.
+// once what is over. It wraps each in a conn. Connections of trusted proxies count
+// for the client's address, once it is known, and not for the proxy's.
 type listener struct {
 	net.Listener
 	max, maxPerIP int
+	trusted       proxies.Trusted
 
 	mu    sync.Mutex
 	open  map[*conn]struct{} // guarded by mu
 	perIP map[string]int     // guarded by mu; no entry for none
 }
 
-func newListener(l net.Listener, most, mostPerIP int) *listener {
+func newListener(l net.Listener, most, mostPerIP int, trusted proxies.Trusted) *listener {
 	return &listener{
-		Listener: l, max: most, maxPerIP: mostPerIP,
+		Listener: l, max: most, maxPerIP: mostPerIP, trusted: trusted,
 		open: make(map[*conn]struct{}), perIP: make(map[string]int),
 	}
 }
@@ -54,19 +58,41 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // admit counts a connection; nil when it is one too many.
 func (l *listener) admit(c net.Conn) *conn {
-	address := ""
-	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		address = addressOf(tcp.IP)
-	}
+	wrapped := &conn{Conn: c, listener: l}
+	address, counts := l.counted(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.open) >= l.max || l.perIP[address] >= l.maxPerIP {
+	if len(l.open) >= l.max || counts && !l.count(wrapped, address) {
 		return nil
 	}
-	wrapped := &conn{Conn: c, listener: l, address: address}
 	l.open[wrapped] = struct{}{}
-	l.perIP[address]++
 	return wrapped
+}
+
+// counted gives the address that a connection counts for; false for a proxy's, which
+// brings more than one client.
+func (l *listener) counted(c net.Conn) (address string, counts bool) {
+	a := proxies.AddrOf(c.RemoteAddr())
+	return addressOf(a), !l.trusted.Contains(a)
+}
+
+// count counts a connection for an address; false when that has too many. mu is held.
+func (l *listener) count(c *conn, address string) bool {
+	if l.perIP[address] >= l.maxPerIP {
+		return false
+	}
+	l.perIP[address]++
+	c.address, c.counts = address, true
+	return true
+}
+
+// known counts a connection whose client has become known; false when he has too many.
+func (l *listener) known(c *conn) bool {
+	address, counts := l.counted(c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, open := l.open[c]
+	return c.counts || !counts || open && l.count(c, address)
 }
 
 // forget takes a connection off the counts; the second time it does nothing.
@@ -77,6 +103,9 @@ func (l *listener) forget(c *conn) {
 		return
 	}
 	delete(l.open, c)
+	if !c.counts {
+		return
+	}
 	if l.perIP[c.address]--; l.perIP[c.address] <= 0 {
 		delete(l.perIP, c.address)
 	}
@@ -108,15 +137,20 @@ func (l *listener) cut(which func(*conn) bool) {
 type conn struct {
 	net.Conn
 	listener *listener
-	address  string
+	address  string // guarded by the listener's mu, with counts
+	counts   bool   // for address
 	linger   atomic.Bool
 	heard    atomic.Bool // it has sent something
 }
 
-// Read notes that the client has sent something.
+// Read notes that the client has sent something, and ends a connection that turns out
+// to be one too many of its client's.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 {
+	if n > 0 && !c.heard.Load() {
+		if !c.listener.known(c) {
+			return 0, io.EOF
+		}
 		c.heard.Store(true)
 	}
 	return n, err

@@ -2,17 +2,21 @@ package http_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	httpd "rollcall/http"
+	"rollcall/http/apikey"
 )
 
 // benchConns are the connections of a benchmark, each with one request at a time.
@@ -145,4 +149,107 @@ func BenchmarkSmallResults(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// guess sends 1,000 requests a second with well-formed keys that are not good, from the
+// address of all tests, until stop is called, which gives how many a second there were.
+func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var sent atomic.Int64
+	for range 10 {
+		c, err := net.Dial("tcp", e.server.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		wg.Go(func() {
+			defer c.Close()
+			r, tick := bufio.NewReader(c), time.NewTicker(10*time.Millisecond)
+			defer tick.Stop()
+			var res fasthttp.Response
+			for ctx.Err() == nil {
+				<-tick.C
+				key, _ := apikey.New()
+				_, _ = io.WriteString(c, "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+key+"\r\n\r\n")
+				if err := res.Read(r); err != nil || res.StatusCode() != 401 && res.StatusCode() != 429 {
+					b.Errorf("a bad key is answered %d, %v", res.StatusCode(), err)
+					return
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	began := time.Now()
+	return func() float64 {
+		n := float64(sent.Load()) / time.Since(began).Seconds()
+		cancel()
+		wg.Wait()
+		return n
+	}
+}
+
+// guessed is an edge with the limits of guesses as they are by default.
+func guessed(b *testing.B) *edge {
+	return newEdge(b, func(o *httpd.Options) {
+		o.Limits.BadKeys = httpd.DefaultLimits().BadKeys
+		o.Limits.KeyLookups = httpd.DefaultLimits().KeyLookups
+		o.Log = slog.New(slog.DiscardHandler)
+	})
+}
+
+// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
+// same address sends 1,000 bad ones a second.
+func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
+	e := guessed(b)
+	stop := guess(b, e)
+	good, err := net.Dial("tcp", e.server.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer good.Close()
+	r, raw := bufio.NewReader(good), []byte("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\n\r\n")
+	var res fasthttp.Response
+	took := make([]time.Duration, 0, b.N)
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for b.Loop() {
+		<-pace.C
+		start := time.Now()
+		_, _ = good.Write(raw)
+		if err := res.Read(r); err != nil || res.StatusCode() != 200 {
+			b.Fatalf("the good key is answered %d, %v", res.StatusCode(), err)
+		}
+		took = append(took, time.Since(start))
+	}
+	b.ReportMetric(stop(), "bad/s")
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkUnseenKeyBesideBadKeys measures how often a good key that the node has never
+// seen is tried until it is served, while the same address sends 1,000 bad ones a second.
+func BenchmarkUnseenKeyBesideBadKeys(b *testing.B) {
+	e := guessed(b)
+	stop := guess(b, e)
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for range 300 { // until the first burst of both limits is spent
+		<-pace.C
+	}
+	tries := 0
+	for b.Loop() {
+		_, key, _ := e.customer(fmt.Sprint(tries))
+		for status := 0; status != 200; tries++ {
+			<-pace.C
+			a, err := e.try(withKey(key))
+			if err != nil {
+				b.Fatal(err)
+			}
+			status = a.status
+		}
+	}
+	b.ReportMetric(stop(), "bad/s")
+	b.ReportMetric(float64(tries)/float64(b.N), "tries/op")
 }

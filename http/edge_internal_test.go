@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -156,8 +157,11 @@ func TestBuckets(t *testing.T) {
 	if first != 0 || second != 0 || b.take("a") != time.Second {
 		t.Error("a burst of 2 is not 2")
 	}
-	if b.wait("a") != time.Second || b.wait("b") != 0 {
-		t.Error("wait differs from take")
+	if b.give("a"); b.take("a") != 0 || b.take("a") != time.Second {
+		t.Error("a token that was given back is not there")
+	}
+	if b.give("nobody"); len(b.full) != 1 {
+		t.Error("giving back to a full bucket makes a name")
 	}
 	for i := range bucketsMax - 1 {
 		b.take(fmt.Sprint("old ", i))
@@ -179,25 +183,33 @@ func TestAddresses(t *testing.T) {
 	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}}
 	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}}
 	for _, p := range same {
-		if addressOf(net.ParseIP(p[0])) != addressOf(net.ParseIP(p[1])) {
+		if addressOf(netip.MustParseAddr(p[0])) != addressOf(netip.MustParseAddr(p[1])) {
 			t.Errorf("%v are counted apart", p)
 		}
 	}
 	for _, p := range other {
-		if addressOf(net.ParseIP(p[0])) == addressOf(net.ParseIP(p[1])) {
+		if addressOf(netip.MustParseAddr(p[0])) == addressOf(netip.MustParseAddr(p[1])) {
 			t.Errorf("%v are counted together", p)
 		}
 	}
 }
 
+// TestKeyCacheStaysBounded on both sides, and bad keys push no good one out.
 func TestKeyCacheStaysBounded(t *testing.T) {
 	now := time.Now()
 	c := newKeyCache(nil, func() time.Time { return now })
-	for i := range keyCacheMax + 10 {
-		c.keep(fmt.Sprint(i), keyAnswer{until: now.Add(time.Second)})
+	for i := range goodKeysMax + 10 {
+		c.keepGood(fmt.Sprint(i), goodKey{until: now.Add(time.Second)})
 	}
-	if len(c.answers) > keyCacheMax {
-		t.Errorf("%d answers are kept", len(c.answers))
+	if len(c.good) > goodKeysMax || len(c.good) < goodKeysMax/8*7 {
+		t.Errorf("%d good keys are kept", len(c.good))
+	}
+	kept := len(c.good)
+	for i := range badKeysMax + 10 {
+		c.keepBad(fmt.Sprint("bad ", i), now.Add(time.Second))
+	}
+	if len(c.bad) > badKeysMax || len(c.good) != kept {
+		t.Errorf("%d bad and %d good keys are kept", len(c.bad), len(c.good))
 	}
 }
 

@@ -11,20 +11,42 @@ import (
 )
 
 // framingMark is a header that this package adds to a request with a
-// Transfer-Encoding. A client that sends it itself is refused in the same way.
+// Transfer-Encoding or with a folded line. A client that sends it itself is refused in
+// the same way.
 const framingMark = "X-Framing-Refused"
+
+// foldedMark is the value of framingMark for a folded line.
+const foldedMark = "folded"
 
 // refuseTransferEncoding takes away a chunked body before it is read: the
 // handler answers 411 and the connection ends, so what follows is never taken
 // for a request (RFC 9112 §6.3, §11.2). The library drops "identity" in
 // silence, so the raw lines are looked at.
 func refuseTransferEncoding(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if h.ContentLength() == -1 || hasTransferEncoding(h.RawHeaders()) {
+	mark := ""
+	switch raw := h.RawHeaders(); {
+	case hasFoldedLine(raw):
+		mark = foldedMark
+	case h.ContentLength() == -1 || hasTransferEncoding(raw):
+		mark = "1"
+	}
+	if mark != "" {
 		h.SetContentLength(0)
-		h.Set(framingMark, "1")
+		h.Set(framingMark, mark)
 		h.SetConnectionClose()
 	}
 	return fasthttp.RequestConfig{}
+}
+
+// hasFoldedLine looks for a line that goes on with the one before (obs-fold, RFC 9112
+// §5.2): a server may refuse it, and what stands before us may have read it in another way.
+func hasFoldedLine(raw []byte) bool {
+	for line := range bytes.Lines(raw) {
+		if line[0] == ' ' || line[0] == '\t' {
+			return true
+		}
+	}
+	return false
 }
 
 // hasTransferEncoding looks for the header at the start of a line.

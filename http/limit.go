@@ -1,7 +1,6 @@
 package http
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -67,13 +66,17 @@ func newBuckets(r Rate, now func() time.Time) *buckets {
 	return &buckets{step: step, room: step * time.Duration(r.Burst), now: now, full: make(map[string]time.Time)}
 }
 
+// give gives a token back that take gave.
+func (b *buckets) give(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if full, known := b.full[name]; known {
+		b.full[name] = full.Add(-b.step)
+	}
+}
+
 // take takes a token, or gives the time until there is one.
-func (b *buckets) take(name string) time.Duration { return b.look(name, true) }
-
-// wait gives the time until there is a token and takes none.
-func (b *buckets) wait(name string) time.Duration { return b.look(name, false) }
-
-func (b *buckets) look(name string, take bool) time.Duration {
+func (b *buckets) take(name string) time.Duration {
 	now := b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,12 +88,10 @@ func (b *buckets) look(name string, take bool) time.Duration {
 	if over := after.Sub(now) - b.room; over > 0 {
 		return over
 	}
-	if take {
-		if !known && len(b.full) >= bucketsMax {
-			b.makeRoom(now)
-		}
-		b.full[name] = after
+	if !known && len(b.full) >= bucketsMax {
+		b.makeRoom(now)
 	}
+	b.full[name] = after
 	return 0
 }
 
@@ -147,11 +148,7 @@ func seconds(wait time.Duration, least, most int) int {
 
 // addressOf names the network address that limits count: one IPv4 address, or
 // one IPv6 /64, which is what one customer line gets (RFC 6177).
-func addressOf(ip net.IP) string {
-	a, ok := netip.AddrFromSlice(ip)
-	if !ok {
-		return ""
-	}
+func addressOf(a netip.Addr) string {
 	if a = a.Unmap(); a.Is4() {
 		return string(a.AsSlice())
 	}

@@ -8,15 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/span"
+	"rollcall/http/proxies"
 )
 
 // metrics are the counters of the API listener.
 type metrics struct {
 	requests *prometheus.CounterVec   // route, status
 	took     *prometheus.HistogramVec // route, class
-	limited  *prometheus.CounterVec   // limit: bad_keys, reads, creates, downloads
+	limited  *prometheus.CounterVec   // limit: bad_keys, key_lookups, reads, creates, downloads
 	panics   prometheus.Counter
-	working  atomic.Int64 // requests in work
+	working  atomic.Int64           // requests in work
+	refused  *prometheus.CounterVec // reason: of PROXY headers
 
 	// byStatus and byClass save the look-up of a label pair on each request.
 	byStatus [routeCount][600]atomic.Pointer[prometheus.Counter]
@@ -41,16 +43,17 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		}, []string{"route", "class"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_limited_total",
-			Help: "API requests refused by a rate limit: bad_keys, reads, creates or downloads.",
+			Help: "API requests refused by a rate limit: bad_keys, key_lookups, reads, creates or downloads.",
 		}, []string{"limit"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",
 		}),
 	}
+	m.refused = newRefused("rollcall_http_proxy_headers_refused_total", "API")
 	flying := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_requests_in_flight", Help: "API requests in work, downloads of results included.",
 	}, func() float64 { return float64(m.working.Load()) })
-	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics, flying} {
+	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics, m.refused, flying} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -60,6 +63,20 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	return m, nil
 }
+
+// newRefused makes the counter of connections that began with a PROXY header which
+// is not believed.
+func newRefused(name, listener string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "Connections to the " + listener +
+		" that were refused for their PROXY header, by reason: untrusted (the peer is not in http.trusted_proxies), " +
+		"version (1 is not supported), malformed or timeout."}, []string{"reason"})
+	for _, reason := range proxies.Reasons {
+		c.WithLabelValues(reason)
+	}
+	return c
+}
+
+func (m *metrics) proxyRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
 
 // observer finds the histogram of a route and a status.
 func (m *metrics) observer(r route, status int) prometheus.Observer {

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/span"
+	"rollcall/http/proxies"
 	"rollcall/ledger"
 )
 
@@ -41,6 +43,7 @@ type Limits struct {
 	Reads       Rate // per key, everything but creates; only used without a Limiter
 	Creates     Rate // per key; only used without a Limiter
 	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
+	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
 	DownloadMax int  // results downloads at once per key; only used without a Limiter
 	InFlightMax int  // requests in work at once, of all; 503 overloaded above it
 	ConnsMax    int  // open connections of all; more are closed at once
@@ -49,12 +52,14 @@ type Limits struct {
 
 // DefaultLimits are the values of the contract: reads 20/s burst 40, creates
 // 5/s burst 20, 20 wrong keys a minute, 4 downloads. The others are guesses
-// for a small node.
+// for a small node; 100 questions about keys a second are a hundredth of what the
+// embedded ledger answers.
 func DefaultLimits() Limits {
 	return Limits{
 		Reads:       Rate{PerSecond: 20, Burst: 40},
 		Creates:     Rate{PerSecond: 5, Burst: 20},
 		BadKeys:     Rate{PerSecond: 20.0 / 60, Burst: 20},
+		KeyLookups:  Rate{PerSecond: 100, Burst: 100},
 		DownloadMax: 4,
 		InFlightMax: 1024,
 		ConnsMax:    16384,
@@ -68,6 +73,8 @@ type Options struct {
 	Book           Book                      // the ledger
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
+	TLS            *tls.Config               // nil: requests are not encrypted
+	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
 	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
 	MaxFileBytes   int64                     // of a new file; 413 above
@@ -93,7 +100,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: max file bytes, max rows and open max must be 1 or more", ErrOptions)
 	case o.UploadExpiry < time.Second:
 		return fmt.Errorf("%w: upload expiry must be a second or more", ErrOptions)
-	case !l.Reads.valid() || !l.Creates.valid() || !l.BadKeys.valid():
+	case !l.Reads.valid() || !l.Creates.valid() || !l.BadKeys.valid() || !l.KeyLookups.valid():
 		return fmt.Errorf("%w: each rate must be above 0 with a burst of 1 or more", ErrOptions)
 	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1 || l.ConnsPerIP < 1:
 		return fmt.Errorf("%w: each limit must be 1 or more", ErrOptions)

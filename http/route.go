@@ -125,9 +125,13 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 
 // check makes the checks that all operations share, in the fixed order, and then the operation.
 func (s *Server) check(r *request, working int64) {
-	if r.Request.Header.Peek(framingMark) != nil {
+	if mark := r.Request.Header.Peek(framingMark); mark != nil {
 		closeAfter(r.RequestCtx)
-		writeIssue(r.RequestCtx, api.LengthRequired, 0)
+		code := api.LengthRequired
+		if string(mark) == foldedMark {
+			code = api.BadRequest
+		}
+		writeIssue(r.RequestCtx, code, 0)
 		return
 	}
 	if !s.findOperation(r) {

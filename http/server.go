@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"rollcall/http/proxies"
 )
 
 // Sizes and times of the API listener.
@@ -34,6 +37,7 @@ type Server struct {
 	keys     *keyCache
 	limits   Limiter  // by key
 	badKeys  *buckets // by network address, always of this server alone
+	lookups  *buckets // the same, of keys that may be guesses and are looked up all the same
 	creates  *createGate
 	balances *balanceReader
 	cursors  *cursorSealer
@@ -69,6 +73,7 @@ func New(o Options) (*Server, error) {
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   o.Limiter,
 		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
+		lookups:  newBuckets(o.Limits.KeyLookups, o.Now),
 		creates:  newCreateGate(createWait),
 		balances: newBalanceReader(o.Book, m.panics.Inc),
 		metrics:  m,
@@ -115,7 +120,8 @@ func (s *Server) Start() error {
 	if err != nil {
 		return fmt.Errorf("http: listen: %w", err)
 	}
-	s.listener = newListener(bound, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP)
+	named := encrypted(proxies.Listen(bound, s.options.Trusted, s.metrics.proxyRefused), s.options.TLS)
+	s.listener = newListener(named, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP, s.options.Trusted)
 	s.served = make(chan struct{})
 	go func() {
 		defer close(s.served)
@@ -124,6 +130,15 @@ func (s *Server) Start() error {
 		}
 	}()
 	return nil
+}
+
+// encrypted gives connections TLS; without settings they stay as they are. The
+// handshake is part of a connection's first Read, and of the time that it has.
+func encrypted(l net.Listener, settings *tls.Config) net.Listener {
+	if settings == nil {
+		return l
+	}
+	return tls.NewListener(l, settings)
 }
 
 // Addr is the bound address; nil before Start.

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/actors/span"
+	"rollcall/http/proxies"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 )
@@ -27,12 +29,17 @@ type StorageBook interface {
 }
 
 // StorageOptions is everything a Storage needs. All of it is required but
-// AllowedOrigins; DefaultStorageOptions fills in the limits.
+// AllowedOrigins, TLS and Trusted; DefaultStorageOptions fills in the limits.
 type StorageOptions struct {
 	Listen         string         // host:port; port 0 takes a free one, see Addr
 	Book           StorageBook    // where the bytes go
 	Tokens         *upload.Tokens // makes and checks the secret in the URL
 	AllowedOrigins []string       // exact browser origins; none: no browser may upload
+
+	// TLS encrypts; nil: requests are not encrypted.
+	TLS *tls.Config
+	// Trusted are the proxies whose PROXY headers are believed.
+	Trusted proxies.Trusted
 
 	// UploadsMax bounds the uploads that send bytes at the same time; one more
 	// is answered 429. Each holds one chunk of ChunkBytes in memory.
@@ -189,6 +196,7 @@ func (s *Storage) Start() error {
 	if err != nil {
 		return fmt.Errorf("start storage listener: %w", err)
 	}
+	inner = encrypted(proxies.Listen(inner, s.o.Trusted, s.metrics.proxyRefused), s.o.TLS)
 	s.listener = newStorageListener(inner, s.o.ConnectionsMax, s.o.LingerTimeout)
 	s.served = make(chan struct{})
 	go func(l net.Listener, served chan struct{}) {

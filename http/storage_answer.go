@@ -49,13 +49,16 @@ func (s *Storage) recovered(ctx *fasthttp.RequestCtx) {
 // serve answers in the order of RELIABILITY 4.3: framing, route, method,
 // origin, then the session's own rules.
 func (s *Storage) serve(ctx *fasthttp.RequestCtx) {
-	if ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {
+	folded := hasFoldedLine(ctx.Request.Header.RawHeaders())
+	if folded || ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {
 		s.early(ctx) // taken back by receive, when it has read the last byte
 	}
 	s.shareOrigin(ctx)
 	ctx.Response.Header.Set(fasthttp.HeaderReferrerPolicy, "no-referrer") // the URL is a secret
 	token, found := strings.CutPrefix(string(ctx.URI().PathOriginal()), upload.PathPrefix)
 	switch {
+	case folded:
+		writeIssue(ctx, api.BadRequest, 0)
 	case rawHas(ctx, fasthttp.HeaderTransferEncoding):
 		writeIssue(ctx, api.LengthRequired, 0)
 	case !found:

@@ -135,7 +135,7 @@ func (c *storageConn) cut() {
 
 // crowded answers a connection above the bound.
 func (c *storageConn) crowded() {
-	_ = c.SetWriteDeadline(time.Now().Add(c.listener.linger))
+	_ = c.SetDeadline(time.Now().Add(c.listener.linger)) // a handshake reads too
 	_, _ = io.WriteString(c, storageCrowded())
 	c.early.Store(true)
 	_ = c.Close()

@@ -13,6 +13,7 @@ type storageMetrics struct {
 	bytes     prometheus.Counter
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
+	refused   *prometheus.CounterVec   // label reason: of PROXY headers
 }
 
 func (m *storageMetrics) register(to prometheus.Registerer) error {
@@ -34,13 +35,16 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 	for _, class := range classes[2:] {
 		m.took.WithLabelValues(class)
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took} {
+	m.refused = newRefused("rollcall_upload_proxy_headers_refused_total", "storage URL")
+	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused} {
 		if err := to.Register(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (m *storageMetrics) proxyRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
 
 func (m *storageMetrics) count(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
 

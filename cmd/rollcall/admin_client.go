@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/user"
@@ -41,8 +43,8 @@ type adminFlags struct {
 // addAdminFlags adds --admin and --token to a command and its subcommands.
 func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 	f := &adminFlags{environ: e}
-	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener; also ROLLCALL_ADMIN "+
-		"(default "+adminDefault+")")
+	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener, a URL or unix:PATH; also "+
+		"ROLLCALL_ADMIN (default "+adminDefault+", or where ROLLCALL_ADMIN_LISTEN has it)")
 	c.PersistentFlags().StringVar(&f.token, "token", "", "its token; also ROLLCALL_ADMIN_TOKEN (default: "+
 		"DATA_DIR/admin.token)")
 	c.PersistentFlags().StringVar(&f.by, "author", "", "who you are, for the operator log; also ROLLCALL_AUTHOR "+
@@ -76,8 +78,8 @@ func (f *adminFlags) named() bool { return f.url != "" || f.environ.value("ROLLC
 
 // client makes a client from flags, environment and the data folder.
 func (f *adminFlags) client() (*adminClient, error) {
-	base := firstSet(f.url, f.environ.value("ROLLCALL_ADMIN"), adminDefault)
-	if err := checkBase("--admin", base); err != nil {
+	base := firstSet(f.url, f.environ.value("ROLLCALL_ADMIN"), f.listens(), adminDefault)
+	if err := checkAdmin(base); err != nil {
 		return nil, err
 	}
 	token := firstSet(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
@@ -96,6 +98,24 @@ func (f *adminFlags) client() (*adminClient, error) {
 	return client, err
 }
 
+// listens gives where the environment has the node of this machine listen; "" when it
+// says nothing or names no port.
+func (f *adminFlags) listens() string {
+	listen := f.environ.value("ROLLCALL_ADMIN_LISTEN")
+	if listen == "" || strings.HasSuffix(listen, ":0") {
+		return ""
+	}
+	return adminURL(config.Admin{Listen: listen, TLSCert: f.environ.value("ROLLCALL_ADMIN_TLS_CERT")})
+}
+
+// checkAdmin refuses what is neither a base URL nor a unix socket.
+func checkAdmin(base string) error {
+	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix && path != "" {
+		return nil
+	}
+	return checkBase("--admin", base)
+}
+
 // readToken reads the token that a node has left in its data folder; "" when
 // there is none, which a node then answers with 401.
 func readToken(dataDir string) (string, error) {
@@ -111,16 +131,26 @@ func readToken(dataDir string) (string, error) {
 
 // adminClient speaks to the admin listener of one node.
 type adminClient struct {
-	base, token string
-	author      string // of what is changed; "": it is not said
-	http        *http.Client
+	base   string // for people: as the operator has it
+	url    string // that requests begin with
+	token  string
+	author string // of what is changed; "": it is not said
+	http   *http.Client
 }
 
 // newAdminClient makes a client; the caller's context bounds each call.
 func newAdminClient(base, token string) *adminClient {
-	return &adminClient{base: strings.TrimSuffix(base, "/"), token: token, http: &http.Client{
+	base = strings.TrimSuffix(base, "/")
+	c := &adminClient{base: base, url: base, token: token, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix {
+		c.url = "http://localhost"
+		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}, DisableKeepAlives: true}
+	}
+	return c
 }
 
 // call sends in (nothing if nil) as JSON and reads the answer into out. Errors as of do.
@@ -157,7 +187,7 @@ func (c *adminClient) do(ctx context.Context, method, path string, in any) (*htt
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
@@ -172,6 +202,13 @@ func (c *adminClient) do(ctx context.Context, method, path string, in any) (*htt
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("this user may not connect to %s: be its owner or in its group", c.base)
+		}
+		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+			return nil, fmt.Errorf("the certificate of %s is not trusted: %w; give the file of its issuer in SSL_CERT_FILE",
+				c.base, untrusted)
 		}
 		return nil, fmt.Errorf("%w at %s: start one with `rollcall serve`, or give --admin", errNoNode, c.base)
 	}

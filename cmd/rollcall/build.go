@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +18,8 @@ import (
 	"rollcall/actors/edge"
 	"rollcall/actors/receiver"
 	spans "rollcall/actors/span"
-	"rollcall/actors/view"
 	"rollcall/config"
-	httpd "rollcall/http"
 	"rollcall/http/admin"
-	"rollcall/http/upload"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -73,6 +69,9 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 		}
 	}()
 	n = begun
+	if err := checkOwned(c.DataDir); err != nil {
+		return nil, err
+	}
 	registry := prometheus.NewRegistry()
 	n.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -109,7 +108,8 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	if err != nil {
 		return nil, err
 	}
-	if err := n.startEdge(ctx, c, book, edgeOptions{registry, o.Log, token, work.Wake, counted}); err != nil {
+	if err := n.startEdge(ctx, c, book, edgeOptions{registry: registry, log: o.Log, token: token,
+		wake: work.Wake, limiter: counted}); err != nil {
 		return nil, err
 	}
 	n.startSelfAudit(ctx, c, engineOptions{registry: registry, log: o.Log})
@@ -201,100 +201,6 @@ func (n *node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOpt
 	return facts
 }
 
-type edgeOptions struct {
-	registry *prometheus.Registry
-	log      *slog.Logger
-	token    string
-	wake     func()
-	limiter  httpd.Limiter // of API keys; nil: this node counts alone
-}
-
-// startLimiter starts what counts the limits of API keys for all nodes.
-func (n *node) startLimiter() (httpd.Limiter, error) {
-	if n.book.Embedded() {
-		return nil, nil
-	}
-	members := n.members.node.Load()
-	limiter, err := edge.Start(members.System(), members.Resolve, n.limits)
-	if err != nil {
-		return nil, err
-	}
-	n.add("limits of keys", limiter.Stop)
-	return limiter, nil
-}
-
-// startEdge starts the three listeners; the storage first, because the API tells its address.
-func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) error {
-	secret, err := book.Secret(ctx, "upload-url", 32)
-	if err != nil {
-		return err
-	}
-	tokens, err := upload.NewTokens(secret)
-	if err != nil {
-		return err
-	}
-	storage := httpd.DefaultStorageOptions()
-	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
-	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
-	storage.Tracer = n.tracer
-	files, err := httpd.NewStorage(storage)
-	if err != nil {
-		return err
-	}
-	if err := files.Start(); err != nil {
-		return listenError("upload", c.Upload.Listen, err)
-	}
-	n.add("storage", files.Stop)
-	n.UploadURL = publicURL(c.Upload.PublicURL, c.Upload.Listen, files.Addr())
-	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
-	public.Tracer = n.tracer
-	api, err := httpd.New(public)
-	if err != nil {
-		return err
-	}
-	if err := api.Start(); err != nil {
-		return listenError("http", c.HTTP.Listen, err)
-	}
-	n.add("api", api.Stop)
-	n.APIURL = publicURL(c.HTTP.PublicURL, c.HTTP.Listen, api.Addr())
-	operate := admin.Options{Listen: c.Admin.Listen, Book: book, Token: o.token,
-		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
-		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
-		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
-		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
-		Survey:       n.clerk, Tuned: n.tuning.wake,
-		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
-			return n.replay(ctx, c.Throttle, throttle, rules)
-		}}
-	if book.Embedded() {
-		operate.Backup = book.OpenBackup
-	}
-	operator, err := admin.New(operate)
-	if err != nil {
-		return err
-	}
-	if err := operator.Start(); err != nil {
-		return listenError("admin", c.Admin.Listen, err)
-	}
-	n.AdminURL = publicURL("", c.Admin.Listen, operator.Addr())
-	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
-	n.add("audits and backups", func(context.Context) error { operator.Drain(); return nil })
-	return nil
-}
-
-// apiOptions takes the API's limits from the configuration.
-func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(uuid.UUID) string) httpd.Options {
-	limits := httpd.DefaultLimits()
-	limits.Reads = httpd.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst}
-	limits.Creates = httpd.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst}
-	limits.BadKeys = httpd.Rate{PerSecond: float64(c.HTTP.BadKeysPerMinute) / 60, Burst: c.HTTP.BadKeysPerMinute}
-	limits.DownloadMax = c.HTTP.DownloadsAtOnce
-	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
-		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
-		OpenMax: c.Limits.MaxOpenVerifications, UploadExpiry: c.Upload.ExpiresAfter.Duration,
-		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
-}
-
 func (n *node) add(name string, stop func(ctx context.Context) error) {
 	n.stops = append(n.stops, stopper{name, stop})
 }
@@ -311,25 +217,4 @@ func (n *node) Stop(ctx context.Context) error {
 		}
 	})
 	return n.stopErr
-}
-
-// publicURL is how a listener is reached: as configured, or at the address it got.
-func publicURL(configured, listen string, at net.Addr) string {
-	_, port, err := net.SplitHostPort(listen)
-	if configured != "" && (err != nil || port != "0") {
-		return configured
-	}
-	host, bound, err := net.SplitHostPort(at.String())
-	if err != nil {
-		return configured
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return "http://" + net.JoinHostPort(host, bound)
-}
-
-func listenError(section, listen string, err error) error {
-	return fmt.Errorf("%s.listen: cannot listen on %s (is another node running? choose another port): %w",
-		section, listen, err)
 }

@@ -78,7 +78,7 @@ func diagnose(ctx context.Context, f doctorFlags) (admin.Identity, error) {
 	if err != nil {
 		return admin.Identity{}, err
 	}
-	found, err := askNode(ctx, newAdminClient(adminURL(loaded.Admin.Listen), token), f.now)
+	found, err := askNode(ctx, newAdminClient(adminURL(loaded.Admin), token), f.now)
 	if errors.Is(err, errNoNode) {
 		return examine(ctx, loaded)
 	}
@@ -86,15 +86,15 @@ func diagnose(ctx context.Context, f doctorFlags) (admin.Identity, error) {
 }
 
 // adminURL is where the admin listener of a configuration is reached from this machine.
-func adminURL(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "http://" + listen
+func adminURL(a config.Admin) string {
+	host, port, err := net.SplitHostPort(a.Listen)
+	if err != nil || strings.HasPrefix(a.Listen, config.UnixPrefix) {
+		return a.Listen
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return config.Scheme(a.TLSCert) + net.JoinHostPort(host, port)
 }
 
 // askNode reads what a node found, or finds now.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -139,7 +138,7 @@ const widthLeast = 40
 
 // sizeOf is widthOf and how many lines a terminal has; 0: it is none.
 func sizeOf(stream any) (width, height int) {
-	f, ok := stream.(*os.File)
+	f, ok := fileOf(stream)
 	if !ok {
 		return columns, 0
 	}

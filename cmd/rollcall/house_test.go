@@ -84,6 +84,7 @@ var mayImport = map[string][]string{
 	"cmd":                 {"config", "http", "actors", "ledger", "cluster", "smtp"},
 	"config":              {"smtp"},
 	"http":                {"actors/span", "actors/view", "ledger", "smtp"},
+	"http/proxies":        {},
 	"actors":              {"actors", "ledger", "cluster", "smtp"},
 	"actors/receiver":     {"actors/alarm", "actors/view", "actors/span", "actors/wire", "cluster", "smtp"}, // it never sees money
 	"actors/domain":       {"actors/alarm", "actors/view", "actors/wire", "ledger", "smtp"},
@@ -131,6 +132,7 @@ var staysIn = map[string][]string{
 	"github.com/miekg/dns":              {"smtp/mx", "smtp/smtplab", "smtp/identity"},
 	"github.com/asynkron/protoactor-go": {"actors", "cluster"},
 	"github.com/spf13/cobra":            {"cmd"},
+	"github.com/pires/go-proxyproto":    {"http/proxies"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
 	"go.opentelemetry.io":               {"actors/span"},
 }

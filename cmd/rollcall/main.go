@@ -30,16 +30,23 @@ func main() {
 	// The first signal asks the command to end; from then on a signal ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe is a write that fails, for run to tell of
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run does what the arguments say and gives the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	out := &output{to: stdout, stop: stop}
 	root := newRoot(os.Environ())
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
+	if failed := out.failed(); failed != nil {
+		err = failed // whatever the command says, it is for this
+	}
 	if err == nil {
 		return exitDone
 	}

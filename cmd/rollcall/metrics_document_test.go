@@ -24,7 +24,7 @@ var areas = []struct {
 	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle", "rollcall_lease",
 		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence"}},
 	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
-	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_edge_"}},
+	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_edge_", "rollcall_tls_"}},
 	{"DNS", []string{"rollcall_dns_"}},
 	{"Identity", []string{"rollcall_identity_", "rollcall_node_"}},
 	{"Cluster", []string{"rollcall_cluster_", "rollcall_gossip_"}},

@@ -141,6 +141,7 @@ func netConfig(n *netNode, url, uploadAt string) string {
 	return fmt.Sprintf(`
 [http]
 listen = "%[1]s:8080"
+plain = true # nobody else is in these networks, and clients of tests trust no certificate
 public_url = ""
 reads_per_second = 10000
 burst = 10000
@@ -150,7 +151,7 @@ creates_burst = 1000
 listen = "%[1]s:8082"
 public_url = "http://%[2]s"
 [admin]
-listen = "%[1]s:8081"
+listen = "127.0.0.1:8081"
 [ledger]
 url = %[3]q
 [dns]

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +36,7 @@ type progressView struct {
 }
 
 func newProgressView(out io.Writer) *progressView {
-	f, ok := out.(*os.File)
+	f, ok := fileOf(out)
 	return &progressView{out: out, terminal: ok && term.IsTerminal(int(f.Fd()))}
 }
 

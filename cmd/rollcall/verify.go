@@ -23,6 +23,7 @@ const pollLocal = 500 * time.Millisecond
 // verifyFlags are the flags of verify.
 type verifyFlags struct {
 	lab, json             bool
+	spreadsheet           bool
 	out, api, key, config string
 }
 
@@ -47,6 +48,8 @@ func newVerify(e environment) *cobra.Command {
 	c.Flags().StringVar(&f.config, "config", "", "without --api: a configuration file, for [dns], [smtp], "+
 		"[retry], [throttle]")
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object for programs")
+	c.Flags().BoolVar(&f.spreadsheet, "spreadsheet", false, "put ' before cells that a spreadsheet would run as a "+
+		"formula (= + - @, tab, CR)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.api == "" && f.key != "" {
 			return usageError{"--key needs --api URL"}
@@ -82,6 +85,8 @@ func newVerify(e environment) *cobra.Command {
 // check refuses flags that don't go together.
 func (f verifyFlags) check() error {
 	switch {
+	case f.spreadsheet && f.json && f.out == "":
+		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
 	case f.api != "" && f.lab:
 		return usageError{"--lab and --api don't go together: the service has its own receivers"}
 	case f.api != "" && f.config != "":

@@ -69,6 +69,8 @@ func localConfig(c config.Config, folder string, lab bool) config.Config {
 	c.HTTP.Listen, c.HTTP.PublicURL = anyPort, ""
 	c.Upload.Listen, c.Upload.PublicURL = anyPort, ""
 	c.Admin.Listen = anyPort
+	c.HTTP.TLSCert, c.HTTP.TLSKey, c.Upload.TLSCert, c.Upload.TLSKey = "", "", "", "" // nobody else connects
+	c.Admin.TLSCert, c.Admin.TLSKey = "", ""
 	c.Cluster.GossipListen, c.Cluster.ActorListen = anyPort, anyPort
 	c.Cluster.Advertise, c.Cluster.Join = "", nil
 	if lab {

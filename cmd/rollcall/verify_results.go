@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"rollcall/http/api"
@@ -135,7 +136,7 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 		err = r.toJSON(ctx, d.ID, s.Outcomes)
 	default:
 		out := bufio.NewWriter(r.stdout)
-		err = r.client.eachResult(ctx, d.ID, out, s.Outcomes.count)
+		err = r.toCSV(ctx, d.ID, out, s.Outcomes)
 		err = errors.Join(err, out.Flush())
 	}
 	s.Credits = creditSummary{Charged: s.Outcomes.charged(), Released: s.Outcomes[smtp.Unknown.String()] +
@@ -149,15 +150,16 @@ func (t tally) count(row []string) error {
 	return nil
 }
 
-// toFile writes the results CSV to --out, all or nothing.
+// toFile writes the results CSV to --out, all or nothing. They are the customer's
+// addresses: the file is for its owner only.
 func (r *verifyRun) toFile(ctx context.Context, id string, counted tally) error {
-	f, err := os.CreateTemp(filepath.Dir(r.flags.out), ".rollcall-results-*")
+	f, err := os.CreateTemp(filepath.Dir(r.flags.out), ".rollcall-results-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write the results: %w: give another --out", err)
 	}
 	out := bufio.NewWriter(f)
-	err = r.client.eachResult(ctx, id, out, counted.count)
-	err = errors.Join(err, out.Flush(), f.Chmod(0o644), f.Close())
+	err = r.toCSV(ctx, id, out, counted)
+	err = errors.Join(err, out.Flush(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), r.flags.out)
 	}
@@ -165,6 +167,41 @@ func (r *verifyRun) toFile(ctx context.Context, id string, counted tally) error 
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// toCSV writes the results as they come, byte for byte; with --spreadsheet with cells that
+// a spreadsheet takes for text.
+func (r *verifyRun) toCSV(ctx context.Context, id string, out io.Writer, counted tally) error {
+	if !r.flags.spreadsheet {
+		return r.client.eachResult(ctx, id, out, counted.count)
+	}
+	rows := csv.NewWriter(out)
+	err := rows.Write(resultHeadings)
+	if err == nil {
+		err = r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
+			if err := counted.count(row); err != nil {
+				return err
+			}
+			for i, cell := range row {
+				row[i] = asText(cell)
+			}
+			return rows.Write(row)
+		})
+	}
+	rows.Flush()
+	return errors.Join(err, rows.Error())
+}
+
+// resultHeadings are the names of the columns.
+var resultHeadings = []string{"email", "result", "message", "checked_at"}
+
+// asText puts a quote before a cell that a spreadsheet would run as a formula (OWASP, CSV
+// injection): addresses may begin with any of these.
+func asText(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
 }
 
 // toJSON writes the opening of the JSON object with the results; close writes the rest.

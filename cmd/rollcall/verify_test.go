@@ -130,6 +130,43 @@ func TestJSONIsOneObject(t *testing.T) {
 	}
 }
 
+// TestResultsForASpreadsheet: cells that would be formulas are text, and the file is its
+// owner's; without the flag the bytes are the service's.
+func TestResultsForASpreadsheet(t *testing.T) {
+	const head, tail = "email,result,message,checked_at\r\n", ",valid,mailbox_exists It does.,2026-11-20T10:00:01.000Z\r\n"
+	results, want := head, "email,result,message,checked_at\n"
+	for _, c := range [][2]string{{"a@a.test", "a@a.test"}, {"=cmd@a.test", "'=cmd@a.test"}, {"+a@a.test", "'+a@a.test"},
+		{"-a@a.test", "'-a@a.test"}, {"@a.test", "'@a.test"}, {"\"\ta@a.test\"", "'\ta@a.test"}, {"a=b@a.test", "a=b@a.test"},
+		{`"""=b,b""@a.test"`, `"""=b,b""@a.test"`}} {
+		results += c[0] + tail
+		want += c[1] + strings.ReplaceAll(tail, "\r", "")
+	}
+	for _, spreadsheet := range []bool{false, true} {
+		out := filepath.Join(t.TempDir(), "r.csv")
+		for _, file := range []string{"", out} {
+			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet, out: file})
+			if err := r.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := stdout.String()
+			if file != "" {
+				text, err := os.ReadFile(out)
+				info, statErr := os.Stat(out)
+				if err != nil || statErr != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("the file: %v, %v, %v", info, err, statErr)
+				}
+				got = string(text)
+			}
+			if wanted := map[bool]string{false: results, true: want}[spreadsheet]; got != wanted {
+				t.Errorf("--spreadsheet %v --out %q: got\n%q, want\n%q", spreadsheet, file, got, wanted)
+			}
+		}
+	}
+	if asText("\rx") != "'\rx" || asText("") != "" || asText("'=") != "'=" {
+		t.Error("a cell with CR, an empty one, or one that is quoted already")
+	}
+}
+
 func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 	r, stdout, _ := newTestRun(t, service(t, "failed", "email,result,message,checked_at\n"), verifyFlags{})
 	err := r.run(t.Context())

@@ -43,6 +43,7 @@ type rig struct {
 	t        *testing.T
 	book     *sickBook
 	server   *admin.Server
+	options  admin.Options
 	url      string
 	token    string
 	draining atomic.Bool
@@ -74,7 +75,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.server = s
+	r.server, r.options = s, o
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +41,11 @@ type Book interface {
 	Ping(ctx context.Context) error
 }
 
-// Options are what a Server needs; from Cluster on, and Wake, all may be left out.
+// Options are what a Server needs; from Cluster on, and TLS, Hosts and Wake, all may be left out.
 type Options struct {
-	Listen   string              // host:port; port 0 takes a free one, see Addr
+	Listen   string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
+	TLS      *tls.Config         // of a TCP listener; nil: requests are not encrypted
+	Hosts    []string            // further names that requests may be for, without ports
 	Book     Book                // the ledger
 	Token    string              // see EnsureToken
 	Gatherer prometheus.Gatherer // what /metrics shows
@@ -135,7 +138,7 @@ func New(o Options) (*Server, error) {
 		replays: make(chan struct{}, 1), records: make(chan struct{}, 1)}
 	s.long, s.drain = context.WithCancel(context.Background())
 	s.http = &http.Server{
-		Handler:           s.routes(),
+		Handler:           o.withHost(s.routes()),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      auditTimeout + ledgerTimeout,
@@ -148,7 +151,7 @@ func New(o Options) (*Server, error) {
 
 // Start binds the address and serves until Stop.
 func (s *Server) Start() error {
-	l, err := net.Listen("tcp", s.options.Listen)
+	l, err := s.options.listen()
 	if err != nil {
 		return fmt.Errorf("admin: listen: %w", err)
 	}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/edge"
+	"rollcall/actors/view"
+	"rollcall/config"
+	httpd "rollcall/http"
+	"rollcall/http/admin"
+	"rollcall/http/proxies"
+	"rollcall/http/upload"
+	"rollcall/ledger/sqlstore"
+)
+
+type edgeOptions struct {
+	registry *prometheus.Registry
+	log      *slog.Logger
+	token    string
+	wake     func()
+	limiter  httpd.Limiter   // of API keys; nil: this node counts alone
+	trusted  proxies.Trusted // the proxies in front of API and storage
+	certs    *certificates
+}
+
+// startLimiter starts what counts the limits of API keys for all nodes.
+func (n *node) startLimiter() (httpd.Limiter, error) {
+	if n.book.Embedded() {
+		return nil, nil
+	}
+	members := n.members.node.Load()
+	limiter, err := edge.Start(members.System(), members.Resolve, n.limits)
+	if err != nil {
+		return nil, err
+	}
+	n.add("limits of keys", limiter.Stop)
+	return limiter, nil
+}
+
+// startEdge starts the three listeners; the storage first, because the API tells its address.
+func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
+	if o.trusted, err = proxies.Parse(c.HTTP.TrustedProxies); err != nil {
+		return err
+	}
+	o.certs = newCertificates(o.registry, o.log)
+	tokens, err := n.startStorage(ctx, c, book, o)
+	if err != nil {
+		return err
+	}
+	if err := n.startAPI(ctx, c, book, o, tokens); err != nil {
+		return err
+	}
+	return n.startAdmin(ctx, c, book, o)
+}
+
+// startStorage starts the listener of the storage URL.
+func (n *node) startStorage(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (*upload.Tokens,
+	error) {
+	secret, err := book.Secret(ctx, "upload-url", 32)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := upload.NewTokens(secret)
+	if err != nil {
+		return nil, err
+	}
+	storage := httpd.DefaultStorageOptions()
+	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
+	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
+	storage.Tracer, storage.Trusted = n.tracer, o.trusted
+	cert, key := c.UploadTLS()
+	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("upload.tls_cert: %w", err)
+	}
+	n.add("certificate of storage", unfollow)
+	storage.TLS = settings
+	files, err := httpd.NewStorage(storage)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Start(); err != nil {
+		return nil, listenError("upload", c.Upload.Listen, err)
+	}
+	n.add("storage", files.Stop)
+	n.UploadURL = publicURL(c.Upload.PublicURL, c.Upload.Listen, cert, files.Addr())
+	return tokens, nil
+}
+
+// startAPI starts the listener of the customer API.
+func (n *node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions,
+	tokens *upload.Tokens) error {
+	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
+	public.Tracer = n.tracer
+	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
+	if err != nil {
+		return fmt.Errorf("http.tls_cert: %w", err)
+	}
+	n.add("certificate of the api", unfollow)
+	public.TLS = settings
+	api, err := httpd.New(public)
+	if err != nil {
+		return err
+	}
+	if err := api.Start(); err != nil {
+		return listenError("http", c.HTTP.Listen, err)
+	}
+	n.add("api", api.Stop)
+	n.APIURL = publicURL(c.HTTP.PublicURL, c.HTTP.Listen, c.HTTP.TLSCert, api.Addr())
+	return nil
+}
+
+// startAdmin starts the operator's listener.
+func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) error {
+	settings, unfollow, err := o.certs.follow(ctx, "admin", c.Admin.TLSCert, c.Admin.TLSKey)
+	if err != nil {
+		return fmt.Errorf("admin.tls_cert: %w", err)
+	}
+	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
+		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
+		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
+		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
+		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
+		Survey:       n.clerk, Tuned: n.tuning.wake,
+		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
+			return n.replay(ctx, c.Throttle, throttle, rules)
+		}}
+	if book.Embedded() {
+		operate.Backup = book.OpenBackup
+	}
+	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)
+	operator, err := admin.New(operate)
+	if err != nil {
+		return err
+	}
+	if err := operator.Start(); err != nil {
+		return listenError("admin", c.Admin.Listen, err)
+	}
+	n.AdminURL = c.Admin.Listen
+	if !strings.HasPrefix(c.Admin.Listen, config.UnixPrefix) {
+		n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
+	}
+	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
+	n.add("audits and backups", func(context.Context) error { operator.Drain(); return nil })
+	return nil
+}
+
+// apiOptions takes the API's limits from the configuration.
+func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(uuid.UUID) string) httpd.Options {
+	limits := httpd.DefaultLimits()
+	limits.Reads = httpd.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst}
+	limits.Creates = httpd.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst}
+	limits.BadKeys = httpd.Rate{PerSecond: float64(c.HTTP.BadKeysPerMinute) / 60, Burst: c.HTTP.BadKeysPerMinute}
+	limits.DownloadMax = c.HTTP.DownloadsAtOnce
+	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
+		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
+		OpenMax: c.Limits.MaxOpenVerifications, UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
+		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
+}
+
+// publicURL is how a listener is reached: as configured, or at the address it got.
+func publicURL(configured, listen, cert string, at net.Addr) string {
+	_, port, err := net.SplitHostPort(listen)
+	if configured != "" && (err != nil || port != "0") {
+		return configured
+	}
+	host, bound, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return configured
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return config.Scheme(cert) + net.JoinHostPort(host, bound)
+}
+
+func listenError(section, listen string, err error) error {
+	return fmt.Errorf("%s.listen: cannot listen on %s (is another node running? choose another port): %w",
+		section, listen, err)
+}

@@ -1,0 +1,140 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/http/admin"
+	"rollcall/http/certificate"
+	"rollcall/http/certificate/certificatetest"
+)
+
+// TestKnownHosts lets requests through that are for this listener, at every path.
+func TestKnownHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *admin.Options) { o.Hosts = []string{"node-1.example", "2001:db8::1"} })
+	_, port, err := net.SplitHostPort(r.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(path, host string) (status int, body string) {
+		t.Helper()
+		c, err := net.Dial("tcp", r.server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path, host, r.token)
+		a, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(a.Body)
+		return a.StatusCode, string(text)
+	}
+	for _, host := range []string{"127.0.0.1:" + port, "127.0.0.1", "localhost", "LOCALHOST:1", "localhost.", "[::1]:80",
+		"[::1]", "127.9.9.9", "node-1.example", "Node-1.Example:8081", "[2001:db8::1]:8081"} {
+		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces"} {
+			if status, body := ask(path, host); status != 200 {
+				t.Errorf("%s for %s: %d %s", path, host, status, body)
+			}
+		}
+	}
+	for _, host := range []string{"", "evil.example", "127.0.0.1.evil.example", "node-1.example.evil", "192.0.2.1",
+		"localhost@evil.example", "0.0.0.0", "[::]", "node-1"} {
+		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces", "/"} {
+			status, body := ask(path, host)
+			if status != 403 && !(status == 400 && strings.Contains(host, "@")) ||
+				status == 403 && !strings.Contains(body, `"code":"unknown_host"`) {
+				t.Errorf("%s for %q: %d %s", path, host, status, body)
+			}
+		}
+	}
+}
+
+// TestTheAddressAConnectionCameTo is known, also where the listener is at all of them.
+func TestTheAddressAConnectionCameTo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *admin.Options) { o.Listen = "127.0.0.3:0" })
+	if status, _ := r.raw("GET", "/healthz", "", ""); status != 200 {
+		t.Errorf("at its own address: %d", status)
+	}
+}
+
+func TestAdminTLS(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile, trusted := certificatetest.Write(t, t.TempDir(), time.Now().Add(time.Hour))
+	p, err := certificate.Load(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(o *admin.Options) { o.TLS = p.Config() })
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	defer client.CloseIdleConnections()
+	a, err := client.Get("https://" + r.server.Addr().String() + "/healthz")
+	if err != nil || a.StatusCode != 200 || a.ProtoMajor != 1 {
+		t.Fatalf("%v, %v", a, err)
+	}
+	_ = a.Body.Close()
+}
+
+// TestUnixSocket has mode 0660, takes the place of one that was left behind, and of no
+// other file.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "sock") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "admin.sock")
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = left.Close()
+	r := newRig(t, func(o *admin.Options) { o.Listen = "unix:" + path })
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o660 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	a, err := client.Get("http://any.example/healthz")
+	if err != nil || a.StatusCode != 200 {
+		t.Fatalf("%v, %v", a, err)
+	}
+	_ = a.Body.Close()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, taken := range []string{path, file} {
+		o := r.options
+		o.Listen = "unix:" + taken
+		s, err := admin.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(); err == nil {
+			t.Errorf("%s is taken over", taken)
+			_ = s.Stop(t.Context())
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+}

@@ -1,0 +1,157 @@
+package http
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"rollcall/http/apikey"
+	"rollcall/ledger"
+)
+
+// errBadKey is a key that is malformed, unknown or revoked; nobody is told which.
+var errBadKey = errors.New("http: the key is not good")
+
+// How long an answer about a key is believed. A revoked key must stop within 5
+// seconds, counted from before the ledger was asked; the second left over is for
+// a request on its way. A bad one is forgotten sooner, for keys just made.
+const (
+	goodKeyLife = 4 * time.Second
+	badKeyLife  = time.Second
+)
+
+// goodKeysMax and badKeysMax bound the two kinds of answers, of about 200 bytes
+// each: 13 MB and 3 MB. At the bound some are forgotten. They are apart so that
+// nobody pushes good keys out by guessing.
+const (
+	goodKeysMax = 65536
+	badKeysMax  = 16384
+)
+
+// keyState is what the cache knows of a key that a request shows.
+type keyState int
+
+const (
+	keyUnknown  keyState = iota // the ledger must be asked
+	keyStale                    // it was good: the ledger must be asked again
+	keyAccepted                 // it is good
+	keyRejected                 // it is not
+)
+
+// keyCache remembers what the ledger said about keys. Good ones stay after the end
+// of goodKeyLife: they are not believed then, but they are no guesses.
+type keyCache struct {
+	book Book
+	now  func() time.Time
+	ask  singleflight.Group
+
+	mu   sync.RWMutex
+	good map[string]goodKey   // guarded by mu; by key id
+	bad  map[string]time.Time // guarded by mu; until when, by key id
+}
+
+// goodKey is a key and until when it is believed.
+type goodKey struct {
+	key   ledger.Key
+	until time.Time
+}
+
+func newKeyCache(book Book, now func() time.Time) *keyCache {
+	return &keyCache{book: book, now: now, good: make(map[string]goodKey), bad: make(map[string]time.Time)}
+}
+
+// recall says what is known of a key without asking the ledger. The secret of an id
+// never changes, so a wrong one needs no question.
+func (c *keyCache) recall(presented apikey.Key) (ledger.Key, keyState) {
+	c.mu.RLock()
+	g, isGood := c.good[presented.ID]
+	until, isBad := c.bad[presented.ID]
+	c.mu.RUnlock()
+	now := c.now()
+	same := sameSecret(g.key, presented)
+	switch {
+	case isGood && !same, isBad && now.Before(until):
+		return ledger.Key{}, keyRejected
+	case isGood && now.Before(g.until):
+		return g.key, keyAccepted
+	case isGood:
+		return ledger.Key{}, keyStale
+	}
+	return ledger.Key{}, keyUnknown
+}
+
+// sameSecret compares in constant time, and for an unknown id against zeros, so that
+// both take as long.
+func sameSecret(key ledger.Key, presented apikey.Key) bool {
+	return subtle.ConstantTimeCompare(key.SecretSHA256[:], presented.SHA256[:]) == 1
+}
+
+// look asks the ledger whose key it is: errBadKey, or the ledger's error. Requests
+// that ask at the same time share one question.
+func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, error) {
+	id := presented.ID
+	v, err, _ := c.ask.Do(id, func() (any, error) {
+		asked := c.now()
+		key, err := c.book.KeyByID(ctx, id)
+		switch {
+		case errors.Is(err, ledger.ErrNoSuchKey), err == nil && !key.Revoked.IsZero():
+			c.keepBad(id, asked.Add(badKeyLife))
+			return ledger.Key{}, errBadKey
+		case err != nil:
+			return nil, err
+		}
+		c.keepGood(id, goodKey{key: key, until: asked.Add(goodKeyLife)})
+		return key, nil
+	})
+	if err != nil {
+		return ledger.Key{}, err
+	}
+	key := v.(ledger.Key)
+	if !sameSecret(key, presented) {
+		return ledger.Key{}, errBadKey
+	}
+	return key, nil
+}
+
+// keepGood stores a good key and makes room for it.
+func (c *keyCache) keepGood(id string, g goodKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.bad, id)
+	if _, known := c.good[id]; !known && len(c.good) >= goodKeysMax {
+		forgetSome(c.good, goodKeysMax)
+	}
+	c.good[id] = g
+}
+
+// keepBad stores that a key is bad and makes room for it.
+func (c *keyCache) keepBad(id string, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.good, id)
+	if _, known := c.bad[id]; !known && len(c.bad) >= badKeysMax {
+		now := c.now()
+		for old, end := range c.bad {
+			if !now.Before(end) {
+				delete(c.bad, old)
+			}
+		}
+		forgetSome(c.bad, badKeysMax)
+	}
+	c.bad[id] = until
+}
+
+// forgetSome brings a map to seven eighths of its bound: it is in random order, so
+// nobody can choose who is forgotten.
+func forgetSome[V any](m map[string]V, most int) {
+	for id := range m {
+		if len(m) < most/8*7 {
+			break
+		}
+		delete(m, id)
+	}
+}
