@@ -38,8 +38,8 @@ type HTTP struct {
 	// TLSCert is the PEM file with the certificate of this listener and of that of
 	// [upload], and those of its issuers but the root. TLS 1.2 and later, HTTP/1.1. The
 	// two files are read again within a second of a change; a pair that can't be used is
-	// logged, and the one before stays in force. Off loopback a node starts only with
-	// TLS, with TrustedProxies or with Plain. Default empty: no TLS.
+	// logged, and the one before stays in force. Off loopback a node warns that it has neither
+	// TLS nor TrustedProxies nor Plain. Default empty: no TLS.
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty.
@@ -117,7 +117,7 @@ type Upload struct {
 // Admin is the operator's listener: health, metrics, operator commands.
 type Admin struct {
 	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock,
-	// which gets mode 0660. Keep it off public networks. Off loopback it needs TLS. Port
+	// which gets mode 0660. Keep it off public networks, and off loopback give it TLS. Port
 	// 0 takes any free one. Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
 

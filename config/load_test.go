@@ -53,15 +53,6 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 			`2:1: throttle.receivers."a.test".connections: `},
 		{"listener without port", "[http]\nlisten = \"127.0.0.1\"\n",
 			`2:1: http.listen: "127.0.0.1" is not host:port`},
-		{"API off loopback", "[http]\nlisten = \"192.0.2.1:80\"\n",
-			"2:1: http.listen: 192.0.2.1:80 is off loopback, where API keys and files would be sent without encryption: " +
-				"set http.tls_cert and http.tls_key, or name the proxies that encrypt in http.trusted_proxies, or say " +
-				"that it shall be so with http.plain = true"},
-		{"storage off loopback", "[upload]\nlisten = \":80\"\n", "2:1: upload.listen: :80 is off loopback"},
-		{"admin off loopback", "[admin]\nlisten = \"192.0.2.1:80\"\n", "2:1: admin.listen: 192.0.2.1:80 is off loopback"},
-		{"admin off loopback, plain", "http.plain = true\nadmin.listen = \"192.0.2.1:80\"\n",
-			"2:1: admin.listen: 192.0.2.1:80 is off loopback, where the operator's token would be sent without encryption: " +
-				"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket"},
 		{"certificate without key", "[http]\ntls_cert = \"a\"\n",
 			"2:1: http.tls_cert: http.tls_cert and http.tls_key belong together"},
 		{"key without certificate", "[admin]\ntls_key = \"a\"\n", "2:1: admin.tls_key: admin.tls_cert and admin.tls_key belong together"},
@@ -251,5 +242,44 @@ func TestWaysOffLoopback(t *testing.T) {
 	}
 	if _, err := Load(write(t, "admin.listen = \":1\"\nadmin.tls_cert = \"a\"\nadmin.tls_key = \"b\""), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWhatIsSentInClearIsTold, unless it is encrypted, or somebody says that it shall be so.
+func TestWhatIsSentInClearIsTold(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string // the beginning of each sentence
+	}{
+		{"", nil},
+		{"[http]\nlisten = \"192.0.2.1:80\"\n", []string{"http.listen: 192.0.2.1:80 is off loopback"}},
+		{"[upload]\nlisten = \":80\"\n", []string{"upload.listen: :80 is off loopback"}},
+		{"[admin]\nlisten = \"192.0.2.1:80\"\n", []string{"admin.listen: 192.0.2.1:80 is off loopback"}},
+		{"[http]\nlisten = \":80\"\nplain = true\n", nil},
+		{"[http]\nlisten = \":80\"\ntrusted_proxies = [\"192.0.2.0/24\"]\n", nil},
+		{"[http]\nlisten = \":80\"\ntls_cert = \"a\"\ntls_key = \"b\"\n[upload]\nlisten = \":81\"\n", nil},
+		{"[admin]\nlisten = \":80\"\ntls_cert = \"a\"\ntls_key = \"b\"\n", nil},
+		{"[admin]\nlisten = \"unix:/run/a.sock\"\n", nil},
+		{"http.plain = true\nadmin.listen = \":80\"\n", []string{"admin.listen: "}},
+	} {
+		file := filepath.Join(t.TempDir(), "rollcall.toml")
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(file, nil)
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		list := got.Exposed()
+		if len(list) != len(c.want) {
+			t.Errorf("%q: %q, want %q", c.text, list, c.want)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.HasPrefix(list[i], want) {
+				t.Errorf("%q: %q, want %q", c.text, list[i], want)
+			}
+		}
 	}
 }

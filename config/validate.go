@@ -150,20 +150,31 @@ func (c Config) checkRetry(k *checker) {
 	k.atLeast("retry.give_up_after", c.Retry.GiveUpAfter, time.Millisecond)
 }
 
-// checkEncryption wants what customers send encrypted where others can read it.
+// checkEncryption wants both files of each listener that encrypts.
 func (c Config) checkEncryption(k *checker) {
 	k.pair("http", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	k.pair("upload", c.Upload.TLSCert, c.Upload.TLSKey)
+}
+
+// Exposed says what goes over the network in clear where others can read it, and what to do
+// about it, a sentence each.
+func (c Config) Exposed() (list []string) {
 	upload, _ := c.UploadTLS()
 	for _, l := range []struct{ key, listen, cert string }{
 		{"http", c.HTTP.Listen, c.HTTP.TLSCert}, {"upload", c.Upload.Listen, upload},
 	} {
 		if l.cert == "" && offLoopback(l.listen) && len(c.HTTP.TrustedProxies) == 0 && !c.HTTP.Plain {
-			k.add(l.key+".listen", "%s is off loopback, where API keys and files would be sent without encryption: set "+
-				"http.tls_cert and http.tls_key, or name the proxies that encrypt in http.trusted_proxies, or say that "+
-				"it shall be so with http.plain = true", l.listen)
+			list = append(list, fmt.Sprintf("%s.listen: %s is off loopback, where API keys and files are sent without "+
+				"encryption: set http.tls_cert and http.tls_key, or name the proxies that encrypt in "+
+				"http.trusted_proxies, or say that it shall be so with http.plain = true", l.key, l.listen))
 		}
 	}
+	if a := c.Admin; a.TLSCert == "" && !strings.HasPrefix(a.Listen, UnixPrefix) && offLoopback(a.Listen) {
+		list = append(list, fmt.Sprintf("admin.listen: %s is off loopback, where the operator's token is sent without "+
+			"encryption: set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
+			"unix:/run/rollcall/admin.sock", a.Listen))
+	}
+	return list
 }
 
 // UploadTLS gives the files of the storage listener: its own, or those of the API.
@@ -200,11 +211,6 @@ func (a Admin) check(k *checker) {
 	case unix:
 	default:
 		k.listen("admin.listen", a.Listen)
-		if a.TLSCert == "" && offLoopback(a.Listen) {
-			k.add("admin.listen", "%s is off loopback, where the operator's token would be sent without encryption: "+
-				"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
-				"unix:/run/rollcall/admin.sock", a.Listen)
-		}
 	}
 }
 

@@ -41,13 +41,13 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 }
 
 // identify says whose key a request has; it answers and gives false when it has
-// none that is good. Only requests without a good key count against their network
+// none that is good. Only keys that are rejected count against their network
 // address, and only they are refused for it: others may share that address.
 func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok bool) {
 	address := addressOf(s.client(r))
 	values := r.Request.Header.PeekAll(headerAPIKey)
 	if len(values) == 0 || len(values) == 1 && len(values[0]) == 0 {
-		s.reject(r, api.MissingAPIKey, s.badKeys.take(address))
+		writeIssue(r.RequestCtx, api.MissingAPIKey, 0) // no guess
 		return ledger.Key{}, false
 	}
 	known := keyRejected
