@@ -99,7 +99,7 @@ func (s *Server) lookUp(ctx context.Context, r *request, presented apikey.Key, r
 	return key, true
 }
 
-// reject answers a request without a good key: 401, or 429 when its address has to wait.
+// reject answers a request whose key is rejected: 401, or 429 when its address has to wait.
 func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
 	if wait > 0 {
 		s.limited(r, "bad_keys", wait)

@@ -15,7 +15,7 @@ func withKey(key string) call {
 }
 
 // TestBadKeysHitNobodyElse: an address that is above its limit of bad keys gets 429
-// for requests without a good key, and for no others.
+// for requests whose key is rejected, and for no others.
 func TestBadKeysHitNobodyElse(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
