@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"http":                {"actors/span", "actors/view", "ledger", "smtp"},
 	"http/proxies":        {},
 	"actors":              {"actors", "ledger", "cluster", "smtp"},
-	"actors/receiver":     {"actors/alarm", "actors/view", "actors/span", "actors/wire", "cluster", "smtp"}, // it never sees money
+	"actors/receiver":     {"actors/alarm", "actors/view", "actors/span", "actors/wire", "cluster", "ledger/quota", "smtp"}, // it never sees money
 	"actors/domain":       {"actors/alarm", "actors/view", "actors/wire", "ledger", "smtp"},
 	"actors/edge":         {"actors/alarm"},
 	"actors/alarm":        {},
@@ -96,6 +96,7 @@ var mayImport = map[string][]string{
 	"actors/span":         {}, // a leaf, so that the ledger may tell how long it took
 	"ledger":              {"ledger", "smtp"},
 	"ledger/rules":        {"ledger"},
+	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},
 	"cluster/gossip":      {},

@@ -1,0 +1,111 @@
+package quota
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func one(int) int { return 1 }
+
+// greedy lets so many tenants take one after the other until none gets more.
+func greedy(p *Pool[int], tenants int) {
+	for more := true; more; {
+		more = false
+		for t := range tenants {
+			more = p.Take(t, 1, 1) || more
+		}
+	}
+}
+
+func TestGreedyTenantsLeaveAsMuchAsOneOfThemHas(t *testing.T) {
+	for _, size := range []int64{1, 2, 3, 64, 1000} {
+		for _, tenants := range []int{1, 2, 3, 10} {
+			p := New[int](size)
+			greedy(p, tenants)
+			free := size - p.Used()
+			for i := range tenants {
+				if has, share := p.Has(i), size/int64(tenants+1); has < share || free > 0 && has > free+1 {
+					t.Errorf("of %d, %d tenants: one has %d with %d free, its share is %d", size, tenants, has,
+						free, share)
+				}
+			}
+			if free > 0 && !p.Take(tenants, 1, 1) {
+				t.Errorf("of %d, %d tenants: %d are free and a new one gets none", size, tenants, free)
+			}
+		}
+	}
+}
+
+func TestWhoHasNothingGetsTheLastOne(t *testing.T) {
+	p := New[int](8)
+	for tenant := range 8 {
+		if !p.Take(tenant, 1, 1) {
+			t.Fatalf("tenant %d gets none with %d free", tenant, 8-p.Used())
+		}
+	}
+	if p.Take(8, 1, 1) || p.Fits(0, 100, 1) {
+		t.Error("more than there is was given")
+	}
+}
+
+func TestAWeightIsATimesAsLargeShare(t *testing.T) {
+	p := New[int](400)
+	for more := true; more; {
+		more = p.Take(0, 2, 1)
+		more = p.Take(0, 2, 1) || more
+		more = p.Take(1, 1, 1) || more
+	}
+	if heavy, light := p.Has(0), p.Has(1); heavy < 2*light-2 || heavy > 2*light+2 || heavy != 200 {
+		t.Errorf("of 400, weight 2 has %d and weight 1 has %d", heavy, light)
+	}
+}
+
+func TestAnyCourseKeepsTheSums(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		size := r.Int64N(1000)
+		p := New[int](size)
+		has := map[int]int64{}
+		for range 500 {
+			tenant, n := r.IntN(6), r.Int64N(40)
+			if r.IntN(3) == 0 {
+				p.Return(tenant, n)
+				has[tenant] -= min(n, has[tenant])
+				continue
+			}
+			free := size - p.Used()
+			got := p.Take(tenant, 1, n)
+			if want := n <= free && has[tenant]+n <= free; got != want {
+				t.Fatalf("seed %d: %d more for one who has %d with %d free: %v", seed, n, has[tenant], free, got)
+			}
+			if got {
+				has[tenant] += n
+			}
+		}
+		sum := int64(0)
+		for tenant, n := range has {
+			sum += n
+			if p.Has(tenant) != n {
+				t.Fatalf("seed %d: tenant %d has %d, want %d", seed, tenant, p.Has(tenant), n)
+			}
+		}
+		if sum != p.Used() || sum > size {
+			t.Fatalf("seed %d: %d used of %d, the tenants have %d", seed, p.Used(), size, sum)
+		}
+	}
+}
+
+func TestFullNamesWhoHasItsShare(t *testing.T) {
+	p := New[int](9)
+	greedy(p, 1)
+	if full := p.Full(one); len(full) != 1 || full[0] != 0 {
+		t.Errorf("full: %v", full)
+	}
+	p.Return(0, 2)
+	if full := p.Full(one); len(full) != 0 {
+		t.Errorf("full with room: %v", full)
+	}
+	if p.Return(0, 99); p.Used() != 0 || p.Has(0) != 0 {
+		t.Errorf("%d used after all came back", p.Used())
+	}
+}
