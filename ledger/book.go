@@ -89,12 +89,14 @@ type Files interface {
 // Work is the part that the engine needs. Methods with a Lease answer
 // ErrStaleEpoch when the lease is no longer the caller's.
 type Work interface {
-	// Lease hands out at most limit verifications that can be worked on
-	// (Preparing; or Verifying, Waiting for receivers, Cancelling) and that
-	// nobody has, oldest first, for ttl, each at a new epoch. An expired lease
-	// stays good for writing until somebody takes it: the epoch decides, so that
-	// a node that was paused loses no outcome it has.
-	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) ([]Verification, error)
+	// Lease hands out at most limit verifications that can be worked on now
+	// (Preparing; or Verifying, Waiting for receivers, Cancelling; not parked) and
+	// that nobody has, for ttl, each at a new epoch: those first that can be worked on
+	// for the longest time, and none of the workspaces in except, at most
+	// ExceptMax. An expired lease stays good for writing until somebody takes it: the epoch
+	// decides, so that a node that was paused loses no outcome it has.
+	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
+		[]Verification, error)
 	// Renew prolongs all leases of a node that have not expired and names them.
 	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]Lease, error)
 	// Release gives a lease back, so that any node may take it at once.
@@ -122,6 +124,17 @@ type Work interface {
 	// with a zero time, as Verifying, and notes what is expected of it. Cancelling
 	// stays as it is.
 	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
+	// Park marks a leased verification as Waiting for receivers until o.Next, keeps the
+	// state of its work and gives the lease back: no node takes it before o.Next, unless it is
+	// cancelled. Cancelling stays as it is, with its lease. ErrIllegal without o.Next, and for
+	// a state above ParkedMax.
+	Park(ctx context.Context, l Lease, o Outlook, state []byte) (Verification, error)
+	// Parked gives the state that was kept last; nil when there is none.
+	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
+	// Crashed gives back a lease whose work ended in a fault of the program, for
+	// CrashPause. The second time the verification is set aside: Failed with internal_error, and what is
+	// held is released. Cancelling stays as it is.
+	Crashed(ctx context.Context, l Lease) (Verification, error)
 	// FinishCancel releases what is still held and makes it Cancelled.
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
 	// Sweep does what time demands: expires uploads (upload_expired) and files

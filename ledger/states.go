@@ -9,6 +9,7 @@ const CreditsRequired = "credits_required"
 const (
 	UploadExpired  = "upload_expired"  // bytes were missing when the upload's time was over
 	FundingExpired = "funding_expired" // nobody added credits in time
+	InternalError  = "internal_error"  // the program failed over it again and again
 )
 
 // State is a status with the two kinds of waiting told apart.

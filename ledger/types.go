@@ -165,6 +165,19 @@ type Lease struct {
 	Epoch        int64
 }
 
+const (
+	// ParkedMax bounds the state of a verification that is parked, in bytes.
+	ParkedMax = 1 << 20
+
+	// ExceptMax bounds the workspaces that Lease passes over.
+	ExceptMax = 512
+
+	// CrashesMax is how many times the work on a verification may end in a fault of the
+	// program before it is set aside, and CrashPause how long it rests before that.
+	CrashesMax = 2
+	CrashPause = time.Minute
+)
+
 // Result is one settled address.
 type Result struct {
 	Ordinal int64  // place among the distinct addresses of the file, from 0

@@ -14,7 +14,7 @@ import (
 
 // Book is what the dispatcher needs of the ledger.
 type Book interface {
-	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) ([]ledger.Verification, error)
+	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) ([]ledger.Verification, error)
 	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error)
 	Release(ctx context.Context, l ledger.Lease) error
 	Sweep(ctx context.Context, r ledger.Retention) (int, error)

@@ -79,12 +79,12 @@ func (b *book) refuse(call string, err error) {
 	b.refuses[call] = err
 }
 
-func (b *book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) (
+func (b *book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	if err := b.on("lease"); err != nil {
 		return nil, err
 	}
-	list, err := b.Store.Lease(ctx, node, limit, ttl)
+	list, err := b.Store.Lease(ctx, node, limit, ttl, except...)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.most = max(b.most, limit)

@@ -94,6 +94,109 @@ var leases = []exercise{
 			d.T.Errorf("epoch %d after %d", next.Epoch, l.Epoch)
 		}
 	}},
+	{"some workspaces are passed over", 0, func(d *Desk) {
+		first, other := d.Uploads(), uuid.New()
+		list, err := d.Lease(d.T.Context(), d.Node, 5, Hour, d.Workspace, other)
+		if d.ok(err); len(list) != 0 {
+			d.T.Errorf("leased %d of a workspace that has its share", len(list))
+		}
+		_, err = d.Lease(d.T.Context(), d.Node, 5, Hour, make([]uuid.UUID, ledger.ExceptMax+1)...)
+		d.refused(err, ledger.ErrIllegal)
+		for _, n := range []int{1, 9, 65, ledger.ExceptMax} {
+			if list, err = d.Lease(d.T.Context(), d.Node, 5, 0, make([]uuid.UUID, n)...); err != nil || len(list) != 1 {
+				d.T.Errorf("leased %d besides %d others: %v", len(list), n, err)
+			}
+		}
+		d.leased(d.Node, 5, Hour, first.ID)
+	}},
+	{"what is parked comes back when its time has come", 5, func(d *Desk) {
+		v, l := d.Prepares(2)
+		far := ledger.Outlook{Next: v.Created.Add(Hour), Expected: v.Created.Add(2 * Hour)}
+		_, err := d.Park(d.T.Context(), l, ledger.Outlook{}, nil)
+		d.refused(err, ledger.ErrIllegal)
+		_, err = d.Park(d.T.Context(), l, far, make([]byte, ledger.ParkedMax+1))
+		d.refused(err, ledger.ErrIllegal)
+		for range 2 {
+			parked, err := d.Park(d.T.Context(), l, far, []byte("state"))
+			d.ok(err)
+			d.is(parked, ledger.WaitingReceivers)
+			if parked != d.Sees(v.ID) || !parked.NextTry.Equal(far.Next) || !parked.Expected.Equal(far.Expected) {
+				d.T.Errorf("parked: %+v", parked)
+			}
+		}
+		d.leased(uuid.New(), 5, Hour) // it is not its time
+		_, err = d.Settle(d.T.Context(), ledger.Settlement{Lease: l, Number: 1, Results: []ledger.Result{
+			OneResult(0, smtp.Valid)}})
+		d.refused(err, ledger.ErrStaleEpoch)
+		if state, err := d.Parked(d.T.Context(), v.ID); err != nil || string(state) != "state" {
+			d.T.Errorf("parked work: %q, %v", state, err)
+		}
+
+		w, m := d.Prepares(2)
+		_, err = d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("old"))
+		d.ok(err)
+		list := d.leased(d.Node, 5, Hour, w.ID)
+		m.Epoch = list[0].Epoch
+		_, err = d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("new"))
+		d.ok(err)
+		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || string(state) != "new" {
+			d.T.Errorf("parked work: %q, %v", state, err)
+		}
+		m.Epoch = d.leased(d.Node, 5, Hour, w.ID)[0].Epoch
+		d.is(d.Settles(m, 1, 0, 1, smtp.Valid), "completed")
+		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || state != nil {
+			d.T.Errorf("a finished verification has parked work: %q, %v", state, err)
+		}
+	}},
+	{"what is parked is cancelled at once", 5000, func(d *Desk) {
+		small, l := d.Prepares(2)
+		next := ledger.Outlook{Next: small.Created.Add(Hour)}
+		_, err := d.Park(d.T.Context(), l, next, []byte("state"))
+		d.ok(err)
+		v, err := d.Cancel(d.T.Context(), d.Workspace, small.ID)
+		d.ok(err)
+		d.is(v, "cancelled")
+		if state, err := d.Parked(d.T.Context(), small.ID); err != nil || state != nil {
+			d.T.Errorf("a cancelled verification has parked work: %q, %v", state, err)
+		}
+		large, l := d.Prepares(ledger.SettlementMax + 1)
+		_, err = d.Park(d.T.Context(), l, next, []byte("state"))
+		d.ok(err)
+		v, err = d.Cancel(d.T.Context(), d.Workspace, large.ID)
+		d.ok(err)
+		d.is(v, "cancelling")
+		l = d.Takes(large.ID)
+		v, err = d.Park(d.T.Context(), l, next, []byte("state"))
+		d.ok(err)
+		d.is(v, "cancelling")
+		_, err = d.FinishCancel(d.T.Context(), l) // the lease stayed
+		d.ok(err)
+		d.has(5000, 5000, 0, 0)
+	}},
+	{"what crashes twice is set aside", 5, func(d *Desk) {
+		v, l := d.Prepares(3)
+		d.Settles(l, 1, 0, 0, smtp.Valid)
+		for range 2 {
+			crashed, err := d.Crashed(d.T.Context(), l)
+			d.ok(err)
+			d.is(crashed, "verifying")
+		}
+		d.leased(uuid.New(), 5, Hour) // it rests
+		d.refused(d.Release(d.T.Context(), ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: l.Epoch + 1}),
+			ledger.ErrStaleEpoch)
+		_, err := d.Crashed(d.T.Context(), ledger.Lease{Verification: v.ID, Node: uuid.New(), Epoch: l.Epoch + 1})
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"what crashes while it is cancelled ends as it should", 5, func(d *Desk) {
+		v, l := d.Prepares(3)
+		cancelled, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		d.is(cancelled, "cancelling")
+		crashed, err := d.Crashed(d.T.Context(), l)
+		d.ok(err)
+		d.is(crashed, "cancelling")
+		d.has(5, 2, 3, 0)
+	}},
 	{"waiting for receivers, and back", 5, func(d *Desk) {
 		v, l := d.Prepares(2)
 		next := v.Created.Add(90 * time.Second)

@@ -33,6 +33,8 @@ type modelFile struct {
 	outcomes     map[int64]smtp.Outcome // by ordinal
 	node         uuid.UUID              // whose lease it is; the zero value: nobody's
 	expires      bool                   // the lease is past its time
+	asleep       bool                   // no node takes it
+	crashes      int
 	epoch        int64
 	batches      []modelBatch
 }
@@ -96,7 +98,7 @@ func (m *model) fund() {
 func (m *model) lease(node uuid.UUID, limit int, expires bool) []uuid.UUID {
 	var ids []uuid.UUID
 	for _, f := range m.files {
-		if len(ids) < limit && (f.status == "preparing" || f.working()) && (f.node == uuid.Nil || f.expires) {
+		if len(ids) < limit && (f.status == "preparing" || f.working()) && (f.node == uuid.Nil || f.expires) && !f.asleep {
 			f.node, f.expires = node, expires
 			f.epoch++
 			ids = append(ids, f.id)
@@ -194,7 +196,7 @@ func (m *model) cancel(f *modelFile) {
 	switch {
 	case f.final() || f.status == "cancelling":
 	case f.working() && f.node != uuid.Nil && !f.expires:
-		f.status, f.issue = "cancelling", ""
+		f.status, f.issue, f.asleep = "cancelling", "", false
 	default:
 		m.refund(f)
 	}
@@ -236,6 +238,35 @@ func (m *model) wait(f *modelFile, l ledger.Lease, on bool) bool {
 	if on {
 		f.status = "waiting"
 	}
+	return true
+}
+
+// park gives f back for a long time, or until now.
+func (m *model) park(f *modelFile, l ledger.Lease, long bool) bool {
+	if !f.mine(l) || !f.working() {
+		return false
+	}
+	if f.status != "cancelling" {
+		f.status, f.node, f.expires, f.asleep = "waiting", uuid.Nil, false, long
+	}
+	return true
+}
+
+// crashed gives f back for a long time, or, the second time, ends it.
+func (m *model) crashed(f *modelFile, l ledger.Lease) bool {
+	if f.node == uuid.Nil && f.epoch == l.Epoch && f.crashes > 0 {
+		return true
+	}
+	if !f.mine(l) {
+		return false
+	}
+	f.crashes++
+	if f.crashes < 2 || f.status == "cancelling" {
+		f.node, f.expires, f.asleep = uuid.Nil, false, true
+		return true
+	}
+	m.refund(f)
+	f.end("failed", "internal_error")
 	return true
 }
 

@@ -48,6 +48,8 @@ func againstModel(t *testing.T, times int, open func(t *testing.T) ledger.Book) 
 			"settle":  p.settle,
 			"again":   p.settleAgain,
 			"wait":    p.wait,
+			"park":    p.park,
+			"crashed": p.crashed,
 			"cancel":  p.cancel,
 			"finish":  p.finish,
 			"grant":   p.grant,
@@ -250,6 +252,27 @@ func (p *play) wait(t *rapid.T) {
 	}
 	_, err := p.Wait(p.T.Context(), l, ledger.Outlook{Next: next})
 	p.agree(t, "wait", p.model.wait(f, l, on), err)
+}
+
+func (p *play) park(t *rapid.T) {
+	f := p.file(t)
+	l := p.leaseOf(t, f)
+	if f.node == uuid.Nil && f.epoch == l.Epoch && f.status == "waiting" {
+		return // a repeat is answered again; the tables hold that
+	}
+	next, long := f.created, rapid.Bool().Draw(t, "long")
+	if long {
+		next = f.created.Add(Hour)
+	}
+	_, err := p.Park(p.T.Context(), l, ledger.Outlook{Next: next}, []byte("state"))
+	p.agree(t, "park", p.model.park(f, l, long), err)
+}
+
+func (p *play) crashed(t *rapid.T) {
+	f := p.file(t)
+	l := p.leaseOf(t, f)
+	_, err := p.Crashed(p.T.Context(), l)
+	p.agree(t, "crashed", p.model.crashed(f, l), err)
 }
 
 func (p *play) cancel(t *rapid.T) {

@@ -41,6 +41,7 @@ type move struct {
 	held     ledger.Credits
 	more     int64 // addresses that are cancelled by the step
 	lease    bool  // whether the lease stays
+	wake     int64 // no node takes it before, milliseconds; 0: as it was
 }
 
 // step makes a move in the row and in v. ErrIllegal when there is no such step.
@@ -62,8 +63,17 @@ func step(t Tables, v *Row, m move) error {
 	if !m.lease {
 		v.Node, v.LeaseExpires = uuid.Nil, 0
 	}
+	if m.wake > 0 {
+		v.WakeAt = m.wake
+	}
 	n, err := t.Move(Step{Before: &before, After: v})
-	return one(n, err, "move to "+string(m.to))
+	if err := one(n, err, "move to "+string(m.to)); err != nil {
+		return err
+	}
+	if before.WakeAt != Millis(v.Created) && (m.to.Final() || m.to == ledger.Cancelling) { // it was parked, perhaps
+		return t.ForgetParked(v.ID)
+	}
+	return nil
 }
 
 // worked runs do on a verification that the caller has leased, in one

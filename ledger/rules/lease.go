@@ -12,8 +12,11 @@ import (
 )
 
 // Lease hands out verifications that nobody has, each at a new epoch.
-func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) (
+func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
+	if len(except) > ledger.ExceptMax {
+		return nil, fmt.Errorf("lease to node %s: pass over %d workspaces: %w", node, len(except), ledger.ErrIllegal)
+	}
 	// taken is what any run took that came to its commit: any of them may have been
 	// committed without our knowing, also while the next run was at work.
 	var taken, leased []ledger.Verification
@@ -22,7 +25,7 @@ func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Dur
 		if err != nil || len(leased) > 0 {
 			return err
 		}
-		if leased, err = lease(t, node, limit, ttl); err != nil {
+		if leased, err = lease(t, node, limit, ttl, except); err != nil {
 			return err
 		}
 		taken = append(taken, leased...)
@@ -53,8 +56,9 @@ func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verif
 	return mine, nil
 }
 
-func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration) ([]ledger.Verification, error) {
-	free, err := t.Free(max(limit, 0))
+func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid.UUID) (
+	[]ledger.Verification, error) {
+	free, err := t.Free(max(limit, 0), except)
 	if err != nil {
 		return nil, fmt.Errorf("list what is free: %w", err)
 	}
@@ -189,6 +193,55 @@ func (b Book) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledge
 	})
 	if err != nil {
 		return v, fmt.Errorf("mark verification %s as waiting: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// Park keeps the state of a leased verification's work and gives the lease back, until o.Next.
+func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
+	ledger.Verification, error) {
+	again := func(v *Row) bool { // at this epoch nobody else gives it back
+		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt == Millis(o.Next)
+	}
+	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+		switch {
+		case v.Status == ledger.Cancelling:
+			return nil
+		case !v.State().Funded() || o.Next.IsZero() || len(state) > ledger.ParkedMax:
+			return ledger.ErrIllegal
+		}
+		if err := t.KeepParked(v.ID, state); err != nil {
+			return fmt.Errorf("keep the state of its work: %w", err)
+		}
+		return step(t, v, move{to: ledger.Waiting, next: Millis(o.Next), expected: Millis(o.Expected),
+			held: v.Held, wake: Millis(o.Next)})
+	})
+	if err != nil {
+		return v, fmt.Errorf("park verification %s: %w", l.Verification, err)
+	}
+	return v, nil
+}
+
+// Crashed gives a lease back whose work ended in a fault of the program, or sets the
+// verification aside.
+func (b Book) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
+	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
+	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+		v.Crashes++
+		if v.Crashes < ledger.CrashesMax || v.Status == ledger.Cancelling {
+			return step(t, v, move{to: v.Status, issue: v.Issue, next: Millis(v.NextTry), expected: Millis(v.Expected),
+				held: v.Held, wake: v.Now + ledger.CrashPause.Milliseconds()})
+		}
+		free := v.Held
+		err := step(t, v, move{to: ledger.Failed, more: v.Left(), issue: &ledger.Issue{Code: ledger.InternalError,
+			Message: "This service failed over the file, and has been told. What was not checked costs nothing."}})
+		if err != nil || free == 0 {
+			return err
+		}
+		return settled(t, v, 0, 0, free)
+	})
+	if err != nil {
+		return v, fmt.Errorf("note a crash over verification %s: %w", l.Verification, err)
 	}
 	return v, nil
 }

@@ -26,6 +26,8 @@ type Row struct {
 	Node           uuid.UUID // who has the lease; the zero value: nobody
 	LeaseExpires   int64     // milliseconds
 	WaitingSince   int64     // for credits, milliseconds; 0: it does not
+	WakeAt         int64     // no node takes it before, milliseconds
+	Crashes        int       // of those who worked on it
 	UploadDeleted  bool
 	ResultsDeleted bool
 	Now            int64 // milliseconds, by the database's clock
@@ -80,7 +82,7 @@ type Tables interface {
 	// Insert makes a verification that is uploading.
 	Insert(n ledger.NewVerification) error
 	// Move writes status, issue, next try, what is expected, held, cancelled addresses, time of
-	// completion, waiting since, and the lease.
+	// completion, waiting since, when it wakes, crashes, and the lease.
 	Move(s Step) (int64, error)
 	// Measure writes what intake found: rows, duplicates, total.
 	Measure(s Step) (int64, error)
@@ -94,14 +96,19 @@ type Tables interface {
 	// Lengthen counts stored bytes, for the newest writer only.
 	Lengthen(id uuid.UUID, writer, from, to int64) (int64, error)
 
-	// Free lists verifications that can be worked on and that nobody has, oldest first.
-	Free(limit int) ([]*Row, error)
+	// Free lists verifications that can be worked on now and that nobody has, by when they wake, none of
+	// the workspaces in except.
+	Free(limit int, except []uuid.UUID) ([]*Row, error)
 	// Take gives a verification to a node at the epoch after this one.
 	Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error)
 	// Renew prolongs all leases of a node that have not expired and names them.
 	Renew(node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error)
 	// Drop ends a lease.
 	Drop(id uuid.UUID, epoch int64) (int64, error)
+	// KeepParked writes the state of a verification's work, in place of the one before, and
+	// ForgetParked deletes it.
+	KeepParked(id uuid.UUID, state []byte) error
+	ForgetParked(id uuid.UUID) error
 
 	// Settle appends the results of one settlement.
 	Settle(n ledger.Settlement, p ledger.Payload) error

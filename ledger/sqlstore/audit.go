@@ -183,6 +183,8 @@ func (a *audit) orphans(t *tx) error {
 			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = s.verification)`},
 		{"evidence", "settlement", `SELECT count(*) FROM evidence e
 			WHERE NOT EXISTS (SELECT 1 FROM settlements WHERE verification = e.verification AND number = e.number)`},
+		{"parked_work", "verification", `SELECT count(*) FROM parked_work p
+			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = p.verification AND completed = 0)`},
 		{"upload_chunks", "verification", `SELECT count(*) FROM upload_chunks c
 			WHERE NOT EXISTS (SELECT 1 FROM verifications WHERE id = c.verification)`},
 		{"verifications", "workspace", `SELECT count(*) FROM verifications v
@@ -198,7 +200,7 @@ func (a *audit) orphans(t *tx) error {
 		}
 		if n > 0 {
 			a.add(ledger.Violation{Invariant: ledger.Owned, Subject: o.table,
-				Detail: fmt.Sprintf("%d are of a %s that is not there", n, o.of)})
+				Detail: fmt.Sprintf("%d are of a %s that is not there, or over", n, o.of)})
 		}
 	}
 	return nil

@@ -208,7 +208,7 @@ func servesByID(t *testing.T, s *Store) {
 	for range 8 { // whatever the order of random ids is
 		a, _ := d.Prepares(3)
 		b, _ := d.Prepares(3)
-		run(t, s, `UPDATE verifications SET created = 1 WHERE id = ? OR id = ?`, a.ID[:], b.ID[:])
+		run(t, s, `UPDATE verifications SET created = 1, wake_at = 1 WHERE id = ? OR id = ?`, a.ID[:], b.ID[:])
 		first, second := a.ID, b.ID
 		if second.String() < first.String() {
 			first, second = second, first

@@ -79,7 +79,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 }
 
 // stored names the tables of the ledger, those that others refer to first.
-var stored = []string{"workspaces", "verifications", "upload_chunks", "settlements", "evidence", "entries",
+var stored = []string{"workspaces", "verifications", "upload_chunks", "settlements", "evidence", "parked_work", "entries",
 	"operator_log", "nodes", "cluster_turn", "receiver_facts", "throttle_overrides", "workspace_weights"}
 
 // sets empties the ledger, prepares a move, and keeps a copy of what it made.
@@ -216,7 +216,7 @@ func (f *faulty) insists(m move, s *scene, want calm) (answer any, err error) {
 // clock finds a time, in the tables and in the answers: only whether there is one
 // is compared. Those of the results are the same in each scene.
 var clock = regexp.MustCompile(
-	`"(created|completed|upload_expires|waiting_since|lease_expires|Created|Completed|UploadExpires|` +
+	`"(created|completed|upload_expires|waiting_since|wake_at|lease_expires|Created|Completed|UploadExpires|` +
 		`since|seen|updated|Since|Seen|Now|expires|ends|Expires)":` +
 		`("0001-01-01T00:00:00Z"|0\b)?("[^"]*"|\d+)?`)
 

@@ -146,7 +146,7 @@ func (b *broken) Grant(ctx context.Context, id, w uuid.UUID, n ledger.Credits, w
 	return now, err
 }
 
-func (b *broken) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration) (
+func (b *broken) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	wrong := b.errs(doubleLease)
 	b.mu.Lock()
@@ -155,7 +155,7 @@ func (b *broken) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.
 	if wrong && len(old) > 0 {
 		return old, nil
 	}
-	list, err := b.Book.Lease(ctx, node, limit, ttl)
+	list, err := b.Book.Lease(ctx, node, limit, ttl, except...)
 	if len(list) > 0 {
 		b.mu.Lock()
 		b.leased = list

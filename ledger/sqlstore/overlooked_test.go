@@ -112,7 +112,7 @@ func TestASecretThatIsNotMadeIsTold(t *testing.T) {
 func tables(t *testing.T, s *Store) string {
 	t.Helper()
 	var b strings.Builder
-	for _, table := range []string{"workspaces", "api_keys", "verifications", "upload_chunks", "settlements", "evidence",
+	for _, table := range []string{"workspaces", "api_keys", "verifications", "upload_chunks", "settlements", "evidence", "parked_work",
 		"entries", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts",
 		"throttle_overrides", "workspace_weights"} {
 		err := s.view(t.Context(), func(t *tx) error {
@@ -199,6 +199,25 @@ var calls = []struct {
 	{"lease", false, func(d *ledgertest.Desk) func() error {
 		d.Uploads()
 		return func() error { _, err := d.Lease(d.T.Context(), d.Node, 9, ledgertest.Hour); return err }
+	}},
+	{"park", false, func(d *ledgertest.Desk) func() error {
+		v, l := d.Prepares(2)
+		return func() error {
+			_, err := d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
+			return err
+		}
+	}},
+	{"cancel what is parked", false, func(d *ledgertest.Desk) func() error {
+		v, l := d.Prepares(2)
+		_, err := d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
+		if err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
+	}},
+	{"crashed", false, func(d *ledgertest.Desk) func() error {
+		l := d.Takes(d.Uploads().ID)
+		return func() error { _, err := d.Crashed(d.T.Context(), l); return err }
 	}},
 	{"renew", false, func(d *ledgertest.Desk) func() error {
 		d.Takes(d.Uploads().ID)

@@ -20,8 +20,8 @@ func hotQueries() []hotQuery {
 		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst,
 			"verifications_history_kind"},
 		{"open ones", countOpen, "verifications_open"},
-		{"runnable", ids + runnable + ` AND (lease_node IS NULL OR
-			lease_expires <= {now}) ORDER BY created, id LIMIT ?`, "verifications_runnable"},
+		{"runnable", free[0], "verifications_runnable"},
+		{"runnable but of some", free[1], "verifications_runnable"},
 		{"unfunded", ids + covered + ` ORDER BY created, id LIMIT 1`, "verifications_unfunded"},
 		{"renew", renewLeases, "verifications_leased"},
 		{"uploads past their time", ids + dueUploading + ` LIMIT ?`, "verifications_uploading"},

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ const verificationColumns = `id, workspace, identity, kind, filename, single_ema
 	created, completed, records, duplicates, total,
 	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
 	next_try, expected, held, lease_node, lease_expires, epoch, settlements,
-	waiting_since, upload_deleted, results_deleted, {now}`
+	waiting_since, wake_at, crashes, upload_deleted, results_deleted, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
 func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
@@ -87,7 +88,7 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
 		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
 		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
-		&v.Settlements, &v.WaitingSince, &upload, &results, &v.Now)
+		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &upload, &results, &v.Now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ledger.ErrNoSuchVerification
 	}
@@ -176,7 +177,7 @@ func (t *tx) Tell(id uuid.UUID, message string) error {
 // Insert makes a verification that is uploading.
 func (t *tx) Insert(n ledger.NewVerification) error {
 	_, err := t.exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, bytes,
-		upload_expires, status, created) VALUES (?, ?, ?, ?, ?, ?, {now} + ?, ?, {now})`,
+		upload_expires, status, created, wake_at) VALUES (?, ?, ?, ?, ?, ?, {now} + ?, ?, {now}, {now})`,
 		n.ID[:], n.Workspace[:], n.Identity[:], ledger.Bulk, n.Filename, n.Bytes,
 		n.UploadExpiry.Milliseconds(), ledger.Uploading)
 	return err
@@ -194,10 +195,10 @@ func (t *tx) Move(s rules.Step) (int64, error) {
 	}
 	return t.exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
 		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
-		lease_node = ?, lease_expires = ?
+		wake_at = ?, crashes = ?, lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), rules.Millis(v.Expected),
-		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, node, v.LeaseExpires,
+		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
@@ -243,15 +244,55 @@ func (t *tx) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
 	OR (status = 'waiting' AND issue_code = ''))`
 
-// Free lists verifications that can be worked on and that nobody has.
-func (t *tx) Free(limit int) (free []*rules.Row, err error) {
+// free asks for what can be worked on now and nobody has, but for a number of workspaces.
+// There are few such texts, since each is prepared once.
+var free = func() (texts [len(exceptSizes)]string) {
+	for i, size := range exceptSizes {
+		texts[i] = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
+			AND (lease_node IS NULL OR lease_expires <= {now})`
+		if size > 0 {
+			texts[i] += ` AND workspace NOT IN (?` + strings.Repeat(", ?", size-1) + `)`
+		}
+		texts[i] += ` ORDER BY wake_at, id LIMIT ?`
+	}
+	return texts
+}()
+
+// exceptSizes are for how many workspaces there is a text.
+var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
+
+// Free lists verifications that can be worked on now and that nobody has.
+func (t *tx) Free(limit int, except []uuid.UUID) (list []*rules.Row, err error) {
+	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
+	if at < 0 {
+		return nil, fmt.Errorf("pass over %d workspaces: %w", len(except), ledger.ErrIllegal)
+	}
+	args := make([]any, exceptSizes[at], exceptSizes[at]+1)
+	for i := range args {
+		args[i] = uuid.Nil[:] // nobody's
+		if i < len(except) {
+			args[i] = except[i][:]
+		}
+	}
 	err = t.each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
-		free = append(free, v)
+		list = append(list, v)
 		return err
-	}, `SELECT `+verificationColumns+` FROM verifications WHERE `+runnable+`
-		AND (lease_node IS NULL OR lease_expires <= {now}) ORDER BY created, id LIMIT ?`, limit)
-	return free, err
+	}, free[at], append(args, limit)...)
+	return list, err
+}
+
+// KeepParked writes the state of a verification's work.
+func (t *tx) KeepParked(id uuid.UUID, state []byte) error {
+	_, err := t.exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
+		ON CONFLICT (verification) DO UPDATE SET data = excluded.data`, id[:], state)
+	return err
+}
+
+// ForgetParked deletes it.
+func (t *tx) ForgetParked(id uuid.UUID) error {
+	_, err := t.exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
+	return err
 }
 
 // Take gives a verification to a node at the next epoch.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -89,4 +90,18 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 		return nil, fmt.Errorf("list verifications of workspace %s: %w", q.Workspace, err)
 	}
 	return page, nil
+}
+
+// Parked gives the state of a verification's work that was kept last; nil when there is none.
+func (s *Store) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		return t.row(`SELECT data FROM parked_work WHERE verification = ?`, id[:]).Scan(&state)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the parked work of verification %s: %w", id, err)
+	}
+	return state, nil
 }

@@ -17,8 +17,8 @@ var edges = map[ledger.State]string{
 	"uploading":         "preparing cancelled failed",
 	"preparing":         "verifying waiting_credits failed cancelled",
 	"waiting_credits":   "verifying cancelled failed",
-	"verifying":         "waiting_receivers completed completed_with_errors cancelled cancelling",
-	"waiting_receivers": "verifying completed completed_with_errors cancelled cancelling",
+	"verifying":         "waiting_receivers completed completed_with_errors cancelled cancelling failed",
+	"waiting_receivers": "verifying completed completed_with_errors cancelled cancelling failed",
 	"cancelling":        "cancelled",
 }
 
@@ -81,7 +81,8 @@ func (w *world) checkStep(s *saved) {
 	if after.Settlements != before.Settlements && after.Epoch != before.Epoch {
 		w.wrong("settlements", "settled and leased in one transaction")
 	}
-	if from != to && after.State().Funded() && before.Node != uuid.Nil && after.Node != before.Node {
+	parked := to == ledger.WaitingReceivers && after.Node == uuid.Nil
+	if from != to && after.State().Funded() && before.Node != uuid.Nil && after.Node != before.Node && !parked {
 		w.wrong("lease", "from %s to %s without the node that had it", from, to)
 	}
 	if after.Status.Final() && after.Node != uuid.Nil {

@@ -43,6 +43,7 @@ type chunk struct {
 // file is one verification with everything that hangs on it. Its lists only grow.
 type file struct {
 	row         rules.Row
+	parked      string // the state of its work
 	entries     []rules.Entry
 	settlements []settlement
 	chunks      []chunk
@@ -52,6 +53,7 @@ type file struct {
 type saved struct {
 	file                         *file
 	row                          rules.Row
+	parked                       string
 	entries, settlements, chunks int
 }
 
@@ -102,7 +104,7 @@ func byAge(a, b *file) int {
 func (m *memory) rollback() {
 	for _, s := range m.changed {
 		f := s.file
-		f.row, f.entries = s.row, f.entries[:s.entries]
+		f.row, f.parked, f.entries = s.row, s.parked, f.entries[:s.entries]
 		f.settlements, f.chunks = f.settlements[:s.settlements], f.chunks[:s.chunks]
 	}
 	if m.clusterWas != nil {
@@ -130,7 +132,7 @@ func (m *memory) postpone() (decide func()) {
 	files, accounts := make([]file, len(changed)), make([]account, len(touched))
 	for i, s := range changed {
 		f := s.file
-		files[i] = file{row: f.row, entries: slices.Clone(f.entries[s.entries:]),
+		files[i] = file{row: f.row, parked: f.parked, entries: slices.Clone(f.entries[s.entries:]),
 			settlements: slices.Clone(f.settlements[s.settlements:]), chunks: slices.Clone(f.chunks[s.chunks:])}
 	}
 	for i, a := range touched {
@@ -155,7 +157,7 @@ func (m *memory) postpone() (decide func()) {
 		}
 		for i, s := range changed {
 			f, after := s.file, &files[i]
-			f.row, f.entries = after.row, append(f.entries, after.entries...)
+			f.row, f.parked, f.entries = after.row, after.parked, append(f.entries, after.entries...)
 			f.settlements, f.chunks = append(f.settlements, after.settlements...), append(f.chunks, after.chunks...)
 		}
 		for i := range accounts {
@@ -194,7 +196,7 @@ func (m *memory) change(id uuid.UUID) *file {
 			return f
 		}
 	}
-	m.changed = append(m.changed, saved{file: f, row: f.row, entries: len(f.entries),
+	m.changed = append(m.changed, saved{file: f, row: f.row, parked: f.parked, entries: len(f.entries),
 		settlements: len(f.settlements), chunks: len(f.chunks)})
 	return f
 }
@@ -388,7 +390,7 @@ func (m *memory) Insert(n ledger.NewVerification) error {
 	f := &file{row: rules.Row{Verification: ledger.Verification{
 		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: ledger.Bulk, Filename: n.Filename,
 		Bytes: n.Bytes, UploadExpires: rules.Clock(m.now + n.UploadExpiry.Milliseconds()),
-		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1}}}
+		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1}, WakeAt: m.now}}
 	m.add(f)
 	return nil
 }
@@ -415,7 +417,7 @@ func (m *memory) Move(s rules.Step) (int64, error) {
 		r.Status, r.Issue, r.NextTry, r.Held = v.Status, v.Issue, v.NextTry, v.Held
 		r.Expected = v.Expected
 		r.Counts.Cancelled, r.Completed, r.WaitingSince = v.Counts.Cancelled, v.Completed, v.WaitingSince
-		r.Node, r.LeaseExpires = v.Node, v.LeaseExpires
+		r.Node, r.LeaseExpires, r.WakeAt, r.Crashes = v.Node, v.LeaseExpires, v.WakeAt, v.Crashes
 	})
 }
 
@@ -467,17 +469,32 @@ func (m *memory) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 		func(r *rules.Row) { r.Durable = to })
 }
 
-// Free lists verifications that can be worked on and that nobody has.
-func (m *memory) Free(limit int) (free []*rules.Row, err error) {
+// Free lists verifications that can be worked on now and that nobody has.
+func (m *memory) Free(limit int, except []uuid.UUID) (free []*rules.Row, err error) {
 	for _, f := range m.files {
 		r := f.row
 		r.Now = m.now
-		if len(free) < limit && r.State().Runnable() && !r.Leased() {
+		if r.State().Runnable() && !r.Leased() && r.WakeAt <= m.now && !slices.Contains(except, r.Workspace) {
 			free = append(free, &r)
 		}
 	}
-	return free, m.statement()
+	slices.SortFunc(free, func(a, b *rules.Row) int {
+		return cmp.Or(cmp.Compare(a.WakeAt, b.WakeAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return free[:min(limit, len(free))], m.statement()
 }
+
+// KeepParked writes the state of a verification's work.
+func (m *memory) KeepParked(id uuid.UUID, state []byte) error {
+	if err := m.statement(); err != nil {
+		return err
+	}
+	m.change(id).parked = string(state)
+	return nil
+}
+
+// ForgetParked deletes it.
+func (m *memory) ForgetParked(id uuid.UUID) error { return m.KeepParked(id, nil) }
 
 // Take gives a verification to a node at the next epoch.
 func (m *memory) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {

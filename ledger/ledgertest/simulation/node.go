@@ -134,6 +134,11 @@ func (w *world) work(n *node) {
 		call()
 		w.again(call)
 		n.drop(j)
+	case w.chance(15):
+		w.told(n, j, act{"crashed", func() (ledger.Verification, error) {
+			return w.book.Crashed(context.Background(), j.lease)
+		}, func(v *ledger.Verification) bool { return v.Status == ledger.Failed }})
+		n.drop(j)
 	case v.Status == ledger.Preparing:
 		w.intake(n, j)
 	case v.Status == ledger.Cancelling && w.chance(500):
@@ -149,9 +154,31 @@ func (w *world) work(n *node) {
 		o := ledger.Outlook{Next: next, Expected: w.expected()}
 		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, o) }
 		w.told(n, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
+	case v.State().Funded() && w.chance(100):
+		w.park(n, j)
 	case v.State().Funded():
 		w.settle(n, j)
 	default:
+		n.drop(j)
+	}
+}
+
+// park gives a job back for a while; a later call may find that it was.
+func (w *world) park(n *node, j *job) {
+	o := ledger.Outlook{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected()}
+	state := fmt.Appendf(nil, "epoch %d", j.lease.Epoch)
+	w.told(n, j, act{"park", func() (ledger.Verification, error) {
+		v, err := w.book.Park(context.Background(), j.lease, o, state)
+		f := w.memory.byID[j.lease.Verification]
+		parked := f.row.Epoch == j.lease.Epoch && v.Status == ledger.Waiting && err == nil
+		if parked && (f.parked != string(state) || f.row.Node != uuid.Nil || f.row.WakeAt != o.Next.UnixMilli()) {
+			w.wrong("answer", "parked, and the book has %q until %d, node %s", f.parked, f.row.WakeAt, f.row.Node)
+		}
+		return v, err
+	}, func(v *ledger.Verification) bool {
+		return v.State() == ledger.WaitingReceivers && v.NextTry.Equal(o.Next)
+	}})
+	if j.v.Status == ledger.Waiting {
 		n.drop(j)
 	}
 }

@@ -217,9 +217,17 @@ func (t *twin) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 	return same(t, "lengthen", got, err, func() (int64, error) { return t.second.Lengthen(id, writer, from, to) })
 }
 
-func (t *twin) Free(limit int) ([]*rules.Row, error) {
-	got, err := list(t.first.Free(limit))
-	return same(t, "free", got, err, func() ([]*rules.Row, error) { return list(t.second.Free(limit)) })
+func (t *twin) Free(limit int, except []uuid.UUID) ([]*rules.Row, error) {
+	got, err := list(t.first.Free(limit, except))
+	return same(t, "free", got, err, func() ([]*rules.Row, error) { return list(t.second.Free(limit, except)) })
+}
+
+func (t *twin) KeepParked(id uuid.UUID, state []byte) error {
+	return done(t, "keep parked", t.first.KeepParked(id, state), func() error { return t.second.KeepParked(id, state) })
+}
+
+func (t *twin) ForgetParked(id uuid.UUID) error {
+	return done(t, "forget parked", t.first.ForgetParked(id), func() error { return t.second.ForgetParked(id) })
 }
 
 func (t *twin) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
