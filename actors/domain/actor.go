@@ -81,6 +81,10 @@ func (a *Actor) Receive(c actor.Context) {
 		a.terminated(now, m)
 	case Hold:
 		a.agenda.hold(now, m.On)
+	case Park:
+		a.park(c, now)
+	case Resume:
+		a.agenda.resume()
 	case routeDone:
 		a.agenda.routed(now, m.route, m.err)
 	case receiverDone:
@@ -95,6 +99,16 @@ func (a *Actor) Receive(c actor.Context) {
 		return
 	}
 	a.plan(c, now)
+}
+
+// park tells the parent what is left, or that it is not the time for that.
+func (a *Actor) park(c actor.Context, now time.Time) {
+	left, ok := a.agenda.park(now)
+	if !ok {
+		c.Send(c.Parent(), NotParked{Domain: a.agenda.work.Domain})
+		return
+	}
+	c.Send(c.Parent(), left)
 }
 
 // tell says what the addresses wait for, if there is anything new; it gives the time to

@@ -126,6 +126,9 @@ func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
 		chunk: uint64(w.Tries) << triesShift, tally: &tally{by: map[smtp.Reason]*putOffs{}}}
 	a.shards = a.newShards(1)
 	a.shards[0].ordinals = w.Ordinals
+	if w.Left != nil {
+		a.restore(now, w.Left)
+	}
 	return a
 }
 

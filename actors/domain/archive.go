@@ -88,6 +88,19 @@ func (r *archive) take(p *pending) evidence.Case {
 	return c
 }
 
+// copy gives the case of an address as far as it is kept.
+func (r *archive) copy(p pending) evidence.Case {
+	c := evidence.Case{Omitted: int(p.omitted), Attempts: make([]evidence.Attempt, p.kept)}
+	at := p.newest
+	for i := int(p.kept) - 1; i >= 0; i-- {
+		n := r.note(at)
+		c.Attempts[i] = r.said[n.said].attempt
+		c.Attempts[i].At = wire.Time(n.at)
+		at = n.older
+	}
+	return c
+}
+
 // keep files the attempts of a case under an address of which nothing is kept.
 func (r *archive) keep(p *pending, c evidence.Case) {
 	omitted := c.Omitted

@@ -101,6 +101,7 @@ type Work struct {
 	Ordinals     []uint32 // not settled, each once, at least one; read only
 	Local        func(ordinal uint32) string
 	Deadline     time.Time // what nobody has found out by then is unknown; zero: none
+	Left         *Parked   // what another actor has left of this work; nil: nothing is known
 }
 
 // Final is the last word on one address.

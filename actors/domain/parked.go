@@ -1,0 +1,151 @@
+package domain
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// Park asks a domain to stop and to say what is left to be done, so that somebody goes on
+// with it later. It answers Parked, or NotParked. Resume takes it back.
+type (
+	Park      struct{}
+	Resume    struct{}
+	NotParked struct{ Domain string }
+)
+
+// Parked is what a domain tells who asked it to park: all that has to be known to go on with it
+// elsewhere. Times are of the wall clock, in Unix milliseconds. Addresses that were never answered are left out.
+type Parked struct {
+	Domain    string          `json:"domain"`
+	Addresses []ParkedAddress `json:"addresses,omitempty"`
+	Control   *ParkedControl  `json:"control,omitempty"` // nil: no control probe is asked
+	// GreyWaits are the shortest waits that were enough at the receiver, by source address, in milliseconds.
+	GreyWaits map[string]int64 `json:"grey_waits,omitempty"`
+}
+
+// ParkedAddress is an address that was answered and has no outcome.
+type ParkedAddress struct {
+	Ordinal  uint32        `json:"o"`
+	Accepted bool          `json:"ok,omitempty"` // it waits for a control probe
+	Since    int64         `json:"s"`            // the first answer
+	Due      int64         `json:"d"`            // the next attempt
+	Grey     int64         `json:"g,omitempty"`  // greylisted since, at the source From
+	From     string        `json:"f,omitempty"`  // empty: not greylisted; or its source has no address
+	IsGrey   bool          `json:"ig,omitempty"`
+	Reason   smtp.Reason   `json:"r,omitempty"` // why it was put off
+	Waits    uint8         `json:"w,omitempty"`
+	Marks    uint8         `json:"m,omitempty"`
+	Case     evidence.Case `json:"-"`
+}
+
+// ParkedControl is the control probe that is asked.
+type ParkedControl struct {
+	Local string         `json:"local"`
+	Asked int            `json:"asked"`
+	Again *ParkedAddress `json:"again,omitempty"` // it was put off; nil: it was not answered
+	Notes evidence.Case  `json:"-"`               // the attempts at those of this run
+}
+
+// park stops what is under way and says what is left; false when that is not the time for it.
+func (a *agenda) park(now time.Time) (Parked, bool) {
+	until := a.quiet(now)
+	if until.IsZero() || !until.After(now) || len(a.witnesses.doubted)+len(a.proven) > 0 || !a.recallBy.IsZero() {
+		return Parked{}, false
+	}
+	a.hold(now, true)
+	return a.export(), true
+}
+
+// resume goes on with what was parked a moment ago.
+func (a *agenda) resume() { a.held = false }
+
+// export says what is left. Nothing is out.
+func (a *agenda) export() Parked {
+	out := Parked{Domain: a.work.Domain, GreyWaits: map[string]int64{}}
+	for number, wait := range a.greyWaits {
+		out.GreyWaits[a.archive.sources[number-1]] = wait.Milliseconds()
+	}
+	if k := &a.controls; k.asking && !k.witness {
+		out.Control = &ParkedControl{Local: k.local, Asked: k.asked, Notes: evidence.Case{Attempts: k.notes}}
+	}
+	for _, s := range a.shards {
+		for _, p := range s.deferred {
+			a.exportOne(&out, p, false)
+		}
+		for _, p := range s.history {
+			a.exportOne(&out, p, false)
+		}
+	}
+	for _, p := range a.accepted {
+		a.exportOne(&out, p, true)
+	}
+	slices.SortFunc(out.Addresses, func(a, b ParkedAddress) int { return int(a.Ordinal) - int(b.Ordinal) })
+	return out
+}
+
+// exportOne adds one address, which stays as it is.
+func (a *agenda) exportOne(out *Parked, p pending, accepted bool) {
+	wall := func(d time.Duration) int64 { return a.start.Add(d).UnixMilli() }
+	one := ParkedAddress{Ordinal: p.ordinal, Accepted: accepted, Since: wall(p.since), Due: wall(p.due),
+		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: a.archive.copy(p)}
+	if p.from != 0 {
+		one.IsGrey, one.Grey, one.From = true, wall(p.grey), a.archive.sources[p.from-1]
+	}
+	if p.ordinal != controlOrdinal {
+		out.Addresses = append(out.Addresses, one)
+	} else if out.Control != nil {
+		out.Control.Again = &one
+	}
+}
+
+// restore goes on with what another agenda has left.
+func (a *agenda) restore(now time.Time, left *Parked) {
+	for source, wait := range left.GreyWaits {
+		if number := a.archive.source(source); number != 0 {
+			a.greyWaits[number] = time.Duration(wait) * time.Millisecond
+		}
+	}
+	if k := left.Control; k != nil && k.Local != "" {
+		a.controls.asking, a.controls.local, a.controls.asked = true, k.Local, max(k.Asked, 1)
+		a.controls.note(k.Notes.Attempts)
+		if k.Again != nil {
+			a.restoreOne(now, controlOrdinal, k.Again)
+		} else {
+			a.shards[0].makeReady(controlOrdinal)
+		}
+	}
+	known := make(map[uint32]*ParkedAddress, len(left.Addresses))
+	for i := range left.Addresses {
+		known[left.Addresses[i].Ordinal] = &left.Addresses[i]
+	}
+	s := a.shards[0]
+	s.ordinals = make([]uint32, 0, len(a.work.Ordinals))
+	for _, ordinal := range a.work.Ordinals { // without those that have become final
+		if one := known[ordinal]; one != nil {
+			a.restoreOne(now, ordinal, one)
+		} else {
+			s.ordinals = append(s.ordinals, ordinal)
+		}
+	}
+}
+
+// restoreOne puts one address where it was.
+func (a *agenda) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
+	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // of the agenda, which begins now
+	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
+		waits: one.Waits, marks: one.Marks}
+	if one.IsGrey {
+		p.from, p.grey = a.archive.source(one.From), since(one.Grey)
+	}
+	a.archive.keep(&p, one.Case)
+	if one.Accepted {
+		a.accepted = append(a.accepted, p)
+		return
+	}
+	a.tally.push(&p, a.passes(&p))
+	heap.Push(&a.shards[0].deferred, p)
+}
