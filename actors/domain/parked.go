@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -53,11 +54,26 @@ type ParkedControl struct {
 // park stops what is under way and says what is left; false when that is not the time for it.
 func (a *agenda) park(now time.Time) (Parked, bool) {
 	until := a.quiet(now)
+	for _, s := range a.shards {
+		if len(s.chunks) > 0 && s.served() {
+			return Parked{}, false
+		}
+	}
 	if until.IsZero() || !until.After(now) || len(a.witnesses.doubted)+len(a.proven) > 0 || !a.recallBy.IsZero() {
 		return Parked{}, false
 	}
 	a.hold(now, true)
 	return a.export(), true
+}
+
+// served says whether the receiver asks what its limits let it ask: who leaves it then loses its
+// turn there.
+func (s *shard) served() bool {
+	switch s.cause {
+	case wire.Cause_FREE, wire.Cause_ALLOWANCE, wire.Cause_CONNECTIONS, wire.Cause_BUDGET:
+		return true
+	}
+	return false
 }
 
 // resume goes on with what was parked a moment ago.

@@ -61,10 +61,12 @@ type Actor struct {
 	state   ledger.Verification // as the ledger last told
 	lease   ledger.Lease
 	begun   time.Time // when the file was read
-	mode    mode
-	plan    *plan
-	domains map[string]*actor.PID
-	names   map[string]string // PID id -> domain
+	// deadline is when what nobody has found out is unknown. It goes on where another run has parked.
+	deadline time.Time
+	mode     mode
+	plan     *plan
+	domains  map[string]*actor.PID
+	names    map[string]string // PID id -> domain
 
 	held     bool  // the domains offer nothing
 	left     int64 // of options.Left, what this actor has
@@ -79,6 +81,9 @@ type Actor struct {
 	outlook  outlooks  // what the ledger was told last
 	seen     survey    // made at
 	surveyAt time.Time // not anew before
+	parking  *parking  // nil: it is not on its way out
+	parkAt   time.Time // not before
+	quietAt  time.Time // since then nothing can be done for long
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -147,6 +152,14 @@ func (a *Actor) Receive(c actor.Context) {
 		}
 	case *actor.Terminated:
 		a.gone(c, now, m.Who)
+	case domain.Parked:
+		a.parked(c, m)
+	case domain.NotParked:
+		a.unpark(c, now, unparkedFor)
+	case packedResult:
+		a.packed(c, now, m)
+	case parkResult:
+		a.given(c, now, m)
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
 			a.spawn(c, now, m.domain)
@@ -227,7 +240,12 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 		a.end(c)
 		return
 	default:
-		a.mode, a.plan, a.begun = working, m.plan, now
+		a.mode, a.plan, a.begun, a.deadline = working, m.plan, now, now.Add(patience)
+		if m.left != nil {
+			a.deadline = earliest(a.deadline, time.UnixMilli(m.left.Begun).Add(patience))
+			a.plan.takeUp(m.left.Domains)
+			a.changed = now
+		}
 		a.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 		a.weigh(int64(len(m.plan.order)))
 		a.look(c) // it may have been cancelled while the file was read
@@ -243,13 +261,16 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 		a.beginDomains(c, now)
 		a.plan.pace.note(now, a.plan.final, a.plan.next-len(a.plan.open))
 		a.settle(c, now, false)
-		a.mark(c, now)
+		if a.parking == nil {
+			a.mark(c, now)
+		}
+		a.park(c, now)
 	case cancelling, draining:
 		if a.plan != nil {
 			a.stopDomains(c)
 			a.settle(c, now, true)
 		}
-		if !a.settling && !a.marking && (a.plan == nil || len(a.plan.pending) == 0) {
+		if writing := a.parking != nil && a.parking.writing; !a.settling && !a.marking && !writing && (a.plan == nil || len(a.plan.pending) == 0) {
 			a.close(c)
 		}
 	}
@@ -269,7 +290,7 @@ func (a *Actor) hold(c actor.Context, now time.Time) {
 }
 
 func (a *Actor) beginDomains(c actor.Context, now time.Time) {
-	for !a.held {
+	for !a.held && a.parking == nil {
 		name, ok := a.plan.begin(a.options.DomainsMax)
 		if !ok {
 			return
@@ -283,8 +304,9 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	a.plan.rest(open, time.Time{})
 	open.begun, open.told = now, domain.Waits{}
 	w := domain.Work{Verification: a.state.ID, Workspace: a.state.Workspace, Epoch: a.lease.Epoch,
-		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.begun.Add(patience),
+		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.deadline, Left: a.plan.left[name],
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }}
+	delete(a.plan.left, name) // a domain that crashed over it begins anew
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) }))
 	c.Watch(pid)
 	a.domains[name], a.names[pid.Id] = pid, name
@@ -306,6 +328,7 @@ func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 	if a.mode != working || a.open(m.Domain) == nil {
 		return
 	}
+	a.unpark(c, now, unparkedFor)
 	w, before := a.open(m.Domain), a.plan.final
 	a.plan.take(now, m.Finals)
 	w.left -= a.plan.final - before
@@ -347,6 +370,7 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 		return
 	}
 	w.crashes++
+	a.unpark(c, now, unparkedFor)
 	a.options.Log.Error("domain actor crashed", "verification", a.state.ID, "domain", name, "attempt",
 		w.crashes)
 	if w.crashes < crashesMax {

@@ -16,6 +16,7 @@ import (
 type loaded struct {
 	state ledger.Verification
 	plan  *plan
+	left  *leftover // of an earlier run; nil: nothing
 }
 
 // load reads the file and takes the verification as far as it goes without the
@@ -82,7 +83,11 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 	if left := f.Len() - settled.count(); settled.count() > 0 {
 		o.Log.Info("verification goes on", "verification", v.ID, "settlement", v.Settlements, "left", left)
 	}
-	return loaded{state: v, plan: newPlan(f, settled)}, nil
+	left, err := takeUp(ctx, o, v)
+	if err != nil {
+		return loaded{}, err
+	}
+	return loaded{state: v, plan: newPlan(f, settled), left: left}, nil
 }
 
 func readFile(ctx context.Context, o Options, v ledger.Verification) (*intake.File, error) {

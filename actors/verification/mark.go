@@ -35,7 +35,7 @@ func (a *Actor) survey(now time.Time, listed bool) survey {
 	if now.Before(a.surveyAt) && (a.seen.listed || !listed) {
 		return a.seen
 	}
-	a.seen = a.plan.survey(now, a.begun, a.begun.Add(patience), listed)
+	a.seen = a.plan.survey(now, a.begun, a.deadline, listed)
 	a.seen.final = a.state.Counts.Sum()
 	a.surveyAt = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
 	return a.seen
@@ -76,8 +76,8 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 		return
 	}
 	switch {
-	case quiet != a.waiting && quiet && now.Sub(a.changed) < waitingDwell:
-		return
+	case quiet != a.waiting && now.Sub(a.changed) < waitingDwell && (quiet || a.plan.left != nil):
+		return // one that was parked often only looks whether a receiver answers by now, and rests again
 	case quiet != a.waiting:
 	case a.settling || len(a.plan.pending) > 0 || now.Sub(a.outlook.at) < remarkEvery:
 		return // the settlement tells it

@@ -12,6 +12,7 @@ type Metrics struct {
 	crashes     prometheus.Counter
 	refused     prometheus.Counter
 	unkept      prometheus.Counter
+	parked      prometheus.Counter
 }
 
 // NewMetrics registers the metrics.
@@ -34,7 +35,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Writes that the ledger refused because another node has the verification."}),
 		unkept: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_evidence_not_kept_total",
 			Help: "Settlements without their evidence: a fault of ours."}),
+		parked: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verifications_parked_total",
+			Help: "Verifications that gave their lease and memory back because their next work was far away."}),
 	}
-	r.MustRegister(m.outcomes, m.settlements, m.settling, m.unsettled, m.domains, m.crashes, m.refused, m.unkept)
+	r.MustRegister(m.parked, m.outcomes, m.settlements, m.settling, m.unsettled, m.domains, m.crashes, m.refused, m.unkept)
 	return m
 }

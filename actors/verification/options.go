@@ -23,6 +23,8 @@ type Book interface {
 	Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error
 	Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error)
 	Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error)
+	Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error)
+	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
 	FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error)
 	Release(ctx context.Context, l ledger.Lease) error
 }

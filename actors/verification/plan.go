@@ -48,6 +48,8 @@ type plan struct {
 	cases    []evidence.Case  // of pending, one by one
 	batched  int              // the first so many of pending are being settled
 	since    time.Time        // of the oldest of pending
+
+	left map[string]*domain.Parked // by domain that was not begun, what another run has left
 }
 
 // work is one domain that has an actor.
@@ -105,6 +107,17 @@ func newPlan(f *intake.File, settled bitset) *plan {
 	}
 	return p
 }
+
+// takeUp notes what another run has left.
+func (p *plan) takeUp(list []domain.Parked) {
+	p.left = make(map[string]*domain.Parked, len(list))
+	for i := range list {
+		p.left[list[i].Domain] = &list[i]
+	}
+}
+
+// remaining is how many addresses have no outcome yet.
+func (p *plan) remaining() int { return len(p.order) - p.final }
 
 // mayBegin says whether another domain may be begun: while fewer than busyMax
 // have something to do. The others only wait, and hold nobody up but memory.

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -225,9 +226,25 @@ type run struct {
 	id    uuid.UUID
 	pid   *actor.PID // of the parent
 	ended chan struct{}
+
+	parked atomic.Int64 // how often
 }
 
-// starts begins an actor for a verification of this world.
+// wakes is when a verification that was parked may be leased again.
+func (w *world) wakes(v ledger.Verification) (time.Time, bool) {
+	state, err := w.book.Parked(context.Background(), v.ID)
+	now := w.sees(v.ID)
+	return now.NextTry, err == nil && state != nil && now.State() == ledger.WaitingReceivers && now.NextTry.After(time.Now())
+}
+
+// woken tells that a verification that was parked is leased again.
+type woken struct {
+	v ledger.Verification
+	l ledger.Lease
+}
+
+// starts begins an actor for a verification of this world, and another one each time that it was
+// parked. The ledger's clock is that of the machine, far ahead of a bubble's.
 func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 	w.t.Helper()
 	if err := o.Validate(); err != nil {
@@ -235,21 +252,42 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 	}
 	r := &run{w: w, ended: make(chan struct{})}
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
-	props := actor.PropsFromProducer(func() actor.Actor { return New(o, v, l) }, actor.WithSupervisor(stop))
+	props := func(m woken) *actor.Props {
+		return actor.PropsFromProducer(func() actor.Actor { return New(o, m.v, m.l) }, actor.WithSupervisor(stop))
+	}
 	var child *actor.PID
+	told := false
 	r.pid = w.system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
 		case *actor.Started:
-			child = c.Spawn(props)
+			child = c.Spawn(props(woken{v, l}))
+		case woken:
+			child = c.Spawn(props(m))
 		case Ended:
 			if m.Verification != v.ID {
 				w.t.Errorf("the end of %s is told, want %s", m.Verification, v.ID)
 			}
 			c.Stop(child)
+			if at, parked := w.wakes(v); parked && !told {
+				r.parked.Add(1)
+				self := c.Self()
+				time.AfterFunc(time.Until(at), func() {
+					v, l := w.leases(l.Node, v.ID)
+					w.system.Root.Send(self, woken{v, l})
+				})
+				return
+			}
 			close(r.ended) // a second time panics
 		case Look, Drain, Lost:
+			_, look := m.(Look)
+			told = told || !look
 			c.Send(child, m)
 		case Ask:
+			if _, parked := w.wakes(v); parked { // as the ledger says
+				now := w.sees(v.ID)
+				c.Respond(view.Verification{Total: now.Total, Final: now.Counts.Sum(), Finish: now.Expected})
+				return
+			}
 			c.RequestWithCustomSender(child, m, c.Sender())
 		}
 	}))
@@ -378,6 +416,10 @@ func (b *watched) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verif
 
 func (b *watched) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
 	return b.note(func() (ledger.Verification, error) { return b.Store.Wait(ctx, l, o) })
+}
+
+func (b *watched) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
+	return b.note(func() (ledger.Verification, error) { return b.Store.Park(ctx, l, o, state) })
 }
 
 func (b *watched) statuses() []ledger.Status {
