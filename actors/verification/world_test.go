@@ -228,6 +228,7 @@ type run struct {
 	ended chan struct{}
 
 	parked atomic.Int64 // how often
+	over   atomic.Bool  // nobody leases it again
 }
 
 // wakes is when a verification that was parked may be leased again.
@@ -272,6 +273,9 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 				r.parked.Add(1)
 				self := c.Self()
 				time.AfterFunc(time.Until(at), func() {
+					if r.over.Load() {
+						return
+					}
 					v, l := w.leases(l.Node, v.ID)
 					w.system.Root.Send(self, woken{v, l})
 				})

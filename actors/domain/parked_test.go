@@ -1,0 +1,250 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// script is a receiver that always does the same to a local part: it puts it off so many times or for
+// so long, and then says its answer.
+type script struct {
+	times  map[string]int           // to put off, with a code of its own
+	grey   map[string]time.Duration // to greylist, since its first question
+	wait   map[string]time.Duration // that it names with it; 0: none
+	exists map[string]bool
+	all    bool // it takes whatever it is asked about
+
+	first map[string]time.Time
+	asked map[string][]time.Duration // when, since the morning
+}
+
+// newScript draws one. Control probes are put off as their hash says, since their names differ.
+func newScript(r *rand.Rand, addresses int) *script {
+	s := &script{times: map[string]int{}, grey: map[string]time.Duration{}, wait: map[string]time.Duration{},
+		exists: map[string]bool{}, all: r.IntN(3) == 0, first: map[string]time.Time{}, asked: map[string][]time.Duration{}}
+	names := []string{"a nobody"}
+	for i := range addresses {
+		names = append(names, fmt.Sprintf("user%d", i))
+	}
+	for _, name := range names {
+		s.exists[name] = s.all || name != "a nobody" && r.IntN(2) == 0
+		switch r.IntN(4) {
+		case 0:
+			s.grey[name] = time.Duration(1+r.IntN(40)) * time.Minute
+		case 1:
+			s.times[name] = r.IntN(4)
+		}
+		if r.IntN(3) == 0 {
+			s.wait[name] = time.Duration(1+r.IntN(20)) * time.Minute
+		}
+	}
+	return s
+}
+
+// says answers a question about a local part.
+func (s *script) says(local string, now time.Time) told {
+	name := local
+	if !strings.HasPrefix(local, "user") {
+		name = "a nobody"
+	}
+	if s.first[local].IsZero() {
+		s.first[local] = now
+	}
+	s.asked[name] = append(s.asked[name], now.Sub(morning))
+	switch {
+	case now.Sub(s.first[local]) < s.grey[name]:
+		return told{reason: smtp.Greylisted, wait: s.wait[name]}
+	case s.times[name] > 0:
+		s.times[name]--
+		return told{reason: smtp.MailboxFull, wait: s.wait[name], source: "192.0.2.78"}
+	case s.exists[name]:
+		return accepted
+	}
+	return refused
+}
+
+// runs asks the script about everything until all is final, and parks the agenda whenever that can be done
+// and a wait of a minute lies ahead.
+func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]Final, parked int) {
+	t.Helper()
+	o := testOptions()
+	o.Facts = NewFacts()
+	b := newBench(t, o, addresses)
+	for b.now.Sub(morning) < 24*time.Hour && len(b.done) < addresses {
+		b.answerAll(s)
+		if len(b.done) == addresses {
+			break
+		}
+		if until := b.quiet(b.now); park && until.Sub(b.now) >= time.Minute {
+			if left, ok := b.agenda.park(b.now); ok {
+				b = b.takenUp(o, left)
+				parked++
+				b.now = until
+				b.look()
+				continue
+			}
+		}
+		b.lives(time.Second)
+		if b.now.Before(b.wakes) && len(b.shards[0].chunks) == 0 {
+			b.now = b.wakes
+			b.look()
+		}
+	}
+	return b.done, parked
+}
+
+// answerAll answers all questions of the agenda for as long as there are any.
+func (b *bench) answerAll(s *script) {
+	b.t.Helper()
+	for range 1000 {
+		found := false
+		for _, one := range b.steps {
+			switch one.(type) {
+			case findRoute:
+				b.routed(b.now, testRoute, nil)
+				found = true
+			case findReceiver:
+				b.found(0, b.shardKey(0), true)
+				found = true
+			}
+		}
+		offers := b.offers()
+		if len(offers) == 0 && !found {
+			return
+		}
+		for _, o := range offers {
+			var texts wire.Texts
+			m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: 1, Credit: 1}
+			for _, p := range o.GetProbes() {
+				say := s.says(p.GetLocal(), b.now)
+				m.Answers = append(m.Answers, say.answer(&texts, p.GetOrdinal(), b.now))
+			}
+			m.Texts = texts.List()
+			b.results(b.now, m)
+		}
+		b.look()
+	}
+	b.t.Fatal("the agenda asks without end")
+}
+
+// takenUp is a bench of a new agenda that goes on with what another one has left, written and read.
+func (b *bench) takenUp(o Options, left Parked) *bench {
+	b.t.Helper()
+	w := b.work
+	w.Epoch++
+	w.Ordinals = nil
+	for i := range uint32(len(b.work.Ordinals)) {
+		if _, final := b.done[i]; !final {
+			w.Ordinals = append(w.Ordinals, i)
+		}
+	}
+	text, err := json.Marshal(left)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var read Parked
+	if err := json.Unmarshal(text, &read); err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range left.Addresses { // whose form is package evidence's
+		read.Addresses[i].Case = left.Addresses[i].Case
+	}
+	if left.Control != nil {
+		read.Control.Notes = left.Control.Notes
+		if left.Control.Again != nil {
+			read.Control.Again.Case = left.Control.Again.Case
+		}
+	}
+	w.Left = &read
+	all := make([]uint32, len(b.work.Ordinals))
+	b.agenda.end()
+	next := &bench{t: b.t, now: b.now, done: b.done, agenda: newAgenda(b.now, o, w, [32]byte{byte(w.Epoch)})}
+	next.work.Ordinals = all // so that the next one counts them too
+	return next
+}
+
+// TestParkedWorkGoesOnAsIfNothingHadHappened: in drawn worlds an agenda that is parked whenever it only waits
+// gives the same outcomes with the same attempts as one that never is.
+func TestParkedWorkGoesOnAsIfNothingHadHappened(t *testing.T) {
+	parks, addresses := 0, 0
+	for seed := range uint64(300) {
+		n := 1 + int(seed%9)
+		draw := func() *script { return newScript(rand.New(rand.NewPCG(seed, 7)), n) }
+		plain, parked := draw(), draw()
+		want, _ := plain.runs(t, n, false)
+		got, times := parked.runs(t, n, true)
+		parks, addresses = parks+times, addresses+n
+		if len(want) != n || len(got) != n {
+			t.Fatalf("seed %d: %d of %d are final, %d when parked", seed, len(want), n, len(got))
+		}
+		for ordinal, w := range want {
+			g := got[ordinal]
+			// Where several are greylisted, the first that passes hurries the others, one by one.
+			same := len(plain.grey) > 1 && len(g.Case.Attempts) <= len(w.Case.Attempts)+2 || sameAttempts(g.Case, w.Case)
+			if g.Outcome != w.Outcome || g.Reason != w.Reason || !same {
+				t.Fatalf("seed %d, ordinal %d, parked %d times: %v %v %+v\nwant %v %v %+v", seed, ordinal, times, g.Outcome,
+					g.Reason, g.Case.Attempts, w.Outcome, w.Reason, w.Case.Attempts)
+			}
+		}
+		for name, at := range plain.asked {
+			if got := len(parked.asked[name]); got != len(at) && (len(plain.grey) < 2 || got > len(at)+2*n) {
+				t.Fatalf("seed %d: %s was asked at %v, want %v", seed, name, parked.asked[name], at)
+			}
+		}
+	}
+	if parks < addresses/10 {
+		t.Errorf("parked %d times in all", parks)
+	}
+	t.Logf("300 worlds, %d addresses, parked %d times", addresses, parks)
+}
+
+// sameAttempts compares what was said and, within some seconds, when.
+func sameAttempts(a, b evidence.Case) bool {
+	if len(a.Attempts) != len(b.Attempts) || a.Omitted != b.Omitted {
+		return false
+	}
+	for i := range a.Attempts {
+		x, y := a.Attempts[i], b.Attempts[i]
+		apart := x.At.Sub(y.At)
+		x.At, y.At = time.Time{}, time.Time{}
+		if x != y || apart.Abs() > 5*time.Second {
+			return false
+		}
+	}
+	return true
+}
+
+// TestWhatIsServedIsNotParked: who leaves a receiver that asks what it may loses its turn there.
+func TestWhatIsServedIsNotParked(t *testing.T) {
+	for cause, want := range map[wire.Cause]bool{wire.Cause_BUDGET: false, wire.Cause_ALLOWANCE: false,
+		wire.Cause_PENALTY: true, wire.Cause_UNREACHED: true} {
+		b := newBench(t, testOptions(), 3)
+		b.reach()
+		o := b.offered()
+		b.ack(o, 1, wire.Refusal_NONE)
+		if _, ok := b.agenda.park(b.now); ok {
+			t.Errorf("%v: parked while it is asked", cause)
+		}
+		b.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
+			WaitingMs: (10 * time.Minute).Milliseconds(), Credit: 1})
+		left, ok := b.agenda.park(b.now)
+		if ok != want || len(left.Addresses) > 0 {
+			t.Errorf("%v: parked is %v with %+v, want %v with nothing that was answered", cause, ok, left, want)
+		}
+		if ok {
+			b.resume()
+			b.look()
+			if len(b.offered().GetProbes()) != 3 {
+				t.Errorf("%v: not all is offered again", cause)
+			}
+		}
+	}
+}

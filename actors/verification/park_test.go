@@ -1,0 +1,172 @@
+package verification
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/domain"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// TestAParkedVerificationTakesNothing, comes back when its time has come, and its case is whole.
+func TestAParkedVerificationTakesNothing(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		o := w.options(w.book)
+		id := w.uploads("later@good.test", "no@good.test", "later2@fine.test").ID
+		leased, lease := w.leases(w.node, id)
+		r := w.starts(o, leased, lease)
+		<-time.After(time.Minute)
+		v := w.sees(id)
+		if r.parked.Load() != 1 || v.State() != ledger.WaitingReceivers || time.Until(v.NextTry) < 50*time.Minute {
+			w.t.Fatalf("after a minute: parked %d times, %s until %v", r.parked.Load(), v.Status, v.NextTry)
+		}
+		if left := o.Left.Load(); left != 0 {
+			w.t.Errorf("%d addresses are counted while it is parked", left)
+		}
+		if err := w.book.Release(context.Background(), lease); err != nil { // which says so of one that was given back
+			w.t.Errorf("its lease: %v", err)
+		}
+		r.wait()
+		if v := w.sees(id); v.Status != ledger.Completed || v.Epoch < 2 || v.Counts.Unknown != 2 {
+			w.t.Errorf("at the end: %+v", v)
+		}
+		attempts := 0
+		_, err := w.book.Evidence(context.Background(), id, 0, func(k ledger.Kept) error {
+			return evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+				attempts = max(attempts, len(e.Case.Attempts))
+				return nil
+			})
+		})
+		if err != nil || attempts != 2 {
+			w.t.Errorf("a case has %d attempts, want those before and after it was parked: 2, %v", attempts, err)
+		}
+		w.sound()
+	})
+}
+
+// TestAParkedVerificationIsCancelledAtOnce whatever is left of it.
+func TestAParkedVerificationIsCancelledAtOnce(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		id := w.uploads("later@good.test").ID
+		leased, lease := w.leases(w.node, id)
+		r := w.starts(w.options(w.book), leased, lease)
+		<-time.After(time.Minute)
+		if r.parked.Load() != 1 {
+			w.t.Fatal("not parked")
+		}
+		if v, err := w.book.Cancel(context.Background(), w.workspace, id); err != nil || v.Status != ledger.Cancelled {
+			w.t.Errorf("cancelled: %s, %v", v.Status, err)
+		}
+		if b := w.sound(); b.Available != 10 {
+			w.t.Errorf("balance %+v", b)
+		}
+		r.over.Store(true)
+	})
+}
+
+// unreadable is a ledger whose parked work is damaged, or of a newer program, when it is first read.
+type unreadable struct {
+	Book
+	state []byte
+	read  *bool
+}
+
+func (b unreadable) Parked(ctx context.Context, id uuid.UUID) ([]byte, error) {
+	if *b.read {
+		return b.Book.Parked(ctx, id)
+	}
+	*b.read = true
+	return b.state, nil
+}
+
+func TestWhatCannotBeReadIsAskedAnew(t *testing.T) {
+	newer := leftover{Version: parkedVersion + 1}
+	packed, err := newer.pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range [][]byte{[]byte("x"), {}, packed} {
+		inBubble(t, 10, func(w *world) {
+			if v := w.finishes(w.options(unreadable{w.book, state, new(bool)}), w.uploads("later@good.test", "no@good.test").ID); v.Status !=
+				ledger.Completed {
+				w.t.Errorf("with %q: %+v", state, v)
+			}
+		})
+	}
+}
+
+// TestWhatIsLeftIsPackedAndRead: it comes back as it was, in several packs of cases.
+func TestWhatIsLeftIsPackedAndRead(t *testing.T) {
+	at := time.UnixMilli(1_900_000_000_000).UTC()
+	attempt := func(text string) evidence.Attempt {
+		return evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx.example", Source: "192.0.2.1", Code: 451,
+			Text: text, Reason: smtp.Greylisted, Rule: "r"}
+	}
+	l := leftover{Version: parkedVersion, Begun: 5}
+	for d := range 3 {
+		one := domain.Parked{Domain: fmt.Sprintf("d%d.example", d), GreyWaits: map[string]int64{"192.0.2.1": 300_000}}
+		for i := range uint32(evidence.EntriesMax/2 + 10) {
+			one.Addresses = append(one.Addresses, domain.ParkedAddress{Ordinal: i, Since: 1, Due: 2, Reason: smtp.Greylisted,
+				IsGrey: true, From: "192.0.2.1", Grey: 3, Waits: 4, Marks: 1, Accepted: i%2 == 0,
+				Case: evidence.Case{Attempts: []evidence.Attempt{attempt(fmt.Sprint("try again ", i))}, Omitted: int(i % 3)}})
+		}
+		if d == 1 {
+			one.Control = &domain.ParkedControl{Local: "nobody.atall", Asked: 2,
+				Notes: evidence.Case{Attempts: []evidence.Attempt{attempt("note")}},
+				Again: &domain.ParkedAddress{Due: 9, Case: evidence.Case{Attempts: []evidence.Attempt{attempt("again")}}}}
+		}
+		l.Domains = append(l.Domains, one)
+	}
+	want := slices.Clone(l.Domains)
+	state, err := l.pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := unpack(state)
+	if err != nil || got.Begun != 5 || !reflect.DeepEqual(got.Domains, want) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	t.Logf("%d addresses take %d bytes", 3*(evidence.EntriesMax/2+10), len(state))
+}
+
+func TestWhatDoesNotFitIsNotParked(t *testing.T) {
+	l := leftover{Version: parkedVersion, Domains: []domain.Parked{{Domain: strings.Repeat("x", parkedRawMax)}}}
+	if _, err := l.pack(); !errors.Is(err, errTooMuch) {
+		t.Errorf("packed: %v", err)
+	}
+}
+
+// BenchmarkPark is the state of 1,000 greylisted addresses, written and read.
+func BenchmarkPark(b *testing.B) {
+	var l leftover
+	l.Version = parkedVersion
+	one := domain.Parked{Domain: "example.test"}
+	for i := range uint32(1000) {
+		one.Addresses = append(one.Addresses, domain.ParkedAddress{Ordinal: i, Since: 1_900_000_000_000 + int64(i),
+			Due: 1_900_000_300_000 + int64(i), Reason: smtp.Greylisted, IsGrey: true, From: "192.0.2.1",
+			Case: evidence.Case{Attempts: []evidence.Attempt{{At: time.UnixMilli(1_900_000_000_000), Code: 451,
+				Host: "mx.example.test", Text: "greylisted, try again", Reason: smtp.Greylisted}}}})
+	}
+	l.Domains = []domain.Parked{one}
+	for b.Loop() {
+		l.Cases = nil
+		state, err := l.pack()
+		if err == nil {
+			_, err = unpack(state)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(state))/1000, "B/address")
+	}
+}
