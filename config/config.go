@@ -160,6 +160,17 @@ type Limits struct {
 	// MaxOpenVerifications is how many unfinished verifications a workspace may
 	// have; one more gets 429. Default 100. At least 1.
 	MaxOpenVerifications int `toml:"max_open_verifications"`
+
+	// FilesAtOnce is how many files one node works on; those that wait for a long time are
+	// not among them. A workspace may have no more of them than are free, times its
+	// weight: one alone has a half, and a newcomer always finds one. Default 256. From 1 to 10000.
+	FilesAtOnce int `toml:"files_at_once"`
+
+	// FileBytesAtOnce is how many bytes of files one node has in memory, which takes about
+	// three times as much; one file is always begun. A quarter is for files up to 1 MiB. Of the
+	// rest a workspace has one file at a time for each turn of its weight, until nine tenths of it are
+	// answered. Default 536870912 (512 MiB). At least 1.
+	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 }
 
 // DNS is where the node asks about domains.

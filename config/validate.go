@@ -16,7 +16,10 @@ import (
 
 // dnsServersMax bounds the resolvers: more than a few only lengthens the wait
 // when the network is down. Guess.
-const dnsServersMax = 8
+const (
+	dnsServersMax  = 8
+	filesAtOnceMax = 10_000
+)
 
 // proxiesMax bounds the proxies: each is looked at for every request. Guess.
 const proxiesMax = 64
@@ -89,10 +92,14 @@ func (c Config) checkLimits(k *checker) {
 		{"limits.max_file_bytes", c.Limits.MaxFileBytes},
 		{"limits.max_rows", c.Limits.MaxRows},
 		{"limits.max_open_verifications", int64(c.Limits.MaxOpenVerifications)},
+		{"limits.file_bytes_at_once", c.Limits.FileBytesAtOnce},
 	} {
 		if n.value < 1 {
 			k.add(n.key, "%d is too small: write a number from 1", n.value)
 		}
+	}
+	if n := c.Limits.FilesAtOnce; n < 1 || n > filesAtOnceMax {
+		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 256", n, filesAtOnceMax)
 	}
 	k.between("upload.expires_after", c.Upload.ExpiresAfter, time.Second, 168*time.Hour)
 	k.atLeast("retention.uploads", c.Retention.Uploads, time.Second)

@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/span"
 	"rollcall/actors/verification"
 	"rollcall/ledger"
@@ -16,13 +17,17 @@ import (
 
 // running is one verification that has an actor here.
 type running struct {
-	pid   *actor.PID
-	epoch int64
-	bytes int64
+	pid       *actor.PID
+	epoch     int64
+	bytes     int64
+	workspace uuid.UUID
+	nearly    bool // nearly all of it is answered
 }
 
 // leased is one lease of ours, begun or not.
 type leased struct {
+	workspace uuid.UUID
+
 	epoch int64
 	bytes int64
 	asked time.Time // it lasts at least leaseTTL from then on
@@ -34,6 +39,7 @@ type shell struct {
 	options   Options
 	held      *atomic.Int64 // leases, for those who ask from outside
 	line      line
+	turns     turns
 	leased    map[uuid.UUID]leased
 	running   map[uuid.UUID]running
 	byPID     map[string]uuid.UUID
@@ -56,7 +62,8 @@ type shell struct {
 
 func newShell(o Options, held *atomic.Int64) *shell {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &shell{options: o, held: held, line: line{max: o.BytesMax}, leased: map[uuid.UUID]leased{},
+	return &shell{options: o, held: held, line: newLine(o.BytesMax, o.Weight),
+		turns: newTurns(o.LeasesMax, o.Weight), leased: map[uuid.UUID]leased{},
 		running: map[uuid.UUID]running{}, byPID: map[string]uuid.UUID{}, ctx: ctx, cancel: cancel}
 }
 
@@ -81,6 +88,11 @@ type (
 		leases []ledger.Lease
 		sent   time.Time
 		err    error
+	}
+	crashed struct {
+		lease ledger.Lease
+		state ledger.Verification
+		err   error
 	}
 	released struct {
 		lease ledger.Lease
@@ -116,10 +128,11 @@ func (s *shell) Receive(c actor.Context) {
 		s.answered(c, now, m.of)
 	case verification.Ended:
 		s.ended(c, now, m.Verification)
+	case verification.Nearly:
+		s.nearly(c, now, m.Verification)
 	case *actor.Terminated:
 		if id, ok := s.byPID[m.Who.Id]; ok {
-			s.options.Log.Error("verification actor crashed", "verification", id)
-			s.ended(c, now, id) // its lease is given back with the next renewal
+			s.crashed(c, now, id)
 		}
 	case ask:
 		s.tell(c, m.id)
@@ -128,7 +141,7 @@ func (s *shell) Receive(c actor.Context) {
 		s.drain(c, m.done)
 	}
 	s.held.Store(int64(len(s.leased)))
-	s.options.Metrics.leases.Set(float64(len(s.leased)))
+	s.tellMetrics()
 	s.tellDrained()
 }
 
@@ -143,6 +156,8 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 		if s.late && !s.draining {
 			s.renew(c, now)
 		}
+	case crashed:
+		s.setAside(m)
 	case released:
 		if m.err != nil && !errors.Is(m.err, ledger.ErrStaleEpoch) {
 			s.options.Log.Warn("lease not given back, it runs out", "verification", m.lease.Verification,
@@ -160,7 +175,7 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 // on at once and not when they run out. Nothing is leased before: that would be
 // ended with them.
 func (s *shell) giveBack(c actor.Context) {
-	s.beside(c, s.ctx, func(ctx context.Context) any {
+	s.beside(c, s.ctx, gaveBack{guard.ErrPanicked}, func(ctx context.Context) any {
 		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
 		return gaveBack{err}
 	})
@@ -190,15 +205,15 @@ func (s *shell) after(c actor.Context, wait time.Duration, message any) {
 	})
 }
 
-// beside asks the ledger in a goroutine; the answer becomes a message.
-func (s *shell) beside(c actor.Context, ctx context.Context, ask func(ctx context.Context) any) {
+// beside asks the ledger in a goroutine; the answer becomes a message, which is failed if that panics.
+func (s *shell) beside(c actor.Context, ctx context.Context, failed any, ask func(ctx context.Context) any) {
 	s.calls++
 	root, self := c.ActorSystem().Root, c.Self()
-	go func() {
+	guard.Of(c.ActorSystem()).Go("dispatcher", func() {
 		within, cancel := context.WithTimeout(ctx, callWithin)
 		defer cancel()
 		root.Send(self, answer{ask(within)})
-	}()
+	}, func() { root.Send(self, answer{failed}) })
 }
 
 // tellLook makes the verifications see whether they were cancelled.
@@ -224,8 +239,9 @@ func (s *shell) look(c actor.Context, now time.Time) {
 	}
 	s.left = 0
 	s.leasing, s.again = true, false
-	s.beside(c, s.ctx, func(ctx context.Context) any {
-		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL)
+	except := s.turns.except()
+	s.beside(c, s.ctx, leaseds{err: guard.ErrPanicked}, func(ctx context.Context) any {
+		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
 		s.trace(now, states, err)
 		return leaseds{states, now, room, err}
 	})
@@ -267,7 +283,15 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 			s.release(c, v.ID, v.Epoch)
 			continue
 		}
-		s.leased[v.ID] = leased{epoch: v.Epoch, bytes: v.Bytes, asked: m.asked, came: now}
+		if old, ok := s.leased[v.ID]; ok { // in the line, at an epoch before
+			s.turns.ended(old.workspace)
+			s.line.leave(v.ID)
+		}
+		if !s.turns.took(v.Workspace) {
+			s.release(c, v.ID, v.Epoch)
+			continue
+		}
+		s.leased[v.ID] = leased{workspace: v.Workspace, epoch: v.Epoch, bytes: v.Bytes, asked: m.asked, came: now}
 		s.options.Metrics.taken.Inc()
 		if v.Epoch > 1 {
 			s.options.Metrics.takenOver.Inc()
@@ -279,7 +303,7 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 		return
 	}
 	s.begin(c, now)
-	if s.again || len(m.states) == m.room { // there may be more
+	if s.again || len(m.states) == m.room || s.turns.round() { // there may be more
 		s.look(c, now)
 	}
 }
@@ -296,7 +320,7 @@ func (s *shell) begin(c actor.Context, now time.Time) {
 			actor.WithSupervisor(actor.NewOneForOneStrategy(0, 0, stopFailing)))
 		pid := c.Spawn(props)
 		c.Watch(pid)
-		s.running[v.ID] = running{pid: pid, epoch: v.Epoch, bytes: v.Bytes}
+		s.running[v.ID] = running{pid: pid, epoch: v.Epoch, bytes: v.Bytes, workspace: v.Workspace}
 		s.byPID[pid.Id] = v.ID
 	}
 }
@@ -314,12 +338,66 @@ func (s *shell) ended(c actor.Context, now time.Time, id uuid.UUID) {
 	c.Stop(r.pid)
 	delete(s.running, id)
 	delete(s.byPID, r.pid.Id)
-	delete(s.leased, id)
-	s.line.ended(r.bytes)
+	s.forget(id)
+	s.line.ended(r.workspace, r.bytes, r.nearly)
 	if !s.draining {
 		s.begin(c, now)
 		s.look(c, now)
 	}
+}
+
+// forget gives up what we knew of a lease.
+func (s *shell) forget(id uuid.UUID) {
+	if l, ok := s.leased[id]; ok {
+		s.turns.ended(l.workspace)
+		delete(s.leased, id)
+	}
+}
+
+// nearly lets another large file of its workspace begin beside the rest of one.
+func (s *shell) nearly(c actor.Context, now time.Time, id uuid.UUID) {
+	r, ok := s.running[id]
+	if !ok || r.nearly {
+		return
+	}
+	r.nearly = true
+	s.running[id] = r
+	s.line.nearly(r.workspace, r.bytes)
+	if !s.draining {
+		s.begin(c, now)
+	}
+}
+
+// crashed gives a verification back over which its actor, or what that had begun, panicked.
+func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
+	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: s.running[id].epoch}
+	s.options.Metrics.crashed.Inc()
+	s.options.Log.Error("verification actor crashed", "verification", id, "epoch", l.Epoch)
+	s.beside(c, s.ctx, crashed{lease: l, err: guard.ErrPanicked}, func(ctx context.Context) any {
+		state, err := s.options.Book.Crashed(ctx, l)
+		return crashed{l, state, err}
+	})
+	s.ended(c, now, id)
+}
+
+// setAside says what became of a verification that crashed.
+func (s *shell) setAside(m crashed) {
+	switch {
+	case m.err != nil && !errors.Is(m.err, ledger.ErrStaleEpoch): // its lease runs out
+		s.options.Log.Warn("crash of a verification not noted", "verification", m.lease.Verification, "err", m.err)
+	case m.err == nil && m.state.Status == ledger.Failed:
+		s.options.Log.Error("verification set aside: its work crashed again and again", "verification",
+			m.lease.Verification, "workspace", m.state.Workspace)
+	}
+}
+
+// tellMetrics says how much there is in work.
+func (s *shell) tellMetrics() {
+	m := s.options.Metrics
+	m.leases.Set(float64(len(s.leased)))
+	m.bytes.Set(float64(s.line.bytes()))
+	m.waiting.Set(float64(len(s.line.waiters)))
+	m.full.Set(float64(len(s.turns.leases.Full(s.options.Weight))))
 }
 
 // expire drops every lease that may run out before it is renewed, by our own
@@ -345,7 +423,7 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 		return
 	}
 	s.renewing, s.late = true, false
-	s.beside(c, s.ctx, func(ctx context.Context) any {
+	s.beside(c, s.ctx, reneweds{err: guard.ErrPanicked}, func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, renewWithin)
 		defer cancel()
 		leases, err := s.options.Book.Renew(ctx, s.options.Node, leaseTTL)
@@ -382,13 +460,13 @@ func (s *shell) lose(c actor.Context, id uuid.UUID) {
 		c.Send(r.pid, verification.Lost{})
 		return
 	}
-	delete(s.leased, id)
+	s.forget(id)
 	s.line.leave(id)
 }
 
 func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
 	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: epoch}
-	s.beside(c, s.ctx, func(ctx context.Context) any { return released{l, s.options.Book.Release(ctx, l)} })
+	s.beside(c, s.ctx, released{l, guard.ErrPanicked}, func(ctx context.Context) any { return released{l, s.options.Book.Release(ctx, l)} })
 }
 
 func (s *shell) sweep(c actor.Context) {
@@ -398,7 +476,7 @@ func (s *shell) sweep(c actor.Context) {
 	s.sweeping = true
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stopSweep = cancel
-	s.beside(c, ctx, func(ctx context.Context) any {
+	s.beside(c, ctx, swept{guard.ErrPanicked}, func(ctx context.Context) any {
 		defer cancel()
 		_, err := s.options.Book.Sweep(ctx, s.options.Retention)
 		return swept{err}
@@ -420,7 +498,7 @@ func (s *shell) drain(c actor.Context, done chan<- struct{}) {
 
 func (s *shell) releaseLine(c actor.Context) {
 	for _, w := range s.line.waiters {
-		delete(s.leased, w.state.ID)
+		s.forget(w.state.ID)
 		s.release(c, w.state.ID, w.state.Epoch)
 	}
 	s.line.waiters = nil

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/quota"
 )
 
 // waiter is a leased verification that is not begun yet.
@@ -17,33 +18,78 @@ type waiter struct {
 
 // line holds leased verifications until there is memory for their files. It is
 // plain Go. Mailbox only.
+//
+// Small files have a part of the memory for themselves, so that they pass large ones without
+// end. Of the rest a workspace may have one file at work for each turn that its weight gives
+// it, until nearly all of that is answered, and large ones begin in the order in which they came
+// when one of them has waited for long: room is kept for it.
 type line struct {
 	waiters []waiter // oldest first
-	bytes   int64    // of the files that are begun
+	small   *quota.Pool[uuid.UUID]
+	large   *quota.Pool[uuid.UUID]
+	busy    map[uuid.UUID]int // large files at work, by workspace
 	begun   int
-	max     int64
+	weight  func(workspace uuid.UUID) int
 }
+
+const (
+	// smallBytes is how long a file may be to be small. Guess: 40,000 addresses, 3 MB of memory.
+	smallBytes = 1 << 20
+
+	// smallPart is the part of the memory that small files have for themselves.
+	smallPart = 4
+)
+
+// newLine makes a line for so many bytes of files.
+func newLine(most int64, weight func(uuid.UUID) int) line {
+	return line{small: quota.New[uuid.UUID](most / smallPart), large: quota.New[uuid.UUID](most - most/smallPart),
+		busy: map[uuid.UUID]int{}, weight: weight}
+}
+
+// isSmall says whether a file needs little memory.
+func (l *line) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
 
 // join puts a verification at the end of the line.
 func (l *line) join(now time.Time, v ledger.Verification) {
 	l.waiters = append(l.waiters, waiter{v, now})
 }
 
-// next takes the first whose file fits. A small one may overtake a large one
-// for a while only, so that the large one gets its turn.
+// next takes the first whose file fits.
 func (l *line) next(now time.Time) (ledger.Verification, bool) {
+	kept := false // the room that there is, for a large one
 	for i, w := range l.waiters {
-		if l.begun == 0 || l.bytes+w.state.Bytes <= l.max {
+		small := l.isSmall(w.state.Bytes)
+		if !small && kept {
+			continue
+		}
+		if l.take(w.state, small) {
 			l.waiters = slices.Delete(l.waiters, i, i+1)
-			l.begun++
-			l.bytes += w.state.Bytes
 			return w.state, true
 		}
-		if now.Sub(w.since) > overtakeMax {
-			break
-		}
+		turn := l.busy[w.state.Workspace] < l.weight(w.state.Workspace)
+		kept = kept || !small && turn && now.Sub(w.since) > overtakeMax
 	}
 	return ledger.Verification{}, false
+}
+
+// take takes the memory for a file, if it is there; one is always begun, however large.
+func (l *line) take(v ledger.Verification, small bool) bool {
+	weight := l.weight(v.Workspace)
+	switch {
+	case small:
+		if !l.small.Take(v.Workspace, weight, v.Bytes) {
+			return false
+		}
+	case l.large.Used() == 0 && v.Bytes > l.large.Size():
+		l.large.Take(v.Workspace, weight, l.large.Size())
+		l.busy[v.Workspace]++
+	case l.busy[v.Workspace] >= weight || !l.large.Take(v.Workspace, weight, v.Bytes):
+		return false
+	default:
+		l.busy[v.Workspace]++
+	}
+	l.begun++
+	return true
 }
 
 // leave takes a verification out of the line.
@@ -51,8 +97,29 @@ func (l *line) leave(id uuid.UUID) {
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return w.state.ID == id })
 }
 
-// ended frees the memory of a verification that was begun.
-func (l *line) ended(bytes int64) {
-	l.begun--
-	l.bytes -= bytes
+// nearly notes that a file that was begun is nearly done: its workspace may begin another.
+func (l *line) nearly(workspace uuid.UUID, bytes int64) {
+	if l.isSmall(bytes) {
+		return
+	}
+	if l.busy[workspace]--; l.busy[workspace] <= 0 {
+		delete(l.busy, workspace)
+	}
 }
+
+// ended frees the memory of a verification that was begun; nearly says whether that was
+// noted before.
+func (l *line) ended(workspace uuid.UUID, bytes int64, nearly bool) {
+	l.begun--
+	if l.isSmall(bytes) {
+		l.small.Return(workspace, bytes)
+		return
+	}
+	l.large.Return(workspace, min(bytes, l.large.Size()))
+	if !nearly {
+		l.nearly(workspace, bytes)
+	}
+}
+
+// bytes is how much of the files that are begun is held.
+func (l *line) bytes() int64 { return l.small.Used() + l.large.Used() }

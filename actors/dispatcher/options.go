@@ -17,6 +17,7 @@ type Book interface {
 	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) ([]ledger.Verification, error)
 	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error)
 	Release(ctx context.Context, l ledger.Lease) error
+	Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error)
 	Sweep(ctx context.Context, r ledger.Retention) (int, error)
 }
 
@@ -27,9 +28,12 @@ type Options struct {
 	Retention ledger.Retention
 	Work      verification.Options
 	// LeasesMax bounds the verifications this node has, and BytesMax the bytes of
-	// the files that it has in memory; one file is always taken, however large.
+	// the files that it has in memory; one file is always taken, however large. Workspaces
+	// share both: see package ledger/quota.
 	LeasesMax int
 	BytesMax  int64
+	// Weight is how many turns a workspace has for one of another, at least 1. It must not block.
+	Weight func(workspace uuid.UUID) int
 	// Ahead says whether this node, which has leases with so many addresses, has clearly more in
 	// work than another one that takes work: it then leaves what is new to the other
 	// for a while. It must not block.
@@ -41,8 +45,8 @@ type Options struct {
 // Validate says which option is missing.
 func (o Options) Validate() error {
 	switch {
-	case o.Book == nil || o.Log == nil || o.Ahead == nil || o.Metrics == nil:
-		return errors.New("dispatcher options: no book, logger, ahead or metrics")
+	case o.Book == nil || o.Log == nil || o.Ahead == nil || o.Weight == nil || o.Metrics == nil:
+		return errors.New("dispatcher options: no book, logger, ahead, weight or metrics")
 	case o.Node == uuid.Nil:
 		return errors.New("dispatcher options: no node id")
 	case o.LeasesMax < 1 || o.BytesMax < 1:
@@ -79,5 +83,5 @@ const (
 	lookEvery   = time.Second      // for work that nobody told us about
 	sweepEvery  = 10 * time.Second // for what time demands of the ledger
 	callWithin  = 15 * time.Second // one question to the ledger
-	overtakeMax = time.Minute      // how long smaller files may overtake the first in line
+	overtakeMax = time.Minute      // how long other large files may overtake one that waits for memory
 )

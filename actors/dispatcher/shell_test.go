@@ -219,7 +219,7 @@ func newOffice(t *testing.T) *office {
 		t.Fatal(err)
 	}
 	o.options = Options{Book: b, Node: o.node, LeasesMax: 10, BytesMax: 1 << 20, Log: log,
-		Ahead: func(int, int64) bool { return o.ahead.Load() }, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Ahead: func(int, int64) bool { return o.ahead.Load() }, Weight: equal, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Retention: ledger.Retention{Uploads: time.Hour, Results: time.Hour, Funding: time.Hour},
 		Work: verification.Options{Book: b, RowsMax: 1000, DomainsMax: 10, Log: log, Left: &atomic.Int64{},
 			Metrics: verification.NewMetrics(prometheus.NewRegistry()),
@@ -399,14 +399,29 @@ func TestExpiredLeasesAreTakenOver(t *testing.T) {
 
 func TestLeasesAreBounded(t *testing.T) {
 	inBubble(t, func(o *office) {
-		o.options.LeasesMax = 3
+		o.options.LeasesMax = 5
 		for range 8 {
 			o.uploads("a@slow.test\n")
 		}
 		o.starts()
 		<-time.After(30 * time.Second)
 		if n := o.book.handed(); n != 3 {
-			o.t.Errorf("%d were leased, want 3", n)
+			o.t.Errorf("%d were leased of one workspace, want 3 of 5", n)
+		}
+		for range 3 { // one more than there is room for
+			o.workspace = uuid.New()
+			_, err := o.book.CreateWorkspace(context.Background(), o.workspace, "another")
+			if err == nil {
+				_, err = o.book.Grant(context.Background(), uuid.New(), o.workspace, 5, "test")
+			}
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			o.uploads("a@slow.test\n")
+		}
+		<-time.After(30 * time.Second)
+		if n := o.book.handed(); n != 5 {
+			o.t.Errorf("%d were leased of all, want 5", n)
 		}
 	})
 }

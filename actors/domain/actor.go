@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"rollcall/actors/alarm"
+	"rollcall/actors/guard"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -47,6 +48,7 @@ type (
 		pid   *actor.PID
 	}
 	recallDone struct{}
+	panicked   struct{} // what was done beside the actor
 )
 
 // New makes the actor for one domain; its parent is told Finals, Quiet and Waits.
@@ -91,6 +93,8 @@ func (a *Actor) Receive(c actor.Context) {
 		a.reach(c, m)
 	case recallDone:
 		a.agenda.known()
+	case panicked:
+		panic("what this actor had begun panicked") // so that its parent begins it anew
 	case alarm.WakeUp:
 		if _, ok := a.alarm.Rings(m, now); !ok {
 			return
@@ -160,10 +164,11 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 // do carries out one step; what may wait, waits in a goroutine.
 func (a *Actor) do(c actor.Context, s step) {
 	root, self, ctx := c.ActorSystem().Root, c.Self(), a.ctx
+	beside, failed := guard.Of(c.ActorSystem()), func() { root.Send(self, panicked{}) }
 	switch s := s.(type) {
 	case findRoute:
 		domain := a.agenda.work.Domain
-		go func() {
+		beside.Go("route", func() {
 			within, cancel := context.WithTimeout(ctx, routeTimeout)
 			defer cancel()
 			route, err := a.options.Route(within, domain)
@@ -171,7 +176,7 @@ func (a *Actor) do(c actor.Context, s step) {
 				a.options.Log.Debug("route not found out", "domain", domain, "err", err)
 			}
 			root.Send(self, routeDone{route, err})
-		}()
+		}, failed)
 	case findReceiver:
 		key := a.agenda.shardKey(s.shard)
 		resolve := func() {
@@ -180,18 +185,18 @@ func (a *Actor) do(c actor.Context, s step) {
 			}
 		}
 		if s.after > 0 {
-			time.AfterFunc(s.after+rand.N(s.after/resolveJitter), resolve)
+			beside.After(s.after+rand.N(s.after/resolveJitter), "resolve", resolve, failed)
 		} else {
-			go resolve()
+			beside.Go("resolve", resolve, failed)
 		}
 	case recall:
 		domain := a.agenda.work.Domain
-		go func() {
+		beside.Go("recall", func() {
 			within, cancel := context.WithTimeout(ctx, recallWithin)
 			defer cancel()
 			a.options.Facts.Recall(within, domain)
 			root.Send(self, recallDone{})
-		}()
+		}, failed)
 	case tell:
 		if pid := a.receivers[s.shard]; pid != nil {
 			c.Request(pid, s.msg)

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/guard"
 	"rollcall/actors/span"
 	"rollcall/ledger"
 	"rollcall/smtp/evidence"
@@ -69,6 +70,7 @@ type Actor struct {
 	names    map[string]string // PID id -> domain
 
 	held     bool  // the domains offer nothing
+	nearly   bool  // the dispatcher was told Nearly
 	left     int64 // of options.Left, what this actor has
 	settling bool
 	failures int // to settle, in a row
@@ -92,6 +94,7 @@ type Actor struct {
 
 type (
 	tick       struct{}
+	panicked   struct{} // what was done beside the actor
 	beginAnew  struct{ domain string }
 	loadResult struct {
 		loaded
@@ -160,6 +163,8 @@ func (a *Actor) Receive(c actor.Context) {
 		a.packed(c, now, m)
 	case parkResult:
 		a.given(c, now, m)
+	case panicked:
+		panic("what this actor had begun panicked") // so that the dispatcher gives it back
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
 			a.spawn(c, now, m.domain)
@@ -189,7 +194,8 @@ func (a *Actor) Receive(c actor.Context) {
 // beside does what may wait in a goroutine, whose result becomes a message.
 func (a *Actor) beside(c actor.Context, work func() any) {
 	root, self := c.ActorSystem().Root, c.Self()
-	go func() { root.Send(self, work()) }()
+	guard.Of(c.ActorSystem()).Go("verification", func() { root.Send(self, work()) },
+		func() { root.Send(self, panicked{}) })
 }
 
 // call is beside with a bound on the time.
@@ -265,6 +271,10 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 			a.mark(c, now)
 		}
 		a.park(c, now)
+		if !a.nearly && a.plan.remaining() <= a.plan.file.Len()/nearlyPart {
+			a.nearly = true
+			c.Send(c.Parent(), Nearly{a.state.ID})
+		}
 	case cancelling, draining:
 		if a.plan != nil {
 			a.stopDomains(c)

@@ -65,5 +65,12 @@ type (
 	Lost struct{}
 )
 
+// Nearly is what a verification actor tells the dispatcher, once, when nearly all of its addresses
+// are answered: others need not wait for the rest.
+type Nearly struct{ Verification uuid.UUID }
+
+// nearlyPart is the part of its addresses that may be left then. Guess.
+const nearlyPart = 10
+
 // Ended is what a verification actor tells the dispatcher, once, as its last word.
 type Ended struct{ Verification uuid.UUID }

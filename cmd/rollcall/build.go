@@ -172,7 +172,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	n.add("what receivers taught", n.members.living.Flush)
 	n.add("cluster", members.Stop)
 	facts := n.startFacts(ctx, book, o)
-	parts := workParts{book, resolver, n.table, n.members, facts}
+	parts := workParts{book, resolver, n.table, n.members, facts, n.tuning.weight}
 	options := workOptions(c, id, parts, o)
 	options.Work.Tracer = n.tracer
 	work, err := dispatcher.Start(members.System(), options)

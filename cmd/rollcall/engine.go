@@ -35,11 +35,6 @@ const (
 	// Measured: enough to keep a node busy, within the memory of docs/measured.md.
 	domainsMax = 1024
 
-	// leasesMax and leasedBytesMax bound what a node has in work: a file takes
-	// about three times its bytes in memory.
-	leasesMax      = 64
-	leasedBytesMax = 128 << 20
-
 	// sessionsMax bounds the SMTP sessions of a node; descriptorsKept are left for
 	// everything else when the system allows fewer files than that.
 	sessionsMax     = 4096
@@ -264,6 +259,7 @@ type workParts struct {
 	table    *throttle.Table
 	members  *membership
 	facts    *domain.Facts
+	weight   func(workspace uuid.UUID) int
 }
 
 // workOptions is what the dispatcher and everything below it needs.
@@ -277,8 +273,8 @@ func workOptions(c config.Config, id uuid.UUID, p workParts, o engineOptions) di
 		return key
 	}
 	return dispatcher.Options{
-		Book: p.book, Node: id, Log: o.log, LeasesMax: leasesMax, BytesMax: leasedBytesMax,
-		Ahead: p.members.ahead, Metrics: dispatcher.NewMetrics(o.registry),
+		Book: p.book, Node: id, Log: o.log, LeasesMax: c.Limits.FilesAtOnce, BytesMax: c.Limits.FileBytesAtOnce,
+		Ahead: p.members.ahead, Weight: p.weight, Metrics: dispatcher.NewMetrics(o.registry),
 		Retention: ledger.Retention{Uploads: c.Retention.Uploads.Duration,
 			Results: c.Retention.Results.Duration, Funding: c.Retention.Funding.Duration},
 		Work: verification.Options{Book: p.book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax,
