@@ -58,6 +58,9 @@ const (
 	finalsMax  = 1000
 	drainPause = 10 * time.Millisecond
 
+	// crowdedPause is before a domain looks again whether its workspace may offer more. Guess.
+	crowdedPause = time.Second
+
 	// triesShift leaves room for four billion chunks of one try at a domain, so
 	// that a receiver never takes a new chunk for one of an actor that crashed.
 	triesShift = 32
@@ -114,6 +117,7 @@ type agenda struct {
 	closed   smtp.Reason // why the domain takes no mail, as DNS says
 	unrouted bool        // DNS said nothing; addresses are being put off
 	draining bool        // more may be final in the next turn
+	crowded  bool        // the workspace has its share of the addresses that may be at receivers
 	left     int         // addresses without a final outcome
 	finals   []Final
 	steps    []step
@@ -135,6 +139,7 @@ func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
 // plan says what to do now, what has become final, and when to ask again.
 func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
 	a.follow(now)
+	a.crowded = false
 	for _, s := range a.shards {
 		a.listen(now, s)
 	}
@@ -334,6 +339,9 @@ func (a *agenda) wake(now time.Time) time.Time {
 	}
 	if len(a.witnesses.doubted) > 0 {
 		at = earlier(at, a.nextDoubt(now))
+	}
+	if a.crowded {
+		at = earlier(at, now.Add(crowdedPause))
 	}
 	if a.draining {
 		at = now.Add(drainPause)

@@ -493,7 +493,12 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	o := testOptions()
 	b := newBench(t, o, 400)
 	b.only().size = 200
-	o.Load.add(loadMax + 1)
+	another := uuid.UUID{9}
+	for range loadMax / 2 { // two others have it
+		o.Load.take(another)
+		o.Load.take(uuid.UUID{8})
+	}
+	o.Load.take(another)
 	b.reach()
 	first := b.offered()
 	if n := len(first.GetProbes()); n != chunkFirst {
@@ -503,7 +508,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	if len(b.offers()) != 0 {
 		t.Error("a second chunk is out")
 	}
-	o.Load.add(-loadMax - 1)
+	o.Load.give(another, loadMax)
 	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	second := b.offered()
@@ -513,8 +518,51 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
 	b.gone(b.now, b.only(), lostSure)
-	if out := o.Load.out.Load(); out != 0 {
-		t.Errorf("%d addresses count as out when none is", out)
+	if out := o.Load.Addresses(); out != loadMax/2 {
+		t.Errorf("%d addresses count as out when only another's are", out)
+	}
+}
+
+// TestNothingIsOfferedAboveTheShareOfAWorkspace, and what waits is offered when there is room.
+func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
+	o := testOptions()
+	b := newBench(t, o, 3)
+	taken := 0
+	for ; o.Load.take(b.work.Workspace); taken++ {
+	}
+	if taken != outMax/2 {
+		t.Errorf("one workspace has %d addresses out, want %d", taken, outMax/2)
+	}
+	b.reach()
+	if len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause {
+		t.Errorf("%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
+	}
+	o.Load.give(b.work.Workspace, 2)
+	b.pass(crowdedPause)
+	if n := len(b.offered().GetProbes()); n != 2 {
+		t.Errorf("%d probes in an offer with room for 2", n)
+	}
+	another := testOptions()
+	another.Load = o.Load
+	other := newBench(t, another, 3)
+	other.work.Workspace = uuid.UUID{5}
+	other.reach()
+	if n := len(other.offered().GetProbes()); n != 3 {
+		t.Errorf("another workspace offers %d, want 3", n)
+	}
+}
+
+func TestDomainsOfANodeAreShared(t *testing.T) {
+	var l Load
+	greedy, n := uuid.UUID{1}, 0
+	for ; l.Begin(greedy); n++ {
+	}
+	if n != openMax/2 || !l.Begin(uuid.UUID{2}) {
+		t.Errorf("one workspace has %d domains of %d, and another none", n, openMax)
+	}
+	l.End(greedy, n)
+	if l.Domains() != 1 {
+		t.Errorf("%d domains at the end, want 1", l.Domains())
 	}
 }
 

@@ -108,7 +108,7 @@ func (a *agenda) results(now time.Time, m *wire.Results) {
 	for _, answer := range m.GetAnswers() {
 		if _, left := o.left[answer.GetOrdinal()]; left {
 			delete(o.left, answer.GetOrdinal())
-			a.options.Load.add(-1)
+			a.options.Load.give(a.work.Workspace, 1)
 			a.answer(now, s, answer, m.AttemptsOf(answer))
 		}
 	}

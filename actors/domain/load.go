@@ -1,19 +1,89 @@
 package domain
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
 
-// loadMax is how many addresses may be at receivers before domains offer little
-// at a time. Measured: 330 bytes each, so 20 MB.
-const loadMax = 60_000
+	"github.com/google/uuid"
 
-// Load counts the addresses that the domains of a node have at receivers, and the
-// bytes of what receivers said that they keep beyond their own share. The zero Load
+	"rollcall/ledger/quota"
+)
+
+const (
+	// loadMax is how many addresses may be at receivers before domains offer little
+	// at a time. Measured: 330 bytes each, so 20 MB.
+	loadMax = 60_000
+
+	// outMax bounds the addresses that may be there at all: 40 MB.
+	outMax = 2 * loadMax
+
+	// openMax bounds the domains that have an actor on a node, those included that only wait for a
+	// time, such as the end of a greylisting. Measured: some 2 KB each, so 130 MB.
+	openMax = 65_536
+)
+
+// Load is what the domains of a node have at work: how many there are, and how many of their
+// addresses are at receivers. Workspaces share both, see package ledger/quota: a
+// domain begins later, and an address is offered later, when its workspace has its share. It counts also the
+// bytes of what receivers said that the domains keep beyond their own share. The zero Load
 // has none. Safe for concurrent use.
-type Load struct{ out, texts atomic.Int64 }
+type Load struct {
+	// Weight is how many shares a workspace has for one of another. Nil: each has one. It is set before
+	// anything else is done.
+	Weight func(workspace uuid.UUID) int
 
-func (l *Load) add(n int) { l.out.Add(int64(n)) }
+	once  sync.Once
+	open  *quota.Pool[uuid.UUID]
+	out   *quota.Pool[uuid.UUID]
+	texts atomic.Int64
+}
 
-func (l *Load) heavy() bool { return l.out.Load() > loadMax }
+func (l *Load) pools() (open, out *quota.Pool[uuid.UUID]) {
+	l.once.Do(func() {
+		l.open, l.out = quota.New[uuid.UUID](openMax), quota.New[uuid.UUID](outMax)
+		if l.Weight == nil {
+			l.Weight = func(uuid.UUID) int { return 1 }
+		}
+	})
+	return l.open, l.out
+}
+
+// Begin says whether a workspace may have another domain at work, and counts it.
+func (l *Load) Begin(workspace uuid.UUID) bool {
+	open, _ := l.pools()
+	return open.Take(workspace, l.Weight(workspace), 1)
+}
+
+// End takes n domains off the count.
+func (l *Load) End(workspace uuid.UUID, n int) {
+	open, _ := l.pools()
+	open.Return(workspace, int64(n))
+}
+
+// Domains is how many have an actor.
+func (l *Load) Domains() int64 {
+	open, _ := l.pools()
+	return open.Used()
+}
+
+// Addresses is how many are at receivers.
+func (l *Load) Addresses() int64 {
+	_, out := l.pools()
+	return out.Used()
+}
+
+// take says whether a workspace may have another address at receivers, and counts it.
+func (l *Load) take(workspace uuid.UUID) bool {
+	_, out := l.pools()
+	return out.Take(workspace, l.Weight(workspace), 1)
+}
+
+func (l *Load) give(workspace uuid.UUID, n int) {
+	_, out := l.pools()
+	out.Return(workspace, int64(n))
+}
+
+func (l *Load) heavy() bool { return l.Addresses() > loadMax }
 
 // keep says whether there is room for so many bytes more, and takes it.
 func (l *Load) keep(bytes int) bool {

@@ -196,8 +196,8 @@ func TestReceiverThatMoved(t *testing.T) {
 		t.Error("an answer counts that came when the address was with another receiver")
 	}
 	b.answers(second, 1, refused)
-	if b.left != 0 || b.options.Load.out.Load() != 0 {
-		t.Errorf("%d are left, %d count as out", b.left, b.options.Load.out.Load())
+	if b.left != 0 || b.options.Load.Addresses() != 0 {
+		t.Errorf("%d are left, %d count as out", b.left, b.options.Load.Addresses())
 	}
 }
 

@@ -296,7 +296,7 @@ func (a *agenda) advanceShard(now time.Time, s *shard) {
 		if len(s.chunks) == 0 {
 			s.credit = max(1, s.credit) // nobody will tell us of more: ask
 		}
-		for s.credit > 0 && len(s.chunks) < a.chunksNow() && s.waiting(a.since(now)) {
+		for s.credit > 0 && !a.crowded && len(s.chunks) < a.chunksNow() && s.waiting(a.since(now)) {
 			s.credit--
 			a.offer(now, s)
 		}
@@ -325,13 +325,15 @@ func (a *agenda) offer(now time.Time, s *shard) {
 	if a.options.Load.heavy() {
 		size = chunkFirst
 	}
-	for len(o.left) < size {
-		ordinal, ok := s.take(a.since(now))
-		if !ok {
+	for len(o.left) < size && s.waiting(a.since(now)) {
+		if !a.options.Load.take(a.work.Workspace) {
+			a.crowded = true
 			break
 		}
+		ordinal, _ := s.take(a.since(now))
 		if ordinal == controlOrdinal && !a.needsControl() { // meanwhile others found out
 			delete(s.history, ordinal)
+			a.options.Load.give(a.work.Workspace, 1)
 			a.endControls()
 			continue
 		}
@@ -343,14 +345,13 @@ func (a *agenda) offer(now time.Time, s *shard) {
 	}
 	a.tellBehind(now, s, o.offer)
 	s.chunks[a.chunk] = o
-	a.options.Load.add(len(o.left))
 	a.steps = append(a.steps, tell{s.number, o.offer})
 }
 
 // close takes a chunk off the list of those that are out.
 func (a *agenda) close(s *shard, number uint64) {
 	if o := s.chunks[number]; o != nil {
-		a.options.Load.add(-len(o.left))
+		a.options.Load.give(a.work.Workspace, len(o.left))
 		delete(s.chunks, number)
 	}
 }

@@ -213,7 +213,7 @@ func TestTheSplitChanges(t *testing.T) {
 			b.pass(time.Hour/2 + time.Minute)
 			b.answers(b.offered(), 1, refused)
 			b.is(deferred, smtp.Invalid, smtp.MailboxNotFound)
-			if out := b.options.Load.out.Load(); out != 0 {
+			if out := b.options.Load.Addresses(); out != 0 {
 				t.Errorf("%d count as out", out)
 			}
 		})

@@ -69,6 +69,7 @@ type Actor struct {
 	domains  map[string]*actor.PID
 	names    map[string]string // PID id -> domain
 
+	counted  int   // domains that options.Domain.Load counts
 	held     bool  // the domains offer nothing
 	nearly   bool  // the dispatcher was told Nearly
 	left     int64 // of options.Left, what this actor has
@@ -215,6 +216,7 @@ func (a *Actor) stop() {
 		a.ticker.Stop()
 	}
 	a.options.Metrics.domains.Sub(float64(len(a.domains)))
+	a.options.Domain.Load.End(a.state.Workspace, a.counted)
 	a.weigh(-a.left)
 }
 
@@ -300,12 +302,19 @@ func (a *Actor) hold(c actor.Context, now time.Time) {
 }
 
 func (a *Actor) beginDomains(c actor.Context, now time.Time) {
-	for !a.held && a.parking == nil {
-		name, ok := a.plan.begin(a.options.DomainsMax)
-		if !ok {
+	load := a.options.Domain.Load
+	load.End(a.state.Workspace, a.counted-len(a.plan.open)) // what is over
+	a.counted = len(a.plan.open)
+	a.plan.crowded = false
+	for !a.held && a.parking == nil && a.plan.mayBegin(a.options.DomainsMax) {
+		if !load.Begin(a.state.Workspace) {
+			a.plan.crowded = true
 			return
 		}
-		a.spawn(c, now, name)
+		a.counted++
+		if name, ok := a.plan.begin(a.options.DomainsMax); ok {
+			a.spawn(c, now, name)
+		}
 	}
 }
 

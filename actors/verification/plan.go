@@ -43,6 +43,7 @@ type plan struct {
 	took     lasted           // how long the small domains took that are done
 	open     map[string]*work // domains that have an actor, by name
 	resting  int              // of open, how many only wait for a time
+	crowded  bool             // the node has as many domains at work as it may have of this workspace
 	answered bitset           // has its final outcome, settled or not
 	pending  []ledger.Result  // answered, not settled
 	cases    []evidence.Case  // of pending, one by one
@@ -259,7 +260,7 @@ func (p *plan) end(name string) {
 
 // quiet says until when nothing can be done; false while something can.
 func (p *plan) quiet() (time.Time, bool) {
-	begun := p.next == len(p.ids) || len(p.open) == heldMax
+	begun := p.next == len(p.ids) || len(p.open) == heldMax || p.crowded
 	if !begun || len(p.open) == 0 || p.resting < len(p.open) || len(p.pending) > 0 {
 		return time.Time{}, false
 	}

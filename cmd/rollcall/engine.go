@@ -282,7 +282,7 @@ func workOptions(c config.Config, id uuid.UUID, p workParts, o engineOptions) di
 			Domain: domain.Options{Route: p.resolver.Lookup, Match: match, Shards: p.table.Shards,
 				Version: p.table.Version,
 				WaitsOf: func(key string) []time.Duration { return p.table.For(key).Waits.List() },
-				Facts:   p.facts, Load: &domain.Load{}, Log: o.log,
+				Facts:   p.facts, Load: &domain.Load{Weight: p.weight}, Log: o.log,
 				Resolve:       receiver.Resolver(p.members.node.Load().Resolve),
 				Waits:         durations(c.Retry.GreylistWaits),
 				ControlPauses: durations(c.Retry.ControlWaits),
