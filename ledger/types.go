@@ -132,6 +132,7 @@ type Verification struct {
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
 	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence only
+	RestsUntil    time.Time    // parked: no node takes it before; it may be over. Of Evidence only
 }
 
 // NewVerification is what a create asks for.

@@ -62,7 +62,20 @@ func (s *Server) waitsOfNobody(w http.ResponseWriter, r *http.Request, id uuid.U
 	}
 	writeJSON(w, http.StatusOK, view.Verification{ID: id.String(), Workspace: v.Workspace.String(),
 		Status: string(v.Status), Total: max(0, v.Total), Final: v.Counts.Sum(), At: time.Now().UTC(),
-		Waits: []view.Wait{}, Why: why, Finish: v.Expected})
+		Waits: waitsParked(v), Why: why, Finish: v.Expected})
+}
+
+// parked says whether a verification rests in the ledger until its next work is due.
+func parked(v ledger.Verification) bool {
+	return v.State() == ledger.WaitingReceivers && v.RestsUntil.After(time.Now())
+}
+
+// waitsParked is what the addresses of one wait for, as far as the ledger knows.
+func waitsParked(v ledger.Verification) []view.Wait {
+	if !parked(v) {
+		return []view.Wait{}
+	}
+	return []view.Wait{{Addresses: int(v.Left()), For: view.ForRetry, Until: v.RestsUntil}}
 }
 
 // whyNobody says why no node works on a verification.
@@ -79,6 +92,9 @@ func (s *Server) whyNobody(ctx context.Context, v ledger.Verification) (string, 
 			"(`rollcall credits grant`)", v.Total, balance.Available), err
 	case v.Status.Final():
 		return over(v), nil
+	case parked(v):
+		return fmt.Sprintf("nothing of it can be asked before %s, so it rests in the ledger and takes no node's memory; "+
+			"any node goes on with it then", moment(v.RestsUntil)), nil
 	}
 	return "no node that answers works on it now" + behind(v), nil
 }

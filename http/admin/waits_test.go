@@ -66,6 +66,15 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	l = d.Takes(v.ID)
 	d.Settles(l, 2, 3, 3, smtp.Unknown)
 	told(v.ID, ledger.Completed, 4, 4, "nothing waits any more", "3 valid", "1 unknown")
+	parked, l := d.Prepares(1)
+	if _, err := d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")); err != nil {
+		t.Fatal(err)
+	}
+	told(parked.ID, ledger.Waiting, 1, 0, "rests in the ledger", "before 20")
+	code, text := r.raw("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "", "Bearer "+r.token)
+	if code != 200 || !strings.Contains(text, `"addresses":1,"for":"retry"`) {
+		t.Errorf("what a parked one waits for: %d %s", code, text)
+	}
 	if _, err := d.Cancel(t.Context(), d.Workspace, uploading.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +83,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results are erased")
-	code, text := r.raw("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "", "Bearer "+r.token)
+	code, text = r.raw("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "", "Bearer "+r.token)
 	if code != 404 || !strings.Contains(text, "there is no verification with this id") {
 		t.Errorf("an unknown id: %d %s", code, text)
 	}

@@ -26,6 +26,9 @@ func (s *Store) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
 		v.LeasedUntil = rules.Clock(v.LeaseExpires)
 	}
+	if v.WakeAt > v.Now {
+		v.RestsUntil = rules.Clock(v.WakeAt)
+	}
 	if v.ResultsDeleted {
 		return v.Verification, fmt.Errorf("read evidence of verification %s: %w", id, ledger.ErrResultsExpired)
 	}
