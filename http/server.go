@@ -168,9 +168,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	err := s.http.ShutdownWithContext(ctx)
 	silent.Stop()
 	_ = s.listener.Close() // the library does not know it before its first accept
+	<-s.served
 	s.listener.cutBusy()
 	s.listener.wait(ctx) // those that still send what nobody wants
-	<-s.served
 	if idle != nil {
 		return idle
 	}
