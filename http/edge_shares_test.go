@@ -149,6 +149,24 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	<-done
 }
 
+// TestSilentConnectionsToTheAPIEnd after the time for a request, which is told.
+func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes 10 s: left out with -short")
+	}
+	c := dialFrom(t, "127.0.0.1", newEdge(t, nil).server.Addr().String())
+	r := bufio.NewReader(c)
+	a, err := http.ReadResponse(r, nil)
+	if err != nil || a.StatusCode != 408 || !a.Close {
+		t.Fatalf("got %v, %v, want 408", a, err)
+	}
+	_, _ = io.Copy(io.Discard, a.Body)
+	if n, err := io.Copy(io.Discard, r); n > 0 || isTimeout(err) {
+		t.Errorf("%d bytes more, %v, want an end", n, err)
+	}
+}
+
 // TestAWorkspaceHasNoMoreUploadsThanAreFree: of four places one of weight 2 gets three; who comes
 // new gets the last.
 func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
