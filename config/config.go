@@ -38,8 +38,8 @@ type HTTP struct {
 	// TLSCert is the PEM file with the certificate of this listener and of that of
 	// [upload], and those of its issuers but the root. TLS 1.2 and later, HTTP/1.1. The
 	// two files are read again within a second of a change; a pair that can't be used is
-	// logged, and the one before stays in force. Off loopback a node warns that it has neither
-	// TLS nor TrustedProxies nor Plain. Default empty: no TLS.
+	// logged, and the one before stays in force. Off loopback a node does not start without
+	// TLS, TrustedProxies or Plain. Default empty: no TLS.
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty.
@@ -51,7 +51,8 @@ type HTTP struct {
 	Plain bool `toml:"plain"`
 
 	// TrustedProxies are the addresses and networks of the proxies in front of this
-	// listener and of that of [upload]. From them, and from nobody else, a PROXY
+	// listener and of that of [upload], which encrypt what they pass on for others. From
+	// them, and from nobody else, a PROXY
 	// header of version 2 at the start of a connection and X-Forwarded-For (its
 	// right-most address that is no proxy's) are believed, and limits go by the
 	// client's address. Anybody else's PROXY header is answered 400, as version 1 is
@@ -90,6 +91,13 @@ type HTTP struct {
 	// accepted; further ones get 429 until they come again. Default 20: a guess
 	// that spares a person with a wrong key and stops a guesser. At least 1.
 	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
+
+	// Connections is how many connections may be open at once. One network address (an
+	// IPv6 /64 is one) may hold no more than are still free, so one alone gets a half;
+	// one more is answered 429 and closed. Those of TrustedProxies count for their
+	// clients. A node that may open few files has fewer: at most a quarter of them.
+	// Default 4096, of some 20 KiB each. From 2 to 65536.
+	Connections int `toml:"connections"`
 }
 
 // Upload is the listener of the storage URL, which takes the CSV bytes.
@@ -112,13 +120,31 @@ type Upload struct {
 	// ExpiresAfter is how long an upload URL works. Default 24h: long enough
 	// for a day's tries, short for a secret in a URL. From 1s to 168h.
 	ExpiresAfter Duration `toml:"expires_after"`
+
+	// AtOnce is how many uploads may send bytes to this node at the same time, each
+	// with 256 KiB of memory. A workspace may have no more than are still free, times its
+	// weight, so one of weight 1 alone gets a half; one more is answered 429 with
+	// Retry-After. Default 64: 16 MiB. From 2 to 4096.
+	AtOnce int `toml:"at_once"`
+
+	// Connections is how many connections to the storage URL may be open at once, also
+	// those that only ask how far an upload is. They are shared as those of [http]; at
+	// most an eighth of the files that a node may open. Default 1024. More than AtOnce, at most
+	// 65536.
+	Connections int `toml:"connections"`
+
+	// BytesPerSecond bounds what this node reads of the uploads of one workspace. It
+	// reads later, so uploads are slow and none is cut. 0: not bounded; then uploads take
+	// what the ledger and the line give, chunk by chunk in turn with all others. Default 0. 0,
+	// or at least 262144.
+	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
 // Admin is the operator's listener: health, metrics, operator commands.
 type Admin struct {
 	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock,
-	// which gets mode 0660. Keep it off public networks, and off loopback give it TLS. Port
-	// 0 takes any free one. Default 127.0.0.1:8081.
+	// which gets mode 0660. Keep it off public networks; off loopback a node does not start
+	// without TLS for it. Port 0 takes any free one. Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
 
 	// TLSCert is the PEM file with its certificate, as that of [http]. Default empty: no TLS.

@@ -154,6 +154,31 @@ func TestEnvironmentGoesBeforeFileAndFileBeforeDefault(t *testing.T) {
 	}
 }
 
+// TestSharesThatLeaveNothingForOthersAreRefused, and those that no machine has.
+func TestSharesThatLeaveNothingForOthersAreRefused(t *testing.T) {
+	for text, fine := range map[string]bool{
+		"http.connections = 2":                             true,
+		"http.connections = 1":                             false,
+		"http.connections = 65537":                         false,
+		"upload.at_once = 2":                               true,
+		"upload.at_once = 1":                               false,
+		"upload.at_once = 4097":                            false,
+		"upload.at_once = 64\nupload.connections = 64":     false,
+		"upload.at_once = 64\nupload.connections = 65":     true,
+		"upload.connections = 65537":                       false,
+		"upload.bytes_per_second = 0":                      true,
+		"upload.bytes_per_second = 262144":                 true,
+		"upload.bytes_per_second = 262143":                 false,
+		"upload.bytes_per_second = -1":                     false,
+		"upload.bytes_per_second = 1000000000000":          true,
+		"upload.at_once = 5000\nupload.connections = 5001": false,
+	} {
+		if _, err := Load(write(t, text), nil); errors.Is(err, ErrInvalid) == fine {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestFaultsOfTheEnvironmentNameTheVariable(t *testing.T) {
 	for _, c := range []struct{ name, line, want string }{
 		{"no number", "ROLLCALL_SMTP_PORT=x", `ROLLCALL_SMTP_PORT: smtp.port: "x" is not a whole number`},
@@ -245,40 +270,48 @@ func TestWaysOffLoopback(t *testing.T) {
 	}
 }
 
-// TestWhatIsSentInClearIsTold, unless it is encrypted, or somebody says that it shall be so.
-func TestWhatIsSentInClearIsTold(t *testing.T) {
+// TestWhatWouldBeSentInClearIsRefused, unless it is encrypted, or somebody says that it shall be so.
+func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		want []string // the beginning of each sentence
+		want []string // in each line of the error
 	}{
 		{"", nil},
 		{"[http]\nlisten = \"192.0.2.1:80\"\n", []string{"http.listen: 192.0.2.1:80 is off loopback"}},
+		{"[http]\nlisten = \"node.example.com:80\"\n", []string{"say that it shall be so with http.plain = true"}},
 		{"[upload]\nlisten = \":80\"\n", []string{"upload.listen: :80 is off loopback"}},
 		{"[admin]\nlisten = \"192.0.2.1:80\"\n", []string{"admin.listen: 192.0.2.1:80 is off loopback"}},
 		{"[http]\nlisten = \":80\"\nplain = true\n", nil},
 		{"[http]\nlisten = \":80\"\ntrusted_proxies = [\"192.0.2.0/24\"]\n", nil},
 		{"[http]\nlisten = \":80\"\ntls_cert = \"a\"\ntls_key = \"b\"\n[upload]\nlisten = \":81\"\n", nil},
+		{"[http]\nlisten = \":80\"\n[upload]\nlisten = \":81\"\ntls_cert = \"a\"\ntls_key = \"b\"\n",
+			[]string{"http.listen: :80 is off loopback"}},
 		{"[admin]\nlisten = \":80\"\ntls_cert = \"a\"\ntls_key = \"b\"\n", nil},
 		{"[admin]\nlisten = \"unix:/run/a.sock\"\n", nil},
-		{"http.plain = true\nadmin.listen = \":80\"\n", []string{"admin.listen: "}},
+		{"[http]\nlisten = \"[::1]:80\"\n[admin]\nlisten = \"localhost:81\"\n", nil},
+		{"http.plain = true\nadmin.listen = \":80\"\n", []string{"or at a unix socket such as"}},
+		{"http.listen = \":80\"\nupload.listen = \":81\"\nadmin.listen = \":82\"\n", []string{"http.listen: ",
+			"upload.listen: ", "admin.listen: "}},
 	} {
-		file := filepath.Join(t.TempDir(), "rollcall.toml")
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := Load(file, nil)
-		if err != nil {
-			t.Errorf("%q: %v", c.text, err)
+		_, err := Load(write(t, c.text), nil)
+		if c.want == nil {
+			if err != nil {
+				t.Errorf("%q: %v", c.text, err)
+			}
 			continue
 		}
-		list := got.Exposed()
-		if len(list) != len(c.want) {
-			t.Errorf("%q: %q, want %q", c.text, list, c.want)
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: got %v, want ErrInvalid", c.text, err)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		if len(lines) != len(c.want) {
+			t.Errorf("%q: %q, want %d lines", c.text, lines, len(c.want))
 			continue
 		}
 		for i, want := range c.want {
-			if !strings.HasPrefix(list[i], want) {
-				t.Errorf("%q: %q, want %q", c.text, list[i], want)
+			if !strings.Contains(lines[i], want) {
+				t.Errorf("%q: %q, want %q", c.text, lines[i], want)
 			}
 		}
 	}

@@ -62,6 +62,7 @@ func (c Config) checkListeners(k *checker) {
 	k.listen("upload.listen", c.Upload.Listen)
 	c.checkEncryption(k)
 	c.Admin.check(k)
+	c.checkClear(k)
 	k.distinct("upload.listen", c.Upload.Listen, "http.listen", c.HTTP.Listen)
 	k.distinct("admin.listen", c.Admin.Listen, "http.listen", c.HTTP.Listen)
 	k.distinct("admin.listen", c.Admin.Listen, "upload.listen", c.Upload.Listen)
@@ -102,11 +103,35 @@ func (c Config) checkLimits(k *checker) {
 		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 256", n, filesAtOnceMax)
 	}
 	k.between("upload.expires_after", c.Upload.ExpiresAfter, time.Second, 168*time.Hour)
+	c.checkShares(k)
 	k.atLeast("retention.uploads", c.Retention.Uploads, time.Second)
 	k.atLeast("retention.results", c.Retention.Results, time.Second)
 	k.atLeast("retention.funding", c.Retention.Funding, time.Second)
 	if c.Audit.Every.Duration != 0 {
 		k.atLeast("audit.every", c.Audit.Every, time.Second)
+	}
+}
+
+const (
+	connectionsMax = 65536  // of a listener: more than that many ports of one address
+	uploadsMax     = 4096   // 1 GiB of chunks
+	paceMin        = 262144 // one chunk a second: slower, clients that wait for each other would wait for minutes
+)
+
+// checkShares checks how much there is of what tenants share.
+func (c Config) checkShares(k *checker) {
+	k.count("http.connections", c.HTTP.Connections, 2, connectionsMax)
+	k.count("upload.at_once", c.Upload.AtOnce, 2, uploadsMax)
+	k.count("upload.connections", c.Upload.Connections, max(2, min(c.Upload.AtOnce, uploadsMax))+1, connectionsMax)
+	if b := c.Upload.BytesPerSecond; b != 0 && b < paceMin {
+		k.add("upload.bytes_per_second", "%d is out of range: write 0, which bounds nothing, or at least %d", b, paceMin)
+	}
+}
+
+// count wants a number from least to most.
+func (k *checker) count(key string, n, least, most int) {
+	if n < least || n > most {
+		k.add(key, "%d is out of range: write from %d to %d", n, least, most)
 	}
 }
 
@@ -163,25 +188,23 @@ func (c Config) checkEncryption(k *checker) {
 	k.pair("upload", c.Upload.TLSCert, c.Upload.TLSKey)
 }
 
-// Exposed says what goes over the network in clear where others can read it, and what to do
-// about it, a sentence each.
-func (c Config) Exposed() (list []string) {
+// checkClear refuses what goes over the network in clear where others can read it.
+func (c Config) checkClear(k *checker) {
 	upload, _ := c.UploadTLS()
-	for _, l := range []struct{ key, listen, cert string }{
+	for _, l := range []struct{ table, listen, cert string }{
 		{"http", c.HTTP.Listen, c.HTTP.TLSCert}, {"upload", c.Upload.Listen, upload},
 	} {
 		if l.cert == "" && offLoopback(l.listen) && len(c.HTTP.TrustedProxies) == 0 && !c.HTTP.Plain {
-			list = append(list, fmt.Sprintf("%s.listen: %s is off loopback, where API keys and files are sent without "+
-				"encryption: set http.tls_cert and http.tls_key, or name the proxies that encrypt in "+
-				"http.trusted_proxies, or say that it shall be so with http.plain = true", l.key, l.listen))
+			k.add(l.table+".listen", "%s is off loopback, where API keys and files would be sent without encryption: "+
+				"set http.tls_cert and http.tls_key, or name the proxies that encrypt in http.trusted_proxies, or "+
+				"say that it shall be so with http.plain = true", l.listen)
 		}
 	}
 	if a := c.Admin; a.TLSCert == "" && !strings.HasPrefix(a.Listen, UnixPrefix) && offLoopback(a.Listen) {
-		list = append(list, fmt.Sprintf("admin.listen: %s is off loopback, where the operator's token is sent without "+
-			"encryption: set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
-			"unix:/run/rollcall/admin.sock", a.Listen))
+		k.add("admin.listen", "%s is off loopback, where the operator's token would be sent without encryption: "+
+			"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
+			"unix:/run/rollcall/admin.sock", a.Listen)
 	}
-	return list
 }
 
 // UploadTLS gives the files of the storage listener: its own, or those of the API.

@@ -97,7 +97,7 @@ func (b *balanceReader) ask(ctx context.Context, workspace uuid.UUID, q *balance
 
 // askForMany puts a question that several wait for, within a time of its own.
 func (b *balanceReader) askForMany(workspace uuid.UUID, q *balanceQuestion) {
-	ctx, cancel := context.WithTimeout(context.Background(), ledgerTimeout)
+	ctx, cancel := context.WithTimeout(ledger.WithTenant(context.Background(), workspace), ledgerTimeout)
 	defer cancel()
 	b.ask(ctx, workspace, q)
 }

@@ -1,11 +1,8 @@
 package http_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -595,47 +592,4 @@ func TestOverload(t *testing.T) {
 	if a := <-done; a.status != 201 {
 		t.Errorf("the one in work: %d", a.status)
 	}
-}
-
-// TestConnectionsPerAddress closes what is over the bound and serves the rest.
-func TestConnectionsPerAddress(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t, func(o *httpd.Options) { o.Limits.ConnsPerIP = 1 })
-	first, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	get := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-API-Key: " + e.key + "\r\n\r\n"
-	second, err := net.Dial("tcp", e.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if err := second.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := io.WriteString(second, get); err == nil {
-		if b, _ := io.ReadAll(second); len(b) > 0 {
-			t.Errorf("one connection too many is answered: wrote %d, %q", n, b)
-		}
-	}
-	fmt.Fprint(first, get)
-	if err := first.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if got := readAnswers(t, first); len(got) != 1 || got[0].status != 200 {
-		t.Errorf("the first connection: %s", describe(got))
-	}
-	_ = first.Close()
-	within(t, "the place to come back", func() bool {
-		c, err := net.Dial("tcp", e.server.Addr().String())
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-		fmt.Fprint(c, get)
-		b, _ := io.ReadAll(c)
-		return bytes.HasPrefix(b, []byte("HTTP/1.1 200"))
-	})
 }

@@ -63,7 +63,7 @@ func statuses(t *testing.T, e *edge, texts ...string) string {
 }
 
 // refusals gives the count of a metric by reason, as reason=n of what is not 0.
-func proxyRefusals(t *testing.T, g prometheus.Gatherer, name string) string {
+func counts(t *testing.T, g prometheus.Gatherer, name string) string {
 	t.Helper()
 	families, err := g.Gather()
 	if err != nil {
@@ -112,7 +112,7 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 			if got := statuses(t, e, c.send...); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
-			if got := proxyRefusals(t, e.registry, "rollcall_http_proxy_headers_refused_total"); got != "" {
+			if got := counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"); got != "" {
 				t.Errorf("refused headers: %s", got)
 			}
 		})
@@ -135,20 +135,22 @@ func TestProxyHeadersThatAreRefused(t *testing.T) {
 			if len(got) != 1 || got[0].status != 400 || got[0].code() != "bad_request" {
 				t.Fatalf("got %s, want one answer 400", describe(got))
 			}
-			if n := proxyRefusals(t, e.registry, "rollcall_http_proxy_headers_refused_total"); n != c.counted {
+			if n := counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"); n != c.counted {
 				t.Errorf("counted %q, want %q", n, c.counted)
 			}
 		})
 	}
 }
 
-// TestConnectionsCountForTheClient: a proxy may open any number, a client behind it not.
+// TestConnectionsCountForTheClient: a proxy may open any number, a client behind it not, also before it has
+// sent anything of its own.
 func TestConnectionsCountForTheClient(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) {
 		trusting(t, "127.0.0.1")(o)
-		o.Limits.ConnsPerIP = 1
+		o.Limits.ConnsMax = 5
 	})
+	const get = "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n"
 	open := func(head string) (*bufio.Reader, net.Conn) {
 		c, err := net.Dial("tcp", e.server.Addr().String())
 		if err != nil {
@@ -158,7 +160,7 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(c, head+"GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n")
+		_, _ = io.WriteString(c, head)
 		return bufio.NewReader(c), c
 	}
 	answered := func(r *bufio.Reader) bool {
@@ -169,21 +171,27 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 		_, _ = io.Copy(io.Discard, a.Body)
 		return a.StatusCode == 200
 	}
-	first, conn := open(proxyHeader("192.0.2.1"))
+	first, conn := open(proxyHeader("192.0.2.1") + get)
 	if !answered(first) {
 		t.Fatal("the first connection is not answered")
 	}
 	for _, head := range []string{"", "", proxyHeader("192.0.2.2")} {
-		if r, _ := open(head); !answered(r) {
+		if r, _ := open(head + get); !answered(r) {
 			t.Errorf("a connection with %q is not answered", head)
 		}
 	}
-	if r, _ := open(proxyHeader("192.0.2.1")); answered(r) {
-		t.Error("a second connection of one client is answered")
+	for _, more := range []string{get, ""} { // one of five is free
+		r, _ := open(proxyHeader("192.0.2.1") + more)
+		if a, err := http.ReadResponse(r, nil); err != nil || a.StatusCode != 429 || a.Header.Get("Retry-After") == "" {
+			t.Errorf("a second connection of one client that sends %q: %v, %v, want 429", more, a, err)
+		}
+	}
+	if n := counts(t, e.registry, "rollcall_http_connections_refused_total"); n != "share=2" {
+		t.Errorf("counted %q", n)
 	}
 	_ = conn.Close()
 	within(t, "the place to come back", func() bool {
-		r, _ := open(proxyHeader("192.0.2.1"))
+		r, _ := open(proxyHeader("192.0.2.1") + get)
 		return answered(r)
 	})
 }
@@ -218,7 +226,7 @@ func TestStorageBehindAProxy(t *testing.T) {
 		if err != nil || a.StatusCode != c.status {
 			t.Errorf("%q to %s: %v, %v, want %d", c.head, c.trusted, a, err, c.status)
 		}
-		if n := proxyRefusals(t, registry, "rollcall_upload_proxy_headers_refused_total"); n != c.counted {
+		if n := counts(t, registry, "rollcall_upload_proxy_headers_refused_total"); n != c.counted {
 			t.Errorf("%q to %s: counted %q, want %q", c.head, c.trusted, n, c.counted)
 		}
 	}

@@ -69,8 +69,11 @@ func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
 		return
 	}
 	closeAfter(ctx)
-	code := framingCode(err)
-	writeIssue(ctx, code, 0)
+	code, again := framingCode(err), 0
+	if errors.Is(err, errCrowded) {
+		code, again = api.RateLimited, jitter(1, 9)
+	}
+	writeIssue(ctx, code, again)
 	s.metrics.count(routeNone, ctx.Response.StatusCode())
 	s.log.Debug("request refused", "code", string(code), "request", requestID(ctx))
 }

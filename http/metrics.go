@@ -19,6 +19,7 @@ type metrics struct {
 	panics   prometheus.Counter
 	working  atomic.Int64           // requests in work
 	refused  *prometheus.CounterVec // reason: of PROXY headers
+	conns    *connMetrics
 
 	// byStatus and byClass save the look-up of a label pair on each request.
 	byStatus [routeCount][600]atomic.Pointer[prometheus.Counter]
@@ -50,10 +51,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		}),
 	}
 	m.refused = newRefused("rollcall_http_proxy_headers_refused_total", "API")
+	m.conns = newConnMetrics("rollcall_http", "API")
 	flying := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_requests_in_flight", Help: "API requests in work, downloads of results included.",
 	}, func() float64 { return float64(m.working.Load()) })
-	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics, m.refused, flying} {
+	for _, c := range []prometheus.Collector{m.requests, m.took, m.limited, m.panics, m.refused, flying, m.conns.open,
+		m.conns.refused} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

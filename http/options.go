@@ -46,8 +46,7 @@ type Limits struct {
 	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
 	DownloadMax int  // results downloads at once per key; only used without a Limiter
 	InFlightMax int  // requests in work at once, of all; 503 overloaded above it
-	ConnsMax    int  // open connections of all; more are closed at once
-	ConnsPerIP  int  // open connections of one network address; more are closed at once
+	ConnsMax    int  // open connections of all; a network address may hold no more than are still free
 }
 
 // DefaultLimits are the values of the contract: reads 20/s burst 40, creates
@@ -62,8 +61,7 @@ func DefaultLimits() Limits {
 		KeyLookups:  Rate{PerSecond: 100, Burst: 100},
 		DownloadMax: 4,
 		InFlightMax: 1024,
-		ConnsMax:    16384,
-		ConnsPerIP:  1024,
+		ConnsMax:    4096,
 	}
 }
 
@@ -102,7 +100,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: upload expiry must be a second or more", ErrOptions)
 	case !l.Reads.valid() || !l.Creates.valid() || !l.BadKeys.valid() || !l.KeyLookups.valid():
 		return fmt.Errorf("%w: each rate must be above 0 with a burst of 1 or more", ErrOptions)
-	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1 || l.ConnsPerIP < 1:
+	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1:
 		return fmt.Errorf("%w: each limit must be 1 or more", ErrOptions)
 	}
 	for _, origin := range o.AllowedOrigins {

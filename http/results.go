@@ -87,7 +87,7 @@ type download struct {
 // newDownload prepares a download, which gives its slot back in the end; it asks
 // the ledger nothing before fill.
 func (s *Server) newDownload(r *request, giveSlot func()) *download {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
 	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
 		panicked: s.metrics.panics.Inc}
 	workspace, id, request := r.key.Workspace, r.id, requestID(r.RequestCtx)

@@ -153,10 +153,10 @@ func (s *Server) check(r *request, working int64) {
 	}
 	ctx, cancel := context.WithTimeout(r.span.Under(context.Background()), ledgerTimeout)
 	defer cancel()
-	if !s.admit(ctx, r) {
+	if !s.admit(ledger.WithTenant(ctx, ledger.Strangers), r) {
 		return
 	}
-	s.operate(ctx, r)
+	s.operate(ledger.WithTenant(ctx, r.key.Workspace), r)
 }
 
 // findOperation finds route and method, answers preflights, and sets the CORS headers.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"rollcall/http/api"
 	"rollcall/http/proxies"
 )
 
@@ -89,7 +90,7 @@ func New(o Options) (*Server, error) {
 		Handler:                      s.handle,
 		ErrorHandler:                 s.handleError,
 		HeaderReceived:               refuseTransferEncoding,
-		Concurrency:                  o.Limits.ConnsMax,
+		Concurrency:                  o.Limits.ConnsMax + answersMax, // above what the listener lets in
 		ReadBufferSize:               headerMax,
 		ReadTimeout:                  readTimeout,
 		IdleTimeout:                  idleTimeout,
@@ -121,7 +122,9 @@ func (s *Server) Start() error {
 		return fmt.Errorf("http: listen: %w", err)
 	}
 	named := encrypted(proxies.Listen(bound, s.options.Trusted, s.metrics.proxyRefused), s.options.TLS)
-	s.listener = newListener(named, s.options.Limits.ConnsMax, s.options.Limits.ConnsPerIP, s.options.Trusted)
+	s.listener = newListener(named, listening{max: s.options.Limits.ConnsMax, trusted: s.options.Trusted,
+		stall: writeStall, linger: lingerTime, drain: lingerBytes, answer: crowdedAnswer, metrics: s.metrics.conns})
+	s.metrics.conns.now.Store(s.listener)
 	s.served = make(chan struct{})
 	go func() {
 		defer close(s.served)
@@ -161,12 +164,13 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	idle := waitUntil(ctx, func() bool { return s.work.Load() == 0 })
 	// The library takes a connection that has sent nothing for one with a request.
-	silent := time.AfterFunc(silentFor, s.listener.closeSilent)
+	silent := time.AfterFunc(silentFor, s.listener.cutSilent)
 	err := s.http.ShutdownWithContext(ctx)
 	silent.Stop()
 	_ = s.listener.Close() // the library does not know it before its first accept
-	s.listener.closeAll()
 	<-s.served
+	s.listener.cutBusy()
+	s.listener.wait(ctx) // those that still send what nobody wants
 	if idle != nil {
 		return idle
 	}
@@ -174,6 +178,14 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil // the second Stop
 	}
 	return err
+}
+
+// crowdedAnswer is the answer of the API to a connection that has no place.
+func crowdedAnswer(reason string) string {
+	if reason == crowdedShare {
+		return refusalText(api.RateLimited, jitter(1, 9))
+	}
+	return refusalText(api.Overloaded, jitter(10, 10))
 }
 
 // silentFor is how long a connection may say nothing while the server stops: a

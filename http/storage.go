@@ -19,6 +19,7 @@ import (
 	"rollcall/http/proxies"
 	"rollcall/http/upload"
 	"rollcall/ledger"
+	"rollcall/ledger/quota"
 )
 
 // StorageBook is what the storage listener needs of the ledger. ledger.Files has it.
@@ -41,11 +42,18 @@ type StorageOptions struct {
 	// Trusted are the proxies whose PROXY headers are believed.
 	Trusted proxies.Trusted
 
-	// UploadsMax bounds the uploads that send bytes at the same time; one more
-	// is answered 429. Each holds one chunk of ChunkBytes in memory.
+	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may
+	// have no more of these places than are still free, times its Weight; one more is
+	// answered 429. Each holds one chunk of ChunkBytes in memory.
 	UploadsMax int
-	// ConnectionsMax bounds the open connections, busy or idle; one more is
-	// answered 429 and closed. It is larger than UploadsMax, so that status queries get in.
+	// Weight is that of a workspace; nil: all have 1. It must not block.
+	Weight func(workspace uuid.UUID) int
+	// BytesPerSecond bounds what is read of the uploads of one workspace; 0: nothing
+	// does. It is kept by reading later, and that is not held against the client.
+	BytesPerSecond int64
+	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold
+	// no more than are still free; one more is answered 429 and closed. It is larger
+	// than UploadsMax, so that status queries get in.
 	ConnectionsMax int
 	// FirstByteTimeout bounds the time from the first byte of a request's head
 	// to the first byte of its body. Too low cuts slow phones, too high lets idle sockets pile up.
@@ -102,6 +110,8 @@ func (o StorageOptions) Validate() error {
 		return fmt.Errorf("%w: at least one upload, and more connections than uploads", ErrOptions)
 	case o.WindowBytes < 1:
 		return fmt.Errorf("%w: at least one byte per window", ErrOptions)
+	case o.BytesPerSecond < 0:
+		return fmt.Errorf("%w: bytes a second must not be negative", ErrOptions)
 	case o.FirstByteTimeout <= 0, o.Window <= 0, o.LedgerTimeout <= 0, o.LingerTimeout <= 0:
 		return fmt.Errorf("%w: every timeout must be positive", ErrOptions)
 	}
@@ -121,7 +131,10 @@ type Storage struct {
 	origins map[string]bool
 	server  *fasthttp.Server
 	metrics storageMetrics
-	slots   chan struct{} // one token per upload that sends bytes
+	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
+	weight  func(workspace uuid.UUID) int
+	rates   *paces
+	ending  chan struct{} // closed when Stop begins
 	buffers sync.Pool     // of *[]byte, ChunkBytes long
 	writers storageWriters
 	trouble complaint       // about the ledger
@@ -129,8 +142,9 @@ type Storage struct {
 	abort   context.CancelFunc
 
 	draining atomic.Bool
+	stopping sync.Once  // closes ending
 	mu       sync.Mutex // guards listener and served
-	listener *storageListener
+	listener *listener
 	served   chan struct{} // closed when Serve has returned
 }
 
@@ -140,8 +154,12 @@ func NewStorage(o StorageOptions) (*Storage, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Storage{o: o, origins: make(map[string]bool), slots: make(chan struct{}, o.UploadsMax),
+	s := &Storage{o: o, origins: make(map[string]bool), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
+		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
 		trouble: complaint{log: o.Log, message: "upload not stored"}}
+	if s.weight == nil {
+		s.weight = func(uuid.UUID) int { return 1 }
+	}
 	for _, origin := range o.AllowedOrigins {
 		s.origins[origin] = true
 	}
@@ -152,7 +170,7 @@ func NewStorage(o StorageOptions) (*Storage, error) {
 		ErrorHandler: s.framingError,
 		// The listener bounds the connections; this bound lies above it, so
 		// that fasthttp never refuses one with a text of its own.
-		Concurrency:           o.ConnectionsMax + 1,
+		Concurrency:           o.ConnectionsMax + answersMax,
 		ReadTimeout:           o.FirstByteTimeout,
 		WriteTimeout:          storageWriteTimeout,
 		IdleTimeout:           storageIdleTimeout,
@@ -183,6 +201,10 @@ const (
 	// handler. In stream mode this setting bounds nothing else. One byte: the
 	// rate floor and the storing of partly sent bodies begin with the second.
 	storagePrefetch = 1
+
+	// storageLingerBytes bounds what is read and dropped after an early answer: a client that is
+	// still sending after that much has had its answer for long (guess).
+	storageLingerBytes = 64 << 20
 )
 
 // Start binds the address and serves until Stop.
@@ -197,7 +219,9 @@ func (s *Storage) Start() error {
 		return fmt.Errorf("start storage listener: %w", err)
 	}
 	inner = encrypted(proxies.Listen(inner, s.o.Trusted, s.metrics.proxyRefused), s.o.TLS)
-	s.listener = newStorageListener(inner, s.o.ConnectionsMax, s.o.LingerTimeout)
+	s.listener = newListener(inner, listening{max: s.o.ConnectionsMax, trusted: s.o.Trusted, linger: s.o.LingerTimeout,
+		drain: storageLingerBytes, answer: storageCrowded, metrics: s.metrics.conns})
+	s.metrics.conns.now.Store(s.listener)
 	s.served = make(chan struct{})
 	go func(l net.Listener, served chan struct{}) {
 		defer close(served)
@@ -226,6 +250,7 @@ func (s *Storage) Addr() net.Addr {
 // ctx ends. It may be called twice, or without Start.
 func (s *Storage) Stop(ctx context.Context) error {
 	s.draining.Store(true)
+	s.stopping.Do(func() { close(s.ending) })
 	s.mu.Lock()
 	listener, served := s.listener, s.served
 	s.mu.Unlock()

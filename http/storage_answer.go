@@ -34,7 +34,7 @@ func (s *Storage) recovered(ctx *fasthttp.RequestCtx) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			s.o.Log.Error("storage handler panicked", "request", requestID(ctx), "err", fmt.Sprintf("%T", fault))
-			s.early(ctx)
+			closeAfter(ctx)
 			writeIssue(ctx, api.InternalError, storageRetryAfter)
 		}
 		status := ctx.Response.StatusCode()
@@ -51,7 +51,7 @@ func (s *Storage) recovered(ctx *fasthttp.RequestCtx) {
 func (s *Storage) serve(ctx *fasthttp.RequestCtx) {
 	folded := hasFoldedLine(ctx.Request.Header.RawHeaders())
 	if folded || ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {
-		s.early(ctx) // taken back by receive, when it has read the last byte
+		closeAfter(ctx) // taken back by receive, when it has read the last byte
 	}
 	s.shareOrigin(ctx)
 	ctx.Response.Header.Set(fasthttp.HeaderReferrerPolicy, "no-referrer") // the URL is a secret
@@ -69,7 +69,7 @@ func (s *Storage) serve(ctx *fasthttp.RequestCtx) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, storageMethods)
 		writeIssue(ctx, api.MethodNotAllowed, 0)
 	case s.draining.Load():
-		s.early(ctx)
+		closeAfter(ctx)
 		writeIssue(ctx, api.StorageUnavailable, storageRetryAfter)
 	default:
 		s.put(ctx, token)
@@ -92,9 +92,10 @@ func (s *Storage) put(ctx *fasthttp.RequestCtx, token string) {
 		s.fault(ctx, id, err)
 		return
 	}
+	ctx.SetUserValue(tenantOfRequest, state.Workspace)
 	decision := upload.Decide(sessionOf(state), request)
 	if decision.Action == upload.Take {
-		s.take(ctx, id, request)
+		s.take(ctx, state, request)
 		return
 	}
 	s.answer(ctx, decision)
@@ -103,14 +104,18 @@ func (s *Storage) put(ctx *fasthttp.RequestCtx, token string) {
 // take becomes the newest writer of the session and stores the body's bytes.
 // It decides again by the state that the fence stands on, for an older writer
 // may have stored more in between.
-func (s *Storage) take(ctx *fasthttp.RequestCtx, id uuid.UUID, request upload.Request) {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
+func (s *Storage) take(ctx *fasthttp.RequestCtx, state ledger.Upload, request upload.Request) {
+	id, workspace := state.Verification, state.Workspace
+	if !s.places.Take(workspace, s.weight(workspace), 1) {
+		reason := crowdedFull
+		if s.places.Used() < s.places.Size() {
+			reason = crowdedShare
+		}
+		s.metrics.crowded.WithLabelValues(reason).Inc()
 		writeIssue(ctx, api.RateLimited, jitter(1, 9))
 		return
 	}
+	defer s.places.Return(workspace, 1)
 	call, cancel := s.call(ctx)
 	state, err := s.o.Book.OpenUpload(call, id)
 	cancel()
@@ -156,7 +161,7 @@ func (s *Storage) refuse(ctx *fasthttp.RequestCtx, err error) {
 	switch {
 	case errors.Is(err, upload.ErrLengthRequired):
 		code = api.LengthRequired
-		s.early(ctx)
+		closeAfter(ctx)
 	case errors.Is(err, upload.ErrEncoding):
 		code = api.UnsupportedEncoding
 	case errors.Is(err, errNoSuchUpload):
@@ -199,7 +204,7 @@ func (s *Storage) fault(ctx *fasthttp.RequestCtx, id uuid.UUID, err error) {
 		return
 	}
 	s.trouble.warn(time.Now(), "verification", id, "request", requestID(ctx), "err", err)
-	s.early(ctx)
+	closeAfter(ctx)
 	writeIssue(ctx, api.StorageUnavailable, storageRetryAfter)
 }
 
@@ -216,10 +221,18 @@ func (s *Storage) answerNow(ctx *fasthttp.RequestCtx, id uuid.UUID) {
 	s.answer(ctx, upload.After(sessionOf(state)))
 }
 
-// call is the context of one ledger call for a request.
+// call is the context of one ledger call for a request: work of the upload's workspace, once that
+// is known.
 func (s *Storage) call(ctx *fasthttp.RequestCtx) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(spanOf(ctx).Under(s.root), s.o.LedgerTimeout)
+	workspace, known := ctx.UserValue(tenantOfRequest).(uuid.UUID)
+	if !known {
+		workspace = ledger.Strangers
+	}
+	return context.WithTimeout(ledger.WithTenant(spanOf(ctx).Under(s.root), workspace), s.o.LedgerTimeout)
 }
+
+// tenantOfRequest is the name of an upload's workspace among a request's user values.
+const tenantOfRequest = "tenant"
 
 // spanOfRequest is the name of a request's span among its user values.
 const spanOfRequest = "span"
@@ -228,16 +241,6 @@ const spanOfRequest = "span"
 func spanOf(ctx *fasthttp.RequestCtx) span.Span {
 	told, _ := ctx.UserValue(spanOfRequest).(span.Span)
 	return told
-}
-
-// early marks the answer as one that may come before the body's last byte:
-// fasthttp would read the rest of the body as the next request, so the
-// connection must close after it.
-func (s *Storage) early(ctx *fasthttp.RequestCtx) {
-	ctx.SetConnectionClose()
-	if conn := connOf(ctx); conn != nil {
-		conn.early.Store(true)
-	}
 }
 
 // preflight answers a browser's question before its PUT (Fetch standard, CORS preflight).
@@ -274,13 +277,15 @@ func (s *Storage) shareOrigin(ctx *fasthttp.RequestCtx) {
 // framingError answers a request that fasthttp could not read. A client that
 // is too slow is cut without a word; its session stays.
 func (s *Storage) framingError(ctx *fasthttp.RequestCtx, err error) {
-	s.early(ctx)
+	closeAfter(ctx)
 	var timeout net.Error
 	var small *fasthttp.ErrSmallBuffer
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		connOf(ctx).cut()
 		return
+	case errors.Is(err, errCrowded):
+		writeIssue(ctx, api.RateLimited, jitter(1, 9))
 	case errors.As(err, &small):
 		writeIssue(ctx, api.HeadersTooLarge, 0)
 	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
@@ -331,16 +336,5 @@ func rawHas(ctx *fasthttp.RequestCtx, name string) bool {
 	return false
 }
 
-// connOf is the connection below a request.
-func connOf(ctx *fasthttp.RequestCtx) *storageConn {
-	conn, _ := ctx.Conn().(*storageConn)
-	return conn
-}
-
-// storageCrowded is the whole answer to a connection above the bound.
-func storageCrowded() string {
-	ctx := &fasthttp.RequestCtx{}
-	writeIssue(ctx, api.RateLimited, jitter(1, 9))
-	ctx.SetConnectionClose()
-	return ctx.Response.String()
-}
+// storageCrowded is the answer of the storage URL to a connection that has no place.
+func storageCrowded(string) string { return refusalText(api.RateLimited, jitter(1, 9)) }

@@ -155,7 +155,7 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 // TestOneTooManyIsAskedToWait fills the bound on uploads, then the one on connections.
 func TestOneTooManyIsAskedToWait(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.UploadsMax, o.ConnectionsMax = 1, 3 })
+	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.UploadsMax, o.ConnectionsMax = 1, 5 })
 	const total = httpd.ChunkBytes + 10
 	file := bytesOf(total)
 	first, firstPath := rig.create(total)
@@ -222,6 +222,7 @@ func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 		"uploads":      func(o *httpd.StorageOptions) { o.UploadsMax = 0 },
 		"connections":  func(o *httpd.StorageOptions) { o.ConnectionsMax = o.UploadsMax },
 		"window bytes": func(o *httpd.StorageOptions) { o.WindowBytes = 0 },
+		"bytes":        func(o *httpd.StorageOptions) { o.BytesPerSecond = -1 },
 		"window":       func(o *httpd.StorageOptions) { o.Window = 0 },
 		"first byte":   func(o *httpd.StorageOptions) { o.FirstByteTimeout = 0 },
 		"ledger":       func(o *httpd.StorageOptions) { o.LedgerTimeout = 0 },

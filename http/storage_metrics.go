@@ -14,6 +14,9 @@ type storageMetrics struct {
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
 	refused   *prometheus.CounterVec   // label reason: of PROXY headers
+	crowded   *prometheus.CounterVec   // reason: of uploads without a place
+	held      prometheus.Counter       // seconds
+	conns     *connMetrics
 }
 
 func (m *storageMetrics) register(to prometheus.Registerer) error {
@@ -24,7 +27,7 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 		Name: "rollcall_upload_durable_bytes_total", Help: "Uploaded bytes made durable.",
 	})
 	m.receiving = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rollcall_uploads_receiving", Help: "Uploads that are sending bytes.",
+		Name: "rollcall_uploads_receiving", Help: "Places of uploads that are taken: uploads that send bytes.",
 	})
 	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "rollcall_upload_request_seconds",
@@ -36,7 +39,21 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 		m.took.WithLabelValues(class)
 	}
 	m.refused = newRefused("rollcall_upload_proxy_headers_refused_total", "storage URL")
-	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused} {
+	m.crowded = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rollcall_upload_places_refused_total",
+		Help: "Uploads that were told to come again for want of a place, by reason: share (their workspace had as many as " +
+			"were still free) or full (none was free).",
+	}, []string{"reason"})
+	for _, reason := range []string{crowdedShare, crowdedFull} {
+		m.crowded.WithLabelValues(reason)
+	}
+	m.held = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_upload_held_back_seconds_total",
+		Help: "How long uploads were not read because their workspace had sent upload.bytes_per_second.",
+	})
+	m.conns = newConnMetrics("rollcall_upload", "storage URL")
+	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused, m.crowded, m.held,
+		m.conns.open, m.conns.refused} {
 		if err := to.Register(c); err != nil {
 			return err
 		}

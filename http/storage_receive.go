@@ -20,7 +20,7 @@ import (
 type reception struct {
 	s       *Storage
 	ctx     *fasthttp.RequestCtx
-	conn    *storageConn
+	conn    *conn
 	body    io.Reader
 	state   ledger.Upload // after the last durable write
 	skip    int64         // bytes still to drop
@@ -99,6 +99,7 @@ func (r *reception) readAll() error {
 			}
 			window.open() // the ledger's time is not the client's
 		}
+		r.hold(&window, int64(n))
 	}
 	return nil
 }
@@ -155,13 +156,20 @@ func (s *Storage) interrupted(ctx *fasthttp.RequestCtx, r *reception, err error)
 // counted anew whenever they have come.
 type rateWindow struct {
 	s    *Storage
-	conn *storageConn
+	conn *conn
 	got  int64 // in this window
+	ends time.Time
 }
 
 func (w *rateWindow) open() {
-	w.got = 0
-	_ = w.conn.SetReadDeadline(time.Now().Add(w.s.o.Window))
+	w.got, w.ends = 0, time.Now().Add(w.s.o.Window)
+	_ = w.conn.SetReadDeadline(w.ends)
+}
+
+// later gives the client as much more time as nobody read what it sent.
+func (w *rateWindow) later(long time.Duration) {
+	w.ends = w.ends.Add(long)
+	_ = w.conn.SetReadDeadline(w.ends)
 }
 
 func (w *rateWindow) count(n int64) {
@@ -186,12 +194,12 @@ type storageWriters struct {
 
 type storageWriter struct {
 	number int64
-	conn   *storageConn
+	conn   *conn
 }
 
 // enter makes conn the session's writer and cuts the older one. It is false
 // when a newer one is there already.
-func (w *storageWriters) enter(id uuid.UUID, number int64, conn *storageConn) bool {
+func (w *storageWriters) enter(id uuid.UUID, number int64, conn *conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.active == nil {
@@ -208,7 +216,7 @@ func (w *storageWriters) enter(id uuid.UUID, number int64, conn *storageConn) bo
 	return true
 }
 
-func (w *storageWriters) leave(id uuid.UUID, conn *storageConn) {
+func (w *storageWriters) leave(id uuid.UUID, conn *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.active[id].conn == conn {

@@ -1,12 +1,16 @@
 package http
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestTheFloorUnderAClientsRate lets a client write to the reader of a body in the
@@ -30,7 +34,7 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const all = 200_000
 				client, server := net.Pipe()
-				conn := &storageConn{Conn: server}
+				conn := &conn{Conn: server}
 				s := &Storage{o: StorageOptions{Window: window, WindowBytes: floor}}
 				r := &reception{s: s, conn: conn, body: conn, store: all, pending: make([]byte, 0, all+1)}
 				var sent atomic.Int64
@@ -64,6 +68,76 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUploadsAreReadAtTheRateOfTheirWorkspace: two uploads of one workspace take as long as both together need at
+// its rate, another workspace's does not wait for them, and no client is cut for the time that it was not read.
+func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
+	const all, rate, clients = 1_000_000, 20_000, 2
+	const window, floor = 10 * time.Second, 150_000 // no client whose reading waits could keep it
+	synctest.Test(t, func(t *testing.T) {
+		s := &Storage{o: StorageOptions{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{})}
+		if err := s.metrics.register(prometheus.NewRegistry()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		read := func(workspace byte, size int, took *time.Duration) {
+			client, server := net.Pipe()
+			c := &conn{Conn: server}
+			r := &reception{s: s, conn: c, body: c, store: int64(size), pending: make([]byte, 0, 1<<20+1)}
+			r.state.Workspace = uuid.UUID{workspace}
+			go func() {
+				for left := size; left > 0; left -= min(left, 16<<10) { // as the kernel gives them
+					_, _ = client.Write(make([]byte, min(left, 16<<10)))
+				}
+			}()
+			if err := r.readAll(); err != nil {
+				t.Errorf("workspace %d: %v after %s", workspace, err, time.Since(began))
+			}
+			*took = time.Since(began)
+			_ = server.Close()
+		}
+		var readers sync.WaitGroup
+		var took [clients + 1]time.Duration
+		for i := range clients {
+			readers.Go(func() { read(1, all, &took[i]) })
+		}
+		readers.Go(func() { read(2, rate, &took[clients]) })
+		readers.Wait()
+		// The last piece is not waited for, nor what a second at the rate brings.
+		const want, less = clients * all / rate * time.Second, 3 * time.Second
+		if last := max(took[0], took[1]); last > want || last < want-less {
+			t.Errorf("both are read after %s, want %s or up to %s less", last, want, less)
+		}
+		if took[clients] != 0 {
+			t.Errorf("the other workspace's is read after %s, want at once", took[clients])
+		}
+		if len(s.rates.paid) != 2 {
+			t.Errorf("%d workspaces are remembered, want 2", len(s.rates.paid))
+		}
+	})
+}
+
+// TestTheEndOfANodeEndsWaiting for the rate of a workspace.
+func TestTheEndOfANodeEndsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		c := &conn{Conn: server}
+		s := &Storage{o: StorageOptions{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{})}
+		if err := s.metrics.register(prometheus.NewRegistry()); err != nil {
+			t.Fatal(err)
+		}
+		r := &reception{s: s, conn: c, body: c, store: 2000, pending: make([]byte, 0, 4000)}
+		time.AfterFunc(3*time.Second, func() {
+			s.draining.Store(true)
+			close(s.ending)
+		})
+		go func() { _, _ = client.Write(make([]byte, 1000)) }()
+		began := time.Now()
+		if err := r.readAll(); !errors.Is(err, errDraining) || time.Since(began) != 3*time.Second {
+			t.Errorf("ended after %s with %v", time.Since(began), err)
+		}
+	})
 }
 
 // TestOneCreationAtATime: of two with one identity the second waits for the first, for

@@ -151,6 +151,7 @@ type NewVerification struct {
 // Upload is the state of one upload session.
 type Upload struct {
 	Verification uuid.UUID
+	Workspace    uuid.UUID // whose it is
 	Status       Status
 	Issue        *Issue // of a failed verification
 	Bytes        int64

@@ -73,9 +73,6 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	if err := checkOwned(c.DataDir); err != nil {
 		return nil, err
 	}
-	for _, exposed := range c.Exposed() {
-		o.Log.Warn("sent in clear", "what", exposed)
-	}
 	registry := prometheus.NewRegistry()
 	n.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

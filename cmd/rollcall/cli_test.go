@@ -404,3 +404,23 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 		t.Errorf("got %+v, want one verification with %d outcomes: it began anew", report, rows)
 	}
 }
+
+// TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/edge.md.
+func TestNothingIsServedInClearToOthers(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	file := c.write("rollcall.toml", "[http]\nlisten = \"0.0.0.0:8080\"\n")
+	document, err := os.ReadFile(filepath.Join(houseRoot, "docs", "edge.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"config", "check", file}, {"serve", "--config", file}} {
+		code, _, stderr := c.run(args...)
+		if code == exitDone || !strings.Contains(stderr, "http.plain = true") || !strings.Contains(string(document), stderr) {
+			t.Errorf("rollcall %q: code %d, %q, want an error that docs/edge.md has", args, code, stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(c.folder, "rollcall-data")); err == nil {
+		t.Error("the node has begun to keep things")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,6 +76,8 @@ func (n *node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
 	storage.Tracer, storage.Trusted = n.tracer, o.trusted
+	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond, n.tuning.weight
+	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
 	cert, key := c.UploadTLS()
 	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
 	if err != nil {
@@ -159,10 +162,24 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 	limits.Creates = httpd.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst}
 	limits.BadKeys = httpd.Rate{PerSecond: float64(c.HTTP.BadKeysPerMinute) / 60, Burst: c.HTTP.BadKeysPerMinute}
 	limits.DownloadMax = c.HTTP.DownloadsAtOnce
+	limits.ConnsMax = connectionPlaces(c.HTTP.Connections, 4, o.log, "http")
 	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
 		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
 		OpenMax: c.Limits.MaxOpenVerifications, UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
 		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
+}
+
+// connectionPlaces is how many connections a listener takes: as configured, but no more than a part of the
+// files that the system lets this process open, so that strangers leave some for receivers and the ledger.
+func connectionPlaces(configured, part int, log *slog.Logger, listener string) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur/uint64(part) >= uint64(configured) {
+		return configured
+	}
+	places := int(limit.Cur) / part
+	log.Warn("fewer connections than configured, since the system lets this process open few files", "listener", listener,
+		"connections", places, "configured", configured, "files", limit.Cur)
+	return places
 }
 
 // publicURL is how a listener is reached: as configured, or at the address it got.

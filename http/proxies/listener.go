@@ -57,25 +57,30 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, listener: l}, nil
+	return &Conn{Conn: c, listener: l}, nil
 }
 
-// conn is a connection whose first bytes may be a PROXY header. One goroutine reads.
-type conn struct {
+// Conn is a connection whose first bytes may be a PROXY header. One goroutine reads.
+type Conn struct {
 	net.Conn
 	listener *listener
 	begun    bool
 	failed   error         // of the beginning; every Read gives it
 	head     *bufio.Reader // until what it has read ahead is taken
 	client   atomic.Pointer[net.TCPAddr]
+	onClient func() error
 
 	mu       sync.Mutex
 	deadline time.Time // guarded by mu; of reads, as the owner wants it
 }
 
+// OnClient has f called when a header has named the client, before anything that the client itself sends
+// is read. With an error of f the connection ends: every Read gives it. Before the first Read only.
+func (c *Conn) OnClient(f func() error) { c.onClient = f }
+
 // RemoteAddr is the client's address once the first Read has found a header, and the
 // peer's before that and without one.
-func (c *conn) RemoteAddr() net.Addr {
+func (c *Conn) RemoteAddr() net.Addr {
 	if a := c.client.Load(); a != nil {
 		return a
 	}
@@ -83,7 +88,7 @@ func (c *conn) RemoteAddr() net.Addr {
 }
 
 // CloseWrite says that nothing more comes.
-func (c *conn) CloseWrite() error {
+func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -91,7 +96,7 @@ func (c *conn) CloseWrite() error {
 }
 
 // SetReadDeadline keeps the owner's deadline, which a header may shorten for a while.
-func (c *conn) SetReadDeadline(t time.Time) error {
+func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadline = t
@@ -99,12 +104,12 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 }
 
 // SetDeadline is SetReadDeadline and SetWriteDeadline.
-func (c *conn) SetDeadline(t time.Time) error {
+func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // Read takes the header off first; then it is the connection's own.
-func (c *conn) Read(b []byte) (int, error) {
+func (c *Conn) Read(b []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
 		c.failed = c.begin()
@@ -129,7 +134,7 @@ var (
 )
 
 // begin looks at the first bytes and reads a header.
-func (c *conn) begin() error {
+func (c *Conn) begin() error {
 	trusted := c.listener.trusted.Contains(AddrOf(c.Conn.RemoteAddr()))
 	size := 16 // the least that the library takes
 	if trusted {
@@ -169,7 +174,7 @@ func (c *conn) begin() error {
 }
 
 // beginsWith compares byte by byte, so that it never waits for more than it needs.
-func (c *conn) beginsWith(signature []byte) (bool, error) {
+func (c *Conn) beginsWith(signature []byte) (bool, error) {
 	for i := range signature {
 		got, err := c.head.Peek(i + 1)
 		if len(got) <= i {
@@ -192,7 +197,7 @@ func readable(err error, bytes int) error {
 }
 
 // header reads a header of version 2.
-func (c *conn) header() error {
+func (c *Conn) header() error {
 	h, err := proxyproto.Read(c.head)
 	if err != nil {
 		reason := ReasonMalformed
@@ -209,11 +214,14 @@ func (c *conn) header() error {
 		return c.refuse(ReasonMalformed, errors.New("not of TCP"))
 	}
 	c.client.Store(client)
+	if c.onClient != nil {
+		return c.onClient()
+	}
 	return nil
 }
 
 // refuse tells of a header that is not believed.
-func (c *conn) refuse(reason string, err error) error {
+func (c *Conn) refuse(reason string, err error) error {
 	c.listener.refused(reason)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, reason, err)
@@ -222,7 +230,7 @@ func (c *conn) refuse(reason string, err error) error {
 }
 
 // hurry has the header come within the listener's timeout.
-func (c *conn) hurry() error {
+func (c *Conn) hurry() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := time.Now().Add(c.listener.timeout)
@@ -233,7 +241,7 @@ func (c *conn) hurry() error {
 }
 
 // relax gives the owner's deadline back.
-func (c *conn) relax() error {
+func (c *Conn) relax() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Conn.SetReadDeadline(c.deadline)

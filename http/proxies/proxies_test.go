@@ -227,7 +227,7 @@ func TestDeadlinesOfTheOwner(t *testing.T) {
 	for _, head := range []string{"\r\n", header(0x21, 0x11, four...)} {
 		near, far := net.Pipe()
 		defer far.Close()
-		c := &conn{Conn: near, listener: &listener{refused: func(string) {}, timeout: time.Minute}}
+		c := &Conn{Conn: near, listener: &listener{refused: func(string) {}, timeout: time.Minute}}
 		go func() { _, _ = io.WriteString(far, head) }()
 		if err := c.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
 		refused := 0
 		l := &listener{trusted: trusted, refused: func(string) { refused++ }, timeout: HeaderTimeout}
-		c := &conn{Conn: &sender{from: bytes.NewReader(data), size: int(size) + 1}, listener: l}
+		c := &Conn{Conn: &sender{from: bytes.NewReader(data), size: int(size) + 1}, listener: l}
 		got, err := io.ReadAll(c)
 		client, rest, ok := model(data)
 		if ok != (err == nil) || ok != (refused == 0) || !ok && !errors.Is(err, ErrRefused) {

@@ -7,5 +7,5 @@
 // 6(2), 1998). One tenant alone so gets a half, two greedy ones a third each, n greedy ones
 // 1/(n+1) each, and as much as one of them has is always left for one who comes new.
 //
-// Read Pool.
+// Read Pool, and Queue for those who wait for what they don't get at once.
 package quota

@@ -180,8 +180,8 @@ func (r *Row) HeldBy(l ledger.Lease) bool { return r.Node == l.Node && r.Epoch =
 // Upload is the state of the row's upload.
 func (r *Row) Upload() ledger.Upload {
 	return ledger.Upload{
-		Verification: r.ID, Status: r.Status, Issue: r.Issue, Bytes: r.Bytes, Durable: r.Durable,
-		Expired: Millis(r.UploadExpires) <= r.Now, Writer: r.Writer}
+		Verification: r.ID, Workspace: r.Workspace, Status: r.Status, Issue: r.Issue, Bytes: r.Bytes,
+		Durable: r.Durable, Expired: Millis(r.UploadExpires) <= r.Now, Writer: r.Writer}
 }
 
 // Millis is the number that is stored for a time; 0 for the zero time.

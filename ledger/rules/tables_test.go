@@ -35,12 +35,12 @@ func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 }
 
 func TestAnUploadIsToldAsItsRowHasIt(t *testing.T) {
-	id, issue := uuid.UUID{2}, &ledger.Issue{Code: ledger.UploadExpired}
-	r := rules.Row{Writer: 3, Verification: ledger.Verification{ID: id, Status: ledger.Failed, Issue: issue,
+	id, space, issue := uuid.UUID{2}, uuid.UUID{3}, &ledger.Issue{Code: ledger.UploadExpired}
+	r := rules.Row{Writer: 3, Verification: ledger.Verification{ID: id, Workspace: space, Status: ledger.Failed, Issue: issue,
 		Bytes: 9, Durable: 4, UploadExpires: rules.Clock(100)}}
 	for now, expired := range map[int64]bool{99: false, 100: true, 101: true} {
 		r.Now = now
-		want := ledger.Upload{Verification: id, Status: ledger.Failed, Issue: issue, Bytes: 9, Durable: 4,
+		want := ledger.Upload{Verification: id, Workspace: space, Status: ledger.Failed, Issue: issue, Bytes: 9, Durable: 4,
 			Expired: expired, Writer: 3}
 		if got := r.Upload(); got != want {
 			t.Errorf("at %d: got %+v, want %+v", now, got, want)

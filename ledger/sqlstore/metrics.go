@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/span"
+	"rollcall/ledger"
 )
 
 // The values of the label kind.
@@ -22,7 +24,15 @@ type meters struct {
 	retries *prometheus.CounterVec // by why
 	failed  *prometheus.CounterVec // by kind
 	took    prometheus.Histogram
+	waited  *prometheus.HistogramVec // by kind and who
 }
+
+// The values of the label who.
+const (
+	whoNode      = "node"
+	whoWorkspace = "workspace"
+	whoStranger  = "stranger"
+)
 
 func newMeters() meters {
 	m := meters{
@@ -34,6 +44,10 @@ func newMeters() meters {
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_ledger_transaction_seconds",
 			Help:    "How long one transaction of the ledger took, with its waits and further runs.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rollcall_ledger_turn_wait_seconds",
+			Help: "How long uses of the ledger waited for their turn, by kind (write, read) and who: node (its own work, " +
+				"which goes first), workspace (they take turns), stranger (whose key is not known yet).",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}, []string{"kind", "who"}),
 	}
 	for _, why := range []string{whyConflict, whyDuplicate, whyConnection, whyBusy, whyResources, whyUnknown,
 		whyReadOnly, whyAborted} {
@@ -41,12 +55,31 @@ func newMeters() meters {
 	}
 	for _, kind := range []string{kindWrite, kindRead} {
 		m.failed.WithLabelValues(kind)
+		for _, who := range []string{whoNode, whoWorkspace, whoStranger} {
+			m.waited.WithLabelValues(kind, who)
+		}
 	}
 	return m
 }
 
+// waits gives what is told how long a use of that kind has waited.
+func (m meters) waits(kind string) func(who uuid.UUID, long time.Duration) {
+	node, stranger := m.waited.WithLabelValues(kind, whoNode), m.waited.WithLabelValues(kind, whoStranger)
+	workspace := m.waited.WithLabelValues(kind, whoWorkspace)
+	return func(who uuid.UUID, long time.Duration) {
+		seen := workspace
+		switch who {
+		case uuid.Nil:
+			seen = node
+		case ledger.Strangers:
+			seen = stranger
+		}
+		seen.Observe(long.Seconds())
+	}
+}
+
 func (m meters) register(to prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.retries, m.failed, m.took} {
+	for _, c := range []prometheus.Collector{m.retries, m.failed, m.took, m.waited} {
 		if err := to.Register(c); err != nil {
 			return fmt.Errorf("register the ledger's metrics: %w", err)
 		}

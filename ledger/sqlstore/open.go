@@ -137,7 +137,7 @@ func (s *Store) open(ctx context.Context, path string) error {
 	if db, err = sql.Open("sqlite", dsn(path, readerPragmas, "rw")); err != nil {
 		return err
 	}
-	s.readers = newPool(db, s.dialect, readersMax)
+	s.readers = newPool(db, s.dialect, readersMax, s.meters.waits(kindRead))
 	const forget = `UPDATE verifications SET lease_node = NULL, lease_expires = 0
 		WHERE lease_node IS NOT NULL`
 	return s.update(ctx, func(t *tx) error {
@@ -153,7 +153,7 @@ func (s *Store) open(ctx context.Context, path string) error {
 
 // writeBy gives the store connections to write by.
 func (s *Store) writeBy(db *sql.DB, size int) {
-	s.writer, s.crowd = newPool(db, s.dialect, size), newCrowd(size)
+	s.writer, s.crowd = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newCrowd(size)
 }
 
 // openServer connects to a server whose schema is right.
@@ -176,7 +176,7 @@ func openServer(ctx context.Context, url string, o Options, a access) (*Store, e
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	s.readers = newPool(db, d, readersMax)
+	s.readers = newPool(db, d, readersMax, s.meters.waits(kindRead))
 	if a.readOnly {
 		return s, nil
 	}
@@ -224,7 +224,7 @@ func OpenReadOnly(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger %s: %w", path, err)
 	}
-	s.readers = newPool(db, s.dialect, readersMax)
+	s.readers = newPool(db, s.dialect, readersMax, s.meters.waits(kindRead))
 	if err := rightSchema(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), s.Close())
 	}

@@ -58,7 +58,7 @@ func openNoted(t *testing.T) (*Store, [2]*notebook) {
 		if err := (*c.pool).close(); err != nil {
 			t.Fatal(err)
 		}
-		*c.pool = newPool(sql.OpenDB(notes[i]), s.dialect, cap((*c.pool).free))
+		*c.pool = newPool(sql.OpenDB(notes[i]), s.dialect, cap((*c.pool).free), (*c.pool).waited)
 	}
 	return s, notes
 }

@@ -104,7 +104,7 @@ func TestPollIsOnePointRead(t *testing.T) {
 	if err := s.readers.close(); err != nil {
 		t.Fatal(err)
 	}
-	s.readers = newPool(sql.OpenDB(notes), s.dialect, readersMax)
+	s.readers = newPool(sql.OpenDB(notes), s.dialect, readersMax, s.meters.waits(kindRead))
 
 	d := ledgertest.NewDesk(t, s, 10)
 	v, _ := d.Prepares(10)

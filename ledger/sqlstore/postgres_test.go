@@ -70,7 +70,7 @@ func newServer(t *testing.T, d dialect) *server {
 			t.Fatal(err)
 		}
 		if a.readOnly {
-			s.readers = newPool(db, d, 4)
+			s.readers = newPool(db, d, 4, s.meters.waits(kindRead))
 		} else {
 			s.writeBy(db, 4)
 		}
@@ -504,7 +504,7 @@ func TestAConnectionIsNotUsedForEver(t *testing.T) {
 		}
 		d := s.dialect
 		d.lifetime = c.long
-		p := newPool(db, d, 1)
+		p := newPool(db, d, 1, func(uuid.UUID, time.Duration) {})
 		var pids [2]int
 		for i := range pids {
 			session, err := p.take(t.Context())

@@ -8,6 +8,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/quota"
 )
 
 // session is one connection and its prepared statements. It is used by one
@@ -19,6 +24,7 @@ type session struct {
 	prepared map[string]*sql.Stmt
 	retires  time.Time // when the connection was used long enough; zero: never
 	broken   bool      // in doubt; not used again
+	user     uuid.UUID // whose turn it is used in
 }
 
 // connect makes the session ready for use.
@@ -115,16 +121,25 @@ func (s *session) close() error {
 	return err
 }
 
-// pool is a fixed number of sessions.
+// sessionWeight is how many times what is left a workspace may have of the sessions: with 2 and 8
+// sessions one alone gets 6, so that another one finds a session even then.
+const sessionWeight = 2
+
+// pool is a fixed number of sessions. Who wants one waits in turn by tenant; without a
+// tenant it is the node's own work, which goes first.
 type pool struct {
 	db     *sql.DB
+	turns  *quota.Queue[uuid.UUID]
+	waited func(who uuid.UUID, long time.Duration)
 	free   chan *session
 	closed chan struct{}
 }
 
-// newPool makes a pool of size sessions, which connect when they are first used.
-func newPool(db *sql.DB, d dialect, size int) *pool {
-	p := &pool{db: db, free: make(chan *session, size), closed: make(chan struct{})}
+// newPool makes a pool of size sessions, which connect when they are first used. waited is told
+// how long each use of one had to wait for it.
+func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long time.Duration)) *pool {
+	p := &pool{db: db, free: make(chan *session, size), closed: make(chan struct{}), waited: waited,
+		turns: quota.NewQueue(int64(size), sessionWeight, uuid.Nil)}
 	for range size {
 		p.free <- &session{db: db, dialect: d}
 	}
@@ -133,19 +148,27 @@ func newPool(db *sql.DB, d dialect, size int) *pool {
 
 // take waits for a session until ctx ends. ErrClosed after close, ErrUnavailable.
 func (p *pool) take(ctx context.Context) (*session, error) {
-	select {
-	case <-p.closed:
+	who, began := ledger.TenantOf(ctx), time.Now()
+	waited, err := p.turns.Take(ctx, who)
+	long := time.Duration(0)
+	if waited {
+		long = time.Since(began)
+	}
+	p.waited(who, long)
+	switch {
+	case errors.Is(err, quota.ErrClosed):
 		return nil, ErrClosed
-	default:
+	case err != nil:
+		return nil, stopped.tell(fmt.Errorf("wait for a connection: %w", err), false)
 	}
 	select {
 	case <-p.closed:
-		return nil, ErrClosed
-	case <-ctx.Done():
-		return nil, stopped.tell(fmt.Errorf("wait for a connection: %w", ctx.Err()), false)
 	case s := <-p.free:
+		s.user = who
 		return s, nil
 	}
+	p.turns.Return(who)
+	return nil, ErrClosed
 }
 
 // put gives a session back.
@@ -154,12 +177,15 @@ func (p *pool) put(s *session) {
 		_ = s.close() // it was in doubt already
 		s.broken = false
 	}
+	who := s.user
 	p.free <- s
+	p.turns.Return(who)
 }
 
 // close waits until all sessions were given back, and ends them. Once only.
 func (p *pool) close() error {
 	close(p.closed)
+	p.turns.Close()
 	var errs []error
 	for range cap(p.free) {
 		errs = append(errs, (<-p.free).close())

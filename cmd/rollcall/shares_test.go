@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/config"
+)
+
+// Two tenants on one node: whatever the first does, the second's small file is done in three
+// times the time that it takes alone.
+
+const (
+	// slowdownMost is how many times its idle time a file may take.
+	slowdownMost = 3
+	// idleLeast is what an idle time counts at least. Alone the file takes 25 ms, most of it a step of the client
+	// that polls. Both tenants and the node are one process on a machine of two cores, which other tests use too:
+	// that alone can make 25 ms three times as long. What the tests are about made it a minute, or for ever.
+	idleLeast = time.Second
+)
+
+// shared is a node with two tenants: the first has no credits.
+type shared struct {
+	t             *testing.T
+	node          *node
+	first, second *apiClient
+}
+
+func newShared(t *testing.T, change func(c *config.Config)) *shared {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "data")
+	n := labNode(t, folder, io.Discard, func(c *config.Config) {
+		openedWide(t, c, false)
+		c.HTTP.CreatesPerSecond, c.HTTP.CreatesBurst = 1000, 1000 // the first is not to be slowed by these
+		c.HTTP.ReadsPerSecond, c.HTTP.Burst = 1000, 1000
+		change(c)
+	})
+	token, err := readToken(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shared{t: t, node: n}
+	for name, made := range map[string]struct {
+		client  **apiClient
+		credits int64
+	}{"first": {&s.first, 0}, "second": {&s.second, 1000}} {
+		who, err := openTenant(t.Context(), newAdminClient(n.AdminURL, token), tenantOptions{
+			file: filepath.Join(t.TempDir(), "tenant.json"), workspace: name, credits: made.credits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		*made.client = newAPIClient(n.APIURL, who.Key, func(string) {})
+	}
+	return s
+}
+
+// file has the second tenant send ten addresses, and gives how long it took until the last was known.
+func (s *shared) file() time.Duration {
+	s.t.Helper()
+	text := "email\n"
+	for i := range 10 {
+		text += fmt.Sprintf("ghost%d@by-clean.test\n", i)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	s.second.http.CloseIdleConnections() // he comes new
+	began := time.Now()
+	made, err := s.second.create(ctx, uuid.New(), int64(len(text)), "small.csv")
+	if err == nil {
+		err = s.second.upload(ctx, made.Upload.URL, strings.NewReader(text), int64(len(text)), func(int64) {})
+	}
+	if err != nil {
+		s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		d, _, err := s.second.detail(ctx, made.ID)
+		switch {
+		case err != nil:
+			s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
+		case d.CompletedAt != nil && d.Progress.Completed != 10:
+			s.t.Fatalf("the second tenant's file ended with %+v", d.Progress)
+		case d.CompletedAt != nil:
+			return time.Since(began)
+		}
+	}
+}
+
+// unhindered measures the second's file alone, has the first begin and compares.
+func (s *shared) unhindered(begin func(ctx context.Context)) {
+	s.t.Helper()
+	s.file() // what is learned of the domain is learned before
+	alone := []time.Duration{s.file(), s.file(), s.file()}
+	slices.Sort(alone)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	begin(ctx)
+	beside := []time.Duration{s.file(), s.file(), s.file()}
+	slices.Sort(beside)
+	s.t.Logf("alone %s, beside the first tenant %s", alone, beside)
+	if most := slowdownMost * max(alone[1], idleLeast); beside[1] > most {
+		s.t.Errorf("beside the first tenant it took %s, alone %s: want at most %s", beside[1], alone[1], most)
+	}
+}
+
+// sum adds up a metric's series that have a label's value, or all for "".
+func (s *shared) sum(name, value string) (sum float64) {
+	s.t.Helper()
+	families, err := s.node.registry.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() != name || value != "" && m.GetLabel()[0].GetValue() != value {
+				continue
+			}
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+// until waits for a state of the node.
+func (s *shared) until(what string, reached func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	for !reached() {
+		if sleep(ctx, 10*time.Millisecond) != nil {
+			s.t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// raw begins an upload of the first tenant on a connection of its own; the body is for the caller.
+func (s *shared) raw(ctx context.Context, size int64) (net.Conn, error) {
+	mine := *s.first // a client is one goroutine's
+	made, err := mine.create(ctx, uuid.New(), size, "large.csv")
+	if err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(made.Upload.URL)
+	if err != nil {
+		return nil, err
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.Host)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = c.Close() })
+	_, err = fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", at.Path, size)
+	return c, err
+}
+
+// TestSlowUploadsOfOneTenantLeavePlaces: without credits it sends 130 kB a second over as many uploads as it gets.
+func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, func(*config.Config) {})
+	const uploads, piece = 80, 2 << 10
+	s.unhindered(func(ctx context.Context) {
+		for range uploads {
+			c, err := s.raw(ctx, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				tick := time.NewTicker(time.Second)
+				defer tick.Stop()
+				for _, err := c.Write(make([]byte, piece)); err == nil; _, err = c.Write(make([]byte, piece)) {
+					<-tick.C
+				}
+			}()
+		}
+		s.until("the places to be taken", func() bool {
+			return s.sum("rollcall_uploads_receiving", "") >= 32 &&
+				s.sum("rollcall_upload_places_refused_total", "share") >= uploads-32
+		})
+	})
+	if n := s.sum("rollcall_uploads_receiving", ""); n > 32 {
+		t.Errorf("the first tenant has %v of 64 places", n)
+	}
+	if n := s.sum("rollcall_upload_places_refused_total", "full"); n > 0 {
+		t.Errorf("%v uploads found no place free", n)
+	}
+}
+
+// TestSilentSocketsOfOneAddressLeavePlaces: a stranger opens more connections than the listeners have
+// places, says nothing, and opens others for those that are closed.
+func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
+	t.Parallel()
+	// The storage URL has its default; that of the API would take a good part of the files of a process
+	// that has both ends of each.
+	s := newShared(t, func(c *config.Config) { c.HTTP.Connections = 1024 })
+	const sockets = 1064
+	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
+	s.unhindered(func(ctx context.Context) {
+		for _, target := range []string{s.node.APIURL, s.node.UploadURL} {
+			at := strings.TrimPrefix(target, "http://")
+			for range sockets {
+				go func() {
+					for ctx.Err() == nil {
+						c, err := stranger.DialContext(ctx, "tcp", at)
+						if err != nil {
+							return
+						}
+						stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+						_, _ = io.Copy(io.Discard, c)
+						stop()
+						_ = c.Close()
+						_ = sleep(ctx, time.Second)
+					}
+				}()
+			}
+		}
+		s.until("the places to be taken", func() bool {
+			return s.sum("rollcall_http_connections", "") >= 512 && s.sum("rollcall_upload_connections", "") >= 512 &&
+				s.sum("rollcall_http_connections_refused_total", "share") >= sockets-512 &&
+				s.sum("rollcall_upload_connections_refused_total", "share") >= sockets-512
+		})
+	})
+	for _, name := range []string{"rollcall_http_connections_refused_total", "rollcall_upload_connections_refused_total"} {
+		if n := s.sum(name, "full"); n > 0 {
+			t.Errorf("%s: %v connections found no place free", name, n)
+		}
+	}
+}
+
+// TestAFloodOfUploadsLeavesTurns: one tenant creates verifications and sends chunks, as fast as the node takes
+// them, with all that it may have.
+func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, func(c *config.Config) { c.Limits.MaxOpenVerifications = 100_000 })
+	const uploads, creators = 40, 16
+	var created, refused atomic.Int64
+	var all sync.WaitGroup
+	defer all.Wait()
+	s.unhindered(func(ctx context.Context) {
+		block := []byte(strings.Repeat("somebody@example.test\n", 3000))
+		for range uploads {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					c, err := s.raw(ctx, 100<<20)
+					if err != nil {
+						continue
+					}
+					for err == nil {
+						_, err = c.Write(block)
+					}
+					_ = c.Close()
+					_ = sleep(ctx, 100*time.Millisecond) // it has no place
+				}
+			})
+		}
+		for range creators {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if err := s.flood(ctx); err == nil {
+						created.Add(1)
+					} else if !errors.Is(err, context.Canceled) {
+						refused.Add(1)
+					}
+				}
+			})
+		}
+		s.until("the flood", func() bool { return s.sum("rollcall_uploads_receiving", "") >= 32 && created.Load() > 50 })
+	})
+	stored := s.sum("rollcall_upload_durable_bytes_total", "")
+	t.Logf("the first created %d verifications, %d were refused, and stored %.0f MB", created.Load(), refused.Load(), stored/1e6)
+	if stored < 10<<20 {
+		t.Errorf("the first stored %.0f bytes, which is no flood", stored)
+	}
+}
+
+// flood creates one more verification of the first tenant, without patience.
+func (s *shared) flood(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.node.APIURL+"/v1/verifications", nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("X-API-Key", s.first.key)
+	request.Header.Set("Idempotency-Key", uuid.NewString())
+	request.Header.Set("X-Upload-Content-Length", strconv.Itoa(100))
+	answer, err := s.first.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	if answer.StatusCode != http.StatusCreated {
+		return fmt.Errorf("create answers %d: %w", answer.StatusCode, errRefused)
+	}
+	return nil
+}

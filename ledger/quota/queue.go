@@ -1,0 +1,219 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// ErrClosed means that a queue gives no places any more.
+var ErrClosed = errors.New("quota: the queue is closed")
+
+// firstInRow is how many places in a row go to the first tenant while others wait. Its own
+// work is little; this keeps a fault in it from stopping all others. Guess.
+const firstInRow = 16
+
+// Queue gives places to tenants that wait for them. Each tenant has a line of its own, and the
+// lines take turns: one place each, whatever their length (start-time fair queueing with a cost of 1:
+// P. Goyal, H. M. Vin and H. Cheng, IEEE/ACM Transactions on Networking 5(5), 1997). Who comes new waits
+// for no more than one place of each other tenant. How many places a tenant may have at a time is for the
+// Pool to say.
+//
+// One tenant goes first and may have all places: the work that all others depend on. Safe for
+// concurrent use.
+type Queue[Tenant comparable] struct {
+	mu     sync.Mutex
+	places *Pool[Tenant]
+	weight int
+	first  Tenant
+	closed bool
+
+	lines map[Tenant]*line[Tenant] // of those that wait, and of those whose turn is to be remembered
+	busy  []*line[Tenant]          // those where somebody waits
+	clock int64                    // the turn that is served
+	count int64                    // how many have waited, to tell who came before whom
+	inRow int                      // places in a row for the first tenant while others waited
+}
+
+// line is a tenant's.
+type line[Tenant comparable] struct {
+	tenant Tenant
+	turn   int64 // of its next place
+	waits  []*waiter
+}
+
+// waiter is one who waits for a place.
+type waiter struct {
+	number int64
+	ready  chan struct{} // closed when it has the place, or the queue is closed
+	closed bool
+}
+
+// NewQueue makes a queue for so many places. Weight is that of every tenant at the Pool, but of
+// the one that goes first, which may have all places.
+func NewQueue[Tenant comparable](places int64, weight int, first Tenant) *Queue[Tenant] {
+	return &Queue[Tenant]{places: New[Tenant](places), weight: weight, first: first,
+		lines: map[Tenant]*line[Tenant]{}}
+}
+
+// Take waits for a place until ctx ends. waited says whether it was not free at once. ErrClosed,
+// or the error of ctx.
+func (q *Queue[Tenant]) Take(ctx context.Context, t Tenant) (waited bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return false, ErrClosed
+	}
+	l := q.lineOf(t)
+	q.count++
+	w := &waiter{number: q.count, ready: make(chan struct{})}
+	if len(l.waits) == 0 {
+		l.turn = max(l.turn, q.clock)
+		q.busy = append(q.busy, l)
+	}
+	l.waits = append(l.waits, w)
+	q.serve()
+	waited = len(l.waits) > 0 && l.waits[len(l.waits)-1] == w
+	q.mu.Unlock()
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		q.giveUp(l, w)
+		return waited, ctx.Err()
+	}
+	if w.closed {
+		return waited, ErrClosed
+	}
+	return waited, nil
+}
+
+// Return gives a place back.
+func (q *Queue[Tenant]) Return(t Tenant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.places.Return(t, 1)
+	q.serve()
+}
+
+// Close gives nobody a place any more. Those that are taken can still be returned.
+func (q *Queue[Tenant]) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, l := range q.busy {
+		for _, w := range l.waits {
+			w.closed = true
+			close(w.ready)
+		}
+		l.waits = nil
+	}
+	q.busy = nil
+}
+
+// Waiting is how many wait.
+func (q *Queue[Tenant]) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for _, l := range q.busy {
+		n += len(l.waits)
+	}
+	return n
+}
+
+// giveUp takes a waiter out of its line, or gives back the place that it just got.
+func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := slices.Index(l.waits, w)
+	switch {
+	case at >= 0:
+		l.waits = slices.Delete(l.waits, at, at+1)
+		q.leaveBusy(l)
+	case !w.closed:
+		q.places.Return(l.tenant, 1)
+	}
+	q.serve() // its line may have stood before others
+}
+
+// linesKept is how many lines are remembered before those are forgotten that nobody needs.
+const linesKept = 64
+
+// lineOf finds a tenant's line. A line without waiters matters only while its next turn is ahead of
+// the clock: it has had its place in this round. mu is held.
+func (q *Queue[Tenant]) lineOf(t Tenant) *line[Tenant] {
+	if l := q.lines[t]; l != nil {
+		return l
+	}
+	if len(q.lines) >= linesKept+2*len(q.busy) {
+		for tenant, l := range q.lines {
+			if len(l.waits) == 0 && l.turn <= q.clock {
+				delete(q.lines, tenant)
+			}
+		}
+	}
+	l := &line[Tenant]{tenant: t}
+	q.lines[t] = l
+	return l
+}
+
+// serve gives places to those whose turn it is, while there are any. mu is held.
+func (q *Queue[Tenant]) serve() {
+	for l := q.next(); l != nil; l = q.next() {
+		w := l.waits[0]
+		l.waits = l.waits[1:]
+		if l.tenant != q.first {
+			q.clock = l.turn
+			l.turn++
+		}
+		q.leaveBusy(l)
+		close(w.ready)
+	}
+}
+
+// next takes a place for the line whose turn it is; nil when nobody can have one. mu is held.
+func (q *Queue[Tenant]) next() *line[Tenant] {
+	var own, best *line[Tenant]
+	for _, l := range q.busy {
+		switch {
+		case l.tenant == q.first:
+			own = l
+		case q.places.Fits(l.tenant, q.weight, 1) && (best == nil || l.before(best)):
+			best = l
+		}
+	}
+	if own != nil && (best == nil || q.inRow < firstInRow) {
+		if !q.places.Take(q.first, int(q.places.Size())+1, 1) {
+			return nil
+		}
+		if best != nil {
+			q.inRow++
+		}
+		return own
+	}
+	if best != nil {
+		q.places.Take(best.tenant, q.weight, 1)
+		q.inRow = 0
+	}
+	return best
+}
+
+// before says whose turn comes first; with the same one, who waits longer.
+func (l *line[Tenant]) before(o *line[Tenant]) bool {
+	return l.turn < o.turn || l.turn == o.turn && l.waits[0].number < o.waits[0].number
+}
+
+// leaveBusy takes a line off those where somebody waits, when nobody does. mu is held.
+func (q *Queue[Tenant]) leaveBusy(l *line[Tenant]) {
+	if len(l.waits) > 0 {
+		return
+	}
+	l.waits = nil
+	if at := slices.Index(q.busy, l); at >= 0 {
+		q.busy = slices.Delete(q.busy, at, at+1)
+	}
+}

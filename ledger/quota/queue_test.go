@@ -1,0 +1,286 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+const house = 0 // the tenant that goes first
+
+// course runs a queue in a bubble, where Wait returns when everybody stands in line.
+type course struct {
+	t     *testing.T
+	q     *Queue[int]
+	mu    sync.Mutex
+	got   []int // tenants, in the order in which they got a place
+	lines sync.WaitGroup
+}
+
+// enter has a tenant wait for a place and keep it.
+func (c *course) enter(ctx context.Context, tenant int) {
+	c.lines.Go(func() {
+		if _, err := c.q.Take(ctx, tenant); err == nil {
+			c.mu.Lock()
+			c.got = append(c.got, tenant)
+			c.mu.Unlock()
+		}
+	})
+	synctest.Wait()
+}
+
+// leave gives a tenant's place back.
+func (c *course) leave(tenant int) {
+	c.q.Return(tenant)
+	synctest.Wait()
+}
+
+// order is who got a place since the last call.
+func (c *course) order() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := c.got
+	c.got = nil
+	return got
+}
+
+func newCourse(t *testing.T, places int64, weight int) *course {
+	return &course{t: t, q: NewQueue(places, weight, house)}
+}
+
+func (c *course) want(what string, want ...int) {
+	c.t.Helper()
+	if got := c.order(); !slices.Equal(got, want) {
+		c.t.Errorf("%s: places went to %v, want %v", what, got, want)
+	}
+}
+
+// TestAFloodDelaysOthersByOnePlace: behind 64 of one tenant, each other one waits for the place that is
+// taken, and the house for it alone.
+func TestAFloodDelaysOthersByOnePlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCourse(t, 1, 1)
+		for range 65 {
+			c.enter(t.Context(), 1)
+		}
+		c.want("a place is free", 1)
+		c.enter(t.Context(), 2)
+		c.enter(t.Context(), 3)
+		c.enter(t.Context(), house)
+		c.leave(1)
+		c.want("the house first", house)
+		c.leave(house)
+		c.want("who came new", 2)
+		c.leave(2)
+		c.want("who came new after", 3)
+		c.enter(t.Context(), 2)
+		c.leave(3)
+		c.want("the flood has had one place, as the others", 1)
+		c.leave(1)
+		c.want("turns go round", 2)
+		c.leave(2)
+		for range 63 {
+			c.want("nobody else waits", 1)
+			c.leave(1)
+		}
+		if n := c.q.Waiting(); n != 0 {
+			t.Errorf("%d wait, want nobody", n)
+		}
+	})
+}
+
+// TestTheHouseCannotStopTheOthers: one place in firstInRow goes to a tenant even so.
+func TestTheHouseCannotStopTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCourse(t, 1, 1)
+		for range 3 * firstInRow {
+			c.enter(t.Context(), house)
+		}
+		c.enter(t.Context(), 1)
+		for range firstInRow {
+			c.leave(house)
+		}
+		if got := c.order(); slices.Contains(got, 1) {
+			t.Errorf("the tenant came in among the first %d: %v", firstInRow, got)
+		}
+		c.leave(house)
+		c.want("after so many", 1)
+		c.leave(1)
+		for range 2*firstInRow - 1 {
+			c.leave(house)
+		}
+	})
+}
+
+// TestOneTenantLeavesPlacesFree: with weight 2, six of eight; the house may have the rest.
+func TestOneTenantLeavesPlacesFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCourse(t, 8, 2)
+		for range 8 {
+			c.enter(t.Context(), 1)
+		}
+		c.want("one alone", 1, 1, 1, 1, 1, 1)
+		c.enter(t.Context(), 2)
+		c.enter(t.Context(), house)
+		c.want("others find room", 2, house)
+		c.enter(t.Context(), house)
+		for range 5 { // one has 6 until then, of which it may keep 5 beside the others
+			c.leave(1)
+		}
+		if got := c.order(); got[0] != house || len(got) < 3 {
+			t.Errorf("after five came back: %v", got)
+		}
+		c.q.Close()
+	})
+}
+
+func TestWhoGivesUpLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCourse(t, 1, 1)
+		c.enter(t.Context(), 1)
+		ctx, end := context.WithCancel(t.Context())
+		c.enter(ctx, 2)
+		c.enter(t.Context(), 3)
+		end()
+		synctest.Wait()
+		if _, err := c.q.Take(ctx, 2); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that its time is over", err)
+		}
+		c.leave(1)
+		c.want("who is still there", 1, 3)
+		c.enter(t.Context(), 1)
+		c.q.Close()
+		synctest.Wait()
+		c.want("after the close nobody")
+		if _, err := c.q.Take(t.Context(), 1); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v, want %v", err, ErrClosed)
+		}
+		c.leave(3)
+	})
+}
+
+// TestAnyCourseIsFair draws who comes, who gives up and who leaves. At each moment no place is free that
+// somebody may have; and two tenants that both wait all the time get as many.
+func TestAnyCourseIsFair(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			places := int64(1 + r.IntN(4))
+			c := newCourse(t, places, 1+r.IntN(3))
+			inside := map[int]int{}
+			note := func() (got []int) {
+				got = c.order()
+				for _, tenant := range got {
+					inside[tenant]++
+				}
+				return got
+			}
+			for range 150 {
+				tenant := r.IntN(6)
+				switch r.IntN(3) {
+				case 0:
+					c.enter(t.Context(), tenant)
+				case 1:
+					ctx, end := context.WithCancel(t.Context())
+					c.enter(ctx, tenant)
+					end()
+					synctest.Wait()
+				default:
+					if note(); inside[tenant] > 0 {
+						inside[tenant]--
+						c.leave(tenant)
+					}
+				}
+				note()
+				c.check(inside, places)
+			}
+			c.fair(inside)
+			c.q.Close()
+		})
+	}
+}
+
+// check wants sound sums, and nobody waiting for what he may have.
+func (c *course) check(inside map[int]int, places int64) {
+	c.t.Helper()
+	sum := int64(0)
+	for tenant, n := range inside {
+		sum += int64(n)
+		if has := c.q.places.Has(tenant); has != int64(n) {
+			c.t.Fatalf("tenant %d has %d, want %d", tenant, has, n)
+		}
+	}
+	if used := c.q.places.Used(); used != sum || used > places {
+		c.t.Fatalf("%d of %d places are used, the tenants have %d", used, places, sum)
+	}
+	for _, l := range c.q.busy {
+		if l.tenant == house && sum < places || l.tenant != house && c.q.places.Fits(l.tenant, c.q.weight, 1) {
+			c.t.Fatalf("tenant %d waits for a place that it may have", l.tenant)
+		}
+	}
+}
+
+// fair fills two lines and counts what each gets while both wait, when each place is held as long.
+func (c *course) fair(inside map[int]int) {
+	c.t.Helper()
+	var holders []int
+	for tenant, n := range inside {
+		holders = append(holders, slices.Repeat([]int{tenant}, n)...)
+	}
+	for range 40 {
+		c.enter(c.t.Context(), 7)
+		c.enter(c.t.Context(), 8)
+	}
+	got := map[int]int{}
+	for range 60 {
+		for _, tenant := range c.order() {
+			got[tenant]++
+			holders = append(holders, tenant)
+		}
+		c.leave(holders[0])
+		holders = holders[1:]
+	}
+	// One that has as many places as it may lets the other go before it until it gives one back.
+	if most := 1 + int(c.q.places.Size()); got[7]-got[8] > most || got[8]-got[7] > most {
+		c.t.Errorf("of two that always waited, one got %d places and the other %d", got[7], got[8])
+	}
+}
+
+// TestManyAtOnce has goroutines come, give up and leave without any order, for the race detector.
+func TestManyAtOnce(t *testing.T) {
+	q := NewQueue(3, 1, house)
+	var inside atomic.Int64
+	var all sync.WaitGroup
+	for tenant := range 8 {
+		for range 4 {
+			all.Go(func() {
+				for n := range 200 {
+					ctx, end := context.WithCancel(t.Context())
+					if n%5 == 0 {
+						end()
+					}
+					if _, err := q.Take(ctx, tenant); err == nil {
+						if inside.Add(1) > 3 {
+							t.Error("more are inside than there are places")
+						}
+						inside.Add(-1)
+						q.Return(tenant)
+					}
+					end()
+				}
+			})
+		}
+	}
+	all.Wait()
+	if q.Waiting() != 0 || q.places.Used() != 0 {
+		t.Errorf("%d wait and %d places are used after all have left", q.Waiting(), q.places.Used())
+	}
+	if len(q.lines) > linesKept+16 {
+		t.Errorf("%d lines are remembered", len(q.lines))
+	}
+}
