@@ -89,10 +89,15 @@ func (c Config) checkLimits(k *checker) {
 		{"limits.max_file_bytes", c.Limits.MaxFileBytes},
 		{"limits.max_rows", c.Limits.MaxRows},
 		{"limits.max_open_verifications", int64(c.Limits.MaxOpenVerifications)},
+		{"limits.stored_bytes", c.Limits.StoredBytes},
+		{"limits.unpaid_per_day", int64(c.Limits.UnpaidPerDay)},
 	} {
 		if n.value < 1 {
 			k.add(n.key, "%d is too small: write a number from 1", n.value)
 		}
+	}
+	if c.Ledger.DiskReserve < 0 {
+		k.add("ledger.disk_reserve", "%d is too small: write a number of bytes from 0", c.Ledger.DiskReserve)
 	}
 	k.between("upload.expires_after", c.Upload.ExpiresAfter, time.Second, 168*time.Hour)
 	k.atLeast("retention.uploads", c.Retention.Uploads, time.Second)

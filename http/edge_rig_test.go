@@ -98,7 +98,7 @@ func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 		Limits:         httpd.DefaultLimits(),
 		MaxFileBytes:   edgeFileBytes,
 		MaxRows:        1000,
-		OpenMax:        100,
+		PerWorkspace:   ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},
 		UploadExpiry:   time.Hour,
 		Wake:           func() { e.wakes.Add(1) },
 		Log:            slog.New(slog.NewJSONHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -246,7 +246,7 @@ func TestRefusals(t *testing.T) {
 // TestTooManyOpen refuses a create over the bound, and lets the old one be recovered.
 func TestTooManyOpen(t *testing.T) {
 	t.Parallel()
-	e := newEdge(t, func(o *httpd.Options) { o.OpenMax = 1 })
+	e := newEdge(t, func(o *httpd.Options) { o.PerWorkspace.Open = 1 })
 	first := creation(uuid.NewString(), "10")
 	if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 201 {
 		t.Fatalf("first: %d %s", a.status, a.body)

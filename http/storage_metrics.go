@@ -14,6 +14,7 @@ type storageMetrics struct {
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
 	refused   *prometheus.CounterVec   // label reason: of PROXY headers
+	full      prometheus.Counter
 }
 
 func (m *storageMetrics) register(to prometheus.Registerer) error {
@@ -22,6 +23,10 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 	}, []string{"status"})
 	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_upload_durable_bytes_total", Help: "Uploaded bytes made durable.",
+	})
+	m.full = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_upload_disk_full_total",
+		Help: "Uploads refused because less than ledger.disk_reserve was free on the disk of the ledger.",
 	})
 	m.receiving = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rollcall_uploads_receiving", Help: "Uploads that are sending bytes.",
@@ -36,7 +41,7 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 		m.took.WithLabelValues(class)
 	}
 	m.refused = newRefused("rollcall_upload_proxy_headers_refused_total", "storage URL")
-	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused} {
+	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused, m.full} {
 		if err := to.Register(c); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/proxies"
 	"rollcall/http/upload"
+	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -124,6 +125,7 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		return fmt.Errorf("admin.tls_cert: %w", err)
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
+		Limits:   workspaceLimits(c),
 		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
@@ -161,8 +163,14 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 	limits.DownloadMax = c.HTTP.DownloadsAtOnce
 	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
 		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
-		OpenMax: c.Limits.MaxOpenVerifications, UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
+		PerWorkspace: workspaceLimits(c), UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
 		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
+}
+
+// workspaceLimits are those of a workspace for which nobody set others.
+func workspaceLimits(c config.Config) ledger.Limits {
+	return ledger.Limits{Open: int64(c.Limits.MaxOpenVerifications), Stored: c.Limits.StoredBytes,
+		Unpaid: int64(c.Limits.UnpaidPerDay)}
 }
 
 // publicURL is how a listener is reached: as configured, or at the address it got.

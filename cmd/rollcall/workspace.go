@@ -20,9 +20,10 @@ type workspaceView struct {
 }
 
 func newWorkspace(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, and weigh them"})
+	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and limit them"})
 	admin := addAdminFlags(c, e)
-	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin))
+	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin),
+		newWorkspaceLimits(admin))
 	return c
 }
 
