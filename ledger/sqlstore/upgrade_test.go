@@ -17,7 +17,11 @@ import (
 // These make a ledger of today one of before, whose tables are the same without
 // those that the later migrations add.
 const (
-	withoutSilent    = `ALTER TABLE nodes DROP COLUMN silent; DELETE FROM schema_versions WHERE version >= 5`
+	withoutLimits = `DROP TABLE workspace_limits; DROP INDEX verifications_stored; DROP INDEX verifications_unpaid;
+	DROP INDEX verifications_unpaid_kept; DROP INDEX verifications_unread; ALTER TABLE verifications DROP COLUMN paid;
+	DELETE FROM schema_versions WHERE version >= 7`
+	withoutSilent = withoutLimits + `; ALTER TABLE nodes DROP COLUMN silent;
+	DELETE FROM schema_versions WHERE version >= 5`
 	withoutOperators = withoutSilent + `; DROP TABLE throttle_overrides; DROP TABLE workspace_weights; DROP INDEX operator_log_newest;
 	ALTER TABLE operator_log DROP COLUMN author; ALTER TABLE operator_log DROP COLUMN old;
 	ALTER TABLE operator_log DROP COLUMN reason; ALTER TABLE verifications DROP COLUMN expected;
@@ -31,7 +35,8 @@ const (
 // TestALedgerOfBeforeIsBroughtUpToDate: an embedded one by the process that owns
 // it, one on a server by Migrate; what is in it stays.
 func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
-	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators, "4": withoutSilent} {
+	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators, "4": withoutSilent,
+		"6": withoutLimits} {
 		kept := "goes with its table"
 		if version < "3" {
 			kept = ""
@@ -73,6 +78,7 @@ func upgrades(t *testing.T, url, evidence string, old func()) {
 	if _, err := s.Settle(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
+	d.Creates(7)
 	before, money, results := d.Audits(), d.Account(), d.Reads(v.ID)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -86,6 +92,9 @@ func upgrades(t *testing.T, url, evidence string, old func()) {
 	if after := d.Audits(); after.Entries != before.Entries || after.Outcomes != before.Outcomes ||
 		d.Account() != money || len(d.Reads(v.ID)) != len(results) {
 		t.Errorf("got %+v, %+v, want %+v, %+v", after, d.Account(), before, money)
+	}
+	if u, err := s.Usage(t.Context(), d.Workspace); err != nil || u.Used != (ledger.Limits{Open: 1, Stored: 14, Unpaid: 1}) {
+		t.Errorf("one that was paid and one that was not: %+v, %v", u, err)
 	}
 	if kept := d.Witnesses(v.ID, 0); len(kept) != 2 || kept[0].Evidence+kept[1].Evidence != evidence {
 		t.Errorf("evidence of what was settled before: %+v", kept)
