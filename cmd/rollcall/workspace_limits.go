@@ -24,7 +24,7 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 		Example: "  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --stored 50GiB --open 500 --reason contract\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",
-		Args: wantArgs("WORKSPACE"),
+		Args: wantArgs("WORKSPACE"), ValidArgsFunction: completeWorkspace(node),
 	}
 	asJSON, f := jsonFlag(c), addLimitFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -141,7 +141,7 @@ func bytesOf(n int64) string {
 }
 
 func printLimits(w io.Writer, l admin.WorkspaceLimits) error {
-	fmt.Fprintf(w, "workspace %s  %s\n\n", l.ID, l.Name)
+	fmt.Fprintf(w, "workspace %s  %s\n\n", l.ID, printable(l.Name))
 	row := func(name string, is admin.Limit, text func(int64) string) []string {
 		from := "set"
 		if is.Default {

@@ -23,6 +23,7 @@ type disk struct {
 	folder  string
 	reserve int64
 	ask     func(folder string) (int64, error)
+	every   time.Duration
 
 	mu     sync.Mutex
 	asked  time.Time
@@ -42,7 +43,7 @@ func freeBytes(folder string) (int64, error) {
 
 // watchDisk has the ledger look at the disk of its folder.
 func (s *Store) watchDisk(folder string, o Options) {
-	s.disk.folder, s.disk.reserve, s.disk.ask = folder, o.DiskReserve, o.FreeBytes
+	s.disk.folder, s.disk.reserve, s.disk.ask, s.disk.every = folder, o.DiskReserve, o.FreeBytes, diskEvery
 	if s.disk.ask == nil {
 		s.disk.ask = freeBytes
 	}
@@ -83,7 +84,7 @@ func (s *Store) lookForRoom(ctx context.Context) {
 func (d *disk) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now.Sub(d.asked) < diskEvery {
+	if now.Sub(d.asked) < d.every {
 		return false
 	}
 	d.asked = now
