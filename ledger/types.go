@@ -110,7 +110,7 @@ func (c Counts) Plus(o Counts) Counts {
 // Verification is one customer file from creation to results.
 type Verification struct {
 	ID, Workspace uuid.UUID
-	Identity      uuid.UUID // the idempotency key, once for ever per workspace
+	Identity      uuid.UUID // the idempotency key, once per workspace; for ever if credits were held
 	Kind          Kind
 	Filename      string // "" when none was given
 	SingleEmail   string // "" for bulk
