@@ -106,7 +106,8 @@ func hold(t Tables, v *Row) (bool, error) {
 	if n == 0 {
 		return false, nil
 	}
-	v.Held, v.Paid = need, true
+	v.Held = need
+	v.Paid = true
 	return true, t.Enter(Entry{Subject: v.ID, Kind: ledger.EntryHold, Workspace: v.Workspace, Amount: need})
 }
 
