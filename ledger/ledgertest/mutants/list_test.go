@@ -355,7 +355,7 @@ var list = []mutant{
 		lives},
 	{"read bytes erased at once", bookRules, "if m.to.Final() && before.unread() {", "if m.to.Final() {", lives},
 	{"erased and not said so", bookRules, "v.UploadDeleted = !left", "v.UploadDeleted = left", lives},
-	{"erased in part and said so", bookRules, "v.UploadDeleted = !left", "v.UploadDeleted = true", books},
+	{"erased in part and said so", bookRules, "v.UploadDeleted = !left", "v.UploadDeleted = left || !left", books},
 	{"another limit set", limitWords, "{&l.Stored, c.Stored}, {&l.Unpaid, c.Unpaid}}", "{&l.Unpaid, c.Stored}, {&l.Stored, c.Unpaid}}",
 		books},
 	{"limit of less than nothing", limitWords, "min(l.Open, l.Stored, l.Unpaid) < 0", "l.Open < 0", books},
