@@ -170,9 +170,15 @@ type Ledger struct {
 	// password is better in PGPASSWORD or ~/.pgpass than here. Default
 	// sqlite:DATA_DIR/ledger.db.
 	URL string `toml:"url"`
+
+	// DiskReserve is how many bytes of its disk the embedded ledger leaves for settlements and
+	// money. With less free, creates and uploads are refused with 503 storage_unavailable.
+	// What was erased inside of its file counts as free. A server's disk can't be seen from a
+	// node. 0 looks at no disk. Default 1073741824 (1 GiB). At least 0.
+	DiskReserve int64 `toml:"disk_reserve"`
 }
 
-// Limits bound what a customer may send. They apply to new verifications.
+// Limits bound what a customer may send, and what of it is kept at a time. They apply to new verifications.
 type Limits struct {
 	// MaxFileBytes is the largest CSV file; a create above it gets 413. Default
 	// 104857600 (100 MiB). At least 1.
@@ -184,7 +190,8 @@ type Limits struct {
 	MaxRows int64 `toml:"max_rows"`
 
 	// MaxOpenVerifications is how many unfinished verifications a workspace may
-	// have; one more gets 429. Default 100. At least 1.
+	// have; one more gets 429. Default 100. At least 1. `rollcall workspace limits` sets
+	// another number for one workspace, of this and of the next two.
 	MaxOpenVerifications int `toml:"max_open_verifications"`
 
 	// FilesAtOnce is how many files one node works on; those that wait for a long time are
@@ -197,6 +204,16 @@ type Limits struct {
 	// rest a workspace has one file at a time for each turn of its weight, until nine tenths of it are
 	// answered. Default 536870912 (512 MiB). At least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
+
+	// StoredBytes is how many bytes a workspace may have stored: the declared lengths of all
+	// its files from their creation until their bytes are erased. A create above it gets 429.
+	// Default 10737418240 (10 GiB), 100 files of 100 MiB. At least 1.
+	StoredBytes int64 `toml:"stored_bytes"`
+
+	// UnpaidPerDay is how many verifications that never held a credit a workspace may have
+	// created within 24 hours: not uploaded, refused, cancelled before they began, or waiting for
+	// credits. One more gets 429. Default 1000. At least 1.
+	UnpaidPerDay int `toml:"unpaid_per_day"`
 }
 
 // DNS is where the node asks about domains.

@@ -94,6 +94,8 @@ func (c Config) checkLimits(k *checker) {
 		{"limits.max_rows", c.Limits.MaxRows},
 		{"limits.max_open_verifications", int64(c.Limits.MaxOpenVerifications)},
 		{"limits.file_bytes_at_once", c.Limits.FileBytesAtOnce},
+		{"limits.stored_bytes", c.Limits.StoredBytes},
+		{"limits.unpaid_per_day", int64(c.Limits.UnpaidPerDay)},
 	} {
 		if n.value < 1 {
 			k.add(n.key, "%d is too small: write a number from 1", n.value)
@@ -101,6 +103,9 @@ func (c Config) checkLimits(k *checker) {
 	}
 	if n := c.Limits.FilesAtOnce; n < 1 || n > filesAtOnceMax {
 		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 256", n, filesAtOnceMax)
+	}
+	if c.Ledger.DiskReserve < 0 {
+		k.add("ledger.disk_reserve", "%d is too small: write a number of bytes from 0", c.Ledger.DiskReserve)
 	}
 	k.between("upload.expires_after", c.Upload.ExpiresAfter, time.Second, 168*time.Hour)
 	c.checkShares(k)

@@ -42,10 +42,8 @@ func (s *Server) create(ctx context.Context, r *request) {
 		writeIssue(r.RequestCtx, api.IdempotencyReused, 0)
 	case errors.Is(err, ledger.ErrFileTooLarge):
 		writeIssue(r.RequestCtx, api.FileTooLarge, 0)
-	case errors.Is(err, ledger.ErrTooManyOpen):
-		writeIssue(r.RequestCtx, api.TooManyActive, 60)
 	case err != nil:
-		s.unavailable(r, "create", err)
+		s.notCreated(r, err)
 	default:
 		status := fasthttp.StatusOK
 		if created {
@@ -59,11 +57,41 @@ func (s *Server) create(ctx context.Context, r *request) {
 	}
 }
 
+// limitRetryAfter is the wait, in seconds, for what only the customer or time changes.
+const limitRetryAfter = 60
+
+// unpaidRetryMost bounds the wait that is told for the limit of a day: an operator may raise
+// it, and credits may come.
+const unpaidRetryMost = time.Hour
+
+// notCreated answers a create that a limit of its workspace or the ledger's disk refuses, or
+// that the ledger did not answer.
+func (s *Server) notCreated(r *request, err error) {
+	refuse := func(limit string, code api.Code, after int) {
+		s.metrics.limited.WithLabelValues(limit).Inc()
+		writeIssue(r.RequestCtx, code, after)
+	}
+	var later *ledger.Later
+	switch {
+	case errors.Is(err, ledger.ErrTooManyOpen):
+		refuse("open", api.TooManyActive, limitRetryAfter)
+	case errors.Is(err, ledger.ErrTooManyBytes):
+		refuse("stored_bytes", api.TooManyBytes, limitRetryAfter)
+	case errors.As(err, &later):
+		after := max(time.Second, min(later.After, unpaidRetryMost))
+		refuse("unpaid", api.TooManyUnpaid, int(math.Ceil(after.Seconds())))
+	case errors.Is(err, ledger.ErrNoRoom):
+		refuse("disk", api.StorageUnavailable, limitRetryAfter)
+	default:
+		s.unavailable(r, "create", err)
+	}
+}
+
 // readCreate reads the headers of a create; the code names the first that is wrong.
 func (s *Server) readCreate(r *request) (ledger.NewVerification, api.Code) {
 	n := ledger.NewVerification{
 		ID: uuid.New(), Workspace: r.key.Workspace,
-		BytesMax: s.options.MaxFileBytes, OpenMax: s.options.OpenMax, UploadExpiry: s.options.UploadExpiry,
+		BytesMax: s.options.MaxFileBytes, Limits: s.options.PerWorkspace, UploadExpiry: s.options.UploadExpiry,
 	}
 	h := &r.Request.Header
 	text, count := only(h, headerIdempotency)

@@ -231,7 +231,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 	good := func() Options {
 		return Options{
 			Listen: "127.0.0.1:0", Book: struct{ Book }{}, PublicUpload: func(uuid.UUID) string { return "" },
-			Limits: DefaultLimits(), MaxFileBytes: 1, MaxRows: 1, OpenMax: 1, UploadExpiry: time.Hour,
+			Limits: DefaultLimits(), MaxFileBytes: 1, MaxRows: 1, PerWorkspace: ledger.Limits{Open: 1, Stored: 1 << 30, Unpaid: 1}, UploadExpiry: time.Hour,
 			Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		}
 	}
@@ -242,7 +242,8 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 		"listen": func(o *Options) { o.Listen = "" }, "book": func(o *Options) { o.Book = nil },
 		"upload": func(o *Options) { o.PublicUpload = nil }, "log": func(o *Options) { o.Log = nil },
 		"registerer": func(o *Options) { o.Registerer = nil }, "bytes": func(o *Options) { o.MaxFileBytes = 0 },
-		"rows": func(o *Options) { o.MaxRows = 0 }, "open": func(o *Options) { o.OpenMax = 0 },
+		"rows": func(o *Options) { o.MaxRows = 0 }, "open": func(o *Options) { o.PerWorkspace.Open = 0 },
+		"stored": func(o *Options) { o.PerWorkspace.Stored = 0 }, "unpaid": func(o *Options) { o.PerWorkspace.Unpaid = 0 },
 		"expiry":                 func(o *Options) { o.UploadExpiry = 0 },
 		"rate":                   func(o *Options) { o.Limits.Reads.PerSecond = 0 },
 		"burst":                  func(o *Options) { o.Limits.Creates.Burst = 0 },

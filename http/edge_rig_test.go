@@ -51,19 +51,22 @@ type edge struct {
 	keyID     string
 	wakes     atomic.Int64
 	checker   *answerChecker
+	free      *atomic.Int64 // bytes of its disk; the ledger keeps one, and looks once a second
 }
 
 // newEdge starts it. tweak may change the options.
 func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Helper()
+	free := &atomic.Int64{}
+	free.Store(1 << 40)
 	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"),
-		sqlstore.Options{})
+		sqlstore.Options{DiskReserve: 1, FreeBytes: func(string) (int64, error) { return free.Load(), nil }})
 	if err != nil {
 		t.Fatalf("open ledger: %v", err)
 	}
 	e := &edge{
 		t: t, book: &troubledBook{Store: store}, registry: prometheus.NewRegistry(),
-		logs: &lockedBuffer{}, checker: newAnswerChecker(t),
+		logs: &lockedBuffer{}, checker: newAnswerChecker(t), free: free,
 	}
 	e.workspace, e.key, e.keyID = e.customer("first")
 	if e.server, err = httpd.New(e.options(tweak)); err != nil {
@@ -98,7 +101,7 @@ func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 		Limits:         httpd.DefaultLimits(),
 		MaxFileBytes:   edgeFileBytes,
 		MaxRows:        1000,
-		OpenMax:        100,
+		PerWorkspace:   ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},
 		UploadExpiry:   time.Hour,
 		Wake:           func() { e.wakes.Add(1) },
 		Log:            slog.New(slog.NewJSONHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/apikey"
 )
@@ -240,23 +239,6 @@ func TestRefusals(t *testing.T) {
 	}
 	if e.wakes.Load() == 0 {
 		t.Error("cancel did not wake the engine")
-	}
-}
-
-// TestTooManyOpen refuses a create over the bound, and lets the old one be recovered.
-func TestTooManyOpen(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t, func(o *httpd.Options) { o.OpenMax = 1 })
-	first := creation(uuid.NewString(), "10")
-	if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 201 {
-		t.Fatalf("first: %d %s", a.status, a.body)
-	}
-	a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "10")})
-	if a.status != 429 || a.code() != "too_many_active_verifications" || a.header.Get("Retry-After") != "60" {
-		t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-	}
-	if a := e.do(call{method: "POST", path: "/v1/verifications", headers: first}); a.status != 200 {
-		t.Errorf("first again: %d %s", a.status, a.body)
 	}
 }
 

@@ -54,6 +54,10 @@ var refusals = map[api.Code]refusal{
 	api.FileTooLarge:      {413, "The file is larger than limits.max_file_bytes of GET /v1/verifications."},
 	api.TooManyActive: {429, "Too many verifications are unfinished; wait for one to finish or cancel one, " +
 		"then send the same request again."},
+	api.TooManyBytes: {429, "This file and the ones that are stored for this workspace are together larger than it may " +
+		"have; wait until some are finished and erased or cancel one, then send the same request again."},
+	api.TooManyUnpaid: {429, "Too many verifications of the last 24 hours never held credits: they were refused or " +
+		"cancelled, or still wait; send the same request again after Retry-After."},
 
 	api.InvalidLimit:     {422, "The parameter limit must be an integer from 1 to 100."},
 	api.InvalidKind:      {422, "The parameter kind must be single or bulk."},

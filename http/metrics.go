@@ -15,7 +15,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec   // route, status
 	took     *prometheus.HistogramVec // route, class
-	limited  *prometheus.CounterVec   // limit: bad_keys, key_lookups, reads, creates, downloads
+	limited  *prometheus.CounterVec   // limit: one of limitNames
 	panics   prometheus.Counter
 	working  atomic.Int64           // requests in work
 	refused  *prometheus.CounterVec // reason: of PROXY headers
@@ -28,6 +28,10 @@ type metrics struct {
 
 // classes are the values of the label class, by the first digit of a status.
 var classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+// limitNames are the values of the label limit.
+var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "downloads", "open", "stored_bytes",
+	"unpaid", "disk"}
 
 // latencies are the buckets of what answers at once.
 var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -44,7 +48,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		}, []string{"route", "class"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_limited_total",
-			Help: "API requests refused by a rate limit: bad_keys, key_lookups, reads, creates or downloads.",
+			Help: "API requests refused by a limit: bad_keys, key_lookups, reads, creates or downloads (how often), open, " +
+				"stored_bytes or unpaid (what a workspace has), disk (the reserve of the ledger).",
 		}, []string{"limit"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",
@@ -63,6 +68,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	for r := routeNone + 1; r < routeCount; r++ {
 		m.observer(r, 200)
+	}
+	for _, limit := range limitNames {
+		m.limited.WithLabelValues(limit)
 	}
 	return m, nil
 }

@@ -77,7 +77,7 @@ type Options struct {
 	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
 	MaxFileBytes   int64                     // of a new file; 413 above
 	MaxRows        int64                     // told to customers; intake keeps it
-	OpenMax        int                       // unfinished verifications of a workspace; 429 above
+	PerWorkspace   ledger.Limits             // what a workspace may have unless it has limits of its own; 429 above
 	UploadExpiry   time.Duration             // life of an upload URL
 	Wake           func()                    // the ledger has something new; may be nil, must not block
 	Log            *slog.Logger              // access lines at debug level
@@ -94,8 +94,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: listen is empty", ErrOptions)
 	case o.Book == nil || o.PublicUpload == nil || o.Log == nil || o.Registerer == nil:
 		return fmt.Errorf("%w: book, public upload, log and registerer are needed", ErrOptions)
-	case o.MaxFileBytes < 1 || o.MaxRows < 1 || o.OpenMax < 1:
-		return fmt.Errorf("%w: max file bytes, max rows and open max must be 1 or more", ErrOptions)
+	case o.MaxFileBytes < 1 || o.MaxRows < 1 || min(o.PerWorkspace.Open, o.PerWorkspace.Stored, o.PerWorkspace.Unpaid) < 1:
+		return fmt.Errorf("%w: max file bytes, max rows and each limit of a workspace must be 1 or more", ErrOptions)
 	case o.UploadExpiry < time.Second:
 		return fmt.Errorf("%w: upload expiry must be a second or more", ErrOptions)
 	case !l.Reads.valid() || !l.Creates.valid() || !l.BadKeys.valid() || !l.KeyLookups.valid():

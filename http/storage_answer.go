@@ -203,9 +203,14 @@ func (s *Storage) fault(ctx *fasthttp.RequestCtx, id uuid.UUID, err error) {
 		s.answerNow(ctx, id)
 		return
 	}
+	after := storageRetryAfter
+	if errors.Is(err, ledger.ErrNoRoom) {
+		after = limitRetryAfter
+		s.metrics.full.Inc()
+	}
 	s.trouble.warn(time.Now(), "verification", id, "request", requestID(ctx), "err", err)
 	closeAfter(ctx)
-	writeIssue(ctx, api.StorageUnavailable, storageRetryAfter)
+	writeIssue(ctx, api.StorageUnavailable, after)
 }
 
 // answerNow answers by the session as it is, after its ledger refused a write.

@@ -17,6 +17,7 @@ type storageMetrics struct {
 	crowded   *prometheus.CounterVec   // reason: of uploads without a place
 	held      prometheus.Counter       // seconds
 	conns     *connMetrics
+	full      prometheus.Counter
 }
 
 func (m *storageMetrics) register(to prometheus.Registerer) error {
@@ -25,6 +26,10 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 	}, []string{"status"})
 	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_upload_durable_bytes_total", Help: "Uploaded bytes made durable.",
+	})
+	m.full = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_upload_disk_full_total",
+		Help: "Uploads refused because less than ledger.disk_reserve was free on the disk of the ledger.",
 	})
 	m.receiving = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rollcall_uploads_receiving", Help: "Places of uploads that are taken: uploads that send bytes.",
@@ -52,7 +57,7 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 		Help: "How long uploads were not read because their workspace had sent upload.bytes_per_second.",
 	})
 	m.conns = newConnMetrics("rollcall_upload", "storage URL")
-	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused, m.crowded, m.held,
+	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused, m.crowded, m.held, m.full,
 		m.conns.open, m.conns.refused} {
 		if err := to.Register(c); err != nil {
 			return err

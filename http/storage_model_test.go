@@ -131,7 +131,8 @@ func TestUploadSessionMatchesItsModel(t *testing.T) {
 			"no sense":      m.noSense,
 			"end":           m.end,
 		})
-		if len(m.model.stored) == total && string(rig.file(m.id)) != string(m.model.stored) {
+		// The bytes of a session that was ended before they were read are erased.
+		if m.model.gone == "" && len(m.model.stored) == total && string(rig.file(m.id)) != string(m.model.stored) {
 			rt.Fatal("the stored bytes are not the model's")
 		}
 	})

@@ -101,7 +101,7 @@ func (r *storageRig) createFor(size int64, expiry time.Duration) (uuid.UUID, str
 	r.t.Helper()
 	v, _, err := r.store.Create(context.Background(), ledger.NewVerification{
 		ID: uuid.New(), Workspace: r.space, Identity: uuid.New(), Filename: "list.csv", Bytes: size,
-		BytesMax: 1 << 30, OpenMax: 1 << 20, UploadExpiry: expiry,
+		BytesMax: 1 << 30, Limits: ledger.Limits{Open: 1 << 20, Stored: 1 << 40, Unpaid: 1 << 20}, UploadExpiry: expiry,
 	})
 	if err != nil {
 		r.t.Fatal(err)

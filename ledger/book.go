@@ -61,14 +61,16 @@ type Tenants interface {
 type Files interface {
 	// Create makes a verification, or recovers the one of the same workspace and
 	// identity (created is false). ErrIdentityReused when the lengths differ,
-	// then ErrFileTooLarge, then ErrTooManyOpen.
+	// then ErrFileTooLarge, then ErrTooManyOpen, ErrTooManyBytes, ErrTooManyUnpaid (in a
+	// Later), ErrNoRoom.
 	Create(ctx context.Context, n NewVerification) (v Verification, created bool, err error)
 	// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
 	Verification(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
 	History(ctx context.Context, q HistoryQuery) ([]Verification, error)
 	// Cancel asks for the end: Cancelled at once when nothing runs (uploading,
 	// preparing, waiting for credits, or not leased and at most SettlementMax
-	// left), otherwise Cancelling; a final verification is returned as it is.
+	// left), otherwise Cancelling; a final verification is returned as it is. The bytes of
+	// one that was uploading or preparing are erased with it.
 	Cancel(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
 	// Results calls yield for each settled address in ordinal order, as of one
 	// moment, with memory that does not grow with the file. ErrResultsExpired
@@ -80,7 +82,7 @@ type Files interface {
 	OpenUpload(ctx context.Context, id uuid.UUID) (Upload, error)
 	// AppendChunk stores data at offset, which must be what is durable now, and
 	// answers the state after it. With the last byte the status becomes
-	// Preparing in the same transaction. ErrFenced, ErrUploadClosed, ErrGap, each
+	// Preparing in the same transaction. ErrFenced, ErrUploadClosed, ErrGap, ErrNoRoom, each
 	// beside the state; ErrIllegal above ChunkBytesMax or the declared length. The
 	// newest chunk repeated by its writer is answered again.
 	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (Upload, error)
@@ -103,7 +105,7 @@ type Work interface {
 	Release(ctx context.Context, l Lease) error
 	// OpenFile streams the uploaded bytes.
 	OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error)
-	// Refuse ends a verification in Preparing with the defect of its file.
+	// Refuse ends a verification in Preparing with the defect of its file, and erases its bytes.
 	Refuse(ctx context.Context, l Lease, issue Issue) (Verification, error)
 	// Prepare ends intake: rows and total are written and total credits are held
 	// (Verifying), or none (Waiting with credits_required; the lease is gone).
@@ -138,8 +140,8 @@ type Work interface {
 	// FinishCancel releases what is still held and makes it Cancelled.
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
 	// Sweep does what time demands: expires uploads (upload_expired) and files
-	// nobody funded (funding_expired), deletes uploaded bytes, and results with
-	// their evidence, after their retention, and forgets processes that ended a day ago,
+	// nobody funded (funding_expired), deletes uploaded bytes, results with their evidence,
+	// and whole verifications that never held a credit, after their retention, and forgets processes that ended a day ago,
 	// facts that expired and overrides whose time was over 30 days ago. It answers how many verifications it changed.
 	Sweep(ctx context.Context, r Retention) (int, error)
 }

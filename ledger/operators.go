@@ -91,6 +91,10 @@ type Operators interface {
 	// SetWeight says how many turns a workspace has for one of another: 1 to WeightMax.
 	// ErrNoSuchWorkspace, ErrIllegal.
 	SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (Workspace, error)
+	// SetLimits changes the limits of a workspace. ErrNoSuchWorkspace, ErrIllegal.
+	SetLimits(ctx context.Context, c LimitsChange) (Usage, error)
+	// Usage reads what a workspace may have and what it has. ErrNoSuchWorkspace.
+	Usage(ctx context.Context, workspace uuid.UUID) (Usage, error)
 	// Note writes a line about what the ledger does not do itself; At and Author are
 	// filled in, and the ID unless it is given: then the line is written once. ErrIllegal
 	// for a line without an action and for texts above OperatorTextMax.

@@ -13,6 +13,7 @@ const (
 	Owned   = "owners"      // what belongs to something belongs to what is there
 	Erased  = "erased"      // what was erased is gone in every form
 	Bounds  = "bounds"      // what operators change keeps to its bounds
+	Paid    = "paid"        // what says that credits were held
 	Storage = "storage"     // the database can be read and is sound
 )
 
@@ -59,14 +60,18 @@ func Invariants() []Invariant {
 		{InOrder, "settlements are numbered without a gap, by leases that never went back",
 			"A settlement is missing or was written by a node whose lease was over. Stop the nodes; take what is " +
 				"missing from a backup, and compare the entries of the verification."},
-		{Owned, "settlements, evidence, uploads, verifications and weights belong to something that is there",
+		{Owned, "settlements, evidence, uploads, verifications, weights and limits belong to something that is there",
 			"Rows were deleted by hand, or the database lost them. Find the missing row in a backup and put it back."},
-		{Erased, "no evidence outlives the results that it is about",
-			"Delete the lines of the named verifications from the table evidence by hand: they are past the retention " +
-				"that you promise. Then look into the log for what the sweep says."},
-		{Bounds, "weights of workspaces are 1 to 100; an override has an end, which is not after its time",
+		{Erased, "no evidence outlives the results that it is about, and no bytes the upload that is said to be erased",
+			"Delete the lines of the named verifications from the table evidence, or upload_chunks, by hand: they are past " +
+				"the retention that you promise. Then look into the log for what the sweep says."},
+		{Bounds, "weights of workspaces are 1 to 100, limits at least 1; an override has an end, which is not after its time",
 			"The row was changed past the database's own check, and the named workspace may be served too much or never, " +
-				"or an override may hold for longer than was said. Set the weight again, or clear the override by its id."},
+				"or an override may hold for longer than was said. Set the weight or the limits again, or clear the " +
+				"override by its id."},
+		{Paid, "a verification is marked as paid if credits were ever held for it, and only then",
+			"The row was changed past the program. Its entries are the truth: set its column paid to 1 if it has any, " +
+				"otherwise to 0. What has entries is never deleted, whatever its mark says."},
 		{Storage, "the database is sound and every row can be read",
 			"Stop the node and keep a copy of its files before anything else. Check the disk, then restore the " +
 				"newest backup in which an audit finds nothing. On a database server run its own checks."},

@@ -110,7 +110,7 @@ func (c Counts) Plus(o Counts) Counts {
 // Verification is one customer file from creation to results.
 type Verification struct {
 	ID, Workspace uuid.UUID
-	Identity      uuid.UUID // the idempotency key, once for ever per workspace
+	Identity      uuid.UUID // the idempotency key, once per workspace; for ever if credits were held
 	Kind          Kind
 	Filename      string // "" when none was given
 	SingleEmail   string // "" for bulk
@@ -129,6 +129,7 @@ type Verification struct {
 	NextTry       time.Time    // waiting for receivers: when something is due again; zero otherwise
 	Expected      time.Time    // when its last address is expected to be final; zero: not known, or over
 	Held          Credits      // what it still holds
+	UploadDeleted bool         // its bytes are erased
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
 	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence only
@@ -144,7 +145,7 @@ type NewVerification struct {
 	Bytes     int64
 	// The rules of the moment, which apply to new verifications only.
 	BytesMax     int64         // ErrFileTooLarge above it
-	OpenMax      int           // ErrTooManyOpen when that many are not final
+	Limits       Limits        // the defaults, for a workspace that has none of its own
 	UploadExpiry time.Duration // from now on the ledger's clock
 }
 

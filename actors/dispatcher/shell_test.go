@@ -246,8 +246,8 @@ func (o *office) uploads(rows string) uuid.UUID {
 	o.uploaded++
 	id[0] = o.uploaded // those of one millisecond are leased in the order of their ids
 	v, _, err := o.book.Create(ctx, ledger.NewVerification{ID: id, Workspace: o.workspace,
-		Identity: uuid.New(), Bytes: int64(len(rows)), BytesMax: 1 << 30, OpenMax: 1000,
-		UploadExpiry: 24 * time.Hour})
+		Identity: uuid.New(), Bytes: int64(len(rows)), BytesMax: 1 << 30,
+		Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: 24 * time.Hour})
 	if err != nil {
 		o.t.Fatal(err)
 	}

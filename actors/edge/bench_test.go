@@ -98,7 +98,7 @@ func benchCredits(b *testing.B, l httpd.Limiter) {
 	s, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0",
 		Book:         smallBook{key: ledger.Key{ID: key.ID, SecretSHA256: key.SHA256}},
 		PublicUpload: func(uuid.UUID) string { return "" }, Limits: limits, Limiter: l, MaxFileBytes: 1, MaxRows: 1,
-		OpenMax: 1, UploadExpiry: time.Hour, Log: slog.New(slog.DiscardHandler),
+		PerWorkspace: ledger.Limits{Open: 1, Stored: 1 << 30, Unpaid: 1}, UploadExpiry: time.Hour, Log: slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		b.Fatal(err)

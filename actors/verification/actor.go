@@ -119,7 +119,7 @@ type (
 
 // New makes the actor of a verification that was leased.
 func New(o Options, v ledger.Verification, l ledger.Lease) actor.Actor {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), v.Workspace))
 	return &Actor{options: o, state: v, lease: l, ctx: ctx, cancel: cancel,
 		domains: map[string]*actor.PID{}, names: map[string]string{}}
 }

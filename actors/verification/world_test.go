@@ -180,8 +180,8 @@ func (w *world) uploads(rows ...string) ledger.Verification {
 	ctx := context.Background()
 	file := []byte("email\n" + strings.Join(rows, "\n") + "\n")
 	v, _, err := w.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.workspace,
-		Identity: uuid.New(), Bytes: int64(len(file)), BytesMax: 1 << 30, OpenMax: 1000,
-		UploadExpiry: time.Hour})
+		Identity: uuid.New(), Bytes: int64(len(file)), BytesMax: 1 << 30,
+		Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: time.Hour})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 		return nil, err
 	}
 	book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{Folder: c.DataDir, Log: o.Log,
-		Registerer: registry})
+		Registerer: registry, DiskReserve: c.Ledger.DiskReserve})
 	if err != nil {
 		return nil, err
 	}

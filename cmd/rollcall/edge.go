@@ -18,6 +18,7 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/proxies"
 	"rollcall/http/upload"
+	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -127,6 +128,7 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		return fmt.Errorf("admin.tls_cert: %w", err)
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
+		Limits:   workspaceLimits(c),
 		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
@@ -165,7 +167,7 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 	limits.ConnsMax = connectionPlaces(c.HTTP.Connections, 4, o.log, "http")
 	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
 		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
-		OpenMax: c.Limits.MaxOpenVerifications, UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
+		PerWorkspace: workspaceLimits(c), UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
 		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
 }
 
@@ -180,6 +182,12 @@ func connectionPlaces(configured, part int, log *slog.Logger, listener string) i
 	log.Warn("fewer connections than configured, since the system lets this process open few files", "listener", listener,
 		"connections", places, "configured", configured, "files", limit.Cur)
 	return places
+}
+
+// workspaceLimits are those of a workspace for which nobody set others.
+func workspaceLimits(c config.Config) ledger.Limits {
+	return ledger.Limits{Open: int64(c.Limits.MaxOpenVerifications), Stored: c.Limits.StoredBytes,
+		Unpaid: int64(c.Limits.UnpaidPerDay)}
 }
 
 // publicURL is how a listener is reached: as configured, or at the address it got.

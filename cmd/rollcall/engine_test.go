@@ -74,7 +74,7 @@ func submit(t testing.TB, n *node, file []byte, credits ledger.Credits) ledger.V
 		t.Fatal(err)
 	}
 	v, _, err := n.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
-		Bytes: int64(len(file)), BytesMax: 1 << 30, OpenMax: 10, UploadExpiry: time.Hour})
+		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10}, UploadExpiry: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ port = %d
 hello_name = "rollcall.example"
 allow_networks = ["127.0.0.0/8"]
 %s`, ports[0], ports[1], ports[2], o.dns, o.smtpPort, o.settings))
-	r.environ = []string{"ROLLCALL_ADMIN=" + r.admin,
+	r.environ = []string{"ROLLCALL_ADMIN=" + r.admin, "ROLLCALL_LEDGER_DISK_RESERVE=0", // tests run on any disk
 		fmt.Sprintf("ROLLCALL_CLUSTER_GOSSIP_LISTEN=127.0.0.1:%d", freePort(t)),
 		fmt.Sprintf("ROLLCALL_CLUSTER_ACTOR_LISTEN=127.0.0.1:%d", freePort(t))}
 	return r

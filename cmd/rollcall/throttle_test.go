@@ -19,6 +19,7 @@ import (
 
 	"rollcall/actors/view"
 	"rollcall/http/admin"
+	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/throttle"
 )
@@ -205,6 +206,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: book, Token: token,
 		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false },
 		Log: slog.New(slog.DiscardHandler), Survey: b.survey, Throttle: table, Tuned: b.follow,
+		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
 		ReplayThrottle: func(_ context.Context, throttle, rules string) (view.Replayed, error) {
 			return b.replay(throttle, rules)
@@ -606,20 +608,4 @@ func TestShellsAreOfferedWhatThereIs(t *testing.T) {
 	holds(t, complete(&quiet, "sources", "pause", ""), "192.0.2.7 used on node-1\n")
 	quiet.environ = []string{"ROLLCALL_ADMIN=http://127.0.0.1:1", "ROLLCALL_ADMIN_TOKEN=x"}
 	holds(t, complete(&quiet, "throttle", "set", "a.test", ""), "rcpt_rate=\n")
-}
-
-// TestWeightsAreShown and changed.
-func TestWeightsAreShown(t *testing.T) {
-	b := newThrottleBench(t)
-	var made workspaceView
-	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
-		t.Fatal(err)
-	}
-	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
-	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
-	for _, wrong := range [][]string{{"x", "3"}, {made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
-		if _, _, err := b.run(t.Context(), append([]string{"workspace", "weight"}, wrong...)...); !isUsage(err) {
-			t.Errorf("%v: %v", wrong, err)
-		}
-	}
 }

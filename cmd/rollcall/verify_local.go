@@ -66,6 +66,7 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 func localConfig(c config.Config, folder string, lab bool) config.Config {
 	const anyPort = "127.0.0.1:0"
 	c.DataDir, c.Ledger.URL = folder, "sqlite:"+filepath.Join(folder, "ledger.db")
+	c.Ledger.DiskReserve = 0 // nobody else's money is in it
 	c.HTTP.Listen, c.HTTP.PublicURL = anyPort, ""
 	c.Upload.Listen, c.Upload.PublicURL = anyPort, ""
 	c.Admin.Listen = anyPort

@@ -20,9 +20,10 @@ type workspaceView struct {
 }
 
 func newWorkspace(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, and weigh them"})
+	c := asGroup(&cobra.Command{Use: "workspace", Short: "Create and list workspaces, the paying tenants, weigh and limit them"})
 	admin := addAdminFlags(c, e)
-	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin))
+	c.AddCommand(newWorkspaceCreate(admin), newWorkspaceList(admin), newWorkspaceWeight(admin),
+		newWorkspaceLimits(admin))
 	return c
 }
 
@@ -80,7 +81,7 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 			"seconds. Turns go round by workspace and then by verification, so that a small file does not wait for a\n" +
 			"large one.",
 		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
-		Args:    wantArgs("WORKSPACE", "N"),
+		Args:    wantArgs("WORKSPACE", "N"), ValidArgsFunction: completeWorkspace(node),
 	}
 	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -108,6 +109,27 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 			[][]string{{w.ID, w.Name, fmt.Sprint(w.Weight)}})
 	}
 	return c
+}
+
+// completeWorkspace offers the ids of the workspaces, with their names.
+func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+		client, err := node.client()
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		var list struct {
+			Workspaces []workspaceView `json:"workspaces"`
+		}
+		if err := client.ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
+			for _, w := range list.Workspaces {
+				ids = append(ids, w.ID+"\t"+printable(w.Name))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 func (c *adminClient) createWorkspace(ctx context.Context, name string) (w workspaceView, err error) {

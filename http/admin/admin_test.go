@@ -65,7 +65,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_test_total"}))
 	o := admin.Options{
-		Listen: "127.0.0.1:0", Book: r.book, Token: token, Gatherer: registry,
+		Listen: "127.0.0.1:0", Book: r.book, Token: token, Limits: ledger.Limits{Open: 5, Stored: 6, Unpaid: 7}, Gatherer: registry,
 		Draining: r.draining.Load, Wake: func() { r.wakes.Add(1) }, Log: slog.New(slog.DiscardHandler),
 	}
 	for _, change := range changes {

@@ -12,6 +12,8 @@
 //	POST /v1/workspaces               {"name"} -> {"id","name"}
 //	GET  /v1/workspaces               {"workspaces":[{"id","name","created_at","weight"}]}
 //	POST /v1/workspaces/{id}/weight   {"weight"} -> {"id","name","created_at","weight"}
+//	GET  /v1/workspaces/{id}/limits   WorkspaceLimits
+//	POST /v1/workspaces/{id}/limits   LimitsCall -> the same
 //	POST /v1/workspaces/{id}/keys     {"label"} -> {"id","key"}, the only time the key is shown
 //	GET  /v1/workspaces/{id}/keys     {"keys":[{"id","label","created_at","revoked_at"}]}
 //	POST /v1/keys/{id}/revoke         {"id","revoked_at"}

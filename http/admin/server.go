@@ -53,6 +53,9 @@ type Options struct {
 	Wake     func()              // hint that the ledger has something new (a grant); may be nil, must not block
 	Log      *slog.Logger        // what operators changed, at info level
 
+	// Limits are those of a workspace for which nobody set others.
+	Limits ledger.Limits
+
 	// Cluster is the whole cluster; nil: its calls are refused with no_cluster.
 	Cluster Cluster
 
@@ -213,6 +216,8 @@ func (s *Server) routes() http.Handler {
 	operator.HandleFunc("GET /v1/identity", s.identity)
 	operator.HandleFunc("POST /v1/identity/check", s.checkIdentity)
 	operator.HandleFunc("POST /v1/workspaces/{id}/weight", s.setWeight)
+	operator.HandleFunc("GET /v1/workspaces/{id}/limits", s.limits)
+	operator.HandleFunc("POST /v1/workspaces/{id}/limits", s.setLimits)
 	operator.HandleFunc("GET /v1/log", s.operatorLog)
 	s.clusterRoutes(operator)
 	s.surveyRoutes(operator)

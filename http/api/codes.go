@@ -29,6 +29,8 @@ const (
 	RequestInProgress   Code = "request_in_progress"
 	FileTooLarge        Code = "file_too_large"
 	TooManyActive       Code = "too_many_active_verifications"
+	TooManyBytes        Code = "too_many_stored_bytes"
+	TooManyUnpaid       Code = "too_many_unpaid_verifications"
 	InvalidLimit        Code = "invalid_limit"
 	InvalidKind         Code = "invalid_kind"
 	InvalidCursor       Code = "invalid_cursor"
@@ -47,7 +49,7 @@ const (
 	UploadNotFound       Code = "upload_not_found"
 	UploadExpired        Code = "upload_expired" // also the issue of a file whose bytes never came
 	UploadCancelled      Code = "upload_cancelled"
-	StorageUnavailable   Code = "storage_unavailable"
+	StorageUnavailable   Code = "storage_unavailable" // also of a create, while the ledger's disk is nearly full
 )
 
 // CreditsRequired is the issue of a file that waits for credits.

@@ -91,7 +91,7 @@ func (c *Contest) uploaded(ctx context.Context, workspace uuid.UUID) uuid.UUID {
 // asks is a create that is allowed.
 func asks(workspace, identity uuid.UUID, bytes int64) ledger.NewVerification {
 	return ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: identity, Bytes: bytes,
-		BytesMax: 1 << 20, OpenMax: 1000, UploadExpiry: Hour}
+		BytesMax: 1 << 20, Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: Hour}
 }
 
 // creators ask for one verification at the same time (RELIABILITY 2.3, P7).

@@ -50,7 +50,8 @@ func (d *Desk) Grants(n ledger.Credits) ledger.Balance {
 // Asks is a create of a file of some bytes that is allowed.
 func (d *Desk) Asks(bytes int64) ledger.NewVerification {
 	return ledger.NewVerification{ID: uuid.New(), Workspace: d.Workspace, Identity: uuid.New(),
-		Filename: "list.csv", Bytes: bytes, BytesMax: 1 << 30, OpenMax: 1000, UploadExpiry: Hour}
+		Filename: "list.csv", Bytes: bytes, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000},
+		UploadExpiry: Hour}
 }
 
 // Creates makes a verification of some bytes.

@@ -183,8 +183,13 @@ var evidences = []exercise{
 		d.ok(err)
 		_, err = d.Cancel(d.T.Context(), d.Workspace, young.ID)
 		d.ok(err)
-		d.sweeps(ledger.Retention{Results: time.Nanosecond}, 2)
-		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing) // which had none
+		bare, j := d.Prepares(1) // which has none, and held credits
+		d.ok(d.Release(d.T.Context(), j))
+		d.cancels(bare.ID)
+		d.sweeps(ledger.Retention{Results: time.Nanosecond}, 3)
+		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing) // which held none
+		d.refused(err, ledger.ErrNoSuchVerification)
+		_, err = d.Evidence(d.T.Context(), bare.ID, 0, nothing)
 		d.refused(err, ledger.ErrResultsExpired)
 		erased, err := d.Evidence(d.T.Context(), v.ID, 0, nothing)
 		d.refused(err, ledger.ErrResultsExpired)

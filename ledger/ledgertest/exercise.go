@@ -16,7 +16,7 @@ func Exercise(t *testing.T, plays int, open func(t *testing.T) ledger.Book) {
 	}{
 		{"tenants", tenants}, {"uploads", uploads}, {"leases", leases}, {"intake", intake},
 		{"settlements", settlements}, {"evidence", evidences}, {"cancel", cancels}, {"reading", readings}, {"sweep", sweeps},
-		{"refusals", refusals}, {"limits", limits}, {"repeats", repeats}, {"races", races},
+		{"refusals", refusals}, {"limits", limits}, {"quotas", quotas}, {"repeats", repeats}, {"races", races},
 		{"processes", processes}, {"facts", facts}, {"operators", operators}, {"outlooks", outlooks},
 	} {
 		t.Run(group.name, func(t *testing.T) {

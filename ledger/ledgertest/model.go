@@ -37,6 +37,9 @@ type modelFile struct {
 	crashes      int
 	epoch        int64
 	batches      []modelBatch
+	paid         bool // credits were held for it
+	stored       bool // its bytes count
+	erased       bool // its results
 }
 
 // modelBatch is one settlement.
@@ -73,8 +76,9 @@ func (f *modelFile) left() int64 {
 
 func (f *modelFile) mine(l ledger.Lease) bool { return f.node == l.Node && f.epoch == l.Epoch }
 
-// end makes f final; nobody has it any more.
+// end makes f final; nobody has it any more, and nobody its bytes unless they were read.
 func (f *modelFile) end(status, issue string) {
+	f.stored = f.total >= 0
 	f.status, f.issue, f.node, f.expires = status, issue, uuid.Nil, false
 }
 
@@ -90,7 +94,7 @@ func (m *model) fund() {
 		if f.status == "waiting" && f.issue == "credits_required" && f.total <= m.available {
 			m.available -= f.total
 			m.held += f.total
-			f.held, f.status, f.issue = f.total, "verifying", ""
+			f.held, f.status, f.issue, f.paid = f.total, "verifying", "", true
 		}
 	}
 }
@@ -127,7 +131,7 @@ func (m *model) prepare(f *modelFile, l ledger.Lease, total int64) bool {
 	}
 	m.available -= total
 	m.held += total
-	f.held, f.status = total, "verifying"
+	f.held, f.status, f.paid = total, "verifying", true
 	return true
 }
 
@@ -287,6 +291,37 @@ func (m *model) release(f *modelFile, l ledger.Lease) bool {
 	}
 	f.node, f.expires = uuid.Nil, false
 	return true
+}
+
+// allows says whether a new file keeps to what may be stored and unpaid.
+func (m *model) allows(bytes, stored, unpaid int64) bool {
+	had, free := m.uses()
+	return had+bytes <= stored && free < unpaid
+}
+
+// uses counts what is stored and what was never paid.
+func (m *model) uses() (stored, unpaid int64) {
+	for _, f := range m.files {
+		if f.stored {
+			stored += f.bytes
+		}
+		if !f.paid {
+			unpaid++
+		}
+	}
+	return stored, unpaid
+}
+
+// forget deletes what is final and was never paid, and erases the results of the rest.
+func (m *model) forget() (n int) {
+	m.files = slices.DeleteFunc(m.files, func(f *modelFile) bool {
+		if f.final() && !f.erased {
+			f.erased = true
+			n++
+		}
+		return f.final() && !f.paid
+	})
+	return n
 }
 
 // sweep ends uploads past their time and, when funding is over too, what waits for credits.

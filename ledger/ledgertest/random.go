@@ -115,11 +115,16 @@ func (p *play) create(t *rapid.T) {
 		}
 		return
 	}
+	n.Limits.Stored, n.Limits.Unpaid = 40, 8
 	v, created, err := p.Create(p.T.Context(), n)
-	if err != nil || !created {
-		t.Fatalf("create: created %v, %v", created, err)
+	p.agree(t, "create", p.model.allows(n.Bytes, 40, 8), err)
+	if err != nil {
+		return
 	}
-	p.model.add(&modelFile{id: v.ID, identity: n.Identity, created: v.Created, bytes: n.Bytes,
+	if !created {
+		t.Fatal("a new one was found")
+	}
+	p.model.add(&modelFile{id: v.ID, identity: n.Identity, created: v.Created, bytes: n.Bytes, stored: true,
 		expired: expired, status: "uploading", total: -1, outcomes: map[int64]smtp.Outcome{}})
 }
 
@@ -313,6 +318,15 @@ func (p *play) sweep(t *rapid.T) {
 	if want := p.model.sweep(funding); got != want {
 		t.Fatalf("swept %d, want %d", got, want)
 	}
+	if rapid.IntRange(0, 3).Draw(t, "forget") > 0 {
+		return
+	}
+	// What is final for no time at all goes; what is waited for stays.
+	got, err = p.Sweep(p.T.Context(), ledger.Retention{Results: time.Nanosecond})
+	p.agree(t, "sweep results", true, err)
+	if want := p.model.forget(); got != want {
+		t.Fatalf("forgot %d, want %d", got, want)
+	}
 }
 
 // compare holds the book against the model.
@@ -322,6 +336,10 @@ func (p *play) compare(t *rapid.T) {
 	if got := [4]int64{int64(b.Granted), int64(b.Available), int64(b.Held), int64(b.Spent)}; got !=
 		[4]int64{m.granted, m.available, m.held, m.spent} {
 		t.Fatalf("account: got %+v, want %+v", b, m)
+	}
+	u, err := p.Usage(p.T.Context(), p.Workspace)
+	if stored, unpaid := m.uses(); err != nil || u.Used.Stored != stored || u.Used.Unpaid != unpaid {
+		t.Fatalf("uses %s, %v, want %d bytes, %d unpaid", u.Used, err, stored, unpaid)
 	}
 	for _, f := range m.files {
 		v := p.Sees(f.id)
@@ -333,6 +351,9 @@ func (p *play) compare(t *rapid.T) {
 			int64(v.Held) != f.held || v.Counts.Cancelled != f.unchecked ||
 			v.Settlements != int64(len(f.batches)) || v.Epoch != f.epoch {
 			t.Fatalf("got %+v, want %+v", v, f)
+		}
+		if f.erased {
+			continue
 		}
 		list := p.Reads(f.id)
 		if len(list) != len(f.outcomes) {

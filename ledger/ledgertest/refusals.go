@@ -148,17 +148,17 @@ func refusedCreates(d *Desk) {
 		want   error
 	}{
 		{"no workspace, and all else", func(n *ledger.NewVerification) {
-			n.Workspace, n.Identity, n.Bytes, n.BytesMax, n.OpenMax = uuid.New(), known.Identity, 8, 1, 1
+			n.Workspace, n.Identity, n.Bytes, n.BytesMax, n.Limits.Open = uuid.New(), known.Identity, 8, 1, 1
 		}, ledger.ErrNoSuchWorkspace},
 		{"identity with another length, and too large, and too many", func(n *ledger.NewVerification) {
-			n.Identity, n.Bytes, n.BytesMax, n.OpenMax = known.Identity, 8, 1, 1
+			n.Identity, n.Bytes, n.BytesMax, n.Limits.Open = known.Identity, 8, 1, 1
 		}, ledger.ErrIdentityReused},
-		{"too large and too many", func(n *ledger.NewVerification) { n.BytesMax, n.OpenMax = 6, 1 },
+		{"too large and too many", func(n *ledger.NewVerification) { n.BytesMax, n.Limits.Open = 6, 1 },
 			ledger.ErrFileTooLarge},
-		{"too many", func(n *ledger.NewVerification) { n.OpenMax = 1 }, ledger.ErrTooManyOpen},
+		{"too many", func(n *ledger.NewVerification) { n.Limits.Open = 1 }, ledger.ErrTooManyOpen},
 		{"no bytes", func(n *ledger.NewVerification) { n.Bytes = 0 }, ledger.ErrIllegal},
-		{"just as large as allowed", func(n *ledger.NewVerification) { n.BytesMax, n.OpenMax = 7, 2 }, nil},
-		{"one too many", func(n *ledger.NewVerification) { n.OpenMax = 2 }, ledger.ErrTooManyOpen},
+		{"just as large as allowed", func(n *ledger.NewVerification) { n.BytesMax, n.Limits.Open = 7, 2 }, nil},
+		{"one too many", func(n *ledger.NewVerification) { n.Limits.Open = 2 }, ledger.ErrTooManyOpen},
 	} {
 		n := d.Asks(7)
 		c.change(&n)
@@ -169,7 +169,7 @@ func refusedCreates(d *Desk) {
 	_, err = d.Cancel(d.T.Context(), d.Workspace, known.ID)
 	d.ok(err)
 	n := d.Asks(7)
-	n.OpenMax = 2 // the cancelled one is not open
+	n.Limits.Open = 2 // the cancelled one is not open
 	_, _, err = d.Create(d.T.Context(), n)
 	d.ok(err)
 }

@@ -16,7 +16,7 @@ var uploads = []exercise{
 		first, created, err := d.Create(d.T.Context(), n)
 		d.ok(err)
 		// Recovery stands before size and number.
-		n.ID, n.Filename, n.BytesMax, n.OpenMax = uuid.New(), "renamed.csv", 1, 1
+		n.ID, n.Filename, n.BytesMax, n.Limits = uuid.New(), "renamed.csv", 1, ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}
 		second, again, err := d.Create(d.T.Context(), n)
 		d.ok(err)
 		if !created || again || second.ID != first.ID || second.Filename != "list.csv" {

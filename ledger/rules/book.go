@@ -29,6 +29,10 @@ func one(n int64, err error, what string) error {
 	return nil
 }
 
+// ErasedMax bounds the chunks that one transaction erases, so that other writers do not wait
+// for long: 16 MiB as uploads are cut. The rest of a larger file goes right after it.
+const ErasedMax = 64
+
 // move is a step of a verification to another state. Everything that changes a
 // status goes through it.
 type move struct {
@@ -52,6 +56,14 @@ func step(t Tables, v *Row, m move) error {
 	v.Counts.Cancelled += m.more
 	if err := ledger.Step(before.State(), v.State()); err != nil {
 		return err
+	}
+	if m.to.Final() && before.unread() {
+		// Nobody will read these bytes: they go with the step, not after a time.
+		left, err := t.EraseUpload(v.ID, ErasedMax)
+		if err != nil {
+			return fmt.Errorf("erase upload: %w", err)
+		}
+		v.UploadDeleted = !left
 	}
 	if m.to.Final() {
 		v.Completed = Clock(max(v.Now, Millis(v.Created))) // a clock set back makes no negative time

@@ -107,6 +107,7 @@ func hold(t Tables, v *Row) (bool, error) {
 		return false, nil
 	}
 	v.Held = need
+	v.Paid = true
 	return true, t.Enter(Entry{Subject: v.ID, Kind: ledger.EntryHold, Workspace: v.Workspace, Amount: need})
 }
 

@@ -28,7 +28,7 @@ type Row struct {
 	WaitingSince   int64     // for credits, milliseconds; 0: it does not
 	WakeAt         int64     // no node takes it before, milliseconds
 	Crashes        int       // of those who worked on it
-	UploadDeleted  bool
+	Paid           bool      // it held credits, now or before
 	ResultsDeleted bool
 	Now            int64 // milliseconds, by the database's clock
 }
@@ -70,8 +70,16 @@ type Tables interface {
 	Read(id uuid.UUID) (*Row, error)
 	ReadOf(workspace, id uuid.UUID) (*Row, error)
 	ReadIdentity(workspace, identity uuid.UUID) (*Row, error)
+	// Limits reads what was set for a workspace; 0 is the default.
+	Limits(workspace uuid.UUID) (ledger.Limits, error)
 	// Open counts the verifications of a workspace that are not final.
-	Open(workspace uuid.UUID) (int, error)
+	Open(workspace uuid.UUID) (int64, error)
+	// Stored adds up the declared bytes of those whose upload is not erased.
+	Stored(workspace uuid.UUID) (int64, error)
+	// Unpaid counts those of ledger.UnpaidWithin that never held a credit.
+	Unpaid(workspace uuid.UUID) (Unpaid, error)
+	// Room is ledger.ErrNoRoom while the ledger takes no new verification and no chunk.
+	Room() error
 	// Unfunded gives the oldest verification that waits for credits and needs no
 	// more than are available; nil when there is none.
 	Unfunded(workspace uuid.UUID) (*Row, error)
@@ -82,7 +90,7 @@ type Tables interface {
 	// Insert makes a verification that is uploading.
 	Insert(n ledger.NewVerification) error
 	// Move writes status, issue, next try, what is expected, held, cancelled addresses, time of
-	// completion, waiting since, when it wakes, crashes, and the lease.
+	// completion, waiting since, when it wakes, crashes, the lease, and whether it was paid and its upload is erased.
 	Move(s Step) (int64, error)
 	// Measure writes what intake found: rows, duplicates, total.
 	Measure(s Step) (int64, error)
@@ -93,6 +101,8 @@ type Tables interface {
 	Chunk(id uuid.UUID, offset int64) ([]byte, error)
 	// Append stores a chunk.
 	Append(id uuid.UUID, offset int64, data []byte) error
+	// EraseUpload deletes so many chunks at most, and says whether there may be more.
+	EraseUpload(id uuid.UUID, most int64) (left bool, err error)
 	// Lengthen counts stored bytes, for the newest writer only.
 	Lengthen(id uuid.UUID, writer, from, to int64) (int64, error)
 
@@ -176,6 +186,9 @@ func (r *Row) Leased() bool { return r.Node != uuid.Nil && r.LeaseExpires > r.No
 // somebody takes it: the epoch alone decides, so that a node that was paused
 // loses no outcome it already has.
 func (r *Row) HeldBy(l ledger.Lease) bool { return r.Node == l.Node && r.Epoch == l.Epoch }
+
+// unread says whether no intake has read the file to its end.
+func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status == ledger.Preparing }
 
 // Upload is the state of the row's upload.
 func (r *Row) Upload() ledger.Upload {

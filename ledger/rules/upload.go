@@ -13,7 +13,8 @@ import (
 )
 
 // Create makes a verification, or recovers the one of the same workspace and
-// identity. The unique key (workspace, identity) is the promise: one for ever.
+// identity. The unique key (workspace, identity) is the promise: one for as long as the
+// verification is kept, which is for ever if it ever held a credit.
 func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created, tried bool
@@ -49,12 +50,8 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 	if n.Bytes > n.BytesMax {
 		return nil, false, ledger.ErrFileTooLarge
 	}
-	open, err := t.Open(n.Workspace)
-	if err != nil {
-		return nil, false, fmt.Errorf("count open ones: %w", err)
-	}
-	if open >= n.OpenMax {
-		return nil, false, ledger.ErrTooManyOpen
+	if err := admit(t, n); err != nil {
+		return nil, false, err
 	}
 	if n.Bytes < 1 {
 		return nil, false, fmt.Errorf("length %d: %w", n.Bytes, ledger.ErrIllegal)
@@ -96,7 +93,7 @@ func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, er
 
 // AppendChunk stores data at offset: the bytes are durable before it returns.
 // The last answer repeated (same writer, offset and data) is answered again. The
-// state is also told beside ErrFenced, ErrUploadClosed and ErrGap. A chunk above
+// state is also told beside ErrFenced, ErrUploadClosed, ErrGap and ErrNoRoom. A chunk above
 // ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
 func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
@@ -136,6 +133,9 @@ func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (led
 		return u, fmt.Errorf("%d bytes: %w", len(data), ledger.ErrIllegal)
 	case len(data) == 0:
 		return u, nil
+	}
+	if err := t.Room(); err != nil {
+		return v.Upload(), err
 	}
 	if err := t.Append(id, offset, data); err != nil {
 		return ledger.Upload{}, fmt.Errorf("insert chunk: %w", err)

@@ -104,6 +104,7 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 	a.report.Verifications++
 	a.held[v.Workspace] += v.Held
 	check := ledger.NewFileCheck(v.Verification)
+	counted := a.entries
 	err := t.each(func(rows *sql.Rows) error {
 		var number int64
 		var kind ledger.EntryKind
@@ -116,6 +117,10 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 	}, `SELECT number, kind, workspace, amount FROM entries WHERE subject = ? ORDER BY number, kind`, v.ID[:])
 	if err != nil {
 		return fmt.Errorf("read entries: %w", err)
+	}
+	if n := a.entries - counted; v.Paid != (n > 0) {
+		a.add(ledger.Violation{Invariant: ledger.Paid, Subject: v.ID.String(),
+			Detail: fmt.Sprintf("the row says %v, there are %d entries", v.Paid, n)})
 	}
 	err = t.each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
 		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
@@ -132,6 +137,10 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 		return fmt.Errorf("read chunks: %w", err)
 	}
 	a.report.Chunks += chunks
+	if v.UploadDeleted && chunks > 0 {
+		a.add(ledger.Violation{Invariant: ledger.Erased, Subject: v.ID.String(),
+			Detail: fmt.Sprintf("%d bytes of its upload are there, which is erased", bytes)})
+	}
 	if bytes != v.Durable && !v.UploadDeleted && !v.Status.Final() {
 		a.add(ledger.Violation{Invariant: "I13", Subject: v.ID.String(),
 			Detail: fmt.Sprintf("%d bytes are stored, %d were answered as durable", bytes, v.Durable)})
@@ -193,6 +202,8 @@ func (a *audit) orphans(t *tx) error {
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = e.workspace)`},
 		{"workspace_weights", "workspace", `SELECT count(*) FROM workspace_weights w
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = w.workspace)`},
+		{"workspace_limits", "workspace", `SELECT count(*) FROM workspace_limits l
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
 	} {
 		var n int64
 		if err := t.row(o.query).Scan(&n); err != nil {
@@ -242,11 +253,13 @@ func (a *audit) identities(t *tx) error {
 	return nil
 }
 
-// operators looks for weights and overrides out of their bounds.
+// operators looks for weights, limits and overrides out of their bounds.
 func (a *audit) operators(t *tx) error {
 	for _, o := range []struct{ query, detail string }{
 		{`SELECT workspace, weight FROM workspace_weights WHERE weight < 1 OR weight > ` +
 			strconv.Itoa(ledger.WeightMax), "the workspace has weight %d"},
+		{`SELECT workspace, CASE WHEN open < 1 THEN open WHEN stored < 1 THEN stored ELSE unpaid END
+			FROM workspace_limits WHERE open < 1 OR stored < 1 OR unpaid < 1`, "the workspace has a limit of %d"},
 		{`SELECT id, ends - expires FROM throttle_overrides WHERE ends > expires OR expires <= created`,
 			"the override ends %d ms after its time, or its time was never"},
 	} {
@@ -258,7 +271,7 @@ func (a *audit) operators(t *tx) error {
 			return err
 		}, o.query)
 		if err != nil {
-			return fmt.Errorf("read weights and overrides: %w", err)
+			return fmt.Errorf("read weights, limits and overrides: %w", err)
 		}
 	}
 	return nil

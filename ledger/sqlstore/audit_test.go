@@ -52,6 +52,11 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 			INSERT INTO workspace_weights SELECT id, 0 FROM workspaces`, ledger.Bounds},
 		{"weight of too much", `PRAGMA ignore_check_constraints = ON;
 			INSERT INTO workspace_weights SELECT id, 101 FROM workspaces`, ledger.Bounds},
+		{"limit of nothing", `PRAGMA ignore_check_constraints = ON;
+			INSERT INTO workspace_limits (workspace, stored) SELECT id, 0 FROM workspaces`, ledger.Bounds},
+		{"limits of nobody", `INSERT INTO workspace_limits (workspace, open) VALUES (zeroblob(16), 2)`, ledger.Owned},
+		{"not said to be paid", `UPDATE verifications SET paid = 1 - paid`, ledger.Paid},
+		{"upload said to be erased", `UPDATE verifications SET upload_deleted = 1`, ledger.Erased},
 		{"weight of nobody", `INSERT INTO workspace_weights VALUES (zeroblob(16), 2)`, ledger.Owned},
 		{"override that ended before it began", `PRAGMA ignore_check_constraints = ON;
 			UPDATE throttle_overrides SET ends = expires + 1`, ledger.Bounds},

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // backupRoom is the space that a backup leaves free on the disk it is written
@@ -106,11 +105,11 @@ func (s *Store) roomFor(ctx context.Context, folder string) error {
 	if err != nil {
 		return fmt.Errorf("read the ledger's size: %w", err)
 	}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(folder, &disk); err != nil {
-		return fmt.Errorf("read the free space of %s: %w", folder, err)
+	free, err := freeBytes(folder)
+	if err != nil {
+		return err
 	}
-	if free := int64(disk.Bavail) * int64(disk.Bsize); free < need+backupRoom {
+	if free < need+backupRoom {
 		return fmt.Errorf("%d MiB are free in %s, %d MiB are needed: %w", free>>20, folder,
 			(need+backupRoom)>>20, ErrBackupRoom)
 	}

@@ -196,6 +196,7 @@ func readsWholeFiles(t *testing.T, s *Store) {
 			t.Errorf("without the bytes at %d: got %q, %v, want %q and an unexpected end", c.at, got, err, c.want)
 		}
 	}
+	run(t, s, `DELETE FROM upload_chunks WHERE verification = ?`, v.ID[:])
 	run(t, s, `UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, v.ID[:])
 	if _, err := read(); !errors.Is(err, ledger.ErrIllegal) {
 		t.Errorf("erased: got %v", err)

@@ -31,7 +31,7 @@ func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
 					_, granted := node.Grant(t.Context(), uuid.New(), s.a, 1, "")
 					_, _, created := node.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: s.a,
 						Identity: uuid.New(), Filename: "list.csv", Bytes: 1, BytesMax: 1,
-						OpenMax: 1000, UploadExpiry: time.Hour})
+						Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: time.Hour})
 					if err := errors.Join(granted, created); err != nil {
 						t.Error(err)
 					}

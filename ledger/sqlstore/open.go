@@ -36,6 +36,11 @@ type Options struct {
 	// a hundred times as much. 0: 10 ms. When it is shorter, writers that meet at one row meet
 	// again; when it is longer, callers wait. Tests whose subject is not the wait shorten it.
 	RetryWait time.Duration
+	// DiskReserve is how many bytes of its disk an embedded ledger leaves for settlements and
+	// money: with less, it takes no new verification and no chunk. 0: nothing is looked at.
+	DiskReserve int64
+	// FreeBytes asks how much is free on the disk of a folder; nil: the system is asked.
+	FreeBytes func(folder string) (int64, error)
 	// Log gets what an operator may care about; nil: nothing is logged.
 	Log *slog.Logger
 	// Registerer gets rollcall_ledger_*; nil: it is counted for nobody.
@@ -56,9 +61,11 @@ type Store struct {
 	meters     meters
 	once       sync.Once
 
-	// folded: nothing that was erased is in the write-ahead log. Not so at first,
-	// since the process before may have been killed.
-	folded atomic.Bool
+	// erased counts what was erased, and folded is that number when nothing of it was left in
+	// the write-ahead log. They differ at first, since the process before may have been killed.
+	erased, folded atomic.Int64
+
+	disk disk // of an embedded ledger
 }
 
 var _ ledger.Book = (*Store)(nil)
@@ -70,6 +77,7 @@ func newStore(d dialect, o Options) (*Store, error) {
 		s.retryWait = waitMin
 	}
 	s.Book = rules.New(database{s})
+	s.erased.Store(1)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -110,7 +118,12 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, errors.Join(err, held.Close())
 	}
 	s.lock = held
-	if err := s.open(ctx, path); err != nil {
+	s.watchDisk(filepath.Dir(path), o)
+	err = s.open(ctx, path)
+	if err == nil && o.Registerer != nil {
+		err = s.registerDisk(o.Registerer)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), s.Close())
 	}
 	return s, nil

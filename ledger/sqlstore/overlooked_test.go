@@ -114,7 +114,7 @@ func tables(t *testing.T, s *Store) string {
 	var b strings.Builder
 	for _, table := range []string{"workspaces", "api_keys", "verifications", "upload_chunks", "settlements", "evidence", "parked_work",
 		"entries", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts",
-		"throttle_overrides", "workspace_weights"} {
+		"throttle_overrides", "workspace_weights", "workspace_limits"} {
 		err := s.view(t.Context(), func(t *tx) error {
 			return t.each(func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
@@ -355,6 +355,14 @@ var calls = []struct {
 	}},
 	{"set weight", false, func(d *ledgertest.Desk) func() error {
 		return func() error { _, err := d.SetWeight(d.T.Context(), d.Workspace, 5); return err }
+	}},
+	{"set limits", false, func(d *ledgertest.Desk) func() error {
+		n := int64(5)
+		c := ledger.LimitsChange{Workspace: d.Workspace, Open: &n}
+		return func() error { _, err := d.SetLimits(d.T.Context(), c); return err }
+	}},
+	{"usage", false, func(d *ledgertest.Desk) func() error {
+		return func() error { _, err := d.Usage(d.T.Context(), d.Workspace); return err }
 	}},
 	{"note", false, func(d *ledgertest.Desk) func() error {
 		return func() error { return d.Note(d.T.Context(), ledger.LogLine{Action: "test"}) }

@@ -22,6 +22,10 @@ func hotQueries() []hotQuery {
 		{"open ones", countOpen, "verifications_open"},
 		{"runnable", free[0], "verifications_runnable"},
 		{"runnable but of some", free[1], "verifications_runnable"},
+		{"stored bytes", sumStored, "verifications_stored"},
+		{"unpaid ones", countUnpaid, "verifications_unpaid"},
+		{"unpaid ones to delete", ids + dueUnpaid + ` LIMIT ?`, "verifications_unpaid_kept"},
+		{"unread uploads to erase", ids + dueUnread + ` LIMIT ?`, "verifications_unread"},
 		{"unfunded", ids + covered + ` ORDER BY created, id LIMIT 1`, "verifications_unfunded"},
 		{"renew", renewLeases, "verifications_leased"},
 		{"uploads past their time", ids + dueUploading + ` LIMIT ?`, "verifications_uploading"},
@@ -69,14 +73,14 @@ const manyVerifications = `
 	INSERT INTO workspaces (id, name, created)
 		SELECT decode(lpad(to_hex(w), 32, '0'), 'hex'), 'w', 0 FROM generate_series(0, 1999) AS w;
 	INSERT INTO verifications (id, workspace, identity, kind, filename, bytes, upload_expires, status, created,
-		total, completed, upload_deleted, results_deleted, issue_code, lease_node, lease_expires)
+		total, completed, upload_deleted, results_deleted, issue_code, lease_node, lease_expires, paid)
 		SELECT decode(md5(n::text), 'hex'), decode(lpad(to_hex(n % 5), 32, '0'), 'hex'), decode(md5('i' || n), 'hex'),
 			CASE WHEN n % 10 = 0 THEN 'single' ELSE 'bulk' END, 'list.csv', 1, n, s, n, 5,
 			CASE WHEN s = 'completed' THEN n ELSE 0 END,
 			CASE WHEN s = 'completed' AND n % 300 > 0 THEN n ELSE 0 END,
 			CASE WHEN s = 'completed' AND n % 200 > 0 THEN n ELSE 0 END,
 			CASE WHEN s = 'waiting' THEN 'credits_required' ELSE '' END,
-			CASE WHEN n % 991 = 0 THEN decode(md5('node'), 'hex') END, 0
+			CASE WHEN n % 991 = 0 THEN decode(md5('node'), 'hex') END, 0, CASE WHEN n % 97 = 0 THEN 0 ELSE 1 END
 		FROM (SELECT n, CASE WHEN n % 101 = 0 THEN 'uploading' WHEN n % 103 = 0 THEN 'verifying'
 			WHEN n % 107 = 0 THEN 'waiting' ELSE 'completed' END AS s FROM generate_series(1, 30000) AS n) AS made;
 	INSERT INTO settlements (verification, number, epoch, created, first_ordinal, last_ordinal, count_valid,

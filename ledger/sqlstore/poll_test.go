@@ -140,7 +140,7 @@ func poller(t *testing.T, d *ledgertest.Desk, id uuid.UUID) func() {
 	server, err := http.New(http.Options{
 		Listen: "127.0.0.1:0", Book: d.Book, Limits: limits,
 		PublicUpload: func(id uuid.UUID) string { return "http://storage.test/" + id.String() },
-		MaxFileBytes: 1000, MaxRows: 1000, OpenMax: 10, UploadExpiry: time.Hour,
+		MaxFileBytes: 1000, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10}, UploadExpiry: time.Hour,
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err == nil {

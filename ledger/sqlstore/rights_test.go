@@ -56,7 +56,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{nodeUser, `DELETE FROM workspace_weights`},
 		{nodeUser, `DELETE FROM settlements`},
 		{nodeUser, `UPDATE evidence SET data = ''`},
-		{nodeUser, `DELETE FROM verifications`},
+		{nodeUser, `DELETE FROM workspace_limits`},
 		{nodeUser, `DELETE FROM workspaces`},
 		{nodeUser, `UPDATE secrets SET value = ''`},
 		{nodeUser, `ALTER TABLE workspaces DROP CONSTRAINT balance`},
@@ -67,6 +67,8 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{auditUser, `DELETE FROM evidence`},
 		{auditUser, `UPDATE throttle_overrides SET ends = 1`},
 		{auditUser, `UPDATE workspace_weights SET weight = 1`},
+		{auditUser, `UPDATE workspace_limits SET open = 1`},
+		{auditUser, `DELETE FROM verifications`},
 		{auditUser, `INSERT INTO secrets VALUES ('x', '', 0)`},
 	} {
 		conn, err := pgx.Connect(t.Context(), as(t, owner, c.user))

@@ -53,6 +53,8 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 			func() error { _, err := t.Enrol(beatOf(uuid.UUID{1}), 7); return err },
 			func() error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Second) },
 			func() error { return t.weigh(w, 1) },
+			func() error { return t.limit(w, ledger.Limits{}) },
+			func() error { return t.limit(w, ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}) },
 			func() error { return t.weigh(w, ledger.WeightMax) },
 		} {
 			if err := do(); err != nil {
@@ -142,6 +144,14 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 		}},
 		{"a weight of nothing", func(t *tx) error { return t.weigh(w, 0) }},
 		{"a weight of too much", func(t *tx) error { return t.weigh(w, ledger.WeightMax+1) }},
+		{"a limit of less than nothing", func(t *tx) error { return t.limit(w, ledger.Limits{Open: -1}) }},
+		{"less than no bytes stored", func(t *tx) error { return t.limit(w, ledger.Limits{Stored: -1}) }},
+		{"less than none unpaid", func(t *tx) error { return t.limit(w, ledger.Limits{Unpaid: -1}) }},
+		{"limits of no workspace", func(t *tx) error { return t.limit(unknown, ledger.Limits{Open: 1}) }},
+		{"a verification gone from its settlements", func(t *tx) error {
+			_, err := t.exec(`DELETE FROM verifications WHERE id = ?`, file.ID[:])
+			return err
+		}},
 		{"a weight of no workspace", func(t *tx) error { return t.weigh(unknown, 2) }},
 		{"another counter of turns", func(t *tx) error {
 			_, err := t.exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)

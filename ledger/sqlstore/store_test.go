@@ -56,7 +56,7 @@ func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 	return func(t *testing.T) ledger.Book {
 		t.Helper()
 		for _, table := range []string{"operator_log", "secrets", "entries", "evidence", "parked_work", "settlements", "upload_chunks",
-			"verifications", "api_keys", "workspace_weights", "throttle_overrides", "workspaces", "nodes",
+			"verifications", "api_keys", "workspace_weights", "workspace_limits", "throttle_overrides", "workspaces", "nodes",
 			"receiver_facts"} {
 			if _, err := conn.Exec(t.Context(), `DELETE FROM `+table); err != nil {
 				t.Fatalf("empty the ledger: %v", err)

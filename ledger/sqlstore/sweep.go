@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/rules"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	sweepMax = 100
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
-	chunksErased   = 64
+	chunksErased   = rules.ErasedMax
 	payloadsErased = 512
 	evidenceErased = 64
 	factsErased    = 1000
@@ -36,6 +37,10 @@ const (
 	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= {now} - ?`
 	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= {now} - ?`
 	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= {now} - ?`
+	// dueUnread are those of which a refusal or a cancel left bytes that nobody reads.
+	dueUnread = `completed > 0 AND upload_deleted = 0 AND total < 0 AND completed <= {now} - ?`
+	// dueUnpaid are those that never held a credit: they moved no money.
+	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= {now} - ?`
 )
 
 // Sweep does what time demands, at most 100 verifications for each cause. Each
@@ -55,6 +60,8 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 		{"expire funding", r.Funding, dueFunding, func(ctx context.Context, id uuid.UUID) error {
 			return s.ExpireFunding(ctx, id, r.Funding)
 		}},
+		{"forget unpaid", r.Results, dueUnpaid, s.forgetUnpaid},
+		{"erase unread upload", time.Nanosecond, dueUnread, s.eraseUpload},
 		{"erase upload", r.Uploads, dueUploads, s.eraseUpload},
 		{"erase results", r.Results, dueResults, s.eraseResults},
 	} {
@@ -66,7 +73,7 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 			return changed, fmt.Errorf("sweep: %s: %w", c.what, err)
 		}
 		for _, id := range due {
-			s.folded.Store(false)
+			s.erased.Add(1)
 			if err := c.do(ctx, id); err != nil {
 				return changed, fmt.Errorf("sweep: %s of verification %s: %w", c.what, id, err)
 			}
@@ -76,12 +83,14 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	if err := s.forgetEnded(ctx); err != nil {
 		return changed, fmt.Errorf("sweep: %w", err)
 	}
-	if !s.folded.Load() {
+	if erased := s.erased.Load(); s.folded.Load() != erased {
 		done, err := s.fold(ctx)
 		if err != nil {
 			return changed, fmt.Errorf("sweep: %w", err)
 		}
-		s.folded.Store(done)
+		if done {
+			s.folded.Store(erased)
+		}
 	}
 	return changed, nil
 }
@@ -99,11 +108,27 @@ func (s *Store) due(ctx context.Context, condition string, after int64) (ids []u
 	return ids, err
 }
 
+// forgetUnpaid deletes a final verification that never held a credit, with its bytes. It
+// has no settlements, since these are paid for. The entries are asked too: what has one is
+// the book, whatever its row says.
+func (s *Store) forgetUnpaid(ctx context.Context, id uuid.UUID) error {
+	if err := s.eraseUpload(ctx, id); err != nil {
+		return err
+	}
+	return s.update(ctx, func(t *tx) error {
+		_, err := t.exec(`DELETE FROM verifications WHERE id = ? AND completed > 0 AND paid = 0
+			AND NOT EXISTS (SELECT 1 FROM entries WHERE subject = verifications.id)`, id[:])
+		return err
+	})
+}
+
+const eraseChunks = `DELETE FROM upload_chunks WHERE verification = ? AND at_byte IN
+	(SELECT at_byte FROM upload_chunks WHERE verification = ? ORDER BY at_byte LIMIT ?)`
+
 // eraseUpload deletes the uploaded bytes of a final verification, in slices.
 func (s *Store) eraseUpload(ctx context.Context, id uuid.UUID) error {
-	const erase = `DELETE FROM upload_chunks WHERE verification = ? AND at_byte IN
-		(SELECT at_byte FROM upload_chunks WHERE verification = ? ORDER BY at_byte LIMIT ?)`
-	if err := s.eraseSlices(ctx, id, erase, chunksErased); err != nil {
+	s.erased.Add(1)
+	if err := s.eraseSlices(ctx, id, eraseChunks, chunksErased); err != nil {
 		return err
 	}
 	return s.update(ctx, func(t *tx) error {

@@ -15,8 +15,6 @@ import (
 	"rollcall/smtp"
 )
 
-var _ rules.Tables = (*tx)(nil)
-
 // The statements that the transitions of package rules are made of.
 
 // Account reads a workspace's balance. ErrNoSuchWorkspace.
@@ -76,7 +74,7 @@ const verificationColumns = `id, workspace, identity, kind, filename, single_ema
 	created, completed, records, duplicates, total,
 	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
 	next_try, expected, held, lease_node, lease_expires, epoch, settlements,
-	waiting_since, wake_at, crashes, upload_deleted, results_deleted, {now}`
+	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
 func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
@@ -88,7 +86,7 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
 		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
 		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
-		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &upload, &results, &v.Now)
+		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &v.Paid, &upload, &results, &v.Now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ledger.ErrNoSuchVerification
 	}
@@ -126,7 +124,7 @@ func (t *tx) ReadIdentity(workspace, identity uuid.UUID) (*rules.Row, error) {
 const countOpen = `SELECT count(*) FROM verifications WHERE workspace = ? AND completed = 0`
 
 // Open counts the verifications of a workspace that are not final.
-func (t *tx) Open(workspace uuid.UUID) (n int, err error) {
+func (t *tx) Open(workspace uuid.UUID) (n int64, err error) {
 	err = t.row(countOpen, workspace[:]).Scan(&n)
 	return n, err
 }
@@ -195,10 +193,13 @@ func (t *tx) Move(s rules.Step) (int64, error) {
 	}
 	return t.exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
 		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
-		wake_at = ?, crashes = ?, lease_node = ?, lease_expires = ?
+		wake_at = ?, crashes = ?, paid = ?,
+		upload_deleted = CASE WHEN ? = 0 THEN 0 WHEN upload_deleted = 0 THEN {now} ELSE upload_deleted END,
+		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), rules.Millis(v.Expected),
-		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, node, v.LeaseExpires,
+		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
+		bit(v.UploadDeleted), node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 

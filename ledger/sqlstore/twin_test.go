@@ -69,7 +69,7 @@ func (b *beside) Transaction(now int64, do func(t rules.Tables) (commit bool)) e
 		if _, err := t.exec(`UPDATE clock SET now = ? WHERE one = 1`, now); err != nil {
 			return err
 		}
-		if !do(t) {
+		if !do(statements{t, b.store}) {
 			return errUndo
 		}
 		return nil

@@ -17,7 +17,10 @@ import (
 // These make a ledger of today one of before, whose tables are the same without
 // those that the later migrations add.
 const (
-	withoutParked = `DROP TABLE parked_work; DROP INDEX verifications_runnable;
+	withoutLimits = `DROP TABLE workspace_limits; DROP INDEX verifications_stored; DROP INDEX verifications_unpaid;
+	DROP INDEX verifications_unpaid_kept; DROP INDEX verifications_unread; ALTER TABLE verifications DROP COLUMN paid;
+	DELETE FROM schema_versions WHERE version >= 7`
+	withoutParked = withoutLimits + `; DROP TABLE parked_work; DROP INDEX verifications_runnable;
 	ALTER TABLE verifications DROP COLUMN wake_at; ALTER TABLE verifications DROP COLUMN crashes;
 	CREATE INDEX verifications_runnable ON verifications (created, id)
 		WHERE status IN ('preparing', 'verifying', 'cancelling') OR (status = 'waiting' AND issue_code = '');
@@ -38,7 +41,7 @@ const (
 // it, one on a server by Migrate; what is in it stays.
 func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
 	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators, "4": withoutSilent,
-		"5": withoutParked} {
+		"5": withoutParked, "6": withoutLimits} {
 		kept := "goes with its table"
 		if version < "3" {
 			kept = ""
@@ -80,6 +83,7 @@ func upgrades(t *testing.T, url, evidence string, old func()) {
 	if _, err := s.Settle(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
+	d.Creates(7)
 	before, money, results := d.Audits(), d.Account(), d.Reads(v.ID)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -93,6 +97,9 @@ func upgrades(t *testing.T, url, evidence string, old func()) {
 	if after := d.Audits(); after.Entries != before.Entries || after.Outcomes != before.Outcomes ||
 		d.Account() != money || len(d.Reads(v.ID)) != len(results) {
 		t.Errorf("got %+v, %+v, want %+v, %+v", after, d.Account(), before, money)
+	}
+	if u, err := s.Usage(t.Context(), d.Workspace); err != nil || u.Used != (ledger.Limits{Open: 1, Stored: 14, Unpaid: 1}) {
+		t.Errorf("one that was paid and one that was not: %+v, %v", u, err)
 	}
 	if kept := d.Witnesses(v.ID, 0); len(kept) != 2 || kept[0].Evidence+kept[1].Evidence != evidence {
 		t.Errorf("evidence of what was settled before: %+v", kept)

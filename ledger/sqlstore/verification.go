@@ -17,12 +17,12 @@ type database struct{ store *Store }
 
 // Update runs do in one transaction.
 func (d database) Update(ctx context.Context, do func(t rules.Tables) error) error {
-	return d.store.update(ctx, func(t *tx) error { return do(t) })
+	return d.store.update(ctx, func(t *tx) error { return do(statements{t, d.store}) })
 }
 
 // View runs do on a session for reading.
 func (d database) View(ctx context.Context, do func(t rules.Tables) error) error {
-	return d.store.view(ctx, func(t *tx) error { return do(t) })
+	return d.store.view(ctx, func(t *tx) error { return do(statements{t, d.store}) })
 }
 
 // Balance reads a workspace's account.

@@ -60,7 +60,7 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 	switch q.kind {
 	case create:
 		v, op.answer.created, err = c.Create(ctx, ledger.NewVerification{ID: q.file, Workspace: space,
-			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, OpenMax: openMax,
+			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, Limits: ledger.Limits{Open: openMax, Stored: 1 << 40, Unpaid: 1 << 20},
 			UploadExpiry: ledgertest.Hour})
 		return v, err
 	case verification:

@@ -173,7 +173,7 @@ func (b *book) upload(c call) (*book, answer) {
 		return b, f.upload()
 	case c.writer != f.writer:
 		a.refusal = ledger.ErrFenced.Error()
-	case f.durable == end && f.chunk == c.offset:
+	case f.durable == end && f.chunk == c.offset && !f.erased():
 		// The newest chunk again.
 	case f.status != ledger.Uploading:
 		a.refusal = ledger.ErrUploadClosed.Error()
@@ -192,6 +192,9 @@ func (b *book) upload(c call) (*book, answer) {
 	}
 	return b, a
 }
+
+// erased says whether its bytes went with the step that ended it.
+func (f *file) erased() bool { return f.status.Final() && f.total < 0 }
 
 // short says whether f waits for credits.
 func (f *file) short() bool { return f.status == ledger.Waiting && f.issue != "" }

@@ -28,6 +28,13 @@ const (
 	operatorRules = "ledger/rules/operators.go"
 	sqlOperators  = "ledger/sqlstore/operators.go"
 	sqlOperator4  = "ledger/sqlstore/migrations/0004_operators.sql"
+
+	limitRules = "ledger/rules/limits.go"
+	limitWords = "ledger/limits.go"
+	sqlLimits  = "ledger/sqlstore/limits.go"
+	sqlUnread  = "ledger/sqlstore/unread.go"
+	sqlDisk    = "ledger/sqlstore/disk.go"
+	sqlLimits7 = "ledger/sqlstore/migrations/0007_limits.sql"
 )
 
 // list is every mutant. Those of RELIABILITY 2.4 that are about the ledger come first.
@@ -347,6 +354,47 @@ var list = []mutant{
 	{"clearing that was rolled back answered", operatorRules, "if is {", "if is || o.Key != \"\" {", lives},
 	{"SQL: what is over was cleared", sqlOperators, "AND ends < expires`", "AND ends <= expires`", books},
 	{"SQL: nothing was cleared", sqlOperators, "AND ends < expires`", "AND ends > expires`", books},
+
+	// What a workspace may have, and what is erased and deleted for it.
+	{"one open too many", limitRules, "open >= limits.Open", "open > limits.Open", books},
+	{"one byte too many", limitRules, "n.Bytes > limits.Stored-stored", "n.Bytes > limits.Stored-stored+1", lives},
+	{"new bytes that do not count", limitRules, "n.Bytes > limits.Stored-stored", "stored > limits.Stored", lives},
+	{"one unpaid too many", limitRules, "unpaid.Count >= limits.Unpaid", "unpaid.Count > limits.Unpaid", lives},
+	{"a day later than the oldest", limitRules, "time.Duration(u.Oldest-u.Now)*time.Millisecond + ledger.UnpaidWithin",
+		"ledger.UnpaidWithin + time.Hour", books},
+	{"create without room", limitRules, "return t.Room()", "return nil", lives},
+	{"default before what was set", limitRules, "own.Or(n.Limits)", "n.Limits.Or(own)", books},
+	{"chunk without room", uploadRules, "if err := t.Room(); err != nil {", "if err := t.Room(); err != nil && end < 0 {", lives},
+	{"held and not paid", creditRules, "	v.Paid = true\n", "", lives},
+	{"unread bytes that stay", bookRules, "if m.to.Final() && before.unread() {", "if m.to.Final() && before.Status == ledger.Uploading {",
+		lives},
+	{"read bytes erased at once", bookRules, "if m.to.Final() && before.unread() {", "if m.to.Final() {", lives},
+	{"erased and not said so", bookRules, "v.UploadDeleted = !left", "v.UploadDeleted = left", lives},
+	{"erased in part and said so", bookRules, "v.UploadDeleted = !left", "v.UploadDeleted = left || !left", books},
+	{"another limit set", limitWords, "{&l.Stored, c.Stored}, {&l.Unpaid, c.Unpaid}}", "{&l.Unpaid, c.Stored}, {&l.Stored, c.Unpaid}}",
+		books},
+	{"limit of less than nothing", limitWords, "min(l.Open, l.Stored, l.Unpaid) < 0", "l.Open < 0", books},
+	{"SQL: bytes of every workspace", sqlLimits, "WHERE workspace = ? AND upload_deleted = 0`",
+		"WHERE ? <> '' AND upload_deleted = 0`", books},
+	{"SQL: erased bytes counted", sqlLimits, "WHERE workspace = ? AND upload_deleted = 0`", "WHERE workspace = ?`", books},
+	{"SQL: paid ones counted as unpaid", sqlLimits, "WHERE workspace = ? AND paid = 0 AND", "WHERE workspace = ? AND paid <= 1 AND",
+		books},
+	{"SQL: unpaid ones of a moment", sqlLimits, "AND created > {now} - ?`", "AND created > {now} + 0 * ?`", books},
+	{"SQL: limits set once", sqlLimits, "stored = excluded.stored,", "stored = workspace_limits.stored,", books},
+	{"SQL: limits logged twice", sqlLimits, "u.Own == before {", "u.Own == before && c.Open == nil {", books},
+	{"SQL: paid not written", sqlTables, "paid = ?, upload_deleted", "paid = paid * ?, upload_deleted", books},
+	{"SQL: erasing not written", sqlTables, "CASE WHEN ? = 0 THEN 0 WHEN", "CASE WHEN ? <= 1 THEN 0 WHEN", books},
+	{"SQL: one slice erased of what is unread", sqlUnread, "v.Total >= 0 || v.UploadDeleted {", "v.Total >= -1 || v.UploadDeleted {",
+		books},
+	{"SQL: paid ones forgotten", sqlSweep, "completed > 0 AND paid = 0 AND completed <= {now} - ?",
+		"completed > 0 AND paid <= 1 AND completed <= {now} - ?", books},
+	{"SQL: unpaid ones kept for ever", sqlSweep, "completed > 0 AND paid = 0 AND completed <= {now} - ?",
+		"completed > 0 AND paid < 0 AND completed <= {now} - ?", books},
+	{"SQL: a full disk taken for one with room", sqlDisk, "d.free+d.inside >= d.reserve && d.free", "d.free", disks},
+	{"SQL: erased pages that are no room", sqlDisk, "d.free+d.inside >= d.reserve", "d.free >= d.reserve", disks},
+	{"SQL: no room for the log", sqlDisk, " && d.free >= d.reserve/4 {", " {", disks},
+	{"SQL: limit of nothing", sqlLimits7, "stored > 0 AND ", "", books},
+	{"SQL: limits of no workspace", sqlLimits7, " REFERENCES workspaces (id)", "", books},
 
 	// What a caller is told after faults.
 	{"unknown commit forgotten", sqlAttempts, "unknown = unknown || f.unknown", "unknown = f.unknown", attempts},

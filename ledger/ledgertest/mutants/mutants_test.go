@@ -45,6 +45,8 @@ var (
 		{"-test.run", "^(TestConformance|TestEachStatement.*)$/^sqlite$"}}}
 	// attempts are the tests of what a caller is told when the database fails.
 	attempts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart)$"}}}
+	// disks are the tests of the reserve of disk.
+	disks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}}
 	// words are the tests of package ledger itself.
 	words = suite{"./ledger", [][]string{{}}}
 )

@@ -47,6 +47,9 @@ func (w *world) checkCommit() {
 	}
 	for _, f := range m.inserted {
 		w.checkFile(f)
+		if had := w.has(f.row.Workspace); had.Stored > storedMax || had.Unpaid > unpaidMax || m.full {
+			w.wrong("limits", "a file was let in with %+v, the disk full: %v", had, m.full)
+		}
 	}
 	for i := range m.touched {
 		note(m.touched[i].id)
@@ -178,8 +181,15 @@ func (w *world) checkFile(f *file) {
 		}
 		durable += int64(len(c.data))
 	}
-	if durable != f.row.Durable {
+	if durable != f.row.Durable && !f.row.UploadDeleted {
 		w.wrong("I13", "%d bytes stored, %d answered", durable, f.row.Durable)
+	}
+	if unread := f.row.Status.Final() && f.row.Total < 0; unread != f.row.UploadDeleted || unread && durable > 0 {
+		w.wrong("erased", "%s with a total of %d: erased %v, %d bytes stored", f.row.Status, f.row.Total,
+			f.row.UploadDeleted, durable)
+	}
+	if f.row.Paid != (len(f.entries) > 0) {
+		w.wrong("paid", "%v with %d entries", f.row.Paid, len(f.entries))
 	}
 	whole := f.row.Durable == f.row.Bytes
 	if s := f.row.Status; s == ledger.Uploading && whole || s == ledger.Preparing && !whole {

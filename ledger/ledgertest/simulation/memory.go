@@ -40,7 +40,8 @@ type chunk struct {
 	data []byte
 }
 
-// file is one verification with everything that hangs on it. Its lists only grow.
+// file is one verification with everything that hangs on it. Its lists only grow, but for
+// the chunks, which a refusal erases.
 type file struct {
 	row         rules.Row
 	parked      string // the state of its work
@@ -51,10 +52,11 @@ type file struct {
 
 // saved is what a file was when the transaction first changed it.
 type saved struct {
-	file                         *file
-	row                          rules.Row
-	parked                       string
-	entries, settlements, chunks int
+	file                 *file
+	row                  rules.Row
+	parked               string
+	entries, settlements int
+	chunks               []chunk // which a refusal erases
 }
 
 // identity is the key of the promise "one for ever".
@@ -69,6 +71,7 @@ type memory struct {
 	byIdentity map[identity]*file
 	grants     map[uuid.UUID]rules.Entry
 	cluster    *cluster
+	full       bool // the disk
 
 	// Of the transaction at hand.
 	changed    []saved
@@ -105,7 +108,7 @@ func (m *memory) rollback() {
 	for _, s := range m.changed {
 		f := s.file
 		f.row, f.parked, f.entries = s.row, s.parked, f.entries[:s.entries]
-		f.settlements, f.chunks = f.settlements[:s.settlements], f.chunks[:s.chunks]
+		f.settlements, f.chunks = f.settlements[:s.settlements], s.chunks
 	}
 	if m.clusterWas != nil {
 		m.cluster = m.clusterWas
@@ -133,7 +136,7 @@ func (m *memory) postpone() (decide func()) {
 	for i, s := range changed {
 		f := s.file
 		files[i] = file{row: f.row, parked: f.parked, entries: slices.Clone(f.entries[s.entries:]),
-			settlements: slices.Clone(f.settlements[s.settlements:]), chunks: slices.Clone(f.chunks[s.chunks:])}
+			settlements: slices.Clone(f.settlements[s.settlements:]), chunks: slices.Clone(f.chunks)}
 	}
 	for i, a := range touched {
 		accounts[i] = *m.accounts[a.id]
@@ -158,7 +161,7 @@ func (m *memory) postpone() (decide func()) {
 		for i, s := range changed {
 			f, after := s.file, &files[i]
 			f.row, f.parked, f.entries = after.row, after.parked, append(f.entries, after.entries...)
-			f.settlements, f.chunks = append(f.settlements, after.settlements...), append(f.chunks, after.chunks...)
+			f.settlements, f.chunks = append(f.settlements, after.settlements...), after.chunks
 		}
 		for i := range accounts {
 			*m.accounts[accounts[i].id] = accounts[i]
@@ -197,7 +200,7 @@ func (m *memory) change(id uuid.UUID) *file {
 		}
 	}
 	m.changed = append(m.changed, saved{file: f, row: f.row, parked: f.parked, entries: len(f.entries),
-		settlements: len(f.settlements), chunks: len(f.chunks)})
+		settlements: len(f.settlements), chunks: f.chunks})
 	return f
 }
 
@@ -331,7 +334,7 @@ func (m *memory) ReadIdentity(workspace, key uuid.UUID) (*rules.Row, error) {
 }
 
 // Open counts the verifications of a workspace that are not final.
-func (m *memory) Open(workspace uuid.UUID) (n int, err error) {
+func (m *memory) Open(workspace uuid.UUID) (n int64, err error) {
 	for _, f := range m.files {
 		if f.row.Workspace == workspace && f.row.Completed.IsZero() {
 			n++
@@ -418,6 +421,7 @@ func (m *memory) Move(s rules.Step) (int64, error) {
 		r.Expected = v.Expected
 		r.Counts.Cancelled, r.Completed, r.WaitingSince = v.Counts.Cancelled, v.Completed, v.WaitingSince
 		r.Node, r.LeaseExpires, r.WakeAt, r.Crashes = v.Node, v.LeaseExpires, v.WakeAt, v.Crashes
+		r.Paid, r.UploadDeleted = v.Paid, r.UploadDeleted || v.UploadDeleted
 	})
 }
 

@@ -163,9 +163,9 @@ func (t *twin) ReadIdentity(workspace, key uuid.UUID) (*rules.Row, error) {
 		func() (*rules.Row, error) { return t.second.ReadIdentity(workspace, key) })
 }
 
-func (t *twin) Open(workspace uuid.UUID) (int, error) {
+func (t *twin) Open(workspace uuid.UUID) (int64, error) {
 	got, err := t.first.Open(workspace)
-	return same(t, "open", got, err, func() (int, error) { return t.second.Open(workspace) })
+	return same(t, "open", got, err, func() (int64, error) { return t.second.Open(workspace) })
 }
 
 func (t *twin) Unfunded(workspace uuid.UUID) (*rules.Row, error) {

@@ -22,6 +22,8 @@ const (
 	leaseTTL   = 20 * time.Second
 	uploadLife = time.Minute
 	fundLife   = 2 * time.Minute
+	storedMax  = 250 // bytes of a workspace, and files that were never paid for: some are refused
+	unpaidMax  = 14
 	depthMax   = 2 // how deep others get their turn inside a transaction that is run again
 )
 
@@ -148,10 +150,16 @@ func (w *world) fresh() *upload {
 // create asks for the verification of an upload, the first time or again.
 func (w *world) create(u *upload) {
 	n := ledger.NewVerification{ID: w.id(), Workspace: u.workspace, Identity: u.identity,
-		Bytes: int64(len(u.bytes)), BytesMax: 1 << 20, OpenMax: filesMax, UploadExpiry: uploadLife}
+		Bytes: int64(len(u.bytes)), BytesMax: 1 << 20,
+		Limits: ledger.Limits{Open: filesMax, Stored: storedMax, Unpaid: unpaidMax}, UploadExpiry: uploadLife}
 	call := func() {
+		runs, may := w.db.runs, w.mayRefuse(n)
 		v, created, err := w.book.Create(context.Background(), n)
-		if !w.answered("create", err) {
+		if err != nil && w.db.runs == runs+1 && !passing(err) && !errors.Is(err, may) {
+			w.wrong("limits", "refused with %v, %v is due", err, may)
+		}
+		if !w.answered("create", err, ledger.ErrTooManyOpen, ledger.ErrTooManyBytes, ledger.ErrTooManyUnpaid,
+			ledger.ErrNoRoom) {
 			return
 		}
 		if u.id != uuid.Nil && v.ID != u.id {
@@ -178,6 +186,39 @@ func (w *world) create(u *upload) {
 	}
 }
 
+// mayRefuse gives the limit that a create meets, counted a second time; nil: none.
+func (w *world) mayRefuse(n ledger.NewVerification) error {
+	if w.memory.byIdentity[identity{n.Workspace, n.Identity}] != nil {
+		return nil
+	}
+	had := w.has(n.Workspace)
+	switch {
+	case had.Stored+n.Bytes > storedMax:
+		return ledger.ErrTooManyBytes
+	case had.Unpaid >= unpaidMax:
+		return ledger.ErrTooManyUnpaid
+	case w.memory.full:
+		return ledger.ErrNoRoom
+	}
+	return nil
+}
+
+// has counts what a workspace has, by what can be seen of its files.
+func (w *world) has(workspace uuid.UUID) (had ledger.Limits) {
+	for _, f := range w.memory.files {
+		if f.row.Workspace != workspace {
+			continue
+		}
+		if !f.row.Status.Final() || f.row.Total >= 0 { // nothing is ever swept here
+			had.Stored += f.row.Bytes
+		}
+		if len(f.entries) == 0 && w.memory.now-f.row.Created.UnixMilli() < ledger.UnpaidWithin.Milliseconds() {
+			had.Unpaid++
+		}
+	}
+	return had
+}
+
 // send uploads the next bytes, or an overlap, a gap, or what was sent before.
 func (w *world) send(u *upload) {
 	if u == nil || u.id == uuid.Nil {
@@ -201,7 +242,7 @@ func (w *world) send(u *upload) {
 		writer := session.Writer
 		part := func() bool {
 			after, err := w.book.AppendChunk(context.Background(), u.id, writer, at, data)
-			ok := w.answered("append", err, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap)
+			ok := w.answered("append", err, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrNoRoom)
 			if !ok {
 				return false
 			}
@@ -296,6 +337,9 @@ func (w *world) tick() {
 		by = w.random.Int64N(3 * leaseTTL.Milliseconds())
 	}
 	w.memory.now += by
+	if w.chance(20) {
+		w.memory.full = !w.memory.full && w.chance(300)
+	}
 }
 
 // checkGrants says whether the credits are those that were granted: each that was

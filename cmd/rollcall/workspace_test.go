@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/admin"
+	"rollcall/ledger"
+)
+
+// TestWeightsAreShown and changed.
+func TestWeightsAreShown(t *testing.T) {
+	b := newThrottleBench(t)
+	var made workspaceView
+	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
+	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
+	for _, wrong := range [][]string{{"x", "3"}, {made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
+		if _, _, err := b.run(t.Context(), append([]string{"workspace", "weight"}, wrong...)...); !isUsage(err) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
+
+// TestLimitsOfAWorkspaceAreShown and set, with who and why in the operator log.
+func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
+	b := newThrottleBench(t)
+	var made workspaceView
+	if err := json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := b.book.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: uuid.MustParse(made.ID),
+		Identity: uuid.New(), Bytes: 3 << 20, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 9, Stored: 1 << 30, Unpaid: 9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := func(flags ...string) string {
+		t.Helper()
+		return b.must(append([]string{"workspace", "limits", made.ID}, flags...)...)
+	}
+	holds(t, limits(), made.ID+"  acme",
+		"LIMIT                                  VALUE   FROM     USED\n",
+		"unfinished verifications               100     default  1\n",
+		"stored bytes                           10 GiB  default  3 MiB\n",
+		"verifications of 24 h without credits  1,000   default  1\n",
+		"weight at receivers                    1       default")
+	holds(t, limits("--stored", "1.5TiB", "--open", "1000", "--reason", "contract"),
+		"1,000    set ", "1.5 TiB  set      3 MiB\n", "1,000    default  1\n")
+	b.must("workspace", "weight", made.ID, "3")
+	holds(t, limits("--unpaid", "7"), "1.5 TiB", "7        set   1\n", "3        set")
+	var seen admin.WorkspaceLimits
+	if err := json.Unmarshal([]byte(limits("--default", "--open", "5", "--json")), &seen); err != nil {
+		t.Fatal(err)
+	}
+	if want := (admin.WorkspaceLimits{ID: made.ID, Name: "acme", Weight: 3, Open: admin.Limit{Limit: 5, Used: 1},
+		Stored: admin.Limit{Limit: 10 << 30, Default: true, Used: 3 << 20},
+		Unpaid: admin.Limit{Limit: 1000, Default: true, Used: 1}}); seen != want {
+		t.Errorf("got %+v, want %+v", seen, want)
+	}
+	holds(t, b.must("log"), "anna@desk", "workspace limits", "open=default", "stored=1649267441664", "contract")
+	for _, wrong := range [][]string{{"x"}, {made.ID, "--open", "0"}, {made.ID, "--open", "many"},
+		{made.ID, "--stored", "10 parsecs"}, {made.ID, "--stored", "-1GiB"}, {made.ID, "--stored", "9999999TiB"},
+		{made.ID, "--stored", "NaN"}, {made.ID, "--unpaid", "1.5"}, {made.ID, "--reason", "none"}, {}} {
+		if _, _, err := b.run(t.Context(), append([]string{"workspace", "limits"}, wrong...)...); !isUsage(err) {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+	if _, _, err := b.run(t.Context(), "workspace", "limits", uuid.NewString()); err == nil ||
+		!strings.Contains(err.Error(), "no such workspace") {
+		t.Errorf("of nobody: %v", err)
+	}
+	quiet := *b
+	quiet.t = &testing.T{} // the shell's protocol has tabs
+	if out, _, err := quiet.run(t.Context(), "__complete", "workspace", "limits", ""); err != nil ||
+		!strings.Contains(out, made.ID+"\tacme\n") {
+		t.Errorf("completion: %q, %v", out, err)
+	}
+}
+
+// TestSizesAreReadAsTheyAreWritten, in any unit.
+func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
+	for text, want := range map[string]int64{"1": 1, "7B": 7, "2kB": 2000, "2KiB": 2048, "500MB": 500e6, "1.5 GiB": 3 << 29,
+		"1TiB": 1 << 40, "2TB": 2e12} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 3 << 29: "1.5 GiB", 1 << 50: "1024 TiB"} {
+		if got := bytesOf(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package ledgertest
+
+import (
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+	"rollcall/smtp"
+)
+
+// quotas are what a workspace may have, and what makes room again.
+var quotas = []exercise{
+	{"stored bytes up to the limit", 9, storesUpToTheLimit},
+	{"what nobody will read is erased with its end", 0, erasesUnread},
+	{"a large file is erased to its end", 0, erasesLargeFiles},
+	{"what never held a credit counts for a day", 5, countsUnpaid},
+	{"a workspace has limits of its own", 0, ownLimits},
+	{"limits that nobody can set", 0, badLimits},
+	{"what never held a credit is deleted after its time", 3, forgetsUnpaid},
+	{"a key is used again after its verification is gone", 0, keyUsedAgain},
+}
+
+// uses fails the test unless a workspace has so much.
+func (d *Desk) uses(want ledger.Limits) {
+	d.T.Helper()
+	u, err := d.Usage(d.T.Context(), d.Workspace)
+	d.ok(err)
+	if u.Used != want || u.ID != d.Workspace {
+		d.T.Errorf("workspace %s uses %s, want %s of %s", u.ID, u.Used, want, d.Workspace)
+	}
+}
+
+// asks tries a create and fails the test unless it ends so.
+func (d *Desk) asks(n ledger.NewVerification, want error) ledger.Verification {
+	d.T.Helper()
+	v, created, err := d.Create(d.T.Context(), n)
+	if !errors.Is(err, want) || err == nil && !created {
+		d.T.Errorf("create of %d bytes: created %v, %v, want %v", n.Bytes, created, err, want)
+	}
+	return v
+}
+
+func storesUpToTheLimit(d *Desk) {
+	limited := func(bytes int64) ledger.NewVerification {
+		n := d.Asks(bytes)
+		n.Limits.Stored = 30
+		return n
+	}
+	first := limited(20)
+	v := d.asks(first, nil)
+	d.asks(limited(11), ledger.ErrTooManyBytes)
+	small := d.asks(limited(10), nil) // just as much as there may be
+	d.asks(limited(1), ledger.ErrTooManyBytes)
+	first.Limits.Stored = 1
+	if again, created, err := d.Create(d.T.Context(), first); err != nil || created || again.ID != v.ID {
+		d.T.Errorf("recovered: %v, %v", created, err)
+	}
+	other := d.other(d.T, 0)
+	theirs := limited(30)
+	theirs.Workspace = other.Workspace
+	d.asks(theirs, nil)
+	d.uses(ledger.Limits{Open: 2, Stored: 30, Unpaid: 2})
+	// What is finished counts until it is erased.
+	d.Fills(small)
+	l := d.Takes(small.ID)
+	_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
+	d.ok(err)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	d.uses(ledger.Limits{Open: 1, Stored: 30, Unpaid: 1})
+	d.asks(limited(1), ledger.ErrTooManyBytes)
+	d.sweeps(ledger.Retention{Uploads: time.Nanosecond}, 1)
+	d.uses(ledger.Limits{Open: 1, Stored: 20, Unpaid: 1})
+	d.asks(limited(10), nil)
+}
+
+func erasesUnread(d *Desk) {
+	ctx := d.T.Context()
+	half := func() ledger.Verification {
+		v := d.Creates(7)
+		u, err := d.OpenUpload(ctx, v.ID)
+		d.ok(err)
+		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("abc"))
+		d.ok(err)
+		return v
+	}
+	for _, c := range []struct {
+		name string
+		end  func() uuid.UUID
+	}{
+		{"refused", func() uuid.UUID {
+			l := d.Takes(d.Uploads().ID)
+			v, err := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed"})
+			d.ok(err)
+			return v.ID
+		}},
+		{"cancelled while uploading", func() uuid.UUID {
+			v, err := d.Cancel(ctx, d.Workspace, half().ID)
+			d.ok(err)
+			return v.ID
+		}},
+		{"cancelled while preparing", func() uuid.UUID {
+			l := d.Takes(d.Uploads().ID)
+			v, err := d.Cancel(ctx, d.Workspace, l.Verification)
+			d.ok(err)
+			return v.ID
+		}},
+		{"expired", func() uuid.UUID {
+			n := d.Asks(7)
+			n.UploadExpiry = 0
+			v := d.asks(n, nil)
+			d.sweeps(ledger.Retention{}, 1)
+			return v.ID
+		}},
+	} {
+		id := c.end()
+		_, err := d.OpenFile(ctx, id)
+		if v := d.Sees(id); !errors.Is(err, ledger.ErrIllegal) || !v.UploadDeleted || !v.Status.Final() {
+			d.T.Errorf("%s: %s, erased %v, its file: %v", c.name, v.Status, v.UploadDeleted, err)
+		}
+	}
+	d.uses(ledger.Limits{Unpaid: 4})
+	if report := d.Audits(); report.Chunks != 0 {
+		d.T.Errorf("%d chunks are left", report.Chunks)
+	}
+	d.sweeps(ledger.Retention{Uploads: time.Nanosecond}, 0)
+	// A file that was read stays for its time, also without credits.
+	v, _ := d.Prepares(3)
+	_, err := d.Cancel(ctx, d.Workspace, v.ID)
+	d.ok(err)
+	f, err := d.OpenFile(ctx, v.ID)
+	d.ok(err)
+	d.ok(f.Close())
+	d.uses(ledger.Limits{Stored: 7, Unpaid: 5})
+}
+
+// erasesLargeFiles: of more chunks than one transaction erases.
+func erasesLargeFiles(d *Desk) {
+	ctx := d.T.Context()
+	for _, chunks := range []int{rules.ErasedMax - 1, rules.ErasedMax, 2*rules.ErasedMax + 1} {
+		for name, end := range map[string]func(l ledger.Lease) (ledger.Verification, error){
+			"refused": func(l ledger.Lease) (ledger.Verification, error) {
+				return d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed"})
+			},
+			"cancelled": func(l ledger.Lease) (ledger.Verification, error) {
+				return d.Cancel(ctx, d.Workspace, l.Verification)
+			},
+		} {
+			v := d.Creates(int64(chunks))
+			u, err := d.OpenUpload(ctx, v.ID)
+			for err == nil && u.Status == ledger.Uploading {
+				u, err = d.AppendChunk(ctx, v.ID, u.Writer, u.Durable, []byte("x"))
+			}
+			d.ok(err)
+			_, err = end(d.Takes(v.ID))
+			d.ok(err)
+			if v := d.Sees(v.ID); !v.UploadDeleted {
+				d.T.Errorf("%d chunks, %s: not said to be erased", chunks, name)
+			}
+		}
+	}
+	if report := d.Audits(); report.Chunks != 0 {
+		d.T.Errorf("%d chunks are left", report.Chunks)
+	}
+}
+
+func countsUnpaid(d *Desk) {
+	limited := func(unpaid int64) ledger.NewVerification {
+		n := d.Asks(7)
+		n.Limits.Unpaid = unpaid
+		return n
+	}
+	first := limited(1)
+	d.asks(first, nil)
+	_, _, err := d.Create(d.T.Context(), limited(1))
+	var later *ledger.Later
+	if !errors.Is(err, ledger.ErrTooManyUnpaid) || !errors.As(err, &later) || later.After > ledger.UnpaidWithin ||
+		later.After < ledger.UnpaidWithin-time.Minute {
+		d.T.Errorf("one too many: %v, %+v", err, later)
+	}
+	if _, created, err := d.Create(d.T.Context(), first); err != nil || created {
+		d.T.Errorf("recovered: %v, %v", created, err)
+	}
+	// Whatever became of it: it counts until credits were held.
+	v := d.Creates(7)
+	_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
+	d.ok(err)
+	waits, _ := d.Prepares(6)
+	d.uses(ledger.Limits{Open: 2, Stored: 14, Unpaid: 3})
+	d.asks(limited(3), ledger.ErrTooManyUnpaid)
+	d.Prepares(5) // takes all
+	d.uses(ledger.Limits{Open: 3, Stored: 21, Unpaid: 3})
+	d.Grants(6)
+	d.is(d.Sees(waits.ID), "verifying")
+	d.uses(ledger.Limits{Open: 3, Stored: 21, Unpaid: 2})
+	d.asks(limited(3), nil)
+	// What gives its credits back had them.
+	d.uses(ledger.Limits{Open: 4, Stored: 28, Unpaid: 3})
+	d.cancels(waits.ID)
+	d.uses(ledger.Limits{Open: 3, Stored: 28, Unpaid: 3})
+}
+
+// cancels ends a verification that nobody works on, or whose node gives it back.
+func (d *Desk) cancels(id uuid.UUID) {
+	d.T.Helper()
+	v, err := d.Cancel(d.T.Context(), d.Workspace, id)
+	d.ok(err)
+	if !v.Status.Final() {
+		d.T.Errorf("cancelled and %s", v.Status)
+	}
+}
+
+func ownLimits(d *Desk) {
+	n := func(i int64) *int64 { return &i }
+	other := d.other(d.T, 0)
+	set := func(c ledger.LimitsChange, want ledger.Limits) {
+		d.T.Helper()
+		c.Workspace = d.Workspace
+		u, err := d.SetLimits(d.T.Context(), c)
+		d.ok(err)
+		seen, err := d.Usage(d.T.Context(), d.Workspace)
+		d.ok(err)
+		if u.Own != want || !reflect.DeepEqual(u, seen) || u.Name != "desk" || u.Weight != 1 {
+			d.T.Errorf("got %+v, then %+v, want %s", u, seen, want)
+		}
+		if u, err := d.Usage(d.T.Context(), other.Workspace); err != nil || u.Own != (ledger.Limits{}) {
+			d.T.Errorf("another workspace has %+v, %v", u, err)
+		}
+	}
+	set(ledger.LimitsChange{}, ledger.Limits{})
+	set(ledger.LimitsChange{Open: n(1), Reason: "rude"}, ledger.Limits{Open: 1})
+	first := d.Asks(7)
+	d.asks(first, nil)
+	d.asks(d.Asks(7), ledger.ErrTooManyOpen)
+	set(ledger.LimitsChange{Open: n(9), Stored: n(8), Unpaid: n(3)}, ledger.Limits{Open: 9, Stored: 8, Unpaid: 3})
+	set(ledger.LimitsChange{Open: n(9)}, ledger.Limits{Open: 9, Stored: 8, Unpaid: 3})
+	d.asks(d.Asks(2), ledger.ErrTooManyBytes)
+	d.asks(d.Asks(1), nil)
+	set(ledger.LimitsChange{Stored: n(100)}, ledger.Limits{Open: 9, Stored: 100, Unpaid: 3})
+	d.asks(d.Asks(1), nil)
+	d.asks(d.Asks(1), ledger.ErrTooManyUnpaid)
+	narrow := d.Asks(7) // what is set goes before the default, either way
+	narrow.Limits = ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}
+	set(ledger.LimitsChange{Unpaid: n(4)}, ledger.Limits{Open: 9, Stored: 100, Unpaid: 4})
+	d.asks(narrow, nil)
+	set(ledger.LimitsChange{Open: n(0), Stored: n(0), Unpaid: n(0)}, ledger.Limits{})
+	d.asks(d.Asks(7), nil)
+	line := func(before, after, reason string) ledger.LogLine {
+		return ledger.LogLine{Action: "workspace limits", Workspace: d.Workspace, Subject: d.Workspace.String(),
+			Old: before, New: after, Reason: reason}
+	}
+	d.wrote("workspace limits", line("open=9 stored=100 unpaid=4", "open=default stored=default unpaid=default", ""),
+		line("open=9 stored=100 unpaid=3", "open=9 stored=100 unpaid=4", ""),
+		line("open=9 stored=8 unpaid=3", "open=9 stored=100 unpaid=3", ""),
+		line("open=1 stored=default unpaid=default", "open=9 stored=8 unpaid=3", ""),
+		line("open=default stored=default unpaid=default", "open=1 stored=default unpaid=default", "rude"))
+}
+
+func badLimits(d *Desk) {
+	n := func(i int64) *int64 { return &i }
+	for _, c := range []ledger.LimitsChange{{Open: n(-1)}, {Stored: n(-1)}, {Unpaid: n(-1)},
+		{Open: n(1), Reason: string(make([]byte, ledger.OperatorTextMax+1))}, {Open: n(1), Reason: "\xff"}} {
+		c.Workspace = d.Workspace
+		_, err := d.SetLimits(d.T.Context(), c)
+		d.refused(err, ledger.ErrIllegal)
+	}
+	_, err := d.SetLimits(d.T.Context(), ledger.LimitsChange{Workspace: uuid.New(), Open: n(-1)})
+	d.refused(err, ledger.ErrNoSuchWorkspace)
+	_, err = d.Usage(d.T.Context(), uuid.New())
+	d.refused(err, ledger.ErrNoSuchWorkspace)
+	d.wrote("workspace limits")
+}
+
+func forgetsUnpaid(d *Desk) {
+	ctx := d.T.Context()
+	after := ledger.Retention{Results: time.Nanosecond}
+	paid, l := d.Prepares(2)
+	d.Settles(l, 1, 0, 1, smtp.Valid)
+	returned, l := d.Prepares(1) // and given back
+	d.ok(d.Release(ctx, l))
+	d.cancels(returned.ID)
+	waits, _ := d.Prepares(4)
+	gone, _ := d.Prepares(4) // its file was read, and is kept
+	d.cancels(gone.ID)
+	refused := d.Takes(d.Uploads().ID)
+	_, err := d.Refuse(ctx, refused, ledger.Issue{Code: "csv_malformed"})
+	d.ok(err)
+	open := d.Creates(7)
+	d.sweeps(ledger.Retention{Results: Hour}, 0)
+	before := d.Account()
+	d.sweeps(after, 4) // two are deleted, two have their results erased
+	d.sweeps(after, 0)
+	for _, id := range []uuid.UUID{gone.ID, refused.Verification} {
+		_, err := d.Verification(ctx, d.Workspace, id)
+		d.refused(err, ledger.ErrNoSuchVerification)
+		_, err = d.UploadState(ctx, id)
+		d.refused(err, ledger.ErrNoSuchVerification)
+	}
+	for id, status := range map[uuid.UUID]ledger.State{paid.ID: "completed", returned.ID: "cancelled",
+		waits.ID: ledger.WaitingCredits, open.ID: "uploading"} {
+		d.is(d.Sees(id), status)
+	}
+	list, err := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9,
+		After: &ledger.Position{Created: gone.Created, ID: gone.ID}})
+	d.ok(err)
+	if len(list) < 2 { // a cursor of one that is gone goes on where it was
+		d.T.Errorf("history after one that is gone: %+v", list)
+	}
+	if after := d.Account(); after != before {
+		d.T.Errorf("the account was %+v, is %+v", before, after)
+	}
+	d.uses(ledger.Limits{Open: 2, Stored: 7 + 7 + 7 + 7, Unpaid: 2})
+}
+
+func keyUsedAgain(d *Desk) {
+	n := d.Asks(7)
+	v := d.asks(n, nil)
+	d.cancels(v.ID)
+	if again, created, err := d.Create(d.T.Context(), n); err != nil || created || again.Status != ledger.Cancelled {
+		d.T.Errorf("before its time: %+v, created %v, %v", again, created, err)
+	}
+	d.sweeps(ledger.Retention{Results: time.Nanosecond}, 1)
+	n.ID, n.Bytes = uuid.New(), 8
+	if again := d.asks(n, nil); again.Status != ledger.Uploading || again.ID != n.ID {
+		d.T.Errorf("after its time: %+v", again)
+	}
+}
