@@ -62,7 +62,8 @@ func (f *flood) stop() {
 func (s *Store) created(t *testing.T, ctx context.Context, workspace uuid.UUID, size int64) ledger.Verification {
 	t.Helper()
 	v, _, err := s.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(),
-		Filename: "list.csv", Bytes: size, BytesMax: size, Limits: ledger.Limits{Open: 1 << 20, Stored: 1 << 40, Unpaid: 1 << 20}, UploadExpiry: time.Hour})
+		Filename: "list.csv", Bytes: size, BytesMax: size,
+		Limits: ledger.Limits{Open: 1 << 20, Stored: 1 << 60, Unpaid: 1 << 20}, UploadExpiry: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

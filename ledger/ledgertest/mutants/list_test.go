@@ -382,7 +382,7 @@ var list = []mutant{
 	{"SQL: unpaid ones of a moment", sqlLimits, "AND created > {now} - ?`", "AND created > {now} + 0 * ?`", books},
 	{"SQL: limits set once", sqlLimits, "stored = excluded.stored,", "stored = workspace_limits.stored,", books},
 	{"SQL: limits logged twice", sqlLimits, "u.Own == before {", "u.Own == before && c.Open == nil {", books},
-	{"SQL: paid not written", sqlTables, "paid = ?, upload_deleted", "paid = paid * ?, upload_deleted", books},
+	{"SQL: paid not written", sqlTables, "crashes = ?, paid = ?", "crashes = ?, paid = paid * ?", books},
 	{"SQL: erasing not written", sqlTables, "CASE WHEN ? = 0 THEN 0 WHEN", "CASE WHEN ? <= 1 THEN 0 WHEN", books},
 	{"SQL: one slice erased of what is unread", sqlUnread, "v.Total >= 0 || v.UploadDeleted {", "v.Total >= -1 || v.UploadDeleted {",
 		books},
