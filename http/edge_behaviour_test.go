@@ -593,3 +593,40 @@ func TestOverload(t *testing.T) {
 		t.Errorf("the one in work: %d", a.status)
 	}
 }
+
+// TestOneWorkspaceLeavesOthersAPlace: requests in work are shared; who has his share is told to come later.
+func TestOneWorkspaceLeavesOthersAPlace(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t, func(o *httpd.Options) { o.Limits.InFlightMax = 4 })
+	_, other, _ := e.customer("second")
+	g := newGate()
+	e.book.creating.Store(g)
+	done := make(chan answer, 2)
+	for range 2 {
+		go func() {
+			a, _ := e.try(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), "7")})
+			done <- a
+		}()
+		<-g.entered
+	}
+	a := e.do(call{method: "GET", path: "/v1/credits"})
+	if after, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status != 503 || a.code() != "overloaded" || after < 10 {
+		t.Errorf("a third of one workspace: %d %s, Retry-After %d", a.status, a.body, after)
+	}
+	for range 3 { // each gives its place back
+		if a := e.do(call{method: "GET", path: "/v1/credits", headers: map[string]string{"X-API-Key": other}}); a.status != 200 {
+			t.Errorf("one of another workspace: %d %s", a.status, a.body)
+		}
+	}
+	close(g.open)
+	for range 2 {
+		if a := <-done; a.status != 201 {
+			t.Errorf("one in work: %d %s", a.status, a.body)
+		}
+	}
+	for range 3 {
+		if a := e.do(call{method: "GET", path: "/v1/verifications/" + uuid.NewString() + "/results"}); a.status != 404 {
+			t.Errorf("after it: %d %s", a.status, a.body)
+		}
+	}
+}

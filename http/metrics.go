@@ -31,7 +31,7 @@ var classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // limitNames are the values of the label limit.
 var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "downloads", "open", "stored_bytes",
-	"unpaid", "disk"}
+	"unpaid", "disk", "in_flight"}
 
 // latencies are the buckets of what answers at once.
 var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -49,7 +49,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_limited_total",
 			Help: "API requests refused by a limit: bad_keys, key_lookups, reads, creates or downloads (how often), open, " +
-				"stored_bytes or unpaid (what a workspace has), disk (the reserve of the ledger).",
+				"stored_bytes or unpaid (what a workspace has), disk (the reserve of the ledger), in_flight (a workspace has " +
+				"its share of the requests in work).",
 		}, []string{"limit"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",

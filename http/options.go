@@ -45,7 +45,7 @@ type Limits struct {
 	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
 	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
 	DownloadMax int  // results downloads at once per key; only used without a Limiter
-	InFlightMax int  // requests in work at once, of all; 503 overloaded above it
+	InFlightMax int  // requests in work at once, of all, shared by workspace; 503 overloaded above it
 	ConnsMax    int  // open connections of all; a network address may hold no more than are still free
 }
 
@@ -72,6 +72,7 @@ type Options struct {
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
+	Weight         func(uuid.UUID) int       // of a workspace; nil: all have 1. It must not block
 	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
 	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts

@@ -57,6 +57,7 @@ type request struct {
 	id       uuid.UUID
 	key      ledger.Key
 	read     bool // GET or HEAD
+	placed   bool // it has a place among the requests in work
 	hugeBody bool // a body over bodyMax was announced and not read
 	span     span.Span
 }
@@ -111,6 +112,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 		}
 		if ctx.Response.BodyStream() == nil { // a download ends with its stream
 			s.work.Add(-1)
+			s.leave(r)
 		}
 		s.finished(r, began)
 	}()
@@ -156,7 +158,30 @@ func (s *Server) check(r *request, working int64) {
 	if !s.admit(ledger.WithTenant(ctx, ledger.Strangers), r) {
 		return
 	}
+	if !s.enter(r) {
+		writeIssue(r.RequestCtx, api.Overloaded, jitter(10, 10))
+		return
+	}
 	s.operate(ledger.WithTenant(ctx, r.key.Workspace), r)
+}
+
+// enter gives a request a place among those in work, if its workspace has not its share of them.
+func (s *Server) enter(r *request) bool {
+	weight := 1
+	if s.options.Weight != nil {
+		weight = s.options.Weight(r.key.Workspace)
+	}
+	if r.placed = s.places.Take(r.key.Workspace, weight, 1); !r.placed {
+		s.metrics.limited.WithLabelValues("in_flight").Inc()
+	}
+	return r.placed
+}
+
+// leave gives it back.
+func (s *Server) leave(r *request) {
+	if r.placed {
+		s.places.Return(r.key.Workspace, 1)
+	}
 }
 
 // findOperation finds route and method, answers preflights, and sets the CORS headers.

@@ -12,10 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
 	"rollcall/http/proxies"
+	"rollcall/ledger/quota"
 )
 
 // Sizes and times of the API listener.
@@ -47,7 +49,8 @@ type Server struct {
 	noAnswer complaint
 	now      func() time.Time
 
-	work     *atomic.Int64 // requests in work
+	work     *atomic.Int64          // requests in work
+	places   *quota.Pool[uuid.UUID] // of those with a good key, by workspace
 	draining atomic.Bool
 	served   chan struct{} // closed when the listener's loop has ended; nil before Start
 	stop     sync.Mutex    // one Stop at a time
@@ -79,6 +82,7 @@ func New(o Options) (*Server, error) {
 		balances: newBalanceReader(o.Book, m.panics.Inc),
 		metrics:  m,
 		work:     &m.working,
+		places:   quota.New[uuid.UUID](int64(o.Limits.InFlightMax)),
 		log:      o.Log,
 		noAnswer: complaint{log: o.Log, message: "ledger did not answer"},
 		now:      o.Now,

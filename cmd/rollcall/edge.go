@@ -102,6 +102,7 @@ func (n *node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 func (n *node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions,
 	tokens *upload.Tokens) error {
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
+	public.Weight = n.tuning.weight
 	public.Tracer = n.tracer
 	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	if err != nil {

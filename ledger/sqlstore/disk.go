@@ -29,7 +29,7 @@ type disk struct {
 	asked  time.Time
 	free   int64 // on the disk
 	inside int64 // in the file of the ledger, of what was erased
-	failed bool  // the disk could not be asked: it is not in the way then
+	known  bool  // the disk has answered; what is not known is not in the way
 }
 
 // freeBytes asks the system how much is free on the disk of a folder, for any user.
@@ -65,7 +65,7 @@ func (s *Store) look(ctx context.Context) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failed = failed != nil; !d.failed {
+	if d.known = failed == nil; d.known {
 		d.free = free
 	}
 	if err == nil {
@@ -97,7 +97,7 @@ func (d *disk) due(now time.Time) bool {
 func (d *disk) room() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.asked.IsZero() || d.failed || d.free+d.inside >= d.reserve && d.free >= d.reserve/4 {
+	if !d.known || d.free+d.inside >= d.reserve && d.free >= d.reserve/4 {
 		return nil
 	}
 	return ledger.ErrNoRoom

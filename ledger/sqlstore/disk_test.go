@@ -155,3 +155,32 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Fatalf("there is no %s", name)
 	return 0
 }
+
+// TestWhatTheDiskHasNotAnsweredIsNotInTheWay: of two that come together, one asks the disk.
+func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{DiskReserve: 1,
+		FreeBytes: func(string) (int64, error) {
+			close(asked)
+			<-answer
+			return 1 << 40, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	d := ledgertest.NewDesk(t, s, 0)
+	first := make(chan error)
+	go func() {
+		_, _, err := s.Create(t.Context(), d.Asks(7))
+		first <- err
+	}()
+	<-asked
+	if _, _, err := s.Create(t.Context(), d.Asks(7)); err != nil {
+		t.Errorf("beside one that asks the disk: %v", err)
+	}
+	close(answer)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
