@@ -196,7 +196,7 @@ type Limits struct {
 
 	// FilesAtOnce is how many files one node works on; those that wait for a long time are
 	// not among them. A workspace may have no more of them than are free, times its
-	// weight: one alone has a half, and a newcomer always finds one. Default 256. From 1 to 10000.
+	// weight: one alone has a half, and a newcomer always finds one. Default 1000. From 1 to 10000.
 	FilesAtOnce int `toml:"files_at_once"`
 
 	// FileBytesAtOnce is how many bytes of files one node has in memory, which takes about

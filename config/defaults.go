@@ -33,7 +33,7 @@ func defaults() Config {
 			Connections: 1024},
 		Admin: Admin{Listen: "127.0.0.1:8081"},
 		Limits: Limits{MaxFileBytes: 100 << 20, MaxRows: 1_000_000, MaxOpenVerifications: 100,
-			FilesAtOnce: 256, FileBytesAtOnce: 512 << 20,
+			FilesAtOnce: 1000, FileBytesAtOnce: 512 << 20,
 			StoredBytes: 10 << 30, UnpaidPerDay: 1000},
 		Ledger:   Ledger{DiskReserve: 1 << 30},
 		DNS:      DNS{Timeout: Duration{5 * time.Second}},

@@ -102,7 +102,7 @@ func (c Config) checkLimits(k *checker) {
 		}
 	}
 	if n := c.Limits.FilesAtOnce; n < 1 || n > filesAtOnceMax {
-		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 256", n, filesAtOnceMax)
+		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 1000", n, filesAtOnceMax)
 	}
 	if c.Ledger.DiskReserve < 0 {
 		k.add("ledger.disk_reserve", "%d is too small: write a number of bytes from 0", c.Ledger.DiskReserve)

@@ -69,6 +69,9 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stop(c)
 		return
+	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
+		a.agenda, a.receivers, a.told = nil, nil, Waits{}
+		return
 	case *wire.OfferAck:
 		a.agenda.acked(now, m)
 	case *wire.Results:
@@ -263,6 +266,7 @@ func (a *Actor) stop(c actor.Context) {
 	a.cancel()
 	a.alarm.Stop()
 	for shard, pid := range a.receivers {
+		c.Unwatch(pid) // which keeps a list of who watches it
 		if s := a.agenda.shards[shard]; len(s.chunks) > 0 || s.told > 0 {
 			c.Send(pid, &wire.Cancel{Task: s.task})
 		}

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -92,6 +93,10 @@ type agenda struct {
 	start   time.Time
 	work    Work
 
+	// The ids of the work for messages, which receivers on this node keep: a slice of those in work
+	// would keep all of the agenda.
+	verification, workspace []byte
+
 	route   mx.Route
 	routing bool // the question is out
 	hosts   []*wire.Host
@@ -125,7 +130,8 @@ type agenda struct {
 
 // newAgenda makes one; the control probes grow from seed.
 func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
-	a := &agenda{options: o, start: now, work: w, left: len(w.Ordinals), archive: newArchive(o.Load),
+	a := &agenda{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
+		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), archive: newArchive(o.Load),
 		controls: controls{nobodies: newNobodies(seed)}, greyWaits: map[uint16]time.Duration{},
 		chunk: uint64(w.Tries) << triesShift, tally: &tally{by: map[smtp.Reason]*putOffs{}}}
 	a.shards = a.newShards(1)

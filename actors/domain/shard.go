@@ -73,7 +73,7 @@ func (a *agenda) newShards(n int) []*shard {
 	for i := range out {
 		out[i] = &shard{number: i, size: chunkFirst, tally: a.tally, history: map[uint32]pending{},
 			chunks: map[uint64]*open{},
-			task: &wire.Task{Verification: a.work.Verification[:], Epoch: a.work.Epoch,
+			task: &wire.Task{Verification: a.verification, Epoch: a.work.Epoch,
 				Domain: a.work.Domain, Shard: uint32(i)}}
 	}
 	return out
@@ -195,7 +195,7 @@ func (a *agenda) sayBehind(now time.Time, s *shard) (wake time.Time) {
 	if now.Before(next) {
 		return next
 	}
-	m := &wire.Offer{Task: s.task, Workspace: a.work.Workspace[:]}
+	m := &wire.Offer{Task: s.task, Workspace: a.workspace}
 	if n > 0 {
 		a.tellBehind(now, s, m)
 	}
@@ -320,7 +320,7 @@ func (a *agenda) offer(now time.Time, s *shard) {
 	a.chunk++
 	o := &open{left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
 		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.hosts,
-			Workspace: a.work.Workspace[:], ExpiresInMs: wire.Left(now, a.work.Deadline)}}
+			Workspace: a.workspace, ExpiresInMs: wire.Left(now, a.work.Deadline)}}
 	size := s.size
 	if a.options.Load.heavy() {
 		size = chunkFirst

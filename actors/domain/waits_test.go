@@ -172,10 +172,13 @@ func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 // TestOffersNameTheWorkspace, also when they are sent again.
 func TestOffersNameTheWorkspace(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
-	b.work.Workspace = uuid.UUID{9}
+	w := b.work
+	w.Workspace = uuid.UUID{9}
+	b.agenda = newAgenda(b.now, b.options, w, testSeed)
+	b.look()
 	b.reach()
 	for range 2 {
-		if got := b.offered().GetWorkspace(); string(got) != string(b.work.Workspace[:]) {
+		if got := b.offered().GetWorkspace(); string(got) != string(w.Workspace[:]) {
 			t.Errorf("offered for workspace %x", got)
 		}
 		b.pass(ackWithin)

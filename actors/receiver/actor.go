@@ -206,8 +206,8 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	switch s := s.(type) {
 	case scheduler.Send:
-		if pid, _ := s.To.PID.(*actor.PID); pid != nil {
-			c.Request(pid, s.Msg)
+		if s.To.ID != "" {
+			c.Request(actor.NewPID(s.To.Address, s.To.ID), s.Msg)
 		}
 	case scheduler.OpenSession:
 		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
@@ -300,5 +300,5 @@ func clientOf(sender *actor.PID) scheduler.Client {
 	if sender == nil {
 		return scheduler.Client{}
 	}
-	return scheduler.Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, PID: sender}
+	return scheduler.Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, ID: sender.Id}
 }

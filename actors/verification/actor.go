@@ -138,6 +138,9 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stop()
 		return
+	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
+		a.plan, a.domains, a.names, a.parking, a.seen = nil, nil, nil, nil, survey{}
+		return
 	case loadResult:
 		a.loaded(c, now, m)
 	case domain.Finals:

@@ -26,7 +26,7 @@ const (
 
 	// parkAfter is how long nothing can have been done before it is parked: its domains have told by
 	// then what they wait for, which is what the customer is told meanwhile. Guess.
-	parkAfter = 5 * time.Second
+	parkAfter = 2500 * time.Millisecond
 
 	// parkLongest is how long one rests at most, so that it follows what operators and receivers
 	// change: a limit that was raised, a pause that ended. Guess.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -123,3 +125,48 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 		t.Errorf("%v bytes of files are in memory", n)
 	}
 }
+
+// TestWhatParkedFilesLeaveInMemory: of the files themselves nothing. Their receiver remembers who offered it
+// what for ten minutes, as it does of files that are over.
+func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
+	if !effort.Long() {
+		t.Skip("a thousand files take half a minute: run with -long")
+	}
+	const first, more = 200, 1000
+	s := newShared(t, func(c *config.Config) {
+		c.Retry.GreylistWaits = []config.Duration{{Duration: time.Hour}}
+		c.Retry.GiveUpAfter = config.Duration{Duration: 6 * time.Hour}
+		c.Limits.MaxOpenVerifications = first + more
+	})
+	s.pays(first + more)
+	heap := func(files float64) uint64 {
+		s.until(fmt.Sprintf("%v files to be parked", files), func() bool {
+			return s.sum("rollcall_verifications_parked_total", "") >= files && s.sum("rollcall_leases", "") == 0
+		})
+		s.first.http.CloseIdleConnections()
+		for range 3 {
+			runtime.GC()
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	send := func(files int) {
+		for range files {
+			s.sends(t.Context(), "all-tempfail.test", 1)
+		}
+	}
+	send(first)
+	before := heap(first)
+	send(more)
+	after := heap(first + more)
+	each := (int64(after) - int64(before)) / more
+	t.Logf("%d files more leave %d bytes, %d each", more, int64(after)-int64(before), each)
+	if each > rememberedMost {
+		t.Errorf("a parked file leaves %d bytes, want at most %d", each, rememberedMost)
+	}
+}
+
+// rememberedMost is above what a receiver remembers of a task with one answer, some 3 KB, and below what the
+// actors of a file take, which are some 30 KB.
+const rememberedMost = 8 << 10

@@ -41,7 +41,7 @@ const (
 type Client struct {
 	Name    string // tells clients apart
 	Address string // of its node
-	PID     any    // the shell's handle
+	ID      string // there. No handle: that would keep an actor in memory that has ended
 }
 
 // task is what the scheduler knows of one task. With no chunk open it is only a
