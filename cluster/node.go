@@ -97,6 +97,9 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	n.system = newSystem(o.Log)
+	if o.Prepare != nil {
+		o.Prepare(n.system)
+	}
 	if err := n.startLibrary(config, o.Kinds); err != nil {
 		return nil, err
 	}

@@ -22,9 +22,10 @@ type Options struct {
 	Name    string    // of the cluster; nodes of other clusters are strangers
 	Node    uuid.UUID // of this node, the same after a restart
 	Kinds   Kinds
-	Host    string // name of this node, if there is no certificate to name it
-	Version string // of the program, for people
-	Wire    int    // of the messages between nodes: members have the same
+	Prepare func(*actor.ActorSystem) // is called before the first actor is made; nil: there is nothing to prepare
+	Host    string                   // name of this node, if there is no certificate to name it
+	Version string                   // of the program, for people
+	Wire    int                      // of the messages between nodes: members have the same
 	Log     *slog.Logger
 	// Comply takes a new table of shares and returns when this node keeps to it.
 	// It is called by one goroutine.

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"rollcall/actors/guard"
 )
 
 // Alarm is one actor's next wake-up. The zero Alarm is not set. Mailbox only.
@@ -33,7 +35,7 @@ func (a *Alarm) Set(c actor.Context, now, wake time.Time) {
 		root.Send(self, WakeUp{turn})
 		return
 	}
-	a.timer = time.AfterFunc(wake.Sub(now), func() { root.Send(self, WakeUp{turn}) })
+	a.timer = guard.Of(c.ActorSystem()).After(wake.Sub(now), "alarm", func() { root.Send(self, WakeUp{turn}) }, nil)
 }
 
 // Rings takes a WakeUp and says whether it is the newest alarm's, which is not set

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
@@ -26,8 +27,8 @@ type Node interface {
 	Card() gossip.Card
 }
 
-// Options is what a clerk needs to know. All fields are required but Lookup, Fault
-// and Clock.
+// Options is what a clerk needs to know. All fields are required but Lookup, Fault,
+// Clock and Guard.
 type Options struct {
 	Living  *receiver.Registry // the receivers of this node
 	Sources *egress.Pool       // of this node
@@ -42,6 +43,7 @@ type Options struct {
 	Fault func() string
 	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time
+	Guard *guard.Guard // of what it does beside; nil: none
 }
 
 // Validate says which option is missing.

@@ -65,7 +65,7 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 		out.Shards = n
 	}
 	var asked sync.WaitGroup
-	asked.Go(func() { c.compare(ctx, &out) })
+	asked.Go(func() { _ = c.options.Guard.Run("clerk", func() { c.compare(ctx, &out) }) })
 	all, err := c.Receivers(ctx)
 	asked.Wait()
 	if err != nil {

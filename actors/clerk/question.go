@@ -109,7 +109,11 @@ func (c *Clerk) ask(ctx context.Context, q question) ([]said, error) {
 	out := make([]said, len(replies))
 	var all sync.WaitGroup
 	for i := range replies {
-		all.Go(func() { out[i] = understand(&replies[i]) })
+		all.Go(func() {
+			if err := c.options.Guard.Run("clerk", func() { out[i] = understand(&replies[i]) }); err != nil {
+				out[i] = said{name: replies[i].Name, err: err}
+			}
+		})
 	}
 	all.Wait()
 	return out, ctx.Err()
@@ -164,8 +168,10 @@ func (c *Clerk) Answer(ctx context.Context, body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &q); err != nil {
 		return nil, fmt.Errorf("clerk: read the question: %w", err)
 	}
-	a, err := c.answer(ctx, q)
-	if err != nil {
+	var a answer
+	var err error
+	fault := c.options.Guard.Run("clerk", func() { a, err = c.answer(ctx, q) })
+	if err := cmp.Or(fault, err); err != nil {
 		return nil, err
 	}
 	for {

@@ -293,20 +293,28 @@ func (l *Limiter) find(s *line, now time.Time) {
 	}
 	s.finding = true
 	if now.Before(s.retry) {
-		time.AfterFunc(s.retry.Sub(now), func() { l.look(s, now) })
+		l.options.Guard.After(s.retry.Sub(now), "limiter", func() { l.look(s, now) }, func() { l.unfound(s) })
 		return
 	}
-	l.work.Go(func() { l.look(s, now) })
+	l.work.Add(1)
+	l.options.Guard.Go("limiter", func() {
+		defer l.work.Done()
+		l.look(s, now)
+	}, func() { l.unfound(s) })
+}
+
+// unfound says that looking for the owner failed by a fault of ours.
+func (l *Limiter) unfound(s *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.finding, s.found, s.probe = false, now, false
+	s.rest(now)
 }
 
 // look looks for the owner, and what waits for it goes on.
 func (l *Limiter) look(s *line, asked time.Time) {
-	var owner *actor.PID
-	l.slots <- struct{}{}
-	if !l.over() && time.Since(asked) < findWithin { // otherwise nobody waits any more
-		owner = l.resolve(kind, s.key)
-	}
-	<-l.slots
+	owner := l.owner(s.key, asked)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -318,6 +326,16 @@ func (l *Limiter) look(s *line, asked time.Time) {
 		l.watch(s, owner)
 	}
 	l.push(s, now)
+}
+
+// owner resolves a key when it is its turn; nil: nobody waits any more, or there is none now.
+func (l *Limiter) owner(key string, asked time.Time) *actor.PID {
+	l.slots <- struct{}{}
+	defer func() { <-l.slots }()
+	if l.over() || time.Since(asked) >= findWithin {
+		return nil
+	}
+	return l.resolve(kind, key)
 }
 
 // watch makes owner the one to ask, nil: nobody, and has its end reported.
@@ -393,12 +411,16 @@ func (l *Limiter) renew() {
 		case <-tick.C:
 		}
 		for _, s := range l.all() {
-			s.mu.Lock()
-			if s.held > 0 || s.told > 0 {
-				s.renew = true
-				l.push(s, time.Now())
-			}
-			s.mu.Unlock()
+			_ = l.options.Guard.Run("limiter", func() { l.renewLine(s) })
 		}
+	}
+}
+
+func (l *Limiter) renewLine(s *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held > 0 || s.told > 0 {
+		s.renew = true
+		l.push(s, time.Now())
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/guard"
 )
 
-// Options are what the actors and the limiter of a node need; all are required.
+// Options are what the actors and the limiter of a node need; all but Guard are required.
 type Options struct {
 	Limits Limits // the same on all nodes
 
@@ -16,6 +18,7 @@ type Options struct {
 	Share func(key string) (k, n int)
 
 	Metrics *Metrics
+	Guard   *guard.Guard // of goroutines; nil: none
 }
 
 // Validate says what is missing or out of range; its error wraps ErrOptions.

@@ -49,6 +49,7 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o.Registry.Guard = o.Guard
 	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
 	scheduling.Bind()
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })

@@ -3,6 +3,7 @@ package receiver
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/netip"
 	"runtime"
 	"sync/atomic"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/cluster"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
@@ -99,9 +102,14 @@ func TestCrashInASession(t *testing.T) {
 		}
 		return open(ctx, host, at, m)
 	})
+	metrics := prometheus.NewRegistry()
+	b.options.Guard = guard.New(metrics, slog.New(slog.DiscardHandler))
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 3, known)
 	c.until("answers", func() bool { return len(c.answers) == 3 })
+	if counted, _ := metrics.Gather(); len(counted) != 1 || counted[0].GetMetric()[0].GetCounter().GetValue() != 1 {
+		t.Errorf("the panic is not counted: %v", counted)
+	}
 	for _, a := range c.answers {
 		if o := smtp.Outcome(a.GetOutcome()); o != smtp.Valid {
 			t.Errorf("answer after the crash: %s %s", o, smtp.Reason(a.GetReason()))

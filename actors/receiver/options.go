@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
@@ -55,6 +56,7 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
+	Guard   *guard.Guard // of goroutines; nil: none
 
 	// stretch makes the waits between actors, clients and connections, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
@@ -67,7 +69,7 @@ func (o *Options) forScheduler() scheduler.Options {
 	return scheduler.Options{Fenced: o.Fenced, Late: o.Late, Facts: o.Facts, Clock: o.Clock, Sources: o.Sources,
 		Allow:  o.Allow,
 		Stated: o.Stated, SourceOf: o.SourceOf, Said: o.Said, Weight: o.Weight, Waits: o.Waits, Slots: o.Slots,
-		Rules: o.Rules, Log: o.Log, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
+		Rules: o.Rules, Log: o.Log, Guard: o.Guard, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
 }
 
 // Validate says which option is missing.

@@ -41,7 +41,7 @@ func (l *Registry) stateWriter(o Options) *state.Writer {
 		m := o.Metrics
 		l.facts = o.Facts
 		l.writer, l.sources = state.NewWriter(o.Facts, o.Log, state.Counters{Kept: m.factsKept, Lost: m.factsLost,
-			Read: m.factsRead}), o.Sources
+			Read: m.factsRead}, o.Guard), o.Sources
 	}
 	return l.writer
 }

@@ -3,9 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +79,7 @@ func (a *sessionActor) Receive(c actor.Context) {
 		if a.working.Load() {
 			time.AfterFunc(a.options.Stretched(graceFor), a.cancel)
 		} else {
-			go a.leave()
+			a.options.Guard.Go("session", a.leave, a.drop)
 		}
 	}
 }
@@ -96,6 +94,15 @@ func (a *sessionActor) leave() {
 		a.cancel()
 		a.free()
 	})
+}
+
+// drop ends a session by a fault of ours.
+func (a *sessionActor) drop() {
+	if a.smtp != nil {
+		a.smtp.Close()
+	}
+	a.cancel()
+	a.free()
 }
 
 // free gives the place of the session back when the receiver holds it no longer.
@@ -125,8 +132,14 @@ func (a *sessionActor) quit() {
 func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 	root, parent := c.ActorSystem().Root, c.Parent()
 	a.working.Store(true)
-	go func() {
-		result := a.guarded(id, work)
+	a.options.Guard.Go("session", func() {
+		var result any
+		if a.options.Guard.Run("session", func() { result = work() }) != nil {
+			result = sessionCrashed{id: id}
+			if a.smtp != nil {
+				a.smtp.Close()
+			}
+		}
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
 			a.free() // before anybody may open another one for it
@@ -136,21 +149,11 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 			a.leave()
 		}
 		root.Send(parent, result)
-	}()
-}
-
-// guarded gives the result of work, or sessionCrashed.
-func (a *sessionActor) guarded(id int, work func() any) (result any) {
-	defer func() {
-		if r := recover(); r != nil {
-			a.options.Log.Error("session crashed", "err", fmt.Sprint(r), "stack", string(debug.Stack()))
-			if a.smtp != nil {
-				a.smtp.Close()
-			}
-			result = sessionCrashed{id: id}
-		}
-	}()
-	return work()
+	}, func() {
+		a.drop()
+		a.working.Store(false)
+		root.Send(parent, sessionCrashed{id: id})
+	})
 }
 
 // sessionCrashed says that a session ended by a fault of ours; what it was asking is lost to it.

@@ -16,6 +16,7 @@ import (
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
 	"rollcall/actors/edge"
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	spans "rollcall/actors/span"
 	"rollcall/config"
@@ -103,7 +104,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	n.book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
 	work, err := n.startEngine(ctx, c, book, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
-		hour: throttle.Hour(o.Hour)})
+		guard: guard.New(registry, o.Log), hour: throttle.Hour(o.Hour)})
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +125,7 @@ type engineOptions struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 	rules    func() *verdict.Rules
+	guard    *guard.Guard
 	hour     throttle.Hour           // of receivers and of what is known of domains
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
@@ -152,7 +154,8 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err := n.openClerk(receivers, resolver); err != nil {
 		return nil, err
 	}
-	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry)}
+	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry),
+		Guard: o.guard}
 	n.self.sources = receivers.Sources
 	n.add("identity", n.self.start(ctx))
 	kinds, err := kindsOf(receivers, n.limits)
@@ -160,7 +163,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 		return nil, err
 	}
 	members, err := n.members.start(ctx, c, book, memberOptions{id, kinds, o.registry, o.log, n.self.unfit(),
-		n.clerk.Answer})
+		n.clerk.Answer, o.guard})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/edge"
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/view"
@@ -80,6 +81,7 @@ type memberOptions struct {
 	log      *slog.Logger
 	unfit    string // why this node must not probe yet; "": it may
 	answer   func(ctx context.Context, question []byte) ([]byte, error)
+	guard    *guard.Guard
 }
 
 // startMember makes this process a member: of a cluster of one when the ledger is
@@ -92,7 +94,8 @@ func (m *membership) start(ctx context.Context, c config.Config, book *sqlstore.
 	}
 	options := cluster.Options{Name: c.Cluster.Name, Node: o.id, Host: host, Kinds: o.kinds, Wire: wire.Version,
 		Version: versionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
-		Comply: m.living.ApplyShares, Silent: m.living.Silent, Load: m.load, Unfit: o.unfit, Answer: o.answer}
+		Comply: m.living.ApplyShares, Silent: m.living.Silent, Load: m.load, Unfit: o.unfit, Answer: o.answer,
+		Prepare: o.guard.Install}
 	if book.Embedded() {
 		m.living.Alone()
 	} else {

@@ -28,6 +28,7 @@ var areas = []struct {
 	{"DNS", []string{"rollcall_dns_"}},
 	{"Identity", []string{"rollcall_identity_", "rollcall_node_"}},
 	{"Cluster", []string{"rollcall_cluster_", "rollcall_gossip_"}},
+	{"The process", []string{"rollcall_panics_", "rollcall_process_"}},
 	{"Others", []string{"rollcall_"}},
 }
 

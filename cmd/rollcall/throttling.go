@@ -131,7 +131,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 	if err != nil {
 		return receiver.Options{}, err
 	}
-	r.Tracer = n.tracer
+	r.Tracer, r.Guard = n.tracer, o.guard
 	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
@@ -142,7 +142,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 // openClerk makes who answers operators' questions about this node, and asks the others.
 func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
 	n.clerk, err = clerk.New(clerk.Options{Living: r.Registry, Sources: r.Sources, Table: n.table,
-		Route: resolver.Lookup, Clock: n.members.clock, Lookup: n.members.lookup,
+		Route: resolver.Lookup, Clock: n.members.clock, Guard: r.Guard, Lookup: n.members.lookup,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
 	return err
 }

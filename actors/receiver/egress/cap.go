@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
@@ -91,6 +94,7 @@ type Settings struct {
 	Facts  state.Facts      // where daily caps are kept; nil: nowhere
 	Clock  func() time.Time // the time of the ledger; nil: that of this host
 	Log    *slog.Logger
+	Guard  *guard.Guard // of goroutines; nil: none
 }
 
 // clock returns the time of the ledger.
@@ -262,17 +266,28 @@ func (p *Pool) noteCaps(now time.Time) {
 		return
 	}
 	p.noting, p.noted = true, now
-	go func() {
+	p.begin(func(ctx context.Context) error { return p.keepCaps(ctx, now, true) },
+		"what our sources asked today was not kept")
+}
+
+// begin does something about daily caps in a goroutine; noting is true until it ends.
+func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
+	s := p.settings.Load()
+	s.Guard.Go("sources", func() {
 		ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
 		defer cancel()
-		err := p.keepCaps(ctx, now, true)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.noting = false
-		if err != nil {
-			p.settings.Load().Log.Warn("what our sources asked today was not kept", "err", err)
+		if err := do(ctx); err != nil {
+			s.Log.Warn(failed, "err", err)
 		}
-	}()
+		p.endNoting()
+	}, p.endNoting)
+}
+
+// endNoting lets the next one begin.
+func (p *Pool) endNoting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noting = false
 }
 
 // recallCaps reads what earlier processes used of this day, unless that is being done. Under mu.
@@ -281,19 +296,11 @@ func (p *Pool) recallCaps(now time.Time) {
 		return
 	}
 	p.noting = true
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
-		defer cancel()
+	p.begin(func(ctx context.Context) error {
 		p.keeping.Lock()
-		err := p.readCaps(ctx, now)
-		p.keeping.Unlock()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.noting = false
-		if err != nil {
-			p.settings.Load().Log.Warn("what our sources asked today cannot be read", "err", err)
-		}
-	}()
+		defer p.keeping.Unlock()
+		return p.readCaps(ctx, now)
+	}, "what our sources asked today cannot be read")
 }
 
 // Flush notes what sources have used and not more, for a process that ends well.
@@ -316,31 +323,9 @@ func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	if err := p.readCaps(ctx, now); err != nil {
 		return err
 	}
-	var facts []state.Fact
-	var noted []int // of these, which source
-	var uses []int
-	p.mu.Lock()
-	for i := range p.list {
-		most := DailyCap(p.Limits(i), now)
-		d := p.today(i, now)
-		if most == 0 && d.used == 0 {
-			continue
-		}
-		used := d.used
-		if ahead && most > 0 {
-			used = max(d.noted, min(most, used+max(blockLeast, most/blockShare)))
-		}
-		data, err := json.Marshal(capFact{V: capVersion, Day: d.day, Used: used})
-		if err != nil {
-			p.mu.Unlock()
-			return err
-		}
-		facts = append(facts, state.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
-		noted, uses = append(noted, i), append(uses, used)
-	}
-	p.mu.Unlock()
-	if len(facts) == 0 {
-		return nil
+	facts, noted, uses, err := p.usedToday(now, ahead)
+	if err != nil || len(facts) == 0 {
+		return err
 	}
 	if err := p.facts().Learn(ctx, facts); err != nil {
 		return err
@@ -355,25 +340,41 @@ func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	return nil
 }
 
+// usedToday gives what is to be kept of the sources, which of them, and the use that each is said
+// to have.
+func (p *Pool) usedToday(now time.Time, ahead bool) (facts []state.Fact, noted, uses []int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.list {
+		most := DailyCap(p.Limits(i), now)
+		d := p.today(i, now)
+		if most == 0 && d.used == 0 {
+			continue
+		}
+		used := d.used
+		if ahead && most > 0 {
+			used = max(d.noted, min(most, used+max(blockLeast, most/blockShare)))
+		}
+		data, err := json.Marshal(capFact{V: capVersion, Day: d.day, Used: used})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		facts = append(facts, state.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
+		noted, uses = append(noted, i), append(uses, used)
+	}
+	return facts, noted, uses, nil
+}
+
 // factKey is the key of the fact of a source. No receiver key begins so.
 func (p *Pool) factKey(i int) string { return throttle.SourcePrefix + p.list[i].Name() }
 
 // readCaps reads what earlier processes used of this day.
 func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
-	var keys []string
-	which := map[string]int{}
-	p.mu.Lock()
-	for i := range p.list {
-		if d := p.today(i, now); !d.read {
-			keys = append(keys, p.factKey(i))
-			which[p.factKey(i)] = i
-		}
-	}
-	p.mu.Unlock()
-	if len(keys) == 0 {
+	which := p.unread(now)
+	if len(which) == 0 {
 		return nil
 	}
-	facts, err := p.facts().Known(ctx, keys)
+	facts, err := p.facts().Known(ctx, slices.Sorted(maps.Keys(which)))
 	if err != nil {
 		return err
 	}
@@ -394,6 +395,20 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// unread gives the sources of which it is not known what earlier processes used, by the keys of
+// their facts.
+func (p *Pool) unread(now time.Time) map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	which := map[string]int{}
+	for i := range p.list {
+		if d := p.today(i, now); !d.read {
+			which[p.factKey(i)] = i
+		}
+	}
+	return which
 }
 
 // addCap adds what an operator wants of a source and what is used of its day. Before the pool

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver/status"
 	"rollcall/smtp/throttle"
 )
@@ -55,6 +56,8 @@ type Registry struct {
 	actors  int
 	freed   chan struct{} // capacity 1: a socket was closed, or has nothing under way any more
 	Grace   time.Duration // HardAfter, but for tests on real sockets; not to be changed later
+
+	Guard *guard.Guard // of goroutines, as Grace; nil: none
 
 	Histories status.Histories // of the last hours
 	Traces    status.Traces
@@ -400,10 +403,10 @@ func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	s.silent, s.busy, s.aside = true, false, s.node.putAside()
 	l.silent[s.entry.Key]++
 	l.signalFreed()
-	go func() {
+	l.Guard.Go("session", func() {
 		<-gone
 		s.Close()
-	}()
+	}, nil)
 }
 
 // endSilence tells those who wait for the place. Under mu.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/guard"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
@@ -46,6 +47,7 @@ type Options struct {
 	Slots   *registry.Slots
 	Rules   func() *verdict.Rules // those in force, which may change
 	Log     *slog.Logger
+	Guard   *guard.Guard // of goroutines; nil: none
 	Metrics *Metrics
 
 	// Stretch makes the waits between actors, clients and connections, for hosts that are down and
@@ -67,7 +69,7 @@ func (o *Options) restHour() throttle.Hour { return throttle.Hour(o.Stretched(o.
 
 // Bind tells the pool of sources what it has to know of the node.
 func (o *Options) Bind() {
-	o.Sources.Bind(egress.Settings{Limits: o.SourceOf, Facts: o.Facts, Clock: o.Clock, Log: o.Log})
+	o.Sources.Bind(egress.Settings{Limits: o.SourceOf, Facts: o.Facts, Clock: o.Clock, Log: o.Log, Guard: o.Guard})
 }
 
 // scaleHour gives how long d lasts where an hour is that of the sources.

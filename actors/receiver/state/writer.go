@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/guard"
 )
 
 const (
@@ -42,6 +45,7 @@ type Writer struct {
 	facts  Facts
 	log    *slog.Logger
 	counts Counters
+	guard  *guard.Guard
 
 	mu      sync.Mutex
 	pending map[string]Fact      // guarded by mu; to be written, newest by key
@@ -63,9 +67,9 @@ type question struct {
 // Counters count the facts of a Writer.
 type Counters struct{ Kept, Lost, Read prometheus.Counter }
 
-// NewWriter makes a writer, which has nothing to stop.
-func NewWriter(facts Facts, log *slog.Logger, counts Counters) *Writer {
-	return &Writer{facts: facts, log: log, counts: counts, pending: map[string]Fact{},
+// NewWriter makes a writer, which has nothing to stop. A nil guard guards nothing.
+func NewWriter(facts Facts, log *slog.Logger, counts Counters, g *guard.Guard) *Writer {
+	return &Writer{facts: facts, log: log, counts: counts, guard: g, pending: map[string]Fact{},
 		waiting: map[string][]func(){}, wanted: map[string]*question{}}
 }
 
@@ -77,7 +81,7 @@ func (w *Writer) Keep(f Fact, done func()) {
 	if _, there := w.pending[f.Key]; !there && len(w.pending) >= waitingMax {
 		w.counts.Lost.Inc()
 		if done != nil {
-			go done()
+			w.guard.Go("facts", done, nil)
 		}
 		return
 	}
@@ -99,7 +103,7 @@ func (w *Writer) plan(wait time.Duration) {
 	if w.timer != nil && !w.timer.Stop() {
 		return // it has just begun
 	}
-	w.timer, w.due = time.AfterFunc(wait, w.write), due
+	w.timer, w.due = w.guard.After(wait, "facts", w.write, nil), due
 }
 
 // write writes the next facts, those first that somebody waits for.
@@ -121,7 +125,8 @@ func (w *Writer) write() {
 	var err error
 	if len(batch) > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
-		err = w.facts.Learn(ctx, slices.Collect(maps.Values(batch)))
+		fault := w.guard.Run("facts", func() { err = w.facts.Learn(ctx, slices.Collect(maps.Values(batch))) })
+		err = cmp.Or(fault, err)
 		cancel()
 	}
 	w.tried(batch, err)
@@ -141,7 +146,7 @@ func (w *Writer) tried(batch map[string]Fact, err error) {
 			continue
 		}
 		for _, done := range list {
-			go done()
+			w.guard.Go("facts", done, nil)
 		}
 		delete(w.waiting, key)
 	}
@@ -173,7 +178,7 @@ func (w *Writer) Know(key string, tell func(data []byte)) {
 	q.tell = append(q.tell, tell)
 	if !w.reading {
 		w.reading = true
-		time.AfterFunc(soon, w.read)
+		w.guard.After(soon, "facts", w.read, nil)
 	}
 }
 
@@ -190,7 +195,10 @@ func (w *Writer) read() {
 	}
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
-	facts, err := w.facts.Known(ctx, slices.Collect(maps.Keys(batch)))
+	var facts []Fact
+	var err error
+	fault := w.guard.Run("facts", func() { facts, err = w.facts.Known(ctx, slices.Collect(maps.Keys(batch))) })
+	err = cmp.Or(fault, err)
 	cancel()
 	if err != nil {
 		w.log.Warn("what is known of receivers was not read", "receivers", len(batch), "err", err)
@@ -204,7 +212,7 @@ func (w *Writer) read() {
 	}
 	for key, q := range batch {
 		for _, tell := range q.tell {
-			tell(data[key])
+			_ = w.guard.Run("facts", func() { tell(data[key]) })
 		}
 	}
 	w.next(soon)
@@ -231,7 +239,7 @@ func (w *Writer) next(wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reading = len(w.wanted) > 0; w.reading {
-		time.AfterFunc(wait, w.read)
+		w.guard.After(wait, "facts", w.read, nil)
 	}
 }
 

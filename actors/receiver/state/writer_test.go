@@ -94,7 +94,7 @@ func writerOf(s *shelf) (*state.Writer, prometheus.Counter) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name})
 	}
 	counts := state.Counters{Kept: counter("kept"), Lost: counter("lost"), Read: counter("read")}
-	return state.NewWriter(s, slog.New(slog.DiscardHandler), counts), counts.Lost
+	return state.NewWriter(s, slog.New(slog.DiscardHandler), counts, nil), counts.Lost
 }
 
 func aFact(key, data string) state.Fact {
