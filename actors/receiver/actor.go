@@ -23,10 +23,6 @@ const (
 	// Measured: some 20 KB each.
 	livingMax   = 1_000
 	crowdedLife = 5 * time.Second
-
-	// lateMax is how late a wake-up may be before we believe that the process was
-	// paused, and drop what has not begun: others may have taken it over.
-	lateMax = 3 * time.Second
 )
 
 // Actor is the shell around a scheduler: messages and sessions in, steps out.
@@ -41,6 +37,7 @@ type Actor struct {
 	sessions   map[int]*actor.PID
 	ids        map[string]int // of sessions, by the id of their actor
 	alarm      alarm.Alarm
+	paused     uint64 // long pauses of the process until now
 }
 
 // Kinds gives the kind of virtual actor that a node has to host. A session actor
@@ -101,6 +98,7 @@ func (a *Actor) Receive(c actor.Context) {
 		a.scheduler = scheduler.New(a.handle, a.scheduling, now)
 		root, self := c.ActorSystem().Root, c.Self()
 		a.handle.Listen(func(msg any) { root.Send(self, msg) })
+		a.paused = a.options.pauses()
 		a.options.Registry.subscribe(c.ActorSystem())
 		a.options.Metrics.living.Inc()
 		a.alarm.Set(c, now, now.Add(min(a.idle, crowdedLife)))
@@ -111,7 +109,14 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Started, *actor.Stopped, *actor.Restarting:
 		return
 	}
-	if a.scheduler != nil && a.work(c, now) {
+	if a.scheduler == nil {
+		return
+	}
+	if n := a.options.pauses(); n != a.paused {
+		a.paused = n
+		a.scheduler.NotePause()
+	}
+	if a.work(c, now) {
 		a.plan(c, now)
 	}
 }
@@ -152,15 +157,8 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		}
 		a.scheduler.SessionCrashed(now, id)
 	case alarm.WakeUp:
-		late, ok := a.alarm.Rings(m, now)
-		if !ok {
-			return false
-		}
-		if late > lateMax {
-			a.options.Log.Warn("process was paused", "receiver", a.scheduler.Key(), "took", late)
-			c.Stop(c.Self())
-			return false
-		}
+		_, ok := a.alarm.Rings(m, now)
+		return ok
 	default:
 		return false
 	}
@@ -211,13 +209,14 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 		}
 	case scheduler.OpenSession:
 		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
-			return newSessionActor(a.scheduling, a.options.Tracer, s.Slot)
+			return newSessionActor(a.scheduling, a.options.pauses, a.options.Tracer, s.Slot)
 		}))
 		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()
 		c.Send(pid, s)
 	case scheduler.AskProbes:
+		s.Pauses = a.paused
 		c.Send(a.sessions[s.ID], s)
 	case scheduler.QuitSession:
 		c.Send(a.sessions[s.ID], s)

@@ -336,6 +336,14 @@ func randOf(key string, now time.Time) *rand.Rand {
 // Key names the receiver.
 func (sc *Scheduler) Key() string { return sc.key }
 
+// NotePause gives up all that waits, after a pause of the process: others may have taken it over. Who
+// offered it hears that it is not here any more and offers it again. Sessions stay.
+func (sc *Scheduler) NotePause() {
+	for t := range sc.inbox.tasks.busy {
+		sc.inbox.shedTask(t)
+	}
+}
+
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
 
