@@ -171,6 +171,12 @@ type DNS struct {
 	// Timeout bounds one question to one server. Default 5s. From 10ms to
 	// 20s, which is the bound for a whole name.
 	Timeout Duration `toml:"timeout"`
+
+	// AtOnce is how many domains a node looks up at a time. Workspaces share them: one
+	// alone may have a half, two a third each (by their weights), and whoever comes new finds
+	// room at once, however many domains of others do not answer. The others wait, which
+	// rollcall_dns_lookups_waiting counts. Default 1000. From 1 to 100000.
+	AtOnce int `toml:"at_once"`
 }
 
 // SMTP is how the node talks to receivers.

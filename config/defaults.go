@@ -31,7 +31,7 @@ func defaults() Config {
 		Upload:   Upload{Listen: "127.0.0.1:8082", ExpiresAfter: Duration{24 * time.Hour}},
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
 		Limits:   Limits{MaxFileBytes: 100 << 20, MaxRows: 1_000_000, MaxOpenVerifications: 100},
-		DNS:      DNS{Timeout: Duration{5 * time.Second}},
+		DNS:      DNS{Timeout: Duration{5 * time.Second}, AtOnce: 1000},
 		SMTP:     SMTP{Port: 25},
 		Identity: Identity{Enforce: true},
 		Retry: Retry{

@@ -140,7 +140,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err := n.startThrottling(ctx, c, book, o); err != nil {
 		return nil, err
 	}
-	resolver, err := newResolver(c)
+	resolver, err := newResolver(c, n.tuning.weightOf)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 	"cluster/secure":      {},
 	"cluster/share":       {"ledger"},
 	"smtp":                {},
-	"smtp/mx":             {"smtp"},
+	"smtp/mx":             {"ledger/quota", "smtp"},
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
 	"smtp/identity":       {"smtp"},
