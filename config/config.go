@@ -202,6 +202,14 @@ type SMTP struct {
 	// dialled all the same. For the lab only: with it a stranger's DNS can
 	// point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
+
+	// ReceiversAtOnce is how many receivers a node has in memory, those with work
+	// and those that rest. Workspaces share them: one alone may have a half, two a third
+	// each (by their weights), and whoever comes new finds room at once. At the bound those that
+	// have nothing to do make room; where all of a workspace's have work its next ones wait,
+	// which customers see as "connections" and rollcall_receivers_waiting counts. Each takes
+	// 20 KB, and 60 KB more with an SMTP session. Default 4000. From 16 to 100000.
+	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
 // Identity is how the node checks what receivers hold against a sender: its PTR, its

@@ -117,7 +117,7 @@ var mayImport = map[string][]string{
 	"actors/receiver/egress":       {"actors/guard", "actors/receiver/state", "smtp"},
 	"actors/receiver/fairqueue":    {},
 	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
-	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "smtp"},
+	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/guard", "actors/receiver/egress", "actors/receiver/fairqueue", "actors/receiver/registry",
 		"actors/receiver/state", "actors/receiver/status", "actors/view", "actors/wire", "smtp"},
 	"actors/receiver/state":  {"actors/guard", "smtp"},

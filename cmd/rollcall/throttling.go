@@ -131,6 +131,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 	if err != nil {
 		return receiver.Options{}, err
 	}
+	r.Most = c.SMTP.ReceiversAtOnce
 	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
 	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock

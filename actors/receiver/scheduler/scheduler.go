@@ -160,6 +160,20 @@ func (sc *Scheduler) IdleSince() (time.Time, bool) {
 		len(sc.suspicions.suspects) == 0
 }
 
+// HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
+// sessions alone are no work.
+func (sc *Scheduler) HasWork() bool {
+	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.suspicions.suspects) > 0 {
+		return true
+	}
+	for _, s := range sc.pool.sessions {
+		if len(s.given) > 0 || !s.ready {
+			return true
+		}
+	}
+	return false
+}
+
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
