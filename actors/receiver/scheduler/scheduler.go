@@ -265,7 +265,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.planner.blocks = blocksNow{}
 	sc.suspicions.readmitParked(now)
 	sc.planner.tendFree(now, a, resting || barred)
-	sc.planner.pressed, sc.planner.small = false, nil
+	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
 		sc.planner.openSessions(now, a)
 	}
