@@ -125,7 +125,7 @@ func TestWhoWaitsForASeatIsToldSo(t *testing.T) {
 	w := &crowded{b: b, props: kinds[kind], answered: map[byte]int{}, pulses: map[wire.Cause]int{},
 		changed: make(chan struct{}, 1)}
 	for range 16 {
-		b.options.Metrics.seats.Load().Take(uuid.UUID{1}, func(any) {})
+		b.options.Metrics.seats.Load().Take(uuid.UUID{1}, uuid.Nil, func(any) {})
 	}
 	w.offer(1, 1)
 	eventually(t, "two pulses", func() bool {

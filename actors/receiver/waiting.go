@@ -91,7 +91,7 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	}
 	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
 	root, self, there := c.ActorSystem().Root, c.Self(), false
-	if a.seat, there = a.options.seats.Take(workspace, func(msg any) { root.Send(self, msg) }); there {
+	if a.seat, there = a.options.seats.Take(workspace, key.Verification, func(msg any) { root.Send(self, msg) }); there {
 		root.Send(self, registry.Seated{})
 	}
 }

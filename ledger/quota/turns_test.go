@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,13 +14,13 @@ import (
 func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
 	q := NewTurns[int](100, nil)
 	for range 10_000 {
-		q.Ask(0, func() {})
+		q.Ask(0, nil, func() {})
 	}
 	if q.Used() != 50 || q.Waiting() != 9_950 {
 		t.Fatalf("one alone has %d of 100, and %d wait", q.Used(), q.Waiting())
 	}
 	for i := range 10 {
-		if _, now := q.Ask(1, func() {}); !now {
+		if _, now := q.Ask(1, nil, func() {}); !now {
 			t.Errorf("number %d of another tenant waits", i)
 		}
 	}
@@ -27,11 +28,11 @@ func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
 
 func TestWhoCameFirstGoesFirst(t *testing.T) {
 	q := NewTurns[int](2, nil)
-	first, _ := q.Ask(0, nil)
+	first, _ := q.Ask(0, nil, nil)
 	var order []int
 	var has []*Turn[int]
 	for i := range 5 {
-		turn, _ := q.Ask(0, func() { order = append(order, i) })
+		turn, _ := q.Ask(0, nil, func() { order = append(order, i) })
 		has = append(has, turn)
 	}
 	has[2].Done() // it does not want to wait any more
@@ -57,7 +58,7 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 		for range 500 {
 			if r.IntN(2) == 0 || len(all) == 0 {
 				asked++
-				turn, now := q.Ask(r.IntN(tenants), func() { granted++ })
+				turn, now := q.Ask(r.IntN(tenants), nil, func() { granted++ })
 				if now {
 					granted++
 				}
@@ -135,5 +136,26 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	}
 	if q.Give(1); q.Used() != 0 || q.Waits(1) {
 		t.Error("it did not come back")
+	}
+}
+
+func TestEachFlowOfATenantHasItsTurn(t *testing.T) {
+	q := NewTurns[int](2, nil)
+	has, _ := q.Ask(0, "big", nil)
+	var order []string
+	ask := func(flow string) {
+		var turn *Turn[int]
+		turn, _ = q.Ask(0, flow, func() { order = append(order, flow); has = turn })
+	}
+	for range 1000 {
+		ask("big")
+	}
+	ask("small")
+	ask("small")
+	for range 5 {
+		has.Done()
+	}
+	if got := strings.Join(order, " "); got != "big small big small big" {
+		t.Errorf("in the order %s", got)
 	}
 }

@@ -46,11 +46,11 @@ func NewSeats(n int, weight func(workspace uuid.UUID) int) *Seats {
 	return &Seats{turns: quota.NewTurns(int64(n), weight)}
 }
 
-// Take takes a seat in the name of a workspace, or waits for one: then tell is given Seated. It must not
-// block.
-func (s *Seats) Take(workspace uuid.UUID, tell func(msg any)) (seat *Seat, now bool) {
+// Take takes a seat in the name of a verification, or waits for one in its turn: then tell is given
+// Seated. It must not block.
+func (s *Seats) Take(workspace, verification uuid.UUID, tell func(msg any)) (seat *Seat, now bool) {
 	seat = &Seat{seats: s, workspace: workspace, tell: tell}
-	seat.turn, now = s.turns.Ask(workspace, func() { tell(Seated{}) })
+	seat.turn, now = s.turns.Ask(workspace, verification, func() { tell(Seated{}) })
 	if !now {
 		s.makeRoom()
 	}

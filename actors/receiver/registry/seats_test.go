@@ -17,7 +17,7 @@ type guest struct {
 // come lets a guest ask for a seat.
 func come(s *Seats, workspace byte) *guest {
 	g := &guest{}
-	g.seat, g.seated = s.Take(uuid.UUID{workspace}, func(msg any) {
+	g.seat, g.seated = s.Take(uuid.UUID{workspace}, uuid.Nil, func(msg any) {
 		switch msg.(type) {
 		case Seated:
 			g.seated = true
