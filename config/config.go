@@ -225,6 +225,12 @@ type DNS struct {
 	// Timeout bounds one question to one server. Default 5s. From 10ms to
 	// 20s, which is the bound for a whole name.
 	Timeout Duration `toml:"timeout"`
+
+	// AtOnce is how many domains a node looks up at a time. Workspaces share them: one
+	// alone may have a half, two a third each (by their weights), and whoever comes new finds
+	// room at once, however many domains of others do not answer. The others wait, which
+	// rollcall_dns_lookups_waiting counts. Default 1000. From 1 to 100000.
+	AtOnce int `toml:"at_once"`
 }
 
 // SMTP is how the node talks to receivers.
@@ -250,6 +256,14 @@ type SMTP struct {
 	// dialled all the same. For the lab only: with it a stranger's DNS can
 	// point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
+
+	// ReceiversAtOnce is how many receivers a node has in memory, those with work
+	// and those that rest. Workspaces share them: one alone may have a half, two a third
+	// each (by their weights), and whoever comes new finds room at once. At the bound those that
+	// have nothing to do make room; where all of a workspace's have work its next ones wait,
+	// which customers see as "connections" and rollcall_receivers_waiting counts. Each takes
+	// 20 KB, and 60 KB more with an SMTP session. Default 4096. From 16 to 100000.
+	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
 // Identity is how the node checks what receivers hold against a sender: its PTR, its

@@ -36,8 +36,8 @@ func defaults() Config {
 			FilesAtOnce: 1000, FileBytesAtOnce: 512 << 20,
 			StoredBytes: 10 << 30, UnpaidPerDay: 1000},
 		Ledger:   Ledger{DiskReserve: 1 << 30},
-		DNS:      DNS{Timeout: Duration{5 * time.Second}},
-		SMTP:     SMTP{Port: 25},
+		DNS:      DNS{Timeout: Duration{5 * time.Second}, AtOnce: 1000},
+		SMTP:     SMTP{Port: 25, ReceiversAtOnce: 4096},
 		Identity: Identity{Enforce: true},
 		Retry: Retry{
 			GreylistWaits: []Duration{

@@ -21,6 +21,12 @@ const (
 	filesAtOnceMax = 10_000
 )
 
+// receiversMax bounds smtp.receivers_at_once: some GB of memory.
+const receiversMax = 100_000
+
+// dnsAtOnceMax bounds dns.at_once: each is a question on the wire and some KB.
+const dnsAtOnceMax = 100_000
+
 // proxiesMax bounds the proxies: each is looked at for every request. Guess.
 const proxiesMax = 64
 
@@ -148,6 +154,12 @@ func (c Config) checkMail(k *checker) {
 		k.hostPort("dns.servers", s, "53")
 	}
 	k.between("dns.timeout", c.DNS.Timeout, 10*time.Millisecond, 20*time.Second)
+	if n := c.SMTP.ReceiversAtOnce; n < 16 || n > receiversMax {
+		k.add("smtp.receivers_at_once", "%d is out of range: write 16 to %d", n, receiversMax)
+	}
+	if c.DNS.AtOnce < 1 || c.DNS.AtOnce > dnsAtOnceMax {
+		k.add("dns.at_once", "%d is out of range: write 1 to %d", c.DNS.AtOnce, dnsAtOnceMax)
+	}
 	if c.SMTP.Port < 1 || c.SMTP.Port > 65535 {
 		k.add("smtp.port", "%d is not a port: write a number from 1 to 65535, 25 for the real world", c.SMTP.Port)
 	}

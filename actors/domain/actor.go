@@ -20,9 +20,9 @@ import (
 // part in this many, so that not all domains ask at once when a node is lost. Guess.
 const resolveJitter = 4
 
-// routeTimeout bounds one question for a route, retries and all; the resolver's
-// own bound is shorter.
-const routeTimeout = 60 * time.Second
+// routeTimeout bounds one question for a route, with the wait for its turn; the resolver's
+// own bound for the question is 20 s.
+const routeTimeout = 10 * time.Minute
 
 // Actor is the shell around an agenda.
 type Actor struct {
@@ -170,9 +170,9 @@ func (a *Actor) do(c actor.Context, s step) {
 	beside, failed := guard.Of(c.ActorSystem()), func() { root.Send(self, panicked{}) }
 	switch s := s.(type) {
 	case findRoute:
-		domain := a.agenda.work.Domain
+		domain, tenant := a.agenda.work.Domain, a.agenda.work.Workspace.String()
 		beside.Go("route", func() {
-			within, cancel := context.WithTimeout(ctx, routeTimeout)
+			within, cancel := context.WithTimeout(mx.For(ctx, tenant), routeTimeout)
 			defer cancel()
 			route, err := a.options.Route(within, domain)
 			if err != nil {

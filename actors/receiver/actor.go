@@ -13,27 +13,19 @@ import (
 	"rollcall/actors/wire"
 )
 
-const (
-	// idleLife is how long an actor without work lives on: it remembers what the
-	// receiver taught us. A guess between memory (some KB) and that.
-	idleLife = 10 * time.Minute
-
-	// livingMax is how many actors may live on a node before those without work go
-	// after crowdedLife: a file of 300,000 domains would fill the memory with them.
-	// Measured: some 20 KB each.
-	livingMax   = 1_000
-	crowdedLife = 5 * time.Second
-
-	// lateMax is how late a wake-up may be before we believe that the process was
-	// paused, and drop what has not begun: others may have taken it over.
-	lateMax = 3 * time.Second
-)
+// idleLife is how long an actor without work lives on: it remembers what the receiver
+// taught us. It goes sooner when others wait for its seat.
+const idleLife = 10 * time.Minute
 
 // Actor is the shell around a scheduler: messages and sessions in, steps out.
 type Actor struct {
 	options    Options
-	writer     *state.Writer        // nil: nothing is kept
-	idle       time.Duration        // life without work
+	writer     *state.Writer // nil: nothing is kept
+	idle       time.Duration // life without work
+	key        string
+	waiting    *waiting             // nil: not begun, or it has a seat
+	seat       *registry.Seat       // nil: it has none and waits for none
+	resting    bool                 // as its seat has it
 	scheduler  *scheduler.Scheduler // nil: not begun, or over
 	scheduling scheduler.Options
 	handle     *registry.Handle
@@ -41,6 +33,7 @@ type Actor struct {
 	sessions   map[int]*actor.PID
 	ids        map[string]int // of sessions, by the id of their actor
 	alarm      alarm.Alarm
+	paused     uint64 // long pauses of the process until now
 }
 
 // Kinds gives the kind of virtual actor that a node has to host. A session actor
@@ -49,7 +42,8 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o.Registry.Guard = o.Guard
+	o.Registry.Guard, o.seats = o.Guard, registry.NewSeats(o.Most, o.Weight)
+	o.Metrics.seats.Store(o.seats)
 	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
 	scheduling.Bind()
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
@@ -96,14 +90,9 @@ func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	switch m := c.Message().(type) {
 	case *cluster.ClusterInit:
-		key := m.Identity.Identity
-		a.handle = a.options.Registry.Enter(key, a.options.Allow)
-		a.scheduler = scheduler.New(a.handle, a.scheduling, now)
-		root, self := c.ActorSystem().Root, c.Self()
-		a.handle.Listen(func(msg any) { root.Send(self, msg) })
+		a.key, a.waiting = m.Identity.Identity, &waiting{since: now, offers: map[wire.TaskKey]*held{}}
 		a.options.Registry.subscribe(c.ActorSystem())
-		a.options.Metrics.living.Inc()
-		a.alarm.Set(c, now, now.Add(min(a.idle, crowdedLife)))
+		a.alarm.Set(c, now, now.Add(min(a.idle, pulseEvery)))
 		return
 	case *actor.Stopping:
 		a.stop(c)
@@ -111,9 +100,36 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Started, *actor.Stopped, *actor.Restarting:
 		return
 	}
-	if a.scheduler != nil && a.work(c, now) {
+	if a.waiting != nil {
+		a.await(c, now)
+		return
+	}
+	if a.scheduler == nil {
+		return
+	}
+	if n := a.options.pauses(); n != a.paused {
+		a.paused = n
+		a.scheduler.NotePause()
+	}
+	if a.work(c, now) {
 		a.plan(c, now)
 	}
+}
+
+// begin makes an actor that has got its seat a receiver, and gives it what was offered meanwhile.
+func (a *Actor) begin(c actor.Context, now time.Time) {
+	a.handle = a.options.Registry.Enter(a.key, a.options.Allow)
+	a.scheduler = scheduler.New(a.handle, a.scheduling, now)
+	root, self := c.ActorSystem().Root, c.Self()
+	a.handle.Listen(func(msg any) { root.Send(self, msg) })
+	a.paused = a.options.pauses()
+	a.options.Metrics.living.Inc()
+	offers := a.waiting.offers
+	a.waiting = nil
+	for _, h := range offers {
+		a.scheduler.Offer(now, h.client, h.offer)
+	}
+	a.plan(c, now)
 }
 
 // work hands one message to the scheduler and says whether there may be something to do.
@@ -142,6 +158,13 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.scheduler.Recall(now, m.data)
 	case giveWay:
 		a.scheduler.HandOff(now)
+	case registry.Yield:
+		if !a.scheduler.HasWork() && !a.scheduler.HandingOff() {
+			c.Stop(c.Self())
+			return false
+		}
+		a.resting = false
+		a.seat.Stay()
 	case departed:
 		c.Stop(c.Self())
 		return false
@@ -152,27 +175,25 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		}
 		a.scheduler.SessionCrashed(now, id)
 	case alarm.WakeUp:
-		late, ok := a.alarm.Rings(m, now)
-		if !ok {
-			return false
-		}
-		if late > lateMax {
-			a.options.Log.Warn("process was paused", "receiver", a.scheduler.Key(), "took", late)
-			c.Stop(c.Self())
-			return false
-		}
+		_, ok := a.alarm.Rings(m, now)
+		return ok
 	default:
 		return false
 	}
 	return true
 }
 
-// life is how long an actor may be without work.
-func (a *Actor) life() time.Duration {
-	if a.options.Registry.Count() > livingMax {
-		return min(a.idle, crowdedLife)
+// rest says to those who wait for a seat whether this one can be given up.
+func (a *Actor) rest() {
+	resting := !a.scheduler.HasWork()
+	if resting == a.resting {
+		return
 	}
-	return a.idle
+	if a.resting = resting; resting {
+		a.seat.Rest()
+	} else {
+		a.seat.Work()
+	}
 }
 
 // plan asks the scheduler what to do, does it, and sets the timer for the next time.
@@ -186,17 +207,14 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		a.alarm.Set(c, now, wake)
 		return
 	}
+	a.rest()
 	if since, idle := a.scheduler.IdleSince(); idle {
-		life := a.life()
-		if now.Sub(since) >= life {
+		if now.Sub(since) >= a.idle {
 			c.Stop(c.Self())
 			return
 		}
-		if soon := since.Add(crowdedLife); now.Before(soon) { // look then whether it is crowded
-			life = min(life, crowdedLife)
-		}
 		if wake.IsZero() {
-			wake = since.Add(life)
+			wake = since.Add(a.idle)
 		}
 	}
 	a.alarm.Set(c, now, wake)
@@ -207,17 +225,18 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	switch s := s.(type) {
 	case scheduler.Send:
 		if s.To.ID != "" {
-			c.Request(actor.NewPID(s.To.Address, s.To.ID), s.Msg)
+			c.Request(pidOf(s.To), s.Msg)
 		}
 	case scheduler.OpenSession:
 		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
-			return newSessionActor(a.scheduling, a.options.Tracer, s.Slot)
+			return newSessionActor(a.scheduling, a.options.pauses, a.options.Tracer, s.Slot)
 		}))
 		a.sessions[s.ID], a.ids[pid.Id] = pid, s.ID
 		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()
 		c.Send(pid, s)
 	case scheduler.AskProbes:
+		s.Pauses = a.paused
 		c.Send(a.sessions[s.ID], s)
 	case scheduler.QuitSession:
 		c.Send(a.sessions[s.ID], s)
@@ -271,6 +290,13 @@ func (a *Actor) dismiss(c actor.Context, id int) {
 // stop tells everybody that this place is no more. Sessions end with their actors.
 func (a *Actor) stop(c actor.Context) {
 	a.alarm.Stop()
+	if a.waiting != nil {
+		a.waiting.release(c)
+		a.waiting = nil
+	}
+	if a.seat != nil {
+		defer a.seat.Leave()
+	}
 	if a.scheduler == nil {
 		return
 	}
@@ -302,3 +328,6 @@ func clientOf(sender *actor.PID) scheduler.Client {
 	}
 	return scheduler.Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, ID: sender.Id}
 }
+
+// pidOf is where a client is reached.
+func pidOf(c scheduler.Client) *actor.PID { return actor.NewPID(c.Address, c.ID) }

@@ -16,6 +16,7 @@ import (
 
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver/receivertest"
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -187,6 +188,7 @@ func TestIdleActorEnds(t *testing.T) {
 	ended := make(chan struct{})
 	pid := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		o := testOptions(openedWide())
+		o.seats = registry.NewSeats(0, nil)
 		return newActor(o, o.forScheduler(), nil, 50*time.Millisecond)
 	}))
 	system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
@@ -21,6 +22,7 @@ type Metrics struct {
 
 	factsKept, factsLost, factsRead prometheus.Counter
 
+	seats     atomic.Pointer[registry.Seats]
 	collected atomic.Pointer[Registry] // whose receivers are collected; nil: none yet
 }
 
@@ -45,9 +47,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	silent := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_smtp_sessions_silent",
 		Help: "SMTP sessions that ended here and that receivers may still hold."}, m.silent)
-	r.MustRegister(status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.barred, m.factsKept, m.factsLost,
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_receivers_waiting",
+		Help: "Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node."}, m.waiting)
+	r.MustRegister(waiting, status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.barred, m.factsKept, m.factsLost,
 		m.factsRead)
 	return m
+}
+
+// waiting counts the receivers that have no seat yet.
+func (m *Metrics) waiting() float64 {
+	if seats := m.seats.Load(); seats != nil {
+		return float64(seats.Waiting())
+	}
+	return 0
 }
 
 // silent counts the sessions of which only the end is awaited.

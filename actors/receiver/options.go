@@ -31,6 +31,10 @@ type Options struct {
 	// Late says that a RCPT which is sent now might still be on its way, in this machine, when
 	// Fenced becomes true: it is not sent before that is clear. Asked as Fenced; nil: never.
 	Late func() bool
+	// Pauses counts the pauses of this process that were so long that others may have taken over
+	// what it had not begun (package watchdog): that is not asked any more, and who waits for it
+	// offers it again. Asked as Fenced; nil: there is none.
+	Pauses func() uint64
 	// Facts is where what was learned of receivers survives a move; nil: nowhere, as
 	// for one who asks once and is gone.
 	Facts state.Facts
@@ -52,11 +56,14 @@ type Options struct {
 	Weight  func(workspace uuid.UUID) int
 	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
 	Slots   *registry.Slots
+	Most    int                   // receivers in work on this node at a time (NewSeats); 0: not bounded
 	Rules   func() *verdict.Rules // those in force, which may change
 	Log     *slog.Logger
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
 	Guard   *guard.Guard // of goroutines; nil: none
+
+	seats *registry.Seats // made of Most by Kinds
 
 	// stretch makes the waits between actors, clients and connections, for hosts that are down and
 	// for a source that is refused (waits) so many times as long, for tests on real sockets; 0:
@@ -70,6 +77,14 @@ func (o *Options) forScheduler() scheduler.Options {
 		Allow:  o.Allow,
 		Stated: o.Stated, SourceOf: o.SourceOf, Said: o.Said, Weight: o.Weight, Waits: o.Waits, Slots: o.Slots,
 		Rules: o.Rules, Log: o.Log, Guard: o.Guard, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
+}
+
+// pauses is how many long pauses there were until now.
+func (o *Options) pauses() uint64 {
+	if o.Pauses == nil {
+		return 0
+	}
+	return o.Pauses()
 }
 
 // Validate says which option is missing.

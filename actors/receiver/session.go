@@ -41,7 +41,8 @@ const lateEvery = 50 * time.Millisecond
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
 	options scheduler.Options
-	spans   *span.Tracer // nil: nothing is traced
+	pauses  func() uint64 // Options.pauses
+	spans   *span.Tracer  // nil: nothing is traced
 	socket  *registry.ConnSlot
 	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
@@ -57,9 +58,9 @@ type sessionActor struct {
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
 
-func newSessionActor(o scheduler.Options, spans *span.Tracer, s *registry.ConnSlot) *sessionActor {
+func newSessionActor(o scheduler.Options, pauses func() uint64, spans *span.Tracer, s *registry.ConnSlot) *sessionActor {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &sessionActor{options: o, spans: spans, socket: s, ctx: ctx, cancel: cancel}
+	return &sessionActor{options: o, pauses: pauses, spans: spans, socket: s, ctx: ctx, cancel: cancel}
 }
 
 // Receive implements actor.Actor.
@@ -211,9 +212,10 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 }
 
 // held says whether not one more RCPT may be sent for this work. It waits while that is not known.
-func (a *sessionActor) held(turn uint64) bool {
+func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 	over := func() bool {
-		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(turn) || a.options.Fenced()
+		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(m.Version) || a.options.Fenced() ||
+			a.pauses() != m.Pauses
 	}
 	for a.options.Late != nil && a.options.Late() && !over() && a.ctx.Err() == nil {
 		a.pause(lateEvery)
@@ -225,7 +227,7 @@ func (a *sessionActor) held(turn uint64) bool {
 // all answered, the session ends, or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
-	hold := func() bool { return a.held(m.Version) }
+	hold := func() bool { return a.held(&m) }
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
 		return r

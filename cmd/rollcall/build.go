@@ -19,6 +19,7 @@ import (
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	spans "rollcall/actors/span"
+	"rollcall/actors/watchdog"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger/sqlstore"
@@ -51,6 +52,7 @@ type node struct {
 	stopErr  error
 	tracer   *spans.Tracer // nil: nothing is traced
 	registry *prometheus.Registry
+	watchdog *watchdog.Watchdog
 	*throttling
 	draining atomic.Bool
 }
@@ -76,6 +78,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	registry := prometheus.NewRegistry()
 	n.registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.startWatchdog(ctx, o.Log)
 	if c, err = n.startLab(c, o); err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err := n.startThrottling(ctx, c, book, o); err != nil {
 		return nil, err
 	}
-	resolver, err := newResolver(c)
+	resolver, err := newResolver(c, n.tuning.weightOf)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +186,19 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	})
 	n.add("dispatcher", work.Stop)
 	return work, nil
+}
+
+// startWatchdog lets somebody notice when the process does not run.
+func (n *node) startWatchdog(ctx context.Context, log *slog.Logger) {
+	n.watchdog = watchdog.New(n.registry, log)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { n.watchdog.Run(ctx) })
+	n.add("watchdog", func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	})
 }
 
 // startFacts shares what is learned of domains with the other nodes, and with later

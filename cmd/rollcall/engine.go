@@ -96,13 +96,14 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 }
 
 // newResolver asks the configured DNS servers, and believes no host that may not be dialled.
-func newResolver(c config.Config) (*mx.Resolver, error) {
+func newResolver(c config.Config, weight func(tenant string) int) (*mx.Resolver, error) {
 	guard, err := newGuard(c)
 	if err != nil {
 		return nil, err
 	}
 	o := mx.Options{Servers: c.DNS.Servers, Timeout: c.DNS.Timeout.Duration, IPv6: hasIPv6(),
-		Allow: guard.Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax}
+		Allow: guard.Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
+		AtOnce: c.DNS.AtOnce, Weight: weight}
 	if len(c.SMTP.AllowNetworks) == 0 {
 		o.Witness = "com" // the DNS of a lab, which allowed networks mean, knows its own names only
 	}

@@ -91,6 +91,7 @@ var mayImport = map[string][]string{
 	"actors/edge":         {"actors/alarm", "actors/guard"},
 	"actors/alarm":        {"actors/guard"},
 	"actors/guard":        {}, // a leaf, for whoever starts a goroutine
+	"actors/watchdog":     {}, // a leaf, for whoever holds what others may take over
 	"actors/wire":         {"smtp"},
 	"actors/view":         {},
 	"actors/intake":       {"smtp"},
@@ -104,7 +105,7 @@ var mayImport = map[string][]string{
 	"cluster/secure":      {},
 	"cluster/share":       {"ledger"},
 	"smtp":                {},
-	"smtp/mx":             {"smtp"},
+	"smtp/mx":             {"ledger/quota", "smtp"},
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
 	"smtp/identity":       {"smtp"},
@@ -116,7 +117,7 @@ var mayImport = map[string][]string{
 	"actors/receiver/egress":       {"actors/guard", "actors/receiver/state", "smtp"},
 	"actors/receiver/fairqueue":    {},
 	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
-	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "smtp"},
+	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/guard", "actors/receiver/egress", "actors/receiver/fairqueue", "actors/receiver/registry",
 		"actors/receiver/state", "actors/receiver/status", "actors/view", "actors/wire", "smtp"},
 	"actors/receiver/state":  {"actors/guard", "smtp"},

@@ -27,4 +27,7 @@ func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 			prometheus.CounterOpts{Name: "rollcall_dns_" + c.name + "_total", Help: c.help},
 			func() float64 { return float64(c.count(resolver.Stats())) }))
 	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_dns_lookups_waiting",
+		Help: "Lookups of domains that wait for their turn (dns.at_once)."},
+		func() float64 { return float64(resolver.Waiting()) }))
 }

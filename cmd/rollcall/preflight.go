@@ -49,7 +49,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", in.name, err)
 	}
-	resolver, err := newResolver(c)
+	resolver, err := newResolver(c, nil)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	for _, name := range config.UnknownEnviron(e) {
 		log.Warn("environment variable is no setting", "name", name)
 	}
+	limitMemory(e, log)
 	n, err := startNode(c.Context(), loaded, nodeOptions{Lab: dev, Log: log})
 	if err != nil {
 		return err

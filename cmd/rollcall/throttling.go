@@ -131,7 +131,8 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 	if err != nil {
 		return receiver.Options{}, err
 	}
-	r.Tracer, r.Guard = n.tracer, o.guard
+	r.Most = c.SMTP.ReceiversAtOnce
+	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
 	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
 	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }

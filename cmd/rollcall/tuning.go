@@ -72,6 +72,12 @@ func (t *tuning) weight(workspace uuid.UUID) int {
 	return 1
 }
 
+// weightOf is weight by the workspace's name.
+func (t *tuning) weightOf(workspace string) int {
+	id, _ := uuid.Parse(workspace) // of nobody: the weight of nobody
+	return t.weight(id)
+}
+
 // apply puts the overrides that hold now into the table, if they are others than before.
 func (t *tuning) apply() {
 	now := t.clock()

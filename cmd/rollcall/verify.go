@@ -67,7 +67,7 @@ func newVerify(e environment) *cobra.Command {
 			return err
 		}
 		defer in.Close()
-		r := &verifyRun{flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
+		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
 		if f.api != "" {
 			err = verifyRemote(c.Context(), r, loaded)
 		} else {
@@ -101,13 +101,14 @@ func (f verifyFlags) check() error {
 
 // verifyRun is one run of verify.
 type verifyRun struct {
-	flags  verifyFlags
-	input  *input
-	view   *progressView
-	stdout io.Writer
-	client *apiClient
-	memory *memory
-	poll   time.Duration // longest wait between two looks; 0: as long as the service says
+	environ environment
+	flags   verifyFlags
+	input   *input
+	view    *progressView
+	stdout  io.Writer
+	client  *apiClient
+	memory  *memory
+	poll    time.Duration // longest wait between two looks; 0: as long as the service says
 }
 
 // verifyRemote has the file verified by a running service.

@@ -42,6 +42,7 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	limitMemory(r.environ, log)
 	n, err := startNode(ctx, c, nodeOptions{Lab: r.flags.lab, Log: log})
 	if err != nil {
 		return err

@@ -5,14 +5,17 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"rollcall/ledger/quota"
 )
 
 // memo remembers answers by name until they expire, at most max of them, and
 // lets only one goroutine at a time find out about a name; the others wait for
 // its answer. Safe for concurrent use.
 type memo[V any] struct {
-	max  int
-	base context.Context // ends all flights
+	max   int
+	base  context.Context      // ends all flights
+	turns *quota.Turns[string] // of the tenants, for flights; nil: these are not bounded
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -32,8 +35,13 @@ type remembered[V any] struct {
 // flight is one finding-out that is under way.
 type flight[V any] struct {
 	waiting int // guarded by memo.mu; at 0 the flight is cancelled
+	ctx     context.Context
 	cancel  context.CancelFunc
-	done    chan struct{} // closed when value and err are set
+	queued  context.Context // until it begins
+	begin   context.CancelFunc
+	begun   bool            // guarded by memo.mu
+	tenants map[string]bool // guarded by memo.mu; whose turn it waits for
+	done    chan struct{}   // closed when value and err are set
 	value   V
 	err     error
 }
@@ -50,6 +58,21 @@ func newMemo[V any](base context.Context, max int) *memo[V] {
 // error too.
 type finder[V any] func(ctx context.Context, name string) (value V, expires time.Time, err error)
 
+// tenantKey is the key of a tenant in a context.
+type tenantKey struct{}
+
+// For says in whose turn a lookup is made: tenants share those that may be under way at once
+// (Options.AtOnce). Without it a lookup is nobody's, who has turns like any tenant.
+func For(ctx context.Context, tenant string) context.Context {
+	return context.WithValue(ctx, tenantKey{}, tenant)
+}
+
+// tenantOf is in whose turn something is looked up.
+func tenantOf(ctx context.Context) string {
+	tenant, _ := ctx.Value(tenantKey{}).(string)
+	return tenant
+}
+
 // get gives what is remembered of a name, or finds out. It waits as long as ctx
 // lets it; finding out goes on as long as anybody waits.
 func (m *memo[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
@@ -58,7 +81,7 @@ func (m *memo[V]) get(ctx context.Context, name string, find finder[V]) (V, erro
 		m.mu.Unlock()
 		return r.value, r.err
 	}
-	f := m.join(name, find)
+	f := m.join(name, tenantOf(ctx), find)
 	m.mu.Unlock()
 
 	select {
@@ -126,27 +149,67 @@ func (m *memo[V]) keep(r remembered[V]) {
 	m.entries[r.name] = m.recent.PushFront(r)
 }
 
-// join gives the flight for a name, starting it if there is none.
-func (m *memo[V]) join(name string, find finder[V]) *flight[V] {
+// join gives the flight for a name, starting it if there is none. One that waits for another
+// tenant's turn begins in this one's, if that is sooner. Under mu.
+func (m *memo[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	if f, found := m.flights[name]; found {
 		f.waiting++
+		if m.turns != nil && !f.begun && !f.tenants[tenant] && !m.closed {
+			f.tenants[tenant] = true
+			m.running.Go(func() { m.fly(name, tenant, f, find) })
+		}
 		return f
 	}
-	f := &flight[V]{waiting: 1, done: make(chan struct{}), cancel: func() {}}
+	f := &flight[V]{waiting: 1, done: make(chan struct{}), cancel: func() {}, tenants: map[string]bool{tenant: true}}
 	if m.closed {
 		f.err = ErrClosed
 		close(f.done)
 		return f
 	}
-	ctx, cancel := context.WithTimeout(m.base, nameBudget)
-	f.cancel = cancel
+	f.ctx, f.cancel = context.WithCancel(m.base)
+	f.queued, f.begin = context.WithCancel(f.ctx)
 	m.flights[name] = f
-	m.running.Go(func() {
-		defer cancel()
-		value, expires, err := find(ctx, name)
-		m.land(name, f, remembered[V]{name: name, value: value, err: err, expires: expires})
-	})
+	m.running.Go(func() { m.fly(name, tenant, f, find) })
 	return f
+}
+
+// fly finds out when it is the turn of a tenant, unless that was done in another one's.
+func (m *memo[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
+	if m.turns != nil {
+		leave, err := m.turns.Enter(f.queued, tenant)
+		if err != nil {
+			m.ground(name, f)
+			return
+		}
+		defer leave()
+	}
+	if !m.takeOff(f) {
+		return
+	}
+	defer f.cancel()
+	ctx, cancel := context.WithTimeout(f.ctx, nameBudget)
+	defer cancel()
+	value, expires, err := find(ctx, name)
+	m.land(name, f, remembered[V]{name: name, value: value, err: err, expires: expires})
+}
+
+// takeOff says whether a flight begins now and not before.
+func (m *memo[V]) takeOff(f *flight[V]) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f.begun {
+		return false
+	}
+	f.begun = true
+	f.begin()
+	return true
+}
+
+// ground ends a flight that will not begin any more: nobody waits, or the memo is closed.
+func (m *memo[V]) ground(name string, f *flight[V]) {
+	if m.takeOff(f) {
+		m.land(name, f, remembered[V]{name: name, err: ErrClosed})
+	}
 }
 
 // land ends a flight; what nobody waited for is an accident, not an answer.

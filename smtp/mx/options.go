@@ -29,7 +29,8 @@ const (
 	serversMax = 16
 )
 
-// Options say whom to ask and how long to believe it. All have to be set.
+// Options say whom to ask and how long to believe it. All have to be set but
+// Witness, AtOnce and Weight.
 type Options struct {
 	// Servers are the recursive servers as host:port, asked in this order until
 	// one answers. Empty: those of the system's resolv.conf, read once. At most 16.
@@ -65,6 +66,14 @@ type Options struct {
 	// CacheMaxMax; the ones not used for longest go first. A domain with a
 	// host of its own takes 0.6 KB (measured).
 	CacheMax int
+
+	// AtOnce is how many domains are looked up at a time, of all tenants (For): one alone
+	// may have a half of them, and one who comes new finds room at once. A lookup that
+	// waits for its turn uses up none of its time. 0: not bounded.
+	AtOnce int
+
+	// Weight is what a tenant counts, at least 1; nil: all count the same.
+	Weight func(tenant string) int
 }
 
 // Validate says what is missing or out of range. The error wraps ErrOptions.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"rollcall/ledger/quota"
 	"rollcall/smtp"
 )
 
@@ -80,20 +81,32 @@ func New(o Options) (*Resolver, error) {
 
 func newResolver(o Options, dns asker) *Resolver {
 	base, cancel := context.WithCancel(context.Background())
-	return &Resolver{
+	r := &Resolver{
 		options: o, dns: dns, seed: maphash.MakeSeed(), cancel: cancel,
 		routes: newMemo[Route](base, o.CacheMax),
 		hosts:  newMemo[hostAnswer](base, o.CacheMax),
 		absent: newMemo[struct{}](base, o.CacheMax),
 		open:   newMemo[struct{}](base, 1),
 	}
+	if o.AtOnce > 0 {
+		r.routes.turns = quota.NewTurns(int64(o.AtOnce), o.Weight)
+	}
+	return r
+}
+
+// Waiting is how many lookups wait for their turn.
+func (r *Resolver) Waiting() int {
+	if r.routes.turns == nil {
+		return 0
+	}
+	return r.routes.turns.Waiting()
 }
 
 // Lookup finds where mail for a domain goes. The domain is an A-label in any
 // case, with or without a final dot. The Route is shared: it must not be changed.
 //
 // Errors: *Error, worth asking again; ErrClosed; or the cause of ctx's end. A
-// lookup takes at most 20 s.
+// lookup takes at most 20 s, after it had to wait for its turn (For).
 func (r *Resolver) Lookup(ctx context.Context, domain string) (Route, error) {
 	name := dns.CanonicalName(domain)
 	if _, ok := dns.IsDomainName(name); !ok || !hasHostLetters(plain(name)) {

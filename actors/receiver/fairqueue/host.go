@@ -66,6 +66,17 @@ func (h *HostQueue[T]) Sessions() int { return h.sessions }
 // Aside reports whether the host queue is out of the order for sessions.
 func (h *HostQueue[T]) Aside() bool { return h.aside }
 
+// Waiting gives a flow of each workspace that has items in the host queue.
+func (h *HostQueue[T]) Waiting() iter.Seq[*Flow[T]] {
+	return func(yield func(*Flow[T]) bool) {
+		for _, e := range h.order.heap {
+			if !yield(e.of.leastServed().flow) {
+				return
+			}
+		}
+	}
+}
+
 // Push queues an item behind the others of its flow.
 func (h *HostQueue[T]) Push(f *Flow[T], item T, class Class) {
 	w := h.workspaces[f.tenant]

@@ -59,6 +59,9 @@ func (f *Flow[T]) Queued() int { return f.queued }
 // Charged returns how many items of the flow were given to a session since it came.
 func (f *Flow[T]) Charged() int { return f.charged }
 
+// Workspace returns whose flow it is.
+func (f *Flow[T]) Workspace() uuid.UUID { return f.tenant.id }
+
 // Weight returns the weight of the flow's tenant.
 func (f *Flow[T]) Weight() int { return f.tenant.weight }
 

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver/status"
 	"rollcall/smtp/throttle"
@@ -84,6 +86,7 @@ type Handle struct {
 type ConnSlot struct {
 	entry   *entry
 	node    *Slots
+	space   uuid.UUID   // the workspace that has the slot of the node
 	version uint64      // under which its work was begun; guarded by living.mu
 	busy    bool        // work is under way; guarded by living.mu
 	silent  bool        // ended here, and perhaps not at the receiver; guarded by living.mu
@@ -313,14 +316,15 @@ func (p *entry) dropUnused() {
 }
 
 // Dial takes a socket, if the place has less than most of them, actors that were
-// here before included, and if the share that the caller knows is the present one.
-func (s *Handle) Dial(turn uint64, most int, slots *Slots) *ConnSlot {
+// here before included, and if the share that the caller knows is the present one. The slot of the
+// node was taken for a workspace.
+func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) *ConnSlot {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	if s.share.Load().Version != turn || len(s.slots) >= most {
 		return nil
 	}
-	one := &ConnSlot{entry: s.entry, node: slots, version: turn}
+	one := &ConnSlot{entry: s.entry, node: slots, space: workspace, version: turn}
 	s.slots[one] = struct{}{}
 	return one
 }
@@ -376,7 +380,7 @@ func (s *ConnSlot) Close() {
 	if s.aside {
 		s.node.endAside()
 	} else {
-		s.node.Give()
+		s.node.Give(s.space)
 	}
 	if s.silent {
 		s.endSilence()
@@ -400,7 +404,7 @@ func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	if s.closed || s.silent {
 		return
 	}
-	s.silent, s.busy, s.aside = true, false, s.node.putAside()
+	s.silent, s.busy, s.aside = true, false, s.node.putAside(s.space)
 	l.silent[s.entry.Key]++
 	l.signalFreed()
 	l.Guard.Go("session", func() {

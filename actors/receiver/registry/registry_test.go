@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"rollcall/smtp/throttle"
 )
 
@@ -34,13 +36,13 @@ func seated(connections int) (*Registry, *Handle) {
 // dialled takes n connections and begins work with each.
 func dialled(t *testing.T, s *Handle, n int, cancel func()) []*ConnSlot {
 	t.Helper()
-	slots := NewSlots(n)
+	slots := NewSlots(2 * n)
 	var out []*ConnSlot
 	for range n {
-		if !slots.Take() {
+		if !slots.Take(uuid.Nil, 1) {
 			t.Fatal("no slot")
 		}
-		one := s.Dial(s.share.Load().Version, n, slots)
+		one := s.Dial(s.share.Load().Version, n, uuid.Nil, slots)
 		if one == nil || !one.Begin(s.share.Load().Version, cancel) {
 			t.Fatal("no socket")
 		}
@@ -155,12 +157,12 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		seat.Listen(func(any) { told++ })
 		slots := NewSlots(1)
 		dial := func() *ConnSlot {
-			if !slots.Take() {
+			if !slots.Take(uuid.Nil, 1) {
 				return nil
 			}
-			one := seat.Dial(seat.Share().Version, 2, slots)
+			one := seat.Dial(seat.Share().Version, 2, uuid.Nil, slots)
 			if one == nil {
-				slots.Give()
+				slots.Give(uuid.Nil)
 			}
 			return one
 		}
@@ -171,7 +173,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 			t.Fatal("the place of a silent session is free, or it takes a slot of the node")
 		}
 		second.CloseWhen(goneToo)
-		if slots.Take() {
+		if slots.Take(uuid.Nil, 1) {
 			t.Error("as many as there are slots wait for their ends, and one more takes none")
 		}
 		if keys := l.Silent(); len(keys) != 1 || keys[0] != "x" || l.SilentCount() != 2 {
@@ -184,7 +186,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		told = 0
 		close(gone)
 		synctest.Wait()
-		if told != 1 || l.SilentCount() != 1 || slots.Take() {
+		if told != 1 || l.SilentCount() != 1 || slots.Take(uuid.Nil, 1) {
 			t.Errorf("told %d times of one end, %d are silent", told, l.SilentCount())
 		}
 		close(goneToo)
@@ -194,7 +196,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		} else {
 			third.CloseWhen(gone) // it is already
 		}
-		if !slots.Take() || len(seat.slots) != 0 {
+		if !slots.Take(uuid.Nil, 1) || len(seat.slots) != 0 {
 			t.Error("a session that is gone keeps something")
 		}
 	})
@@ -236,7 +238,7 @@ func TestComplyEndsWithItsContext(t *testing.T) {
 		if err := l.ApplyShares(ctx, of(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
-		if one.MayGoOn(0) || seat.Dial(1, 1, NewSlots(1)) != nil {
+		if one.MayGoOn(0) || seat.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil {
 			t.Error("the old share holds on")
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -257,12 +259,12 @@ func TestWhatWasPermittedBefore(t *testing.T) {
 		l, seat := seated(9)
 		l.apply(of(2, 3))
 		turn := seat.share.Load().Version
-		one := seat.Dial(turn, 9, NewSlots(9))
+		one := seat.Dial(turn, 9, uuid.Nil, NewSlots(9))
 		l.apply(of(tc.k, 3))
 		if got := one.Begin(turn, func() {}); got != tc.may || one.MayGoOn(turn) != tc.may {
 			t.Errorf("%s: begun %v, may go on %v", tc.name, got, one.MayGoOn(turn))
 		}
-		if next := seat.Dial(turn, 9, NewSlots(9)); (next != nil) != tc.may {
+		if next := seat.Dial(turn, 9, uuid.Nil, NewSlots(9)); (next != nil) != tc.may {
 			t.Errorf("%s: dialled %v", tc.name, next != nil)
 		}
 	}
@@ -274,11 +276,11 @@ func TestSocketsAreCountedOverActors(t *testing.T) {
 	sockets := dialled(t, first, 3, func() {})
 	first.Leave()
 	second := l.Enter("x", first.allow)
-	if second.Dial(0, 3, NewSlots(3)) != nil {
+	if second.Dial(0, 3, uuid.Nil, NewSlots(3)) != nil {
 		t.Error("a fourth socket of three")
 	}
 	sockets[0].Close()
-	if second.Dial(0, 3, NewSlots(3)) == nil {
+	if second.Dial(0, 3, uuid.Nil, NewSlots(3)) == nil {
 		t.Error("no socket though one is free")
 	}
 }
@@ -295,7 +297,7 @@ func TestComplyWithManyAtOnce(t *testing.T) {
 				s := l.Enter("x", func(string) throttle.Limits { return openedWide() })
 				s.Listen(func(any) {})
 				now, slots := s.share.Load(), NewSlots(1)
-				if one := s.Dial(now.Version, now.Of(openedWide()).Connections, slots); one != nil && slots.Take() {
+				if one := s.Dial(now.Version, now.Of(openedWide()).Connections, uuid.Nil, slots); one != nil && slots.Take(uuid.Nil, 1) {
 					if one.Begin(now.Version, func() {}) {
 						one.Rest()
 					}

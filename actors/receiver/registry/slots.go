@@ -1,41 +1,47 @@
 package registry
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger/quota"
+)
 
 // Slots bounds the sessions that a node has open at once, over all receivers, so
-// that it never runs out of file descriptors. As many more may only wait for a
+// that it never runs out of file descriptors. Workspaces share them: one alone may have a
+// half, and who comes new finds one (package quota). As many more may only wait for a
 // receiver's end: they cost a descriptor each and no work, and receivers that keep
 // silent must not stop a node. Safe for concurrent use.
-type Slots struct{ free, aside atomic.Int64 }
+type Slots struct {
+	pool  *quota.Pool[uuid.UUID]
+	aside atomic.Int64 // how many more may
+}
 
 // NewSlots makes n slots.
 func NewSlots(n int) *Slots {
-	s := &Slots{}
-	s.free.Store(int64(n))
+	s := &Slots{pool: quota.New[uuid.UUID](int64(n))}
 	s.aside.Store(int64(n))
 	return s
 }
 
-// Take takes a slot if one is free.
-func (s *Slots) Take() bool {
-	if s.free.Add(-1) >= 0 {
-		return true
-	}
-	s.free.Add(1)
-	return false
-}
+// Take takes a slot for a workspace if one is free that it may have.
+func (s *Slots) Take(workspace uuid.UUID, weight int) bool { return s.pool.Take(workspace, weight, 1) }
 
-// Give gives a slot back.
-func (s *Slots) Give() { s.free.Add(1) }
+// Give gives a workspace's slot back.
+func (s *Slots) Give(workspace uuid.UUID) { s.pool.Return(workspace, 1) }
+
+// Free is how many slots nobody has.
+func (s *Slots) Free() int { return int(s.pool.Size() - s.pool.Used()) }
 
 // putAside gives a slot back whose session only waits for its end. False: too many do
 // already, and this one keeps its slot.
-func (s *Slots) putAside() bool {
+func (s *Slots) putAside(workspace uuid.UUID) bool {
 	if s.aside.Add(-1) < 0 {
 		s.aside.Add(1)
 		return false
 	}
-	s.Give()
+	s.Give(workspace)
 	return true
 }
 

@@ -171,6 +171,9 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
+		if ex.planner.slotless {
+			return "its workspaces have all the SMTP sessions of this node that they may have at once"
+		}
 		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(ex.pool.sessions)-ex.pool.closing,
 			a.Connections, a.ConnectionRate)
 	case wire.Cause_BUDGET:

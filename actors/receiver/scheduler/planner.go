@@ -23,11 +23,12 @@ type planner struct {
 	suspicions *suspicions
 	opening    *openings
 
-	pressed bool         // a queue has no session, and none more may be opened
-	small   *flow        // in whose name, if little of it was asked yet
-	hopeful bool         // probes wait for the RCPT rate only
-	blocks  blocksNow    // what kept us from asking more when it last looked
-	lately  blocksLately // and of late
+	pressed  bool         // a queue has no session, and none more may be opened
+	slotless bool         // none who waits may have one more session of the node
+	small    *flow        // in whose name, if little of it was asked yet
+	hopeful  bool         // probes wait for the RCPT rate only
+	blocks   blocksNow    // what kept us from asking more when it last looked
+	lately   blocksLately // and of late
 }
 
 const (
@@ -329,11 +330,19 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 			pl.queues.setAside(now, l, next)
 			continue
 		}
-		socket := pl.takeSlot(now, a, l, o)
-		if socket == nil {
+		if !pl.mayOpen(now, a, l, o) {
 			if pl.pressed && f.Charged() < smallFlow {
 				pl.small = f
 			}
+			return false
+		}
+		f = pl.claimSlot(now, l, f)
+		if f == nil {
+			pl.queues.setAside(now, l, now.Add(slotEvery)) // others may wait elsewhere who have not so many
+			continue
+		}
+		socket := pl.takeSlot(now, a, f)
+		if socket == nil {
 			return false
 		}
 		pl.dialHost(now, l, f, c, o, socket)
@@ -354,46 +363,73 @@ func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 				pl.wakeAt(next)
 				break
 			}
-			socket := pl.takeSlot(now, a, l, o)
+			var f *flow
+			var socket *registry.ConnSlot
+			if pl.mayOpen(now, a, l, o) {
+				if f = pl.claimSlot(now, l, l.First()); f == nil {
+					break
+				}
+				socket = pl.takeSlot(now, a, f)
+			}
 			if socket == nil {
 				pl.pool.served = append(pl.pool.served[i:], pl.pool.served[:i]...) // it is the first to be looked at again
 				return
 			}
-			pl.dialHost(now, l, l.First(), c, o, socket)
+			pl.dialHost(now, l, f, c, o, socket)
 		}
 	}
 }
 
-// takeSlot gives the socket for one more session, or nil when none may be opened.
-func (pl *planner) takeSlot(now time.Time, a throttle.Limits, l *hostQueue, o *egressPath) *registry.ConnSlot {
+// mayOpen says whether the receiver and our sources allow one more session.
+func (pl *planner) mayOpen(now time.Time, a throttle.Limits, l *hostQueue, o *egressPath) bool {
 	if n, next := pl.allowance.dials.Ready(now); n == 0 {
 		pl.blocks.add(wire.Cause_CONNECTIONS, next)
 		pl.wakeAt(next)
-		return nil
+		return false
 	}
 	if ok, next := pl.opening.mayOpen(now); !ok || !pl.opening.roomToOpen() ||
 		o.cautious && len(pl.pool.sessions) > pl.pool.closing {
 		pl.blocks.add(wire.Cause_CONNECTIONS, next)
 		pl.wakeAt(next)
-		return nil
+		return false
 	}
 	if len(pl.pool.sessions) >= a.Connections {
 		pl.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
 		pl.pressed = l.Sessions() == 0
-		return nil
+		return false
 	}
 	if ok, next := pl.options.Sources.Use(o.index, pl.key, now); !ok { // another receiver is asked first
 		pl.wakeAt(next)
-		return nil
+		return false
 	}
-	if !pl.options.Slots.Take() {
-		pl.wakeAt(now.Add(slotEvery))
-		return nil
+	return true
+}
+
+// claimSlot takes a slot of the node for a flow or, when its workspace has as many as it may, for another
+// one that waits in the same queue: a session serves them all. It gives the flow in whose name that is; nil:
+// none of them may have one more now.
+func (pl *planner) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
+	if pl.options.Slots.Take(f.Workspace(), f.Weight()) {
+		return f
 	}
-	socket := pl.allowance.handle.Dial(pl.allowance.version, a.Connections, pl.options.Slots)
+	for other := range l.Waiting() {
+		if other.Workspace() != f.Workspace() && pl.options.Slots.Take(other.Workspace(), other.Weight()) {
+			return other
+		}
+	}
+	pl.slotless = true
+	pl.blocks.add(wire.Cause_CONNECTIONS, now.Add(slotEvery))
+	pl.wakeAt(now.Add(slotEvery))
+	return nil
+}
+
+// takeSlot gives the socket for one more session, for which a slot of the node was claimed in the name of a
+// flow; nil: there is none.
+func (pl *planner) takeSlot(now time.Time, a throttle.Limits, f *flow) *registry.ConnSlot {
+	socket := pl.allowance.handle.Dial(pl.allowance.version, a.Connections, f.Workspace(), pl.options.Slots)
 	if socket == nil { // silent sessions, or one that was here before us, still have some; or the share has just changed
 		pl.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
-		pl.options.Slots.Give()
+		pl.options.Slots.Give(f.Workspace())
 		pl.wakeAt(now.Add(slotEvery))
 	}
 	return socket

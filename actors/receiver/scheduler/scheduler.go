@@ -160,6 +160,20 @@ func (sc *Scheduler) IdleSince() (time.Time, bool) {
 		len(sc.suspicions.suspects) == 0
 }
 
+// HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
+// sessions alone are no work.
+func (sc *Scheduler) HasWork() bool {
+	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.suspicions.suspects) > 0 {
+		return true
+	}
+	for _, s := range sc.pool.sessions {
+		if len(s.given) > 0 || !s.ready {
+			return true
+		}
+	}
+	return false
+}
+
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
@@ -251,7 +265,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.planner.blocks = blocksNow{}
 	sc.suspicions.readmitParked(now)
 	sc.planner.tendFree(now, a, resting || barred)
-	sc.planner.pressed, sc.planner.small = false, nil
+	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
 		sc.planner.openSessions(now, a)
 	}
@@ -335,6 +349,14 @@ func randOf(key string, now time.Time) *rand.Rand {
 
 // Key names the receiver.
 func (sc *Scheduler) Key() string { return sc.key }
+
+// NotePause gives up all that waits, after a pause of the process: others may have taken it over. Who
+// offered it hears that it is not here any more and offers it again. Sessions stay.
+func (sc *Scheduler) NotePause() {
+	for t := range sc.inbox.tasks.busy {
+		sc.inbox.shedTask(t)
+	}
+}
 
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }

@@ -43,6 +43,7 @@ type AskProbes struct {
 	Depth          int    // of a group of RCPTs; 0: not bounded
 	Rested         bool   // the session was idle for long: it may be gone
 	Version        uint64 // under which that is permitted
+	Pauses         uint64 // long pauses of the process before; the shell knows
 }
 
 // QuitSession ends a session politely.

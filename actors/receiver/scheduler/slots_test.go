@@ -1,0 +1,90 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/wire"
+)
+
+// settled is when what others may have used of the rates before the scheduler began is over.
+var settled = begin.Add(time.Second)
+
+// slotWorkspaces offer one address each to a receiver on a node with four slots.
+func slotWorkspaces(t *testing.T, slots *registry.Slots, of ...byte) *Scheduler {
+	t.Helper()
+	o := testOptions(openedWide())
+	o.Slots = slots
+	sc := begunAlone("example", o, begin)
+	for i, w := range of {
+		m := offerOf(w, "d.example", 1, 1, hosts("mx1"))
+		space := uuid.UUID{w}
+		m.Workspace = space[:]
+		sc.Offer(settled, Client{Name: string('a' + rune(i))}, m)
+	}
+	return sc
+}
+
+// opened is how many sessions a plan opens.
+func opened(sc *Scheduler) (n int) {
+	steps, _ := sc.Plan(settled)
+	for _, s := range steps {
+		if _, ok := s.(OpenSession); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// TestASessionIsOpenedForWhoMayHaveOne: the workspace whose turn it is has all that it may at other
+// receivers; the other that waits here may have one, and the session serves both.
+func TestASessionIsOpenedForWhoMayHaveOne(t *testing.T) {
+	slots := registry.NewSlots(4)
+	for range 2 {
+		slots.Take(uuid.UUID{1}, 1)
+	}
+	sc := slotWorkspaces(t, slots, 1, 2)
+	if n := opened(sc); n != 1 {
+		t.Fatalf("%d sessions are opened", n)
+	}
+	for _, s := range sc.pool.sessions {
+		if s.name.Workspace() != (uuid.UUID{2}) {
+			t.Errorf("it is opened in the name of %s", s.name.Workspace())
+		}
+	}
+	if slots.Free() != 1 {
+		t.Errorf("%d slots are free, want 1", slots.Free())
+	}
+}
+
+// TestWithoutASlotTheReceiverWaitsAndSaysSo: and goes on when one is free.
+func TestWithoutASlotTheReceiverWaitsAndSaysSo(t *testing.T) {
+	slots := registry.NewSlots(4)
+	for range 2 {
+		slots.Take(uuid.UUID{1}, 1)
+	}
+	sc := slotWorkspaces(t, slots, 1)
+	if n := opened(sc); n != 0 {
+		t.Fatalf("%d sessions are opened above the share of the workspace", n)
+	}
+	if b := sc.explainer.explainBlocked(settled); b.Cause != wire.Cause_CONNECTIONS || !strings.Contains(b.Why, "of this node") {
+		t.Errorf("it waits for %s: %s", b.Cause, b.Why)
+	}
+	slots.Give(uuid.UUID{1})
+	if _, wake := sc.Plan(settled); wake.IsZero() || wake.Sub(settled) > slotEvery {
+		t.Errorf("it looks again at %s", wake)
+	}
+	steps, _ := sc.Plan(settled.Add(slotEvery))
+	found := false
+	for _, s := range steps {
+		_, open := s.(OpenSession)
+		found = found || open
+	}
+	if !found {
+		t.Error("it does not go on")
+	}
+}

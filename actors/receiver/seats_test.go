@@ -1,0 +1,139 @@
+package receiver
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/cluster"
+	"github.com/google/uuid"
+
+	"rollcall/actors/wire"
+)
+
+// crowded is a node with few seats and a client that offers one address to each of many receivers.
+type crowded struct {
+	b     *bench
+	props *actor.Props
+
+	mu       sync.Mutex
+	answered map[byte]int // by workspace
+	pulses   map[wire.Cause]int
+	most     int // receivers in work at a time
+	changed  chan struct{}
+}
+
+// offer makes a receiver and offers it one address, again each second as a domain does.
+func (w *crowded) offer(workspace byte, n int) {
+	root := w.b.system.Root
+	pid := root.Spawn(w.props)
+	root.Send(pid, &cluster.ClusterInit{Identity: &cluster.ClusterIdentity{
+		Identity: fmt.Sprintf("%d-%d", workspace, n), Kind: kind}})
+	space := uuid.UUID{workspace}
+	m := &wire.Offer{Task: &wire.Task{Verification: id(workspace), Epoch: 1, Domain: w.b.domain, Shard: uint32(n)}, Chunk: 1,
+		Hosts: []*wire.Host{w.b.host}, Workspace: space[:], Probes: []*wire.Probe{{Local: known(n)}}}
+	root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
+		switch r := c.Message().(type) {
+		case *actor.Started, *actor.ReceiveTimeout:
+			c.Request(pid, m)
+			c.SetReceiveTimeout(time.Second)
+		case *wire.OfferAck:
+			c.CancelReceiveTimeout()
+		case *wire.Pulse:
+			w.mu.Lock()
+			w.pulses[r.GetCause()]++
+			w.mu.Unlock()
+		case *wire.Results:
+			c.Respond(&wire.ResultsAck{Task: r.GetTask(), Chunk: r.GetChunk(), Batch: r.GetBatch()})
+			w.mu.Lock()
+			w.answered[workspace]++
+			w.most = max(w.most, w.b.options.Registry.Count())
+			w.mu.Unlock()
+			select {
+			case w.changed <- struct{}{}:
+			default:
+			}
+		}
+	}))
+}
+
+// until waits until a workspace has so many answers, and gives how many the other has then.
+func (w *crowded) until(workspace byte, n int, other byte) int {
+	w.b.t.Helper()
+	limit := time.After(patience)
+	for {
+		w.mu.Lock()
+		got, others := w.answered[workspace], w.answered[other]
+		w.mu.Unlock()
+		if got >= n {
+			return others
+		}
+		select {
+		case <-w.changed:
+		case <-limit:
+			w.b.t.Fatalf("workspace %d has %d answers, want %d", workspace, got, n)
+		}
+	}
+}
+
+// TestManyReceiversOfOneWorkspaceKeepNobodyOut: 400 receivers with one address each on 20 seats. All are
+// asked, no more than 20 live at a time, and the ten of another workspace do not wait behind them.
+func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	const seats, greedy, few = 20, 400, 10
+	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
+	b.options.Most = seats
+	kinds, err := Kinds(b.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
+	w := &crowded{b: b, props: kinds[kind].Clone(actor.WithGuardian(stop)), answered: map[byte]int{},
+		pulses: map[wire.Cause]int{}, changed: make(chan struct{}, 1)}
+	for n := range greedy {
+		w.offer(1, n)
+	}
+	w.until(1, 10, 2)
+	for n := range few {
+		w.offer(2, n)
+	}
+	if others := w.until(2, few, 1); others > greedy/2 {
+		t.Errorf("%d of the greedy workspace's %d were answered before the %d of the other", others, greedy, few)
+	}
+	w.until(1, greedy, 2)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.most > seats {
+		t.Errorf("%d receivers lived at a time, the bound is %d", w.most, seats)
+	}
+	if n := w.b.options.Metrics.waiting(); n != 0 {
+		t.Errorf("%v wait when all is done", n)
+	}
+}
+
+// TestWhoWaitsForASeatIsToldSo: those who offered something hear every second that it waits, and why.
+func TestWhoWaitsForASeatIsToldSo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 0, "clean", openedWide())
+	b.options.Most = 16
+	kinds, err := Kinds(b.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &crowded{b: b, props: kinds[kind], answered: map[byte]int{}, pulses: map[wire.Cause]int{},
+		changed: make(chan struct{}, 1)}
+	for range 16 {
+		b.options.Metrics.seats.Load().Take(uuid.UUID{1}, uuid.Nil, func(any) {})
+	}
+	w.offer(1, 1)
+	eventually(t, "two pulses", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.pulses[wire.Cause_CONNECTIONS] >= 2
+	})
+	if b.options.Metrics.waiting() < 1 {
+		t.Error("nobody waits by the metric")
+	}
+}

@@ -1,0 +1,122 @@
+package receiver
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"rollcall/actors/alarm"
+	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
+	"rollcall/actors/wire"
+)
+
+const (
+	// pulseEvery is how often those who offered something to a receiver that has no seat yet
+	// are told that it waits; after five seconds without a word they would look for another one.
+	pulseEvery = time.Second
+
+	// staleAfter is how long an offer counts that is not made again, as the one who made it does each
+	// few seconds. It is also how long a receiver lives to which nobody has offered anything.
+	staleAfter = 10 * time.Second
+
+	// offersMax bounds what a receiver keeps that has no seat; the others are told to come
+	// back. Guess.
+	offersMax = 64
+)
+
+// waiting is a receiver that has no seat on its node yet: the newest offer of each task, some
+// hundred bytes. Mailbox only.
+type waiting struct {
+	since  time.Time
+	offers map[wire.TaskKey]*held
+}
+
+// held is an offer that waits.
+type held struct {
+	client scheduler.Client
+	offer  *wire.Offer
+	at     time.Time
+}
+
+// await handles one message of an actor without a seat.
+func (a *Actor) await(c actor.Context, now time.Time) {
+	w := a.waiting
+	switch m := c.Message().(type) {
+	case *wire.Offer:
+		a.hold(c, now, m)
+	case *wire.Cancel:
+		if h := w.offers[m.GetTask().Key()]; h != nil && m.GetTask().GetEpoch() >= h.offer.GetTask().GetEpoch() {
+			delete(w.offers, m.GetTask().Key())
+		}
+	case registry.Seated:
+		a.begin(c, now)
+		return
+	case giveWay:
+		c.Stop(c.Self())
+		return
+	case alarm.WakeUp:
+		if _, ok := a.alarm.Rings(m, now); !ok {
+			return
+		}
+		a.pulse(c, now)
+	default:
+		return
+	}
+	if len(w.offers) == 0 && now.Sub(w.since) >= min(a.idle, staleAfter) {
+		c.Stop(c.Self())
+		return
+	}
+	a.alarm.Set(c, now, now.Add(min(a.idle, pulseEvery)))
+}
+
+// hold keeps an offer until there is a seat, which the first one asks for.
+func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
+	w, key := a.waiting, m.GetTask().Key()
+	before := w.offers[key]
+	switch {
+	case len(m.GetProbes()) == 0 || c.Sender() == nil:
+		return // it only says what is behind
+	case before != nil && m.GetTask().GetEpoch() < before.offer.GetTask().GetEpoch():
+		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
+		return
+	case before == nil && len(w.offers) >= offersMax:
+		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_FULL})
+		return
+	}
+	w.offers[key] = &held{client: clientOf(c.Sender()), offer: m, at: now}
+	if a.seat != nil {
+		return
+	}
+	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
+	root, self, there := c.ActorSystem().Root, c.Self(), false
+	if a.seat, there = a.options.seats.Take(workspace, key.Verification, func(msg any) { root.Send(self, msg) }); there {
+		root.Send(self, registry.Seated{})
+	}
+}
+
+// pulse tells everybody that the receiver waits, and drops what is offered no more.
+func (a *Actor) pulse(c actor.Context, now time.Time) {
+	for key, h := range a.waiting.offers {
+		if now.Sub(h.at) >= staleAfter {
+			delete(a.waiting.offers, key)
+			continue
+		}
+		if h.client.ID != "" {
+			c.Request(pidOf(h.client), &wire.Pulse{Task: h.offer.GetTask(), Cause: wire.Cause_CONNECTIONS})
+		}
+	}
+	if len(a.waiting.offers) > 0 {
+		a.waiting.since = now
+	}
+}
+
+// release tells those who wait for a receiver that ends without having had a seat.
+func (w *waiting) release(c actor.Context) {
+	for _, h := range w.offers {
+		if h.client.ID != "" {
+			c.Request(pidOf(h.client), &wire.Moved{Task: h.offer.GetTask()})
+		}
+	}
+}

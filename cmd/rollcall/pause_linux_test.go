@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/config/effort"
+)
+
+const (
+	stoppedFor = 6 * time.Second
+	burnFor    = 10 * time.Second
+
+	// burnVariable makes this binary burn a processor until it is killed.
+	burnVariable = "ROLLCALL_TEST_BURN"
+)
+
+// TestAProcessThatIsStoppedGoesOn stops a node for 6 s while it works: it says so once, nobody is
+// asked faster than allowed, nothing is lost, and what it asks twice is what was on the wire.
+func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
+	effort.Children(t)
+	t.Parallel()
+	lab, r := pacedRig(t, "")
+	node := r.serve()
+	node.waitFor("node started")
+	ctx, cancel := context.WithTimeout(t.Context(), cliWait+stoppedFor)
+	defer cancel()
+	sample := pacedSample(1500, 300)
+	r.open(int64(len(sample)))
+	log := node.listen()
+	c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
+	c.reach(ctx, 200)
+	if err := node.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(stoppedFor)
+	if err := node.command.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := log.count("process was paused"); n != 1 {
+		t.Errorf("%d lines say that the process was paused, want 1", n)
+	}
+	log.quiet()
+	c.check(lab, sample, 1)
+	for name, m := range lab.Manners().Receivers {
+		if m.RcptsIn1s > pacedRate || m.SessionsAtOnce > 4 {
+			t.Errorf("%s: %d RCPTs in a second, %d sessions at once; %d and 4 are allowed", name, m.RcptsIn1s,
+				m.SessionsAtOnce, pacedRate)
+		}
+	}
+	if n := r.metric(ctx, "rollcall_process_pauses_total"); n != 1 {
+		t.Errorf("%v pauses are counted", n)
+	}
+	r.audit()
+}
+
+// pacedRate is the rcpt_rate of paced.
+const pacedRate = 20
+
+// TestABusyMachineCostsNoWork lets two other processes for each processor burn all they get for 10 s
+// while a node works: its receivers live on, its lease stays, and it says next to nothing.
+func TestABusyMachineCostsNoWork(t *testing.T) {
+	if os.Getenv(burnVariable) != "" {
+		for os.Getppid() != 1 { // until it is killed, or nobody would do that any more
+		}
+	}
+	effort.Children(t)
+	if !effort.Long() {
+		t.Skip("takes all processors for 10 s; run with -long")
+	}
+	_, r := pacedRig(t, "")
+	node := r.serve()
+	node.waitFor("node started")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*cliWait)
+	defer cancel()
+	const domains, each = 50, 400 // 20 s by the allowance
+	var file strings.Builder
+	file.WriteString("email\n")
+	for i := range domains * each {
+		fmt.Fprintf(&file, "ghost%d@burn%d-clean.test\n", i, i%domains)
+	}
+	r.open(domains * each)
+	log := node.listen()
+	c := submitAll(ctx, t, r, []byte(file.String()))
+	c.reach(ctx, 100)
+	burning, stop := context.WithTimeout(ctx, burnFor)
+	defer stop()
+	for range 2 * runtime.NumCPU() {
+		child := exec.CommandContext(burning, os.Args[0], "-test.run=TestABusyMachineCostsNoWork$")
+		child.Env = append(os.Environ(), burnVariable+"=yes")
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer child.Wait() //nolint:errcheck // it is killed
+	}
+	<-burning.Done()
+	if settled := c.settled(); settled == domains*each {
+		t.Error("all was done before the others ended")
+	}
+	for name, most := range map[string]float64{"rollcall_receiver_moved_total": 0, "rollcall_leases_lost_total": 0,
+		"rollcall_stale_epochs_total": 0} {
+		if n := r.metric(ctx, name); n > most {
+			t.Errorf("%s is %v", name, n)
+		}
+	}
+	if n := log.warnings(); n >= 5 {
+		t.Errorf("%d warnings", n)
+	}
+	if err := c.wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.audit()
+}
+
+// warnings counts the lines that are more than information.
+func (l *nodeLog) warnings() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line, times := range l.lines {
+		if line.Level != "INFO" {
+			n += times
+		}
+	}
+	return n
+}
+
+// metric is the sum of a metric of the node.
+func (r *rig) metric(ctx context.Context, name string) (sum float64) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	found := false
+	for line := range strings.Lines(string(text)) {
+		label, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, _, _ := strings.Cut(label, "{"); n == name {
+			one := 0.0
+			if _, err := fmt.Sscan(value, &one); err != nil {
+				r.t.Fatalf("%s: %v", line, err)
+			}
+			sum, found = sum+one, true
+		}
+	}
+	if !found {
+		r.t.Fatalf("the node has no metric %s", name)
+	}
+	return sum
+}

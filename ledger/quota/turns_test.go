@@ -1,0 +1,161 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
+	q := NewTurns[int](100, nil)
+	for range 10_000 {
+		q.Ask(0, nil, func() {})
+	}
+	if q.Used() != 50 || q.Waiting() != 9_950 {
+		t.Fatalf("one alone has %d of 100, and %d wait", q.Used(), q.Waiting())
+	}
+	for i := range 10 {
+		if _, now := q.Ask(1, nil, func() {}); !now {
+			t.Errorf("number %d of another tenant waits", i)
+		}
+	}
+}
+
+func TestWhoCameFirstGoesFirst(t *testing.T) {
+	q := NewTurns[int](2, nil)
+	first, _ := q.Ask(0, nil, nil)
+	var order []int
+	var has []*Turn[int]
+	for i := range 5 {
+		turn, _ := q.Ask(0, nil, func() { order = append(order, i) })
+		has = append(has, turn)
+	}
+	has[2].Done() // it does not want to wait any more
+	first.Done()
+	for _, i := range []int{0, 1, 3, 4} {
+		has[i].Done()
+		has[i].Done()
+	}
+	if len(order) != 4 || order[0] != 0 || order[1] != 1 || order[2] != 3 || order[3] != 4 || q.Used() != 0 {
+		t.Errorf("in the order %v, %d are still used", order, q.Used())
+	}
+}
+
+// TestEverybodyGetsItsTurn draws tenants that ask, end and give up in any order: nobody is left when
+// all has come back, nothing is given that is not there, and nobody waits while it could have one.
+func TestEverybodyGetsItsTurn(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		size, tenants := 1+r.Int64N(20), 1+r.IntN(5)
+		q := NewTurns[int](size, func(t int) int { return 1 + t%2 })
+		var all []*Turn[int]
+		asked, granted := 0, 0
+		for range 500 {
+			if r.IntN(2) == 0 || len(all) == 0 {
+				asked++
+				turn, now := q.Ask(r.IntN(tenants), nil, func() { granted++ })
+				if now {
+					granted++
+				}
+				all = append(all, turn)
+			} else {
+				i := r.IntN(len(all))
+				if all[i].place != nil {
+					granted++ // it gives up
+				}
+				all[i].Done()
+				all = append(all[:i], all[i+1:]...)
+			}
+			if q.Used() > size {
+				t.Fatalf("seed %d: %d of %d are used", seed, q.Used(), size)
+			}
+			for tenant := range q.queues {
+				if q.pool.Fits(tenant, q.weight(tenant), 1) {
+					t.Fatalf("seed %d: tenant %d waits and could have one", seed, tenant)
+				}
+			}
+		}
+		for len(all) > 0 { // those that have one end, the others get theirs
+			has := slices.IndexFunc(all, func(turn *Turn[int]) bool { return turn.place == nil })
+			if has < 0 {
+				t.Fatalf("seed %d: %d wait and nothing is used", seed, q.Waiting())
+			}
+			all[has].Done()
+			all = slices.Delete(all, has, has+1)
+		}
+		if granted != asked || q.Used() != 0 || q.Waiting() != 0 || len(q.ring) > tenants {
+			t.Fatalf("seed %d: %d asked, %d had their turn, %d used, %d wait", seed, asked, granted, q.Used(),
+				q.Waiting())
+		}
+	}
+}
+
+func TestManyAtOnceNeverHaveMoreThanThereIs(t *testing.T) {
+	q := NewTurns[int](8, nil)
+	var has, most atomic.Int64
+	var all sync.WaitGroup
+	for i := range 400 {
+		all.Go(func() {
+			leave, err := q.Enter(t.Context(), i%3)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n := has.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			has.Add(-1)
+			leave()
+		})
+	}
+	all.Wait()
+	if most.Load() > 8 || q.Used() != 0 || q.Waiting() != 0 {
+		t.Errorf("%d at once, %d used and %d wait in the end", most.Load(), q.Used(), q.Waiting())
+	}
+}
+
+func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
+	q := NewTurns[int](1, nil)
+	leave, _ := q.Enter(t.Context(), 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := q.Enter(ctx, 0); !errors.Is(err, context.Canceled) || q.Waiting() != 0 {
+		t.Errorf("%v, %d wait", err, q.Waiting())
+	}
+	if q.Take(1) {
+		t.Error("there are two of one")
+	}
+	leave()
+	if !q.Take(1) || q.Take(2) {
+		t.Error("it is not there, or twice")
+	}
+	if q.Give(1); q.Used() != 0 || q.Waits(1) {
+		t.Error("it did not come back")
+	}
+}
+
+func TestEachFlowOfATenantHasItsTurn(t *testing.T) {
+	q := NewTurns[int](2, nil)
+	has, _ := q.Ask(0, "big", nil)
+	var order []string
+	ask := func(flow string) {
+		var turn *Turn[int]
+		turn, _ = q.Ask(0, flow, func() { order = append(order, flow); has = turn })
+	}
+	for range 1000 {
+		ask("big")
+	}
+	ask("small")
+	ask("small")
+	for range 5 {
+		has.Done()
+	}
+	if got := strings.Join(order, " "); got != "big small big small big" {
+		t.Errorf("in the order %s", got)
+	}
+}
