@@ -32,7 +32,7 @@ func defaults() Config {
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
 		Limits:   Limits{MaxFileBytes: 100 << 20, MaxRows: 1_000_000, MaxOpenVerifications: 100},
 		DNS:      DNS{Timeout: Duration{5 * time.Second}, AtOnce: 1000},
-		SMTP:     SMTP{Port: 25, ReceiversAtOnce: 4096},
+		SMTP:     SMTP{Port: 25, ReceiversAtOnce: 2048},
 		Identity: Identity{Enforce: true},
 		Retry: Retry{
 			GreylistWaits: []Duration{
