@@ -262,7 +262,7 @@ type SMTP struct {
 	// each (by their weights), and whoever comes new finds room at once. At the bound those that
 	// have nothing to do make room; where all of a workspace's have work its next ones wait,
 	// which customers see as "connections" and rollcall_receivers_waiting counts. Each takes
-	// 20 KB, and 60 KB more with an SMTP session. Default 4096. From 16 to 100000.
+	// 20 KB, and 60 KB more with an SMTP session. Default 2048. From 16 to 100000.
 	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 

@@ -37,7 +37,7 @@ func defaults() Config {
 			StoredBytes: 10 << 30, UnpaidPerDay: 1000},
 		Ledger:   Ledger{DiskReserve: 1 << 30},
 		DNS:      DNS{Timeout: Duration{5 * time.Second}, AtOnce: 1000},
-		SMTP:     SMTP{Port: 25, ReceiversAtOnce: 4096},
+		SMTP:     SMTP{Port: 25, ReceiversAtOnce: 2048},
 		Identity: Identity{Enforce: true},
 		Retry: Retry{
 			GreylistWaits: []Duration{

@@ -176,8 +176,10 @@ const (
 	ExceptMax = 512
 
 	// CrashesMax is how many times the work on a verification may end in a fault of the
-	// program before it is set aside, and CrashPause how long it rests before that.
+	// program before it is set aside.
 	CrashesMax = 2
+
+	// CrashPause is how long it rests before it is tried again.
 	CrashPause = time.Minute
 )
 

