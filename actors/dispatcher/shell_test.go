@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/guard"
 	"rollcall/actors/verification"
 	"rollcall/actors/view"
 	"rollcall/config/effort"
@@ -123,6 +125,20 @@ func (b *book) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	return b.Store.Sweep(ctx, r)
 }
 
+func (b *book) OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error) {
+	if err := b.on("open " + id.String()); err != nil {
+		return nil, err
+	}
+	return b.Store.OpenFile(ctx, id)
+}
+
+func (b *book) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
+	if err := b.on("crashed"); err != nil {
+		return ledger.Verification{}, err
+	}
+	return b.Store.Crashed(ctx, l)
+}
+
 func (b *book) count(call string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,6 +221,7 @@ func newOffice(t *testing.T) *office {
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(deadLetters),
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
+	guard.New(prometheus.NewRegistry(), log).Install(o.system)
 	t.Cleanup(func() {
 		o.system.Shutdown()
 		<-time.After(10 * deadLetters)
@@ -424,6 +441,24 @@ func TestLeasesAreBounded(t *testing.T) {
 			o.t.Errorf("%d were leased of all, want 5", n)
 		}
 	})
+}
+
+// TestAFileOverWhichTheProgramFailsIsGivenBack, for a minute, and the others go on.
+func TestAFileOverWhichTheProgramFailsIsGivenBack(t *testing.T) {
+	o := newOffice(t) // on the real clock, which is the ledger's
+	bad := o.uploads("a@none.test\n")
+	o.book.at("open "+bad.String(), func() { panic("a fault that this file brings about") })
+	good := o.uploads("b@none.test\n")
+	o.starts()
+	o.until("the other file is finished", o.finished(good))
+	o.until("the crash is noted", func() bool { return o.book.count("crashed") == 1 && o.log.has("verification actor crashed") })
+	o.until("its lease is given back", func() bool {
+		_, err := o.book.Cancel(context.Background(), o.workspace, bad)
+		return err == nil && o.sees(bad).Status == ledger.Cancelled
+	})
+	if n := o.book.count("open " + bad.String()); n != 1 {
+		t.Errorf("it was opened %d times within a minute", n)
+	}
 }
 
 func TestEachLeaseIsWeighedBeforeTheNext(t *testing.T) {

@@ -224,7 +224,7 @@ func (a *Actor) parked(c actor.Context, m domain.Parked) {
 
 // packed goes on with a state that is made.
 func (a *Actor) packed(c actor.Context, now time.Time, m packedResult) {
-	if a.parking != m.of {
+	if a.parking != m.of || a.mode != working {
 		return // it was given up meanwhile
 	}
 	if m.err != nil {
