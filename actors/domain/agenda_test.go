@@ -561,8 +561,8 @@ func TestDomainsOfANodeAreShared(t *testing.T) {
 		t.Errorf("one workspace has %d domains of %d, and another none", n, openMax)
 	}
 	l.End(greedy, n)
-	if l.Domains() != 1 {
-		t.Errorf("%d domains at the end, want 1", l.Domains())
+	if open, _ := l.pools(); open.Used() != 1 {
+		t.Errorf("%d domains at the end, want 1", open.Used())
 	}
 }
 

@@ -60,12 +60,6 @@ func (l *Load) End(workspace uuid.UUID, n int) {
 	open.Return(workspace, int64(n))
 }
 
-// Domains is how many have an actor.
-func (l *Load) Domains() int64 {
-	open, _ := l.pools()
-	return open.Used()
-}
-
 // Addresses is how many are at receivers.
 func (l *Load) Addresses() int64 {
 	_, out := l.pools()

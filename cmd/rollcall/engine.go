@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
@@ -286,12 +287,21 @@ func workOptions(c config.Config, id uuid.UUID, p workParts, o engineOptions) di
 			Domain: domain.Options{Route: p.resolver.Lookup, Match: match, Shards: p.table.Shards,
 				Version: p.table.Version,
 				WaitsOf: func(key string) []time.Duration { return p.table.For(key).Waits.List() },
-				Facts:   p.facts, Load: &domain.Load{Weight: p.weight}, Log: o.log,
+				Facts:   p.facts, Load: domainLoad(o.registry, p.weight), Log: o.log,
 				Resolve:       receiver.Resolver(p.members.node.Load().Resolve),
 				Waits:         durations(c.Retry.GreylistWaits),
 				ControlPauses: durations(c.Retry.ControlWaits),
 				GiveUpAfter:   c.Retry.GiveUpAfter.Duration}},
 	}
+}
+
+// domainLoad counts what the domains of a node have at work.
+func domainLoad(r prometheus.Registerer, weight func(uuid.UUID) int) *domain.Load {
+	load := &domain.Load{Weight: weight}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domain_addresses",
+		Help: "Addresses that this node's domains have at receivers; a workspace has its share of 120,000."},
+		func() float64 { return float64(load.Addresses()) }))
+	return load
 }
 
 func durations(list []config.Duration) []time.Duration {
