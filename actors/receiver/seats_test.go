@@ -25,6 +25,9 @@ type crowded struct {
 	changed  chan struct{}
 }
 
+// again is when nobody has taken an offer.
+type again struct{}
+
 // offer makes a receiver and offers it one address, again each second as a domain does.
 func (w *crowded) offer(workspace byte, n int) {
 	root := w.b.system.Root
@@ -34,13 +37,18 @@ func (w *crowded) offer(workspace byte, n int) {
 	space := uuid.UUID{workspace}
 	m := &wire.Offer{Task: &wire.Task{Verification: id(workspace), Epoch: 1, Domain: w.b.domain, Shard: uint32(n)}, Chunk: 1,
 		Hosts: []*wire.Host{w.b.host}, Workspace: space[:], Probes: []*wire.Probe{{Local: known(n)}}}
+	acked := false
 	root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 		switch r := c.Message().(type) {
-		case *actor.Started, *actor.ReceiveTimeout:
+		case *actor.Started, again:
+			if acked {
+				return
+			}
 			c.Request(pid, m)
-			c.SetReceiveTimeout(time.Second)
+			self := c.Self()
+			time.AfterFunc(time.Second, func() { root.Send(self, again{}) })
 		case *wire.OfferAck:
-			c.CancelReceiveTimeout()
+			acked = true
 		case *wire.Pulse:
 			w.mu.Lock()
 			w.pulses[r.GetCause()]++

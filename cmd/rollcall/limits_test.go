@@ -203,7 +203,8 @@ func TestCreatesWithoutAnUploadStopNobody(t *testing.T) {
 		switch {
 		case answer.status == http.StatusCreated:
 			made.Add(1)
-			if _, err := w.a.askJSON(ctx, http.MethodPost, "/v1/verifications/"+answer.id+"/cancel", nil,
+			mine := *w.a // a client is one goroutine's
+			if _, err := mine.askJSON(ctx, http.MethodPost, "/v1/verifications/"+answer.id+"/cancel", nil,
 				&api.Detail{}); err != nil {
 				t.Errorf("cancel: %v", err)
 			}
