@@ -216,9 +216,8 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 	return lab, r, p
 }
 
-// goroutines is how many goroutines the node says it has, but for one for each living
-// receiver: they answer about themselves while these metrics are gathered.
-func (r *rig) goroutines(ctx context.Context) int {
+// scrape gives the metrics of the node, as text.
+func (r *rig) scrape(ctx context.Context) string {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
 	if err != nil {
@@ -233,8 +232,16 @@ func (r *rig) goroutines(ctx context.Context) int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return string(text)
+}
+
+// goroutines is how many goroutines the node says it has, but for one for each living
+// receiver: they answer about themselves while these metrics are gathered.
+func (r *rig) goroutines(ctx context.Context) int {
+	r.t.Helper()
+	text := r.scrape(ctx)
 	value := func(name string) (n int) {
-		_, rest, _ := strings.Cut(string(text), "\n"+name+" ")
+		_, rest, _ := strings.Cut(text, "\n"+name+" ")
 		if _, err := fmt.Sscan(rest, &n); err != nil {
 			r.t.Fatalf("the metrics have no %s: %v", name, err)
 		}

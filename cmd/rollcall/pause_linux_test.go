@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -139,21 +137,9 @@ func (l *nodeLog) warnings() (n int) {
 // metric is the sum of a metric of the node.
 func (r *rig) metric(ctx context.Context, name string) (sum float64) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := r.scrape(ctx)
 	found := false
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		label, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, _, _ := strings.Cut(label, "{"); n == name {
 			one := 0.0
