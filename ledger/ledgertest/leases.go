@@ -173,7 +173,7 @@ var leases = []exercise{
 		d.ok(err)
 		d.has(5000, 5000, 0, 0)
 	}},
-	{"what crashes twice is set aside", 5, func(d *Desk) {
+	{"what crashed rests, and its crash is counted once", 5, func(d *Desk) {
 		v, l := d.Prepares(3)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		for range 2 {

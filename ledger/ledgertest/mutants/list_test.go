@@ -113,7 +113,7 @@ var list = []mutant{
 	{"cancelled and asleep", settleRules, "lease: true, wake: Millis(v.Created)}", "lease: true}", books},
 	{"parked work kept at the end", bookRules, "(m.to.Final() || m.to == ledger.Cancelling)", "m.to == ledger.Uploading", books},
 	{"set aside at the first crash", leaseRules, "v.Crashes < ledger.CrashesMax", "v.Crashes < 1", books},
-	{"never set aside", leaseRules, "v.Crashes < ledger.CrashesMax", "v.Crashes < 1000", books},
+	{"never set aside", leaseRules, "v.Crashes < ledger.CrashesMax", "v.Crashes < 1000", lives},
 	{"set aside with its credits", leaseRules, "if err != nil || free == 0 {\n\t\t\treturn err", "if free >= 0 {\n\t\t\treturn err",
 		lives},
 	{"crash counted twice", leaseRules, "v.Node == uuid.Nil && v.Crashes > 0", "v.Node == uuid.Nil && v.Crashes > 9", books},

@@ -140,6 +140,9 @@ func (w *world) checkRow(r *rules.Row) {
 	if r.Status.Final() && r.Completed.Before(r.Created) {
 		w.wrong("row", "completed %v, created %v", r.Completed, r.Created)
 	}
+	if r.Crashes >= ledger.CrashesMax && !r.Status.Final() && r.Status != ledger.Cancelling {
+		w.wrong("row", "%s after %d crashes", state, r.Crashes)
+	}
 	if r.SingleOutcome != smtp.Undecided {
 		w.wrong("row", "%s with the outcome of a single one", r.Kind)
 	}
