@@ -19,7 +19,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/miekg/dns"
 
-	"rollcall/config/effort"
 	"rollcall/http/api"
 )
 
@@ -39,17 +38,8 @@ const (
 //
 //	go test ./cmd/rollcall -run MemoryOfManyDomains -long -v -timeout 4h -many-addresses 5000000 -many-domains 200000
 func TestMemoryOfManyDomains(t *testing.T) {
-	if !effort.Long() {
-		t.Skip("takes minutes: run it with -long")
-	}
-	v := newVillage(t)
-	r := newRig(t, rigOptions{dns: v.dns, smtpPort: v.port, settings: fmt.Sprintf(`
-[limits]
-max_rows = %d
-max_file_bytes = 1000000000
-`, *manyAddresses+1) + wideOpen})
-	node := r.serve()
-	node.waitFor("node started")
+	l := newLarge(t)
+	r, v, node := l.rig, l.village, l.node
 	log := node.listen()
 	r.open(int64(*manyAddresses))
 	ctx, cancel := context.WithTimeout(t.Context(), manyWithin)
