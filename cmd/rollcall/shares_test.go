@@ -140,7 +140,7 @@ func (s *shared) sum(name, value string) (sum float64) {
 // until waits for a state of the node.
 func (s *shared) until(what string, reached func() bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	for !reached() {
 		if sleep(ctx, 10*time.Millisecond) != nil {
