@@ -2,9 +2,10 @@ package ledger
 
 import "time"
 
-// EvidenceMax bounds the evidence of one settlement: 2 MiB before it is compressed,
-// and an eighth more, since what is compressed already may grow a little.
-const EvidenceMax = 2<<20 + 2<<17
+// EvidenceMax bounds the evidence of one settlement: 768 KiB before it is compressed,
+// and an eighth more, since what is compressed already may grow a little. CockroachDB
+// wants rows below 1 MiB.
+const EvidenceMax = 864 << 10
 
 // Kept is one settlement with what it rests on, as it is shown to an operator.
 // What it points to is good until the call that it was given to returns.

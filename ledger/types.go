@@ -169,8 +169,9 @@ type Lease struct {
 }
 
 const (
-	// ParkedMax bounds the state of a verification that is parked, in bytes.
-	ParkedMax = 1 << 20
+	// ParkedMax bounds the state of a verification that is parked, in bytes: CockroachDB
+	// wants rows below 1 MiB.
+	ParkedMax = 960 << 10
 
 	// ExceptMax bounds the workspaces that Lease passes over.
 	ExceptMax = 512
@@ -276,5 +277,6 @@ type Retention struct {
 const ViolationsMax = 1000
 
 // ChunkBytesMax bounds one stored chunk of an upload, and so the memory of whoever
-// reads the file. Uploads are cut into 256 KiB or so; this leaves room.
-const ChunkBytesMax = 4 << 20
+// reads the file. Uploads are cut into 256 KiB; this leaves room, and is below the
+// 1 MiB that CockroachDB wants of a row.
+const ChunkBytesMax = 512 << 10

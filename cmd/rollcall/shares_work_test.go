@@ -126,47 +126,54 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 	}
 }
 
-// TestWhatParkedFilesLeaveInMemory: of the files themselves nothing. Their receiver remembers who offered it
-// what for ten minutes, as it does of files that are over.
+// TestWhatParkedFilesLeaveInMemory: of the files themselves nothing. Their receiver remembers for a minute who
+// offered it what, as it does of files that are over, and after that for ten minutes the number of each one's owner.
 func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
 	if !effort.Long() {
-		t.Skip("a thousand files take half a minute: run with -long")
+		t.Skip("two thousand files take some minutes: run with -long")
 	}
-	const first, more = 200, 1000
+	const first, more = 1000, 2000
 	s := newShared(t, func(c *config.Config) {
 		c.Retry.GreylistWaits = []config.Duration{{Duration: time.Hour}}
 		c.Retry.GiveUpAfter = config.Duration{Duration: 6 * time.Hour}
 		c.Limits.MaxOpenVerifications = first + more
 	})
 	s.pays(first + more)
-	heap := func(files float64) uint64 {
-		s.until(fmt.Sprintf("%v files to be parked", files), func() bool {
-			return s.sum("rollcall_verifications_parked_total", "") >= files && s.sum("rollcall_leases", "") == 0
+	sent := 0
+	parked := func(files int) {
+		sent += files
+		for range files {
+			s.sends(t.Context(), "all-tempfail.test", 1)
+		}
+		s.until("all files to be parked", func() bool {
+			return s.sum("rollcall_verifications_parked_total", "") >= float64(sent) && s.sum("rollcall_leases", "") == 0
 		})
+	}
+	heap := func() int64 {
 		s.first.http.CloseIdleConnections()
 		for range 3 {
 			runtime.GC()
 		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+		return int64(m.HeapAlloc)
 	}
-	send := func(files int) {
-		for range files {
-			s.sends(t.Context(), "all-tempfail.test", 1)
-		}
+	parked(first) // the maps of so many are made
+	if err := sleep(t.Context(), forgottenAfter); err != nil {
+		t.Fatal(err)
 	}
-	send(first)
-	before := heap(first)
-	send(more)
-	after := heap(first + more)
-	each := (int64(after) - int64(before)) / more
-	t.Logf("%d files more leave %d bytes, %d each", more, int64(after)-int64(before), each)
-	if each > rememberedMost {
-		t.Errorf("a parked file leaves %d bytes, want at most %d", each, rememberedMost)
+	before := heap()
+	parked(more)
+	at := heap()
+	if err := sleep(t.Context(), forgottenAfter); err != nil {
+		t.Fatal(err)
+	}
+	after := heap()
+	t.Logf("%d files more take %d bytes each at once, and %d after %s", more, (at-before)/more, (after-before)/more, forgottenAfter)
+	if each := (after - before) / more; each > 100 {
+		t.Errorf("a parked file leaves %d bytes, want at most 100", each)
 	}
 }
 
-// rememberedMost is above what a receiver remembers of a task with one answer, some 3 KB, and below what the
-// actors of a file take, which are some 30 KB.
-const rememberedMost = 8 << 10
+// forgottenAfter is when a receiver has forgotten what was offered to it.
+const forgottenAfter = 3 * time.Minute

@@ -86,7 +86,7 @@ func bytesComeBack(d *Desk) {
 	v := d.Creates(int64(len(sent)))
 	u, err := d.OpenUpload(ctx, v.ID)
 	d.ok(err)
-	for _, cut := range []int{1, 200_000, 200_001, len(sent) - 1, len(sent)} {
+	for _, cut := range []int{1, 200_000, 200_001, 500_000, len(sent) - 1, len(sent)} {
 		if u.Status != ledger.Uploading {
 			d.T.Fatalf("%s with %d of %d bytes", u.Status, u.Durable, u.Bytes)
 		}

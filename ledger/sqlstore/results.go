@@ -61,6 +61,7 @@ const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = 
 // fill puts all settlements of v into a spool.
 func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 	var batch ledger.Batch
+	number := int64(1) // of the next one
 	take := func(rows *sql.Rows) error {
 		var payload sql.RawBytes
 		if err := rows.Scan(&payload); err != nil {
@@ -72,15 +73,23 @@ func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 		if err := batch.Decode(payload); err != nil {
 			return err
 		}
+		number++
 		return ordered.add(&batch)
 	}
-	for number := int64(1); number <= v.Settlements; number += pageSettlements {
-		end := min(number+pageSettlements, v.Settlements+1)
+	for number <= v.Settlements {
+		begun, end := number, min(number+pageSettlements, v.Settlements+1)
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(take, pageOfSettlements, v.ID[:], number, end)
+			return t.each(take, pageOfSettlements, v.ID[:], begun, end)
 		})
+		// What is settled never changes: a page that was cut goes on where it was cut.
+		if cut := errors.Is(err, ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
+			continue
+		}
 		if err != nil {
 			return err
+		}
+		if number < end {
+			return fmt.Errorf("one of the settlements %d to %d is not there", begun, end-1)
 		}
 	}
 	return ordered.filled()

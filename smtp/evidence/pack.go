@@ -18,11 +18,15 @@ const (
 	packVersion = 1
 
 	// RawMax bounds what is packed together, before it is compressed.
-	RawMax = 2 << 20
+	RawMax = 768 << 10
 
-	// PackedMax bounds what Pack gives and Unpack takes: compression adds a little to
-	// what it cannot make smaller.
+	// PackedMax bounds what Pack gives: compression adds a little to what it cannot make
+	// smaller.
 	PackedMax = RawMax + RawMax/8
+
+	// Unpack takes what older programs packed too, whose bounds were these.
+	olderRawMax    = 2 << 20
+	olderPackedMax = olderRawMax + olderRawMax/8
 
 	// EntriesMax bounds the cases that are packed together.
 	EntriesMax = 4096
@@ -72,7 +76,7 @@ func newEncoder() *zstd.Encoder {
 }
 
 func newDecoder() *zstd.Decoder {
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(RawMax))
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(olderRawMax))
 	if err != nil {
 		panic(fmt.Sprintf("evidence: the options of the decoder contradict one another: %v", err))
 	}
@@ -243,9 +247,9 @@ func timeOf(ms int64) time.Time {
 
 // Unpack calls yield for each case that was packed, in the order of Pack, until
 // yield fails; that error comes back. Whatever the bytes are it takes at most some
-// times RawMax of memory, and answers ErrPacked when they are not what Pack gives.
+// times 2 MiB of memory, and answers ErrPacked when they are not what Pack gives.
 func Unpack(packed []byte, yield func(Entry) error) error {
-	if len(packed) == 0 || packed[0] != packVersion || len(packed) > PackedMax {
+	if len(packed) == 0 || packed[0] != packVersion || len(packed) > olderPackedMax {
 		return fmt.Errorf("no known version, or too long: %w", ErrPacked)
 	}
 	raw, err := decoder.DecodeAll(packed[1:], nil)

@@ -297,24 +297,55 @@ func TestUnheardResultsEnd(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestTasksAreBounded: however many there were, and for however long.
+// TestTasksAreBounded: however many there were, and for however long. What is left after a minute is the
+// epoch, which keeps an earlier owner away.
 func TestTasksAreBounded(t *testing.T) {
 	d := begunAlone("example", testOptions(openedWide()), begin)
-	for n := range tasksMax + 100 {
-		d.Offer(begin, Client{}, offerOf(1, fmt.Sprintf("d%d.example", n), 1, 0, nil)) // refused: nothing in it
+	offer := func(now time.Time, n int, epoch int64) {
+		m := offerOf(1, fmt.Sprintf("d%d.example", n), 1, 0, nil) // refused: nothing in it
+		m.Task.Epoch = epoch
+		d.Offer(now, Client{}, m)
 		d.steps = nil
 	}
-	d.Plan(begin.Add(heartbeatEvery))
-	if n := len(d.inbox.tasks.all); n != tasksMax {
-		t.Errorf("%d tasks remembered", n)
+	known := func() (tasks, epochs int) {
+		e := &d.inbox.tasks.epochs
+		return len(d.inbox.tasks.all), len(e.young) + len(e.old)
 	}
-	d.Plan(begin.Add(taskMemory - time.Second))
-	if n := len(d.inbox.tasks.all); n != tasksMax {
-		t.Errorf("%d tasks remembered before their time was over", n)
+	for n := range restingMax + 100 {
+		offer(begin, n, 2)
 	}
-	d.Plan(begin.Add(taskMemory + time.Second))
-	if n := len(d.inbox.tasks.all); n != 0 {
-		t.Errorf("%d tasks remembered for ever", n)
+	at := begin.Add(heartbeatEvery)
+	d.Plan(at)
+	if tasks, epochs := known(); tasks != restingMax || epochs != 100 {
+		t.Errorf("%d tasks and %d epochs are remembered", tasks, epochs)
+	}
+	_, wake := d.Plan(at)
+	if wake.After(begin.Add(rememberFor + 2*heartbeatEvery)) {
+		t.Errorf("the next look is at %v", wake)
+	}
+	at = wake.Add(heartbeatEvery)
+	d.Plan(at)
+	if tasks, epochs := known(); tasks != 0 || epochs != restingMax+100 {
+		t.Errorf("after a minute %d tasks and %d epochs are remembered", tasks, epochs)
+	}
+	offer(at, 7, 1)
+	if tasks, _ := known(); tasks != 0 {
+		t.Error("an earlier owner was let in")
+	}
+	offer(at, 7, 3)
+	if tasks, _ := known(); tasks != 1 {
+		t.Error("a later owner was not let in")
+	}
+	for n := range epochsMax + 100 {
+		d.inbox.tasks.epochs.remember(at, wire.TaskKey{Shard: uint32(n)}, 1)
+	}
+	if _, epochs := known(); epochs > epochsMax {
+		t.Errorf("%d epochs are remembered", epochs)
+	}
+	d.Plan(at.Add(taskMemory))
+	d.Plan(at.Add(2*taskMemory + heartbeatEvery))
+	if tasks, epochs := known(); tasks != 0 || epochs > 1 {
+		t.Errorf("%d tasks and %d epochs are remembered for ever", tasks, epochs)
 	}
 }
 

@@ -317,6 +317,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 		if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.stale || len(sc.inbox.tasks.waiters) > 0 {
 			sc.wakeAt(sc.swept.Add(every))
 		}
+		sc.inbox.tasks.wakeToSweep(sc.env, sc.swept.Add(every))
 		return
 	}
 	sc.swept = now
@@ -338,6 +339,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
 		sc.wakeAt(now.Add(every))
 	}
+	sc.inbox.tasks.wakeToSweep(sc.env, now.Add(every))
 }
 
 // randOf is drawn from a receiver and the time when it began: the same trials lead to the same decisions.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,10 +20,15 @@ const (
 	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB.
 	queueMax = 200_000
 
-	// tasksMax bounds the tasks that are remembered though nothing of them is
-	// here; beyond it the oldest are forgotten, which costs a stale owner's probes
-	// being asked once more. Guess: 200 bytes each, 20 MB.
-	tasksMax = 100_000
+	// restingMax bounds the tasks of which nothing is here any more, but whose chunks or
+	// answers are remembered. Beyond it the oldest keep their epoch alone. Guess: 1.5 KB
+	// each, 15 MB.
+	restingMax = 10_000
+
+	// epochsMax bounds the epochs that are remembered of tasks; beyond it the oldest are
+	// forgotten, which costs a stale owner's probes being asked once more. Guess: 80 bytes
+	// each, 16 MB.
+	epochsMax = 200_000
 
 	rememberFor    = time.Minute      // a chunk that is done, against late copies of its offer
 	taskMemory     = 10 * time.Minute // a task's epoch: longer than any owner lives without its lease
@@ -45,7 +51,7 @@ type Client struct {
 }
 
 // task is what the scheduler knows of one task. With no chunk open it is only a
-// memory: of its epoch, and of the chunks that were done.
+// memory of the chunks that were done; after rememberFor its epoch alone is kept.
 type task struct {
 	key     wire.TaskKey
 	epoch   int64
@@ -59,6 +65,7 @@ type task struct {
 	told    bool              // that we go away
 	until   time.Time         // when a memory may be forgotten
 	resting bool              // in tasks.resting
+	owing   bool              // in tasks.owing
 	behind  behind
 }
 
@@ -113,6 +120,8 @@ type tasks struct {
 	all     map[wire.TaskKey]*task
 	busy    map[*task]struct{}    // with chunks
 	resting fairqueue.FIFO[*task] // those without, and some that have some again
+	owing   fairqueue.FIFO[*task] // those whose answers nobody has taken, and some that have chunks again
+	epochs  epochs                // of those that are forgotten but for that
 	stale   bool                  // dropped probes are still in queues
 	waiters map[*task]struct{}    // with something behind
 	behind  int                   // of all waiters
@@ -160,6 +169,8 @@ func (t *tasks) tell(k *task, b behind) {
 func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
 	switch {
+	case k == nil && epoch < t.epochs.of(key):
+		return nil
 	case k == nil:
 		k = &task{key: key}
 		t.all[key] = k
@@ -209,7 +220,7 @@ func (t *tasks) rest(now time.Time, k *task) {
 		return
 	}
 	delete(t.busy, k)
-	k.until = now.Add(taskMemory)
+	k.until = now.Add(rememberFor)
 	if !k.resting {
 		k.resting = true
 		t.resting.Push(k)
@@ -223,17 +234,89 @@ func (t *tasks) sweep(now time.Time) {
 			t.tell(k, behind{})
 		}
 	}
-	for range t.resting.Len() {
+	for t.resting.Len() > 0 {
 		k := t.resting.Peek()
-		old := !now.Before(k.until) || t.resting.Len() > tasksMax
-		if len(k.chunks) == 0 && !old {
-			return // those behind it have come later
+		if len(k.chunks) == 0 && now.Before(k.until) && t.resting.Len()+t.owing.Len() <= restingMax {
+			break // those behind it have come later
 		}
 		t.resting.Pop()
 		k.resting = false
-		if len(k.chunks) == 0 {
-			t.tell(k, behind{})
-			delete(t.all, k.key)
+		switch {
+		case len(k.chunks) > 0:
+		case len(k.known) == 0:
+			t.shorten(now, k)
+		case !k.owing:
+			k.owing, k.until = true, now.Add(taskMemory)
+			t.owing.Push(k)
 		}
+	}
+	for t.owing.Len() > 0 {
+		k := t.owing.Peek()
+		if len(k.chunks) == 0 && !k.resting && now.Before(k.until) && t.owing.Len() <= restingMax {
+			break
+		}
+		t.owing.Pop()
+		k.owing = false
+		if len(k.chunks) == 0 && !k.resting {
+			t.shorten(now, k)
+		}
+	}
+	t.epochs.turn(now)
+}
+
+// wakeToSweep sees to it that a memory is forgotten in time, though not before at.
+func (t *tasks) wakeToSweep(e *env, at time.Time) {
+	if t.resting.Len() == 0 {
+		return
+	}
+	if until := t.resting.Peek().until; until.After(at) {
+		at = until
+	}
+	e.wakeAt(at)
+}
+
+// shorten forgets a task but for its epoch.
+func (t *tasks) shorten(now time.Time, k *task) {
+	t.tell(k, behind{})
+	delete(t.all, k.key)
+	t.epochs.remember(now, k.key, k.epoch)
+}
+
+// epochs are the newest owners of tasks that are forgotten otherwise. Two maps take turns, so that
+// each is remembered for taskMemory at least and twice that at most, and no time is kept for it.
+type epochs struct {
+	young, old map[wire.TaskKey]int64
+	turned     time.Time
+}
+
+// of is the newest epoch of a task; the least when it is not remembered.
+func (e *epochs) of(key wire.TaskKey) int64 {
+	if epoch, ok := e.young[key]; ok {
+		return epoch
+	}
+	if epoch, ok := e.old[key]; ok {
+		return epoch
+	}
+	return math.MinInt64
+}
+
+// remember notes the epoch of a task.
+func (e *epochs) remember(now time.Time, key wire.TaskKey, epoch int64) {
+	if len(e.young) >= epochsMax/2 {
+		e.old, e.young, e.turned = e.young, nil, now
+	}
+	if e.young == nil {
+		e.young = map[wire.TaskKey]int64{}
+	}
+	if len(e.young)+len(e.old) == 0 {
+		e.turned = now
+	}
+	e.young[key] = epoch
+}
+
+// turn forgets the older ones when it is time.
+func (e *epochs) turn(now time.Time) {
+	if now.Sub(e.turned) >= taskMemory {
+		e.old, e.young, e.turned = e.young, nil, now
 	}
 }

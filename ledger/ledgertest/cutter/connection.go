@@ -200,7 +200,7 @@ func (c *connection) do(act Act, text string, frames []frame) error {
 		}
 		return errCut
 	case CutAnswer:
-		return c.half()
+		return c.half(act.Rows)
 	case FailDone:
 		return c.falsify(act.Code)
 	}
@@ -239,14 +239,18 @@ func (c *connection) drain() (frame, error) {
 	}
 }
 
-// half passes the answer on up to the middle of its first row, completion or error.
-func (c *connection) half() error {
+// half passes rows on, and then the answer up to the middle of its next row, completion or error.
+func (c *connection) half(rows int) error {
 	for {
 		f, err := c.server.read()
 		if err != nil {
 			return err
 		}
-		if k := f.kind(); k != 'D' && k != 'C' && k != 'E' && k != 'I' && k != 'Z' {
+		k := f.kind()
+		if k == 'D' {
+			rows--
+		}
+		if k != 'D' && k != 'C' && k != 'E' && k != 'I' && k != 'Z' || k == 'D' && rows >= 0 {
 			if err := c.client.send(f); err != nil {
 				return err
 			}

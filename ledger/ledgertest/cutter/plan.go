@@ -36,6 +36,7 @@ type Act struct {
 	Kind  Kind
 	Code  string        // the SQLSTATE of FailUndone and FailDone
 	Delay time.Duration // of Slow
+	Rows  int           // that CutAnswer lets pass before it cuts
 }
 
 // Statement is one statement that is about to run.

@@ -17,7 +17,7 @@ import (
 
 var (
 	which = flag.String("mutants", "", "break the source, one change at a time, and run the suites on it: "+
-		"all; ci: those of files that differ from -base and a tenth of the others")
+		"all; ci: those of files that differ from -base, at most 100, and a tenth of the others")
 	base = flag.String("base", "", "the commit that the source is compared with; \"\": no file counts as changed")
 	seed = flag.Uint64("seed", 0, "draws the tenth; 0: a new one, which is printed")
 )
@@ -98,21 +98,25 @@ func choose(t *testing.T) []mutant {
 		*seed = rand.Uint64N(1_000_000) + 1
 	}
 	changed := changedFiles(t)
-	var chosen, others []mutant
+	var mine, others []mutant
 	for _, m := range list {
 		if slices.Contains(changed, m.file) {
-			chosen = append(chosen, m)
+			mine = append(mine, m)
 		} else {
 			others = append(others, m)
 		}
 	}
-	t.Logf("%d mutants of changed files, and a tenth of %d by -seed %d", len(chosen), len(others), *seed)
-	drawn := rand.New(rand.NewPCG(*seed, 0)).Perm(len(others))
-	for _, i := range drawn[:(len(others)+9)/10] {
-		chosen = append(chosen, others[i])
-	}
-	return chosen
+	random := rand.New(rand.NewPCG(*seed, 0))
+	random.Shuffle(len(mine), func(i, k int) { mine[i], mine[k] = mine[k], mine[i] })
+	random.Shuffle(len(others), func(i, k int) { others[i], others[k] = others[k], others[i] })
+	changes, rest := min(len(mine), changedMost), (len(others)+9)/10
+	t.Logf("%d of %d mutants of changed files, and %d of %d others, by -seed %d", changes, len(mine), rest, len(others), *seed)
+	return append(mine[:changes], others[:rest]...)
 }
+
+// changedMost is how many mutants of changed files a run of CI has: four seconds each. A change of the whole
+// ledger is for `make prove`, which runs all of them.
+const changedMost = 100
 
 // changedFiles are those that differ from -base, committed or not; none without
 // git, or without that commit.
