@@ -309,15 +309,19 @@ func (a *Actor) beginDomains(c actor.Context, now time.Time) {
 	load.End(a.state.Workspace, a.counted-len(a.plan.open)) // what is over
 	a.counted = len(a.plan.open)
 	a.plan.crowded = false
-	for !a.held && a.parking == nil && a.plan.mayBegin(a.options.DomainsMax) {
+	most := min(a.options.DomainsMax, a.options.Window.Size())
+	for !a.held && a.parking == nil && a.plan.mayBegin(most) {
 		if !load.Begin(a.state.Workspace) {
 			a.plan.crowded = true
 			return
 		}
 		a.counted++
-		if name, ok := a.plan.begin(a.options.DomainsMax); ok {
+		if name, ok := a.plan.begin(most); ok {
 			a.spawn(c, now, name)
 		}
+	}
+	if most < a.options.DomainsMax && a.plan.mayBegin(a.options.DomainsMax) {
+		a.options.Window.Want()
 	}
 }
 

@@ -7,13 +7,16 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/runqueue"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -457,5 +460,31 @@ func TestOutcomesOfACrashedDomainActorStand(t *testing.T) {
 	p.take(noon, []domain.Final{{Ordinal: 0, Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: noon}})
 	if left := p.ordinals(p.open["one.test"]); len(left) != 1 || left[0] != 1 {
 		t.Errorf("begun anew with %v, want ordinal 1", left)
+	}
+}
+
+// TestABusyNodeHasFewDomainsAtWork: no more than its window, in turn until all are answered.
+func TestABusyNodeHasFewDomainsAtWork(t *testing.T) {
+	w := newWorld(t, 100)
+	o := w.options(w.book)
+	o.Window = runqueue.New(prometheus.NewRegistry(), 2, 2)
+	var busy, most atomic.Int64
+	o.Domain.Route = func(ctx context.Context, name string) (mx.Route, error) {
+		most.Store(max(most.Load(), busy.Add(1)))
+		defer busy.Add(-1)
+		for range 100 {
+			runtime.Gosched()
+		}
+		return route(ctx, name)
+	}
+	var rows []string
+	for i := range 40 {
+		rows = append(rows, fmt.Sprintf("yes@d%d.test", i))
+	}
+	if got := w.finishes(o, w.uploads(rows...).ID); got.Status != ledger.Completed || got.Counts.Valid != 40 {
+		t.Errorf("ended %s with %+v", got.Status, got.Counts)
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d domains were at work at a time", most.Load())
 	}
 }

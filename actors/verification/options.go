@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/domain"
+	"rollcall/actors/runqueue"
 	"rollcall/actors/span"
 	"rollcall/ledger"
 )
@@ -30,13 +31,14 @@ type Book interface {
 }
 
 // Options is what every verification actor of a node shares. All fields are required, but
-// the Tracer.
+// the Window and the Tracer.
 type Options struct {
 	Book       Book
 	Domain     domain.Options
-	RowsMax    int64         // a file with more rows is refused
-	DomainsMax int           // domains that have something to do at a time, for one verification
-	Left       *atomic.Int64 // addresses that this node has and that are not settled
+	RowsMax    int64            // a file with more rows is refused
+	DomainsMax int              // domains that have something to do at a time, for one verification
+	Window     *runqueue.Window // how many of these while the node is busy; nil: all
+	Left       *atomic.Int64    // addresses that this node has and that are not settled
 	Log        *slog.Logger
 	Metrics    *Metrics
 	Tracer     *span.Tracer // nil: nothing is traced

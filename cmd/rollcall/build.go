@@ -18,6 +18,7 @@ import (
 	"rollcall/actors/edge"
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
+	"rollcall/actors/runqueue"
 	spans "rollcall/actors/span"
 	"rollcall/actors/watchdog"
 	"rollcall/config"
@@ -53,6 +54,7 @@ type node struct {
 	tracer   *spans.Tracer // nil: nothing is traced
 	registry *prometheus.Registry
 	watchdog *watchdog.Watchdog
+	window   *runqueue.Window
 	*throttling
 	draining atomic.Bool
 }
@@ -172,7 +174,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	n.add("what receivers taught", n.members.living.Flush)
 	n.add("cluster", members.Stop)
 	facts := n.startFacts(ctx, book, o)
-	parts := workParts{book, resolver, n.table, n.members, facts, n.tuning.weight}
+	parts := workParts{book, resolver, n.table, n.members, facts, n.tuning.weight, n.window}
 	options := workOptions(c, id, parts, o)
 	options.Work.Tracer = n.tracer
 	work, err := dispatcher.Start(members.System(), options)
@@ -188,12 +190,13 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	return work, nil
 }
 
-// startWatchdog lets somebody notice when the process does not run.
+// startWatchdog lets somebody notice when the process does not run, or has too much to run.
 func (n *node) startWatchdog(ctx context.Context, log *slog.Logger) {
-	n.watchdog = watchdog.New(n.registry, log)
+	n.watchdog, n.window = watchdog.New(n.registry, log), runqueue.New(n.registry, domainsLeast, domainsMax)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() { n.watchdog.Run(ctx) })
+	running.Go(func() { n.window.Run(ctx) })
 	n.add("watchdog", func(context.Context) error {
 		cancel()
 		running.Wait()

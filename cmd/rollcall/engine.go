@@ -20,6 +20,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/runqueue"
 	"rollcall/actors/verification"
 	"rollcall/cluster"
 	"rollcall/config"
@@ -35,6 +36,10 @@ const (
 	// domainsMax is how many domains of one verification have something to do at a time.
 	// Measured: enough to keep a node busy, within the memory of docs/measured.md.
 	domainsMax = 1024
+
+	// domainsLeast is how many of these a file may have however long the run queue is: receivers
+	// that take a second for an answer still give hundreds a second.
+	domainsLeast = 16
 
 	// sessionsMax bounds the SMTP sessions of a node; descriptorsKept are left for
 	// everything else when the system allows fewer files than that.
@@ -265,6 +270,7 @@ type workParts struct {
 	members  *membership
 	facts    *domain.Facts
 	weight   func(workspace uuid.UUID) int
+	window   *runqueue.Window
 }
 
 // workOptions is what the dispatcher and everything below it needs.
@@ -282,7 +288,7 @@ func workOptions(c config.Config, id uuid.UUID, p workParts, o engineOptions) di
 		Ahead: p.members.ahead, Weight: p.weight, Metrics: dispatcher.NewMetrics(o.registry),
 		Retention: ledger.Retention{Uploads: c.Retention.Uploads.Duration,
 			Results: c.Retention.Results.Duration, Funding: c.Retention.Funding.Duration},
-		Work: verification.Options{Book: p.book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax,
+		Work: verification.Options{Book: p.book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax, Window: p.window,
 			Left: &p.members.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
 			Domain: domain.Options{Route: p.resolver.Lookup, Match: match, Shards: p.table.Shards,
 				Version: p.table.Version,

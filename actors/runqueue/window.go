@@ -1,0 +1,129 @@
+package runqueue
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// Every is the time between two looks at the run queue.
+	Every = 100 * time.Millisecond
+
+	// long and short are how many goroutines wait in the mean for each processor, above which the window shrinks
+	// and below which it grows. Measured: see docs/measured.md.
+	long, short = 4, 2
+
+	// shrink and grow are what the window is multiplied by, begin is what it has at first.
+	shrink, grow = 0.8, 1.1
+	begin        = 64
+)
+
+// Window is how much may be at work at a time. Nil has no bound. Safe for concurrent use.
+type Window struct {
+	least, most float64
+	processors  float64
+
+	size   atomic.Uint64 // bits of a float64
+	wanted atomic.Bool   // somebody would have had more since the last look
+	length atomic.Uint64 // bits of a float64: of the run queue
+}
+
+// New makes a window between least and most, and registers its metrics; Run keeps it right.
+func New(r prometheus.Registerer, least, most int) *Window {
+	w := &Window{least: float64(least), most: float64(most), processors: float64(runtime.GOMAXPROCS(0))}
+	w.size.Store(math.Float64bits(min(max(begin, w.least), w.most)))
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_run_queue",
+			Help: "Goroutines that waited for a processor, in the mean of the last 100 ms."},
+			func() float64 { return math.Float64frombits(w.length.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domains_window",
+			Help: "How many domains one file may have at work at a time. It shrinks while the run queue is long."},
+			func() float64 { return float64(w.Size()) }))
+	return w
+}
+
+// Size is how much may be at work now.
+func (w *Window) Size() int {
+	if w == nil {
+		return math.MaxInt
+	}
+	return int(math.Float64frombits(w.size.Load()))
+}
+
+// Want says that somebody would have more at work than Size. Without that the window does not grow.
+func (w *Window) Want() {
+	if w != nil {
+		w.wanted.Store(true)
+	}
+}
+
+// Run looks at the run queue until ctx is done.
+func (w *Window) Run(ctx context.Context) {
+	ticker := time.NewTicker(Every)
+	defer ticker.Stop()
+	waited := newWaits()
+	waited.sum()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			if took := now.Sub(last); took > 0 {
+				w.adapt(waited.sum() / took.Seconds())
+			}
+			last = now
+		}
+	}
+}
+
+// adapt fits the window to the length of the run queue.
+func (w *Window) adapt(length float64) {
+	w.length.Store(math.Float64bits(length))
+	size, wanted := math.Float64frombits(w.size.Load()), w.wanted.Swap(false)
+	switch {
+	case length > long*w.processors:
+		size = max(w.least, size*shrink)
+	case length < short*w.processors && wanted:
+		size = min(w.most, size*grow+1)
+	}
+	w.size.Store(math.Float64bits(size))
+}
+
+// waits is what goroutines have waited for a processor, as the runtime counts it.
+type waits struct {
+	sample []metrics.Sample
+	before []uint64
+}
+
+func newWaits() *waits {
+	return &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+}
+
+// sum is how many seconds all goroutines together have waited since it was called last. Seconds of
+// waiting in a second are the mean length of the queue.
+func (s *waits) sum() (seconds float64) {
+	metrics.Read(s.sample)
+	if s.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return 0 // a runtime that does not count it
+	}
+	h := s.sample[0].Value.Float64Histogram()
+	if s.before == nil {
+		s.before = make([]uint64, len(h.Counts))
+	}
+	for i, n := range h.Counts {
+		from, to := max(h.Buckets[i], 0), h.Buckets[i+1]
+		if math.IsInf(to, 1) {
+			to = from
+		}
+		seconds += float64(n-s.before[i]) * (from + to) / 2
+		s.before[i] = n
+	}
+	return seconds
+}
