@@ -132,7 +132,7 @@ func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("two thousand files take some minutes: run with -long")
 	}
-	const first, more = 1000, 2000
+	const first, more = 2000, 2000
 	s := newShared(t, func(c *config.Config) {
 		c.Retry.GreylistWaits = []config.Duration{{Duration: time.Hour}}
 		c.Retry.GiveUpAfter = config.Duration{Duration: 6 * time.Hour}
@@ -158,7 +158,7 @@ func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	parked(first) // the maps of so many are made
+	parked(first) // the maps of as many actors at a time are made
 	if err := sleep(t.Context(), forgottenAfter); err != nil {
 		t.Fatal(err)
 	}
