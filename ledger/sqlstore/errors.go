@@ -20,6 +20,8 @@ var (
 	// the other, although asked to.
 	ErrIsolation = errors.New("the database's transactions are not serializable: " +
 		"connect to it without a proxy that changes them")
+	// ErrDurability means that the database could lose what it said was committed.
+	ErrDurability = errors.New("the database can lose what it has committed")
 	// ErrReadOnly means that a ledger opened for reading was asked to write.
 	ErrReadOnly = errors.New("the ledger is open for reading only")
 	// ErrClosed means that the ledger was closed.

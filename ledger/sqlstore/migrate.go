@@ -30,7 +30,7 @@ func migrationName(version int) (string, error) {
 // Migrate brings the schema of the ledger at url to SchemaVersion; an embedded
 // ledger that does not exist yet is made, a server must have the database. It is
 // safe to run again, and to run twice at once. ErrURL, ErrInUse, ErrSchemaNew,
-// ErrIsolation.
+// ErrIsolation, ErrDurability.
 func Migrate(ctx context.Context, url string) error {
 	if !isServer(url) {
 		s, err := Open(ctx, url, Options{})

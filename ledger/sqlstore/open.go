@@ -92,7 +92,7 @@ func newStore(d dialect, o Options) (*Store, error) {
 // Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the
 // working directory, or "postgresql://user@host:port/database" of a PostgreSQL or
 // CockroachDB server, with the parameters of libpq such as sslmode. ErrURL,
-// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation.
+// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
 //
 // The embedded ledger is made when it is not there, with its folder, and its
 // schema brought up to date; the leases of the process that had it before are
@@ -144,6 +144,9 @@ func (s *Store) open(ctx context.Context, path string) error {
 		return err
 	}
 	s.writeBy(db, 1)
+	if err := checkPragmas(ctx, db); err != nil {
+		return err
+	}
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
@@ -197,6 +200,11 @@ func openServer(ctx context.Context, url string, o Options, a access) (*Store, e
 		return nil, errors.Join(err, s.Close())
 	}
 	s.writeBy(db, writersMax)
+	asking, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	if err := db.PingContext(asking); err != nil { // a connection that may not write is refused now, not at the first write
+		return nil, errors.Join(fmt.Errorf("open ledger: %w", err), s.Close())
+	}
 	return s, nil
 }
 

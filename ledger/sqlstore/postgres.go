@@ -233,7 +233,10 @@ func connector(url string, a access) (*sql.DB, error) {
 	}
 	begin := postgresDialect().begin
 	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		return checkIsolation(ctx, c, begin)
+		if err := checkIsolation(ctx, c, begin); err != nil || a.readOnly {
+			return err
+		}
+		return checkDurable(ctx, c)
 	})), nil
 }
 
