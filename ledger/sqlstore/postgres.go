@@ -61,8 +61,9 @@ func postgresDialect() dialect {
 		// Stable within a statement, so that an index can be used.
 		now: "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
-			"{strict}", "", "{keyed}", ""),
-		numbered: true, driven: true,
+			"{strict}", "", "{keyed}", "", "{absent}", "IF NOT EXISTS"),
+		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
+		numbered:    true, driven: true,
 		judge: judgePostgres, control: controlPostgres,
 		lost:   func(c any) bool { return c.(*stdlib.Conn).Conn().IsClosed() },
 		failed: func(c any) bool { return c.(*stdlib.Conn).Conn().PgConn().TxStatus() == 'E' },
@@ -75,10 +76,14 @@ func postgresDialect() dialect {
 	}
 }
 
-// cockroachDialect differs in how a transaction is run again.
+// cockroachDialect differs in how a transaction is run again, and in how the schema is changed:
+// from version 25.1 each change commits what was before it, and then itself
+// (autocommit_before_ddl); before that, COMMIT could fail when all but the change of the schema
+// was committed (XXA00). There is no LOCK TABLE: two migrations may run a step twice.
 func cockroachDialect() dialect {
 	d := postgresDialect()
 	d.name, d.restarts = "cockroachdb", true
+	d.apart, d.oneMigrates = true, ""
 	d.snapshot = "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY; SET LOCAL statement_timeout = 0"
 	return d
 }
@@ -123,6 +128,12 @@ func judgePostgres(f failure) fault {
 	return fault{}
 }
 
+// SQLSTATEs that a migration looks at.
+const (
+	lockNotAvailable   = "55P03"
+	schemaChangeFailed = "XXA00" // of CockroachDB: the transaction is committed, its change of the schema is not
+)
+
 // judgeState tells by a five-character SQLSTATE.
 func judgeState(code string, f failure) fault {
 	passing := func(why string, fresh bool) fault {
@@ -143,8 +154,10 @@ func judgeState(code string, f failure) fault {
 		return passing(whyReadOnly, true)
 	case "26000": // the prepared statement is gone: another server is behind this connection
 		return passing(whyConnection, true)
-	case "55P03": // lock not available
+	case lockNotAvailable:
 		return passing(whyBusy, f.committing)
+	case schemaChangeFailed: // what was beside it is committed: again does not help
+		return fault{why: whyRefused}
 	case "57014": // query cancelled, by statement_timeout
 		return passing(whyBusy, f.committing)
 	case "57P01", "57P02", "57P03": // shutdown, crash, starting up
@@ -183,7 +196,7 @@ func isServer(url string) bool {
 // access is how a connection is used.
 type access struct {
 	readOnly bool
-	patient  bool // for as long as it takes
+	patient  bool // a statement may take as long as it takes
 }
 
 // connector makes the connections to url. An error names no part of the URL that
@@ -226,7 +239,7 @@ func connector(url string, a access) (*sql.DB, error) {
 		settings["default_transaction_isolation"] = "serializable"
 	}
 	if a.patient {
-		settings["statement_timeout"], settings["lock_timeout"] = "0", "0"
+		settings["statement_timeout"], settings["lock_timeout"] = "0", milliseconds(tableLockTime)
 	}
 	for name, value := range settings {
 		config.RuntimeParams[name] = value
