@@ -65,14 +65,16 @@ type Store struct {
 	// the write-ahead log. They differ at first, since the process before may have been killed.
 	erased, folded atomic.Int64
 
-	disk disk // of an embedded ledger
+	disk  disk // of an embedded ledger
+	clock *clockWatch
 }
 
 var _ ledger.Book = (*Store)(nil)
 
 // newStore makes a Store that is not connected.
 func newStore(d dialect, o Options) (*Store, error) {
-	s := &Store{dialect: d, folder: o.Folder, retryWait: o.RetryWait, log: o.Log, meters: newMeters()}
+	s := &Store{dialect: d, folder: o.Folder, retryWait: o.RetryWait, log: o.Log, meters: newMeters(),
+		clock: newClockWatch()}
 	if s.retryWait == 0 {
 		s.retryWait = waitMin
 	}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,9 @@ const (
 	// sweepMax bounds the verifications that one sweep changes for one cause; the
 	// rest is for the next sweep.
 	sweepMax = 100
+	// silentMax is after how many failures in a row, in which the database did not answer, a
+	// sweep gives up: each takes as long as a caller waits. One may be a row that somebody has.
+	silentMax = 3
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
 	chunksErased   = rules.ErasedMax
@@ -45,54 +49,99 @@ const (
 
 // Sweep does what time demands, at most 100 verifications for each cause. Each
 // verification is one transaction of its own, so that a sweep cut short has
-// simply done less. What it erases from an embedded ledger is in none of its
+// simply done less, and one that fails stops no other: the error says how many
+// failed and the log has each. What it erases from an embedded ledger is in none of its
 // files afterwards, unless somebody reads an older moment: then the next sweep
-// sees to it.
+// sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
 func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
-	changed := 0
+	w := sweep{Store: s}
+	if err := s.checkClock(ctx); err != nil {
+		w.first = err
+	} else {
+		w.verifications(ctx, r)
+		w.ended(ctx)
+	}
+	if erased := s.erased.Load(); s.folded.Load() != erased {
+		done, err := s.fold(ctx)
+		w.done(err, "fold the log", uuid.Nil)
+		if done {
+			s.folded.Store(erased)
+		}
+	}
+	switch {
+	case w.failed > 1:
+		return w.changed, fmt.Errorf("sweep: the first of %d failures: %w", w.failed, w.first)
+	case w.first != nil:
+		return w.changed, fmt.Errorf("sweep: %w", w.first)
+	}
+	return w.changed, nil
+}
+
+// sweep is one run of Sweep.
+type sweep struct {
+	*Store
+	changed int
+	failed  int
+	first   error // of the failures
+	silent  int   // failures in a row in which the database did not answer
+}
+
+// verifications does what is due of verifications, cause by cause.
+func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
 	for _, c := range []struct {
 		what  string
 		after time.Duration // 0: never
 		due   string
 		do    func(ctx context.Context, id uuid.UUID) error
 	}{
-		{"expire upload", time.Nanosecond, dueUploading, s.ExpireUpload},
+		{"expire upload", time.Nanosecond, dueUploading, w.ExpireUpload},
 		{"expire funding", r.Funding, dueFunding, func(ctx context.Context, id uuid.UUID) error {
-			return s.ExpireFunding(ctx, id, r.Funding)
+			return w.ExpireFunding(ctx, id, r.Funding)
 		}},
-		{"forget unpaid", r.Results, dueUnpaid, s.forgetUnpaid},
-		{"erase unread upload", time.Nanosecond, dueUnread, s.eraseUpload},
-		{"erase upload", r.Uploads, dueUploads, s.eraseUpload},
-		{"erase results", r.Results, dueResults, s.eraseResults},
+		{"forget unpaid", r.Results, dueUnpaid, w.forgetUnpaid},
+		{"erase unread upload", time.Nanosecond, dueUnread, w.eraseUpload},
+		{"erase upload", r.Uploads, dueUploads, w.eraseUpload},
+		{"erase results", r.Results, dueResults, w.eraseResults},
 	} {
-		if c.after == 0 {
+		if c.after == 0 || w.away(ctx) {
 			continue
 		}
-		due, err := s.due(ctx, c.due, c.after.Milliseconds())
-		if err != nil {
-			return changed, fmt.Errorf("sweep: %s: %w", c.what, err)
-		}
+		due, err := w.due(ctx, c.due, c.after.Milliseconds())
+		w.done(err, c.what, uuid.Nil)
 		for _, id := range due {
-			s.erased.Add(1)
-			if err := c.do(ctx, id); err != nil {
-				return changed, fmt.Errorf("sweep: %s of verification %s: %w", c.what, id, err)
+			if w.away(ctx) {
+				break
 			}
-			changed++
+			w.erased.Add(1)
+			if err := c.do(ctx, id); w.done(err, c.what, id) {
+				w.changed++
+			}
 		}
 	}
-	if err := s.forgetEnded(ctx); err != nil {
-		return changed, fmt.Errorf("sweep: %w", err)
+}
+
+// away says whether there is no use in going on: the caller or the database has gone.
+func (w *sweep) away(ctx context.Context) bool { return ctx.Err() != nil || w.silent >= silentMax }
+
+// done notes how one part went, and says whether it went well.
+func (w *sweep) done(err error, what string, id uuid.UUID) bool {
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+		w.silent = 0
 	}
-	if erased := s.erased.Load(); s.folded.Load() != erased {
-		done, err := s.fold(ctx)
-		if err != nil {
-			return changed, fmt.Errorf("sweep: %w", err)
-		}
-		if done {
-			s.folded.Store(erased)
-		}
+	if err == nil {
+		return true
 	}
-	return changed, nil
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
+		w.silent++
+	}
+	if id != uuid.Nil {
+		what += " of verification " + id.String()
+	}
+	if w.failed++; w.first == nil {
+		w.first = fmt.Errorf("%s: %w", what, err)
+	}
+	w.log.Warn("a part of a sweep failed", "part", what, "err", err)
+	return false
 }
 
 // due lists the verifications of a condition.
@@ -195,13 +244,34 @@ const (
 	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= {now} - ? ORDER BY ends LIMIT ?`
 )
 
-// forgetEnded deletes what nobody asks for any more: processes that ended long ago,
+// ended deletes what nobody asks for any more: processes that ended long ago,
 // facts that expired and overrides of long ago. It looks before it writes, so that it
 // meets no beat.
-func (s *Store) forgetEnded(ctx context.Context) error {
+func (w *sweep) ended(ctx context.Context) {
+	for _, c := range []struct {
+		what string
+		do   func() error
+	}{
+		{"forget ended processes", func() error { return w.forgetProcesses(ctx) }},
+		{"delete expired facts", func() error {
+			return w.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, factsErased)
+		}},
+		{"delete old overrides", func() error {
+			return w.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
+				overridesKept.Milliseconds(), oldOverrides)
+		}},
+	} {
+		if !w.away(ctx) {
+			w.done(c.do(), c.what, uuid.Nil)
+		}
+	}
+}
+
+// forgetProcesses deletes the rows of processes that ended long ago.
+func (s *Store) forgetProcesses(ctx context.Context) error {
 	ended, err := s.endedNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("list ended processes: %w", err)
+		return err
 	}
 	for _, session := range ended {
 		err := s.update(ctx, func(t *tx) error {
@@ -209,17 +279,8 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("delete process %s: %w", session, err)
+			return fmt.Errorf("process %s: %w", session, err)
 		}
-	}
-	err = s.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, factsErased)
-	if err != nil {
-		return fmt.Errorf("delete expired facts: %w", err)
-	}
-	err = s.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
-		overridesKept.Milliseconds(), oldOverrides)
-	if err != nil {
-		return fmt.Errorf("delete old overrides: %w", err)
 	}
 	return nil
 }
