@@ -52,8 +52,7 @@ func (s *Store) schemaOf(t *testing.T) (lines []string) {
 			UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
 			UNION ALL SELECT conrelid::regclass || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
 				WHERE connamespace = 'public'::regnamespace
-			UNION ALL SELECT 'migration ' || version FROM schema_versions
-			UNION ALL SELECT 'unfinished ' || step FROM schema_steps`
+			UNION ALL SELECT 'migration ' || version FROM schema_versions`
 	}
 	rows, err := s.writer.db.QueryContext(t.Context(), question)
 	if err != nil {
@@ -73,8 +72,8 @@ func (s *Store) schemaOf(t *testing.T) (lines []string) {
 	return lines
 }
 
-// ways are the databases in which migrations are tried: CockroachDB's way has each change of
-// the schema committed by itself.
+// ways are those in which migrations are tried: PostgreSQL stands in for CockroachDB, in whose
+// way each change of the schema is committed by itself.
 var ways = []struct {
 	name string
 	d    dialect
@@ -82,7 +81,7 @@ var ways = []struct {
 }{
 	{"sqlite", sqliteDialect(), func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") }},
 	{"postgresql", postgresDialect(), func(t *testing.T) string { return NewDatabase(t) }},
-	{"cockroachdb's way", cockroachDialect(), func(t *testing.T) string { return NewDatabase(t) }},
+	{"cockroachdb", cockroachDialect(), func(t *testing.T) string { return NewDatabase(t) }},
 }
 
 // TestAMigrationIsTakenUpWhereItWasCut cuts the migrations after each of their statements: in
@@ -115,6 +114,9 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 					if err := s.migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "cut here") {
 						t.Fatalf("migration %d, step %d: it was not cut: %v", version, i+1, err)
 					}
+					if cuts == 0 && s.has(t, "workspaces") != w.d.apart {
+						t.Fatalf("the statement before the cut is committed: %v", !w.d.apart)
+					}
 					s.does(t, fmt.Sprint(`UPDATE cut SET upto = `, 1000*version+i+1))
 					cuts++
 				}
@@ -122,7 +124,7 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 			if err := s.migrate(t.Context()); err != nil {
 				t.Fatalf("after %d cuts: %v", cuts, err)
 			}
-			if got, want := s.schemaOf(t), whole.schemaOf(t); !slices.Equal(got, want) || len(got) < 30 {
+			if got, want := s.schemaOf(t), whole.schemaOf(t); !slices.Equal(got, want) || len(got) < 30 || s.unfinished(t) > 0 {
 				t.Errorf("after %d cuts the schema is\n%s\nwant\n%s", cuts, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 			if err := s.Close(); err != nil {
@@ -131,6 +133,29 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 			worksAt(t, url)
 		})
 	}
+}
+
+// unfinished counts the steps of a migration that is not whole.
+func (s *Store) unfinished(t *testing.T) (n int) {
+	t.Helper()
+	if err := s.writer.db.QueryRowContext(t.Context(), `SELECT count(*) FROM schema_steps`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// has says whether there is a table.
+func (s *Store) has(t *testing.T, table string) bool {
+	t.Helper()
+	question := `SELECT count(*) FROM sqlite_master WHERE name = '` + table + `'`
+	if !s.Embedded() {
+		question = `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename = '` + table + `'`
+	}
+	var n int
+	if err := s.writer.db.QueryRowContext(t.Context(), question).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n > 0
 }
 
 // cutsEachStep has the database refuse to record any step, until table cut allows it.

@@ -38,7 +38,7 @@ const (
 )
 
 // list is every mutant. Those of RELIABILITY 2.4 that are about the ledger come first.
-var list = []mutant{
+var list = append([]mutant{
 	{"settlement without its number", settleRules,
 		"n.Number != v.Settlements+1",
 		"n.Number > v.Settlements+1", lives},
@@ -403,4 +403,4 @@ var list = []mutant{
 	{"unknown told as unavailable", sqlFault, "case unknown && f.why != \"\":", "case unknown && !f.passing:", attempts},
 	{"what a lost commit leaves not told", sqlFault, "case unknown && f.why != \"\":", "case unknown && f.passing:",
 		attempts},
-}
+}, upkeep...)
