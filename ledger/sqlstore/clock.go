@@ -82,14 +82,14 @@ func (c *clockWatch) doubt(l look) string {
 }
 
 // checkClock keeps a sweep from what time demands while the ledger's clock is in doubt, and
-// tells when that begins and ends. ledger.ErrClock.
-func (s *Store) checkClock(ctx context.Context) error {
-	var now, swept int64
-	err := s.view(ctx, func(t *tx) error {
+// tells when that begins and ends. It gives the time that is believed. ledger.ErrClock.
+func (s *Store) checkClock(ctx context.Context) (now int64, err error) {
+	var swept int64
+	err = s.view(ctx, func(t *tx) error {
 		return t.row(`SELECT {now}, swept FROM ledger_clock`).Scan(&now, &swept)
 	})
 	if err != nil {
-		return fmt.Errorf("read the ledger's clock: %w", err)
+		return 0, fmt.Errorf("read the ledger's clock: %w", err)
 	}
 	c := s.clock
 	c.mu.Lock()
@@ -101,12 +101,12 @@ func (s *Store) checkClock(ctx context.Context) error {
 	why := c.doubt(l)
 	s.tellDoubt(why)
 	if why != "" {
-		return fmt.Errorf("%w: %s", ledger.ErrClock, why)
+		return 0, fmt.Errorf("%w: %s", ledger.ErrClock, why)
 	}
 	if l.ledger.Sub(l.swept).Abs() < sweptEvery {
-		return nil
+		return now, nil
 	}
-	return s.update(ctx, func(t *tx) error {
+	return now, s.update(ctx, func(t *tx) error {
 		_, err := t.exec(`UPDATE ledger_clock SET swept = ?`, now)
 		return err
 	})

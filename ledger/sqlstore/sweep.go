@@ -35,16 +35,17 @@ const (
 	overridesKept = 30 * 24 * time.Hour
 )
 
-// What is due for a sweep; each has the place for a time in milliseconds.
+// What is due for a sweep; each has the places for the time of the sweep and for how long before it,
+// in milliseconds.
 const (
-	dueUploading = `status = 'uploading' AND upload_expires <= {now} - ?`
-	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= {now} - ?`
-	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= {now} - ?`
-	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= {now} - ?`
+	dueUploading = `status = 'uploading' AND upload_expires <= CAST(? AS BIGINT) - ?`
+	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= CAST(? AS BIGINT) - ?`
+	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= CAST(? AS BIGINT) - ?`
+	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= CAST(? AS BIGINT) - ?`
 	// dueUnread are those of which a refusal or a cancel left bytes that nobody reads.
-	dueUnread = `completed > 0 AND upload_deleted = 0 AND total < 0 AND completed <= {now} - ?`
+	dueUnread = `completed > 0 AND upload_deleted = 0 AND total < 0 AND completed <= CAST(? AS BIGINT) - ?`
 	// dueUnpaid are those that never held a credit: they moved no money.
-	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= {now} - ?`
+	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= CAST(? AS BIGINT) - ?`
 )
 
 // Sweep does what time demands, at most 100 verifications for each cause. Each
@@ -55,9 +56,7 @@ const (
 // sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
 func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	w := sweep{Store: s}
-	if err := s.checkClock(ctx); err != nil {
-		w.first = err
-	} else {
+	if w.now, w.first = s.checkClock(ctx); w.first == nil {
 		w.verifications(ctx, r)
 		w.ended(ctx)
 	}
@@ -80,6 +79,7 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 // sweep is one run of Sweep.
 type sweep struct {
 	*Store
+	now     int64 // by the ledger's clock, as it was believed: no later reading can be wrong
 	changed int
 	failed  int
 	first   error // of the failures
@@ -106,7 +106,7 @@ func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
 		if c.after == 0 || w.away(ctx) {
 			continue
 		}
-		due, err := w.due(ctx, c.due, c.after.Milliseconds())
+		due, err := w.due(ctx, c.due, w.now, c.after.Milliseconds())
 		w.done(err, c.what, uuid.Nil)
 		for _, id := range due {
 			if w.away(ctx) {
@@ -145,14 +145,14 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 }
 
 // due lists the verifications of a condition.
-func (s *Store) due(ctx context.Context, condition string, after int64) (ids []uuid.UUID, err error) {
+func (s *Store) due(ctx context.Context, condition string, now, after int64) (ids []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			err := rows.Scan(&id)
 			ids = append(ids, id)
 			return err
-		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, after, sweepMax)
+		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, now, after, sweepMax)
 	})
 	return ids, err
 }
@@ -237,11 +237,12 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// What is due of what is no verification; how many are asked for at most comes last.
+// What is due of what is no verification, by the time of the sweep; how many are asked for at most
+// comes last.
 const (
-	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= {now} - ? LIMIT ?`
-	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= {now} LIMIT ?`
-	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= {now} - ? ORDER BY ends LIMIT ?`
+	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
+	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= ? LIMIT ?`
+	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= CAST(? AS BIGINT) - ? ORDER BY ends LIMIT ?`
 )
 
 // ended deletes what nobody asks for any more: processes that ended long ago,
@@ -252,13 +253,13 @@ func (w *sweep) ended(ctx context.Context) {
 		what string
 		do   func() error
 	}{
-		{"forget ended processes", func() error { return w.forgetProcesses(ctx) }},
+		{"forget ended processes", func() error { return w.forgetProcesses(ctx, w.now) }},
 		{"delete expired facts", func() error {
-			return w.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, factsErased)
+			return w.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, w.now, factsErased)
 		}},
 		{"delete old overrides", func() error {
 			return w.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
-				overridesKept.Milliseconds(), oldOverrides)
+				w.now, overridesKept.Milliseconds(), oldOverrides)
 		}},
 	} {
 		if !w.away(ctx) {
@@ -268,8 +269,8 @@ func (w *sweep) ended(ctx context.Context) {
 }
 
 // forgetProcesses deletes the rows of processes that ended long ago.
-func (s *Store) forgetProcesses(ctx context.Context) error {
-	ended, err := s.endedNodes(ctx)
+func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
+	ended, err := s.endedNodes(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -306,14 +307,14 @@ func (s *Store) deleteDue(ctx context.Context, erase, what string, args ...any) 
 }
 
 // endedNodes lists the sessions of processes that ended long ago.
-func (s *Store) endedNodes(ctx context.Context) (sessions []uuid.UUID, err error) {
+func (s *Store) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var session uuid.UUID
 			err := rows.Scan(&session)
 			sessions = append(sessions, session)
 			return err
-		}, dueNodes, endedKept.Milliseconds(), sweepMax)
+		}, dueNodes, now, endedKept.Milliseconds(), sweepMax)
 	})
 	return sessions, err
 }

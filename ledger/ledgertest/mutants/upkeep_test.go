@@ -33,7 +33,7 @@ var upkeep = []mutant{
 	{"processes of before kept", sqlOpen, "DELETE FROM nodes`", "DELETE FROM nodes WHERE turn < 0`", opened},
 	{"an old schema opened", sqlOpen, "case version < SchemaVersion:", "case version < 0:", opened},
 	{"a newer schema opened", sqlOpen, "case version > SchemaVersion:", "case version > 1000*SchemaVersion:", opened},
-	{"a password told", sqlOpen, `return scheme + ":…"`, "return url", opened},
+	{"a password told", sqlOpen, `return scheme + ":…"`, `return scheme + ":" + rest`, opened},
 	{"a reader that writes", sqlOpen, "if a.readOnly {\n\t\treturn s, nil", "if a.patient {\n\t\treturn s, nil", opened},
 
 	// Migrations.
@@ -72,8 +72,7 @@ var upkeep = []mutant{
 	{"a sweep that forgets to forget", sqlSweep, "\t\tw.ended(ctx)\n", "", sweeps},
 
 	// Clocks.
-	{"a clock that is not asked", sqlSweep, "err := s.checkClock(ctx); err != nil {", "err := s.checkClock(ctx); err != nil && r.Funding < 0 {",
-		clocks},
+	{"a clock that is not believed and used", sqlClock, "\t\treturn 0, fmt.Errorf(\"%w: %s\"", "\t\treturn now, nil\n\t\treturn 0, fmt.Errorf(\"%w: %s\"", clocks},
 	{"clocks far apart", sqlClock, "apart > apartMax {", "apart > 9999*apartMax {", clocks},
 	{"a node ahead of its ledger", sqlClock, "l.ledger.Sub(l.node).Abs(); !", "l.ledger.Sub(l.node); !", clocks},
 	{"a jump of a day beside a process", sqlClock, "l.ledger.Sub(expected), jumpMax,", "l.ledger.Sub(expected), 24*jumpMax,", clocks},
