@@ -22,5 +22,6 @@ var (
 	ErrNodeAlive          = errors.New("ledger: the node was seen lately")
 	ErrOtherCluster       = errors.New("ledger: nodes of a cluster with another name use this ledger")
 	ErrTooManyOverrides   = errors.New("ledger: too many overrides hold: clear some that are not needed any more")
+	ErrClock              = errors.New("ledger: its clock is not believed, so nothing is erased or expired (docs/runbooks/clock-wrong.md)")
 	ErrIllegal            = errors.New("ledger: the step is not allowed in this status")
 )

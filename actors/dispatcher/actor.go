@@ -165,7 +165,7 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 		}
 	case swept:
 		s.sweeping, s.stopSweep = false, nil
-		if m.err != nil && !s.draining {
+		if m.err != nil && !s.draining && !errors.Is(m.err, ledger.ErrClock) { // of that the ledger tells, once
 			s.options.Log.Warn("sweep failed", "err", m.err)
 		}
 	}

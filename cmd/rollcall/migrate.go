@@ -21,7 +21,8 @@ func newMigrate(e environment) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := sqlstore.Migrate(c.Context(), loaded.Ledger.URL); err != nil {
+		tell := func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
+		if err := sqlstore.Migrate(c.Context(), loaded.Ledger.URL, tell); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.OutOrStdout(), "the ledger's schema is up to date")

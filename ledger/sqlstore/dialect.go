@@ -25,6 +25,10 @@ type dialect struct {
 	driven bool
 	// restarts: the database can run a transaction again from a savepoint.
 	restarts bool
+	// apart: a change of the schema is a transaction of its own, whatever is around it.
+	apart bool
+	// oneMigrates keeps other migrations waiting until the transaction ends; "": it begins so.
+	oneMigrates string
 	// judge says what an error of an attempt means.
 	judge func(failure) fault
 	// control runs a statement that begins or ends a transaction, as it is.

@@ -16,10 +16,18 @@ var (
 	ErrSchemaOld = errors.New("the ledger's schema is too old: run `rollcall migrate`")
 	// ErrSchemaNew means that a newer program migrated this ledger.
 	ErrSchemaNew = errors.New("the ledger's schema is newer than this program: use the newer rollcall")
+	// ErrTableInUse means that somebody read a table for so long that it could not be changed.
+	ErrTableInUse = errors.New("a table could not be changed, because somebody reads it: " +
+		"end that, such as a dump, and run `rollcall migrate` again")
+	// ErrSchemaChange means that CockroachDB accepted a change of the schema and could not make it.
+	ErrSchemaChange = errors.New("CockroachDB could not finish a change of the schema: " +
+		"see what failed with `SHOW JOBS`, mend it, and run `rollcall migrate` again")
 	// ErrIsolation means that the database does not run transactions one as if after
 	// the other, although asked to.
 	ErrIsolation = errors.New("the database's transactions are not serializable: " +
 		"connect to it without a proxy that changes them")
+	// ErrDurability means that the database could lose what it said was committed.
+	ErrDurability = errors.New("the database can lose what it has committed")
 	// ErrReadOnly means that a ledger opened for reading was asked to write.
 	ErrReadOnly = errors.New("the ledger is open for reading only")
 	// ErrClosed means that the ledger was closed.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -158,6 +159,40 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 				t.Errorf("got %v after %d runs, want %v", err, runs, c.want)
 			}
 		})
+	}
+}
+
+// TestErrorsOfTheEmbeddedDatabase are real ones, since its driver lets nobody make them.
+func TestErrorsOfTheEmbeddedDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "small.db")
+	var both [2]*sql.DB
+	for i := range both {
+		db, err := sql.Open("sqlite", dsn(path, []string{"busy_timeout(0)", "max_page_count(4)"}, "rwc"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1)
+		t.Cleanup(func() { _ = db.Close() })
+		both[i] = db
+	}
+	if _, err := both[0].Exec(`CREATE TABLE one (data TEXT NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, before, statement, after, want string }{
+		{"another writer", "BEGIN IMMEDIATE", `INSERT INTO one VALUES ('')`, "ROLLBACK", "busy ap"},
+		{"a full disk", "SELECT 1", `INSERT INTO one VALUES (hex(zeroblob(99999)))`, "SELECT 1", "resources p"},
+		{"a broken promise", "SELECT 1", `INSERT INTO one VALUES (NULL)`, "SELECT 1", "refused "},
+	} {
+		if _, err := both[0].Exec(c.before); err != nil {
+			t.Fatal(err)
+		}
+		_, err := both[1].Exec(c.statement)
+		if got := short(judgeSQLite(failure{err: err})); got != c.want {
+			t.Errorf("%s: got %q, want %q: %v", c.name, got, c.want, err)
+		}
+		if _, err := both[0].Exec(c.after); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

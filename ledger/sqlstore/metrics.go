@@ -25,6 +25,7 @@ type meters struct {
 	failed  *prometheus.CounterVec // by kind
 	took    prometheus.Histogram
 	waited  *prometheus.HistogramVec // by kind and who
+	doubted prometheus.Gauge
 }
 
 // The values of the label who.
@@ -48,6 +49,8 @@ func newMeters() meters {
 			Help: "How long uses of the ledger waited for their turn, by kind (write, read) and who: node (its own work, " +
 				"which goes first), workspace (they take turns), stranger (whose key is not known yet).",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}, []string{"kind", "who"}),
+		doubted: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_clock_doubted",
+			Help: "1 while this node erases and expires nothing, because the ledger's clock jumped or differs from the node's."}),
 	}
 	for _, why := range []string{whyConflict, whyDuplicate, whyConnection, whyBusy, whyResources, whyUnknown,
 		whyReadOnly, whyAborted} {
@@ -79,7 +82,7 @@ func (m meters) waits(kind string) func(who uuid.UUID, long time.Duration) {
 }
 
 func (m meters) register(to prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.retries, m.failed, m.took, m.waited} {
+	for _, c := range []prometheus.Collector{m.retries, m.failed, m.took, m.waited, m.doubted} {
 		if err := to.Register(c); err != nil {
 			return fmt.Errorf("register the ledger's metrics: %w", err)
 		}

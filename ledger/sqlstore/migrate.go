@@ -6,6 +6,9 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
+	"time"
 )
 
 //go:embed migrations/*.sql
@@ -13,7 +16,7 @@ var migrationFiles embed.FS
 
 // SchemaVersion is the schema that this program reads and writes: the number
 // of its last migration.
-const SchemaVersion = 8
+const SchemaVersion = 9
 
 // migrationName gives the file of a migration, counted from 1.
 func migrationName(version int) (string, error) {
@@ -27,11 +30,24 @@ func migrationName(version int) (string, error) {
 	return "migrations/" + files[version-1].Name(), nil
 }
 
+const (
+	// tableLockTime is how long a step waits for a table that somebody reads, such as a dump
+	// or an audit: all who ask for the table meanwhile wait behind the step. Above one second,
+	// after which PostgreSQL ends its own vacuum in favour of who waits for it.
+	tableLockTime = 1500 * time.Millisecond
+	// tableLockPause is how long a step then lets the others go on.
+	tableLockPause = 1500 * time.Millisecond
+	// tableLockMax is how long Migrate tries: longer than an audit takes. Guess.
+	tableLockMax = 10 * time.Minute
+)
+
 // Migrate brings the schema of the ledger at url to SchemaVersion; an embedded
 // ledger that does not exist yet is made, a server must have the database. It is
-// safe to run again, and to run twice at once. ErrURL, ErrInUse, ErrSchemaNew,
-// ErrIsolation.
-func Migrate(ctx context.Context, url string) error {
+// safe to run again, and to run twice at once. Beside nodes at work it takes tables for
+// moments only; while somebody reads one for long, it waits up to ten minutes and tells each
+// of tell for whom. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability,
+// ErrTableInUse, ErrSchemaChange.
+func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	if !isServer(url) {
 		s, err := Open(ctx, url, Options{})
 		if err != nil {
@@ -47,26 +63,50 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("migrate ledger: %w", err), db.Close())
 	}
-	d.attempt, d.ending = 0, 0 // a change of a large table takes its time
-	s, err := newStore(d, Options{})
+	s, err := migrator(d, db)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	s.writeBy(db, 1)
-	if err = s.migrate(ctx); err != nil {
+	if err = s.migrate(ctx, tell...); err != nil {
 		err = fmt.Errorf("migrate ledger: %w", err)
 	}
 	return errors.Join(err, s.Close())
 }
 
-// migrate applies the missing migrations, each in one transaction with its
-// number, so that a crash between two leaves a schema that can be taken up.
-func (s *Store) migrate(ctx context.Context) error {
-	const book = `CREATE TABLE IF NOT EXISTS schema_versions (version {int} NOT NULL PRIMARY KEY, ` +
-		`applied {int} NOT NULL) {strict}`
-	err := s.update(ctx, func(t *tx) error { return t.run(book) })
-	if err != nil {
-		return fmt.Errorf("make schema_versions: %w", err)
+// migrator is a Store that only migrates.
+func migrator(d dialect, db *sql.DB) (*Store, error) {
+	d.attempt, d.ending = 0, 0 // a change of a large table takes its time
+	judge := d.judge
+	d.judge = func(f failure) fault {
+		if sqlState(f.err) == lockNotAvailable {
+			return fault{why: whyBusy, passing: true} // step waits, not at once
+		}
+		return judge(f)
+	}
+	s, err := newStore(d, Options{})
+	if err == nil {
+		s.writeBy(db, 1)
+	}
+	return s, err
+}
+
+// The tables that say how far the schema is: the migrations that are whole, and the steps of
+// the one that is not.
+var schemaTables = []string{
+	`CREATE TABLE IF NOT EXISTS schema_versions (version {int} NOT NULL PRIMARY KEY, applied {int} NOT NULL) {strict}`,
+	`CREATE TABLE IF NOT EXISTS schema_steps (version {int} NOT NULL, step {int} NOT NULL, applied {int} NOT NULL,
+		PRIMARY KEY (version, step)) {strict}`,
+}
+
+// migrate runs the missing migrations, statement by statement. A statement is recorded in
+// its transaction, so that a crash leaves a schema that can be taken up; on CockroachDB, where
+// each change of the schema is a transaction of its own, it is recorded right after it, and
+// may be run twice.
+func (s *Store) migrate(ctx context.Context, tell ...func(line string)) error {
+	for _, table := range schemaTables {
+		if err := s.repeatStep(ctx, func() error { return s.define(ctx, table) }, tell); err != nil {
+			return fmt.Errorf("make the tables of the schema: %w", err)
+		}
 	}
 	version, err := schemaVersion(ctx, s.writer.db)
 	if err != nil {
@@ -77,20 +117,156 @@ func (s *Store) migrate(ctx context.Context) error {
 			version, SchemaVersion, ErrSchemaNew)
 	}
 	for version++; version <= SchemaVersion; version++ {
-		name, err := migrationName(version)
+		list, err := steps(version)
 		if err != nil {
 			return err
 		}
-		text, err := migrationFiles.ReadFile(name)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
+		for i, statement := range list {
+			do := func() error { return s.step(ctx, version, i+1, statement) }
+			if err := s.repeatStep(ctx, do, tell); err != nil {
+				return fmt.Errorf("migration %d, step %d of %d: %w", version, i+1, len(list), err)
+			}
 		}
-		err = s.update(ctx, func(t *tx) error { return t.apply(version, string(text)) })
-		if err != nil {
-			return fmt.Errorf("run %s: %w", name, err)
+		if err := s.update(ctx, func(t *tx) error { return t.migrated(version) }); err != nil {
+			return fmt.Errorf("migration %d: note its end: %w", version, err)
 		}
 	}
 	return nil
+}
+
+// comment is one of a migration, to the end of its line.
+var comment = regexp.MustCompile(`--[^\n]*`)
+
+// steps gives the statements of a migration. None of them has a semicolon or two dashes in quotes.
+func steps(version int) (list []string, err error) {
+	name, err := migrationName(version)
+	if err != nil {
+		return nil, err
+	}
+	text, err := migrationFiles.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	for statement := range strings.SplitSeq(comment.ReplaceAllString(string(text), ""), ";") {
+		if statement = strings.TrimSpace(statement); statement != "" {
+			list = append(list, statement)
+		}
+	}
+	return list, nil
+}
+
+// repeatStep does a step, again and again while somebody has a table that it needs.
+// ErrTableInUse.
+func (s *Store) repeatStep(ctx context.Context, do func() error, tell []func(line string)) error {
+	for begun := time.Now(); ; {
+		err := do()
+		switch state := sqlState(err); {
+		case state == schemaChangeFailed:
+			return fmt.Errorf("%w: %w", ErrSchemaChange, err)
+		case state != lockNotAvailable:
+			return err
+		case time.Since(begun) > tableLockMax:
+			return fmt.Errorf("%w: %s", ErrTableInUse, s.reader(ctx))
+		}
+		for _, t := range tell {
+			t("waiting for a table, while the nodes go on: " + s.reader(ctx))
+		}
+		pause := time.NewTimer(tableLockPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// reader names who has had a table of the ledger for the longest time.
+func (s *Store) reader(ctx context.Context) string {
+	var pid int64
+	var user, program, table string
+	err := s.writer.db.QueryRowContext(ctx, `SELECT a.pid, a.usename, a.application_name, c.relname FROM pg_locks l
+		JOIN pg_stat_activity a ON a.pid = l.pid JOIN pg_class c ON c.oid = l.relation
+		WHERE l.granted AND c.relkind = 'r' AND a.datname = current_database() AND a.pid <> pg_backend_pid()
+			AND c.relnamespace = CAST(current_schema() AS regnamespace)
+		ORDER BY a.xact_start NULLS LAST, a.pid LIMIT 1`).Scan(&pid, &user, &program, &table)
+	if err != nil { // it has just ended, or this database does not say
+		return "another transaction has it"
+	}
+	return fmt.Sprintf("process %d of user %s (%q) reads %s", pid, user, program, table)
+}
+
+// definition tells statements that change the schema from those that change rows.
+var definition = regexp.MustCompile(`^(CREATE|ALTER|DROP) `)
+
+// step runs one statement of a migration, unless it was run.
+func (s *Store) step(ctx context.Context, version, step int, statement string) error {
+	apart := s.dialect.apart && definition.MatchString(statement)
+	if apart {
+		done := false
+		err := s.update(ctx, func(t *tx) (err error) {
+			done, err = t.stepped(version, step)
+			return err
+		})
+		if err != nil || done {
+			return err
+		}
+		if err := s.define(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return s.update(ctx, func(t *tx) error {
+		if t.session.dialect.oneMigrates != "" {
+			if err := t.run(t.session.dialect.oneMigrates); err != nil {
+				return err
+			}
+		}
+		done, err := t.stepped(version, step)
+		if err != nil || done {
+			return err
+		}
+		if !apart {
+			if err := t.run(statement); err != nil {
+				return err
+			}
+		}
+		_, err = t.exec(`INSERT INTO schema_steps (version, step, applied) VALUES (?, ?, {now})`, version, step)
+		return err
+	})
+}
+
+// define runs a statement that changes the schema: in a transaction of its own, or without
+// one where the database ends it anyway.
+func (s *Store) define(ctx context.Context, statement string) error {
+	if !s.dialect.apart {
+		return s.update(ctx, func(t *tx) error { return t.run(statement) })
+	}
+	session, err := s.writer.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.writer.put(session)
+	return s.repeat(ctx, session, func(ctx context.Context) error {
+		return (&tx{ctx: ctx, session: session}).run(statement)
+	})
+}
+
+// stepped says whether a step was run.
+func (t *tx) stepped(version, step int) (bool, error) {
+	var done bool
+	err := t.row(`SELECT EXISTS (SELECT 1 FROM schema_versions WHERE version >= ?)
+		OR EXISTS (SELECT 1 FROM schema_steps WHERE version = ? AND step = ?)`, version, version, step).Scan(&done)
+	return done, err
+}
+
+// migrated notes that all steps of a migration were run.
+func (t *tx) migrated(version int) error {
+	_, err := t.exec(`INSERT INTO schema_versions (version, applied) VALUES (?, {now})
+		ON CONFLICT (version) DO NOTHING`, version)
+	if err == nil {
+		_, err = t.exec(`DELETE FROM schema_steps WHERE version <= ?`, version)
+	}
+	return err
 }
 
 const lastVersion = `SELECT coalesce(max(version), 0) FROM schema_versions`
@@ -109,21 +285,9 @@ func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
 	return version, nil
 }
 
-// apply runs one migration, unless another process was first.
-func (t *tx) apply(version int, text string) error {
-	var done int
-	if err := t.row(lastVersion).Scan(&done); err != nil || done >= version {
-		return err
-	}
-	if err := t.run(text); err != nil {
-		return err
-	}
-	_, err := t.exec(`INSERT INTO schema_versions (version, applied) VALUES (?, {now})`, version)
-	return err
-}
-
-// run runs statements that have no arguments, with the types of this database.
-func (t *tx) run(statements string) error {
-	_, err := t.session.conn.ExecContext(t.ctx, t.session.dialect.types.Replace(statements))
+// run runs a statement that has no arguments, with the words of this database.
+func (t *tx) run(statement string) error {
+	d := t.session.dialect
+	_, err := t.session.conn.ExecContext(t.ctx, d.text(d.types.Replace(statement)))
 	return err
 }

@@ -65,14 +65,16 @@ type Store struct {
 	// the write-ahead log. They differ at first, since the process before may have been killed.
 	erased, folded atomic.Int64
 
-	disk disk // of an embedded ledger
+	disk  disk // of an embedded ledger
+	clock *clockWatch
 }
 
 var _ ledger.Book = (*Store)(nil)
 
 // newStore makes a Store that is not connected.
 func newStore(d dialect, o Options) (*Store, error) {
-	s := &Store{dialect: d, folder: o.Folder, retryWait: o.RetryWait, log: o.Log, meters: newMeters()}
+	s := &Store{dialect: d, folder: o.Folder, retryWait: o.RetryWait, log: o.Log, meters: newMeters(),
+		clock: newClockWatch()}
 	if s.retryWait == 0 {
 		s.retryWait = waitMin
 	}
@@ -92,7 +94,7 @@ func newStore(d dialect, o Options) (*Store, error) {
 // Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the
 // working directory, or "postgresql://user@host:port/database" of a PostgreSQL or
 // CockroachDB server, with the parameters of libpq such as sslmode. ErrURL,
-// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation.
+// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
 //
 // The embedded ledger is made when it is not there, with its folder, and its
 // schema brought up to date; the leases of the process that had it before are
@@ -144,6 +146,9 @@ func (s *Store) open(ctx context.Context, path string) error {
 		return err
 	}
 	s.writeBy(db, 1)
+	if err := checkPragmas(ctx, db); err != nil {
+		return err
+	}
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
@@ -197,6 +202,11 @@ func openServer(ctx context.Context, url string, o Options, a access) (*Store, e
 		return nil, errors.Join(err, s.Close())
 	}
 	s.writeBy(db, writersMax)
+	asking, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	if err := db.PingContext(asking); err != nil { // a connection that may not write is refused now, not at the first write
+		return nil, errors.Join(fmt.Errorf("open ledger: %w", err), s.Close())
+	}
 	return s, nil
 }
 

@@ -61,8 +61,9 @@ func postgresDialect() dialect {
 		// Stable within a statement, so that an index can be used.
 		now: "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
-			"{strict}", "", "{keyed}", ""),
-		numbered: true, driven: true,
+			"{strict}", "", "{keyed}", "", "{absent}", "IF NOT EXISTS"),
+		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
+		numbered:    true, driven: true,
 		judge: judgePostgres, control: controlPostgres,
 		lost:   func(c any) bool { return c.(*stdlib.Conn).Conn().IsClosed() },
 		failed: func(c any) bool { return c.(*stdlib.Conn).Conn().PgConn().TxStatus() == 'E' },
@@ -75,12 +76,16 @@ func postgresDialect() dialect {
 	}
 }
 
-// cockroachDialect differs in how a transaction is run again, and in how an audit reads one moment: of a
-// moment that is fixed nothing is uncertain, so that no other node's clock makes it begin again, and it
+// cockroachDialect differs in how a transaction is run again, and in how the schema is changed:
+// from version 25.1 each change commits what was before it, and then itself
+// (autocommit_before_ddl); before that, COMMIT could fail when all but the change of the schema
+// was committed (XXA00). There is no LOCK TABLE: two migrations may run a step twice. An audit reads a
+// fixed moment: nothing of it is uncertain, so that no other node's clock makes it begin again, and it
 // keeps no writer waiting.
 func cockroachDialect() dialect {
 	d := postgresDialect()
 	d.name, d.restarts = "cockroachdb", true
+	d.apart, d.oneMigrates = true, ""
 	d.snapshot = "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, AS OF SYSTEM TIME '-1ms'; SET LOCAL statement_timeout = 0"
 	return d
 }
@@ -125,6 +130,12 @@ func judgePostgres(f failure) fault {
 	return fault{}
 }
 
+// SQLSTATEs that a migration looks at.
+const (
+	lockNotAvailable   = "55P03"
+	schemaChangeFailed = "XXA00" // of CockroachDB: the transaction is committed, its change of the schema is not
+)
+
 // judgeState tells by a five-character SQLSTATE.
 func judgeState(code string, f failure) fault {
 	passing := func(why string, fresh bool) fault {
@@ -145,8 +156,10 @@ func judgeState(code string, f failure) fault {
 		return passing(whyReadOnly, true)
 	case "26000": // the prepared statement is gone: another server is behind this connection
 		return passing(whyConnection, true)
-	case "55P03": // lock not available
+	case lockNotAvailable:
 		return passing(whyBusy, f.committing)
+	case schemaChangeFailed: // what was beside it is committed: again does not help
+		return fault{why: whyRefused}
 	case "57014": // query cancelled, by statement_timeout
 		return passing(whyBusy, f.committing)
 	case "57P01", "57P02", "57P03": // shutdown, crash, starting up
@@ -185,7 +198,7 @@ func isServer(url string) bool {
 // access is how a connection is used.
 type access struct {
 	readOnly bool
-	patient  bool // for as long as it takes
+	patient  bool // a statement may take as long as it takes
 }
 
 // connector makes the connections to url. An error names no part of the URL that
@@ -228,14 +241,17 @@ func connector(url string, a access) (*sql.DB, error) {
 		settings["default_transaction_isolation"] = "serializable"
 	}
 	if a.patient {
-		settings["statement_timeout"], settings["lock_timeout"] = "0", "0"
+		settings["statement_timeout"], settings["lock_timeout"] = "0", milliseconds(tableLockTime)
 	}
 	for name, value := range settings {
 		config.RuntimeParams[name] = value
 	}
 	begin := postgresDialect().begin
 	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		return checkIsolation(ctx, c, begin)
+		if err := checkIsolation(ctx, c, begin); err != nil || a.readOnly {
+			return err
+		}
+		return checkDurable(ctx, c)
 	})), nil
 }
 

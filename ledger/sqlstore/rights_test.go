@@ -62,6 +62,8 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{nodeUser, `ALTER TABLE workspaces DROP CONSTRAINT balance`},
 		{nodeUser, `DELETE FROM cluster_turn`},
 		{nodeUser, `INSERT INTO cluster_turn VALUES (2, 0)`},
+		{nodeUser, `DELETE FROM ledger_clock`},
+		{nodeUser, `INSERT INTO schema_steps VALUES (1, 1, 0)`},
 		{auditUser, `UPDATE nodes SET standing = 1`},
 		{auditUser, `UPDATE workspaces SET name = ''`},
 		{auditUser, `DELETE FROM evidence`},

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,9 @@ const (
 	// sweepMax bounds the verifications that one sweep changes for one cause; the
 	// rest is for the next sweep.
 	sweepMax = 100
+	// silentMax is after how many failures in a row, in which the database did not answer, a
+	// sweep gives up: each takes as long as a caller waits. One may be a row that somebody has.
+	silentMax = 3
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
 	chunksErased   = rules.ErasedMax
@@ -31,79 +35,124 @@ const (
 	overridesKept = 30 * 24 * time.Hour
 )
 
-// What is due for a sweep; each has the place for a time in milliseconds.
+// What is due for a sweep; each has the places for the time of the sweep and for how long before it,
+// in milliseconds.
 const (
-	dueUploading = `status = 'uploading' AND upload_expires <= {now} - ?`
-	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= {now} - ?`
-	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= {now} - ?`
-	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= {now} - ?`
+	dueUploading = `status = 'uploading' AND upload_expires <= CAST(? AS BIGINT) - ?`
+	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= CAST(? AS BIGINT) - ?`
+	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= CAST(? AS BIGINT) - ?`
+	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= CAST(? AS BIGINT) - ?`
 	// dueUnread are those of which a refusal or a cancel left bytes that nobody reads.
-	dueUnread = `completed > 0 AND upload_deleted = 0 AND total < 0 AND completed <= {now} - ?`
+	dueUnread = `completed > 0 AND upload_deleted = 0 AND total < 0 AND completed <= CAST(? AS BIGINT) - ?`
 	// dueUnpaid are those that never held a credit: they moved no money.
-	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= {now} - ?`
+	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= CAST(? AS BIGINT) - ?`
 )
 
 // Sweep does what time demands, at most 100 verifications for each cause. Each
 // verification is one transaction of its own, so that a sweep cut short has
-// simply done less. What it erases from an embedded ledger is in none of its
+// simply done less, and one that fails stops no other: the error says how many
+// failed and the log has each. What it erases from an embedded ledger is in none of its
 // files afterwards, unless somebody reads an older moment: then the next sweep
-// sees to it.
+// sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
 func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
-	changed := 0
+	w := sweep{Store: s}
+	if w.now, w.first = s.checkClock(ctx); w.first == nil {
+		w.verifications(ctx, r)
+		w.ended(ctx)
+	}
+	if erased := s.erased.Load(); s.folded.Load() != erased {
+		done, err := s.fold(ctx)
+		w.done(err, "fold the log", uuid.Nil)
+		if done {
+			s.folded.Store(erased)
+		}
+	}
+	switch {
+	case w.failed > 1:
+		return w.changed, fmt.Errorf("sweep: the first of %d failures: %w", w.failed, w.first)
+	case w.first != nil:
+		return w.changed, fmt.Errorf("sweep: %w", w.first)
+	}
+	return w.changed, nil
+}
+
+// sweep is one run of Sweep.
+type sweep struct {
+	*Store
+	now     int64 // by the ledger's clock, as it was believed: no later reading can be wrong
+	changed int
+	failed  int
+	first   error // of the failures
+	silent  int   // failures in a row in which the database did not answer
+}
+
+// verifications does what is due of verifications, cause by cause.
+func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
 	for _, c := range []struct {
 		what  string
 		after time.Duration // 0: never
 		due   string
 		do    func(ctx context.Context, id uuid.UUID) error
 	}{
-		{"expire upload", time.Nanosecond, dueUploading, s.ExpireUpload},
+		{"expire upload", time.Nanosecond, dueUploading, w.ExpireUpload},
 		{"expire funding", r.Funding, dueFunding, func(ctx context.Context, id uuid.UUID) error {
-			return s.ExpireFunding(ctx, id, r.Funding)
+			return w.ExpireFunding(ctx, id, r.Funding)
 		}},
-		{"forget unpaid", r.Results, dueUnpaid, s.forgetUnpaid},
-		{"erase unread upload", time.Nanosecond, dueUnread, s.eraseUpload},
-		{"erase upload", r.Uploads, dueUploads, s.eraseUpload},
-		{"erase results", r.Results, dueResults, s.eraseResults},
+		{"forget unpaid", r.Results, dueUnpaid, w.forgetUnpaid},
+		{"erase unread upload", time.Nanosecond, dueUnread, w.eraseUpload},
+		{"erase upload", r.Uploads, dueUploads, w.eraseUpload},
+		{"erase results", r.Results, dueResults, w.eraseResults},
 	} {
-		if c.after == 0 {
+		if c.after == 0 || w.away(ctx) {
 			continue
 		}
-		due, err := s.due(ctx, c.due, c.after.Milliseconds())
-		if err != nil {
-			return changed, fmt.Errorf("sweep: %s: %w", c.what, err)
-		}
+		due, err := w.due(ctx, c.due, w.now, c.after.Milliseconds())
+		w.done(err, c.what, uuid.Nil)
 		for _, id := range due {
-			s.erased.Add(1)
-			if err := c.do(ctx, id); err != nil {
-				return changed, fmt.Errorf("sweep: %s of verification %s: %w", c.what, id, err)
+			if w.away(ctx) {
+				break
 			}
-			changed++
+			w.erased.Add(1)
+			if err := c.do(ctx, id); w.done(err, c.what, id) {
+				w.changed++
+			}
 		}
 	}
-	if err := s.forgetEnded(ctx); err != nil {
-		return changed, fmt.Errorf("sweep: %w", err)
+}
+
+// away says whether there is no use in going on: the caller or the database has gone.
+func (w *sweep) away(ctx context.Context) bool { return ctx.Err() != nil || w.silent >= silentMax }
+
+// done notes how one part went, and says whether it went well.
+func (w *sweep) done(err error, what string, id uuid.UUID) bool {
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
+		w.silent = 0
 	}
-	if erased := s.erased.Load(); s.folded.Load() != erased {
-		done, err := s.fold(ctx)
-		if err != nil {
-			return changed, fmt.Errorf("sweep: %w", err)
-		}
-		if done {
-			s.folded.Store(erased)
-		}
+	if err == nil {
+		return true
 	}
-	return changed, nil
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
+		w.silent++
+	}
+	if id != uuid.Nil {
+		what += " of verification " + id.String()
+	}
+	if w.failed++; w.first == nil {
+		w.first = fmt.Errorf("%s: %w", what, err)
+	}
+	w.log.Warn("a part of a sweep failed", "part", what, "err", err)
+	return false
 }
 
 // due lists the verifications of a condition.
-func (s *Store) due(ctx context.Context, condition string, after int64) (ids []uuid.UUID, err error) {
+func (s *Store) due(ctx context.Context, condition string, now, after int64) (ids []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			err := rows.Scan(&id)
 			ids = append(ids, id)
 			return err
-		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, after, sweepMax)
+		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, now, after, sweepMax)
 	})
 	return ids, err
 }
@@ -188,20 +237,42 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// What is due of what is no verification; how many are asked for at most comes last.
+// What is due of what is no verification, by the time of the sweep; how many are asked for at most
+// comes last.
 const (
-	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= {now} - ? LIMIT ?`
-	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= {now} LIMIT ?`
-	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= {now} - ? ORDER BY ends LIMIT ?`
+	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
+	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= ? LIMIT ?`
+	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= CAST(? AS BIGINT) - ? ORDER BY ends LIMIT ?`
 )
 
-// forgetEnded deletes what nobody asks for any more: processes that ended long ago,
+// ended deletes what nobody asks for any more: processes that ended long ago,
 // facts that expired and overrides of long ago. It looks before it writes, so that it
 // meets no beat.
-func (s *Store) forgetEnded(ctx context.Context) error {
-	ended, err := s.endedNodes(ctx)
+func (w *sweep) ended(ctx context.Context) {
+	for _, c := range []struct {
+		what string
+		do   func() error
+	}{
+		{"forget ended processes", func() error { return w.forgetProcesses(ctx, w.now) }},
+		{"delete expired facts", func() error {
+			return w.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, w.now, factsErased)
+		}},
+		{"delete old overrides", func() error {
+			return w.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
+				w.now, overridesKept.Milliseconds(), oldOverrides)
+		}},
+	} {
+		if !w.away(ctx) {
+			w.done(c.do(), c.what, uuid.Nil)
+		}
+	}
+}
+
+// forgetProcesses deletes the rows of processes that ended long ago.
+func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
+	ended, err := s.endedNodes(ctx, now)
 	if err != nil {
-		return fmt.Errorf("list ended processes: %w", err)
+		return err
 	}
 	for _, session := range ended {
 		err := s.update(ctx, func(t *tx) error {
@@ -209,17 +280,8 @@ func (s *Store) forgetEnded(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("delete process %s: %w", session, err)
+			return fmt.Errorf("process %s: %w", session, err)
 		}
-	}
-	err = s.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, factsErased)
-	if err != nil {
-		return fmt.Errorf("delete expired facts: %w", err)
-	}
-	err = s.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
-		overridesKept.Milliseconds(), oldOverrides)
-	if err != nil {
-		return fmt.Errorf("delete old overrides: %w", err)
 	}
 	return nil
 }
@@ -245,14 +307,14 @@ func (s *Store) deleteDue(ctx context.Context, erase, what string, args ...any) 
 }
 
 // endedNodes lists the sessions of processes that ended long ago.
-func (s *Store) endedNodes(ctx context.Context) (sessions []uuid.UUID, err error) {
+func (s *Store) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var session uuid.UUID
 			err := rows.Scan(&session)
 			sessions = append(sessions, session)
 			return err
-		}, dueNodes, endedKept.Milliseconds(), sweepMax)
+		}, dueNodes, now, endedKept.Milliseconds(), sweepMax)
 	})
 	return sessions, err
 }

@@ -240,7 +240,7 @@ func (t *tx) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 		to, id[:], from, writer)
 }
 
-// runnable is the condition of the index verifications_runnable, word for word,
+// runnable is the condition of the index verifications_due, word for word,
 // so that the database sees that it may use it.
 const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
 	OR (status = 'waiting' AND issue_code = ''))`

@@ -38,7 +38,7 @@ const (
 )
 
 // list is every mutant. Those of RELIABILITY 2.4 that are about the ledger come first.
-var list = []mutant{
+var list = append([]mutant{
 	{"settlement without its number", settleRules,
 		"n.Number != v.Settlements+1",
 		"n.Number > v.Settlements+1", lives},
@@ -274,10 +274,10 @@ var list = []mutant{
 	{"SQL: silence of before", sqlNodes, "silent = excluded.silent,\n", "", books},
 	{"SQL: beat not seen", sqlNodes, "receivers = ?, seen = {now}`", "receivers = ?`", books},
 	{"SQL: expired facts known", sqlFacts, "AND expires > {now}`", "AND expires > 0`", books},
-	{"SQL: processes kept for ever", sqlSweep, "standing <> 0 AND since <= {now} - ?",
-		"standing > 9 AND since <= {now} - ?", books},
-	{"SQL: processes forgotten at once", sqlSweep, "since <= {now} - ? LIMIT ?`\n	dueFacts",
-		"since <= {now} - 0 * ? LIMIT ?`\n	dueFacts", books},
+	{"SQL: processes kept for ever", sqlSweep, "standing <> 0 AND since <= CAST(? AS BIGINT) - ?",
+		"standing > 9 AND since <= CAST(? AS BIGINT) - ?", books},
+	{"SQL: processes forgotten at once", sqlSweep, "since <= CAST(? AS BIGINT) - ? LIMIT ?`\n	dueFacts",
+		"since <= CAST(? AS BIGINT) - 0 * ? LIMIT ?`\n	dueFacts", books},
 	{"SQL: one slice of expired facts erased", sqlSweep, "if err != nil || due == 0 {",
 		"if err != nil || due < factsErased {", books},
 
@@ -329,10 +329,10 @@ var list = []mutant{
 	{"SQL: line on two pages", sqlOperators, "(created, id) < (?, ?)", "(created, id) <= (?, ?)", books},
 	{"lines of a millisecond missed", sqlOperators, "q.Before.Add(time.Millisecond - 1)", "q.Before", books},
 	{"log of any length", sqlOperators, "if q.Limit < 1 || q.Limit > ledger.LogLinesMax {", "if q.Limit < -9 {", books},
-	{"SQL: overrides kept for ever", sqlSweep, "throttle_overrides WHERE ends <= {now} - ?",
+	{"SQL: overrides kept for ever", sqlSweep, "throttle_overrides WHERE ends <= CAST(? AS BIGINT) - ?",
 		"throttle_overrides WHERE ends <= -?", books},
-	{"SQL: overrides forgotten at once", sqlSweep, "throttle_overrides WHERE ends <= {now} - ?",
-		"throttle_overrides WHERE ends <= {now} - 0 * ?", books},
+	{"SQL: overrides forgotten at once", sqlSweep, "throttle_overrides WHERE ends <= CAST(? AS BIGINT) - ?",
+		"throttle_overrides WHERE ends <= CAST(? AS BIGINT) - 0 * ?", books},
 	{"SQL: override that ends when it begins", sqlOperator4, "CHECK (expires > created)",
 		"CHECK (expires >= created)", books},
 	{"SQL: override that ends after its time", sqlOperator4, "CHECK (ends <= expires)", "CHECK (ends > 0)", books},
@@ -386,10 +386,10 @@ var list = []mutant{
 	{"SQL: erasing not written", sqlTables, "CASE WHEN ? = 0 THEN 0 WHEN", "CASE WHEN ? <= 1 THEN 0 WHEN", books},
 	{"SQL: one slice erased of what is unread", sqlUnread, "v.Total >= 0 || v.UploadDeleted {", "v.Total >= -1 || v.UploadDeleted {",
 		books},
-	{"SQL: paid ones forgotten", sqlSweep, "completed > 0 AND paid = 0 AND completed <= {now} - ?",
-		"completed > 0 AND paid <= 1 AND completed <= {now} - ?", books},
-	{"SQL: unpaid ones kept for ever", sqlSweep, "completed > 0 AND paid = 0 AND completed <= {now} - ?",
-		"completed > 0 AND paid < 0 AND completed <= {now} - ?", books},
+	{"SQL: paid ones forgotten", sqlSweep, "completed > 0 AND paid = 0 AND completed <= CAST(? AS BIGINT) - ?",
+		"completed > 0 AND paid <= 1 AND completed <= CAST(? AS BIGINT) - ?", books},
+	{"SQL: unpaid ones kept for ever", sqlSweep, "completed > 0 AND paid = 0 AND completed <= CAST(? AS BIGINT) - ?",
+		"completed > 0 AND paid < 0 AND completed <= CAST(? AS BIGINT) - ?", books},
 	{"SQL: a full disk taken for one with room", sqlDisk, "d.free+d.inside >= d.reserve && d.free", "d.free", disks},
 	{"SQL: erased pages that are no room", sqlDisk, "d.free+d.inside >= d.reserve", "d.free >= d.reserve", disks},
 	{"SQL: no room for the log", sqlDisk, " && d.free >= d.reserve/4 {", " {", disks},
@@ -403,4 +403,4 @@ var list = []mutant{
 	{"unknown told as unavailable", sqlFault, "case unknown && f.why != \"\":", "case unknown && !f.passing:", attempts},
 	{"what a lost commit leaves not told", sqlFault, "case unknown && f.why != \"\":", "case unknown && f.passing:",
 		attempts},
-}
+}, upkeep...)

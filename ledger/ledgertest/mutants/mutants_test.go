@@ -44,9 +44,29 @@ var (
 		{"-test.run", "^(TestTheSchema.*|TestWhatTheTablesKeep|TestNoFailedStatement.*)$/^(sqlite|[^p].*)$"},
 		{"-test.run", "^(TestConformance|TestEachStatement.*)$/^sqlite$"}}}
 	// attempts are the tests of what a caller is told when the database fails.
-	attempts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart)$"}}}
+	attempts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}}
 	// disks are the tests of the reserve of disk.
 	disks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}}
+	// durable are the tests of what a database must not forget.
+	durable = suite{"./ledger/sqlstore", [][]string{
+		{"-test.run", "^(TestPragmasThatForgetAreRefused|TestTheOtherLevels.*)$"},
+		{"-test.run", "^TestAServerThatForgetsIsMended$"}}}
+	// migrations are the tests of how the schema is changed.
+	migrations = suite{"./ledger/sqlstore", [][]string{
+		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestWhatAnOlderProgram.*|TestASchemaChange.*)$"},
+		{"-test.run", "^TestAMigrationBeside.*$"}}}
+	// clocks are the tests of a clock that jumps.
+	clocks = suite{"./ledger/sqlstore", [][]string{
+		{"-test.run", "^TestWhichClocksAreBelieved$"},
+		{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}
+	// sweeps are the tests of what a sweep leaves, on disk too.
+	sweeps = suite{"./ledger/sqlstore", [][]string{
+		{"-test.run", "^(TestASweepGoesOn.*|TestRetentionLeaves.*)$"}}}
+	// opened are the tests of how a ledger is opened, and of its connections.
+	opened = suite{"./ledger/sqlstore", [][]string{
+		{"-test.run", "^(TestOpenRefuses.*|TestMigrateMakes.*|TestReadersBeside.*|TestAnOldSchema.*|TestAReopened.*|TestCloseFolds.*)$"},
+		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*|TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|" +
+			"TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}
 	// words are the tests of package ledger itself.
 	words = suite{"./ledger", [][]string{{}}}
 )

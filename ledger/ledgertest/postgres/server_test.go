@@ -54,7 +54,7 @@ func TestServer(t *testing.T) {
 		run  func(t *testing.T, s *postgres.Server)
 	}{
 		{"is as promised", func(t *testing.T, s *postgres.Server) {
-			settled(t, s, map[string]string{"fsync": "off", "listen_addresses": "",
+			settled(t, s, map[string]string{"fsync": "on", "full_page_writes": "on", "listen_addresses": "",
 				"server_encoding": "UTF8", "lc_collate": "C", "max_connections": "250"})
 		}},
 		{"a database is a copy of its template", copied},

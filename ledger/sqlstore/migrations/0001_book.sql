@@ -1,7 +1,9 @@
 -- The book of record. Times are milliseconds since 1970 by the database's clock, 0 is "never".
--- {blob}, {int}, {strict} and {keyed} are the words in which the databases differ (dialect.go).
+-- {blob}, {int}, {strict}, {keyed} and {absent} are the words in which the databases differ (dialect.go).
+-- A migration is run statement by statement, and a crash may repeat any of them (migrate.go): each finds what
+-- it did before, and none makes anew, under the same name, what another one removes.
 
-CREATE TABLE workspaces (
+CREATE TABLE IF NOT EXISTS workspaces (
 	id        {blob} NOT NULL PRIMARY KEY,
 	name      TEXT   NOT NULL,
 	created   {int}  NOT NULL,
@@ -12,7 +14,7 @@ CREATE TABLE workspaces (
 	CONSTRAINT balance CHECK (available >= 0 AND held >= 0 AND spent >= 0 AND granted = available + held + spent)
 ) {keyed};
 
-CREATE TABLE api_keys (
+CREATE TABLE IF NOT EXISTS api_keys (
 	id        TEXT   NOT NULL PRIMARY KEY,
 	workspace {blob} NOT NULL REFERENCES workspaces (id),
 	label     TEXT   NOT NULL,
@@ -21,9 +23,9 @@ CREATE TABLE api_keys (
 	revoked   {int}  NOT NULL DEFAULT 0
 ) {keyed};
 
-CREATE INDEX api_keys_workspace ON api_keys (workspace, created);
+CREATE INDEX IF NOT EXISTS api_keys_workspace ON api_keys (workspace, created);
 
-CREATE TABLE verifications (
+CREATE TABLE IF NOT EXISTS verifications (
 	id              {blob} NOT NULL PRIMARY KEY,
 	workspace       {blob} NOT NULL REFERENCES workspaces (id),
 	identity        {blob} NOT NULL, -- the idempotency key
@@ -67,31 +69,31 @@ CREATE TABLE verifications (
 ) {strict};
 
 -- History: one range read, with and without the kind.
-CREATE INDEX verifications_history ON verifications (workspace, created, id);
-CREATE INDEX verifications_history_kind ON verifications (workspace, kind, created, id);
+CREATE INDEX IF NOT EXISTS verifications_history ON verifications (workspace, created, id);
+CREATE INDEX IF NOT EXISTS verifications_history_kind ON verifications (workspace, kind, created, id);
 -- How many are open in a workspace.
-CREATE INDEX verifications_open ON verifications (workspace) WHERE completed = 0;
+CREATE INDEX IF NOT EXISTS verifications_open ON verifications (workspace) WHERE completed = 0;
 -- What a node can work on, oldest first.
-CREATE INDEX verifications_runnable ON verifications (created, id)
+CREATE INDEX IF NOT EXISTS verifications_runnable ON verifications (created, id)
 	WHERE status IN ('preparing', 'verifying', 'cancelling') OR (status = 'waiting' AND issue_code = '');
 -- What waits for credits, oldest first.
-CREATE INDEX verifications_unfunded ON verifications (workspace, created, id)
+CREATE INDEX IF NOT EXISTS verifications_unfunded ON verifications (workspace, created, id)
 	WHERE issue_code = 'credits_required';
 -- What time will end or erase.
-CREATE INDEX verifications_uploading ON verifications (upload_expires) WHERE status = 'uploading';
-CREATE INDEX verifications_uploads_kept ON verifications (completed) WHERE completed > 0 AND upload_deleted = 0;
-CREATE INDEX verifications_results_kept ON verifications (completed) WHERE completed > 0 AND results_deleted = 0;
+CREATE INDEX IF NOT EXISTS verifications_uploading ON verifications (upload_expires) WHERE status = 'uploading';
+CREATE INDEX IF NOT EXISTS verifications_uploads_kept ON verifications (completed) WHERE completed > 0 AND upload_deleted = 0;
+CREATE INDEX IF NOT EXISTS verifications_results_kept ON verifications (completed) WHERE completed > 0 AND results_deleted = 0;
 -- What a node has.
-CREATE INDEX verifications_leased ON verifications (lease_node) WHERE lease_node IS NOT NULL;
+CREATE INDEX IF NOT EXISTS verifications_leased ON verifications (lease_node) WHERE lease_node IS NOT NULL;
 
-CREATE TABLE upload_chunks (
+CREATE TABLE IF NOT EXISTS upload_chunks (
 	verification {blob} NOT NULL REFERENCES verifications (id),
 	at_byte      {int}  NOT NULL,
 	data         {blob} NOT NULL,
 	PRIMARY KEY (verification, at_byte)
 ) {strict};
 
-CREATE TABLE settlements (
+CREATE TABLE IF NOT EXISTS settlements (
 	verification    {blob} NOT NULL REFERENCES verifications (id),
 	number          {int}  NOT NULL,
 	epoch           {int}  NOT NULL,
@@ -111,7 +113,7 @@ CREATE TABLE settlements (
 -- One line for each movement of credits. The key keeps any from being written twice: the subject of
 -- a grant is its own id, of the others their verification; the number is that of the settlement, 0 for
 -- hold, grant and the release of a cancelled verification.
-CREATE TABLE entries (
+CREATE TABLE IF NOT EXISTS entries (
 	subject   {blob} NOT NULL,
 	number    {int}  NOT NULL,
 	kind      TEXT   NOT NULL, -- grant, hold, charge, release
@@ -123,13 +125,13 @@ CREATE TABLE entries (
 	CONSTRAINT amount_positive CHECK (amount > 0)
 ) {keyed};
 
-CREATE TABLE secrets (
+CREATE TABLE IF NOT EXISTS secrets (
 	name    TEXT   NOT NULL PRIMARY KEY,
 	value   {blob} NOT NULL,
 	created {int}  NOT NULL
 ) {keyed};
 
-CREATE TABLE operator_log (
+CREATE TABLE IF NOT EXISTS operator_log (
 	id        {blob} NOT NULL PRIMARY KEY,
 	created   {int}  NOT NULL,
 	action    TEXT   NOT NULL,

@@ -1,7 +1,7 @@
 -- The processes of a cluster, the counter of their turns, and what was learned about receivers.
 
 -- One line for each life of a node.
-CREATE TABLE nodes (
+CREATE TABLE IF NOT EXISTS nodes (
 	session      {blob} NOT NULL PRIMARY KEY,
 	node         {blob} NOT NULL,
 	cluster      TEXT   NOT NULL,
@@ -27,15 +27,15 @@ CREATE TABLE nodes (
 ) {keyed};
 
 -- The last turn that was taken. There is one line, for ever.
-CREATE TABLE cluster_turn (
+CREATE TABLE IF NOT EXISTS cluster_turn (
 	one  {int} NOT NULL PRIMARY KEY,
 	turn {int} NOT NULL,
 	CONSTRAINT one_line CHECK (one = 1)
 ) {keyed};
 
-INSERT INTO cluster_turn (one, turn) VALUES (1, 0);
+INSERT INTO cluster_turn (one, turn) VALUES (1, 0) ON CONFLICT (one) DO NOTHING;
 
-CREATE TABLE receiver_facts (
+CREATE TABLE IF NOT EXISTS receiver_facts (
 	receiver TEXT   NOT NULL PRIMARY KEY, -- its key
 	data     {blob} NOT NULL,
 	expires  {int}  NOT NULL,
@@ -43,4 +43,4 @@ CREATE TABLE receiver_facts (
 ) {keyed};
 
 -- What a sweep forgets.
-CREATE INDEX receiver_facts_expired ON receiver_facts (expires);
+CREATE INDEX IF NOT EXISTS receiver_facts_expired ON receiver_facts (expires);

@@ -2,7 +2,7 @@
 -- past it, also on a database that keeps a row in one piece. There is no line for a settlement without
 -- evidence, such as all of before this migration; after the retention of the results there is none either.
 
-CREATE TABLE evidence (
+CREATE TABLE IF NOT EXISTS evidence (
 	verification {blob} NOT NULL,
 	number       {int}  NOT NULL,
 	data         {blob} NOT NULL, -- as it came: the ledger does not look inside

@@ -1,16 +1,13 @@
 -- Verifications whose next work is far away have no node, and a state that any node goes on with.
 
-ALTER TABLE verifications ADD COLUMN wake_at {int} NOT NULL DEFAULT 0; -- no node takes it before
-ALTER TABLE verifications ADD COLUMN crashes {int} NOT NULL DEFAULT 0; -- of the actors that worked on it
+ALTER TABLE verifications ADD COLUMN {absent} wake_at {int} NOT NULL DEFAULT 0; -- no node takes it before
+ALTER TABLE verifications ADD COLUMN {absent} crashes {int} NOT NULL DEFAULT 0; -- of the actors that worked on it
 
-CREATE TABLE parked_work (
+CREATE TABLE IF NOT EXISTS parked_work (
 	verification {blob} NOT NULL PRIMARY KEY REFERENCES verifications (id),
 	data         {blob} NOT NULL -- as it came: the ledger does not look inside
 ) {strict};
 
--- What a node can work on now, by how long it has been due. Those of workspaces that have their share are
--- passed over without a look at the table.
-UPDATE verifications SET wake_at = created WHERE status IN ('preparing', 'verifying', 'cancelling', 'uploading', 'waiting');
-DROP INDEX verifications_runnable;
-CREATE INDEX verifications_runnable ON verifications (wake_at, id, workspace)
-	WHERE status IN ('preparing', 'verifying', 'cancelling') OR (status = 'waiting' AND issue_code = '');
+-- What has work is due since it was created. Once only: a later run would wake what was parked meanwhile.
+UPDATE verifications SET wake_at = created
+	WHERE wake_at = 0 AND status IN ('preparing', 'verifying', 'cancelling', 'uploading', 'waiting');

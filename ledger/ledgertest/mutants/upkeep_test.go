@@ -1,0 +1,87 @@
+package mutants
+
+const (
+	sqlOpen     = "ledger/sqlstore/open.go"
+	sqlMigrate  = "ledger/sqlstore/migrate.go"
+	sqlPostgres = "ledger/sqlstore/postgres.go"
+	sqlSQLite   = "ledger/sqlstore/sqlite.go"
+	sqlDurable  = "ledger/sqlstore/durable.go"
+	sqlClock    = "ledger/sqlstore/clock.go"
+	sqlFold     = "ledger/sqlstore/fold.go"
+)
+
+// upkeep are the mutants of what is around the transactions: opening, migrating, sweeping.
+var upkeep = []mutant{
+	// What a database must not forget.
+	{"synchronous_commit left off", sqlDurable, "WHEN 'off' THEN 'on'", "WHEN 'never' THEN 'on'", durable},
+	{"synchronous_commit of others overridden", sqlDurable, "ELSE current_setting('synchronous_commit') END", "ELSE 'on' END", durable},
+	{"settings not looked at", sqlDurable, `value == "off" {`, `value == "never" {`, durable},
+	{"durability asked of nobody", sqlPostgres, "return checkDurable(ctx, c)", "return nil", durable},
+	{"an audit refused", sqlPostgres, "err != nil || a.readOnly {", "err != nil {", durable},
+	{"writers not asked at the start", sqlOpen, "err := db.PingContext(asking); err != nil {",
+		"err := db.PingContext(asking); err != nil && s == nil {", durable},
+	{"no log ahead of the file", sqlDurable, `" wal "`, `" wal memory "`, durable},
+	{"a commit not synced", sqlDurable, `" 2 3 "`, `" 1 2 3 "`, durable},
+	{"tables without their promises", sqlDurable, `{"foreign_keys", " 1 "}`, `{"foreign_keys", " 0 1 "}`, durable},
+	{"an embedded commit not synced", sqlOpen, `"synchronous(FULL)"`, `"synchronous(NORMAL)"`, opened},
+	{"an embedded ledger without foreign keys", sqlOpen, `"foreign_keys(1)"`, `"foreign_keys(0)"`, opened},
+
+	// Opening.
+	{"erased bytes not overwritten", sqlOpen, `"secure_delete(ON)"`, `"secure_delete(OFF)"`, sweeps},
+	{"a ledger that others may read", sqlOpen, "os.O_CREATE|os.O_RDWR, 0o600)", "os.O_CREATE|os.O_RDWR, 0o644)", opened},
+	{"leases of before kept", sqlOpen, "WHERE lease_node IS NOT NULL`", "WHERE lease_node IS NULL`", opened},
+	{"processes of before kept", sqlOpen, "DELETE FROM nodes`", "DELETE FROM nodes WHERE turn < 0`", opened},
+	{"an old schema opened", sqlOpen, "case version < SchemaVersion:", "case version < 0:", opened},
+	{"a newer schema opened", sqlOpen, "case version > SchemaVersion:", "case version > 1000*SchemaVersion:", opened},
+	{"a password told", sqlOpen, `return scheme + ":…"`, `return scheme + ":" + rest`, opened},
+	{"a reader that writes", sqlOpen, "if a.readOnly {\n\t\treturn s, nil", "if a.patient {\n\t\treturn s, nil", opened},
+
+	// Migrations.
+	{"a newer schema migrated", sqlMigrate, "if version > SchemaVersion {", "if version > 1000*SchemaVersion {", opened},
+	{"another step recorded", sqlMigrate, "{now})`, version, step)", "{now})`, version, step+1)", migrations},
+	{"steps of before taken for this one", sqlMigrate, "version = ? AND step = ?)", "version = ? AND step < ?)", migrations},
+	{"steps recorded for ever", sqlMigrate, "schema_steps WHERE version <= ?", "schema_steps WHERE version < ?", migrations},
+	{"a failed change of the schema not told", sqlMigrate, "case state == schemaChangeFailed:", `case state == "never":`, migrations},
+	{"a failed change of the schema run again", sqlPostgres, "case schemaChangeFailed: //", `case "never": //`, migrations},
+	{"steps that do not look", sqlPostgres, `"{absent}", "IF NOT EXISTS"`, `"{absent}", ""`, migrations},
+	{"changes of the schema not apart", sqlPostgres, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
+	{"a migration that nobody passes", sqlPostgres, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
+	{"a migration that does not wait", sqlMigrate, "case state != lockNotAvailable:", "default:", migrations},
+
+	// Connections and what their errors mean.
+	{"transactions of the default isolation", sqlPostgres, `begin: "BEGIN ISOLATION LEVEL SERIALIZABLE",`, `begin: "BEGIN",`, opened},
+	{"audits of the default isolation", sqlPostgres, `snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;`,
+		`snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;`, opened},
+	{"readers of the default isolation", sqlPostgres, `settings["default_transaction_isolation"] = "serializable"`,
+		`settings["default_transaction_isolation"] = "read committed"`, opened},
+	{"a COMMIT that rolled back", sqlPostgres, `tag.String() != "COMMIT" {`, `tag.String() == "" {`, opened},
+	{"a paused node that blocks", sqlPostgres, `"idle_in_transaction_session_timeout": milliseconds(idleTime)`,
+		`"idle_in_transaction_session_timeout": "0"`, opened},
+	{"a deadlock that is final", sqlPostgres, `case "40001", "40P01":`, `case "40001":`, attempts},
+	{"an ambiguous commit taken for none", sqlPostgres, `case "40003":`, `case "40999":`, attempts},
+	{"a busy file that is final", sqlSQLite, "whyBusy, again: true", "whyBusy", attempts},
+	{"a full disk that is final", sqlSQLite, "return fault{why: whyResources, passing: true}", "return fault{why: whyResources}", attempts},
+
+	// Sweeps.
+	{"a log that is not emptied", sqlFold, "wal_checkpoint(TRUNCATE)", "wal_checkpoint(PASSIVE)", sweeps},
+	{"a log said to be folded", sqlFold, "return busy == 0, nil", "return true, nil", sweeps},
+	{"a failure that ends the sweep", sqlSweep, "if w.away(ctx) {\n\t\t\t\tbreak", "if w.away(ctx) || w.failed > 0 {\n\t\t\t\tbreak", sweeps},
+	{"a failure that is not told", sqlSweep, "w.first == nil {\n\t\tw.first", "w.first != nil {\n\t\tw.first", sweeps},
+	{"a failure counted as a change", sqlSweep, "w.done(err, c.what, id) {", "!w.done(err, c.what, id) {", sweeps},
+	{"a sweep of a database that is away", sqlSweep, "w.silent >= silentMax", "w.silent >= 1000*silentMax", sweeps},
+	{"a sweep that forgets to forget", sqlSweep, "\t\tw.ended(ctx)\n", "", sweeps},
+
+	// Clocks.
+	{"a clock that is not believed and used", sqlClock, "\t\treturn 0, fmt.Errorf(\"%w: %s\"", "\t\treturn now, nil\n\t\treturn 0, fmt.Errorf(\"%w: %s\"", clocks},
+	{"clocks far apart", sqlClock, "apart > apartMax {", "apart > 9999*apartMax {", clocks},
+	{"a node ahead of its ledger", sqlClock, "l.ledger.Sub(l.node).Abs(); !", "l.ledger.Sub(l.node); !", clocks},
+	{"a jump of a day beside a process", sqlClock, "l.ledger.Sub(expected), jumpMax,", "l.ledger.Sub(expected), 24*jumpMax,", clocks},
+	{"time that a process ran not counted", sqlClock, "c.last.ledger.Add(l.ran - c.last.ran)", "c.last.ledger", clocks},
+	{"a jump believed at once", sqlClock, "left > 0 {", "left > trustAfter {", clocks},
+	{"a second jump believed with the first", sqlClock, ".Abs() > jumpMax {", ".Abs() > 9999*jumpMax {", clocks},
+	{"a jump that stood while the clocks were apart", sqlClock, "\t\tc.jump = nil\n", "", clocks},
+	{"a jump that is over and not forgotten", sqlClock, "c.last, c.known, c.jump = l, true, nil", "c.last, c.known = l, true", clocks},
+	{"a clock that is mended taken for a jump", sqlClock, "if l.ledger.Before(expected) {", "if l.ledger.IsZero() {", clocks},
+	{"the last sweep not noted", sqlClock, "SET swept = ?", "SET swept = swept + 0 * ?", clocks},
+	{"the node's clock not asked", sqlClock, "if !s.Embedded() {", "if s.Embedded() {", clocks},
+}

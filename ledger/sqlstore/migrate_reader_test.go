@@ -1,0 +1,61 @@
+package sqlstore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+)
+
+// TestAMigrationBesideALongReaderStopsNobody: a dump has read a table which the migration
+// changes, and does not end. Polls of a node go on meanwhile, the operator is told for whom
+// the migration waits, and it comes to its end when the dump does.
+func TestAMigrationBesideALongReaderStopsNobody(t *testing.T) {
+	t.Parallel()
+	url := sqlstore.NewLedger(t)
+	node := openAt(t, url)
+	d := ledgertest.NewDesk(t, node, 9)
+	v, _ := d.Prepares(3)
+	changeAt(t, url, withoutClock)
+	dump, err := pgx.Connect(t.Context(), url+"&application_name=dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dump.Close(context.WithoutCancel(t.Context())) }()
+	for _, statement := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM verifications`} {
+		if _, err := dump.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told, migrated := make(chan string, 100), make(chan error, 1)
+	go func() { migrated <- sqlstore.Migrate(t.Context(), url, func(line string) { told <- line }) }()
+	// A poll that waited for the dump would fail, after the node's own bound.
+	polls := 0
+	for lines := 0; lines < 2; polls++ {
+		if got, err := node.Verification(t.Context(), d.Workspace, v.ID); err != nil || got.ID != v.ID {
+			t.Fatalf("a poll beside the migration, after %d others: %v", polls, err)
+		}
+		select {
+		case line := <-told:
+			if lines++; !strings.Contains(line, `("dump") reads verifications`) {
+				t.Errorf("it does not say for whom it waits: %s", line)
+			}
+		case err := <-migrated:
+			t.Fatalf("it did not wait for the dump: %v", err)
+		default:
+		}
+	}
+	if _, err := dump.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Fatal(err)
+	}
+	if err := openAt(t, url).Ping(t.Context()); err != nil || polls < 3 {
+		t.Errorf("after %d polls: %v", polls, err)
+	}
+}
