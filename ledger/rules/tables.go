@@ -130,6 +130,9 @@ type Tables interface {
 	// Settled reads epoch and digest of a settlement. ledger.ErrStaleEpoch when
 	// there is none with this number.
 	Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error)
+	// Ordinals reads those of a settlement, growing; they are good until the next call.
+	// ledger.ErrStaleEpoch when there is none with this number.
+	Ordinals(id uuid.UUID, number int64) ([]int64, error)
 
 	// NextTurn takes the next turn from the counter.
 	NextTurn() (int64, error)

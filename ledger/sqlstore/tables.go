@@ -359,3 +359,21 @@ func (t *tx) Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, er
 	}
 	return epoch, digest, err
 }
+
+// Ordinals reads those of a settlement. ErrStaleEpoch when there is none.
+func (t *tx) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
+	var payload []byte
+	err := t.row(one, id[:], number).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ledger.ErrStaleEpoch
+	}
+	if err != nil {
+		return nil, err
+	}
+	var batch ledger.Batch
+	if err := batch.Decode(payload); err != nil {
+		return nil, err
+	}
+	return batch.Ordinals, nil
+}

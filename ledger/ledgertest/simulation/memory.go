@@ -590,3 +590,15 @@ func (m *memory) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 	}
 	return 0, nil, ledger.ErrStaleEpoch
 }
+
+// Ordinals reads those of a settlement.
+func (m *memory) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	if err := m.statement(); err != nil {
+		return nil, err
+	}
+	f := m.byID[id]
+	if f == nil || number < 1 || number > int64(len(f.settlements)) {
+		return nil, ledger.ErrStaleEpoch
+	}
+	return f.settlements[number-1].batch.Ordinals, nil
+}

@@ -277,3 +277,8 @@ func (t *twin) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 	got, err = same(t, "settled", got, err, func() (settledAs, error) { return as(t.second.Settled(id, number)) })
 	return got.epoch, []byte(got.digest), err
 }
+
+func (t *twin) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	got, err := t.first.Ordinals(id, number)
+	return same(t, "ordinals", got, err, func() ([]int64, error) { return t.second.Ordinals(id, number) })
+}
