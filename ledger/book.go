@@ -36,7 +36,7 @@ type Tenants interface {
 	// Grant adds credits once per grant id and funds waiting verifications,
 	// oldest first; one that does not fit does not stop a newer one that does.
 	// ErrIllegal for an amount below 1, for more than 2^53 in all, and for a grant
-	// id that was used with another amount or workspace.
+	// id that was used with another amount or workspace, or is a verification's.
 	Grant(ctx context.Context, id, workspace uuid.UUID, n Credits, reason string) (Balance, error)
 	Balance(ctx context.Context, workspace uuid.UUID) (Balance, error) // ErrNoSuchWorkspace
 	// Entries gives one page of the entries of a verification, newest first, with

@@ -179,6 +179,10 @@ func (c *FileCheck) Finish() []Violation {
 	sum := v.Counts.Sum()
 	c.check("I8", v.Total < 0 && sum == 0 || v.Total >= 0 && sum <= v.Total,
 		"%d of %d addresses are settled", sum, v.Total)
+	measured, open := v.State().Measured()
+	c.check("I8", open || measured == (v.Total > 0), "%s with a total of %d", v.State(), v.Total)
+	c.check("I8", v.Total >= 0 || v.Rows == 0 && v.Duplicates == 0, "%d rows and %d duplicates of a file that was not read",
+		v.Rows, v.Duplicates)
 	c.check("I8", v.Total < 0 || v.Status.Final() == (sum == v.Total), "%s with %d of %d settled",
 		v.Status, sum, v.Total)
 	c.check("I8", v.Total < 0 || v.Total == v.Rows-v.Duplicates, "total %d of %d rows and %d duplicates",

@@ -138,7 +138,7 @@ type Verification struct {
 
 // NewVerification is what a create asks for.
 type NewVerification struct {
-	ID        uuid.UUID // made by the caller, used if the verification is new
+	ID        uuid.UUID // made by the caller for this call, used if the verification is new
 	Workspace uuid.UUID
 	Identity  uuid.UUID
 	Filename  string

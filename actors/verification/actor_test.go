@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,6 +75,9 @@ func TestTooFewCreditsEndTheActorUntilMoreCome(t *testing.T) {
 	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no@good.test").ID)
 	if v.State() != ledger.WaitingCredits || v.Held != 0 || v.Total != 2 {
 		t.Fatalf("with too few credits: %+v", v)
+	}
+	if asked := w.mailboxes.times(); len(asked) != 0 {
+		t.Errorf("asked without credits: %v", asked)
 	}
 	w.grants(1)
 	if v = w.finishes(w.options(w.book), v.ID); v.Status != ledger.Completed {
@@ -450,6 +454,61 @@ func TestAFileThatWasAcceptedIsReadWhateverTheLimit(t *testing.T) {
 		t.Errorf("a new file: %+v", refused)
 	}
 	w.sound()
+}
+
+// slowly is a ledger that takes some attempts to hold the credits of a file: one that is not made, and
+// then answers that are lost.
+type slowly struct {
+	*watched
+	prepares atomic.Int64
+	answered atomic.Bool
+}
+
+func (b *slowly) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (ledger.Verification, error) {
+	n := b.prepares.Add(1)
+	if n == 1 {
+		return ledger.Verification{}, errLedger
+	}
+	v, err := b.watched.Prepare(ctx, l, rows, duplicates, total)
+	if n < 4 {
+		return ledger.Verification{}, errLedger
+	}
+	b.answered.Store(true)
+	return v, err
+}
+
+// TestNothingIsAskedBeforeItsCreditsAreHeld: neither a receiver nor the DNS, and a commit that may
+// have happened is not enough.
+func TestNothingIsAskedBeforeItsCreditsAreHeld(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		t := w.t
+		book := &slowly{watched: w.watches()}
+		v := w.uploads("yes@good.test", "no@all.test")
+		o := w.options(book)
+		asked, find := 0, o.Domain.Route
+		check := func() {
+			if now := w.sees(v.ID); !book.answered.Load() || now.Held != 2 || w.balance().Held != 2 {
+				t.Errorf("asked with %d credits held, told so: %v", now.Held, book.answered.Load())
+			}
+			asked++
+		}
+		var mu sync.Mutex
+		o.Domain.Route = func(ctx context.Context, name string) (mx.Route, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			check()
+			return find(ctx, name)
+		}
+		w.mailboxes.mu.Lock()
+		w.mailboxes.before = check
+		w.mailboxes.mu.Unlock()
+		leased, lease := w.leases(w.node, v.ID)
+		w.starts(o, leased, lease).wait()
+		if v = w.sees(v.ID); v.Status != ledger.Completed || asked < 4 || book.prepares.Load() != 4 {
+			t.Errorf("asked %d times, prepared %d times, at the end %+v", asked, book.prepares.Load(), v)
+		}
+		w.sound()
+	})
 }
 
 // another answers other bytes for a file than were accepted.

@@ -93,6 +93,8 @@ func (w *world) grants(n ledger.Credits) {
 type mailboxes struct {
 	mu    sync.Mutex
 	asked map[string]int // guarded by mu: how often each address was offered
+	// before is called before each offer is answered. Guarded by mu.
+	before func()
 }
 
 func (m *mailboxes) times() map[string]int {
@@ -113,6 +115,9 @@ func (m *mailboxes) Receive(c actor.Context) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.before != nil {
+		m.before()
+	}
 	if m.asked == nil {
 		m.asked = map[string]int{}
 	}

@@ -52,6 +52,9 @@ type Step struct {
 // Tables are the rows of one transaction. Each method is one statement; those
 // that answer a number changed so many rows, 0 when their condition did not hold.
 type Tables interface {
+	// Doubt says whether a run of this transaction before this one may have been committed.
+	Doubt() bool
+
 	// Account reads a workspace's balance. ledger.ErrNoSuchWorkspace.
 	Account(workspace uuid.UUID) (ledger.Balance, error)
 	// Credit adds by to a workspace's account if at least this much is available.

@@ -17,6 +17,9 @@ import (
 
 // The statements that the transitions of package rules are made of.
 
+// Doubt says whether a run before this one may have been committed.
+func (t *tx) Doubt() bool { return t.session.doubt }
+
 // Account reads a workspace's balance. ErrNoSuchWorkspace.
 func (t *tx) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	var b ledger.Balance

@@ -119,6 +119,9 @@ type settledAs struct {
 	digest string
 }
 
+// Doubt is not asked of the second one, which commits for sure or not at all.
+func (t *twin) Doubt() bool { return t.first.Doubt() }
+
 func (t *twin) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	got, err := t.first.Account(workspace)
 	return same(t, "account", got, err, func() (ledger.Balance, error) { return t.second.Account(workspace) })
