@@ -159,6 +159,12 @@ type Tables interface {
 	// Roll reads all rows and the counter at one moment.
 	Roll() (ledger.Roll, error)
 
+	// Correction reads a correction; nil when there is none. Corrected counts those of a subject.
+	Correction(id uuid.UUID) (*ledger.Correction, error)
+	Corrected(subject string) (int64, error)
+	// Correct writes one: its time is now.
+	Correct(c ledger.Correction) error
+
 	// Learn writes facts, in place of those with the same keys. Their keys differ.
 	Learn(facts []ledger.Fact) error
 	// Known reads the facts of some keys, which differ, that have not expired.
