@@ -29,6 +29,14 @@ func brokenBooks() []broken {
 			I3 an entry of kind "grant"
 			I4 the row holds 0, its entries leave 2
 			I7 1 released for 3 free outcomes and cancelled addresses`},
+		{"withdrawal inside a file", sound(), func(b *books) { b.entries[1].kind = ledger.EntryWithdrawal }, `
+			I3 an entry of kind "withdrawal"
+			I4 the row holds 0, its entries leave 2
+			I7 1 released for 3 free outcomes and cancelled addresses`},
+		{"refund inside a file", sound(), func(b *books) { b.entries[1].kind = ledger.EntryRefund }, `
+			I3 an entry of kind "refund"
+			I4 the row holds 0, its entries leave 2
+			I7 1 released for 3 free outcomes and cancelled addresses`},
 		{"entry in another workspace", sound(), func(b *books) { b.entries[0].workspace = uuid.Nil }, `
 			I3 an entry in workspace ` + uuid.Nil.String() + `, the verification is in ` + tenant.String()},
 		{"negative entry", sound(), func(b *books) { b.entries[4].amount = -1 }, `
