@@ -453,8 +453,8 @@ var list = []mutant{
 	{"audit blind to older epochs", checkRules, "epoch >= c.epoch && epoch <= c.v.Epoch", "epoch <= c.v.Epoch", words},
 	{"audit blind to newer epochs", checkRules, "epoch >= c.epoch && epoch <= c.v.Epoch", "epoch >= c.epoch", words},
 	{"account without its holds", checkRules, "b.Held == heldByFiles", "b.Held >= heldByFiles", words},
-	{"withdrawn and still granted", checkRules, "granted := s.Granted - s.Withdrawn", "granted := s.Granted", corrections},
-	{"refunded and still spent", checkRules, "Spent: s.Charged - s.Refunded}", "Spent: s.Charged}", corrections},
+	{"withdrawn and still granted", checkRules, "granted := s.Granted - s.Withdrawn", "granted := s.Granted", words},
+	{"refunded and still spent", checkRules, "Spent: s.Charged - s.Refunded}", "Spent: s.Charged}", words},
 
 	// Payloads.
 	{"payload of another version", payloadRules, "len(payload) == 0 || payload[0] != payloadVersion", "len(payload) == 0", words},
@@ -467,11 +467,11 @@ var list = []mutant{
 	{"settlement that sorts its caller's", payloadRules, "\t\tresults = slices.Clone(results)\n", "", words},
 
 	// What operators set right.
-	{"correction to the account by default", correctionWords, "if !keep {", "if keep {", corrections},
-	{"correction that holds what is entered", correctionWords, "\tto.Held = a.Files\n", "", corrections},
-	{"correction below nothing", correctionWords, "min(to.Granted, to.Available, to.Held, to.Spent) < 0", "to.Granted < 0", corrections},
-	{"correction without what was found", correctionWords, "append(moves(CorrectionFound, found), moves(", "append([]CorrectionEntry(nil), moves(",
-		corrections},
+	{"correction to the account by default", correctionWords, "if !keep {", "if keep {", words},
+	{"correction that holds what is entered", correctionWords, "\tto.Held = a.Files\n", "", words},
+	{"correction below nothing", correctionWords, "min(to.Granted, to.Available, to.Held, to.Spent) < 0", "to.Granted < 0", words},
+	{"correction without what was found", correctionWords, "Granted: a.Account.Granted - made.Granted, Held:", "Granted: 0 * made.Granted, Held:",
+		words},
 	{"correction of anything", sqlCorrections, "err == nil && !v.Correctable()", "err == nil && v.Invariant == \"\"", corrections},
 	{"correction of nothing", sqlCorrections, "len(c.Findings) == 0 && !known", "len(c.Findings) < 0 && !known", corrections},
 	{"correction made twice", correctionRules, "err != nil || done != nil {", "err != nil {", corrections},
