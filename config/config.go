@@ -184,7 +184,7 @@ type Limits struct {
 	// 104857600 (100 MiB). At least 1.
 	MaxFileBytes int64 `toml:"max_file_bytes"`
 
-	// MaxRows is the most addresses in a file, duplicates included; a file with
+	// MaxRows is the most addresses in a file that comes in, duplicates included; a file with
 	// more is refused whole. A node keeps the addresses of the files it works
 	// on in memory, about 80 bytes each. Default 1000000. At least 1.
 	MaxRows int64 `toml:"max_rows"`

@@ -36,7 +36,7 @@ type Tenants interface {
 	// Grant adds credits once per grant id and funds waiting verifications,
 	// oldest first; one that does not fit does not stop a newer one that does.
 	// ErrIllegal for an amount below 1, for more than 2^53 in all, and for a grant
-	// id that was used with another amount or workspace.
+	// id that was used with another amount or workspace, or is a verification's.
 	Grant(ctx context.Context, id, workspace uuid.UUID, n Credits, reason string) (Balance, error)
 	Balance(ctx context.Context, workspace uuid.UUID) (Balance, error) // ErrNoSuchWorkspace
 	// Entries gives one page of the entries of a verification, newest first, with
@@ -119,8 +119,8 @@ type Work interface {
 	// lease is gone; another one for its number is ErrStaleEpoch. The evidence is
 	// committed with the results and makes no other settlement: with a repeat, that
 	// of the first stays. ErrIllegal for results that EncodeResults refuses, that lie
-	// outside of the file, or that are more than what is left, and for evidence above
-	// EvidenceMax.
+	// outside of the file, that are more than what is left, or of which another settlement
+	// has an ordinal, and for evidence above EvidenceMax.
 	Settle(ctx context.Context, s Settlement) (Verification, error)
 	// Wait marks a leased verification as Waiting for receivers until o.Next, or,
 	// with a zero time, as Verifying, and notes what is expected of it. Cancelling

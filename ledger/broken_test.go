@@ -29,6 +29,14 @@ func brokenBooks() []broken {
 			I3 an entry of kind "grant"
 			I4 the row holds 0, its entries leave 2
 			I7 1 released for 3 free outcomes and cancelled addresses`},
+		{"withdrawal inside a file", sound(), func(b *books) { b.entries[1].kind = ledger.EntryWithdrawal }, `
+			I3 an entry of kind "withdrawal"
+			I4 the row holds 0, its entries leave 2
+			I7 1 released for 3 free outcomes and cancelled addresses`},
+		{"refund inside a file", sound(), func(b *books) { b.entries[1].kind = ledger.EntryRefund }, `
+			I3 an entry of kind "refund"
+			I4 the row holds 0, its entries leave 2
+			I7 1 released for 3 free outcomes and cancelled addresses`},
 		{"entry in another workspace", sound(), func(b *books) { b.entries[0].workspace = uuid.Nil }, `
 			I3 an entry in workspace ` + uuid.Nil.String() + `, the verification is in ` + tenant.String()},
 		{"negative entry", sound(), func(b *books) { b.entries[4].amount = -1 }, `
@@ -133,7 +141,19 @@ func brokenBooks() []broken {
 			I12 settlement 1 has ordinal 4 of -1
 			I4 5 credits were held for -1 addresses
 			I4 3 held with 0 addresses left
-			I8 2 of -1 addresses are settled`},
+			I8 2 of -1 addresses are settled
+			I8 verifying with a total of -1
+			I8 6 rows and 1 duplicates of a file that was not read`},
+		{"at work before its intake", unmeasured(ledger.Verifying), func(*books) {}, `
+			I8 verifying with a total of -1`},
+		{"waiting before its intake", unmeasured(ledger.Waiting), func(*books) {}, `
+			I8 waiting_receivers with a total of -1`},
+		{"completed without an address", unmeasured(ledger.Completed), func(b *books) { b.v.Total = 0 }, `
+			I8 completed with a total of 0`},
+		{"read before its intake", unmeasured(ledger.Preparing), func(b *books) { b.v.Rows, b.v.Total = 2, 2 }, `
+			I8 preparing with a total of 2`},
+		{"duplicates before its intake", unmeasured(ledger.Failed), func(b *books) { b.v.Duplicates = 2 }, `
+			I8 0 rows and 2 duplicates of a file that was not read`},
 		{"more outcomes than addresses", working(), func(b *books) { b.v.Total, b.v.Rows = 1, 2 }, `
 			I12 settlement 1 has ordinal 1 of 1
 			I12 settlement 1 has ordinal 4 of 1

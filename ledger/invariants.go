@@ -11,17 +11,22 @@ import (
 // EntryKind is what an entry moves.
 type EntryKind string
 
-// The four kinds. Mistakes are corrected by another entry, never by changing one.
+// The kinds. Mistakes are corrected by another entry, never by changing one: the last two are
+// those of corrections, which have some of the others too.
 const (
 	EntryGrant   EntryKind = "grant"   // into available
 	EntryHold    EntryKind = "hold"    // available -> held
 	EntryCharge  EntryKind = "charge"  // held -> spent
 	EntryRelease EntryKind = "release" // held -> available
+
+	EntryWithdrawal EntryKind = "withdrawal" // out of available
+	EntryRefund     EntryKind = "refund"     // spent -> available
 )
 
 // Sums are entries added up by kind.
 type Sums struct {
 	Granted, Held, Charged, Released Credits
+	Withdrawn, Refunded              Credits // by corrections
 }
 
 // Add counts one entry, or a sum of entries of one kind. False for an unknown kind.
@@ -35,6 +40,10 @@ func (s *Sums) Add(kind EntryKind, amount Credits) bool {
 		s.Charged += amount
 	case EntryRelease:
 		s.Released += amount
+	case EntryWithdrawal:
+		s.Withdrawn += amount
+	case EntryRefund:
+		s.Refunded += amount
 	default:
 		return false
 	}
@@ -43,8 +52,9 @@ func (s *Sums) Add(kind EntryKind, amount Credits) bool {
 
 // Balance is the account that the entries make.
 func (s Sums) Balance() Balance {
-	return Balance{Granted: s.Granted, Available: s.Granted - s.Held + s.Released,
-		Held: s.Held - s.Charged - s.Released, Spent: s.Charged}
+	granted := s.Granted - s.Withdrawn
+	return Balance{Granted: granted, Available: granted - s.Held + s.Released + s.Refunded,
+		Held: s.Held - s.Charged - s.Released, Spent: s.Charged - s.Refunded}
 }
 
 // CheckBalance says whether a workspace's account is sound (I1, I2), is what its
@@ -103,7 +113,8 @@ func NewFileCheck(v Verification) *FileCheck {
 // Entry takes one entry of the verification; number is that of its settlement.
 func (c *FileCheck) Entry(workspace uuid.UUID, kind EntryKind, number int64, amount Credits) {
 	moved := c.moved[number]
-	c.check("I3", moved.Add(kind, amount) && c.entries.Add(kind, amount) && kind != EntryGrant,
+	known := moved.Add(kind, amount) && c.entries.Add(kind, amount)
+	c.check("I3", known && kind != EntryGrant && kind != EntryWithdrawal && kind != EntryRefund,
 		"an entry of kind %q", kind)
 	c.check("I2", amount > 0, "an entry of %d credits", amount)
 	c.check("I3", workspace == c.v.Workspace, "an entry in workspace %s, the verification is in %s",
@@ -179,6 +190,10 @@ func (c *FileCheck) Finish() []Violation {
 	sum := v.Counts.Sum()
 	c.check("I8", v.Total < 0 && sum == 0 || v.Total >= 0 && sum <= v.Total,
 		"%d of %d addresses are settled", sum, v.Total)
+	measured, open := v.State().Measured()
+	c.check("I8", open || measured == (v.Total > 0), "%s with a total of %d", v.State(), v.Total)
+	c.check("I8", v.Total >= 0 || v.Rows == 0 && v.Duplicates == 0, "%d rows and %d duplicates of a file that was not read",
+		v.Rows, v.Duplicates)
 	c.check("I8", v.Total < 0 || v.Status.Final() == (sum == v.Total), "%s with %d of %d settled",
 		v.Status, sum, v.Total)
 	c.check("I8", v.Total < 0 || v.Total == v.Rows-v.Duplicates, "total %d of %d rows and %d duplicates",

@@ -95,6 +95,9 @@ type Operators interface {
 	SetLimits(ctx context.Context, c LimitsChange) (Usage, error)
 	// Usage reads what a workspace may have and what it has. ErrNoSuchWorkspace.
 	Usage(ctx context.Context, workspace uuid.UUID) (Usage, error)
+	// Correct audits, and sets right what it finds about one subject. The same ID again answers
+	// what was done. ErrNothingFound, ErrUncorrectable, and ErrIllegal for a call that is none.
+	Correct(ctx context.Context, c CorrectionCall) (Correction, error)
 	// Note writes a line about what the ledger does not do itself; At and Author are
 	// filled in, and the ID unless it is given: then the line is written once. ErrIllegal
 	// for a line without an action and for texts above OperatorTextMax.

@@ -53,6 +53,7 @@ type Payload struct {
 	Bytes       []byte   // the compressed form
 	Digest      [32]byte // SHA-256 of what was compressed; equal results have equal digests
 	First, Last int64    // smallest and greatest ordinal
+	Ordinals    []int64  // all, growing
 	Counts      Counts
 }
 
@@ -70,7 +71,11 @@ func EncodeResults(results []Result) (Payload, error) {
 		results = slices.Clone(results)
 		slices.SortFunc(results, byOrdinal)
 	}
-	p := Payload{First: results[0].Ordinal, Last: results[len(results)-1].Ordinal}
+	p := Payload{First: results[0].Ordinal, Last: results[len(results)-1].Ordinal,
+		Ordinals: make([]int64, len(results))}
+	for i := range results {
+		p.Ordinals[i] = results[i].Ordinal
+	}
 	raw, err := packResults(results, &p.Counts)
 	if err != nil {
 		return Payload{}, err

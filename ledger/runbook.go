@@ -25,12 +25,14 @@ func Invariants() []Invariant {
 				"or a damaged disk. The entries (I3) say what the account must be."},
 		{"I2", "no amount is negative, in accounts and in entries",
 			"As for I1: the row was changed past the database's own check."},
-		{"I3", "each account is what its entries make; each entry is a grant or of a verification",
+		{"I3", "each account is what its entries make; each entry is a grant, of a verification or of a correction",
 			"The entries are the truth, they are never changed. List them with `rollcall credits show`, find what " +
-				"moved the account without one, and correct the account to what they make."},
+				"moved the account without one, and correct the workspace: its account becomes what they make. A " +
+				"verification with an entry that is none of its own is corrected itself."},
 		{"I4", "held credits are those of the addresses that are not settled yet",
 			"List the entries of the named verification: what they leave held is the truth. Have nobody cancel it " +
-				"before its row says the same, since a cancel releases what the row says."},
+				"before its row says the same, since a cancel releases what the row says. When it is over, correct the " +
+				"workspace, which then holds what its verifications hold, and the verification."},
 		{"I5", "a final verification holds nothing",
 			"If its entries leave credits held too, nothing will ever move them: grant the workspace as many, with " +
 				"the verification's id as the reason. Otherwise only its row is wrong."},

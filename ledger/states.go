@@ -90,6 +90,17 @@ func (s State) Funded() bool {
 	return s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
 }
 
+// Measured says whether intake has read a verification in state s; open: it may have, or not.
+func (s State) Measured() (measured, open bool) {
+	switch s {
+	case New, State(Uploading), State(Preparing):
+		return false, false
+	case State(Cancelled), State(Failed):
+		return false, true
+	}
+	return true, false
+}
+
 // Left is the number of addresses that are not settled; 0 before intake is done.
 func (v *Verification) Left() int64 {
 	if v.Total < 0 {

@@ -138,7 +138,7 @@ type Verification struct {
 
 // NewVerification is what a create asks for.
 type NewVerification struct {
-	ID        uuid.UUID // made by the caller, used if the verification is new
+	ID        uuid.UUID // made by the caller for this call, used if the verification is new
 	Workspace uuid.UUID
 	Identity  uuid.UUID
 	Filename  string
@@ -262,8 +262,10 @@ type AuditReport struct {
 	// backup, what happened later is not known.
 	Newest time.Time `json:"newest_entry,omitzero"`
 
-	Found      int64       `json:"found"`      // violations, listed or not
+	Found      int64       `json:"found"`      // violations that no correction set right, listed or not
 	Violations []Violation `json:"violations"` // at most ViolationsMax
+
+	Corrections []Correction `json:"corrections"` // newest first, at most ViolationsMax
 }
 
 // Retention says how long what is kept after a verification is final. 0 is for ever.

@@ -74,7 +74,8 @@ type Actor struct {
 	nearly   bool  // the dispatcher was told Nearly
 	left     int64 // of options.Left, what this actor has
 	settling bool
-	failures int // to settle, in a row
+	number   int64 // of the settlement that the batch of the plan is sent as, also when it is sent again
+	failures int   // to settle, in a row
 	retryAt  time.Time
 	waiting  bool // the ledger says waiting
 	changed  time.Time
@@ -237,6 +238,10 @@ func (a *Actor) schedule(c actor.Context) {
 func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 	if a.mode != loading {
 		return // drained in the meantime
+	}
+	if errors.Is(m.err, errChanged) {
+		a.options.Log.Error("a file is not what it was when it was accepted", "verification", a.state.ID, "err", m.err)
+		panic(m.err) // the dispatcher gives it back, or sets it aside the second time
 	}
 	if m.err != nil {
 		a.options.Log.Warn("verification left", "verification", a.state.ID, "err", m.err)
@@ -418,12 +423,18 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 		return
 	}
 	last := len(a.plan.open) == 0 && a.plan.next == len(a.plan.ids)
+	first := a.plan.batched == 0
 	results := a.plan.batch(now, atOnce || last)
 	if results == nil {
 		return
 	}
+	if first {
+		// The ledger may count a settlement whose answer was lost: what is sent again must
+		// keep its number, or it would be another settlement.
+		a.number = a.state.Settlements + 1
+	}
 	a.settling = true
-	s := ledger.Settlement{Lease: a.lease, Number: a.state.Settlements + 1, Results: results,
+	s := ledger.Settlement{Lease: a.lease, Number: a.number, Results: results,
 		Expected: whole(a.survey(now, false).finish)}
 	cases := a.plan.cases[:len(results)]
 	a.call(c, func(ctx context.Context) any {
@@ -493,7 +504,7 @@ func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
 	a.retryAt = now.Add(min(200*time.Millisecond<<min(a.failures, 5), retryMax))
 	if a.failures&(a.failures-1) == 0 { // fewer lines the longer it lasts
 		a.options.Log.Warn("settlement not committed yet", "verification", a.state.ID,
-			"settlement", a.state.Settlements+1, "attempt", a.failures, "err", err)
+			"settlement", a.number, "attempt", a.failures, "err", err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,6 +78,9 @@ func TestTooFewCreditsEndTheActorUntilMoreCome(t *testing.T) {
 	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no@good.test").ID)
 	if v.State() != ledger.WaitingCredits || v.Held != 0 || v.Total != 2 {
 		t.Fatalf("with too few credits: %+v", v)
+	}
+	if asked := w.mailboxes.times(); len(asked) != 0 {
+		t.Errorf("asked without credits: %v", asked)
 	}
 	w.grants(1)
 	if v = w.finishes(w.options(w.book), v.ID); v.Status != ledger.Completed {
@@ -365,6 +370,178 @@ func TestLedgerThatFailsForAWhileChargesNothingTwice(t *testing.T) {
 			if book.fails.Load() >= 0 || book.lost.Load() == 0 {
 				t.Errorf("%d faults left, %d answers lost: the ledger did not fail", book.fails.Load(),
 					book.lost.Load())
+			}
+		})
+	}
+}
+
+// unsure commits a settlement and loses each answer until the ledger was told that the work goes on,
+// which fails until there is a settlement.
+type unsure struct {
+	*watched
+	settled, told atomic.Bool
+	numbers       chan int64 // of the settlements that came
+}
+
+func (b *unsure) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
+	b.numbers <- s.Number
+	v, err := b.watched.Settle(ctx, s)
+	if err == nil {
+		b.settled.Store(true)
+	}
+	if !b.told.Load() {
+		return ledger.Verification{}, errLedger
+	}
+	return v, err
+}
+
+func (b *unsure) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+	if o.Next.IsZero() && !b.settled.Load() {
+		return ledger.Verification{}, errLedger
+	}
+	v, err := b.watched.Wait(ctx, l, o)
+	if err == nil && o.Next.IsZero() {
+		b.told.Store(true)
+	}
+	return v, err
+}
+
+// TestASettlementIsSentAgainUnderItsNumber: also when the ledger tells meanwhile that it has it.
+func TestASettlementIsSentAgainUnderItsNumber(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		t := w.t
+		book := &unsure{watched: w.watches(), numbers: make(chan int64, 1000)}
+		v := w.uploads("second@one.test", "later@two.test")
+		leased, lease := w.leases(w.node, v.ID)
+		r := w.starts(w.options(book), leased, lease)
+		<-time.After(2 * time.Minute)
+		if !book.told.Load() || len(book.numbers) < 2 {
+			t.Fatalf("told %v, %d settlements came: no answer was lost", book.told.Load(), len(book.numbers))
+		}
+		for len(book.numbers) > 0 {
+			if n := <-book.numbers; n != 1 {
+				t.Errorf("what may have been settlement 1 was sent as settlement %d", n)
+			}
+		}
+		select {
+		case <-r.ended:
+			t.Error("the work ended")
+		default:
+		}
+		if v = w.sees(v.ID); v.Counts.Invalid != 1 || v.Counts.Sum() != 1 || v.Settlements != 1 {
+			t.Errorf("counts %+v after %d settlements", v.Counts, v.Settlements)
+		}
+		if b := w.sound(); b.Spent != 1 || b.Held != 1 {
+			t.Errorf("balance %+v", b)
+		}
+		r.tell(Drain{})
+		r.wait()
+	})
+}
+
+// TestAFileThatWasAcceptedIsReadWhateverTheLimit: limits of intake hold at intake.
+func TestAFileThatWasAcceptedIsReadWhateverTheLimit(t *testing.T) {
+	w := newWorld(t, 0)
+	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no@good.test", "no@good.test").ID)
+	if v.State() != ledger.WaitingCredits {
+		t.Fatalf("without credits: %+v", v)
+	}
+	w.grants(2)
+	o := w.options(w.book)
+	o.RowsMax = 1
+	if v = w.finishes(o, v.ID); v.Status != ledger.Completed || v.Held != 0 {
+		t.Errorf("with a lower limit: %+v", v)
+	}
+	refused := w.finishes(o, w.uploads("yes@good.test", "no@good.test").ID)
+	if refused.Status != ledger.Failed || refused.Issue == nil || refused.Issue.Code != "csv_too_many_rows" {
+		t.Errorf("a new file: %+v", refused)
+	}
+	w.sound()
+}
+
+// slowly is a ledger that takes some attempts to hold the credits of a file: one that is not made, and
+// then answers that are lost.
+type slowly struct {
+	*watched
+	prepares atomic.Int64
+	answered atomic.Bool
+}
+
+func (b *slowly) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (ledger.Verification, error) {
+	n := b.prepares.Add(1)
+	if n == 1 {
+		return ledger.Verification{}, errLedger
+	}
+	v, err := b.watched.Prepare(ctx, l, rows, duplicates, total)
+	if n < 4 {
+		return ledger.Verification{}, errLedger
+	}
+	b.answered.Store(true)
+	return v, err
+}
+
+// TestNothingIsAskedBeforeItsCreditsAreHeld: neither a receiver nor the DNS, and a commit that may
+// have happened is not enough.
+func TestNothingIsAskedBeforeItsCreditsAreHeld(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		t := w.t
+		book := &slowly{watched: w.watches()}
+		v := w.uploads("yes@good.test", "no@all.test")
+		o := w.options(book)
+		asked, find := 0, o.Domain.Route
+		check := func() {
+			if now := w.sees(v.ID); !book.answered.Load() || now.Held != 2 || w.balance().Held != 2 {
+				t.Errorf("asked with %d credits held, told so: %v", now.Held, book.answered.Load())
+			}
+			asked++
+		}
+		var mu sync.Mutex
+		o.Domain.Route = func(ctx context.Context, name string) (mx.Route, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			check()
+			return find(ctx, name)
+		}
+		w.mailboxes.mu.Lock()
+		w.mailboxes.before = check
+		w.mailboxes.mu.Unlock()
+		leased, lease := w.leases(w.node, v.ID)
+		w.starts(o, leased, lease).wait()
+		if v = w.sees(v.ID); v.Status != ledger.Completed || asked < 4 || book.prepares.Load() != 4 {
+			t.Errorf("asked %d times, prepared %d times, at the end %+v", asked, book.prepares.Load(), v)
+		}
+		w.sound()
+	})
+}
+
+// another answers other bytes for a file than were accepted.
+type another struct {
+	*watched
+	bytes string
+}
+
+func (b *another) OpenFile(context.Context, uuid.UUID) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(b.bytes)), nil
+}
+
+// TestAFileThatIsNotWhatItWasIsGivenUp: it is no defect for the customer, and nothing is asked.
+func TestAFileThatIsNotWhatItWasIsGivenUp(t *testing.T) {
+	for name, bytes := range map[string]string{"a defect": "yes@good.test\nno address\n", "fewer": "yes@good.test\n",
+		"more": "yes@good.test\nno@good.test\nx@good.test\n", "a duplicate": "yes@good.test\nyes@good.test\n"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			id := w.uploads("yes@good.test", "no@good.test").ID
+			_, lease := w.leases(w.node, id)
+			v, err := w.book.Prepare(t.Context(), lease, 2, 0, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := load(t.Context(), w.options(&another{w.watches(), bytes}), v, lease)
+			if !errors.Is(err, errChanged) {
+				t.Errorf("got %+v, %v", done, err)
+			}
+			if v = w.sees(id); v.Status != ledger.Verifying {
+				t.Errorf("left as %+v", v)
 			}
 		})
 	}

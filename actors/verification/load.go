@@ -36,10 +36,14 @@ func load(ctx context.Context, o Options, v ledger.Verification, l ledger.Lease)
 	}
 }
 
+// errChanged says that the bytes of a file whose credits are held are not read as they were when
+// it was accepted. Nothing in it is the customer's to repair.
+var errChanged = errors.New("verification: the file is read differently than before")
+
 // final says whether a refusal of the ledger will be the same next time.
 func final(err error) bool {
 	return errors.Is(err, ledger.ErrStaleEpoch) || errors.Is(err, ledger.ErrIllegal) ||
-		errors.Is(err, ledger.ErrNoSuchVerification)
+		errors.Is(err, ledger.ErrNoSuchVerification) || errors.Is(err, errChanged)
 }
 
 func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Lease) (loaded, error) {
@@ -54,13 +58,19 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 	}
 	told.Count(span.Bytes, v.Bytes)
 	told.End(err != nil)
-	if defect := (*intake.Defect)(nil); errors.As(err, &defect) {
+	preparing := v.Status == ledger.Preparing
+	if defect := (*intake.Defect)(nil); errors.As(err, &defect) && preparing {
 		return refuse(ctx, o, l, defect)
+	} else if defect != nil {
+		return loaded{}, fmt.Errorf("%w: %w", errChanged, defect)
 	}
 	if err != nil {
 		return loaded{}, err
 	}
-	if v.Status == ledger.Preparing {
+	if !preparing && (f.Rows() != v.Rows || int64(f.Len()) != v.Total) {
+		return loaded{}, fmt.Errorf("%w: %d rows of %d addresses, were %d of %d", errChanged, f.Rows(), f.Len(), v.Rows, v.Total)
+	}
+	if preparing {
 		if v, err = o.Book.Prepare(ctx, l, f.Rows(), f.Duplicates(), int64(f.Len())); err != nil {
 			return loaded{}, fmt.Errorf("prepare verification: %w", err)
 		}
@@ -96,7 +106,11 @@ func readFile(ctx context.Context, o Options, v ledger.Verification) (*intake.Fi
 		return nil, fmt.Errorf("open file: %w", err)
 	}
 	defer r.Close()
-	f, err := intake.Read(r, intake.Limits{RowsMax: o.RowsMax})
+	limits := intake.Limits{RowsMax: o.RowsMax}
+	if v.Status != ledger.Preparing {
+		limits.RowsMax = v.Rows // it was accepted, perhaps by a node with another limit
+	}
+	f, err := intake.Read(r, limits)
 	if err != nil {
 		return nil, fmt.Errorf("read file: %w", err)
 	}

@@ -35,7 +35,7 @@ type Book interface {
 type Options struct {
 	Book       Book
 	Domain     domain.Options
-	RowsMax    int64            // a file with more rows is refused
+	RowsMax    int64            // a file that comes in with more rows is refused
 	DomainsMax int              // domains that have something to do at a time, for one verification
 	Window     *runqueue.Window // how many of these while the node is busy; nil: all
 	Left       *atomic.Int64    // addresses that this node has and that are not settled

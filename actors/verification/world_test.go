@@ -87,11 +87,14 @@ func (w *world) grants(n ledger.Credits) {
 }
 
 // mailboxes is a receiver actor: "yes…" is accepted, "no…" refused, "later…" is
-// put off for an hour, "soon…" for three seconds, "never…" is not answered; at
+// put off for an hour, "soon…" for three seconds, "second…" for twenty at the first time and refused
+// then, "never…" is not answered; at
 // all.test everything is accepted.
 type mailboxes struct {
 	mu    sync.Mutex
 	asked map[string]int // guarded by mu: how often each address was offered
+	// before is called before each offer is answered. Guarded by mu.
+	before func()
 }
 
 func (m *mailboxes) times() map[string]int {
@@ -112,6 +115,9 @@ func (m *mailboxes) Receive(c actor.Context) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.before != nil {
+		m.before()
+	}
 	if m.asked == nil {
 		m.asked = map[string]int{}
 	}
@@ -123,6 +129,8 @@ func (m *mailboxes) Receive(c actor.Context) {
 		switch {
 		case strings.HasPrefix(p.GetLocal(), "yes") || offer.GetTask().GetDomain() == "all.test":
 			a.Outcome, a.Reason = uint32(smtp.Valid), uint32(smtp.MailboxExists)
+		case strings.HasPrefix(p.GetLocal(), "second") && m.asked[p.GetLocal()+"@"+offer.GetTask().GetDomain()] == 1:
+			a.Reason, a.WaitMs = uint32(smtp.Greylisted), (20 * time.Second).Milliseconds()
 		case strings.HasPrefix(p.GetLocal(), "later"):
 			a.Reason, a.WaitMs = uint32(smtp.Greylisted), time.Hour.Milliseconds()
 		case strings.HasPrefix(p.GetLocal(), "soon"):

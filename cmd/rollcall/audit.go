@@ -25,10 +25,12 @@ func newAudit(e environment) *cobra.Command {
 		Short: "Recompute every invariant of the ledger; exit 1 and name what is off",
 		Long: "Recompute every invariant of the ledger; exit 1 and name what is off.\n\n" +
 			"Asks the running node if one answers at the admin address, and otherwise reads the ledger itself.\n" +
-			"It reads one moment of the ledger, changes nothing and keeps no one waiting.",
+			"It reads one moment of the ledger, changes nothing and keeps no one waiting. `rollcall audit correct` sets\n" +
+			"right what was found, once it is understood.",
 		Args: wantArgs(),
 	}
 	admin, file, asJSON := addAdminFlags(c, e), configFlag(c), jsonFlag(c)
+	c.AddCommand(newAuditCorrect(admin))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		began := time.Now()
 		report, err := audit(c.Context(), admin, *file)
@@ -90,6 +92,9 @@ func newAuditView(r ledger.AuditReport, took time.Duration) auditView {
 	if r.Violations == nil {
 		r.Violations = []ledger.Violation{}
 	}
+	if r.Corrections == nil {
+		r.Corrections = []ledger.Correction{}
+	}
 	view := auditView{AuditReport: r, Took: took.Seconds()}
 	for _, i := range ledger.Invariants() {
 		broken := 0
@@ -123,6 +128,7 @@ func (a auditView) print(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "%-11s  %-9s  %s\n", i.ID, holds, wrapped(i.Holds, 24))
 	}
+	a.printCorrections(w)
 	if a.Found == 0 {
 		_, err = fmt.Fprintf(w, "\nevery invariant holds; read in %.1f s\n", a.Took)
 		return err

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/ledger"
@@ -230,15 +231,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 		}
 	}
 	metric("0")
-	path := filepath.Join(c.folder, "rollcall-data", "ledger.db")
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
-	if err == nil {
-		_, err = db.Exec(`UPDATE workspaces SET granted = granted + 1, available = available + 1`)
-		err = errors.Join(err, db.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.spoilsTheBooks()
 	if line := node.waitFor("the books do not add up"); !strings.Contains(line, `"invariant":"I3"`) {
 		t.Errorf("log: %s", line)
 	}
@@ -249,7 +242,74 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 		!strings.Contains(stdout, "To do: ") || !strings.Contains(stderr, "(violations: 1): stop granting") {
 		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
+	c.correctsTheBooks(node, report(t, stdout))
+	metric("0")
 	if code := node.stop(syscall.SIGTERM); code != exitDone {
 		t.Errorf("SIGTERM: got code %d", code)
+	}
+	// Without a node the command reads and corrects the ledger itself.
+	c.environ = nil
+	c.spoilsTheBooks()
+	_, stdout, _ = c.run("audit")
+	code, _, stderr = c.run("audit", "correct", report(t, stdout), "--keep-account", "--reason", "a gift", "--json")
+	if code != exitDone {
+		t.Errorf("correct: got code %d, %s", code, stderr)
+	}
+	code, stdout, stderr = c.run("audit")
+	if code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") || !strings.Contains(stdout, "found by hand") ||
+		!strings.Contains(stdout, "a gift") {
+		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// spoilsTheBooks adds a credit to each account past the program.
+func (c *cli) spoilsTheBooks() {
+	c.t.Helper()
+	path := filepath.Join(c.folder, "rollcall-data", "ledger.db")
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
+	if err == nil {
+		_, err = db.Exec(`UPDATE workspaces SET granted = granted + 1, available = available + 1`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// report gives the subject that an audit printed.
+func report(t *testing.T, stdout string) string {
+	t.Helper()
+	for line := range strings.Lines(stdout) {
+		if id, err := uuid.Parse(strings.TrimSpace(line)); err == nil {
+			return id.String()
+		}
+	}
+	t.Fatalf("no subject in\n%s", stdout)
+	return ""
+}
+
+// correctsTheBooks sets right what was found about a workspace, as an operator would.
+func (c *cli) correctsTheBooks(node *background, workspace string) {
+	c.t.Helper()
+	if code, _, stderr := c.run("audit", "correct", workspace); code != exitUsage || !strings.Contains(stderr, "--reason is missing") {
+		c.t.Errorf("without a reason: code %d, %s", code, stderr)
+	}
+	code, stdout, stderr := c.run("audit", "correct", workspace, "--reason", "found by hand", "--author", "mara")
+	if code != exitDone || !strings.Contains(stdout, "withdrawal  1        moved now") || !strings.Contains(stdout, "I3 ") {
+		c.t.Errorf("correct: got code %d, %s%s", code, stdout, stderr)
+	}
+	node.waitFor("ledger audited")
+	node.waitFor("ledger audited")
+	if code, stdout, stderr := c.run("audit"); code != exitDone || !strings.Contains(stdout, "every invariant holds") ||
+		!strings.Contains(stdout, "by mara: found by hand") {
+		c.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = c.run("audit", "correct", workspace, "--reason", "again")
+	if code != exitFailed || !strings.Contains(stderr, "finds nothing about this subject") {
+		c.t.Errorf("again: got code %d, %s%s", code, stdout, stderr)
+	}
+	code, stdout, _ = c.run("log", "--json")
+	if code != exitDone || !strings.Contains(stdout, `"audit correct"`) || !strings.Contains(stdout, "found by hand") {
+		c.t.Errorf("log: got code %d, %s", code, stdout)
 	}
 }

@@ -46,6 +46,7 @@
 //	GET  /v1/log?before=&after=&limit=
 //	                                  LogPage, of what operators changed
 //	GET  /v1/audit                    what an audit of the ledger found
+//	POST /v1/audit/corrections        CorrectionCall -> ledger.Correction
 //	GET  /v1/backup                   a copy of the embedded ledger, as an SQLite file
 //	GET  /v1/identity                 Identity, of the node that answers alone
 //	POST /v1/identity/check           Identity, after a look at everything

@@ -220,7 +220,48 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request) {
 	if report.Violations == nil {
 		report.Violations = []ledger.Violation{}
 	}
+	if report.Corrections == nil {
+		report.Corrections = []ledger.Correction{}
+	}
 	writeJSON(w, http.StatusOK, report)
+}
+
+// CorrectionCall asks for a correction of what an audit finds about one subject.
+type CorrectionCall struct {
+	ID      string `json:"id"` // sent again it is the same correction
+	Subject string `json:"subject"`
+	Reason  string `json:"reason"`
+	Keep    bool   `json:"keep_account,omitempty"` // a workspace's account stays as it is
+}
+
+func (s *Server) correct(w http.ResponseWriter, r *http.Request) {
+	var in CorrectionCall
+	if !read(w, r, &in) || !named(w, "subject", in.Subject, 1) || !named(w, "reason", in.Reason, 1) {
+		return
+	}
+	id, err := uuid.Parse(in.ID)
+	if err != nil || id == uuid.Nil {
+		refuse(w, http.StatusBadRequest, "invalid_request", "id must be a UUID that you made for this correction")
+		return
+	}
+	ctx, cancel := s.longCall(r)
+	defer cancel()
+	c, err := s.options.Book.Correct(ctx, ledger.CorrectionCall{ID: id, Subject: in.Subject, Reason: in.Reason, Keep: in.Keep})
+	switch {
+	case errors.Is(err, ledger.ErrNothingFound):
+		refuse(w, http.StatusNotFound, "nothing_to_correct",
+			"an audit finds nothing about this subject that is not set right already; see GET /v1/audit")
+	case errors.Is(err, ledger.ErrUncorrectable):
+		refuse(w, http.StatusConflict, "uncorrectable", err.Error())
+	case err != nil:
+		s.fail(w, "correct", err)
+	default:
+		s.options.Log.Warn("the ledger was corrected", "subject", c.Subject, "correction", c.ID, "findings", len(c.Findings))
+		if s.options.Wake != nil {
+			s.options.Wake()
+		}
+		writeJSON(w, http.StatusOK, c)
+	}
 }
 
 // fail answers for an error of the ledger.

@@ -212,6 +212,7 @@ func (s *Server) routes() http.Handler {
 	operator.HandleFunc("POST /v1/verifications/{id}/evidence", s.evidence)
 	operator.HandleFunc("POST /v1/verifications/{id}/replay", s.replay)
 	operator.HandleFunc("GET /v1/audit", s.audit)
+	operator.HandleFunc("POST /v1/audit/corrections", s.correct)
 	operator.HandleFunc("GET /v1/backup", s.backup)
 	operator.HandleFunc("GET /v1/identity", s.identity)
 	operator.HandleFunc("POST /v1/identity/check", s.checkIdentity)

@@ -146,6 +146,11 @@ func (m *model) settle(f *modelFile, s ledger.Settlement) bool {
 	if !f.mine(s.Lease) || !f.working() || int(s.Number) != len(f.batches)+1 {
 		return false
 	}
+	for ordinal := range batch.results {
+		if _, twice := f.outcomes[ordinal]; twice {
+			return false
+		}
+	}
 	f.batches = append(f.batches, batch)
 	free := int64(0)
 	for ordinal, o := range batch.results {

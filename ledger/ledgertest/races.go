@@ -43,12 +43,18 @@ var races = []exercise{
 }
 
 func raceCreates(d *Desk) {
+	d.racesCreates(func(ledger.NewVerification) uuid.UUID { return uuid.New() })
+	// Who asks with the id of another call is told the truth too.
+	d.racesCreates(func(n ledger.NewVerification) uuid.UUID { return n.ID })
+}
+
+func (d *Desk) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
 	n := d.Asks(7)
 	var made atomic.Int64
 	ids := make([]uuid.UUID, 32)
 	racing(32, func(i int) {
 		mine := n
-		mine.ID = uuid.New()
+		mine.ID = id(n)
 		v, created, err := d.Create(d.T.Context(), mine)
 		if err != nil {
 			d.T.Errorf("create: %v", err)

@@ -211,8 +211,9 @@ func (p *play) refuse(t *rapid.T) {
 func (p *play) settle(t *rapid.T) {
 	f := p.file(t)
 	var open []int64
+	twice := rapid.IntRange(0, 4).Draw(t, "twice") == 0 // perhaps what has an outcome already
 	for ordinal := range max(f.total, 0) {
-		if _, done := f.outcomes[ordinal]; !done {
+		if _, done := f.outcomes[ordinal]; !done || twice {
 			open = append(open, ordinal)
 		}
 	}

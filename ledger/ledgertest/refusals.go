@@ -56,6 +56,15 @@ var refusals = []exercise{
 	}},
 	{"creates, the first reason that applies", 0, refusedCreates},
 	{"chunks, the first reason that applies", 0, refusedChunks},
+	{"a grant with the id of a verification", 5, func(d *Desk) {
+		held, _ := d.Prepares(2)
+		waits, _ := d.Prepares(9)
+		for name, id := range map[string]uuid.UUID{"uploading": d.Creates(7).ID, "verifying": held.ID, "waiting": waits.ID} {
+			_, err := d.Grant(d.T.Context(), id, d.Workspace, 7, name)
+			d.refused(err, ledger.ErrIllegal)
+		}
+		d.has(5, 3, 2, 0)
+	}},
 	{"a grant that is none", 5, func(d *Desk) {
 		id := uuid.New()
 		_, err := d.Grant(d.T.Context(), id, d.Workspace, 5, "")

@@ -88,6 +88,38 @@ var settlements = []exercise{
 		}
 		d.has(5, 2, 2, 1)
 	}},
+	{"an address is charged once", 9, func(d *Desk) {
+		v, l := d.Prepares(6)
+		d.Settles(l, 1, 1, 2, smtp.Valid)
+		d.Settles(l, 2, 4, 4, smtp.Unknown)
+		d.twice(l, 3, 1, 2, 4)
+		d.ok(d.Release(d.T.Context(), l)) // and whoever has it next
+		d.twice(d.Takes(v.ID), 3, 1, 2, 4)
+		d.has(9, 4, 3, 2)
+		l = ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: l.Epoch + 1}
+		d.Settles(l, 3, 0, 0, smtp.Valid) // what was refused has left nothing
+		d.twice(l, 4, 0, 1, 2, 4)
+		d.Settles(l, 4, 3, 3, smtp.Valid)
+		d.is(d.Settles(l, 5, 5, 5, smtp.Valid), "completed")
+		d.has(9, 4, 0, 5)
+		if n := len(d.Reads(v.ID)); n != 6 {
+			d.T.Errorf("%d results", n)
+		}
+	}},
+	{"addresses from all over the file are charged once", 9000, func(d *Desk) {
+		_, l := d.Prepares(9000)
+		for number := range int64(3) {
+			s := ledger.Settlement{Lease: l, Number: number + 1}
+			for ordinal := number; ordinal < 9000; ordinal += 9 {
+				s.Results = append(s.Results, OneResult(ordinal, smtp.Valid))
+			}
+			_, err := d.Settle(d.T.Context(), s)
+			d.ok(err)
+		}
+		d.twice(l, 4, 0, 2, 8991, 4501, 4511)
+		d.Settles(l, 4, 3, 8, smtp.Valid)
+		d.has(9000, 0, 5994, 3006)
+	}},
 	{"an expired lease that nobody took still settles", 5, func(d *Desk) {
 		v, l := d.Prepares(3)
 		_, err := d.Renew(d.T.Context(), d.Node, 0)
@@ -110,6 +142,26 @@ var settlements = []exercise{
 			d.T.Errorf("got %v, want %v", got, want)
 		}
 	}},
+}
+
+// twice fails the test unless every settlement is refused that has one of some ordinals, alone or
+// beside one that is open, such as the one after it.
+func (d *Desk) twice(l ledger.Lease, number int64, ordinals ...int64) {
+	d.T.Helper()
+	before := d.Account()
+	for _, ordinal := range ordinals {
+		for _, s := range []ledger.Settlement{Batch(l, number, ordinal, ordinal, smtp.Valid),
+			Batch(l, number, ordinal, ordinal, smtp.Unknown), Batch(l, number, ordinal, ordinal+1, smtp.Valid)} {
+			if _, err := d.Settle(d.T.Context(), s); err == nil {
+				d.T.Errorf("ordinal %d was charged again", ordinal)
+			} else {
+				d.refused(err, ledger.ErrIllegal)
+			}
+		}
+	}
+	if after := d.Account(); after != before {
+		d.T.Errorf("balance: %+v, then %+v", before, after)
+	}
 }
 
 var cancels = []exercise{

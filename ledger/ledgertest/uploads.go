@@ -161,6 +161,16 @@ var sweeps = []exercise{
 		d.Grants(5)
 		d.has(5, 5, 0, 0)
 	}},
+	{"a grant that does not suffice is no reason to wait longer", 0, func(d *Desk) {
+		v, _ := d.Prepares(5)
+		const waits = 20 * time.Millisecond
+		<-time.After(waits)
+		d.Grants(1)
+		d.Grants(1)
+		d.sweeps(ledger.Retention{Funding: waits}, 1)
+		d.is(d.Sees(v.ID), "failed")
+		d.has(2, 2, 0, 0)
+	}},
 	{"addresses are erased after their time, the books stay", 10, erases},
 }
 

@@ -12,11 +12,14 @@ import (
 // Book is the half of a ledger.Book that writes verifications and credits. Safe
 // for concurrent use if its database is.
 type Book struct {
-	db Database
+	db      Database
+	settled *settledSets
 }
 
 // New makes the book of a database.
-func New(db Database) Book { return Book{db: db} }
+func New(db Database) Book {
+	return Book{db: db, settled: &settledSets{sets: map[uuid.UUID]*settledSet{}, most: settledBytesMax}}
+}
 
 // one checks that a conditional change met exactly its row.
 func one(n int64, err error, what string) error {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -19,8 +20,8 @@ const shortMessage = "This file needs %d credits and %d are available. " +
 	"It goes on by itself when credits are added."
 
 // Grant adds credits once per grant id. Run again with the same arguments it
-// adds nothing; with others it is ErrIllegal, as are amounts below 1 or beyond
-// what stays exact in JSON (2^53 in all).
+// adds nothing; with others it is ErrIllegal, as are the id of a verification, and
+// amounts below 1 or beyond what stays exact in JSON (2^53 in all).
 func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
 	ledger.Balance, error) {
 	var after ledger.Balance
@@ -56,6 +57,13 @@ func grant(t Tables, e Entry) error {
 	}
 	if err := ledger.CheckText(e.Reason); err != nil {
 		return err
+	}
+	// Its entry would stand among those of the verification.
+	switch _, err := t.Read(e.Subject); {
+	case err == nil:
+		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
+	case !errors.Is(err, ledger.ErrNoSuchVerification):
+		return fmt.Errorf("look for a verification with the id of the grant: %w", err)
 	}
 	if err := t.Enter(e); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 // changes nothing and answers the state as it is now, also when the lease is
 // gone; the same number with other results is ErrStaleEpoch. Evidence decides
 // nothing of this: a repeat may bring another, and what was committed stays.
+// An address that another settlement has an outcome for is ErrIllegal.
 func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verification, error) {
 	// Packed outside the transaction; what is wrong with it is told after what
 	// is wrong with the lease.
@@ -26,13 +27,15 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 	if refused == nil && len(n.Evidence) > ledger.EvidenceMax {
 		refused = fmt.Errorf("%d bytes of evidence: %w", len(n.Evidence), ledger.ErrIllegal)
 	}
-	again := func(*Row) bool { return false }
-	v, err := b.worked(ctx, n.Lease, again, func(t Tables, v *Row) error {
-		if refused != nil {
-			return refused
+	v, err := b.settleOnce(ctx, n, payload, refused)
+	for range readsMax {
+		if !errors.Is(err, errBehind) {
+			break
 		}
-		return settle(t, v, n, payload)
-	})
+		if err = b.remember(ctx, n.Lease.Verification); err == nil {
+			v, err = b.settleOnce(ctx, n, payload, refused)
+		}
+	}
 	if errors.Is(err, ledger.ErrStaleEpoch) && refused == nil {
 		var before *Row
 		err = b.db.View(ctx, func(t Tables) (err error) {
@@ -49,6 +52,38 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 	return v, nil
 }
 
+// readsMax is how often one call reads the settlements before its own: once, and again when
+// a call beside it settled meanwhile.
+const readsMax = 2
+
+// settleOnce makes one transaction. errBehind when the settlements before must be read first.
+func (b Book) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payload, refused error) (
+	ledger.Verification, error) {
+	var after *Row
+	again := func(*Row) bool { return false }
+	v, err := b.worked(ctx, n.Lease, again, func(t Tables, v *Row) error {
+		if refused != nil {
+			return refused
+		}
+		if err := settleable(v, n, p); err != nil {
+			return err
+		}
+		ordinal, twice, err := b.settled.first(v, p.Ordinals)
+		switch {
+		case err != nil:
+			return err
+		case twice:
+			return fmt.Errorf("ordinal %d has an outcome already: %w", ordinal, ledger.ErrIllegal)
+		}
+		after = v
+		return settle(t, v, n, p)
+	})
+	if err == nil {
+		b.settled.settled(after, n.Number, p.Ordinals)
+	}
+	return v, err
+}
+
 // repeated answers the verification of a settlement that is in the book
 // already. ErrStaleEpoch when it is not, or not this one.
 func repeated(t Tables, n ledger.Settlement, payload ledger.Payload) (*Row, error) {
@@ -62,15 +97,20 @@ func repeated(t Tables, n ledger.Settlement, payload ledger.Payload) (*Row, erro
 	return t.Read(n.Lease.Verification)
 }
 
-// settle writes the next settlement of a leased verification.
-func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
-	count := ledger.Credits(p.Counts.Sum())
+// settleable refuses a settlement that is not the next one, or that does not fit its file.
+func settleable(v *Row, n ledger.Settlement, p ledger.Payload) error {
 	switch {
 	case n.Number != v.Settlements+1:
 		return ledger.ErrStaleEpoch
-	case !v.State().Funded() || p.Last >= v.Total || int64(count) > v.Left():
+	case !v.State().Funded() || p.Last >= v.Total || p.Counts.Sum() > v.Left():
 		return ledger.ErrIllegal
 	}
+	return nil
+}
+
+// settle writes the next settlement of a leased verification.
+func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
+	count := ledger.Credits(p.Counts.Sum())
 	if err := t.Settle(n, p); err != nil {
 		return fmt.Errorf("insert settlement: %w", err)
 	}

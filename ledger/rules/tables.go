@@ -52,6 +52,9 @@ type Step struct {
 // Tables are the rows of one transaction. Each method is one statement; those
 // that answer a number changed so many rows, 0 when their condition did not hold.
 type Tables interface {
+	// Doubt says whether a run of this transaction before this one may have been committed.
+	Doubt() bool
+
 	// Account reads a workspace's balance. ledger.ErrNoSuchWorkspace.
 	Account(workspace uuid.UUID) (ledger.Balance, error)
 	// Credit adds by to a workspace's account if at least this much is available.
@@ -130,6 +133,9 @@ type Tables interface {
 	// Settled reads epoch and digest of a settlement. ledger.ErrStaleEpoch when
 	// there is none with this number.
 	Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error)
+	// Ordinals reads those of a settlement, growing; they are good until the next call.
+	// ledger.ErrStaleEpoch when there is none with this number.
+	Ordinals(id uuid.UUID, number int64) ([]int64, error)
 
 	// NextTurn takes the next turn from the counter.
 	NextTurn() (int64, error)
@@ -152,6 +158,12 @@ type Tables interface {
 	Node(session uuid.UUID) (row *ledger.NodeRow, now int64, err error)
 	// Roll reads all rows and the counter at one moment.
 	Roll() (ledger.Roll, error)
+
+	// Correction reads a correction; nil when there is none. Corrected counts those of a subject.
+	Correction(id uuid.UUID) (*ledger.Correction, error)
+	Corrected(subject string) (int64, error)
+	// Correct writes one: its time is now.
+	Correct(c ledger.Correction) error
 
 	// Learn writes facts, in place of those with the same keys. Their keys differ.
 	Learn(facts []ledger.Fact) error

@@ -17,15 +17,12 @@ import (
 // verification is kept, which is for ever if it ever held a credit.
 func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
-	var created, tried bool
+	var created bool
 	err := b.db.Update(ctx, func(t Tables) (err error) {
-		if v, created, err = create(t, n); err != nil {
-			return err
-		}
-		// A run before this one may have been committed without our knowing.
-		created = created || tried && v.ID == n.ID
-		tried = true
-		return nil
+		v, created, err = create(t, n)
+		// What a run before may have committed is of this call, if it has its id.
+		created = err == nil && (created || t.Doubt() && v.ID == n.ID)
+		return err
 	})
 	if err != nil {
 		err = fmt.Errorf("create verification in workspace %s: %w", n.Workspace, err)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -25,10 +26,20 @@ const auditPage = 500
 // A ledger that is damaged so that it cannot be read to its end gives a report
 // about ledger.Storage; an error says that the database did not answer.
 func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
-	a := audit{held: map[uuid.UUID]ledger.Credits{},
-		report: ledger.AuditReport{Violations: []ledger.Violation{}}}
+	a, err := s.audit(ctx)
+	if err != nil {
+		return ledger.AuditReport{}, fmt.Errorf("audit: %w", err)
+	}
+	return a.report, nil
+}
+
+// audit is one run of an audit.
+func (s *Store) audit(ctx context.Context) (*audit, error) {
+	a := &audit{held: map[uuid.UUID]ledger.Credits{}, settled: map[ledger.Violation]bool{},
+		known: map[uuid.UUID]bool{}, corrected: map[string]int64{}, accounts: map[string]ledger.AuditedAccount{},
+		report: ledger.AuditReport{Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}}
 	err := s.snapshot(ctx, func(t *tx) error {
-		for _, part := range []func(t *tx) error{a.storage, a.files, a.orphans, a.erased, a.identities,
+		for _, part := range []func(t *tx) error{a.storage, a.corrections, a.files, a.orphans, a.erased, a.identities,
 			a.operators, a.workspaces} {
 			if err := part(t); err != nil {
 				return err
@@ -41,10 +52,7 @@ func (s *Store) Audit(ctx context.Context) (ledger.AuditReport, error) {
 			Detail: fmt.Sprintf("the audit ended here, the rest was not looked at: %v", err)})
 		err = nil
 	}
-	if err != nil {
-		return ledger.AuditReport{}, fmt.Errorf("audit: %w", err)
-	}
-	return a.report, nil
+	return a, err
 }
 
 // audit is one run.
@@ -53,10 +61,16 @@ type audit struct {
 	held    map[uuid.UUID]ledger.Credits // by all verifications of a workspace
 	entries int64                        // that belong to a verification
 	batch   ledger.Batch
+
+	settled   map[ledger.Violation]bool        // that a correction has noted as known
+	known     map[uuid.UUID]bool               // corrections by id
+	corrected map[string]int64                 // how many corrections a subject has
+	accounts  map[string]ledger.AuditedAccount // that are off, by subject
 }
 
-// add counts violations, and lists them up to the bound.
+// add counts violations that are not settled, and lists them up to the bound.
 func (a *audit) add(list ...ledger.Violation) {
+	list = slices.DeleteFunc(list, func(v ledger.Violation) bool { return a.settled[v] })
 	a.report.Found += int64(len(list))
 	room := ledger.ViolationsMax - len(a.report.Violations)
 	a.report.Violations = append(a.report.Violations, list[:min(room, len(list))]...)
@@ -104,21 +118,24 @@ func (a *audit) file(t *tx, v *rules.Row) error {
 	a.report.Verifications++
 	a.held[v.Workspace] += v.Held
 	check := ledger.NewFileCheck(v.Verification)
-	counted := a.entries
+	n := 0 // entries that a verification may have
 	err := t.each(func(rows *sql.Rows) error {
 		var number int64
 		var kind ledger.EntryKind
 		var workspace uuid.UUID
 		var amount ledger.Credits
 		err := scan(rows, &number, &kind, &workspace, &amount)
-		a.entries++
+		if kind != ledger.EntryGrant { // which is counted elsewhere
+			n++
+		}
 		check.Entry(workspace, kind, number, amount)
 		return err
 	}, `SELECT number, kind, workspace, amount FROM entries WHERE subject = ? ORDER BY number, kind`, v.ID[:])
 	if err != nil {
 		return fmt.Errorf("read entries: %w", err)
 	}
-	if n := a.entries - counted; v.Paid != (n > 0) {
+	a.entries += int64(n)
+	if v.Paid != (n > 0) {
 		a.add(ledger.Violation{Invariant: ledger.Paid, Subject: v.ID.String(),
 			Detail: fmt.Sprintf("the row says %v, there are %d entries", v.Paid, n)})
 	}
@@ -307,8 +324,7 @@ func (a *audit) workspaces(t *tx) error {
 	a.report.Newest = rules.Clock(newest)
 	if a.entries != a.report.Entries {
 		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
-			Detail: fmt.Sprintf("%d of %d belong to no verification",
-				a.report.Entries-a.entries, a.report.Entries)})
+			Detail: fmt.Sprintf("%d belong to no verification", a.report.Entries-a.entries)})
 	}
 	err = t.each(func(rows *sql.Rows) error {
 		var id uuid.UUID
@@ -320,7 +336,11 @@ func (a *audit) workspaces(t *tx) error {
 		if sums[id] == nil {
 			sums[id] = &ledger.Sums{}
 		}
-		a.add(ledger.CheckBalance(id, b, *sums[id], a.held[id])...)
+		off := ledger.CheckBalance(id, b, *sums[id], a.held[id])
+		if len(off) > 0 {
+			a.accounts[id.String()] = ledger.AuditedAccount{Workspace: id, Account: b, Entries: *sums[id], Files: a.held[id]}
+		}
+		a.add(off...)
 		return nil
 	}, `SELECT id, granted, available, held, spent FROM workspaces ORDER BY id`)
 	if err != nil {

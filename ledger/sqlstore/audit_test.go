@@ -127,7 +127,7 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 		t.Errorf("newest entry at %v, %v before the end", got.Newest, age)
 	}
 	want := ledger.AuditReport{Workspaces: 2, Verifications: 2, Chunks: 1, Settlements: 2, Outcomes: 6,
-		Entries: 4, Newest: got.Newest, Violations: []ledger.Violation{}}
+		Entries: 4, Newest: got.Newest, Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

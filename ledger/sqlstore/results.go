@@ -94,28 +94,3 @@ func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 	}
 	return ordered.filled()
 }
-
-// Settled calls yield with the ordinals of each settlement so far; the slice is
-// good until yield returns.
-func (s *Store) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error {
-	v, err := s.verification(ctx, id)
-	if err != nil {
-		return fmt.Errorf("read settled ordinals of verification %s: %w", id, err)
-	}
-	var batch ledger.Batch
-	for number := int64(1); number <= v.Settlements; number++ {
-		var payload []byte
-		const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
-		err := s.view(ctx, func(t *tx) error { return t.row(one, id[:], number).Scan(&payload) })
-		if err == nil {
-			err = batch.Decode(payload)
-		}
-		if err != nil {
-			return fmt.Errorf("read settlement %d of verification %s: %w", number, id, err)
-		}
-		if err := yield(batch.Ordinals); err != nil {
-			return err
-		}
-	}
-	return nil
-}

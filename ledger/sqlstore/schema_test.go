@@ -53,6 +53,7 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 			func() error { _, err := t.Enrol(beatOf(uuid.UUID{1}), 7); return err },
 			func() error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Second) },
 			func() error { return t.weigh(w, 1) },
+			func() error { return t.Correct(ledger.Correction{ID: w, Subject: "workspace", Number: 1}) },
 			func() error { return t.limit(w, ledger.Limits{}) },
 			func() error { return t.limit(w, ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}) },
 			func() error { return t.weigh(w, ledger.WeightMax) },
@@ -133,6 +134,12 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 		{"a process of no standing", func(t *tx) error {
 			_, err := t.exec(`UPDATE nodes SET standing = 3 WHERE turn = 7`)
 			return err
+		}},
+		{"a correction twice", func(t *tx) error {
+			return t.Correct(ledger.Correction{ID: w, Subject: "workspace", Number: 2})
+		}},
+		{"two corrections at once", func(t *tx) error {
+			return t.Correct(ledger.Correction{ID: other.ID, Subject: "workspace", Number: 1})
 		}},
 		{"an override twice", func(t *tx) error { return t.Overrule(ledger.ThrottleOverride{ID: w}, time.Hour) }},
 		{"an override that ends when it begins", func(t *tx) error {

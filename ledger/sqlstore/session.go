@@ -25,6 +25,7 @@ type session struct {
 	retires  time.Time // when the connection was used long enough; zero: never
 	broken   bool      // in doubt; not used again
 	user     uuid.UUID // whose turn it is used in
+	doubt    bool      // an attempt before the one at hand may have been committed
 }
 
 // connect makes the session ready for use.

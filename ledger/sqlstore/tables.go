@@ -17,6 +17,9 @@ import (
 
 // The statements that the transitions of package rules are made of.
 
+// Doubt says whether a run before this one may have been committed.
+func (t *tx) Doubt() bool { return t.session.doubt }
+
 // Account reads a workspace's balance. ErrNoSuchWorkspace.
 func (t *tx) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	var b ledger.Balance
@@ -358,4 +361,22 @@ func (t *tx) Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, er
 		err = ledger.ErrStaleEpoch
 	}
 	return epoch, digest, err
+}
+
+// Ordinals reads those of a settlement. ErrStaleEpoch when there is none.
+func (t *tx) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
+	var payload []byte
+	err := t.row(one, id[:], number).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ledger.ErrStaleEpoch
+	}
+	if err != nil {
+		return nil, err
+	}
+	var batch ledger.Batch
+	if err := batch.Decode(payload); err != nil {
+		return nil, err
+	}
+	return batch.Ordinals, nil
 }

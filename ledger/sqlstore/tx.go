@@ -192,6 +192,7 @@ func (s *Store) update(ctx context.Context, do func(t *tx) error) (err error) {
 func (s *Store) repeat(ctx context.Context, session *session, attempt func(ctx context.Context) error) error {
 	begun, unknown, wait := time.Now(), false, s.retryWait
 	for n := 1; ; n++ {
+		session.doubt = unknown
 		err := session.attempt(ctx, attempt)
 		if err == nil {
 			return nil

@@ -17,7 +17,8 @@ import (
 // These make a ledger of today one of before, whose tables are the same without
 // those that the later migrations add.
 const (
-	withoutClock = `DROP TABLE ledger_clock; DROP TABLE schema_steps; DROP INDEX verifications_due;
+	withoutCorrections = `DROP TABLE corrections; DELETE FROM schema_versions WHERE version >= 10`
+	withoutClock       = withoutCorrections + `; DROP TABLE ledger_clock; DROP TABLE schema_steps; DROP INDEX verifications_due;
 	CREATE INDEX verifications_runnable ON verifications (wake_at, id, workspace)
 		WHERE status IN ('preparing', 'verifying', 'cancelling') OR (status = 'waiting' AND issue_code = '');
 	DELETE FROM schema_versions WHERE version >= 9`
@@ -45,7 +46,7 @@ const (
 // it, one on a server by Migrate; what is in it stays.
 func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
 	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators, "4": withoutSilent,
-		"5": withoutParked, "6": withoutLimits, "8": withoutClock} {
+		"5": withoutParked, "6": withoutLimits, "8": withoutClock, "9": withoutCorrections} {
 		kept := "goes with its table"
 		if version < "3" {
 			kept = ""

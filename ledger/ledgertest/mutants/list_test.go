@@ -35,6 +35,11 @@ const (
 	sqlUnread  = "ledger/sqlstore/unread.go"
 	sqlDisk    = "ledger/sqlstore/disk.go"
 	sqlLimits7 = "ledger/sqlstore/migrations/0007_limits.sql"
+
+	settledRules    = "ledger/rules/settled.go"
+	correctionWords = "ledger/corrections.go"
+	correctionRules = "ledger/rules/corrections.go"
+	sqlCorrections  = "ledger/sqlstore/corrections.go"
 )
 
 // list is every mutant. Those of RELIABILITY 2.4 that are about the ledger come first.
@@ -403,4 +408,79 @@ var list = append([]mutant{
 	{"unknown told as unavailable", sqlFault, "case unknown && f.why != \"\":", "case unknown && !f.passing:", attempts},
 	{"what a lost commit leaves not told", sqlFault, "case unknown && f.why != \"\":", "case unknown && f.passing:",
 		attempts},
+
+	// An address is charged once.
+	{"address charged twice", settleRules, "case twice:", "case twice && v.Epoch < 0:", lives},
+	{"settled before the last one", settledRules, "set.upTo != v.Settlements {", "set.upTo > v.Settlements {", memories},
+	{"settled under another lease", settledRules, "set.epoch != v.Epoch || set.upTo != v.Settlements", "set.upTo != v.Settlements",
+		memories},
+	{"first outcomes forgotten", settledRules, "\tbefore := len(set.slices)\n\tset.add(ordinals)",
+		"\tbefore := len(set.slices)\n\tset.add(ordinals[1:])", lives},
+	{"gap in what is settled", settledRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
+	{"settlements read but for the first", settledRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
+	{"settlements never read", settleRules, "for range readsMax {", "for range readsMax * 0 {", lives},
+	{"next ordinal taken for settled", settledRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
+		"ordinal%sliceOrdinals/64]&(1<<(ordinal%63)) != 0", memories},
+	{"slice of another place", settledRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",
+		memories},
+	{"memory without a bound", settledRules, "if s.bytes <= s.most {", "if s.bytes >= 0 {", memories},
+	{"memory that forgets the newest", settledRules, "if id != but {", "if id == but || s.bytes > 0 {", memories},
+	{"memory of what is over", settledRules, "if v.Status.Final() {", "if v.Status.Final() && number < 0 {", memories},
+	{"ordinals of a payload cut", payloadRules, "for i := range results {\n\t\tp.Ordinals[i]", "for i := range results[1:] {\n\t\tp.Ordinals[i]",
+		books},
+
+	// What else moves money, or says so.
+	{"grant with a verification's id", creditRules, "\tcase err == nil:\n\t\treturn fmt.Errorf(\"the grant id is that",
+		"\tcase err == nil && e.Amount < 0:\n\t\treturn fmt.Errorf(\"the grant id is that", books},
+	{"created told to who lost the race", uploadRules, "t.Doubt() && v.ID == n.ID", "v.ID == n.ID", lives},
+	{"created not told after a lost answer", uploadRules, "t.Doubt() && v.ID == n.ID", "t.Doubt() && v.ID != n.ID", lives},
+	{"doubt forgotten", "ledger/sqlstore/tx.go", "session.doubt = unknown", "session.doubt = false", unknowns},
+	{"SQL: small grant renews the wait", sqlTables, "SET issue_message = ? WHERE id = ?`",
+		"SET issue_message = ?, waiting_since = {now} WHERE id = ?`", books},
+	{"wait for credits of a moment", bookRules, "v.WaitingSince = v.Now", "v.WaitingSince = v.Now + 60_000", lives},
+
+	// What an audit sees.
+	{"audit blind to work before intake", checkRules, "open || measured == (v.Total > 0)", "open || !measured || v.Total != 0", words},
+	{"audit blind to intake too early", checkRules, "open || measured == (v.Total > 0)", "open || measured || v.Total <= 2", words},
+	{"audit blind to rows without a total", checkRules, "v.Total >= 0 || v.Rows == 0 && v.Duplicates == 0", "v.Total >= 0 || v.Rows == 0", words},
+	{"audit blind to a second outcome", checkRules, "c.seen[ordinal/64]&bit == 0", "c.seen[ordinal/64]&bit == 0 || ordinal%64 == 63", words},
+	{"audit blind to the last ordinal", checkRules, "ordinal < 0 || ordinal >= c.v.Total", "ordinal < 0 || ordinal > c.v.Total", words},
+	{"audit blind to what is held at the end", checkRules, "v.State().Funded() || v.Held == 0", "v.State().Funded() || v.Held <= 1", words},
+	{"audit blind to grants of verifications", checkRules, "known && kind != EntryGrant &&", "known &&", words},
+	{"audit blind to withdrawals of verifications", checkRules, " && kind != EntryWithdrawal", "", words},
+	{"audit blind to refunds of verifications", checkRules, " && kind != EntryRefund", "", words},
+	{"audit blind to charges", checkRules, "int64(moved.Charged) == counts.Charged()", "int64(moved.Charged) >= counts.Charged()-1", words},
+	{"audit blind to older epochs", checkRules, "epoch >= c.epoch && epoch <= c.v.Epoch", "epoch <= c.v.Epoch", words},
+	{"audit blind to newer epochs", checkRules, "epoch >= c.epoch && epoch <= c.v.Epoch", "epoch >= c.epoch", words},
+	{"account without its holds", checkRules, "b.Held == heldByFiles", "b.Held >= heldByFiles", words},
+	{"withdrawn and still granted", checkRules, "granted := s.Granted - s.Withdrawn", "granted := s.Granted", words},
+	{"refunded and still spent", checkRules, "Spent: s.Charged - s.Refunded}", "Spent: s.Charged}", words},
+
+	// Payloads.
+	{"payload of another version", payloadRules, "len(payload) == 0 || payload[0] != payloadVersion", "len(payload) == 0", words},
+	{"payload of one result too many", payloadRules, "if n == 0 || n > SettlementMax {", "if n == 0 {", words},
+	{"payload with a rest", payloadRules, "in.bad || len(b.emails) != b.ends[n-1]", "in.bad", words},
+	{"payload with an unknown reason", payloadRules, "in.bad = in.bad || !r.Known()", "", words},
+	{"payload with an address of nothing", payloadRules, "in.bad = in.bad || length == 0 ||", "in.bad = in.bad ||", words},
+	{"payload with times that jump", payloadRules, "\t\tbefore = at\n", "", words},
+	{"settlement that is not sorted", payloadRules, "\t\tslices.SortFunc(results, byOrdinal)\n", "", words},
+	{"settlement that sorts its caller's", payloadRules, "\t\tresults = slices.Clone(results)\n", "", words},
+
+	// What operators set right.
+	{"correction to the account by default", correctionWords, "if !keep {", "if keep {", words},
+	{"correction that holds what is entered", correctionWords, "\tto.Held = a.Files\n", "", words},
+	{"correction below nothing", correctionWords, "min(to.Granted, to.Available, to.Held, to.Spent) < 0", "to.Granted < 0", words},
+	{"correction without what was found", correctionWords, "Granted: a.Account.Granted - made.Granted, Held:", "Granted: 0 * made.Granted, Held:",
+		words},
+	{"correction of anything", sqlCorrections, "err == nil && !v.Correctable()", "err == nil && v.Invariant == \"\"", corrections},
+	{"correction of nothing", sqlCorrections, "len(c.Findings) == 0 && !known", "len(c.Findings) < 0 && !known", corrections},
+	{"correction made twice", correctionRules, "err != nil || done != nil {", "err != nil {", corrections},
+	{"correction without the log", correctionRules, "Action: \"audit correct\"", "Action: \"note\"", corrections},
+	{"correction that hides more than it is about", "ledger/sqlstore/audit.go", "return a.settled[v] }", "return len(a.settled) > 0 }",
+		corrections},
+	{"correction that settles nothing", sqlCorrections, "a.settled[v] = true", "a.settled[v] = false", corrections},
+	{"correction of a workspace that hides", sqlCorrections, "if c.Workspace == uuid.Nil {", "if c.Number > 0 {", corrections},
+	{"correction of one subject that is counted for all", sqlCorrections, "FROM corrections WHERE subject = ?`",
+		"FROM corrections WHERE subject <> ?`", corrections},
+	{"entries of corrections that belong to nobody", sqlCorrections, "\ta.entries += n\n", "", corrections},
 }, upkeep...)

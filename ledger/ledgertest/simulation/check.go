@@ -81,6 +81,9 @@ func (w *world) checkStep(s *saved) {
 	if before.Total >= 0 && before.Total != after.Total {
 		w.wrong("I8", "total %d became %d", before.Total, after.Total)
 	}
+	if from == ledger.WaitingCredits && to == from && after.WaitingSince != before.WaitingSince {
+		w.wrong("funding", "has waited for credits since %d, and since %d", before.WaitingSince, after.WaitingSince)
+	}
 	if after.Settlements != before.Settlements && after.Epoch != before.Epoch {
 		w.wrong("settlements", "settled and leased in one transaction")
 	}

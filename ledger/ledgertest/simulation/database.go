@@ -52,6 +52,7 @@ type database struct {
 	check   func() // called after each commit
 	between func() // lets others run before a transaction is run again
 	fates   []fate // of the next commits, before any is drawn
+	doubt   bool   // of the run at hand: one before it may have been committed
 	waiting func() // executes a late commit; nil: none is waited for
 	inside  inside // how a transaction is run
 	runs    int64  // transactions begun
@@ -66,6 +67,7 @@ func (d *database) chance(of int) bool { return of > 0 && d.random.IntN(1000) < 
 func (d *database) Update(_ context.Context, do func(t rules.Tables) error) error {
 	unknown := false
 	for attempt := 1; ; attempt++ {
+		d.doubt = unknown
 		err := d.attempt(do, attempt == attemptsMax)
 		if !errors.Is(err, errAgain) && !errors.Is(err, errUnknown) {
 			return err
@@ -87,7 +89,7 @@ func (d *database) Update(_ context.Context, do func(t rules.Tables) error) erro
 // attempt is one run of a transaction; after the last one no commit is late.
 func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error) {
 	d.runs++
-	decide := d.waiting
+	decide, doubt := d.waiting, d.doubt
 	d.waiting = nil
 	at := -1
 	if decide != nil || d.chance(d.chances.statement) {
@@ -97,6 +99,7 @@ func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error)
 	err = errAborted // if there is no transaction at all
 	d.inside(func(t rules.Tables) bool {
 		d.tables.begin(at, errAgain)
+		d.tables.doubt = doubt
 		err = do(t)
 		if err == nil && d.tables.aborted {
 			err = errAborted // a failed statement was overlooked: the database commits nothing

@@ -81,6 +81,7 @@ type memory struct {
 	clusterWas *cluster // nil: not changed
 	failAfter  int      // statements until fail; negative: never
 	fail       error    // what that statement answers
+	doubt      bool     // a run before may have been committed
 	aborted    bool     // a statement failed: nothing more can be done but to roll back
 }
 
@@ -217,6 +218,9 @@ func (m *memory) write(id uuid.UUID, holds func(r *rules.Row) bool, change func(
 	change(&m.change(id).row)
 	return 1, nil
 }
+
+// Doubt says whether a run before this one may have been committed.
+func (m *memory) Doubt() bool { return m.doubt }
 
 // Account reads a workspace's balance.
 func (m *memory) Account(workspace uuid.UUID) (ledger.Balance, error) {
@@ -589,4 +593,16 @@ func (m *memory) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 		}
 	}
 	return 0, nil, ledger.ErrStaleEpoch
+}
+
+// Ordinals reads those of a settlement.
+func (m *memory) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	if err := m.statement(); err != nil {
+		return nil, err
+	}
+	f := m.byID[id]
+	if f == nil || number < 1 || number > int64(len(f.settlements)) {
+		return nil, ledger.ErrStaleEpoch
+	}
+	return f.settlements[number-1].batch.Ordinals, nil
 }

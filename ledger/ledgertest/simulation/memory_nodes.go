@@ -19,12 +19,14 @@ type cluster struct {
 	facts     map[string]ledger.Fact
 	overrides map[uuid.UUID]overridden
 	log       []ledger.LogLine // it only grows
+
+	corrections []ledger.Correction // it only grows
 }
 
 // copied gives a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
-		overrides: maps.Clone(c.overrides), log: c.log}
+		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections}
 }
 
 // alter gives the tables to write to.

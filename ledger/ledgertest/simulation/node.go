@@ -156,6 +156,8 @@ func (w *world) work(n *node) {
 		w.told(n, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
 	case v.State().Funded() && w.chance(100):
 		w.park(n, j)
+	case v.State().Funded() && j.pending == nil && w.chance(100):
+		w.settleTwice(j)
 	case v.State().Funded():
 		w.settle(n, j)
 	default:
@@ -271,6 +273,25 @@ func (w *world) settle(n *node, j *job) {
 		}
 	case !passing(err):
 		w.refused(n, j, "settle")
+	}
+}
+
+// settleTwice sends an outcome of an address that has one, alone or beside one that has none. A
+// node that knows less than the book, which was told nothing for sure, may be told another refusal.
+func (w *world) settleTwice(j *job) {
+	s := ledger.Settlement{Lease: j.lease, Number: j.v.Settlements + 1}
+	for ordinal := range max(j.v.Total, 0) {
+		if j.settled[ordinal] == (len(s.Results) == 0) && len(s.Results) < 2 {
+			s.Results = append(s.Results, ledger.Result{Ordinal: ordinal, Email: emails[ordinal],
+				Outcome: smtp.Valid, Reason: smtp.Internal, At: time.UnixMilli(w.memory.now)})
+		}
+	}
+	if len(s.Results) == 0 {
+		return
+	}
+	_, err := w.book.Settle(context.Background(), s)
+	if w.answered("settle twice", err, ledger.ErrIllegal, ledger.ErrStaleEpoch) {
+		w.wrong("I9", "ordinal %d was charged again", s.Results[0].Ordinal)
 	}
 }
 

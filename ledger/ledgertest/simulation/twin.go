@@ -119,6 +119,9 @@ type settledAs struct {
 	digest string
 }
 
+// Doubt is not asked of the second one, which commits for sure or not at all.
+func (t *twin) Doubt() bool { return t.first.Doubt() }
+
 func (t *twin) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	got, err := t.first.Account(workspace)
 	return same(t, "account", got, err, func() (ledger.Balance, error) { return t.second.Account(workspace) })
@@ -276,4 +279,9 @@ func (t *twin) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 	got, err := as(t.first.Settled(id, number))
 	got, err = same(t, "settled", got, err, func() (settledAs, error) { return as(t.second.Settled(id, number)) })
 	return got.epoch, []byte(got.digest), err
+}
+
+func (t *twin) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
+	got, err := t.first.Ordinals(id, number)
+	return same(t, "ordinals", got, err, func() ([]int64, error) { return t.second.Ordinals(id, number) })
 }

@@ -166,3 +166,33 @@ func leases(list []ledger.Verification) (epochs []int64) {
 	}
 	return epochs
 }
+
+// TestOneCallIsToldThatItCreated: another one with the same identity, and even the same id, gets
+// its turn between two runs.
+func TestOneCallIsToldThatItCreated(t *testing.T) {
+	tries(t, func(t *testing.T, seed uint64, f fate) {
+		var n ledger.NewVerification
+		var others int
+		create := func(p *processes) bool {
+			_, created, err := p.book.Create(context.Background(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return created
+		}
+		p := unanswered(seed, func(p *processes) {
+			if create(p) {
+				others++
+			}
+		}, f)
+		n = ledger.NewVerification{ID: p.id(), Workspace: p.memory.accountAt(0), Identity: p.id(), Bytes: 7, BytesMax: 7,
+			Limits: ledger.Limits{Open: 9, Stored: 99, Unpaid: 9}, UploadExpiry: time.Hour}
+		mine := create(p)
+		if f == never {
+			return // nobody can know whether the run that is not answered made it
+		}
+		if mine == (others == 1) || others > 1 || mine != (f == lost || f == late) {
+			t.Errorf("seed %d: told to this one: %v, to others: %d", seed, mine, others)
+		}
+	})
+}

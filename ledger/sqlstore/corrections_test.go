@@ -1,0 +1,248 @@
+package sqlstore_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// red is a ledger that somebody has changed past the program.
+type red struct {
+	*ledgertest.Desk
+	t      *testing.T
+	done   uuid.UUID // completed: a valid, an unknown
+	doing  ledger.Lease
+	change func(statements string)
+}
+
+// inRed runs a test on an embedded ledger and on a server.
+func inRed(t *testing.T, test func(r *red)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		test(newRed(t, "sqlite:"+path, func(s string) { change(t, path, s) }))
+	})
+	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
+		url := sqlstore.NewLedger(t)
+		test(newRed(t, url, func(s string) { changeAt(t, url, s) }))
+	})
+}
+
+func newRed(t *testing.T, url string, change func(string)) *red {
+	t.Helper()
+	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	r := &red{Desk: ledgertest.NewDesk(t, s, 20), t: t, change: change}
+	v, l := r.Prepares(2)
+	r.Settles(l, 1, 0, 0, smtp.Valid)
+	r.Settles(l, 2, 1, 1, smtp.Unknown)
+	r.done = v.ID
+	_, r.doing = r.Prepares(5)
+	r.Settles(r.doing, 1, 0, 1, smtp.Valid) // 20 granted, 14 available, 3 held, 3 spent
+	return r
+}
+
+// finds fails the test unless an audit finds so many violations; it names their subjects.
+func (r *red) finds(want int64) map[string]bool {
+	r.t.Helper()
+	report, err := r.Audit(r.t.Context())
+	if err != nil || report.Found != want {
+		r.t.Fatalf("found %d, want %d: %+v, %v", report.Found, want, report.Violations, err)
+	}
+	subjects := map[string]bool{}
+	for _, v := range report.Violations {
+		subjects[v.Subject] = true
+	}
+	return subjects
+}
+
+func (r *red) corrects(c ledger.CorrectionCall) ledger.Correction {
+	r.t.Helper()
+	done, err := r.Correct(ledger.WithAuthor(r.t.Context(), "mara"), c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return done
+}
+
+// call asks for the correction of a subject.
+func call(subject uuid.UUID) ledger.CorrectionCall {
+	return ledger.CorrectionCall{ID: uuid.New(), Subject: subject.String(), Reason: "by hand"}
+}
+
+// goesOn finishes what is in work and audits: what was set right stays right.
+func (r *red) goesOn(want ledger.Balance) {
+	r.t.Helper()
+	r.finds(0)
+	r.Settles(r.doing, 2, 2, 4, smtp.Valid)
+	r.Grants(1)
+	want.Held, want.Spent = want.Held-3, want.Spent+3
+	want.Granted, want.Available = want.Granted+1, want.Available+1
+	if got := r.Account(); got != want {
+		r.t.Errorf("at the end the account is %+v, want %+v", got, want)
+	}
+	r.finds(0)
+}
+
+// TestAnAccountThatWasChangedByHandIsCorrected in one direction or the other.
+func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
+	inRed(t, func(r *red) {
+		before := r.Account()
+		for _, c := range []struct {
+			name, statement string
+			keep            bool
+			by              ledger.Balance // of keep
+			kinds           string
+		}{
+			{"credits added", `granted = granted + 5, available = available + 5`, false, ledger.Balance{},
+				"grant 5, withdrawal 5"},
+			{"credits taken", `granted = granted - 4, available = available - 4`, false, ledger.Balance{},
+				"withdrawal 4, grant 4"},
+			{"credits spent", `spent = spent + 2, available = available - 2`, false, ledger.Balance{},
+				"charge 2, hold 2, refund 2"},
+			{"credits given back", `spent = spent - 2, available = available + 2`, false, ledger.Balance{},
+				"refund 2, charge 2, hold 2"},
+			{"credits held", `held = held + 2, available = available - 2`, false, ledger.Balance{}, "hold 2, release 2"},
+			{"credits released", `held = held - 2, available = available + 2`, false, ledger.Balance{}, "release 2, hold 2"},
+			{"credits added that stay", `granted = granted + 5, available = available + 5`, true,
+				ledger.Balance{Granted: 5, Available: 5}, "grant 5"},
+			{"credits spent that stay", `spent = spent + 2, available = available - 2`, true,
+				ledger.Balance{Spent: 2, Available: -2}, "charge 2, hold 2"},
+			{"held by nobody, entered or not", `held = held + 2, available = available - 2`, true, ledger.Balance{},
+				"hold 2, release 2"},
+		} {
+			r.change(`UPDATE workspaces SET ` + c.statement)
+			if subjects := r.finds(violations(c.statement)); !subjects[r.Workspace.String()] {
+				r.t.Errorf("%s: found about %v", c.name, subjects)
+			}
+			wanted := call(r.Workspace)
+			wanted.Keep = c.keep
+			done := r.corrects(wanted)
+			var kinds []string
+			for _, e := range done.Entries {
+				kinds = append(kinds, string(e.Kind)+" "+digits(e.Amount))
+			}
+			if got := strings.Join(kinds, ", "); got != c.kinds || done.Author != "mara" || done.Workspace != r.Workspace ||
+				len(done.Findings) == 0 || time.Since(done.At).Abs() > time.Hour {
+				r.t.Errorf("%s: entries %q, want %q; %+v", c.name, got, c.kinds, done)
+			}
+			before = ledger.Balance{Granted: before.Granted + c.by.Granted, Available: before.Available + c.by.Available,
+				Held: before.Held, Spent: before.Spent + c.by.Spent}
+			if got := r.Account(); got != before {
+				r.t.Errorf("%s: the account is %+v, want %+v", c.name, got, before)
+			}
+			again := r.corrects(wanted) // sent again
+			if len(again.Entries) != len(done.Entries) || again.Number != done.Number || !again.At.Equal(done.At) {
+				r.t.Errorf("%s: %+v, and again %+v", c.name, done, again)
+			}
+			r.finds(0)
+		}
+		r.goesOn(before)
+	})
+}
+
+func digits(n ledger.Credits) string { return string(rune('0' + n)) }
+
+// violations is how many violations a change of an account is: held credits that no verification
+// holds are one more.
+func violations(statement string) int64 {
+	if strings.Contains(statement, "held") {
+		return 2
+	}
+	return 1
+}
+
+// TestWhatHappenedToAVerificationIsNotedAsKnown: nothing of it changes, and what is found
+// later is another matter.
+func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
+	inRed(t, func(r *red) {
+		before := r.Account()
+		// As a grant with the id of the verification once did.
+		if r.finds(0); r.Sees(r.done).Held != 0 {
+			r.t.Fatal("it holds credits")
+		}
+		r.change(`INSERT INTO entries (subject, number, kind, workspace, amount, created, reason)
+			SELECT id, 0, 'grant', workspace, 7, created, '' FROM verifications WHERE completed > 0`)
+		r.change(`UPDATE workspaces SET granted = granted + 7, available = available + 7`)
+		before.Granted, before.Available = before.Granted+7, before.Available+7
+		r.finds(1)
+		r.change(`UPDATE verifications SET count_valid = 0, count_error = 1 WHERE completed > 0`)
+		subjects := r.finds(4)
+		if len(subjects) != 1 || !subjects[r.done.String()] {
+			r.t.Fatalf("found about %v", subjects)
+		}
+		done := r.corrects(call(r.done))
+		if len(done.Findings) != 4 || len(done.Entries) != 0 || done.Workspace != uuid.Nil {
+			r.t.Errorf("corrected %+v", done)
+		}
+		if got := r.Account(); got != before {
+			r.t.Errorf("the account is %+v, was %+v", got, before)
+		}
+		report, err := r.Audit(r.t.Context())
+		if err != nil || report.Found != 0 || len(report.Corrections) != 1 || report.Corrections[0].ID != done.ID {
+			r.t.Errorf("audit: %+v, %v", report, err)
+		}
+		lines, err := r.OperatorLog(r.t.Context(), ledger.LogQuery{Limit: 1})
+		if err != nil || len(lines) != 1 || lines[0].Action != "audit correct" || lines[0].Author != "mara" ||
+			lines[0].Reason != "by hand" || lines[0].Subject != r.done.String() || !strings.Contains(lines[0].Old, "and 3 more") {
+			r.t.Errorf("the log says %+v, %v", lines, err)
+		}
+		if _, err := r.Correct(r.t.Context(), call(r.done)); !errors.Is(err, ledger.ErrNothingFound) {
+			r.t.Errorf("again: %v", err)
+		}
+		r.change(`UPDATE verifications SET count_error = 2, count_unknown = 0 WHERE completed > 0`)
+		if report, err := r.Audit(r.t.Context()); err != nil || report.Found == 0 {
+			r.t.Errorf("what came later is not found: %+v, %v", report, err)
+		}
+		if again := r.corrects(call(r.done)); again.Number != 2 {
+			r.t.Errorf("corrected for the second time: %+v", again)
+		}
+		r.goesOn(before)
+	})
+}
+
+// TestWhatNoCorrectionSetsRight is refused, and nothing is written.
+func TestWhatNoCorrectionSetsRight(t *testing.T) {
+	inRed(t, func(r *red) {
+		refuses := func(what string, c ledger.CorrectionCall, want error) {
+			r.t.Helper()
+			if done, err := r.Correct(r.t.Context(), c); !errors.Is(err, want) {
+				r.t.Errorf("%s: %+v, %v", what, done, err)
+			}
+		}
+		refuses("a sound workspace", call(r.Workspace), ledger.ErrNothingFound)
+		refuses("nobody", call(uuid.New()), ledger.ErrNothingFound)
+		nameless, idle := call(r.Workspace), call(r.Workspace)
+		nameless.ID, idle.Reason = uuid.Nil, ""
+		refuses("without an id", nameless, ledger.ErrIllegal)
+		refuses("without a reason", idle, ledger.ErrIllegal)
+		v := r.Uploads()
+		r.change(`UPDATE verifications SET durable = 3 WHERE total < 0`) // bytes can be had again
+		refuses("lost bytes", call(v.ID), ledger.ErrUncorrectable)
+		r.change(`UPDATE verifications SET durable = bytes WHERE total < 0`)
+		// 20 were granted: with 17 of them gone in the entries 3 are left, and 6 are held or spent.
+		r.change(`UPDATE entries SET amount = 3 WHERE kind = 'grant'`)
+		refuses("entries of less than was used", call(r.Workspace), ledger.ErrUncorrectable)
+		keep := call(r.Workspace)
+		keep.Keep = true
+		r.corrects(keep)
+		r.finds(0)
+		report, err := r.Audit(r.t.Context())
+		if err != nil || len(report.Corrections) != 1 {
+			r.t.Errorf("audit: %+v, %v", report, err)
+		}
+	})
+}
