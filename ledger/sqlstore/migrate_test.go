@@ -228,7 +228,7 @@ func TestASchemaChangeThatFailsIsTold(t *testing.T) {
 	if err := s.migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.does(t, `DELETE FROM schema_versions WHERE version = 9`)
+	s.does(t, `DELETE FROM schema_versions WHERE version >= 9`)
 	s.does(t, `CREATE EVENT TRIGGER fails ON ddl_command_start WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION fails()`)
 	err := s.migrate(t.Context())
 	s.does(t, `DROP EVENT TRIGGER fails`)

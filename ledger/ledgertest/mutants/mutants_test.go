@@ -73,6 +73,8 @@ var (
 	memories = suite{"./ledger/rules", [][]string{{}}}
 	// unknowns are the tests of what is created when answers to commits are lost.
 	unknowns = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestFaults"}}}
+	// cuts are the tests of pages that are cut.
+	cuts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestAPageOfResults"}}}
 	// words are the tests of package ledger itself.
 	words = suite{"./ledger", [][]string{{}}}
 )
