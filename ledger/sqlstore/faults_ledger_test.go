@@ -85,7 +85,8 @@ var stored = []string{"workspaces", "verifications", "upload_chunks", "settlemen
 // sets empties the ledger, prepares a move, and keeps a copy of what it made.
 func (f *faulty) sets(m move, n int64) *scene {
 	f.t.Helper()
-	f.sql(emptied() + `INSERT INTO cluster_turn (one, turn) VALUES (1, 0)`)
+	f.sql(emptied() + `INSERT INTO cluster_turn (one, turn) VALUES (1, 0);
+		UPDATE ledger_clock SET swept = CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)`) // a sweep has none to note
 	s := &scene{Desk: ledgertest.NewDesk(f.t, f.past, m.credits(n)), n: n, ids: map[uuid.UUID]string{}}
 	s.names(s.Workspace, "workspace")
 	s.names(s.Node, "node")
