@@ -7,13 +7,14 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
 // TestACorrectedAccountIsWhatItsEntriesMake, whatever it was, and holds what its files hold: kept as
 // it is in all that it was granted and has spent, or led back to its entries.
 func TestACorrectedAccountIsWhatItsEntriesMake(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		some := func(what string) ledger.Credits { return ledger.Credits(rapid.Int64Range(0, 9).Draw(t, what)) }
 		a := ledger.AuditedAccount{Files: some("files"), Account: ledger.Balance{Available: some("available"), Held: some("held"),
 			Spent: some("spent")}, Entries: ledger.Sums{Granted: some("granted"), Held: some("hold"), Charged: some("charged"),
