@@ -25,7 +25,7 @@ func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credi
 	ledger.Balance, error) {
 	var after ledger.Balance
 	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason}
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
 		if err = grant(t, e); err != nil {
 			return err
 		}

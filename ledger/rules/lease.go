@@ -20,7 +20,7 @@ func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Dur
 	// taken is what any run took that came to its commit: any of them may have been
 	// committed without our knowing, also while the next run was at work.
 	var taken, leased []ledger.Verification
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		leased, err = still(t, node, taken)
 		if err != nil || len(leased) > 0 {
 			return err
@@ -77,7 +77,7 @@ func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid
 // Renew prolongs all leases of a node that have not expired and names them.
 func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
 	var leases []ledger.Lease
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		leases, err = t.Renew(node, ttl)
 		return err
 	})
@@ -89,7 +89,7 @@ func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]l
 
 // Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
 func (b Book) Release(ctx context.Context, l ledger.Lease) error {
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(l.Verification)
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func (b Book) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, tot
 		same := v.Rows == rows && v.Duplicates == duplicates && v.Total == total
 		return same && (v.State() == ledger.WaitingCredits || v.State().Funded() && v.HeldBy(l))
 	}
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Preparing || total < 1 || duplicates < 0 || total != rows-duplicates {
 			return ledger.ErrIllegal
 		}
@@ -226,7 +226,7 @@ func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state 
 // verification aside.
 func (b Book) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
 		v.Crashes++
 		if v.Crashes < ledger.CrashesMax || v.Status == ledger.Cancelling {
 			return step(t, v, move{to: v.Status, issue: v.Issue, next: Millis(v.NextTry), expected: Millis(v.Expected),

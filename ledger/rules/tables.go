@@ -14,9 +14,16 @@ type Database interface {
 	// Update runs do in one serialisable transaction and commits it. do may run
 	// several times: it has no effect outside the transaction but on variables
 	// that it sets anew each time.
-	Update(ctx context.Context, do func(t Tables) error) error
+	Update(ctx context.Context, in Scope, do func(t Tables) error) error
 	// View runs do for reading only, each question at its own moment.
 	View(ctx context.Context, do func(t Tables) error) error
+}
+
+// Scope says what a transaction is about, so that those which would meet at the same rows can take turns
+// before they begin. It changes nothing of what they do.
+type Scope struct {
+	Workspace uuid.UUID // zero: of whom the context says, see ledger.TenantOf
+	Account   bool      // the account of the workspace may change
 }
 
 // Row is one verification as its table has it, at the time Now.

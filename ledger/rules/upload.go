@@ -18,7 +18,7 @@ import (
 func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created, tried bool
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
 		if v, created, err = create(t, n); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 // OpenUpload makes the caller the newest writer and fences the older ones. An
 // upload that is over is answered as it is: nobody writes to it.
 func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
-	err = b.db.Update(ctx, func(t Tables) error {
+	err = b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, er
 // ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
 func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
-	err = b.db.Update(ctx, func(t Tables) (err error) {
+	err = b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		u, err = appendChunk(t, id, writer, offset, data)
 		return err
 	})
@@ -156,7 +156,7 @@ func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (led
 // ExpireUpload ends an upload whose time is over with bytes missing; any other
 // verification stays as it is.
 func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
-	return b.db.Update(ctx, func(t Tables) error {
+	return b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
 			return err
@@ -170,7 +170,7 @@ func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 // ExpireFunding ends a verification that has waited that long for credits; any
 // other stays as it is.
 func (b Book) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
-	return b.db.Update(ctx, func(t Tables) error {
+	return b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
 			return err

@@ -14,9 +14,9 @@ type dialect struct {
 	name string
 	// now is the database's clock as an expression: milliseconds since 1970.
 	now string
-	// begin starts a transaction that writes, snapshot one that only reads and sees
-	// one moment of the ledger.
-	begin, snapshot string
+	// begin starts a transaction that writes, hurried one that waits for a lock for aloneTime
+	// at most, and snapshot one that only reads and sees one moment of the ledger.
+	begin, hurried, snapshot string
 	// types turns the words in braces of a migration into this database's.
 	types *strings.Replacer
 	// numbered: arguments are written $1, $2 and not ?.

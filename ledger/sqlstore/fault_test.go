@@ -132,7 +132,7 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := openForTest(t)
-			session, err := s.writer.take(t.Context())
+			session, err := s.writer.take(t.Context(), false, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,7 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			runs := 0
-			err = s.repeat(ctx, session, func(context.Context) error {
+			err = s.repeatOn(ctx, session, func(context.Context) error {
 				if runs++; runs == c.cancel {
 					cancel()
 				}
@@ -181,7 +181,7 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 		{"commit in conflict", failing("COMMIT", state("40001")), "conflict ap", true},
 	} {
 		s, _ := openForTest(t)
-		session, err := s.writer.take(t.Context())
+		session, err := s.writer.take(t.Context(), false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs := 0
-		err = session.transaction(t.Context(), func(*tx) error {
+		err = session.transaction(t.Context(), session.dialect.begin, func(*tx) error {
 			runs++
 			return nil
 		})

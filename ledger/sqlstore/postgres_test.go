@@ -356,7 +356,7 @@ func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 	}
 	for _, c := range []struct{ name, written, read string }{
 		{"application_name", "rollcall", "rollcall"}, {"statement_timeout", "10s", "10s"},
-		{"lock_timeout", "5s", "5s"}, {"idle_in_transaction_session_timeout", "15s", "15s"},
+		{"lock_timeout", "500ms", "500ms"}, {"idle_in_transaction_session_timeout", "2s", "15s"},
 		{"default_transaction_read_only", "off", "on"},
 	} {
 		if got := show(store.update, c.name); got != c.written {
@@ -507,7 +507,7 @@ func TestAConnectionIsNotUsedForEver(t *testing.T) {
 		p := newPool(db, d, 1, func(uuid.UUID, time.Duration) {})
 		var pids [2]int
 		for i := range pids {
-			session, err := p.take(t.Context())
+			session, err := p.take(t.Context(), false, 0)
 			if err == nil {
 				err = session.connect(t.Context())
 			}

@@ -262,6 +262,9 @@ var free = func() (texts [len(exceptSizes)]string) {
 // exceptSizes are for how many workspaces there is a text.
 var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
 
+// passingLocked ends a question for rows to change that nobody else is changing.
+const passingLocked = ` FOR UPDATE SKIP LOCKED`
+
 // Free lists verifications that can be worked on now and that nobody has.
 func (t *tx) Free(limit int, except []uuid.UUID) (list []*rules.Row, err error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
@@ -275,11 +278,15 @@ func (t *tx) Free(limit int, except []uuid.UUID) (list []*rules.Row, err error) 
 			args[i] = except[i][:]
 		}
 	}
+	text := free[at]
+	if t.passes && !t.session.dialect.embedded() {
+		text += passingLocked
+	}
 	err = t.each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		list = append(list, v)
 		return err
-	}, free[at], append(args, limit)...)
+	}, text, append(args, limit)...)
 	return list, err
 }
 

@@ -8,7 +8,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
+
 	"rollcall/actors/span"
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
 )
 
 const (
@@ -20,10 +24,13 @@ const (
 	// not march in step.
 	waitMin   = 10 * time.Millisecond
 	waitTimes = 100
-	// crowdedRuns is how often a transaction runs beside others of this process;
-	// after that it runs alone. Measured: of 8 writers at the accounts of one
-	// workspace one call in 200 failed without it.
+	// crowdedRuns is how many conflicts a transaction may have beside others of this process; after
+	// that it runs alone, see gate. A wait for a lock that was too long does not count: who is alone waits
+	// as long. Measured: of 8 writers in one workspace one call in 200 failed without it.
 	crowdedRuns = 2
+	// aloneTime bounds how long one that is to run alone in the process waits for the others, and then
+	// for a lock, since all others wait for it. Guess.
+	aloneTime = 50 * time.Millisecond
 	// repeatMax is the time after which no further attempt begins, when each takes
 	// long. Longer than the callers wait (10 and 15 s), so that they decide. Guess.
 	repeatMax = 30 * time.Second
@@ -36,6 +43,9 @@ type tx struct {
 	// store asks a statement again that failed for a passing reason; nil inside a
 	// transaction, which is run again as a whole.
 	store *Store
+	// passes: a run before this one waited for a lock until lockTime. What is only looked for is passed over
+	// when another transaction has it.
+	passes bool
 }
 
 // ask puts one question to the database.
@@ -43,7 +53,7 @@ func (t *tx) ask(question func(ctx context.Context) error) error {
 	if t.store == nil {
 		return question(t.ctx)
 	}
-	return t.store.repeat(t.ctx, t.session, question)
+	return t.store.repeatOn(t.ctx, t.session, question)
 }
 
 // exec runs a statement and gives the number of rows it changed.
@@ -131,9 +141,9 @@ func (s *Store) view(ctx context.Context, do func(t *tx) error) (err error) {
 		s.meters.fails(kindRead, err)
 		told.End(err != nil)
 	}()
-	session, err := s.readers.take(ctx)
+	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
-		return err
+		return noSession(err).tell(err, false)
 	}
 	defer s.readers.put(session)
 	return do(&tx{ctx: ctx, session: session, store: s})
@@ -142,13 +152,13 @@ func (s *Store) view(ctx context.Context, do func(t *tx) error) (err error) {
 // snapshot runs do once on one moment of the ledger. It keeps the write-ahead log
 // from being folded back for so long: for audits, not for requests.
 func (s *Store) snapshot(ctx context.Context, do func(t *tx) error) error {
-	session, err := s.readers.take(ctx)
+	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
-		return err
+		return noSession(err).tell(err, false)
 	}
 	defer s.readers.put(session)
 	begin := func(ctx context.Context) error { return session.begin(ctx, s.dialect.snapshot) }
-	if err := s.repeat(ctx, session, begin); err != nil {
+	if err := s.repeatOn(ctx, session, begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	session.broken = true // inside a transaction, should do panic
@@ -162,41 +172,95 @@ func (s *Store) snapshot(ctx context.Context, do func(t *tx) error) error {
 	return err
 }
 
-// update runs do in one transaction and commits it. do may run several times:
+// update is updateIn of whom ctx says.
+func (s *Store) update(ctx context.Context, do func(t *tx) error) error {
+	return s.updateIn(ctx, rules.Scope{}, do)
+}
+
+// updateIn runs do in one transaction and commits it. do may run several times:
 // it has no effect outside the transaction but on variables that it sets anew
 // each time. ErrReadOnly, ErrUnavailable, ErrUnknown.
-func (s *Store) update(ctx context.Context, do func(t *tx) error) (err error) {
+func (s *Store) updateIn(ctx context.Context, in rules.Scope, do func(t *tx) error) (err error) {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
 	ctx, meter := s.meters.write(ctx)
 	defer func() { meter.end(err) }()
-	session, err := s.writer.take(ctx)
-	if err != nil {
-		return err
+	if in.Workspace == uuid.Nil {
+		in.Workspace = ledger.TenantOf(ctx)
 	}
-	defer s.writer.put(session)
-	return s.repeat(ctx, session, func(ctx context.Context) error {
+	conflicts, busy := 0, false
+	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
 		meter.runs++
-		leave, err := s.crowd.enter(ctx, meter.runs > crowdedRuns)
-		if err != nil {
-			return fmt.Errorf("wait for other transactions: %w", err)
+		f, err := s.run(ctx, in, again{before: meter.runs > 1, alone: conflicts >= crowdedRuns}, func(t *tx) error {
+			t.passes = busy
+			return do(t)
+		})
+		if f.why == whyConflict {
+			conflicts++
 		}
-		defer leave()
-		return session.transaction(ctx, do)
+		busy = busy || f.why == whyBusy
+		return f, err
 	})
 }
 
-// repeat makes attempts until one succeeds, one fails for good, or there were
-// enough. Each is told its deadline by its context.
-func (s *Store) repeat(ctx context.Context, session *session, attempt func(ctx context.Context) error) error {
+// again says what the runs before this one came to.
+type again struct {
+	before bool // there were some
+	alone  bool // they met others too often
+}
+
+// run is one run of a transaction. Between two runs it keeps neither a session nor its turn at the
+// account, and who waits for that turn keeps no session.
+func (s *Store) run(ctx context.Context, in rules.Scope, a again, do func(t *tx) error) (fault, error) {
+	arrived := time.Now()
+	if in.Account {
+		leave, err := s.gate.account(ctx, in.Workspace)
+		if err != nil {
+			return stopped, fmt.Errorf("wait for the account: %w", err)
+		}
+		defer leave()
+	}
+	session, err := s.writer.take(ctx, a.before, time.Since(arrived))
+	if err != nil {
+		return noSession(err), err
+	}
+	defer s.writer.put(session)
+	leave, only, err := s.gate.enter(ctx, in.Workspace, a.alone)
+	if err != nil {
+		return stopped, fmt.Errorf("wait for other transactions: %w", err)
+	}
+	defer leave()
+	begin := session.dialect.begin
+	if only {
+		begin = session.dialect.hurried
+	}
+	err = session.attempt(ctx, func(ctx context.Context) error { return session.transaction(ctx, begin, do) })
+	if err != nil {
+		return session.judge(err), err
+	}
+	return fault{}, nil
+}
+
+// repeatOn makes attempts on one session.
+func (s *Store) repeatOn(ctx context.Context, on *session, attempt func(ctx context.Context) error) error {
+	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
+		err := on.attempt(ctx, attempt)
+		if err != nil {
+			return on.judge(err), err
+		}
+		return fault{}, nil
+	})
+}
+
+// repeat makes attempts until one succeeds, one fails for good, or there were enough.
+func (s *Store) repeat(ctx context.Context, attempt func(ctx context.Context) (fault, error)) error {
 	begun, unknown, wait := time.Now(), false, s.retryWait
 	for n := 1; ; n++ {
-		err := session.attempt(ctx, attempt)
+		f, err := attempt(ctx)
 		if err == nil {
 			return nil
 		}
-		f := session.judge(err)
 		unknown = unknown || f.unknown
 		if ended := ctx.Err(); ended != nil && (f.why != "" || errors.Is(err, ended)) {
 			return stopped.tell(errors.Join(ended, err), unknown)
@@ -247,11 +311,11 @@ func (s *session) judge(err error) fault {
 	return f
 }
 
-// transaction runs do between BEGIN and COMMIT, or ROLLBACK after an error. Both
+// transaction runs do between begin and COMMIT, or ROLLBACK after an error. Both
 // ends are reached whatever becomes of ctx, so that no session is given back
 // inside a transaction.
-func (s *session) transaction(ctx context.Context, do func(t *tx) error) error {
-	if err := s.begin(ctx, s.dialect.begin); err != nil {
+func (s *session) transaction(ctx context.Context, begin string, do func(t *tx) error) error {
+	if err := s.begin(ctx, begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	run := func() error { return do(&tx{ctx: ctx, session: s}) }

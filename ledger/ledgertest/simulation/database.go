@@ -63,7 +63,7 @@ var _ rules.Database = (*database)(nil)
 func (d *database) chance(of int) bool { return of > 0 && d.random.IntN(1000) < of }
 
 // Update runs do until it is committed or refused, or has failed too often.
-func (d *database) Update(_ context.Context, do func(t rules.Tables) error) error {
+func (d *database) Update(_ context.Context, _ rules.Scope, do func(t rules.Tables) error) error {
 	unknown := false
 	for attempt := 1; ; attempt++ {
 		err := d.attempt(do, attempt == attemptsMax)
