@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -106,7 +107,11 @@ func short(f fault) string {
 func TestWhatTheCallerIsTold(t *testing.T) {
 	conflict, cut := state("40001"), &commitError{io.EOF}
 	always := func(err error) []error {
-		return []error{err, err, err, err, err, err, err, err, errors.New("one attempt too many")}
+		most := attemptsMax
+		if err == conflict {
+			most = conflictsMax
+		}
+		return append(slices.Repeat([]error{err}, most), errors.New("one attempt too many"))
 	}
 	for _, c := range []struct {
 		name   string
@@ -230,7 +235,7 @@ func TestCockroachRunsAgainAFewTimesOnly(t *testing.T) {
 		return raise(tx, "40001")
 	})
 	var most *crdb.MaxRetriesExceededError
-	if want := attemptsMax * (restartsMax + 1); runs != want || !errors.Is(err, ErrUnavailable) ||
+	if want := conflictsMax * (restartsMax + 1); runs != want || !errors.Is(err, ErrUnavailable) ||
 		!errors.As(err, &most) {
 		t.Errorf("%d runs and %v, want %d", runs, err, want)
 	}
