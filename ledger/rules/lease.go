@@ -38,14 +38,15 @@ func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Dur
 }
 
 // still gives those verifications of which a node has the lease, at their epoch,
-// each once and as it is: it may have been taken by a later run than first tried.
+// each once and as it is: it may have been taken by a later run than first tried, or by one that is not
+// over yet.
 func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
 	var mine []ledger.Verification
 	for _, v := range list {
 		if slices.ContainsFunc(mine, func(m ledger.Verification) bool { return m.ID == v.ID }) {
 			continue
 		}
-		now, err := t.Read(v.ID)
+		now, err := t.Await(v.ID)
 		if err != nil {
 			return nil, fmt.Errorf("look for a lease: %w", err)
 		}

@@ -140,7 +140,7 @@ func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.T
 }
 
 // cleared gives those overrides that were ended before their time, each once. One
-// that is over by its time was not cleared, whatever a run tried.
+// that is over by its time was not cleared, whatever a run tried; none of these is at work any more.
 func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleOverride, err error) {
 	for _, o := range list {
 		if slices.ContainsFunc(ended, func(e ledger.ThrottleOverride) bool { return e.ID == o.ID }) {

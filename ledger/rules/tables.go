@@ -77,6 +77,9 @@ type Tables interface {
 	Read(id uuid.UUID) (*Row, error)
 	ReadOf(workspace, id uuid.UUID) (*Row, error)
 	ReadIdentity(workspace, identity uuid.UUID) (*Row, error)
+	// Await is Read of the row as the last transaction leaves it: it waits for one that is changing it, so that
+	// a run whose commit nobody knows of is over when it answers.
+	Await(id uuid.UUID) (*Row, error)
 	// Limits reads what was set for a workspace; 0 is the default.
 	Limits(workspace uuid.UUID) (ledger.Limits, error)
 	// Open counts the verifications of a workspace that are not final.
@@ -173,7 +176,7 @@ type Tables interface {
 	HowMany() (int, error)
 	// Overrule writes an override that holds from now on for so long.
 	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
-	// Lift ends an override that holds, and Lifted reports whether one was ended so.
+	// Lift ends an override that holds, and Lifted reports whether one was ended so. It waits as Await does.
 	Lift(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
 }

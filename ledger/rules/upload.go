@@ -97,8 +97,15 @@ func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, er
 // ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
 func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
-	err = b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
-		u, err = appendChunk(t, id, writer, offset, data)
+	early := false // for any run: one before this may have been committed without our knowing
+	err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil {
+			u = ledger.Upload{}
+			return err
+		}
+		early = early || !v.Upload().Expired
+		u, err = appendChunk(t, v, part{writer: writer, offset: offset, data: data, early: early})
 		return err
 	})
 	if err != nil {
@@ -107,11 +114,15 @@ func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int6
 	return u, nil
 }
 
-func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error) {
-	v, err := t.Read(id)
-	if err != nil {
-		return ledger.Upload{}, err
-	}
+// part is bytes of an upload.
+type part struct {
+	writer, offset int64
+	data           []byte
+	early          bool // they came before the upload's time was over
+}
+
+func appendChunk(t Tables, v *Row, p part) (ledger.Upload, error) {
+	id, writer, offset, data := v.ID, p.writer, p.offset, p.data
 	end := offset + int64(len(data))
 	if v.Writer == writer && v.Durable == end {
 		before, err := t.Chunk(id, offset)
@@ -125,7 +136,7 @@ func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (led
 	switch u := v.Upload(); {
 	case v.Writer != writer:
 		return u, ledger.ErrFenced
-	case v.Status != ledger.Uploading || u.Expired:
+	case v.Status != ledger.Uploading || !p.early:
 		return u, ledger.ErrUploadClosed
 	case v.Durable != offset:
 		return u, ledger.ErrGap

@@ -66,7 +66,8 @@ func postgresDialect() dialect {
 		// Deferrable: it is never aborted, and aborts no writer.
 		snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SET LOCAL statement_timeout = 0",
 		// Stable within a statement, so that an index can be used.
-		now: "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
+		lock: "FOR UPDATE",
+		now:  "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
 			"{strict}", "", "{keyed}", ""),
 		numbered: true, driven: true,

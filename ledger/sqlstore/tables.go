@@ -109,6 +109,12 @@ func (t *tx) Read(id uuid.UUID) (*rules.Row, error) {
 	return scanVerification(t.row(read, id[:]).Scan)
 }
 
+// Await is Read that waits for a transaction which is changing the row.
+func (t *tx) Await(id uuid.UUID) (*rules.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
+	return scanVerification(t.row(read, id[:]).Scan)
+}
+
 // ReadOf reads one of a workspace; those of others do not exist for it.
 func (t *tx) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`

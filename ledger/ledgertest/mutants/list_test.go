@@ -345,6 +345,10 @@ var list = []mutant{
 		"leased, err = still(t, node, taken)\n\t\ttaken = leased", lives},
 	{"lease answered as it was first tried", leaseRules, "mine = append(mine, now.Verification)", "mine = append(mine, v)",
 		lives},
+	{"lease of a run that is not over forgotten", leaseRules, "t.Await(v.ID)", "t.Read(v.ID)", lives},
+	{"chunk refused that a run before has stored", uploadRules, "early = early || !v", "early = !v", lives},
+	{"lease twice as long", leaseRules, "t.Take(v.ID, node, v.Epoch, ttl)", "t.Take(v.ID, node, v.Epoch, 2*ttl)", lives},
+	{"lease renewed for twice as long", leaseRules, "t.Renew(node, ttl)", "t.Renew(node, 2*ttl)", lives},
 	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
 	{"forgetting of the run before the last forgotten", nodeRules, "done = done || err == nil", "done = err == nil", lives},
 	{"forgetting that was not tried", nodeRules, "if len(rows) == 0 && done {", "if len(rows) == 0 {", books},
@@ -352,8 +356,8 @@ var list = []mutant{
 	{"clearing of the run before the last forgotten", operatorRules, "tried, ended = append(tried, now...)",
 		"tried, ended = now", lives},
 	{"clearing that was rolled back answered", operatorRules, "if is {", "if is || o.Key != \"\" {", lives},
-	{"SQL: what is over was cleared", sqlOperators, "AND ends < expires`", "AND ends <= expires`", books},
-	{"SQL: nothing was cleared", sqlOperators, "AND ends < expires`", "AND ends > expires`", books},
+	{"SQL: what is over was cleared", sqlOperators, "SELECT ends < expires FROM", "SELECT ends <= expires FROM", books},
+	{"SQL: nothing was cleared", sqlOperators, "SELECT ends < expires FROM", "SELECT ends > expires FROM", books},
 
 	// What a workspace may have, and what is erased and deleted for it.
 	{"one open too many", limitRules, "open >= limits.Open", "open > limits.Open", books},
@@ -398,7 +402,7 @@ var list = []mutant{
 
 	// What a caller is told after faults.
 	{"unknown commit forgotten", sqlAttempts, "unknown = unknown || f.unknown", "unknown = f.unknown", attempts},
-	{"one attempt too many", sqlAttempts, "n == attemptsMax ||", "n > attemptsMax ||", attempts},
+	{"one attempt too many", sqlAttempts, "n-conflicts == attemptsMax ||", "n-conflicts > attemptsMax ||", attempts},
 	{"refused for good and tried again", sqlAttempts, "if !f.again || n", "if n", attempts},
 	{"unknown told as unavailable", sqlFault, "case unknown && f.why != \"\":", "case unknown && !f.passing:", attempts},
 	{"what a lost commit leaves not told", sqlFault, "case unknown && f.why != \"\":", "case unknown && f.passing:",
