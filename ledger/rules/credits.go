@@ -57,11 +57,11 @@ func grant(t Tables, e Entry) error {
 	if err := ledger.CheckText(e.Reason); err != nil {
 		return err
 	}
-	if err := t.Enter(e); err != nil {
-		return err
-	}
 	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
 	if err := one(n, err, "credit workspace"); err != nil {
+		return err
+	}
+	if err := t.Enter(e); err != nil {
 		return err
 	}
 	if err := t.Log(ledger.LogLine{Action: "grant", Workspace: e.Workspace, Subject: e.Subject.String(),
@@ -141,11 +141,11 @@ func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error
 			entries = append(entries, e)
 		}
 	}
-	if err := t.Enter(entries...); err != nil {
+	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free, Held: -charged - free, Spent: charged}, 0)
+	if err := one(n, err, "move credits"); err != nil {
 		return err
 	}
-	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free, Held: -charged - free, Spent: charged}, 0)
-	if err := one(n, err, "move credits"); err != nil || free == 0 {
+	if err := t.Enter(entries...); err != nil || free == 0 {
 		return err
 	}
 	return fund(t, v.Workspace)

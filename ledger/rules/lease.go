@@ -14,6 +14,9 @@ import (
 // Lease hands out verifications that nobody has, each at a new epoch.
 func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
+	if node == uuid.Nil {
+		return nil, fmt.Errorf("lease to nobody: %w", ledger.ErrIllegal)
+	}
 	if len(except) > ledger.ExceptMax {
 		return nil, fmt.Errorf("lease to node %s: pass over %d workspaces: %w", node, len(except), ledger.ErrIllegal)
 	}

@@ -63,7 +63,9 @@ type Tables interface {
 	Account(workspace uuid.UUID) (ledger.Balance, error)
 	// Credit adds by to a workspace's account if at least this much is available.
 	Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error)
-	// Enter writes entries; their key (subject, number, kind) refuses a second one.
+	// Enter writes entries; their key (subject, number, kind) refuses a second one. It comes after Credit: the
+	// reference to the workspace reads the row of the account, and who reads a row first and then changes it loses
+	// to who does the same beside him.
 	Enter(entries ...Entry) error
 	// Granted reads the entry of a grant; false when there is none.
 	Granted(id uuid.UUID) (Entry, bool, error)
@@ -194,8 +196,10 @@ func (r *Row) Leased() bool { return r.Node != uuid.Nil && r.LeaseExpires > r.No
 
 // HeldBy says whether l is still the caller's. An expired lease stays good until
 // somebody takes it: the epoch alone decides, so that a node that was paused
-// loses no outcome it already has.
-func (r *Row) HeldBy(l ledger.Lease) bool { return r.Node == l.Node && r.Epoch == l.Epoch }
+// loses no outcome it already has. What nobody has is not the zero node's.
+func (r *Row) HeldBy(l ledger.Lease) bool {
+	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
+}
 
 // unread says whether no intake has read the file to its end.
 func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status == ledger.Preparing }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -138,6 +139,47 @@ func TestALeasePassesOverWhatASilentTransactionHolds(t *testing.T) {
 			}
 			if want == nil {
 				s.does(t, `ROLLBACK`)
+			}
+		}
+	})
+}
+
+// TestWhatARunBeforeDidIsWaitedFor: its commit is decided while the next run looks for what it did.
+func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	onServer(t, func(t *testing.T, s *server) {
+		id, node := s.prepared(t, s.a), uuid.New()
+		o, err := s.SetOverride(t.Context(), ledger.ThrottleOverride{ID: uuid.New(), Key: "a.test",
+			Fields: map[string]string{"rate": "5"}}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			before string
+			seen   func(t *tx) (bool, error)
+		}{
+			"lease": {`UPDATE verifications SET lease_node = '\x` + hex(node) + `' WHERE id = '\x` + hex(id) + `'`,
+				func(t *tx) (bool, error) {
+					v, err := t.Await(id)
+					return err == nil && v.Node == node, err
+				}},
+			"clearing": {`UPDATE throttle_overrides SET ends = ends - 1 WHERE id = '\x` + hex(o.ID) + `'`,
+				func(t *tx) (bool, error) { return t.Lifted(o.ID) }},
+		} {
+			s.does(t, `BEGIN; `+c.before)
+			was, seen, done := s.counted(t, whyBusy), false, make(chan error, 1)
+			go func() {
+				done <- s.update(t.Context(), func(t *tx) (err error) {
+					seen, err = c.seen(t)
+					return err
+				})
+			}()
+			for s.counted(t, whyBusy) == was && len(done) == 0 { // until it has waited
+				runtime.Gosched()
+			}
+			s.does(t, `COMMIT`)
+			if err := <-done; err != nil || !seen {
+				t.Errorf("%s: seen %v, %v", name, seen, err)
 			}
 		}
 	})

@@ -248,6 +248,8 @@ func connector(url string, a access) (*sql.DB, error) {
 // checkIsolation refuses a connection whose transactions are less than
 // serializable, whatever lowers them. ErrIsolation.
 func checkIsolation(ctx context.Context, c *pgx.Conn, begin string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
 	answers, err := c.PgConn().Exec(ctx, begin+"; SHOW transaction_isolation; ROLLBACK").ReadAll()
 	if err != nil {
 		return fmt.Errorf("ask for the isolation of transactions: %w", err)

@@ -480,10 +480,11 @@ func TestAnAttemptEndsByItself(t *testing.T) {
 	}
 	_, wrote := s.Grant(t.Context(), uuid.New(), s.a, 1, "")
 	_, read := s.Balance(t.Context(), s.a)
+	_, listed := s.Entries(t.Context(), ledger.EntriesQuery{Workspace: s.a, Verification: uuid.New(), Limit: 1})
 	if err := SharedPostgres(t).Resume(); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{wrote, read} {
+	for _, err := range []error{wrote, read, listed} {
 		if !errors.Is(err, ErrUnavailable) {
 			t.Errorf("got %v, want ErrUnavailable", err)
 		}
@@ -602,5 +603,32 @@ func TestAPanicLeavesNoTransactionBehind(t *testing.T) {
 				p.free <- session
 			}
 		}
+	}
+}
+
+// TestAReadingThatIsSilentInTheMiddleEnds: the database stops when the transaction of a request has begun.
+func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	for range cap(s.readers.free) {
+		session := <-s.readers.free
+		session.dialect.attempt, session.dialect.ending = 200*time.Millisecond, 20*time.Millisecond
+		s.readers.free <- session
+	}
+	paused := false
+	err := s.glance(t.Context(), func(tx *tx) error {
+		if err := SharedPostgres(t).Pause(); err != nil {
+			return err
+		}
+		paused = true
+		_, err := tx.Account(s.a)
+		return err
+	})
+	if paused {
+		if err := SharedPostgres(t).Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 }

@@ -154,9 +154,18 @@ func (s *Store) view(ctx context.Context, do func(t *tx) error) (err error) {
 	return do(&tx{ctx: ctx, session: session, store: s})
 }
 
-// snapshot runs do once on one moment of the ledger. It keeps the write-ahead log
+// snapshot runs do once on one moment of the ledger, for as long as it takes. It keeps the write-ahead log
 // from being folded back for so long: for audits, not for requests.
 func (s *Store) snapshot(ctx context.Context, do func(t *tx) error) error {
+	return s.moment(ctx, false, do)
+}
+
+// glance is snapshot for a request: it ends with the time of one attempt.
+func (s *Store) glance(ctx context.Context, do func(t *tx) error) error {
+	return s.moment(ctx, true, do)
+}
+
+func (s *Store) moment(ctx context.Context, short bool, do func(t *tx) error) error {
 	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
 		return noSession(err).tell(err, false)
@@ -166,8 +175,14 @@ func (s *Store) snapshot(ctx context.Context, do func(t *tx) error) error {
 	if err := s.repeatOn(ctx, session, begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
+	within := ctx
+	if long := session.dialect.attempt; short && long > 0 {
+		bounded, cancel := context.WithTimeout(ctx, long)
+		defer cancel()
+		within = bounded
+	}
 	session.broken = true // inside a transaction, should do panic
-	err = do(&tx{ctx: ctx, session: session})
+	err = do(&tx{ctx: within, session: session})
 	session.broken = false
 	if err != nil {
 		f := session.judge(err)
