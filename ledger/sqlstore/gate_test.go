@@ -48,6 +48,7 @@ func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
 
 // TestTheGateLetsOneAloneInAtATime goes through who is in, and who may come then.
 func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
+	t.Parallel()
 	a, b := uuid.New(), uuid.New()
 	type visitor struct {
 		workspace uuid.UUID
@@ -62,19 +63,21 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 		{alone, nil, []visitor{beside, alone, other, otherAlone}},
 	} {
 		g := newGate()
-		ended, end := context.WithCancel(t.Context())
-		end()
 		leave, only, err := g.enter(t.Context(), c.in.workspace, c.in.alone)
 		if err != nil || only != c.in.alone {
 			t.Fatalf("%+v: alone in the process: %v, %v", c.in, only, err)
 		}
 		for _, v := range c.not {
-			if _, _, err := g.enter(ended, v.workspace, v.alone); !errors.Is(err, context.Canceled) {
+			soon, cancel := context.WithTimeout(t.Context(), 3*aloneTime) // longer than it waits to be alone
+			if _, _, err := g.enter(soon, v.workspace, v.alone); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%+v beside %+v: got %v", v, c.in, err)
 			}
+			cancel()
 		}
 		for _, v := range c.may {
-			out, only, err := g.enter(t.Context(), v.workspace, v.alone)
+			soon, cancel := context.WithTimeout(t.Context(), 20*aloneTime)
+			out, only, err := g.enter(soon, v.workspace, v.alone)
+			cancel()
 			if err != nil || only {
 				t.Fatalf("%+v beside %+v: alone in the process: %v, %v", v, c.in, only, err)
 			}
@@ -94,9 +97,9 @@ func TestOneIsAtAnAccountAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, err := g.account(ended, a); !errors.Is(err, context.Canceled) {
+	soon, cancel := context.WithTimeout(t.Context(), aloneTime)
+	defer cancel()
+	if _, err := g.account(soon, a); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second one: got %v", err)
 	}
 	other, err := g.account(t.Context(), uuid.New())

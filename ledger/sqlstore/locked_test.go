@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -175,7 +174,7 @@ func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 				})
 			}()
 			for s.counted(t, whyBusy) == was && len(done) == 0 { // until it has waited
-				runtime.Gosched()
+				<-time.After(5 * time.Millisecond)
 			}
 			s.does(t, `COMMIT`)
 			if err := <-done; err != nil || !seen {

@@ -615,7 +615,9 @@ func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 		s.readers.free <- session
 	}
 	paused := false
-	err := s.glance(t.Context(), func(tx *tx) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // for a ledger that waits for ever
+	defer cancel()
+	err := s.glance(ctx, func(tx *tx) error {
 		if err := SharedPostgres(t).Pause(); err != nil {
 			return err
 		}
@@ -628,7 +630,7 @@ func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+		t.Errorf("got %v, want ErrUnavailable, the caller's time: %v", err, ctx.Err())
 	}
 }
