@@ -183,3 +183,18 @@ func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// TestACommitIsNotStoppedByTheCaller: he gives up when all is done but the commit, which goes on.
+func TestACommitIsNotStoppedByTheCaller(t *testing.T) {
+	t.Parallel()
+	onServer(t, func(t *testing.T, s *server) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.update(ctx, func(tx *tx) error {
+			defer cancel()
+			return rename(tx, s.a, "committed")
+		})
+		if got := s.names(t); err != nil || !slices.Contains(got, "committed") {
+			t.Errorf("%v: %q", err, got)
+		}
+	})
+}

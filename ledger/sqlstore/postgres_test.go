@@ -634,3 +634,31 @@ func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 		t.Errorf("got %v, want ErrUnavailable, the caller's time: %v", err, ctx.Err())
 	}
 }
+
+// TestACommitThatIsSilentEnds: the database stops before it, and nobody knows.
+func TestACommitThatIsSilentEnds(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	for range cap(s.writer.free) {
+		session := <-s.writer.free
+		session.dialect.attempt, session.dialect.ending = 200*time.Millisecond, 20*time.Millisecond
+		s.writer.free <- session
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a ledger that waits for ever
+	defer cancel()
+	runs := 0
+	err := s.update(ctx, func(tx *tx) error {
+		err := rename(tx, s.a, "in doubt")
+		if runs++; runs == 1 {
+			err = errors.Join(err, SharedPostgres(t).Pause())
+		}
+		return err
+	})
+	if runs > 0 {
+		if err := SharedPostgres(t).Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, ErrUnknown) || ctx.Err() != nil {
+		t.Errorf("got %v after %d runs, want ErrUnknown, the caller's time: %v", err, runs, ctx.Err())
+	}
+}

@@ -49,7 +49,7 @@ var (
 	locks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestALocked|TestATransactionOfA|TestALeasePasses|" +
 		"TestWhatARun|TestTheGate|TestOneIsAt)"}, {"-test.run", "^(TestAFlood|TestAReadingThat)"}}}
 	// sessions are the tests of connections and commits, on PostgreSQL and in CockroachDB's way.
-	sessions = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestACommitThat|TestWhatEndsA|TestCockroach|TestAPanic|" +
+	sessions = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
 		"TestAConnectionIsNot|TestACallThat|TestConnectionsSay|TestAFailedTransaction|TestLostConnections|TestAnAttemptEnds)"}}}
 	// turns are the tests of package quota.
 	turns = suite{"./ledger/quota", [][]string{{}}}
