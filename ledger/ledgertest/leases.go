@@ -59,6 +59,41 @@ var leases = []exercise{
 		d.leased(d.Node, 5, Hour)
 		d.leased(d.Node, 0, Hour)
 	}},
+	{"nobody leases nothing", 0, func(d *Desk) {
+		d.Uploads()
+		_, err := d.Lease(d.T.Context(), uuid.Nil, 1, Hour)
+		d.refused(err, ledger.ErrIllegal)
+		l := d.Takes(d.Uploads().ID)
+		d.ok(d.Release(d.T.Context(), l))
+		l.Node = uuid.Nil
+		_, err = d.Prepare(d.T.Context(), l, 1, 0, 1)
+		d.refused(err, ledger.ErrStaleEpoch)
+	}},
+	{"a lease is as long as asked for", 0, func(d *Desk) {
+		v := d.Uploads()
+		until := func() time.Time {
+			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.Kept) error { return nil })
+			d.ok(err)
+			return seen.LeasedUntil
+		}
+		before := v.Created
+		d.leased(d.Node, 1, Hour, v.ID)
+		if got := until().Sub(before); got < Hour || got > Hour+Hour/2 {
+			d.T.Errorf("leased for %v, want an hour", got)
+		}
+		_, err := d.Renew(d.T.Context(), d.Node, Hour/4) // a shorter one counts too
+		if d.ok(err); until().Sub(before) < Hour/4 || until().Sub(before) > Hour/2 {
+			d.T.Errorf("renewed for %v, want a quarter of an hour", until().Sub(before))
+		}
+		l := ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: 1}
+		held := until()
+		if _, err := d.Prepare(d.T.Context(), l, 1, 0, 1); err != nil {
+			d.T.Error(err)
+		}
+		if got := until(); got.After(held) {
+			d.T.Errorf("work made the lease longer: until %v, and then until %v", held, got)
+		}
+	}},
 	{"an expired lease goes to another at the next epoch", 0, func(d *Desk) {
 		v := d.Uploads()
 		first := d.leased(d.Node, 1, 0, v.ID)

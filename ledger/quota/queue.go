@@ -60,6 +60,16 @@ func NewQueue[Tenant comparable](places int64, weight int, first Tenant) *Queue[
 // Take waits for a place until ctx ends. waited says whether it was not free at once. ErrClosed,
 // or the error of ctx.
 func (q *Queue[Tenant]) Take(ctx context.Context, t Tenant) (waited bool, err error) {
+	return q.take(ctx, t, false)
+}
+
+// TakeAgain is Take for who has had a place and needs another one for the same work: it goes before the others
+// of its tenant.
+func (q *Queue[Tenant]) TakeAgain(ctx context.Context, t Tenant) (waited bool, err error) {
+	return q.take(ctx, t, true)
+}
+
+func (q *Queue[Tenant]) take(ctx context.Context, t Tenant, again bool) (waited bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -75,9 +85,13 @@ func (q *Queue[Tenant]) Take(ctx context.Context, t Tenant) (waited bool, err er
 		l.turn = max(l.turn, q.clock)
 		q.busy = append(q.busy, l)
 	}
-	l.waits = append(l.waits, w)
+	if again {
+		l.waits = slices.Insert(l.waits, 0, w)
+	} else {
+		l.waits = append(l.waits, w)
+	}
 	q.serve()
-	waited = len(l.waits) > 0 && l.waits[len(l.waits)-1] == w
+	waited = slices.Contains(l.waits, w)
 	q.mu.Unlock()
 	select {
 	case <-w.ready:

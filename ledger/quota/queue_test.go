@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -282,5 +283,35 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	if len(q.lines) > linesKept+16 {
 		t.Errorf("%d lines are remembered", len(q.lines))
+	}
+}
+
+// TestWhoRunsAgainGoesBeforeOthersOfItsTenant, and not before those of another.
+func TestWhoRunsAgainGoesBeforeOthersOfItsTenant(t *testing.T) {
+	q := NewQueue(1, 2, "own")
+	if _, err := q.Take(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan string, 3)
+	for i, c := range []struct {
+		name, tenant string
+		take         func(ctx context.Context, tenant string) (bool, error)
+	}{{"new", "a", q.Take}, {"other", "b", q.Take}, {"again", "a", q.TakeAgain}} {
+		go func() {
+			if waited, err := c.take(t.Context(), c.tenant); err != nil || !waited {
+				t.Errorf("%s: waited %v, %v", c.name, waited, err)
+			}
+			came <- c.name
+			q.Return(c.tenant)
+		}()
+		for q.Waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	q.Return("a")
+	for _, want := range []string{"other", "again", "new"} {
+		if got := <-came; got != want {
+			t.Errorf("%s came, want %s", got, want)
+		}
 	}
 }

@@ -97,8 +97,34 @@ func step(t Tables, v *Row, m move) error {
 // ErrStaleEpoch.
 func (b Book) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
+	return b.workedIn(ctx, Scope{}, l, again, do)
+}
+
+// paid is worked for what may change the account of the verification's workspace. The context mostly says
+// whose that is; otherwise it is looked up.
+func (b Book) paid(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
+	do func(t Tables, v *Row) error) (ledger.Verification, error) {
+	in := Scope{Workspace: ledger.TenantOf(ctx), Account: true}
+	if in.Workspace == uuid.Nil {
+		err := b.db.View(ctx, func(t Tables) error {
+			v, err := t.Read(l.Verification)
+			if err == nil {
+				in.Workspace = v.Workspace
+			}
+			return err
+		})
+		if err != nil {
+			return ledger.Verification{}, err
+		}
+	}
+	return b.workedIn(ctx, in, l, again, do)
+}
+
+// workedIn is worked in a scope.
+func (b Book) workedIn(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
+	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	var v *Row
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, in, func(t Tables) (err error) {
 		if v, err = t.Read(l.Verification); err != nil {
 			return err
 		}

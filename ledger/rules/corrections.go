@@ -17,7 +17,7 @@ var errCorrectedMeanwhile = fmt.Errorf("it was corrected since this audit began,
 func (b Book) EnterCorrection(ctx context.Context, c ledger.Correction, by ledger.Balance) (ledger.Correction, error) {
 	c.Author = ledger.Author(ctx)
 	var done *ledger.Correction
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{Workspace: c.Workspace, Account: true}, func(t Tables) (err error) {
 		if done, err = t.Correction(c.ID); err != nil || done != nil {
 			return err
 		}
@@ -56,11 +56,8 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 		entries[i] = Entry{Subject: c.ID, Number: e.Number, Kind: e.Kind, Workspace: c.Workspace, Amount: e.Amount,
 			Reason: c.Reason}
 	}
-	if err := t.Enter(entries...); err != nil {
-		return err
-	}
 	if by == (ledger.Balance{}) {
-		return nil
+		return t.Enter(entries...)
 	}
 	// The difference that the audit found is the same whatever moved since, but what is
 	// available may have been spent.
@@ -69,6 +66,9 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 		return fmt.Errorf("%d credits are not available any more: %w", -by.Available, ledger.ErrUncorrectable)
 	}
 	if err := one(n, err, "move credits"); err != nil {
+		return err
+	}
+	if err := t.Enter(entries...); err != nil {
 		return err
 	}
 	if err := fund(t, c.Workspace); err != nil {

@@ -26,7 +26,7 @@ func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credi
 	ledger.Balance, error) {
 	var after ledger.Balance
 	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason}
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
 		if err = grant(t, e); err != nil {
 			return err
 		}
@@ -65,11 +65,11 @@ func grant(t Tables, e Entry) error {
 	case !errors.Is(err, ledger.ErrNoSuchVerification):
 		return fmt.Errorf("look for a verification with the id of the grant: %w", err)
 	}
-	if err := t.Enter(e); err != nil {
-		return err
-	}
 	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
 	if err := one(n, err, "credit workspace"); err != nil {
+		return err
+	}
+	if err := t.Enter(e); err != nil {
 		return err
 	}
 	if err := t.Log(ledger.LogLine{Action: "grant", Workspace: e.Workspace, Subject: e.Subject.String(),
@@ -149,11 +149,11 @@ func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error
 			entries = append(entries, e)
 		}
 	}
-	if err := t.Enter(entries...); err != nil {
+	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free, Held: -charged - free, Spent: charged}, 0)
+	if err := one(n, err, "move credits"); err != nil {
 		return err
 	}
-	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free, Held: -charged - free, Spent: charged}, 0)
-	if err := one(n, err, "move credits"); err != nil || free == 0 {
+	if err := t.Enter(entries...); err != nil || free == 0 {
 		return err
 	}
 	return fund(t, v.Workspace)

@@ -18,7 +18,7 @@ func (b Book) Learn(ctx context.Context, facts []ledger.Fact) error {
 		return nil
 	}
 	facts = lastByKey(facts)
-	err := b.db.Update(ctx, func(t Tables) error { return t.Learn(facts) })
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error { return t.Learn(facts) })
 	if err != nil {
 		return fmt.Errorf("learn %d facts: %w", len(facts), err)
 	}

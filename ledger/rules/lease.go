@@ -14,13 +14,16 @@ import (
 // Lease hands out verifications that nobody has, each at a new epoch.
 func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
+	if node == uuid.Nil {
+		return nil, fmt.Errorf("lease to nobody: %w", ledger.ErrIllegal)
+	}
 	if len(except) > ledger.ExceptMax {
 		return nil, fmt.Errorf("lease to node %s: pass over %d workspaces: %w", node, len(except), ledger.ErrIllegal)
 	}
 	// taken is what any run took that came to its commit: any of them may have been
 	// committed without our knowing, also while the next run was at work.
 	var taken, leased []ledger.Verification
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		leased, err = still(t, node, taken)
 		if err != nil || len(leased) > 0 {
 			return err
@@ -38,14 +41,15 @@ func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Dur
 }
 
 // still gives those verifications of which a node has the lease, at their epoch,
-// each once and as it is: it may have been taken by a later run than first tried.
+// each once and as it is: it may have been taken by a later run than first tried, or by one that is not
+// over yet.
 func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
 	var mine []ledger.Verification
 	for _, v := range list {
 		if slices.ContainsFunc(mine, func(m ledger.Verification) bool { return m.ID == v.ID }) {
 			continue
 		}
-		now, err := t.Read(v.ID)
+		now, err := t.Await(v.ID)
 		if err != nil {
 			return nil, fmt.Errorf("look for a lease: %w", err)
 		}
@@ -77,7 +81,7 @@ func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid
 // Renew prolongs all leases of a node that have not expired and names them.
 func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
 	var leases []ledger.Lease
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		leases, err = t.Renew(node, ttl)
 		return err
 	})
@@ -89,7 +93,7 @@ func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]l
 
 // Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
 func (b Book) Release(ctx context.Context, l ledger.Lease) error {
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(l.Verification)
 		if err != nil {
 			return err
@@ -137,7 +141,7 @@ func (b Book) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, tot
 		same := v.Rows == rows && v.Duplicates == duplicates && v.Total == total
 		return same && (v.State() == ledger.WaitingCredits || v.State().Funded() && v.HeldBy(l))
 	}
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Preparing || total < 1 || duplicates < 0 || total != rows-duplicates {
 			return ledger.ErrIllegal
 		}
@@ -226,7 +230,7 @@ func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state 
 // verification aside.
 func (b Book) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
 		v.Crashes++
 		if v.Crashes < ledger.CrashesMax || v.Status == ledger.Cancelling {
 			return step(t, v, move{to: v.Status, issue: v.Issue, next: Millis(v.NextTry), expected: Millis(v.Expected),

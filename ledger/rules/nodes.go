@@ -16,7 +16,7 @@ func (b Book) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
 	if err := beat.Check(); err != nil {
 		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
 	}
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		n, err := t.Refresh(beat)
 		if err != nil || n == 1 {
 			return err
@@ -74,7 +74,7 @@ func (b Book) Roll(ctx context.Context) (roll ledger.Roll, err error) {
 
 // Leave ends a process's row by its own wish.
 func (b Book) Leave(ctx context.Context, session uuid.UUID) error {
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		row, _, err := t.Node(session)
 		switch {
 		case err != nil || row == nil || row.Standing == ledger.NodeLeft:
@@ -92,7 +92,7 @@ func (b Book) Leave(ctx context.Context, session uuid.UUID) error {
 
 // Retire ends a row that was not seen for at least after.
 func (b Book) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		row, now, err := t.Node(session)
 		if err != nil || row == nil || fresh(Clock(now), row, after) {
 			return err
@@ -138,7 +138,7 @@ func end(t Tables, row *ledger.NodeRow, e Ending) error {
 // AskDrain notes an operator's wish in the rows of a node.
 func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
 	found := false // by any run: the node may be forgotten after one that was committed
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
 // Forget takes an operator's word that a node is dead.
 func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	done := false
-	err := b.db.Update(ctx, func(t Tables) error {
+	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
 			return err

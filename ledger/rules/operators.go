@@ -19,7 +19,7 @@ func (b Book) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds 
 	err := o.Check(holds)
 	var kept *ledger.ThrottleOverride
 	if err == nil {
-		err = b.db.Update(ctx, func(t Tables) error {
+		err = b.db.Update(ctx, Scope{}, func(t Tables) error {
 			now, err := override(t, o, holds)
 			if errors.Is(err, errOver) && kept != nil {
 				// A run before set it, was committed without our knowing, and somebody cleared it
@@ -119,7 +119,7 @@ func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.T
 	var tried, ended []ledger.ThrottleOverride
 	err := c.Check()
 	if err == nil {
-		err = b.db.Update(ctx, func(t Tables) error {
+		err = b.db.Update(ctx, Scope{}, func(t Tables) error {
 			before, err := cleared(t, tried)
 			if err != nil {
 				return err
@@ -140,7 +140,7 @@ func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.T
 }
 
 // cleared gives those overrides that were ended before their time, each once. One
-// that is over by its time was not cleared, whatever a run tried.
+// that is over by its time was not cleared, whatever a run tried; none of these is at work any more.
 func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleOverride, err error) {
 	for _, o := range list {
 		if slices.ContainsFunc(ended, func(e ledger.ThrottleOverride) bool { return e.ID == o.ID }) {

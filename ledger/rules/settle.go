@@ -61,7 +61,7 @@ func (b Book) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payl
 	ledger.Verification, error) {
 	var after *Row
 	again := func(*Row) bool { return false }
-	v, err := b.worked(ctx, n.Lease, again, func(t Tables, v *Row) error {
+	v, err := b.paid(ctx, n.Lease, again, func(t Tables, v *Row) error {
 		if refused != nil {
 			return refused
 		}
@@ -140,7 +140,7 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 // Cancel asks for the end of a verification.
 func (b Book) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	var v *Row
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
 		if v, err = t.ReadOf(workspace, id); err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func finishCancel(t Tables, v *Row) error {
 // FinishCancel releases what is still held and makes the verification Cancelled.
 func (b Book) FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Status == ledger.Cancelled }
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Cancelling {
 			return ledger.ErrIllegal
 		}

@@ -14,9 +14,16 @@ type Database interface {
 	// Update runs do in one serialisable transaction and commits it. do may run
 	// several times: it has no effect outside the transaction but on variables
 	// that it sets anew each time.
-	Update(ctx context.Context, do func(t Tables) error) error
+	Update(ctx context.Context, in Scope, do func(t Tables) error) error
 	// View runs do for reading only, each question at its own moment.
 	View(ctx context.Context, do func(t Tables) error) error
+}
+
+// Scope says what a transaction is about, so that those which would meet at the same rows can take turns
+// before they begin. It changes nothing of what they do.
+type Scope struct {
+	Workspace uuid.UUID // zero: of whom the context says, see ledger.TenantOf
+	Account   bool      // the account of the workspace may change
 }
 
 // Row is one verification as its table has it, at the time Now.
@@ -59,7 +66,9 @@ type Tables interface {
 	Account(workspace uuid.UUID) (ledger.Balance, error)
 	// Credit adds by to a workspace's account if at least this much is available.
 	Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error)
-	// Enter writes entries; their key (subject, number, kind) refuses a second one.
+	// Enter writes entries; their key (subject, number, kind) refuses a second one. It comes after Credit: the
+	// reference to the workspace reads the row of the account, and who reads a row first and then changes it loses
+	// to who does the same beside him.
 	Enter(entries ...Entry) error
 	// Granted reads the entry of a grant; false when there is none.
 	Granted(id uuid.UUID) (Entry, bool, error)
@@ -73,6 +82,9 @@ type Tables interface {
 	Read(id uuid.UUID) (*Row, error)
 	ReadOf(workspace, id uuid.UUID) (*Row, error)
 	ReadIdentity(workspace, identity uuid.UUID) (*Row, error)
+	// Await is Read of the row as the last transaction leaves it: it waits for one that is changing it, so that
+	// a run whose commit nobody knows of is over when it answers.
+	Await(id uuid.UUID) (*Row, error)
 	// Limits reads what was set for a workspace; 0 is the default.
 	Limits(workspace uuid.UUID) (ledger.Limits, error)
 	// Open counts the verifications of a workspace that are not final.
@@ -178,7 +190,7 @@ type Tables interface {
 	HowMany() (int, error)
 	// Overrule writes an override that holds from now on for so long.
 	Overrule(o ledger.ThrottleOverride, holds time.Duration) error
-	// Lift ends an override that holds, and Lifted reports whether one was ended so.
+	// Lift ends an override that holds, and Lifted reports whether one was ended so. It waits as Await does.
 	Lift(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
 }
@@ -196,8 +208,10 @@ func (r *Row) Leased() bool { return r.Node != uuid.Nil && r.LeaseExpires > r.No
 
 // HeldBy says whether l is still the caller's. An expired lease stays good until
 // somebody takes it: the epoch alone decides, so that a node that was paused
-// loses no outcome it already has.
-func (r *Row) HeldBy(l ledger.Lease) bool { return r.Node == l.Node && r.Epoch == l.Epoch }
+// loses no outcome it already has. What nobody has is not the zero node's.
+func (r *Row) HeldBy(l ledger.Lease) bool {
+	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
+}
 
 // unread says whether no intake has read the file to its end.
 func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status == ledger.Preparing }

@@ -18,7 +18,7 @@ import (
 func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created bool
-	err := b.db.Update(ctx, func(t Tables) (err error) {
+	err := b.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
 		v, created, err = create(t, n)
 		// What a run before may have committed is of this call, if it has its id.
 		created = err == nil && (created || t.Doubt() && v.ID == n.ID)
@@ -69,7 +69,7 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 // OpenUpload makes the caller the newest writer and fences the older ones. An
 // upload that is over is answered as it is: nobody writes to it.
 func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
-	err = b.db.Update(ctx, func(t Tables) error {
+	err = b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil {
 			return err
@@ -94,8 +94,15 @@ func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, er
 // ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
 func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
-	err = b.db.Update(ctx, func(t Tables) (err error) {
-		u, err = appendChunk(t, id, writer, offset, data)
+	early := false // for any run: one before this may have been committed without our knowing
+	err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+		v, err := t.Read(id)
+		if err != nil {
+			u = ledger.Upload{}
+			return err
+		}
+		early = early || !v.Upload().Expired
+		u, err = appendChunk(t, v, part{writer: writer, offset: offset, data: data, early: early})
 		return err
 	})
 	if err != nil {
@@ -104,11 +111,15 @@ func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int6
 	return u, nil
 }
 
-func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error) {
-	v, err := t.Read(id)
-	if err != nil {
-		return ledger.Upload{}, err
-	}
+// part is bytes of an upload.
+type part struct {
+	writer, offset int64
+	data           []byte
+	early          bool // they came before the upload's time was over
+}
+
+func appendChunk(t Tables, v *Row, p part) (ledger.Upload, error) {
+	id, writer, offset, data := v.ID, p.writer, p.offset, p.data
 	end := offset + int64(len(data))
 	if v.Writer == writer && v.Durable == end {
 		before, err := t.Chunk(id, offset)
@@ -122,7 +133,7 @@ func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (led
 	switch u := v.Upload(); {
 	case v.Writer != writer:
 		return u, ledger.ErrFenced
-	case v.Status != ledger.Uploading || u.Expired:
+	case v.Status != ledger.Uploading || !p.early:
 		return u, ledger.ErrUploadClosed
 	case v.Durable != offset:
 		return u, ledger.ErrGap
@@ -153,7 +164,7 @@ func appendChunk(t Tables, id uuid.UUID, writer, offset int64, data []byte) (led
 // ExpireUpload ends an upload whose time is over with bytes missing; any other
 // verification stays as it is.
 func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
-	return b.db.Update(ctx, func(t Tables) error {
+	return b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
 			return err
@@ -167,7 +178,7 @@ func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 // ExpireFunding ends a verification that has waited that long for credits; any
 // other stays as it is.
 func (b Book) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
-	return b.db.Update(ctx, func(t Tables) error {
+	return b.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
 			return err

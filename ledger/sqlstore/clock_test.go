@@ -215,7 +215,7 @@ func shiftClock(t *testing.T, s *Store, by time.Duration) {
 	for _, p := range []*pool{s.readers, s.writer} {
 		var all []*session
 		for range cap(p.free) {
-			one, err := p.take(t.Context())
+			one, err := p.take(t.Context(), false, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,9 +14,11 @@ type dialect struct {
 	name string
 	// now is the database's clock as an expression: milliseconds since 1970.
 	now string
-	// begin starts a transaction that writes, snapshot one that only reads and sees
-	// one moment of the ledger.
-	begin, snapshot string
+	// lock ends a question that waits for those who change what it asks for, and keeps others from it.
+	lock string
+	// begin starts a transaction that writes, hurried one that waits for a lock for aloneTime
+	// at most, and snapshot one that only reads and sees one moment of the ledger.
+	begin, hurried, snapshot string
 	// types turns the words in braces of a migration into this database's.
 	types *strings.Replacer
 	// numbered: arguments are written $1, $2 and not ?.
@@ -46,6 +48,7 @@ type dialect struct {
 // text turns a statement of this package into one for the database.
 func (d dialect) text(statement string) string {
 	statement = strings.ReplaceAll(statement, "{now}", d.now)
+	statement = strings.ReplaceAll(statement, "{lock}", d.lock)
 	if d.numbered {
 		statement = numbered(statement)
 	}

@@ -12,7 +12,7 @@ import (
 // Entries gives one page of the entries of a verification, newest first, with the
 // sums of all of them, as of one moment.
 func (s *Store) Entries(ctx context.Context, q ledger.EntriesQuery) (st ledger.Statement, err error) {
-	err = s.snapshot(ctx, func(t *tx) error {
+	err = s.glance(ctx, func(t *tx) error {
 		v, err := t.ReadOf(q.Workspace, q.Verification)
 		if err != nil {
 			return err

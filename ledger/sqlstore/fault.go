@@ -1,6 +1,9 @@
 package sqlstore
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Why an attempt failed: the label of rollcall_ledger_retries_total and a word of the log.
 const (
@@ -35,6 +38,11 @@ type fault struct {
 // stopped is the end of the caller's context: at what statement it came is no news
 // about the ledger.
 var stopped = fault{why: whyStopped, passing: true}
+
+// noSession says what it means that none was to be had: the caller gave up, or the ledger was closed.
+func noSession(err error) fault {
+	return fault{why: whyStopped, passing: !errors.Is(err, ErrClosed)}
+}
 
 // tell gives the error that the caller of a method sees: unknown says that some
 // attempt may have been committed.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -107,7 +108,11 @@ func short(f fault) string {
 func TestWhatTheCallerIsTold(t *testing.T) {
 	conflict, cut := state("40001"), &commitError{io.EOF}
 	always := func(err error) []error {
-		return []error{err, err, err, err, err, err, err, err, errors.New("one attempt too many")}
+		most := attemptsMax
+		if err == conflict {
+			most = conflictsMax
+		}
+		return append(slices.Repeat([]error{err}, most), errors.New("one attempt too many"))
 	}
 	for _, c := range []struct {
 		name   string
@@ -133,7 +138,7 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := openForTest(t)
-			session, err := s.writer.take(t.Context())
+			session, err := s.writer.take(t.Context(), false, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +147,7 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			runs := 0
-			err = s.repeat(ctx, session, func(context.Context) error {
+			err = s.repeatOn(ctx, session, func(context.Context) error {
 				if runs++; runs == c.cancel {
 					cancel()
 				}
@@ -216,7 +221,7 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 		{"commit in conflict", failing("COMMIT", state("40001")), "conflict ap", true},
 	} {
 		s, _ := openForTest(t)
-		session, err := s.writer.take(t.Context())
+		session, err := s.writer.take(t.Context(), false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +234,7 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs := 0
-		err = session.transaction(t.Context(), func(*tx) error {
+		err = session.transaction(t.Context(), session.dialect.begin, func(*tx) error {
 			runs++
 			return nil
 		})
@@ -265,7 +270,7 @@ func TestCockroachRunsAgainAFewTimesOnly(t *testing.T) {
 		return raise(tx, "40001")
 	})
 	var most *crdb.MaxRetriesExceededError
-	if want := attemptsMax * (restartsMax + 1); runs != want || !errors.Is(err, ErrUnavailable) ||
+	if want := conflictsMax * (restartsMax + 1); runs != want || !errors.Is(err, ErrUnavailable) ||
 		!errors.As(err, &most) {
 		t.Errorf("%d runs and %v, want %d", runs, err, want)
 	}

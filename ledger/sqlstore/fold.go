@@ -14,9 +14,9 @@ func (s *Store) fold(ctx context.Context) (bool, error) {
 	if !s.Embedded() || s.writer == nil {
 		return true, nil
 	}
-	session, err := s.writer.take(ctx)
+	session, err := s.writer.take(ctx, false, 0)
 	if err != nil {
-		return false, err
+		return false, noSession(err).tell(err, false)
 	}
 	defer s.writer.put(session)
 	if err := session.connect(ctx); err != nil {

@@ -241,12 +241,12 @@ func (s *Store) define(ctx context.Context, statement string) error {
 	if !s.dialect.apart {
 		return s.update(ctx, func(t *tx) error { return t.run(statement) })
 	}
-	session, err := s.writer.take(ctx)
+	session, err := s.writer.take(ctx, false, 0)
 	if err != nil {
-		return err
+		return noSession(err).tell(err, false)
 	}
 	defer s.writer.put(session)
-	return s.repeat(ctx, session, func(ctx context.Context) error {
+	return s.repeatOn(ctx, session, func(ctx context.Context) error {
 		return (&tx{ctx: ctx, session: session}).run(statement)
 	})
 }

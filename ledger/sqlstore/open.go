@@ -52,7 +52,7 @@ type Store struct {
 	rules.Book // the transitions
 	dialect    dialect
 	writer     *pool    // embedded: one session, so that writers queue here; nil: read only
-	crowd      crowd    // of the writers
+	gate       *gate    // before the writers
 	readers    *pool    // nil until the schema is right
 	lock       *os.File // what makes this process the owner; nil: read only, or a server
 	folder     string   // Options.Folder
@@ -171,7 +171,7 @@ func (s *Store) open(ctx context.Context, path string) error {
 
 // writeBy gives the store connections to write by.
 func (s *Store) writeBy(db *sql.DB, size int) {
-	s.writer, s.crowd = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newCrowd(size)
+	s.writer, s.gate = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newGate()
 }
 
 // openServer connects to a server whose schema is right.

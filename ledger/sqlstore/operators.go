@@ -123,10 +123,11 @@ func (t *tx) Lift(id uuid.UUID) (int64, error) {
 	return t.exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
-// Lifted reports whether an override was ended before its time.
+// Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
 func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
-	const read = `SELECT count(*) > 0 FROM throttle_overrides WHERE id = ? AND ends < expires`
-	if err = t.row(read, id[:]).Scan(&lifted); err != nil {
+	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
+	err = t.row(read, id[:]).Scan(&lifted)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) { // none: a sweep deleted it long after, or it was never set
 		return false, fmt.Errorf("look whether an override was cleared: %w", err)
 	}
 	return lifted, nil

@@ -29,10 +29,13 @@ const (
 	statementTime = 10 * time.Second
 	// lockTime bounds waiting for a row that another transaction changes. Those of
 	// this package hold one for some milliseconds. Guess.
-	lockTime = 5 * time.Second
-	// idleTime is the time after which the database ends a transaction whose node
-	// says nothing, so that a node that was paused blocks nobody. Below a lease.
-	idleTime = 15 * time.Second
+	lockTime = 500 * time.Millisecond
+	// idleTime is the time after which the database ends a transaction that writes and whose node
+	// says nothing: a node that was paused holds rows that others want. Below all attempts of one of
+	// those, attemptsMax times lockTime, so that they get through. Guess.
+	idleTime = 2 * time.Second
+	// idleReading is the same of one that only reads, which nobody waits for. Below a lease.
+	idleReading = 15 * time.Second
 	// attemptTime bounds one attempt as the node sees it, so that a connection into
 	// the void ends. Above statementTime, so that a slow database says so itself.
 	attemptTime = 15 * time.Second
@@ -50,16 +53,21 @@ const (
 	hangUpTime = time.Second
 )
 
+// beginServer starts a transaction on a server.
+const beginServer = "BEGIN ISOLATION LEVEL SERIALIZABLE"
+
 // postgresDialect is what PostgreSQL 15 and CockroachDB share, as PostgreSQL has it.
 func postgresDialect() dialect {
 	return dialect{
 		name: "postgresql",
 		// Said each time: the default of a role, a database or a cluster may be less.
-		begin: "BEGIN ISOLATION LEVEL SERIALIZABLE",
+		begin:   beginServer,
+		hurried: fmt.Sprintf("%s; SET LOCAL lock_timeout = %d", beginServer, aloneTime.Milliseconds()),
 		// Deferrable: it is never aborted, and aborts no writer.
 		snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SET LOCAL statement_timeout = 0",
 		// Stable within a statement, so that an index can be used.
-		now: "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
+		lock: "FOR UPDATE",
+		now:  "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
 			"{strict}", "", "{keyed}", "", "{absent}", "IF NOT EXISTS"),
 		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
@@ -238,6 +246,7 @@ func connector(url string, a access) (*sql.DB, error) {
 		// A single statement is a transaction too: below serializable it could see a
 		// later transaction without the earlier one.
 		settings["default_transaction_read_only"] = "on"
+		settings["idle_in_transaction_session_timeout"] = milliseconds(idleReading)
 		settings["default_transaction_isolation"] = "serializable"
 	}
 	if a.patient {
@@ -246,9 +255,8 @@ func connector(url string, a access) (*sql.DB, error) {
 	for name, value := range settings {
 		config.RuntimeParams[name] = value
 	}
-	begin := postgresDialect().begin
 	return stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		if err := checkIsolation(ctx, c, begin); err != nil || a.readOnly {
+		if err := checkIsolation(ctx, c, beginServer); err != nil || a.readOnly {
 			return err
 		}
 		return checkDurable(ctx, c)
@@ -258,6 +266,8 @@ func connector(url string, a access) (*sql.DB, error) {
 // checkIsolation refuses a connection whose transactions are less than
 // serializable, whatever lowers them. ErrIsolation.
 func checkIsolation(ctx context.Context, c *pgx.Conn, begin string) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
 	answers, err := c.PgConn().Exec(ctx, begin+"; SHOW transaction_isolation; ROLLBACK").ReadAll()
 	if err != nil {
 		return fmt.Errorf("ask for the isolation of transactions: %w", err)

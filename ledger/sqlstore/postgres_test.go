@@ -356,7 +356,7 @@ func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 	}
 	for _, c := range []struct{ name, written, read string }{
 		{"application_name", "rollcall", "rollcall"}, {"statement_timeout", "10s", "10s"},
-		{"lock_timeout", "5s", "5s"}, {"idle_in_transaction_session_timeout", "15s", "15s"},
+		{"lock_timeout", "500ms", "500ms"}, {"idle_in_transaction_session_timeout", "2s", "15s"},
 		{"default_transaction_read_only", "off", "on"},
 	} {
 		if got := show(store.update, c.name); got != c.written {
@@ -480,10 +480,11 @@ func TestAnAttemptEndsByItself(t *testing.T) {
 	}
 	_, wrote := s.Grant(t.Context(), uuid.New(), s.a, 1, "")
 	_, read := s.Balance(t.Context(), s.a)
+	_, listed := s.Entries(t.Context(), ledger.EntriesQuery{Workspace: s.a, Verification: uuid.New(), Limit: 1})
 	if err := SharedPostgres(t).Resume(); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{wrote, read} {
+	for _, err := range []error{wrote, read, listed} {
 		if !errors.Is(err, ErrUnavailable) {
 			t.Errorf("got %v, want ErrUnavailable", err)
 		}
@@ -507,7 +508,7 @@ func TestAConnectionIsNotUsedForEver(t *testing.T) {
 		p := newPool(db, d, 1, func(uuid.UUID, time.Duration) {})
 		var pids [2]int
 		for i := range pids {
-			session, err := p.take(t.Context())
+			session, err := p.take(t.Context(), false, 0)
 			if err == nil {
 				err = session.connect(t.Context())
 			}
@@ -602,5 +603,62 @@ func TestAPanicLeavesNoTransactionBehind(t *testing.T) {
 				p.free <- session
 			}
 		}
+	}
+}
+
+// TestAReadingThatIsSilentInTheMiddleEnds: the database stops when the transaction of a request has begun.
+func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	for range cap(s.readers.free) {
+		session := <-s.readers.free
+		session.dialect.attempt, session.dialect.ending = 200*time.Millisecond, 20*time.Millisecond
+		s.readers.free <- session
+	}
+	paused := false
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // for a ledger that waits for ever
+	defer cancel()
+	err := s.glance(ctx, func(tx *tx) error {
+		if err := SharedPostgres(t).Pause(); err != nil {
+			return err
+		}
+		paused = true
+		_, err := tx.Account(s.a)
+		return err
+	})
+	if paused {
+		if err := SharedPostgres(t).Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+		t.Errorf("got %v, want ErrUnavailable, the caller's time: %v", err, ctx.Err())
+	}
+}
+
+// TestACommitThatIsSilentEnds: the database stops before it, and nobody knows.
+func TestACommitThatIsSilentEnds(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	for range cap(s.writer.free) {
+		session := <-s.writer.free
+		session.dialect.attempt, session.dialect.ending = 200*time.Millisecond, 20*time.Millisecond
+		s.writer.free <- session
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a ledger that waits for ever
+	defer cancel()
+	runs := 0
+	err := s.update(ctx, func(tx *tx) error {
+		err := rename(tx, s.a, "in doubt")
+		if runs++; runs == 1 {
+			err = errors.Join(err, SharedPostgres(t).Pause())
+		}
+		return err
+	})
+	if runs > 0 {
+		if err := SharedPostgres(t).Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, ErrUnknown) || ctx.Err() != nil {
+		t.Errorf("got %v after %d runs, want ErrUnknown, the caller's time: %v", err, runs, ctx.Err())
 	}
 }

@@ -179,10 +179,10 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 
 // once runs a transaction a single time.
 func once(t *testing.T, s *Store, do func(t *tx) error) error {
-	session, err := s.writer.take(t.Context())
+	session, err := s.writer.take(t.Context(), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.writer.put(session)
-	return session.attempt(t.Context(), func(ctx context.Context) error { return session.transaction(ctx, do) })
+	return session.attempt(t.Context(), func(ctx context.Context) error { return session.transaction(ctx, session.dialect.begin, do) })
 }

@@ -25,7 +25,6 @@ type session struct {
 	retires  time.Time // when the connection was used long enough; zero: never
 	broken   bool      // in doubt; not used again
 	user     uuid.UUID // whose turn it is used in
-	doubt    bool      // an attempt before the one at hand may have been committed
 }
 
 // connect makes the session ready for use.
@@ -147,20 +146,25 @@ func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long ti
 	return p
 }
 
-// take waits for a session until ctx ends. ErrClosed after close, ErrUnavailable.
-func (p *pool) take(ctx context.Context) (*session, error) {
+// take waits for a session until ctx ends, before others of its tenant if it had one before and runs again;
+// has is how long it has waited for other things. ErrClosed after close, or the error of ctx.
+func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*session, error) {
 	who, began := ledger.TenantOf(ctx), time.Now()
-	waited, err := p.turns.Take(ctx, who)
-	long := time.Duration(0)
+	ask := p.turns.Take
+	if again {
+		ask = p.turns.TakeAgain
+	}
+	waited, err := ask(ctx, who)
+	long := has
 	if waited {
-		long = time.Since(began)
+		long += time.Since(began)
 	}
 	p.waited(who, long)
 	switch {
 	case errors.Is(err, quota.ErrClosed):
 		return nil, ErrClosed
 	case err != nil:
-		return nil, stopped.tell(fmt.Errorf("wait for a connection: %w", err), false)
+		return nil, fmt.Errorf("wait for a connection: %w", err)
 	}
 	select {
 	case <-p.closed:

@@ -18,7 +18,7 @@ import (
 // The statements that the transitions of package rules are made of.
 
 // Doubt says whether a run before this one may have been committed.
-func (t *tx) Doubt() bool { return t.session.doubt }
+func (t *tx) Doubt() bool { return t.doubt }
 
 // Account reads a workspace's balance. ErrNoSuchWorkspace.
 func (t *tx) Account(workspace uuid.UUID) (ledger.Balance, error) {
@@ -109,6 +109,12 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 // Read reads one verification by its id.
 func (t *tx) Read(id uuid.UUID) (*rules.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ?`
+	return scanVerification(t.row(read, id[:]).Scan)
+}
+
+// Await is Read that waits for a transaction which is changing the row.
+func (t *tx) Await(id uuid.UUID) (*rules.Row, error) {
+	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
 	return scanVerification(t.row(read, id[:]).Scan)
 }
 
@@ -265,6 +271,9 @@ var free = func() (texts [len(exceptSizes)]string) {
 // exceptSizes are for how many workspaces there is a text.
 var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
 
+// passingLocked ends a question for rows to change that nobody else is changing.
+const passingLocked = ` FOR UPDATE SKIP LOCKED`
+
 // Free lists verifications that can be worked on now and that nobody has.
 func (t *tx) Free(limit int, except []uuid.UUID) (list []*rules.Row, err error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
@@ -278,11 +287,15 @@ func (t *tx) Free(limit int, except []uuid.UUID) (list []*rules.Row, err error) 
 			args[i] = except[i][:]
 		}
 	}
+	text := free[at]
+	if t.passes && !t.session.dialect.embedded() {
+		text += passingLocked
+	}
 	err = t.each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		list = append(list, v)
 		return err
-	}, free[at], append(args, limit)...)
+	}, text, append(args, limit)...)
 	return list, err
 }
 

@@ -125,3 +125,27 @@ func TestATransactionIsRunAgainForPassingReasonsOnly(t *testing.T) {
 		t.Errorf("one of them was committed, once: %+v, %v", b, err)
 	}
 }
+
+// TestAPanicLeavesTheEmbeddedLedgerUsable: its only session is given back outside of a transaction.
+func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
+	s, w := openForTest(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = s.update(t.Context(), func(t *tx) error {
+			if err := spoiled(w, nil)(t); err != nil {
+				return err
+			}
+			panic("a fault of ours")
+		})
+	}()
+	if err := s.update(t.Context(), spoiled(w, nil)); err != nil {
+		t.Error(err)
+	}
+	if b, err := s.Balance(t.Context(), w); err != nil || b.Granted != 1 {
+		t.Errorf("%+v, %v, want what the second one granted", b, err)
+	}
+}

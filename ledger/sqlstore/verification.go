@@ -16,8 +16,8 @@ import (
 type database struct{ store *Store }
 
 // Update runs do in one transaction.
-func (d database) Update(ctx context.Context, do func(t rules.Tables) error) error {
-	return d.store.update(ctx, func(t *tx) error { return do(statements{t, d.store}) })
+func (d database) Update(ctx context.Context, in rules.Scope, do func(t rules.Tables) error) error {
+	return d.store.updateIn(ctx, in, func(t *tx) error { return do(statements{t, d.store}) })
 }
 
 // View runs do on a session for reading.

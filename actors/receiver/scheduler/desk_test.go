@@ -1,12 +1,14 @@
 package scheduler
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
@@ -302,8 +304,9 @@ func TestUnheardResultsEnd(t *testing.T) {
 func TestTasksAreBounded(t *testing.T) {
 	d := begunAlone("example", testOptions(openedWide()), begin)
 	offer := func(now time.Time, n int, epoch int64) {
-		m := offerOf(1, fmt.Sprintf("d%d.example", n), 1, 0, nil) // refused: nothing in it
+		m := offerOf(1, "d.example", 1, 0, nil) // refused: nothing in it
 		m.Task.Epoch = epoch
+		binary.BigEndian.PutUint32(m.Task.Verification[12:], uint32(n))
 		d.Offer(now, Client{}, m)
 		d.steps = nil
 	}
@@ -337,7 +340,7 @@ func TestTasksAreBounded(t *testing.T) {
 		t.Error("a later owner was not let in")
 	}
 	for n := range epochsMax + 100 {
-		d.inbox.tasks.epochs.remember(at, wire.TaskKey{Shard: uint32(n)}, 1)
+		d.inbox.tasks.epochs.remember(at, uuid.UUID{1, byte(n >> 16), byte(n >> 8), byte(n)}, 1)
 	}
 	if _, epochs := known(); epochs > epochsMax {
 		t.Errorf("%d epochs are remembered", epochs)

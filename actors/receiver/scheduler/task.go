@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,9 +24,8 @@ const (
 	// each, 15 MB.
 	restingMax = 10_000
 
-	// epochsMax bounds the epochs that are remembered of tasks; beyond it the oldest are
-	// forgotten, which costs a stale owner's probes being asked once more. Guess: 80 bytes
-	// each, 16 MB.
+	// epochsMax bounds the epochs that are remembered of verifications; beyond it the oldest are
+	// forgotten, which costs a stale owner's probes being asked once more. Some 50 bytes each.
 	epochsMax = 200_000
 
 	rememberFor    = time.Minute      // a chunk that is done, against late copies of its offer
@@ -51,7 +49,7 @@ type Client struct {
 }
 
 // task is what the scheduler knows of one task. With no chunk open it is only a
-// memory of the chunks that were done; after rememberFor its epoch alone is kept.
+// memory of the chunks that were done; after rememberFor the epoch of its verification alone is kept.
 type task struct {
 	key     wire.TaskKey
 	epoch   int64
@@ -169,7 +167,7 @@ func (t *tasks) tell(k *task, b behind) {
 func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
 	switch {
-	case k == nil && epoch < t.epochs.of(key):
+	case k == nil && epoch < t.epochs.of(key.Verification):
 		return nil
 	case k == nil:
 		k = &task{key: key}
@@ -279,39 +277,33 @@ func (t *tasks) wakeToSweep(e *env, at time.Time) {
 func (t *tasks) shorten(now time.Time, k *task) {
 	t.tell(k, behind{})
 	delete(t.all, k.key)
-	t.epochs.remember(now, k.key, k.epoch)
+	t.epochs.remember(now, k.key.Verification, k.epoch)
 }
 
-// epochs are the newest owners of tasks that are forgotten otherwise. Two maps take turns, so that
-// each is remembered for taskMemory at least and twice that at most, and no time is kept for it.
+// epochs are the newest owners of verifications whose tasks are forgotten otherwise. Two maps take turns, so
+// that each is remembered for taskMemory at least and twice that at most, and no time is kept for it.
 type epochs struct {
-	young, old map[wire.TaskKey]int64
+	young, old map[uuid.UUID]int64
 	turned     time.Time
 }
 
-// of is the newest epoch of a task; the least when it is not remembered.
-func (e *epochs) of(key wire.TaskKey) int64 {
-	if epoch, ok := e.young[key]; ok {
-		return epoch
-	}
-	if epoch, ok := e.old[key]; ok {
-		return epoch
-	}
-	return math.MinInt64
+// of is the newest epoch of a verification; 0 when none is remembered.
+func (e *epochs) of(verification uuid.UUID) int64 {
+	return max(e.young[verification], e.old[verification])
 }
 
-// remember notes the epoch of a task.
-func (e *epochs) remember(now time.Time, key wire.TaskKey, epoch int64) {
+// remember notes the epoch of a verification.
+func (e *epochs) remember(now time.Time, verification uuid.UUID, epoch int64) {
 	if len(e.young) >= epochsMax/2 {
 		e.old, e.young, e.turned = e.young, nil, now
 	}
 	if e.young == nil {
-		e.young = map[wire.TaskKey]int64{}
+		e.young = map[uuid.UUID]int64{}
 	}
 	if len(e.young)+len(e.old) == 0 {
 		e.turned = now
 	}
-	e.young[key] = epoch
+	e.young[verification] = max(e.young[verification], epoch)
 }
 
 // turn forgets the older ones when it is time.

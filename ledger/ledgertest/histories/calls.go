@@ -61,6 +61,7 @@ type call struct {
 	credits   int64 // grant
 
 	all  bool // lease: it must leave nothing; see History.part
+	anew bool // lease: a run before the one that was answered may have taken what was answered
 	rank int  // place of file in the order in which the book serves; -1: not in the book. Set at the end.
 }
 

@@ -51,7 +51,9 @@ func (h *History) part(workspace int) []porcupine.Operation {
 		if op.call.kind == lease || op.call.kind == renew {
 			lines := slices.DeleteFunc(slices.Clone(op.lines),
 				func(l listed) bool { return h.files[l.rank] != workspace })
-			op.call.all = len(op.lines) < op.call.limit
+			// What a run before took is answered as it is, though more could be had by then.
+			op.call.anew = op.repeats > 0
+			op.call.all = len(op.lines) < op.call.limit && !op.call.anew
 			op.call.limit = len(lines)
 			op.answer.list = textOf(lines)
 		}
@@ -119,15 +121,37 @@ func (h *History) model() porcupine.Model {
 			case told.unknown:
 				return before.open(input.(call))
 			}
-			after, must := before.apply(input.(call))
-			if told != must {
-				return nil
+			c := input.(call)
+			var states []any
+			if after, must := before.apply(c); told == must {
+				states = append(states, after)
 			}
-			return []any{after}
+			if c.kind == lease && c.anew && told.list != "" && before.holds(c.node, told.list) {
+				states = append(states, before)
+			}
+			return states
 		},
 		Equal: func(a, b any) bool { return a.(*book).equal(b.(*book)) },
 	}
 	return m.ToModel()
+}
+
+// holds says whether a node has each file of a list of leases, as the list shows it.
+func (b *book) holds(node int, list string) bool {
+	has := map[string]bool{}
+	for rank, f := range b.files {
+		if f != nil && f.node == node {
+			var one strings.Builder
+			line(&one, rank, f.epoch, f.status)
+			has[one.String()] = true
+		}
+	}
+	for one := range strings.SplitAfterSeq(list, ";") {
+		if one != "" && !has[one] {
+			return false
+		}
+	}
+	return true
 }
 
 // open gives the books that there may be after a call that told nothing. A lease

@@ -21,6 +21,11 @@ const (
 	sqlEvidence  = "ledger/sqlstore/evidence.go"
 	sqlAudit     = "ledger/sqlstore/audit.go"
 	sqlAttempts  = "ledger/sqlstore/tx.go"
+	sqlSession   = "ledger/sqlstore/session.go"
+	sqlDriven    = "ledger/sqlstore/driven.go"
+	sqlGate      = "ledger/sqlstore/gate.go"
+	sqlServer    = "ledger/sqlstore/postgres.go"
+	queueRules   = "ledger/quota/queue.go"
 	sqlFault     = "ledger/sqlstore/fault.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
@@ -350,6 +355,15 @@ var list = append([]mutant{
 		"leased, err = still(t, node, taken)\n\t\ttaken = leased", lives},
 	{"lease answered as it was first tried", leaseRules, "mine = append(mine, now.Verification)", "mine = append(mine, v)",
 		lives},
+	{"lease of a run that is not over forgotten", leaseRules, "t.Await(v.ID)", "t.Read(v.ID)", lives},
+	{"chunk refused that a run before has stored", uploadRules, "early = early || !v", "early = !v", lives},
+	{"lease twice as long", leaseRules, "t.Take(v.ID, node, v.Epoch, ttl)", "t.Take(v.ID, node, v.Epoch, 2*ttl)", lives},
+	{"lease renewed for twice as long", leaseRules, "t.Renew(node, ttl)", "t.Renew(node, 2*ttl)", lives},
+	{"SQL: lease twice as long", sqlTables, "lease_expires = {now} + ?, epoch", "lease_expires = {now} + 2 * ?, epoch", books},
+	{"SQL: lease renewed for twice as long", sqlTables, "SET lease_expires = {now} + ?\n", "SET lease_expires = {now} + 2 * ?\n", books},
+	{"lease of nobody", leaseRules, "if node == uuid.Nil {", "if limit < -9 {", books},
+	{"SQL: run before not waited for", sqlServer, `lock: "FOR UPDATE",`, `lock: "",`, locks},
+	{"what nobody has is the zero node's", tableRules, "r.Node != uuid.Nil && r.Node == l.Node", "r.Node == l.Node", books},
 	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
 	{"forgetting of the run before the last forgotten", nodeRules, "done = done || err == nil", "done = err == nil", lives},
 	{"forgetting that was not tried", nodeRules, "if len(rows) == 0 && done {", "if len(rows) == 0 {", books},
@@ -357,8 +371,8 @@ var list = append([]mutant{
 	{"clearing of the run before the last forgotten", operatorRules, "tried, ended = append(tried, now...)",
 		"tried, ended = now", lives},
 	{"clearing that was rolled back answered", operatorRules, "if is {", "if is || o.Key != \"\" {", lives},
-	{"SQL: what is over was cleared", sqlOperators, "AND ends < expires`", "AND ends <= expires`", books},
-	{"SQL: nothing was cleared", sqlOperators, "AND ends < expires`", "AND ends > expires`", books},
+	{"SQL: what is over was cleared", sqlOperators, "SELECT ends < expires FROM", "SELECT ends <= expires FROM", books},
+	{"SQL: nothing was cleared", sqlOperators, "SELECT ends < expires FROM", "SELECT ends > expires FROM", books},
 
 	// What a workspace may have, and what is erased and deleted for it.
 	{"one open too many", limitRules, "open >= limits.Open", "open > limits.Open", books},
@@ -401,9 +415,45 @@ var list = append([]mutant{
 	{"SQL: limit of nothing", sqlLimits7, "stored > 0 AND ", "", books},
 	{"SQL: limits of no workspace", sqlLimits7, " REFERENCES workspaces (id)", "", books},
 
+	// Who waits for whom.
+	{"all writers of an account in the database", sqlAttempts, "if in.Account {", "if in.Account && a.before {", locks},
+	{"two at an account", sqlGate, "account: semaphore.NewWeighted(1)", "account: semaphore.NewWeighted(2)", locks},
+	{"alone beside others of the workspace", sqlGate, "		places = placesMax\n", "		places = 1\n", locks},
+	{"alone beside others of the node", sqlGate, "if g.node.Acquire(soon, placesMax) == nil {",
+		"if soon == nil {", locks},
+	{"all wait for one that waits to be alone", sqlGate, "context.WithTimeout(ctx, aloneTime)",
+		"context.WithTimeout(ctx, 1000*aloneTime)", locks},
+	{"lanes kept for ever", sqlGate, "l.users == 0 {", "l.users < 0 {", locks},
+	{"never alone", sqlAttempts, "conflicts%(crowdedRuns+1) == crowdedRuns", "conflicts < 0", locks},
+	{"lease that waits for a silent transaction", sqlAttempts, "busy = busy || f.why == whyBusy", "busy = false", locks},
+	{"behind others of its tenant again", queueRules, "l.waits = slices.Insert(l.waits, 0, w)",
+		"l.waits = append(l.waits, w)", turns},
+	{"lock waited for long", sqlServer, "lockTime = 500 * time.Millisecond", "lockTime = 5 * time.Second", sessions},
+	{"silent writer kept for long", sqlServer, "idleTime = 2 * time.Second", "idleTime = 15 * time.Second", sessions},
+	{"silent reading of a request", sqlAttempts, "short && long > 0 {", "short && long < 0 {", locks},
+	{"one conflict too many", sqlAttempts, "|| conflicts == conflictsMax ||", "|| conflicts > conflictsMax ||", attempts},
+
+	// Connections and commits.
+	{"commit that failed taken for one", sqlDriven, "return &commitError{d.ended} // the", "return nil // the", sessions},
+	{"unknown commit taken for a failure", sqlDriven, "case errors.As(err, &ambiguous):\n\t\treturn &commitError{err}",
+		"case errors.As(err, &ambiguous):\n\t\treturn err", sessions},
+	{"conclusion without the statement that failed", sqlDriven, "d.failed = errAborted // what", "_ = errAborted // what",
+		sessions},
+	{"restarts without end", sqlDriven, "crdb.WithMaxRetries(ctx, restartsMax)", "crdb.WithMaxRetries(ctx, 2*restartsMax)", sessions},
+	{"connection used for ever", sqlSession, "time.Now().After(s.retires)", "time.Now().Before(s.retires)", sessions},
+	{"commit that the caller stops", sqlSession, "	ctx = context.WithoutCancel(ctx)\n", "", sessions},
+	{"ending without a deadline", sqlSession, "	if long := s.dialect.ending; long > 0 {", "	if long := s.dialect.ending; long < 0 {",
+		sessions},
+	{"session in doubt used again", sqlSession, "if s.conn != nil && (s.broken || ", "if s.conn != nil && (false || ", sessions},
+	{"session given back inside a transaction", sqlAttempts, "s.broken = s.broken || !returned", "s.broken = s.broken && !returned",
+		sessions},
+	{"lost connection kept", sqlAttempts, "s.broken = s.broken || f.fresh", "s.broken = s.broken && f.fresh", sessions},
+	{"attempt without a deadline", sqlAttempts, "if long := s.dialect.attempt; long > 0 {", "if long := s.dialect.attempt; long < 0 {",
+		sessions},
+
 	// What a caller is told after faults.
 	{"unknown commit forgotten", sqlAttempts, "unknown = unknown || f.unknown", "unknown = f.unknown", attempts},
-	{"one attempt too many", sqlAttempts, "n == attemptsMax ||", "n > attemptsMax ||", attempts},
+	{"one attempt too many", sqlAttempts, "n-conflicts == attemptsMax ||", "n-conflicts > attemptsMax ||", attempts},
 	{"refused for good and tried again", sqlAttempts, "if !f.again || n", "if n", attempts},
 	{"unknown told as unavailable", sqlFault, "case unknown && f.why != \"\":", "case unknown && !f.passing:", attempts},
 	{"what a lost commit leaves not told", sqlFault, "case unknown && f.why != \"\":", "case unknown && f.passing:",
@@ -434,7 +484,7 @@ var list = append([]mutant{
 		"\tcase err == nil && e.Amount < 0:\n\t\treturn fmt.Errorf(\"the grant id is that", books},
 	{"created told to who lost the race", uploadRules, "t.Doubt() && v.ID == n.ID", "v.ID == n.ID", lives},
 	{"created not told after a lost answer", uploadRules, "t.Doubt() && v.ID == n.ID", "t.Doubt() && v.ID != n.ID", lives},
-	{"doubt forgotten", "ledger/sqlstore/tx.go", "session.doubt = unknown", "session.doubt = false", unknowns},
+	{"doubt forgotten", "ledger/sqlstore/tx.go", "doubt = doubt || f.unknown", "doubt = false", unknowns},
 	{"SQL: small grant renews the wait", sqlTables, "SET issue_message = ? WHERE id = ?`",
 		"SET issue_message = ?, waiting_since = {now} WHERE id = ?`", books},
 	{"wait for credits of a moment", bookRules, "v.WaitingSince = v.Now", "v.WaitingSince = v.Now + 60_000", lives},

@@ -45,6 +45,14 @@ var (
 		{"-test.run", "^(TestConformance|TestEachStatement.*)$/^sqlite$"}}}
 	// attempts are the tests of what a caller is told when the database fails.
 	attempts = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}}
+	// locks are the tests of who waits for whom, on PostgreSQL.
+	locks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestALocked|TestATransactionOfA|TestALeasePasses|" +
+		"TestWhatARun|TestTheGate|TestOneIsAt)"}, {"-test.run", "^(TestAFlood|TestAReadingThat)"}}}
+	// sessions are the tests of connections and commits, on PostgreSQL and in CockroachDB's way.
+	sessions = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
+		"TestAConnectionIsNot|TestACallThat|TestConnectionsSay|TestAFailedTransaction|TestLostConnections|TestAnAttemptEnds)"}}}
+	// turns are the tests of package quota.
+	turns = suite{"./ledger/quota", [][]string{{}}}
 	// disks are the tests of the reserve of disk.
 	disks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}}
 	// durable are the tests of what a database must not forget.

@@ -49,7 +49,7 @@ var upkeep = []mutant{
 	{"a migration that does not wait", sqlMigrate, "case state != lockNotAvailable:", "default:", migrations},
 
 	// Connections and what their errors mean.
-	{"transactions of the default isolation", sqlPostgres, `begin: "BEGIN ISOLATION LEVEL SERIALIZABLE",`, `begin: "BEGIN",`, opened},
+	{"transactions of the default isolation", sqlPostgres, `const beginServer = "BEGIN ISOLATION LEVEL SERIALIZABLE"`, `const beginServer = "BEGIN"`, opened},
 	{"audits of the default isolation", sqlPostgres, `snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;`,
 		`snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;`, opened},
 	{"readers of the default isolation", sqlPostgres, `settings["default_transaction_isolation"] = "serializable"`,

@@ -47,7 +47,7 @@ func (w *world) checkCommit() {
 	}
 	for _, f := range m.inserted {
 		w.checkFile(f)
-		if had := w.has(f.row.Workspace); had.Stored > storedMax || had.Unpaid > unpaidMax || m.full {
+		if had := w.has(f.row.Workspace, m.ran); had.Stored > storedMax || had.Unpaid > unpaidMax || m.full {
 			w.wrong("limits", "a file was let in with %+v, the disk full: %v", had, m.full)
 		}
 	}
@@ -94,6 +94,10 @@ func (w *world) checkStep(s *saved) {
 	if after.Status.Final() && after.Node != uuid.Nil {
 		w.wrong("lease", "%s with a lease", after.Status)
 	}
+	if expires := after.LeaseExpires; after.Node != uuid.Nil && expires != before.LeaseExpires &&
+		expires != w.memory.ran+leaseTTL.Milliseconds() {
+		w.wrong("lease", "of %d ms, asked for %v", expires-w.memory.ran, leaseTTL)
+	}
 	if from != to && to == "failed" {
 		w.checkFailure(before, after.Issue)
 	}
@@ -106,7 +110,7 @@ func (w *world) checkFailure(before *rules.Row, issue *ledger.Issue) {
 	if issue != nil {
 		code = issue.Code
 	}
-	now := rules.Clock(w.memory.now)
+	now := rules.Clock(w.memory.ran)
 	switch before.State() {
 	case "uploading":
 		if code != ledger.UploadExpired || before.UploadExpires.After(now) {

@@ -188,7 +188,7 @@ func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow
 		p.wrong("turns", "began as %+v", row)
 	case published && !slices.Equal(row.Before, old.View):
 		p.wrong("turns", "published as %+v after %+v", row, old)
-	case ended && row.Standing == ledger.NodeLost && p.memory.now-old.Seen.UnixMilli() < p.after.Milliseconds():
+	case ended && row.Standing == ledger.NodeLost && p.memory.ran-old.Seen.UnixMilli() < p.after.Milliseconds():
 		p.wrong("turns", "retired before its time: %+v", old)
 	case known && old.Dead && !row.Dead && !began && row.Standing != ledger.NodeLeft:
 		p.wrong("turns", "dead, and then not: %+v", row)

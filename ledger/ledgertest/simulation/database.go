@@ -24,20 +24,20 @@ const (
 	again          // surely rolled back
 	never          // rolled back, but the caller cannot tell
 	lost           // committed, but the caller cannot tell
-	// late is a commit that the caller cannot tell of and that happens only when the next
-	// run has begun: that one saw nothing of it, and is rolled back.
+	// late is a commit that the caller cannot tell of and that is decided, either way, only when a later
+	// run has begun. Until then all runs see nothing of it, and none can commit a change: its rows are locked.
 	late
 )
 
 // attemptsMax bounds the runs of one transaction, as a database does.
-const attemptsMax = 3
+const attemptsMax = 5
 
 // chances are how often, of 1,000 transactions, each fault happens.
 type chances struct {
 	statement int // one statement fails, and the transaction with it
 	commit    int // the commit fails and nothing was changed
 	lost      int // the commit was executed, its answer is lost
-	late      int // the commit is executed while the next run is at work
+	late      int // the commit is decided while a later run is at work
 	between   int // of 1,000 re-runs: others get their turn before it
 }
 
@@ -54,6 +54,7 @@ type database struct {
 	fates   []fate // of the next commits, before any is drawn
 	doubt   bool   // of the run at hand: one before it may have been committed
 	waiting func() // executes a late commit; nil: none is waited for
+	passing func() // lets time pass while one is waited for
 	inside  inside // how a transaction is run
 	runs    int64  // transactions begun
 	faults  int64  // of them with a fault
@@ -64,35 +65,49 @@ var _ rules.Database = (*database)(nil)
 func (d *database) chance(of int) bool { return of > 0 && d.random.IntN(1000) < of }
 
 // Update runs do until it is committed or refused, or has failed too often.
-func (d *database) Update(_ context.Context, do func(t rules.Tables) error) error {
+func (d *database) Update(_ context.Context, _ rules.Scope, do func(t rules.Tables) error) error {
 	unknown := false
 	for attempt := 1; ; attempt++ {
 		d.doubt = unknown
-		err := d.attempt(do, attempt == attemptsMax)
-		if !errors.Is(err, errAgain) && !errors.Is(err, errUnknown) {
-			return err
-		}
+		began := d.waiting != nil
+		err := d.attempt(do)
+		again := errors.Is(err, errAgain) || errors.Is(err, errUnknown)
 		unknown = unknown || errors.Is(err, errUnknown)
-		if attempt == attemptsMax {
-			if unknown {
-				return errUnknown
-			}
-			return errAgain
+		over := !again || attempt == attemptsMax
+		if d.waiting != nil && (over || began && d.random.IntN(2) == 0) {
+			d.decide()
 		}
-		// While a commit is waited for its rows are locked: others would wait too.
-		if d.waiting == nil && d.chance(d.chances.between) {
+		switch {
+		case !over && d.waiting != nil: // its rows are locked: others would wait too
+			d.passing()
+		case !over && d.chance(d.chances.between):
 			d.between()
+		case !again:
+			return err
+		case over && unknown:
+			return errUnknown
+		case over:
+			return errAgain
 		}
 	}
 }
 
-// attempt is one run of a transaction; after the last one no commit is late.
-func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error) {
+// decide ends a late commit: mostly it is executed.
+func (d *database) decide() {
+	execute := d.waiting
+	d.waiting, d.tables.locked, d.tables.lockedRest = nil, nil, false
+	if d.random.IntN(3) > 0 {
+		execute()
+		d.check()
+	}
+}
+
+// attempt is one run of a transaction.
+func (d *database) attempt(do func(t rules.Tables) error) (err error) {
 	d.runs++
-	decide, doubt := d.waiting, d.doubt
-	d.waiting = nil
+	doubt := d.doubt
 	at := -1
-	if decide != nil || d.chance(d.chances.statement) {
+	if d.waiting != nil || d.chance(d.chances.statement) {
 		at = d.random.IntN(12) // a transaction has a dozen statements at most, mostly
 	}
 	became := again
@@ -107,8 +122,13 @@ func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error)
 		if err != nil {
 			return false
 		}
-		if became = again; decide == nil {
-			became = d.fate(last)
+		switch {
+		case d.waiting == nil:
+			became = d.fate()
+		case d.tables.changes():
+			became = again
+		default:
+			became = committed // it has only read
 		}
 		err = became.answer()
 		return became == committed || became == lost
@@ -121,10 +141,6 @@ func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error)
 	default:
 		d.tables.rollback()
 	}
-	if decide != nil {
-		decide()
-		d.check()
-	}
 	if errors.Is(err, errAgain) || errors.Is(err, errUnknown) {
 		d.faults++
 	}
@@ -132,7 +148,7 @@ func (d *database) attempt(do func(t rules.Tables) error, last bool) (err error)
 }
 
 // fate draws what becomes of a commit.
-func (d *database) fate(last bool) (f fate) {
+func (d *database) fate() (f fate) {
 	switch {
 	case len(d.fates) > 0:
 		f, d.fates = d.fates[0], d.fates[1:]
@@ -144,9 +160,6 @@ func (d *database) fate(last bool) (f fate) {
 		f = lost
 	case d.chance(d.chances.late):
 		f = late
-	}
-	if last && f == late {
-		return lost
 	}
 	return f
 }

@@ -65,6 +65,7 @@ type identity struct{ workspace, key uuid.UUID }
 // memory is the tables, for one transaction at a time.
 type memory struct {
 	now        int64 // milliseconds
+	ran        int64 // when the transaction at hand began; a late commit is checked after that
 	accounts   map[uuid.UUID]*account
 	files      []*file // by time of creation and id
 	byID       map[uuid.UUID]*file
@@ -78,11 +79,13 @@ type memory struct {
 	touched    []account // as they were
 	granted    []uuid.UUID
 	inserted   []*file
-	clusterWas *cluster // nil: not changed
-	failAfter  int      // statements until fail; negative: never
-	fail       error    // what that statement answers
-	doubt      bool     // a run before may have been committed
-	aborted    bool     // a statement failed: nothing more can be done but to roll back
+	clusterWas *cluster           // nil: not changed
+	locked     map[uuid.UUID]bool // files that a transaction without a decision has changed
+	lockedRest bool               // and the tables of cluster
+	failAfter  int                // statements until fail; negative: never
+	fail       error              // what that statement answers
+	doubt      bool               // a run before may have been committed
+	aborted    bool               // a statement failed: nothing more can be done but to roll back
 }
 
 func newMemory() *memory {
@@ -97,6 +100,7 @@ func (m *memory) begin(after int, fail error) {
 	m.changed, m.touched = m.changed[:0], m.touched[:0]
 	m.granted, m.inserted = m.granted[:0], m.inserted[:0]
 	m.failAfter, m.fail, m.aborted, m.clusterWas = after, fail, false, nil
+	m.ran = m.now
 }
 
 // byAge is the order in which verifications are served.
@@ -128,6 +132,11 @@ func (m *memory) rollback() {
 	}
 }
 
+// changes says whether the transaction changed anything.
+func (m *memory) changes() bool {
+	return len(m.changed)+len(m.touched)+len(m.granted)+len(m.inserted) > 0 || m.clusterWas != nil
+}
+
 // postpone rolls back, and gives the way to do it all after all, if nothing else is
 // committed before. What the transaction changed is then to be seen again.
 func (m *memory) postpone() (decide func()) {
@@ -152,8 +161,14 @@ func (m *memory) postpone() (decide func()) {
 		becomes.log = slices.Clone(becomes.log)
 	}
 	m.rollback()
+	ran := m.ran
+	m.locked, m.lockedRest = map[uuid.UUID]bool{}, becomes != nil
+	for _, s := range changed {
+		m.locked[s.file.row.ID] = true
+	}
 	return func() {
 		m.begin(-1, nil)
+		m.ran = ran
 		m.changed, m.touched = append(m.changed, changed...), append(m.touched, touched...)
 		m.granted = append(m.granted, granted...)
 		for _, f := range inserted {
@@ -323,6 +338,20 @@ func (m *memory) read(f *file) (*rules.Row, error) {
 
 // Read reads one verification by its id.
 func (m *memory) Read(id uuid.UUID) (*rules.Row, error) { return m.read(m.byID[id]) }
+
+// Await reads one, unless a transaction that is not decided has changed it: then the wait is too long.
+func (m *memory) Await(id uuid.UUID) (*rules.Row, error) {
+	if m.locked[id] {
+		return nil, m.blocked()
+	}
+	return m.Read(id)
+}
+
+// blocked is the end of a statement that waits for another transaction.
+func (m *memory) blocked() error {
+	m.aborted = true
+	return errAgain
+}
 
 // ReadOf reads one of a workspace.
 func (m *memory) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {

@@ -82,6 +82,9 @@ func (m *memory) Lift(id uuid.UUID) (int64, error) {
 
 // Lifted reports whether an override was ended before its time.
 func (m *memory) Lifted(id uuid.UUID) (bool, error) {
+	if m.lockedRest {
+		return false, m.blocked()
+	}
 	return m.cluster.overrides[id].cleared, m.statement()
 }
 

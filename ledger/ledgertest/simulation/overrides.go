@@ -58,7 +58,7 @@ func (p *processes) overrule() {
 
 // clear ends overrides, and looks whether just those ended that held and were meant.
 func (p *processes) clear(c ledger.Clearing) {
-	meant, done := 0, p.done
+	meant, done, now := 0, p.done, p.memory.now
 	for _, o := range p.memory.cluster.overrides {
 		if o.holds(p.memory.now) && c.Covers(o.ThrottleOverride) {
 			meant++
@@ -68,7 +68,7 @@ func (p *processes) clear(c ledger.Clearing) {
 	if !p.answered("clear overrides", err) {
 		return
 	}
-	if done == p.done && len(ended) != meant { // nobody did anything meanwhile
+	if done == p.done && now == p.memory.now && len(ended) != meant { // nothing happened meanwhile
 		p.wrong("overrides", "%+v: %d held, answered %+v", c, meant, ended)
 	}
 	for _, o := range ended {
@@ -95,7 +95,7 @@ func (p *processes) checkOverrides() {
 		case known && (before.cleared && !o.cleared || before.Key != o.Key || !before.Expires.Equal(o.Expires) ||
 			!maps.Equal(before.Fields, o.Fields)):
 			p.wrong("overrides", "from %+v to %+v", before, o)
-		case known && o.cleared && !before.cleared && !before.holds(p.memory.now):
+		case known && o.cleared && !before.cleared && !before.holds(p.memory.ran):
 			p.wrong("overrides", "cleared after its end: %+v", o)
 		case o.ID == uuid.Nil || o.Key == "":
 			p.wrong("overrides", "of nothing: %+v", o)

@@ -56,7 +56,7 @@ func newWorld(seed uint64) *world {
 		}
 		return random.IntN(most)
 	}
-	w.db = &database{tables: m, random: random, check: w.checkCommit, between: w.others,
+	w.db = &database{tables: m, random: random, check: w.checkCommit, between: w.others, passing: w.pass,
 		chances: chances{statement: some(300), commit: some(200), lost: some(200), late: some(200), between: some(1000)}}
 	w.db.inside = func(do func(t rules.Tables) bool) { do(m) }
 	w.book = rules.New(w.db)
@@ -68,6 +68,13 @@ func newWorld(seed uint64) *world {
 		w.nodes = append(w.nodes, &node{id: w.id()})
 	}
 	return w
+}
+
+// pass lets time pass while a commit is waited for: the clock of another gateway may be behind.
+func (w *world) pass() {
+	if w.chance(500) {
+		w.memory.now += w.random.Int64N(4000) - 500
+	}
 }
 
 // others run while a transaction waits to be run again.

@@ -155,6 +155,11 @@ func (t *twin) Read(id uuid.UUID) (*rules.Row, error) {
 	return same(t, "read", got, err, func() (*rules.Row, error) { return t.second.Read(id) })
 }
 
+func (t *twin) Await(id uuid.UUID) (*rules.Row, error) {
+	got, err := t.first.Await(id)
+	return same(t, "await", got, err, func() (*rules.Row, error) { return t.second.Await(id) })
+}
+
 func (t *twin) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
 	got, err := t.first.ReadOf(workspace, id)
 	return same(t, "read of", got, err, func() (*rules.Row, error) { return t.second.ReadOf(workspace, id) })

@@ -191,7 +191,7 @@ func (w *world) mayRefuse(n ledger.NewVerification) error {
 	if w.memory.byIdentity[identity{n.Workspace, n.Identity}] != nil {
 		return nil
 	}
-	had := w.has(n.Workspace)
+	had := w.has(n.Workspace, w.memory.now)
 	switch {
 	case had.Stored+n.Bytes > storedMax:
 		return ledger.ErrTooManyBytes
@@ -203,8 +203,8 @@ func (w *world) mayRefuse(n ledger.NewVerification) error {
 	return nil
 }
 
-// has counts what a workspace has, by what can be seen of its files.
-func (w *world) has(workspace uuid.UUID) (had ledger.Limits) {
+// has counts what a workspace has at a time, by what can be seen of its files.
+func (w *world) has(workspace uuid.UUID, now int64) (had ledger.Limits) {
 	for _, f := range w.memory.files {
 		if f.row.Workspace != workspace {
 			continue
@@ -212,7 +212,7 @@ func (w *world) has(workspace uuid.UUID) (had ledger.Limits) {
 		if !f.row.Status.Final() || f.row.Total >= 0 { // nothing is ever swept here
 			had.Stored += f.row.Bytes
 		}
-		if len(f.entries) == 0 && w.memory.now-f.row.Created.UnixMilli() < ledger.UnpaidWithin.Milliseconds() {
+		if len(f.entries) == 0 && now-f.row.Created.UnixMilli() < ledger.UnpaidWithin.Milliseconds() {
 			had.Unpaid++
 		}
 	}
@@ -244,6 +244,9 @@ func (w *world) send(u *upload) {
 			after, err := w.book.AppendChunk(context.Background(), u.id, writer, at, data)
 			ok := w.answered("append", err, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrNoRoom)
 			if !ok {
+				if !passing(err) && w.memory.byID[u.id].newest(writer, at, data) {
+					w.wrong("answer", "the chunk at byte %d is stored and was refused: %v", at, err)
+				}
 				return false
 			}
 			if after.Durable < at+int64(len(data)) {
@@ -258,6 +261,15 @@ func (w *world) send(u *upload) {
 			return
 		}
 	}
+}
+
+// newest says whether data at a byte is the newest chunk, of this writer.
+func (f *file) newest(writer, at int64, data []byte) bool {
+	if len(f.chunks) == 0 || f.row.Writer != writer {
+		return false
+	}
+	last := f.chunks[len(f.chunks)-1]
+	return last.at == at && bytes.Equal(last.data, data)
 }
 
 // sees notes what a customer was told about an upload.

@@ -1,0 +1,123 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
+// account and its verifications: conflicts are many, refusals are none.
+func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, postgresDialect())
+	const nodes, writers, rounds = 2, 8, 10
+	var all sync.WaitGroup
+	for range nodes {
+		node, err := Open(t.Context(), s.url, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = node.Close() })
+		for range writers {
+			all.Go(func() {
+				for range rounds {
+					_, granted := node.Grant(t.Context(), uuid.New(), s.a, 1, "")
+					_, _, created := node.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: s.a,
+						Identity: uuid.New(), Filename: "list.csv", Bytes: 1, BytesMax: 1,
+						Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: time.Hour})
+					if err := errors.Join(granted, created); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if b, err := s.Balance(t.Context(), s.a); err != nil || b.Granted != nodes*writers*rounds {
+		t.Errorf("%+v, %v", b, err)
+	}
+	t.Logf("%d transactions", 2*nodes*writers*rounds)
+}
+
+// TestTheGateLetsOneAloneInAtATime goes through who is in, and who may come then.
+func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
+	t.Parallel()
+	a, b := uuid.New(), uuid.New()
+	type visitor struct {
+		workspace uuid.UUID
+		alone     bool
+	}
+	beside, alone, other, otherAlone := visitor{a, false}, visitor{a, true}, visitor{b, false}, visitor{b, true}
+	for _, c := range []struct {
+		in       visitor
+		may, not []visitor
+	}{
+		{beside, []visitor{beside, other, otherAlone}, []visitor{alone}},
+		{alone, nil, []visitor{beside, alone, other, otherAlone}},
+	} {
+		g := newGate()
+		leave, only, err := g.enter(t.Context(), c.in.workspace, c.in.alone)
+		if err != nil || only != c.in.alone {
+			t.Fatalf("%+v: alone in the process: %v, %v", c.in, only, err)
+		}
+		for _, v := range c.not {
+			soon, cancel := context.WithTimeout(t.Context(), 3*aloneTime) // longer than it waits to be alone
+			if _, _, err := g.enter(soon, v.workspace, v.alone); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%+v beside %+v: got %v", v, c.in, err)
+			}
+			cancel()
+		}
+		for _, v := range c.may {
+			soon, cancel := context.WithTimeout(t.Context(), 20*aloneTime)
+			out, only, err := g.enter(soon, v.workspace, v.alone)
+			cancel()
+			if err != nil || only {
+				t.Fatalf("%+v beside %+v: alone in the process: %v, %v", v, c.in, only, err)
+			}
+			out()
+		}
+		leave()
+		if len(g.lanes) != 0 {
+			t.Errorf("%d lanes are kept that nobody uses", len(g.lanes))
+		}
+	}
+}
+
+// TestOneIsAtAnAccountAtATime: another account is free, and so are all other rows of the workspace.
+func TestOneIsAtAnAccountAtATime(t *testing.T) {
+	g, a := newGate(), uuid.New()
+	leave, err := g.account(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), aloneTime)
+	defer cancel()
+	if _, err := g.account(soon, a); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second one: got %v", err)
+	}
+	other, err := g.account(t.Context(), uuid.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other()
+	in, _, err := g.enter(t.Context(), a, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in()
+	leave()
+	if leave, err = g.account(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if len(g.lanes) != 0 {
+		t.Errorf("%d lanes are kept that nobody uses", len(g.lanes))
+	}
+}

@@ -1,0 +1,200 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// TestALockedAccountStopsNobodyElse: a node that was frozen holds the row of one workspace's account. Eight
+// writers of that workspace want it, again and again; a write of another workspace, a lease and a
+// beat take their own time. What is compared is how often the eight came back from a wait for the row.
+func TestALockedAccountStopsNobodyElse(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, postgresDialect())
+	s.does(t, `BEGIN`)
+	if _, err := s.aside.Exec(t.Context(), `UPDATE workspaces SET name = name WHERE id = $1`, s.a[:]); err != nil {
+		t.Fatal(err)
+	}
+	const writers, writes = 8, 20
+	ctx, stop := context.WithCancel(ledger.WithTenant(t.Context(), s.a))
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.Grant(ctx, uuid.New(), s.a, 1, ""); err == nil {
+					t.Error("the row was not locked")
+				}
+			}
+		})
+	}
+	defer all.Wait()
+	defer stop()
+	returned := func() float64 { return s.counted(t, whyBusy) }
+	waiting := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	for returned() < 4 { // so that some have waited more than once
+		select {
+		case <-t.Context().Done():
+			t.Fatal("nobody waits for the row")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	var sessions int
+	if err := s.aside.QueryRow(t.Context(), waiting).Scan(&sessions); err != nil || sessions > 1 {
+		t.Errorf("%d sessions wait for one row, %v: want one, the other writers wait in the process", sessions, err)
+	}
+	node := ledger.Process{Session: uuid.New(), Node: uuid.New()}
+	for name, write := range map[string]func() error{
+		"another workspace's grant": func() error {
+			_, err := s.Grant(ledger.WithTenant(t.Context(), s.b), uuid.New(), s.b, 1, "")
+			return err
+		},
+		"a lease": func() error {
+			_, err := s.Lease(t.Context(), node.Node, 1, time.Hour)
+			return err
+		},
+		"a beat": func() error {
+			_, err := s.Beat(t.Context(), ledger.Beat{Process: node, Cluster: "one", Started: time.Unix(1, 0)})
+			return err
+		},
+	} {
+		before, took := returned(), make([]time.Duration, writes)
+		for i := range took {
+			began := time.Now()
+			if err := write(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			took[i] = time.Since(began)
+		}
+		slices.Sort(took)
+		came := returned() - before
+		t.Logf("%s: %v at the median, %v at most; meanwhile %v waits for the row ended", name, took[writes/2],
+			took[writes-1], came)
+		if came > writes/4 {
+			t.Errorf("%d times %s took as long as %v waits for the row", writes, name, came)
+		}
+	}
+}
+
+// TestATransactionOfAPausedNodeEnds: the database ends it, so that others get what it held, and it runs again.
+func TestATransactionOfAPausedNodeEnds(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, postgresDialect())
+	runs := 0
+	err := s.update(t.Context(), func(tx *tx) error {
+		runs++
+		if err := rename(tx, s.a, "paused"); err != nil {
+			return err
+		}
+		if runs == 1 {
+			if _, err := tx.exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
+				return err
+			}
+			// It waits for the row, and only the end of the transaction lets it have that.
+			s.does(t, `UPDATE workspaces SET name = 'other' WHERE id = '\x`+hex(s.a)+`'`)
+		}
+		return nil
+	})
+	if got := s.names(t); err != nil || runs != 2 || !slices.Contains(got, "paused") {
+		t.Errorf("%v after %d runs: %q", err, runs, got)
+	}
+}
+
+// prepared makes a verification whose bytes are all there, so that it can be leased.
+func (s *Store) prepared(t *testing.T, workspace uuid.UUID) uuid.UUID {
+	t.Helper()
+	v := s.created(t, t.Context(), workspace, 1)
+	u, err := s.OpenUpload(t.Context(), v.ID)
+	if err == nil {
+		_, err = s.AppendChunk(t.Context(), v.ID, u.Writer, 0, []byte{'x'})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.ID
+}
+
+// TestALeasePassesOverWhatASilentTransactionHolds: the file of another workspace is handed out.
+func TestALeasePassesOverWhatASilentTransactionHolds(t *testing.T) {
+	t.Parallel()
+	onServer(t, func(t *testing.T, s *server) {
+		first, second := s.prepared(t, s.a), s.prepared(t, s.b)
+		s.does(t, `BEGIN; UPDATE verifications SET filename = filename WHERE id = '\x`+hex(first)+`'`)
+		node := uuid.New()
+		for _, want := range [][]uuid.UUID{{second}, nil, {first}} {
+			leased, err := s.Lease(t.Context(), node, 2, time.Hour)
+			var got []uuid.UUID
+			for _, v := range leased {
+				got = append(got, v.ID)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("leased %v, %v, want %v", got, err, want)
+			}
+			if want == nil {
+				s.does(t, `ROLLBACK`)
+			}
+		}
+	})
+}
+
+// TestWhatARunBeforeDidIsWaitedFor: its commit is decided while the next run looks for what it did.
+func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	onServer(t, func(t *testing.T, s *server) {
+		id, node := s.prepared(t, s.a), uuid.New()
+		o, err := s.SetOverride(t.Context(), ledger.ThrottleOverride{ID: uuid.New(), Key: "a.test",
+			Fields: map[string]string{"rate": "5"}}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			before string
+			seen   func(t *tx) (bool, error)
+		}{
+			"lease": {`UPDATE verifications SET lease_node = '\x` + hex(node) + `' WHERE id = '\x` + hex(id) + `'`,
+				func(t *tx) (bool, error) {
+					v, err := t.Await(id)
+					return err == nil && v.Node == node, err
+				}},
+			"clearing": {`UPDATE throttle_overrides SET ends = ends - 1 WHERE id = '\x` + hex(o.ID) + `'`,
+				func(t *tx) (bool, error) { return t.Lifted(o.ID) }},
+		} {
+			s.does(t, `BEGIN; `+c.before)
+			was, seen, done := s.counted(t, whyBusy), false, make(chan error, 1)
+			go func() {
+				done <- s.update(t.Context(), func(t *tx) (err error) {
+					seen, err = c.seen(t)
+					return err
+				})
+			}()
+			for s.counted(t, whyBusy) == was && len(done) == 0 { // until it has waited
+				<-time.After(5 * time.Millisecond)
+			}
+			s.does(t, `COMMIT`)
+			if err := <-done; err != nil || !seen {
+				t.Errorf("%s: seen %v, %v", name, seen, err)
+			}
+		}
+	})
+}
+
+// TestACommitIsNotStoppedByTheCaller: he gives up when all is done but the commit, which goes on.
+func TestACommitIsNotStoppedByTheCaller(t *testing.T) {
+	t.Parallel()
+	onServer(t, func(t *testing.T, s *server) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.update(ctx, func(tx *tx) error {
+			defer cancel()
+			return rename(tx, s.a, "committed")
+		})
+		if got := s.names(t); err != nil || !slices.Contains(got, "committed") {
+			t.Errorf("%v: %q", err, got)
+		}
+	})
+}
