@@ -26,20 +26,38 @@ func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credi
 	ledger.Balance, error) {
 	var after ledger.Balance
 	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason}
-	err := b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
-		if err = grant(t, e); err != nil {
+	taken, err := b.isVerification(ctx, id)
+	if err == nil {
+		err = b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
+			if err = grant(t, e, taken); err != nil {
+				return err
+			}
+			after, err = t.Account(workspace)
 			return err
-		}
-		after, err = t.Account(workspace)
-		return err
-	})
+		})
+	}
 	if err != nil {
 		return ledger.Balance{}, fmt.Errorf("grant %s to workspace %s: %w", id, workspace, err)
 	}
 	return after, nil
 }
 
-func grant(t Tables, e Entry) error {
+// isVerification says whether an id is that of a verification. It is asked before the transaction, where
+// to look for what is not there would be a conflict with every create: nobody knows the id of
+// a verification that comes later.
+func (b Book) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
+	err := b.db.View(ctx, func(t Tables) error {
+		_, err := t.Read(id)
+		return err
+	})
+	if errors.Is(err, ledger.ErrNoSuchVerification) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// grant adds credits; taken says that the id of the grant is that of a verification.
+func grant(t Tables, e Entry, taken bool) error {
 	account, err := t.Account(e.Workspace)
 	if err != nil {
 		return err
@@ -58,12 +76,8 @@ func grant(t Tables, e Entry) error {
 	if err := ledger.CheckText(e.Reason); err != nil {
 		return err
 	}
-	// Its entry would stand among those of the verification.
-	switch _, err := t.Read(e.Subject); {
-	case err == nil:
+	if taken { // its entry would stand among those of the verification
 		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
-	case !errors.Is(err, ledger.ErrNoSuchVerification):
-		return fmt.Errorf("look for a verification with the id of the grant: %w", err)
 	}
 	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
 	if err := one(n, err, "credit workspace"); err != nil {

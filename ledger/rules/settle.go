@@ -27,6 +27,9 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 	if refused == nil && len(n.Evidence) > ledger.EvidenceMax {
 		refused = fmt.Errorf("%d bytes of evidence: %w", len(n.Evidence), ledger.ErrIllegal)
 	}
+	if refused == nil && n.Number > 1 && !b.settled.knows(n.Lease, n.Number-1) {
+		_ = b.remember(ctx, n.Lease.Verification) // what fails here, the transaction tells
+	}
 	v, err := b.settleOnce(ctx, n, payload, refused)
 	for range readsMax {
 		if !errors.Is(err, errBehind) {
@@ -52,8 +55,8 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 	return v, nil
 }
 
-// readsMax is how often one call reads the settlements before its own: once, and again when
-// a call beside it settled meanwhile.
+// readsMax is how often one call reads the settlements before its own anew, because a call
+// beside it settled meanwhile, or the first reading failed.
 const readsMax = 2
 
 // settleOnce makes one transaction. errBehind when the settlements before must be read first.

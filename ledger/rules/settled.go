@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+
+	"rollcall/ledger"
 )
 
 const (
@@ -80,6 +82,14 @@ func (s *settledSets) first(v *Row, ordinals []int64) (int64, bool, error) {
 		}
 	}
 	return 0, false, nil
+}
+
+// knows says whether so many settlements, or more, are remembered of a lease.
+func (s *settledSets) knows(l ledger.Lease, upTo int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set := s.sets[l.Verification]
+	return set != nil && set.epoch == l.Epoch && set.upTo >= upTo
 }
 
 // settled takes a settlement that is committed, after which v is as it is.
