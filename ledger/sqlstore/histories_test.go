@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"math/rand/v2"
@@ -113,6 +114,34 @@ func TestHistoriesHaveAnOrder(t *testing.T) {
 	}
 	workers.Wait()
 	y.tell(t, most, begin)
+}
+
+// mute makes what it is asked and, the fifth time, does not say so.
+type mute struct {
+	ledger.Book
+	asked *atomic.Int64
+}
+
+func (m mute) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
+	v, created, err := m.Book.Create(ctx, n)
+	if m.asked.Add(1) == 5 {
+		err = sqlstore.ErrUnknown
+	}
+	return v, created, err
+}
+
+// TestACreateThatToldNothingIsAskedAgain: who asks again is told that the verification was
+// there, although no other call made it.
+func TestACreateThatToldNothingIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	s, drop := openScratch(t)
+	defer drop()
+	var y tally
+	var asked atomic.Int64
+	y.one(t, []ledger.Book{mute{s, &asked}}, histories.Options{Seed: 1, Operations: historySize, Faults: true})
+	if asked.Load() < 6 {
+		t.Error("every create was answered")
+	}
 }
 
 // node is one of several at the same ledger, with a line of its own to it.

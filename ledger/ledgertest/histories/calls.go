@@ -44,6 +44,7 @@ type call struct {
 	workspace int
 	file      uuid.UUID // for create: the id if it becomes a new one
 	identity  uuid.UUID // create: the idempotency key
+	again     bool      // create: the same call was asked before, and told nothing
 	bytes     int64     // create: declared length; append: length of the chunk
 	writer    int64     // append
 	offset    int64     // append

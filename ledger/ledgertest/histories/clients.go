@@ -109,6 +109,7 @@ func (c *client) run(ctx context.Context) {
 				c.fail(fmt.Errorf("%s told nothing %d times", next.kind, try))
 				return
 			}
+			next.again = true
 			if next.kind == lease {
 				// Asked again it would hand out others; this tells what it handed out.
 				next = call{kind: renew, node: c.number}
