@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
+
+	"rollcall/config/effort"
 )
 
 func newWindow(least, most int) *Window { return New(prometheus.NewRegistry(), least, most) }
@@ -17,7 +19,7 @@ func newWindow(least, most int) *Window { return New(prometheus.NewRegistry(), l
 // TestAWindowFollowsTheRunQueue: over any run of lengths it stays between its bounds, shrinks only while the run
 // queue is long, and grows only while it is short and somebody would have more.
 func TestAWindowFollowsTheRunQueue(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		least := rapid.IntRange(1, 50).Draw(t, "least")
 		most := least + rapid.IntRange(0, 2000).Draw(t, "more")
 		w := newWindow(least, most)

@@ -248,6 +248,7 @@ var commandsOf = strings.NewReplacer(
 	"GET /v1/identity", "`rollcall doctor`",
 	"GET /v1/workspaces/{id}/keys", "`rollcall key list`",
 	"GET /v1/workspaces", "`rollcall workspace list`",
+	"GET /v1/audit", "`rollcall audit`",
 	"GET /v1/verifications", "list of verifications")
 
 // inCommands rewrites a message for callers of the API for somebody at a terminal.

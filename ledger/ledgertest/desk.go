@@ -75,9 +75,17 @@ func (d *Desk) Uploads() ledger.Verification {
 // Fills uploads all bytes of a fresh verification.
 func (d *Desk) Fills(v ledger.Verification) ledger.Upload {
 	d.T.Helper()
+	return d.FillsWith(v, bytes.Repeat([]byte("x"), int(v.Bytes)))
+}
+
+// FillsWith uploads a file in the largest chunks that there are.
+func (d *Desk) FillsWith(v ledger.Verification, file []byte) ledger.Upload {
+	d.T.Helper()
 	u, err := d.OpenUpload(d.T.Context(), v.ID)
-	if err == nil {
-		u, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, bytes.Repeat([]byte("x"), int(v.Bytes)))
+	for len(file) > 0 && err == nil {
+		n := min(len(file), ledger.ChunkBytesMax)
+		u, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, u.Durable, file[:n])
+		file = file[n:]
 	}
 	if err != nil {
 		d.T.Fatalf("upload: %v", err)

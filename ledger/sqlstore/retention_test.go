@@ -33,13 +33,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 		canary := fmt.Appendf(nil, "canary%d@erased.example\n", i)
 		canaries = append(canaries, canary, fmt.Appendf(nil, "evidence of canary%d@erased.example", i))
 		v := d.Creates(int64(size * len(canary)))
-		u, err := s.OpenUpload(t.Context(), v.ID)
-		if err == nil {
-			_, err = s.AppendChunk(t.Context(), v.ID, u.Writer, 0, bytes.Repeat(canary, size))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		d.FillsWith(v, bytes.Repeat(canary, size))
 		settles(d, d.Takes(v.ID), int64(min(size, ledger.SettlementMax)), string(canary[:len(canary)-1]))
 		d.Prepares(3) // stays, between the others
 	}
