@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -488,17 +487,14 @@ func TestNothingIsAskedBeforeItsCreditsAreHeld(t *testing.T) {
 		book := &slowly{watched: w.watches()}
 		v := w.uploads("yes@good.test", "no@all.test")
 		o := w.options(book)
-		asked, find := 0, o.Domain.Route
+		asked, find := atomic.Int64{}, o.Domain.Route
 		check := func() {
 			if now := w.sees(v.ID); !book.answered.Load() || now.Held != 2 || w.balance().Held != 2 {
 				t.Errorf("asked with %d credits held, told so: %v", now.Held, book.answered.Load())
 			}
-			asked++
+			asked.Add(1)
 		}
-		var mu sync.Mutex
 		o.Domain.Route = func(ctx context.Context, name string) (mx.Route, error) {
-			mu.Lock()
-			defer mu.Unlock()
 			check()
 			return find(ctx, name)
 		}
@@ -507,8 +503,8 @@ func TestNothingIsAskedBeforeItsCreditsAreHeld(t *testing.T) {
 		w.mailboxes.mu.Unlock()
 		leased, lease := w.leases(w.node, v.ID)
 		w.starts(o, leased, lease).wait()
-		if v = w.sees(v.ID); v.Status != ledger.Completed || asked < 4 || book.prepares.Load() != 4 {
-			t.Errorf("asked %d times, prepared %d times, at the end %+v", asked, book.prepares.Load(), v)
+		if v = w.sees(v.ID); v.Status != ledger.Completed || asked.Load() < 4 || book.prepares.Load() != 4 {
+			t.Errorf("asked %d times, prepared %d times, at the end %+v", asked.Load(), book.prepares.Load(), v)
 		}
 		w.sound()
 	})
