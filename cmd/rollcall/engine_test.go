@@ -171,29 +171,30 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 
 // TestALowerLimitOfRowsIsForNewFiles: a node that is started with it goes on with what was accepted.
 func TestALowerLimitOfRowsIsForNewFiles(t *testing.T) {
-	folder := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 3 })
-	v := submit(t, n, []byte("ghost1@a-clean.test\nghost2@a-clean.test\nghost3@a-clean.test\n"), 2) // a credit too few
-	for v.State() != ledger.WaitingCredits {
-		err := sleep(ctx, 10*time.Millisecond)
-		if err == nil {
-			v, err = n.book.Verification(ctx, v.Workspace, v.ID)
+	folder, v := t.TempDir(), ledger.Verification{}
+	t.Run("accepted", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 3 })
+		v = submit(t, n, []byte("ghost1@a-clean.test\nghost2@a-clean.test\nghost3@a-clean.test\n"), 2) // a credit too few
+		for v.State() != ledger.WaitingCredits {
+			err := sleep(ctx, 10*time.Millisecond)
+			if err == nil {
+				v, err = n.book.Verification(ctx, v.Workspace, v.ID)
+			}
+			if err != nil {
+				t.Fatalf("not read: %+v, %v", v, err)
+			}
 		}
-		if err != nil {
-			t.Fatalf("not read: %+v, %v", v, err)
+	})
+	t.Run("goes on", func(t *testing.T) {
+		n := labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 1 })
+		if _, err := n.book.Grant(t.Context(), uuid.New(), v.Workspace, 1, "test"); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := n.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
-	n = labNode(t, folder, io.Discard, func(c *config.Config) { c.Limits.MaxRows = 1 })
-	if _, err := n.book.Grant(ctx, uuid.New(), v.Workspace, 1, "test"); err != nil {
-		t.Fatal(err)
-	}
-	v = finish(t, n, v, time.Minute)
-	if v.Status != ledger.Completed || v.Counts.Sum() != 3 || v.Held != 0 {
-		t.Errorf("at the end: %+v", v)
-	}
+		v = finish(t, n, v, time.Minute)
+		if v.Status != ledger.Completed || v.Counts.Sum() != 3 || v.Held != 0 {
+			t.Errorf("at the end: %+v", v)
+		}
+	})
 }
