@@ -36,7 +36,7 @@ race: ## run the tests with the race detector, where a race can be
 		$$($(GO) list ./... | grep -vE '^rollcall/($(PURE))$$')
 	$(GO) test -run '$(ROWS)' ./cmd/rollcall
 
-# The files that changed since BASE have their mutants run, at most 100, others a tenth,
+# The files that changed since BASE have their mutants run, at most 60, others a tenth,
 # which the last commit draws.
 BASE ?= $(shell git rev-list -1 --before='12 hours ago' HEAD 2>/dev/null)
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null))

@@ -17,7 +17,7 @@ import (
 
 var (
 	which = flag.String("mutants", "", "break the source, one change at a time, and run the suites on it: "+
-		"all; ci: those of files that differ from -base, at most 100, and a tenth of the others")
+		"all; ci: those of files that differ from -base, at most 60, and a tenth of the others")
 	base = flag.String("base", "", "the commit that the source is compared with; \"\": no file counts as changed")
 	seed = flag.Uint64("seed", 0, "draws the tenth; 0: a new one, which is printed")
 )
@@ -150,9 +150,9 @@ func choose(t *testing.T) []mutant {
 	return append(mine[:changes], others[:rest]...)
 }
 
-// changedMost is how many mutants of changed files a run of CI has: four seconds each. A change of the whole
+// changedMost is how many mutants of changed files a run of CI has: six seconds each. A change of the whole
 // ledger is for `make prove`, which runs all of them.
-const changedMost = 100
+const changedMost = 60
 
 // changedFiles are those that differ from -base, committed or not; none without
 // git, or without that commit.
