@@ -3,13 +3,16 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"rollcall/ledger"
+	"rollcall/ledger/rules"
 )
 
 // TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
@@ -119,5 +122,28 @@ func TestOneIsAtAnAccountAtATime(t *testing.T) {
 	leave()
 	if len(g.lanes) != 0 {
 		t.Errorf("%d lanes are kept that nobody uses", len(g.lanes))
+	}
+}
+
+// TestTheGateIsForOneAloneAfterTwoConflicts: every third run of a transaction that meets others again and again.
+func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, postgresDialect())
+	var alone []bool
+	err := s.updateIn(t.Context(), rules.Scope{Workspace: s.a}, func(*tx) error {
+		s.gate.mu.Lock()
+		places := s.gate.lanes[s.a].places
+		s.gate.mu.Unlock()
+		free := places.TryAcquire(1)
+		if free {
+			places.Release(1)
+		}
+		if alone = append(alone, !free); len(alone) < 2*(crowdedRuns+1) {
+			return &pgconn.PgError{Code: "40001"}
+		}
+		return nil
+	})
+	if want := []bool{false, false, true, false, false, true}; err != nil || !slices.Equal(alone, want) {
+		t.Errorf("alone in its runs: %v, want %v; %v", alone, want, err)
 	}
 }
