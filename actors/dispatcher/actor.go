@@ -43,8 +43,9 @@ type shell struct {
 	leased    map[uuid.UUID]leased
 	running   map[uuid.UUID]running
 	byPID     map[string]uuid.UUID
-	ready     bool // the leases of an earlier life are given back
-	calls     int  // of the ledger, that are not answered
+	noting    map[uuid.UUID]bool // crashed, which the ledger does not know yet
+	ready     bool               // the leases of an earlier life are given back
+	calls     int                // of the ledger, that are not answered
 	leasing   bool
 	unleased  int  // times in a row that the ledger did not say what can be leased
 	left      int  // looks in a row that were left out for the others
@@ -64,7 +65,7 @@ func newShell(o Options, held *atomic.Int64) *shell {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &shell{options: o, held: held, line: newLine(o.BytesMax, o.Weight),
 		turns: newTurns(o.LeasesMax, o.Weight), leased: map[uuid.UUID]leased{},
-		running: map[uuid.UUID]running{}, byPID: map[string]uuid.UUID{}, ctx: ctx, cancel: cancel}
+		running: map[uuid.UUID]running{}, byPID: map[string]uuid.UUID{}, noting: map[uuid.UUID]bool{}, ctx: ctx, cancel: cancel}
 }
 
 type (
@@ -373,6 +374,7 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: s.running[id].epoch}
 	s.options.Metrics.crashed.Inc()
 	s.options.Log.Error("verification actor crashed", "verification", id, "epoch", l.Epoch)
+	s.noting[id] = true
 	s.beside(c, s.ctx, crashed{lease: l, err: guard.ErrPanicked}, func(ctx context.Context) any {
 		state, err := s.options.Book.Crashed(ctx, l)
 		return crashed{l, state, err}
@@ -382,6 +384,7 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 
 // setAside says what became of a verification that crashed.
 func (s *shell) setAside(m crashed) {
+	delete(s.noting, m.lease.Verification)
 	switch {
 	case m.err != nil && !errors.Is(m.err, ledger.ErrStaleEpoch): // its lease runs out
 		s.options.Log.Warn("crash of a verification not noted", "verification", m.lease.Verification, "err", m.err)
@@ -442,7 +445,8 @@ func (s *shell) kept(c actor.Context, m reneweds) {
 	ours := make(map[uuid.UUID]int64, len(m.leases))
 	for _, l := range m.leases {
 		ours[l.Verification] = l.Epoch
-		if _, known := s.leased[l.Verification]; !known && !s.leasing {
+		_, known := s.leased[l.Verification]
+		if !known && !s.leasing && !s.noting[l.Verification] { // given back before, a crash is never noted
 			s.release(c, l.Verification, l.Epoch)
 		}
 	}

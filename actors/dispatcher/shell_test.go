@@ -139,6 +139,15 @@ func (b *book) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification
 	return b.Store.Crashed(ctx, l)
 }
 
+// Verification tells what the ledger said before the call "look" is noted, which may be old by then.
+func (b *book) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+	v, err := b.Store.Verification(ctx, workspace, id)
+	if refused := b.on("look"); refused != nil {
+		return ledger.Verification{}, refused
+	}
+	return v, err
+}
+
 func (b *book) count(call string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,7 +309,7 @@ func (o *office) stops(d *Dispatcher) {
 
 func (o *office) sees(id uuid.UUID) ledger.Verification {
 	o.t.Helper()
-	v, err := o.book.Verification(context.Background(), o.workspace, id)
+	v, err := o.book.Store.Verification(context.Background(), o.workspace, id)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -459,6 +468,23 @@ func TestAFileOverWhichTheProgramFailsIsGivenBack(t *testing.T) {
 	if n := o.book.count("open " + bad.String()); n != 1 {
 		t.Errorf("it was opened %d times within a minute", n)
 	}
+}
+
+// TestACrashIsNotedBeforeItsLeaseIsGivenBack, though a renewal names that lease in the meantime.
+func TestACrashIsNotedBeforeItsLeaseIsGivenBack(t *testing.T) {
+	inBubble(t, func(o *office) {
+		bad := o.uploads("a@none.test\n")
+		o.book.at("open "+bad.String(), func() { panic("a fault that this file brings about") })
+		o.book.at("crashed", func() { <-time.After(2*renewEvery + time.Second) })
+		o.starts()
+		<-time.After(3 * renewEvery)
+		if renewed, released := o.book.count("renew"), o.book.count("release"); renewed < 3 || released != 0 {
+			o.t.Errorf("renewed %d times and given back %d times while the crash was noted", renewed, released)
+		}
+		if n := o.book.taken(bad); n != 1 || o.free(bad) {
+			o.t.Errorf("it was taken %d times within a minute", n)
+		}
+	})
 }
 
 func TestEachLeaseIsWeighedBeforeTheNext(t *testing.T) {
@@ -666,6 +692,28 @@ func TestCancelIsSeen(t *testing.T) {
 		synctest.Wait()
 		if v := o.sees(id); v.Status != ledger.Cancelled || v.Held != 0 {
 			o.t.Errorf("after waking: %+v", v)
+		}
+	})
+}
+
+// TestACancelIsSeenByALookThatBeganBefore it: what that look brings home is too old.
+func TestACancelIsSeenByALookThatBeganBefore(t *testing.T) {
+	inBubble(t, func(o *office) {
+		id := o.uploads("a@slow.test\n")
+		looks, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		o.book.at("look", func() { once.Do(func() { close(looks); <-goOn }) })
+		d := o.starts()
+		<-looks
+		if _, err := o.book.Cancel(context.Background(), o.workspace, id); err != nil {
+			o.t.Fatal(err)
+		}
+		d.Wake()
+		synctest.Wait()
+		close(goOn)
+		synctest.Wait()
+		if v := o.sees(id); v.Status != ledger.Cancelled {
+			o.t.Errorf("it is %v after the look, want it cancelled", v.Status)
 		}
 	})
 }

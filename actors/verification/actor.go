@@ -69,25 +69,26 @@ type Actor struct {
 	domains  map[string]*actor.PID
 	names    map[string]string // PID id -> domain
 
-	counted  int   // domains that options.Domain.Load counts
-	held     bool  // the domains offer nothing
-	nearly   bool  // the dispatcher was told Nearly
-	left     int64 // of options.Left, what this actor has
-	settling bool
-	number   int64 // of the settlement that the batch of the plan is sent as, also when it is sent again
-	failures int   // to settle, in a row
-	retryAt  time.Time
-	waiting  bool // the ledger says waiting
-	changed  time.Time
-	marking  bool
-	markAt   time.Time // not marked before, because it failed
-	looking  bool
-	outlook  outlooks  // what the ledger was told last
-	seen     survey    // made at
-	surveyAt time.Time // not anew before
-	parking  *parking  // nil: it is not on its way out
-	parkAt   time.Time // not before
-	quietAt  time.Time // since then nothing can be done for long
+	counted   int   // domains that options.Domain.Load counts
+	held      bool  // the domains offer nothing
+	nearly    bool  // the dispatcher was told Nearly
+	left      int64 // of options.Left, what this actor has
+	settling  bool
+	number    int64 // of the settlement that the batch of the plan is sent as, also when it is sent again
+	failures  int   // to settle, in a row
+	retryAt   time.Time
+	waiting   bool // the ledger says waiting
+	changed   time.Time
+	marking   bool
+	markAt    time.Time // not marked before, because it failed
+	looking   bool
+	lookAgain bool      // it was told to look while it did
+	outlook   outlooks  // what the ledger was told last
+	seen      survey    // made at
+	surveyAt  time.Time // not anew before
+	parking   *parking  // nil: it is not on its way out
+	parkAt    time.Time // not before
+	quietAt   time.Time // since then nothing can be done for long
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -179,7 +180,11 @@ func (a *Actor) Receive(c actor.Context) {
 	case markResult:
 		a.marked(c, now, m)
 	case stateResult:
+		a.looking = false
 		a.looked(m)
+		if a.lookAgain {
+			a.look(c)
+		}
 	case closeResult:
 		a.closed(c, m)
 	case Look:
@@ -524,9 +529,10 @@ func (a *Actor) refused(c actor.Context, err error) bool {
 // look sees whether the customer cancelled.
 func (a *Actor) look(c actor.Context) {
 	if a.mode != working || a.looking {
+		a.lookAgain = a.looking // the answer on its way may be older than what we were told of
 		return
 	}
-	a.looking = true
+	a.looking, a.lookAgain = true, false
 	workspace, id := a.state.Workspace, a.state.ID
 	a.call(c, func(ctx context.Context) any {
 		state, err := a.options.Book.Verification(ctx, workspace, id)
@@ -534,8 +540,8 @@ func (a *Actor) look(c actor.Context) {
 	})
 }
 
+// looked begins to cancel when the ledger says so.
 func (a *Actor) looked(m stateResult) {
-	a.looking = false
 	if m.err == nil && m.state.Status == ledger.Cancelling && a.mode == working {
 		a.mode = cancelling
 	}
