@@ -180,11 +180,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case markResult:
 		a.marked(c, now, m)
 	case stateResult:
-		a.looking = false
-		a.looked(m)
-		if a.lookAgain {
-			a.look(c)
-		}
+		a.sees(c, m)
 	case closeResult:
 		a.closed(c, m)
 	case Look:
@@ -538,6 +534,15 @@ func (a *Actor) look(c actor.Context) {
 		state, err := a.options.Book.Verification(ctx, workspace, id)
 		return stateResult{state, err}
 	})
+}
+
+// sees takes the answer of a look, and looks again if that was asked for meanwhile.
+func (a *Actor) sees(c actor.Context, m stateResult) {
+	a.looking = false
+	a.looked(m)
+	if a.lookAgain {
+		a.look(c)
+	}
 }
 
 // looked begins to cancel when the ledger says so.

@@ -313,7 +313,8 @@ func (r *run) listen() (all []said, began, ended time.Time) {
 
 // asks asks what the run waits for.
 func (r *run) asks() (view.Verification, bool) {
-	answer, err := r.w.system.Root.RequestFuture(r.pid, Ask{}, time.Minute).Result()
+	// Soon, since one that ends with its question unanswered would be taken to end that much later.
+	answer, err := r.w.system.Root.RequestFuture(r.pid, Ask{}, time.Second).Result()
 	v, ok := answer.(view.Verification)
 	return v, ok && err == nil
 }
