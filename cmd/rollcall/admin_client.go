@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,18 +34,25 @@ const adminBytesMax = 64 << 20
 // errNoNode says that nothing answers at the admin address.
 var errNoNode = errors.New("no node answers")
 
+// installedConfig is the configuration of the node that is installed on a machine, as deploy/ has it.
+const installedConfig = "/etc/rollcall/rollcall.toml"
+
 // adminFlags are the flags of every command that speaks to a node.
 type adminFlags struct {
 	environ    environment
 	url, token string
+	config     string // file of the node's configuration
+	installed  string // the one to use when nothing else says where the node is; "": none
 	by         string // who makes changes
 }
 
-// addAdminFlags adds --admin and --token to a command and its subcommands.
+// addAdminFlags adds --admin, --config and --token to a command and its subcommands.
 func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
-	f := &adminFlags{environ: e}
+	f := &adminFlags{environ: e, installed: installedConfig}
 	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener, a URL or unix:PATH; also "+
-		"ROLLCALL_ADMIN (default "+adminDefault+", or where ROLLCALL_ADMIN_LISTEN has it)")
+		"ROLLCALL_ADMIN (default: as the configuration has it, else "+adminDefault+")")
+	c.PersistentFlags().StringVar(&f.config, "config", "", "the node's configuration file (default: "+installedConfig+
+		" if it is there and the environment names no node)")
 	c.PersistentFlags().StringVar(&f.token, "token", "", "its token; also ROLLCALL_ADMIN_TOKEN (default: "+
 		"DATA_DIR/admin.token)")
 	c.PersistentFlags().StringVar(&f.by, "author", "", "who you are, for the operator log; also ROLLCALL_AUTHOR "+
@@ -73,39 +81,69 @@ func (f *adminFlags) author() (string, error) {
 	return author, nil
 }
 
-// named says whether the operator has named the node to ask.
-func (f *adminFlags) named() bool { return f.url != "" || f.environ.value("ROLLCALL_ADMIN") != "" }
-
-// client makes a client from flags, environment and the data folder.
-func (f *adminFlags) client() (*adminClient, error) {
-	base := firstSet(f.url, f.environ.value("ROLLCALL_ADMIN"), f.listens(), adminDefault)
-	if err := checkAdmin(base); err != nil {
-		return nil, err
+// namedBy says by what the operator has named the node to ask; "" when by nothing.
+func (f *adminFlags) namedBy() string {
+	switch {
+	case f.url != "":
+		return "--admin"
+	case f.environ.value("ROLLCALL_ADMIN") != "":
+		return "ROLLCALL_ADMIN"
 	}
-	token := firstSet(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
-	if token == "" {
-		c, err := config.Load("", f.environ)
+	return ""
+}
+
+// load reads the configuration of the node: of the file that is named, else of the environment, else of the one that
+// is installed here.
+func (f *adminFlags) load() (config.Config, error) {
+	file := f.config
+	if file == "" && !slices.ContainsFunc(whereabouts, func(name string) bool { return f.environ.value(name) != "" }) {
+		_, err := os.Stat(f.installed)
+		if err == nil {
+			file = f.installed
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return config.Config{}, fmt.Errorf("this user may not read %s: be root or in its group, or give --admin and --token",
+				f.installed)
+		}
+	}
+	c, err := config.Load(file, f.environ)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: be root or in its group, or give --admin and --token", err)
+	}
+	return c, err
+}
+
+// whereabouts are the settings of the environment that say where a node is, or its ledger.
+var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCALL_LEDGER_URL"}
+
+// client makes a client from flags, environment and configuration.
+func (f *adminFlags) client() (*adminClient, error) {
+	if f.url != "" && f.config != "" {
+		return nil, usageError{"--admin and --config name a node each: leave one away"}
+	}
+	base, token := f.url, firstSet(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
+	if f.config == "" {
+		base = firstSet(base, f.environ.value("ROLLCALL_ADMIN"))
+	}
+	if base == "" || token == "" {
+		c, err := f.load()
 		if err != nil {
 			return nil, err
 		}
-		if token, err = readToken(c.DataDir); err != nil {
-			return nil, err
+		base = firstSet(base, adminURL(c.Admin))
+		if token == "" {
+			if token, err = readToken(c.DataDir); err != nil {
+				return nil, err
+			}
 		}
+	}
+	if err := checkAdmin(base); err != nil {
+		return nil, err
 	}
 	client := newAdminClient(base, token)
 	var err error
 	client.author, err = f.author()
 	return client, err
-}
-
-// listens gives where the environment has the node of this machine listen; "" when it
-// says nothing or names no port.
-func (f *adminFlags) listens() string {
-	listen := f.environ.value("ROLLCALL_ADMIN_LISTEN")
-	if listen == "" || strings.HasSuffix(listen, ":0") {
-		return ""
-	}
-	return adminURL(config.Admin{Listen: listen, TLSCert: f.environ.value("ROLLCALL_ADMIN_TLS_CERT")})
 }
 
 // checkAdmin refuses what is neither a base URL nor a unix socket.

@@ -24,20 +24,24 @@ func newAudit(e environment) *cobra.Command {
 		Use:   "audit",
 		Short: "Recompute every invariant of the ledger; exit 1 and name what is off",
 		Long: "Recompute every invariant of the ledger; exit 1 and name what is off.\n\n" +
-			"Asks the running node if one answers at the admin address, and otherwise reads the ledger itself.\n" +
-			"It reads one moment of the ledger, changes nothing and keeps no one waiting. `rollcall audit correct` sets\n" +
-			"right what was found, once it is understood.",
+			"A ledger that is named, by --ledger, --config or ROLLCALL_LEDGER_URL, is read itself. When none is, the node\n" +
+			"of this machine is asked, and its ledger is read when it does not run. The first line says which it was.\n" +
+			"An audit reads one moment of the ledger, changes nothing and keeps no one waiting. `rollcall audit correct`\n" +
+			"sets right what was found, once it is understood.",
+		Example: "  rollcall audit\n" +
+			"  rollcall audit --ledger sqlite:/restore/ledger.db\n" +
+			"  rollcall audit --config /etc/rollcall/rollcall.toml --json",
 		Args: wantArgs(),
 	}
-	admin, file, asJSON := addAdminFlags(c, e), configFlag(c), jsonFlag(c)
-	c.AddCommand(newAuditCorrect(admin))
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	c.AddCommand(newAuditCorrect(from))
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		began := time.Now()
-		report, err := audit(c.Context(), admin, *file)
+		report, read, err := audit(c.Context(), from)
 		if err != nil {
 			return err
 		}
-		view := newAuditView(report, time.Since(began))
+		view := newAuditView(report, read, time.Since(began))
 		if *asJSON {
 			err = printJSON(c.OutOrStdout(), view)
 		} else {
@@ -52,31 +56,22 @@ func newAudit(e environment) *cobra.Command {
 	return c
 }
 
-// audit asks the node, and reads the ledger itself when there is no node.
-func audit(ctx context.Context, admin *adminFlags, file string) (ledger.AuditReport, error) {
-	var report ledger.AuditReport
-	client, err := admin.client()
-	if err != nil {
-		return report, err
-	}
-	nodeErr := client.call(ctx, "GET", "/v1/audit", nil, &report)
-	if !errors.Is(nodeErr, errNoNode) || admin.named() {
-		return report, nodeErr
-	}
-	loaded, err := config.Load(file, admin.environ)
-	if err != nil {
-		return report, err
-	}
-	book, err := sqlstore.OpenReadOnly(ctx, loaded.Ledger.URL, sqlstore.Options{})
-	if err != nil {
-		return report, err
-	}
-	report, err = book.Audit(ctx)
-	return report, errors.Join(err, book.Close())
+// audit asks for a report, and says whom.
+func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, read reading, err error) {
+	err = from.read(ctx, func(client *adminClient, at reading) error {
+		read = at
+		return client.call(ctx, "GET", "/v1/audit", nil, &report)
+	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+		read = at
+		report, err = book.Audit(ctx)
+		return err
+	})
+	return report, read, err
 }
 
 // auditView is what an audit tells: what was read, what holds, what does not.
 type auditView struct {
+	Read reading `json:"read"`
 	ledger.AuditReport
 	Took       float64         `json:"took_seconds"`
 	Invariants []invariantView `json:"invariants"`
@@ -88,14 +83,14 @@ type invariantView struct {
 	Violations int `json:"violations"` // that are listed
 }
 
-func newAuditView(r ledger.AuditReport, took time.Duration) auditView {
+func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditView {
 	if r.Violations == nil {
 		r.Violations = []ledger.Violation{}
 	}
 	if r.Corrections == nil {
 		r.Corrections = []ledger.Correction{}
 	}
-	view := auditView{AuditReport: r, Took: took.Seconds()}
+	view := auditView{Read: read, AuditReport: r, Took: took.Seconds()}
 	for _, i := range ledger.Invariants() {
 		broken := 0
 		for _, v := range r.Violations {
@@ -110,6 +105,7 @@ func newAuditView(r ledger.AuditReport, took time.Duration) auditView {
 
 // print writes the tables, within 80 columns.
 func (a auditView) print(w io.Writer) error {
+	fmt.Fprintf(w, "audit of %s\n\n", a.Read)
 	err := printTable(w, []string{"READ", "NUMBER"}, [][]string{
 		{"workspaces", grouped(a.Workspaces)}, {"verifications", grouped(a.Verifications)},
 		{"upload chunks", grouped(a.Chunks)}, {"settlements", grouped(a.Settlements)},

@@ -16,7 +16,7 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-func newAuditCorrect(node *adminFlags) *cobra.Command {
+func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "correct SUBJECT --reason TEXT",
 		Short: "Set right what an audit found about a workspace or a verification, by entries and a note",
@@ -29,9 +29,9 @@ func newAuditCorrect(node *adminFlags) *cobra.Command {
 			"What can be mended is refused, such as bytes that should be erased. Understand the cause before: see\n" +
 			"docs/operations.md. The correction stands in `rollcall log` too.",
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
-		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(node),
+		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
 	}
-	file, asJSON, call := configFlag(c), jsonFlag(c), admin.CorrectionCall{ID: uuid.NewString()}
+	asJSON, call := jsonFlag(c), admin.CorrectionCall{ID: uuid.NewString()}
 	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the book and the operator log; required")
 	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -39,44 +39,49 @@ func newAuditCorrect(node *adminFlags) *cobra.Command {
 			return usageError{"--reason is missing: write what happened, for whoever reads the book later"}
 		}
 		call.Subject = args[0]
-		done, err := correct(c.Context(), node, *file, call)
+		done, err := correct(c.Context(), from, call)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return printJSON(c.OutOrStdout(), done)
 		}
-		return printCorrection(c.OutOrStdout(), done)
+		return done.print(c.OutOrStdout())
 	}
 	return c
 }
 
-// correct asks the node, and corrects the ledger itself when there is no node.
-func correct(ctx context.Context, node *adminFlags, file string, call admin.CorrectionCall) (
-	done ledger.Correction, err error) {
-	client, err := node.client()
-	if err != nil {
-		return done, err
-	}
-	nodeErr := client.call(ctx, "POST", "/v1/audit/corrections", call, &done)
-	if !errors.Is(nodeErr, errNoNode) || node.named() {
-		return done, nodeErr
-	}
-	loaded, err := config.Load(file, node.environ)
-	if err != nil {
-		return done, err
-	}
-	book, err := sqlstore.Open(ctx, loaded.Ledger.URL, sqlstore.Options{})
-	if err != nil {
-		return done, err
-	}
-	done, err = book.Correct(ledger.WithAuthor(ctx, client.author), ledger.CorrectionCall{ID: uuid.MustParse(call.ID),
-		Subject: call.Subject, Reason: call.Reason, Keep: call.Keep})
-	return done, errors.Join(err, book.Close())
+// correctionView is what a correction tells.
+type correctionView struct {
+	Read reading `json:"read"`
+	ledger.Correction
 }
 
-func printCorrection(w io.Writer, c ledger.Correction) error {
-	fmt.Fprintf(w, "correction %s of %s\n\n", c.ID, printable(c.Subject))
+// correct has a correction made, by the node or in the ledger itself.
+func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) (done correctionView, err error) {
+	err = from.at(func(client *adminClient, at reading) error {
+		done.Read = at
+		return client.call(ctx, "POST", "/v1/audit/corrections", call, &done.Correction)
+	}, func(c config.Config, at reading) error {
+		author, err := from.node.author()
+		if err != nil {
+			return err
+		}
+		book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{})
+		if err != nil {
+			return err
+		}
+		done.Read = at
+		done.Correction, err = book.Correct(ledger.WithAuthor(ctx, author), ledger.CorrectionCall{
+			ID: uuid.MustParse(call.ID), Subject: call.Subject, Reason: call.Reason, Keep: call.Keep})
+		return errors.Join(err, book.Close())
+	})
+	return done, err
+}
+
+// print writes the correction, within 80 columns.
+func (c correctionView) print(w io.Writer) error {
+	fmt.Fprintf(w, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, printable(c.Subject))
 	for _, v := range c.Findings {
 		fmt.Fprintf(w, "%-11s  %s\n", v.Invariant, wrapped(v.Detail, 13))
 	}

@@ -153,7 +153,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	long := strings.Repeat("wrong numbers ", 20)
 	var sound, broken bytes.Buffer
 	report := ledger.AuditReport{Workspaces: 1, Entries: 1234567, Newest: time.UnixMilli(1).UTC()}
-	if err := newAuditView(report, time.Second).print(&sound); err != nil {
+	if err := newAuditView(report, reading{Ledger: "sqlite:x"}, time.Second).print(&sound); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range ledger.Invariants() {
@@ -161,9 +161,13 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 			Subject: "11111111-2222-4333-8444-555555555555", Detail: long})
 	}
 	report.Found = int64(len(report.Violations)) + 5
-	view := newAuditView(report, time.Second)
+	view := newAuditView(report, reading{Node: "unix:/run/x"}, time.Second)
 	if err := view.print(&broken); err != nil {
 		t.Fatal(err)
+	}
+	if !strings.HasPrefix(sound.String(), "audit of the ledger sqlite:x\n") ||
+		!strings.HasPrefix(broken.String(), "audit of the node at unix:/run/x\n") {
+		t.Errorf("what was read is not in the first lines of\n%s\n%s", &sound, &broken)
 	}
 	for _, want := range []string{"entries        1,234,567", "every invariant holds; read in 1.0 s",
 		"I13          yes"} {
@@ -186,7 +190,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"workspaces":1`} {
+	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"unix:/run/x"}`, `"workspaces":1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing in %s", want, text)
 		}

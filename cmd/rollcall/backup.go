@@ -20,6 +20,7 @@ import (
 
 // backupView is what a backup tells programs.
 type backupView struct {
+	Read  reading `json:"read"`
 	File  string  `json:"file"`
 	Bytes int64   `json:"bytes"`
 	Took  float64 `json:"took_seconds"`
@@ -30,56 +31,57 @@ func newBackup(e environment) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Copy the embedded ledger to FILE while the node works",
 		Long: "Copy the embedded ledger to FILE while the node works. docs/operations.md has the restore.\n\n" +
-			"Asks the running node if one answers at the admin address, and otherwise reads the embedded ledger.\n" +
+			"A ledger that is named is copied itself; when none is, the node of this machine is asked, and its ledger is\n" +
+			"copied when it does not run. The first line says which it was.\n" +
 			"FILE is made here, for you alone to read, and has its name only when it is whole and checked; nothing\n" +
 			"is overwritten. It holds addresses, and what signs upload URLs: keep it as safe as the ledger itself.",
 		Args: wantArgs("FILE"),
 	}
-	node, file, asJSON := addAdminFlags(c, e), configFlag(c), jsonFlag(c)
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		began := time.Now()
-		if err := backup(c.Context(), node, *file, args[0]); err != nil {
+		read, err := backup(c.Context(), from, args[0])
+		if err != nil {
 			return err
 		}
 		info, err := os.Stat(args[0])
 		if err != nil {
 			return fmt.Errorf("look at the backup: %w", err)
 		}
-		view := backupView{File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}
+		view := backupView{Read: read, File: args[0], Bytes: info.Size(), Took: time.Since(began).Seconds()}
 		if *asJSON {
 			return printJSON(c.OutOrStdout(), view)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s bytes in %.1f s, checked\n", view.File, grouped(view.Bytes),
+		_, err = fmt.Fprintf(c.OutOrStdout(), "copied %s\n%s: %s bytes in %.1f s, checked\n", read, view.File, grouped(view.Bytes),
 			view.Took)
 		return err
 	}
 	return c
 }
 
-// backup makes the file at path: as path.part first, which gets its name when it is whole.
-func backup(ctx context.Context, node *adminFlags, configFile, path string) (err error) {
+// backup makes the file at path, as path.part first, which gets its name when it is whole; and says of what it is.
+func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, err error) {
 	part := path + ".part"
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
+		return read, fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
 	}
 	if _, err := os.Lstat(part); err == nil {
-		return fmt.Errorf("%s is there: another backup writes it now, or one was cut short; then delete it", part)
+		return read, fmt.Errorf("%s is there: another backup writes it now, or one was cut short; then delete it", part)
 	}
-	client, err := node.client()
+	err = from.read(ctx, func(client *adminClient, at reading) error {
+		read = at
+		return client.backup(ctx, part)
+	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
+		read = at
+		return book.Backup(ctx, part)
+	})
 	if err != nil {
-		return err
-	}
-	err = client.backup(ctx, part)
-	if errors.Is(err, errNoNode) && !node.named() {
-		err = backupFile(ctx, node.environ, configFile, part)
-	}
-	if err != nil {
-		return err
+		return read, err
 	}
 	if err := nameOnce(part, path); err != nil {
-		return errors.Join(err, os.Remove(part))
+		return read, errors.Join(err, os.Remove(part))
 	}
-	return syncFolder(filepath.Dir(path))
+	return read, syncFolder(filepath.Dir(path))
 }
 
 // nameOnce gives the file part its name. A rename alone would replace what came to
@@ -96,19 +98,6 @@ func nameOnce(part, path string) error {
 		return fmt.Errorf("give the backup its name: %w", err)
 	}
 	return nil
-}
-
-// backupFile copies the embedded ledger that no node has open.
-func backupFile(ctx context.Context, e environment, configFile, part string) error {
-	loaded, err := config.Load(configFile, e)
-	if err != nil {
-		return err
-	}
-	book, err := sqlstore.OpenReadOnly(ctx, loaded.Ledger.URL, sqlstore.Options{})
-	if err != nil {
-		return err
-	}
-	return errors.Join(book.Backup(ctx, part), book.Close())
 }
 
 // backup has the node's copy sent to the new file part, and checks it. After an

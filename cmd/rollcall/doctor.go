@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,25 +23,29 @@ import (
 // doctorWait bounds the checks of a doctor that makes them itself.
 const doctorWait = 2 * time.Minute
 
-// errUnfit says that a check fails; the report has been printed.
-var errUnfit = errors.New("receivers would refuse this node")
+// errUnfit says that a check fails, errBlind that nothing could be checked; the report has been printed.
+var (
+	errUnfit = errors.New("receivers would refuse this node")
+	errBlind = errors.New("nothing could be checked")
+)
 
 func newDoctor(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what receivers hold against a sender: PTR, hello name, SPF, port 25",
 		Long: "Show what a running node found when it checked its own identity, with what to do about it.\n\n" +
-			"With --config the node of that file is asked; when it does not run, the checks are made here and now.\n" +
-			"What fails keeps a node from probing (identity.enforce). Exit code 1: something fails.",
+			"With --config the node of that file is asked; when it does not run, the checks are made here and now. The\n" +
+			"first line says which it was. What fails keeps a node from probing (identity.enforce). Exit code 1: something\n" +
+			"fails, or nothing could be checked.",
 		Example: "  rollcall doctor\n" +
 			"  rollcall doctor --now\n" +
 			"  rollcall doctor --config node.toml --json",
 		Args: wantArgs(),
 	}
-	node, file, asJSON := addAdminFlags(c, e), configFlag(c), jsonFlag(c)
+	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
 	now := c.Flags().Bool("now", false, "have the node check everything now, after you have mended something")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		found, err := diagnose(c.Context(), doctorFlags{node, *file, *now})
+		found, err := diagnose(c.Context(), node, *now)
 		if err != nil {
 			return err
 		}
@@ -49,47 +54,45 @@ func newDoctor(e environment) *cobra.Command {
 	return c
 }
 
-// doctorFlags say whom the doctor asks.
-type doctorFlags struct {
-	node *adminFlags
-	file string // configuration of a node that may run here; "": none was given
-	now  bool
+// diagnosis is what a doctor tells, and of whom.
+type diagnosis struct {
+	Read reading `json:"read"`
+	admin.Identity
 }
 
-// diagnose asks the node that the flags name. When the one of a configuration does not
-// run, the checks are made here.
-func diagnose(ctx context.Context, f doctorFlags) (admin.Identity, error) {
-	if f.file == "" || f.node.named() {
-		client, err := f.node.client()
-		if err != nil {
-			return admin.Identity{}, err
-		}
-		found, err := askNode(ctx, client, f.now)
-		if errors.Is(err, errNoNode) && !f.node.named() {
-			err = fmt.Errorf("%w; or make the checks here with --config FILE", err)
-		}
+// diagnose asks the node that the flags name. When the one of --config does not run, the checks are made here.
+func diagnose(ctx context.Context, node *adminFlags, now bool) (found diagnosis, err error) {
+	client, err := node.client()
+	if err != nil {
 		return found, err
 	}
-	loaded, err := config.Load(f.file, f.node.environ)
+	found.Read = reading{Node: client.base}
+	found.Identity, err = askNode(ctx, client, now)
+	switch {
+	case !errors.Is(err, errNoNode):
+		return found, err
+	case node.config == "" && node.namedBy() == "":
+		return found, fmt.Errorf("%w; or make the checks here with --config FILE", err)
+	case node.config == "":
+		return found, err
+	}
+	loaded, err := node.load()
 	if err != nil {
-		return admin.Identity{}, err
+		return found, err
 	}
-	token, err := readToken(loaded.DataDir)
-	if err != nil {
-		return admin.Identity{}, err
-	}
-	found, err := askNode(ctx, newAdminClient(adminURL(loaded.Admin), token), f.now)
-	if errors.Is(err, errNoNode) {
-		return examine(ctx, loaded)
-	}
+	found.Read = reading{Here: true}
+	found.Identity, err = examine(ctx, loaded)
 	return found, err
 }
 
 // adminURL is where the admin listener of a configuration is reached from this machine.
 func adminURL(a config.Admin) string {
 	host, port, err := net.SplitHostPort(a.Listen)
-	if err != nil || strings.HasPrefix(a.Listen, config.UnixPrefix) {
+	switch {
+	case err != nil || strings.HasPrefix(a.Listen, config.UnixPrefix):
 		return a.Listen
+	case port == "0": // only the node knows which one it took
+		return adminDefault
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -125,24 +128,57 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 	return admin.IdentityOf(watch.Once(ctx), c.Identity.Enforce), ctx.Err()
 }
 
-// reportOn prints what was found; errUnfit when something fails.
-func reportOn(w io.Writer, found admin.Identity, asJSON bool) error {
+// reportOn prints what was found; errUnfit when something fails, errBlind when nothing could be checked.
+func reportOn(w io.Writer, found diagnosis, asJSON bool) error {
 	var err error
 	if asJSON {
 		err = printJSON(w, found)
 	} else {
 		_, err = io.WriteString(w, doctorText(found))
 	}
-	if err == nil && !found.Fit && found.Checked != nil {
-		err = errUnfit
+	switch {
+	case err != nil || found.Fit || found.Checked == nil:
+		return err
+	case found.fails():
+		return errUnfit
 	}
-	return err
+	return errBlind
 }
 
-// doctorText is the report for a terminal: two lines or three for each finding.
-func doctorText(found admin.Identity) string {
+// fails says whether a check came out badly.
+func (d diagnosis) fails() bool {
+	return slices.ContainsFunc(d.Findings, func(f admin.Finding) bool { return f.State == identity.Fail })
+}
+
+// unchecked names what was not checked, as "ptr and spf of 10.0.0.7"; "": all was.
+func (d diagnosis) unchecked() string {
+	var of []string // sources, in their order
+	checks := map[string][]string{}
+	for _, f := range d.Findings {
+		if f.State != identity.Skipped {
+			continue
+		}
+		if _, there := checks[f.Source]; !there {
+			of = append(of, f.Source)
+		}
+		if !slices.Contains(checks[f.Source], string(f.Check)) {
+			checks[f.Source] = append(checks[f.Source], string(f.Check))
+		}
+	}
+	for i, source := range of {
+		of[i] = strings.Join(checks[source], ", ")
+		if source != "" {
+			of[i] += " of " + source
+		}
+	}
+	return strings.Join(of, "; ")
+}
+
+// doctorText is the report for a terminal: whom it is about, two lines or three for each finding, what follows.
+func doctorText(found diagnosis) string {
 	const indent = 9
 	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", wrapped("what receivers see of "+found.Read.String(), 0))
 	for _, f := range found.Findings {
 		head := strings.TrimSpace(string(f.Check) + "  " + f.Source)
 		fmt.Fprintf(&b, "%-7s  %s\n", f.State, head)
@@ -160,15 +196,20 @@ func doctorText(found admin.Identity) string {
 }
 
 // doctorVerdict says what follows.
-func doctorVerdict(found admin.Identity) string {
+func doctorVerdict(found diagnosis) string {
 	switch {
 	case found.Checked == nil:
 		return "Nothing has been checked yet: ask again in a minute."
+	case found.Fit && found.unchecked() != "":
+		return "Nothing that was checked fails; not checked: " + found.unchecked() + ". This node may probe."
 	case found.Fit:
 		return "Nothing fails. This node may probe."
 	case found.Probing:
 		return "Receivers would refuse this node, and it probes all the same: identity.enforce is false. Addresses " +
 			"that exist end as unknown, and its address gets a bad name."
+	case !found.fails():
+		return "Nothing could be checked, so nobody knows what receivers see of this node, and it takes no probing work " +
+			"until that is known. It looks again every minute, or at once with --now."
 	}
 	return "This node takes no probing work until what fails is mended. It looks again every minute, or at once " +
 		"with --now. Other nodes, if there are any, work for it; else files wait, and no address is judged."

@@ -21,26 +21,27 @@ func newEvidence(e environment) *cobra.Command {
 		Short: "Show why an address of a verification has its outcome",
 		Long: "Show why an address of a verification has its outcome: each attempt at it, what the\n" +
 			"receiver answered, by which rule that was taken for what, and what was known of the domain.\n\n" +
-			"ADDRESS is as it is spelled in the file, or another spelling of its domain. Asks the running\n" +
-			"node if one answers at the admin address, and otherwise reads the ledger itself. The evidence\n" +
-			"is kept as long as the results. The text of an answer is cleaned: it holds no address and none\n" +
-			"of our own names.",
+			"ADDRESS is as it is spelled in the file, or another spelling of its domain. A ledger that is\n" +
+			"named is read itself; when none is, the node of this machine is asked, and its ledger is read when\n" +
+			"it does not run. The first line says which it was. The evidence is kept as long as the results. The\n" +
+			"text of an answer is cleaned: it holds no address and none of our own names.",
 		Args: wantArgs("VERIFICATION", "ADDRESS"),
 	}
-	node, file, asJSON := addAdminFlags(c, e), configFlag(c), jsonFlag(c)
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := verificationArg(args[0])
 		if err != nil {
 			return err
 		}
-		found, err := findEvidence(c.Context(), keptAt{node, *file}, id, args[1])
+		found, err := findEvidence(c.Context(), from, id, args[1])
 		switch {
 		case err != nil:
 			return err
 		case *asJSON:
 			return printJSON(c.OutOrStdout(), found)
 		}
-		return printEvidence(c.OutOrStdout(), found)
+		fmt.Fprintf(c.OutOrStdout(), "from %s\n\n", found.Read)
+		return printEvidence(c.OutOrStdout(), found.Explanation)
 	}
 	return c
 }
@@ -53,41 +54,21 @@ func verificationArg(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// keptAt is where evidence is: with a node, or in a ledger that no node has open.
-type keptAt struct {
-	node       *adminFlags
-	configFile string
-}
-
-// read asks the node by ask, and reads the ledger itself by own when there is no node.
-func (k keptAt) read(ctx context.Context, ask func(*adminClient) error,
-	own func(book *sqlstore.Store, c config.Config) error) error {
-	client, err := k.node.client()
-	if err != nil {
-		return err
-	}
-	if err = ask(client); !errors.Is(err, errNoNode) || k.node.named() {
-		return err
-	}
-	loaded, err := config.Load(k.configFile, k.node.environ)
-	if err != nil {
-		return err
-	}
-	book, err := sqlstore.OpenReadOnly(ctx, loaded.Ledger.URL, sqlstore.Options{})
-	if err != nil {
-		return err
-	}
-	return errors.Join(own(book, loaded), book.Close())
+// evidenceView is what is known of one address.
+type evidenceView struct {
+	Read reading `json:"read"`
+	admin.Explanation
 }
 
 // findEvidence looks for one address.
-func findEvidence(ctx context.Context, k keptAt, id uuid.UUID, address string) (
-	found admin.Explanation, err error) {
-	err = k.read(ctx, func(client *adminClient) error {
+func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView, err error) {
+	err = from.read(ctx, func(client *adminClient, at reading) error {
+		found.Read = at
 		return client.call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
-			map[string]string{"address": address}, &found)
-	}, func(book *sqlstore.Store, _ config.Config) (err error) {
-		found, err = admin.FindEvidence(ctx, book, id, address)
+			map[string]string{"address": address}, &found.Explanation)
+	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+		found.Read = at
+		found.Explanation, err = admin.FindEvidence(ctx, book, id, address)
 		return whyNot(err, found.Status)
 	})
 	return found, err

@@ -231,7 +231,7 @@ func TestReplayIsShown(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(lines[len(lines)-1]), &last)
 	}
-	if err != nil || len(lines) != 6 || last.Summary == nil || last.Summary.Outcomes != 1 {
+	if err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"node":`) || last.Summary == nil || last.Summary.Outcomes != 1 {
 		t.Errorf("JSON: %v\n%s", err, text)
 	}
 	if after := r.desk.Account(); after != before {
@@ -242,11 +242,14 @@ func TestReplayIsShown(t *testing.T) {
 // TestWithoutANodeTheLedgerIsRead, unless the operator has named a node.
 func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	r := newWitnessRig(t, shownCases(), nil)
-	flags := &adminFlags{environ: environment{"ROLLCALL_LEDGER_URL=sqlite:" + r.path, "ROLLCALL_ADMIN_TOKEN=x"}}
-	away := func(*adminClient) error { return fmt.Errorf("asked: %w", errNoNode) }
+	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
+	away := func(*adminClient, reading) error { return fmt.Errorf("asked: %w", errNoNode) }
 	var found admin.Explanation
 	summary, read := admin.ReplaySummary{}, 0
-	own := func(book *sqlstore.Store, c config.Config) (err error) {
+	own := func(book *sqlstore.Store, c config.Config, at reading) (err error) {
+		if at != (reading{Ledger: "sqlite:" + r.path}) {
+			t.Errorf("read %+v, want the ledger %s", at, r.path)
+		}
 		read++
 		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
 			t.Error("a workspace is no verification")
@@ -263,11 +266,11 @@ func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 		summary, err = admin.Replay(t.Context(), book, mustID(t, r.id), q)
 		return err
 	}
-	if err := (keptAt{node: flags}).read(t.Context(), away, own); err != nil || summary.Replayed != 5 {
+	if err := flags.read(t.Context(), away, own); err != nil || summary.Replayed != 5 {
 		t.Errorf("got %v, %+v, %+v", err, found, summary)
 	}
-	flags.url = "http://127.0.0.1:1"
-	if err := (keptAt{node: flags}).read(t.Context(), away, own); !errors.Is(err, errNoNode) || read != 1 {
+	flags.node.url, flags.node.token = "http://127.0.0.1:1", "x"
+	if err := flags.read(t.Context(), away, own); !errors.Is(err, errNoNode) || read != 1 {
 		t.Errorf("with a node that was named: %v, read %d times", err, read)
 	}
 }

@@ -308,7 +308,7 @@ var (
 		"How a check of this node's identity came out: 1 ok, 0.5 a warning, 0 it fails. What is skipped is not there.",
 		[]string{"check", "source"}, nil)
 	nodeFitDesc = prometheus.NewDesc("rollcall_node_fit",
-		"1 while no check of this node's identity fails. With identity.enforce it probes only then.", nil, nil)
+		"1 while no check of this node's identity fails and something could be checked. With identity.enforce it probes only then.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -228,7 +228,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.text(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.text())
 	}
-	if text := doctorText(found); !strings.Contains(text, "it probes all the same") {
+	if text := doctorText(diagnosis{Identity: found}); !strings.Contains(text, "it probes all the same") {
 		t.Errorf("the doctor says\n%s", text)
 	}
 }
@@ -279,18 +279,21 @@ hello_name = "rollcall.example"
 [identity]
 public_addresses = [%q]
 `, f.addr, seenAt))
-	c.environ = append(c.environ, fmt.Sprintf("ROLLCALL_ADMIN=http://127.0.0.1:%d", freePort(t)))
-	if code, _, stderr := c.run("doctor", "--config", "node.toml"); code != exitFailed ||
-		!strings.Contains(stderr, "no node answers") {
+	named := fmt.Sprintf("--admin=http://127.0.0.1:%d", freePort(t))
+	if code, _, stderr := c.run("doctor", named, "--token", "x"); code != exitFailed ||
+		!strings.Contains(stderr, "no node answers") || strings.Contains(stderr, "--config") {
 		t.Errorf("a node that was named and does not answer: got code %d and %q", code, stderr)
 	}
-	c.environ = c.environ[:1]
+	if code, _, stderr := c.run("doctor", named, "--config", "node.toml"); code != exitUsage || !strings.Contains(stderr, "leave one away") {
+		t.Errorf("a node that was named twice: got code %d and %q", code, stderr)
+	}
 	if code, _, stderr := c.run("doctor"); code != exitFailed || !strings.Contains(stderr, "--config FILE") {
 		t.Errorf("without a node: got code %d and %q", code, stderr)
 	}
 	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
 	if code != exitDone || !strings.Contains(stdout, "warn     spf  192.0.2.10\n         rollcall.example has no SPF record\n") ||
-		!strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") || !strings.Contains(stdout, "Nothing fails.") {
+		!strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") ||
+		!strings.HasPrefix(stdout, "what receivers see of this machine, where the node does not run\n") {
 		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
 	}
 	f.set(t, reverse, dns.TypePTR)
@@ -308,6 +311,26 @@ public_addresses = [%q]
 	var found admin.Identity
 	if err := json.Unmarshal([]byte(stdout), &found); err != nil || code != exitFailed || found.Fit || found.Probing ||
 		len(found.Findings) < 4 || found.Findings[0].Check != identity.PTR {
+		t.Errorf("as JSON: got code %d, %v\n%s", code, err, stdout)
+	}
+}
+
+// TestDoctorThatCanCheckNothing fails and says so: it does not know that the node may probe.
+func TestDoctorThatCanCheckNothing(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t))}
+	c.write("node.toml", fmt.Sprintf("[dns]\nservers = [\"127.0.0.1:%d\"]\n[smtp]\nhello_name = \"rollcall.example\"\n"+
+		"return_path = \"a@rollcall.example\"\n[identity]\npublic_addresses = [%q]\n", freePort(t), seenAt))
+	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
+	if code != exitFailed || !strings.Contains(stderr, errBlind.Error()) || strings.Contains(stdout, "may probe") ||
+		!strings.Contains(stdout, "Nothing could be checked") || !strings.Contains(stdout, "skipped  ptr") {
+		t.Errorf("got code %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
+	var found diagnosis
+	if err := json.Unmarshal([]byte(stdout), &found); err != nil || code != exitFailed || found.Fit || found.Probing ||
+		!found.Read.Here || !strings.Contains(found.Why, "nothing could be checked") {
 		t.Errorf("as JSON: got code %d, %v\n%s", code, err, stdout)
 	}
 }
@@ -344,7 +367,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found, err := diagnose(t.Context(), doctorFlags{node: &adminFlags{}, file: file})
+	found, err := diagnose(t.Context(), &adminFlags{config: file}, false)
 	if err != nil || found.Fit || !strings.Contains(found.Why, "null MX") {
 		t.Errorf("the node of a configuration: got %+v, %v", found, err)
 	}

@@ -425,7 +425,7 @@ func (r *netRig) awaitWell(nodes ...*netNode) {
 		for !n.answers() {
 			select {
 			case <-n.life.ended:
-				r.t.Fatalf("%s ended: %v", n.name, n.life.err)
+				r.t.Fatalf("%s ended: %v\n%s", n.name, n.life.err, n.lastWords())
 			case <-deadline:
 				r.t.Fatalf("%s is not ready after %v", n.name, serveWithin)
 			case <-time.After(50 * time.Millisecond):
@@ -433,6 +433,15 @@ func (r *netRig) awaitWell(nodes ...*netNode) {
 		}
 		n.become(well)
 	}
+}
+
+// lastWords is the end of its log.
+func (n *netNode) lastWords() string {
+	text, err := os.ReadFile(n.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-2000):])
 }
 
 // answers says whether a node is ready.

@@ -93,14 +93,17 @@ func tryIdentity(ctx context.Context, c config.Config) error {
 	if err != nil || found.Fit {
 		return err
 	}
-	var text strings.Builder
+	why, text := errUnfit, strings.Builder{}
 	for _, f := range found.Findings {
 		if f.State == identity.Fail {
 			fmt.Fprintf(&text, "\n%s %s: %s. %s", f.Check, f.Source, f.Saw, f.Next)
 		}
 	}
+	if text.Len() == 0 {
+		why = errors.New(found.Why)
+	}
 	return fmt.Errorf("%w, so every answer would be unknown; try --lab, or run this where it is not so. Nothing "+
-		"was asked and nothing is charged%s", errUnfit, text.String())
+		"was asked and nothing is charged%s", why, text.String())
 }
 
 // defectError says what the service would say about a file.

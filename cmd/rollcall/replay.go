@@ -25,12 +25,12 @@ func newReplay(e environment) *cobra.Command {
 		Short: "Judge stored evidence by the rules of now, and list what would change",
 		Long: "Judge stored evidence by the rules of now, and list what would change.\n\n" +
 			"Nothing is charged or written and no connection to a receiver is made: what is stored is judged anew.\n" +
-			"Asks the running node, which judges by its own rules, if one answers at the admin address, and\n" +
-			"otherwise reads the ledger itself. The addresses of what would change are printed. Exit code 0 also\n" +
-			"when something would.",
+			"A ledger that is named is read itself; when none is, the node of this machine is asked, which judges by\n" +
+			"its own rules, and its ledger is read when it does not run. The first line says which it was. The\n" +
+			"addresses of what would change are printed. Exit code 0 also when something would.",
 		Args: wantArgs("VERIFICATION"),
 	}
-	node, file, asJSON := addAdminFlags(c, e), configFlag(c), jsonFlag(c)
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	rules := c.Flags().String("rules", "", "judge by this rule file before the rules that come with the program")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -38,16 +38,22 @@ func newReplay(e environment) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r := replay{at: keptAt{node, *file}, id: id, all: *all}
+		r := replay{from: from, id: id, all: *all}
 		if *rules != "" {
 			if r.rules, err = readRules(*rules); err != nil {
 				return err
 			}
 		}
+		w := c.OutOrStdout()
 		if *asJSON {
-			return r.run(c.Context(), func(l admin.ReplayLine) error { return printJSON(c.OutOrStdout(), l) })
+			r.read = func(at reading) error { return printJSON(w, map[string]reading{"read": at}) }
+			return r.run(c.Context(), func(l admin.ReplayLine) error { return printJSON(w, l) })
 		}
-		return r.run(c.Context(), func(l admin.ReplayLine) error { return printReplay(c.OutOrStdout(), l) })
+		r.read = func(at reading) error {
+			_, err := fmt.Fprintf(w, "from %s\n\n", at)
+			return err
+		}
+		return r.run(c.Context(), func(l admin.ReplayLine) error { return printReplay(w, l) })
 	}
 	return c
 }
@@ -69,7 +75,8 @@ func readRules(name string) (string, error) {
 
 // replay is one replay.
 type replay struct {
-	at    keptAt
+	from  *ledgerFlags
+	read  func(reading) error // told whom, before the first line
 	id    uuid.UUID
 	rules string // text of a rule file; "": as now
 	all   bool
@@ -77,9 +84,12 @@ type replay struct {
 
 // run calls yield for each line, the summary last.
 func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) error {
-	return r.at.read(ctx, func(client *adminClient) error { return r.ask(ctx, client, yield) },
-		func(book *sqlstore.Store, c config.Config) error {
+	return r.from.read(ctx, func(client *adminClient, at reading) error { return r.ask(ctx, client, at, yield) },
+		func(book *sqlstore.Store, c config.Config, at reading) error {
 			rules, err := r.own(c)
+			if err == nil {
+				err = r.read(at)
+			}
 			if err != nil {
 				return err
 			}
@@ -104,7 +114,7 @@ func (r replay) own(c config.Config) (*verdict.Rules, error) {
 var errCut = errors.New("the replay was cut short: run it again")
 
 // ask has the node replay.
-func (r replay) ask(ctx context.Context, client *adminClient, yield func(admin.ReplayLine) error) error {
+func (r replay) ask(ctx context.Context, client *adminClient, at reading, yield func(admin.ReplayLine) error) error {
 	answer, err := client.do(ctx, http.MethodPost, "/v1/verifications/"+r.id.String()+"/replay",
 		map[string]any{"rules": r.rules, "all": r.all})
 	if err != nil {
@@ -113,6 +123,9 @@ func (r replay) ask(ctx context.Context, client *adminClient, yield func(admin.R
 	defer answer.Body.Close()
 	if answer.Header.Get("Content-Type") != admin.ReplayType {
 		return client.stranger()
+	}
+	if err := r.read(at); err != nil {
+		return err
 	}
 	for lines := json.NewDecoder(answer.Body); ; {
 		var l admin.ReplayLine

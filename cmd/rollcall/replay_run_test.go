@@ -147,7 +147,8 @@ func TestAReplayThatIsCutIsNoReplay(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}))
 		lines := 0
-		err := replay{}.ask(t.Context(), newAdminClient(server.URL, "token"), func(admin.ReplayLine) error {
+		r := replay{read: func(reading) error { return nil }}
+		err := r.ask(t.Context(), newAdminClient(server.URL, "token"), reading{}, func(admin.ReplayLine) error {
 			lines++
 			return nil
 		})

@@ -74,7 +74,14 @@ type Report struct {
 }
 
 // Fit says whether no check fails. A report of nothing is not fit.
-func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 }
+func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 && !r.Blind() }
+
+// Blind says whether nobody could be asked anything: what receivers see is not known then.
+func (r Report) Blind() bool {
+	return r.Incomplete() && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.State != Skipped && f.Check != Clock && f.Check != Rest
+	})
+}
 
 // Failing gives the findings that fail.
 func (r Report) Failing() []Finding {
@@ -101,7 +108,15 @@ func (r Report) Why() string {
 	for _, f := range r.Failing() {
 		out = append(out, f.String())
 	}
+	if len(out) == 0 && r.Blind() {
+		return "nothing could be checked: " + r.trouble().String()
+	}
 	return strings.Join(out, "; ")
+}
+
+// trouble is the first finding of what could not be checked.
+func (r Report) trouble() Finding {
+	return r.Findings[slices.IndexFunc(r.Findings, func(f Finding) bool { return f.trouble })]
 }
 
 // sorted puts findings in the order in which they are shown.

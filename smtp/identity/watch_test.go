@@ -155,7 +155,8 @@ func TestAnOperatorNeedNotWait(t *testing.T) {
 	})
 }
 
-func TestTroubleWithDNSIsNoFailure(t *testing.T) {
+// TestTroubleWithDNS: what was found stands for a while; when nothing is known any more, the node is not fit.
+func TestTroubleWithDNS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		b := newBook(t, sound[1:]...) // no PTR
@@ -170,8 +171,8 @@ func TestTroubleWithDNSIsNoFailure(t *testing.T) {
 		}
 		pass(time.Second)
 		r := w.Once(t.Context())
-		if !r.Fit() || !r.Incomplete() {
-			t.Errorf("after %s: %+v", keptFor, r)
+		if r.Fit() || !r.Blind() || len(r.Failing()) > 0 || !strings.HasPrefix(r.Why(), "nothing could be checked: ptr of ") {
+			t.Errorf("after %s: %+v, because %s", keptFor, r, r.Why())
 		}
 		for _, f := range r.Findings {
 			if f.State != Skipped || !strings.Contains(f.Saw, "not checked") {
@@ -180,6 +181,10 @@ func TestTroubleWithDNSIsNoFailure(t *testing.T) {
 		}
 		if w.wait(r) > failingEvery*21/20 {
 			t.Errorf("it is looked at again after %s", w.wait(r))
+		}
+		r.Findings[1].State, r.Findings[1].trouble = OK, false // one answer came
+		if !r.Fit() || !r.Incomplete() || r.Blind() || r.Why() != "" {
+			t.Errorf("when its hello name is known: %+v, because %s", r, r.Why())
 		}
 	})
 }
