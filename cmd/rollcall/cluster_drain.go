@@ -31,10 +31,12 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain [NODE]",
 		Short: "Have a node give its work away and take no more",
-		Long: "Have a node give its work away and take no more; without NODE the one that is asked.\n\n" +
+		Long: "Have a node give its work away and take no more. Without NODE, and with --yes, it is the one that is asked.\n\n" +
 			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
-			"answers 503. It goes on to run: stop it when it has nothing left. Started again, it serves again.",
-		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall",
+			"answers 503. When no other node serves, all files wait. It goes on to run: stop it when it has nothing left.\n" +
+			"Started again, it serves again.",
+		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
+			"  rollcall cluster drain --yes --wait",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -45,7 +47,12 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	}
 	asJSON := jsonFlag(c)
 	wait := c.Flags().Bool("wait", false, "return when it has no leases and no receivers left")
+	yes := c.Flags().Bool("yes", false, "without NODE: yes, the node that is asked")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && !*yes {
+			return usageError{"NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that is " +
+				"asked. It takes no more work until it is started again"}
+		}
 		client, err := node.client()
 		if err != nil {
 			return err
@@ -63,7 +70,8 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		case *wait:
 			fmt.Fprintf(c.OutOrStdout(), "%s has no leases and no receivers left: it can be stopped.\n", nodeTitle(m))
 		default:
-			fmt.Fprintf(c.OutOrStdout(), "%s is asked to drain; see `rollcall cluster members`.\n", nodeTitle(m))
+			fmt.Fprintf(c.OutOrStdout(), "%s is asked to drain: it gives its work away and takes no more until it is started "+
+				"again.\nSee `rollcall cluster members`.\n", nodeTitle(m))
 		}
 		return nil
 	}

@@ -365,16 +365,17 @@ func TestDrain(t *testing.T) {
 		stdout, stderr string
 		err            string
 	}{
-		{"the node itself", nil, trio(), nil, "drain 5f2c91aa", "node-1 (5f2c91aa) is asked to drain", "", ""},
+		{"nobody named", nil, trio(), nil, "", "", "", "give --yes for the node that is asked"},
+		{"the node itself", []string{"--yes"}, trio(), nil, "drain 5f2c91aa", "node-1 (5f2c91aa) is asked to drain", "", ""},
 		{"another", []string{"node-2"}, trio(), nil, "drain a1000000", "node-2 (a1000000) is asked to drain", "",
 			""},
 		{"as JSON", []string{"node-2", "--json"}, trio(), nil, "drain a1000000", `{"node":"a1000000-`, "", ""},
-		{"the last one", nil, admin.Membership{Members: trio().Members[:1]}, nil, "drain 5f2c91aa",
+		{"the last one", []string{"--yes"}, admin.Membership{Members: trio().Members[:1]}, nil, "drain 5f2c91aa",
 			"node-1 (5f2c91aa) is asked to drain", "No other node serves", ""},
 		{"unknown", []string{"node-9"}, trio(), nil, "", "", "", "no node has the name or the id \"node-9\"; " +
 			"the nodes are: node-1 (5f2c91aa-0000-4000-8000-000000000000), node-2 "},
 		{"two", []string{"node-1", "node-2"}, trio(), nil, "", "", "", `unexpected argument "node-2"`},
-		{"no ledger", nil, trio(), errors.New("down"), "drain 5f2c91aa", "", "", "send the same call again"},
+		{"no ledger", []string{"--yes"}, trio(), errors.New("down"), "drain 5f2c91aa", "", "", "send the same call again"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, c.known)
