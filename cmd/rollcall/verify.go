@@ -37,7 +37,8 @@ func newVerify(e environment) *cobra.Command {
 			"Without --api the whole work is done in this process, which needs the open Internet with outgoing " +
 			"port 25;\n" +
 			"with --lab it asks simulated receivers instead. With --api a running service does it.\n\n" +
-			"Stopped half-way (Ctrl-C), the same command goes on where it stopped.",
+			"Stopped half-way (Ctrl-C), it ends with exit code 1, and the same command goes on where it stopped. With " +
+			"--api\nonly this program stops: the service goes on, and charges. `rollcall cancel ID` ends that.",
 		Args: wantArgs("FILE"),
 	}
 	c.Flags().BoolVar(&f.lab, "lab", false, "ask simulated receivers on this machine instead of real ones")
@@ -74,10 +75,7 @@ func newVerify(e environment) *cobra.Command {
 			err = verifyLocal(c.Context(), r, loaded)
 		}
 		r.view.stop()
-		if err != nil && errors.Is(err, context.Canceled) {
-			return errors.New("stopped: run the same command again to go on where it stopped")
-		}
-		return err
+		return r.left(err)
 	}
 	return c
 }
@@ -94,7 +92,7 @@ func (f verifyFlags) check() error {
 	case f.api != "" && f.key == "":
 		return usageError{"the API key is missing: set ROLLCALL_KEY or give --key"}
 	case f.api != "":
-		return checkBase("--api", f.api)
+		return checkBase("--api", f.api, apiDefault)
 	}
 	return nil
 }
@@ -109,6 +107,9 @@ type verifyRun struct {
 	client  *apiClient
 	memory  *memory
 	poll    time.Duration // longest wait between two looks; 0: as long as the service says
+
+	id    string      // of the verification, as soon as the service has said it
+	stage verifyStage // how far it is
 }
 
 // verifyRemote has the file verified by a running service.
@@ -128,6 +129,7 @@ func (r *verifyRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.id, r.stage = made.ID, stageCreated
 	if made.Upload != nil {
 		if made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
 			return fmt.Errorf("the service wants the upload by %s, which this program can't", made.Upload.Method)
@@ -138,10 +140,12 @@ func (r *verifyRun) run(ctx context.Context) error {
 			return err
 		}
 	}
+	r.stage = stageUploaded
 	detail, err := r.wait(ctx, made.ID)
 	if err != nil {
 		return err
 	}
+	r.stage = stageFinal
 	if detail.Status == string(ledger.Failed) {
 		return errors.Join(r.failure(detail), r.memory.forget())
 	}
