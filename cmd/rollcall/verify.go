@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/config"
@@ -25,6 +27,7 @@ type verifyFlags struct {
 	lab, json             bool
 	spreadsheet           bool
 	out, api, key, config string
+	again                 string
 }
 
 func newVerify(e environment) *cobra.Command {
@@ -36,7 +39,9 @@ func newVerify(e environment) *cobra.Command {
 			"standard error.\n\n" +
 			"Without --api the whole work is done in this process, which needs the open Internet with outgoing " +
 			"port 25;\n" +
-			"with --lab it asks simulated receivers instead. With --api a running service does it.\n\n" +
+			"with --lab it asks simulated receivers instead. With --api a running service does it.\n" +
+			"The service charges the same content once for a workspace: a repeat, from any folder, goes on with the first\n" +
+			"verification or gives its results. --again NAME has it verified anew.\n\n" +
 			"Stopped half-way (Ctrl-C), it ends with exit code 1, and the same command goes on where it stopped. With " +
 			"--api\nonly this program stops: the service goes on, and charges. `rollcall cancel ID` ends that.",
 		Args: wantArgs("FILE"),
@@ -46,6 +51,8 @@ func newVerify(e environment) *cobra.Command {
 	c.Flags().StringVar(&f.api, "api", "", "the URL of a running service")
 	c.Flags().StringVar(&f.key, "key", "", "with --api: the API key; better ROLLCALL_KEY, which other "+
 		"users can't see")
+	c.Flags().StringVar(&f.again, "again", "", "with --api: have the same content verified once more, and charged once "+
+		"more, under a\n`NAME` of yours, such as a date; the same NAME is the same verification")
 	c.Flags().StringVar(&f.config, "config", "", "without --api: a configuration file, for [dns], [smtp], "+
 		"[retry], [throttle]")
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object for programs")
@@ -70,7 +77,7 @@ func newVerify(e environment) *cobra.Command {
 		defer in.Close()
 		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
 		if f.api != "" {
-			err = verifyRemote(c.Context(), r, loaded)
+			err = verifyRemote(c.Context(), r)
 		} else {
 			err = verifyLocal(c.Context(), r, loaded)
 		}
@@ -83,6 +90,8 @@ func newVerify(e environment) *cobra.Command {
 // check refuses flags that don't go together.
 func (f verifyFlags) check() error {
 	switch {
+	case f.again != "" && f.api == "":
+		return usageError{"--again needs --api URL: in this process every run after the end of the last begins anew"}
 	case f.spreadsheet && f.json && f.out == "":
 		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
 	case f.api != "" && f.lab:
@@ -109,27 +118,27 @@ type verifyRun struct {
 	poll    time.Duration // longest wait between two looks; 0: as long as the service says
 
 	id    string      // of the verification, as soon as the service has said it
+	known bool        // it was there before this run, and nobody has been told
 	stage verifyStage // how far it is
 }
 
 // verifyRemote has the file verified by a running service.
-func verifyRemote(ctx context.Context, r *verifyRun, c config.Config) error {
+func verifyRemote(ctx context.Context, r *verifyRun) error {
 	r.client = newAPIClient(r.flags.api, r.flags.key, r.view.notice)
-	r.memory = newMemory(filepath.Join(c.DataDir, "verify-api"), r.input.sum, r.flags.api, r.flags.key)
 	return r.run(ctx)
 }
 
 // run creates or recovers the verification, uploads, waits and writes the results.
 func (r *verifyRun) run(ctx context.Context) error {
-	identity, err := r.memory.identity()
+	identity, err := r.identity()
 	if err != nil {
 		return err
 	}
-	made, err := r.client.create(ctx, identity, r.input.size, filepath.Base(r.input.name))
+	made, fresh, err := r.client.createFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
 	if err != nil {
 		return err
 	}
-	r.id, r.stage = made.ID, stageCreated
+	r.id, r.stage, r.known = made.ID, stageCreated, !fresh && r.remote()
 	if made.Upload != nil {
 		if made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
 			return fmt.Errorf("the service wants the upload by %s, which this program can't", made.Upload.Method)
@@ -145,22 +154,42 @@ func (r *verifyRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.stage = stageFinal
 	if detail.Status == string(ledger.Failed) {
-		return errors.Join(r.failure(detail), r.memory.forget())
+		return errors.Join(r.failure(detail), r.forget())
 	}
 	summary, err := r.deliver(ctx, detail)
 	if err != nil {
-		return err
+		return r.expired(err)
 	}
-	if err := r.memory.forget(); err != nil {
+	if err := r.forget(); err != nil {
 		return err
 	}
 	err = r.close(summary)
 	if err == nil && detail.Status == string(ledger.Cancelled) {
-		err = fmt.Errorf("%s: somebody cancelled the verification; these are the results until then", r.input.name)
+		err = fmt.Errorf("%s: somebody cancelled the verification; these are the results until then%s", r.input.name,
+			r.anew("to have the rest checked too"))
 	}
 	return err
+}
+
+// remote says whether a running service does the work, whose credits are real.
+func (r *verifyRun) remote() bool { return r.flags.api != "" }
+
+// identity is the idempotency key: at a service that of the content, and in this process the one
+// of the last run if that was stopped.
+func (r *verifyRun) identity() (uuid.UUID, error) {
+	if r.remote() {
+		return r.input.identity(r.flags.again), nil
+	}
+	return r.memory.identity()
+}
+
+// forget has the next run in this process begin anew.
+func (r *verifyRun) forget() error {
+	if r.remote() {
+		return nil
+	}
+	return r.memory.forget()
 }
 
 // failure says why a file was refused or given up.
@@ -168,7 +197,11 @@ func (r *verifyRun) failure(d api.Detail) error {
 	if d.Issue == nil {
 		return fmt.Errorf("%s: the verification failed", r.input.name)
 	}
-	return fmt.Errorf("%s: %s (%s)", r.input.name, issueText(d.Issue), d.Issue.Code)
+	hint := ""
+	if !strings.HasPrefix(string(d.Issue.Code), "csv_") { // no other content would help
+		hint = r.anew("to have it verified after all")
+	}
+	return fmt.Errorf("%s: %s (%s)%s", r.input.name, issueText(d.Issue), d.Issue.Code, hint)
 }
 
 // wait looks at the verification until it is final.
@@ -180,10 +213,13 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 			return d, err
 		}
 		final := ledger.Status(d.Status).Final()
+		if r.tellKnown(d); final {
+			r.stage = stageFinal
+		}
 		settled := d.Progress.Completed + d.Progress.Errors
 		if counted.behind(settled) || final && counted.sum() != settled {
 			if counted, err = r.client.tally(ctx, id); err != nil {
-				return d, err
+				return d, r.expired(err)
 			}
 		}
 		r.view.progress(d, counted)

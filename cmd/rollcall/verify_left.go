@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
 )
 
 // verifyStage is how far a verification is, as this program knows.
@@ -20,7 +24,7 @@ const (
 // does without this program, and how to come back to it.
 func (r *verifyRun) left(err error) error {
 	stopped := errors.Is(err, context.Canceled)
-	if r.flags.api == "" { // the node was in this process, and is stopped too
+	if !r.remote() { // the node was in this process, and is stopped too
 		if stopped {
 			return errors.New("stopped: run the same command again to go on where it stopped")
 		}
@@ -57,4 +61,39 @@ func (r *verifyRun) wayBack() string {
 		text += fmt.Sprintf("\nto end it, run: rollcall cancel %s --api %s", r.id, r.flags.api)
 	}
 	return text
+}
+
+// tellKnown says, once, that the service knew the content before this run.
+func (r *verifyRun) tellKnown(d api.Detail) {
+	if !r.known {
+		return
+	}
+	r.known = false
+	created := time.Time(d.CreatedAt).UTC().Format("2006-01-02 15:04") + "Z"
+	if !ledger.Status(d.Status).Final() {
+		r.view.notice(fmt.Sprintf("This content was sent before: going on with verification %s of %s", d.ID, created))
+		return
+	}
+	text := fmt.Sprintf("This content was sent before, on %s: this is verification %s again, and nothing is charged", created,
+		d.ID)
+	if d.Status != string(ledger.Failed) && d.Status != string(ledger.Cancelled) { // these are told as errors, with what to do
+		text += r.anew("to have it verified and charged anew")
+	}
+	r.view.notice(text)
+}
+
+// anew says how to have the same content verified once more; "" when every run does.
+func (r *verifyRun) anew(what string) string {
+	if !r.remote() {
+		return ""
+	}
+	return fmt.Sprintf("\n%s, add --again NAME with a NAME of yours, such as %s", what, time.Now().UTC().Format(time.DateOnly))
+}
+
+// expired says what to do about results that are not kept any more.
+func (r *verifyRun) expired(err error) error {
+	if hasCode(err, api.ResultsExpired) {
+		return fmt.Errorf("%w%s", err, r.anew("to have it verified and charged anew"))
+	}
+	return err
 }

@@ -16,23 +16,21 @@ import (
 func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "not", "there", "yet")
 	sum := sha256.Sum256([]byte("a"))
-	first, err := newMemory(folder, sum, "http://a", "k").identity()
+	first, err := newMemory(folder, sum).identity()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := newMemory(folder, sum, "http://a", "k").identity()
+	again, err := newMemory(folder, sum).identity()
 	if err != nil || again != first {
 		t.Errorf("again: got %v and %v, want %v", again, err, first)
 	}
-	for _, service := range [][]string{{"http://b", "k"}, {"http://a", "l"}, {}} {
-		if other, err := newMemory(folder, sum, service...).identity(); err != nil || other == first {
-			t.Errorf("%q: got %v and %v, want another identity", service, other, err)
-		}
+	if other, err := newMemory(folder, sha256.Sum256([]byte("b"))).identity(); err != nil || other == first {
+		t.Errorf("other bytes: got %v and %v, want another identity", other, err)
 	}
-	if err := newMemory(folder, sum, "http://a", "k").forget(); err != nil {
+	if err := newMemory(folder, sum).forget(); err != nil {
 		t.Fatal(err)
 	}
-	if fresh, err := newMemory(folder, sum, "http://a", "k").identity(); err != nil || fresh == first {
+	if fresh, err := newMemory(folder, sum).identity(); err != nil || fresh == first {
 		t.Errorf("forgotten: got %v and %v, want another identity", fresh, err)
 	}
 }
