@@ -24,10 +24,11 @@ const pollLocal = 500 * time.Millisecond
 
 // verifyFlags are the flags of verify.
 type verifyFlags struct {
-	lab, json             bool
-	spreadsheet           bool
-	out, api, key, config string
-	again                 string
+	lab, json        bool
+	spreadsheet      bool
+	api, key, config string
+	again            string
+	out              outFile
 }
 
 func newVerify(e environment) *cobra.Command {
@@ -47,7 +48,7 @@ func newVerify(e environment) *cobra.Command {
 		Args: wantArgs("FILE"),
 	}
 	c.Flags().BoolVar(&f.lab, "lab", false, "ask simulated receivers on this machine instead of real ones")
-	c.Flags().StringVar(&f.out, "out", "", "write the results there instead of standard output")
+	addOutFlags(c, &f.out)
 	c.Flags().StringVar(&f.api, "api", "", "the URL of a running service")
 	c.Flags().StringVar(&f.key, "key", "", "with --api: the API key; better ROLLCALL_KEY, which other "+
 		"users can't see")
@@ -75,6 +76,9 @@ func newVerify(e environment) *cobra.Command {
 			return err
 		}
 		defer in.Close()
+		if err := f.out.check(in.File, c.OutOrStdout()); err != nil {
+			return err
+		}
 		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
 		if f.api != "" {
 			err = verifyRemote(c.Context(), r)
@@ -92,7 +96,7 @@ func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
 		return usageError{"--again needs --api URL: in this process every run after the end of the last begins anew"}
-	case f.spreadsheet && f.json && f.out == "":
+	case f.spreadsheet && f.json && f.out.name == "":
 		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
 	case f.api != "" && f.lab:
 		return usageError{"--lab and --api don't go together: the service has its own receivers"}

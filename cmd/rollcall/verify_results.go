@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -129,9 +127,9 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 	r.view.stop()
 	var err error
 	switch {
-	case r.flags.out != "":
-		s.Out = &r.flags.out
-		err = r.toFile(ctx, d.ID, s.Outcomes)
+	case r.flags.out.name != "":
+		s.Out = &r.flags.out.name
+		err = r.flags.out.write(func(w io.Writer) error { return r.toCSV(ctx, d.ID, w, s.Outcomes) })
 	case r.flags.json:
 		err = r.toJSON(ctx, d.ID, s.Outcomes)
 	default:
@@ -147,25 +145,6 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 // count counts one row.
 func (t tally) count(row []string) error {
 	t[row[1]]++
-	return nil
-}
-
-// toFile writes the results CSV to --out, all or nothing. They are the customer's
-// addresses: the file is for its owner only.
-func (r *verifyRun) toFile(ctx context.Context, id string, counted tally) error {
-	f, err := os.CreateTemp(filepath.Dir(r.flags.out), ".rollcall-results-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write the results: %w: give another --out", err)
-	}
-	out := bufio.NewWriter(f)
-	err = r.toCSV(ctx, id, out, counted)
-	err = errors.Join(err, out.Flush(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), r.flags.out)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
 	return nil
 }
 

@@ -101,7 +101,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 func TestJSONIsOneObject(t *testing.T) {
 	for _, out := range []string{"", filepath.Join(t.TempDir(), "r.csv")} {
 		quoted := strings.Replace(someResults, `"b,b"@a.test`, `"""b,b""@a.test"`, 1)
-		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: out})
+		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: outFile{name: out}})
 		if err := r.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestResultsForASpreadsheet(t *testing.T) {
 	for _, spreadsheet := range []bool{false, true} {
 		out := filepath.Join(t.TempDir(), "r.csv")
 		for _, file := range []string{"", out} {
-			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet, out: file})
+			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet, out: outFile{name: file, force: true}})
 			if err := r.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 
 func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "r.csv")
-	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: out})
+	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: outFile{name: out}})
 	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run the command again") {
 		t.Errorf("got %v", err)
 	}
