@@ -17,10 +17,11 @@ func newCancel(e environment) *cobra.Command {
 		Short: "End one of your verifications; what is not checked yet is given back",
 		Long: "End one of your verifications. Addresses that have their outcome stay charged, and `rollcall results` has\n" +
 			"them; what is not checked yet is given back. A verification that is over stays as it is.",
-		Example: "  rollcall cancel 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --api https://rollcall.example",
+		Example: "  rollcall cancel 0b6f2c9e --api https://rollcall.example",
 		Args:    wantArgs("ID"),
 	}
 	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerification(service)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client, err := service.client(c)
 		if err != nil {

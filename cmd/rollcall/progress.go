@@ -197,9 +197,15 @@ func (v *progressView) closing(s verifySummary) error {
 	if err := printTable(v.out, []string{"OUTCOME", "ADDRESSES", "SHARE", "CREDITS"}, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(v.out, "\n%s in %s: %s rows, %s duplicates; %s credits charged, %s given back.\n", s.Status,
-		s.took.Round(100*time.Millisecond), grouped(s.Rows), grouped(s.Duplicates),
-		grouped(s.Credits.Charged), grouped(s.Credits.Released))
+	took := ""
+	if s.took > 0 {
+		took = " in " + s.took.Round(100*time.Millisecond).String()
+	}
+	fmt.Fprintf(v.out, "\n%s%s: %s, %s; %s charged, %s given back.\n", s.Status, took, counted(s.Rows, "row"),
+		counted(s.Duplicates, "duplicate"), counted(s.Credits.Charged, "credit"), grouped(s.Credits.Released))
+	if !ledger.Status(s.Status).Final() {
+		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
+	}
 	if s.Out != nil {
 		fmt.Fprintf(v.out, "The results are in %s\n", *s.Out)
 	}

@@ -38,7 +38,7 @@ func newRoot(environ []string) *cobra.Command {
 	lab := newLab()
 	lab.AddCommand(newLabScore())
 	root.AddCommand(
-		newVerify(e), newCancel(e), newServe(e), lab, newMigrate(e),
+		newVerify(e), newCheck(e), newList(e), newStatus(e), newResults(e), newCancel(e), newServe(e), lab, newMigrate(e),
 		newWorkspace(e), newKey(e), newCredits(e),
 		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
 		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),

@@ -52,13 +52,10 @@ func newVerify(e environment) *cobra.Command {
 	c.Flags().StringVar(&f.api, "api", "", "the URL of a running service")
 	c.Flags().StringVar(&f.key, "key", "", "with --api: the API key; better ROLLCALL_KEY, which other "+
 		"users can't see")
-	c.Flags().StringVar(&f.again, "again", "", "with --api: have the same content verified once more, and charged once "+
-		"more, under a\n`NAME` of yours, such as a date; the same NAME is the same verification")
+	addAgainFlag(c, &f.again)
 	c.Flags().StringVar(&f.config, "config", "", "without --api: a configuration file, for [dns], [smtp], "+
 		"[retry], [throttle]")
-	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object for programs")
-	c.Flags().BoolVar(&f.spreadsheet, "spreadsheet", false, "put ' before cells that a spreadsheet would run as a "+
-		"formula (= + - @, tab, CR)")
+	addFormFlags(c, &f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.api == "" && f.key != "" {
 			return usageError{"--key needs --api URL"}
@@ -91,13 +88,32 @@ func newVerify(e environment) *cobra.Command {
 	return c
 }
 
+// addAgainFlag adds --again to a command.
+func addAgainFlag(c *cobra.Command, again *string) {
+	c.Flags().StringVar(again, "again", "", "with --api: have the same content verified once more, and charged once more, under "+
+		"a\n`NAME` of yours, such as a date; the same NAME is the same verification")
+}
+
+// addFormFlags adds the flags for the form of results to a command.
+func addFormFlags(c *cobra.Command, f *verifyFlags) {
+	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object for programs")
+	c.Flags().BoolVar(&f.spreadsheet, "spreadsheet", false, "put ' before cells that a spreadsheet would run as a "+
+		"formula (= + - @, tab, CR)")
+}
+
+// checkForm refuses flags for the form of results that don't go together.
+func (f verifyFlags) checkForm() error {
+	if f.spreadsheet && f.json && f.out.name == "" {
+		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
+	}
+	return nil
+}
+
 // check refuses flags that don't go together.
 func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
 		return usageError{"--again needs --api URL: in this process every run after the end of the last begins anew"}
-	case f.spreadsheet && f.json && f.out.name == "":
-		return usageError{"--spreadsheet and --json don't go together: JSON has no formulas; give --out for the results"}
 	case f.api != "" && f.lab:
 		return usageError{"--lab and --api don't go together: the service has its own receivers"}
 	case f.api != "" && f.config != "":
@@ -105,9 +121,11 @@ func (f verifyFlags) check() error {
 	case f.api != "" && f.key == "":
 		return usageError{"the API key is missing: set ROLLCALL_KEY or give --key"}
 	case f.api != "":
-		return checkBase("--api", f.api, apiDefault)
+		if err := checkBase("--api", f.api, apiDefault); err != nil {
+			return err
+		}
 	}
-	return nil
+	return f.checkForm()
 }
 
 // verifyRun is one run of verify.
@@ -132,34 +150,11 @@ func verifyRemote(ctx context.Context, r *verifyRun) error {
 	return r.run(ctx)
 }
 
-// run creates or recovers the verification, uploads, waits and writes the results.
+// run has the verification done and writes the results.
 func (r *verifyRun) run(ctx context.Context) error {
-	identity, err := r.identity()
+	detail, err := r.finish(ctx)
 	if err != nil {
 		return err
-	}
-	made, fresh, err := r.client.createFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
-	if err != nil {
-		return err
-	}
-	r.id, r.stage, r.known = made.ID, stageCreated, !fresh && r.remote()
-	if made.Upload != nil {
-		if made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
-			return fmt.Errorf("the service wants the upload by %s, which this program can't", made.Upload.Method)
-		}
-		r.view.phase("uploading")
-		sent := func(n int64) { r.view.uploaded(n, r.input.size) }
-		if err := r.client.upload(ctx, made.Upload.URL, r.input, r.input.size, sent); err != nil {
-			return err
-		}
-	}
-	r.stage = stageUploaded
-	detail, err := r.wait(ctx, made.ID)
-	if err != nil {
-		return err
-	}
-	if detail.Status == string(ledger.Failed) {
-		return errors.Join(r.failure(detail), r.forget())
 	}
 	summary, err := r.deliver(ctx, detail)
 	if err != nil {
@@ -174,6 +169,38 @@ func (r *verifyRun) run(ctx context.Context) error {
 			r.anew("to have the rest checked too"))
 	}
 	return err
+}
+
+// finish creates or recovers the verification, uploads, and waits until it is over; one that
+// failed is an error.
+func (r *verifyRun) finish(ctx context.Context) (d api.Detail, err error) {
+	identity, err := r.identity()
+	if err != nil {
+		return d, err
+	}
+	made, fresh, err := r.client.createFresh(ctx, identity, r.input.size, filepath.Base(r.input.name))
+	if err != nil {
+		return d, err
+	}
+	r.id, r.stage, r.known = made.ID, stageCreated, !fresh && r.remote()
+	if made.Upload != nil {
+		if made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
+			return d, fmt.Errorf("the service wants the upload by %s, which this program can't", made.Upload.Method)
+		}
+		r.view.phase("uploading")
+		sent := func(n int64) { r.view.uploaded(n, r.input.size) }
+		if err := r.client.upload(ctx, made.Upload.URL, r.input, r.input.size, sent); err != nil {
+			return d, err
+		}
+	}
+	r.stage = stageUploaded
+	if d, err = r.wait(ctx, made.ID); err != nil {
+		return d, err
+	}
+	if d.Status == string(ledger.Failed) {
+		return d, errors.Join(r.failure(d), r.forget())
+	}
+	return d, nil
 }
 
 // remote says whether a running service does the work, whose credits are real.

@@ -109,6 +109,10 @@ type resultView struct {
 	Checked string `json:"checked_at"`
 }
 
+func resultOf(row []string) resultView {
+	return resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]}
+}
+
 // deliver writes the results to where they belong and counts them.
 func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
 	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: tally{}}
@@ -189,7 +193,7 @@ func (r *verifyRun) toJSON(ctx context.Context, id string, counted tally) error 
 	out.WriteString(`{"results":[`)
 	separator := "\n"
 	err := r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
-		text, err := json.Marshal(resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]})
+		text, err := json.Marshal(resultOf(row))
 		if err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}

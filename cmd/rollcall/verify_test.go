@@ -90,7 +90,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 	for _, want := range []string{
 		"valid      1          25.0 %   1\n", "unknown    1          25.0 %   0\n",
 		"cancelled  1          25.0 %   0\n", "total      4          100.0 %  2\n",
-		"cancelled in 5s: 5 rows, 1 duplicates; 2 credits charged, 2 given back.\n",
+		"cancelled in 5s: 5 rows, 1 duplicate; 2 credits charged, 2 given back.\n",
 	} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("standard error: %q is missing in\n%s", want, stderr)
