@@ -46,6 +46,14 @@ func counted(n int64, thing string) string {
 	return grouped(n) + " " + thing + "s"
 }
 
+// countedAddresses is counted for addresses.
+func countedAddresses(n int64) string {
+	if n == 1 {
+		return "1 address"
+	}
+	return grouped(n) + " addresses"
+}
+
 // grouped writes a number with thin groups of three, as 1,234,567.
 func grouped(n int64) string {
 	if n < 0 {

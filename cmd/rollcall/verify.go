@@ -77,6 +77,9 @@ func newVerify(e environment) *cobra.Command {
 			return err
 		}
 		r := &verifyRun{environ: e, flags: f, input: in, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout()}
+		if header := in.doubtfulHeader(); header != "" {
+			r.view.notice(fmt.Sprintf("%s: row 1, %q, is no address: it is taken for the header and not checked", in.name, header))
+		}
 		if f.api != "" {
 			err = verifyRemote(c.Context(), r)
 		} else {

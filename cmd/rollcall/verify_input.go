@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/uuid"
+
+	"rollcall/smtp"
 )
 
 // input is the file to verify, open for reading.
@@ -55,6 +59,28 @@ func (in *input) measure() error {
 	}
 	sum.Sum(in.sum[:0])
 	return nil
+}
+
+// headerMost is how much of a file is looked at for its first record; one may have 1,024 bytes.
+const headerMost = 8 << 10
+
+// doubtfulHeader gives the first record when the service will take it for a header although it looks
+// like an address that is malformed; "" when it does not.
+func (in *input) doubtfulHeader() string {
+	reader := csv.NewReader(io.NewSectionReader(in.File, 0, headerMost))
+	reader.LazyQuotes, reader.FieldsPerRecord = true, -1
+	record, err := reader.Read()
+	if err != nil || len(record) != 1 { // the service refuses the file, and says why
+		return ""
+	}
+	text := strings.TrimPrefix(record[0], "\ufeff")
+	if _, err := smtp.ParseAddress(text); err == nil {
+		return ""
+	}
+	if strings.ContainsAny(text, "@＠") || strings.Contains(text, ".") && !strings.ContainsAny(strings.TrimSpace(text), " \t") {
+		return text
+	}
+	return ""
 }
 
 // contentSpace sets the identities of contents apart from other UUIDs that are made of a hash.
