@@ -196,3 +196,28 @@ func (j *stuckRig) wantCharged(verifications int, credits int64) {
 		j.t.Errorf("got %d verifications and %v, want %d", len(h.Verifications), err, verifications)
 	}
 }
+
+// TestResultsThatAreGoneNameTheWayToNewOnes: the same content stays paid for, and is never charged anew in silence.
+func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
+	client, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/results"):
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"issue":{"code":"results_expired","message":"Gone."},"request_id":"x"}`)
+		case r.Method == http.MethodPost:
+			fmt.Fprint(w, `{"id":"v1","status":"completed"}`)
+		default:
+			fmt.Fprint(w, `{"id":"v1","status":"completed","created_at":"2026-11-20T10:00:00.000Z","progress":{"total":4,"completed":4}}`)
+		}
+	})
+	r, stdout, stderr := newTestRun(t, client, verifyFlags{api: client.base})
+	err := r.left(r.run(t.Context()))
+	if err == nil || !strings.Contains(err.Error(), "results_expired") || !strings.Contains(err.Error(), "add --again NAME") ||
+		strings.Contains(err.Error(), "goes on") || stdout.Len() != 0 {
+		t.Errorf("got %v and %q", err, stdout)
+	}
+	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is charged"; !strings.Contains(stderr.String(),
+		want) {
+		t.Errorf("got %q, want %q", stderr, want)
+	}
+}
