@@ -120,7 +120,7 @@ func moreWaits(more []view.Wait, width int) string {
 	for _, w := range more {
 		addresses += w.Addresses
 	}
-	text := fmt.Sprintf("and %s more with %s: add --limit 0 to see them all", counted(int64(len(more)), "row"),
+	text := fmt.Sprintf("and %s with %s: add --limit 0 to see them all", counted(int64(len(more)), "more row"),
 		countedAddresses(int64(addresses)))
 	return "\n" + foldedTo(text, 0, width) + "\n"
 }
