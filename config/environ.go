@@ -13,7 +13,7 @@ import (
 const EnvironPrefix = "ROLLCALL_"
 
 // reservedNames are names with our prefix that are read by commands, not settings.
-var reservedNames = []string{"ROLLCALL_ADMIN", "ROLLCALL_ADMIN_TOKEN", "ROLLCALL_AUTHOR", "ROLLCALL_KEY"}
+var reservedNames = []string{"ROLLCALL_ADMIN", "ROLLCALL_ADMIN_TOKEN", "ROLLCALL_API", "ROLLCALL_AUTHOR", "ROLLCALL_KEY"}
 
 // EnvironName is the environment's name of a dotted key: smtp.port is ROLLCALL_SMTP_PORT.
 func EnvironName(key string) string {

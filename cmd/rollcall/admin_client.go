@@ -151,7 +151,7 @@ func checkAdmin(base string) error {
 	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix && path != "" {
 		return nil
 	}
-	return checkBase("--admin", base)
+	return checkBase("--admin", base, adminDefault)
 }
 
 // readToken reads the token that a node has left in its data folder; "" when
@@ -295,10 +295,10 @@ func inCommands(message string) string { return commandsOf.Replace(message) }
 // adminTimeout bounds an operator's command that is no audit and no backup.
 const adminTimeout = 30 * time.Second
 
-// checkBase refuses what is no base URL.
-func checkBase(flag, base string) error {
+// checkBase refuses what is no base URL; such is one for the message.
+func checkBase(flag, base, such string) error {
 	if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
-		return usageError{fmt.Sprintf("%s %q is not a URL: write one such as %s", flag, base, adminDefault)}
+		return usageError{fmt.Sprintf("%s %q is not a URL: write one such as %s", flag, base, such)}
 	}
 	return nil
 }

@@ -70,13 +70,22 @@ func newAPIClient(base, key string, notice func(string)) *apiClient {
 // create makes the verification of an identity, or recovers it.
 func (c *apiClient) create(ctx context.Context, identity uuid.UUID, bytes int64,
 	filename string) (api.Creation, error) {
+	made, _, err := c.createFresh(ctx, identity, bytes, filename)
+	return made, err
+}
+
+// createFresh is create, and says whether it made the verification.
+func (c *apiClient) createFresh(ctx context.Context, identity uuid.UUID, bytes int64,
+	filename string) (made api.Creation, fresh bool, err error) {
 	header := http.Header{}
 	header.Set("Idempotency-Key", identity.String())
 	header.Set("X-Upload-Content-Length", strconv.FormatInt(bytes, 10))
 	header.Set("X-Upload-Filename", url.PathEscape(filename))
-	var made api.Creation
-	_, err := c.askJSON(ctx, http.MethodPost, "/v1/verifications", header, &made)
-	return made, err
+	answer, err := c.ask(ctx, http.MethodPost, "/v1/verifications", header)
+	if err != nil {
+		return made, false, err
+	}
+	return made, answer.StatusCode == http.StatusCreated, c.read(answer, &made)
 }
 
 // detail reads a verification and how long to wait before the next look.
@@ -93,11 +102,16 @@ func (c *apiClient) askJSON(ctx context.Context, method, path string, header htt
 	if err != nil {
 		return nil, err
 	}
+	return answer.Header, c.read(answer, out)
+}
+
+// read reads a JSON answer into out.
+func (c *apiClient) read(answer *http.Response, out any) error {
 	defer answer.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytesMax)).Decode(out); err != nil {
-		return nil, fmt.Errorf("%s is no Rollcall API: its answer is no JSON of ours: check --api", c.base)
+		return fmt.Errorf("%s is no Rollcall API: its answer is no JSON of ours: check --api", c.base)
 	}
-	return answer.Header, nil
+	return nil
 }
 
 // ask sends a request, again while the service can't be reached or says
@@ -174,8 +188,23 @@ func (c *apiClient) refusal(answer *http.Response) (err error, later bool) {
 		return fmt.Errorf("%w: %s answers %d: check --api", errRefused, c.base, answer.StatusCode), later
 	}
 	later = later || body.Issue.Code == api.RequestInProgress // an earlier try, which we gave up, still runs
-	return fmt.Errorf("%w: %s (%s, request %s)", errRefused, issueText(&body.Issue), body.Issue.Code,
-		body.RequestID), later
+	return refusedError{body}, later
+}
+
+// refusedError is an error of the API.
+type refusedError struct{ body api.Error }
+
+func (e refusedError) Error() string {
+	return fmt.Sprintf("%s: %s (%s, request %s)", errRefused, issueText(&e.body.Issue), e.body.Issue.Code, e.body.RequestID)
+}
+
+// Is makes errors.Is(err, errRefused) true.
+func (e refusedError) Is(target error) bool { return target == errRefused }
+
+// hasCode says whether an error is a refusal with a code.
+func hasCode(err error, code api.Code) bool {
+	refused := refusedError{}
+	return errors.As(err, &refused) && refused.body.Issue.Code == code
 }
 
 // issueText is an issue in one line, with its row.

@@ -61,7 +61,7 @@ func (v membersScreen) print(known admin.Membership) error {
 	if v.asJSON {
 		return printJSON(v.out, known)
 	}
-	return membersTable{known, time.Now()}.print(v.out)
+	return membersTable{known, time.Now()}.print(v.out, tableWidth(v.out))
 }
 
 // clearScreen takes the cursor home and clears what a terminal shows (ECMA-48).

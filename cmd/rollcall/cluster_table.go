@@ -13,7 +13,7 @@ import (
 	"rollcall/http/admin"
 )
 
-// membersTable is the table of a cluster's members at a moment, within 80 columns.
+// membersTable is the table of a cluster's members at a moment.
 type membersTable struct {
 	admin.Membership
 	now time.Time
@@ -30,7 +30,8 @@ const (
 	nameMost      = 40 // in a sentence
 )
 
-func (t membersTable) print(w io.Writer) error {
+// print writes the table and what is to be said of it; the table is no wider than width if the names allow it.
+func (t membersTable) print(w io.Writer, width int) error {
 	var b strings.Builder
 	by := "a node"
 	rows := [][]string{memberColumns}
@@ -43,7 +44,7 @@ func (t membersTable) print(w io.Writer) error {
 			short(m.Addresses), short(int64(m.Receivers))})
 	}
 	fmt.Fprintf(&b, "cluster %s as %s sees it\n\n", clipped(t.Cluster, 30), by)
-	widths := columnWidths(rows)
+	widths := columnWidths(rows, width)
 	for i, row := range rows {
 		line := "  "
 		if i > 0 && t.Members[i-1].This {
@@ -71,7 +72,7 @@ func (t membersTable) print(w io.Writer) error {
 }
 
 // columnWidths fits the rows into the columns of a terminal, at the cost of the name.
-func columnWidths(rows [][]string) []int {
+func columnWidths(rows [][]string, width int) []int {
 	widths, sum := make([]int, len(memberColumns)), 0
 	for j := range widths {
 		for _, row := range rows {
@@ -79,7 +80,7 @@ func columnWidths(rows [][]string) []int {
 		}
 		sum += widths[j] + 2
 	}
-	if over := sum - columns; over > 0 {
+	if over := sum - width; over > 0 {
 		widths[nameColumn] = max(nameLeast, widths[nameColumn]-over)
 	}
 	return widths

@@ -19,7 +19,13 @@ type balanceView struct {
 }
 
 func newCredits(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{Use: "credits", Short: "Grant credits and show balances"})
+	c := asGroup(&cobra.Command{
+		Use: "credits", Short: "Show your balance; operators grant credits and show the balance of a workspace",
+		Long: "Without a subcommand: show how many credits the workspace of your API key has available (--api, --key).\n" +
+			"The subcommands are for operators and ask the admin listener (--admin, --token).",
+		Example: "  rollcall credits --api https://rollcall.example\n  rollcall credits show --workspace ID",
+	})
+	tenantCredits(c, e)
 	admin := addAdminFlags(c, e)
 	c.AddCommand(newCreditsGrant(admin), newCreditsShow(admin))
 	return c

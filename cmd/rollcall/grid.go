@@ -130,6 +130,23 @@ func widthOf(stream any) int {
 	return width
 }
 
+// unbounded is the width of a table that goes to a file or a program: nothing is cut there.
+const unbounded = 1 << 20
+
+// bounded is a stream that is no file and shows only so many columns.
+type bounded interface{ columns() int }
+
+// tableWidth is widthOf for tables: that of a terminal, and else unbounded.
+func tableWidth(stream any) int {
+	if b, ok := stream.(bounded); ok {
+		return b.columns()
+	}
+	if width, height := sizeOf(stream); height > 0 {
+		return width
+	}
+	return unbounded
+}
+
 // widthMost bounds lines: beyond that nobody follows one with the eye. Guess.
 const widthMost = 240
 

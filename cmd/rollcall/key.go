@@ -32,7 +32,7 @@ func newKey(e environment) *cobra.Command {
 
 // workspaceFlag adds --workspace, which must be given and be an id.
 func workspaceFlag(c *cobra.Command) *string {
-	id := c.Flags().String("workspace", "", "the workspace's id, from `rollcall workspace list` (required)")
+	id := c.Flags().String("workspace", "", "the workspace's id, from 'rollcall workspace list' (required)")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if *id == "" {
 			return usageError{"--workspace is missing: give the id from `rollcall workspace list`"}

@@ -38,6 +38,22 @@ func printTable(w io.Writer, headings []string, rows [][]string) error {
 	return nil
 }
 
+// counted writes a number of things, as "1 row" and "1,234 rows".
+func counted(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return grouped(n) + " " + thing + "s"
+}
+
+// countedAddresses is counted for addresses.
+func countedAddresses(n int64) string {
+	if n == 1 {
+		return "1 address"
+	}
+	return grouped(n) + " addresses"
+}
+
 // grouped writes a number with thin groups of three, as 1,234,567.
 func grouped(n int64) string {
 	if n < 0 {

@@ -30,8 +30,8 @@ type progressView struct {
 	total    int64                    // of the bar
 	status   string                   // last told
 	told     time.Time                // when the last plain line was written
-	begun    time.Time                // when probing was first seen
-	begunAt  int64                    // how many were done then
+	sending  pace                     // of bytes
+	asking   pace                     // of addresses
 	lastDone int64
 }
 
@@ -68,8 +68,15 @@ func (v *progressView) tellPhase(text string) {
 func (v *progressView) uploaded(n, size int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	now := time.Now()
+	v.sending.look(now, n)
 	if v.terminal && size > 1<<20 {
-		v.show(n, size, "uploading", progressbar.OptionShowBytes(true))
+		rate := v.sending.perSecond(now, n)
+		text := "uploading"
+		if rate > 0 {
+			text += fmt.Sprintf(", %.1f MB/s", rate/1e6)
+		}
+		v.show(n, size, text+leftText(rate, size-n), progressbar.OptionShowBytes(true))
 	}
 }
 
@@ -85,41 +92,56 @@ func (v *progressView) progress(d api.Detail, counted tally) {
 		v.tellPhase(d.Status + ": " + d.Issue.Message)
 		return
 	}
-	done, total := d.Progress.Completed+d.Progress.Errors+d.Progress.Cancelled, *d.Progress.Total
-	if v.begun.IsZero() {
-		v.begun, v.begunAt = time.Now(), done
-	}
-	if v.terminal {
-		v.show(done, total, d.Status+"  "+outcomeText(counted))
-		v.status = d.Status
-		return
-	}
-	due := done != v.lastDone && time.Since(v.told) >= plainEvery
-	if d.Status != v.status || due || done == total && done != v.lastDone {
-		v.status, v.told, v.lastDone = d.Status, time.Now(), done
-		text := v.line(d.Status, done, total)
-		if outcomes := outcomeText(counted); outcomes != "" {
-			text += ": " + outcomes
-		}
-		fmt.Fprintln(v.out, text)
-	}
+	v.tell(momentOf(d, counted))
 }
 
-// line is a plain line of progress.
-func (v *progressView) line(status string, done, total int64) string {
-	text := fmt.Sprintf("%s: %s of %s", status, grouped(done), grouped(total))
-	if total > 0 {
-		text += fmt.Sprintf(" (%d %%)", done*100/total)
+// moment is what is known of a verification at one moment.
+type moment struct {
+	status               string
+	settled, done, total int64 // done: settled or cancelled
+	outcomes             string
+}
+
+// momentOf brings together what a look and a count say. Where the count is newer, it says how many
+// are settled; where it is older, its outcomes stand with their own number.
+func momentOf(d api.Detail, counted tally) moment {
+	m := moment{status: d.Status, settled: d.Progress.Completed + d.Progress.Errors, total: *d.Progress.Total,
+		outcomes: outcomeText(counted)}
+	if sum := counted.sum(); sum > m.settled {
+		m.settled = sum
+	} else if sum < m.settled && sum > 0 {
+		m.outcomes = fmt.Sprintf("of %s counted %s", grouped(sum), m.outcomes)
 	}
-	elapsed := time.Since(v.begun).Seconds()
-	if fresh := done - v.begunAt; fresh > 0 && elapsed >= 1 {
-		rate := float64(fresh) / elapsed
-		text += fmt.Sprintf(", %.1f/s", rate)
-		if left := float64(total-done) / rate; left >= 1 {
-			text += fmt.Sprintf(", about %s left", time.Duration(left*float64(time.Second)).Round(time.Second))
+	m.done = min(m.settled+d.Progress.Cancelled, m.total)
+	return m
+}
+
+// tell shows a moment: always on a terminal, elsewhere when there is something new to say.
+func (v *progressView) tell(m moment) {
+	now := time.Now()
+	v.asking.look(now, m.settled)
+	text := m.status
+	if !v.terminal {
+		text = fmt.Sprintf("%s: %s of %s", m.status, grouped(m.done), grouped(m.total))
+		if m.total > 0 {
+			text += fmt.Sprintf(" (%d %%)", m.done*100/m.total)
 		}
 	}
-	return text
+	if rate := v.asking.perSecond(now, m.settled); rate > 0 {
+		text += fmt.Sprintf(", %.1f/s", rate) + leftText(rate, m.total-m.done)
+	}
+	if m.outcomes != "" {
+		text += ": " + m.outcomes
+	}
+	due := m.done != v.lastDone && now.Sub(v.told) >= plainEvery
+	switch {
+	case v.terminal:
+		v.show(m.done, m.total, text)
+	case m.status != v.status || due || m.done == m.total && m.done != v.lastDone:
+		v.told, v.lastDone = now, m.done
+		fmt.Fprintln(v.out, text)
+	}
+	v.status = m.status
 }
 
 // outcomeText is the outcomes so far, those that there are.
@@ -139,10 +161,11 @@ func (v *progressView) show(n, total int64, text string, more ...progressbar.Opt
 		v.clear()
 		v.total = total
 		v.bar = progressbar.NewOptions64(total, append([]progressbar.Option{
-			progressbar.OptionSetWriter(v.out), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionSetElapsedTime(true),
+			progressbar.OptionSetWriter(v.out), progressbar.OptionShowCount(),
+			// The bar takes what an earlier run has done for its own: its rate and time left would be wrong.
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionSetWidth(20), progressbar.OptionShowDescriptionAtLineEnd(),
-			progressbar.OptionSetItsString("addr"), progressbar.OptionThrottle(100 * time.Millisecond),
+			progressbar.OptionThrottle(100 * time.Millisecond),
 		}, more...)...)
 	}
 	v.bar.Describe(text)
@@ -197,9 +220,19 @@ func (v *progressView) closing(s verifySummary) error {
 	if err := printTable(v.out, []string{"OUTCOME", "ADDRESSES", "SHARE", "CREDITS"}, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(v.out, "\n%s in %s: %s rows, %s duplicates; %s credits charged, %s given back.\n", s.Status,
-		s.took.Round(100*time.Millisecond), grouped(s.Rows), grouped(s.Duplicates),
-		grouped(s.Credits.Charged), grouped(s.Credits.Released))
+	took := ""
+	if s.took > 0 {
+		took = " in " + s.took.Round(100*time.Millisecond).String()
+	}
+	fmt.Fprintf(v.out, "\n%s%s: %s, %s; %s charged, %s given back.\n", s.Status, took, counted(s.Rows, "row"),
+		counted(s.Duplicates, "duplicate"), counted(s.Credits.Charged, "credit"), grouped(s.Credits.Released))
+	if !ledger.Status(s.Status).Final() {
+		fmt.Fprintln(v.out, "It is not over: these are the results so far.")
+	}
+	if len(s.full) > 0 {
+		fmt.Fprintf(v.out, "%s: invalid where the receiver says that the mailbox is full for good, unknown and free where it "+
+			"said\nso for now until our time was up; here %s.\n", fullReason, outcomeText(s.full))
+	}
 	if s.Out != nil {
 		fmt.Fprintf(v.out, "The results are in %s\n", *s.Out)
 	}

@@ -67,10 +67,13 @@ func newReceivers(e environment) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if v.part != "" && len(v.pick(found).Receivers) == 0 {
+			return fmt.Errorf("no receiver that is asked now has %q in its key: `rollcall receivers` lists all", v.part)
+		}
 		if v.asJSON {
 			return printJSON(v.out, v.pick(found))
 		}
-		return tableOf{v, widthOf(v.out), 0}.write(v.out, found)
+		return tableOf{v, tableWidth(v.out), 0}.write(v.out, found)
 	}
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
@@ -155,7 +158,11 @@ func (t tableOf) write(w io.Writer, found view.Receivers) error {
 		g.rows = append(g.rows, rows...)
 	}
 	if len(found.Receivers) == 0 {
-		b.WriteString("No receiver is asked now.\n")
+		text := "No receiver is asked now.\n"
+		if t.part != "" {
+			text = fmt.Sprintf("No receiver that is asked now has %q in its key.\n", t.part)
+		}
+		b.WriteString(text)
 	} else {
 		g.write(&b, t.width)
 	}

@@ -46,7 +46,7 @@ func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) erro
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		s := receiverSheet{&b, d, now, widthOf(w)}
+		s := receiverSheet{&b, d, now, widthOf(w), tableWidth(w)}
 		s.head()
 		s.hour()
 		s.sources()
@@ -64,6 +64,7 @@ type receiverSheet struct {
 	d     view.ReceiverDetail
 	now   time.Time
 	width int
+	table int // of its tables
 }
 
 // line writes a value behind its name.
@@ -222,7 +223,7 @@ func (s receiverSheet) sources() {
 		g.rows = append(g.rows, row)
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.width)
+	g.write(s.b, s.table)
 }
 
 func (s receiverSheet) sessions() {
@@ -238,7 +239,7 @@ func (s receiverSheet) sessions() {
 			grouped(int64(one.Rcpts)), grouped(int64(one.Refused)), dash(one.TLS))
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.width)
+	g.write(s.b, s.table)
 }
 
 func (s receiverSheet) queues() {
@@ -252,7 +253,7 @@ func (s receiverSheet) queues() {
 		g.add(q.Verification, q.Workspace, grouped(int64(q.Queued)), span(seconds(q.Oldest)), fmt.Sprint(q.Weight))
 	}
 	s.b.WriteString("\n")
-	g.write(s.b, s.width)
+	g.write(s.b, s.table)
 }
 
 // firings shows what made us slow down, rest or change in the last hour.

@@ -356,7 +356,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 		}
 		tables["receivers"] = b.String()
 		var sheet strings.Builder
-		s := receiverSheet{&sheet, view.ReceiverDetail{Receiver: r}, receiversNow, width}
+		s := receiverSheet{&sheet, view.ReceiverDetail{Receiver: r}, receiversNow, width, width}
 		s.head()
 		s.sources()
 		tables["receivers show"] = sheet.String()

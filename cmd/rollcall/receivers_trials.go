@@ -98,7 +98,7 @@ func printTrials(w io.Writer, lines []throttle.TrialLine, limit int) error {
 			l := &shown[k]
 			g.add(trialTime(l), printable(dash(l.Domain)), dash(l.Tenant), trialPace(l), printable(cameTo(l)))
 		}
-		g.write(&b, width)
+		g.write(&b, tableWidth(w))
 		writeDecisions(&b, throttle.RecordedDecisions(shown), width)
 	}
 	return emit(w, &b)

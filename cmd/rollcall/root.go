@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,18 +36,45 @@ func newRoot(environ []string) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.Version = versionOf(debug.ReadBuildInfo()).String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err.Error()} })
 	lab := newLab()
 	lab.AddCommand(newLabScore())
 	root.AddCommand(
-		newVerify(e), newServe(e), lab, newMigrate(e),
+		newVerify(e), newCheck(e), newList(e), newStatus(e), newResults(e), newCancel(e), newServe(e), lab, newMigrate(e),
 		newWorkspace(e), newKey(e), newCredits(e),
 		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
 		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
 		newCluster(e), newDoctor(e), newConfig(e), newVersion(),
 	)
 	asGroup(root)
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			helpKnows(root, c)
+		}
+	}
 	return root
+}
+
+// helpKnows makes the command help refuse what is no command: by itself it shows the help of the
+// last word that is one and ends well.
+func helpKnows(root, help *cobra.Command) {
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(c *cobra.Command, args []string) error {
+		found := root
+		for _, name := range args {
+			at := slices.IndexFunc(found.Commands(), func(c *cobra.Command) bool { return c.Name() == name || c.HasAlias(name) })
+			if at < 0 {
+				return asGroup(found).RunE(found, []string{name})
+			}
+			found = found.Commands()[at]
+		}
+		show(c, args)
+		return nil
+	}
 }
 
 // asGroup makes a command that only holds others refuse to be called alone or

@@ -123,7 +123,7 @@ func printSources(w io.Writer, found sourcesAnswer, now time.Time) error {
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")
 	} else {
-		g.write(&b, width)
+		g.write(&b, tableWidth(w))
 	}
 	for _, s := range found.Silent {
 		b.WriteString("\n" + foldedTo(fmt.Sprintf("Without %s, which does not answer: %s", s.Node, s.Why), 0,

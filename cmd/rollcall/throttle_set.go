@@ -255,7 +255,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 	}
 	asJSON := jsonFlag(c)
 	id := c.Flags().String("id", "",
-		"only this one: its id, or the beginning of it, as `rollcall throttle list` shows it")
+		"only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && *id == "" {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -257,8 +258,27 @@ func (b *throttleBench) follow() {
 	}
 }
 
-// run runs a command of the operator. No line of it may be wider than 80 columns, but for
-// JSON, and none may have control characters.
+// screen shows 80 columns, as a terminal does.
+type screen struct{ *bytes.Buffer }
+
+func (screen) columns() int { return columns }
+
+// piped runs a command of the operator whose output goes to another program.
+func (b *throttleBench) piped(args ...string) string {
+	b.t.Helper()
+	var out bytes.Buffer
+	root := newRoot(b.environ)
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	if err := root.ExecuteContext(b.t.Context()); err != nil {
+		b.t.Errorf("rollcall %q: %v", args, err)
+	}
+	return out.String()
+}
+
+// run runs a command of the operator at a screen. No line of it may be wider than 80 columns, but
+// for JSON, and none may have control characters.
 func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, cliWait)
@@ -266,7 +286,7 @@ func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr
 	var out, errs bytes.Buffer
 	root := newRoot(b.environ)
 	root.SetArgs(args)
-	root.SetOut(&out)
+	root.SetOut(screen{&out})
 	root.SetErr(&errs)
 	err = root.ExecuteContext(ctx)
 	for line := range strings.Lines(out.String() + errs.String()) {

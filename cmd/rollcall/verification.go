@@ -94,7 +94,7 @@ func printVerification(w io.Writer, v view.Verification, limit int) error {
 	if len(v.Waits) > 0 {
 		b.WriteString("\n")
 		shown, more := mostWaits(v.Waits, limit)
-		waitsGrid(shown, now).write(&b, width)
+		waitsGrid(shown, now).write(&b, tableWidth(w))
 		b.WriteString(moreWaits(more, width))
 	}
 	return emit(w, &b)
@@ -120,8 +120,8 @@ func moreWaits(more []view.Wait, width int) string {
 	for _, w := range more {
 		addresses += w.Addresses
 	}
-	text := fmt.Sprintf("and %s more rows with %s addresses: add --limit 0 to see them all", grouped(int64(len(more))),
-		grouped(int64(addresses)))
+	text := fmt.Sprintf("and %s with %s: add --limit 0 to see them all", counted(int64(len(more)), "more row"),
+		countedAddresses(int64(addresses)))
 	return "\n" + foldedTo(text, 0, width) + "\n"
 }
 

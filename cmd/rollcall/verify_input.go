@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/sha256"
+	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -10,8 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/uuid"
+
+	"rollcall/smtp"
 )
 
 // input is the file to verify, open for reading.
@@ -57,9 +61,43 @@ func (in *input) measure() error {
 	return nil
 }
 
-// memory keeps the identity of an unfinished verification in a small file, so
-// that the same command goes on with it. It belongs to the bytes of the input
-// and to the service and key.
+// headerMost is how much of a file is looked at for its first record; one may have 1,024 bytes.
+const headerMost = 8 << 10
+
+// doubtfulHeader gives the first record when the service will take it for a header although it looks
+// like an address that is malformed; "" when it does not.
+func (in *input) doubtfulHeader() string {
+	reader := csv.NewReader(io.NewSectionReader(in.File, 0, headerMost))
+	reader.LazyQuotes, reader.FieldsPerRecord = true, -1
+	record, err := reader.Read()
+	if err != nil || len(record) != 1 { // the service refuses the file, and says why
+		return ""
+	}
+	text := strings.TrimPrefix(record[0], "\ufeff")
+	if _, err := smtp.ParseAddress(text); err == nil {
+		return ""
+	}
+	if strings.ContainsAny(text, "@＠") || strings.Contains(text, ".") && !strings.ContainsAny(strings.TrimSpace(text), " \t") {
+		return text
+	}
+	return ""
+}
+
+// contentSpace sets the identities of contents apart from other UUIDs that are made of a hash.
+var contentSpace = uuid.MustParse("6d0f9a52-58c7-4b0f-8f0d-1f6ad2a3c9b7")
+
+// identity is the idempotency key of the input at a service. It is made of the bytes alone, so that
+// the same content is charged once for a workspace, whatever the file is called, whichever folder,
+// machine and key it is sent from, and however often. again is the customer's name for one more
+// verification of the same content; "" is the first. The service keeps workspaces apart.
+func (in *input) identity(again string) uuid.UUID {
+	data := append([]byte("rollcall content "), in.sum[:]...)
+	return uuid.NewHash(sha256.New(), contentSpace, append(data, again...), 8)
+}
+
+// memory keeps the identity of an unfinished verification of the node in this process in a small
+// file, so that the same command goes on with it. It belongs to the bytes of the input. Nothing is
+// charged there, so that a run after the end may begin anew.
 type memory struct{ file string }
 
 // memoryFile is the form of the small file.
@@ -67,14 +105,9 @@ type memoryFile struct {
 	Identity uuid.UUID `json:"idempotency_key"`
 }
 
-// newMemory names the memory in folder of an input and, for a service, its URL and key.
-func newMemory(folder string, input [sha256.Size]byte, service ...string) *memory {
-	sum := sha256.New()
-	sum.Write(input[:])
-	for _, s := range service {
-		fmt.Fprintf(sum, "\n%q", s)
-	}
-	return &memory{file: filepath.Join(folder, hex.EncodeToString(sum.Sum(nil))+".json")}
+// newMemory names the memory in folder of an input.
+func newMemory(folder string, input [sha256.Size]byte) *memory {
+	return &memory{file: filepath.Join(folder, hex.EncodeToString(input[:])+".json")}
 }
 
 // identity gives the remembered identity, or makes one and remembers it before

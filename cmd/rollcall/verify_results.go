@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -95,6 +93,7 @@ type verifySummary struct {
 	Credits    creditSummary `json:"credits"`
 	Out        *string       `json:"out"`
 	took       time.Duration
+	full       tally // of mailbox_full
 }
 
 // creditSummary says what a verification cost.
@@ -111,9 +110,16 @@ type resultView struct {
 	Checked string `json:"checked_at"`
 }
 
+func resultOf(row []string) resultView {
+	return resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]}
+}
+
+// fullReason is the reason that stands under two outcomes.
+var fullReason, _, _ = strings.Cut(smtp.MailboxFull.Message(), " ")
+
 // deliver writes the results to where they belong and counts them.
 func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, error) {
-	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: tally{}}
+	s := verifySummary{ID: d.ID, Status: d.Status, Cancelled: d.Progress.Cancelled, Outcomes: tally{}, full: tally{}}
 	for _, o := range smtp.Outcomes {
 		s.Outcomes[o.String()] = 0
 	}
@@ -129,14 +135,14 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 	r.view.stop()
 	var err error
 	switch {
-	case r.flags.out != "":
-		s.Out = &r.flags.out
-		err = r.toFile(ctx, d.ID, s.Outcomes)
+	case r.flags.out.name != "":
+		s.Out = &r.flags.out.name
+		err = r.flags.out.write(func(w io.Writer) error { return r.toCSV(ctx, d.ID, w, &s) })
 	case r.flags.json:
-		err = r.toJSON(ctx, d.ID, s.Outcomes)
+		err = r.toJSON(ctx, d.ID, &s)
 	default:
 		out := bufio.NewWriter(r.stdout)
-		err = r.toCSV(ctx, d.ID, out, s.Outcomes)
+		err = r.toCSV(ctx, d.ID, out, &s)
 		err = errors.Join(err, out.Flush())
 	}
 	s.Credits = creditSummary{Charged: s.Outcomes.charged(), Released: s.Outcomes[smtp.Unknown.String()] +
@@ -145,41 +151,25 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 }
 
 // count counts one row.
-func (t tally) count(row []string) error {
-	t[row[1]]++
-	return nil
-}
-
-// toFile writes the results CSV to --out, all or nothing. They are the customer's
-// addresses: the file is for its owner only.
-func (r *verifyRun) toFile(ctx context.Context, id string, counted tally) error {
-	f, err := os.CreateTemp(filepath.Dir(r.flags.out), ".rollcall-results-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write the results: %w: give another --out", err)
-	}
-	out := bufio.NewWriter(f)
-	err = r.toCSV(ctx, id, out, counted)
-	err = errors.Join(err, out.Flush(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), r.flags.out)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+func (s *verifySummary) count(row []string) error {
+	s.Outcomes[row[1]]++
+	if reason, _, _ := strings.Cut(row[2], " "); reason == fullReason {
+		s.full[row[1]]++
 	}
 	return nil
 }
 
 // toCSV writes the results as they come, byte for byte; with --spreadsheet with cells that
 // a spreadsheet takes for text.
-func (r *verifyRun) toCSV(ctx context.Context, id string, out io.Writer, counted tally) error {
+func (r *verifyRun) toCSV(ctx context.Context, id string, out io.Writer, s *verifySummary) error {
 	if !r.flags.spreadsheet {
-		return r.client.eachResult(ctx, id, out, counted.count)
+		return r.client.eachResult(ctx, id, out, s.count)
 	}
 	rows := csv.NewWriter(out)
 	err := rows.Write(resultHeadings)
 	if err == nil {
 		err = r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
-			if err := counted.count(row); err != nil {
+			if err := s.count(row); err != nil {
 				return err
 			}
 			for i, cell := range row {
@@ -205,19 +195,19 @@ func asText(cell string) string {
 }
 
 // toJSON writes the opening of the JSON object with the results; close writes the rest.
-func (r *verifyRun) toJSON(ctx context.Context, id string, counted tally) error {
+func (r *verifyRun) toJSON(ctx context.Context, id string, s *verifySummary) error {
 	out := bufio.NewWriter(r.stdout)
 	out.WriteString(`{"results":[`)
 	separator := "\n"
 	err := r.client.eachResult(ctx, id, io.Discard, func(row []string) error {
-		text, err := json.Marshal(resultView{Email: row[0], Result: row[1], Message: row[2], Checked: row[3]})
+		text, err := json.Marshal(resultOf(row))
 		if err != nil {
 			return fmt.Errorf("write the output: %w", err)
 		}
 		out.WriteString(separator)
 		out.Write(text)
 		separator = ",\n"
-		return counted.count(row)
+		return s.count(row)
 	})
 	out.WriteString("],\n")
 	return errors.Join(err, out.Flush())

@@ -16,23 +16,21 @@ import (
 func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "not", "there", "yet")
 	sum := sha256.Sum256([]byte("a"))
-	first, err := newMemory(folder, sum, "http://a", "k").identity()
+	first, err := newMemory(folder, sum).identity()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := newMemory(folder, sum, "http://a", "k").identity()
+	again, err := newMemory(folder, sum).identity()
 	if err != nil || again != first {
 		t.Errorf("again: got %v and %v, want %v", again, err, first)
 	}
-	for _, service := range [][]string{{"http://b", "k"}, {"http://a", "l"}, {}} {
-		if other, err := newMemory(folder, sum, service...).identity(); err != nil || other == first {
-			t.Errorf("%q: got %v and %v, want another identity", service, other, err)
-		}
+	if other, err := newMemory(folder, sha256.Sum256([]byte("b"))).identity(); err != nil || other == first {
+		t.Errorf("other bytes: got %v and %v, want another identity", other, err)
 	}
-	if err := newMemory(folder, sum, "http://a", "k").forget(); err != nil {
+	if err := newMemory(folder, sum).forget(); err != nil {
 		t.Fatal(err)
 	}
-	if fresh, err := newMemory(folder, sum, "http://a", "k").identity(); err != nil || fresh == first {
+	if fresh, err := newMemory(folder, sum).identity(); err != nil || fresh == first {
 		t.Errorf("forgotten: got %v and %v, want another identity", fresh, err)
 	}
 }
@@ -92,7 +90,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 	for _, want := range []string{
 		"valid      1          25.0 %   1\n", "unknown    1          25.0 %   0\n",
 		"cancelled  1          25.0 %   0\n", "total      4          100.0 %  2\n",
-		"cancelled in 5s: 5 rows, 1 duplicates; 2 credits charged, 2 given back.\n",
+		"cancelled in 5s: 5 rows, 1 duplicate; 2 credits charged, 2 given back.\n",
 	} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("standard error: %q is missing in\n%s", want, stderr)
@@ -103,7 +101,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 func TestJSONIsOneObject(t *testing.T) {
 	for _, out := range []string{"", filepath.Join(t.TempDir(), "r.csv")} {
 		quoted := strings.Replace(someResults, `"b,b"@a.test`, `"""b,b""@a.test"`, 1)
-		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: out})
+		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: outFile{name: out}})
 		if err := r.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +142,7 @@ func TestResultsForASpreadsheet(t *testing.T) {
 	for _, spreadsheet := range []bool{false, true} {
 		out := filepath.Join(t.TempDir(), "r.csv")
 		for _, file := range []string{"", out} {
-			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet, out: file})
+			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet, out: outFile{name: file, force: true}})
 			if err := r.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +178,7 @@ func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 
 func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "r.csv")
-	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: out})
+	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: outFile{name: out}})
 	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run the command again") {
 		t.Errorf("got %v", err)
 	}

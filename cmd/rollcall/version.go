@@ -20,6 +20,11 @@ type versionView struct {
 	Platform  string `json:"platform"`
 }
 
+// String is the version in one line, for people.
+func (v versionView) String() string {
+	return fmt.Sprintf("rollcall %s (commit %s, interface %s, %s, %s)", v.Version, v.Commit, v.Interface, v.Go, v.Platform)
+}
+
 func newVersion() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Say which version this is", Args: wantArgs()}
 	asJSON := jsonFlag(c)
@@ -28,9 +33,8 @@ func newVersion() *cobra.Command {
 		if *asJSON {
 			return printJSON(c.OutOrStdout(), v)
 		}
-		fmt.Fprintf(c.OutOrStdout(), "rollcall %s (commit %s, interface %s, %s, %s)\n",
-			v.Version, v.Commit, v.Interface, v.Go, v.Platform)
-		return nil
+		_, err := fmt.Fprintln(c.OutOrStdout(), v)
+		return err
 	}
 	return c
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+)
+
+func newCancel(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "End one of your verifications; what is not checked yet is given back",
+		Long: "End one of your verifications. Addresses that have their outcome stay charged, and `rollcall results` has\n" +
+			"them; what is not checked yet is given back. A verification that is over stays as it is.",
+		Example: "  rollcall cancel 0b6f2c9e --api https://rollcall.example",
+		Args:    wantArgs("ID"),
+	}
+	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
+	c.ValidArgsFunction = completeVerification(service)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		client, err := service.client(c)
+		if err != nil {
+			return err
+		}
+		id, err := client.verificationID(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		done, err := client.cancel(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), done)
+		}
+		_, err = fmt.Fprintln(c.OutOrStdout(), cancelText(done))
+		return err
+	}
+	return c
+}
+
+// cancelText says what became of a request to cancel.
+func cancelText(done api.Cancellation) string {
+	switch status := ledger.Status(done.Status); {
+	case status == ledger.Cancelled:
+		return fmt.Sprintf("%s is cancelled: what was not checked is given back", done.ID)
+	case status.Final():
+		return fmt.Sprintf("%s is %s already: there is nothing to cancel", done.ID, done.Status)
+	}
+	return fmt.Sprintf("%s is %s: what is not checked yet is given back", done.ID, done.Status)
+}
+
+// cancel ends what is not finished of a verification.
+func (c *apiClient) cancel(ctx context.Context, id string) (done api.Cancellation, err error) {
+	_, err = c.askJSON(ctx, http.MethodPost, "/v1/verifications/"+id+"/cancel", nil, &done)
+	return done, err
+}
