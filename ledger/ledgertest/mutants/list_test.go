@@ -72,8 +72,12 @@ var list = append([]mutant{
 	{"cancel that takes the lease's addresses", settleRules, "(v.Leased() || v.Left() > ledger.SettlementMax)",
 		"v.Left() > ledger.SettlementMax", books},
 	{"resume that holds twice", creditRules, "v.Held = need", "v.Held += 2 * need", lives},
-	{"grant applied twice", creditRules, "known.Amount == e.Amount:\n\t\treturn nil",
-		"known.Amount == e.Amount:\n\t\te.Subject[0]++", lives},
+	{"grant that reads the account before it changes it", creditRules, "	n, err := t.Credit(e.Workspace, ledger.Balance{Granted",
+		"	_, _ = t.Account(e.Workspace)\n\tn, err := t.Credit(e.Workspace, ledger.Balance{Granted", lives},
+	{"entries before the account is changed", creditRules, "	n, err := t.Credit(v.Workspace, ledger.Balance{Available: free",
+		"	_, _ = t.Unfunded(v.Workspace)\n\tn, err := t.Credit(v.Workspace, ledger.Balance{Available: free", lives},
+	{"grant applied twice", creditRules, "known.Amount == e.Amount {\n\t\treturn nil",
+		"known.Amount == e.Amount {\n\t\te.Subject[0]++", lives},
 	{"grant id with another amount", creditRules, "known.Workspace == e.Workspace && known.Amount == e.Amount",
 		"known.Workspace == e.Workspace", lives},
 	{"grant that funds nothing", creditRules,
@@ -492,7 +496,7 @@ var list = append([]mutant{
 		books},
 
 	// What else moves money, or says so.
-	{"grant with a verification's id", creditRules, "if taken {", "if taken && e.Amount < 0 {", books},
+	{"grant with a verification's id", creditRules, "case taken:", "case taken && e.Amount < 0:", books},
 	{"created told to who lost the race", uploadRules, "t.Doubt() && v.ID == n.ID", "v.ID == n.ID", lives},
 	{"created not told after a lost answer", uploadRules, "t.Doubt() && v.ID == n.ID", "t.Doubt() && v.ID != n.ID", lives},
 	{"doubt forgotten", "ledger/sqlstore/tx.go", "doubt = doubt || f.unknown", "doubt = false", unknowns},
