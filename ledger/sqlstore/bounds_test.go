@@ -347,3 +347,36 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	d.Grants(2 * ledger.SettlementMax)
 	leased("what is funded", unfunded.ID)
 }
+
+// TestWhatComesLateForASweep: with a clock that is set back by little, right after a look from the beginning, and by far.
+func TestWhatComesLateForASweep(t *testing.T) {
+	t.Parallel()
+	b := newBeside(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	h := &drawn{beside: b}
+	const began = 1_700_000_000_000
+	h.at(began)
+	d := ledgertest.NewDesk(t, b.store, 0)
+	due := func(what string, want int) {
+		t.Helper()
+		if ids, err := b.store.due(t.Context(), dueUploading, h.now); err != nil || len(ids) != want {
+			t.Errorf("%s: %d are due, %v, want %d", what, len(ids), err, want)
+		}
+	}
+	creates := func() {
+		t.Helper()
+		n := d.Asks(7)
+		n.UploadExpiry = time.Millisecond
+		if _, _, err := d.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due("from the beginning", 0)
+	h.at(began - 3000)
+	creates()
+	h.at(began + time.Hour.Milliseconds())
+	due("set back by three seconds", 1)
+	h.at(began - (9 * time.Hour).Milliseconds())
+	creates()
+	h.at(h.now + 9)
+	due("set back by nine hours", 1)
+}
