@@ -48,7 +48,7 @@ type move struct {
 	held     ledger.Credits
 	more     int64 // addresses that are cancelled by the step
 	lease    bool  // whether the lease stays
-	wake     int64 // no node takes it before, milliseconds; 0: as it was
+	wake     int64 // no node takes it before, milliseconds; 0: as it was, or now if there was no work in it before
 }
 
 // step makes a move in the row and in v. ErrIllegal when there is no such step.
@@ -78,14 +78,17 @@ func step(t Tables, v *Row, m move) error {
 	if !m.lease {
 		v.Node, v.LeaseExpires = uuid.Nil, 0
 	}
-	if m.wake > 0 {
-		v.WakeAt = m.wake
+	switch {
+	case m.wake > 0: // never in the past: who looks for work looks from some time before now
+		v.WakeAt = max(m.wake, v.Now)
+	case v.State().Runnable() && !before.State().Runnable():
+		v.WakeAt = v.Now
 	}
 	n, err := t.Move(Step{Before: &before, After: v})
 	if err := one(n, err, "move to "+string(m.to)); err != nil {
 		return err
 	}
-	if before.WakeAt != Millis(v.Created) && (m.to.Final() || m.to == ledger.Cancelling) { // it was parked, perhaps
+	if before.mayBeParked() && (m.to.Final() || m.to == ledger.Cancelling) {
 		return t.ForgetParked(v.ID)
 	}
 	return nil

@@ -56,32 +56,35 @@ func (b Book) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
 	return err == nil, err
 }
 
-// grant adds credits; taken says that the id of the grant is that of a verification.
+// grant adds credits; taken says that the id of the grant is that of a verification. The account is changed before anything
+// of it is read: who reads a row and then changes it loses to who does the same beside him.
 func grant(t Tables, e Entry, taken bool) error {
+	known, found, err := t.Granted(e.Subject)
+	if err != nil {
+		return fmt.Errorf("look for the grant: %w", err)
+	}
+	if found && known.Workspace == e.Workspace && known.Amount == e.Amount {
+		return nil
+	}
+	if refused := refuseGrant(e, found, taken); refused != nil {
+		if _, err := t.Account(e.Workspace); err != nil {
+			return err
+		}
+		return refused
+	}
+	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
+	if err != nil {
+		return fmt.Errorf("credit workspace: %w", err)
+	}
 	account, err := t.Account(e.Workspace)
 	if err != nil {
 		return err
 	}
-	known, found, err := t.Granted(e.Subject)
-	switch {
-	case err != nil:
-		return fmt.Errorf("look for the grant: %w", err)
-	case found && known.Workspace == e.Workspace && known.Amount == e.Amount:
-		return nil
-	case found:
-		return fmt.Errorf("the grant id was used for another grant: %w", ledger.ErrIllegal)
-	case e.Amount < 1 || e.Amount > creditsMax-account.Granted:
+	if err := one(n, nil, "credit workspace"); err != nil {
+		return err
+	}
+	if account.Granted > creditsMax {
 		return fmt.Errorf("amount %d: %w", e.Amount, ledger.ErrIllegal)
-	}
-	if err := ledger.CheckText(e.Reason); err != nil {
-		return err
-	}
-	if taken { // its entry would stand among those of the verification
-		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
-	}
-	n, err := t.Credit(e.Workspace, ledger.Balance{Granted: e.Amount, Available: e.Amount}, 0)
-	if err := one(n, err, "credit workspace"); err != nil {
-		return err
 	}
 	if err := t.Enter(e); err != nil {
 		return err
@@ -94,6 +97,19 @@ func grant(t Tables, e Entry, taken bool) error {
 		return err
 	}
 	return tellShort(t, e.Workspace)
+}
+
+// refuseGrant says why a grant is refused, whatever the account is; found: its id was used.
+func refuseGrant(e Entry, found, taken bool) error {
+	switch {
+	case found:
+		return fmt.Errorf("the grant id was used for another grant: %w", ledger.ErrIllegal)
+	case e.Amount < 1 || e.Amount > creditsMax:
+		return fmt.Errorf("amount %d: %w", e.Amount, ledger.ErrIllegal)
+	case taken: // its entry would stand among those of the verification
+		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
+	}
+	return ledger.CheckText(e.Reason)
 }
 
 // fund holds the credits of each verification that waits for them and is covered

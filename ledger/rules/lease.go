@@ -205,7 +205,7 @@ func (b Book) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledge
 func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
 	ledger.Verification, error) {
 	again := func(v *Row) bool { // at this epoch nobody else gives it back
-		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt == Millis(o.Next)
+		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= Millis(o.Next) && v.NextTry.Equal(Clock(Millis(o.Next)))
 	}
 	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
 		switch {

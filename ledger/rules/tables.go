@@ -213,6 +213,9 @@ func (r *Row) HeldBy(l ledger.Lease) bool {
 	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
 }
 
+// mayBeParked says whether the state of its work may be kept: then a lease of it was given back.
+func (r *Row) mayBeParked() bool { return r.State().Funded() && (r.Epoch > 1 || r.Node == uuid.Nil) }
+
 // unread says whether no intake has read the file to its end.
 func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status == ledger.Preparing }
 

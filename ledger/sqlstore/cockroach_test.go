@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/cockroach-go/v2/testserver"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 )
@@ -33,6 +34,10 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var version string
+	if err := conn.QueryRow(t.Context(), `SELECT version()`).Scan(&version); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := conn.Exec(t.Context(), `CREATE DATABASE book`); err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +48,13 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	if err := sqlstore.Migrate(t.Context(), url.String()); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
-	store := shelf(t, url.String(), url.String())
+	store, cases := shelf(t, url.String(), url.String()), 0
 	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
 		t.Errorf("taken for %q", name)
 	}
-	ledgertest.Exercise(t, 100, store)
+	ledgertest.Exercise(t, 100, func(t *testing.T) ledger.Book {
+		cases++
+		return store(t)
+	})
+	t.Logf("%d cases of the conformance suite ran on %s", cases, version)
 }

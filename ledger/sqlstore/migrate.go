@@ -16,7 +16,7 @@ var migrationFiles embed.FS
 
 // SchemaVersion is the schema that this program reads and writes: the number
 // of its last migration.
-const SchemaVersion = 10
+const SchemaVersion = 11
 
 // migrationName gives the file of a migration, counted from 1.
 func migrationName(version int) (string, error) {

@@ -67,6 +67,8 @@ type Store struct {
 
 	disk  disk // of an embedded ledger
 	clock *clockWatch
+	// bounds are where looks for what is due begin.
+	bounds *bounds
 }
 
 var _ ledger.Book = (*Store)(nil)
@@ -74,7 +76,7 @@ var _ ledger.Book = (*Store)(nil)
 // newStore makes a Store that is not connected.
 func newStore(d dialect, o Options) (*Store, error) {
 	s := &Store{dialect: d, folder: o.Folder, retryWait: o.RetryWait, log: o.Log, meters: newMeters(),
-		clock: newClockWatch()}
+		clock: newClockWatch(), bounds: newBounds()}
 	if s.retryWait == 0 {
 		s.retryWait = waitMin
 	}

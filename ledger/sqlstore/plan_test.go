@@ -24,17 +24,20 @@ func hotQueries() []hotQuery {
 		{"runnable but of some", free[1], "verifications_due"},
 		{"stored bytes", sumStored, "verifications_stored"},
 		{"unpaid ones", countUnpaid, "verifications_unpaid"},
-		{"unpaid ones to delete", ids + dueUnpaid + ` LIMIT ?`, "verifications_unpaid_kept"},
-		{"unread uploads to erase", ids + dueUnread + ` LIMIT ?`, "verifications_unread"},
+		{"unpaid ones to delete", dueUnpaid.ask("id, " + dueUnpaid.time), "verifications_unpaid_kept"},
+		{"unread uploads to erase", dueUnread.ask("id, " + dueUnread.time), "verifications_unread"},
 		{"unfunded", ids + covered + ` ORDER BY created, id LIMIT 1`, "verifications_unfunded"},
 		{"renew", renewLeases, "verifications_leased"},
-		{"uploads past their time", ids + dueUploading + ` LIMIT ?`, "verifications_uploading"},
-		{"uploads to erase", ids + dueUploads + ` LIMIT ?`, "verifications_uploads_kept"},
-		{"results to erase", ids + dueResults + ` LIMIT ?`, "verifications_results_kept"},
-		{"facts past their time", dueFacts, "receiver_facts_expired"},
+		{"what waits for credits for too long", dueFunding.ask("id, " + dueFunding.time), "verifications_waiting"},
+		{"what can be worked on, whoever has it", oldestDue, "verifications_due"},
+		{"what was below the bound of a lease", freeBelow, "verifications by id"},
+		{"uploads past their time", dueUploading.ask("id, " + dueUploading.time), "verifications_uploading"},
+		{"uploads to erase", dueUploads.ask("id, " + dueUploads.time), "verifications_uploads_kept"},
+		{"results to erase", dueResults.ask("id, " + dueResults.time), "verifications_results_kept"},
+		{"facts past their time", dueFacts.ask("receiver"), "receiver_facts_expired"},
 		{"overrides that hold", holdingOverrides, "throttle_overrides_ends"},
 		{"how many hold", countHolding, "throttle_overrides_ends"},
-		{"overrides of long ago", dueOverrides, "throttle_overrides_ends"},
+		{"overrides of long ago", dueOverrides.ask("id"), "throttle_overrides_ends"},
 		{"the newest of the log", newestLines, "operator_log_newest"},
 		{"the log before a line", olderLines, "operator_log_newest"},
 		{"page of settlements", pageOfSettlements, "settlements of verification"},
@@ -57,6 +60,7 @@ func TestHotQueriesUseTheirIndex(t *testing.T) {
 		`SELECT id FROM api_keys WHERE workspace = ? ORDER BY created, id`, "api_keys_workspace"}) {
 		want := strings.Replace(c.index, "settlements of verification", "sqlite_autoindex_settlements_1", 1)
 		want = strings.Replace(want, "evidence of settlement", "sqlite_autoindex_evidence_1", 1)
+		want = strings.Replace(want, "verifications by id", "sqlite_autoindex_verifications_1", 1)
 		plan := explain(t, s, c.query) + " "
 		if !strings.Contains(plan, "INDEX "+want+" ") || strings.Contains(plan, "SCAN settlements") {
 			t.Errorf("%s: %s is not used: %s", c.name, want, plan)
@@ -107,6 +111,7 @@ func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
 	for i, c := range hotQueries() {
 		want := strings.Replace(c.index, "settlements of verification", "settlements_pkey", 1)
 		want = strings.Replace(want, "evidence of settlement", "evidence_pkey", 1)
+		want = strings.Replace(want, "verifications by id", "verifications_pkey", 1)
 		name, nulls := "hot"+strconv.Itoa(i), strings.Repeat(", NULL", strings.Count(c.query, "?"))
 		s.does(t, `PREPARE `+name+` AS `+s.dialect.text(c.query))
 		if nulls != "" {

@@ -35,18 +35,37 @@ const (
 	overridesKept = 30 * 24 * time.Hour
 )
 
-// What is due for a sweep; each has the places for the time of the sweep and for how long before it,
-// in milliseconds.
-const (
-	dueUploading = `status = 'uploading' AND upload_expires <= CAST(? AS BIGINT) - ?`
-	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= CAST(? AS BIGINT) - ?`
-	dueUploads   = `completed > 0 AND upload_deleted = 0 AND completed <= CAST(? AS BIGINT) - ?`
-	dueResults   = `completed > 0 AND results_deleted = 0 AND completed <= CAST(? AS BIGINT) - ?`
+// aged are rows that are due when their time is some time ago. The table has an index of such rows that begins with
+// the time.
+type aged struct {
+	what, table, id string
+	time, which     string // a column, and a condition; "": all
+}
+
+// What is due for a sweep.
+var (
+	dueUploading = aged{"expire upload", "verifications", "id", "upload_expires", `status = 'uploading'`}
+	dueFunding   = aged{"expire funding", "verifications", "id", "waiting_since", `issue_code = 'credits_required'`}
+	dueUploads   = aged{"erase upload", "verifications", "id", "completed", `completed > 0 AND upload_deleted = 0`}
+	dueResults   = aged{"erase results", "verifications", "id", "completed", `completed > 0 AND results_deleted = 0`}
 	// dueUnread are those of which a refusal or a cancel left bytes that nobody reads.
-	dueUnread = `completed > 0 AND upload_deleted = 0 AND total < 0 AND completed <= CAST(? AS BIGINT) - ?`
+	dueUnread = aged{"erase unread upload", "verifications", "id", "completed",
+		`completed > 0 AND upload_deleted = 0 AND total < 0`}
 	// dueUnpaid are those that never held a credit: they moved no money.
-	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= CAST(? AS BIGINT) - ?`
+	dueUnpaid    = aged{"forget unpaid", "verifications", "id", "completed", `completed > 0 AND paid = 0`}
+	dueFacts     = aged{"delete expired facts", "receiver_facts", "receiver", "expires", ""}
+	dueOverrides = aged{"delete old overrides", "throttle_overrides", "id", "ends", ""}
 )
+
+// ask asks for columns of the due rows, oldest first. The places are for two times, both included, and for how many at most.
+func (a aged) ask(columns string) string {
+	which := a.which
+	if which != "" {
+		which += ` AND `
+	}
+	return `SELECT ` + columns + ` FROM ` + a.table + ` WHERE ` + which + a.time + ` >= ? AND ` + a.time + ` <= ?
+		ORDER BY ` + a.time + ` LIMIT ?`
+}
 
 // Sweep does what time demands, at most 100 verifications for each cause. Each
 // verification is one transaction of its own, so that a sweep cut short has
@@ -57,8 +76,7 @@ const (
 func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	w := sweep{Store: s}
 	if w.now, w.first = s.checkClock(ctx); w.first == nil {
-		w.verifications(ctx, r)
-		w.ended(ctx)
+		w.all(ctx, r)
 	}
 	if erased := s.erased.Load(); s.folded.Load() != erased {
 		done, err := s.fold(ctx)
@@ -86,34 +104,37 @@ type sweep struct {
 	silent  int   // failures in a row in which the database did not answer
 }
 
+// all does what is due.
+func (w *sweep) all(ctx context.Context, r ledger.Retention) {
+	w.verifications(ctx, r)
+	w.ended(ctx)
+}
+
 // verifications does what is due of verifications, cause by cause.
 func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
 	for _, c := range []struct {
-		what  string
+		due   aged
 		after time.Duration // 0: never
-		due   string
 		do    func(ctx context.Context, id uuid.UUID) error
 	}{
-		{"expire upload", time.Nanosecond, dueUploading, w.ExpireUpload},
-		{"expire funding", r.Funding, dueFunding, func(ctx context.Context, id uuid.UUID) error {
-			return w.ExpireFunding(ctx, id, r.Funding)
-		}},
-		{"forget unpaid", r.Results, dueUnpaid, w.forgetUnpaid},
-		{"erase unread upload", time.Nanosecond, dueUnread, w.eraseUpload},
-		{"erase upload", r.Uploads, dueUploads, w.eraseUpload},
-		{"erase results", r.Results, dueResults, w.eraseResults},
+		{dueUploading, time.Nanosecond, w.ExpireUpload},
+		{dueFunding, r.Funding, func(ctx context.Context, id uuid.UUID) error { return w.ExpireFunding(ctx, id, r.Funding) }},
+		{dueUnpaid, r.Results, w.forgetUnpaid},
+		{dueUnread, time.Nanosecond, w.eraseUpload},
+		{dueUploads, r.Uploads, w.eraseUpload},
+		{dueResults, r.Results, w.eraseResults},
 	} {
 		if c.after == 0 || w.away(ctx) {
 			continue
 		}
-		due, err := w.due(ctx, c.due, w.now, c.after.Milliseconds())
-		w.done(err, c.what, uuid.Nil)
+		due, err := w.due(ctx, c.due, w.now-c.after.Milliseconds())
+		w.done(err, c.due.what, uuid.Nil)
 		for _, id := range due {
 			if w.away(ctx) {
 				break
 			}
 			w.erased.Add(1)
-			if err := c.do(ctx, id); w.done(err, c.what, id) {
+			if err := c.do(ctx, id); w.done(err, c.due.what, id) {
 				w.changed++
 			}
 		}
@@ -144,17 +165,30 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	return false
 }
 
-// due lists the verifications of a condition.
-func (s *Store) due(ctx context.Context, condition string, now, after int64) (ids []uuid.UUID, err error) {
+// due lists the verifications that are due, whose time is not after until, oldest first.
+func (s *Store) due(ctx context.Context, a aged, until int64) (ids []uuid.UUID, err error) {
+	from, whole := s.since(a, until)
+	oldest := until
 	err = s.view(ctx, func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var id uuid.UUID
-			err := rows.Scan(&id)
-			ids = append(ids, id)
+			var at int64
+			err := rows.Scan(&id, &at)
+			ids, oldest = append(ids, id), min(oldest, at)
 			return err
-		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, now, after, sweepMax)
+		}, a.ask(a.id+`, `+a.time), from, until, sweepMax)
 	})
+	if err == nil && whole {
+		s.bounds.set(a.what, bound{from: oldest - lateMax.Milliseconds()})
+	}
 	return ids, err
+}
+
+// since is the bound of a question for what is due until then, and whether that is the beginning. Whatever retention was before,
+// and after the ledger's clock was set back, it is before until.
+func (s *Store) since(a aged, until int64) (from int64, whole bool) {
+	at, whole := s.bounds.get(a.what)
+	return min(at.from, until-lateMax.Milliseconds()), whole
 }
 
 // forgetUnpaid deletes a final verification that never held a credit, with its bytes. It
@@ -237,13 +271,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// What is due of what is no verification, by the time of the sweep; how many are asked for at most
-// comes last.
-const (
-	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
-	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= ? LIMIT ?`
-	dueOverrides = `SELECT id FROM throttle_overrides WHERE ends <= CAST(? AS BIGINT) - ? ORDER BY ends LIMIT ?`
-)
+const dueNodes = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
 
 // ended deletes what nobody asks for any more: processes that ended long ago,
 // facts that expired and overrides of long ago. It looks before it writes, so that it
@@ -254,12 +282,9 @@ func (w *sweep) ended(ctx context.Context) {
 		do   func() error
 	}{
 		{"forget ended processes", func() error { return w.forgetProcesses(ctx, w.now) }},
-		{"delete expired facts", func() error {
-			return w.deleteDue(ctx, `DELETE FROM receiver_facts WHERE receiver IN `, dueFacts, w.now, factsErased)
-		}},
-		{"delete old overrides", func() error {
-			return w.deleteDue(ctx, `DELETE FROM throttle_overrides WHERE id IN `, dueOverrides,
-				w.now, overridesKept.Milliseconds(), oldOverrides)
+		{dueFacts.what, func() error { return w.deleteDue(ctx, dueFacts, w.now, factsErased) }},
+		{dueOverrides.what, func() error {
+			return w.deleteDue(ctx, dueOverrides, w.now-overridesKept.Milliseconds(), oldOverrides)
 		}},
 	} {
 		if !w.away(ctx) {
@@ -287,23 +312,31 @@ func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
 }
 
 // deleteDue deletes what is due, in slices of a transaction each.
-func (s *Store) deleteDue(ctx context.Context, erase, what string, args ...any) error {
+func (s *Store) deleteDue(ctx context.Context, a aged, until int64, most int) error {
+	from, whole := s.since(a, until)
 	for {
 		var due int64
 		err := s.view(ctx, func(t *tx) error {
-			return t.row(`SELECT count(*) FROM (`+what+`) AS due`, args...).Scan(&due)
+			return t.row(`SELECT count(*) FROM (`+a.ask(a.id)+`) AS due`, from, until, most).Scan(&due)
 		})
-		if err != nil || due == 0 {
+		if err != nil {
 			return err
 		}
+		if due == 0 {
+			break
+		}
 		err = s.update(ctx, func(t *tx) error {
-			_, err := t.exec(erase+`(`+what+`)`, args...)
+			_, err := t.exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, most)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
+	if whole {
+		s.bounds.set(a.what, bound{from: until - lateMax.Milliseconds()})
+	}
+	return nil
 }
 
 // endedNodes lists the sessions of processes that ended long ago.

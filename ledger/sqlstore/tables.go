@@ -259,7 +259,7 @@ const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
 var free = func() (texts [len(exceptSizes)]string) {
 	for i, size := range exceptSizes {
 		texts[i] = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
-			AND (lease_node IS NULL OR lease_expires <= {now})`
+			AND wake_at >= ` + sinceBound + ` AND (lease_node IS NULL OR lease_expires <= {now})`
 		if size > 0 {
 			texts[i] += ` AND workspace NOT IN (?` + strings.Repeat(", ?", size-1) + `)`
 		}
@@ -274,28 +274,44 @@ var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
 // passingLocked ends a question for rows to change that nobody else is changing.
 const passingLocked = ` FOR UPDATE SKIP LOCKED`
 
+// passing is a question for rows to change, which passes over those that another transaction has when a run before
+// this one waited for one of them.
+func (t *tx) passing(text string) string {
+	if t.passes && !t.session.dialect.embedded() {
+		return text + passingLocked
+	}
+	return text
+}
+
 // Free lists verifications that can be worked on now and that nobody has.
-func (t *tx) Free(limit int, except []uuid.UUID) (list []*rules.Row, err error) {
+func (t statements) Free(limit int, except []uuid.UUID) ([]*rules.Row, error) {
+	at, _ := t.store.bounds.get(leasing)
+	return t.free(at, limit, except)
+}
+
+// free is Free, from a bound.
+func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*rules.Row, error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
 	if at < 0 {
 		return nil, fmt.Errorf("pass over %d workspaces: %w", len(except), ledger.ErrIllegal)
 	}
-	args := make([]any, exceptSizes[at], exceptSizes[at]+1)
-	for i := range args {
-		args[i] = uuid.Nil[:] // nobody's
-		if i < len(except) {
-			args[i] = except[i][:]
-		}
+	list, err := t.below(from, limit, except)
+	if err != nil {
+		return nil, err
 	}
-	text := free[at]
-	if t.passes && !t.session.dialect.embedded() {
-		text += passingLocked
+	args := []any{from.from, from.from}
+	for i := range exceptSizes[at] {
+		one := uuid.Nil // nobody's
+		if i < len(except) {
+			one = except[i]
+		}
+		args = append(args, one[:])
 	}
 	err = t.each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		list = append(list, v)
 		return err
-	}, text, append(args, limit)...)
+	}, t.passing(free[at]), append(args, limit-len(list))...)
 	return list, err
 }
 

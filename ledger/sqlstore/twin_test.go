@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,6 +20,8 @@ var twins = flag.Uint64("twins", 3, "how many simulated lives run beside SQLite,
 type beside struct {
 	t     *testing.T
 	store *Store
+	ran   int64 // milliseconds, by the clock of the simulation
+	looks int   // from the beginning, for a lease
 }
 
 // errUndo rolls back what a simulation does not commit.
@@ -45,12 +48,16 @@ func newBeside(t *testing.T, url string) *beside {
 	}
 	// From here on: the connection that made the table has no prepared statement yet.
 	s.dialect.now = `(SELECT now FROM clock WHERE one = 1)`
-	for range cap(s.writer.free) {
-		session := <-s.writer.free
-		session.dialect = s.dialect
-		s.writer.free <- session
+	for _, p := range []*pool{s.writer, s.readers} {
+		for range cap(p.free) {
+			session := <-p.free
+			session.dialect = s.dialect
+			p.free <- session
+		}
 	}
-	return &beside{t: t, store: s}
+	b := &beside{t: t, store: s}
+	s.bounds.ran = func() time.Duration { return time.Duration(b.ran) * time.Millisecond }
+	return b
 }
 
 // Workspace makes a workspace without credits.
@@ -59,8 +66,16 @@ func (b *beside) Workspace(id uuid.UUID) error {
 	return err
 }
 
-// Transaction runs do at a time and commits when it says so.
+// Transaction runs do at a time and commits when it says so. In between the store looks over what can be worked on, so
+// that it is asked for from the bounds that a node has.
 func (b *beside) Transaction(now int64, do func(t rules.Tables) (commit bool)) error {
+	b.ran = max(b.ran, 5*now) // so that it looks over often
+	if _, whole := b.store.bounds.get(leasing); whole {
+		b.looks++
+		if err := b.store.lookOver(b.t.Context()); err != nil {
+			return err
+		}
+	}
 	runs := 0
 	err := b.store.update(b.t.Context(), func(t *tx) error {
 		if runs++; runs > 1 {
@@ -94,6 +109,9 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 				t.Fatalf("seed %d: %s", seed, life.Violation)
 			}
 			verifications, faults = verifications+life.Verifications, faults+life.Faults
+			if from, _ := b.store.bounds.get(leasing); b.looks < 3 || from.from == 0 {
+				t.Errorf("seed %d: looked over what can be worked on %d times, and then from %d on", seed, b.looks, from.from)
+			}
 			report, err := b.store.Audit(t.Context())
 			if err != nil || len(report.Violations) != 0 || report.Verifications != int64(life.Verifications) {
 				t.Errorf("seed %d: audit: %+v, %v", seed, report, err)

@@ -67,9 +67,9 @@ var upkeep = []mutant{
 	{"a log said to be folded", sqlFold, "return busy == 0, nil", "return true, nil", sweeps},
 	{"a failure that ends the sweep", sqlSweep, "if w.away(ctx) {\n\t\t\t\tbreak", "if w.away(ctx) || w.failed > 0 {\n\t\t\t\tbreak", sweeps},
 	{"a failure that is not told", sqlSweep, "w.first == nil {\n\t\tw.first", "w.first != nil {\n\t\tw.first", sweeps},
-	{"a failure counted as a change", sqlSweep, "w.done(err, c.what, id) {", "!w.done(err, c.what, id) {", sweeps},
+	{"a failure counted as a change", sqlSweep, "w.done(err, c.due.what, id) {", "!w.done(err, c.due.what, id) {", sweeps},
 	{"a sweep of a database that is away", sqlSweep, "w.silent >= silentMax", "w.silent >= 1000*silentMax", sweeps},
-	{"a sweep that forgets to forget", sqlSweep, "\t\tw.ended(ctx)\n", "", sweeps},
+	{"a sweep that forgets to forget", sqlSweep, "\tw.ended(ctx)\n", "", sweeps},
 
 	// Clocks.
 	{"a clock that is not believed and used", sqlClock, "\t\treturn 0, fmt.Errorf(\"%w: %s\"", "\t\treturn now, nil\n\t\treturn 0, fmt.Errorf(\"%w: %s\"", clocks},

@@ -18,6 +18,10 @@ var _ rules.Tables = (*memory)(nil)
 // errKey is what a database says to a second row with one key.
 var errKey = errors.New("simulation: duplicate key")
 
+// errReadBefore is what these tables say to a change of an account that the transaction has read before it changed it.
+// A database would let it be, and make it run again whenever another one does the same beside it.
+var errReadBefore = errors.New("simulation: the account was read before it was changed")
+
 // account is one workspace.
 type account struct {
 	id      uuid.UUID
@@ -86,6 +90,7 @@ type memory struct {
 	fail       error              // what that statement answers
 	doubt      bool               // a run before may have been committed
 	aborted    bool               // a statement failed: nothing more can be done but to roll back
+	unowned    map[uuid.UUID]bool // accounts that were read before anything of them was changed
 }
 
 func newMemory() *memory {
@@ -100,7 +105,14 @@ func (m *memory) begin(after int, fail error) {
 	m.changed, m.touched = m.changed[:0], m.touched[:0]
 	m.granted, m.inserted = m.granted[:0], m.inserted[:0]
 	m.failAfter, m.fail, m.aborted, m.clusterWas = after, fail, false, nil
-	m.ran = m.now
+	m.ran, m.unowned = m.now, map[uuid.UUID]bool{}
+}
+
+// reads notes that a statement reads an account; also a check of a reference to it does.
+func (m *memory) reads(workspace uuid.UUID) {
+	if !slices.ContainsFunc(m.touched, func(a account) bool { return a.id == workspace }) {
+		m.unowned[workspace] = true
+	}
 }
 
 // byAge is the order in which verifications are served.
@@ -242,6 +254,7 @@ func (m *memory) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	if err := m.statement(); err != nil {
 		return ledger.Balance{}, err
 	}
+	m.reads(workspace)
 	a := m.accounts[workspace]
 	if a == nil {
 		return ledger.Balance{}, ledger.ErrNoSuchWorkspace
@@ -269,6 +282,10 @@ func (m *memory) Credit(workspace uuid.UUID, by ledger.Balance, available ledger
 	if a == nil || a.balance.Available < available {
 		return 0, nil
 	}
+	if m.unowned[workspace] {
+		m.aborted = true
+		return 0, errReadBefore
+	}
 	b := &m.touch(a).balance
 	b.Granted += by.Granted
 	b.Available += by.Available
@@ -283,6 +300,7 @@ func (m *memory) Enter(entries ...rules.Entry) error {
 		return err
 	}
 	for _, e := range entries {
+		m.reads(e.Workspace)
 		if f := m.byID[e.Subject]; f != nil {
 			for _, old := range f.entries {
 				if old.Number == e.Number && old.Kind == e.Kind {
@@ -383,6 +401,7 @@ func unfunded(r *rules.Row, workspace uuid.UUID) bool {
 
 // Unfunded gives the oldest verification that waits for credits and is covered.
 func (m *memory) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+	m.reads(workspace)
 	available := m.accounts[workspace].balance.Available
 	for _, f := range m.files {
 		if unfunded(&f.row, workspace) && f.row.Total <= int64(available) {
@@ -418,6 +437,7 @@ func (m *memory) Insert(n ledger.NewVerification) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
+	m.reads(n.Workspace)
 	key := identity{n.Workspace, n.Identity}
 	if m.byID[n.ID] != nil || m.byIdentity[key] != nil {
 		m.aborted = true
