@@ -65,6 +65,8 @@ type Store struct {
 	// the write-ahead log. They differ at first, since the process before may have been killed.
 	erased, folded atomic.Int64
 
+	late lateChores // of sweeps
+
 	disk  disk // of an embedded ledger
 	clock *clockWatch
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,18 +49,30 @@ const (
 	dueUnpaid = `completed > 0 AND paid = 0 AND completed <= CAST(? AS BIGINT) - ?`
 )
 
+// errStillDue is said of a verification whose row contradicts itself, so that sweeping it changes nothing.
+var errStillDue = errors.New("it is still due after it was swept: its row contradicts itself, see `rollcall audit`")
+
 // Sweep does what time demands, at most 100 verifications for each cause. Each
 // verification is one transaction of its own, so that a sweep cut short has
 // simply done less, and one that fails stops no other: the error says how many
-// failed and the log has each. What it erases from an embedded ledger is in none of its
+// failed and the log has each. Those that failed are tried again by the next sweeps, some at a time, after
+// all others. What it erases from an embedded ledger is in none of its
 // files afterwards, unless somebody reads an older moment: then the next sweep
 // sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
 func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	w := sweep{Store: s}
 	if w.now, w.first = s.checkClock(ctx); w.first == nil {
-		w.verifications(ctx, r)
+		causes := w.causes(r)
+		for _, c := range causes {
+			w.verifications(ctx, c)
+		}
 		w.ended(ctx)
+		w.tryLate(ctx, causes)
+		if left := s.late.count(); left > 0 {
+			s.log.Warn("verifications are left unswept because they fail again and again", "count", left)
+		}
 	}
+	s.meters.unswept.Set(float64(s.late.count()))
 	if erased := s.erased.Load(); s.folded.Load() != erased {
 		done, err := s.fold(ctx)
 		w.done(err, "fold the log", uuid.Nil)
@@ -86,14 +99,17 @@ type sweep struct {
 	silent  int   // failures in a row in which the database did not answer
 }
 
-// verifications does what is due of verifications, cause by cause.
-func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
-	for _, c := range []struct {
-		what  string
-		after time.Duration // 0: never
-		due   string
-		do    func(ctx context.Context, id uuid.UUID) error
-	}{
+// cause is one for which verifications are swept.
+type cause struct {
+	what  string
+	after time.Duration
+	due   string
+	do    func(ctx context.Context, id uuid.UUID) error
+}
+
+// causes lists those for which there is a time.
+func (w *sweep) causes(r ledger.Retention) []cause {
+	return slices.DeleteFunc([]cause{
 		{"expire upload", time.Nanosecond, dueUploading, w.ExpireUpload},
 		{"expire funding", r.Funding, dueFunding, func(ctx context.Context, id uuid.UUID) error {
 			return w.ExpireFunding(ctx, id, r.Funding)
@@ -102,20 +118,65 @@ func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
 		{"erase unread upload", time.Nanosecond, dueUnread, w.eraseUpload},
 		{"erase upload", r.Uploads, dueUploads, w.eraseUpload},
 		{"erase results", r.Results, dueResults, w.eraseResults},
-	} {
-		if c.after == 0 || w.away(ctx) {
+	}, func(c cause) bool { return c.after == 0 })
+}
+
+// verifications sweeps up to sweepMax verifications for a cause. Behind those that fail it asks for more.
+func (w *sweep) verifications(ctx context.Context, c cause) {
+	for left, more := sweepMax, true; more && left > 0 && !w.away(ctx); {
+		due, err := w.due(ctx, c.due, w.now, c.after.Milliseconds(), left+w.late.count())
+		w.done(err, c.what, uuid.Nil)
+		more = false
+		for _, id := range due {
+			at := chore{c.what, id}
+			if w.late.has(at) {
+				continue
+			}
+			if left == 0 || w.away(ctx) {
+				return
+			}
+			if w.sweeps(ctx, c, id) {
+				left--
+			} else if w.late.add(at) {
+				more = true
+			}
+		}
+	}
+}
+
+// sweeps does what is due of one verification, and says whether that went well.
+func (w *sweep) sweeps(ctx context.Context, c cause, id uuid.UUID) bool {
+	w.erased.Add(1)
+	err := c.do(ctx, id)
+	if err == nil {
+		var still bool
+		if still, err = w.isDue(ctx, c, id); still {
+			err = errStillDue
+		}
+	}
+	if !w.done(err, c.what, id) {
+		return false
+	}
+	w.changed++
+	return true
+}
+
+// tryLate tries some again of those that failed.
+func (w *sweep) tryLate(ctx context.Context, causes []cause) {
+	for _, at := range w.late.some() {
+		i := slices.IndexFunc(causes, func(c cause) bool { return c.what == at.what })
+		if w.away(ctx) {
+			return
+		}
+		if i < 0 {
+			w.late.drop(at)
 			continue
 		}
-		due, err := w.due(ctx, c.due, w.now, c.after.Milliseconds())
-		w.done(err, c.what, uuid.Nil)
-		for _, id := range due {
-			if w.away(ctx) {
-				break
-			}
-			w.erased.Add(1)
-			if err := c.do(ctx, id); w.done(err, c.what, id) {
-				w.changed++
-			}
+		due, err := w.isDue(ctx, causes[i], at.id)
+		if err != nil {
+			w.done(err, at.what, at.id)
+		} else if !due || w.sweeps(ctx, causes[i], at.id) {
+			w.late.drop(at)
 		}
 	}
 }
@@ -144,17 +205,26 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	return false
 }
 
-// due lists the verifications of a condition.
-func (s *Store) due(ctx context.Context, condition string, now, after int64) (ids []uuid.UUID, err error) {
+// due lists at most so many verifications of a condition.
+func (s *Store) due(ctx context.Context, condition string, now, after int64, most int) (ids []uuid.UUID, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		return t.each(func(rows *sql.Rows) error {
 			var id uuid.UUID
 			err := rows.Scan(&id)
 			ids = append(ids, id)
 			return err
-		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, now, after, sweepMax)
+		}, `SELECT id FROM verifications WHERE `+condition+` LIMIT ?`, now, after, most)
 	})
 	return ids, err
+}
+
+// isDue says whether a verification is due for a cause.
+func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err error) {
+	err = w.view(ctx, func(t *tx) error {
+		return t.row(`SELECT EXISTS (SELECT 1 FROM verifications WHERE `+c.due+` AND id = ?)`,
+			w.now, c.after.Milliseconds(), id[:]).Scan(&due)
+	})
+	return due, err
 }
 
 // forgetUnpaid deletes a final verification that never held a credit, with its bytes. It

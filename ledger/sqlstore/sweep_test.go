@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -52,6 +54,91 @@ func TestASweepGoesOnAfterAFailure(t *testing.T) {
 	})
 }
 
+// TestASweepReachesWhatIsBehindBrokenOnes: more verifications fail than one question of a sweep
+// lists, and one that is sound is due behind them. Each is tried again later.
+func TestASweepReachesWhatIsBehindBrokenOnes(t *testing.T) {
+	t.Parallel()
+	broken := sweepMax + 30
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		s, _ := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+		ids := settlesEach(t, s, broken+1)
+		reachesBehind(t, s, migratorAt(t, s.url, sqliteDialect()), ids, fmt.Sprintf(`CREATE TRIGGER stuck
+			BEFORE UPDATE OF results_deleted ON verifications WHEN OLD.id <> x'%x'
+			BEGIN SELECT RAISE(ABORT, 'stuck'); END`, ids[broken][:]), `DROP TRIGGER stuck`)
+	})
+	t.Run("rows that somebody has for long", func(t *testing.T) {
+		t.Parallel()
+		s, _ := openLogged(t, NewLedger(t))
+		ids := settlesEach(t, s, silentMax+2)
+		good := ids[silentMax+1]
+		migratorAt(t, s.url, postgresDialect()).does(t, refusesErasing(fmt.Sprintf(`OLD.id <> '\x%x'`, good[:]), "55P03"))
+		for range 2 { // the first gives up after silentMax of them, and the second begins behind those
+			if _, err := s.Sweep(t.Context(), ledger.Retention{Results: 1}); err == nil {
+				t.Error("none failed")
+			}
+		}
+		if !s.erasedResults(t, good) {
+			t.Error("what is behind them is not swept")
+		}
+	})
+	t.Run("rows that stay due", func(t *testing.T) {
+		t.Parallel()
+		s, log := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+		settlesEach(t, s, broken)
+		migratorAt(t, s.url, sqliteDialect()).does(t, `UPDATE verifications SET paid = 0`)
+		d := ledgertest.NewDesk(t, s, 0)
+		unpaid := d.Creates(1)
+		if _, err := s.Cancel(t.Context(), d.Workspace, unpaid.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
+		if !errors.Is(err, errStillDue) || !strings.Contains(log.String(), errStillDue.Error()) {
+			t.Errorf("rows that stay due are not told: %v", err)
+		}
+		if _, err := s.verification(t.Context(), unpaid.ID); !errors.Is(err, ledger.ErrNoSuchVerification) {
+			t.Errorf("what is behind them is there: %v", err)
+		}
+	})
+}
+
+// reachesBehind breaks all of ids but the last, sweeps, mends them and sweeps on.
+func reachesBehind(t *testing.T, s logged, aside *Store, ids []uuid.UUID, breaks, mends string) {
+	aside.does(t, breaks)
+	broken := len(ids) - 1
+	for range 2 {
+		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
+		if err == nil || !s.erasedResults(t, ids[broken]) {
+			t.Fatalf("changed %d: what is behind them is not swept: %v", n, err)
+		}
+		if left := gaugeOf(t, s.metrics, "rollcall_ledger_unswept"); left != float64(broken) {
+			t.Errorf("%v are said to be left, of %d", left, broken)
+		}
+	}
+	aside.does(t, mends)
+	for left := broken; left > 0; left -= lateTried {
+		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
+		if want := min(left, lateTried); n != want || err != nil {
+			t.Fatalf("%d are left and mended, %d are swept, want %d: %v", left, n, want, err)
+		}
+	}
+	for _, id := range ids {
+		if !s.erasedResults(t, id) {
+			t.Errorf("%s has its results still", id)
+		}
+	}
+}
+
+// erasedResults says whether a verification's results are erased.
+func (l logged) erasedResults(t *testing.T, id uuid.UUID) bool {
+	t.Helper()
+	v, err := l.verification(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.ResultsDeleted
+}
+
 // refusesErasing makes a trigger that answers a code instead of erasing results.
 func refusesErasing(which, code string) string {
 	return fmt.Sprintf(`CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -63,18 +150,20 @@ func refusesErasing(which, code string) string {
 // logged is a ledger that logs into memory.
 type logged struct {
 	*Store
-	url string
+	url     string
+	metrics *prometheus.Registry
 }
 
 func openLogged(t *testing.T, url string) (logged, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	s, err := Open(t.Context(), url, Options{RetryWait: soon, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	metrics := prometheus.NewRegistry()
+	s, err := Open(t.Context(), url, Options{RetryWait: soon, Log: slog.New(slog.NewTextHandler(&log, nil)), Registerer: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return logged{s, url}, &log
+	return logged{s, url, metrics}, &log
 }
 
 // settlesEach makes verifications that are final.

@@ -69,7 +69,7 @@ var (
 		{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}
 	// sweeps are the tests of what a sweep leaves, on disk too.
 	sweeps = suite{"./ledger/sqlstore", [][]string{
-		{"-test.run", "^(TestASweepGoesOn.*|TestRetentionLeaves.*)$"}}}
+		{"-test.run", "^(TestASweep.*|TestRetentionLeaves.*)$"}}}
 	// opened are the tests of how a ledger is opened, and of its connections.
 	opened = suite{"./ledger/sqlstore", [][]string{
 		{"-test.run", "^(TestOpenRefuses.*|TestMigrateMakes.*|TestReadersBeside.*|TestAnOldSchema.*|TestAReopened.*|TestCloseFolds.*)$"},

@@ -69,6 +69,12 @@ var upkeep = []mutant{
 	{"a failure that is not told", sqlSweep, "w.first == nil {\n\t\tw.first", "w.first != nil {\n\t\tw.first", sweeps},
 	{"a failure counted as a change", sqlSweep, "w.done(err, c.what, id) {", "!w.done(err, c.what, id) {", sweeps},
 	{"a sweep of a database that is away", sqlSweep, "w.silent >= silentMax", "w.silent >= 1000*silentMax", sweeps},
+	{"nothing behind those that fail", sqlSweep, "\t\t\t\tmore = true\n", "\t\t\t\tmore = false\n", sweeps},
+	{"those that failed tried first", sqlSweep, "if w.late.has(at) {", "if w.late.has(at) && left < 0 {", sweeps},
+	{"a page full of those that failed", sqlSweep, "left+w.late.count())", "left)", sweeps},
+	{"those that failed never tried again", sqlSweep, "\t\tw.tryLate(ctx, causes)\n", "", sweeps},
+	{"a row that stays due not told", sqlSweep, "w.isDue(ctx, c, id); still {", "w.isDue(ctx, c, id); still && id == uuid.Nil {", sweeps},
+	{"unswept ones not counted", sqlSweep, "s.meters.unswept.Set(float64(s.late.count()))", "s.meters.unswept.Set(0)", sweeps},
 	{"a sweep that forgets to forget", sqlSweep, "\t\tw.ended(ctx)\n", "", sweeps},
 
 	// Clocks.
