@@ -85,6 +85,7 @@ func migrator(d dialect, db *sql.DB) (*Store, error) {
 	}
 	s, err := newStore(d, Options{})
 	if err == nil {
+		s.tableLocks = tableLockMax
 		s.writeBy(db, 1)
 	}
 	return s, err
@@ -165,7 +166,7 @@ func (s *Store) repeatStep(ctx context.Context, do func() error, tell []func(lin
 			return fmt.Errorf("%w: %w", ErrSchemaChange, err)
 		case state != lockNotAvailable:
 			return err
-		case time.Since(begun) > tableLockMax:
+		case time.Since(begun) > s.tableLocks:
 			return fmt.Errorf("%w: %s", ErrTableInUse, s.reader(ctx))
 		}
 		for _, t := range tell {

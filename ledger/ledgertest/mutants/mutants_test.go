@@ -62,7 +62,7 @@ var (
 	// migrations are the tests of how the schema is changed.
 	migrations = suite{"./ledger/sqlstore", [][]string{
 		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestWhatAnOlderProgram.*|TestASchemaChange.*)$"},
-		{"-test.run", "^TestAMigrationBeside.*$"}}}
+		{"-test.run", "^TestAMigration(Beside|GivesUp).*$"}}}
 	// clocks are the tests of a clock that jumps.
 	clocks = suite{"./ledger/sqlstore", [][]string{
 		{"-test.run", "^TestWhichClocksAreBelieved$"},

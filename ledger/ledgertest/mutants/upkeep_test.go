@@ -18,6 +18,8 @@ var upkeep = []mutant{
 	{"settings not looked at", sqlDurable, `value == "off" {`, `value == "never" {`, durable},
 	{"durability asked of nobody", sqlPostgres, "return checkDurable(ctx, c)", "return nil", durable},
 	{"an audit refused", sqlPostgres, "err != nil || a.readOnly {", "err != nil {", durable},
+	{"an embedded ledger asked nothing", sqlOpen, "err := checkPragmas(ctx, db); err != nil {",
+		"err := checkPragmas(ctx, db); err != nil && s == nil {", durable},
 	{"writers not asked at the start", sqlOpen, "err := db.PingContext(asking); err != nil {",
 		"err := db.PingContext(asking); err != nil && s == nil {", durable},
 	{"no log ahead of the file", sqlDurable, `" wal "`, `" wal memory "`, durable},
@@ -46,6 +48,7 @@ var upkeep = []mutant{
 	{"steps that do not look", sqlPostgres, `"{absent}", "IF NOT EXISTS"`, `"{absent}", ""`, migrations},
 	{"changes of the schema not apart", sqlPostgres, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
 	{"a migration that nobody passes", sqlPostgres, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
+	{"a migration that waits for ever", sqlMigrate, "time.Since(begun) > s.tableLocks:", "time.Since(begun) < 0:", migrations},
 	{"a migration that does not wait", sqlMigrate, "case state != lockNotAvailable:", "default:", migrations},
 
 	// Connections and what their errors mean.
