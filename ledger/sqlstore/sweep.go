@@ -18,8 +18,8 @@ const (
 	// sweepMax bounds the verifications that one sweep changes for one cause; the
 	// rest is for the next sweep.
 	sweepMax = 100
-	// silentMax is after how many failures in a row, in which the database did not answer, a
-	// sweep gives up: each takes as long as a caller waits. One may be a row that somebody has.
+	// silentMax is how many failures in a row make a sweep give up, if the database answered none of them:
+	// each takes as long as a caller waits. One alone may be a row that somebody has locked.
 	silentMax = 3
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
@@ -36,8 +36,8 @@ const (
 	overridesKept = 30 * 24 * time.Hour
 )
 
-// What is due for a sweep; each has the places for the time of the sweep and for how long before it,
-// in milliseconds.
+// What is due for a sweep. The arguments of each are the time of the sweep, and how long before it
+// a verification must have come to its state, both in milliseconds.
 const (
 	dueUploading = `status = 'uploading' AND upload_expires <= CAST(? AS BIGINT) - ?`
 	dueFunding   = `issue_code = 'credits_required' AND waiting_since <= CAST(? AS BIGINT) - ?`
@@ -92,7 +92,7 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 // sweep is one run of Sweep.
 type sweep struct {
 	*Store
-	now     int64 // by the ledger's clock, as it was believed: no later reading can be wrong
+	now     int64 // by the ledger's clock, read once, when it was believed
 	changed int
 	failed  int
 	first   error // of the failures
@@ -307,8 +307,7 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// What is due of what is no verification, by the time of the sweep; how many are asked for at most
-// comes last.
+// What else is due, by the time of the sweep. The last argument is how many are asked for at most.
 const (
 	dueNodes     = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
 	dueFacts     = `SELECT receiver FROM receiver_facts WHERE expires <= ? LIMIT ?`

@@ -68,7 +68,7 @@ var upkeep = []mutant{
 	// Sweeps.
 	{"a log that is not emptied", sqlFold, "wal_checkpoint(TRUNCATE)", "wal_checkpoint(PASSIVE)", sweeps},
 	{"a log said to be folded", sqlFold, "return busy == 0, nil", "return true, nil", sweeps},
-	{"a failure that ends the sweep", sqlSweep, "if w.away(ctx) {\n\t\t\t\tbreak", "if w.away(ctx) || w.failed > 0 {\n\t\t\t\tbreak", sweeps},
+	{"a failure that ends the sweep", sqlSweep, "if left == 0 || w.away(ctx) {", "if left == 0 || w.failed > 0 || w.away(ctx) {", sweeps},
 	{"a failure that is not told", sqlSweep, "w.first == nil {\n\t\tw.first", "w.first != nil {\n\t\tw.first", sweeps},
 	{"a failure counted as a change", sqlSweep, "w.done(err, c.what, id) {", "!w.done(err, c.what, id) {", sweeps},
 	{"a sweep of a database that is away", sqlSweep, "w.silent >= silentMax", "w.silent >= 1000*silentMax", sweeps},
