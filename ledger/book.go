@@ -143,6 +143,6 @@ type Work interface {
 	// nobody funded (funding_expired), deletes uploaded bytes, results with their evidence,
 	// and whole verifications that never held a credit, after their retention, and forgets processes that ended a day ago,
 	// facts that expired and overrides whose time was over 30 days ago. It answers how many verifications it changed,
-	// also beside an error: what fails stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
+	// also with an error: a failure stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
 	Sweep(ctx context.Context, r Retention) (int, error)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Correction sets right what an audit found about one subject. It adds to the book and changes
-// nothing of what is there: credits move by entries of its own, and what cannot be moved is
+// Correction sets right what an audit found about one subject. It adds to the book and never changes
+// what is there: its own entries move credits, and a violation that no entry can undo is
 // noted as known, word for word. An audit names it from then on.
 type Correction struct {
 	ID        uuid.UUID         `json:"id"`        // the subject of its entries
@@ -65,10 +65,9 @@ type AuditedAccount struct {
 	Files     Credits // what its verifications hold
 }
 
-// Correct gives the entries that set an account right, and what they move in it: first those
-// that its entries lack to be the account as it is, then those that lead from there to what it
-// becomes. It holds what its verifications hold in either way. ErrUncorrectable when an amount
-// would be negative.
+// Correct gives the entries that set an account right, and what they move in it. The first of them enter what
+// moved the account without an entry; the others move it to what it becomes. In either case the
+// account then holds what its verifications hold. ErrUncorrectable when an amount would be negative.
 func (a AuditedAccount) Correct(keep bool) (entries []CorrectionEntry, by Balance, err error) {
 	to, made := a.Account, a.Entries.Balance()
 	if !keep {
@@ -100,8 +99,8 @@ func moves(number int64, by Balance) (entries []CorrectionEntry) {
 	return entries
 }
 
-// Correctable says whether a violation may be noted as known: one about what happened, which no
-// change would undo. What can be mended, such as what should be erased, must be.
+// Correctable says whether a violation may be noted as known: it is about something that happened and that
+// no change would undo. One that can be mended, such as bytes that should be erased, must be mended.
 func (v Violation) Correctable() bool {
 	return slices.Contains([]string{"I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I12", InOrder, Owned, Paid}, v.Invariant)
 }

@@ -27,12 +27,12 @@ func Invariants() []Invariant {
 			"As for I1: the row was changed past the database's own check."},
 		{"I3", "each account is what its entries make; each entry is a grant, of a verification or of a correction",
 			"The entries are the truth, they are never changed. List them with `rollcall credits show`, find what " +
-				"moved the account without one, and correct the workspace: its account becomes what they make. A " +
-				"verification with an entry that is none of its own is corrected itself."},
+				"moved the account without one, and correct the workspace: its account becomes what they make. If a " +
+				"verification has an entry that does not belong to it, correct the verification."},
 		{"I4", "held credits are those of the addresses that are not settled yet",
-			"List the entries of the named verification: what they leave held is the truth. Have nobody cancel it " +
-				"before its row says the same, since a cancel releases what the row says. When it is over, correct the " +
-				"workspace, which then holds what its verifications hold, and the verification."},
+			"List the entries of the named verification: what they leave held is the truth. Make sure " +
+				"that nobody cancels it before its row says the same, since a cancel releases what the row says. When it is over, " +
+				"correct the workspace, so that it holds what its verifications hold, and then the verification."},
 		{"I5", "a final verification holds nothing",
 			"If its entries leave credits held too, nothing will ever move them: grant the workspace as many, with " +
 				"the verification's id as the reason. Otherwise only its row is wrong."},

@@ -184,6 +184,7 @@ func (b *book) at(call string, run func()) {
 // and slow.test when the test ends.
 type office struct {
 	t         *testing.T
+	folder    string // of the ledger
 	book      *book
 	system    *actor.ActorSystem
 	workspace uuid.UUID
@@ -219,14 +220,14 @@ func inBubble(t *testing.T, test func(o *office)) {
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"),
-		sqlstore.Options{})
+	folder := effort.Folder(t)
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &book{Store: store, leases: map[uuid.UUID]int{}, before: map[string]func(){},
 		refuses: map[string]error{}}
-	o := &office{t: t, book: b, workspace: uuid.New(), node: uuid.New(), log: &deskLog{}}
+	o := &office{t: t, folder: folder, book: b, workspace: uuid.New(), node: uuid.New(), log: &deskLog{}}
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(deadLetters),
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))

@@ -21,12 +21,12 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 		Use:   "correct SUBJECT --reason TEXT",
 		Short: "Set right what an audit found about a workspace or a verification, by entries and a note",
 		Long: "Audit the ledger and set right what is found about SUBJECT, as `rollcall audit` names it.\n\n" +
-			"Nothing of what is there is changed or deleted. The account of a workspace becomes what its entries make, and\n" +
+			"Nothing that is there is changed or deleted. The account of a workspace becomes what its entries make, and\n" +
 			"holds what its verifications hold: one part of the correction enters what had moved the account without an\n" +
 			"entry, the other moves the credits back. With --keep-account they stay where they are, and are entered.\n" +
 			"What is wrong with a verification that is over stays as it is and is noted as known, word for word: an audit\n" +
 			"finds it no more, and names the correction instead. If credits are owed to the customer, grant them.\n\n" +
-			"What can be mended is refused, such as bytes that should be erased. Understand the cause before: see\n" +
+			"A violation that can be mended is refused, such as bytes that should be erased. Understand the cause first: see\n" +
 			"docs/operations.md. The correction stands in `rollcall log` too.",
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
 		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),

@@ -23,6 +23,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/sqlstore"
 )
 
 // auditScript is a ledger whose audits are told in advance; the last one is repeated.
@@ -269,10 +271,16 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 // spoilsTheBooks adds a credit to each account past the program.
 func (c *cli) spoilsTheBooks() {
 	c.t.Helper()
+	c.spoils(`UPDATE workspaces SET granted = granted + 1, available = available + 1`)
+}
+
+// spoils changes the ledger past the program.
+func (c *cli) spoils(statement string) {
+	c.t.Helper()
 	path := filepath.Join(c.folder, "rollcall-data", "ledger.db")
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)") // the driver of package sqlstore
 	if err == nil {
-		_, err = db.Exec(`UPDATE workspaces SET granted = granted + 1, available = available + 1`)
+		_, err = db.Exec(statement)
 		err = errors.Join(err, db.Close())
 	}
 	if err != nil {
@@ -315,5 +323,28 @@ func (c *cli) correctsTheBooks(node *background, workspace string) {
 	code, stdout, _ = c.run("log", "--json")
 	if code != exitDone || !strings.Contains(stdout, `"audit correct"`) || !strings.Contains(stdout, "found by hand") {
 		c.t.Errorf("log: got code %d, %s", code, stdout)
+	}
+}
+
+// TestAVerifyingFileWithoutATotalMakesAnAuditRed, though nobody has settled anything of it.
+func TestAVerifyingFileWithoutATotalMakesAnAuditRed(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(c.folder, "rollcall-data", "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ledgertest.NewDesk(t, book, 2)
+	v, _ := d.Prepares(2)
+	if err := book.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := c.run("audit"); code != exitDone {
+		t.Fatalf("before: got code %d, %s%s", code, stdout, stderr)
+	}
+	c.spoils(`UPDATE verifications SET total = -1, records = 0, duplicates = 0`)
+	code, stdout, _ := c.run("audit")
+	if code != exitFailed || !strings.Contains(stdout, "verifying with a total of -1") || !strings.Contains(stdout, v.ID.String()) {
+		t.Errorf("got code %d, %s", code, stdout)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/cutter"
@@ -329,5 +332,45 @@ func (l *nodeLog) show() {
 	defer l.mu.Unlock()
 	for line, times := range l.lines {
 		l.t.Logf("%4d times in the log: %s %s", times, line.Level, line.Message)
+	}
+}
+
+// TestAServerThatSyncsNothingIsRefusedAtTheStart: the command ends at once, and its line says what to run. After
+// that the node starts.
+func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
+	effort.Children(t)
+	t.Parallel()
+	server := postgres.New(t, postgres.Options{TCP: true})
+	url := server.NewDatabase(t, "book", "")
+	r := newRig(t, rigOptions{dns: "127.0.0.1:1", smtpPort: 1, settings: fmt.Sprintf("[ledger]\nurl = %q\n", url)})
+	if code, _, stderr := r.run("migrate", "--config", "node.toml"); code != exitDone {
+		t.Fatalf("migrate: got code %d and %s", code, stderr)
+	}
+	turn := func(statement string) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []string{statement, `SELECT pg_reload_conf()`} {
+			if _, err := conn.Exec(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn(`ALTER SYSTEM SET fsync = off`)
+	mends := "ALTER SYSTEM SET fsync = on;"
+	code, _, stderr := r.run("serve", "--config", "node.toml")
+	if code != exitFailed || !strings.Contains(lastLines(stderr), "its fsync is off: run `"+mends+"`") {
+		t.Fatalf("got code %d and %s", code, stderr)
+	}
+	turn(mends)
+	node := r.serve()
+	node.waitFor("node started")
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d", code)
 	}
 }

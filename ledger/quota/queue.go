@@ -63,7 +63,7 @@ func (q *Queue[Tenant]) Take(ctx context.Context, t Tenant) (waited bool, err er
 	return q.take(ctx, t, false)
 }
 
-// TakeAgain is Take for who has had a place and needs another one for the same work: it goes before the others
+// TakeAgain is Take for a caller that had a place and needs one again for the same work. It goes before the others
 // of its tenant.
 func (q *Queue[Tenant]) TakeAgain(ctx context.Context, t Tenant) (waited bool, err error) {
 	return q.take(ctx, t, true)

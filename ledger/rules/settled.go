@@ -26,7 +26,7 @@ const (
 var errBehind = errors.New("rules: settlements were not read yet")
 
 // settledSet is the ordinals of the first settlements of a verification. Settlements are
-// never changed, so that it stays right for as long as the lease under which it was read.
+// never changed, so the set stays right as long as the lease lasts under which it was read.
 type settledSet struct {
 	epoch, upTo int64 // of the lease; the last settlement that is in it
 	slices      map[int64]*[sliceWords]uint64

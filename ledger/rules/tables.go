@@ -66,9 +66,9 @@ type Tables interface {
 	Account(workspace uuid.UUID) (ledger.Balance, error)
 	// Credit adds by to a workspace's account if at least this much is available.
 	Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error)
-	// Enter writes entries; their key (subject, number, kind) refuses a second one. It comes after Credit: the
-	// reference to the workspace reads the row of the account, and who reads a row first and then changes it loses
-	// to who does the same beside him.
+	// Enter writes entries; their key (subject, number, kind) refuses a second one. It comes after Credit: their
+	// reference to the workspace reads the row of the account, and a transaction that reads a row before it changes
+	// it can lose to another one that does the same.
 	Enter(entries ...Entry) error
 	// Granted reads the entry of a grant; false when there is none.
 	Granted(id uuid.UUID) (Entry, bool, error)
@@ -82,8 +82,8 @@ type Tables interface {
 	Read(id uuid.UUID) (*Row, error)
 	ReadOf(workspace, id uuid.UUID) (*Row, error)
 	ReadIdentity(workspace, identity uuid.UUID) (*Row, error)
-	// Await is Read of the row as the last transaction leaves it: it waits for one that is changing it, so that
-	// a run whose commit nobody knows of is over when it answers.
+	// Await is Read, and waits for a transaction that is changing the row. So when it answers, an earlier run whose
+	// commit was not answered is either committed or not.
 	Await(id uuid.UUID) (*Row, error)
 	// Limits reads what was set for a workspace; 0 is the default.
 	Limits(workspace uuid.UUID) (ledger.Limits, error)

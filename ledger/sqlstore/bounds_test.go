@@ -360,7 +360,7 @@ func TestWhatComesLateForASweep(t *testing.T) {
 	d := ledgertest.NewDesk(t, b.store, 0)
 	due := func(what string, want int) {
 		t.Helper()
-		if ids, err := b.store.due(t.Context(), dueUploading, h.now); err != nil || len(ids) != want {
+		if ids, err := b.store.due(t.Context(), dueUploading, h.now, sweepMax); err != nil || len(ids) != want {
 			t.Errorf("%s: %d are due, %v, want %d", what, len(ids), err, want)
 		}
 	}

@@ -14,14 +14,14 @@ const (
 	// apartMax is how much the clock of a server may differ from the node's before nothing is
 	// erased any more. Time services keep both within milliseconds; 5 minutes are a fault. Guess.
 	apartMax = 5 * time.Minute
-	// jumpMax is how much more time may pass in the ledger than for a process that runs. Above
+	// jumpMax is by how much the ledger's clock may advance more than the time that a process ran. Above
 	// the pauses of a virtual machine; what it erases too early, it erases an hour too early.
 	jumpMax = time.Hour
 	// standstillMax is how long nobody may have swept before a process began, as in a night
 	// without nodes.
 	standstillMax = 24 * time.Hour
-	// trustAfter is how long a jump has to stand, and people had time to mend the clock, before
-	// it is taken for true: after a long standstill it is.
+	// trustAfter is how long a jump has to last before it is believed. Until then people have time to mend
+	// the clock. After a long standstill the jump is real.
 	trustAfter = 24 * time.Hour
 	// sweptEvery is how exactly the time of the last sweep is kept.
 	sweptEvery = time.Minute
@@ -31,7 +31,7 @@ const (
 type look struct {
 	ledger, swept time.Time     // by the ledger's clock: now, and at the last sweep
 	node          time.Time     // of a ledger on a server: by this machine's clock; zero: they are one
-	ran           time.Duration // of this process, by a clock that nobody sets
+	ran           time.Duration // of this process, by a clock that nobody can set
 }
 
 // clockWatch notices when the ledger's clock jumps ahead, by which all that is kept for a time

@@ -27,7 +27,7 @@ type dialect struct {
 	driven bool
 	// restarts: the database can run a transaction again from a savepoint.
 	restarts bool
-	// apart: a change of the schema is a transaction of its own, whatever is around it.
+	// apart: a change of the schema is always a transaction of its own, also inside another one.
 	apart bool
 	// oneMigrates keeps other migrations waiting until the transaction ends; "": it begins so.
 	oneMigrates string

@@ -58,7 +58,7 @@ func checkPragmas(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("ask for pragma %s: %w", p.name, err)
 		}
 		if !strings.Contains(p.values, " "+value+" ") {
-			return fmt.Errorf("%w: SQLite says that pragma %s is %s: put the ledger on a local disk, not on a network's",
+			return fmt.Errorf("%w: SQLite says that pragma %s is %s: put the ledger on a local disk, not on a network disk",
 				ErrDurability, p.name, value)
 		}
 	}

@@ -38,12 +38,17 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 		answeredIsKept(t, server, as(t, url, "forgetful"))
 	}
 	for _, name := range []string{"fsync", "full_page_writes"} {
+		before := openAt(t, url)
 		changeAndReload(t, url, `ALTER SYSTEM SET `+name+` = off`)
 		_, opened := sqlstore.Open(t.Context(), url, sqlstore.Options{})
 		for _, err := range []error{opened, sqlstore.Migrate(t.Context(), url)} {
 			if !errors.Is(err, sqlstore.ErrDurability) {
 				t.Fatalf("%s is off: got %v, want ErrDurability", name, err)
 			}
+		}
+		run(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'`)
+		if _, err := before.Grant(t.Context(), uuid.New(), uuid.New(), 1, ""); !errors.Is(err, sqlstore.ErrDurability) {
+			t.Errorf("%s is off: a ledger that was open connects anew, and writes: got %v, want ErrDurability", name, err)
 		}
 		reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
 		if err != nil {
@@ -135,8 +140,7 @@ func TestTheOtherLevelsOfSynchronousCommitAreKept(t *testing.T) {
 	}
 }
 
-// TestPragmasThatForgetAreRefused: a file of an embedded ledger whose pragmas are not
-// followed.
+// TestPragmasThatForgetAreRefused when an embedded ledger is opened whose file does not follow them.
 func TestPragmasThatForgetAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -150,7 +154,11 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 		{"journal_mode(MEMORY) synchronous(FULL) foreign_keys(1)", false},
 		{"journal_mode(WAL) synchronous(FULL) foreign_keys(0)", false},
 	} {
-		err := sqlstore.CheckPragmas(t, filepath.Join(t.TempDir(), "ledger.db"), strings.Fields(c.pragmas))
+		s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"),
+			sqlstore.WithPragmas(strings.Fields(c.pragmas)...))
+		if err == nil {
+			err = s.Close()
+		}
 		if errors.Is(err, sqlstore.ErrDurability) == c.sound || c.sound && err != nil {
 			t.Errorf("%s: got %v", c.pragmas, err)
 		}

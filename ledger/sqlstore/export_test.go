@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"database/sql"
 	"errors"
 	"testing"
 )
@@ -23,13 +22,13 @@ func SynchronousCommitOf(t *testing.T, url string) (level string) {
 	return level
 }
 
-// CheckPragmas checks a connection to the file at path that was made with pragmas.
-func CheckPragmas(t *testing.T, path string, pragmas []string) error {
+// WithPragmas gives options that open an embedded ledger by a connection with these pragmas.
+func WithPragmas(pragmas ...string) Options { return Options{pragmas: pragmas} }
+
+// MigrateAtOnce migrates the ledger on the server at url, and asks for a table that somebody reads once only.
+func MigrateAtOnce(t *testing.T, url string) error {
 	t.Helper()
-	db, err := sql.Open("sqlite", dsn(path, pragmas, "rwc"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	return checkPragmas(t.Context(), db)
+	s := migratorAt(t, url, postgresDialect())
+	s.tableLocks = 0
+	return s.migrate(t.Context())
 }

@@ -39,7 +39,7 @@ type fault struct {
 // about the ledger.
 var stopped = fault{why: whyStopped, passing: true}
 
-// noSession says what it means that none was to be had: the caller gave up, or the ledger was closed.
+// noSession is the fault of a caller that got no session: it gave up, or the ledger was closed.
 func noSession(err error) fault {
 	return fault{why: whyStopped, passing: !errors.Is(err, ErrClosed)}
 }

@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// gate is where the transactions of one process wait for each other rather than in the database. Those that
-// change the account of one workspace take turns, before they have a session. One that met others again
-// and again runs alone among those of its workspace. Those of different workspaces do not wait for each other
-// here, but for aloneTime: a small table is one page of an index, where all meet.
+// gate makes transactions of one process wait for each other here and not in the database. Those that change
+// the account of one workspace take turns before they take a session. One that met conflicts repeatedly runs
+// alone in its workspace. It also waits for transactions of other workspaces, for aloneTime at most: the rows
+// of a small table share one page of an index, where all of them conflict.
 type gate struct {
 	node  *semaphore.Weighted // the places of all lanes together
 	mu    sync.Mutex
 	lanes map[uuid.UUID]*lane
 }
 
-// lane is what a workspace has of the gate, while somebody uses it.
+// lane is the gate of one workspace, kept while transactions use it.
 type lane struct {
-	users   int                 // who are in or wait
+	users   int                 // transactions that run or wait
 	account *semaphore.Weighted // for one
 	places  *semaphore.Weighted // for many at once, or for one alone
 }
@@ -46,8 +46,8 @@ func (g *gate) account(ctx context.Context, workspace uuid.UUID) (leave func(), 
 	}, nil
 }
 
-// enter waits for a place among those of a workspace, or for all of its places, until ctx ends. Who is alone
-// there also gets all places of the node if they are free soon, which only says.
+// enter waits for a place in a workspace, or for all of its places, until ctx ends. A transaction that is alone
+// there also gets all places of the node if they are free soon; only says whether it did.
 func (g *gate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leave func(), only bool, err error) {
 	l, places := g.join(workspace), int64(1)
 	if alone {
@@ -70,8 +70,8 @@ func (g *gate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leav
 	return leave, taken == placesMax, nil
 }
 
-// enterNode takes a place of the node, or all if they are free soon: one of those that are in may wait for a
-// lock, and nobody shall wait for that.
+// enterNode takes a place of the node, or all places if they are free soon. It waits no longer, because a
+// transaction that is running may itself wait for a lock.
 func (g *gate) enterNode(ctx context.Context, alone bool) (places int64, err error) {
 	if alone {
 		soon, cancel := context.WithTimeout(ctx, aloneTime)

@@ -26,6 +26,7 @@ type meters struct {
 	took    prometheus.Histogram
 	waited  *prometheus.HistogramVec // by kind and who
 	doubted prometheus.Gauge
+	unswept prometheus.Gauge
 }
 
 // The values of the label who.
@@ -51,6 +52,8 @@ func newMeters() meters {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}, []string{"kind", "who"}),
 		doubted: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_clock_doubted",
 			Help: "1 while this node erases and expires nothing, because the ledger's clock jumped or differs from the node's."}),
+		unswept: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_unswept",
+			Help: "Erasures and expiries of verifications that failed in sweeps of this node and are tried again; 1,000 at most are counted."}),
 	}
 	for _, why := range []string{whyConflict, whyDuplicate, whyConnection, whyBusy, whyResources, whyUnknown,
 		whyReadOnly, whyAborted} {
@@ -82,7 +85,7 @@ func (m meters) waits(kind string) func(who uuid.UUID, long time.Duration) {
 }
 
 func (m meters) register(to prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.retries, m.failed, m.took, m.waited, m.doubted} {
+	for _, c := range []prometheus.Collector{m.retries, m.failed, m.took, m.waited, m.doubted, m.unswept} {
 		if err := to.Register(c); err != nil {
 			return fmt.Errorf("register the ledger's metrics: %w", err)
 		}

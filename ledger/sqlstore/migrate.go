@@ -32,8 +32,8 @@ func migrationName(version int) (string, error) {
 
 const (
 	// tableLockTime is how long a step waits for a table that somebody reads, such as a dump
-	// or an audit: all who ask for the table meanwhile wait behind the step. Above one second,
-	// after which PostgreSQL ends its own vacuum in favour of who waits for it.
+	// or an audit. All others that ask for the table meanwhile wait behind the step. Above one second,
+	// after which PostgreSQL ends its own vacuum so that others get the table.
 	tableLockTime = 1500 * time.Millisecond
 	// tableLockPause is how long a step then lets the others go on.
 	tableLockPause = 1500 * time.Millisecond
@@ -43,9 +43,9 @@ const (
 
 // Migrate brings the schema of the ledger at url to SchemaVersion; an embedded
 // ledger that does not exist yet is made, a server must have the database. It is
-// safe to run again, and to run twice at once. Beside nodes at work it takes tables for
-// moments only; while somebody reads one for long, it waits up to ten minutes and tells each
-// of tell for whom. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability,
+// safe to run again, and to run twice at once. While nodes work, it locks tables for
+// moments only. While somebody reads a table for long, it waits up to ten minutes, and calls each
+// of tell with a line that says for whom. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability,
 // ErrTableInUse, ErrSchemaChange.
 func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	if !isServer(url) {
@@ -85,6 +85,7 @@ func migrator(d dialect, db *sql.DB) (*Store, error) {
 	}
 	s, err := newStore(d, Options{})
 	if err == nil {
+		s.tableLocks = tableLockMax
 		s.writeBy(db, 1)
 	}
 	return s, err
@@ -99,7 +100,7 @@ var schemaTables = []string{
 }
 
 // migrate runs the missing migrations, statement by statement. A statement is recorded in
-// its transaction, so that a crash leaves a schema that can be taken up; on CockroachDB, where
+// its transaction, so that a run after a crash goes on where it stopped; on CockroachDB, where
 // each change of the schema is a transaction of its own, it is recorded right after it, and
 // may be run twice.
 func (s *Store) migrate(ctx context.Context, tell ...func(line string)) error {
@@ -134,7 +135,7 @@ func (s *Store) migrate(ctx context.Context, tell ...func(line string)) error {
 	return nil
 }
 
-// comment is one of a migration, to the end of its line.
+// comment matches a comment of a migration, to the end of its line.
 var comment = regexp.MustCompile(`--[^\n]*`)
 
 // steps gives the statements of a migration. None of them has a semicolon or two dashes in quotes.
@@ -165,7 +166,7 @@ func (s *Store) repeatStep(ctx context.Context, do func() error, tell []func(lin
 			return fmt.Errorf("%w: %w", ErrSchemaChange, err)
 		case state != lockNotAvailable:
 			return err
-		case time.Since(begun) > tableLockMax:
+		case time.Since(begun) > s.tableLocks:
 			return fmt.Errorf("%w: %s", ErrTableInUse, s.reader(ctx))
 		}
 		for _, t := range tell {

@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -21,16 +22,7 @@ func TestAMigrationBesideALongReaderStopsNobody(t *testing.T) {
 	d := ledgertest.NewDesk(t, node, 9)
 	v, _ := d.Prepares(3)
 	changeAt(t, url, withoutClock)
-	dump, err := pgx.Connect(t.Context(), url+"&application_name=dump")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = dump.Close(context.WithoutCancel(t.Context())) }()
-	for _, statement := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM verifications`} {
-		if _, err := dump.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dump := dumps(t, url)
 	told, migrated := make(chan string, 100), make(chan error, 1)
 	go func() { migrated <- sqlstore.Migrate(t.Context(), url, func(line string) { told <- line }) }()
 	// A poll that waited for the dump would fail, after the node's own bound.
@@ -57,5 +49,42 @@ func TestAMigrationBesideALongReaderStopsNobody(t *testing.T) {
 	}
 	if err := openAt(t, url).Ping(t.Context()); err != nil || polls < 3 {
 		t.Errorf("after %d polls: %v", polls, err)
+	}
+}
+
+// dumps begins to read the verifications of a ledger, as a dump does, and does not end.
+func dumps(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	dump, err := pgx.Connect(t.Context(), url+"&application_name=dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dump.Close(context.WithoutCancel(t.Context())) })
+	for _, statement := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM verifications`} {
+		if _, err := dump.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dump
+}
+
+// TestAMigrationGivesUpWhenAReaderDoesNotEnd, names it, and comes to its end when it is called again.
+func TestAMigrationGivesUpWhenAReaderDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	url := sqlstore.NewLedger(t)
+	changeAt(t, url, withoutClock)
+	dump := dumps(t, url)
+	err := sqlstore.MigrateAtOnce(t, url)
+	if !errors.Is(err, sqlstore.ErrTableInUse) || !strings.Contains(err.Error(), `("dump") reads verifications`) {
+		t.Fatalf("got %v, want ErrTableInUse with the reader", err)
+	}
+	if err := dump.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.MigrateAtOnce(t, url); err != nil {
+		t.Fatal(err)
+	}
+	if err := openAt(t, url).Ping(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

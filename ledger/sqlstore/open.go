@@ -45,6 +45,8 @@ type Options struct {
 	Log *slog.Logger
 	// Registerer gets rollcall_ledger_*; nil: it is counted for nobody.
 	Registerer prometheus.Registerer
+
+	pragmas []string // of the writer; nil: writerPragmas, and others in tests
 }
 
 // Store is a ledger.Book in SQL. Safe for concurrent use.
@@ -64,6 +66,9 @@ type Store struct {
 	// erased counts what was erased, and folded is that number when nothing of it was left in
 	// the write-ahead log. They differ at first, since the process before may have been killed.
 	erased, folded atomic.Int64
+
+	late       lateChores    // of sweeps
+	tableLocks time.Duration // how long a migration tries to get a table: tableLockMax, and less in tests
 
 	disk  disk // of an embedded ledger
 	clock *clockWatch
@@ -123,7 +128,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	s.lock = held
 	s.watchDisk(filepath.Dir(path), o)
-	err = s.open(ctx, path)
+	err = s.open(ctx, path, o.pragmas)
 	if err == nil && o.Registerer != nil {
 		err = s.registerDisk(o.Registerer)
 	}
@@ -134,7 +139,10 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 }
 
 // open connects, migrates, and forgets the leases and processes of before.
-func (s *Store) open(ctx context.Context, path string) error {
+func (s *Store) open(ctx context.Context, path string, pragmas []string) error {
+	if pragmas == nil {
+		pragmas = writerPragmas
+	}
 	// The file holds addresses and secrets; its log takes over its rights.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -143,7 +151,7 @@ func (s *Store) open(ctx context.Context, path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", dsn(path, writerPragmas, "rwc"))
+	db, err := sql.Open("sqlite", dsn(path, pragmas, "rwc"))
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (t *tx) Lift(id uuid.UUID) (int64, error) {
 func (t *tx) Lifted(id uuid.UUID) (lifted bool, err error) {
 	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
 	err = t.row(read, id[:]).Scan(&lifted)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) { // none: a sweep deleted it long after, or it was never set
+	if err != nil && !errors.Is(err, sql.ErrNoRows) { // there is none: it was never set, or a sweep has deleted it since
 		return false, fmt.Errorf("look whether an override was cleared: %w", err)
 	}
 	return lifted, nil

@@ -31,10 +31,10 @@ const (
 	// this package hold one for some milliseconds. Guess.
 	lockTime = 500 * time.Millisecond
 	// idleTime is the time after which the database ends a transaction that writes and whose node
-	// says nothing: a node that was paused holds rows that others want. Below all attempts of one of
-	// those, attemptsMax times lockTime, so that they get through. Guess.
+	// says nothing: a node that was paused keeps rows locked that others need. Shorter than all attempts of
+	// one of these, attemptsMax times lockTime, so that one of them succeeds. Guess.
 	idleTime = 2 * time.Second
-	// idleReading is the same of one that only reads, which nobody waits for. Below a lease.
+	// idleReading is the same for a transaction that only reads, for which nobody waits. Shorter than a lease.
 	idleReading = 15 * time.Second
 	// attemptTime bounds one attempt as the node sees it, so that a connection into
 	// the void ends. Above statementTime, so that a slow database says so itself.
@@ -164,7 +164,7 @@ func judgeState(code string, f failure) fault {
 		return passing(whyConnection, true)
 	case lockNotAvailable:
 		return passing(whyBusy, f.committing)
-	case schemaChangeFailed: // what was beside it is committed: again does not help
+	case schemaChangeFailed: // the rest of its transaction is committed: running it again does not help
 		return fault{why: whyRefused}
 	case "57014": // query cancelled, by statement_timeout
 		return passing(whyBusy, f.committing)
@@ -291,9 +291,9 @@ func serverDialect(ctx context.Context, db *sql.DB) (dialect, error) {
 	return dialectOf(version), nil
 }
 
-// dialectOf tells by what version() answers. An audit of CockroachDB reads a fixed moment: nothing of it is
-// uncertain, so that no other node's clock makes it begin again, and it keeps no writer waiting. What says no
-// number, such as a PostgreSQL that a test calls CockroachDB, is not asked for that.
+// dialectOf tells the databases apart by what version() answers. On CockroachDB an audit reads a fixed moment in
+// the past, so that the clock of another node cannot make it begin again, and no writer waits for it. A version
+// without a number is that of a PostgreSQL which a test calls CockroachDB; it knows no such reading.
 func dialectOf(version string) dialect {
 	if !strings.HasPrefix(version, "CockroachDB") {
 		return postgresDialect()

@@ -146,7 +146,7 @@ func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long ti
 	return p
 }
 
-// take waits for a session until ctx ends, before others of its tenant if it had one before and runs again;
+// take waits for a session until ctx ends. A transaction that runs again goes before others of its tenant;
 // has is how long it has waited for other things. ErrClosed after close, or the error of ctx.
 func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*session, error) {
 	who, began := ledger.TenantOf(ctx), time.Now()

@@ -18,7 +18,7 @@ func sqliteDialect() dialect {
 		// The write lock is taken at once, so that no transaction fails half-way
 		// for want of it.
 		begin:    "BEGIN IMMEDIATE",
-		hurried:  "BEGIN IMMEDIATE", // one writes at a time
+		hurried:  "BEGIN IMMEDIATE", // there is one writer
 		snapshot: "BEGIN",
 		now:      "CAST(round(unixepoch('subsec') * 1000) AS INTEGER)",
 		types: strings.NewReplacer("{blob}", "BLOB", "{int}", "INTEGER",

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,8 +18,8 @@ const (
 	// sweepMax bounds the verifications that one sweep changes for one cause; the
 	// rest is for the next sweep.
 	sweepMax = 100
-	// silentMax is after how many failures in a row, in which the database did not answer, a
-	// sweep gives up: each takes as long as a caller waits. One may be a row that somebody has.
+	// silentMax is how many failures in a row make a sweep give up, if the database answered none of them:
+	// each takes as long as a caller waits. One alone may be a row that somebody has locked.
 	silentMax = 3
 	// These bound what one transaction erases, so that other writers wait some ten
 	// milliseconds at most: 16 MiB of the first two, and mostly of the third.
@@ -67,10 +68,14 @@ func (a aged) ask(columns string) string {
 		ORDER BY ` + a.time + ` LIMIT ?`
 }
 
+// errStillDue is said of a verification whose row contradicts itself, so that sweeping it changes nothing.
+var errStillDue = errors.New("it is still due after it was swept: its row contradicts itself, see `rollcall audit`")
+
 // Sweep does what time demands, at most 100 verifications for each cause. Each
 // verification is one transaction of its own, so that a sweep cut short has
 // simply done less, and one that fails stops no other: the error says how many
-// failed and the log has each. What it erases from an embedded ledger is in none of its
+// failed and the log has each. Those that failed are tried again by the next sweeps, some at a time, after
+// all others. What it erases from an embedded ledger is in none of its
 // files afterwards, unless somebody reads an older moment: then the next sweep
 // sees to it. While the ledger's clock is not believed it does none of it: ledger.ErrClock.
 func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
@@ -78,6 +83,7 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	if w.now, w.first = s.checkClock(ctx); w.first == nil {
 		w.all(ctx, r)
 	}
+	s.meters.unswept.Set(float64(s.late.count()))
 	if erased := s.erased.Load(); s.folded.Load() != erased {
 		done, err := s.fold(ctx)
 		w.done(err, "fold the log", uuid.Nil)
@@ -97,46 +103,101 @@ func (s *Store) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 // sweep is one run of Sweep.
 type sweep struct {
 	*Store
-	now     int64 // by the ledger's clock, as it was believed: no later reading can be wrong
+	now     int64 // by the ledger's clock, read once, when it was believed
 	changed int
 	failed  int
 	first   error // of the failures
 	silent  int   // failures in a row in which the database did not answer
 }
 
-// all does what is due.
+// all does what is due, and at last some of what failed before.
 func (w *sweep) all(ctx context.Context, r ledger.Retention) {
-	w.verifications(ctx, r)
+	causes := w.causes(r)
+	for _, c := range causes {
+		w.verifications(ctx, c)
+	}
 	w.ended(ctx)
+	w.tryLate(ctx, causes)
+	if left := w.late.count(); left > 0 {
+		w.log.Warn("verifications are left unswept because they fail again and again", "count", left)
+	}
 }
 
-// verifications does what is due of verifications, cause by cause.
-func (w *sweep) verifications(ctx context.Context, r ledger.Retention) {
-	for _, c := range []struct {
-		due   aged
-		after time.Duration // 0: never
-		do    func(ctx context.Context, id uuid.UUID) error
-	}{
+// cause is one for which verifications are swept.
+type cause struct {
+	due   aged
+	after time.Duration
+	do    func(ctx context.Context, id uuid.UUID) error
+}
+
+// causes lists those for which there is a time.
+func (w *sweep) causes(r ledger.Retention) []cause {
+	return slices.DeleteFunc([]cause{
 		{dueUploading, time.Nanosecond, w.ExpireUpload},
 		{dueFunding, r.Funding, func(ctx context.Context, id uuid.UUID) error { return w.ExpireFunding(ctx, id, r.Funding) }},
 		{dueUnpaid, r.Results, w.forgetUnpaid},
 		{dueUnread, time.Nanosecond, w.eraseUpload},
 		{dueUploads, r.Uploads, w.eraseUpload},
 		{dueResults, r.Results, w.eraseResults},
-	} {
-		if c.after == 0 || w.away(ctx) {
+	}, func(c cause) bool { return c.after == 0 })
+}
+
+// verifications sweeps up to sweepMax verifications for a cause. Behind those that fail it asks for more.
+func (w *sweep) verifications(ctx context.Context, c cause) {
+	for left, more := sweepMax, true; more && left > 0 && !w.away(ctx); {
+		due, err := w.due(ctx, c.due, w.until(c), left+w.late.count())
+		w.done(err, c.due.what, uuid.Nil)
+		more = false
+		for _, id := range due {
+			at := chore{c.due.what, id}
+			if w.late.has(at) {
+				continue
+			}
+			if left == 0 || w.away(ctx) {
+				return
+			}
+			if w.sweeps(ctx, c, id) {
+				left--
+			} else if w.late.add(at) {
+				more = true
+			}
+		}
+	}
+}
+
+// sweeps does what is due of one verification, and says whether that went well.
+func (w *sweep) sweeps(ctx context.Context, c cause, id uuid.UUID) bool {
+	w.erased.Add(1)
+	err := c.do(ctx, id)
+	if err == nil {
+		var still bool
+		if still, err = w.isDue(ctx, c, id); still {
+			err = errStillDue
+		}
+	}
+	if !w.done(err, c.due.what, id) {
+		return false
+	}
+	w.changed++
+	return true
+}
+
+// tryLate tries some again of those that failed.
+func (w *sweep) tryLate(ctx context.Context, causes []cause) {
+	for _, at := range w.late.some() {
+		i := slices.IndexFunc(causes, func(c cause) bool { return c.due.what == at.what })
+		if w.away(ctx) {
+			return
+		}
+		if i < 0 {
+			w.late.drop(at)
 			continue
 		}
-		due, err := w.due(ctx, c.due, w.now-c.after.Milliseconds())
-		w.done(err, c.due.what, uuid.Nil)
-		for _, id := range due {
-			if w.away(ctx) {
-				break
-			}
-			w.erased.Add(1)
-			if err := c.do(ctx, id); w.done(err, c.due.what, id) {
-				w.changed++
-			}
+		due, err := w.isDue(ctx, causes[i], at.id)
+		if err != nil {
+			w.done(err, at.what, at.id)
+		} else if !due || w.sweeps(ctx, causes[i], at.id) {
+			w.late.drop(at)
 		}
 	}
 }
@@ -165,8 +226,11 @@ func (w *sweep) done(err error, what string, id uuid.UUID) bool {
 	return false
 }
 
-// due lists the verifications that are due, whose time is not after until, oldest first.
-func (s *Store) due(ctx context.Context, a aged, until int64) (ids []uuid.UUID, err error) {
+// until is the time of the newest that is due for a cause.
+func (w *sweep) until(c cause) int64 { return w.now - c.after.Milliseconds() }
+
+// due lists at most so many verifications that are due, whose time is not after until, oldest first.
+func (s *Store) due(ctx context.Context, a aged, until int64, most int) (ids []uuid.UUID, err error) {
 	from, whole := s.since(a, until)
 	oldest := until
 	err = s.view(ctx, func(t *tx) error {
@@ -176,7 +240,7 @@ func (s *Store) due(ctx context.Context, a aged, until int64) (ids []uuid.UUID, 
 			err := rows.Scan(&id, &at)
 			ids, oldest = append(ids, id), min(oldest, at)
 			return err
-		}, a.ask(a.id+`, `+a.time), from, until, sweepMax)
+		}, a.ask(a.id+`, `+a.time), from, until, most)
 	})
 	if err == nil && whole {
 		s.bounds.set(a.what, bound{from: oldest - lateMax.Milliseconds()})
@@ -189,6 +253,15 @@ func (s *Store) due(ctx context.Context, a aged, until int64) (ids []uuid.UUID, 
 func (s *Store) since(a aged, until int64) (from int64, whole bool) {
 	at, whole := s.bounds.get(a.what)
 	return min(at.from, until-lateMax.Milliseconds()), whole
+}
+
+// isDue says whether a verification is due for a cause.
+func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err error) {
+	err = w.view(ctx, func(t *tx) error {
+		return t.row(`SELECT EXISTS (SELECT 1 FROM verifications WHERE `+c.due.which+` AND `+c.due.time+` <= ? AND id = ?)`,
+			w.until(c), id[:]).Scan(&due)
+	})
+	return due, err
 }
 
 // forgetUnpaid deletes a final verification that never held a credit, with its bytes. It

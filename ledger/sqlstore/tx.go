@@ -25,16 +25,16 @@ const (
 	conflictsMax = 40
 	// The wait before another attempt doubles from waitMin, or Options.RetryWait, to
 	// waitTimes as much, or conflictTimes as much after a conflict; the true one is drawn from its upper half,
-	// so that writers do not march in step.
+	// so that writers do not meet again at the same time.
 	waitMin       = 10 * time.Millisecond
 	waitTimes     = 100
 	conflictTimes = 16
 	// crowdedRuns is how many conflicts a transaction has beside others of this process before it
-	// runs alone once, see gate. A wait for a lock that was too long does not count: who is alone waits
-	// as long. Measured: of 8 writers in one workspace one call in 200 failed without it.
+	// runs alone once, see gate. A wait for a lock that timed out does not count: running alone would not
+	// shorten it. Measured: of 8 writers in one workspace one call in 200 failed without it.
 	crowdedRuns = 2
-	// aloneTime bounds how long one that is to run alone in the process waits for the others, and then
-	// for a lock, since all others wait for it. Guess.
+	// aloneTime bounds how long a transaction that is to run alone in the process waits for the others, and then
+	// for a lock, since all others wait meanwhile. Guess.
 	aloneTime = 50 * time.Millisecond
 	// repeatMax is the time after which no further attempt begins, when each takes
 	// long. Longer than the callers wait (10 and 15 s), so that they decide. Guess.
@@ -48,8 +48,8 @@ type tx struct {
 	// store asks a statement again that failed for a passing reason; nil inside a
 	// transaction, which is run again as a whole.
 	store *Store
-	// passes: a run before this one waited for a lock until lockTime. What is only looked for is passed over
-	// when another transaction has it.
+	// passes: an earlier run waited for a lock until lockTime. This one leaves out rows that another
+	// transaction has locked, where it only looks for some that are free.
 	passes bool
 	// doubt: a run before this one may have been committed.
 	doubt bool
@@ -194,7 +194,7 @@ func (s *Store) moment(ctx context.Context, short bool, do func(t *tx) error) er
 	return err
 }
 
-// update is updateIn of whom ctx says.
+// update is updateIn for the workspace that ctx names.
 func (s *Store) update(ctx context.Context, do func(t *tx) error) error {
 	return s.updateIn(ctx, rules.Scope{}, do)
 }
@@ -230,11 +230,11 @@ func (s *Store) updateIn(ctx context.Context, in rules.Scope, do func(t *tx) err
 // again says what the runs before this one came to.
 type again struct {
 	before bool // there were some
-	alone  bool // this one shall not meet others
+	alone  bool // this one runs while no other of its workspace does
 }
 
-// run is one run of a transaction. Between two runs it keeps neither a session nor its turn at the
-// account, and who waits for that turn keeps no session.
+// run is one run of a transaction. Between two runs a transaction keeps neither a session nor its turn at the
+// account. While it waits for that turn it keeps no session.
 func (s *Store) run(ctx context.Context, in rules.Scope, a again, do func(t *tx) error) (fault, error) {
 	arrived := time.Now()
 	if in.Account {

@@ -382,6 +382,8 @@ var list = append([]mutant{
 	{"what nobody has is the zero node's", tableRules, "r.Node != uuid.Nil && r.Node == l.Node", "r.Node == l.Node", books},
 	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
 	{"forgetting of the run before the last forgotten", nodeRules, "done = done || err == nil", "done = err == nil", lives},
+	{"death judged again by another clock", nodeRules, "!(judged && seen.Equal(row.Seen))", "(!judged || seen.Equal(row.Seen))", lives},
+	{"death judged though the node was seen since", nodeRules, "judged && seen.Equal(row.Seen)", "judged && !seen.IsZero()", lives},
 	{"forgetting that was not tried", nodeRules, "if len(rows) == 0 && done {", "if len(rows) == 0 {", books},
 	{"wish to drain forgotten with the node", nodeRules, "if !found {", "if !found || len(roll.Nodes) == 0 {", lives},
 	{"clearing of the run before the last forgotten", operatorRules, "tried, ended = append(tried, now...)",

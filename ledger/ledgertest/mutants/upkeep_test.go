@@ -18,6 +18,8 @@ var upkeep = []mutant{
 	{"settings not looked at", sqlDurable, `value == "off" {`, `value == "never" {`, durable},
 	{"durability asked of nobody", sqlPostgres, "return checkDurable(ctx, c)", "return nil", durable},
 	{"an audit refused", sqlPostgres, "err != nil || a.readOnly {", "err != nil {", durable},
+	{"an embedded ledger asked nothing", sqlOpen, "err := checkPragmas(ctx, db); err != nil {",
+		"err := checkPragmas(ctx, db); err != nil && s == nil {", durable},
 	{"writers not asked at the start", sqlOpen, "err := db.PingContext(asking); err != nil {",
 		"err := db.PingContext(asking); err != nil && s == nil {", durable},
 	{"no log ahead of the file", sqlDurable, `" wal "`, `" wal memory "`, durable},
@@ -46,6 +48,7 @@ var upkeep = []mutant{
 	{"steps that do not look", sqlPostgres, `"{absent}", "IF NOT EXISTS"`, `"{absent}", ""`, migrations},
 	{"changes of the schema not apart", sqlPostgres, `d.apart, d.oneMigrates = true, ""`, `d.apart, d.oneMigrates = false, ""`, migrations},
 	{"a migration that nobody passes", sqlPostgres, `"0", milliseconds(tableLockTime)`, `"0", "0"`, migrations},
+	{"a migration that waits for ever", sqlMigrate, "time.Since(begun) > s.tableLocks:", "time.Since(begun) < 0:", migrations},
 	{"a migration that does not wait", sqlMigrate, "case state != lockNotAvailable:", "default:", migrations},
 
 	// Connections and what their errors mean.
@@ -65,10 +68,16 @@ var upkeep = []mutant{
 	// Sweeps.
 	{"a log that is not emptied", sqlFold, "wal_checkpoint(TRUNCATE)", "wal_checkpoint(PASSIVE)", sweeps},
 	{"a log said to be folded", sqlFold, "return busy == 0, nil", "return true, nil", sweeps},
-	{"a failure that ends the sweep", sqlSweep, "if w.away(ctx) {\n\t\t\t\tbreak", "if w.away(ctx) || w.failed > 0 {\n\t\t\t\tbreak", sweeps},
+	{"a failure that ends the sweep", sqlSweep, "if left == 0 || w.away(ctx) {", "if left == 0 || w.failed > 0 || w.away(ctx) {", sweeps},
 	{"a failure that is not told", sqlSweep, "w.first == nil {\n\t\tw.first", "w.first != nil {\n\t\tw.first", sweeps},
 	{"a failure counted as a change", sqlSweep, "w.done(err, c.due.what, id) {", "!w.done(err, c.due.what, id) {", sweeps},
 	{"a sweep of a database that is away", sqlSweep, "w.silent >= silentMax", "w.silent >= 1000*silentMax", sweeps},
+	{"nothing behind those that fail", sqlSweep, "\t\t\t\tmore = true\n", "\t\t\t\tmore = false\n", sweeps},
+	{"those that failed tried first", sqlSweep, "if w.late.has(at) {", "if w.late.has(at) && left < 0 {", sweeps},
+	{"a page full of those that failed", sqlSweep, "left+w.late.count())", "left)", sweeps},
+	{"those that failed never tried again", sqlSweep, "\tw.tryLate(ctx, causes)\n", "", sweeps},
+	{"a row that stays due not told", sqlSweep, "w.isDue(ctx, c, id); still {", "w.isDue(ctx, c, id); still && id == uuid.Nil {", sweeps},
+	{"unswept ones not counted", sqlSweep, "s.meters.unswept.Set(float64(s.late.count()))", "s.meters.unswept.Set(0)", sweeps},
 	{"a sweep that forgets to forget", sqlSweep, "\tw.ended(ctx)\n", "", sweeps},
 
 	// Clocks.

@@ -221,3 +221,53 @@ func TestOneCallIsToldThatItCreated(t *testing.T) {
 		}
 	})
 }
+
+// TestANodeThatACallForgotIsNotAliveByAClockThatWasSetBack: the clock of the ledger is set back between two runs,
+// so that the node seems to have been seen lately.
+func TestANodeThatACallForgotIsNotAliveByAClockThatWasSetBack(t *testing.T) {
+	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
+		p, beat := silentNode(t, seed, func(*processes, ledger.Beat) {}, f)
+		if err := p.book.Forget(context.Background(), beat.Node, retireAfter); !answered(t, err, f, answers) {
+			return
+		}
+		if row, found := p.memory.cluster.nodes[beat.Session]; found && row.Standing == ledger.NodeIn {
+			t.Errorf("seed %d: it was answered as forgotten and is in", seed)
+		}
+	})
+}
+
+// TestANodeThatIsSeenBetweenTwoRunsIsAlive, though the first of them took it for dead.
+func TestANodeThatIsSeenBetweenTwoRunsIsAlive(t *testing.T) {
+	for seed := range uint64(triesMax) {
+		p, beat := silentNode(t, seed, func(p *processes, beat ledger.Beat) {
+			p.memory.now++
+			if _, err := p.book.Beat(context.Background(), beat); err != nil {
+				t.Fatal(err)
+			}
+		}, again)
+		err := p.book.Forget(context.Background(), beat.Node, retireAfter)
+		if row, found := p.memory.cluster.nodes[beat.Session]; !errors.Is(err, ledger.ErrNodeAlive) || !found || row.Standing != ledger.NodeIn {
+			t.Errorf("seed %d: got %v, and %+v", seed, err, row)
+		}
+	}
+}
+
+// silentNode is a life with a node that was not seen for retireAfter. Before further runs, and while one waits,
+// the clock is set back to when it was seen.
+func silentNode(t *testing.T, seed uint64, between func(p *processes, beat ledger.Beat), f fate) (*processes, ledger.Beat) {
+	t.Helper()
+	var seen int64
+	beat := ledger.Beat{Cluster: "simulated", Started: time.Unix(1, 0)}
+	p := unanswered(seed, func(p *processes) {
+		p.memory.now = seen
+		between(p, beat)
+	})
+	p.db.passing = func() { p.memory.now = seen }
+	beat.Process, seen = ledger.Process{Session: p.id(), Node: p.id()}, p.memory.now
+	if _, err := p.book.Beat(context.Background(), beat); err != nil {
+		t.Fatal(err)
+	}
+	p.memory.now += retireAfter.Milliseconds()
+	p.db.fates = []fate{f}
+	return p, beat
+}
