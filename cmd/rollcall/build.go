@@ -23,6 +23,7 @@ import (
 	"rollcall/actors/watchdog"
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -35,7 +36,8 @@ type nodeOptions struct {
 	// LabGreylist is how long its receivers greylist; 0: as smtplab.Defaults has it.
 	LabGreylist time.Duration
 	Log         *slog.Logger
-	Hour        time.Duration // how long an hour lasts for allowances and rests; 0: an hour. For trials
+	Forgets     bool          // what earlier lives learned of receivers: those of the lab are new, too
+	Hour        time.Duration // how long an hour lasts for allowances and rests, and in the lab; 0: an hour. For trials
 }
 
 // node is everything that runs in one process.
@@ -106,7 +108,7 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	n.book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
 	work, err := n.startEngine(ctx, c, book, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
-		guard: guard.New(registry, o.Log), hour: throttle.Hour(o.Hour)})
+		guard: guard.New(registry, o.Log), hour: throttle.Hour(o.Hour), facts: factsOf(book, o.Forgets)})
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +131,7 @@ type engineOptions struct {
 	rules    func() *verdict.Rules
 	guard    *guard.Guard
 	hour     throttle.Hour           // of receivers and of what is known of domains
+	facts    ledger.Facts            // what is known of receivers and of domains
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
 
@@ -149,7 +152,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 		return nil, err
 	}
 	o.opened = n.self.opened
-	receivers, err := n.receivers(c, book, o)
+	receivers, err := n.receivers(c, o)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +210,7 @@ func (n *node) startWatchdog(ctx context.Context, log *slog.Logger) {
 // startFacts shares what is learned of domains with the other nodes, and with later
 // lives of this one.
 func (n *node) startFacts(ctx context.Context, book *sqlstore.Store, o engineOptions) *domain.Facts {
-	facts := domain.ShareFacts(book, o.log)
+	facts := domain.ShareFacts(o.facts, o.log)
 	facts.Hour = o.hour
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

@@ -61,6 +61,9 @@ func (n *node) startLab(c config.Config, o nodeOptions) (config.Config, error) {
 	}
 	options := smtplab.Defaults()
 	options.Log = o.Log
+	if o.Hour > 0 {
+		options.HourLasts = o.Hour
+	}
 	if o.LabGreylist > 0 {
 		options.GreylistWait = o.LabGreylist
 	}

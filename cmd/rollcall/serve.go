@@ -42,7 +42,11 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 		log.Warn("environment variable is no setting", "name", name)
 	}
 	limitMemory(e, log)
-	n, err := startNode(c.Context(), loaded, nodeOptions{Lab: dev, Log: log})
+	options := nodeOptions{Log: log}
+	if dev {
+		options = labOptions(log)
+	}
+	n, err := startNode(c.Context(), loaded, options)
 	if err != nil {
 		return err
 	}
@@ -74,7 +78,7 @@ func printDev(c *cobra.Command, n *node, loaded config.Config) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers. Ctrl-C ends it.\n\n"+
+	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers, for which an hour lasts a minute. Ctrl-C ends it.\n\n"+
 		"  API        %s\n  upload     %s\n  admin      %s\n  workspace  %s\n  key        %s\n\n"+
 		"Try, in another terminal:\n\n"+
 		"  export API=%s ROLLCALL_KEY=%s\n"+

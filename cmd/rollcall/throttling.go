@@ -126,7 +126,7 @@ func change(f throttle.Field, text string) string {
 }
 
 // receivers is what the receivers of this node share.
-func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions) (receiver.Options, error) {
+func (n *node) receivers(c config.Config, o engineOptions) (receiver.Options, error) {
 	r, err := receiverOptions(c, n.table, o)
 	if err != nil {
 		return receiver.Options{}, err
@@ -134,7 +134,7 @@ func (n *node) receivers(c config.Config, book *sqlstore.Store, o engineOptions)
 	r.Most = c.SMTP.ReceiversAtOnce
 	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
 	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
-	r.Facts, r.Clock = receiverFacts{book}, n.members.clock
+	r.Facts, r.Clock = receiverFacts{o.facts}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
 	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.tuning.weight
 	return r, nil

@@ -43,7 +43,11 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	limitMemory(r.environ, log)
-	n, err := startNode(ctx, c, nodeOptions{Lab: r.flags.lab, Log: log})
+	options := nodeOptions{Log: log}
+	if r.flags.lab {
+		options = labOptions(log)
+	}
+	n, err := startNode(ctx, c, options)
 	if err != nil {
 		return err
 	}

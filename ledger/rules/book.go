@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -48,8 +49,12 @@ type move struct {
 	held     ledger.Credits
 	more     int64 // addresses that are cancelled by the step
 	lease    bool  // whether the lease stays
-	wake     int64 // no node takes it before, milliseconds; 0: as it was, or now if there was no work in it before
+	wake     int64 // no node takes it before, milliseconds; 0: as it was, or at once if there was no work in it before
 }
+
+// WakeBack is how far in the past the time may be from which there is work in a verification, when it comes to have some:
+// who looks for work looks from some time before now. Within that time files are leased in the order of their creates.
+const WakeBack = 30 * time.Second
 
 // step makes a move in the row and in v. ErrIllegal when there is no such step.
 func step(t Tables, v *Row, m move) error {
@@ -78,11 +83,11 @@ func step(t Tables, v *Row, m move) error {
 	if !m.lease {
 		v.Node, v.LeaseExpires = uuid.Nil, 0
 	}
-	switch {
-	case m.wake > 0: // never in the past: who looks for work looks from some time before now
-		v.WakeAt = max(m.wake, v.Now)
-	case v.State().Runnable() && !before.State().Runnable():
-		v.WakeAt = v.Now
+	if m.wake == 0 && v.State().Runnable() && !before.State().Runnable() {
+		m.wake = Millis(v.Created)
+	}
+	if m.wake > 0 {
+		v.WakeAt = max(m.wake, v.Now-WakeBack.Milliseconds())
 	}
 	n, err := t.Move(Step{Before: &before, After: v})
 	if err := one(n, err, "move to "+string(m.to)); err != nil {

@@ -173,9 +173,6 @@ func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
 // Forget takes an operator's word that a node is dead.
 func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	done := false
-	// When each process was seen last that a run took for dead. The next run, by a clock that was set
-	// back, must not answer that it is alive: the run before may have been committed.
-	dead := map[uuid.UUID]time.Time{}
 	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
@@ -190,7 +187,7 @@ func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) e
 		if len(rows) == 0 && done {
 			return nil // a run before this one was committed without our knowing
 		}
-		err = forget(t, roll, rows, after, dead)
+		err = forget(t, roll, rows, after)
 		done = done || err == nil // one that fails says nothing about those before
 		return err
 	})
@@ -201,17 +198,14 @@ func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) e
 }
 
 // forget removes rows whose end everybody has read, and ends the others.
-func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Duration, dead map[uuid.UUID]time.Time) error {
+func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Duration) error {
 	if len(rows) == 0 {
 		return ledger.ErrNoSuchNode
 	}
 	for _, row := range rows {
-		if seen, judged := dead[row.Session]; fresh(roll.Now, row, after) && !(judged && seen.Equal(row.Seen)) {
+		if fresh(roll.Now, row, after) {
 			return ledger.ErrNodeAlive
 		}
-	}
-	for _, row := range rows {
-		dead[row.Session] = row.Seen
 	}
 	changed := false
 	for _, row := range rows {

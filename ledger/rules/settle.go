@@ -160,7 +160,7 @@ func cancel(t Tables, v *Row) error {
 	case v.Status.Final() || v.Status == ledger.Cancelling:
 		return nil
 	case v.State().Funded() && (v.Leased() || v.Left() > ledger.SettlementMax):
-		return step(t, v, move{to: ledger.Cancelling, held: v.Held, lease: true, wake: v.Now})
+		return step(t, v, move{to: ledger.Cancelling, held: v.Held, lease: true, wake: Millis(v.Created)})
 	}
 	return finishCancel(t, v)
 }

@@ -26,10 +26,10 @@ const (
 	// wholeEvery is how often a look begins at the beginning, and so the longest that anything below a bound is
 	// overlooked. With a file a second, the last look before that reads past 300 entries. Guess.
 	wholeEvery = 5 * time.Minute
-	// lateMax is how far before its time a look puts the bound. What becomes due is written with the ledger's time
-	// at one of the statements of its transaction, which is committed within attemptTime and endingTime, and two nodes
-	// of CockroachDB are told times that are 0.5 s apart at most.
-	lateMax = time.Minute
+	// lateMax is how far before its time a look puts the bound. What becomes due is written with a time that is
+	// rules.WakeBack at most before the ledger's at one of the statements of its transaction, which is committed within
+	// attemptTime and endingTime, and two nodes of CockroachDB are told times that are 0.5 s apart at most.
+	lateMax = rules.WakeBack + 30*time.Second
 	// belowMax bounds the verifications below a bound that are known by id: those that nodes have had for long.
 	// Measured by nobody; where more are at work at once, the bound is that of the next one.
 	belowMax = 64
