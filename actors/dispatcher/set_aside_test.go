@@ -37,7 +37,7 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 	if v := o.sees(id); v.Status != ledger.Verifying {
 		t.Errorf("after the first crash it is %s", v.Status)
 	}
-	o.behind(`UPDATE verifications SET wake_at = 1 RETURNING 1`) // the rest between two tries is over
+	o.behind(`UPDATE verifications SET wake_at = wake_at - 60000 RETURNING 1`) // the rest between two tries is over
 	d.Wake()
 	o.until("it is set aside", func() bool { return o.sees(id).Status == ledger.Failed })
 	v := o.sees(id)

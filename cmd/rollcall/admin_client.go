@@ -119,7 +119,7 @@ var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCA
 // client makes a client from flags, environment and configuration.
 func (f *adminFlags) client() (*adminClient, error) {
 	if f.url != "" && f.config != "" {
-		return nil, usageError{"--admin and --config name a node each: leave one away"}
+		return nil, usageError{"--admin and --config name a node each: give only one of them"}
 	}
 	base, token := f.url, firstSet(f.token, f.environ.value("ROLLCALL_ADMIN_TOKEN"))
 	if f.config == "" {

@@ -284,7 +284,7 @@ public_addresses = [%q]
 		!strings.Contains(stderr, "no node answers") || strings.Contains(stderr, "--config") {
 		t.Errorf("a node that was named and does not answer: got code %d and %q", code, stderr)
 	}
-	if code, _, stderr := c.run("doctor", named, "--config", "node.toml"); code != exitUsage || !strings.Contains(stderr, "leave one away") {
+	if code, _, stderr := c.run("doctor", named, "--config", "node.toml"); code != exitUsage || !strings.Contains(stderr, "give only one of them") {
 		t.Errorf("a node that was named twice: got code %d and %q", code, stderr)
 	}
 	if code, _, stderr := c.run("doctor"); code != exitFailed || !strings.Contains(stderr, "--config FILE") {

@@ -45,7 +45,7 @@ func (o outFile) check(in *os.File, stdout io.Writer) error {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("--out %s is a folder: name a file in it, such as %s", o.name, filepath.Join(o.name, "results.csv"))
 	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("--out %s is no regular file: leave --out away for standard output", o.name)
+		return fmt.Errorf("--out %s is no regular file: for standard output give no --out", o.name)
 	}
 	if _, err := os.Lstat(o.name); err == nil && !o.force { // also a link to nothing
 		return o.exists()

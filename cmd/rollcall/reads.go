@@ -82,7 +82,7 @@ func (f *ledgerFlags) named() string {
 func (f *ledgerFlags) at(ask func(*adminClient, reading) error, own func(config.Config, reading) error) error {
 	ledger, node := f.named(), f.node.namedBy()
 	if ledger != "" && node != "" {
-		return usageError{fmt.Sprintf("%s names a ledger and %s names a node, which may work on another one: leave one away",
+		return usageError{fmt.Sprintf("%s names a ledger and %s names a node, which may work on another one: give only one of them",
 			ledger, node)}
 	}
 	if ledger == "" {

@@ -50,7 +50,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	} {
 		c.environ = append(plain[:len(plain):len(plain)], one.environ...)
 		code, stdout, stderr := c.run(append([]string{"audit"}, one.args...)...)
-		if code != one.code || !strings.HasPrefix(stdout, one.begins) || (code == exitUsage) != strings.Contains(stderr, "leave one away") {
+		if code != one.code || !strings.HasPrefix(stdout, one.begins) || (code == exitUsage) != strings.Contains(stderr, "give only one of them") {
 			t.Errorf("%s: code %d, want %d\n%s%s", one.name, code, one.code, stdout, stderr)
 		}
 	}

@@ -148,7 +148,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 	for part, size := range []int{ledger.FactsMax, ledger.FactsMax, 1} { // for three transactions
 		var old []ledger.Fact
 		for i := range size {
-			old = append(old, ledger.Fact{Key: fmt.Sprint(part, i), Expires: time.UnixMilli(1)})
+			old = append(old, ledger.Fact{Key: fmt.Sprint(part, i), Expires: time.Now().Add(-time.Second)})
 		}
 		if err := s.Learn(t.Context(), old); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 	if err != nil || first.Status != ledger.Verifying {
 		t.Fatalf("after the first: %s, %v", first.Status, err)
 	}
-	change(t, path, `UPDATE verifications SET wake_at = 1`)
+	change(t, path, `UPDATE verifications SET wake_at = wake_at - 60000`)
 	failed, err := s.Crashed(t.Context(), d.Takes(l.Verification))
 	if err != nil || failed.Status != ledger.Failed || failed.Issue == nil || failed.Issue.Code != ledger.InternalError {
 		t.Fatalf("after the second: %s with %+v, %v", failed.Status, failed.Issue, err)
