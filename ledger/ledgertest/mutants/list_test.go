@@ -125,7 +125,6 @@ var list = append([]mutant{
 	{"work that comes far behind the bound", bookRules, "max(m.wake, v.Now-WakeBack.Milliseconds())", "m.wake", looks},
 	{"work that came with the create", bookRules, "m.wake == 0 && v.State().Runnable() && !before.State().Runnable()",
 		"m.wake == 0 && v.State().Runnable() && !before.State().Runnable() && v.Now == 0", looks},
-	{"what nodes have had for long overlooked", sqlBounds, "len(found.below) < belowMax:", "len(found.below) < 0:", looks},
 	{"looks without what is below the bound", sqlBounds, "if len(at.below) == 0 {", "if len(at.below) >= 0 {", looks},
 	{"looks from the beginning never again", sqlBounds, ">= wholeEvery", ">= 1000*wholeEvery", looks},
 	{"looks from the beginning each time", sqlBounds, ">= wholeEvery", ">= 0", looks},
