@@ -59,7 +59,7 @@ var list = append([]mutant{
 		"r.Node == l.Node", lives},
 	{"lease node not looked at", tableRules,
 		"r.Node == l.Node && r.Epoch == l.Epoch",
-		"r.Epoch == l.Epoch", lives},
+		"r.Epoch == l.Epoch", books},
 	{"hold without enough credits", creditRules, "Held: need}, need)", "Held: need}, 0)", lives},
 	{"unknown charged", settleRules, "ledger.Credits(p.Counts.Charged()), ledger.Credits(p.Counts.Unknown)",
 		"ledger.Credits(p.Counts.Sum()), 0", lives},
