@@ -113,11 +113,10 @@ func (s *shared) unhindered(begin func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	begin(ctx)
-	ran, waited := processorTime(s.t)
+	before := threadTimes(s.t)
 	beside := []time.Duration{s.file(), s.file(), s.file()}
 	slices.Sort(beside)
-	ranSince, waitedSince := processorTime(s.t)
-	others := float64(waitedSince-waited) / float64(max(ranSince-ran, time.Millisecond))
+	others := waitedPerRan(before, threadTimes(s.t))
 	s.t.Logf("alone %s, beside the first tenant %s; for each second of the processor it waited %.1f s", alone, beside, others)
 	most := time.Duration((1 + others) * slowdownMost * float64(max(alone[1], idleLeast)))
 	if beside[1] > most {
@@ -125,25 +124,54 @@ func (s *shared) unhindered(begin func(ctx context.Context)) {
 	}
 }
 
-// processorTime is how long the threads of this process ran so far, and how long they could have run but waited for a
-// processor: what other processes of a busy machine take from this one. Both are 0 where the system does not say.
-func processorTime(t *testing.T) (ran, waited time.Duration) {
+// A threadTime is how long a thread ran so far, and how long it could have run but waited for a processor: what other
+// processes of a busy machine take from this one.
+type threadTime struct{ ran, waited int64 }
+
+// threadTimes reads them for each thread of this process by its number. There are none where the system does not say.
+func threadTimes(t *testing.T) map[string]threadTime {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil {
 		t.Fatal(err)
 	}
+	times := map[string]threadTime{}
 	for _, file := range files {
-		var one, other int64
-		if text, err := os.ReadFile(file); err == nil { // else the thread has ended
-			_, err = fmt.Sscan(string(text), &one, &other)
-			if err != nil {
-				t.Fatal(err)
-			}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
 		}
-		ran, waited = ran+time.Duration(one), waited+time.Duration(other)
+		var one threadTime
+		if _, err := fmt.Sscan(string(text), &one.ran, &one.waited); err != nil {
+			t.Fatal(err)
+		}
+		times[file] = one
 	}
-	return ran, waited
+	return times
+}
+
+// waitedPerRan is how long threads waited for a processor between two readings, for each second that they ran. A
+// thread that ended between them counts in neither, and one with the number of an ended one as a new one.
+func waitedPerRan(before, after map[string]threadTime) float64 {
+	var sum threadTime
+	for number, now := range after {
+		was := before[number]
+		if now.ran < was.ran || now.waited < was.waited {
+			was = threadTime{}
+		}
+		sum.ran, sum.waited = sum.ran+now.ran-was.ran, sum.waited+now.waited-was.waited
+	}
+	return float64(sum.waited) / float64(max(sum.ran, int64(time.Millisecond)))
+}
+
+// TestThreadsThatEndTakeNothingBack: a reading later is never lower because a thread has ended.
+func TestThreadsThatEndTakeNothingBack(t *testing.T) {
+	t.Parallel()
+	before := map[string]threadTime{"1": {ran: 1e9, waited: 2e9}, "2": {ran: 50e9, waited: 90e9}, "3": {ran: 7e9, waited: 7e9}}
+	after := map[string]threadTime{"1": {ran: 2e9, waited: 5e9}, "3": {ran: 1e9, waited: 1e9}, "4": {ran: 2e9, waited: 4e9}}
+	if got := waitedPerRan(before, after); got != 2 {
+		t.Errorf("waited %v s a second, want 8 s in 4 s", got)
+	}
 }
 
 // sum adds up a metric's series that have a label's value, or all for "".
