@@ -366,22 +366,23 @@ func (w *sweep) ended(ctx context.Context) {
 	}
 }
 
-// forgetProcesses deletes the rows of processes that ended long ago.
+// forgetProcesses deletes the rows of processes that ended long ago. One that fails stops no other.
 func (s *Store) forgetProcesses(ctx context.Context, now int64) error {
 	ended, err := s.endedNodes(ctx, now)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, session := range ended {
 		err := s.update(ctx, func(t *tx) error {
 			_, err := t.exec(`DELETE FROM nodes WHERE session = ? AND standing <> 0`, session[:])
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("process %s: %w", session, err)
+			failed = append(failed, fmt.Errorf("process %s: %w", session, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // deleteDue deletes what is due, in slices of a transaction each.

@@ -18,6 +18,30 @@ import (
 	"rollcall/smtp"
 )
 
+// TestAProcessThatCannotBeForgottenStopsNoOther: the others that ended long ago are forgotten, and the sweep fails.
+func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
+	t.Parallel()
+	s, _ := openLogged(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))
+	d := ledgertest.NewDesk(t, s, 0)
+	sessions := []uuid.UUID{{1}, {2}, {3}}
+	for _, session := range sessions {
+		begun(d, session)
+		if err := d.Leave(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, s.Store, `UPDATE nodes SET since = since - ?`, (endedKept + time.Minute).Milliseconds())
+	run(t, s.Store, `CREATE TRIGGER stuck BEFORE DELETE ON nodes
+		WHEN OLD.session = x'01000000000000000000000000000000' BEGIN SELECT RAISE(ABORT, 'stuck'); END`)
+	if _, err := s.Sweep(t.Context(), ledger.Retention{}); err == nil {
+		t.Error("the sweep says nothing of a process that cannot be forgotten")
+	}
+	roll, err := s.Roll(t.Context())
+	if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Session != sessions[0] {
+		t.Errorf("left: %+v, %v, want the first only", roll.Nodes, err)
+	}
+}
+
 // TestASweepGoesOnAfterFailures: more verifications fail than one question of a sweep lists. One that is sound is
 // swept behind them, and what comes after. The log names each that failed, and all are tried again later.
 func TestASweepGoesOnAfterFailures(t *testing.T) {
