@@ -37,6 +37,8 @@ type script struct {
 	types map[string]string
 	// standIns are programs that do not exist here, and the shell lines that do their part.
 	standIns map[string]string
+	// inside is a command that runs the shell elsewhere, with the binary in the folder; none: here.
+	inside []string
 }
 
 // block is a fenced block of shell commands, what the document shows below it, and whether
@@ -292,12 +294,15 @@ func (s script) start(t *testing.T) *scriptShell {
 		t.Fatal(err)
 	}
 	programs := t.TempDir()
+	if len(s.inside) > 0 {
+		name = filepath.Join(s.folder, "rollcall")
+	}
 	texts := map[string]string{"rollcall": fmt.Sprintf(watched, name)}
 	for program, lines := range s.standIns {
 		texts[program] = "#!/bin/sh\necho \"" + program + " $*\" >> called\n" + lines + "\n"
 	}
 	for program, text := range texts {
-		if err := os.WriteFile(filepath.Join(programs, program), []byte(text), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(programs, program), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,7 +310,8 @@ func (s script) start(t *testing.T) *scriptShell {
 	for command, code := range s.fails {
 		prelude += fmt.Sprintf("fails[%s]=%d\n", quotedForShell(command), code)
 	}
-	h := &scriptShell{t: t, script: s, command: exec.CommandContext(t.Context(), bash)}
+	inside := append(slices.Clone(s.inside), bash)
+	h := &scriptShell{t: t, script: s, command: exec.CommandContext(t.Context(), inside[0], inside[1:]...)}
 	h.command.Dir, h.command.WaitDelay = s.folder, time.Second
 	h.command.Env = append((&cli{t: t, environ: s.environ}).command(t.Context()).Env, "PATH="+programs+":"+os.Getenv("PATH"))
 	h.command.Stderr = &h.failed
@@ -342,7 +348,11 @@ func (h *scriptShell) block(number int, text string) string {
 	h.t.Helper()
 	folder := h.t.TempDir()
 	commands, out := filepath.Join(folder, "block"), filepath.Join(folder, "out")
-	if err := os.WriteFile(commands, []byte(text+"\n:\n"), 0o600); err != nil {
+	err := os.WriteFile(commands, []byte(text+"\n:\n"), 0o644)
+	if err == nil {
+		err = os.Chmod(folder, 0o777) // the shell may be another user's
+	}
+	if err != nil {
 		h.t.Fatal(err)
 	}
 	if len(h.script.types) > 0 {
