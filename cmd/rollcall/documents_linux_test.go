@@ -1,0 +1,403 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Documents have blocks of shell commands that people copy when they are in a hurry. A
+// script runs the blocks of one document, in their order and as they stand, in a shell
+// whose world is in the state that the document is about.
+
+// script is a document and the world that its blocks are run in.
+type script struct {
+	document string // below docs
+	folder   string // that the blocks are run in
+	environ  []string
+	// names are what stands in the document and cannot exist here, such as the address of
+	// a machine or an id, and what is used in its place. Nothing else is changed in a block.
+	names map[string]string
+	// before is what happens in the world before a block, by the first line of the block
+	// as it stands in the document.
+	before map[string]func()
+	// fails are the commands that the document says fail, and their exit codes.
+	fails map[string]int
+	// types is what a person at a terminal types when a command shows the key.
+	types map[string]string
+	// standIns are programs that do not exist here, and the shell lines that do their part.
+	standIns map[string]string
+	// inside is a command that runs the shell elsewhere, with the binary in the folder; none: here.
+	inside []string
+}
+
+// block is a fenced block of shell commands, what the document shows below it, and whether
+// it stands between marks for a test of its own.
+type block struct {
+	text, shown string
+	marked      bool
+}
+
+// first is the first line of a block, which names it.
+func (b block) first() string {
+	line, _, _ := strings.Cut(b.text, "\n")
+	return line
+}
+
+// neverRun are the blocks that no test runs, by document and first line, with the reason.
+var neverRun = map[string]map[string]string{
+	"README.md": {
+		`go run ./cmd/rollcall verify --lab examples/contacts.csv   # the main job: one file, simulated receivers`: "continuous " +
+			"integration runs these two commands last; a test can't run the tests",
+		"go build -o rollcall ./cmd/rollcall": "the tour needs a node that runs beside it: the test starts one with this binary",
+	},
+	"docs/cockroachdb.md": {
+		"COCKROACH_BINARY=/usr/local/bin/cockroach go test ./ledger/sqlstore -run '^TestConformanceOnCockroachDB$' " +
+			"-count 1 -v": "needs CockroachDB",
+		"cockroach cert create-ca --certs-dir=certs --ca-key=keep-offline/ca.key":                         "needs CockroachDB",
+		`cockroach start --certs-dir=certs --store=/var/lib/cockroach --advertise-addr=db1.example.net \`: "needs CockroachDB",
+	},
+}
+
+// scripted finds in tests which documents are scripts.
+var scripted = regexp.MustCompile(`script\{document: "([^"]+)"`)
+
+// TestEveryBlockOfTheDocumentsIsRun: each block of shell commands is run by a test, or it
+// stands in neverRun, and what stands there exists.
+func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
+	tests, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := map[string]bool{}
+	for _, name := range tests {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range scripted.FindAllStringSubmatch(string(text), -1) {
+			run["docs/"+m[1]] = true
+		}
+	}
+	documents := []string{"README.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/runbooks/*.md"} {
+		found, err := filepath.Glob(filepath.Join(houseRoot, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range found {
+			documents = append(documents, strings.TrimPrefix(filepath.ToSlash(name), houseRoot+"/"))
+		}
+	}
+	if len(documents) < 30 {
+		t.Errorf("only %d documents were found", len(documents))
+	}
+	reasons := maps.Clone(neverRun)
+	for _, name := range documents {
+		left := maps.Clone(reasons[name])
+		delete(reasons, name)
+		for _, b := range blocksOf(t, name) {
+			if _, is := left[b.first()]; is {
+				delete(left, b.first())
+			} else if !run[name] && !b.marked {
+				t.Errorf("%s: no test runs the block %q", name, b.first())
+			}
+		}
+		for first := range left {
+			t.Errorf("neverRun has a block of %s that does not exist: %q", name, first)
+		}
+	}
+	for name := range reasons {
+		t.Errorf("neverRun has a document that does not exist: %s", name)
+	}
+}
+
+// blocksOf reads the blocks of a document. A block without a language that follows directly
+// is what the document shows.
+func blocksOf(t *testing.T, document string) (blocks []block) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(houseRoot, document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, language, indent, near, marked := false, "", "", false, false
+	for line := range strings.Lines(string(text)) {
+		trimmed := strings.TrimSpace(line)
+		switch fence, is := strings.CutPrefix(trimmed, "```"); {
+		case is && !open:
+			open, language, indent = true, fence, line[:strings.Index(line, "`")]
+			if language == "sh" {
+				blocks = append(blocks, block{marked: marked})
+			}
+		case is:
+			open, near = false, language == "sh"
+		case open && language == "sh":
+			blocks[len(blocks)-1].text += strings.TrimPrefix(line, indent)
+		case open && language == "" && near:
+			blocks[len(blocks)-1].shown += strings.TrimPrefix(line, indent)
+		case strings.HasPrefix(trimmed, "<!-- "):
+			marked = !strings.HasSuffix(trimmed, " end -->")
+		case trimmed != "":
+			near = false
+		}
+	}
+	return blocks
+}
+
+// run runs the blocks and gives what each of them printed.
+func (s script) run(t *testing.T) (printed []string) {
+	t.Helper()
+	name := "docs/" + s.document
+	shell := s.start(t)
+	seen := map[string]bool{}
+	for i, b := range blocksOf(t, name) {
+		if _, left := neverRun[name][b.first()]; left {
+			continue
+		}
+		if prepare := s.before[b.first()]; prepare != nil {
+			prepare()
+			seen[b.first()] = true
+		}
+		out := shell.block(i, s.called(b.text))
+		for line := range strings.Lines(s.called(b.shown)) {
+			if !shape(line).MatchString(out) {
+				t.Errorf("%s: the block %q does not print %q. It prints\n%s", name, b.first(), line, out)
+			}
+		}
+		printed = append(printed, out)
+	}
+	for first := range s.before {
+		if !seen[first] {
+			t.Errorf("%s has no block that begins with %q", name, first)
+		}
+	}
+	shell.end()
+	return printed
+}
+
+// called gives a text with the names of this world.
+func (s script) called(text string) string {
+	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(s.names), longestFirst) {
+		text = strings.ReplaceAll(text, name, s.names[name])
+	}
+	return text
+}
+
+var (
+	// varies are the parts of a line that differ from run to run, and what they look like.
+	varies = []struct{ part, looks *regexp.Regexp }{
+		{regexp.MustCompile(`^…$`), regexp.MustCompile(`.*`)},
+		{regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`), regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+Z`)},
+		{regexp.MustCompile(`^[0-9]{2}:[0-9]{2}(:[0-9]{2})?Z`), regexp.MustCompile(`[0-9]{2}:[0-9]{2}(:[0-9]{2})?Z`)},
+		{regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f-]{27})?`), regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f-]{27})?`)},
+		{regexp.MustCompile(`^[0-9][0-9,.]*(ms|s|m|h|d)\b`), regexp.MustCompile(`[0-9][0-9,.]*(ms|s|m|h|d)`)},
+		{regexp.MustCompile(`^[0-9][0-9,.]*`), regexp.MustCompile(`[0-9][0-9,.]*`)},
+	}
+	// portOf is the port of an address.
+	portOf = regexp.MustCompile(`:[0-9]{2,5}$`)
+)
+
+// shape is what a line that a document shows looks like in any run: the same words, and
+// other ids, numbers and times.
+func shape(line string) *regexp.Regexp {
+	var parts []string
+	for _, word := range strings.Fields(line) {
+		lead := word[:len(word)-len(strings.TrimLeft(word, "(\"'"))]
+		word = word[len(lead):]
+		looks := ""
+		for _, v := range varies {
+			if m := v.part.FindString(word); m != "" && looks == "" {
+				looks, word = v.looks.String(), word[len(m):]
+			}
+		}
+		if port := portOf.FindString(word); port != "" {
+			looks, word = looks+regexp.QuoteMeta(strings.TrimSuffix(word, port))+":[0-9]+", ""
+		}
+		parts = append(parts, regexp.QuoteMeta(lead)+looks+regexp.QuoteMeta(word))
+	}
+	return regexp.MustCompile(`(?m)^[ \t]*` + strings.Join(parts, `[ \t]+`) + `[ \t\r]*$`)
+}
+
+// TestShapesOfLines: other numbers are the same shape, other words are not.
+func TestShapesOfLines(t *testing.T) {
+	for _, c := range []struct {
+		shown, printed string
+		want           bool
+	}{
+		{"* d61f6bd5  node-1  serving  devel    15s         0", "* 01234567  node-1  serving  devel  2m   1,204\n", true},
+		{"* d61f6bd5  node-1  serving  devel    15s         0", "* 01234567  node-2  serving  devel  2m   1,204\n", false},
+		{"* d61f6bd5  node-1  serving  devel    15s         0", "* 01234567  node-1  lost  devel  2m   1,204\n", false},
+		{"node-3 (ce876c93) has no leases", "node-3 (01234567) has no leases\n", true},
+		{"node-3 (ce876c93) has no leases", "node-3 (01234567) has no leases left\n", false},
+		{"what the node at http://127.0.0.1:8081 sees", "what the node at http://127.0.0.1:5012 sees", true},
+		{"every invariant holds; read in 0.0 s", "every invariant holds; read in 1.2 s", true},
+		{"…", "anything at all", true},
+		{"begins … ends", "begins and then ends", true},
+	} {
+		if got := shape(c.shown).MatchString(c.printed); got != c.want {
+			t.Errorf("%q, %q: got %v, want %v", c.shown, c.printed, got, c.want)
+		}
+	}
+}
+
+// scriptShell is the shell that runs the blocks of a document one after the other.
+type scriptShell struct {
+	t       *testing.T
+	script  script
+	command *exec.Cmd
+	in      io.WriteCloser
+	answers *bufio.Scanner
+	failed  strings.Builder
+}
+
+// scriptPrelude is what the shell does before the first block: it stops at the first command
+// that fails against the document.
+const scriptPrelude = `set -o pipefail
+failed() {
+  if [ "${fails[$2]-}" = "$1" ]; then met[$2]=1; return; fi
+  echo "exit code $1 of: $2"
+  exit 1
+}
+missed() { for c in "${!fails[@]}"; do [ "${met[$c]-}" ] || echo "missed $c"; done; echo "missed all"; }
+trap 'failed "$?" "$BASH_COMMAND"' ERR
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+`
+
+// watched runs the binary; what it shows until Ctrl-C gets a SIGINT after two seconds.
+const watched = `#!/bin/sh
+case " $* " in
+*" --watch "*) exec timeout --preserve-status --signal INT 2 %[1]s "$@" ;;
+esac
+exec %[1]s "$@"
+`
+
+// start starts the shell.
+func (s script) start(t *testing.T) *scriptShell {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("the blocks are not run: there is no bash")
+	}
+	name, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	if len(s.inside) > 0 {
+		name = filepath.Join(s.folder, "rollcall")
+	}
+	texts := map[string]string{"rollcall": fmt.Sprintf(watched, name)}
+	for program, lines := range s.standIns {
+		texts[program] = "#!/bin/sh\necho \"" + program + " $*\" >> called\n" + lines + "\n"
+	}
+	for program, text := range texts {
+		if err := os.WriteFile(filepath.Join(programs, program), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prelude := scriptPrelude + "declare -A fails met\n"
+	for command, code := range s.fails {
+		prelude += fmt.Sprintf("fails[%s]=%d\n", quotedForShell(command), code)
+	}
+	inside := append(slices.Clone(s.inside), bash)
+	h := &scriptShell{t: t, script: s, command: exec.CommandContext(t.Context(), inside[0], inside[1:]...)}
+	h.command.Dir, h.command.WaitDelay = s.folder, time.Second
+	h.command.Env = append((&cli{t: t, environ: s.environ}).command(t.Context()).Env, "PATH="+programs+":"+os.Getenv("PATH"))
+	h.command.Stderr = &h.failed
+	in, err := h.command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := h.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.in, h.answers = in, bufio.NewScanner(out)
+	t.Cleanup(func() { _ = in.Close(); _ = h.command.Wait() })
+	h.tell(prelude)
+	return h
+}
+
+// quotedForShell gives a text as one word of the shell.
+func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// tell has the shell read lines.
+func (h *scriptShell) tell(lines string) {
+	h.t.Helper()
+	if _, err := io.WriteString(h.in, lines+"\n"); err != nil {
+		h.t.Fatalf("%v: %s", err, h.failed.String())
+	}
+}
+
+// block runs one block and gives what it prints.
+func (h *scriptShell) block(number int, text string) string {
+	h.t.Helper()
+	folder := h.t.TempDir()
+	commands, out := filepath.Join(folder, "block"), filepath.Join(folder, "out")
+	err := os.WriteFile(commands, []byte(text+"\n:\n"), 0o644)
+	if err == nil {
+		err = os.Chmod(folder, 0o777) // the shell may be another user's
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(h.script.types) > 0 {
+		return h.atTerminal(number, commands)
+	}
+	h.tell(fmt.Sprintf(". %s < /dev/null > %s 2>&1; echo ended %d", commands, out, number))
+	read := func() string {
+		printed, err := os.ReadFile(out)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return string(printed)
+	}
+	h.wait(number, read)
+	return read()
+}
+
+// atTerminal runs the commands of a file at a terminal and gives what a person sees.
+func (h *scriptShell) atTerminal(number int, commands string) string {
+	h.t.Helper()
+	const end = "\r\nend of the block\r\n"
+	terminal := newTerminal(h.t, h.script.types)
+	h.tell(fmt.Sprintf(". %s < %[2]s > %[2]s 2>&1; printf '\\nend of the block\\n' > %[2]s; echo ended %d", commands, terminal.name,
+		number))
+	h.wait(number, terminal.shown)
+	until(h.t, func() (bool, string) { return strings.Contains(terminal.shown(), end), terminal.shown() })
+	return strings.ReplaceAll(strings.TrimSuffix(terminal.shown(), end), "\r\n", "\n")
+}
+
+// wait waits for the end of a block.
+func (h *scriptShell) wait(number int, printed func() string) {
+	h.t.Helper()
+	if !h.answers.Scan() || h.answers.Text() != fmt.Sprint("ended ", number) {
+		h.t.Fatalf("docs/%s: block %d failed: %s%s", h.script.document, number+1, printed(), h.failed.String())
+	}
+}
+
+// end wants that what had to fail has failed.
+func (h *scriptShell) end() {
+	h.t.Helper()
+	h.tell("missed")
+	for h.answers.Scan() && h.answers.Text() != "missed all" {
+		h.t.Errorf("docs/%s: did not fail or does not exist: %s", h.script.document, h.answers.Text())
+	}
+	if err := h.in.Close(); err != nil {
+		h.t.Error(err)
+	}
+}

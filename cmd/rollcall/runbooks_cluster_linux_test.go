@@ -1,0 +1,247 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rollcall/ledger/ledgertest/cutter"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp/smtplab"
+)
+
+// These tests run the blocks of documents about a cluster.
+
+// scriptCluster is a cluster of processes on loopback: node-1 at 127.0.0.1, and so on.
+type scriptCluster struct {
+	*rig    // node-1 as operators see it, and a customer of the node that works
+	lab     *smtplab.Lab
+	ledger  *cutter.Proxy
+	url     string
+	ports   [5]int // of the API, uploads, the admin listener, gossip and actors, on all
+	members map[string]*background
+}
+
+// newScriptCluster starts three nodes with certificates and a gossip key.
+func newScriptCluster(t *testing.T) *scriptCluster {
+	t.Helper()
+	server := postgres.New(t, postgres.Options{})
+	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
+	proxy, err := cutter.Start(server.NewDatabase(t, "documents", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.ledger, c.url = proxy, proxy.URL("documents")
+	for i := range c.ports {
+		c.ports[i] = freePort(t)
+	}
+	c.api, c.admin = fmt.Sprintf("http://127.0.0.1:%d", c.ports[0]), fmt.Sprintf("http://127.0.0.1:%d", c.ports[2])
+	c.does("cluster", "cert", "init")
+	c.does("cluster", "keys", "new", "gossip.key")
+	for _, name := range []string{"node-1", "node-2", "node-3"} {
+		c.does("cluster", "cert", "node", name)
+		c.configures(name, c.ports[3])
+	}
+	c.does("migrate", "--config", "node-1/rollcall.toml")
+	for _, name := range []string{"node-1", "node-2", "node-3"} {
+		c.serves(name)
+	}
+	token, err := os.ReadFile(filepath.Join(c.folder, "node-1", "data", "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.environ = []string{"ROLLCALL_ADMIN=" + c.admin, "ROLLCALL_ADMIN_TOKEN=" + strings.TrimSpace(string(token))}
+	c.isSound()
+	return c
+}
+
+// does runs a command that has to succeed.
+func (c *scriptCluster) does(args ...string) {
+	c.t.Helper()
+	if code, _, errs := c.run(args...); code != exitDone {
+		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, errs)
+	}
+}
+
+// configures writes the configuration of a node. With another gossip port than that of the
+// others neither side finds the other.
+func (c *scriptCluster) configures(name string, gossip int) {
+	c.t.Helper()
+	key, err := os.ReadFile(filepath.Join(c.folder, "gossip.key"))
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(c.folder, name), 0o700)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(c.folder, name, "gossip.key")); err != nil {
+		c.write(name+"/gossip.key", string(key))
+	}
+	at, p := "127.0.0."+strings.TrimPrefix(name, "node-"), c.ports
+	c.write(name+"/rollcall.toml", fmt.Sprintf(`
+data_dir = "%[1]s/data"
+[http]
+listen = "%[2]s:%[3]d"
+[upload]
+listen = "%[2]s:%[4]d"
+[admin]
+listen = "%[2]s:%[5]d"
+[ledger]
+url = %[8]q
+[cluster]
+gossip_listen = "%[2]s:%[6]d"
+actor_listen = "%[2]s:%[7]d"
+join = ["127.0.0.1:%[11]d", "127.0.0.2:%[11]d", "127.0.0.3:%[11]d"]
+gossip_key_file = "%[1]s/gossip.key"
+tls_ca_file = "certs/ca.crt"
+tls_cert_file = "certs/%[1]s.crt"
+tls_key_file = "certs/%[1]s.key"
+[dns]
+servers = [%[9]q]
+[smtp]
+port = %[10]d
+hello_name = "rollcall.example"
+allow_networks = ["127.0.0.0/8"]
+`, name, at, p[0], p[1], p[2], gossip, p[4], c.url, c.lab.DNSAddr(), c.lab.SMTPPort(), gossip))
+}
+
+// serves starts a node and waits until it serves.
+func (c *scriptCluster) serves(name string) {
+	c.t.Helper()
+	log := filepath.Join(c.folder, name, "log")
+	if err := os.Remove(log); err != nil && !os.IsNotExist(err) {
+		c.t.Fatal(err)
+	}
+	c.members[name] = serveLogged(c.cli, log, "serve", "--config", name+"/rollcall.toml")
+	untilLogged(c.t, log, "node started")
+}
+
+// ends ends a node by a signal.
+func (c *scriptCluster) ends(name string, signal os.Signal) {
+	c.t.Helper()
+	c.members[name].stop(signal)
+}
+
+// isSound waits until all nodes serve and nothing is said below the table.
+func (c *scriptCluster) isSound() {
+	c.t.Helper()
+	until(c.t, func() (bool, string) {
+		_, out, errs := c.run("cluster", "members")
+		_, table, _ := strings.Cut(out, "\n\n")
+		return strings.Count(table, " serving ") >= 3 && !strings.Contains(table, "\n\n"), "a sound cluster: " + out + errs
+	})
+}
+
+// works has a node work on a file: the one that gets a file looks for work first.
+func (c *scriptCluster) works(name string) {
+	c.t.Helper()
+	_, token, _ := strings.Cut(c.environ[1], "=")
+	var err error
+	if c.tenant, err = openTenant(c.t.Context(), newAdminClient(c.admin, token), tenantOptions{
+		file: filepath.Join(c.folder, "tenant.json"), workspace: "documents", credits: 10_000}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.api = fmt.Sprintf("http://127.0.0.%s:%d", strings.TrimPrefix(name, "node-"), c.ports[0])
+	c.submits(100, "documents-clean.test", "documents-plain.test")
+	at := regexp.MustCompile(`(?m)  ` + name + `  serving .* [1-9][0-9]* +[0-9,]+ +[0-9,]+$`)
+	until(c.t, func() (bool, string) {
+		_, out, errs := c.run("cluster", "members")
+		return at.MatchString(out), name + " has a lease: " + out + errs
+	})
+}
+
+// script runs the blocks of a document where the certificates are.
+func (c *scriptCluster) script(s script) []string {
+	c.t.Helper()
+	s.folder, s.environ = c.folder, c.environ
+	return s.run(c.t)
+}
+
+// wasCalled wants that a stand-in was called in this way, and no other one since.
+func (c *scriptCluster) wasCalled(line string) {
+	c.t.Helper()
+	called := filepath.Join(c.folder, "called")
+	if text, err := os.ReadFile(called); err != nil || string(text) != line+"\n" {
+		c.t.Errorf("called: got %v and %q, want %q", err, text, line)
+	}
+	if err := os.Remove(called); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// TestTheRunbooksOfAClusterThatChanges: a node is upgraded, keys change, and a node comes.
+func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
+	t.Parallel()
+	c := newScriptCluster(t)
+	systemctl := map[string]string{"systemctl": ""}
+	const members = "rollcall cluster members"
+	c.works("node-3")
+	c.script(script{document: "runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
+		members: func() {
+			c.wasCalled("systemctl restart rollcall")
+			c.ends("node-3", syscall.SIGTERM)
+			c.serves("node-3")
+			c.isSound()
+		}}})
+	_, keys, _ := c.run("cluster", "keys", "list")
+	rows := strings.Split(keys, "\n")
+	if len(rows) < 4 || len(strings.Fields(rows[1])) < 4 {
+		t.Fatalf("got keys %q", keys)
+	}
+	c.script(script{document: "runbooks/key-rotation.md",
+		names: map[string]string{"remove 0cdb2b46": "remove " + strings.Fields(rows[1])[3]}})
+	c.script(script{document: "runbooks/add-a-node.md", standIns: systemctl, names: atHome(map[string]string{
+		"/etc/rollcall/": "node-4/"}), before: map[string]func(){
+		"rollcall config check /etc/rollcall/rollcall.toml": func() {
+			c.configures("node-4", c.ports[3])
+			key, err := os.ReadFile(filepath.Join(c.folder, "node-1", "gossip.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.write("node-4/gossip.key", string(key))
+		},
+		members: func() {
+			c.wasCalled("systemctl enable --now rollcall")
+			c.serves("node-4")
+			c.isSound()
+		}}})
+}
+
+// TestTheRunbooksOfAClusterThatIsHurt: a node is cut from gossip, one is killed, and the
+// ledger goes away and comes back.
+func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
+	t.Parallel()
+	c := newScriptCluster(t)
+	c.ends("node-3", syscall.SIGTERM)
+	c.configures("node-3", freePort(t))
+	c.serves("node-3")
+	untilPrinted(c.cli, "Unseen: ", "cluster", "members")
+	c.script(script{document: "runbooks/partition.md", names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
+	c.ends("node-3", syscall.SIGTERM)
+	c.configures("node-3", c.ports[3])
+	c.serves("node-3")
+	c.isSound()
+	if err := c.members["node-3"].command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	untilPrinted(c.cli, "Lost: ", "cluster", "members")
+	c.script(script{document: "runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
+	c.serves("node-3")
+	c.isSound()
+	c.ledger.Refuse()
+	c.ledger.Sever()
+	untilPrinted(c.cli, "This node has not read the ledger for ", "cluster", "members")
+	c.script(script{document: "runbooks/ledger-slow.md", before: map[string]func(){"rollcall audit": func() {
+		c.ledger.Heal()
+		c.isSound()
+	}}})
+}

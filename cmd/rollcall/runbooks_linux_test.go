@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/miekg/dns"
+
+	"rollcall/http/certificate/certificatetest"
+	"rollcall/smtp/smtplab"
+)
+
+// These tests run the blocks of documents about one node.
+
+// scriptWait bounds what a document waits for.
+const scriptWait = time.Minute
+
+// scriptNode is a node with a folder etc for its files, whose log is a file.
+type scriptNode struct {
+	*rig
+	dns *dnsFront
+	log string
+}
+
+// newScriptNode starts a node, with simulated receivers behind a DNS that can be changed.
+func newScriptNode(t *testing.T, settings string, files map[string]string) *scriptNode {
+	t.Helper()
+	o := smtplab.Defaults()
+	o.GreylistWait = time.Second
+	lab := startLab(t, o)
+	front := newFront(t, lab.DNSAddr())
+	r := newRig(t, rigOptions{dns: front.addr, smtpPort: lab.SMTPPort(), settings: settings})
+	if err := os.Mkdir(filepath.Join(r.folder, "etc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		r.write(name, text)
+	}
+	return &scriptNode{rig: r, dns: front, log: filepath.Join(r.folder, "log")}
+}
+
+// starts starts the node and waits until it serves.
+func (n *scriptNode) starts(args ...string) {
+	n.t.Helper()
+	serveLogged(n.cli, n.log, append([]string{"serve", "--config", "node.toml"}, args...)...)
+	n.logs("node started")
+	n.open(10_000)
+}
+
+// logs waits until the log has a text.
+func (n *scriptNode) logs(text string) { n.t.Helper(); untilLogged(n.t, n.log, text) }
+
+// serveLogged starts the binary beside the test, with a file as its log.
+func serveLogged(c *cli, log string, args ...string) *background {
+	c.t.Helper()
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer file.Close()
+	b := &background{t: c.t, command: c.command(context.Background(), args...), ended: make(chan error, 1)}
+	b.command.Stdout, b.command.Stderr = file, file
+	if err := b.command.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	go func() { b.ended <- b.command.Wait() }()
+	c.t.Cleanup(func() { _ = b.command.Process.Kill() }) // fails when it has ended
+	return b
+}
+
+// untilLogged waits until a file has a text.
+func untilLogged(t *testing.T, file, text string) {
+	t.Helper()
+	until(t, func() (bool, string) {
+		found, err := os.ReadFile(file)
+		return strings.Contains(string(found), text), fmt.Sprintf("%q in the log: %v\n%s", text, err, found)
+	})
+}
+
+// untilPrinted runs a command until it prints a text.
+func untilPrinted(c *cli, text string, args ...string) {
+	c.t.Helper()
+	until(c.t, func() (bool, string) {
+		_, out, errs := c.run(args...)
+		return strings.Contains(out+errs, text), fmt.Sprintf("rollcall %q prints %q, not\n%s%s", args, text, out, errs)
+	})
+}
+
+// until waits for something that is looked at again and again.
+func until(t *testing.T, look func() (is bool, what string)) {
+	t.Helper()
+	for end := time.Now().Add(scriptWait); ; {
+		is, what := look()
+		if is {
+			return
+		}
+		if time.Now().After(end) || sleep(t.Context(), 100*time.Millisecond) != nil {
+			t.Fatalf("still waiting for: %s", what)
+		}
+	}
+}
+
+// submits has the customer submit addresses, so many at each domain, and gives the verification.
+func (r *rig) submits(addresses int, domains ...string) (id string) {
+	r.t.Helper()
+	text := "email\n"
+	for _, domain := range domains {
+		for i := range addresses {
+			text += fmt.Sprintf("anna%d@%s\n", i, domain)
+		}
+	}
+	client, size := r.client(), int64(len(text))
+	made, err := client.create(r.t.Context(), uuid.New(), size, "documents.csv")
+	if err == nil {
+		err = client.upload(r.t.Context(), made.Upload.URL, strings.NewReader(text), size, func(int64) {})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return made.ID
+}
+
+// script runs the blocks of a document in the node's folder.
+func (n *scriptNode) script(s script) []string {
+	n.t.Helper()
+	s.folder, s.environ = n.folder, n.environ
+	return s.run(n.t)
+}
+
+// atHome is how the folders of a machine are called in the folder of a test.
+func atHome(more map[string]string) map[string]string {
+	names := map[string]string{"/etc/rollcall/": "etc/", "/var/lib/rollcall": "rollcall-data", "/backups": "."}
+	for name, here := range more {
+		names[name] = here
+	}
+	return names
+}
+
+// TestTheRunbooksOfReceivers: one receiver has a long queue, another one closes every session.
+func TestTheRunbooksOfReceivers(t *testing.T) {
+	t.Parallel()
+	n := newScriptNode(t, "",
+		map[string]string{"candidate.toml": "[receivers.\"documents-clean.test\"]\nrcpt_rate = \"10/s\"\n"})
+	n.starts()
+	id := n.submits(200, "documents-clean.test", "documents-closing.test")
+	untilPrinted(n.cli, "allowance", "receivers")
+	n.script(script{document: "runbooks/receiver-throttled.md", names: map[string]string{
+		"019b1d7c-0000-7000-8000-000000000001": id, "example.net": "documents-clean.test"}})
+	untilPrinted(n.cli, "penalty", "receivers", "show", "documents-closing.test")
+	out := n.script(script{document: "runbooks/receiver-penalty.md",
+		names: map[string]string{"example.net": "documents-closing.test"}})
+	if !strings.Contains(out[0], "penalty") || !strings.Contains(out[0], "421") {
+		t.Errorf("no penalty, or no reply, in\n%s", out[0])
+	}
+	here := map[string]string{"/etc/rollcall/": ""}
+	n.write("throttle.toml", "[default]\nrcpt_rat = 1\n")
+	n.logs("throttle file not used")
+	n.script(script{document: "runbooks/throttle-file.md", names: here,
+		fails: map[string]int{"rollcall throttle check throttle.toml": exitFailed},
+		before: map[string]func(){"rollcall throttle list": func() {
+			n.write("new.toml", "[default]\nconnections = 2\n")
+			if err := os.Rename(filepath.Join(n.folder, "new.toml"), filepath.Join(n.folder, "throttle.toml")); err != nil {
+				t.Fatal(err)
+			}
+			untilPrinted(n.cli, "is in use", "throttle", "list")
+		}}})
+	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
+	n.logs("verdict file not used")
+	n.script(script{document: "runbooks/verdict-file.md", names: here,
+		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
+	n.write("replies.txt", "550 5.1.1 User unknown\n452 4.2.2 Mailbox full\n")
+	n.script(script{document: "rules.md", fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
+}
+
+// TestTheRunbooksOfTheLedgersDisk: books that are off are corrected, a backup is made, and a
+// workspace gets other limits; then the disk has less free than it must.
+func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
+	t.Parallel()
+	n := newScriptNode(t, "", nil)
+	n.starts()
+	names := atHome(map[string]string{"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b": n.tenant.Workspace})
+	const audit = "rollcall audit                                                    # the subject is the id below each violation"
+	n.spoilsTheBooks()
+	out := n.script(script{document: "operations.md", names: names, fails: map[string]int{"rollcall audit": exitFailed},
+		before: map[string]func(){audit: func() {
+			_, stdout, _ := n.run("audit")
+			names["SUBJECT"] = report(t, stdout)
+		}}})
+	if !strings.Contains(out[0], "every invariant holds") || !strings.Contains(out[2], "50 GiB") {
+		t.Errorf("got\n%s", strings.Join(out, "\n"))
+	}
+	out = n.script(script{document: "runbooks/disk-full.md", names: names})
+	if !strings.Contains(out[0], "ledger.db-wal") || !strings.Contains(out[1], "stored bytes") {
+		t.Errorf("got\n%s", strings.Join(out, "\n"))
+	}
+}
+
+// TestTheRunbookOfSources: a source that receivers refuse rests.
+func TestTheRunbookOfSources(t *testing.T) {
+	t.Parallel()
+	n := newScriptNode(t, "", nil)
+	n.environ = append(n.environ, "ROLLCALL_SMTP_SOURCE_ADDRESSES=127.0.0.1")
+	n.starts()
+	var domains []string
+	for i := range 12 {
+		domains = append(domains, fmt.Sprintf("documents%d-blocked.test", i))
+	}
+	n.submits(1, domains...)
+	untilPrinted(n.cli, "resting", "sources")
+	untilPrinted(n.cli, "fail     rest", "doctor", "--now")
+	out := n.script(script{document: "runbooks/sources.md", names: map[string]string{"192.0.2.10": "127.0.0.1"},
+		fails: map[string]int{"rollcall doctor": exitFailed}})
+	if !strings.Contains(out[0], "resting") || !strings.Contains(out[0], "fail     rest") {
+		t.Errorf("no source rests in\n%s", out[0])
+	}
+}
+
+// TestTheRunbookOfIdentity: the address has no PTR and the SPF record refuses it; then both are mended.
+func TestTheRunbookOfIdentity(t *testing.T) {
+	t.Parallel()
+	n := newScriptNode(t, "[identity]\npublic_addresses = [\"192.0.2.10\"]\n", nil)
+	n.dns.set(t, reverse, dns.TypePTR)
+	n.dns.set(t, "probe.example.com.", dns.TypeA, seenAt)
+	n.dns.set(t, "probe.example.com.", dns.TypeAAAA)
+	n.dns.set(t, "example.com.", dns.TypeMX, "10 mx.example.com.")
+	n.dns.set(t, "mx.example.com.", dns.TypeA, seenAt)
+	n.dns.set(t, "example.com.", dns.TypeTXT, `"v=spf1 -all"`)
+	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com", "ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
+	config, err := os.ReadFile(filepath.Join(n.folder, "node.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write("etc/rollcall.toml", string(config))
+	n.starts()
+	n.script(script{document: "runbooks/identity.md", names: atHome(nil),
+		fails: map[string]int{"rollcall doctor": exitFailed, "rollcall doctor --config etc/rollcall.toml": exitFailed},
+		before: map[string]func(){"rollcall doctor --now": func() {
+			n.dns.set(t, reverse, dns.TypePTR, "probe.example.com.")
+			n.dns.set(t, "example.com.", dns.TypeTXT, `"v=spf1 ip4:`+seenAt+` -all"`)
+		}}})
+	n.logs("node is fit to probe again")
+}
+
+// TestTheRunbookOfCertificates: one file of a pair is replaced, then the other one too.
+func TestTheRunbookOfCertificates(t *testing.T) {
+	t.Parallel()
+	n := newScriptNode(t, "", nil)
+	folder, next := filepath.Join(n.folder, "etc"), t.TempDir()
+	certFile, keyFile, _ := certificatetest.Write(t, folder, time.Now().Add(time.Hour))
+	certificatetest.Write(t, next, time.Now().Add(2*time.Hour))
+	n.environ = append(n.environ, "ROLLCALL_HTTP_TLS_CERT="+certFile, "ROLLCALL_HTTP_TLS_KEY="+keyFile)
+	n.starts()
+	replace := func(name string) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(next, name))
+		if err == nil {
+			n.write("etc/"+name+".next", string(text))
+			err = os.Rename(filepath.Join(folder, name+".next"), filepath.Join(folder, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace("tls.key")
+	n.logs("new certificate refused, the one before stays in force")
+	out := n.script(script{document: "runbooks/certificate.md", names: atHome(map[string]string{
+		"/etc/rollcall/api.crt": "etc/tls.crt"}), standIns: map[string]string{"journalctl": "cat log"}})
+	if !strings.Contains(out[0], "new certificate refused") || !strings.Contains(out[0], "notAfter=") {
+		t.Errorf("no refusal, or no end, in\n%s", out[0])
+	}
+	replace("tls.crt")
+	n.logs("new certificate in force")
+}
+
+// TestTheAdminListenerOfTheDocs: one node's admin listener speaks TLS, another one's is a unix socket.
+func TestTheAdminListenerOfTheDocs(t *testing.T) {
+	t.Parallel()
+	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
+	certFile, keyFile, _ := certificatetest.Write(t, filepath.Join(encrypted.folder, "etc"), time.Now().Add(time.Hour))
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	const token = "token-of-both-nodes"
+	for n, environ := range map[*scriptNode][]string{
+		encrypted: {"ROLLCALL_ADMIN_TLS_CERT=" + certFile, "ROLLCALL_ADMIN_TLS_KEY=" + keyFile},
+		local:     {"ROLLCALL_ADMIN_LISTEN=unix:" + socket},
+	} {
+		if err := os.Mkdir(filepath.Join(n.folder, "rollcall-data"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		n.write("rollcall-data/admin.token", token)
+		n.environ = append(n.environ, environ...)
+		serveLogged(n.cli, n.log, "serve", "--config", "node.toml")
+		n.logs("node started")
+	}
+	out := encrypted.script(script{document: "edge.md", names: map[string]string{"/etc/rollcall/ca.crt": certFile,
+		"https://node-1:8081":      strings.Replace(encrypted.admin, "http:", "https:", 1),
+		"/run/rollcall/admin.sock": socket}})
+	if strings.Count(out[0], " serving ") != 2 {
+		t.Errorf("two nodes do not answer in\n%s", out[0])
+	}
+}
