@@ -97,9 +97,9 @@ func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 		e.Standing, e.Turn, stored(e.Dead), e.Standing, stored(e.Forgotten), before.Session[:], before.Standing, before.Turn)
 }
 
-// AskDrain notes an operator's wish in a row.
-func (t *tx) AskDrain(session uuid.UUID) (int64, error) {
-	return t.exec(`UPDATE nodes SET drain_asked = 1 WHERE session = ?`, session[:])
+// AskDrain notes in a row whether an operator wants its process to drain.
+func (t *tx) AskDrain(session uuid.UUID, asked bool) (int64, error) {
+	return t.exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
 }
 
 // Remove deletes a row.
