@@ -160,7 +160,7 @@ func (n *Node) beatOf(view []ledger.Process, read int64, silent []uint64) ledger
 	load := n.load()
 	return ledger.Beat{Process: ledger.Process{Session: n.card.Session, Node: n.card.Node},
 		Cluster: n.name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
-		Draining: n.draining.Load(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
+		Draining: n.Draining(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
@@ -189,13 +189,17 @@ func common(a, b []uint64) (both []uint64) {
 	return both
 }
 
-// tend does what the newest roll asks for: it drains this node when an operator
+// tend does what the newest roll asks for: it drains this node while an operator
 // wants it, and looks beside the heartbeats after those that are lost.
 func (n *Node) tend(ctx context.Context) {
 	roll := n.roll.Load()
-	if row := sessionIn(roll, n.card.Session); row != nil && row.DrainAsked && !n.draining.Load() {
-		n.log.Info("draining, as an operator asked for")
-		n.drain()
+	if row := sessionIn(roll, n.card.Session); row != nil && row.DrainAsked != n.wished.Load() {
+		if row.DrainAsked {
+			n.log.Info("draining, as an operator asked for")
+		} else {
+			n.log.Info("taking work again, as an operator asked for")
+		}
+		n.wish(row.DrainAsked)
 	}
 	lost := slices.DeleteFunc(slices.Clone(roll.Nodes), func(row ledger.NodeRow) bool {
 		return row.Session == n.card.Session || !n.missing(roll, row)

@@ -528,7 +528,7 @@ func TestADrainedDispatcherTakesNothingAnyMore(t *testing.T) {
 		d := o.starts()
 		slow := o.uploads("a@slow.test\n")
 		o.until("it has work", func() bool { return o.book.handed() == 1 })
-		d.Drain()
+		d.Drain(true)
 		o.until("it gave its lease back", func() bool { return d.Leases() == 0 })
 		o.uploads("a@none.test\n")
 		d.Wake()
@@ -539,6 +539,74 @@ func TestADrainedDispatcherTakesNothingAnyMore(t *testing.T) {
 		leases, err := o.book.Store.Lease(context.Background(), uuid.New(), 10, time.Hour)
 		if err != nil || !slices.ContainsFunc(leases, func(v ledger.Verification) bool { return v.ID == slow }) {
 			o.t.Errorf("another node leases %v, %v, want what the drained one had", leases, err)
+		}
+	})
+}
+
+// TestADispatcherTakesWorkAgain after a drain, however far the drain has come.
+func TestADispatcherTakesWorkAgain(t *testing.T) {
+	for name, far := range map[string]func(o *office, d *Dispatcher){
+		"that has given all back": func(o *office, d *Dispatcher) {
+			d.Drain(true)
+			o.until("it gave its leases back", func() bool { return d.Leases() == 0 })
+		},
+		"that has just begun": func(_ *office, d *Dispatcher) { d.Drain(true) },
+		"that was asked for again and again": func(_ *office, d *Dispatcher) {
+			for range 10 {
+				d.Drain(true)
+				d.Drain(false)
+				synctest.Wait()
+				d.Drain(true)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(o *office) {
+				o.options.BytesMax = 20
+				at, waits := o.uploads("a@slow.test\n"), o.uploads("abcdef@slow.test\n")
+				d := o.starts()
+				o.until("one is at work and one in line", func() bool { return o.book.handed() == 2 })
+				far(o, d)
+				d.Drain(false)
+				o.until("both are leased again", func() bool {
+					_, ok := d.Lookup(at)
+					_, also := d.Lookup(waits)
+					return ok && also && d.Leases() == 2
+				})
+				<-time.After(2 * leaseTTL)
+				if o.free(at) || o.free(waits) {
+					o.t.Error("what was leased again is not renewed")
+				}
+			})
+		})
+	}
+}
+
+// TestADispatcherThatDrainedFromItsStartTakesWork: the rounds begin all the same.
+func TestADispatcherThatDrainedFromItsStartTakesWork(t *testing.T) {
+	inBubble(t, func(o *office) {
+		d := o.starts()
+		d.Drain(true)
+		<-time.After(3 * lookEvery)
+		d.Drain(false)
+		synctest.Wait()
+		id := o.uploads("a@none.test\n") // nobody wakes it
+		o.until("it is found and finished", o.finished(id))
+	})
+}
+
+func TestADispatcherThatStopsTakesNoWorkAgain(t *testing.T) {
+	inBubble(t, func(o *office) {
+		d := o.starts()
+		o.uploads("a@slow.test\n")
+		o.until("it has work", func() bool { return o.book.handed() == 1 })
+		d.Drain(true)
+		ended := make(chan error)
+		go func() { ended <- d.Stop(context.Background()) }()
+		synctest.Wait()
+		d.Drain(false)
+		if err := <-ended; err != nil || o.book.handed() != 1 {
+			o.t.Errorf("ended with %v, %d were leased, want the one of before", err, o.book.handed())
 		}
 	})
 }
