@@ -598,15 +598,16 @@ func TestADispatcherThatDrainedFromItsStartTakesWork(t *testing.T) {
 func TestADispatcherThatStopsTakesNoWorkAgain(t *testing.T) {
 	inBubble(t, func(o *office) {
 		d := o.starts()
-		o.uploads("a@slow.test\n")
-		o.until("it has work", func() bool { return o.book.handed() == 1 })
+		id := o.uploads("a@slow.test\n")
+		o.until("it has work", func() bool { return o.book.taken(id) == 1 })
 		d.Drain(true)
-		ended := make(chan error)
-		go func() { ended <- d.Stop(context.Background()) }()
-		synctest.Wait()
+		done := make(chan struct{})
+		d.root.Send(d.pid, stop{done}) // as Stop does, before it ends the actor
 		d.Drain(false)
-		if err := <-ended; err != nil || o.book.handed() != 1 {
-			o.t.Errorf("ended with %v, %d were leased, want the one of before", err, o.book.handed())
+		<-done
+		<-time.After(3 * lookEvery)
+		if n := o.book.taken(id); n != 1 {
+			o.t.Errorf("it was leased %d times again", n-1)
 		}
 	})
 }
