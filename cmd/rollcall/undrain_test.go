@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
