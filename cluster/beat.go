@@ -28,10 +28,11 @@ type beats struct {
 	table    *share.Table     // as of the newest roll
 	kept     *share.Table     // that this node keeps to
 	behind   int              // heartbeats in a row that failed
+	apart    apart
 }
 
 func newBeats(n *Node) *beats {
-	return &beats{node: n, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
+	return &beats{node: n, apart: apart{lost: n.times.Lost}, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
 }
 
 // run beats until ctx ends. look is signalled when the view may be another.
@@ -54,9 +55,11 @@ func (b *beats) round(ctx context.Context) time.Duration {
 		return b.node.times.Soon
 	}
 	b.node.look()
+	said := b.node.links.said()
 	if err := b.beat(ctx); err != nil {
 		return b.failed(ctx, err)
 	}
+	b.node.part(*b.node.roll.Load(), said)
 	if b.behind > 0 {
 		b.node.log.Info("ledger takes heartbeats again", "failed", b.behind)
 		b.behind = 0
