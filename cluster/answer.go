@@ -22,7 +22,7 @@ func (n *Node) startAnswering() {
 	props := actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
 		case *wire.Ask:
-			c.Respond(&wire.State{Session: n.card.Session[:], Resting: n.rested.Load(), Turn: n.turn()})
+			c.Respond(&wire.State{Session: n.card.Session[:], Resting: n.rested.Load(), Turn: n.turn(), Beat: n.beaten()})
 		case *wire.KeysAsk:
 			c.Respond(n.changeKeys(m))
 		case *wire.Errand: // it may take a while, and c is good in here only
@@ -41,6 +41,15 @@ func (n *Node) startAnswering() {
 func (n *Node) turn() int64 {
 	if roll := n.roll.Load(); roll != nil {
 		return roll.Turn
+	}
+	return 0
+}
+
+// beaten is when the ledger took the last heartbeat that this node knows of, by the ledger's
+// clock in milliseconds; 0: it took none yet.
+func (n *Node) beaten() int64 {
+	if row := sessionIn(n.roll.Load(), n.card.Session); row != nil {
+		return row.Seen.UnixMilli()
 	}
 	return 0
 }

@@ -28,10 +28,11 @@ type beats struct {
 	table    *share.Table     // as of the newest roll
 	kept     *share.Table     // that this node keeps to
 	behind   int              // heartbeats in a row that failed
+	apart    apart
 }
 
 func newBeats(n *Node) *beats {
-	return &beats{node: n, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
+	return &beats{node: n, apart: apart{lost: n.times.Lost}, fence: fence{after: n.times.Fence, ahead: n.times.Unacknowledged}}
 }
 
 // run beats until ctx ends. look is signalled when the view may be another.
@@ -54,9 +55,11 @@ func (b *beats) round(ctx context.Context) time.Duration {
 		return b.node.times.Soon
 	}
 	b.node.look()
+	said := b.node.links.said()
 	if err := b.beat(ctx); err != nil {
 		return b.failed(ctx, err)
 	}
+	b.node.part(*b.node.roll.Load(), said)
 	if b.behind > 0 {
 		b.node.log.Info("ledger takes heartbeats again", "failed", b.behind)
 		b.behind = 0
@@ -160,7 +163,7 @@ func (n *Node) beatOf(view []ledger.Process, read int64, silent []uint64) ledger
 	load := n.load()
 	return ledger.Beat{Process: ledger.Process{Session: n.card.Session, Node: n.card.Node},
 		Cluster: n.name, Name: n.card.Name, Version: n.card.Version, Actors: n.card.Actors,
-		Draining: n.draining.Load(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
+		Draining: n.Draining(), Started: time.UnixMilli(n.card.Started), View: view, Read: read, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
@@ -189,13 +192,17 @@ func common(a, b []uint64) (both []uint64) {
 	return both
 }
 
-// tend does what the newest roll asks for: it drains this node when an operator
+// tend does what the newest roll asks for: it drains this node while an operator
 // wants it, and looks beside the heartbeats after those that are lost.
 func (n *Node) tend(ctx context.Context) {
 	roll := n.roll.Load()
-	if row := sessionIn(roll, n.card.Session); row != nil && row.DrainAsked && !n.draining.Load() {
-		n.log.Info("draining, as an operator asked for")
-		n.drain()
+	if row := sessionIn(roll, n.card.Session); row != nil && row.DrainAsked != n.wished.Load() {
+		if row.DrainAsked {
+			n.log.Info("draining, as an operator asked for")
+		} else {
+			n.log.Info("taking work again, as an operator asked for")
+		}
+		n.wish(row.DrainAsked)
 	}
 	lost := slices.DeleteFunc(slices.Clone(roll.Nodes), func(row ledger.NodeRow) bool {
 		return row.Session == n.card.Session || !n.missing(roll, row)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -22,12 +23,13 @@ type links struct {
 
 	mu    sync.Mutex
 	heard map[uuid.UUID]time.Time // guarded by mu; the last answer
+	beats map[uuid.UUID]int64     // guarded by mu; of the last answer, see said
 	asked map[uuid.UUID]bool      // guarded by mu; a question is out
 }
 
 func newLinks(system *actor.ActorSystem, t Times, turn func() int64, changed func()) *links {
 	return &links{system: system, turn: turn, changed: changed, life: t.LinkLife, within: t.Ask,
-		heard: map[uuid.UUID]time.Time{}, asked: map[uuid.UUID]bool{}}
+		heard: map[uuid.UUID]time.Time{}, beats: map[uuid.UUID]int64{}, asked: map[uuid.UUID]bool{}}
 }
 
 // linked says whether a member answered a short while ago.
@@ -36,6 +38,14 @@ func (l *links) linked(session uuid.UUID) bool {
 	defer l.mu.Unlock()
 	at, ok := l.heard[session]
 	return ok && time.Since(at) < l.life
+}
+
+// said gives when members say that their ledger took their last heartbeat, by the ledger's
+// clock in milliseconds.
+func (l *links) said() map[uuid.UUID]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.beats)
 }
 
 // ask asks every member but this one that no question is out to, and forgets who
@@ -54,6 +64,7 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 	for session := range l.heard {
 		if !present[session] {
 			delete(l.heard, session)
+			delete(l.beats, session)
 		}
 	}
 }
@@ -65,7 +76,7 @@ func (l *links) touch(session uuid.UUID, address string) {
 	before, known := l.heard[session]
 	delete(l.asked, session)
 	if err == nil {
-		l.heard[session] = time.Now()
+		l.heard[session], l.beats[session] = time.Now(), state.GetBeat()
 	}
 	news := err == nil && (!known || time.Since(before) >= l.life) ||
 		err != nil && known && time.Since(before) >= l.life

@@ -41,7 +41,7 @@ func (m Member) Superseded(all []Member) bool {
 func (n *Node) Members() []Member {
 	if n.peers == nil {
 		card := n.card
-		card.Draining = n.draining.Load()
+		card.Draining = n.Draining()
 		return []Member{{Card: card, Seen: true, Linked: true, This: true, Agreed: true, Unfit: n.unfit.why() != "",
 			Since: time.UnixMilli(n.card.Started)}}
 	}
@@ -80,14 +80,12 @@ func (n *Node) Card() gossip.Card { return n.card }
 // ClockOffset is the ledger's clock minus this node's, as far as a heartbeat tells.
 func (n *Node) ClockOffset() time.Duration { return time.Duration(n.offset.Load()) }
 
-// Drain asks a node, this one or another, to give its work away and to take none.
-// ledger.ErrNoSuchNode.
+// Drain asks a node, this one or another, to give its work away and to take none. It
+// does so with its next heartbeat. ledger.ErrNoSuchNode.
 func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
-	if n.peers == nil || node == n.card.Node {
-		n.drain()
-		if n.peers == nil {
-			return nil
-		}
+	if n.peers == nil {
+		n.wish(true)
+		return nil
 	}
 	if err := n.peers.Book.AskDrain(ctx, node); err != nil {
 		return fmt.Errorf("drain node: %w", err)
@@ -96,8 +94,23 @@ func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
 	return nil
 }
 
-// Draining says whether this node gives its work away.
-func (n *Node) Draining() bool { return n.draining.Load() }
+// Undrain has a node, this one or another, take work again that an operator wanted to
+// drain. It does so with its next heartbeat. One that stops goes on to stop.
+// ledger.ErrNoSuchNode.
+func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
+	if n.peers == nil {
+		n.wish(false)
+		return nil
+	}
+	if err := n.peers.Book.Undrain(ctx, node); err != nil {
+		return fmt.Errorf("undrain node: %w", err)
+	}
+	n.wake()
+	return nil
+}
+
+// Draining says whether this node gives its work away: an operator wants it, or it stops.
+func (n *Node) Draining() bool { return n.wished.Load() || n.stopping.Load() }
 
 // Forget takes an operator's word that a lost node is dead. ledger.ErrNoSuchNode,
 // ledger.ErrNodeAlive.

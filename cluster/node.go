@@ -52,10 +52,12 @@ type Node struct {
 	rested    atomic.Bool                 // nothing is used, or will be before the next good heartbeat
 	roll      atomic.Pointer[ledger.Roll] // the newest
 	offset    atomic.Int64                // of the ledger's clock from ours, in nanoseconds
-	draining  atomic.Bool
+	wished    atomic.Bool                 // an operator wants this node to drain
+	stopping  atomic.Bool                 // it gives everything away and ends
 	unfit     unfit
-	searching atomic.Bool            // those that are lost are being looked after
-	drained   atomic.Pointer[func()] // tells the rest of the process that this node drains
+	searching atomic.Bool         // those that are lost are being looked after
+	telling   sync.Mutex          // orders what is told of wished
+	onDrain   func(draining bool) // guarded by telling; tells the rest of the process
 	again     chan struct{}
 	failures  chan error
 	cancel    context.CancelFunc
@@ -317,7 +319,7 @@ func (n *Node) look() {
 	n.see(members)
 	n.links.ask(members, n.card.Session)
 	next := sight{self: n.card, members: members, linked: n.links.linked, roll: *n.roll.Load(),
-		away: n.draining.Load() || n.unfit.why() != ""}.look()
+		away: n.Draining() || n.unfit.why() != ""}.look()
 	if !slices.Equal(next.members, n.lookup.view.Load().members) {
 		n.metrics.views.Inc()
 		n.lookup.see(next)
@@ -392,28 +394,33 @@ func (n *Node) Fenced() bool { return n.peers != nil && n.beats.fence.up() }
 // when the fence goes up: the next heartbeat decides. See Times.Unacknowledged.
 func (n *Node) Late() bool { return n.peers != nil && n.beats.fence.near() }
 
-// OnDrain sets what to do when an operator drains this node, also when that was
-// before. It may be done twice.
-func (n *Node) OnDrain(do func()) {
-	n.drained.Store(&do)
-	if n.draining.Load() {
-		do()
+// OnDrain sets what to do when an operator wants this node to drain, also when that was
+// before, and when the wish is taken back. It may be told the same twice.
+func (n *Node) OnDrain(do func(draining bool)) {
+	n.telling.Lock()
+	defer n.telling.Unlock()
+	n.onDrain = do
+	if n.wished.Load() {
+		do(true)
 	}
 }
 
-// drain moves what lives here to the other members. Twice is fine.
-func (n *Node) drain() {
-	if n.draining.Swap(true) {
+// wish moves what lives here to the other members, or has this node take work again.
+// Twice is fine. A node that stops is not called back by it.
+func (n *Node) wish(drain bool) {
+	n.telling.Lock()
+	defer n.telling.Unlock()
+	if n.wished.Swap(drain) == drain {
 		return
 	}
-	if do := n.drained.Load(); do != nil {
-		(*do)()
+	if n.onDrain != nil {
+		n.onDrain(drain)
 	}
 	if n.peers == nil {
 		return
 	}
-	if err := n.gossip.Drain(); err != nil {
-		n.log.Warn("members not told by gossip that this node drains", "err", err)
+	if err := n.gossip.Drain(n.Draining()); err != nil {
+		n.log.Warn("members not told by gossip whether this node drains", "err", err)
 	}
 	n.wake()
 }
@@ -424,7 +431,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	var err error
 	n.stop.Do(func() {
 		if n.peers != nil {
-			n.draining.Store(true)
+			n.stopping.Store(true)
 			err = n.leave(ctx)
 		}
 		n.lookup.Shutdown()
@@ -438,7 +445,7 @@ func (n *Node) leave(ctx context.Context) error {
 	n.cancel()
 	n.running.Wait()
 	var errs []error
-	if err := n.gossip.Drain(); err != nil {
+	if err := n.gossip.Drain(true); err != nil {
 		errs = append(errs, err)
 	}
 	n.look() // an empty view: the placement ends what lives here

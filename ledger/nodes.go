@@ -166,6 +166,9 @@ type Nodes interface {
 	// AskDrain notes an operator's wish in the rows of a node that are in or lost;
 	// the process sees it with its next beat. ErrNoSuchNode when there is none.
 	AskDrain(ctx context.Context, node uuid.UUID) error
+	// Undrain takes that wish back, in the same rows. ErrNoSuchNode as AskDrain; no
+	// effect on a node that nobody wants to drain.
+	Undrain(ctx context.Context, node uuid.UUID) error
 	// Forget is an operator's word that a node is dead, and that no receiver holds a
 	// session of it. Its rows are removed; one whose end some process that is in has not
 	// read yet stays as lost and dead, with nothing silent, for Sweep or another Forget:

@@ -55,7 +55,8 @@ type shell struct {
 	renewed   time.Time // when the last good renewal was sent
 	sweeping  bool
 	drained   []chan<- struct{} // whom to tell when nothing runs
-	draining  bool
+	draining  bool              // nothing is taken: it was asked for, or the dispatcher stops
+	stopping  bool
 	ctx       context.Context
 	cancel    context.CancelFunc
 	stopSweep context.CancelFunc // nil: none is under way
@@ -73,7 +74,8 @@ type (
 	look  struct{}
 	renew struct{}
 	sweep struct{}
-	drain struct{ done chan<- struct{} }
+	drain struct{ draining bool }
+	stop  struct{ done chan<- struct{} }
 	ask   struct{ id uuid.UUID } // what a verification waits for
 
 	// answer is what became of a call of the ledger: one of those below.
@@ -139,7 +141,14 @@ func (s *shell) Receive(c actor.Context) {
 		s.tell(c, m.id)
 		return
 	case drain:
-		s.drain(c, m.done)
+		if m.draining {
+			s.drain(c)
+		} else {
+			s.undrain(c, now)
+		}
+	case stop:
+		s.stopping, s.drained = true, append(s.drained, m.done)
+		s.drain(c)
 	}
 	s.held.Store(int64(len(s.leased)))
 	s.tellMetrics()
@@ -185,7 +194,7 @@ func (s *shell) giveBack(c actor.Context) {
 // gaveBack begins the rounds.
 func (s *shell) gaveBack(c actor.Context, err error) {
 	s.ready = true
-	if s.draining {
+	if s.stopping {
 		return
 	}
 	if err != nil {
@@ -488,9 +497,8 @@ func (s *shell) sweep(c actor.Context) {
 }
 
 // drain stops taking work and gives back what there is.
-func (s *shell) drain(c actor.Context, done chan<- struct{}) {
+func (s *shell) drain(c actor.Context) {
 	s.draining = true
-	s.drained = append(s.drained, done)
 	for _, r := range s.running {
 		c.Send(r.pid, verification.Drain{})
 	}
@@ -498,6 +506,16 @@ func (s *shell) drain(c actor.Context, done chan<- struct{}) {
 	if s.stopSweep != nil {
 		s.stopSweep() // a sweep cut short has simply done less
 	}
+}
+
+// undrain takes work again. Verifications that are still giving their leases back end;
+// one that is leased meanwhile begins when its actor of before has ended.
+func (s *shell) undrain(c actor.Context, now time.Time) {
+	if s.stopping || !s.draining {
+		return
+	}
+	s.draining = false
+	s.look(c, now)
 }
 
 func (s *shell) releaseLine(c actor.Context) {

@@ -36,9 +36,9 @@ func Start(system *actor.ActorSystem, o Options) (*Dispatcher, error) {
 // Leases is how many verifications this node has.
 func (d *Dispatcher) Leases() int { return int(d.held.Load()) }
 
-// Drain gives every lease back and takes no more, without waiting for it. It is
-// not taken back.
-func (d *Dispatcher) Drain() { d.root.Send(d.pid, drain{make(chan struct{})}) }
+// Drain gives every lease back and takes no more, or takes work again, without waiting
+// for it. What was asked last holds. A dispatcher that stops takes no work again.
+func (d *Dispatcher) Drain(draining bool) { d.root.Send(d.pid, drain{draining}) }
 
 // Wake makes the dispatcher look for work, and its verifications for a cancel, at once.
 func (d *Dispatcher) Wake() { d.root.Send(d.pid, wake{}) }
@@ -53,7 +53,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 
 func (d *Dispatcher) stop(ctx context.Context) error {
 	done := make(chan struct{})
-	d.root.Send(d.pid, drain{done})
+	d.root.Send(d.pid, stop{done})
 	var err error
 	select {
 	case <-done:

@@ -528,7 +528,7 @@ func TestADrainedDispatcherTakesNothingAnyMore(t *testing.T) {
 		d := o.starts()
 		slow := o.uploads("a@slow.test\n")
 		o.until("it has work", func() bool { return o.book.handed() == 1 })
-		d.Drain()
+		d.Drain(true)
 		o.until("it gave its lease back", func() bool { return d.Leases() == 0 })
 		o.uploads("a@none.test\n")
 		d.Wake()

@@ -129,6 +129,14 @@ func (b *book) AskDrain(ctx context.Context, node uuid.UUID) error {
 	return b.ledger.AskDrain(ctx, node)
 }
 
+// Undrain implements ledger.Nodes.
+func (b *book) Undrain(ctx context.Context, node uuid.UUID) error {
+	if err := b.pass(ctx); err != nil {
+		return err
+	}
+	return b.ledger.Undrain(ctx, node)
+}
+
 // Forget implements ledger.Nodes.
 func (b *book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	if err := b.pass(ctx); err != nil {

@@ -47,7 +47,11 @@ func leaves(t *testing.T, w *clustertest.World) {
 // drained takes what node-1 of the two that are left has; it stays.
 func drained(t *testing.T, w *clustertest.World) {
 	var told atomic.Int32
-	w.Node(1).OnDrain(func() { told.Add(1) })
+	w.Node(1).OnDrain(func(draining bool) {
+		if draining {
+			told.Add(1)
+		}
+	})
 	resolveAll(w, 0, ownersOf(w, 0, 1))
 	if err := w.Node(0).Drain(w.Context(), uuid.New()); !errors.Is(err, ledger.ErrNoSuchNode) {
 		t.Errorf("drain of a node that is none: got %v", err)
@@ -68,6 +72,60 @@ func drained(t *testing.T, w *clustertest.World) {
 		return row != nil && row.Standing == ledger.NodeIn && row.Draining
 	})
 	resolveAll(w, 1, ownersOf(w, 0)) // it still can ask
+}
+
+// undrained gives node-1 back what draining took, also when it takes the wish back half-way.
+func undrained(t *testing.T, w *clustertest.World) {
+	told := make(chan bool, 100)
+	w.Node(1).OnDrain(func(draining bool) { told <- draining })
+	if err := w.Node(0).Undrain(w.Context(), uuid.New()); !errors.Is(err, ledger.ErrNoSuchNode) {
+		t.Errorf("undrain of a node that is none: got %v", err)
+	}
+	undrain := func(by int) {
+		if err := w.Node(by).Undrain(w.Context(), w.Node(1).ID); err != nil {
+			t.Fatal(err)
+		}
+		awaitAll(w, 0, 1)
+		resolveAll(w, 0, ownersOf(w, 0, 1))
+		if w.Node(1).Draining() {
+			t.Error("it has its share and still drains")
+		}
+	}
+	undrain(0)
+	if first, second := <-told, <-told; !first || second || len(told) > 0 {
+		t.Errorf("told %v and %v and %d more, want that it drains and then that it does not", first, second, len(told))
+	}
+	for i, far := range []func() bool{ // how far the drain has come
+		func() bool { return true }, // it was only asked for
+		func() bool { return w.Node(1).Draining() },
+		func() bool { return w.Use.Total(1) == 0 },
+	} {
+		if err := w.Node(1).Drain(w.Context(), w.Node(1).ID); err != nil {
+			t.Fatal(err)
+		}
+		w.Await("the drain has come so far", far)
+		undrain(i % 2)
+	}
+	w.Await("its row says that it takes work", func() bool {
+		row := rowOf(w, 0, 1)
+		return row != nil && row.Standing == ledger.NodeIn && !row.Draining && !row.DrainAsked
+	})
+}
+
+// TestANodeThatStopsIsNotUndrained: its virtual actors have gone, and do not come back.
+func TestANodeThatStopsIsNotUndrained(t *testing.T) {
+	w := clustertest.Start(t, 2)
+	if err := w.Node(1).Drain(w.Context(), w.Node(1).ID); err != nil {
+		t.Fatal(err)
+	}
+	w.Await("it drains", func() bool { return w.Node(1).Draining() })
+	w.Leave(1)
+	if err := w.Node(0).Undrain(w.Context(), w.Node(1).ID); !errors.Is(err, ledger.ErrNoSuchNode) {
+		t.Errorf("undrain of a node that has left: got %v", err)
+	}
+	if !w.Node(1).Draining() {
+		t.Error("a node that has stopped takes work")
+	}
 }
 
 func TestTheOlderOfTwoProcessesOfANodeMustEnd(t *testing.T) {

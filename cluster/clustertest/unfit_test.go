@@ -15,6 +15,7 @@ func TestANodeGivesAwayWhatItHas(t *testing.T) {
 	w.Story("not fit, and fit again", func(t *testing.T) { unfit(t, w) })
 	w.Story("leaving", func(t *testing.T) { leaves(t, w) })
 	w.Story("draining", func(t *testing.T) { drained(t, w) })
+	w.Story("taking work again", func(t *testing.T) { undrained(t, w) })
 }
 
 // unfit takes what node-2 has and gives it back.

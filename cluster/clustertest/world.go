@@ -51,6 +51,7 @@ type World struct {
 	store   *sqlstore.Store
 	ca      *secure.Authority
 	nodes   []*Node
+	copies  []*sqlstore.Store // see OnCopy
 }
 
 // New makes a world of n nodes, named node-0, node-1 and so on, none of which has
@@ -122,8 +123,11 @@ func (w *World) close() {
 	for _, n := range w.nodes {
 		n.end()
 	}
-	if w.store != nil {
-		if err := w.store.Close(); err != nil {
+	for _, store := range append(w.copies, w.store) {
+		if store == nil {
+			continue
+		}
+		if err := store.Close(); err != nil {
 			w.t.Errorf("close the ledger: %v", err)
 		}
 	}
@@ -152,6 +156,21 @@ func (w *World) Join(i int) error {
 		w.t.Fatalf("%s did not start in time", n.Name)
 		return nil
 	}
+}
+
+// OnCopy gives a node that has not joined a copy of the ledger as it is now.
+func (w *World) OnCopy(i int) {
+	w.t.Helper()
+	path := filepath.Join(effort.Folder(w.t), "copy.db")
+	if err := w.store.Backup(w.t.Context(), path); err != nil {
+		w.t.Fatal(err)
+	}
+	store, err := sqlstore.Open(w.t.Context(), "sqlite:"+path, sqlstore.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.copies = append(w.copies, store)
+	w.nodes[i].book.ledger = store
 }
 
 // MustJoin is Join of a node that must be taken.

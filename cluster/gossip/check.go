@@ -62,7 +62,11 @@ func (e events) NotifyAlive(n *memberlist.Node) error {
 	if r := check(n, e.g.self); r != nil {
 		return e.g.refuse(r, n)
 	}
-	if session, err := uuid.Parse(n.Name); err == nil && !e.g.table.has(session) && e.g.table.full() {
+	session, err := uuid.Parse(n.Name)
+	if err == nil && e.g.table.isRefused(session) {
+		return e.g.refuse(&refusal{"ledger", e.g.copied(n.Address())}, n)
+	}
+	if err == nil && !e.g.table.has(session) && e.g.table.full() {
 		return e.g.refuse(&refusal{"full", fmt.Sprintf("the node at %s is one more than %d members", n.Address(),
 			membersMax)}, n)
 	}
@@ -82,6 +86,24 @@ func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 		}
 	}
 	return nil
+}
+
+// Refuse ends the membership of a session for good, as this process sees it: its ledger has
+// the identity of this process's ledger and is another one. Twice does nothing.
+func (g *Gossip) Refuse(session uuid.UUID) {
+	m := g.table.refuse(session)
+	if m == nil {
+		return
+	}
+	g.meters.refuse("ledger")
+	g.log.Error("node is refused", "node", m.Name, "id", m.Node, "address", m.Address, "err", g.copied(m.Address))
+}
+
+// copied says why the node at an address is refused that was a member.
+func (g *Gossip) copied(address string) string {
+	return fmt.Sprintf("the node at %s works on another ledger with the same identity %s as that of node %q, so one is a copy of "+
+		"the other: stop all nodes of the copy, run `rollcall ledger renew` on it, and start them again", address,
+		g.self.Ledger, g.self.Name)
 }
 
 // refuse counts and logs a refusal.

@@ -247,10 +247,10 @@ func (g *Gossip) Displaced() <-chan Member { return g.displaced }
 // Address gives the host:port where others reach this node's gossip.
 func (g *Gossip) Address() string { return g.address }
 
-// Drain says to all members that this process is draining, for good. It waits until
-// one has heard it, at most leaveMax; an error says that maybe nobody has yet, and
-// nothing more needs to be done. Errors: ErrStopped.
-func (g *Gossip) Drain() error {
+// Drain says to all members whether this process is draining. It waits until one has
+// heard it, at most leaveMax; an error says that maybe nobody has yet, and nothing more
+// needs to be done. Errors: ErrStopped.
+func (g *Gossip) Drain(draining bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.left || g.stopped {
@@ -258,13 +258,13 @@ func (g *Gossip) Drain() error {
 	}
 	g.cardMu.Lock()
 	was := g.draining
-	g.draining = true
+	g.draining = draining
 	g.cardMu.Unlock()
-	if was {
+	if was == draining {
 		return nil
 	}
 	if err := g.list.UpdateNode(leaveMax); err != nil {
-		return fmt.Errorf("gossip: tell that this node drains: %w", err)
+		return fmt.Errorf("gossip: tell whether this node drains: %w", err)
 	}
 	return nil
 }

@@ -127,16 +127,18 @@ func heard(t *testing.T, what string, err error) {
 func TestDrainAndLeaveAreHeard(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t, gossiptest.New(), 3, nil)
-	heard(t, "drain", nodes[1].Drain())
-	for _, n := range nodes {
-		await(t, "all know that node-b drains", func() bool {
-			for _, m := range n.Members() {
-				if m.Draining != (m.Name == "node-b") {
-					return false
+	for _, draining := range []bool{true, false, true} {
+		heard(t, "drain", nodes[1].Drain(draining))
+		for _, n := range nodes {
+			await(t, "all know whether node-b drains", func() bool {
+				for _, m := range n.Members() {
+					if m.Draining != (draining && m.Name == "node-b") {
+						return false
+					}
 				}
-			}
-			return true
-		})
+				return true
+			})
+		}
 	}
 	heard(t, "leave", nodes[1].Leave(t.Context()))
 	nodes[0].awaitNames(t, "node-a", "node-c")
@@ -159,7 +161,7 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 			t.Errorf("leave after stop: %v", err)
 		}
 	}
-	if err := nodes[0].Drain(); !errors.Is(err, ErrStopped) {
+	if err := nodes[0].Drain(true); !errors.Is(err, ErrStopped) {
 		t.Errorf("drain after stop: %v", err)
 	}
 	for range 2 {

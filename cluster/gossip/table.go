@@ -56,10 +56,12 @@ type table struct {
 	mu       sync.Mutex
 	members  map[uuid.UUID]*Member // guarded by mu; by session
 	vanished map[string]time.Time  // guarded by mu; when, by address
+	refused  map[uuid.UUID]bool    // guarded by mu; sessions that are no members any more, see Gossip.Refuse
 }
 
 func newTable(signal func()) *table {
-	return &table{signal: signal, members: map[uuid.UUID]*Member{}, vanished: map[string]time.Time{}}
+	return &table{signal: signal, members: map[uuid.UUID]*Member{}, vanished: map[string]time.Time{},
+		refused: map[uuid.UUID]bool{}}
 }
 
 // put takes a node that has joined, is back or has a new card.
@@ -70,6 +72,9 @@ func (t *table) put(n *memberlist.Node, now time.Time) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.refused[card.Session] {
+		return
+	}
 	since := now
 	if old := t.members[card.Session]; old != nil {
 		since = old.Since
@@ -97,6 +102,31 @@ func (t *table) drop(n *memberlist.Node, now time.Time) {
 		t.remember(m.Address, now)
 	}
 	t.signal()
+}
+
+// refuse takes a session that is no member any more, and gives it as it was; nil: it was none.
+// It is never one again: a process that starts anew is another session.
+func (t *table) refuse(session uuid.UUID) *Member {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.members[session]
+	if m == nil {
+		return nil
+	}
+	if len(t.refused) >= membersMax {
+		clear(t.refused)
+	}
+	t.refused[session] = true
+	delete(t.members, session)
+	t.signal()
+	return m
+}
+
+// isRefused says whether a session is no member any more.
+func (t *table) isRefused(session uuid.UUID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused[session]
 }
 
 // remember keeps the address of a member that is gone, for a while; mu is held.

@@ -118,6 +118,7 @@ type State struct {
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`  // 16 bytes
 	Resting       bool                   `protobuf:"varint,2,opt,name=resting,proto3" json:"resting,omitempty"` // it uses nothing: its fence is up and its SMTP sessions are closed
 	Turn          int64                  `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`       // of the ledger's table of nodes, that it has read
+	Beat          int64                  `protobuf:"varint,4,opt,name=beat,proto3" json:"beat,omitempty"`       // when its ledger took its last heartbeat, Unix time in milliseconds by the ledger's clock; 0: none yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +170,13 @@ func (x *State) GetResting() bool {
 func (x *State) GetTurn() int64 {
 	if x != nil {
 		return x.Turn
+	}
+	return 0
+}
+
+func (x *State) GetBeat() int64 {
+	if x != nil {
+		return x.Beat
 	}
 	return 0
 }
@@ -391,11 +399,12 @@ var File_cluster_wire_wire_proto protoreflect.FileDescriptor
 const file_cluster_wire_wire_proto_rawDesc = "" +
 	"\n" +
 	"\x17cluster/wire/wire.proto\x12\x10rollcall.cluster\"\x05\n" +
-	"\x03Ask\"O\n" +
+	"\x03Ask\"c\n" +
 	"\x05State\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
 	"\aresting\x18\x02 \x01(\bR\aresting\x12\x12\n" +
-	"\x04turn\x18\x03 \x01(\x03R\x04turn\"\xb5\x01\n" +
+	"\x04turn\x18\x03 \x01(\x03R\x04turn\x12\x12\n" +
+	"\x04beat\x18\x04 \x01(\x03R\x04beat\"\xb5\x01\n" +
 	"\aKeysAsk\x12A\n" +
 	"\toperation\x18\x01 \x01(\x0e2#.rollcall.cluster.KeysAsk.OperationR\toperation\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12 \n" +

@@ -58,7 +58,7 @@ type node struct {
 	watchdog *watchdog.Watchdog
 	window   *runqueue.Window
 	*throttling
-	draining atomic.Bool
+	stopping atomic.Bool
 }
 
 // stopper ends one part of a node.
@@ -185,10 +185,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 		return nil, err
 	}
 	n.members.work.Store(work)
-	members.OnDrain(func() {
-		n.draining.Store(true)
-		work.Drain()
-	})
+	members.OnDrain(work.Drain)
 	n.add("dispatcher", work.Stop)
 	return work, nil
 }
@@ -230,11 +227,16 @@ func (n *node) add(name string, stop func(ctx context.Context) error) {
 	n.stops = append(n.stops, stopper{name, stop})
 }
 
+// draining says whether this node gives its work away and should get no requests.
+func (n *node) draining() bool {
+	return n.stopping.Load() || n.members.node.Load().Draining()
+}
+
 // Stop drains the node: no new requests, no new work, leases given back, sessions
 // ended, the book closed. Twice is fine.
 func (n *node) Stop(ctx context.Context) error {
 	n.once.Do(func() {
-		n.draining.Store(true)
+		n.stopping.Store(true)
 		for i := len(n.stops) - 1; i >= 0; i-- {
 			if err := n.stops[i].stop(ctx); err != nil {
 				n.stopErr = errors.Join(n.stopErr, fmt.Errorf("stop %s: %w", n.stops[i].name, err))

@@ -14,13 +14,13 @@ import (
 func newCluster(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
 		Use:   "cluster",
-		Short: "See the nodes, drain or forget one, change the gossip keys",
-		Long: "See the nodes, drain or forget one, change the gossip keys.\n\n" +
+		Short: "See the nodes, drain, undrain or forget one, change the gossip keys",
+		Long: "See the nodes, drain, undrain or forget one, change the gossip keys.\n\n" +
 			"Every node answers for the whole cluster. A NODE is its name, its id, or the beginning of its id, as\n" +
 			"`rollcall cluster members` shows them.",
 	})
 	node := addAdminFlags(c, e)
-	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterForget(node), newClusterKeys(node),
+	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node), newClusterKeys(node),
 		newClusterCert(e))
 	return c
 }

@@ -24,8 +24,11 @@ const deafMax = 30
 // errLostDraining says that a node was retired before it had given all away.
 var errLostDraining = errors.New("was lost while it drained")
 
-// errDeaf says that nobody tells how a drain goes on.
-var errDeaf = errors.New("the drain was asked for, but how it goes on is not known")
+// errUndrained says that an operator took back that a node drains.
+var errUndrained = errors.New("takes work again: somebody undrained it")
+
+// errDeaf says that nobody tells how a drain or an undrain goes on.
+var errDeaf = errors.New("how it goes on is not known")
 
 func newClusterDrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
@@ -34,15 +37,10 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		Long: "Have a node give its work away and take no more. Without NODE, and with --yes, it is the one that is asked.\n\n" +
 			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
 			"answers 503. When no other node serves, all files wait. It goes on to run: stop it when it has nothing left.\n" +
-			"Started again, it serves again.",
+			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
 		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
 			"  rollcall cluster drain --yes --wait",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return wantArgs("NODE")(c, args)
-		},
+		Args:              oneNodeAtMost,
 		ValidArgsFunction: completeNode(node),
 	}
 	asJSON := jsonFlag(c)
@@ -51,7 +49,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && !*yes {
 			return usageError{"NODE is missing: name one of `rollcall cluster members`, or give --yes for the node that is " +
-				"asked. It takes no more work until it is started again"}
+				"asked. It takes no more work until it is started again or undrained"}
 		}
 		client, err := node.client()
 		if err != nil {
@@ -71,11 +69,19 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 			fmt.Fprintf(c.OutOrStdout(), "%s has no leases and no receivers left: it can be stopped.\n", nodeTitle(m))
 		default:
 			fmt.Fprintf(c.OutOrStdout(), "%s is asked to drain: it gives its work away and takes no more until it is started "+
-				"again.\nSee `rollcall cluster members`.\n", nodeTitle(m))
+				"again\nor undrained. See `rollcall cluster members`.\n", nodeTitle(m))
 		}
 		return nil
 	}
 	return c
+}
+
+// oneNodeAtMost takes a NODE, or nothing.
+func oneNodeAtMost(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return wantArgs("NODE")(c, args)
 }
 
 // drain has a node drained and looks at it.
@@ -103,36 +109,54 @@ func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error)
 
 // wait returns when that process has nothing left, and gives it as it then is.
 // Its error wraps
-// errLostDraining when it was retired before, errDeaf when nodes do not answer.
+// errLostDraining when it was retired before, errUndrained when it takes work again, errDeaf
+// when nodes do not answer.
 func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (admin.Member, error) {
+	drains := false
+	return watchNode(ctx, d.client, d.tell, m, every, "drain", func(m admin.Member) (done bool, err error) {
+		switch {
+		case m.State == admin.StateLeft, m.State == admin.StateDraining && m.Leases == 0 && m.Receivers == 0:
+			return true, nil
+		case m.State == admin.StateLost:
+			return true, fmt.Errorf("%s %w: other nodes take its work over by themselves; if its process is dead, run: "+
+				"rollcall cluster forget %s", nodeTitle(m), errLostDraining, m.Node)
+		case drains && (m.State == admin.StateServing || m.State == admin.StateUnfit):
+			return true, fmt.Errorf("%s %w", nodeTitle(m), errUndrained)
+		}
+		drains = drains || m.State == admin.StateDraining
+		return false, nil
+	})
+}
+
+// watchNode looks at a process until ended says that there is nothing more to wait for, and
+// gives it as it then is. It tells what changes. A process whose end is so long ago that it is
+// not shown any more has left. Its error wraps errDeaf when nodes do not answer.
+func watchNode(ctx context.Context, client *adminClient, tell io.Writer, m admin.Member, every time.Duration,
+	what string, ended func(admin.Member) (bool, error)) (admin.Member, error) {
 	deaf, told := 0, ""
 	for {
-		known, err := d.client.members(ctx)
+		known, err := client.members(ctx)
 		if err == nil {
 			deaf = 0
 			i := slices.IndexFunc(known.Members, func(o admin.Member) bool { return o.Session == m.Session })
-			if i < 0 { // its end is so long ago that it is not shown any more
+			if i >= 0 {
+				m = known.Members[i]
+			} else {
 				m.State, m.Leases, m.Addresses, m.Receivers = admin.StateLeft, 0, 0, 0
-				return m, nil
 			}
-			m = known.Members[i]
-			switch {
-			case m.State == admin.StateLeft, m.State == admin.StateDraining && m.Leases == 0 && m.Receivers == 0:
-				return m, nil
-			case m.State == admin.StateLost:
-				return m, fmt.Errorf("%s %w: other nodes take its work over by themselves; if its process is dead, run: "+
-					"rollcall cluster forget %s", nodeTitle(m), errLostDraining, m.Node)
+			if done, err := ended(m); done {
+				return m, err
 			}
 			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, grouped(int64(m.Leases)),
 				grouped(m.Addresses), grouped(int64(m.Receivers))); text != told {
 				told = text
-				fmt.Fprintln(d.tell, text)
+				fmt.Fprintln(tell, text)
 			}
 		} else if deaf++; deaf >= deafMax {
-			return m, fmt.Errorf("%w: %w", errDeaf, err)
+			return m, fmt.Errorf("the %s was asked for, but %w: %w", what, errDeaf, err)
 		}
 		if !waitFor(ctx, every) {
-			return m, fmt.Errorf("no longer waiting (%w); the node goes on to drain", ctx.Err())
+			return m, fmt.Errorf("no longer waiting (%w); what was asked for stays asked for", ctx.Err())
 		}
 	}
 }

@@ -67,9 +67,14 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 
 // confirmForget asks a person; errNotForgotten is any answer but yes.
 func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
-	fmt.Fprintf(out, "%s, id %s, is %s for %s.\nTo forget it says: I know that its process is dead. If it is not, "+
+	return confirm(in, out, fmt.Sprintf("%s, id %s, is %s for %s.\nTo forget it says: I know that its process is dead. If it is not, "+
 		"limits of\nreceivers may be exceeded.\nForget it? [y/N] ", printable(m.Name), m.Node, m.State,
-		span(time.Since(time.Time(m.Since))))
+		span(time.Since(time.Time(m.Since)))), errNotForgotten)
+}
+
+// confirm asks a person; any answer but yes is the error otherwise.
+func confirm(in io.Reader, out io.Writer, question string, otherwise error) error {
+	fmt.Fprint(out, question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -78,5 +83,5 @@ func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
 	case "y", "yes":
 		return nil
 	}
-	return errNotForgotten
+	return otherwise
 }

@@ -61,6 +61,12 @@ func (f *toldCluster) Drain(_ context.Context, node uuid.UUID) error {
 	return f.did("drain %.8s", node)
 }
 
+func (f *toldCluster) Undrain(_ context.Context, node uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.did("undrain %.8s", node)
+}
+
 func (f *toldCluster) Forget(_ context.Context, node uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -422,6 +428,8 @@ func TestDrainIsWaitedFor(t *testing.T) {
 			[]string{"draining: "}, errLostDraining},
 		{"a ledger that is back", []admin.Membership{broken, broken, state(admin.StateDraining, 0, 0)}, nil, nil},
 		{"nobody tells", []admin.Membership{broken}, nil, errDeaf},
+		{"undrained meanwhile", []admin.Membership{state(admin.StateServing, 2, 9), state(admin.StateDraining, 2, 9),
+			state(admin.StateServing, 0, 9)}, []string{"serving: ", "draining: "}, errUndrained},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, c.frames...)
@@ -447,6 +455,51 @@ func TestDrainIsWaitedFor(t *testing.T) {
 	d := drain{client: r.client(), tell: &bytes.Buffer{}}
 	if _, err := d.wait(ctx, trio().Members[1], time.Millisecond); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestUndrain(t *testing.T) {
+	state := func(s admin.State) admin.Membership {
+		return with(trio(), 1, func(m *admin.Member) { m.State = s })
+	}
+	draining := []admin.Membership{state(admin.StateDraining)}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		frames []admin.Membership
+		fails  error
+		asked  string
+		stdout string
+		err    string
+	}{
+		{"nobody named", nil, draining, nil, "", "", "give --yes for the node that is asked"},
+		{"the node itself", []string{"--yes"}, draining, nil, "undrain 5f2c91aa",
+			"node-1 (5f2c91aa) is asked to take work again", ""},
+		{"another", []string{"node-2"}, draining, nil, "undrain a1000000", "node-2 (a1000000) is asked to take work again", ""},
+		{"as JSON", []string{"node-2", "--json"}, draining, nil, "undrain a1000000", `{"node":"a1000000-`, ""},
+		{"waited for", []string{"node-2", "--wait"}, []admin.Membership{state(admin.StateDraining),
+			state(admin.StateDraining), state(admin.StateServing)}, nil, "undrain a1000000", "node-2 (a1000000) takes work.", ""},
+		{"it stops", []string{"node-2", "--wait"}, []admin.Membership{state(admin.StateDraining),
+			state(admin.StateLeft)}, nil, "undrain a1000000", "", "takes no work: it has ended (left). Start it"},
+		{"not fit", []string{"node-2", "--wait"}, []admin.Membership{state(admin.StateDraining),
+			state(admin.StateUnfit)}, nil, "undrain a1000000", "", "run `rollcall doctor` there"},
+		{"it has left", []string{"node-2"}, []admin.Membership{state(admin.StateLeft)}, nil, "", "",
+			"is left: it takes work when it is started"},
+		{"unknown", []string{"node-9"}, draining, nil, "", "", "no node has the name or the id"},
+		{"two", []string{"node-1", "node-2"}, draining, nil, "", "", `unexpected argument "node-2"`},
+		{"no ledger", []string{"--yes"}, draining, errors.New("down"), "undrain 5f2c91aa", "", "send the same call again"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // one waits for a second
+			r := newClusterRig(t, c.frames...)
+			r.cluster.fails = c.fails
+			stdout, _, err := r.run("", append([]string{"undrain"}, c.args...)...)
+			if asked := r.cluster.calls(); asked != c.asked || !strings.HasPrefix(stdout, c.stdout) ||
+				(stdout == "") != (c.stdout == "") || (err == nil) != (c.err == "") ||
+				err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %q, %q and %v, want %q, %q and %q", asked, stdout, err, c.asked, c.stdout, c.err)
+			}
+		})
 	}
 }
 
@@ -512,7 +565,7 @@ func TestNamesOfNodesAreCompleted(t *testing.T) {
 		}
 		return out.String()
 	}
-	for _, command := range []string{"drain", "forget"} {
+	for _, command := range []string{"drain", "undrain", "forget"} {
 		if got := complete(command, ""); !strings.Contains(got, "node-2\tserving, a1000000-") ||
 			!strings.Contains(got, "node-3\t") {
 			t.Errorf("%s: %s", command, got)

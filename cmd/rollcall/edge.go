@@ -130,7 +130,7 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
 		Limits:   workspaceLimits(c),
-		Gatherer: o.registry, Draining: n.draining.Load, Wake: o.wake, Log: o.log,
+		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },

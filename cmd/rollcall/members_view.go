@@ -86,6 +86,11 @@ func stateOf(m cluster.Member) admin.State {
 // Drain implements admin.Cluster.
 func (v membersView) Drain(ctx context.Context, node uuid.UUID) error { return v.node.Drain(ctx, node) }
 
+// Undrain implements admin.Cluster.
+func (v membersView) Undrain(ctx context.Context, node uuid.UUID) error {
+	return v.node.Undrain(ctx, node)
+}
+
 // Forget implements admin.Cluster.
 func (v membersView) Forget(ctx context.Context, node uuid.UUID) error {
 	return v.node.Forget(ctx, node)

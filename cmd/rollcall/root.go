@@ -46,7 +46,7 @@ func newRoot(environ []string) *cobra.Command {
 		newWorkspace(e), newKey(e), newCredits(e),
 		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
 		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
-		newCluster(e), newDoctor(e), newConfig(e), newVersion(),
+		newCluster(e), newLedger(e), newDoctor(e), newConfig(e), newVersion(),
 	)
 	asGroup(root)
 	root.InitDefaultHelpCmd()

@@ -21,6 +21,9 @@ type Cluster interface {
 	// ledger.ErrNoSuchNode; any other one means that the ledger did not answer.
 	Drain(ctx context.Context, node uuid.UUID) error
 
+	// Undrain has a node take work again that an operator drained. Errors as Drain.
+	Undrain(ctx context.Context, node uuid.UUID) error
+
 	// Forget is an operator's word that a node is dead. Errors: ledger.ErrNoSuchNode,
 	// ledger.ErrNodeAlive; any other one means that the ledger did not answer.
 	Forget(ctx context.Context, node uuid.UUID) error

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"rollcall/ledger"
 )
 
@@ -18,6 +20,7 @@ const clusterTimeout = 20 * time.Second
 func (s *Server) clusterRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/cluster/members", s.ofCluster(s.members))
 	mux.HandleFunc("POST /v1/cluster/drain", s.ofCluster(s.drainNode))
+	mux.HandleFunc("POST /v1/cluster/undrain", s.ofCluster(s.undrainNode))
 	mux.HandleFunc("POST /v1/cluster/forget", s.ofCluster(s.forgetNode))
 	mux.HandleFunc("GET /v1/cluster/keys", s.ofCluster(s.gossipKeys))
 	mux.HandleFunc("POST /v1/cluster/keys", s.ofCluster(s.changeGossipKeys))
@@ -50,21 +53,32 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request) {
 
 // drainNode drains the node of the body, or this one when none is named.
 func (s *Server) drainNode(w http.ResponseWriter, r *http.Request) {
+	s.wishNode(w, r, "drain", "draining", "it has nothing that could be given away", s.options.Cluster.Drain)
+}
+
+// undrainNode has the node of the body, or this one when none is named, take work again.
+func (s *Server) undrainNode(w http.ResponseWriter, r *http.Request) {
+	s.wishNode(w, r, "undrain", "taking work", "it takes work when it is started", s.options.Cluster.Undrain)
+}
+
+// wishNode says to a node whether an operator wants it to drain.
+func (s *Server) wishNode(w http.ResponseWriter, r *http.Request, what, becomes, ended string,
+	do func(ctx context.Context, node uuid.UUID) error) {
 	m, ok := s.nodeOfBody(w, r, func(m Member) bool { return !m.State.Ended() })
 	if !ok {
 		return
 	}
 	if m.State.Ended() {
 		refuse(w, http.StatusConflict, "node_ended",
-			fmt.Sprintf("%s is %s: it has nothing that could be given away", title(m), m.State))
+			fmt.Sprintf("%s is %s: %s", title(m), m.State, ended))
 		return
 	}
-	if err := s.options.Cluster.Drain(r.Context(), m.Node); err != nil {
-		s.failCluster(w, "drain node", err)
+	if err := do(r.Context(), m.Node); err != nil {
+		s.failCluster(w, what+" node", err)
 		return
 	}
-	s.options.Log.Info("drain asked", "node", m.Node, "name", m.Name)
-	s.note(r.Context(), line("cluster drain", title(m), "draining"))
+	s.options.Log.Info(what+" asked", "node", m.Node, "name", m.Name)
+	s.note(r.Context(), line("cluster "+what, title(m), becomes))
 	writeJSON(w, http.StatusOK, m)
 }
 

@@ -53,6 +53,12 @@ func (f *fakeCluster) Drain(ctx context.Context, node uuid.UUID) error {
 	return f.note(ctx, "drain %.8s", node)
 }
 
+func (f *fakeCluster) Undrain(ctx context.Context, node uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note(ctx, "undrain %.8s", node)
+}
+
 func (f *fakeCluster) Forget(ctx context.Context, node uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,6 +220,13 @@ func TestDrainAndForget(t *testing.T) {
 			""},
 		{"too long a body", "drain", `{"node":"` + strings.Repeat("a", 70000) + `"}`, nil, 400, "invalid_request",
 			""},
+		{"this one", "undrain", `{}`, nil, 200, "", "undrain 5f2c91aa"},
+		{"another one", "undrain", `{"node":"node-2"}`, nil, 200, "", "undrain 5f2c0000"},
+		{"one that left", "undrain", `{"node":"pad"}`, nil, 409, "node_ended", ""},
+		{"unknown", "undrain", `{"node":"x"}`, nil, 404, "node_not_found", ""},
+		{"gone meanwhile", "undrain", `{}`, fmt.Errorf("undrain: %w", ledger.ErrNoSuchNode), 404, "node_not_found",
+			"undrain 5f2c91aa"},
+		{"no ledger", "undrain", `{}`, down, 503, "unavailable", "undrain 5f2c91aa"},
 		{"a lost one", "forget", `{"node":"pod"}`, nil, 200, "", "forget b0000000"},
 		{"this one", "forget", `{"node":"node-1"}`, nil, 409, "node_alive", ""},
 		{"none", "forget", `{}`, nil, 409, "node_alive", ""},
@@ -242,7 +255,7 @@ func TestDrainAndForget(t *testing.T) {
 func TestClusterCallsAreTheOperators(t *testing.T) {
 	f := &fakeCluster{known: admin.Membership{Members: five()}}
 	r, alone := newRig(t, withCluster(f)), newRig(t)
-	for _, call := range []string{"GET members", "POST drain", "POST forget", "GET keys", "POST keys"} {
+	for _, call := range []string{"GET members", "POST drain", "POST undrain", "POST forget", "GET keys", "POST keys"} {
 		method, name, _ := strings.Cut(call, " ")
 		for _, authorization := range []string{"", "Bearer wrong"} {
 			if status, text := r.raw(method, "/v1/cluster/"+name, `{}`, authorization); status != 401 {

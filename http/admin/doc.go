@@ -52,6 +52,7 @@
 //	POST /v1/identity/check           Identity, after a look at everything
 //	GET  /v1/cluster/members          Membership
 //	POST /v1/cluster/drain            {"node"} -> its Member; "" is the node that answers
+//	POST /v1/cluster/undrain          {"node"} -> its Member; "" is the node that answers
 //	POST /v1/cluster/forget           {"node"} -> its Member
 //	GET  /v1/cluster/keys             KeyAnswer
 //	POST /v1/cluster/keys             {"op":"add","key"} or {"op":"use" or "remove","fingerprint"} -> KeyAnswer

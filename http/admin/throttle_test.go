@@ -307,6 +307,7 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	id, _ := w["id"].(string)
 	for _, c := range []struct{ call, body, action, subject string }{
 		{"/v1/cluster/drain", `{"node":"node-3"}`, "cluster drain", "node-3 (a0000000"},
+		{"/v1/cluster/undrain", `{"node":"node-3"}`, "cluster undrain", "node-3 (a0000000"},
 		{"/v1/cluster/forget", `{"node":"pod"}`, "cluster forget", "pod (b0000000"},
 		{"/v1/cluster/keys", `{"op":"use","fingerprint":"0a0b0c0d"}`, "", ""},
 		{"/v1/receivers/close", `{"key":"a.test","node":"node-1","session":4}`, "session close", "a.test"},

@@ -26,6 +26,7 @@ var processes = []exercise{
 	{"who was retired begins anew", 0, beginsAnew},
 	{"silent receivers outlive their process", 0, silentReceivers},
 	{"a wish to drain stays", 0, drains},
+	{"a wish to drain is taken back", 0, undrains},
 	{"a node that was seen is not forgotten", 0, forgetsNoneAlive},
 	{"a node is forgotten when all have read its end", 0, forgetsWhenRead},
 	{"who left is forgotten", 0, forgetsLeft},

@@ -170,6 +170,44 @@ func drains(d *Desk) {
 	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
 }
 
+// undrains: the wish is taken back in the rows in which it could be said, and in no other.
+func undrains(d *Desk) {
+	ctx := d.T.Context()
+	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
+	left, back, other := beatOf(life(d.Node)), beatOf(life(d.Node)), beatOf(life(uuid.Nil))
+	d.Beats(left)
+	d.Beats(back)
+	_, before := d.Beats(other)
+	d.ok(d.Undrain(ctx, d.Node)) // nobody wants it to drain
+	d.ok(d.AskDrain(ctx, d.Node))
+	d.ok(d.AskDrain(ctx, other.Node))
+	d.ok(d.Leave(ctx, left.Session))
+	for range 2 {
+		d.ok(d.Undrain(ctx, d.Node))
+	}
+	for session, want := range map[uuid.UUID]bool{left.Session: true, back.Session: false, other.Session: true} {
+		if row := d.row(session); row.DrainAsked != want {
+			d.T.Errorf("asked: %v, want %v, of %+v", row.DrainAsked, want, row)
+		}
+	}
+	row, roll := d.Beats(back)
+	if row.DrainAsked || roll.Turn != before.Turn+1 {
+		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Turn)
+	}
+	d.ok(d.AskDrain(ctx, d.Node))
+	d.ok(d.Retire(ctx, back.Session, 0, false))
+	d.ok(d.Undrain(ctx, d.Node)) // it may come back
+	if row, _ = d.Beats(back); row.DrainAsked {
+		d.T.Errorf("after it came back: %+v", row)
+	}
+	lines := d.logged("node undrain")
+	if len(lines) != 2 || lines[0].Subject != d.Node.String() || lines[0].New != back.Session.String() {
+		d.T.Errorf("two wishes were taken back, the log has %+v", lines)
+	}
+	d.ok(d.Retire(ctx, back.Session, 0, true))
+	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
+}
+
 func forgetsNoneAlive(d *Desk) {
 	ctx := d.T.Context()
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)

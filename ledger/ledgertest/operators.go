@@ -422,13 +422,15 @@ func authors(d *Desk) {
 		_, revoke := d.RevokeKey(ctx, w.String()[:12])
 		_, beat := d.Beat(ctx, beatOf(ledger.Process{Session: w, Node: w}))
 		drain := d.AskDrain(ctx, w)
+		undrain := d.Undrain(ctx, w)
 		forget := d.Forget(ctx, w, 0)
-		return []error{create, key, grant, revoke, drain, forget, beat}
+		return []error{create, key, grant, revoke, drain, undrain, forget, beat}
 	}
 	for _, err := range do(ledger.WithAuthor(d.T.Context(), "ada")) {
 		d.ok(err)
 	}
-	actions := []string{"workspace create", "key create", "grant", "key revoke", "node drain", "node forget"}
+	actions := []string{"workspace create", "key create", "grant", "key revoke", "node drain", "node undrain",
+		"node forget"}
 	for _, action := range actions {
 		lines := slices.DeleteFunc(d.logged(action), func(l ledger.LogLine) bool { return l.New == "desk" })
 		if len(lines) != 1 || lines[0].Author != "ada" || lines[0].Old != "" {

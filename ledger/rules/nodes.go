@@ -137,8 +137,25 @@ func end(t Tables, row *ledger.NodeRow, e Ending) error {
 
 // AskDrain notes an operator's wish in the rows of a node.
 func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
+	if err := b.wantDrain(ctx, node, true, "node drain"); err != nil {
+		return fmt.Errorf("ask node %s to drain: %w", node, err)
+	}
+	return nil
+}
+
+// Undrain takes an operator's wish back.
+func (b Book) Undrain(ctx context.Context, node uuid.UUID) error {
+	if err := b.wantDrain(ctx, node, false, "node undrain"); err != nil {
+		return fmt.Errorf("take back that node %s drains: %w", node, err)
+	}
+	return nil
+}
+
+// wantDrain notes whether an operator wants a node to drain, and logs each row that
+// said something else.
+func (b Book) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
 	found := false // by any run: the node may be forgotten after one that was committed
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+	return b.db.Update(ctx, Scope{}, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
 			return err
@@ -147,14 +164,14 @@ func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
 			if row.Node != node || row.Standing == ledger.NodeLeft || row.Dead {
 				continue
 			}
-			if found = true; row.DrainAsked {
+			if found = true; row.DrainAsked == asked {
 				continue
 			}
-			n, err := t.AskDrain(row.Session)
-			if err := one(n, err, "ask to drain"); err != nil {
+			n, err := t.AskDrain(row.Session, asked)
+			if err := one(n, err, action); err != nil {
 				return err
 			}
-			if err := t.Log(ledger.LogLine{Action: "node drain", Subject: node.String(),
+			if err := t.Log(ledger.LogLine{Action: action, Subject: node.String(),
 				New: row.Session.String()}); err != nil {
 				return err
 			}
@@ -164,10 +181,6 @@ func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("ask node %s to drain: %w", node, err)
-	}
-	return nil
 }
 
 // Forget takes an operator's word that a node is dead.
@@ -230,6 +243,27 @@ func forget(t Tables, roll ledger.Roll, rows []*ledger.NodeRow, after time.Durat
 		return nil
 	}
 	return t.Log(ledger.LogLine{Action: "node forget", Subject: rows[0].Node.String()})
+}
+
+// Clear removes the rows of all processes. ledger.ErrNodeAlive when one that is in was seen
+// within the time.
+func Clear(t Tables, within time.Duration) error {
+	roll, err := t.Roll()
+	if err != nil {
+		return err
+	}
+	for _, row := range roll.Nodes {
+		if fresh(roll.Now, &row, within) {
+			return fmt.Errorf("node %q at %s works on it, seen %s ago: %w", row.Name, row.Actors,
+				roll.Now.Sub(row.Seen).Round(time.Second), ledger.ErrNodeAlive)
+		}
+	}
+	for _, row := range roll.Nodes {
+		if err := remove(t, &row); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func remove(t Tables, row *ledger.NodeRow) error {

@@ -162,8 +162,8 @@ type Tables interface {
 	// End writes the end of a row if it is as before: the same standing and turn. The
 	// view before the last publication goes if the process had read that.
 	End(before *ledger.NodeRow, e Ending) (int64, error)
-	// AskDrain notes an operator's wish in a row.
-	AskDrain(session uuid.UUID) (int64, error)
+	// AskDrain notes in a row whether an operator wants its process to drain.
+	AskDrain(session uuid.UUID, asked bool) (int64, error)
 	// Remove deletes a row.
 	Remove(session uuid.UUID) (int64, error)
 	// Node reads one row, nil when there is none, and the time in milliseconds.

@@ -115,7 +115,7 @@ func ofProcesses(t *tx, none uuid.UUID) map[string]func() (int64, error) {
 		"the end after another turn":   ending(row(uuid.UUID{1}, ledger.NodeIn, 2)),
 		"the end of one that was in":   ending(row(uuid.UUID{2}, ledger.NodeIn, 3)),
 		"the end of nobody":            ending(row(none, ledger.NodeIn, 1)),
-		"an operator's wish of nobody": func() (int64, error) { return t.AskDrain(none) },
+		"an operator's wish of nobody": func() (int64, error) { return t.AskDrain(none, true) },
 		"the removal of nobody":        func() (int64, error) { return t.Remove(none) },
 	}
 }

@@ -3,10 +3,12 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,17 +21,61 @@ import (
 // identitySecret is the name of the secret that the ledger's id is made of.
 const identitySecret = "ledger identity"
 
-// Identity is the ledger's own id, made once. A restored backup has it too.
+// Identity is the ledger's own id, made once. A restored backup has it too, until
+// RenewIdentity.
 func (s *Store) Identity(ctx context.Context) (uuid.UUID, error) {
 	value, err := s.Secret(ctx, identitySecret, len(uuid.UUID{}))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
 	}
+	return identityOf(value)
+}
+
+// identityOf is the id that is made of the secret.
+func identityOf(value []byte) (uuid.UUID, error) {
 	id, err := uuid.NewRandomFromReader(bytes.NewReader(value))
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
 	}
 	return id, nil
+}
+
+// RenewIdentity gives the ledger another id, removes the rows of all processes, and gives
+// both ids. ledger.ErrNodeAlive when a process that is in was seen within the time, which
+// changes nothing; ledger.ErrIllegal for a reason that cannot be kept. Nodes may not do it
+// (deploy/rights.sql): it is for the owner of the tables.
+func (s *Store) RenewIdentity(ctx context.Context, within time.Duration, reason string) (was, is uuid.UUID, err error) {
+	if err := ledger.CheckOperatorText("reason", reason); err != nil {
+		return was, is, err
+	}
+	if was, err = s.Identity(ctx); err != nil {
+		return was, is, err
+	}
+	value := make([]byte, len(uuid.UUID{}))
+	if _, err := rand.Read(value); err != nil {
+		return was, is, fmt.Errorf("ledger's identity: %w", err)
+	}
+	if is, err = identityOf(value); err != nil {
+		return was, is, err
+	}
+	err = s.update(ctx, func(t *tx) error {
+		var stands []byte
+		err := t.row(`SELECT value FROM secrets WHERE name = ?`, identitySecret).Scan(&stands)
+		if err != nil || bytes.Equal(stands, value) { // a run before this one was committed without our knowing
+			return err
+		}
+		if err := rules.Clear(statements{t, s}, within); err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
+			return err
+		}
+		return t.Log(ledger.LogLine{Action: "ledger renew", Old: was.String(), New: is.String(), Reason: reason})
+	})
+	if err != nil {
+		return was, is, fmt.Errorf("renew the ledger's identity: %w", err)
+	}
+	return was, is, nil
 }
 
 // NextTurn takes the next turn. Whoever has taken one holds the counter until the
@@ -97,9 +143,9 @@ func (t *tx) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 		e.Standing, e.Turn, stored(e.Dead), e.Standing, stored(e.Forgotten), before.Session[:], before.Standing, before.Turn)
 }
 
-// AskDrain notes an operator's wish in a row.
-func (t *tx) AskDrain(session uuid.UUID) (int64, error) {
-	return t.exec(`UPDATE nodes SET drain_asked = 1 WHERE session = ?`, session[:])
+// AskDrain notes in a row whether an operator wants its process to drain.
+func (t *tx) AskDrain(session uuid.UUID, asked bool) (int64, error) {
+	return t.exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
 }
 
 // Remove deletes a row.

@@ -323,6 +323,13 @@ var calls = []struct {
 		b := begun(d, uuid.UUID{1})
 		return func() error { return d.AskDrain(d.T.Context(), b.Node) }
 	}},
+	{"undrain", false, func(d *ledgertest.Desk) func() error {
+		b := begun(d, uuid.UUID{1})
+		if err := d.AskDrain(d.T.Context(), b.Node); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { return d.Undrain(d.T.Context(), b.Node) }
+	}},
 	{"forget", false, func(d *ledgertest.Desk) func() error {
 		left, lost := begun(d, uuid.UUID{1}), begun(d, uuid.UUID{2})
 		if err := d.Leave(d.T.Context(), left.Session); err != nil {

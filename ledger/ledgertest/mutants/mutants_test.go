@@ -67,6 +67,8 @@ var (
 	clocks = suite{"./ledger/sqlstore", [][]string{
 		{"-test.run", "^TestWhichClocksAreBelieved$"},
 		{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}
+	// renewals are the tests of a ledger that gets a new identity.
+	renewals = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}}
 	// looks are the tests of where looks for what is due begin.
 	looks = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}}
 	// sweeps are the tests of what a sweep leaves, on disk too.

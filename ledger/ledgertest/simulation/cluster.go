@@ -25,7 +25,14 @@ type processes struct {
 	was    *cluster      // after the commit before
 	after  time.Duration // of the retirement or the forgetting at hand
 	beaten uuid.UUID     // session of the beat at hand
+	wished wish          // of the operator at hand
 	done   int           // operations so far
+}
+
+// wish is what an operator wants of a node.
+type wish struct {
+	node  uuid.UUID
+	drain bool
 }
 
 // RunCluster lives such a life; the same seed gives the same.
@@ -66,9 +73,9 @@ func (p *processes) others() {
 		return
 	}
 	p.depth++
-	after, beaten := p.after, p.beaten
+	after, beaten, wished := p.after, p.beaten, p.wished
 	p.operation()
-	p.after, p.beaten = after, beaten
+	p.after, p.beaten, p.wished = after, beaten, wished
 	p.depth--
 }
 
@@ -80,7 +87,7 @@ func (p *processes) operation() {
 	i := p.random.IntN(len(p.alive))
 	one := p.alive[i]
 	ctx := context.Background()
-	p.after, p.beaten = 0, uuid.Nil
+	p.after, p.beaten, p.wished = 0, uuid.Nil, wish{}
 	p.done++
 	switch at := p.random.IntN(100); {
 	case at < 55:
@@ -92,8 +99,8 @@ func (p *processes) operation() {
 	case at < 75:
 		p.after = time.Duration(p.random.IntN(2)) * retireAfter
 		p.answered("retire", p.book.Retire(ctx, one.Session, p.after, p.chance(500)))
-	case at < 78:
-		p.answered("drain", p.book.AskDrain(ctx, one.Node), ledger.ErrNoSuchNode)
+	case at < 79:
+		p.wish(one.Node, p.chance(500))
 	case at < 82:
 		p.after = retireAfter
 		p.answered("forget", p.book.Forget(ctx, one.Node, p.after), ledger.ErrNoSuchNode, ledger.ErrNodeAlive)
@@ -138,6 +145,27 @@ func (p *processes) beat(one ledger.Process) {
 		p.wrong("beat", "said %+v, the row is %+v", b, row)
 	}
 }
+
+// wish says that an operator wants a node to drain, or takes that back, and looks whether
+// every row that can drain says the same.
+func (p *processes) wish(node uuid.UUID, drain bool) {
+	say, name := p.book.Undrain, "undrain"
+	if drain {
+		say, name = p.book.AskDrain, "drain"
+	}
+	p.wished = wish{node, drain}
+	if !p.answered(name, say(context.Background(), node), ledger.ErrNoSuchNode) {
+		return
+	}
+	for _, row := range p.memory.cluster.nodes {
+		if row.Node == node && canDrain(row) && row.DrainAsked != drain {
+			p.wrong("drain", "%s was answered, and the row is %+v", name, row)
+		}
+	}
+}
+
+// canDrain says whether a row is of a process that may drain.
+func canDrain(row ledger.NodeRow) bool { return row.Standing != ledger.NodeLeft && !row.Dead }
 
 // learn keeps a fact about a receiver and asks for all.
 func (p *processes) learn() {
@@ -184,6 +212,8 @@ func (p *processes) checkStep(old ledger.NodeRow, known bool, row ledger.NodeRow
 		p.wrong("turns", "began %v, ended %v, published %v: from %+v to %+v", began, ended, published, old, row)
 	}
 	switch {
+	case old.DrainAsked != row.DrainAsked && (p.wished != wish{row.Node, row.DrainAsked} || !canDrain(old)):
+		p.wrong("drain", "an operator wished %+v: from %+v to %+v", p.wished, old, row)
 	case began && (row.Before != nil || row.Dead || row.Session != p.beaten):
 		p.wrong("turns", "began as %+v", row)
 	case published && !slices.Equal(row.Before, old.View):

@@ -119,10 +119,10 @@ func (m *memory) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 	})
 }
 
-// AskDrain notes an operator's wish in a row.
-func (m *memory) AskDrain(session uuid.UUID) (int64, error) {
+// AskDrain notes in a row whether an operator wants its process to drain.
+func (m *memory) AskDrain(session uuid.UUID, asked bool) (int64, error) {
 	return m.alterNode(session, func(*ledger.NodeRow) bool { return true },
-		func(n *ledger.NodeRow) { n.DrainAsked = true })
+		func(n *ledger.NodeRow) { n.DrainAsked = asked })
 }
 
 // Remove deletes a row.

@@ -32,9 +32,9 @@ func (t *twin) End(before *ledger.NodeRow, e rules.Ending) (int64, error) {
 	return same(t, "end", got, err, func() (int64, error) { return t.second.End(before, e) })
 }
 
-func (t *twin) AskDrain(session uuid.UUID) (int64, error) {
-	got, err := t.first.AskDrain(session)
-	return same(t, "ask drain", got, err, func() (int64, error) { return t.second.AskDrain(session) })
+func (t *twin) AskDrain(session uuid.UUID, asked bool) (int64, error) {
+	got, err := t.first.AskDrain(session, asked)
+	return same(t, "ask drain", got, err, func() (int64, error) { return t.second.AskDrain(session, asked) })
 }
 
 func (t *twin) Remove(session uuid.UUID) (int64, error) {
