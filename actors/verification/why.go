@@ -69,7 +69,7 @@ func because(w view.Wait) string {
 		return "where we first find out whether every address is accepted"
 	}
 	text := atReceiver[max(0, slices.Index(view.Causes[:], w.Cause))]
-	if w.PerHour > 0 && w.Cause != view.Causes[wire.Cause_FREE] {
+	if w.PerHour > 0 && (w.Cause == view.Causes[wire.Cause_BUDGET] || w.Cause == view.Causes[wire.Cause_ALLOWANCE]) {
 		text += fmt.Sprintf(" (we ask about %d addresses an hour)", w.PerHour)
 	}
 	return text
