@@ -119,8 +119,7 @@ func (b Book) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (l
 		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
 	}
 	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
-		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired ||
-			issue.Code == ledger.ReceiversWait {
+		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired {
 			return ledger.ErrIllegal
 		}
 		if err := ledger.CheckText(issue.Code + issue.Message); err != nil {
