@@ -62,7 +62,8 @@ type HTTP struct {
 
 	// AllowedOrigins are the exact origins, such as https://app.example.com,
 	// that browsers may call from. A request with another Origin is refused
-	// with 403. Default none.
+	// with 403; only GET /v1/credits is answered, without the headers that let a page
+	// read the answer. Default none.
 	AllowedOrigins []string `toml:"allowed_origins"`
 
 	// ReadsPerSecond is how many requests a second one key may make for a long

@@ -120,16 +120,16 @@ type Work interface {
 	// committed with the results and makes no other settlement: with a repeat, that
 	// of the first stays. ErrIllegal for results that EncodeResults refuses, that lie
 	// outside of the file, that are more than what is left, or of which another settlement
-	// has an ordinal, and for evidence above EvidenceMax.
+	// has an ordinal, for evidence above EvidenceMax, and for s.Why that CheckWhy refuses.
 	Settle(ctx context.Context, s Settlement) (Verification, error)
 	// Wait marks a leased verification as Waiting for receivers until o.Next, or,
 	// with a zero time, as Verifying, and notes what is expected of it. Cancelling
-	// stays as it is.
+	// stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy refuses.
 	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
 	// Park marks a leased verification as Waiting for receivers until o.Next, keeps the
 	// state of its work and gives the lease back: no node takes it before o.Next, unless it is
-	// cancelled. Cancelling stays as it is, with its lease. ErrIllegal without o.Next, and for
-	// a state above ParkedMax.
+	// cancelled. Cancelling stays as it is, with its lease. ErrIllegal without o.Next, for
+	// o.Why that CheckWhy refuses, and for a state above ParkedMax.
 	Park(ctx context.Context, l Lease, o Outlook, state []byte) (Verification, error)
 	// Parked gives the state that was kept last; nil when there is none.
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)

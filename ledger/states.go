@@ -5,6 +5,10 @@ import "fmt"
 // CreditsRequired is the code of the issue of a verification that waits for credits.
 const CreditsRequired = "credits_required"
 
+// ReceiversWait is the code of the issue of a verification that waits for receivers. It has it in no
+// other state, and only when it is known what it waits for.
+const ReceiversWait = "receivers_wait"
+
 // The issue codes that the ledger gives by itself.
 const (
 	UploadExpired  = "upload_expired"  // bytes were missing when the upload's time was over

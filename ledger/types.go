@@ -207,12 +207,31 @@ type Settlement struct {
 	// is news, and makes no other settlement: a repeat may bring another, which is
 	// not kept.
 	Expected time.Time
+
+	// Why is news too, as in Outlook: what is waited for now. It is kept only while the
+	// verification waits for receivers; "": what it was told before stays.
+	Why string
 }
 
 // Outlook is what the engine expects of a verification that it works on.
 type Outlook struct {
 	Next     time.Time // when a receiver is due again; zero: there is work now
 	Expected time.Time // when the last address is expected to be final; zero: not known
+
+	// Why tells the customer in a sentence what is waited for, at most WhyMax bytes: the message of
+	// the issue ReceiversWait. "": there is no issue. None without Next.
+	Why string
+}
+
+// WhyMax bounds what a customer is told of a wait for receivers, in bytes.
+const WhyMax = 512
+
+// CheckWhy says whether a customer can be told this of a wait for receivers. ErrIllegal.
+func CheckWhy(why string) error {
+	if len(why) > WhyMax {
+		return fmt.Errorf("%d bytes about a wait, at most %d: %w", len(why), WhyMax, ErrIllegal)
+	}
+	return CheckText(why)
 }
 
 // CheckText says whether every database can keep a text: valid UTF-8 without NUL,

@@ -158,6 +158,10 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		return
 	}
 	if until := a.agenda.quiet(now); !until.Equal(a.quiet) {
+		if a.quiet.IsZero() {
+			a.toldAt = time.Time{}
+			wake = a.tell(c, now, wake) // the customer is told what it waits for when he is told that it waits
+		}
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.agenda.work.Domain, Until: until})
 	}

@@ -437,6 +437,9 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	a.settling = true
 	s := ledger.Settlement{Lease: a.lease, Number: a.number, Results: results,
 		Expected: whole(a.survey(now, false).finish)}
+	if a.waiting {
+		s.Why = a.survey(now, true).sentence()
+	}
 	cases := a.plan.cases[:len(results)]
 	a.call(c, func(ctx context.Context) any {
 		began := time.Now()

@@ -553,6 +553,13 @@ func TestWaitingIsToldWhenOnlyReceiversAreWaitedFor(t *testing.T) {
 		began := time.Now()
 		r := w.starts(o, leased, lease)
 
+		for v = w.sees(v.ID); v.Status != ledger.Waiting; v = w.sees(v.ID) {
+			<-time.After(100 * time.Millisecond)
+		}
+		const why = "1 address waits for good.test, which makes strangers come back later (greylisting); it is expected at "
+		if i := v.Issue; i == nil || i.Code != ledger.ReceiversWait || !strings.HasPrefix(i.Message, why) {
+			t.Errorf("after %v its customer is told %+v", time.Since(began), i)
+		}
 		<-time.After(20 * time.Second)
 		v = w.sees(v.ID)
 		if next := v.NextTry.Sub(began); v.State() != ledger.WaitingReceivers || next < time.Hour ||

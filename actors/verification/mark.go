@@ -86,6 +86,9 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	if quiet == a.waiting && !a.outlook.news(now, next) {
 		return
 	}
+	if quiet {
+		next.Why = a.survey(now, true).sentence()
+	}
 	a.marking = true
 	a.call(c, func(ctx context.Context) any {
 		state, err := a.options.Book.Wait(ctx, a.lease, next)

@@ -185,8 +185,9 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 	case a.held || a.settling || a.marking || a.plan.remaining() > parkedMax:
 		return
 	}
+	seen := a.survey(now, true)
 	a.parking = &parking{missing: map[string]struct{}{}, outlook: ledger.Outlook{
-		Next: earliest(until, now.Add(parkLongest)), Expected: whole(a.survey(now, false).finish)}}
+		Next: earliest(until, now.Add(parkLongest)), Expected: whole(seen.finish), Why: seen.sentence()}}
 	for name, pid := range a.domains {
 		a.parking.missing[name] = struct{}{}
 		c.Send(pid, domain.Park{})

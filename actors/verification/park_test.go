@@ -30,6 +30,10 @@ func TestAParkedVerificationTakesNothing(t *testing.T) {
 		if r.parked.Load() != 1 || v.State() != ledger.WaitingReceivers || time.Until(v.NextTry) < 50*time.Minute {
 			w.t.Fatalf("after a minute: parked %d times, %s until %v", r.parked.Load(), v.Status, v.NextTry)
 		}
+		if i := v.Issue; i == nil || i.Message != "1 address waits for fine.test, which makes strangers come back later "+
+			"(greylisting), and 1 for another receiver; the last is expected at 02:02 UTC." {
+			w.t.Errorf("while it is parked its customer is told %+v", i)
+		}
 		if left := o.Left.Load(); left != 0 {
 			w.t.Errorf("%d addresses are counted while it is parked", left)
 		}
@@ -51,6 +55,49 @@ func TestAParkedVerificationTakesNothing(t *testing.T) {
 			w.t.Errorf("a case has %d attempts, want those before and after it was parked: 2, %v", attempts, err)
 		}
 		w.sound()
+	})
+}
+
+// settling is a ledger that keeps what customers were told after each settlement, and fails
+// when it is told that a file does not wait any more.
+type settling struct {
+	Book
+	told chan *ledger.Issue
+}
+
+func (b settling) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
+	v, err := b.Book.Settle(ctx, s)
+	if err == nil {
+		b.told <- v.Issue
+	}
+	return v, err
+}
+
+func (b settling) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+	if o.Next.IsZero() {
+		return ledger.Verification{}, errors.New("the ledger is away")
+	}
+	return b.Book.Wait(ctx, l, o)
+}
+
+// TestASettlementTellsWhatTheRestWaitsFor while the file is still waiting.
+func TestASettlementTellsWhatTheRestWaitsFor(t *testing.T) {
+	inBubble(t, 10, func(w *world) {
+		book := settling{w.book, make(chan *ledger.Issue, 10)}
+		id := w.uploads("second@good.test", "later@fine.test", "no@bad.test").ID
+		leased, lease := w.leases(w.node, id)
+		r := w.starts(w.options(book), leased, lease)
+		if i := <-book.told; i != nil {
+			w.t.Errorf("while it is verifying its customer is told %+v", i)
+		}
+		const why = "1 address waits for fine.test, which "
+		if i := <-book.told; i == nil || !strings.HasPrefix(i.Message, why) || strings.Contains(i.Message, "another") {
+			w.t.Errorf("after one of two its customer is told %+v", i)
+		}
+		if v, err := w.book.Cancel(context.Background(), w.workspace, id); err != nil || v.Issue != nil {
+			w.t.Errorf("cancelled: %+v, %v", v, err)
+		}
+		r.wait()
 	})
 }
 

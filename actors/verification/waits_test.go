@@ -69,6 +69,10 @@ func TestAPauseMakesItWait(t *testing.T) {
 			t.Errorf("paused for half an hour: %s, next try in %v, expected %v", now.Status,
 				time.Until(now.NextTry), now.Expected)
 		}
+		if i := now.Issue; i == nil || i.Code != ledger.ReceiversWait || !strings.Contains(i.Message,
+			" addresses wait for slow.test, where our operators have paused the work; nobody can say when") {
+			t.Errorf("paused for half an hour its customer is told %+v", i)
+		}
 		if marks, _ := book.told(); len(marks)-len(before) > 61 {
 			t.Errorf("the ledger was told %d times in half an hour", len(marks)-len(before))
 		}
@@ -76,6 +80,9 @@ func TestAPauseMakesItWait(t *testing.T) {
 		<-time.After(5 * time.Second)
 		if v, _ := r.asks(); v.Status != "verifying" || v.Finish.IsZero() {
 			t.Errorf("5 s after it was resumed %s, expected at %v (%s)", v.Status, v.Finish, v.Why)
+		}
+		if i := w.sees(r.id).Issue; i != nil {
+			t.Errorf("after it was resumed its customer is told %+v", i)
 		}
 		r.wait()
 		if v := w.sees(r.id); v.Status != ledger.Completed {

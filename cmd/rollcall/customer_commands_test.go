@@ -132,7 +132,7 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 	list := []api.Summary{{ID: "aaaa1111-0000-4000-8000-000000000001", Status: "completed_with_errors", Filename: &name,
 		Progress: api.Progress{Total: &total, Completed: total}}}
 	var piped strings.Builder
-	if err := printHistory(&piped, list, receiversNow); err != nil || !strings.Contains(piped.String(), name) ||
+	if err := printHistory(&piped, list, nil, receiversNow); err != nil || !strings.Contains(piped.String(), name) ||
 		!strings.Contains(piped.String(), list[0].ID) {
 		t.Errorf("piped: %v, %q", err, piped.String())
 	}

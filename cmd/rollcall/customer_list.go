@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,10 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/http/api"
+	"rollcall/ledger"
 )
 
 // listShown is how many verifications are listed by default.
 const listShown = 20
+
+// issuesShown bounds of how many verifications that wait it is said below the list what they wait for: each is
+// a request of its own.
+const issuesShown = 5
 
 func newList(e environment) *cobra.Command {
 	c := &cobra.Command{
@@ -54,7 +60,11 @@ func newList(e environment) *cobra.Command {
 		if *asJSON {
 			return printJSON(c.OutOrStdout(), all)
 		}
-		return printHistory(c.OutOrStdout(), all.Verifications, time.Now())
+		waiting, err := client.waiting(c.Context(), all.Verifications)
+		if err != nil {
+			return err
+		}
+		return printHistory(c.OutOrStdout(), all.Verifications, waiting, time.Now())
 	}
 	return c
 }
@@ -69,9 +79,32 @@ func historyGrid(list []api.Summary, now time.Time) *grid {
 	return g
 }
 
-func printHistory(w io.Writer, list []api.Summary, now time.Time) error {
+// waiting reads the newest of a list that wait.
+func (c *apiClient) waiting(ctx context.Context, list []api.Summary) (found []api.Detail, err error) {
+	for _, v := range list {
+		if v.Status != string(ledger.Waiting) {
+			continue
+		}
+		if len(found) == issuesShown {
+			break
+		}
+		d, _, err := c.detail(ctx, v.ID)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, d)
+	}
+	return found, nil
+}
+
+func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
 	var b strings.Builder
 	historyGrid(list, now).write(&b, tableWidth(w))
+	for _, d := range waiting {
+		if d.Issue != nil { // it may have gone on meanwhile
+			fmt.Fprintf(&b, "%s\n", foldedTo(d.ID+" waits: "+issueText(d.Issue), 0, widthOf(w)))
+		}
+	}
 	if len(list) == 0 {
 		b.WriteString("There is no verification yet.\n")
 	}

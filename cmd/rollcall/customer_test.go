@@ -14,10 +14,10 @@ import (
 )
 
 // newCustomerCLI starts a node with the lab and gives a folder whose environment has its URL and key.
-func newCustomerCLI(t *testing.T) (c *cli, service string, node *background) {
+func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node *background) {
 	t.Helper()
 	c = newCLI(t)
-	node, service = startDev(c)
+	node, service = startDev(c, more...)
 	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
 	var dev tenant
 	if err == nil {

@@ -29,6 +29,7 @@ type progressView struct {
 	bar      *progressbar.ProgressBar // nil: none shown
 	total    int64                    // of the bar
 	status   string                   // last told
+	waits    string                   // what was told last of a wait for receivers
 	told     time.Time                // when the last plain line was written
 	sending  pace                     // of bytes
 	asking   pace                     // of addresses
@@ -88,11 +89,25 @@ func (v *progressView) progress(d api.Detail, counted tally) {
 		v.tellPhase(d.Status)
 		return
 	}
-	if d.Issue != nil && !ledger.Status(d.Status).Final() {
+	if d.Issue != nil && d.Issue.Code != api.ReceiversWait && !ledger.Status(d.Status).Final() {
 		v.tellPhase(d.Status + ": " + d.Issue.Message)
 		return
 	}
+	v.tellWait(d.Issue)
 	v.tell(momentOf(d, counted))
+}
+
+// tellWait says what receivers are waited for, once until it is something else.
+func (v *progressView) tellWait(i *api.Issue) {
+	text := ""
+	if i != nil && i.Code == api.ReceiversWait {
+		text = i.Message
+	}
+	if text != v.waits && text != "" {
+		v.clear()
+		fmt.Fprintln(v.out, printable(text))
+	}
+	v.waits = text
 }
 
 // moment is what is known of a verification at one moment.

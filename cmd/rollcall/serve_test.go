@@ -36,7 +36,7 @@ func freePort(t *testing.T) int {
 }
 
 // startDev starts serve --dev on free ports and waits until it has said what to try.
-func startDev(c *cli) (b *background, api string) {
+func startDev(c *cli, more ...string) (b *background, api string) {
 	c.t.Helper()
 	http, upload, admin := freePort(c.t), freePort(c.t), freePort(c.t)
 	c.environ = []string{
@@ -45,7 +45,7 @@ func startDev(c *cli) (b *background, api string) {
 		fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", admin),
 		fmt.Sprintf("ROLLCALL_ADMIN=http://127.0.0.1:%d", admin),
 	}
-	c.environ = append(c.environ, hurried...)
+	c.environ = append(append(c.environ, hurried...), more...)
 	b = c.start("serve", "--dev")
 	b.waitFor("rollcall verify examples/contacts.csv --api")
 	return b, fmt.Sprintf("http://127.0.0.1:%d", http)

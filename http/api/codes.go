@@ -54,3 +54,7 @@ const (
 
 // CreditsRequired is the issue of a file that waits for credits.
 const CreditsRequired Code = "credits_required"
+
+// ReceiversWait is the issue of a file that waits for receivers: who keeps it waiting, why, and until
+// when. There is nothing to do.
+const ReceiversWait Code = "receivers_wait"

@@ -27,6 +27,7 @@ type modelFile struct {
 	expired      bool // its upload
 	status       string
 	issue        string
+	why          string // what is told of its wait for receivers
 	total        int64
 	held         int64
 	unchecked    int64
@@ -64,7 +65,7 @@ func (f *modelFile) final() bool {
 
 // working says whether its credits are held and addresses are asked.
 func (f *modelFile) working() bool {
-	return f.status == "verifying" || f.status == "cancelling" || f.status == "waiting" && f.issue == ""
+	return f.status == "verifying" || f.status == "cancelling" || f.status == "waiting" && f.issue != "credits_required"
 }
 
 func (f *modelFile) left() int64 {
@@ -79,7 +80,7 @@ func (f *modelFile) mine(l ledger.Lease) bool { return f.node == l.Node && f.epo
 // end makes f final; nobody has it any more, and nobody its bytes unless they were read.
 func (f *modelFile) end(status, issue string) {
 	f.stored = f.total >= 0
-	f.status, f.issue, f.node, f.expires = status, issue, uuid.Nil, false
+	f.status, f.issue, f.why, f.node, f.expires = status, issue, "", uuid.Nil, false
 }
 
 func (m *model) grant(n int64) {
@@ -205,7 +206,7 @@ func (m *model) cancel(f *modelFile) {
 	switch {
 	case f.final() || f.status == "cancelling":
 	case f.working() && f.node != uuid.Nil && !f.expires:
-		f.status, f.issue, f.asleep = "cancelling", "", false
+		f.status, f.issue, f.why, f.asleep = "cancelling", "", "", false
 	default:
 		m.refund(f)
 	}
@@ -236,27 +237,40 @@ func (m *model) finish(f *modelFile, l ledger.Lease) bool {
 }
 
 // wait marks f as waiting for receivers, or as verifying again.
-func (m *model) wait(f *modelFile, l ledger.Lease, on bool) bool {
+func (m *model) wait(f *modelFile, l ledger.Lease, on bool, why string) bool {
 	if !f.mine(l) || !f.working() {
 		return false
 	}
 	if f.status == "cancelling" {
 		return true
 	}
+	if !on && why != "" {
+		return false
+	}
 	f.status = "verifying"
 	if on {
 		f.status = "waiting"
 	}
+	f.tell(why)
 	return true
 }
 
+// tell gives f the issue of a wait for receivers, or takes it.
+func (f *modelFile) tell(why string) {
+	f.issue, f.why = "", why
+	if why != "" {
+		f.issue = "receivers_wait"
+	}
+}
+
 // park gives f back for a long time, or until now.
-func (m *model) park(f *modelFile, l ledger.Lease, long bool) bool {
+func (m *model) park(f *modelFile, l ledger.Lease, long bool, why string) bool {
 	if !f.mine(l) || !f.working() {
 		return false
 	}
 	if f.status != "cancelling" {
 		f.status, f.node, f.expires, f.asleep = "waiting", uuid.Nil, false, long
+		f.tell(why)
 	}
 	return true
 }

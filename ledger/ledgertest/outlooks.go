@@ -1,6 +1,8 @@
 package ledgertest
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"rollcall/ledger"
@@ -11,6 +13,9 @@ var outlooks = []exercise{
 	{"what is expected is told until it is over", 9, expects},
 	{"a settlement is the same whatever is expected", 9, expectsAgain},
 	{"nothing is expected of what is cancelled", 9, expectsNothing},
+	{"the issue of a wait for receivers ends with it", 99, tellsWhy},
+	{"the issue of a wait is refused where there is none", 99, refusesWhy},
+	{"what waits for receivers with an issue can be worked on", 9, worksWithIssue},
 }
 
 // inMinutes is a time that the ledger keeps as it is.
@@ -96,4 +101,120 @@ func expectsNothing(d *Desk) {
 	v, err = d.FinishCancel(d.T.Context(), l)
 	d.ok(err)
 	d.expect(v, time.Time{})
+}
+
+// why fails the test unless a verification tells its customer this of its wait; "": it has no issue.
+func (d *Desk) why(v ledger.Verification, want string) {
+	d.T.Helper()
+	for _, got := range []*ledger.Issue{v.Issue, d.Sees(v.ID).Issue} {
+		switch {
+		case want == "" && got == nil:
+		case got == nil || *got != ledger.Issue{Code: ledger.ReceiversWait, Message: want}:
+			d.T.Errorf("%s: issue %+v, want %q", v.State(), got, want)
+		}
+	}
+}
+
+func tellsWhy(d *Desk) {
+	ctx := d.T.Context()
+	v, l := d.Prepares(5)
+	wait := func(o ledger.Outlook, want string) {
+		d.T.Helper()
+		v, err := d.Wait(ctx, l, o)
+		d.ok(err)
+		d.why(v, want)
+	}
+	told := ledger.Outlook{Next: v.Created.Add(time.Minute), Expected: inMinutes(1), Why: "5 wait."}
+	silent := told
+	silent.Why = ""
+	wait(told, "5 wait.")
+	wait(told, "5 wait.")
+	wait(silent, "")
+	other := told
+	other.Why = "They wait for something else."
+	wait(told, "5 wait.")
+	wait(other, "They wait for something else.")
+	d.why(d.Settles(l, 1, 0, 0, smtp.Valid), "They wait for something else.")
+	s := Batch(l, 2, 1, 1, smtp.Valid)
+	s.Why = "3 wait."
+	v, err := d.Settle(ctx, s)
+	d.ok(err)
+	d.why(v, "3 wait.")
+	wait(ledger.Outlook{}, "")
+
+	s = Batch(l, 3, 2, 2, smtp.Valid)
+	s.Why = "2 wait." // it does not any more
+	v, err = d.Settle(ctx, s)
+	d.ok(err)
+	d.why(v, "")
+	wait(told, "5 wait.")
+	last := Batch(l, 4, 3, 4, smtp.Valid)
+	last.Why = "0 wait."
+	v, err = d.Settle(ctx, last)
+	d.ok(err)
+	d.is(v, "completed")
+	d.why(v, "")
+
+	for _, total := range []int64{1, 2} {
+		v, l = d.Prepares(total)
+		wait(told, "5 wait.")
+		if total == 2 { // without its lease it is cancelled at once
+			v, err = d.Park(ctx, l, told, []byte("state"))
+			d.ok(err)
+			d.why(v, "5 wait.")
+		}
+		v, err = d.Cancel(ctx, d.Workspace, v.ID)
+		d.ok(err)
+		d.why(v, "")
+		if total == 1 {
+			v, err = d.Wait(ctx, l, told)
+			d.ok(err)
+			d.is(v, "cancelling")
+			d.why(v, "")
+		}
+	}
+}
+
+func refusesWhy(d *Desk) {
+	ctx := d.T.Context()
+	v, l := d.Prepares(2)
+	next := v.Created.Add(Hour)
+	_, err := d.Wait(ctx, l, ledger.Outlook{Why: "It waits."})
+	d.refused(err, ledger.ErrIllegal)
+	for _, why := range []string{strings.Repeat("x", ledger.WhyMax+1), "nul\x00", "cut \xe2\x82"} {
+		_, wait := d.Wait(ctx, l, ledger.Outlook{Next: next, Why: why})
+		_, park := d.Park(ctx, l, ledger.Outlook{Next: next, Why: why}, nil)
+		s := Batch(l, 1, 0, 0, smtp.Valid)
+		s.Why = why
+		_, settle := d.Settle(ctx, s)
+		for method, err := range map[string]error{"wait": wait, "park": park, "settle": settle} {
+			if !errors.Is(err, ledger.ErrIllegal) {
+				d.T.Errorf("%s with %q: got %v, want ErrIllegal", method, why, err)
+			}
+		}
+	}
+	longest := strings.Repeat("x", ledger.WhyMax)
+	v, err = d.Wait(ctx, l, ledger.Outlook{Next: next, Why: longest})
+	d.ok(err)
+	d.why(v, longest)
+
+	l = d.Takes(d.Uploads().ID)
+	_, err = d.Refuse(ctx, l, ledger.Issue{Code: ledger.ReceiversWait, Message: "It waits."})
+	d.refused(err, ledger.ErrIllegal)
+}
+
+// worksWithIssue looks whether a file that tells what it waits for is leased as any other.
+func worksWithIssue(d *Desk) {
+	ctx := d.T.Context()
+	v, l := d.Prepares(2)
+	now := ledger.Outlook{Next: v.Created.Add(-time.Second), Why: "It waits."}
+	_, err := d.Park(ctx, l, now, []byte("state"))
+	d.ok(err)
+	l.Epoch = d.leased(d.Node, 5, Hour, v.ID)[0].Epoch
+	d.why(d.Sees(v.ID), "It waits.")
+	v, err = d.Crashed(ctx, l)
+	d.ok(err)
+	d.is(v, ledger.WaitingReceivers)
+	d.why(v, "It waits.")
+	d.has(9, 7, 2, 0)
 }

@@ -256,8 +256,9 @@ func (p *play) wait(t *rapid.T) {
 	if on {
 		next = f.created.Add(Hour)
 	}
-	_, err := p.Wait(p.T.Context(), l, ledger.Outlook{Next: next})
-	p.agree(t, "wait", p.model.wait(f, l, on), err)
+	why := rapid.SampledFrom([]string{"", "It waits.", "It waits for another."}).Draw(t, "why")
+	_, err := p.Wait(p.T.Context(), l, ledger.Outlook{Next: next, Why: why})
+	p.agree(t, "wait", p.model.wait(f, l, on, why), err)
 }
 
 func (p *play) park(t *rapid.T) {
@@ -270,8 +271,9 @@ func (p *play) park(t *rapid.T) {
 	if long {
 		next = f.created.Add(Hour)
 	}
-	_, err := p.Park(p.T.Context(), l, ledger.Outlook{Next: next}, []byte("state"))
-	p.agree(t, "park", p.model.park(f, l, long), err)
+	why := rapid.SampledFrom([]string{"", "It rests."}).Draw(t, "why")
+	_, err := p.Park(p.T.Context(), l, ledger.Outlook{Next: next, Why: why}, []byte("state"))
+	p.agree(t, "park", p.model.park(f, l, long, why), err)
 }
 
 func (p *play) crashed(t *rapid.T) {
@@ -344,11 +346,14 @@ func (p *play) compare(t *rapid.T) {
 	}
 	for _, f := range m.files {
 		v := p.Sees(f.id)
-		issue := ""
+		issue, why := "", ""
 		if v.Issue != nil {
 			issue = v.Issue.Code
+			if issue == ledger.ReceiversWait {
+				why = v.Issue.Message
+			}
 		}
-		if string(v.Status) != f.status || issue != f.issue || v.Total != f.total ||
+		if string(v.Status) != f.status || issue != f.issue || why != f.why || v.Total != f.total ||
 			int64(v.Held) != f.held || v.Counts.Cancelled != f.unchecked ||
 			v.Settlements != int64(len(f.batches)) || v.Epoch != f.epoch {
 			t.Fatalf("got %+v, want %+v", v, f)

@@ -65,6 +65,9 @@ func step(t Tables, v *Row, m move) error {
 	if err := ledger.Step(before.State(), v.State()); err != nil {
 		return err
 	}
+	if v.Issue != nil && v.Issue.Code == ledger.ReceiversWait && v.State() != ledger.WaitingReceivers {
+		return fmt.Errorf("%s and waits for receivers: %w", v.State(), ledger.ErrIllegal)
+	}
 	if m.to.Final() && before.unread() {
 		// Nobody will read these bytes: they go with the step, not after a time.
 		left, err := t.EraseUpload(v.ID, ErasedMax)

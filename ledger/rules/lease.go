@@ -190,15 +190,38 @@ func (b Book) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledge
 			return nil
 		case !v.State().Funded():
 			return ledger.ErrIllegal
-		case v.Status == to && Millis(v.NextTry) == Millis(o.Next) && Millis(v.Expected) == Millis(o.Expected):
+		}
+		issue, err := waitIssue(o.Why)
+		if err != nil {
+			return err
+		}
+		if v.Status == to && Millis(v.NextTry) == Millis(o.Next) && Millis(v.Expected) == Millis(o.Expected) &&
+			sameIssue(v.Issue, issue) {
 			return nil
 		}
-		return step(t, v, move{to: to, next: Millis(o.Next), expected: Millis(o.Expected), held: v.Held, lease: true})
+		return step(t, v, move{to: to, issue: issue, next: Millis(o.Next), expected: Millis(o.Expected), held: v.Held,
+			lease: true})
 	})
 	if err != nil {
 		return v, fmt.Errorf("mark verification %s as waiting: %w", l.Verification, err)
 	}
 	return v, nil
+}
+
+// waitIssue is the issue of a verification that waits for receivers; nil when there is nothing to tell.
+func waitIssue(why string) (*ledger.Issue, error) {
+	if why == "" {
+		return nil, nil
+	}
+	return &ledger.Issue{Code: ledger.ReceiversWait, Message: why}, ledger.CheckWhy(why)
+}
+
+// sameIssue says whether two issues are the same; each may be none.
+func sameIssue(a, b *ledger.Issue) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 // Park keeps the state of a leased verification's work and gives the lease back, until o.Next.
@@ -214,10 +237,14 @@ func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state 
 		case !v.State().Funded() || o.Next.IsZero() || len(state) > ledger.ParkedMax:
 			return ledger.ErrIllegal
 		}
+		issue, err := waitIssue(o.Why)
+		if err != nil {
+			return err
+		}
 		if err := t.KeepParked(v.ID, state); err != nil {
 			return fmt.Errorf("keep the state of its work: %w", err)
 		}
-		return step(t, v, move{to: ledger.Waiting, next: Millis(o.Next), expected: Millis(o.Expected),
+		return step(t, v, move{to: ledger.Waiting, issue: issue, next: Millis(o.Next), expected: Millis(o.Expected),
 			held: v.Held, wake: Millis(o.Next)})
 	})
 	if err != nil {

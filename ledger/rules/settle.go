@@ -27,6 +27,9 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 	if refused == nil && len(n.Evidence) > ledger.EvidenceMax {
 		refused = fmt.Errorf("%d bytes of evidence: %w", len(n.Evidence), ledger.ErrIllegal)
 	}
+	if refused == nil {
+		refused = ledger.CheckWhy(n.Why)
+	}
 	if refused == nil && n.Number > 1 && !b.settled.knows(n.Lease, n.Number-1) {
 		_ = b.remember(ctx, n.Lease.Verification) // what fails here, the transaction tells
 	}
@@ -128,6 +131,9 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 	}
 	v.Settlements, v.Held, v.Counts = n.Number, v.Held-count, v.Counts.Plus(p.Counts)
 	v.Expected = Clock(Millis(n.Expected))
+	if n.Why != "" && v.State() == ledger.WaitingReceivers {
+		v.Issue = &ledger.Issue{Code: ledger.ReceiversWait, Message: n.Why}
+	}
 	changed, err := t.Count(Step{Before: &before, After: v})
 	if err := one(changed, err, "count outcomes"); err != nil {
 		return err

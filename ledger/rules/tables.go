@@ -139,8 +139,8 @@ type Tables interface {
 	Settle(n ledger.Settlement, p ledger.Payload) error
 	// KeepEvidence appends the evidence of a settlement that stands.
 	KeepEvidence(n ledger.Settlement) error
-	// Count writes settlements, counts of outcomes, the single outcome, held and what
-	// is expected.
+	// Count writes settlements, counts of outcomes, the single outcome, held, what is expected and
+	// the issue.
 	Count(s Step) (int64, error)
 	// Settled reads epoch and digest of a settlement. ledger.ErrStaleEpoch when
 	// there is none with this number.

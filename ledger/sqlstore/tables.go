@@ -96,6 +96,9 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	if issue.Code == "" && issue.Message != "" {
+		issue.Code = ledger.ReceiversWait
+	}
 	if issue.Code != "" {
 		v.Issue = &issue
 	}
@@ -190,12 +193,23 @@ func (t *tx) Insert(n ledger.NewVerification) error {
 	return err
 }
 
+// issueOf is the issue of a verification as the table has it. That of one that waits for receivers has no
+// code there: by the empty column the index verifications_due finds what can be worked on, and
+// a program that knows nothing of this issue does too.
+func issueOf(v *rules.Row) ledger.Issue {
+	if v.Issue == nil {
+		return ledger.Issue{}
+	}
+	issue := *v.Issue
+	if issue.Code == ledger.ReceiversWait {
+		issue.Code = ""
+	}
+	return issue
+}
+
 // Move writes where a verification is.
 func (t *tx) Move(s rules.Step) (int64, error) {
-	v, issue := s.After, ledger.Issue{}
-	if v.Issue != nil {
-		issue = *v.Issue
-	}
+	v, issue := s.After, issueOf(s.After)
 	var node any // NULL for nobody
 	if v.Node != uuid.Nil {
 		node = v.Node[:]
@@ -376,10 +390,10 @@ func (t *tx) KeepEvidence(n ledger.Settlement) error {
 func (t *tx) Count(s rules.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
 	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
-		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?
+		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?, issue_message = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
-		rules.Millis(v.Expected), v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+		rules.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.

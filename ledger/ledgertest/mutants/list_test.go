@@ -10,6 +10,7 @@ const (
 	bookRules    = "ledger/rules/book.go"
 	tableRules   = "ledger/rules/tables.go"
 	stateRules   = "ledger/states.go"
+	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
 	payloadRules = "ledger/payload.go"
 	sqlTables    = "ledger/sqlstore/tables.go"
@@ -189,8 +190,8 @@ var list = append([]mutant{
 		"const creditsMax = 1<<53 + 1", books},
 	{"text that PostgreSQL refuses", creditRules, "ledger.CheckText(e.Reason)", `ledger.CheckText("")`, books},
 	{"waiting until the time before", leaseRules,
-		"case v.Status == to && Millis(v.NextTry) == Millis(o.Next) &&",
-		"case v.Status == to &&", books},
+		"if v.Status == to && Millis(v.NextTry) == Millis(o.Next) &&",
+		"if v.Status == to &&", books},
 	{"figures of another file prepared", leaseRules,
 		"same := v.Rows == rows && v.Duplicates == duplicates",
 		"same := v.Rows == rows", books},
@@ -220,8 +221,8 @@ var list = append([]mutant{
 		"return fmt.Errorf(\"write %s entry: %w\", entries[0].Kind, err)",
 		"return nil", books},
 	{"SQL: outcomes counted without their condition", sqlTables,
-		"single_outcome = ?, expected = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ?",
-		"single_outcome = ?, expected = ?\n\t\tWHERE id = ? AND status = ? AND epoch <> -?", books},
+		"single_outcome = ?, expected = ?, issue_message = ?\n\t\tWHERE id = ? AND status = ? AND epoch = ?",
+		"single_outcome = ?, expected = ?, issue_message = ?\n\t\tWHERE id = ? AND status = ? AND epoch <> -?", books},
 	{"SQL: upload said to be erased", sqlSweep,
 		"DELETE FROM upload_chunks WHERE verification = ? AND",
 		"DELETE FROM upload_chunks WHERE verification = ? AND 0 = 1 AND", books},
@@ -338,7 +339,7 @@ var list = append([]mutant{
 	{"fields of any length", operatorWords, "if fields > OperatorTextMax {", "if fields < 0 {", books},
 	{"text of an operator of any length", operatorWords, "if len(text) > OperatorTextMax {",
 		"if len(text) < 0 {", books},
-	{"expected of the time before", leaseRules, " && Millis(v.Expected) == Millis(o.Expected):", ":", books},
+	{"expected of the time before", leaseRules, " && Millis(v.Expected) == Millis(o.Expected) &&", " &&", books},
 	{"expected when it is over", bookRules, "\tv.Expected = Clock(m.expected)\n", "", books},
 	{"expected more exactly than is kept", settleRules, "Clock(Millis(n.Expected))", "n.Expected", books},
 	{"SQL: expected not moved", sqlTables, "next_try = ?, expected = ?,", "next_try = ?, expected = 0 * ?,", books},
@@ -539,6 +540,22 @@ var list = append([]mutant{
 	{"payload with times that jump", payloadRules, "\t\tbefore = at\n", "", words},
 	{"settlement that is not sorted", payloadRules, "\t\tslices.SortFunc(results, byOrdinal)\n", "", words},
 	{"settlement that sorts its caller's", payloadRules, "\t\tresults = slices.Clone(results)\n", "", words},
+
+	// What customers are told of a wait for receivers.
+	{"why of a wait in another state", bookRules, "v.Issue.Code == ledger.ReceiversWait && v.State() != ledger.WaitingReceivers",
+		"v.Issue.Code == ledger.ReceiversWait && v.State() == ledger.New", books},
+	{"why of a wait that stays the first", leaseRules, "sameIssue(v.Issue, issue) {", "true {", books},
+	{"why of a wait that nobody looks at", leaseRules, "Message: why}, ledger.CheckWhy(why)", "Message: why}, nil", books},
+	{"why of a wait beyond its bound", typeWords, "len(why) > WhyMax {", "len(why) > WhyMax+1 {", books},
+	{"why of a wait not kept", leaseRules, "move{to: to, issue: issue, next:", "move{to: to, next:", lives},
+	{"why of what is parked not kept", leaseRules, "move{to: ledger.Waiting, issue: issue, next:", "move{to: ledger.Waiting, next:", lives},
+	{"why of a settlement not kept", settleRules, "n.Why != \"\" && v.State() ==", "n.Why == \"?\" && v.State() ==", books},
+	{"why of a settlement that has none", settleRules, "n.Why != \"\" && v.State() ==", "v.State() ==", books},
+	{"why of a settlement after the wait", settleRules, "n.Why != \"\" && v.State() == ledger.WaitingReceivers {", "n.Why != \"\" {", lives},
+	{"why of a settlement that nobody looks at", settleRules, "ledger.CheckWhy(n.Why)", "ledger.CheckWhy(\"\")", books},
+	{"why of a settlement not written", sqlTables, "issueOf(v).Message, v.ID[:]", "issueOf(s.Before).Message, v.ID[:]", books},
+	{"why of a wait that keeps nodes away", sqlTables, "\t\tissue.Code = \"\"\n", "", books},
+	{"why of a wait without its code", sqlTables, "\t\tissue.Code = ledger.ReceiversWait\n", "", books},
 
 	// What operators set right.
 	{"correction to the account by default", correctionWords, "if !keep {", "if keep {", words},

@@ -138,7 +138,10 @@ func (w *world) checkRow(r *rules.Row) {
 	if !r.NextTry.IsZero() != (state == ledger.WaitingReceivers) {
 		w.wrong("row", "%s, and tries again at %v", state, r.NextTry)
 	}
-	if (r.Issue != nil) != (state == ledger.WaitingCredits || state == "failed") {
+	if (r.Issue != nil) != (r.Status == ledger.Waiting || state == "failed") {
+		w.wrong("row", "%s with issue %+v", state, r.Issue)
+	}
+	if (r.Issue != nil && r.Issue.Code == ledger.ReceiversWait) != (state == ledger.WaitingReceivers) {
 		w.wrong("row", "%s with issue %+v", state, r.Issue)
 	}
 	if (r.Node == uuid.Nil) != (r.LeaseExpires == 0) {

@@ -624,6 +624,7 @@ func (m *memory) Count(s rules.Step) (int64, error) {
 		cancelled := r.Counts.Cancelled
 		r.Settlements, r.Held, r.Counts = s.After.Settlements, s.After.Held, s.After.Counts
 		r.SingleOutcome, r.Counts.Cancelled, r.Expected = s.After.SingleOutcome, cancelled, s.After.Expected
+		r.Issue = s.After.Issue
 	})
 }
 

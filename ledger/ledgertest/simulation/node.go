@@ -152,6 +152,9 @@ func (w *world) work(n *node) {
 			next = time.UnixMilli(w.memory.now + 1000).UTC()
 		}
 		o := ledger.Outlook{Next: next, Expected: w.expected()}
+		if !next.IsZero() {
+			o.Why = w.why(j)
+		}
 		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, o) }
 		w.told(n, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
 	case v.State().Funded() && w.chance(100):
@@ -167,7 +170,8 @@ func (w *world) work(n *node) {
 
 // park gives a job back for a while; a later call may find that it was.
 func (w *world) park(n *node, j *job) {
-	o := ledger.Outlook{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected()}
+	o := ledger.Outlook{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected(),
+		Why: w.why(j)}
 	state := fmt.Appendf(nil, "epoch %d", j.lease.Epoch)
 	w.told(n, j, act{"park", func() (ledger.Verification, error) {
 		v, err := w.book.Park(context.Background(), j.lease, o, state)
@@ -326,8 +330,13 @@ func (w *world) batch(j *job) *ledger.Settlement {
 	if len(s.Results) == 0 {
 		return nil
 	}
-	s.Evidence, s.Expected = evidenceOf(s), w.expected()
+	s.Evidence, s.Expected, s.Why = evidenceOf(s), w.expected(), w.why(j)
 	return s
+}
+
+// why is what is told of a wait: never nothing, so that each wait has an issue, and what is new each time.
+func (w *world) why(j *job) string {
+	return fmt.Sprintf("epoch %d at %d", j.lease.Epoch, w.memory.now)
 }
 
 // expected is when a file may be over, or nothing that a node knows.

@@ -1,0 +1,198 @@
+package verification
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/actors/view"
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// nameMax bounds the name of a receiver in what a customer is told: that of a domain.
+const nameMax = 253
+
+// atReceiver says, for each of view.Causes, why a receiver is not asked more, as what follows its name.
+var atReceiver = [len(view.Causes)]string{
+	wire.Cause_FREE:        "which is being asked now",
+	wire.Cause_ALLOWANCE:   "which we may only ask slowly",
+	wire.Cause_CONNECTIONS: "to which no more connections may be opened now",
+	wire.Cause_BUDGET:      "which takes only a few refusals an hour from strangers",
+	wire.Cause_PAUSED:      "where our operators have paused the work",
+	wire.Cause_PENALTY:     "which wanted us to slow down",
+	wire.Cause_NO_SOURCE:   "which none of our servers may ask at the moment",
+	wire.Cause_NO_SHARE:    "which this service cannot ask at the moment",
+	wire.Cause_UNREACHED:   "whose mail servers we cannot reach",
+}
+
+// putOff says why a receiver has to be asked again, as what follows its name.
+var putOff = map[smtp.Reason]string{
+	smtp.MailboxFull:         "which says that mailboxes are full at the moment",
+	smtp.MailboxBusy:         "which says that mailboxes receive too much mail at the moment",
+	smtp.Greylisted:          "which makes strangers come back later (greylisting)",
+	smtp.ReceiverBusy:        "which was too busy to answer",
+	smtp.ReceiverRateLimited: "which limits how much we may ask",
+	smtp.SourceBlocked:       "which refuses to talk to us at the moment",
+	smtp.SourceIdentity:      "which does not accept how we introduce ourselves",
+	smtp.TLSFailed:           "with which no encrypted session could be made",
+	smtp.TimedOut:            "which did not answer in time",
+	smtp.ConnectionFailed:    "to which no connection could be made",
+	smtp.Protocol:            "which did not keep to the mail protocol",
+	smtp.Policy:              "whose policy did not let us find out",
+	smtp.HarvestGuard:        "which stopped answering because too many addresses were asked",
+	smtp.Internal:            "which could not be asked because of a fault on our side",
+	smtp.DNSFailed:           "whose name servers did not answer",
+}
+
+// putOffAnyhow is what putOff says of every other reason.
+const putOffAnyhow = "which asked us to come back later"
+
+// putOffBy finds what to say of a reason by its word.
+var putOffBy = func() map[string]string {
+	words := make(map[string]string, len(putOff))
+	for r, text := range putOff {
+		words[r.String()] = text
+	}
+	return words
+}()
+
+// because says why the addresses of a wait are not asked now, as what follows the name of a receiver.
+func because(w view.Wait) string {
+	switch w.For {
+	case view.ForRetry:
+		return cmp.Or(putOffBy[w.Reason], putOffAnyhow)
+	case view.ForControl:
+		return "where we first find out whether every address is accepted"
+	}
+	text := atReceiver[max(0, slices.Index(view.Causes[:], w.Cause))]
+	if w.PerHour > 0 && (w.Cause == view.Causes[wire.Cause_BUDGET] || w.Cause == view.Causes[wire.Cause_ALLOWANCE]) {
+		text += fmt.Sprintf(" (we ask about %d addresses an hour)", w.PerHour)
+	}
+	return text
+}
+
+// place is what addresses wait for together: a receiver with all that it holds up, or
+// something else that has no name.
+type place struct {
+	name      string // of the receiver; "": it has none
+	addresses int
+	most      view.Wait // of its waits, that of the most addresses
+}
+
+// places sums waits by receiver, that with the most addresses first. What is final waits for
+// the ledger and for nobody else: it is left out.
+func places(waits []view.Wait) []place {
+	var list []place
+	at := map[string]int{}
+	for _, w := range waits {
+		if w.For == view.ForLedger || w.Addresses <= 0 {
+			continue
+		}
+		name := shownName(w.Receiver)
+		key := name
+		if name == "" {
+			key = " " + w.For + " " + w.Reason // no receiver has a blank in its name
+		}
+		i, known := at[key]
+		if !known {
+			i = len(list)
+			at[key], list = i, append(list, place{name: name})
+		}
+		p := &list[i]
+		p.addresses += w.Addresses
+		if w.Addresses > p.most.Addresses {
+			p.most = w
+		}
+	}
+	slices.SortStableFunc(list, func(a, b place) int { return b.addresses - a.addresses })
+	return list
+}
+
+// shownName is the key of a receiver as customers see it, without its shard; "" when it is no name
+// of a host or domain.
+func shownName(key string) string {
+	name := throttle.Unsharded(key)
+	strange := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(".-_", r)
+	}
+	if len(name) > nameMax || strings.ContainsFunc(name, strange) {
+		return ""
+	}
+	return name
+}
+
+// sentence tells a customer what most of the addresses that are left wait for, how many others wait, and until
+// when. It has no address in it, and fits into the ledger.
+func (s survey) sentence() string {
+	list := places(s.waits)
+	if len(list) == 0 {
+		return "What is left waits for its receivers; " + s.ending(0)
+	}
+	all, first := 0, list[0]
+	for _, p := range list {
+		all += p.addresses
+	}
+	text := first.begins() + others(list[1:])
+	return text + "; " + s.ending(all)
+}
+
+// begins is the sentence about one place.
+func (p place) begins() string {
+	text, their := fmt.Sprintf("%d addresses wait for ", p.addresses), "their"
+	if p.addresses == 1 {
+		text, their = "1 address waits for ", "its"
+	}
+	switch {
+	case p.most.For == view.ForDomain:
+		return text + their + " turn"
+	case p.most.For == view.ForRoute:
+		return text + "an answer from name servers"
+	case p.name == "":
+		return text + their + " receiver, " + because(p.most)
+	}
+	return text + p.name + ", " + because(p.most)
+}
+
+// others says how many addresses wait elsewhere.
+func others(list []place) string {
+	addresses, named := 0, true
+	for _, p := range list {
+		addresses += p.addresses
+		named = named && p.name != ""
+	}
+	switch {
+	case addresses == 0:
+		return ""
+	case !named && addresses == 1:
+		return ", and 1 waits for something else"
+	case !named:
+		return fmt.Sprintf(", and %d wait for something else", addresses)
+	case len(list) == 1:
+		return fmt.Sprintf(", and %d for another receiver", addresses)
+	}
+	return fmt.Sprintf(", and %d for %d other receivers", addresses, len(list))
+}
+
+// ending says when the last of so many addresses is expected to be final: in whole minutes, and with the
+// date when that is further than a day away.
+func (s survey) ending(addresses int) string {
+	last := "the last"
+	if addresses == 1 {
+		last = "it"
+	}
+	if s.finish.IsZero() {
+		return "nobody can say when " + last + " will be done."
+	}
+	at := latest(s.at, s.finish).UTC()
+	if whole := at.Truncate(time.Minute); whole.Before(at) {
+		at = whole.Add(time.Minute)
+	}
+	if at.Sub(s.at) > 24*time.Hour {
+		return last + " is expected on " + at.Format("2 January 2006 at 15:04 UTC") + "."
+	}
+	return last + " is expected at " + at.Format("15:04 UTC") + "."
+}
