@@ -120,9 +120,10 @@ func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
 			same := f.passed(func() { s.created(t, ledger.WithTenant(t.Context(), a), b, 10) })
 			t.Logf("of %d writers, so many chunks came first: another workspace %d, the node %d, the same workspace %d",
 				writers, small, own, same)
-			// On a machine that is busy otherwise more may end meanwhile, for the same workspace too.
-			if worst := max(small, own); worst > most && 2*worst > same {
-				t.Errorf("another workspace's write waited for %d chunks and the node's for %d, want at most %d, or half of %d",
+			// On a machine that is busy otherwise more may end while the other's runs. Whoever waits in the flood's
+			// line waits for about as many as the same workspace does.
+			if worst := max(small, own); worst > most && 4*worst > 3*same {
+				t.Errorf("another workspace's write waited for %d chunks and the node's for %d, want at most %d, or three quarters of %d",
 					small, own, most, same)
 			}
 			if same < writers/2 {
