@@ -22,15 +22,7 @@ func newCancel(e environment) *cobra.Command {
 	}
 	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
 	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := service.client(c)
-		if err != nil {
-			return err
-		}
-		id, err := client.verificationID(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	c.RunE = service.ofVerification(func(c *cobra.Command, client *apiClient, id string) error {
 		done, err := client.cancel(c.Context(), id)
 		if err != nil {
 			return err
@@ -40,7 +32,7 @@ func newCancel(e environment) *cobra.Command {
 		}
 		_, err = fmt.Fprintln(c.OutOrStdout(), cancelText(done))
 		return err
-	}
+	})
 	return c
 }
 

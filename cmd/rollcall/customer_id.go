@@ -53,6 +53,22 @@ func (c *apiClient) pages(ctx context.Context, limit int) iter.Seq2[api.History,
 	}
 }
 
+// ofVerification runs a command for the verification that its first argument names.
+func (f *customerFlags) ofVerification(
+	do func(c *cobra.Command, client *apiClient, id string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		client, err := f.client(c)
+		if err != nil {
+			return err
+		}
+		id, err := client.verificationID(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return do(c, client, id)
+	}
+}
+
 // verificationID gives the id of a verification of which somebody has typed the whole id or its
 // beginning, also as a table has cut it.
 func (c *apiClient) verificationID(ctx context.Context, typed string) (string, error) {

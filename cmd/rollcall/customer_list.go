@@ -16,8 +16,7 @@ import (
 // listShown is how many verifications are listed by default.
 const listShown = 20
 
-// issuesShown bounds of how many verifications that wait it is said below the list what they wait for: each is
-// a request of its own.
+// issuesShown bounds for how many verifications the list says what they wait for: each is a request of its own.
 const issuesShown = 5
 
 func newList(e environment) *cobra.Command {
@@ -60,10 +59,7 @@ func newList(e environment) *cobra.Command {
 		if *asJSON {
 			return printJSON(c.OutOrStdout(), all)
 		}
-		waiting, err := client.waiting(c.Context(), all.Verifications)
-		if err != nil {
-			return err
-		}
+		waiting := client.waiting(c.Context(), all.Verifications)
 		return printHistory(c.OutOrStdout(), all.Verifications, waiting, time.Now())
 	}
 	return c
@@ -79,8 +75,8 @@ func historyGrid(list []api.Summary, now time.Time) *grid {
 	return g
 }
 
-// waiting reads the newest of a list that wait.
-func (c *apiClient) waiting(ctx context.Context, list []api.Summary) (found []api.Detail, err error) {
+// waiting reads the newest of a list that wait, as far as the service answers: the list is there without them.
+func (c *apiClient) waiting(ctx context.Context, list []api.Summary) (found []api.Detail) {
 	for _, v := range list {
 		if v.Status != string(ledger.Waiting) {
 			continue
@@ -90,11 +86,11 @@ func (c *apiClient) waiting(ctx context.Context, list []api.Summary) (found []ap
 		}
 		d, _, err := c.detail(ctx, v.ID)
 		if err != nil {
-			return nil, err
+			break
 		}
 		found = append(found, d)
 	}
-	return found, nil
+	return found
 }
 
 func printHistory(w io.Writer, list []api.Summary, waiting []api.Detail, now time.Time) error {
@@ -129,15 +125,7 @@ func newStatus(e environment) *cobra.Command {
 	}
 	service, asJSON := addCustomerFlags(c, e), jsonFlag(c)
 	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := service.client(c)
-		if err != nil {
-			return err
-		}
-		id, err := client.verificationID(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	c.RunE = service.ofVerification(func(c *cobra.Command, client *apiClient, id string) error {
 		d, _, err := client.detail(c.Context(), id)
 		if err != nil {
 			return err
@@ -146,7 +134,7 @@ func newStatus(e environment) *cobra.Command {
 			return printJSON(c.OutOrStdout(), d)
 		}
 		return printDetail(c.OutOrStdout(), d, time.Now())
-	}
+	})
 	return c
 }
 

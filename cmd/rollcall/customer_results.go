@@ -23,21 +23,7 @@ func newResults(e environment) *cobra.Command {
 	addOutFlags(c, &f.out)
 	addFormFlags(c, &f)
 	c.ValidArgsFunction = completeVerification(service)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := f.checkForm(); err != nil {
-			return err
-		}
-		client, err := service.client(c)
-		if err != nil {
-			return err
-		}
-		if err := f.out.check(nil, c.OutOrStdout()); err != nil {
-			return err
-		}
-		id, err := client.verificationID(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
+	get := service.ofVerification(func(c *cobra.Command, client *apiClient, id string) error {
 		d, _, err := client.detail(c.Context(), id)
 		if err != nil {
 			return err
@@ -48,6 +34,15 @@ func newResults(e environment) *cobra.Command {
 			return err
 		}
 		return r.close(summary)
+	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.checkForm(); err != nil {
+			return err
+		}
+		if err := f.out.check(nil, c.OutOrStdout()); err != nil {
+			return err
+		}
+		return get(c, args)
 	}
 	return c
 }
