@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,8 +26,9 @@ const forwardFile = "/proc/sys/net/ipv4/ip_forward"
 
 // space is a network namespace.
 type space struct {
-	name string
-	file *os.File
+	name  string
+	using sync.RWMutex // an HTTP client may still dial when the test ends, and then the file is closed
+	file  *os.File
 }
 
 // newSpace makes a namespace whose loopback is up.
@@ -44,7 +46,11 @@ func newSpace(t *testing.T, name string) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.file.Close() })
+	t.Cleanup(func() {
+		s.using.Lock()
+		defer s.using.Unlock()
+		_ = s.file.Close()
+	})
 	s.ip(t, "link set lo up")
 	return s
 }
@@ -72,6 +78,8 @@ func (s *space) in(f func() error) error {
 
 // enter moves the thread of the caller, who has locked it.
 func (s *space) enter() error {
+	s.using.RLock()
+	defer s.using.RUnlock()
 	if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter the network of %s: %w", s.name, err)
 	}
