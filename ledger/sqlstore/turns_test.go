@@ -95,20 +95,20 @@ func (f *flood) passed(write func()) int64 {
 // another workspace, and one of the node itself, waits for the transaction under way.
 func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
 	const writers = 32
-	for name, open := range map[string]func() (s *Store, a uuid.UUID, most int64){
-		"embedded": func() (*Store, uuid.UUID, int64) {
+	for name, open := range map[string]func(t *testing.T) (s *Store, a uuid.UUID, most int64){
+		"embedded": func(t *testing.T) (*Store, uuid.UUID, int64) {
 			s, w := openForTest(t)
 			// The one under way, and one that is counted late: who stored it counts when it runs again.
 			return s, w, 3
 		},
-		"server": func() (*Store, uuid.UUID, int64) {
+		"server": func(t *testing.T) (*Store, uuid.UUID, int64) {
 			s := newServer(t, postgresDialect())
 			// Six of eight sessions are the flood's: each may end one or two while the other's runs.
 			return s.Store, s.a, 2 * writersMax
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, a, most := open()
+			s, a, most := open(t)
 			b := uuid.New()
 			if _, err := s.CreateWorkspace(t.Context(), b, "small"); err != nil {
 				t.Fatal(err)
