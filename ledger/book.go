@@ -95,7 +95,8 @@ type Work interface {
 	// (Preparing; or Verifying, Waiting for receivers, Cancelling; not parked) and
 	// that nobody has, for ttl, each at a new epoch: those first that can be worked on
 	// for the longest time, and none of the workspaces in except, at most
-	// ExceptMax. ErrIllegal for the zero node, which is nobody. An expired lease stays good for writing until somebody takes it: the epoch
+	// ExceptMax. It may pass over what another call is changing. ErrIllegal for the zero node,
+	// which is nobody. An expired lease stays good for writing until somebody takes it: the epoch
 	// decides, so that a node that was paused loses no outcome it has.
 	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 		[]Verification, error)

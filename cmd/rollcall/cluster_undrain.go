@@ -20,9 +20,9 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 		Use:   "undrain [NODE]",
 		Short: "Have a node that was drained take work again",
 		Long: "Have a node that was drained take work again. Without NODE, and with --yes, it is the one that is asked.\n\n" +
-			"Within seconds it takes verifications and receivers again, and its /readyz answers 200. It may be said at\n" +
-			"any time of a drain. It takes back only what `rollcall cluster drain` asked for: a node that stops goes on\n" +
-			"to stop. A node that nobody drained stays as it is.",
+			"Within seconds it takes verifications and receivers again, and its /readyz answers 200. You can run it at\n" +
+			"any time during a drain. It ends only what `rollcall cluster drain` began: a node that is shutting down\n" +
+			"still shuts down. A node that nobody drained stays as it is.",
 		Example: "  rollcall cluster undrain node-2 --wait\n" +
 			"  rollcall cluster undrain --yes",
 		Args:              oneNodeAtMost,

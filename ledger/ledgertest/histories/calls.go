@@ -61,7 +61,10 @@ type call struct {
 	grantID   uuid.UUID
 	credits   int64 // grant
 
-	all  bool // lease: it must leave nothing; see History.part
+	all bool // lease: it must leave nothing; see History.part
+	// took, of a lease that may pass over files, are those that it took or, when it told nothing, may have
+	// taken, by rank; nil: a lease takes the oldest.
+	took map[int]bool
 	anew bool // lease: a run before the one that was answered may have taken what was answered
 	rank int  // place of file in the order in which the book serves; -1: not in the book. Set at the end.
 }

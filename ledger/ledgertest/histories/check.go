@@ -3,6 +3,7 @@ package histories
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -41,11 +42,17 @@ func (h *History) search(list []porcupine.Operation, limit time.Duration) porcup
 // part is what concerns one workspace. A lease takes the oldest files of all of
 // them: in one it must have taken the oldest, and all of them when it took fewer
 // than it could. One that told nothing may have taken any number of the oldest.
+// Where leases pass over files, one may have taken any that were free.
 func (h *History) part(workspace int) []porcupine.Operation {
 	var part []operation
+	untold := h.untold()
 	for _, op := range h.done {
 		if op.call.kind != lease && op.call.kind != renew && op.call.workspace != workspace {
 			continue
+		}
+		if h.passing && op.call.kind == lease {
+			op.call.took = maps.Clone(untold)
+			maps.Copy(op.call.took, ranksOf(op.lines))
 		}
 		part = append(part, op.others()...)
 		if op.call.kind == lease || op.call.kind == renew {
@@ -53,7 +60,10 @@ func (h *History) part(workspace int) []porcupine.Operation {
 				func(l listed) bool { return h.files[l.rank] != workspace })
 			// What a run before took is answered as it is, though more could be had by then.
 			op.call.anew = op.repeats > 0
-			op.call.all = len(op.lines) < op.call.limit && !op.call.anew
+			op.call.all = len(op.lines) < op.call.limit && !op.call.anew && !h.passing
+			if h.passing {
+				op.call.took = ranksOf(lines)
+			}
 			op.call.limit = len(lines)
 			op.answer.list = textOf(lines)
 		}
@@ -62,6 +72,37 @@ func (h *History) part(workspace int) []porcupine.Operation {
 		}
 	}
 	return operations(part)
+}
+
+// untold are the files, by rank, of which a lease was taken and not told: each lease is a new epoch, and
+// there was one that no answer names.
+func (h *History) untold() map[int]bool {
+	told := make([]map[int64]bool, len(h.files))
+	for i := range told {
+		told[i] = map[int64]bool{}
+	}
+	for _, op := range h.done {
+		if op.call.kind == lease {
+			for _, l := range op.lines {
+				told[l.rank][l.epoch] = true
+			}
+		}
+	}
+	ranks := map[int]bool{}
+	for rank, epochs := range told {
+		if int64(len(epochs)) < h.epochs[rank] {
+			ranks[rank] = true
+		}
+	}
+	return ranks
+}
+
+func ranksOf(lines []listed) map[int]bool {
+	ranks := map[int]bool{}
+	for _, l := range lines {
+		ranks[l.rank] = true
+	}
+	return ranks
 }
 
 // others are the runs of a call besides the one that was answered, as calls that
@@ -159,14 +200,35 @@ func (b *book) holds(node int, list string) bool {
 // workspaces.
 func (b *book) open(c call) []any {
 	list := []any{b}
-	if c.kind != lease {
+	switch {
+	case c.kind != lease:
 		after, _ := b.apply(c)
 		return append(list, after)
+	case c.took != nil:
+		return b.openPassing(c)
 	}
 	for limit := range c.limit {
 		c.limit = limit + 1
 		after, _ := b.apply(c)
 		list = append(list, after)
+	}
+	return list
+}
+
+// openPassing is open for a lease that may pass over files: it may have taken any
+// of those that it can have taken.
+func (b *book) openPassing(c call) []any {
+	list, sizes := []any{b}, []int{0}
+	for rank, f := range b.files {
+		if !f.free() || !c.took[rank] {
+			continue
+		}
+		for i := range list { // those of before this file
+			if sizes[i] < c.limit {
+				list = append(list, list[i].(*book).taken(rank, c))
+				sizes = append(sizes, sizes[i]+1)
+			}
+		}
 	}
 	return list
 }

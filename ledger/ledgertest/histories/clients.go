@@ -43,6 +43,9 @@ type Options struct {
 	// committed without the book knowing, so far: the book has then run it again,
 	// and each run may have had its effect before the answer. Nil: there are none.
 	Repeats func(client int) int
+	// Passing says that a lease may pass over files that another call is changing, as a server does
+	// after it waited for one of them. Then any free files are a right answer, not only the oldest.
+	Passing bool
 }
 
 // recorder is what the clients share.

@@ -5,7 +5,8 @@
 //
 // Each workspace is searched by itself, which makes the search short and loses
 // one thing only: that a lease of fewer files than there are takes the oldest of
-// all workspaces together. Of each workspace it must have taken the oldest.
+// all workspaces together. Of each workspace it must have taken the oldest, unless
+// the ledger may pass over files that another call is changing (Options.Passing).
 //
 // Read book for what a ledger must do, choose.go for what is asked. Start with
 // Record and History.Check.

@@ -215,7 +215,7 @@ func (b *book) lease(c call) (*book, answer) {
 	var list strings.Builder
 	next, n := b, 0
 	for rank, f := range b.files {
-		if f == nil || f.status != ledger.Preparing && !f.funded() || f.node != 0 && !f.expired {
+		if !f.free() || c.took != nil && !c.took[rank] {
 			continue
 		}
 		if n == c.limit {
@@ -224,16 +224,25 @@ func (b *book) lease(c call) (*book, answer) {
 			}
 			break
 		}
-		if n == 0 {
-			next = b.clone()
-		}
 		n++
-		f = next.edit(rank)
-		f.node, f.expired = c.node, c.expired
-		f.epoch++
-		line(&list, rank, f.epoch, f.status)
+		next = next.taken(rank, c)
+		line(&list, rank, next.files[rank].epoch, f.status)
 	}
 	return next, answer{list: list.String()}
+}
+
+// free says whether a lease may take f; nil is a file that is not there yet.
+func (f *file) free() bool {
+	return f != nil && (f.status == ledger.Preparing || f.funded()) && (f.node == 0 || f.expired)
+}
+
+// taken is the book after one file was leased.
+func (b *book) taken(rank int, c call) *book {
+	b = b.clone()
+	f := b.edit(rank)
+	f.node, f.expired = c.node, c.expired
+	f.epoch++
+	return b
 }
 
 // line adds one line to a list.

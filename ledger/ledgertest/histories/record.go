@@ -21,8 +21,10 @@ const filesMax = 10_000
 
 // History is what 16 clients asked one book, and were answered.
 type History struct {
-	done  []operation
-	files []int // the workspace of each file in the book at the end, by rank
+	done    []operation
+	files   []int   // the workspace of each file in the book at the end, by rank
+	epochs  []int64 // the last epoch of each, by rank
+	passing bool    // see Options
 }
 
 // Operations is the number of calls, with those of the last reading.
@@ -72,9 +74,10 @@ func Record(ctx context.Context, books []ledger.Book, o Options) (*History, erro
 	if err != nil {
 		return nil, err
 	}
-	h := &History{done: r.done}
+	h := &History{done: r.done, passing: r.Passing}
 	for _, v := range files {
 		h.files = append(h.files, slices.Index(r.spaces[:], v.Workspace))
+		h.epochs = append(h.epochs, v.Epoch)
 	}
 	return h, h.rank(files)
 }
