@@ -253,8 +253,8 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	if code := node.stop(syscall.SIGTERM); code != exitDone {
 		t.Errorf("SIGTERM: got code %d", code)
 	}
-	// Without a node the command reads and corrects the ledger itself.
-	c.environ = nil
+	// Without a node the command reads and corrects the ledger itself; another node may listen where it asks by default.
+	c.environ = []string{ledgerOfDevelopment}
 	c.spoilsTheBooks()
 	_, stdout, _ = c.run("audit")
 	code, _, stderr = c.run("audit", "correct", report(t, stdout), "--keep-account", "--reason", "a gift", "--json")
@@ -267,6 +267,9 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
 }
+
+// ledgerOfDevelopment names the embedded ledger in the folder of a cli.
+const ledgerOfDevelopment = "ROLLCALL_LEDGER_URL=sqlite:rollcall-data/ledger.db"
 
 // spoilsTheBooks adds a credit to each account past the program.
 func (c *cli) spoilsTheBooks() {
@@ -334,6 +337,7 @@ func TestAVerifyingFileWithoutATotalMakesAnAuditRed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.environ = []string{ledgerOfDevelopment}
 	d := ledgertest.NewDesk(t, book, 2)
 	v, _ := d.Prepares(2)
 	if err := book.Close(); err != nil {

@@ -38,7 +38,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	binaryFolder = folder
 	name := filepath.Join(folder, "rollcall")
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", name, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", name, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}

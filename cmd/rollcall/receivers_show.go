@@ -263,7 +263,8 @@ func (s receiverSheet) firings() {
 	}
 	s.b.WriteString("\nWhat made us slow down, rest or change in the last hour:\n")
 	for _, f := range s.d.Firings {
-		fmt.Fprintf(s.b, "  %s  %s\n", clock(f.At, s.now), foldedTo(s.judged(f, 0), 13, s.width))
+		at := "  " + clock(f.At, s.now) + "  "
+		fmt.Fprintf(s.b, "%s%s\n", at, foldedTo(s.judged(f, 0), len(at), s.width))
 		if text := replyText(f); text != "" {
 			s.indented(fmt.Sprintf("%q", text))
 		}

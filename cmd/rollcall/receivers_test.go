@@ -176,6 +176,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	other := busyDetail()
 	other.Node = "node-2"
+	other.Firings[0].At = other.Firings[0].At.AddDate(0, 0, -1) // told with its day, and no wider than a screen
 	b.survey.details = []view.ReceiverDetail{busyDetail(), other}
 	out := b.must("receivers", "show", "example.test")
 	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
@@ -187,11 +188,11 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"192.0.2.7  used      2      12     2.5    0.1      5.0   3.0  recovering\n    pace: halved after 421, 3m ago\n",
 		"     17  192.0.2.7  mx1.example.test  asking  61s     30        1  1.3\n",
 		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
-		"by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy,\n             until ",
 		"    \"mail: 421 4.7.0 try later\"\n",
 		"believed      It counts by the minute: 421 came at 150 twice.\n              Not greylisting: no address",
 		"which is")
-	holds(t, unfolded(out), "What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
+	holds(t, unfolded(out), "by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy, until ",
+		"What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
 		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
 		" (recovering) because halved after 421; 3.0/s was too fast; until higher rates go well.")

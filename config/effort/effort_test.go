@@ -35,6 +35,8 @@ func TestSeedsEndWhenTheTimeIsOver(t *testing.T) {
 	if got, want := count(), Cases(200); got != want {
 		t.Errorf("with time left %d seeds were tried, want %d", got, want)
 	}
+	before := spent.Duration
+	t.Cleanup(func() { spent.Duration = before })
 	spent.Duration = time.Duration(Cases(int(budget))) + 1
 	if got, want := count(), max(1, Cases(200)/10); got != want {
 		t.Errorf("without time %d seeds were tried, want %d", got, want)
