@@ -253,8 +253,8 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	if code := node.stop(syscall.SIGTERM); code != exitDone {
 		t.Errorf("SIGTERM: got code %d", code)
 	}
-	// Without a node the command reads and corrects the ledger itself; another node may listen where it asks by default.
-	c.environ = []string{ledgerOfDevelopment}
+	// Without a node the command reads and corrects the ledger itself.
+	c.environ = []string{noNodeHere}
 	c.spoilsTheBooks()
 	_, stdout, _ = c.run("audit")
 	code, _, stderr = c.run("audit", "correct", report(t, stdout), "--keep-account", "--reason", "a gift", "--json")
@@ -268,8 +268,9 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	}
 }
 
-// ledgerOfDevelopment names the embedded ledger in the folder of a cli.
-const ledgerOfDevelopment = "ROLLCALL_LEDGER_URL=sqlite:rollcall-data/ledger.db"
+// noNodeHere has a command look for the node of this machine where none listens, and then read its ledger. At the
+// default address a node of somebody else may answer.
+const noNodeHere = "ROLLCALL_ADMIN_LISTEN=127.0.0.1:1"
 
 // spoilsTheBooks adds a credit to each account past the program.
 func (c *cli) spoilsTheBooks() {
@@ -337,7 +338,7 @@ func TestAVerifyingFileWithoutATotalMakesAnAuditRed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.environ = []string{ledgerOfDevelopment}
+	c.environ = []string{noNodeHere}
 	d := ledgertest.NewDesk(t, book, 2)
 	v, _ := d.Prepares(2)
 	if err := book.Close(); err != nil {

@@ -59,7 +59,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone := &cli{t: t, folder: c.folder, environ: []string{ledgerOfDevelopment}} // knows of no node
+	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
 	code, stdout, stderr := alone.run("audit")
 	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
 		t.Errorf("audit of the restored file: got code %d, %s%s", code, stdout, stderr)

@@ -148,7 +148,7 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	if code := node.stop(syscall.SIGTERM); code != exitDone {
 		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
 	}
-	r.environ = []string{ledgerOfDevelopment} // no node any more: the command reads the file
+	r.environ = []string{noNodeHere} // no node any more: the command reads the file
 	r.audit()
 }
 

@@ -152,7 +152,7 @@ func (f fire) burn(t *testing.T, url string) {
 		t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
 	}
 	if url == "" {
-		r.environ = []string{ledgerOfDevelopment} // no node any more: the command reads the file
+		r.environ = []string{noNodeHere} // no node any more: the command reads the file
 		r.audit()
 	}
 	t.Logf("%d kills, %d addresses, %d credits charged; failed: %v", f.rounds*f.kills, f.rounds*f.addresses, charged,
