@@ -21,6 +21,8 @@ type Book interface {
 	Nodes
 	Facts
 	Operators
+	People
+	Pages
 	Close() error
 }
 
@@ -32,6 +34,9 @@ type Tenants interface {
 	Keys(ctx context.Context, workspace uuid.UUID) ([]Key, error)
 	KeyByID(ctx context.Context, id string) (Key, error)   // ErrNoSuchKey
 	RevokeKey(ctx context.Context, id string) (Key, error) // ErrNoSuchKey
+	// UseKeys notes that keys were used now: one write for many, which the caller collects for a minute. Of unknown and
+	// revoked ones it notes nothing. ErrIllegal for more than BatchMax.
+	UseKeys(ctx context.Context, ids []string) error
 
 	// Grant adds credits once per grant id and funds waiting verifications,
 	// oldest first; one that does not fit does not stop a newer one that does.
@@ -62,11 +67,13 @@ type Files interface {
 	// Create makes a verification, or recovers the one of the same workspace and
 	// identity (created is false). ErrIdentityReused when the lengths differ,
 	// then ErrFileTooLarge, then ErrTooManyOpen, ErrTooManyBytes, ErrTooManyUnpaid (in a
-	// Later), ErrNoRoom.
+	// Later), ErrNoRoom. Who is noted as its maker is told by WithActor.
 	Create(ctx context.Context, n NewVerification) (v Verification, created bool, err error)
 	// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
 	Verification(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
 	History(ctx context.Context, q HistoryQuery) ([]Verification, error)
+	// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit.
+	OpenVerifications(ctx context.Context, limit int) ([]Verification, error)
 	// Cancel asks for the end: Cancelled at once when nothing runs (uploading,
 	// preparing, waiting for credits, or not leased and at most SettlementMax
 	// left), otherwise Cancelling; a final verification is returned as it is. The bytes of
@@ -143,7 +150,8 @@ type Work interface {
 	// Sweep does what time demands: expires uploads (upload_expired) and files
 	// nobody funded (funding_expired), deletes uploaded bytes, results with their evidence,
 	// and whole verifications that never held a credit, after their retention, and forgets processes that ended a day ago,
-	// facts that expired and overrides whose time was over 30 days ago. It answers how many verifications it changed,
+	// facts that expired, overrides and links that were over 30 days ago, sessions of people that were over a day ago,
+	// and failed sign-ins whose time is over. It answers how many verifications it changed,
 	// also with an error: a failure stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
 	Sweep(ctx context.Context, r Retention) (int, error)
 }

@@ -202,6 +202,9 @@ func (c *FileCheck) Finish() []Violation {
 	c.check("I10", v.Status.Final() != v.Completed.IsZero(), "%s with completed at %v", v.Status, v.Completed)
 	c.check("I10", v.Status != Completed && v.Status != CompletedWithErrors || v.Counts.Cancelled == 0 &&
 		(v.Status == CompletedWithErrors) == (v.Counts.Error > 0), "%s with %+v", v.Status, v.Counts)
+	c.check("I10", v.Kind != Single || v.Total <= 1, "a check of %d addresses", v.Total)
+	c.check("I10", v.Kind == Single || v.SingleEmail == "" && v.SingleOutcome == smtp.Undecided,
+		"a file with an address or an outcome of its own")
 	c.check("I10", v.Kind != Single || v.Status != Completed && v.Status != CompletedWithErrors ||
 		v.SingleOutcome != smtp.Undecided, "%s and no outcome", v.Status)
 	return c.list

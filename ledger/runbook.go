@@ -14,6 +14,7 @@ const (
 	Erased  = "erased"      // what was erased is gone in every form
 	Bounds  = "bounds"      // what operators change keeps to its bounds
 	Paid    = "paid"        // what says that credits were held
+	Days    = "days"        // the sums of credits by day
 	Storage = "storage"     // the database can be read and is sound
 )
 
@@ -74,6 +75,9 @@ func Invariants() []Invariant {
 		{Paid, "a verification is marked as paid if credits were ever held for it, and only then",
 			"The row was changed past the program. Its entries are the truth: set its column paid to 1 if it has any, " +
 				"otherwise to 0. What has entries is never deleted, whatever its mark says."},
+		{Days, "the credits of each day and kind are the sum of the entries",
+			"The entries are the truth. While nodes of an older version work after `rollcall migrate`, their entries are not " +
+				"counted by day. When all nodes are upgraded, run `rollcall migrate` again: it counts the days from the entries."},
 		{Storage, "the database is sound and every row can be read",
 			"Stop the node and keep a copy of its files before anything else. Check the disk, then restore the " +
 				"newest backup in which an audit finds nothing. On a database server run its own checks."},

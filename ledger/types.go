@@ -35,6 +35,9 @@ type Key struct {
 	SecretSHA256 [32]byte
 	Created      time.Time
 	Revoked      time.Time // zero while it works
+	MadeBy       string    // who made it and who revoked it, as Actor names them; "": nobody said
+	RevokedBy    string
+	LastUsed     time.Time // as UseKeys noted it; zero: never
 }
 
 // Status is where a verification is, in the contract's words.
@@ -134,6 +137,7 @@ type Verification struct {
 	Settlements   int64        // number of settlements so far
 	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence only
 	RestsUntil    time.Time    // parked: no node takes it before; it may be over. Of Evidence only
+	MadeBy        string       // who created it, as Actor names them; "": nobody said
 }
 
 // NewVerification is what a create asks for.
@@ -147,6 +151,7 @@ type NewVerification struct {
 	BytesMax     int64         // ErrFileTooLarge above it
 	Limits       Limits        // the defaults, for a workspace that has none of its own
 	UploadExpiry time.Duration // from now on the ledger's clock
+	MadeBy       string        // filled in, as Actor says it
 }
 
 // Upload is the state of one upload session.

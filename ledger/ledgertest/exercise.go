@@ -18,6 +18,8 @@ func Exercise(t *testing.T, plays int, open func(t *testing.T) ledger.Book) {
 		{"settlements", settlements}, {"evidence", evidences}, {"cancel", cancels}, {"reading", readings}, {"sweep", sweeps},
 		{"refusals", refusals}, {"limits", limits}, {"quotas", quotas}, {"repeats", repeats}, {"races", races},
 		{"processes", processes}, {"facts", facts}, {"operators", operators}, {"outlooks", outlooks},
+		{"people", people}, {"people sessions", peopleSessions}, {"people factors", peopleFactors}, {"single checks", singles},
+		{"recent results", recents}, {"statements", statements},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, e := range group.tests {
@@ -25,6 +27,9 @@ func Exercise(t *testing.T, plays int, open func(t *testing.T) ledger.Book) {
 					d := NewDesk(t, open(t), e.credits)
 					e.run(d)
 					d.Audits()
+					if off := d.AddsUp(2); off != "" {
+						t.Errorf("statement: %s", off)
+					}
 				})
 			}
 		})

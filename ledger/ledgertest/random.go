@@ -365,11 +365,17 @@ func (p *play) compare(t *rapid.T) {
 		if len(list) != len(f.outcomes) {
 			t.Fatalf("%d results, want %d", len(list), len(f.outcomes))
 		}
+		if recent, _ := p.recently(ledger.RecentQuery{Verification: f.id, Limit: 1 + len(list)%3}); len(recent) != len(list) {
+			t.Fatalf("%d recent results, want %d", len(recent), len(list))
+		}
 		for i, r := range list {
 			if f.outcomes[r.Ordinal] != r.Outcome || i > 0 && list[i-1].Ordinal >= r.Ordinal {
 				t.Fatalf("result %d is %+v, want outcome %s", i, r, f.outcomes[r.Ordinal])
 			}
 		}
+	}
+	if off := p.AddsUp(1 + len(m.files)%3); off != "" {
+		t.Fatalf("statement: %s", off)
 	}
 	report, err := p.Audit(p.T.Context())
 	if err != nil || len(report.Violations) != 0 {

@@ -1,6 +1,8 @@
 package ledgertest
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -71,6 +73,32 @@ var readings = []exercise{
 			if len(list) != want || want == 1 && list[0] != v {
 				d.T.Errorf("kind %q: got %d, want %d", kind, len(list), want)
 			}
+		}
+	}},
+	{"open ones of all workspaces, the oldest first", 0, func(d *Desk) {
+		ctx, first, o := d.T.Context(), d.Creates(7), d.other(d.T, 0)
+		second := o.Creates(7)
+		check := func(want ...ledger.Verification) {
+			d.T.Helper()
+			list, err := d.OpenVerifications(ctx, 100_000)
+			d.ok(err)
+			list = slices.DeleteFunc(list, func(v ledger.Verification) bool {
+				return v.Workspace != d.Workspace && v.Workspace != o.Workspace
+			})
+			older := func(a, b ledger.Verification) int { // of one millisecond, by id
+				return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+			}
+			slices.SortFunc(want, older)
+			if !slices.EqualFunc(list, want, func(a, b ledger.Verification) bool { return a.ID == b.ID }) {
+				d.T.Errorf("%d are open, want %d, or in another order", len(list), len(want))
+			}
+		}
+		check(first, second)
+		_, err := d.Cancel(ctx, first.Workspace, first.ID)
+		d.ok(err)
+		check(second)
+		if list, err := d.OpenVerifications(ctx, 0); len(list) > 0 || err != nil {
+			d.T.Errorf("at most none: %d, %v", len(list), err)
 		}
 	}},
 	{"a workspace does not see the files of others", 9, func(d *Desk) {

@@ -34,6 +34,7 @@ var tenants = []exercise{
 	}},
 	{"a key works until it is revoked", 0, keyLife},
 	{"keys are listed oldest first", 0, manyKeys},
+	{"who made, used and revoked a key", 0, keyActors},
 	{"workspaces are listed oldest first", 0, manyWorkspaces},
 	{"a secret is made once", 0, func(d *Desk) {
 		first, err := d.Secret(d.T.Context(), "urls", 32)
@@ -77,6 +78,60 @@ func keyLife(d *Desk) {
 	if len(list) != 1 || list[0] != revoked {
 		d.T.Errorf("keys: got %+v, want the revoked one", list)
 	}
+}
+
+func keyActors(d *Desk) {
+	in := d.Joins("anna@acme.test", ledger.Owner)
+	ctx := ledger.WithActor(d.T.Context(), acts(in.User.ID))
+	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "laptop", MadeBy: "is filled in", RevokedBy: "too"}
+	made, err := d.CreateKey(ctx, k)
+	d.ok(err)
+	again, err := d.CreateKey(d.T.Context(), k)
+	d.ok(err)
+	if made.MadeBy != acts(in.User.ID) || made.RevokedBy != "" || !made.LastUsed.IsZero() || again != made {
+		d.T.Errorf("made %+v, again %+v", made, again)
+	}
+	other, err := d.CreateKey(d.T.Context(), ledger.Key{ID: "bbbbbbbbbb12", Workspace: d.Workspace})
+	d.ok(err)
+	d.ok(d.UseKeys(ctx, nil))
+	d.ok(d.UseKeys(ctx, []string{"nobody", k.ID, k.ID, "a\x00", "\xff"}))
+	used, err := d.KeyByID(ctx, k.ID)
+	d.ok(err)
+	if used.LastUsed.Before(made.Created) || used.LastUsed.After(d.tunes().Now) {
+		d.T.Errorf("used: %+v", used)
+	}
+	d.nextMillisecond(used.LastUsed)
+	d.ok(d.UseKeys(ctx, []string{k.ID}))
+	later, err := d.KeyByID(ctx, k.ID)
+	d.ok(err)
+	if !later.LastUsed.After(used.LastUsed) {
+		d.T.Errorf("used at %v, then at %v", used.LastUsed, later.LastUsed)
+	}
+	revoked, err := d.RevokeKey(ledger.WithActor(ctx, "operator"), k.ID)
+	d.ok(err)
+	want := later
+	want.Revoked, want.RevokedBy = revoked.Revoked, "operator"
+	if revoked != want {
+		d.T.Errorf("revoked: got %+v, want %+v", revoked, want)
+	}
+	d.nextMillisecond(later.LastUsed)
+	d.ok(d.UseKeys(ctx, []string{k.ID}))
+	if twice, err := d.RevokeKey(ctx, k.ID); err != nil || twice != revoked {
+		d.T.Errorf("used and revoked again: %+v, %v", twice, err)
+	}
+	if still, err := d.KeyByID(ctx, other.ID); err != nil || still != other || other.MadeBy != "" {
+		d.T.Errorf("another key: %+v, %v", still, err)
+	}
+	many := make([]string, ledger.BatchMax+1)
+	d.refused(d.UseKeys(ctx, many), ledger.ErrIllegal)
+	d.ok(d.UseKeys(ctx, many[1:]))
+	_, err = d.CreateKey(ledger.WithActor(ctx, "a\x00"), ledger.Key{ID: "cccccccccc12", Workspace: d.Workspace})
+	d.refused(err, ledger.ErrIllegal)
+	_, err = d.RevokeKey(ledger.WithActor(ctx, "a\x00"), other.ID)
+	d.refused(err, ledger.ErrIllegal)
+	by := acts(in.User.ID) + "|anna@acme.test|"
+	d.tells("||link create|anna@acme.test|owner", by+"member join|anna@acme.test|owner", by+"key create|abcdefghij12|laptop",
+		"||key create|bbbbbbbbbb12|", "operator||key revoke|abcdefghij12|laptop")
 }
 
 // other is a second workspace in the same book.

@@ -27,6 +27,21 @@ var uploads = []exercise{
 			d.T.Errorf("a new one: %+v", first)
 		}
 	}},
+	{"who created it is kept", 0, func(d *Desk) {
+		n := d.Asks(7)
+		n.MadeBy = "is filled in"
+		first, _, err := d.Create(ledger.WithActor(d.T.Context(), "key:abcdefghij12"), n)
+		d.ok(err)
+		again, _, err := d.Create(ledger.WithActor(d.T.Context(), "user:x"), n)
+		d.ok(err)
+		read, err := d.Verification(d.T.Context(), d.Workspace, first.ID)
+		d.ok(err)
+		if first.MadeBy != "key:abcdefghij12" || again != first || read != first || d.Creates(1).MadeBy != "" {
+			d.T.Errorf("made %+v, again %+v, read %+v", first, again, read)
+		}
+		_, _, err = d.Create(ledger.WithActor(d.T.Context(), "a\x00"), d.Asks(7))
+		d.refused(err, ledger.ErrIllegal)
+	}},
 	{"the same identity in another workspace is another file", 0, func(d *Desk) {
 		n := d.Asks(7)
 		_, _, err := d.Create(d.T.Context(), n)

@@ -25,7 +25,7 @@ const shortMessage = "This file needs %d credits and %d are available. " +
 func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
 	ledger.Balance, error) {
 	var after ledger.Balance
-	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason}
+	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason, Author: ledger.Author(ctx)}
 	taken, err := b.isVerification(ctx, id)
 	if err == nil {
 		err = b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
@@ -109,7 +109,7 @@ func refuseGrant(e Entry, found, taken bool) error {
 	case taken: // its entry would stand among those of the verification
 		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
 	}
-	return ledger.CheckText(e.Reason)
+	return errors.Join(ledger.CheckText(e.Reason), ledger.CheckOperatorText("author", e.Author))
 }
 
 // fund holds the credits of each verification that waits for them and is covered

@@ -153,7 +153,7 @@ func (b Book) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verif
 		if v, err = t.ReadOf(workspace, id); err != nil {
 			return err
 		}
-		return cancel(t, v)
+		return cancel(t, v, ledger.Actor(ctx))
 	})
 	if err != nil {
 		return ledger.Verification{}, fmt.Errorf("cancel verification %s: %w", id, err)
@@ -161,10 +161,19 @@ func (b Book) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verif
 	return v.Verification, nil
 }
 
-func cancel(t Tables, v *Row) error {
-	switch {
-	case v.Status.Final() || v.Status == ledger.Cancelling:
+// cancel asks for the end of v, and tells the log of its workspace the first time.
+func cancel(t Tables, v *Row, by string) error {
+	if v.Status.Final() || v.Status == ledger.Cancelling {
 		return nil
+	}
+	if err := ledger.CheckOperatorText("actor", by); err != nil {
+		return err
+	}
+	err := t.LogIn(v.Workspace, ledger.WorkspaceLine{Actor: by, Action: actionCancel, Subject: v.ID.String(),
+		Detail: ledger.Shortened(v.Filename)})
+	switch {
+	case err != nil:
+		return err
 	case v.State().Funded() && (v.Leased() || v.Left() > ledger.SettlementMax):
 		return step(t, v, move{to: ledger.Cancelling, held: v.Held, lease: true, wake: Millis(v.Created)})
 	}

@@ -48,6 +48,7 @@ type Entry struct {
 	Workspace uuid.UUID
 	Amount    ledger.Credits
 	Reason    string
+	Author    string // of a grant
 }
 
 // Step is a change of a verification's row, made only if the row is still as it
@@ -66,7 +67,8 @@ type Tables interface {
 	Account(workspace uuid.UUID) (ledger.Balance, error)
 	// Credit adds by to a workspace's account if at least this much is available.
 	Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error)
-	// Enter writes entries; their key (subject, number, kind) refuses a second one. It comes after Credit: their
+	// Enter writes entries, and adds each to those of its workspace, kind and day; their key (subject, number, kind)
+	// refuses a second one. It comes after Credit: their
 	// reference to the workspace reads the row of the account, and a transaction that reads a row before it changes
 	// it can lose to another one that does the same.
 	Enter(entries ...Entry) error
@@ -102,8 +104,8 @@ type Tables interface {
 	Short(workspace uuid.UUID) (map[uuid.UUID]int64, error)
 	// Tell renews the message of a verification that waits for credits.
 	Tell(id uuid.UUID, message string) error
-	// Insert makes a verification that is uploading.
-	Insert(n ledger.NewVerification) error
+	// Insert makes a verification that is uploading; single is the address of one of kind Single, "" for a file.
+	Insert(n ledger.NewVerification, single string) error
 	// Move writes status, issue, next try, what is expected, held, cancelled addresses, time of
 	// completion, waiting since, when it wakes, crashes, the lease, and whether it was paid and its upload is erased.
 	Move(s Step) (int64, error)
@@ -193,6 +195,8 @@ type Tables interface {
 	// Lift ends an override that holds, and Lifted reports whether one was ended so. It waits as Await does.
 	Lift(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
+
+	People
 }
 
 // Ending is how a process's row ends.

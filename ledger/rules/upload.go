@@ -18,6 +18,7 @@ import (
 func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created bool
+	n.MadeBy = ledger.Actor(ctx)
 	err := b.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
 		v, created, err = create(t, n)
 		// What a run before may have committed is of this call, if it has its id.
@@ -37,7 +38,7 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 	}
 	v, err = t.ReadIdentity(n.Workspace, n.Identity)
 	switch {
-	case err == nil && v.Bytes != n.Bytes:
+	case err == nil && (v.Bytes != n.Bytes || v.Kind != ledger.Bulk):
 		return nil, false, ledger.ErrIdentityReused
 	case err == nil:
 		return v, false, nil
@@ -53,14 +54,11 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 	if n.Bytes < 1 {
 		return nil, false, fmt.Errorf("length %d: %w", n.Bytes, ledger.ErrIllegal)
 	}
-	if err := ledger.CheckText(n.Filename); err != nil {
+	if err := errors.Join(ledger.CheckText(n.Filename), ledger.CheckOperatorText("actor", n.MadeBy)); err != nil {
 		return nil, false, err
 	}
-	if err := ledger.Step(ledger.New, ledger.State(ledger.Uploading)); err != nil {
+	if err := insert(t, n, ""); err != nil {
 		return nil, false, err
-	}
-	if err := t.Insert(n); err != nil {
-		return nil, false, fmt.Errorf("insert: %w", err)
 	}
 	v, err = t.Read(n.ID)
 	return v, true, err
@@ -145,20 +143,26 @@ func appendChunk(t Tables, v *Row, p part) (ledger.Upload, error) {
 	if err := t.Room(); err != nil {
 		return v.Upload(), err
 	}
-	if err := t.Append(id, offset, data); err != nil {
-		return ledger.Upload{}, fmt.Errorf("insert chunk: %w", err)
-	}
-	n, err := t.Lengthen(id, writer, offset, end)
-	if err := one(n, err, "count bytes"); err != nil {
+	if err := store(t, v, offset, data); err != nil {
 		return ledger.Upload{}, err
 	}
-	v.Durable = end
-	if end == v.Bytes {
-		if err := step(t, v, move{to: ledger.Preparing}); err != nil {
-			return ledger.Upload{}, err
-		}
-	}
 	return v.Upload(), nil
+}
+
+// store keeps the next bytes of a file. With the last ones intake may begin.
+func store(t Tables, v *Row, offset int64, data []byte) error {
+	if err := t.Append(v.ID, offset, data); err != nil {
+		return fmt.Errorf("insert chunk: %w", err)
+	}
+	end := offset + int64(len(data))
+	n, err := t.Lengthen(v.ID, v.Writer, offset, end)
+	if err := one(n, err, "count bytes"); err != nil {
+		return err
+	}
+	if v.Durable = end; end < v.Bytes {
+		return nil
+	}
+	return step(t, v, move{to: ledger.Preparing})
 }
 
 // ExpireUpload ends an upload whose time is over with bytes missing; any other

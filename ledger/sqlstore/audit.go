@@ -40,7 +40,7 @@ func (s *Store) audit(ctx context.Context) (*audit, error) {
 		report: ledger.AuditReport{Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}}
 	err := s.snapshot(ctx, func(t *tx) error {
 		for _, part := range []func(t *tx) error{a.storage, a.corrections, a.files, a.orphans, a.erased, a.identities,
-			a.operators, a.workspaces} {
+			a.operators, a.workspaces, a.days} {
 			if err := part(t); err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ func (a *audit) settlement(check *ledger.FileCheck, v *rules.Row, rows *sql.Rows
 	return nil
 }
 
-// orphans looks for rows whose verification or workspace is not there.
+// orphans looks for rows whose verification, workspace or user is not there.
 func (a *audit) orphans(t *tx) error {
 	for _, o := range []struct {
 		table, of, query string
@@ -220,6 +220,18 @@ func (a *audit) orphans(t *tx) error {
 		{"workspace_weights", "workspace", `SELECT count(*) FROM workspace_weights w
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = w.workspace)`},
 		{"workspace_limits", "workspace", `SELECT count(*) FROM workspace_limits l
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
+		{"memberships", "workspace", `SELECT count(*) FROM memberships m
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = m.workspace)`},
+		{"memberships", "user", `SELECT count(*) FROM memberships m
+			WHERE NOT EXISTS (SELECT 1 FROM users WHERE id = m.user_id)`},
+		{"user_sessions", "user", `SELECT count(*) FROM user_sessions s
+			WHERE NOT EXISTS (SELECT 1 FROM users WHERE id = s.user_id)`},
+		{"links", "workspace", `SELECT count(*) FROM links l WHERE purpose = 'invite'
+			AND NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
+		{"credit_days", "workspace", `SELECT count(*) FROM credit_days d
+			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = d.workspace)`},
+		{"workspace_log", "workspace", `SELECT count(*) FROM workspace_log l
 			WHERE NOT EXISTS (SELECT 1 FROM workspaces WHERE id = l.workspace)`},
 	} {
 		var n int64

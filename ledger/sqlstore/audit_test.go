@@ -27,7 +27,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		{"release gone", `DELETE FROM entries WHERE kind = 'release'`, "I7"},
 		{"grant gone", `DELETE FROM entries WHERE kind = 'grant'`, "I3"},
 		{"entry of nobody", `INSERT INTO entries
-			SELECT zeroblob(16), 0, 'hold', workspace, 1, 0, '' FROM entries LIMIT 1`, "I3"},
+			SELECT zeroblob(16), 0, 'hold', workspace, 1, 0, '', '' FROM entries LIMIT 1`, "I3"},
 		{"counter", `UPDATE verifications SET count_valid = count_valid - 1`, "I8"},
 		{"held by the file", `UPDATE verifications SET held = held + 1`, "I4"},
 		{"completed too soon", `UPDATE verifications SET completed = 5`, "I10"},
@@ -60,6 +60,18 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		{"weight of nobody", `INSERT INTO workspace_weights VALUES (zeroblob(16), 2)`, ledger.Owned},
 		{"override that ended before it began", `PRAGMA ignore_check_constraints = ON;
 			UPDATE throttle_overrides SET ends = expires + 1`, ledger.Bounds},
+		{"member of nothing", `DELETE FROM memberships; INSERT INTO memberships VALUES (zeroblob(16), (SELECT id FROM users), 'owner', 1)`,
+			ledger.Owned},
+		{"member who is nobody", `INSERT INTO memberships SELECT id, zeroblob(16), 'owner', 1 FROM workspaces`, ledger.Owned},
+		{"session of nobody", `UPDATE user_sessions SET user_id = zeroblob(16)`, ledger.Owned},
+		{"user gone", `DELETE FROM users`, ledger.Owned},
+		{"invitation to nothing", `UPDATE links SET workspace = zeroblob(16)`, ledger.Owned},
+		{"days of nothing", `UPDATE credit_days SET workspace = zeroblob(16) WHERE kind = 'charge'`, ledger.Owned},
+		{"day with more", `UPDATE credit_days SET credits = credits + 1 WHERE kind = 'release'`, ledger.Days},
+		{"day gone", `DELETE FROM credit_days WHERE kind = 'charge'`, ledger.Days},
+		{"another day", `UPDATE credit_days SET day = day - 86400000 WHERE kind = 'hold'`, ledger.Days},
+		{"entry on no day", `UPDATE entries SET amount = amount + 1 WHERE kind = 'hold'`, ledger.Days},
+		{"log of nothing", `UPDATE workspace_log SET workspace = zeroblob(16)`, ledger.Owned},
 		{"evidence of nothing", `UPDATE evidence SET number = 3`, ledger.Owned},
 		{"verification gone", `DELETE FROM verifications`, ledger.Owned},
 		{"workspace gone", `DELETE FROM workspaces`, ledger.Owned},
@@ -79,6 +91,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		}
 		d := ledgertest.NewDesk(t, s, 9)
 		d.Overrides(ledgertest.Halves("example.net"), time.Hour)
+		d.Joins("anna@acme.test", ledger.Owner)
 		_, l := d.Prepares(6)
 		d.Settles(l, 1, 0, 1, smtp.Valid)
 		witnessed := ledgertest.Batch(l, 2, 2, 3, smtp.Unknown)

@@ -6,9 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -35,6 +38,11 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 			d.Grants(1)
 		}
 	}()
+	in := d.Joins("anna@acme.test", ledger.Owner)
+	if _, err := s.FailedSignIn(t.Context(), []ledger.Hash{{1}},
+		ledger.AttemptRule{Free: 1, Window: time.Hour, First: time.Hour, Most: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
 	before := d.Account().Granted
 	path := filepath.Join(t.TempDir(), "odd ?#% name.db")
 	err := s.Backup(t.Context(), path)
@@ -64,6 +72,15 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	}
 	if kept := c.Witnesses(v.ID, 5); len(kept) != 1 || kept[0].Evidence != "seen" {
 		t.Errorf("the copy has the evidence %+v", kept)
+	}
+	if got, err := copied.SessionByID(t.Context(), in.Session.ID, time.Hour); err != nil || !reflect.DeepEqual(got, in) {
+		t.Errorf("the copy has the session %+v, %v, want %+v", got, err, in)
+	}
+	if waits, err := copied.SignInWaits(t.Context(), []ledger.Hash{{1}}); err != nil || waits[0].IsZero() {
+		t.Errorf("the copy has the failed sign-ins %v, %v", waits, err)
+	}
+	if lines, err := copied.WorkspaceLog(t.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: 9}); err != nil || len(lines) != 3 {
+		t.Errorf("the copy has the log %+v, %v", lines, err)
 	}
 	if err := s.Backup(t.Context(), path); !errors.Is(err, sqlstore.ErrBackupExists) {
 		t.Errorf("over a file that is there: %v", err)

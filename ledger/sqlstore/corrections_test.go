@@ -95,6 +95,15 @@ func (r *red) goesOn(want ledger.Balance) {
 		r.t.Errorf("at the end the account is %+v, want %+v", got, want)
 	}
 	r.finds(0)
+	st, err := r.Statement(r.t.Context(), ledger.StatementQuery{Workspace: r.Workspace, Limit: 9})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, m := range st.Moves {
+		if m.Kind == ledger.MoveCorrection && (m.Author != "mara" || m.Reason != "by hand" || m.Verification != nil) {
+			r.t.Errorf("the correction: %+v", m)
+		}
+	}
 }
 
 // TestAnAccountThatWasChangedByHandIsCorrected in one direction or the other.
@@ -151,6 +160,9 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 			r.finds(0)
 		}
 		r.goesOn(before)
+		if off := r.AddsUp(2); off != "" {
+			r.t.Errorf("statement: %s", off)
+		}
 	})
 }
 
@@ -176,6 +188,7 @@ func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
 		}
 		r.change(`INSERT INTO entries (subject, number, kind, workspace, amount, created, reason)
 			SELECT id, 0, 'grant', workspace, 7, created, '' FROM verifications WHERE completed > 0`)
+		r.change(`UPDATE credit_days SET credits = credits + 7 WHERE kind = 'grant'`)
 		r.change(`UPDATE workspaces SET granted = granted + 7, available = available + 7`)
 		before.Granted, before.Available = before.Granted+7, before.Available+7
 		r.finds(1)
@@ -235,6 +248,7 @@ func TestWhatNoCorrectionSetsRight(t *testing.T) {
 		r.change(`UPDATE verifications SET durable = bytes WHERE total < 0`)
 		// 20 were granted: with 17 of them gone in the entries 3 are left, and 6 are held or spent.
 		r.change(`UPDATE entries SET amount = 3 WHERE kind = 'grant'`)
+		r.change(`UPDATE credit_days SET credits = 3 WHERE kind = 'grant'`)
 		refuses("entries of less than was used", call(r.Workspace), ledger.ErrUncorrectable)
 		keep := call(r.Workspace)
 		keep.Keep = true

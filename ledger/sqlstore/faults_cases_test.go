@@ -124,6 +124,14 @@ var moves = []move{
 		s.names(s.created.ID, "file")
 		s.names(s.created.Identity, "file's identity")
 	}, creates},
+	{"create single", twice, func(s *scene) {
+		s.created = s.Asks(s.n)
+		s.names(s.created.ID, "file")
+		s.names(s.created.Identity, "file's identity")
+	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return book.CreateSingle(ctx, ledger.CreateSingle{ID: s.created.ID, Workspace: s.Workspace, Identity: s.created.Identity,
+			Address: "a@b.test", Limits: s.created.Limits})
+	}},
 	{"last chunk", twice, func(s *scene) {
 		v := s.Creates(s.n)
 		s.verification = s.file(v, "file")

@@ -40,7 +40,7 @@ func atRandom(seed uint64) cutter.Plan {
 	}
 }
 
-// seenWhole is a ledger whose faults do not meet an audit and a list of entries,
+// seenWhole is a ledger whose faults do not meet an audit, a list of entries and a statement,
 // which are one reading each that is not begun again.
 type seenWhole struct {
 	*sqlstore.Store
@@ -51,6 +51,10 @@ func (s seenWhole) Audit(ctx context.Context) (ledger.AuditReport, error) { retu
 
 func (s seenWhole) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error) {
 	return s.past.Entries(ctx, q)
+}
+
+func (s seenWhole) Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error) {
+	return s.past.Statement(ctx, q)
 }
 
 func (s seenWhole) Close() error { return nil } // it is used again

@@ -79,8 +79,9 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 }
 
 // stored names the tables of the ledger, those that others refer to first.
-var stored = []string{"workspaces", "verifications", "upload_chunks", "settlements", "evidence", "parked_work", "entries",
-	"operator_log", "nodes", "cluster_turn", "receiver_facts", "throttle_overrides", "workspace_weights"}
+var stored = []string{"workspaces", "verifications", "upload_chunks", "settlements", "evidence", "parked_work", "entries", "credit_days",
+	"operator_log", "nodes", "cluster_turn", "receiver_facts", "throttle_overrides", "workspace_weights",
+	"users", "memberships", "user_sessions", "links", "sign_in_attempts", "workspace_log"}
 
 // sets empties the ledger, prepares a move, and keeps a copy of what it made.
 func (f *faulty) sets(m move, n int64) *scene {
@@ -218,7 +219,7 @@ func (f *faulty) insists(m move, s *scene, want calm) (answer any, err error) {
 // is compared. Those of the results are the same in each scene.
 var clock = regexp.MustCompile(
 	`"(created|completed|upload_expires|waiting_since|wake_at|lease_expires|Created|Completed|UploadExpires|` +
-		`since|seen|updated|Since|Seen|Now|expires|ends|Expires)":` +
+		`since|seen|updated|Since|Seen|Now|expires|ends|Expires|refused|disabled|Disabled|Used|Ends)":` +
 		`("0001-01-01T00:00:00Z"|0\b)?("[^"]*"|\d+)?`)
 
 // otherID finds an id that has no name in the scene: the ledger made it anew,

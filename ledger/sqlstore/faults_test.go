@@ -172,11 +172,12 @@ func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 
 // each calls do for each move of a lane.
 func (f *faulty) each(lane int, do func(f *faulty, m move)) {
-	for i := lane; i < len(moves); i += lanes {
-		f.t.Run(moves[i].name, func(t *testing.T) {
+	all := slices.Concat(moves, movesOfPeople)
+	for i := lane; i < len(all); i += lanes {
+		f.t.Run(all[i].name, func(t *testing.T) {
 			one := *f
 			one.t, one.calm = t, map[int64]calm{}
-			do(&one, moves[i])
+			do(&one, all[i])
 		})
 	}
 }

@@ -35,6 +35,10 @@ func TestWhatTheTablesKeep(t *testing.T) {
 		t.Run("processes and facts until their time", func(t *testing.T) { forgetsEnded(t, s) })
 		t.Run("so many overrides and no more", func(t *testing.T) { boundsOverrides(t, s) })
 		t.Run("overrides for some days after their time", func(t *testing.T) { forgetsOverrides(t, s) })
+		t.Run("so many members and no more", func(t *testing.T) { boundsMembers(t, s) })
+		t.Run("links until their time", func(t *testing.T) { endsLinksByTime(t, s) })
+		t.Run("failed sign-ins within their time", func(t *testing.T) { countsWithinTheWindow(t, s) })
+		t.Run("people's rows until their time", func(t *testing.T) { forgetsPeople(t, s) })
 		t.Run("the log of one millisecond", func(t *testing.T) { pagesOneMoment(t, s) })
 		t.Run("nothing that an audit does not read", func(t *testing.T) { auditsPages(t, s) })
 		t.Run("no broken results", func(t *testing.T) { tellsBrokenResults(t, s) })
@@ -252,7 +256,7 @@ func auditsPages(t *testing.T, s *Store) {
 	before := d.Audits().Verifications
 	err := s.update(t.Context(), func(t *tx) error {
 		for range files {
-			if err := t.Insert(d.Asks(7)); err != nil {
+			if err := t.Insert(d.Asks(7), ""); err != nil {
 				return err
 			}
 		}

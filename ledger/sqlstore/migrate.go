@@ -16,7 +16,7 @@ var migrationFiles embed.FS
 
 // SchemaVersion is the schema that this program reads and writes: the number
 // of its last migration.
-const SchemaVersion = 11
+const SchemaVersion = 13
 
 // migrationName gives the file of a migration, counted from 1.
 func migrationName(version int) (string, error) {
@@ -53,7 +53,7 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 		if err != nil {
 			return err
 		}
-		return s.Close()
+		return errors.Join(s.recount(ctx), s.Close())
 	}
 	db, err := connector(url, access{patient: true})
 	if err != nil {
@@ -67,7 +67,10 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if err = s.migrate(ctx, tell...); err != nil {
+	if err = s.migrate(ctx, tell...); err == nil {
+		err = s.recount(ctx)
+	}
+	if err != nil {
 		err = fmt.Errorf("migrate ledger: %w", err)
 	}
 	return errors.Join(err, s.Close())

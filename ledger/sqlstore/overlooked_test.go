@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func openNoted(t *testing.T) (*Store, [2]*notebook) {
 // turn: the caller is told every time, and nothing of what the transaction had
 // done is there. Then the same call does its work.
 func TestNoFailedStatementIsOverlooked(t *testing.T) {
-	for _, c := range calls {
+	for _, c := range slices.Concat(calls, callsOfPeople) {
 		t.Run(c.name, func(t *testing.T) {
 			s, notes := openNoted(t)
 			call := c.make(ledgertest.NewDesk(t, s, 5))
@@ -113,8 +114,9 @@ func tables(t *testing.T, s *Store) string {
 	t.Helper()
 	var b strings.Builder
 	for _, table := range []string{"workspaces", "api_keys", "verifications", "upload_chunks", "settlements", "evidence", "parked_work",
-		"entries", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts",
-		"throttle_overrides", "workspace_weights", "workspace_limits"} {
+		"entries", "credit_days", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts",
+		"throttle_overrides", "workspace_weights", "workspace_limits", "users", "memberships", "user_sessions", "links",
+		"sign_in_attempts", "workspace_log"} {
 		err := s.view(t.Context(), func(t *tx) error {
 			return t.each(func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
@@ -137,13 +139,16 @@ func tables(t *testing.T, s *Store) string {
 	return b.String()
 }
 
-// calls are the methods of the book, each with enough before it that every one of
-// its statements is reached.
-var calls = []struct {
+// callOf is one of them.
+type callOf struct {
 	name   string
 	slices bool // it is several transactions
 	make   func(d *ledgertest.Desk) func() error
-}{
+}
+
+// calls are the methods of the book, each with enough before it that every one of
+// its statements is reached.
+var calls = []callOf{
 	{"create workspace", false, func(d *ledgertest.Desk) func() error {
 		id := uuid.New()
 		return func() error { _, err := d.CreateWorkspace(d.T.Context(), id, "new"); return err }
@@ -290,6 +295,13 @@ var calls = []struct {
 		}
 		old := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		run(d.T, d.Book.(*Store), `UPDATE throttle_overrides SET ends = 2 WHERE id = ?`, old.ID[:])
+		for i, due := range []aged{dueSessions, dueLinks, dueAttempts} {
+			in := d.Joins(string(rune('a'+i))+"@acme.test", ledger.Owner)
+			if _, err := d.FailedSignIn(d.T.Context(), []ledger.Hash{in.Session.ID}, ledger.AttemptRule{Free: 1, Window: 1e9, First: 1e9, Most: 1e9}); err != nil {
+				d.T.Fatal(err)
+			}
+			run(d.T, d.Book.(*Store), `UPDATE `+due.table+` SET ends = 2`)
+		}
 		return func() error {
 			_, err := d.Sweep(d.T.Context(), ledger.Retention{Uploads: 1, Results: 1, Funding: 1})
 			return err

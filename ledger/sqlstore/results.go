@@ -60,9 +60,17 @@ const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = 
 
 // fill puts all settlements of v into a spool.
 func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
+	if err := s.walk(ctx, v, ordered.add); err != nil {
+		return err
+	}
+	return ordered.filled()
+}
+
+// walk calls take with each settlement of v, by number; the batch is good until take returns.
+func (s *Store) walk(ctx context.Context, v *rules.Row, take func(b *ledger.Batch) error) error {
 	var batch ledger.Batch
 	number := int64(1) // of the next one
-	take := func(rows *sql.Rows) error {
+	next := func(rows *sql.Rows) error {
 		var payload sql.RawBytes
 		if err := rows.Scan(&payload); err != nil {
 			return err
@@ -74,12 +82,12 @@ func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 			return err
 		}
 		number++
-		return ordered.add(&batch)
+		return take(&batch)
 	}
 	for number <= v.Settlements {
 		begun, end := number, min(number+pageSettlements, v.Settlements+1)
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(take, pageOfSettlements, v.ID[:], begun, end)
+			return t.each(next, pageOfSettlements, v.ID[:], begun, end)
 		})
 		// What is settled never changes: a page that was cut goes on where it was cut.
 		if cut := errors.Is(err, ErrUnavailable) && number > begun; cut && ctx.Err() == nil {
@@ -92,5 +100,5 @@ func (s *Store) fill(ctx context.Context, ordered *spool, v *rules.Row) error {
 			return fmt.Errorf("one of the settlements %d to %d is not there", begun, end-1)
 		}
 	}
-	return ordered.filled()
+	return nil
 }

@@ -45,7 +45,7 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 	}
 	sound := func(t *tx) error {
 		for _, do := range []func() error{
-			func() error { return t.Insert(file) },
+			func() error { return t.Insert(file, "") },
 			func() error { return t.Enter(entry) },
 			func() error { return t.Settle(settlement, payload) },
 			func() error { return t.KeepEvidence(settlement) },
@@ -57,6 +57,10 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 			func() error { return t.limit(w, ledger.Limits{}) },
 			func() error { return t.limit(w, ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}) },
 			func() error { return t.weigh(w, ledger.WeightMax) },
+			func() error { return t.AddUser(ledger.User{ID: w, Email: "Anna@a.test", OIDC: "https://a.test 1"}) },
+			func() error { return t.SetMember(w, w, ledger.Owner, time.UnixMilli(1)) },
+			func() error { return t.AddSession(ledger.Session{ID: ledger.Hash{1}, User: w}) },
+			func() error { return t.AddLink(ledger.Link{ID: ledger.Hash{1}, Expires: time.UnixMilli(9)}) },
 		} {
 			if err := do(); err != nil {
 				return err
@@ -102,11 +106,17 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 	later := settlement
 	later.Number++
 	cases := []refused{
-		{"one idempotency key, two verifications", func(t *tx) error { return t.Insert(other) }},
-		{"a verification of no workspace", func(t *tx) error { return t.Insert(nowhere) }},
+		{"one idempotency key, two verifications", func(t *tx) error { return t.Insert(other, "") }},
+		{"a verification of no workspace", func(t *tx) error { return t.Insert(nowhere, "") }},
 		{"an entry twice", func(t *tx) error { return t.Enter(entry) }},
 		{"an entry of nothing", func(t *tx) error {
 			return t.Enter(rules.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: w})
+		}},
+		{"less than nothing on a day", func(t *tx) error {
+			return t.countOn(0, []rules.Entry{{Kind: ledger.EntryGrant, Workspace: w, Amount: -1}})
+		}},
+		{"a day that begins at noon", func(t *tx) error {
+			return t.countOn(ledger.Day.Milliseconds()/2, []rules.Entry{{Kind: ledger.EntryGrant, Workspace: w, Amount: 1}})
 		}},
 		{"a settlement twice", func(t *tx) error { return t.Settle(settlement, payload) }},
 		{"evidence twice", func(t *tx) error { return t.KeepEvidence(settlement) }},
@@ -160,6 +170,27 @@ func whatMustNeverBe(file ledger.NewVerification, entry rules.Entry, settlement 
 			return err
 		}},
 		{"a weight of no workspace", func(t *tx) error { return t.weigh(unknown, 2) }},
+		{"one email, two users", func(t *tx) error { return t.AddUser(ledger.User{ID: unknown, Email: "anna@A.test"}) }},
+		{"one identity, two users", func(t *tx) error {
+			return t.AddUser(ledger.User{ID: unknown, Email: "ben@a.test", OIDC: "https://a.test 1"})
+		}},
+		{"a user twice", func(t *tx) error { return t.AddUser(ledger.User{ID: w, Email: "ben@a.test"}) }},
+		{"a member of no workspace", func(t *tx) error { return t.SetMember(unknown, w, ledger.Owner, time.UnixMilli(1)) }},
+		{"a member who is nobody", func(t *tx) error { return t.SetMember(w, unknown, ledger.Owner, time.UnixMilli(1)) }},
+		{"a member of no role", func(t *tx) error { return t.SetMember(w, w, "king", time.UnixMilli(1)) }},
+		{"a session of nobody", func(t *tx) error {
+			return t.AddSession(ledger.Session{ID: ledger.Hash{2}, User: unknown})
+		}},
+		{"a session twice", func(t *tx) error { return t.AddSession(ledger.Session{ID: ledger.Hash{1}, User: w}) }},
+		{"a link twice", func(t *tx) error { return t.AddLink(ledger.Link{ID: ledger.Hash{1}}) }},
+		{"a link that ends after its time", func(t *tx) error {
+			_, err := t.exec(`UPDATE links SET ends = expires + 1`)
+			return err
+		}},
+		{"a user gone from the workspace", func(t *tx) error {
+			_, err := t.exec(`DELETE FROM users`)
+			return err
+		}},
 		{"another counter of turns", func(t *tx) error {
 			_, err := t.exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)
 			return err

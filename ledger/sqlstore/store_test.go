@@ -55,7 +55,8 @@ func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return func(t *testing.T) ledger.Book {
 		t.Helper()
-		for _, table := range []string{"operator_log", "secrets", "entries", "evidence", "parked_work", "settlements", "upload_chunks",
+		for _, table := range []string{"workspace_log", "credit_days", "sign_in_attempts", "links", "user_sessions",
+			"memberships", "users", "operator_log", "secrets", "entries", "evidence", "parked_work", "settlements", "upload_chunks",
 			"verifications", "api_keys", "workspace_weights", "workspace_limits", "throttle_overrides", "workspaces", "nodes",
 			"receiver_facts"} {
 			if _, err := conn.Exec(t.Context(), `DELETE FROM `+table); err != nil {

@@ -34,6 +34,10 @@ const (
 	// overridesKept is how long an override is kept after its time, for people who ask
 	// what held last week. The operator log stays.
 	overridesKept = 30 * 24 * time.Hour
+	// sessionsKept and linksKept are the same for sessions of people, and for one-time links.
+	sessionsKept = 24 * time.Hour
+	linksKept    = 30 * 24 * time.Hour
+	peopleErased = 1000 // a line of some hundred bytes, as a fact
 )
 
 // aged are rows that are due when their time is some time ago. The table has an index of such rows that begins with
@@ -56,6 +60,9 @@ var (
 	dueUnpaid    = aged{"forget unpaid", "verifications", "id", "completed", `completed > 0 AND paid = 0`}
 	dueFacts     = aged{"delete expired facts", "receiver_facts", "receiver", "expires", ""}
 	dueOverrides = aged{"delete old overrides", "throttle_overrides", "id", "ends", ""}
+	dueSessions  = aged{"delete old sessions", "user_sessions", "id", "ends", ""}
+	dueLinks     = aged{"delete old links", "links", "id", "ends", ""}
+	dueAttempts  = aged{"forget failed sign-ins", "sign_in_attempts", "subject", "ends", ""}
 )
 
 // ask asks for columns of the due rows, oldest first. The places are for two times, both included, and for how many at most.
@@ -347,8 +354,8 @@ func (s *Store) eraseResults(ctx context.Context, id uuid.UUID) error {
 const dueNodes = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAST(? AS BIGINT) - ? LIMIT ?`
 
 // ended deletes what nobody asks for any more: processes that ended long ago,
-// facts that expired and overrides of long ago. It looks before it writes, so that it
-// meets no beat.
+// facts that expired, overrides, sessions and links of long ago, and failed sign-ins whose time is over. It looks before
+// it writes, so that it meets no beat.
 func (w *sweep) ended(ctx context.Context) {
 	for _, c := range []struct {
 		what string
@@ -359,6 +366,11 @@ func (w *sweep) ended(ctx context.Context) {
 		{dueOverrides.what, func() error {
 			return w.deleteDue(ctx, dueOverrides, w.now-overridesKept.Milliseconds(), oldOverrides)
 		}},
+		{dueSessions.what, func() error {
+			return w.deleteDue(ctx, dueSessions, w.now-sessionsKept.Milliseconds(), peopleErased)
+		}},
+		{dueLinks.what, func() error { return w.deleteDue(ctx, dueLinks, w.now-linksKept.Milliseconds(), peopleErased) }},
+		{dueAttempts.what, func() error { return w.deleteDue(ctx, dueAttempts, w.now, peopleErased) }},
 	} {
 		if !w.away(ctx) {
 			w.done(c.do(), c.what, uuid.Nil)

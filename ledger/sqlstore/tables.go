@@ -38,28 +38,6 @@ func (t *tx) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Cre
 		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
 }
 
-// enterOne writes an entry; enterMore is for each further one of the same statement.
-const (
-	enterOne = `INSERT INTO entries (subject, number, kind, workspace, amount, created, reason)
-		VALUES (?, ?, ?, ?, ?, {now}, ?)`
-	enterMore = `, (?, ?, ?, ?, ?, {now}, ?)`
-)
-
-// Enter writes entries. The table's key refuses a second one.
-func (t *tx) Enter(entries ...rules.Entry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	args := make([]any, 0, 6*len(entries))
-	for _, e := range entries {
-		args = append(args, e.Subject[:], e.Number, e.Kind, e.Workspace[:], e.Amount, e.Reason)
-	}
-	if _, err := t.exec(enterOne+strings.Repeat(enterMore, len(entries)-1), args...); err != nil {
-		return fmt.Errorf("write %s entry: %w", entries[0].Kind, err)
-	}
-	return nil
-}
-
 // Granted reads the entry of a grant.
 func (t *tx) Granted(id uuid.UUID) (rules.Entry, bool, error) {
 	e := rules.Entry{Subject: id, Kind: ledger.EntryGrant}
@@ -77,7 +55,7 @@ const verificationColumns = `id, workspace, identity, kind, filename, single_ema
 	created, completed, records, duplicates, total,
 	count_valid, count_invalid, count_catch_all, count_unknown, count_error, count_cancelled,
 	next_try, expected, held, lease_node, lease_expires, epoch, settlements,
-	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, {now}`
+	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, made_by, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
 func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
@@ -89,7 +67,7 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 		&v.Bytes, &v.Durable, &v.Writer, &expires, &v.Status, &issue.Code, &issue.Message, &issue.Row,
 		&created, &completed, &v.Rows, &v.Duplicates, &v.Total, &c.Valid, &c.Invalid, &c.CatchAll,
 		&c.Unknown, &c.Error, &c.Cancelled, &next, &expected, &v.Held, &v.Node, &v.LeaseExpires, &v.Epoch,
-		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &v.Paid, &upload, &results, &v.Now)
+		&v.Settlements, &v.WaitingSince, &v.WakeAt, &v.Crashes, &v.Paid, &upload, &results, &v.MadeBy, &v.Now)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ledger.ErrNoSuchVerification
 	}
@@ -185,11 +163,15 @@ func (t *tx) Tell(id uuid.UUID, message string) error {
 }
 
 // Insert makes a verification that is uploading.
-func (t *tx) Insert(n ledger.NewVerification) error {
-	_, err := t.exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, bytes,
-		upload_expires, status, created, wake_at) VALUES (?, ?, ?, ?, ?, ?, {now} + ?, ?, {now}, {now})`,
-		n.ID[:], n.Workspace[:], n.Identity[:], ledger.Bulk, n.Filename, n.Bytes,
-		n.UploadExpiry.Milliseconds(), ledger.Uploading)
+func (t *tx) Insert(n ledger.NewVerification, single string) error {
+	kind := ledger.Bulk
+	if single != "" {
+		kind = ledger.Single
+	}
+	_, err := t.exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, single_email, bytes,
+		upload_expires, status, created, wake_at, made_by) VALUES (?, ?, ?, ?, ?, ?, ?, {now} + ?, ?, {now}, {now}, ?)`,
+		n.ID[:], n.Workspace[:], n.Identity[:], kind, n.Filename, single, n.Bytes,
+		n.UploadExpiry.Milliseconds(), ledger.Uploading, n.MadeBy)
 	return err
 }
 

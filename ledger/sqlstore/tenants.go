@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -68,16 +70,17 @@ func (s *Store) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
 	return list, nil
 }
 
-const keyColumns = `id, workspace, label, secret, created, revoked`
+const keyColumns = `id, workspace, label, secret, created, revoked, made_by, revoked_by, last_used`
 
 func scanKey(scan func(into ...any) error) (k ledger.Key, err error) {
 	var secret []byte
-	var created, revoked int64
-	if err = scan(&k.ID, &k.Workspace, &k.Label, &secret, &created, &revoked); errors.Is(err, sql.ErrNoRows) {
+	var created, revoked, used int64
+	err = scan(&k.ID, &k.Workspace, &k.Label, &secret, &created, &revoked, &k.MadeBy, &k.RevokedBy, &used)
+	if errors.Is(err, sql.ErrNoRows) {
 		err = ledger.ErrNoSuchKey
 	}
 	copy(k.SecretSHA256[:], secret)
-	k.Created, k.Revoked = rules.Clock(created), rules.Clock(revoked)
+	k.Created, k.Revoked, k.LastUsed = rules.Clock(created), rules.Clock(revoked), rules.Clock(used)
 	return k, err
 }
 
@@ -89,24 +92,25 @@ func (t *tx) key(id string) (ledger.Key, error) {
 	return scanKey(t.row(`SELECT `+keyColumns+` FROM api_keys WHERE id = ?`, id).Scan)
 }
 
-// CreateKey stores a key; its times are the ledger's. Run again with the same
+// CreateKey stores a key; its times are the ledger's, and who made it is told by ledger.WithActor. Run again with the same
 // key it changes nothing; another key with the same id is ErrIllegal.
 func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, err error) {
 	err = s.update(ctx, func(t *tx) error {
 		if _, err := t.Account(k.Workspace); err != nil {
 			return err
 		}
-		if err := ledger.CheckText(k.ID + k.Label); err != nil {
+		actor := ledger.Actor(ctx)
+		if err := errors.Join(ledger.CheckText(k.ID+k.Label), ledger.CheckOperatorText("actor", actor)); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created)
-			VALUES (?, ?, ?, ?, {now})
-			ON CONFLICT DO NOTHING`, k.ID, k.Workspace[:], k.Label, k.SecretSHA256[:])
+		n, err := t.exec(`INSERT INTO api_keys (id, workspace, label, secret, created, made_by)
+			VALUES (?, ?, ?, ?, {now}, ?)
+			ON CONFLICT DO NOTHING`, k.ID, k.Workspace[:], k.Label, k.SecretSHA256[:], actor)
 		if err != nil {
 			return err
 		}
 		if n == 1 {
-			if err := t.Log(keyLine("key create", k)); err != nil {
+			if err := t.logKey("key create", k); err != nil {
 				return err
 			}
 		}
@@ -122,9 +126,39 @@ func (s *Store) CreateKey(ctx context.Context, k ledger.Key) (made ledger.Key, e
 	return made, nil
 }
 
-// keyLine is a line of the operator log about a key.
-func keyLine(action string, k ledger.Key) ledger.LogLine {
-	return ledger.LogLine{Action: action, Workspace: k.Workspace, Subject: k.ID, New: k.Label}
+// logKey writes a line about a key, in the operator log and in the log of its workspace.
+func (t *tx) logKey(action string, k ledger.Key) error {
+	l := ledger.WorkspaceLine{Actor: ledger.Actor(t.ctx), Action: action, Subject: k.ID, Detail: k.Label}
+	if err := t.LogIn(k.Workspace, l); err != nil {
+		return err
+	}
+	return t.Log(ledger.LogLine{Action: action, Workspace: k.Workspace, Subject: k.ID, New: k.Label})
+}
+
+// UseKeys notes that keys were used now. An id that no database can keep is nobody's.
+func (s *Store) UseKeys(ctx context.Context, ids []string) error {
+	if len(ids) > ledger.BatchMax {
+		return fmt.Errorf("note the use of %d keys, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
+	}
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return ledger.CheckText(id) != nil })
+	if len(ids) == 0 {
+		return nil
+	}
+	err := s.update(ctx, func(t *tx) error {
+		return inHandfuls(ids, func(part []string) error {
+			args := make([]any, 0, len(part))
+			for _, id := range part {
+				args = append(args, id)
+			}
+			_, err := t.exec(`UPDATE api_keys SET last_used = {now} WHERE revoked = 0 AND last_used < {now} AND id IN (?`+
+				strings.Repeat(`, ?`, len(part)-1)+`)`, args...)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("note the use of %d keys: %w", len(ids), err)
+	}
+	return nil
 }
 
 // Keys lists the keys of a workspace, revoked ones too, oldest first.
@@ -165,13 +199,17 @@ func (s *Store) RevokeKey(ctx context.Context, id string) (k ledger.Key, err err
 		if k, err = t.key(id); err != nil || !k.Revoked.IsZero() {
 			return err
 		}
-		if _, err = t.exec(`UPDATE api_keys SET revoked = {now} WHERE id = ?`, id); err != nil {
+		actor := ledger.Actor(ctx)
+		if err = ledger.CheckOperatorText("actor", actor); err != nil {
+			return err
+		}
+		if _, err = t.exec(`UPDATE api_keys SET revoked = {now}, revoked_by = ? WHERE id = ?`, actor, id); err != nil {
 			return err
 		}
 		if k, err = t.key(id); err != nil {
 			return err
 		}
-		return t.Log(keyLine("key revoke", k))
+		return t.logKey("key revoke", k)
 	})
 	if err != nil {
 		return ledger.Key{}, fmt.Errorf("revoke key %s: %w", id, err)

@@ -123,6 +123,13 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 			if err := b.store.Close(); err != nil { // a server has not connections for all of them
 				t.Error(err)
 			}
+			b = newBeside(t, url(seed+twins)) // whose accounts are those of the beginning
+			if life = simulation.RunHumansBeside(b, seed, operations/4); life.Violation != "" {
+				t.Fatalf("seed %d of people: %s", seed, life.Violation)
+			}
+			if err := b.store.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 		if verifications == 0 || faults == 0 {
 			t.Errorf("%d verifications and %d faults: nothing happened", verifications, faults)

@@ -17,7 +17,13 @@ import (
 // These make a ledger of today one of before, whose tables are the same without
 // those that the later migrations add.
 const (
-	withoutWaiting     = `DROP INDEX verifications_waiting; DELETE FROM schema_versions WHERE version >= 11`
+	withoutDays = `DROP TABLE credit_days; DROP INDEX entries_grants; DROP INDEX corrections_workspace;
+	ALTER TABLE entries DROP COLUMN author; DELETE FROM schema_versions WHERE version >= 13`
+	withoutPeople = withoutDays + `; DROP TABLE workspace_log; DROP TABLE sign_in_attempts; DROP TABLE links; DROP TABLE user_sessions;
+	DROP TABLE memberships; DROP TABLE users; ALTER TABLE verifications DROP COLUMN made_by;
+	ALTER TABLE api_keys DROP COLUMN made_by; ALTER TABLE api_keys DROP COLUMN revoked_by;
+	ALTER TABLE api_keys DROP COLUMN last_used; DELETE FROM schema_versions WHERE version >= 12`
+	withoutWaiting     = withoutPeople + `; DROP INDEX verifications_waiting; DELETE FROM schema_versions WHERE version >= 11`
 	withoutCorrections = withoutWaiting + `; DROP TABLE corrections; DELETE FROM schema_versions WHERE version >= 10`
 	withoutClock       = withoutCorrections + `; DROP TABLE ledger_clock; DROP TABLE schema_steps; DROP INDEX verifications_due;
 	CREATE INDEX verifications_runnable ON verifications (wake_at, id, workspace)
@@ -48,7 +54,7 @@ const (
 func TestALedgerOfBeforeIsBroughtUpToDate(t *testing.T) {
 	for version, statements := range map[string]string{"1": withoutNodes, "2": withoutEvidence, "3": withoutOperators, "4": withoutSilent,
 		"5": withoutParked, "6": withoutLimits, "8": withoutClock, "9": withoutCorrections,
-		"10": withoutWaiting} {
+		"10": withoutWaiting, "11": withoutPeople, "12": withoutDays} {
 		kept := "goes with its table"
 		if len(version) == 1 && version < "3" {
 			kept = ""

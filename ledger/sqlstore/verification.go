@@ -92,6 +92,25 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 	return page, nil
 }
 
+// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit.
+func (s *Store) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	page := []ledger.Verification{}
+	err := s.view(ctx, func(t *tx) error {
+		page = page[:0]
+		return t.each(func(rows *sql.Rows) error {
+			v, err := scanVerification(rows.Scan)
+			if err == nil {
+				page = append(page, v.Verification)
+			}
+			return err
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`, max(limit, 0))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list open verifications: %w", err)
+	}
+	return page, nil
+}
+
 // Parked gives the state of a verification's work that was kept last; nil when there is none.
 func (s *Store) Parked(ctx context.Context, id uuid.UUID) (state []byte, err error) {
 	err = s.view(ctx, func(t *tx) error {

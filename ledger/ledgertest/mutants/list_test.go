@@ -1,5 +1,7 @@
 package mutants
 
+import "slices"
+
 const (
 	settleRules  = "ledger/rules/settle.go"
 	creditRules  = "ledger/rules/credits.go"
@@ -13,6 +15,7 @@ const (
 	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
 	payloadRules = "ledger/payload.go"
+	sqlDays      = "ledger/sqlstore/days.go"
 	sqlTables    = "ledger/sqlstore/tables.go"
 	sqlNodes     = "ledger/sqlstore/nodes.go"
 	sqlFacts     = "ledger/sqlstore/facts.go"
@@ -89,12 +92,12 @@ var list = append([]mutant{
 		"case err == nil:\n\t\treturn v, false, nil",
 		"case err == nil && v.ID == n.ID:\n\t\treturn v, false, nil", lives},
 	{"create with another length", uploadRules,
-		"case err == nil && v.Bytes != n.Bytes:",
-		"case err == nil && v.Bytes > n.Bytes:", lives},
+		"case err == nil && (v.Bytes != n.Bytes ||",
+		"case err == nil && (v.Bytes > n.Bytes ||", lives},
 	{"overlap appended twice", uploadRules, "case v.Durable != offset:", "case v.Durable < offset:", lives},
 	{"gap accepted", uploadRules, "case v.Durable != offset:", "case v.Durable > offset:", lives},
 	{"older writer not fenced", uploadRules, "case v.Writer != writer:", "case v.Writer < writer:", lives},
-	{"upload not preparing when whole", uploadRules, "if end == v.Bytes {", "if end > v.Bytes {", lives},
+	{"upload not preparing when whole", uploadRules, "if v.Durable = end; end < v.Bytes {", "if v.Durable = end; end <= v.Bytes {", lives},
 	{"repeated chunk not recognised", uploadRules,
 		"len(data) > 0 && bytes.Equal(before, data)",
 		"len(data) < 0 && bytes.Equal(before, data)", books},
@@ -217,7 +220,7 @@ var list = append([]mutant{
 		"v.Held >= Credits(v.Left())", words},
 	{"ordinals that overflow", payloadRules, " || ordinal > ordinalMax\n", "\n", words},
 	{"no outcome taken for one", payloadRules, "in.bad = in.bad || !o.Final()", "", words},
-	{"SQL: an entry that fails unnoticed", sqlTables,
+	{"SQL: an entry that fails unnoticed", sqlDays,
 		"return fmt.Errorf(\"write %s entry: %w\", entries[0].Kind, err)",
 		"return nil", books},
 	{"SQL: outcomes counted without their condition", sqlTables,
@@ -575,4 +578,4 @@ var list = append([]mutant{
 	{"correction of one subject that is counted for all", sqlCorrections, "FROM corrections WHERE subject = ?`",
 		"FROM corrections WHERE subject <> ?`", corrections},
 	{"entries of corrections that belong to nobody", sqlCorrections, "\ta.entries += n\n", "", corrections},
-}, upkeep...)
+}, slices.Concat(upkeep, ofPeople, ofPages)...)

@@ -8,7 +8,6 @@ import (
 
 	"rollcall/ledger"
 	"rollcall/ledger/rules"
-	"rollcall/smtp"
 )
 
 // edges are the legal steps of a verification as RELIABILITY 4.2 has them,
@@ -84,6 +83,9 @@ func (w *world) checkStep(s *saved) {
 	if from == ledger.WaitingCredits && to == from && after.WaitingSince != before.WaitingSince {
 		w.wrong("funding", "has waited for credits since %d, and since %d", before.WaitingSince, after.WaitingSince)
 	}
+	if from != to && to == ledger.WaitingCredits && after.WaitingSince != w.memory.ran {
+		w.wrong("funding", "waits for credits since %d, and it is %d", after.WaitingSince, w.memory.ran)
+	}
 	if after.Settlements != before.Settlements && after.Epoch != before.Epoch {
 		w.wrong("settlements", "settled and leased in one transaction")
 	}
@@ -153,8 +155,8 @@ func (w *world) checkRow(r *rules.Row) {
 	if r.Crashes >= ledger.CrashesMax && !r.Status.Final() && r.Status != ledger.Cancelling {
 		w.wrong("row", "%s after %d crashes", state, r.Crashes)
 	}
-	if r.SingleOutcome != smtp.Undecided {
-		w.wrong("row", "%s with the outcome of a single one", r.Kind)
+	if r.Kind == ledger.Single && (r.Status == ledger.Uploading || r.SingleEmail == "") {
+		w.wrong("row", "a check of %q is %s", r.SingleEmail, r.Status)
 	}
 }
 

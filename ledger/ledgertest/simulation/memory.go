@@ -97,7 +97,7 @@ func newMemory() *memory {
 	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
 		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]rules.Entry{}, failAfter: -1,
 		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
-			overrides: map[uuid.UUID]overridden{}}}
+			overrides: map[uuid.UUID]overridden{}, people: newPeople()}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
@@ -433,7 +433,7 @@ func (m *memory) Tell(id uuid.UUID, message string) error {
 }
 
 // Insert makes a verification that is uploading.
-func (m *memory) Insert(n ledger.NewVerification) error {
+func (m *memory) Insert(n ledger.NewVerification, single string) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
@@ -443,10 +443,14 @@ func (m *memory) Insert(n ledger.NewVerification) error {
 		m.aborted = true
 		return errKey
 	}
+	kind := ledger.Bulk
+	if single != "" {
+		kind = ledger.Single
+	}
 	f := &file{row: rules.Row{Verification: ledger.Verification{
-		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: ledger.Bulk, Filename: n.Filename,
+		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: kind, Filename: n.Filename, SingleEmail: single,
 		Bytes: n.Bytes, UploadExpires: rules.Clock(m.now + n.UploadExpiry.Milliseconds()),
-		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1}, WakeAt: m.now}}
+		Status: ledger.Uploading, Created: rules.Clock(m.now), Total: -1, MadeBy: n.MadeBy}, WakeAt: m.now}}
 	m.add(f)
 	return nil
 }

@@ -21,12 +21,14 @@ type cluster struct {
 	log       []ledger.LogLine // it only grows
 
 	corrections []ledger.Correction // it only grows
+
+	people people
 }
 
 // copied gives a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
-		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections}
+		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections, people: c.people.copied()}
 }
 
 // alter gives the tables to write to.

@@ -191,8 +191,8 @@ func (t *twin) Tell(id uuid.UUID, message string) error {
 	return done(t, "tell", t.first.Tell(id, message), func() error { return t.second.Tell(id, message) })
 }
 
-func (t *twin) Insert(n ledger.NewVerification) error {
-	return done(t, "insert", t.first.Insert(n), func() error { return t.second.Insert(n) })
+func (t *twin) Insert(n ledger.NewVerification, single string) error {
+	return done(t, "insert", t.first.Insert(n, single), func() error { return t.second.Insert(n, single) })
 }
 
 func (t *twin) Move(s rules.Step) (int64, error) {

@@ -31,6 +31,7 @@ const (
 type upload struct {
 	workspace, identity uuid.UUID
 	bytes               []byte
+	single              string // the address of a check; "": it is a file
 	rows, total         int64
 	id                  uuid.UUID // once a create was answered
 	creations           int       // answers that said "created"
@@ -119,6 +120,10 @@ func (w *world) newUpload() {
 		u.bytes[i] = byte(w.random.IntN(256))
 	}
 	u.rows = u.total + int64(w.random.IntN(3))
+	if w.chance(200) {
+		u.single = emails[w.random.IntN(totalMax)]
+		u.bytes, u.rows, u.total = []byte(`"`+u.single+"\"\n"), 1, 1
+	}
 	w.uploads = append(w.uploads, u)
 	w.create(u)
 }
@@ -154,7 +159,7 @@ func (w *world) create(u *upload) {
 		Limits: ledger.Limits{Open: filesMax, Stored: storedMax, Unpaid: unpaidMax}, UploadExpiry: uploadLife}
 	call := func() {
 		runs, may := w.db.runs, w.mayRefuse(n)
-		v, created, err := w.book.Create(context.Background(), n)
+		v, created, err := w.asks(u, n)
 		if err != nil && w.db.runs == runs+1 && !passing(err) && !errors.Is(err, may) {
 			w.wrong("limits", "refused with %v, %v is due", err, may)
 		}
@@ -183,6 +188,32 @@ func (w *world) create(u *upload) {
 		if _, _, err := w.book.Create(context.Background(), n); err == nil {
 			w.wrong("I11", "the key was accepted with another length")
 		}
+		w.asksOther(u, n)
+	}
+}
+
+// asks makes the call of a create. That of a check does not say whether it made one.
+func (w *world) asks(u *upload, n ledger.NewVerification) (v ledger.Verification, created bool, err error) {
+	if u.single == "" {
+		v, created, err = w.book.Create(context.Background(), n)
+	} else {
+		v, err = w.book.CreateSingle(context.Background(),
+			ledger.CreateSingle{ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Address: u.single, Limits: n.Limits})
+	}
+	if err == nil && (v.Kind == ledger.Single) != (u.single != "") || err == nil && v.SingleEmail != u.single {
+		w.wrong("I11", "asked for %q, got %s %q", u.single, v.Kind, v.SingleEmail)
+	}
+	return v, created, err
+}
+
+// asksOther uses the key of an upload for a check of another address.
+func (w *world) asksOther(u *upload, n ledger.NewVerification) {
+	other := ledger.CreateSingle{ID: w.id(), Workspace: n.Workspace, Identity: n.Identity, Address: "x" + u.single, Limits: n.Limits}
+	if u.single == "" {
+		other.Address = emails[0]
+	}
+	if _, err := w.book.CreateSingle(context.Background(), other); err == nil {
+		w.wrong("I11", "the key was accepted with another address")
 	}
 }
 

@@ -1,0 +1,307 @@
+package ledgertest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// Singles asks for the check of an address, which is allowed.
+func (d *Desk) Singles(address string) ledger.CreateSingle {
+	n := d.Asks(1)
+	return ledger.CreateSingle{ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Address: address, Limits: n.Limits}
+}
+
+// checks makes the check of an address.
+func (d *Desk) checks(address string) ledger.Verification {
+	d.T.Helper()
+	v, err := d.CreateSingle(d.T.Context(), d.Singles(address))
+	d.ok(err)
+	return v
+}
+
+// bytesOf reads the bytes of a verification's file.
+func (d *Desk) bytesOf(id uuid.UUID) string {
+	d.T.Helper()
+	file, err := d.OpenFile(d.T.Context(), id)
+	d.ok(err)
+	text, err := io.ReadAll(file)
+	d.ok(errors.Join(err, file.Close()))
+	return string(text)
+}
+
+var singles = []exercise{
+	{"one address is made, checked and settled as a file is", 3, checksOne},
+	{"the same form again answers the same check", 0, singlesTwice},
+	{"what is no address is refused", 0, func(d *Desk) {
+		for _, address := range []string{"", "nobody", "a b@c.test", "a@b.test\n", "a@", "\ufeffa@b.test", "a\x00@b.test", "a@b.test,c@d.test",
+			"Bob <a@b.test>", "\"a@b.test\"", "a@" + strings.Repeat("a.", ledger.EmailBytesMax) + "test"} {
+			_, err := d.CreateSingle(d.T.Context(), d.Singles(address))
+			d.refused(err, smtp.ErrMalformed)
+		}
+		if list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9}); err != nil || len(list) > 0 {
+			d.T.Errorf("made: %+v, %v", list, err)
+		}
+	}},
+	{"a check keeps to the limits of its workspace", 0, singlesWithin},
+	{"a check without credits waits, and is cancelled", 0, func(d *Desk) {
+		v := d.checks("a@b.test")
+		l := d.Takes(v.ID)
+		v, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
+		d.ok(err)
+		d.is(v, ledger.WaitingCredits)
+		v, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
+		d.ok(err)
+		d.is(v, ledger.State(ledger.Cancelled))
+		if v.SingleOutcome != smtp.Undecided || v.SingleEmail != "a@b.test" || v.Counts.Cancelled != 1 {
+			d.T.Errorf("cancelled: %+v", v)
+		}
+	}},
+	{"the address goes with the results", 1, singlesRetention},
+	{"the log tells who made and cancelled verifications", 9, logsFiles},
+}
+
+// checksOne: from the form to the result, with an address that CSV could misread.
+func checksOne(d *Desk) {
+	c := d.Singles(`"a,\"b"@Example.TEST`)
+	ctx := ledger.WithActor(d.T.Context(), "user:7")
+	v, err := d.CreateSingle(ctx, c)
+	d.ok(err)
+	want := `"""a,\""b""@Example.TEST"` + "\n"
+	d.is(v, ledger.State(ledger.Preparing))
+	if v.ID != c.ID || v.Identity != c.Identity || v.Workspace != d.Workspace || v.Kind != ledger.Single || v.SingleEmail != c.Address ||
+		v.Filename != "" || v.Bytes != int64(len(want)) || v.Durable != v.Bytes || v.Total != -1 || v.MadeBy != "user:7" {
+		d.T.Errorf("made: %+v", v)
+	}
+	if got := d.bytesOf(v.ID); got != want {
+		d.T.Errorf("file %q, want %q", got, want)
+	}
+	if seen := d.Sees(v.ID); seen != v {
+		d.T.Errorf("read %+v, made %+v", seen, v)
+	}
+	if u, err := d.OpenUpload(ctx, v.ID); err != nil || u.Status != ledger.Preparing || u.Writer != 0 {
+		d.T.Errorf("upload: %+v, %v", u, err)
+	}
+	for kind, want := range map[ledger.Kind]int{ledger.Bulk: 0, ledger.Single: 1, "": 1} {
+		list, err := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9})
+		if err != nil || len(list) != want || want == 1 && list[0] != v {
+			d.T.Errorf("kind %q: %+v, %v", kind, list, err)
+		}
+	}
+	l := d.Takes(v.ID)
+	v, err = d.Prepare(ctx, l, 1, 0, 1)
+	d.ok(err)
+	d.is(v, ledger.State(ledger.Verifying))
+	d.has(3, 2, 1, 0)
+	b := Batch(l, 1, 0, 0, smtp.CatchAll)
+	b.Results[0].Email, b.Evidence = c.Address, []byte("seen")
+	v, err = d.Settle(ctx, b)
+	d.ok(err)
+	d.is(v, ledger.State(ledger.Completed))
+	d.has(3, 2, 0, 1)
+	if v.SingleOutcome != smtp.CatchAll || v.SingleEmail != c.Address || d.Sees(v.ID) != v {
+		d.T.Errorf("settled: %+v", v)
+	}
+	if list := d.Reads(v.ID); len(list) != 1 || list[0] != b.Results[0] {
+		d.T.Errorf("results: %+v", list)
+	}
+	d.witnesses(v.ID, "seen")
+}
+
+// singlesTwice: one identity makes one check, and one sort of verification.
+func singlesTwice(d *Desk) {
+	ctx := d.T.Context()
+	c := d.Singles("a@b.test")
+	v, err := d.CreateSingle(ctx, c)
+	d.ok(err)
+	again := c
+	again.ID = uuid.New()
+	again.Limits = ledger.Limits{Open: 1, Stored: 1, Unpaid: 1} // which it would not keep to
+	twice, err := d.CreateSingle(ctx, again)
+	d.ok(err)
+	if twice != v {
+		d.T.Errorf("again: %+v, made %+v", twice, v)
+	}
+	for _, address := range []string{"A@b.test", "c@b.test", "aa@b.test"} {
+		other := c
+		other.ID, other.Address = uuid.New(), address
+		_, err := d.CreateSingle(ctx, other)
+		d.refused(err, ledger.ErrIdentityReused)
+	}
+	file := d.Asks(v.Bytes)
+	file.Identity = c.Identity
+	_, _, err = d.Create(ctx, file)
+	d.refused(err, ledger.ErrIdentityReused)
+	file.Identity = uuid.New()
+	_, _, err = d.Create(ctx, file)
+	d.ok(err)
+	c.ID, c.Identity = uuid.New(), file.Identity
+	_, err = d.CreateSingle(ctx, c)
+	d.refused(err, ledger.ErrIdentityReused)
+	elsewhere := d.other(d.T, 0)
+	c = elsewhere.Singles("other@b.test")
+	c.Identity = v.Identity
+	if there, err := d.CreateSingle(ctx, c); err != nil || there.ID != c.ID {
+		d.T.Errorf("the same identity in another workspace: %+v, %v", there, err)
+	}
+	c.ID, c.Identity, c.Workspace = uuid.New(), uuid.New(), uuid.New()
+	_, err = d.CreateSingle(ctx, c)
+	d.refused(err, ledger.ErrNoSuchWorkspace)
+	_, err = d.CreateSingle(ledger.WithActor(ctx, "a\x00"), d.Singles("a@b.test"))
+	d.refused(err, ledger.ErrIllegal)
+}
+
+// singlesWithin: each limit of a create holds for a check, and all that it leaves is used.
+func singlesWithin(d *Desk) {
+	bytes := int64(len("\"a@b.test\"\n"))
+	for _, c := range []struct {
+		limits ledger.Limits
+		want   error
+	}{
+		{ledger.Limits{Open: 1, Stored: 1 << 20, Unpaid: 9}, ledger.ErrTooManyOpen},
+		{ledger.Limits{Open: 9, Stored: 2*bytes - 1, Unpaid: 9}, ledger.ErrTooManyBytes},
+		{ledger.Limits{Open: 9, Stored: 1 << 20, Unpaid: 1}, ledger.ErrTooManyUnpaid},
+	} {
+		at := d.other(d.T, 0)
+		one := at.Singles("a@b.test")
+		one.Limits = c.limits
+		if _, err := d.CreateSingle(d.T.Context(), one); err != nil {
+			d.T.Errorf("%+v: %v", c.limits, err)
+		}
+		one.ID, one.Identity = uuid.New(), uuid.New()
+		_, err := d.CreateSingle(d.T.Context(), one)
+		d.refused(err, c.want)
+		var later *ledger.Later
+		if errors.As(err, &later) != (c.want == ledger.ErrTooManyUnpaid) {
+			d.T.Errorf("%+v: %v says when to come again", c.limits, err)
+		}
+		at.uses(ledger.Limits{Open: 1, Stored: bytes, Unpaid: 1})
+	}
+}
+
+func singlesRetention(d *Desk) {
+	ctx := d.T.Context()
+	c := d.Singles("a@b.test")
+	v, err := d.CreateSingle(ctx, c)
+	d.ok(err)
+	l := d.Takes(v.ID)
+	_, err = d.Prepare(ctx, l, 1, 0, 1)
+	d.ok(err)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	d.nextMillisecond(d.Sees(v.ID).Completed)
+	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 2)
+	v = d.Sees(v.ID)
+	if v.SingleEmail != "" || v.SingleOutcome != smtp.Valid || !v.UploadDeleted {
+		d.T.Errorf("after the retention: %+v", v)
+	}
+	_, err = d.OpenFile(ctx, v.ID)
+	d.refused(err, ledger.ErrIllegal)
+	_, err = d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1})
+	d.refused(err, ledger.ErrResultsExpired)
+	_, err = d.Breakdown(ctx, d.Workspace, v.ID)
+	d.refused(err, ledger.ErrResultsExpired)
+	if again, err := d.CreateSingle(ctx, c); err != nil || again != v {
+		d.T.Errorf("again: %+v, %v", again, err)
+	}
+	c.Address = "longer@b.test"
+	_, err = d.CreateSingle(ctx, c)
+	d.refused(err, ledger.ErrIdentityReused)
+}
+
+// logsFiles: each create and each cancel has one line, and what the engine ends has none.
+func logsFiles(d *Desk) {
+	by := func(who string) (of func(id uuid.UUID)) {
+		return func(id uuid.UUID) {
+			ctx := ledger.WithActor(d.T.Context(), who)
+			for range 2 {
+				_, err := d.Cancel(ctx, d.Workspace, id)
+				d.ok(err)
+			}
+		}
+	}
+	n := d.Asks(7)
+	n.Filename = strings.Repeat("ä", ledger.OperatorTextMax/2+1)
+	for range 2 {
+		_, _, err := d.Create(ledger.WithActor(d.T.Context(), "key:billing"), n)
+		d.ok(err)
+	}
+	c := d.Singles("a@b.test")
+	for range 2 {
+		_, err := d.CreateSingle(ledger.WithActor(d.T.Context(), "user:7"), c)
+		d.ok(err)
+	}
+	by("user:7")(n.ID)
+	v, l := d.Prepares(2)
+	by("key:billing")(v.ID) // it is leased
+	v, err := d.FinishCancel(d.T.Context(), l)
+	d.ok(err)
+	by("user:8")(v.ID)
+	done, l := d.Prepares(1)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	by("user:7")(done.ID)
+	_, err = d.Cancel(ledger.WithActor(d.T.Context(), "a\x00"), d.Workspace, c.ID)
+	d.refused(err, ledger.ErrIllegal)
+	short := n.Filename[:ledger.OperatorTextMax]
+	got, want := d.toldAll(), []string{"key:billing||verification create|" + n.ID.String() + "|" + short, "user:7||check create|" + c.ID.String() + "|",
+		"user:7||verification cancel|" + n.ID.String() + "|" + short, "||verification create|" + v.ID.String() + "|list.csv",
+		"key:billing||verification cancel|" + v.ID.String() + "|list.csv", "||verification create|" + done.ID.String() + "|list.csv"}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		d.T.Errorf("log: got %q, want %q", got, want)
+	}
+}
+
+// AddsUp says what of a workspace's statement does not add up, in pages of some moves; "": all does.
+func (d *Desk) AddsUp(limit int) string {
+	q := ledger.StatementQuery{Workspace: d.Workspace, Limit: limit}
+	var b ledger.Balance
+	var held, days ledger.Credits
+	var last *ledger.Move
+	for {
+		st, err := d.Statement(d.T.Context(), q)
+		if err != nil {
+			return err.Error()
+		}
+		if a := st.Balance; a.Granted != a.Available+a.Held+a.Spent || a != d.Account() {
+			return fmt.Sprintf("balance %+v, the account is %+v", a, d.Account())
+		}
+		for i := range st.Moves {
+			m := &st.Moves[i]
+			if last != nil && cmp.Or(last.At.Compare(m.At), bytes.Compare(last.ID[:], m.ID[:])) <= 0 {
+				return fmt.Sprintf("%+v follows %+v", m, last)
+			}
+			if still := m.Held - m.Charged - m.GivenBack; m.Verification != nil && (m.Verification.Held != still || m.Verification.ID != m.ID) {
+				return fmt.Sprintf("%+v leaves %d held, the row says %d", m, still, m.Verification.Held)
+			}
+			b.Granted, b.Spent, held, last = b.Granted+m.Granted, b.Spent+m.Charged, held+m.Held-m.Charged-m.GivenBack, m
+		}
+		if last != nil && len(st.Moves) == 0 {
+			return "an empty page, of which it was said that there is more"
+		}
+		if st.More && len(st.Moves) != limit || len(st.Moves) > limit {
+			return fmt.Sprintf("a page of %d moves, %d were asked for", len(st.Moves), limit)
+		}
+		if !st.More {
+			for _, day := range st.Days {
+				days += day.Spent
+			}
+			if a := st.Balance; b.Granted != a.Granted || b.Spent != a.Spent || held != a.Held || days != a.Spent ||
+				len(st.Days) != ledger.StatementDays {
+				return fmt.Sprintf("moves make %+v and hold %d, %d days make %d, the balance is %+v", b, held, len(st.Days), days, a)
+			}
+			return ""
+		}
+		q.After = last.Position()
+	}
+}

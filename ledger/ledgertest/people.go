@@ -1,0 +1,780 @@
+package ledgertest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+var people = []exercise{
+	{"an invitation is made once", 0, invites},
+	{"links that nobody can keep", 0, badLinks},
+	{"invitations end, and are listed newest first", 0, endsLinks},
+	{"an invitation makes a user and a member", 0, accepts},
+	{"a link is used once", 0, acceptsOnce},
+	{"an invitation raises a role and lowers none", 0, acceptsAgain},
+	{"acceptances that are refused", 0, badAccepts},
+	{"a link sets a password anew", 0, passwordLinks},
+	{"a link signs in", 0, signInLinks},
+	{"users are found by email, whatever its case", 0, findsUsers},
+	{"users are listed by email", 0, pagesUsers},
+	{"who is disabled cannot sign in", 0, disables},
+	{"members have roles", 0, setsRoles},
+	{"an owner stays", 0, lastOwner},
+	{"of two owners who demote each other at once one is refused", 0, raceOwners},
+	{"one link accepted by 8 at once", 0, raceAccepts},
+	{"the log of a workspace, newest first", 0, pagesWorkspaceLog},
+	{"lines that no log of a workspace takes", 0, badWorkspaceLines},
+}
+
+// hash gives one that is nobody's.
+func hash() ledger.Hash {
+	id := uuid.New()
+	return sha256.Sum256(id[:])
+}
+
+// invitation is one to the desk's workspace.
+func (d *Desk) invitation(email string, role ledger.Role) ledger.Link {
+	return ledger.Link{ID: hash(), Purpose: ledger.InviteLink, Workspace: d.Workspace, Email: email, Role: role,
+		MadeBy: "operator eve"}
+}
+
+// links makes a link.
+func (d *Desk) links(l ledger.Link) ledger.Link {
+	d.T.Helper()
+	made, err := d.MakeLink(d.T.Context(), l)
+	d.ok(err)
+	return made
+}
+
+// acceptance is one of a link by somebody new.
+func acceptance(l ledger.Link) ledger.Accept {
+	return ledger.Accept{Link: l.ID, User: uuid.New(), Name: "Somebody", Password: "$argon2id$1",
+		Session: ledger.NewSession{ID: hash(), Agent: "Firefox", Network: "192.0.2.0/24", Life: Hour}}
+}
+
+// Joins makes a new user with a role in the desk's workspace, signed in.
+func (d *Desk) Joins(email string, role ledger.Role) ledger.SignedIn {
+	d.T.Helper()
+	in, err := d.AcceptLink(d.T.Context(), acceptance(d.links(d.invitation(email, role))))
+	d.ok(err)
+	return in
+}
+
+// acts is the user as the actor of what the desk does.
+func acts(id uuid.UUID) string { return "user:" + id.String() }
+
+// told gives the lines of the workspace's log that are not about verifications, newest first, as "actor, email: action
+// subject detail".
+func (d *Desk) told() (lines []string) {
+	return slices.DeleteFunc(d.toldAll(), aboutFiles)
+}
+
+func aboutFiles(line string) bool {
+	return strings.Contains(line, "|verification ") || strings.Contains(line, "|check create|")
+}
+
+// toldAll gives all lines, newest first.
+func (d *Desk) toldAll() (lines []string) {
+	d.T.Helper()
+	page, err := d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: ledger.WorkspaceLogMax})
+	d.ok(err)
+	for _, l := range page {
+		if l.ID == uuid.Nil || l.At.IsZero() {
+			d.T.Errorf("a line without id or time: %+v", l)
+		}
+		lines = append(lines, strings.Join([]string{l.Actor, l.Email, l.Action, l.Subject, l.Detail}, "|"))
+	}
+	return lines
+}
+
+// tells fails the test unless these are the lines of the log, in any order: some are of one millisecond.
+func (d *Desk) tells(want ...string) {
+	d.T.Helper()
+	got := d.told()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		d.T.Errorf("log of the workspace: got %q, want %q", got, want)
+	}
+}
+
+func invites(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	l := d.invitation("Anna@Acme.test", ledger.Member)
+	made, err := d.MakeLink(ctx, l)
+	d.ok(err)
+	want := l
+	want.Created, want.Expires = made.Created, made.Created.Add(ledger.LinkLife)
+	if made != want || made.Created.IsZero() {
+		d.T.Errorf("got %+v, want %+v", made, want)
+	}
+	l.Email, l.Created, l.Expires, l.Used = "anna@acme.TEST", made.Expires, made.Created, made.Created
+	again, err := d.MakeLink(ctx, l)
+	d.ok(err)
+	if again != made {
+		d.T.Errorf("again: got %+v, want %+v", again, made)
+	}
+	other := d.other(d.T, 0)
+	for what, spoil := range map[string]func(l *ledger.Link){
+		"email":     func(l *ledger.Link) { l.Email = "ben@acme.test" },
+		"role":      func(l *ledger.Link) { l.Role = ledger.Owner },
+		"workspace": func(l *ledger.Link) { l.Workspace = other.Workspace },
+		"maker":     func(l *ledger.Link) { l.MadeBy = "operator" },
+	} {
+		bad := made
+		spoil(&bad)
+		if _, err := d.MakeLink(ctx, bad); err == nil {
+			d.T.Errorf("the id with another %s was accepted", what)
+		} else {
+			d.refused(err, ledger.ErrIllegal)
+		}
+	}
+	read, known, err := d.LinkByID(ctx, l.ID)
+	d.ok(err)
+	if read != made || known {
+		d.T.Errorf("read %+v, %v", read, known)
+	}
+	_, _, err = d.LinkByID(ctx, hash())
+	d.refused(err, ledger.ErrNoSuchLink)
+	d.tells("operator||link create|Anna@Acme.test|member")
+	d.wrote("link create", ledger.LogLine{Workspace: d.Workspace, Subject: "Anna@Acme.test", New: "member"})
+}
+
+func badLinks(d *Desk) {
+	ctx := d.T.Context()
+	d.Joins("known@acme.test", ledger.Owner)
+	long := strings.Repeat("a", ledger.EmailMax-len("@acme.test")) + "@acme.test"
+	for name, c := range map[string]struct {
+		spoil func(l *ledger.Link)
+		want  error
+	}{
+		"no id":                  {func(l *ledger.Link) { l.ID = ledger.Hash{} }, ledger.ErrIllegal},
+		"no purpose":             {func(l *ledger.Link) { l.Purpose = "" }, ledger.ErrIllegal},
+		"no role":                {func(l *ledger.Link) { l.Role = "" }, ledger.ErrIllegal},
+		"an unknown role":        {func(l *ledger.Link) { l.Role = "king" }, ledger.ErrIllegal},
+		"a long email":           {func(l *ledger.Link) { l.Email = "a" + long }, ledger.ErrIllegal},
+		"no @":                   {func(l *ledger.Link) { l.Email = "acme.test" }, ledger.ErrIllegal},
+		"nobody at":              {func(l *ledger.Link) { l.Email = "@acme.test" }, ledger.ErrIllegal},
+		"at nowhere":             {func(l *ledger.Link) { l.Email = "anna@" }, ledger.ErrIllegal},
+		"a space":                {func(l *ledger.Link) { l.Email = "an na@acme.test" }, ledger.ErrIllegal},
+		"a line":                 {func(l *ledger.Link) { l.Email = "anna@acme.test\n" }, ledger.ErrIllegal},
+		"NUL":                    {func(l *ledger.Link) { l.Email = "an\x00na@acme.test" }, ledger.ErrIllegal},
+		"no text":                {func(l *ledger.Link) { l.Email = "an\xe2na@acme.test" }, ledger.ErrIllegal},
+		"a long maker":           {func(l *ledger.Link) { l.MadeBy = strings.Repeat("x", ledger.OperatorTextMax+1) }, ledger.ErrIllegal},
+		"no workspace":           {func(l *ledger.Link) { l.Workspace, l.Role = uuid.New(), "" }, ledger.ErrNoSuchWorkspace},
+		"a password for nobody":  {func(l *ledger.Link) { *l = passwordLink("nobody@acme.test") }, ledger.ErrNoSuchUser},
+		"a password for no name": {func(l *ledger.Link) { *l = passwordLink("\x00") }, ledger.ErrNoSuchUser},
+		"a password in a place": {func(l *ledger.Link) {
+			*l = passwordLink("known@acme.test")
+			l.Workspace = d.Workspace
+		}, ledger.ErrIllegal},
+		"a password for a role": {func(l *ledger.Link) {
+			*l = passwordLink("known@acme.test")
+			l.Role = ledger.Owner
+		}, ledger.ErrIllegal},
+	} {
+		bad := d.invitation("new@acme.test", ledger.Viewer)
+		c.spoil(&bad)
+		if _, err := d.MakeLink(ctx, bad); err == nil {
+			d.T.Errorf("%s: accepted", name)
+		} else {
+			d.refused(err, c.want)
+		}
+	}
+	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
+		d.T.Errorf("open: %+v, %v", open, err)
+	}
+	good := d.invitation(long, ledger.Viewer)
+	good.MadeBy = strings.Repeat("x", ledger.OperatorTextMax)
+	d.links(good)
+	_, err := d.MakeLink(ledger.WithActor(ctx, "a\x00"), d.invitation("new@acme.test", ledger.Viewer))
+	d.refused(err, ledger.ErrIllegal)
+}
+
+func endsLinks(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	var made []ledger.Link
+	for _, email := range []string{"a@acme.test", "b@acme.test", "c@acme.test"} {
+		made = append(made, d.links(d.invitation(email, ledger.Viewer)))
+		d.nextMillisecond(made[len(made)-1].Created)
+	}
+	used := d.Joins("used@acme.test", ledger.Owner)
+	other := d.other(d.T, 0).Workspace
+	open := func(want ...ledger.Link) {
+		d.T.Helper()
+		got, err := d.OpenLinks(ctx, d.Workspace)
+		d.ok(err)
+		if !slices.Equal(got, want) {
+			d.T.Errorf("open: got %+v, want %+v", got, want)
+		}
+	}
+	open(made[2], made[1], made[0])
+	d.refused(d.EndLink(ctx, other, made[1].ID), ledger.ErrNoSuchLink)
+	d.refused(d.EndLink(ctx, d.Workspace, hash()), ledger.ErrNoSuchLink)
+	secret := d.links(passwordLink("used@acme.test"))
+	d.refused(d.EndLink(ctx, uuid.Nil, secret.ID), ledger.ErrNoSuchLink)
+	for range 2 {
+		d.ok(d.EndLink(ctx, d.Workspace, made[1].ID))
+		open(made[2], made[0])
+	}
+	_, _, err := d.LinkByID(ctx, made[1].ID)
+	d.refused(err, ledger.ErrNoSuchLink)
+	_, err = d.AcceptLink(ctx, acceptance(made[1]))
+	d.refused(err, ledger.ErrNoSuchLink)
+	again, err := d.MakeLink(ctx, made[1])
+	d.ok(err)
+	if again.Used.IsZero() || again.Used.After(again.Expires) {
+		d.T.Errorf("made again after it was ended: %+v", again)
+	}
+	if list, err := d.OpenLinks(ctx, uuid.Nil); err != nil || len(list) != 0 {
+		d.T.Errorf("open in no workspace: %+v, %v", list, err)
+	}
+	d.tells("||link create|a@acme.test|viewer", "||link create|b@acme.test|viewer", "||link create|c@acme.test|viewer",
+		"||link create|used@acme.test|owner", "operator||link end|b@acme.test|viewer",
+		acts(used.User.ID)+"|used@acme.test|member join|used@acme.test|owner")
+}
+
+func accepts(d *Desk) {
+	ctx := d.T.Context()
+	l := d.links(d.invitation("Anna@Acme.test", ledger.Member))
+	a := acceptance(l)
+	in, err := d.AcceptLink(ctx, a)
+	d.ok(err)
+	user := ledger.User{ID: a.User, Email: "Anna@Acme.test", Name: a.Name, Password: a.Password, Created: in.User.Created}
+	session := ledger.Session{ID: a.Session.ID, User: a.User, Created: in.User.Created, Seen: in.User.Created,
+		Ends: in.User.Created.Add(Hour), Agent: "Firefox", Network: "192.0.2.0/24"}
+	member := ledger.Membership{Workspace: d.Workspace, WorkspaceName: "desk", User: a.User, Email: "Anna@Acme.test",
+		Name: a.Name, Role: ledger.Member, Created: in.User.Created, Seen: in.User.Created}
+	want := ledger.SignedIn{Session: session, User: user, Memberships: []ledger.Membership{member}}
+	if !reflect.DeepEqual(in, want) || in.User.Created.Before(l.Created) {
+		d.T.Errorf("got %+v, want %+v", in, want)
+	}
+	again, err := d.AcceptLink(ctx, a)
+	d.ok(err)
+	read, err := d.SessionByID(ctx, a.Session.ID, Hour)
+	d.ok(err)
+	if !reflect.DeepEqual(again, want) || !reflect.DeepEqual(read, want) {
+		d.T.Errorf("again: got %+v and %+v, want %+v", again, read, want)
+	}
+	if list, err := d.Members(ctx, d.Workspace); err != nil || !slices.Equal(list, []ledger.Membership{member}) {
+		d.T.Errorf("members: %+v, %v", list, err)
+	}
+	d.ok(d.EndSession(ctx, a.User, a.Session.ID))
+	_, err = d.AcceptLink(ctx, a) // it was used, and what began with it is over
+	d.refused(err, ledger.ErrNoSuchLink)
+	d.tells("||link create|Anna@Acme.test|member", acts(a.User)+"|Anna@Acme.test|member join|Anna@Acme.test|member")
+}
+
+func acceptsOnce(d *Desk) {
+	ctx := d.T.Context()
+	l := d.links(d.invitation("anna@acme.test", ledger.Member))
+	first, second := acceptance(l), acceptance(l)
+	_, err := d.AcceptLink(ctx, first)
+	d.ok(err)
+	_, err = d.AcceptLink(ctx, second)
+	d.refused(err, ledger.ErrNoSuchLink)
+	second.User, second.Password = first.User, ""
+	_, err = d.AcceptLink(ctx, second)
+	d.refused(err, ledger.ErrNoSuchLink)
+	third := second
+	third.Session.ID = d.signs(first.User, Hour).ID // which holds, and did not begin with the link
+	_, err = d.AcceptLink(ctx, third)
+	d.refused(err, ledger.ErrNoSuchLink)
+	_, err = d.SessionByID(ctx, second.Session.ID, Hour)
+	d.refused(err, ledger.ErrNoSuchSession)
+	_, _, err = d.LinkByID(ctx, l.ID)
+	d.refused(err, ledger.ErrNoSuchLink)
+	d.refused(d.EndLink(ctx, d.Workspace, l.ID), ledger.ErrNoSuchLink)
+	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
+		d.T.Errorf("open: %+v, %v", open, err)
+	}
+	ended := d.links(d.invitation("ben@acme.test", ledger.Member))
+	d.ok(d.EndLink(ctx, d.Workspace, ended.ID))
+	none := acceptance(ended)
+	none.Session.ID = ledger.Hash{} // no session ended it either
+	_, err = d.AcceptLink(ctx, none)
+	d.refused(err, ledger.ErrNoSuchLink)
+}
+
+func acceptsAgain(d *Desk) {
+	ctx := d.T.Context()
+	in := d.Joins("Anna@acme.test", ledger.Member)
+	id := in.User.ID
+	roleIs := func(role ledger.Role) {
+		d.T.Helper()
+		list, err := d.Members(ctx, d.Workspace)
+		d.ok(err)
+		if len(list) != 1 || list[0].Role != role || list[0].Created != in.User.Created {
+			d.T.Errorf("members: %+v, want one with role %s", list, role)
+		}
+	}
+	for _, c := range []struct{ offered, is ledger.Role }{{ledger.Viewer, ledger.Member}, {ledger.Member, ledger.Member},
+		{ledger.Owner, ledger.Owner}, {ledger.Viewer, ledger.Owner}} {
+		d.nextMillisecond(in.User.Created)
+		l := d.links(d.invitation("ANNA@acme.test", c.offered))
+		if _, known, err := d.LinkByID(ctx, l.ID); err != nil || !known {
+			d.T.Errorf("known: %v, %v", known, err)
+		}
+		a := acceptance(l)
+		_, err := d.AcceptLink(ctx, a) // with a password
+		d.refused(err, ledger.ErrIllegal)
+		a.Password = ""
+		got, err := d.AcceptLink(ctx, a)
+		d.ok(err)
+		if got.User != in.User || len(got.Memberships) != 1 || got.Session.ID != a.Session.ID {
+			d.T.Errorf("signed in: %+v", got)
+		}
+		roleIs(c.is)
+	}
+	if list, err := d.Sessions(ctx, id, Hour); err != nil || len(list) != 5 {
+		d.T.Errorf("%d sessions, %v: an invitation ends none", len(list), err)
+	}
+	lines := d.told()
+	if !slices.Contains(lines, acts(id)+"|Anna@acme.test|member role|Anna@acme.test|member to owner") || len(lines) != 5+2 {
+		d.T.Errorf("log: %q", lines)
+	}
+}
+
+func badAccepts(d *Desk) {
+	ctx := d.T.Context()
+	taken := d.Joins("taken@acme.test", ledger.Owner)
+	l := d.links(d.invitation("new@acme.test", ledger.Member))
+	for name, spoil := range map[string]func(a *ledger.Accept){
+		"no password":          func(a *ledger.Accept) { a.Password = "" },
+		"a long password":      func(a *ledger.Accept) { a.Password = strings.Repeat("x", ledger.OperatorTextMax+1) },
+		"no id of a user":      func(a *ledger.Accept) { a.User = uuid.Nil },
+		"somebody's id":        func(a *ledger.Accept) { a.User = taken.User.ID },
+		"a long name":          func(a *ledger.Accept) { a.Name = strings.Repeat("n", ledger.NameMax+1) },
+		"NUL in a name":        func(a *ledger.Accept) { a.Name = "a\x00" },
+		"no session":           func(a *ledger.Accept) { a.Session.ID = ledger.Hash{} },
+		"a session of no life": func(a *ledger.Accept) { a.Session.Life = 0 },
+		"somebody's session":   func(a *ledger.Accept) { a.Session.ID = taken.Session.ID },
+	} {
+		a := acceptance(l)
+		spoil(&a)
+		if _, err := d.AcceptLink(ctx, a); err == nil {
+			d.T.Errorf("%s: accepted", name)
+		} else {
+			d.refused(err, ledger.ErrIllegal)
+		}
+	}
+	_, err := d.AcceptLink(ctx, acceptance(ledger.Link{ID: hash()}))
+	d.refused(err, ledger.ErrNoSuchLink)
+	if _, err := d.UserByEmail(ctx, "new@acme.test"); err == nil {
+		d.T.Error("a refused acceptance made a user")
+	}
+	a := acceptance(l)
+	a.Name, a.Password = strings.Repeat("é", ledger.NameMax/2), strings.Repeat("p", ledger.OperatorTextMax)
+	in, err := d.AcceptLink(ctx, a)
+	d.ok(err)
+	if in.User.Name != a.Name || in.User.Password != a.Password {
+		d.T.Errorf("got %+v", in.User)
+	}
+}
+
+// passwordLink is a link that sets a password.
+func passwordLink(email string) ledger.Link {
+	return ledger.Link{ID: hash(), Purpose: ledger.PasswordLink, Email: email, MadeBy: "operator eve"}
+}
+
+func passwordLinks(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
+	invited := d.links(d.invitation("anna@acme.test", ledger.Viewer))
+	older, bens := d.links(passwordLink("ANNA@acme.test")), d.links(passwordLink("ben@acme.test"))
+	newer, err := d.MakeLink(ctx, passwordLink("anna@acme.test"))
+	d.ok(err)
+	if again, err := d.MakeLink(ctx, older); err != nil || again.Used.IsZero() {
+		d.T.Errorf("the older one: %+v, %v", again, err)
+	}
+	_, _, err = d.LinkByID(ctx, older.ID)
+	d.refused(err, ledger.ErrNoSuchLink)
+	for _, l := range []ledger.Link{newer, bens, invited} {
+		if got, known, err := d.LinkByID(ctx, l.ID); err != nil || !known || got != l {
+			d.T.Errorf("got %+v, %v, %v, want %+v", got, known, err, l)
+		}
+	}
+	a := acceptance(newer)
+	a.Password = ""
+	_, err = d.AcceptLink(ctx, a)
+	d.refused(err, ledger.ErrIllegal)
+	a.Password, a.Name = "$argon2id$2", "Another"
+	for range 2 {
+		got, err := d.AcceptLink(ctx, a)
+		d.ok(err)
+		want := in.User
+		want.Password = a.Password
+		if got.User != want || got.Session.ID != a.Session.ID || len(got.Memberships) != 1 {
+			d.T.Errorf("got %+v", got)
+		}
+	}
+	_, err = d.SessionByID(ctx, in.Session.ID, Hour)
+	d.refused(err, ledger.ErrNoSuchSession)
+	_, err = d.SessionByID(ctx, other.Session.ID, Hour)
+	d.ok(err)
+	d.wrote("password link create", ledger.LogLine{Subject: "anna@acme.test"}, ledger.LogLine{Subject: "ben@acme.test"},
+		ledger.LogLine{Subject: "ANNA@acme.test"})
+}
+
+func signInLinks(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	link := func() ledger.Link {
+		l := passwordLink("anna@acme.test")
+		l.Purpose = ledger.SignInLink
+		return l
+	}
+	_, err := d.MakeLink(ctx, link())
+	d.refused(err, ledger.ErrNoSuchUser)
+	in := d.Joins("Anna@acme.test", ledger.Owner)
+	password := d.links(passwordLink("anna@acme.test"))
+	older := d.links(link())
+	newer, err := d.MakeLink(ctx, link())
+	d.ok(err)
+	_, _, err = d.LinkByID(ctx, older.ID)
+	d.refused(err, ledger.ErrNoSuchLink)
+	a := acceptance(newer)
+	_, err = d.AcceptLink(ctx, a) // with a password
+	d.refused(err, ledger.ErrIllegal)
+	a.Password, a.Name = "", "Another"
+	for range 2 {
+		got, err := d.AcceptLink(ctx, a)
+		d.ok(err)
+		if got.User != in.User || got.Session.ID != a.Session.ID || len(got.Memberships) != 1 {
+			d.T.Errorf("got %+v", got)
+		}
+	}
+	other := acceptance(newer)
+	other.Password = ""
+	_, err = d.AcceptLink(ctx, other)
+	d.refused(err, ledger.ErrNoSuchLink)
+	_, err = d.SessionByID(ctx, in.Session.ID, Hour)
+	d.ok(err)
+	_, _, err = d.LinkByID(ctx, password.ID)
+	d.ok(err)
+	inside := link()
+	inside.Workspace, inside.Role = d.Workspace, ledger.Owner
+	_, err = d.MakeLink(ctx, inside)
+	d.refused(err, ledger.ErrIllegal)
+	d.wrote("sign-in link create", ledger.LogLine{Subject: "anna@acme.test"}, ledger.LogLine{Subject: "anna@acme.test"})
+}
+
+func findsUsers(d *Desk) {
+	ctx := d.T.Context()
+	in := d.Joins("Änna.B+x@Acme.test", ledger.Viewer)
+	for _, email := range []string{"Änna.B+x@Acme.test", "Änna.b+X@ACME.TEST"} {
+		if u, err := d.UserByEmail(ctx, email); err != nil || u != in.User {
+			d.T.Errorf("%s: got %+v, %v, want %+v", email, u, err, in.User)
+		}
+	}
+	// Only A to Z are folded, and nothing else is an other way to write it.
+	for _, email := range []string{"änna.b+x@acme.test", "anna.b+x@acme.test", "Änna.b@acme.test", "", "\x00", "Änna.B+x@Acme.test "} {
+		_, err := d.UserByEmail(ctx, email)
+		d.refused(err, ledger.ErrNoSuchUser)
+	}
+}
+
+func pagesUsers(d *Desk) {
+	var want []ledger.User
+	for _, email := range []string{"c@acme.test", "B@acme.test", "a@acme.test", "ä@acme.test"} {
+		want = append(want, d.Joins(email, ledger.Viewer).User)
+	}
+	slices.SortFunc(want, func(a, b ledger.User) int {
+		return strings.Compare(ledger.FoldEmail(a.Email), ledger.FoldEmail(b.Email))
+	})
+	for size := 1; size <= len(want)+1; size++ {
+		var got []ledger.User
+		for after := ""; ; after = got[len(got)-1].Email {
+			page, err := d.Users(d.T.Context(), after, size)
+			d.ok(err)
+			if got = append(got, page...); len(page) < size {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			d.T.Errorf("pages of %d: got %+v, want %+v", size, got, want)
+		}
+	}
+	_, err := d.Users(d.T.Context(), "", ledger.UsersMax)
+	d.ok(err)
+	for _, limit := range []int{0, -1, ledger.UsersMax + 1} {
+		_, err := d.Users(d.T.Context(), "", limit)
+		d.refused(err, ledger.ErrIllegal)
+	}
+}
+
+func disables(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	in, other := d.Joins("Anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
+	invited, password := d.links(d.invitation("anna@acme.test", ledger.Viewer)), d.links(passwordLink("anna@acme.test"))
+	bens := d.links(passwordLink("ben@acme.test"))
+	var first ledger.User
+	for i := range 2 {
+		u, err := d.DisableUser(ctx, in.User.ID, true)
+		d.ok(err)
+		if u.Disabled.IsZero() || i > 0 && u != first {
+			d.T.Errorf("disabled: %+v, at first %+v", u, first)
+		}
+		first = u
+	}
+	if u, err := d.UserByEmail(ctx, "anna@acme.test"); err != nil || u != first {
+		d.T.Errorf("found %+v, %v", u, err)
+	}
+	later := d.links(d.invitation("anna@acme.test", ledger.Viewer))
+	refusals := func(links ...ledger.Link) {
+		d.T.Helper()
+		for _, l := range links {
+			_, _, err := d.LinkByID(ctx, l.ID)
+			d.refused(err, ledger.ErrNoSuchLink)
+			a := acceptance(l)
+			if l.Purpose == ledger.InviteLink {
+				a.Password = ""
+			}
+			_, err = d.AcceptLink(ctx, a)
+			d.refused(err, ledger.ErrNoSuchLink)
+		}
+		_, err := d.SessionByID(ctx, in.Session.ID, Hour)
+		d.refused(err, ledger.ErrNoSuchSession)
+	}
+	refusals(invited, password, later)
+	_, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour})
+	d.refused(err, ledger.ErrNoSuchUser)
+	_, err = d.MakeLink(ctx, passwordLink("anna@acme.test"))
+	d.refused(err, ledger.ErrNoSuchUser)
+	list, err := d.Members(ctx, d.Workspace)
+	d.ok(err)
+	if len(list) != 2 || !list[0].Disabled || list[1].Disabled {
+		d.T.Errorf("members: %+v", list)
+	}
+	for range 2 {
+		u, err := d.DisableUser(ctx, in.User.ID, false)
+		d.ok(err)
+		if u != in.User {
+			d.T.Errorf("enabled: got %+v, want %+v", u, in.User)
+		}
+	}
+	refusals(invited, password) // what was ended stays so
+	_, _, err = d.LinkByID(ctx, later.ID)
+	d.ok(err)
+	_, err = d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour})
+	d.ok(err)
+	_, err = d.SessionByID(ctx, other.Session.ID, Hour)
+	d.ok(err)
+	_, _, err = d.LinkByID(ctx, bens.ID)
+	d.ok(err)
+	for _, disabled := range []bool{true, false} {
+		_, err = d.DisableUser(ctx, uuid.New(), disabled)
+		d.refused(err, ledger.ErrNoSuchUser)
+	}
+	d.wrote("user disable", ledger.LogLine{Subject: "Anna@acme.test"})
+	d.wrote("user enable", ledger.LogLine{Subject: "Anna@acme.test"})
+}
+
+func setsRoles(d *Desk) {
+	anna, ben := d.Joins("anna@acme.test", ledger.Owner).User, d.Joins("Ben@acme.test", ledger.Viewer).User
+	cleo := d.Joins("cleo@acme.test", ledger.Member).User
+	ctx := ledger.WithActor(d.T.Context(), acts(anna.ID))
+	roles := func(want ...string) {
+		d.T.Helper()
+		list, err := d.Members(ctx, d.Workspace)
+		d.ok(err)
+		var got []string
+		for _, m := range list {
+			got = append(got, m.Email+" "+string(m.Role))
+		}
+		if !slices.Equal(got, want) {
+			d.T.Errorf("members: got %q, want %q", got, want)
+		}
+	}
+	roles("anna@acme.test owner", "Ben@acme.test viewer", "cleo@acme.test member")
+	for range 2 {
+		d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Owner))
+		d.ok(d.SetRole(ctx, d.Workspace, cleo.ID, ""))
+	}
+	roles("anna@acme.test owner", "Ben@acme.test owner")
+	d.refused(d.SetRole(ctx, d.Workspace, cleo.ID, ledger.Viewer), ledger.ErrNoSuchUser)
+	d.refused(d.SetRole(ctx, d.Workspace, uuid.New(), ledger.Viewer), ledger.ErrNoSuchUser)
+	d.refused(d.SetRole(ctx, d.Workspace, ben.ID, "king"), ledger.ErrIllegal)
+	d.refused(d.SetRole(ctx, uuid.New(), ben.ID, ""), ledger.ErrNoSuchWorkspace)
+	_, err := d.Members(ctx, uuid.New())
+	d.refused(err, ledger.ErrNoSuchWorkspace)
+	d.refused(d.SetRole(ledger.WithActor(ctx, "a\x00"), d.Workspace, ben.ID, ledger.Member), ledger.ErrIllegal)
+	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Viewer))
+	roles("anna@acme.test owner", "Ben@acme.test viewer")
+	by := acts(anna.ID) + "|anna@acme.test|"
+	var lines []string
+	for _, l := range d.told() {
+		if strings.HasPrefix(l, by) && !strings.Contains(l, "join") {
+			lines = append(lines, strings.TrimPrefix(l, by))
+		}
+	}
+	slices.Sort(lines)
+	if want := []string{"member end|cleo@acme.test|member", "member role|Ben@acme.test|owner to viewer",
+		"member role|Ben@acme.test|viewer to owner"}; !slices.Equal(lines, want) {
+		d.T.Errorf("log: got %q, want %q", lines, want)
+	}
+	// A workspace is not another one's.
+	other := d.other(d.T, 0)
+	in := other.Joins("dora@acme.test", ledger.Viewer)
+	d.refused(d.SetRole(ctx, d.Workspace, in.User.ID, ledger.Owner), ledger.ErrNoSuchUser)
+	if _, err := other.AcceptLink(ctx, withoutPassword(other.links(other.invitation("anna@acme.test", ledger.Viewer)))); err != nil {
+		d.T.Error(err)
+	}
+	signed, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour})
+	d.ok(err)
+	if m := signed.Memberships; len(m) != 2 || m[0].WorkspaceName > m[1].WorkspaceName || m[0].Workspace == m[1].Workspace {
+		d.T.Errorf("memberships: %+v", m)
+	}
+}
+
+func withoutPassword(l ledger.Link) ledger.Accept {
+	a := acceptance(l)
+	a.Password = ""
+	return a
+}
+
+func lastOwner(d *Desk) {
+	ctx := d.T.Context()
+	anna, ben := d.Joins("anna@acme.test", ledger.Owner).User, d.Joins("ben@acme.test", ledger.Member).User
+	elsewhere := d.other(d.T, 0)
+	elsewhere.Joins("owner@elsewhere.test", ledger.Owner)
+	stays := func() {
+		d.T.Helper()
+		for _, role := range []ledger.Role{ledger.Member, ledger.Viewer, ""} {
+			d.refused(d.SetRole(ctx, d.Workspace, anna.ID, role), ledger.ErrLastOwner)
+		}
+	}
+	stays()
+	d.ok(d.SetRole(ctx, d.Workspace, anna.ID, ledger.Owner))
+	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Viewer))
+	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Owner))
+	_, err := d.DisableUser(ctx, ben.ID, true)
+	d.ok(err)
+	stays()
+	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, "")) // anna is left
+	stays()
+	d.Joins("cleo@acme.test", ledger.Owner)
+	d.ok(d.SetRole(ctx, d.Workspace, anna.ID, ""))
+	in, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour})
+	d.ok(err)
+	if len(in.Memberships) != 0 || in.User != anna {
+		d.T.Errorf("without a membership: %+v", in)
+	}
+}
+
+func raceOwners(d *Desk) {
+	for range 4 {
+		desk := d.other(d.T, 0)
+		two := []uuid.UUID{desk.Joins(uuid.NewString()+"@acme.test", ledger.Owner).User.ID,
+			desk.Joins(uuid.NewString()+"@acme.test", ledger.Owner).User.ID}
+		errs := make([]error, 2)
+		racing(2, func(i int) { errs[i] = d.SetRole(d.T.Context(), desk.Workspace, two[1-i], ledger.Member) })
+		if (errs[0] == nil) == (errs[1] == nil) {
+			d.T.Fatalf("both owners: %v", errs)
+		}
+		d.refused(errors.Join(errs...), ledger.ErrLastOwner)
+		list, err := d.Members(d.T.Context(), desk.Workspace)
+		d.ok(err)
+		if len(list) != 2 || (list[0].Role == ledger.Owner) == (list[1].Role == ledger.Owner) {
+			d.T.Errorf("members: %+v", list)
+		}
+	}
+}
+
+func raceAccepts(d *Desk) {
+	l := d.links(d.invitation("anna@acme.test", ledger.Owner))
+	var won atomic.Int64
+	racing(8, func(i int) {
+		switch _, err := d.AcceptLink(d.T.Context(), acceptance(l)); {
+		case err == nil:
+			won.Add(1)
+		default:
+			d.refused(err, ledger.ErrNoSuchLink)
+		}
+	})
+	if list, err := d.Members(d.T.Context(), d.Workspace); won.Load() != 1 || len(list) != 1 || err != nil {
+		d.T.Errorf("%d accepted, members %+v, %v", won.Load(), list, err)
+	}
+}
+
+func pagesWorkspaceLog(d *Desk) {
+	const lines = 7
+	in := d.Joins("anna@acme.test", ledger.Owner)
+	other := d.other(d.T, 0)
+	for i := range lines {
+		ctx := ledger.WithActor(d.T.Context(), []string{acts(in.User.ID), "key:abcdefghij12", acts(uuid.New()), "user:x", ""}[i%5])
+		l := ledger.WorkspaceLine{Action: "download", Subject: string(rune('a' + i)), Detail: "all", Actor: "is filled in",
+			Email: "is filled in"}
+		if i == 3 {
+			l.ID = uuid.Must(uuid.NewV7())
+			d.ok(d.LogWorkspace(ctx, d.Workspace, l)) // with an id it is written once
+		}
+		d.ok(d.LogWorkspace(ctx, d.Workspace, l))
+		d.ok(d.LogWorkspace(ctx, other.Workspace, l))
+	}
+	query := func(q ledger.WorkspaceLogQuery) []ledger.WorkspaceLine {
+		d.T.Helper()
+		q.Workspace = d.Workspace
+		list, err := d.WorkspaceLog(d.T.Context(), q)
+		d.ok(err)
+		return list
+	}
+	all := query(ledger.WorkspaceLogQuery{Limit: ledger.WorkspaceLogMax})
+	if len(all) != lines+2 {
+		d.T.Fatalf("log: %+v", all)
+	}
+	for i, l := range all[:lines] {
+		want := ledger.WorkspaceLine{ID: l.ID, At: l.At, Action: "download", Subject: string(rune('a' + lines - 1 - i)),
+			Detail: "all", Actor: l.Actor}
+		if l.Actor == acts(in.User.ID) {
+			want.Email = "anna@acme.test"
+		}
+		if l != want || l.At.Before(all[i+1].At) {
+			d.T.Errorf("line %d: got %+v, want %+v", i, l, want)
+		}
+	}
+	if all[lines-1].Email == "" || all[lines-2].Actor != "key:abcdefghij12" || all[2].Actor != "" {
+		d.T.Errorf("actors: %+v", all)
+	}
+	for size := 1; size <= lines+3; size++ {
+		var paged []ledger.WorkspaceLine
+		for q := (ledger.WorkspaceLogQuery{Limit: size}); ; {
+			page := query(q)
+			if paged = append(paged, page...); len(page) < size {
+				break
+			}
+			q.After = &ledger.Position{Created: page[size-1].At, ID: page[size-1].ID}
+		}
+		if !slices.Equal(paged, all) {
+			d.T.Errorf("pages of %d: got %+v, want %+v", size, paged, all)
+		}
+	}
+}
+
+func badWorkspaceLines(d *Desk) {
+	ctx := d.T.Context()
+	longest, longer := strings.Repeat("x", ledger.OperatorTextMax), strings.Repeat("x", ledger.OperatorTextMax+1)
+	d.refused(d.LogWorkspace(ctx, d.Workspace, ledger.WorkspaceLine{Subject: "x"}), ledger.ErrIllegal)
+	for _, text := range []string{longer, "a\x00", "a\xe2\x82"} {
+		for _, l := range []ledger.WorkspaceLine{{Action: text}, {Action: "test", Subject: text}, {Action: "test", Detail: text}} {
+			d.refused(d.LogWorkspace(ctx, d.Workspace, l), ledger.ErrIllegal)
+		}
+		d.refused(d.LogWorkspace(ledger.WithActor(ctx, text), d.Workspace, ledger.WorkspaceLine{Action: "test"}), ledger.ErrIllegal)
+	}
+	d.refused(d.LogWorkspace(ctx, uuid.New(), ledger.WorkspaceLine{}), ledger.ErrNoSuchWorkspace)
+	d.tells()
+	d.ok(d.LogWorkspace(ledger.WithActor(ctx, longest), d.Workspace,
+		ledger.WorkspaceLine{Action: longest, Subject: longest, Detail: longest}))
+	d.tells(strings.Join([]string{longest, "", longest, longest, longest}, "|"))
+	for _, limit := range []int{0, -1, ledger.WorkspaceLogMax + 1} {
+		_, err := d.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: limit})
+		d.refused(err, ledger.ErrIllegal)
+	}
+}

@@ -1,0 +1,121 @@
+package sqlstore_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
+)
+
+// invitation is one whose id depends on the scene only.
+func (s *scene) invitation(email string) ledger.Link {
+	return ledger.Link{ID: s.hash(email), Purpose: ledger.InviteLink, Workspace: s.Workspace, Email: email, Role: ledger.Owner,
+		MadeBy: "operator eve"}
+}
+
+func (s *scene) hash(name string) (h ledger.Hash) {
+	id := uuid.NewSHA1(s.Workspace, []byte(name))
+	copy(h[:], id[:])
+	return h
+}
+
+// person is a user with two sessions, a member of the workspace.
+func (s *scene) person(email string) ledger.SignedIn {
+	in := s.Joins(email, ledger.Owner)
+	s.names(in.User.ID, email)
+	_, err := s.BeginSession(s.T.Context(), ledger.NewSession{ID: s.hash(email), User: in.User.ID, Life: ledgertest.Hour})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return in
+}
+
+// user is the id of one who was made before.
+func (s *scene) user(email string) uuid.UUID {
+	u, err := s.UserByEmail(s.T.Context(), email)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return u.ID
+}
+
+const anna = "anna@acme.test"
+
+// links makes an invitation and a link for a password.
+func (s *scene) links() {
+	s.person(anna)
+	for _, l := range []ledger.Link{s.invitation("new@acme.test"),
+		{ID: s.hash("password"), Purpose: ledger.PasswordLink, Email: anna}} {
+		if _, err := s.MakeLink(s.T.Context(), l); err != nil {
+			s.T.Fatal(err)
+		}
+	}
+}
+
+// accepts uses a link of a scene.
+func accepts(name string) func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+	return func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return book.AcceptLink(ctx, ledger.Accept{Link: s.hash(name), Password: "$argon2id$2",
+			User:    s.names(uuid.NewSHA1(s.Workspace, []byte("user")), "new user"),
+			Session: ledger.NewSession{ID: s.hash("begins"), Life: ledgertest.Hour}})
+	}
+}
+
+// movesOfPeople are the transactions about those who sign in.
+var movesOfPeople = []move{
+	{"make invitation", none, func(*scene) {}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return book.MakeLink(ledger.WithActor(ctx, "operator"), s.invitation("new@acme.test"))
+	}},
+	{"accept invitation", none, (*scene).links, accepts("new@acme.test")},
+	{"accept password link", none, (*scene).links, accepts("password")},
+	{"begin session", none, func(s *scene) { s.person(anna) }, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return book.BeginSession(ctx, ledger.NewSession{ID: s.hash("begins"), User: s.user(anna), Life: ledgertest.Hour})
+	}},
+	{"disable user", none, (*scene).links, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return book.DisableUser(ctx, s.user(anna), true)
+	}},
+	{"bind to a provider", none, (*scene).links, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.BindOIDC(ctx, s.user(anna), "https://login.test 1")
+	}},
+	{"ask for codes", none, func(s *scene) { s.person(anna) }, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.SetTOTP(ctx, s.user(anna), "sealed", s.hash(anna))
+	}},
+	{"use a code", none, func(s *scene) {
+		s.person(anna)
+		if err := s.SetTOTP(s.T.Context(), s.user(anna), "first", ledger.Hash{}); err != nil {
+			s.T.Fatal(err)
+		}
+	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.UseTOTP(ctx, s.user(anna), "first", "second")
+	}},
+	{"end sessions", none, func(s *scene) { s.person(anna) }, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		n, err := book.EndSessions(ctx, s.user(anna), ledger.Hash{})
+		if err == nil && (s.calls == 1 && n != 2 || n != 0 && n != 2) {
+			return nil, fmt.Errorf("ended %d, want 2", n)
+		}
+		return nil, err // later calls may find them ended
+	}},
+	{"end membership", none, func(s *scene) { s.person(anna); s.person("ben@acme.test") },
+		func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+			return nil, book.SetRole(ctx, s.Workspace, s.user(anna), "")
+		}},
+	{"failed sign-in", none, func(*scene) {}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		if s.calls > 1 {
+			return nil, nil // each call is a failure of its own
+		}
+		waits, err := book.FailedSignIn(ctx, []ledger.Hash{s.hash("a"), s.hash("b")},
+			ledger.AttemptRule{Free: 2, Window: time.Hour, First: time.Hour, Most: time.Hour})
+		if err == nil && (!waits[0].IsZero() || !waits[1].IsZero()) {
+			return nil, fmt.Errorf("counted twice: %v", waits)
+		}
+		return nil, err
+	}},
+	{"log of a workspace", none, func(*scene) {}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.LogWorkspace(ctx, s.Workspace,
+			ledger.WorkspaceLine{ID: uuid.NewSHA1(s.Workspace, []byte("line")), Action: "test"})
+	}},
+}

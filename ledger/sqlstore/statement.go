@@ -1,0 +1,167 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
+)
+
+// What moved the credits of a workspace, newest first, and what was spent from a day on.
+const (
+	grantsOf      = `SELECT created, subject, amount, reason, author FROM entries WHERE workspace = ? AND kind = 'grant' AND number = 0`
+	newestGrants  = grantsOf + inTurnOfGrants
+	olderGrants   = grantsOf + ` AND (created, subject) < (?, ?)` + inTurnOfGrants
+	correctionsOf = `SELECT created, id, reason, author FROM corrections WHERE workspace = ?`
+	paidOf        = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND paid = 1`
+	olderThan     = ` AND (created, id) < (?, ?)`
+	spentSince    = `SELECT day, kind, credits FROM credit_days WHERE workspace = ? AND day >= ? AND kind IN ('charge', 'refund')`
+
+	inTurnOfGrants = ` ORDER BY created DESC, subject DESC LIMIT ?`
+)
+
+// Statement tells what a workspace has, what it spent by day, and a page of what moved its credits.
+func (s *Store) Statement(ctx context.Context, q ledger.StatementQuery) (st ledger.WorkspaceStatement, err error) {
+	if q.Limit < 1 || q.Limit > ledger.StatementMax {
+		err = fmt.Errorf("%d moves, 1 to %d are allowed: %w", q.Limit, ledger.StatementMax, ledger.ErrIllegal)
+	}
+	if err == nil {
+		err = s.glance(ctx, func(t *tx) error {
+			st = ledger.WorkspaceStatement{Moves: []ledger.Move{}}
+			if st.Balance, err = t.Account(q.Workspace); err != nil {
+				return err
+			}
+			if err := t.spent(q.Workspace, &st); err != nil {
+				return fmt.Errorf("add up days: %w", err)
+			}
+			return t.moves(q, &st)
+		})
+	}
+	if err != nil {
+		return ledger.WorkspaceStatement{}, fmt.Errorf("make the statement of workspace %s: %w", q.Workspace, err)
+	}
+	return st, nil
+}
+
+// spent reads what was spent on each of the last days.
+func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
+	now, err := t.Now()
+	if err != nil {
+		return err
+	}
+	day := ledger.Day.Milliseconds()
+	first := dayOf(now.UnixMilli()) - (ledger.StatementDays-1)*day
+	for i := range int64(ledger.StatementDays) {
+		st.Days = append(st.Days, ledger.DaySpent{Day: rules.Clock(first + i*day)})
+	}
+	return t.each(func(rows *sql.Rows) error {
+		var on int64
+		var kind ledger.EntryKind
+		var n ledger.Credits
+		if err := rows.Scan(&on, &kind, &n); err != nil {
+			return err
+		}
+		if kind == ledger.EntryRefund {
+			n = -n
+		}
+		if i := (on - first) / day; i < ledger.StatementDays { // a clock that was set back has days to come
+			st.Days[i].Spent += n
+		}
+		return nil
+	}, spentSince, workspace[:], first)
+}
+
+// moves reads a page: one more of each sort than it has, so that it is known whether there are more.
+func (t *tx) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+	for _, read := range []func(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error{
+		t.grants, t.correctionMoves, t.fileMoves,
+	} {
+		if err := read(q, st); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(st.Moves, func(a, b ledger.Move) int {
+		if at := b.At.Compare(a.At); at != 0 {
+			return at
+		}
+		return bytes.Compare(b.ID[:], a.ID[:])
+	})
+	st.More = len(st.Moves) > q.Limit
+	st.Moves = st.Moves[:min(q.Limit, len(st.Moves))]
+	return nil
+}
+
+// turned asks for a page of one sort: query, the place where it goes on, and the end of the query.
+func (t *tx) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, newest, older string) error {
+	if q.After == nil {
+		return t.each(scan, newest, q.Workspace[:], q.Limit+1)
+	}
+	return t.each(scan, older, q.Workspace[:], rules.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
+}
+
+// grants adds those of the page.
+func (t *tx) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+	err := t.turned(q, func(rows *sql.Rows) error {
+		m := ledger.Move{Kind: ledger.MoveGrant}
+		var created int64
+		err := rows.Scan(&created, &m.ID, &m.Granted, &m.Reason, &m.Author)
+		m.At = rules.Clock(created)
+		st.Moves = append(st.Moves, m)
+		return err
+	}, newestGrants, olderGrants)
+	if err != nil {
+		return fmt.Errorf("list grants: %w", err)
+	}
+	return nil
+}
+
+// correctionMoves adds those of the page with what their entries move.
+func (t *tx) correctionMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+	first := len(st.Moves)
+	err := t.turned(q, func(rows *sql.Rows) error {
+		m := ledger.Move{Kind: ledger.MoveCorrection}
+		var created int64
+		err := rows.Scan(&created, &m.ID, &m.Reason, &m.Author)
+		m.At = rules.Clock(created)
+		st.Moves = append(st.Moves, m)
+		return err
+	}, correctionsOf+newestFirst, correctionsOf+olderThan+newestFirst)
+	if err != nil {
+		return fmt.Errorf("list corrections: %w", err)
+	}
+	for i := range st.Moves[first:] {
+		m := &st.Moves[first+i]
+		var of ledger.Statement
+		if err := t.sums(ledger.EntriesQuery{Verification: m.ID}, &of); err != nil {
+			return fmt.Errorf("add up the entries of a correction: %w", err)
+		}
+		e := of.Sums
+		m.Granted, m.Held = e.Granted-e.Withdrawn, e.Held
+		m.Charged, m.GivenBack = e.Charged-e.Refunded, e.Released+e.Refunded
+	}
+	return nil
+}
+
+// fileMoves adds the verifications of the page that ever held credits.
+func (t *tx) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
+	err := t.turned(q, func(rows *sql.Rows) error {
+		v, err := scanVerification(rows.Scan)
+		if err != nil {
+			return err
+		}
+		st.Moves = append(st.Moves, ledger.Move{At: v.Created, ID: v.ID, Kind: ledger.MoveVerification,
+			Verification: &v.Verification, Held: ledger.Credits(v.Total), Charged: ledger.Credits(v.Counts.Charged()),
+			GivenBack: ledger.Credits(v.Counts.Unknown + v.Counts.Cancelled)})
+		return nil
+	}, paidOf+newestFirst, paidOf+olderThan+newestFirst)
+	if err != nil {
+		return fmt.Errorf("list verifications: %w", err)
+	}
+	return nil
+}
