@@ -9,6 +9,7 @@ type Config struct {
 
 	HTTP      HTTP      `toml:"http"`
 	Upload    Upload    `toml:"upload"`
+	Dashboard Dashboard `toml:"dashboard"`
 	Admin     Admin     `toml:"admin"`
 	Ledger    Ledger    `toml:"ledger"`
 	Limits    Limits    `toml:"limits"`
@@ -99,6 +100,42 @@ type HTTP struct {
 	// clients. A node that may open few files has fewer: at most a quarter of them.
 	// Default 4096, of some 20 KiB each. From 2 to 65536.
 	Connections int `toml:"connections"`
+}
+
+// Dashboard is the pages that customers see in a browser, at the addresses of [http].
+type Dashboard struct {
+	// Enabled serves the pages. Sign-in needs a PublicURL of [http] that begins with https://
+	// or is on this machine, since browsers keep no session elsewhere. With false there is the
+	// API alone. Default true.
+	Enabled bool `toml:"enabled"`
+
+	// Contact is whom people may ask, such as an email or a URL; every page shows it.
+	// Default empty. At most 200 bytes.
+	Contact string `toml:"contact"`
+
+	// SessionIdle is how long somebody stays signed in who uses no page. Default 12h. From
+	// 1s, at most SessionLife.
+	SessionIdle Duration `toml:"session_idle"`
+
+	// SessionLife is how long somebody stays signed in at most. Default 168h. At most 2160h.
+	SessionLife Duration `toml:"session_life"`
+
+	// OIDCIssuer is the OpenID Connect provider with which people may also sign in, as it names
+	// itself, such as https://login.example.com. It has to know PublicURL of [http] with
+	// /oidc/back behind it as a redirect URL. Default empty: there is none. Beginning with
+	// https://, or with http:// on this machine.
+	OIDCIssuer string `toml:"oidc_issuer"`
+
+	// OIDCClientID is the name of this service at the provider. Default empty. Needed with
+	// OIDCIssuer.
+	OIDCClientID string `toml:"oidc_client_id"`
+
+	// OIDCSecretFile is the file with the secret of this service at the provider, which nobody
+	// but the user of the node may read. Default empty. Needed with OIDCIssuer.
+	OIDCSecretFile string `toml:"oidc_secret_file"`
+
+	// OIDCName is what buttons call the provider. Default "single sign-on". 1 to 50 bytes.
+	OIDCName string `toml:"oidc_name"`
 }
 
 // Upload is the listener of the storage URL, which takes the CSV bytes.

@@ -32,6 +32,8 @@ func defaults() Config {
 		Upload: Upload{Listen: "127.0.0.1:8082", ExpiresAfter: Duration{24 * time.Hour}, AtOnce: 64,
 			Connections: 1024},
 		Admin: Admin{Listen: "127.0.0.1:8081"},
+		Dashboard: Dashboard{Enabled: true, SessionIdle: Duration{12 * time.Hour},
+			SessionLife: Duration{168 * time.Hour}, OIDCName: "single sign-on"},
 		Limits: Limits{MaxFileBytes: 100 << 20, MaxRows: 1_000_000, MaxOpenVerifications: 100,
 			FilesAtOnce: 1000, FileBytesAtOnce: 512 << 20,
 			StoredBytes: 10 << 30, UnpaidPerDay: 1000},

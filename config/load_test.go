@@ -53,6 +53,18 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 			`2:1: throttle.receivers."a.test".connections: `},
 		{"listener without port", "[http]\nlisten = \"127.0.0.1\"\n",
 			`2:1: http.listen: "127.0.0.1" is not host:port`},
+		{"pages that everybody reaches, files that nobody sends", "[http]\npublic_url = \"https://r.example\"\n",
+			"upload.public_url: browsers that open the pages at https://r.example do not reach http://127.0.0.1:8082"},
+		{"contact of two lines", "[dashboard]\ncontact = \"a\\nb\"\n", "2:1: dashboard.contact: write at most 200 bytes on one line"},
+		{"idle longer than life", "[dashboard]\nsession_idle = \"200h\"\n", "2:1: dashboard.session_idle: "},
+		{"issuer in clear", oidc("http://login.test"), `2:1: dashboard.oidc_issuer: "http://login.test" is no issuer`},
+		{"issuer with a query", oidc("https://login.test?a=b"), `2:1: dashboard.oidc_issuer: "https://login.test?a=b" is no issuer`},
+		{"issuer without a scheme", oidc("login.test"), `2:1: dashboard.oidc_issuer: "login.test" is no issuer`},
+		{"issuer alone", "[dashboard]\noidc_issuer = \"https://login.test\"\n",
+			"1:2: dashboard.oidc_client_id: is empty: oidc_issuer, oidc_client_id and oidc_secret_file belong together"},
+		{"secret alone", "[dashboard]\noidc_secret_file = \"/x\"\n", "1:2: dashboard.oidc_issuer: is empty: oidc_issuer, "},
+		{"provider without a name", "[dashboard]\noidc_name = \"\"\n", "2:1: dashboard.oidc_name: write 1 to 50 bytes on one line"},
+		{"session for ever", "[dashboard]\nsession_life = \"9000h\"\n", "2:1: dashboard.session_life: "},
 		{"certificate without key", "[http]\ntls_cert = \"a\"\n",
 			"2:1: http.tls_cert: http.tls_cert and http.tls_key belong together"},
 		{"key without certificate", "[admin]\ntls_key = \"a\"\n", "2:1: admin.tls_key: admin.tls_cert and admin.tls_key belong together"},
@@ -315,4 +327,9 @@ func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// oidc is a file with a provider.
+func oidc(issuer string) string {
+	return "[dashboard]\noidc_issuer = \"" + issuer + "\"\noidc_client_id = \"rollcall\"\noidc_secret_file = \"/x\"\n"
 }

@@ -113,6 +113,7 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.Throttle.Sources = map[string]Source{"default": {Pause: &drain},
 		"192.0.2.1": {RcptsPerDay: &five, WarmUpFrom: &day}}
 	c.Tracing.Endpoint = "127.0.0.1:8"
+	c.Dashboard.OIDCIssuer = "https://login.test"
 	c.Log = Log{Level: "debug", Format: "text"}
 	text := show(t, c)
 	got, err := Load(write(t, text), nil)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"rollcall/smtp"
 )
@@ -54,6 +55,7 @@ func (c Config) faults() []fault {
 	c.checkMail(k)
 	c.Identity.check(k)
 	c.checkRetry(k)
+	c.checkDashboard(k)
 	c.Throttle.check(k, "throttle.")
 	c.checkCluster(k)
 	c.Tracing.check(k)
@@ -197,6 +199,73 @@ func (c Config) checkRetry(k *checker) {
 	k.waits("retry.greylist_waits", c.Retry.GreylistWaits)
 	k.waits("retry.control_waits", c.Retry.ControlWaits)
 	k.atLeast("retry.give_up_after", c.Retry.GiveUpAfter, time.Millisecond)
+}
+
+// contactMax bounds whom people may ask, and sessionMost how long anybody stays signed in.
+const (
+	contactMax  = 200
+	sessionMost = 2160 * time.Hour
+)
+
+// checkDashboard also refuses a pair of addresses between which browsers stand: pages that everybody reaches, with an
+// upload URL that only this machine or network does.
+func (c Config) checkDashboard(k *checker) {
+	d := c.Dashboard
+	if len(d.Contact) > contactMax || strings.ContainsFunc(d.Contact, unicode.IsControl) {
+		k.add("dashboard.contact", "write at most %d bytes on one line", contactMax)
+	}
+	k.between("dashboard.session_life", d.SessionLife, time.Second, sessionMost)
+	k.between("dashboard.session_idle", d.SessionIdle, time.Second, d.SessionLife.Duration)
+	d.checkProvider(k)
+	open := strings.HasPrefix(c.HTTP.PublicURL, "https://") && !nearby(c.HTTP.PublicURL)
+	if d.Enabled && open && nearby(c.Upload.PublicURL) {
+		k.add("upload.public_url", "browsers that open the pages at %s do not reach %s: set it to an address that everybody "+
+			"reaches, or serve no pages with dashboard.enabled = false", c.HTTP.PublicURL, c.Upload.PublicURL)
+	}
+}
+
+// nameMax bounds what buttons call the provider.
+const nameMax = 50
+
+// checkProvider wants all that a provider needs, or nothing of it.
+func (d Dashboard) checkProvider(k *checker) {
+	if d.OIDCName == "" || len(d.OIDCName) > nameMax || strings.ContainsFunc(d.OIDCName, unicode.IsControl) {
+		k.add("dashboard.oidc_name", "write 1 to %d bytes on one line", nameMax)
+	}
+	all := []struct{ key, value string }{{"dashboard.oidc_issuer", d.OIDCIssuer},
+		{"dashboard.oidc_client_id", d.OIDCClientID}, {"dashboard.oidc_secret_file", d.OIDCSecretFile}}
+	some := all[0].value != "" || all[1].value != "" || all[2].value != ""
+	for _, one := range all {
+		if some && one.value == "" {
+			k.add(one.key, "is empty: oidc_issuer, oidc_client_id and oidc_secret_file belong together")
+		}
+	}
+	if d.OIDCIssuer == "" {
+		return
+	}
+	u, err := url.Parse(d.OIDCIssuer)
+	clear := err == nil && u.Scheme == "http" && onThisMachine(u.Hostname())
+	if err != nil || u.Scheme != "https" && !clear || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		strings.ContainsAny(d.OIDCIssuer, "?# ") {
+		k.add("dashboard.oidc_issuer", "%q is no issuer: write its URL as the provider names itself, such as "+
+			"https://login.example.com, without a query", d.OIDCIssuer)
+	}
+}
+
+// onThisMachine says whether a host is this machine by its name or address.
+func onThisMachine(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}
+
+// nearby says whether a URL names this machine or a private network by its address.
+func nearby(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && (a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast())
 }
 
 // checkEncryption wants both files of each listener that encrypts.

@@ -61,7 +61,7 @@ func TestRetryAfter(t *testing.T) {
 			if c.try != unknown {
 				v.NextTry = now.Add(c.try)
 			}
-			if got := retryAfter(v, now); got != c.want {
+			if got := RetryAfter(v, now); got != c.want {
 				t.Errorf("Retry-After %d, want %d", got, c.want)
 			}
 		})
@@ -79,7 +79,7 @@ func TestRetryAfterIsTrue(t *testing.T) {
 			Status:   rapid.SampledFrom([]ledger.Status{ledger.Verifying, ledger.Waiting}).Draw(t, "status"),
 			Expected: now.Add(time.Duration(seconds.Draw(t, "finish")) * time.Second),
 			NextTry:  now.Add(time.Duration(seconds.Draw(t, "try")) * time.Second)}
-		got := retryAfter(v, now)
+		got := RetryAfter(v, now)
 		left := int(v.Expected.Sub(now) / time.Second)
 		if v.Status == ledger.Verifying && (got < 2 || got > 30 || left > 0 && got > max(2, left)) {
 			t.Errorf("verifying, expected in %d s: Retry-After %d", left, got)

@@ -120,5 +120,5 @@ func (s *Server) limited(r *request, limit string, wait time.Duration) {
 func (s *Server) unavailable(r *request, step string, err error) {
 	s.noAnswer.warn(time.Now(), "stage", step, "route", routeNames[r.route],
 		"request", requestID(r.RequestCtx), "err", err)
-	writeIssue(r.RequestCtx, api.ServiceUnavailable, jitter(5, 5))
+	s.refuse(r, api.ServiceUnavailable, jitter(5, 5))
 }

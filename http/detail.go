@@ -19,7 +19,7 @@ func (s *Server) detail(ctx context.Context, r *request) {
 		s.notFoundOr(r, "read verification", err)
 		return
 	}
-	if wait := retryAfter(v, s.now()); wait > 0 {
+	if wait := RetryAfter(v, s.now()); wait > 0 {
 		r.Response.Header.Set(headerRetryAfter, strconv.Itoa(wait))
 	}
 	writeJSON(r.RequestCtx, fasthttp.StatusOK, api.Detail{
@@ -53,9 +53,9 @@ func (s *Server) wake() {
 func (s *Server) notFoundOr(r *request, step string, err error) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
-		writeIssue(r.RequestCtx, api.NotFound, 0)
+		s.refuse(r, api.NotFound, 0)
 	case errors.Is(err, ledger.ErrResultsExpired):
-		writeIssue(r.RequestCtx, api.ResultsExpired, 0)
+		s.refuse(r, api.ResultsExpired, 0)
 	default:
 		s.unavailable(r, step, err)
 	}
@@ -136,9 +136,9 @@ const (
 	calmLeast, calmMost = 15, 60
 )
 
-// retryAfter is how many seconds a client should wait before it looks again; 0
+// RetryAfter is how many seconds a client should wait before it looks again; 0
 // for what will not change any more.
-func retryAfter(v ledger.Verification, now time.Time) int {
+func RetryAfter(v ledger.Verification, now time.Time) int {
 	switch v.Status {
 	case ledger.Uploading, ledger.Preparing, ledger.Cancelling:
 		return 2

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"rollcall/http/apikey"
+	"rollcall/http/uses"
 	"rollcall/ledger"
 )
 
@@ -48,6 +49,7 @@ type keyCache struct {
 	book Book
 	now  func() time.Time
 	ask  singleflight.Group
+	used *uses.Notes[string]
 
 	mu   sync.RWMutex
 	good map[string]goodKey   // guarded by mu; by key id
@@ -61,7 +63,8 @@ type goodKey struct {
 }
 
 func newKeyCache(book Book, now func() time.Time) *keyCache {
-	return &keyCache{book: book, now: now, good: make(map[string]goodKey), bad: make(map[string]time.Time)}
+	return &keyCache{book: book, now: now, good: make(map[string]goodKey), bad: make(map[string]time.Time),
+		used: uses.New(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }
 
 // recall says what is known of a key without asking the ledger. The secret of an id
@@ -113,6 +116,9 @@ func (c *keyCache) look(ctx context.Context, presented apikey.Key) (ledger.Key, 
 	key := v.(ledger.Key)
 	if !sameSecret(key, presented) {
 		return ledger.Key{}, errBadKey
+	}
+	if c.now().Sub(key.LastUsed) >= uses.Every {
+		c.used.Note(id)
 	}
 	return key, nil
 }

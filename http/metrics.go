@@ -24,6 +24,7 @@ type metrics struct {
 	// byStatus and byClass save the look-up of a label pair on each request.
 	byStatus [routeCount][600]atomic.Pointer[prometheus.Counter]
 	byClass  [routeCount][len(classes)]atomic.Pointer[prometheus.Observer]
+	pages    map[string]bool // the routes of pages; it does not change
 }
 
 // classes are the values of the label class, by the first digit of a status.
@@ -36,14 +37,14 @@ var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "dow
 // latencies are the buckets of what answers at once.
 var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
+func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
+	m := &metrics{pages: make(map[string]bool, len(pages)),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_http_requests_total", Help: "Answered API requests, by route and status.",
+			Name: "rollcall_http_requests_total", Help: "Answered API requests and pages, by route and status.",
 		}, []string{"route", "status"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "rollcall_http_request_seconds",
-			Help:    "Time to the head of the answer of an API request, by route and class of status (2xx, 4xx, 5xx).",
+			Help:    "Time to the head of the answer of an API request or a page, by route and class of status (2xx, 4xx, 5xx).",
 			Buckets: latencies,
 		}, []string{"route", "class"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -69,6 +70,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	for r := routeNone + 1; r < routeCount; r++ {
 		m.observer(r, 200)
+	}
+	for _, route := range pages {
+		m.pages[route] = true
 	}
 	for _, limit := range limitNames {
 		m.limited.WithLabelValues(limit)
@@ -121,22 +125,37 @@ func (m *metrics) count(r route, status int) {
 	(*c).Inc()
 }
 
+// page counts one answer of a page whose route is known.
+func (m *metrics) page(name string, status int, took time.Duration) {
+	if status < 100 || status >= 600 {
+		status = 500 // no status of ours
+	}
+	m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
+	m.took.WithLabelValues(name, classes[status/100]).Observe(took.Seconds())
+}
+
 // finished counts a request and writes its access line and its span: route, method,
 // status, time and request id, never a path, a key or a query.
 func (s *Server) finished(r *request, began time.Time) {
 	took := time.Since(began)
 	status := r.Response.StatusCode()
-	s.metrics.count(r.route, status)
-	s.metrics.observer(r.route, status).Observe(took.Seconds())
+	name := routeNames[r.route]
+	if r.page != nil && s.metrics.pages[r.page.Route] {
+		name = r.page.Route
+		s.metrics.page(name, status, took)
+	} else {
+		s.metrics.count(r.route, status)
+		s.metrics.observer(r.route, status).Observe(took.Seconds())
+	}
 	if r.span.On() {
-		r.span.Word(span.Route, routeNames[r.route])
+		r.span.Word(span.Route, name)
 		r.span.Word(span.Method, methodName(r.Method()))
 		r.span.Count(span.Status, int64(status))
 		r.span.ID(span.Verification, r.id)
 	}
 	r.span.End(status >= 500)
 	if s.log.Enabled(r.RequestCtx, debugLevel) {
-		s.log.Debug("request answered", "method", methodName(r.Method()), "route", routeNames[r.route],
+		s.log.Debug("request answered", "method", methodName(r.Method()), "route", name,
 			"status", status, "took", took, "request", requestID(r.RequestCtx))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"rollcall/actors/span"
 	"rollcall/http/proxies"
@@ -20,6 +21,7 @@ import (
 // Book is what the API needs of the ledger; ledger.Book is one.
 type Book interface {
 	KeyByID(ctx context.Context, id string) (ledger.Key, error)
+	UseKeys(ctx context.Context, ids []string) error
 	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
 	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
 	Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error)
@@ -80,6 +82,8 @@ type Options struct {
 	MaxRows        int64                     // told to customers; intake keeps it
 	PerWorkspace   ledger.Limits             // what a workspace may have unless it has limits of its own; 429 above
 	UploadExpiry   time.Duration             // life of an upload URL
+	Pages          fasthttp.RequestHandler   // what is at every path that is none of the API's; nil: 404. See PageRequest
+	PageRoutes     []string                  // what PageRequest.Route may be; may be empty
 	Wake           func()                    // the ledger has something new; may be nil, must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*

@@ -32,7 +32,7 @@ func (s *Server) results(r *request) {
 	release, ok := s.limits.Download(r.key.ID)
 	if !ok {
 		s.metrics.limited.WithLabelValues("downloads").Inc()
-		writeIssue(r.RequestCtx, api.RateLimited, 5)
+		s.refuse(r, api.RateLimited, 5)
 		return
 	}
 	d := s.newDownload(r, release)
@@ -59,7 +59,11 @@ func (s *Server) writeResultsHead(r *request) {
 	r.SetContentType("text/csv")
 	h.Set(fasthttp.HeaderCacheControl, "no-store")
 	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
-	h.Set(fasthttp.HeaderContentDisposition, `attachment; filename="results-`+r.id.String()+`.csv"`)
+	name := `attachment; filename="results-` + r.id.String() + `.csv"`
+	if r.fileName != "" {
+		name = attachment(r.fileName)
+	}
+	h.Set(fasthttp.HeaderContentDisposition, name)
 }
 
 // downloadStall bounds one pull out of the ledger, but for the first, which comes
@@ -90,7 +94,7 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
 	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
 		panicked: s.metrics.panics.Inc}
-	workspace, id, request := r.key.Workspace, r.id, requestID(r.RequestCtx)
+	workspace, id, request, wanted := r.key.Workspace, r.id, requestID(r.RequestCtx), r.rows
 	d.release = func() {
 		cancel()
 		giveSlot()
@@ -106,6 +110,12 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 		var rows rowWriter
 		buffer := append(make([]byte, 0, resultsBuffer+4096), resultsHeader...)
 		err := s.options.Book.Results(ctx, workspace, id, func(row ledger.Result) error {
+			if !wanted.has(row) {
+				return nil
+			}
+			if wanted.Spreadsheet {
+				row.Email = guardCell(row.Email)
+			}
 			buffer = rows.append(buffer, row)
 			if len(buffer) < resultsBuffer {
 				return nil

@@ -25,6 +25,7 @@ const (
 	routeResults
 	routeCancel
 	routeOpenAPI
+	routePages
 	routeCount
 )
 
@@ -37,6 +38,7 @@ var routeNames = [routeCount]string{
 	routeResults:       "/v1/verifications/{id}/results",
 	routeCancel:        "/v1/verifications/{id}/cancel",
 	routeOpenAPI:       "/openapi.yaml",
+	routePages:         "pages",
 }
 
 // allow is the Allow header of each route (RFC 9110 §10.2.1).
@@ -60,6 +62,10 @@ type request struct {
 	placed   bool // it has a place among the requests in work
 	hugeBody bool // a body over bodyMax was announced and not read
 	span     span.Span
+
+	page     *PageRequest // of a page; nil for the API
+	rows     Rows         // of results
+	fileName string       // of results; "": by the id
 }
 
 const verificationsPath = "/v1/verifications"
@@ -141,11 +147,15 @@ func (s *Server) check(r *request, working int64) {
 	}
 	if s.draining.Load() {
 		closeAfter(r.RequestCtx)
-		writeIssue(r.RequestCtx, api.ServiceUnavailable, 1)
+		s.refuse(r, api.ServiceUnavailable, 1)
 		return
 	}
 	if working > int64(s.options.Limits.InFlightMax) {
-		writeIssue(r.RequestCtx, api.Overloaded, jitter(10, 10))
+		s.refuse(r, api.Overloaded, jitter(10, 10))
+		return
+	}
+	if r.route == routePages {
+		s.pages(r)
 		return
 	}
 	if r.route == routeOpenAPI {
@@ -162,7 +172,7 @@ func (s *Server) check(r *request, working int64) {
 		writeIssue(r.RequestCtx, api.Overloaded, jitter(10, 10))
 		return
 	}
-	s.operate(ledger.WithTenant(ctx, r.key.Workspace), r)
+	s.operate(ledger.WithTenant(ledger.WithActor(ctx, "key:"+r.key.ID), r.key.Workspace), r)
 }
 
 // enter gives a request a place among those in work, if its workspace has not its share of them.
@@ -194,6 +204,10 @@ func (s *Server) findOperation(r *request) bool {
 	}
 	if bytes.Equal(raw, r.URI().Path()) {
 		r.route, r.idText = findRoute(raw)
+	}
+	if r.route == routeNone && bytes.Equal(raw, r.URI().Path()) && s.isPage(raw) {
+		s.beginPage(r)
+		return true
 	}
 	if r.route == routeNone {
 		writeIssue(r.RequestCtx, api.RouteNotFound, 0)

@@ -67,7 +67,7 @@ func New(o Options) (*Server, error) {
 	if o.Limiter == nil {
 		o.Limiter = newLocal(o.Limits, o.Now)
 	}
-	m, err := newMetrics(o.Registerer)
+	m, err := newMetrics(o.Registerer, o.PageRoutes)
 	if err != nil {
 		return nil, fmt.Errorf("http: register metrics: %w", err)
 	}
@@ -167,6 +167,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	}
 	idle := waitUntil(ctx, func() bool { return s.work.Load() == 0 })
+	s.keys.used.Stop()
 	// The library takes a connection that has sent nothing for one with a request.
 	silent := time.AfterFunc(silentFor, s.listener.cutSilent)
 	err := s.http.ShutdownWithContext(ctx)

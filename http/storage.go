@@ -36,6 +36,7 @@ type StorageOptions struct {
 	Book           StorageBook    // where the bytes go
 	Tokens         *upload.Tokens // makes and checks the secret in the URL
 	AllowedOrigins []string       // exact browser origins; none: no browser may upload
+	PagesOrigin    func() string  // the origin of our own pages, which may upload too; "" for none; may be nil
 
 	// TLS encrypts; nil: requests are not encrypted.
 	TLS *tls.Config

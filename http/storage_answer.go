@@ -272,11 +272,20 @@ func (s *Storage) shareOrigin(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
 	origins := ctx.Request.Header.PeekAll(fasthttp.HeaderOrigin)
-	if len(origins) != 1 || !s.origins[string(origins[0])] {
+	if len(origins) != 1 || !s.origins[string(origins[0])] && !s.ourPages(origins[0]) {
 		return
 	}
 	h.Set(fasthttp.HeaderAccessControlAllowOrigin, string(origins[0]))
 	h.Set(fasthttp.HeaderAccessControlExposeHeaders, "Range, Retry-After, X-Request-Id")
+}
+
+// ourPages says whether an origin is that of our own pages.
+func (s *Storage) ourPages(origin []byte) bool {
+	if s.o.PagesOrigin == nil {
+		return false
+	}
+	own := s.o.PagesOrigin()
+	return own != "" && own == string(origin)
 }
 
 // framingError answers a request that fasthttp could not read. A client that

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	httpd "rollcall/http"
 )
 
 const (
@@ -272,12 +274,14 @@ func TestEndedSessionIsGoneForData(t *testing.T) {
 
 func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, nil)
+	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.PagesOrigin = func() string { return "http://pages.example:8080" } })
 	_, path := rig.create(10)
 	cases := []struct {
 		name, origin string
 		listed       bool
 	}{
+		{"our own pages", "http://pages.example:8080", true},
+		{"pages at another port", "http://pages.example", false},
 		{"listed", "https://app.example", true},
 		{"other scheme", "http://app.example", false},
 		{"other port", "https://app.example:8443", false},

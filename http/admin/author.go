@@ -22,7 +22,7 @@ func AuthorFits(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// withAuthor puts the name of AuthorHeader before everything that a call changes.
+// withAuthor puts the name of AuthorHeader before everything that a call changes. Workspaces are told that an operator did it.
 func withAuthor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		author := strings.TrimSpace(r.Header.Get(AuthorHeader))
@@ -31,6 +31,7 @@ func withAuthor(next http.Handler) http.Handler {
 				AuthorHeader+" must have at most 200 bytes, and none that cannot be printed")
 			return
 		}
+		r = r.WithContext(ledger.WithActor(r.Context(), "operator"))
 		if author != "" {
 			r = r.WithContext(ledger.WithAuthor(r.Context(), author))
 		}

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -15,36 +13,6 @@ const nodeTextMax = 255
 
 // titlesMax is how many nodes a refusal names: what a person reads.
 const titlesMax = 10
-
-// nodeOfBody reads {"node"} and finds that member. Where the text fits several
-// nodes, those that are likely come first. It refuses by itself.
-func (s *Server) nodeOfBody(w http.ResponseWriter, r *http.Request, likely func(Member) bool) (m Member,
-	ok bool) {
-	var in struct {
-		Node string `json:"node"`
-	}
-	if !read(w, r, &in) {
-		return m, false
-	}
-	if len(in.Node) > nodeTextMax {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("node must have at most %d characters", nodeTextMax))
-		return m, false
-	}
-	known, err := s.options.Cluster.Members(r.Context())
-	if err != nil {
-		s.failCluster(w, "list members", err)
-		return m, false
-	}
-	m, err = FindNode(known.Members, in.Node, likely)
-	switch {
-	case errors.Is(err, ErrNodeUnknown):
-		refuse(w, http.StatusNotFound, "node_not_found", err.Error())
-	case err != nil:
-		refuse(w, http.StatusConflict, "node_ambiguous", err.Error())
-	}
-	return m, err == nil
-}
 
 // FindNode gives the member that text means: the one with this id, else with this
 // name in any case, else with an id that begins so; with an empty text the node

@@ -82,7 +82,7 @@ func (s *Server) doKeys(ctx context.Context, w http.ResponseWriter, c KeyCommand
 	}
 	if c.Op != KeyList {
 		done := len(slices.DeleteFunc(slices.Clone(answer.Results), func(r KeyResult) bool { return r.Error != "" }))
-		s.note(ctx, line("cluster keys "+string(c.Op), c.Fingerprint,
+		s.desk.note(ctx, line("cluster keys "+string(c.Op), c.Fingerprint,
 			fmt.Sprintf("done on %d of %d nodes", done, len(answer.Results))))
 	}
 	slices.SortFunc(answer.Results, func(a, b KeyResult) int {

@@ -56,6 +56,9 @@
 //	POST /v1/cluster/forget           {"node"} -> its Member
 //	GET  /v1/cluster/keys             KeyAnswer
 //	POST /v1/cluster/keys             {"op":"add","key"} or {"op":"use" or "remove","fingerprint"} -> KeyAnswer
+//	POST /v1/operate                  OperateCall -> OperateLink, which opens the pages once, within a minute
+//
+// All other paths are the operators' pages, which a session opens and the token does not: package operate.
 //
 // Every node answers for the whole cluster, but where it says otherwise. A node is named by its name, its id or
 // the beginning of its id. A gossip key comes in the body of one call and goes to

@@ -188,8 +188,8 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	select {
-	case s.replays <- struct{}{}:
-		defer func() { <-s.replays }()
+	case s.desk.replays <- struct{}{}:
+		defer func() { <-s.desk.replays }()
 	default:
 		refuse(w, http.StatusConflict, "replay_running", "another replay of this node is running; wait for its end")
 		return

@@ -54,7 +54,7 @@ func (s *Server) limits(w http.ResponseWriter, r *http.Request) {
 func (s *Server) setLimits(w http.ResponseWriter, r *http.Request) {
 	var in LimitsCall
 	id, ok := workspaceID(w, r)
-	if !ok || !read(w, r, &in) || !named(w, "reason", in.Reason, 0) {
+	if !ok || !read(w, r, &in) || !isNamed(w, "reason", in.Reason, 0) {
 		return
 	}
 	for _, n := range []*int64{in.Open, in.Stored, in.Unpaid} {

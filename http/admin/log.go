@@ -58,9 +58,9 @@ func (s *Server) operatorLog(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
 	defer cancel()
-	found, err := s.options.Book.OperatorLog(ctx, q)
+	found, err := s.desk.Log(ctx, q)
 	if err != nil {
-		s.fail(w, "list the operator log", err)
+		answer(w, nil, err)
 		return
 	}
 	out := LogPage{Lines: []LogLine{}}
@@ -111,15 +111,4 @@ func cut(text string) string {
 		text = strings.ToValidUTF8(text[:ledger.OperatorTextMax], "")
 	}
 	return text
-}
-
-// note writes a line of the operator log about what is done already: when the ledger does
-// not take it, the node's own log has it.
-func (s *Server) note(ctx context.Context, l ledger.LogLine) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
-	defer cancel()
-	if err := s.options.Book.Note(ctx, l); err != nil {
-		s.options.Log.Warn("operator log not written", "action", l.Action, "subject", l.Subject, "new", l.New,
-			"author", ledger.Author(ctx), "err", err)
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -49,7 +47,7 @@ func (s *Server) createWorkspace(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name string `json:"name"`
 	}
-	if !read(w, r, &in) || !named(w, "name", in.Name, 1) {
+	if !read(w, r, &in) || !isNamed(w, "name", in.Name, 1) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
@@ -101,7 +99,7 @@ func (s *Server) setWeight(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.options.Log.Info("weight set", "workspace", id, "weight", in.Weight)
-	s.tuned()
+	s.desk.tuned()
 	created := api.Time(changed.Created)
 	writeJSON(w, http.StatusOK, workspace{ID: changed.ID.String(), Name: changed.Name, CreatedAt: &created,
 		Weight: changed.Weight})
@@ -112,7 +110,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
 		Label string `json:"label"`
 	}
 	id, ok := workspaceID(w, r)
-	if !ok || !read(w, r, &in) || !named(w, "label", in.Label, 0) {
+	if !ok || !read(w, r, &in) || !isNamed(w, "label", in.Label, 0) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
@@ -167,31 +165,11 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 		Reason  string    `json:"reason"`
 	}
 	id, ok := workspaceID(w, r)
-	if !ok || !read(w, r, &in) || !named(w, "reason", in.Reason, 0) {
+	if !ok || !read(w, r, &in) {
 		return
 	}
-	if in.ID == uuid.Nil {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			"id must be a UUID of your own for this grant; sent again with the same id it is granted once")
-		return
-	}
-	if in.Credits < 1 || in.Credits > creditsMax {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("credits must be a whole number from 1 to %d", int64(creditsMax)))
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	b, err := s.options.Book.Grant(ctx, in.ID, id, ledger.Credits(in.Credits), in.Reason)
-	if err != nil {
-		s.fail(w, "grant credits", err)
-		return
-	}
-	s.options.Log.Info("credits granted", "workspace", id, "credits", in.Credits)
-	if s.options.Wake != nil {
-		s.options.Wake()
-	}
-	writeJSON(w, http.StatusOK, balance(b))
+	b, err := s.desk.Grant(r.Context(), GrantCall{ID: in.ID, Workspace: id, Credits: in.Credits, Reason: in.Reason})
+	answer(w, balance(b), err)
 }
 
 func (s *Server) balance(w http.ResponseWriter, r *http.Request) {
@@ -212,18 +190,8 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request) {
 func (s *Server) audit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := s.longCall(r)
 	defer cancel()
-	report, err := s.options.Book.Audit(ctx)
-	if err != nil {
-		s.fail(w, "audit", err)
-		return
-	}
-	if report.Violations == nil {
-		report.Violations = []ledger.Violation{}
-	}
-	if report.Corrections == nil {
-		report.Corrections = []ledger.Correction{}
-	}
-	writeJSON(w, http.StatusOK, report)
+	report, err := s.desk.Audit(ctx)
+	answer(w, report, err)
 }
 
 // CorrectionCall asks for a correction of what an audit finds about one subject.
@@ -236,7 +204,7 @@ type CorrectionCall struct {
 
 func (s *Server) correct(w http.ResponseWriter, r *http.Request) {
 	var in CorrectionCall
-	if !read(w, r, &in) || !named(w, "subject", in.Subject, 1) || !named(w, "reason", in.Reason, 1) {
+	if !read(w, r, &in) || !isNamed(w, "subject", in.Subject, 1) || !isNamed(w, "reason", in.Reason, 1) {
 		return
 	}
 	id, err := uuid.Parse(in.ID)
@@ -266,23 +234,7 @@ func (s *Server) correct(w http.ResponseWriter, r *http.Request) {
 
 // fail answers for an error of the ledger.
 func (s *Server) fail(w http.ResponseWriter, step string, err error) {
-	switch {
-	case errors.Is(err, ledger.ErrNoSuchWorkspace):
-		refuse(w, http.StatusNotFound, "workspace_not_found",
-			"there is no such workspace; see GET /v1/workspaces")
-	case errors.Is(err, ledger.ErrNoSuchVerification):
-		refuse(w, http.StatusNotFound, "verification_not_found",
-			"this workspace has no such verification; see GET /v1/workspaces and its own GET /v1/verifications")
-	case errors.Is(err, ledger.ErrNoSuchKey):
-		refuse(w, http.StatusNotFound, "key_not_found", "there is no such key; see GET /v1/workspaces/{id}/keys")
-	case errors.Is(err, ledger.ErrIllegal):
-		refuse(w, http.StatusConflict, "conflict",
-			"the id was used with other values, or the sum is too large; use a new id for a new grant")
-	default:
-		s.options.Log.Warn("ledger did not answer", "stage", step, "err", err)
-		refuse(w, http.StatusServiceUnavailable, "unavailable",
-			"the ledger did not answer; send the same call again")
-	}
+	answer(w, nil, s.desk.ofLedger(step, err))
 }
 
 // workspaceID reads the {id} of the path.
@@ -312,15 +264,13 @@ func readMost(w http.ResponseWriter, r *http.Request, into any, most int64) bool
 	return true
 }
 
-// named checks a text for people.
-func named(w http.ResponseWriter, field, text string, least int) bool {
-	n := utf8.RuneCountInString(strings.TrimSpace(text))
-	if n < least || n > nameMax {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("%s must have %d to %d characters", field, least, nameMax))
-		return false
+// isNamed checks a text for people.
+func isNamed(w http.ResponseWriter, field, text string, least int) bool {
+	err := named(field, text, least)
+	if err != nil {
+		answer(w, nil, err)
 	}
-	return true
+	return err == nil
 }
 
 func timeOrNull(k ledger.Key) *api.Time {

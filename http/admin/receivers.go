@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"rollcall/actors/view"
@@ -38,7 +36,7 @@ func (s *Server) surveyRoutes(mux *http.ServeMux) {
 func (s *Server) ofSurvey(call http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.options.Survey == nil {
-			refuse(w, http.StatusConflict, "no_survey", "this process does not probe: ask another node")
+			answer(w, nil, errNoSurvey)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), surveyTimeout)
@@ -48,16 +46,8 @@ func (s *Server) ofSurvey(call http.HandlerFunc) http.HandlerFunc {
 }
 
 func (s *Server) receivers(w http.ResponseWriter, r *http.Request) {
-	found, err := s.options.Survey.Receivers(r.Context())
-	if err != nil {
-		s.failSurvey(w, "list receivers", err)
-		return
-	}
-	found.Receivers, found.Silent = full(found.Receivers), full(found.Silent)
-	for i := range found.Receivers {
-		found.Receivers[i].Sources = full(found.Receivers[i].Sources)
-	}
-	writeJSON(w, http.StatusOK, found)
+	found, err := s.desk.Receivers(r.Context())
+	answer(w, found, err)
 }
 
 // receiverDetails answers for one receiver: one of it for each node and shard.
@@ -66,61 +56,22 @@ type receiverDetails struct {
 }
 
 func (s *Server) receiver(w http.ResponseWriter, r *http.Request) {
-	key, ok := keyOf(w, "key", r.URL.Query().Get("key"))
-	if !ok {
-		return
-	}
-	found, err := s.options.Survey.Receiver(r.Context(), key)
-	if err != nil {
-		s.failReceiver(w, "show receiver", err)
-		return
-	}
-	writeJSON(w, http.StatusOK, receiverDetails{full(found)})
+	found, err := s.desk.Receiver(r.Context(), r.URL.Query().Get("key"))
+	answer(w, receiverDetails{found}, err)
 }
 
 // closeSession ends one session; its addresses are asked in another.
 func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Key     string `json:"key"`
-		Node    string `json:"node"`
-		Session int    `json:"session"`
+	var in CloseCall
+	if read(w, r, &in) {
+		answer(w, in, s.desk.CloseSession(r.Context(), in))
 	}
-	if !read(w, r, &in) {
-		return
-	}
-	key, ok := keyOf(w, "key", in.Key)
-	if !ok {
-		return
-	}
-	if len(in.Node) > nodeTextMax || in.Session < 1 {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			"session must be the number of a session, and node the name of a node, as `rollcall receivers show` has them")
-		return
-	}
-	session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
-	if err := s.options.Survey.CloseSession(r.Context(), key, in.Node, in.Session); err != nil {
-		if !errors.Is(err, view.ErrNotThere) {
-			// A node that was asked may have closed it although its answer never came.
-			s.note(r.Context(), line("session close", key, session+": tried, not known to be closed"))
-		}
-		s.failReceiver(w, "close session", err)
-		return
-	}
-	s.note(r.Context(), line("session close", key, session))
-	s.options.Log.Info("session closed by an operator", "receiver", key, "node", in.Node, "session", in.Session)
-	writeJSON(w, http.StatusOK, in)
-}
-
-// traced answers with lines of sessions; After is what to ask with for the next ones.
-type traced struct {
-	Lines []view.TraceLine  `json:"lines"`
-	After map[string]uint64 `json:"after"`
 }
 
 func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	key, ok := keyOf(w, "key", q.Get("key"))
-	if !ok {
+	if _, err := keyOf("key", q.Get("key")); err != nil {
+		answer(w, nil, err)
 		return
 	}
 	after, err := parseAfter(q.Get("after"))
@@ -129,74 +80,33 @@ func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
 			"after must be the after of an answer, as it is, and source one of our addresses")
 		return
 	}
-	lines, err := s.options.Survey.Trace(r.Context(), key, q.Get("source"), after)
-	if err != nil {
-		s.failReceiver(w, "trace receiver", err)
-		return
-	}
-	for _, l := range lines {
-		after[l.Node] = max(after[l.Node], l.Number)
-	}
-	writeJSON(w, http.StatusOK, traced{full(lines), after})
+	found, err := s.desk.Trace(r.Context(), q.Get("key"), q.Get("source"), after)
+	answer(w, found, err)
 }
 
 // trials answers with the logs of trials of a receiver.
 func (s *Server) trials(w http.ResponseWriter, r *http.Request) {
-	key, ok := keyOf(w, "key", r.URL.Query().Get("key"))
-	if !ok {
+	key, err := keyOf("key", r.URL.Query().Get("key"))
+	if err != nil {
+		answer(w, nil, err)
 		return
 	}
 	lines, silent, err := s.options.Survey.Trials(r.Context(), key)
 	if err != nil {
-		s.failReceiver(w, "list trials", err)
+		answer(w, nil, s.desk.ofReceiver("list trials", err))
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"lines": full(lines), "silent": full(silent)})
 }
 
 func (s *Server) sources(w http.ResponseWriter, r *http.Request) {
-	found, silent, err := s.options.Survey.Sources(r.Context())
-	if err != nil {
-		s.failSurvey(w, "list sources", err)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"sources": full(found), "silent": full(silent)})
-}
-
-// failReceiver is failSurvey for a call about one receiver.
-func (s *Server) failReceiver(w http.ResponseWriter, step string, err error) {
-	var unheard *view.Unheard
-	if errors.As(err, &unheard) {
-		refuse(w, http.StatusServiceUnavailable, "node_silent", unheard.Error()+
-			": it may live there. Ask again, or see `rollcall cluster members`")
-		return
-	}
-	if errors.Is(err, view.ErrNotThere) {
-		refuse(w, http.StatusNotFound, "receiver_not_found",
-			"nothing is asked of such a receiver now, or the session "+
-				"is over; see GET /v1/receivers for those that live, and GET /v1/throttle/explain for what would hold")
-		return
-	}
-	s.failSurvey(w, step, err)
+	found, silent, err := s.desk.Sources(r.Context())
+	answer(w, map[string]any{"sources": found, "silent": silent}, err)
 }
 
 // failSurvey answers for an error of the survey.
 func (s *Server) failSurvey(w http.ResponseWriter, step string, err error) {
-	s.options.Log.Warn("nodes did not answer", "stage", step, "err", err)
-	refuse(w, http.StatusServiceUnavailable, "unavailable",
-		"this cannot be answered now: send the same call again; the node's log says why")
-}
-
-// keyOf checks the key of a receiver, or the name of a rule or of a source.
-func keyOf(w http.ResponseWriter, field, text string) (string, bool) {
-	text = strings.ToLower(strings.TrimSpace(text))
-	if text == "" || len(text) > keyMax {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("%s must have 1 to %d characters: a receiver "+
-				"as GET /v1/receivers has them, a mail domain, an MX host suffix, or source: and an address", field, keyMax))
-		return "", false
-	}
-	return text, true
+	answer(w, nil, s.desk.ofSurvey(step, err))
 }
 
 // full makes an empty list of none, so that programs read [] and not null.

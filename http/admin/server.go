@@ -35,6 +35,7 @@ type Book interface {
 		error)
 	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
 	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
+	OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error)
 	Witness
 	Audit(ctx context.Context) (ledger.AuditReport, error)
 	ledger.Operators
@@ -56,6 +57,11 @@ type Options struct {
 	// Limits are those of a workspace for which nobody set others.
 	Limits ledger.Limits
 
+	// People are those who sign in to the pages.
+	People People
+	// PagesURL is where the pages are; nil or "": this node serves none.
+	PagesURL func() string
+
 	// Cluster is the whole cluster; nil: its calls are refused with no_cluster.
 	Cluster Cluster
 
@@ -76,6 +82,9 @@ type Options struct {
 	// and any other when the nodes do not answer. nil: the call is refused.
 	ReplayThrottle func(ctx context.Context, throttle, rules string) (view.Replayed, error)
 
+	// ReplayOverride runs the rules of now with one override more over what the nodes recorded. nil: it is refused.
+	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (view.Replayed, error)
+
 	// Ready says why the node should get no requests although its ledger answers:
 	// it has not joined yet, or it may not use anything now. The text is shown to
 	// everybody. nil: there is no other reason.
@@ -86,6 +95,9 @@ type Options struct {
 	// CheckIdentity has the node check it anew and gives what it found, or the last it
 	// found when ctx ends first. nil: its call is refused.
 	CheckIdentity func(ctx context.Context) (Identity, error)
+
+	// Pages makes what operators see in a browser, at all paths that this listener has not; nil: there are none.
+	Pages func(*Desk) (Pages, error)
 
 	// Backup makes a copy of the embedded ledger and says how many bytes it has;
 	// Close throws it away. nil: the ledger is no file of this node.
@@ -122,11 +134,12 @@ const (
 // Server is the operator's listener. Safe for concurrent use.
 type Server struct {
 	options  Options
+	desk     *Desk
+	pages    Pages // nil: none
 	http     *http.Server
 	listener net.Listener
 	token    [32]byte
 	backups  chan struct{}   // holds one for the backup that may run
-	replays  chan struct{}   // the same for a replay
 	records  chan struct{}   // the same for a gathering of what all nodes recorded
 	long     context.Context // of audits and backups; ends with Drain
 	drain    context.CancelFunc
@@ -138,8 +151,15 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token)), backups: make(chan struct{}, 1),
-		replays: make(chan struct{}, 1), records: make(chan struct{}, 1)}
+		records: make(chan struct{}, 1)}
 	s.long, s.drain = context.WithCancel(context.Background())
+	s.desk = &Desk{options: o, replays: make(chan struct{}, 1), long: s.long}
+	if o.Pages != nil {
+		var err error
+		if s.pages, err = o.Pages(s.desk); err != nil {
+			return nil, fmt.Errorf("admin: pages: %w", err)
+		}
+	}
 	s.http = &http.Server{
 		Handler:           o.withHost(s.routes()),
 		ReadHeaderTimeout: headerTimeout,
@@ -220,9 +240,13 @@ func (s *Server) routes() http.Handler {
 	operator.HandleFunc("GET /v1/workspaces/{id}/limits", s.limits)
 	operator.HandleFunc("POST /v1/workspaces/{id}/limits", s.setLimits)
 	operator.HandleFunc("GET /v1/log", s.operatorLog)
+	if s.options.People != nil {
+		s.userRoutes(operator)
+	}
 	s.clusterRoutes(operator)
 	s.surveyRoutes(operator)
 	s.throttleRoutes(operator)
+	operator.HandleFunc("POST /v1/operate", s.operate)
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -231,6 +255,10 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Gatherer, promhttp.HandlerOpts{}))
 	mux.Handle("/v1/", s.withToken(withAuthor(operator)))
+	if s.pages != nil {
+		mux.Handle("/", s.pages)
+		return mux
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "there is nothing at this path")
 	})

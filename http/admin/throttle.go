@@ -97,7 +97,7 @@ func (s *Server) throttleRoutes(mux *http.ServeMux) {
 func (s *Server) ofTable(call http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.options.Throttle == nil {
-			refuse(w, http.StatusConflict, "no_throttle", "this process does not probe: ask another node")
+			answer(w, nil, errNoThrottle)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
@@ -107,33 +107,8 @@ func (s *Server) ofTable(call http.HandlerFunc) http.HandlerFunc {
 }
 
 func (s *Server) throttle(w http.ResponseWriter, r *http.Request) {
-	tuning, err := s.options.Book.Tuning(r.Context())
-	if err != nil {
-		s.fail(w, "list overrides", err)
-		return
-	}
-	out := ThrottleRules{Now: api.Time(tuning.Now), Rules: []ThrottleRule{}}
-	if s.options.ThrottleFile != nil {
-		out.File = s.options.ThrottleFile()
-	}
-	for _, layer := range []throttle.Layer{throttle.LayerDefault, throttle.LayerKnown, throttle.LayerFile} {
-		for _, rule := range s.options.Throttle.Rules(layer) {
-			if shown := ruleOf(layer, rule); len(shown.Fields) > 0 {
-				out.Rules = append(out.Rules, shown)
-			}
-		}
-	}
-	for _, o := range tuning.Overrides {
-		out.Rules = append(out.Rules, overrideOf(o))
-	}
-	markBeaten(out.Rules)
-	if s.options.Survey != nil && r.URL.Query().Get("files") == "all" {
-		if out.Others, out.Silent, err = s.options.Survey.Files(r.Context()); err != nil {
-			s.failSurvey(w, "compare throttle files", err)
-			return
-		}
-	}
-	writeJSON(w, http.StatusOK, out)
+	found, err := s.desk.Throttle(r.Context(), r.URL.Query().Get("files") == "all")
+	answer(w, found, err)
 }
 
 // markBeaten says of each field which layer says the same and holds instead. The rules come the
@@ -194,53 +169,11 @@ func ruleName(key string, set throttle.Override) (string, error) {
 
 func (s *Server) setOverride(w http.ResponseWriter, r *http.Request) {
 	var in OverrideCall
-	if !read(w, r, &in) || !named(w, "reason", in.Reason, 1) {
+	if !read(w, r, &in) {
 		return
 	}
-	key, ok := keyOf(w, "key", in.Key)
-	if !ok {
-		return
-	}
-	holds, problem := time.Duration(0), ""
-	switch least, most := int64(ledger.OverrideMin/time.Second), int64(ledger.OverrideMax/time.Second); {
-	case in.ID == uuid.Nil:
-		problem = "id must be a UUID of your own for this override; sent again with the same id it is set once"
-	case in.Seconds < least || in.Seconds > most:
-		problem = fmt.Sprintf("seconds must be a whole number from %d to %d: what shall hold for longer than a month "+
-			"belongs into the throttle file", least, most)
-	case len(in.Fields) == 0:
-		problem = fmt.Sprintf("fields must set at least one of %v", throttle.Fields())
-	default:
-		holds = time.Duration(in.Seconds) * time.Second
-	}
-	set, err := throttle.ParseOverride(in.Fields)
-	var name string
-	if err == nil {
-		name, err = ruleName(key, set)
-	}
-	if problem == "" && err != nil {
-		problem = plain(err)
-	}
-	if problem != "" {
-		refuse(w, http.StatusBadRequest, "invalid_request", problem)
-		return
-	}
-	if found := s.loosens(r.Context(), name, set); len(found) > 0 && !in.Force {
-		refuse(w, http.StatusConflict, "loosens_known", strings.Join(found,
-			"; ")+". Nothing was changed: give --force "+
-			"(\"force\":true) if you know that more is borne")
-		return
-	}
-	made, err := s.options.Book.SetOverride(r.Context(), ledger.ThrottleOverride{ID: in.ID, Key: name,
-		Fields: set.Texts(), Reason: in.Reason}, holds)
-	if err != nil {
-		s.failOverride(w, "set override", err)
-		return
-	}
-	s.options.Log.Info("throttle set", "override", made.ID, "key", made.Key, "fields", made.Fields,
-		"until", made.Expires, "author", made.Author)
-	s.tuned()
-	writeJSON(w, http.StatusOK, overrideOf(made))
+	made, err := s.desk.SetOverride(r.Context(), in)
+	answer(w, made, err)
 }
 
 // plain is an error's text without the name of the package that found it.
@@ -254,80 +187,29 @@ func plain(err error) string {
 
 func (s *Server) clearOverrides(w http.ResponseWriter, r *http.Request) {
 	var in ClearCall
-	if !read(w, r, &in) || !named(w, "reason", in.Reason, 0) {
+	if !read(w, r, &in) {
 		return
 	}
-	name, err := "", error(nil)
-	if in.ID == uuid.Nil || in.Key != "" {
-		key, ok := keyOf(w, "key", in.Key)
-		if !ok {
-			return
-		}
-		name, err = ruleName(key, throttle.Override{})
-	}
-	if _, known := throttle.ParseField(in.Only); err == nil && in.Only != "" && !known {
-		err = fmt.Errorf("only: there is no field %q; the fields are %v", in.Only, throttle.Fields())
-	}
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "invalid_request", plain(err))
-		return
-	}
-	ended, err := s.options.Book.ClearOverrides(r.Context(), ledger.Clearing{Key: name, ID: in.ID, Only: in.Only,
-		Reason: in.Reason})
-	if err != nil {
-		s.failOverride(w, "clear overrides", err)
-		return
-	}
-	out := []ThrottleRule{}
-	for _, o := range ended {
-		out = append(out, overrideOf(o))
-		s.options.Log.Info("throttle cleared", "override", o.ID, "key", o.Key, "author", ledger.Author(r.Context()))
-	}
-	if len(ended) > 0 {
-		s.tuned()
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"cleared": out})
-}
-
-// tuned lets this node follow a change at once.
-func (s *Server) tuned() {
-	if s.options.Tuned != nil {
-		s.options.Tuned()
-	}
-}
-
-// failOverride answers for an error of the ledger about overrides.
-func (s *Server) failOverride(w http.ResponseWriter, step string, err error) {
-	switch {
-	case errors.Is(err, ledger.ErrTooManyOverrides):
-		refuse(w, http.StatusConflict, "too_many_overrides",
-			fmt.Sprintf("%d overrides hold, and no more are possible: "+
-				"clear some (GET /v1/throttle shows them), or write rules that shall stay into the throttle file",
-				ledger.OverridesMax))
-	case errors.Is(err, ledger.ErrIllegal):
-		refuse(w, http.StatusConflict, "conflict", "the id was used for another override, or for this one, which was "+
-			"cleared or is over; or a text is too long: use a new id for a new override")
-	default:
-		s.fail(w, step, err)
-	}
+	ended, err := s.desk.ClearOverrides(r.Context(), in)
+	answer(w, map[string]any{"cleared": ended}, err)
 }
 
 // loosens says what an override would allow beyond what the operator of a receiver is
 // known to bear, by its name and, for a mail domain, by its hosts.
-func (s *Server) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
+func (d *Desk) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return nil
 	}
 	var known []knownValue
-	for _, e := range s.options.Throttle.Explain(name) {
+	for _, e := range d.options.Throttle.Explain(name) {
 		for _, said := range e.Said {
 			if said.Layer == throttle.LayerKnown {
 				known = append(known, knownValue{e.Field, said.Text, said.Name, said.Where})
 			}
 		}
 	}
-	if s.options.Survey != nil {
-		known = append(known, s.knownByHosts(ctx, name)...)
+	if d.options.Survey != nil {
+		known = append(known, d.knownByHosts(ctx, name)...)
 	}
 	told := map[string]bool{}
 	for _, k := range known {
@@ -357,10 +239,10 @@ const knownTimeout = 3 * time.Second
 
 // knownByHosts looks at where the mail of a domain goes. A name that is no mail domain,
 // or DNS that does not answer, adds nothing.
-func (s *Server) knownByHosts(ctx context.Context, name string) (known []knownValue) {
+func (d *Desk) knownByHosts(ctx context.Context, name string) (known []knownValue) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()
-	explained, err := s.options.Survey.Explain(ctx, name)
+	explained, err := d.options.Survey.Explain(ctx, name)
 	if err != nil {
 		return nil
 	}
@@ -379,26 +261,9 @@ func (s *Server) knownByHosts(ctx context.Context, name string) (known []knownVa
 }
 
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
-	name, ok := keyOf(w, "name", r.URL.Query().Get("name"))
-	if !ok {
-		return
-	}
-	explain := func() (view.Explanation, error) { return s.options.Survey.Explain(r.Context(), name) }
-	if r.URL.Query().Get("by") == "name" {
-		explain = func() (view.Explanation, error) { return s.options.Survey.ExplainRules(name) }
-	}
-	found, err := explain()
-	if errors.Is(err, view.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
-		refuse(w, http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
-			"GET /v1/receivers has them, or source: and one of our addresses")
-		return
-	}
-	if err != nil {
-		s.failSurvey(w, "explain", err)
-		return
-	}
-	found.Fields = full(found.Fields)
-	writeJSON(w, http.StatusOK, found)
+	q := r.URL.Query()
+	found, err := s.desk.Explain(r.Context(), q.Get("name"), q.Get("by") == "name")
+	answer(w, found, err)
 }
 
 // record gathers what the nodes kept, one at a time: of a large cluster that is much memory.
@@ -427,31 +292,14 @@ func (s *Server) replayThrottle(w http.ResponseWriter, r *http.Request) {
 		Rules    string `json:"rules"`
 	}
 	if s.options.ReplayThrottle == nil {
-		refuse(w, http.StatusConflict, "no_throttle", "this process does not probe: ask another node")
+		answer(w, nil, errNoThrottle)
 		return
 	}
 	if !readMost(w, r, &in, candidatesMax) {
 		return
 	}
-	select {
-	case s.replays <- struct{}{}:
-		defer func() { <-s.replays }()
-	default:
-		refuse(w, http.StatusConflict, "replay_running", "another replay of this node is running; wait for its end")
-		return
-	}
 	ctx, cancel := s.longCall(r)
 	defer cancel()
-	found, err := s.options.ReplayThrottle(ctx, in.Throttle, in.Rules)
-	switch {
-	case errors.Is(err, ErrCandidate):
-		refuse(w, http.StatusBadRequest, "invalid_candidate", strings.TrimPrefix(err.Error(),
-			ErrCandidate.Error()+": "))
-	case err != nil:
-		s.failSurvey(w, "replay the record", err)
-	default:
-		found.Receivers, found.Verdicts = full(found.Receivers), full(found.Verdicts)
-		found.Warnings, found.Silent = full(found.Warnings), full(found.Silent)
-		writeJSON(w, http.StatusOK, found)
-	}
+	found, err := s.desk.ReplayThrottle(ctx, in.Throttle, in.Rules)
+	answer(w, found, err)
 }

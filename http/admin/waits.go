@@ -14,44 +14,30 @@ import (
 	"rollcall/ledger"
 )
 
-// waits says what the open addresses of a verification wait for, or, when no node works
-// on it, why none does.
 func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
 	id, ok := verificationID(w, r)
 	if !ok {
 		return
 	}
-	found, err := s.options.Survey.Verification(r.Context(), id.String())
-	if errors.Is(err, view.ErrNotThere) {
-		s.waitsOfNobody(w, r, id, err)
-		return
-	}
-	if err != nil {
-		s.failSurvey(w, "ask what a verification waits for", err)
-		return
-	}
-	found.Waits = full(found.Waits)
-	writeJSON(w, http.StatusOK, found)
+	found, err := s.desk.Waits(r.Context(), id)
+	answer(w, found, err)
 }
 
 // waitsOfNobody tells from the ledger of a verification that no node works on, and which
 // nodes do not answer.
-func (s *Server) waitsOfNobody(w http.ResponseWriter, r *http.Request, id uuid.UUID, nobody error) {
-	v, err := s.options.Book.Evidence(r.Context(), id, math.MaxInt64, func(ledger.Kept) error { return nil })
+func (d *Desk) waitsOfNobody(ctx context.Context, id uuid.UUID, nobody error) (none view.Verification, err error) {
+	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.Kept) error { return nil })
 	erased := errors.Is(err, ledger.ErrResultsExpired)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
-		refuse(w, http.StatusNotFound, "verification_not_found",
+		return none, refusal(http.StatusNotFound, "verification_not_found",
 			"there is no verification with this id: compare it with the one that its customer was given")
-		return
 	case err != nil && !erased:
-		s.fail(w, "read a verification", err)
-		return
+		return none, d.ofLedger("read a verification", err)
 	}
-	why, err := s.whyNobody(r.Context(), v)
+	why, err := d.whyNobody(ctx, v)
 	if err != nil {
-		s.fail(w, "read a balance", err)
-		return
+		return none, d.ofLedger("read a balance", err)
 	}
 	if erased {
 		why += "; its results are erased, since their retention is over ([retention] results)"
@@ -60,9 +46,9 @@ func (s *Server) waitsOfNobody(w http.ResponseWriter, r *http.Request, id uuid.U
 	if errors.As(nobody, &unheard) && !v.Status.Final() {
 		why += "; " + unheard.Error()
 	}
-	writeJSON(w, http.StatusOK, view.Verification{ID: id.String(), Workspace: v.Workspace.String(),
+	return view.Verification{ID: id.String(), Workspace: v.Workspace.String(),
 		Status: string(v.Status), Total: max(0, v.Total), Final: v.Counts.Sum(), At: time.Now().UTC(),
-		Waits: waitsParked(v), Why: why, Finish: v.Expected})
+		Waits: waitsParked(v), Why: why, Finish: v.Expected}, nil
 }
 
 // parked says whether a verification rests in the ledger until its next work is due.
@@ -79,7 +65,7 @@ func waitsParked(v ledger.Verification) []view.Wait {
 }
 
 // whyNobody says why no node works on a verification.
-func (s *Server) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
+func (d *Desk) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
 	switch state := v.State(); {
 	case state == ledger.State(ledger.Uploading):
 		return fmt.Sprintf("its file is uploaded: %d of %d bytes are here, and the upload may go on until %s",
@@ -87,7 +73,7 @@ func (s *Server) whyNobody(ctx context.Context, v ledger.Verification) (string, 
 	case state == ledger.State(ledger.Preparing):
 		return "its file is being read, and nothing is asked before" + behind(v), nil
 	case state == ledger.WaitingCredits:
-		balance, err := s.options.Book.Balance(ctx, v.Workspace)
+		balance, err := d.options.Book.Balance(ctx, v.Workspace)
 		return fmt.Sprintf("it waits for credits: it needs %d, and its workspace has %d available "+
 			"(`rollcall credits grant`)", v.Total, balance.Available), err
 	case v.Status.Final():

@@ -32,10 +32,25 @@ type Key struct {
 }
 
 // New makes a key. The text is shown once and kept nowhere.
-func New() (text string, k Key) {
+func New() (text string, k Key) { return NewOf(string(appendRandom(nil, lower36, idLength))) }
+
+// IDOf gives the public part of a key that is made for something, so that it is made once: of 32 bytes that nobody can
+// guess.
+func IDOf(sum [32]byte) string {
+	n, id := new(big.Int).SetBytes(sum[:]), make([]byte, idLength)
+	for i := range id {
+		digit := new(big.Int)
+		n.DivMod(n, big.NewInt(int64(len(lower36))), digit)
+		id[i] = lower36[digit.Int64()]
+	}
+	return string(id)
+}
+
+// NewOf makes a key with a public part, which IDOf gave.
+func NewOf(id string) (text string, k Key) {
 	b := make([]byte, 0, Length)
 	b = append(b, prefix...)
-	b = appendRandom(b, lower36, idLength)
+	b = append(b, id...)
 	b = append(b, '_')
 	b = appendRandom(b, base62, bodyLength)
 	b = appendSum(b, crc32.ChecksumIEEE(b))

@@ -1,0 +1,154 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+
+	httpd "rollcall/http"
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+)
+
+// cookieName is that of the session. The prefix makes browsers refuse it from other hosts and over plain http.
+const cookieName = "__Host-rollcall"
+
+// request is one request that was let in.
+type request struct {
+	*http.Request
+	page   *httpd.PageRequest
+	in     ledger.SignedIn   // zero for nobody
+	member ledger.Membership // of a route inside a workspace
+	id     uuid.UUID         // of the verification in the path; zero for none
+}
+
+// workspace is the one in the path.
+func (r *request) workspace() uuid.UUID { return r.member.Workspace }
+
+// may says whether the member's role suffices.
+func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role) }
+
+// admit makes the checks of a route in their order: session, membership, role.
+func (d *Dashboard) admit(to route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, plain *http.Request) {
+		r := &request{Request: plain, page: httpd.PageRequestOf(plain.Context())}
+		r.page.Route = to.name()
+		if err := plain.ParseForm(); err != nil { // half of a form must not act
+			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was not whole",
+				Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."})
+			return
+		}
+		if to.access != anybody {
+			if !d.identify(w, r, to) {
+				return
+			}
+			r.Request = plain.WithContext(ledger.WithActor(plain.Context(), "user:"+r.in.User.ID.String()))
+		}
+		if to.access == inside && !d.enter(w, r, to) {
+			return
+		}
+		if text := r.PathValue("id"); text != "" {
+			var ok bool
+			if r.id, ok = parseID(text); !ok {
+				d.notFound(w, r.Request)
+				return
+			}
+		}
+		to.handle(d, w, r)
+	})
+}
+
+// identify finds the session; it answers and gives false when there is none.
+func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) bool {
+	ctx := ledger.WithTenant(r.Context(), ledger.Strangers)
+	in, err := d.signin.Session(ctx, cookieOf(r.Request))
+	switch {
+	case err == nil:
+		r.in = in
+		return true
+	case !errors.Is(err, ledger.ErrNoSuchSession):
+		d.unavailable(w, r.Request, "read session", err)
+	case to.part:
+		http.Error(w, "You were signed out.", http.StatusUnauthorized)
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		http.Redirect(w, r.Request, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+	default:
+		d.fail(w, r.Request, failure{Status: http.StatusUnauthorized, Title: "You were signed out",
+			Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"})
+	}
+	return false
+}
+
+// enter finds the membership and compares the role; it answers and gives false when one is missing.
+func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
+	id, ok := parseID(r.PathValue("ws"))
+	for _, m := range r.in.Memberships {
+		if !ok || m.Workspace != id {
+			continue
+		}
+		r.member = m
+		if !m.Role.Allows(to.role) {
+			d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role does not allow this",
+				Text: "You are a " + string(m.Role) + " of " + m.WorkspaceName + "; this needs a " + string(to.role) + ".",
+				Next: "Ask the operator of this service for another role.", Link: "/w/" + id.String(), Label: "Back to the verifications"})
+			return false
+		}
+		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))
+		return true
+	}
+	d.notFound(w, r.Request)
+	return false
+}
+
+// parseID reads a UUID in the one form that our links have.
+func parseID(text string) (uuid.UUID, bool) {
+	id, err := uuid.Parse(text)
+	return id, err == nil && id.String() == text
+}
+
+// cookieOf is the session's cookie; two of them are none.
+func cookieOf(r *http.Request) signin.Token {
+	found := r.CookiesNamed(cookieName)
+	if len(found) != 1 {
+		return ""
+	}
+	return signin.Token(found[0].Value)
+}
+
+// setCookie gives the browser the cookie of a session. It ends with the session, which the book decides.
+func (d *Dashboard) setCookie(w http.ResponseWriter, token signin.Token) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: string(token), Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, MaxAge: int(d.o.SessionLife.Seconds())})
+}
+
+// dropCookie takes it away.
+func dropCookie(w http.ResponseWriter) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, MaxAge: -1})
+}
+
+// browserOf says where a request comes from.
+func browserOf(r *request) signin.Browser {
+	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "?")
+	for len(agent) > ledger.AgentMax {
+		agent = strings.ToValidUTF8(agent[:ledger.AgentMax], "")
+	}
+	return signin.Browser{Agent: agent, Address: r.page.Client.String(), Network: r.page.Network}
+}
+
+// strangers is the context of a question that nobody's workspace pays for.
+func strangers(r *request) context.Context { return ledger.WithTenant(r.Context(), ledger.Strangers) }
+
+// localPath is where to go on after signing in: a path of ours, or "/".
+func localPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(text, "/") ||
+		strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\r\n\t") {
+		return "/"
+	}
+	return text
+}

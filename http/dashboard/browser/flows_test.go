@@ -1,0 +1,247 @@
+package browser_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"rollcall/ledger"
+)
+
+func TestAOneTimeLink(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	email := "new-" + p.id.String()[:6] + "@acme.test"
+	path := p.link(ledger.InviteLink, email, ledger.Member)
+	newTab(t, p.node).goTo(path) // somebody looks in advance
+	b := newTab(t, p.node)
+	b.goTo(path)
+	b.shows("For " + email + ", to join a workspace as member")
+	b.fill("name", "Anna")
+	b.fill("password", "password1234")
+	b.bear("status of 422", "status of 404")
+	b.press("Accept the invitation")
+	b.shows("Many people have this password")
+	if name := eval[string](b, "document.getElementById('name').value"); name != "Anna" {
+		t.Errorf("the name is %q after a password was refused", name)
+	}
+	b.fill("password", password)
+	b.press("Accept the invitation")
+	b.shows("Upload your first file")
+	b.goTo(path)
+	b.shows("This link cannot be used")
+	b.press("Sign in")
+	b.shows("Upload your first file")
+}
+
+func TestWrongPasswordsWait(t *testing.T) {
+	t.Parallel()
+	n := ownNode(t)
+	p := n.workspace(t, "acme", 0)
+	who := p.join(ledger.Viewer)
+	b := newTab(t, n)
+	b.bear("status of 401", "status of 429")
+	b.goTo("/sign-in")
+	for range 5 {
+		b.signIn(who.email, "not the password")
+		b.shows("This email and this password do not fit together.")
+		if email := eval[string](b, "document.activeElement.id + ' ' + document.getElementById('email').value"); email != "problem "+who.email {
+			t.Errorf("focus and email are %q after a failure", email)
+		}
+		b.goTo("/sign-in")
+	}
+	b.signIn(who.email, password)
+	b.shows("There were too many failures. Try again at ")
+	if b.goTo(p.path); !strings.HasPrefix(b.at(), "/sign-in") {
+		t.Errorf("who has to wait is at %s", b.at())
+	}
+}
+
+func TestDownloads(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	b := newTab(t, p.node).as(p.join(ledger.Viewer))
+	settled := results(10)
+	settled[0].Email = "+anna@acme.test"
+	v := p.verifying("contacts.csv", 20, settled...)
+	folder := t.TempDir()
+	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: "allow",
+		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID, DownloadPath: folder})
+	b.must(err)
+	b.bear("net::ERR_ABORTED")
+	b.goTo(p.of(v))
+	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
+		t.Errorf("all results are %d rows, want a header and 10", len(rows))
+	}
+	rows := download(b, folder, func() { b.press("catch_all") })
+	if len(rows) != 3 || rows[1][1] != "catch_all" {
+		t.Errorf("the results of one outcome are %v", rows)
+	}
+	rows = download(b, folder, func() {
+		b.do(chromedp.SendKeys(chromedp.ID("outcome"), "valid"), chromedp.Click(chromedp.CSS("[name=for]")))
+		b.press("Download these")
+	})
+	if len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid" {
+		t.Errorf("the results for a spreadsheet are %v", rows)
+	}
+}
+
+// download waits for the file that something brings, reads it and takes it away.
+func download(b *tab, folder string, click func()) (rows [][]string) {
+	b.t.Helper()
+	click()
+	var names []string
+	if !eventually(func() bool {
+		names, _ = filepath.Glob(filepath.Join(folder, "*.csv"))
+		return len(names) == 1
+	}) {
+		b.t.Fatal("no file came")
+	}
+	text, err := os.ReadFile(names[0])
+	if err == nil {
+		rows, err = csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	}
+	if err == nil {
+		err = os.Remove(names[0])
+	}
+	b.must(err)
+	return rows
+}
+
+func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	who := p.join(ledger.Member)
+	b := newTab(t, p.node).as(who)
+	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
+	if err := p.book.EndSession(t.Context(), who.user, who.id); err != nil {
+		t.Fatal(err)
+	}
+	b.bear("status of 401")
+	b.shows("You were signed out.")
+	b.shows("10 of 100 final")
+	b.until("!document.getElementById('live').hasAttribute('data-hx-trigger')")
+	at := b.at()
+	b.press("Sign in to go on.")
+	b.shows("No account, or the password is lost?")
+	b.signIn(who.email, password)
+	b.shows("10 of 100 final")
+	if b.at() != at {
+		t.Errorf("signing in led to %s, want back to %s", b.at(), at)
+	}
+}
+
+func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	n := ownNode(t)
+	p := n.workspace(t, "acme", 1000)
+	b := newTab(t, n).as(p.join(ledger.Member))
+	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
+	n.book.away.Store(true)
+	b.bear("status of 503")
+	b.shows(" UTC, trying again.")
+	b.shows("10 of 100 final")
+	other := newTab(t, n).as(p.join(ledger.Viewer))
+	other.bear("status of 503")
+	other.goTo(p.path)
+	other.shows("The ledger does not answer.")
+	b.shows("The server does not answer. What is shown is as of ")
+	p.settle(10, 20)
+	n.book.away.Store(false)
+	b.shows("20 of 100 final")
+	b.until("document.getElementById('poll').hidden")
+	other.shows("contacts.csv") // by itself
+}
+
+// settle gives more results to the verification that was made last.
+func (p *place) settle(from, to int) {
+	p.t.Helper()
+	if _, err := p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2, Results: results(to)[from:]}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestANetworkThatIsCutAndComesBack(t *testing.T) {
+	t.Parallel()
+	n := ownNode(t)
+	p := n.workspace(t, "acme", 1000)
+	b := newTab(t, n).as(p.join(ledger.Member))
+	b.bearCuts()
+	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
+	n.web.away(true)
+	b.shows(" UTC, trying again.")
+	b.shows("10 of 100 final")
+	p.settle(10, 20)
+	n.web.away(false)
+	b.shows("20 of 100 final")
+	b.until("document.getElementById('poll').hidden")
+}
+
+func TestColours(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	b := newTab(t, p.node).as(p.join(ledger.Viewer))
+	paper := func() string {
+		return eval[string](b, "getComputedStyle(document.documentElement).backgroundColor + getComputedStyle(document.body).backgroundColor")
+	}
+	b.prefers("light")
+	b.goTo("/you")
+	light := paper()
+	b.prefers("dark")
+	dark := paper()
+	if light == dark {
+		t.Fatalf("the page is %s in light and in dark", light)
+	}
+	for _, c := range []struct{ kept, want string }{{"light", light}, {"dark", dark}} {
+		b.prefers(map[string]string{"light": "dark", "dark": "light"}[c.kept])
+		b.do(chromedp.SendKeys(chromedp.ID("colours"), c.kept))
+		b.press("Keep")
+		b.until("document.documentElement.dataset.colours === " + quote(c.kept))
+		if got := paper(); got != c.want {
+			t.Errorf("%s is kept, and the page is %s, want %s", c.kept, got, c.want)
+		}
+	}
+}
+
+func TestAnotherSiteCannotSendOurForms(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	v := p.verifying("contacts.csv", 100, results(10)...)
+	forms := map[string]string{"/cancel": p.of(v) + "/cancel", "/colours": "/you/colours", "/out": "/sign-out", "/in": "/sign-in"}
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!doctype html><link rel="icon" href="data:,"><form method="post" action="%s"><input name="form" value="%s">`+
+			`<input name="colours" value="dark"><button>Win a prize</button></form>`, p.url+forms[r.URL.Path], v.ID)
+	}))
+	t.Cleanup(evil.Close)
+	elsewhere := strings.Replace(evil.URL, "127.0.0.1", "localhost", 1) // another site; evil.URL is another origin of ours
+	who := p.join(ledger.Owner)
+	for _, root := range []string{evil.URL, elsewhere} {
+		for path := range forms {
+			b := &tab{t: t, n: p.node, root: p.url}
+			b.open(p.url, evil.URL, elsewhere)
+			b.as(who)
+			b.bear("status of 403")
+			b.do(chromedp.Navigate(root + path))
+			b.press("Win a prize")
+			b.shows("This request came from another site")
+			if cookies, err := chromedp.Call(b.ctx, network.GetCookies, network.GetCookiesParams{URLs: []string{strings.Replace(p.url, "http:", "https:", 1)}}); err != nil || len(cookies.Cookies) != 1 {
+				t.Errorf("%s%s: the browser has %d cookies of ours, %v", root, path, len(cookies.Cookies), err)
+			}
+			b.goTo(p.of(v))
+			b.shows("10 of 100 final")
+		}
+	}
+	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Verifying {
+		t.Errorf("another site made the verification %s, %v", now.Status, err)
+	}
+}

@@ -1,0 +1,80 @@
+package browser_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"rollcall/ledger"
+)
+
+const (
+	tabKey     = "\t"
+	enterKey   = "\r"
+	tabsAtMost = 60
+)
+
+// tabTo presses Tab until what has the focus has a text. On the way everything that gets the focus must show it, and must
+// not be covered.
+func (b *tab) tabTo(text string) {
+	b.t.Helper()
+	for range tabsAtMost {
+		b.do(chromedp.KeyEvent(tabKey))
+		at := eval[struct {
+			Text    string
+			Visible bool
+			Covered bool
+		}](b, `(() => {
+			const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect();
+			const over = document.elementFromPoint(r.x + Math.min(r.width, innerWidth - r.x) / 2, r.y + Math.min(r.height / 2, 12));
+			return { Text: (e.labels && e.labels[0] || e).innerText.trim() || e.getAttribute("aria-label") || "",
+				Visible: s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2,
+				Covered: e !== document.body && !(over && (e.contains(over) || over.contains(e))) };
+		})()`)
+		if at.Text != "" && at.Text != b.text() && (!at.Visible || at.Covered) {
+			b.t.Errorf("%s: %q has the focus: seen %v, covered %v", b.at(), at.Text, at.Visible, at.Covered)
+		}
+		if at.Text == text {
+			return
+		}
+	}
+	b.t.Fatalf("%s: Tab does not lead to %q", b.at(), text)
+}
+
+func (b *tab) keys(text string) { b.t.Helper(); b.do(chromedp.KeyEvent(text)) }
+
+func TestAllOfItByKeyboard(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	who := p.join(ledger.Member)
+	v := p.verifying("contacts.csv", 100, results(10)...)
+	b := newTab(t, p.node)
+	b.window(640, 700)
+	b.prefers("light")
+	b.goTo("/sign-in")
+	b.tabTo("Email")
+	b.keys(who.email)
+	b.tabTo("Password")
+	b.keys(password)
+	b.tabTo("Sign in")
+	b.keys(enterKey)
+	b.shows("contacts.csv")
+	b.tabTo("contacts.csv")
+	b.keys(enterKey)
+	b.shows("10 of 100 final")
+	b.tabTo("Skip to the content")
+	b.keys(enterKey)
+	b.tabTo("Verifications")
+	b.tabTo("Cancel…")
+	b.keys(enterKey)
+	b.shows("Cancel this verification?")
+	if at := eval[string](b, "document.activeElement.innerText"); at != "Go on with it" {
+		t.Errorf("in the dialog %q has the focus, want what changes nothing", at)
+	}
+	b.tabTo("Cancel the verification")
+	b.keys(enterKey)
+	b.shows("It is being cancelled.")
+	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling {
+		t.Errorf("the verification is %s, %v", now.Status, err)
+	}
+}

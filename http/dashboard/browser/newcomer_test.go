@@ -1,0 +1,170 @@
+package browser_test
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// images makes the pictures of the README again.
+var images = flag.Bool("images", false, "write the pictures of docs/images")
+
+// imageBytes bounds one of them.
+const imageBytes = 150_000
+
+// TestAsANewcomer does what the README says with the program as it is built: start it, open the link that it prints,
+// upload the example, wait for its outcomes.
+func TestAsANewcomer(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	said := startDev(t)
+	address := regexp.MustCompile(`API +(http://\S+)`).FindStringSubmatch(said)
+	storage := regexp.MustCompile(`upload +(http://\S+)`).FindStringSubmatch(said)
+	link := regexp.MustCompile(`(http://\S+)(/link/\S+)`).FindStringSubmatch(said)
+	if address == nil || storage == nil || link == nil {
+		t.Fatalf("serve --dev says no address or link: %s", said)
+	}
+	b := &tab{t: t, root: link[1]}
+	b.open(address[1], storage[1])
+	b.prefers("light")
+	b.do(chromedp.Navigate(b.root + link[2])) // it signs in by itself
+	b.shows("1 000 000 credits")
+	b.press("Upload your first file")
+	b.shows("UTF-8, commas and quotes as CSV has them.")
+	example, err := filepath.Abs("../../../examples/contacts.csv")
+	b.must(err)
+	b.choose(example)
+	b.shows("It needs at most")
+	b.shoot("newcomer-upload")
+	b.press("Upload and check")
+	b.shows(" of 62 final")
+	b.shows("Every address has its outcome.")
+	b.image("verification")
+	b.goTo("/")
+	b.shows("999 942 credits") // as in examples/contacts.expected.csv, 58 were charged
+	b.shoot("newcomer-verifications")
+	b.prefers("dark")
+	b.press("contacts.csv")
+	b.shows("62 of 62 final")
+	b.shoot("newcomer-verification-dark")
+	b.prefers("light")
+	b.press("Look at the results")
+	b.shows("mailbox_not_found")
+	b.do(chromedp.Click("(//tr[contains(., 'mailbox_not_found')]//a)[1]", chromedp.NodeVisible))
+	b.shows("What was asked")
+	b.image("address")
+	b.press("Sign out")
+	b.shows("No account, or the password is lost?")
+}
+
+// image writes a picture of what the window shows into docs/images, when it is asked for.
+func (b *tab) image(name string) {
+	b.t.Helper()
+	b.shoot("newcomer-" + name)
+	if !*images {
+		return
+	}
+	ctx, end := b.within()
+	defer end()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.MkdirAll("../../../docs/images", 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join("../../../docs/images", name+".png"), picture, 0o644)
+	}
+	b.must(err)
+	if len(picture) > imageBytes {
+		b.t.Errorf("the picture %s has %d bytes, at most %d are allowed", name, len(picture), imageBytes)
+	}
+}
+
+// startDev builds the program and starts serve --dev in an empty folder. It gives what is said until the link is there.
+func startDev(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	name := filepath.Join(folder, "rollcall")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", name, "rollcall/cmd/rollcall").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v %s", err, out)
+	}
+	command := exec.Command(name, "serve", "--dev")
+	command.Dir = folder
+	for _, line := range os.Environ() {
+		if !strings.HasPrefix(line, "ROLLCALL_") {
+			command.Env = append(command.Env, line)
+		}
+	}
+	for _, listener := range []string{"HTTP", "UPLOAD", "ADMIN"} {
+		command.Env = append(command.Env, fmt.Sprintf("ROLLCALL_%s_LISTEN=127.0.0.1:%d", listener, freePort(t)))
+	}
+	command.Env = append(command.Env, "ROLLCALL_RETRY_GREYLIST_WAITS=1s,2500ms", "ROLLCALL_RETRY_CONTROL_WAITS=200ms,400ms",
+		"ROLLCALL_RETRY_GIVE_UP_AFTER=8s", "ROLLCALL_LEDGER_DISK_RESERVE=0")
+	out, err := command.StdoutPipe()
+	var errs safeBuffer
+	command.Stderr = &errs
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		if err := command.Wait(); err != nil {
+			t.Errorf("serve --dev ended with %v: %s", err, errs.text())
+		}
+	})
+	said := make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			all.WriteString(lines.Text() + "\n")
+			if strings.Contains(lines.Text(), "/link/") {
+				said <- all.String()
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	ctx, end := context.WithTimeout(t.Context(), patience)
+	defer end()
+	select {
+	case text := <-said:
+		return text
+	case <-ctx.Done():
+		t.Fatalf("serve --dev printed no link in %s: %s", time.Duration(patience), errs.text())
+		return ""
+	}
+}
+
+// text is what was written.
+func (s *safeBuffer) text() string {
+	s.Lock()
+	defer s.Unlock()
+	return s.b.String()
+}
+
+// freePort gives a port that was free a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

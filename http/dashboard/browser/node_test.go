@@ -1,0 +1,431 @@
+package browser_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	httpd "rollcall/http"
+	"rollcall/http/apikey"
+	"rollcall/http/dashboard"
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/upload"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// password is that of everybody, and its text as the book keeps it. It was made once, since it costs time.
+const password = "a horse that nobody rides"
+
+const keptPassword = "$argon2id$v=19$m=19456,t=2,p=1$NU7EJHu2zHA1Fkj81zS/ew$rIWKHuJnao48Mqm+AchuyxWGZKraiGptDY8UWe8kZzo"
+
+// fileMax bounds an upload to a node of these tests.
+const fileMax = 64 << 20
+
+// node is the listeners of a node, pages, API and storage, with a real ledger. A proxy stands before each, which tests
+// cut. What receivers would say is written into the ledger by tests, so that every state can be shown.
+type node struct {
+	book         *countingBook
+	pages        *dashboard.Dashboard
+	url          string // of the pages
+	web, storage *proxy
+	logs         *safeBuffer
+}
+
+// countingBook is the ledger of a node. It counts what the pages ask of it, and can be away.
+type countingBook struct {
+	*sqlstore.Store
+	away atomic.Bool
+	read atomic.Int64
+}
+
+var errAway = errors.New("the test's ledger is away")
+
+func (b *countingBook) asked() error {
+	b.read.Add(1)
+	if b.away.Load() {
+		return errAway
+	}
+	return nil
+}
+
+func (b *countingBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
+	if err := b.asked(); err != nil {
+		return nil, err
+	}
+	return b.Store.History(ctx, q)
+}
+
+func (b *countingBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+	if err := b.asked(); err != nil {
+		return ledger.Verification{}, err
+	}
+	return b.Store.Verification(ctx, workspace, id)
+}
+
+func (b *countingBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
+	if err := b.asked(); err != nil {
+		return ledger.Balance{}, err
+	}
+	return b.Store.Balance(ctx, workspace)
+}
+
+func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
+	if b.away.Load() {
+		return ledger.SignedIn{}, errAway
+	}
+	return b.Store.SessionByID(ctx, id, idle)
+}
+
+// safeBuffer is a log that may be written and read at once.
+type safeBuffer struct {
+	sync.Mutex
+	b bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.Lock()
+	defer s.Unlock()
+	return s.b.Write(p)
+}
+
+// one is the node that tests share.
+var one struct {
+	sync.Once
+	*node
+	stop func()
+	err  error
+}
+
+// theNode gives the shared node.
+func theNode(t testing.TB) *node {
+	t.Helper()
+	one.Do(func() { one.node, one.stop, one.err = startNode() })
+	if one.err != nil {
+		t.Fatal(one.err)
+	}
+	return one.node
+}
+
+// ownNode starts a node for one test, which may break it.
+func ownNode(t testing.TB) *node {
+	t.Helper()
+	n, stop, err := startNode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return n
+}
+
+func startNode() (n *node, stop func(), err error) {
+	folder, err := os.MkdirTemp("", "rollcall-browser-")
+	if err != nil {
+		return nil, nil, err
+	}
+	ends := []func(){func() { _ = os.RemoveAll(folder) }}
+	stop = func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			ends[i]()
+		}
+	}
+	ctx := context.Background()
+	store, err := sqlstore.Open(ctx, "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, func() { _ = store.Close() })
+	n = &node{book: &countingBook{Store: store}, logs: &safeBuffer{}}
+	tokens, err := upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes))
+	if err != nil {
+		return nil, nil, err
+	}
+	log := slog.New(slog.NewTextHandler(n.logs, nil))
+	storage := httpd.DefaultStorageOptions()
+	storage.Listen, storage.Book, storage.Tokens, storage.Wake = "127.0.0.1:0", store, tokens, func() {}
+	storage.Log, storage.Registerer, storage.PagesOrigin = log, prometheus.NewRegistry(), func() string { return n.url }
+	files, err := httpd.NewStorage(storage)
+	if err == nil {
+		err = files.Start()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, func() { _ = files.Stop(ctx) })
+	if n.storage, err = newProxy(files.Addr().String()); err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, n.storage.stop)
+	end, err := n.startPages(log, tokens)
+	if err != nil {
+		return nil, nil, err
+	}
+	ends = append(ends, end)
+	return n, stop, nil
+}
+
+// startPages starts pages and API, and the proxy before them.
+func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens) (stop func(), err error) {
+	n.pages, err = dashboard.New(context.Background(), dashboard.Options{Book: n.book, PublicURL: func() string { return n.url },
+		UploadURL: n.storage.url(), MaxFileBytes: fileMax, MaxRows: 1_000_000, SessionIdle: time.Hour,
+		SessionLife: 24 * time.Hour, Contact: "help@rollcall.test", Log: log,
+		PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}})
+	if err != nil {
+		return nil, err
+	}
+	limits := httpd.DefaultLimits()
+	limits.Reads, limits.Creates = httpd.Rate{PerSecond: 1e6, Burst: 1e6}, httpd.Rate{PerSecond: 1e6, Burst: 1e6}
+	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
+		PublicUpload: func(id uuid.UUID) string { return tokens.URL(n.storage.url(), id) }, Limits: limits,
+		MaxFileBytes: fileMax, MaxRows: 1_000_000, PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30},
+		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry()})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n.web, err = newProxy(server.Addr().String()); err != nil {
+		return nil, err
+	}
+	n.url = n.web.url()
+	return func() {
+		n.web.stop()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = server.Stop(ctx)
+		n.pages.Stop()
+	}, nil
+}
+
+// place is a workspace of a node, with the file that was made last.
+type place struct {
+	*node
+	t    testing.TB
+	id   uuid.UUID
+	path string // of its pages
+	held ledger.Lease
+}
+
+// workspace makes a workspace with credits.
+func (n *node) workspace(t testing.TB, name string, credits int64) *place {
+	t.Helper()
+	w, err := n.book.CreateWorkspace(t.Context(), uuid.New(), name)
+	if err == nil && credits > 0 {
+		_, err = n.book.Grant(t.Context(), uuid.New(), w.ID, ledger.Credits(credits), "test")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{node: n, t: t, id: w.ID, path: "/w/" + w.ID.String()}
+}
+
+// link makes a one-time link, and gives its path.
+func (p *place) link(purpose ledger.Purpose, email string, role ledger.Role) string {
+	p.t.Helper()
+	token := signin.NewToken()
+	id, _ := token.Hash()
+	l := ledger.Link{ID: id, Purpose: purpose, Workspace: p.id, Email: email, Role: role, MadeBy: "operator test"}
+	if purpose == ledger.PasswordLink {
+		l.Workspace, l.Role = uuid.Nil, ""
+	}
+	if _, err := p.book.MakeLink(p.t.Context(), l); err != nil {
+		p.t.Fatal(err)
+	}
+	return "/link/" + string(token)
+}
+
+// person is somebody who may sign in, with a session.
+type person struct {
+	email string
+	user  uuid.UUID
+	token string // the cookie's value
+	id    ledger.Hash
+}
+
+// join makes somebody a member, with a session.
+func (p *place) join(role ledger.Role) person {
+	p.t.Helper()
+	email := fmt.Sprintf("%s-%s@acme.test", role, uuid.NewString()[:6])
+	path := p.link(ledger.InviteLink, email, role)
+	link, _ := signin.Token(path[len("/link/"):]).Hash()
+	session := signin.NewToken()
+	id, _ := session.Hash()
+	who := person{email: email, user: uuid.New(), token: string(session), id: id}
+	if _, err := p.book.AcceptLink(p.t.Context(), ledger.Accept{Link: link, User: who.user, Password: keptPassword,
+		Session: ledger.NewSession{ID: id, Agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0", Network: "127.0.0.1",
+			Life: time.Hour}}); err != nil {
+		p.t.Fatal(err)
+	}
+	return who
+}
+
+// uploading makes a verification of which no byte is there.
+func (p *place) uploading(name string, size int64) ledger.Verification {
+	p.t.Helper()
+	v, _, err := p.book.Create(p.t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: p.id,
+		Identity: uuid.New(), Filename: name, Bytes: size, BytesMax: 1 << 20,
+		Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30}, UploadExpiry: time.Hour})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// preparing makes one whose bytes are all there, and leases it.
+func (p *place) preparing(name string) ledger.Verification {
+	p.t.Helper()
+	leasing.Lock()
+	defer leasing.Unlock()
+	v := p.uploading(name, 4)
+	u, err := p.book.OpenUpload(p.t.Context(), v.ID)
+	if err == nil {
+		_, err = p.book.AppendChunk(p.t.Context(), v.ID, u.Writer, 0, []byte("a@b\n"))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.leased(v)
+}
+
+// checked makes the check of one address, which is over, with what was asked.
+func (p *place) checked() ledger.Verification {
+	p.t.Helper()
+	leasing.Lock()
+	defer leasing.Unlock()
+	v, err := p.book.CreateSingle(p.t.Context(), ledger.CreateSingle{ID: uuid.New(), Workspace: p.id, Identity: uuid.New(),
+		Address: "ghost@acme-clean.test", Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.leased(v)
+	said := evidence.Attempt{At: time.Now(), Stage: smtp.StageRcpt, Host: "mx1.acme-clean.test", TLS: true, Code: 550,
+		Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: "No such user ^ here", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Rule: "rcpt-5.1.1"}
+	packed, err := evidence.Pack([]evidence.Entry{{Case: evidence.Case{Attempts: []evidence.Attempt{said}, Hosts: 1,
+		Habit: evidence.Habit{Refused: 1, First: said.At, Last: said.At, Controls: []evidence.Attempt{said}}}}})
+	if err == nil {
+		_, err = p.book.Prepare(p.t.Context(), p.held, 1, 0, 1)
+	}
+	if err == nil {
+		v, err = p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 1, Evidence: packed, Results: []ledger.Result{
+			{Email: "ghost@acme-clean.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: said.At}}})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// leased leases a verification. The caller holds leasing.
+func (p *place) leased(v ledger.Verification) ledger.Verification {
+	p.t.Helper()
+	by := uuid.New()
+	leased, err := p.book.Lease(p.t.Context(), by, 1000, time.Hour)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, l := range leased {
+		if l.ID == v.ID {
+			p.held = ledger.Lease{Verification: v.ID, Node: by, Epoch: l.Epoch}
+			return v
+		}
+	}
+	p.t.Fatalf("%s was not leased", v.ID)
+	return v
+}
+
+// leasing keeps tests from taking each other's verifications.
+var leasing sync.Mutex
+
+// verifying makes one of total addresses, with the results of some of them.
+func (p *place) verifying(name string, total int64, settled ...ledger.Result) ledger.Verification {
+	p.t.Helper()
+	p.preparing(name)
+	v, err := p.book.Prepare(p.t.Context(), p.held, total+1, 1, total)
+	if err == nil && len(settled) > 0 {
+		v, err = p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 1, Results: settled})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// failed makes one that has a defect.
+func (p *place) failed(name string) ledger.Verification {
+	p.t.Helper()
+	p.preparing(name)
+	v, err := p.book.Refuse(p.t.Context(), p.held, ledger.Issue{Code: "invalid_csv", Message: "the row has two columns", Row: 17})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// cancelled makes one that somebody cancelled.
+func (p *place) cancelled(name string) ledger.Verification {
+	p.t.Helper()
+	v, err := p.book.Cancel(p.t.Context(), p.id, p.uploading(name, 400_000).ID)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+// of is the path of a verification.
+// keys makes two keys, of which one is revoked, and gives the public part of the other.
+func (p *place) keys() string {
+	p.t.Helper()
+	_, works := apikey.New()
+	_, ended := apikey.New()
+	for _, k := range []apikey.Key{works, ended} {
+		if _, err := p.book.CreateKey(context.Background(), ledger.Key{ID: k.ID, Workspace: p.id, Label: "laptop of " + k.ID[:3],
+			SecretSHA256: k.SHA256}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if _, err := p.book.RevokeKey(context.Background(), ended.ID); err != nil {
+		p.t.Fatal(err)
+	}
+	return works.ID
+}
+
+// userID is the id of a user.
+func (p *place) userID(email string) string {
+	p.t.Helper()
+	u, err := p.book.UserByEmail(context.Background(), email)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return u.ID.String()
+}
+
+func (p *place) of(v ledger.Verification) string { return p.path + "/verifications/" + v.ID.String() }
+
+// results are n settled addresses with all outcomes in turn.
+func results(n int) (all []ledger.Result) {
+	kinds := []struct {
+		outcome smtp.Outcome
+		reason  smtp.Reason
+	}{{smtp.Valid, smtp.MailboxExists}, {smtp.Invalid, smtp.MailboxNotFound}, {smtp.Valid, smtp.MailboxExists},
+		{smtp.CatchAll, smtp.AcceptAll}, {smtp.Unknown, smtp.Greylisted}}
+	for i := range n {
+		k := kinds[i%len(kinds)]
+		all = append(all, ledger.Result{Ordinal: int64(i), Email: fmt.Sprintf("person-%d@acme.test", i), Outcome: k.outcome,
+			Reason: k.reason, At: time.Now()})
+	}
+	return all
+}

@@ -1,0 +1,186 @@
+package browser_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"rollcall/http/dashboard/operate/operatetest"
+)
+
+// operatorTable has every page of operators.
+var operatorTable = []shown{
+	{name: "operator-receivers", route: "GET /{$}"},
+	{name: "operator-receiver", route: "GET /receivers/{key}"},
+	{name: "operator-trace", route: "GET /receivers/{key}/trace"},
+	{name: "operator-verifications", route: "GET /verifications"},
+	{name: "operator-verification", route: "GET /verifications/{id}"},
+	{name: "operator-throttles", route: "GET /throttles"},
+	{name: "operator-explain", route: "GET /throttles/explain"},
+	{name: "operator-clear", route: "GET /throttles/clear"},
+	{name: "operator-cluster", route: "GET /cluster"},
+	{name: "operator-node", route: "GET /cluster/{node}"},
+	{name: "operator-sources", route: "GET /sources"},
+	{name: "operator-workspaces", route: "GET /workspaces"},
+	{name: "operator-audit", route: "GET /audit"},
+	{name: "operator-log", route: "GET /log"},
+	{name: "operator-health", route: "GET /health"},
+	{name: "operator-sign-in", route: "GET /sign-in"},
+	{name: "operator-link", route: "GET /link/{code}"},
+}
+
+// operatorPath fills in a route.
+func operatorPath(g *operatetest.Rig, route string) string {
+	path := strings.NewReplacer("GET ", "", "{$}", "", "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
+		"/link/{code}", g.Link("eve", false)).Replace(route)
+	switch path {
+	case "/throttles/explain":
+		return path + "?name=mx.slow.test&field=rcpt_rate"
+	case "/throttles/clear":
+		return path + "?id=" + g.Override.ID.String()
+	}
+	return path
+}
+
+func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
+	text, err := os.ReadFile("../operate/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range regexp.MustCompile(`(?m)^//\tGET +(\S+)`).FindAllStringSubmatch(string(text), -1) {
+		route := "GET " + r[1]
+		if strings.HasSuffix(route, "/live") || r[1] == "/assets/{name}" {
+			continue
+		}
+		if !slices.ContainsFunc(operatorTable, func(s shown) bool { return s.route == route }) {
+			t.Errorf("%s is not in the table of pages", route)
+		}
+	}
+}
+
+// operatorTab opens a tab at the pages of operators, signed in unless author is "".
+func operatorTab(t *testing.T, g *operatetest.Rig, author string) *tab {
+	t.Helper()
+	b := &tab{t: t, root: g.URL}
+	b.open(g.URL)
+	if author != "" {
+		b.do(chromedp.Navigate(g.URL + g.Link(author, false))) // its page signs in by itself
+		b.shows("Sign out")
+	}
+	return b
+}
+
+func TestPagesOfOperators(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	validate := module(t, "html-validate/bin/html-validate.mjs")
+	g := operatetest.Start(t)
+	cookie := operatorCookie(t, g)
+	var all []served
+	t.Run("each", func(t *testing.T) {
+		for _, s := range operatorTable {
+			author := "eve"
+			if s.name == "operator-sign-in" || s.name == "operator-link" {
+				author = ""
+			}
+			b := operatorTab(t, g, author)
+			path := operatorPath(g, s.route)
+			sent := cookie
+			if author == "" {
+				sent = ""
+			}
+			html, status := fetchAs(t, g.URL+path, sent)
+			if status != http.StatusOK {
+				t.Errorf("%s answers %d", path, status)
+			}
+			all = append(all, served{s.name, html})
+			if s.name == "operator-link" { // it signs in by itself at once: axe has nothing to look at
+				b.script(false)
+				b.goTo(path)
+				b.shoot(s.name)
+			} else {
+				lookOver(t, b, s.name, path)
+			}
+			weigh(t, b, s.name, html)
+		}
+	})
+	checkHTML(t, validate, all)
+}
+
+// operatorCookie signs in as a program does.
+func operatorCookie(t *testing.T, g *operatetest.Rig) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+g.Link("eve", false), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	for _, c := range a.Cookies() {
+		return c.Name + "=" + c.Value
+	}
+	t.Fatal("the link gave no cookie")
+	return ""
+}
+
+// fetchAs gives a page as it is served with a cookie.
+func fetchAs(t testing.TB, url, cookie string) (string, int) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cookie != "" {
+		r.Header.Set("Cookie", cookie)
+	}
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body), a.StatusCode
+}
+
+func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g := operatetest.Start(t)
+	b := operatorTab(t, g, "eve")
+	b.press("Verifications")
+	b.shows("slow <i>.csv")
+	b.press("slow <i>.csv") // 1
+	b.shows("their turn")
+	b.press("mx.slow.test") // 2
+	b.shows("holds it back")
+	b.shows("ticket <812>")
+	b.press("Set an override") // 3
+	b.shows("Override a field for a time")
+	b.fill("value", "2/s")
+	b.fill("for", "2h")
+	b.fill("reason", "ticket 900")
+	b.press("Look at what it would change")
+	b.shows("Look before it is set")
+	b.axe()
+	for _, v := range b.violations() {
+		t.Errorf("preview: %s", v)
+	}
+	b.press("Set the override")
+	b.shows("Override a field for a time")
+	b.press("Throttles")
+	b.shows("ticket 900")
+	b.press("Sign out")
+	b.shows("Operators sign in with a link")
+}

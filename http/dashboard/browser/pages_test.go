@@ -1,0 +1,365 @@
+package browser_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"rollcall/ledger"
+)
+
+const (
+	// pageBytes bounds what a page with all that it loads weighs, compressed; pageAim is what it should weigh.
+	pageBytes = 100 << 10
+	pageAim   = 60 << 10
+)
+
+// shown is a page in one state: its route, and what makes its path.
+type shown struct {
+	name   string
+	route  string      // as doc.go of the pages has it
+	role   ledger.Role // who sees it; "": nobody is signed in
+	path   func(p *place) string
+	status int // 200 when it is 0
+}
+
+func plain(path string) func(*place) string  { return func(*place) string { return path } }
+func within(path string) func(*place) string { return func(p *place) string { return p.path + path } }
+
+// detail makes a verification and gives its page.
+func detail(make func(p *place) ledger.Verification) func(*place) string {
+	return func(p *place) string { return p.of(make(p)) }
+}
+
+const detailRoute = "GET /w/{ws}/verifications/{id}"
+
+// table has every page, in each state that looks different. One line adds one. Each is looked at in light and dark, in
+// windows of 1280 and 320 px.
+var table = []shown{
+	{name: "sign-in", route: "GET /sign-in", path: plain("/sign-in")},
+	{name: "link-invitation", route: "GET /link/{token}", path: func(p *place) string {
+		return p.link(ledger.InviteLink, "new@acme.test", ledger.Member)
+	}},
+	{name: "link-password", route: "GET /link/{token}", path: func(p *place) string {
+		return p.link(ledger.PasswordLink, p.join(ledger.Viewer).email, "")
+	}},
+	{name: "link-known", route: "GET /link/{token}", path: func(p *place) string {
+		who := p.workspace(p.t, "elsewhere", 0).join(ledger.Viewer)
+		return p.link(ledger.InviteLink, who.email, ledger.Owner)
+	}},
+	{name: "link-used", route: "GET /link/{token}", path: plain("/link/used"), status: 404},
+	{name: "you", route: "GET /you", role: ledger.Viewer, path: plain("/you")},
+	{name: "you-done", route: "GET /you", role: ledger.Owner, path: plain("/you?done=password")},
+	{name: "list-empty", route: "GET /w/{ws}", role: ledger.Member, path: within("")},
+	{name: "list-empty-viewer", route: "GET /w/{ws}", role: ledger.Viewer, path: within("")},
+	{name: "list", route: "GET /w/{ws}", role: ledger.Member, path: func(p *place) string { p.everyState(); return p.path }},
+	{name: "list-filtered", route: "GET /w/{ws}", role: ledger.Viewer, path: func(p *place) string {
+		p.cancelled("list-november.csv")
+		return p.path + "?state=failed"
+	}},
+	{name: "upload", route: "GET /w/{ws}/upload", role: ledger.Member, path: within("/upload")},
+	{name: "upload-refused", route: "GET /w/{ws}/upload", role: ledger.Viewer, path: within("/upload"), status: 403},
+	{name: "detail-uploading", route: detailRoute, role: ledger.Member, path: detail(func(p *place) ledger.Verification {
+		return p.uploading("list-november.csv", 900_000)
+	})},
+	{name: "detail-preparing", route: detailRoute, role: ledger.Owner, path: detail(func(p *place) ledger.Verification {
+		return p.preparing("list-november.csv")
+	})},
+	{name: "detail-verifying", route: detailRoute, role: ledger.Member, path: detail(func(p *place) ledger.Verification {
+		return p.verifying("contacts.csv", 900, results(63)...)
+	})},
+	{name: "detail-no-credits", route: detailRoute, role: ledger.Member, path: detail(func(p *place) ledger.Verification {
+		return p.verifying("contacts.csv", 900_000)
+	})},
+	{name: "detail-completed", route: detailRoute, role: ledger.Viewer, path: detail(func(p *place) ledger.Verification {
+		return p.verifying("contacts.csv", 63, results(63)...)
+	})},
+	{name: "detail-failed", route: detailRoute, role: ledger.Owner, path: detail(func(p *place) ledger.Verification {
+		return p.failed("a-name-of-a-file-that-is-longer-than-a-line-of-a-narrow-window-can-hold.csv")
+	})},
+	{name: "detail-cancelled", route: detailRoute, role: ledger.Owner, path: detail(func(p *place) ledger.Verification {
+		return p.cancelled("contacts.csv")
+	})},
+	{name: "cancel", route: "GET /w/{ws}/verifications/{id}/cancel", role: ledger.Member, path: func(p *place) string {
+		return p.of(p.verifying("contacts.csv", 900, results(63)...)) + "/cancel"
+	}},
+	{name: "list-no-credits", route: "GET /w/{ws}", role: ledger.Member, path: func(p *place) string {
+		p.verifying("contacts.csv", 900_000)
+		return p.path
+	}},
+	{name: "check", route: "GET /w/{ws}/check", role: ledger.Member, path: within("/check")},
+	{name: "check-done", route: detailRoute, role: ledger.Member, path: detail(func(p *place) ledger.Verification {
+		return p.checked()
+	})},
+	{name: "results", route: "GET /w/{ws}/verifications/{id}/results", role: ledger.Viewer, path: func(p *place) string {
+		return p.of(p.verifying("contacts.csv", 63, results(63)...)) + "/results"
+	}},
+	{name: "reasons", route: "GET /w/{ws}/verifications/{id}/reasons", role: ledger.Viewer, path: func(p *place) string {
+		return p.of(p.verifying("contacts.csv", 63, results(63)...)) + "/reasons"
+	}},
+	{name: "address", route: "GET /w/{ws}/verifications/{id}/addresses/{ordinal}", role: ledger.Viewer, path: func(p *place) string {
+		return p.of(p.checked()) + "/addresses/0"
+	}},
+	{name: "credits-none", route: "GET /w/{ws}/credits", role: ledger.Viewer, path: within("/credits")},
+	{name: "credits", route: "GET /w/{ws}/credits", role: ledger.Viewer, path: func(p *place) string {
+		p.everyState()
+		return p.path + "/credits"
+	}},
+	{name: "keys-none", route: "GET /w/{ws}/keys", role: ledger.Owner, path: within("/keys")},
+	{name: "keys", route: "GET /w/{ws}/keys", role: ledger.Owner, path: func(p *place) string { p.keys(); return p.path + "/keys" }},
+	{name: "key-revoke", route: "GET /w/{ws}/keys/{key}", role: ledger.Owner, path: func(p *place) string {
+		return p.path + "/keys/" + p.keys()
+	}},
+	{name: "people", route: "GET /w/{ws}/people", role: ledger.Owner, path: func(p *place) string {
+		p.join(ledger.Member)
+		p.link(ledger.InviteLink, "late@acme.test", ledger.Viewer)
+		return p.path + "/people"
+	}},
+	{name: "member", route: "GET /w/{ws}/people/{user}", role: ledger.Owner, path: func(p *place) string {
+		return p.path + "/people/" + p.userID(p.join(ledger.Viewer).email)
+	}},
+	{name: "log", route: "GET /w/{ws}/log", role: ledger.Owner, path: func(p *place) string {
+		p.keys()
+		p.join(ledger.Member)
+		return p.path + "/log"
+	}},
+	{name: "codes", route: "GET /you/codes", role: ledger.Owner, path: plain("/you/codes")},
+	{name: "not-there", route: "GET /w/{ws}", role: ledger.Owner, path: plain("/w/nothing"), status: 404},
+}
+
+// noPage are the GET routes that give no page of their own, with why.
+var noPage = map[string]string{
+	"GET /":                                      "leads to another page",
+	"GET /assets/{name}":                         "a file",
+	"GET /oidc/start":                            "leads to the provider",
+	"GET /oidc/back":                             "leads on from the provider",
+	"GET /w/{ws}/verifications/{id}/live":        "a part of a page, seen there",
+	"GET /w/{ws}/verifications/{id}/upload":      "JSON for upload.js",
+	"GET /w/{ws}/verifications/{id}/results.csv": "a download",
+	"GET /w/{ws}/example.csv":                    "a download",
+}
+
+// everyState fills a list.
+func (p *place) everyState() {
+	p.verifying("list-november.csv", 900, results(612)...)
+	p.verifying("contacts.csv", 63, results(63)...)
+	p.failed("leads.csv")
+	p.cancelled("old.csv")
+	p.uploading("a-file-with-a-name-that-is-much-longer-than-its-column.csv", 33_500_000/64)
+	p.verifying("big.csv", 900_000)
+	p.preparing("new.csv")
+}
+
+func TestEveryPageIsInTheTable(t *testing.T) {
+	text, err := os.ReadFile("../doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := regexp.MustCompile(`(?m)^//\t(GET) +(\S+) `).FindAllStringSubmatch(string(text), -1)
+	if len(routes) < 5 {
+		t.Fatalf("only %d routes were found in the comment of the pages", len(routes))
+	}
+	for _, r := range routes {
+		route := r[1] + " " + r[2]
+		if noPage[route] == "" && !slices.ContainsFunc(table, func(s shown) bool { return s.route == route && s.status == 0 }) {
+			t.Errorf("%s is not in the table of pages", route)
+		}
+	}
+}
+
+// served is a page as a program gets it.
+type served struct {
+	name, html string
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	validate := module(t, "html-validate/bin/html-validate.mjs")
+	n := theNode(t)
+	var mu sync.Mutex
+	var all []served
+	t.Run("each", func(t *testing.T) {
+		for _, s := range table {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				html := lookAt(t, n, s)
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, served{s.name, html})
+			})
+		}
+	})
+	checkHTML(t, validate, all)
+}
+
+// lookAt looks at one page in both colours and both widths, and gives its HTML.
+func lookAt(t *testing.T, n *node, s shown) string {
+	p := n.workspace(t, "acme", 1000)
+	b := newTab(t, n)
+	token := ""
+	if s.role != "" {
+		who := p.join(s.role)
+		token = who.token
+		b.as(who)
+	}
+	if s.status == 0 {
+		s.status = http.StatusOK
+	} else {
+		b.bear(fmt.Sprintf("status of %d", s.status))
+	}
+	path := s.path(p)
+	html, status := fetch(t, n.url+path, token)
+	if status != s.status {
+		t.Errorf("%s answers %d, want %d", path, status, s.status)
+	}
+	lookOver(t, b, s.name, path)
+	weigh(t, b, s.name, html)
+	return html
+}
+
+// lookOver looks at a page in both colours and both widths.
+func lookOver(t *testing.T, b *tab, name, path string) {
+	t.Helper()
+	for _, width := range []int64{1280, 320} {
+		b.window(width, 900)
+		b.goTo(path)
+		b.axe()
+		for _, colours := range []string{"light", "dark"} {
+			b.prefers(colours)
+			for _, v := range b.violations() {
+				t.Errorf("%s, %s, %d px: %s", name, colours, width, v)
+			}
+			b.shoot(fmt.Sprintf("%s-%s-%d", name, colours, width))
+		}
+	}
+}
+
+// axe puts axe-core into the page.
+func (b *tab) axe() {
+	b.t.Helper()
+	source, err := os.ReadFile(module(b.t, "axe-core/axe.min.js"))
+	b.must(err)
+	eval[bool](b, string(source)+"; true")
+}
+
+// violations gives what axe-core, which is in the page, finds.
+func (b *tab) violations() []string {
+	b.t.Helper()
+	return eval[[]string](b, `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.flatMap((v) =>
+		v.nodes.map((n) => v.id + ": " + v.help + ": " + n.html.slice(0, 200) + " " + (n.any[0] || n.all[0] || n.none[0] || {}).message)))`)
+}
+
+// weigh prints what a page weighs with all that it loads, and fails for too much.
+func weigh(t *testing.T, b *tab, name, html string) {
+	t.Helper()
+	sum := squeezed(t, html)
+	b.mu.Lock()
+	asked := slices.Clone(b.asked)
+	b.mu.Unlock()
+	for _, url := range asked {
+		if strings.HasPrefix(url, b.root+"/assets/") {
+			sum += transferred(t, url)
+		}
+	}
+	paint := eval[float64](b, "(performance.getEntriesByName('first-contentful-paint')[0] || { startTime: -1 }).startTime")
+	over := ""
+	if sum > pageAim {
+		over = ", more than the 60 KB that are wanted"
+	}
+	t.Logf("%s: %.1f KB gzipped with %d files%s; first contentful paint after %.0f ms", name, float64(sum)/1024, len(asked)-1, over, paint)
+	if sum > pageBytes {
+		t.Errorf("%s weighs %d bytes gzipped, at most %d are allowed", name, sum, pageBytes)
+	}
+}
+
+// squeezed is the length of a text after gzip.
+func squeezed(t testing.TB, text string) int {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := io.WriteString(z, text)
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Len()
+}
+
+// transferred is how many bytes of a file cross the network.
+func transferred(t testing.TB, url string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept-Encoding", "gzip")
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	n, err := io.Copy(io.Discard, a.Body)
+	if err != nil || a.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v", url, a.StatusCode, err)
+	}
+	return int(n)
+}
+
+// fetch gives a page as it is served to a session.
+func fetch(t testing.TB, url, token string) (string, int) {
+	t.Helper()
+	if token != "" {
+		token = "__Host-rollcall=" + token
+	}
+	return fetchAs(t, url, token)
+}
+
+// checkHTML runs html-validate once over all pages. Its configuration leaves out what is a matter of taste (a type on each
+// button, role=region on the boxes that scroll) and the length of titles, in which names of files stand.
+func checkHTML(t *testing.T, program string, all []served) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("there is no node: html-validate cannot run")
+	}
+	folder := t.TempDir()
+	for _, s := range all {
+		if err := os.WriteFile(filepath.Join(folder, s.name+".html"), []byte(s.html), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), node, program, "--config", "npm/.htmlvalidate.json", "--formatter", "json",
+		filepath.Join(folder, "*.html")).Output()
+	var files []struct {
+		FilePath string
+		Messages []struct {
+			RuleID, Message string
+			Line, Column    int
+		}
+	}
+	if failed := json.Unmarshal(out, &files); failed != nil {
+		t.Fatalf("html-validate: %v, %v: %.300s", err, failed, out)
+	}
+	for _, f := range files {
+		for _, m := range f.Messages {
+			t.Errorf("%s:%d:%d: %s: %s", filepath.Base(f.FilePath), m.Line, m.Column, m.RuleID, m.Message)
+		}
+	}
+	if err != nil && len(files) == 0 {
+		t.Fatalf("html-validate: %v", err)
+	}
+}

@@ -1,0 +1,338 @@
+package browser_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience bounds every wait in a tab.
+const patience = 30 * time.Second
+
+// tab is one tab of a browser profile that nobody else uses. At the end of the test it fails for what must not happen on
+// any page: a message of error or warning in the console, an exception, a report of the policy, a request to another
+// host, a page that is wider than its window, a shift of what is shown already.
+type tab struct {
+	t    testing.TB
+	n    *node
+	ctx  context.Context
+	root string // the URL that paths begin with
+
+	mu     sync.Mutex
+	hosts  []string // what it may ask
+	bears  []string // words in the faults that this test makes on purpose
+	faults []string
+	asked  []string // URLs since the last open
+	width  int64
+}
+
+// watcher reports inside a page what a browser tells only pages, and adds up shifts.
+const watcher = `document.addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
+window.__shift = 0;
+new PerformanceObserver((l) => { for (const e of l.getEntries()) if (!e.hadRecentInput) window.__shift += e.value; }).observe({ type: "layout-shift", buffered: true });`
+
+// newTab opens a tab in a profile of its own, for the pages of a node.
+func newTab(t testing.TB, n *node) *tab {
+	t.Helper()
+	b := &tab{t: t, n: n, root: n.url}
+	b.open(n.url, n.storage.url())
+	return b
+}
+
+func (b *tab) open(hosts ...string) {
+	b.t.Helper()
+	for _, h := range hosts {
+		u, err := url.Parse(h)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.hosts = append(b.hosts, u.Host)
+	}
+	ctx, end := chromedp.NewContext(chromium(b.t), chromedp.WithNewBrowserContext())
+	b.ctx = ctx
+	b.t.Cleanup(func() {
+		if b.t.Failed() {
+			b.shoot("failed-" + strings.ReplaceAll(b.t.Name(), "/", "-"))
+		}
+		end()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, f := range b.faults {
+			b.t.Error(f)
+		}
+	})
+	b.must(chromedp.Listen(ctx, b.heard))
+	_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watcher})
+	b.must(err)
+	b.window(1280, 900)
+}
+
+// heard notes one event of the tab.
+func (b *tab) heard(ev any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch ev := ev.(type) {
+	case *runtime.EventConsoleAPICalled:
+		if ev.Type == "error" || ev.Type == "warning" || ev.Type == "assert" {
+			var words []string
+			for _, a := range ev.Args {
+				words = append(words, strings.Trim(string(a.Value), `"`)+a.Description)
+			}
+			b.fault("console: " + strings.Join(words, " "))
+		}
+	case *runtime.EventExceptionThrown:
+		text := ev.ExceptionDetails.Text
+		if ev.ExceptionDetails.Exception != nil {
+			text += " " + ev.ExceptionDetails.Exception.Description
+		}
+		b.fault("exception: " + text)
+	case *log.EventEntryAdded:
+		if ev.Entry.Level == "error" || ev.Entry.Level == "warning" {
+			b.fault("browser: " + ev.Entry.Text + " " + ev.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		u, err := url.Parse(ev.Request.URL)
+		b.asked = append(b.asked, ev.Request.URL)
+		if err != nil || (u.Scheme == "http" || u.Scheme == "https") && !slices.Contains(b.hosts, u.Host) {
+			b.fault("asked another host: " + ev.Request.URL)
+		}
+	case *page.EventJavascriptDialogOpening:
+		go func() { // leaving a page with an upload that is not whole
+			_, _ = chromedp.Call(b.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
+		}()
+	}
+}
+
+// fault notes what must not happen, unless the test makes it happen. The lock is held.
+func (b *tab) fault(text string) {
+	for _, word := range b.bears {
+		if strings.Contains(text, word) {
+			return
+		}
+	}
+	b.faults = append(b.faults, text)
+}
+
+// note is fault without the lock.
+func (b *tab) note(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault(text)
+}
+
+// bear says which faults this test makes on purpose, by words in them.
+func (b *tab) bear(words ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bears = append(b.bears, words...)
+}
+
+// bearCuts lets the browser and htmx write about a network that a test cuts.
+func (b *tab) bearCuts() {
+	b.bear("net::ERR_", "Failed to fetch", "NetworkError", "htmx:error")
+}
+
+func (b *tab) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// within is the tab's context with a bound. A context derived from the tab's runs in the same tab.
+func (b *tab) within() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.ctx, patience)
+}
+
+// do runs steps in the tab.
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, end := b.within()
+	defer end()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatalf("%v, at %s: %.600s", err, b.at(), b.text())
+	}
+}
+
+// eval gives what an expression is; a promise is waited for.
+func eval[T any](b *tab, expression string) T {
+	b.t.Helper()
+	ctx, end := b.within()
+	defer end()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%v in %.200s", err, expression)
+	}
+	return v
+}
+
+// tried gives what an expression is, and false when it has no value now, as between two pages.
+func tried[T any](b *tab, expression string) (v T, ok bool) {
+	ctx, end := b.within()
+	defer end()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	return v, err == nil
+}
+
+// until waits until an expression is true, also over other pages.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	if !eventually(func() bool { yes, ok := tried[bool](b, "!!("+expression+")"); return ok && yes }) {
+		b.t.Fatalf("%s did not become true at %s: %.800s", expression, b.at(), b.text())
+	}
+}
+
+// eventually waits until something is so.
+func eventually(so func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		if so() {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			return so()
+		}
+	}
+}
+
+// shows waits until the page has a text.
+func (b *tab) shows(text string) {
+	b.t.Helper()
+	b.until("document.readyState === 'complete' && document.body && document.body.innerText.replace(/\\u202f/g, ' ').includes(" + quote(text) + ")")
+}
+
+// at is the path of the page.
+func (b *tab) at() string {
+	path, _ := tried[string](b, "location.pathname + location.search")
+	return path
+}
+
+func (b *tab) text() string {
+	text, _ := tried[string](b, "document.body ? document.body.innerText : ''")
+	return text
+}
+
+// goTo opens a path, and checks the width of the page.
+func (b *tab) goTo(path string) {
+	b.t.Helper()
+	b.mu.Lock()
+	b.asked = nil
+	b.mu.Unlock()
+	b.do(chromedp.Navigate(b.root + path))
+	b.fits()
+}
+
+// shiftBorne is how much of its window a page may move: on a busy machine a browser paints a page before all of it has come.
+const shiftBorne = 0.01
+
+// fits notes a page that is wider than its window, or that moved what it showed already.
+func (b *tab) fits() {
+	b.t.Helper()
+	got := eval[[]float64](b, "[document.documentElement.scrollWidth, window.innerWidth, window.__shift || 0]")
+	if got[0] > got[1] {
+		wide := eval[string](b, `[...document.querySelectorAll("main *, header *, footer *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`)
+		b.note(fmt.Sprintf("%s is %.0f px wide in a window of %.0f:\n%s", b.at(), got[0], got[1], wide))
+	}
+	if got[2] > shiftBorne {
+		b.note(fmt.Sprintf("%s moved what it showed already: %f", b.at(), got[2]))
+	}
+}
+
+// fill types into a field.
+func (b *tab) fill(id, text string) {
+	b.t.Helper()
+	eval[bool](b, "(document.getElementById("+quote(id)+").value = '') === ''")
+	b.do(chromedp.SendKeys(chromedp.ID(id), text))
+}
+
+// press clicks the button or link with a text.
+func (b *tab) press(text string) {
+	b.t.Helper()
+	found := `//*[self::a or self::button or self::summary][normalize-space(.)=` + quote(text) + `]`
+	b.do(chromedp.Click(found, chromedp.NodeVisible))
+}
+
+// window sets the size of the window.
+func (b *tab) window(width, height int64) {
+	b.t.Helper()
+	b.width = width
+	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: height, DeviceScaleFactor: 1})
+	b.must(err)
+}
+
+// prefers sets what the system says of colours, light or dark. Nothing moves, so that a picture shows the end of it.
+func (b *tab) prefers(colours string) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours},
+			{Name: "prefers-reduced-motion", Value: "reduce"}}})
+	b.must(err)
+}
+
+// script switches script on or off for what is opened from now on.
+func (b *tab) script(on bool) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+	b.must(err)
+}
+
+// as gives the tab the session of somebody.
+func (b *tab) as(who person) *tab {
+	b.t.Helper()
+	yes := true
+	_, err := chromedp.Call(b.ctx, network.SetCookie, network.SetCookieParams{Name: "__Host-rollcall", Value: who.token,
+		URL: strings.Replace(b.root, "http:", "https:", 1) + "/", Path: "/", Secure: &yes, HTTPOnly: &yes, SameSite: "Lax"})
+	b.must(err)
+	return b
+}
+
+// shoot keeps a picture of the page in the folder that ROLLCALL_SCREENSHOTS names; nothing without it.
+func (b *tab) shoot(name string) {
+	folder := os.Getenv("ROLLCALL_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	ctx, end := b.within()
+	defer end()
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.MkdirAll(folder, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	}
+	if err != nil {
+		b.t.Errorf("picture %s: %v", name, err)
+	}
+}
+
+// quote is a text as a literal of script.
+func quote(text string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // XPath knows no escapes
+	if err := e.Encode(text); err != nil {
+		panic(fmt.Sprintf("quote %q: %v", text, err))
+	}
+	return strings.TrimSpace(b.String())
+}

@@ -1,0 +1,208 @@
+package browser_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
+
+	"rollcall/config/effort"
+	"rollcall/ledger"
+)
+
+// list writes a file of about so many bytes, each row another address. Another mark makes another file of the same size.
+func list(t *testing.T, name string, size int, mark string) (path string, content []byte) {
+	t.Helper()
+	var b bytes.Buffer
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "person-%s-%08d@acme-clean.test\n", mark, i)
+	}
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, b.Bytes()
+}
+
+// choose picks a file on the page to upload.
+func (b *tab) choose(path string) {
+	b.t.Helper()
+	b.do(chromedp.SetUploadFiles(chromedp.ID("file"), []string{path}))
+}
+
+// newest is the verification that was made last.
+func (p *place) newest() ledger.Verification {
+	p.t.Helper()
+	var found []ledger.Verification
+	if !eventually(func() bool {
+		var err error
+		found, err = p.book.Store.History(p.t.Context(), ledger.HistoryQuery{Workspace: p.id, Limit: 1})
+		return err == nil && len(found) == 1
+	}) {
+		p.t.Fatal("no verification was made")
+	}
+	return found[0]
+}
+
+// durable says how many bytes of an upload are stored.
+func (p *place) durable(id uuid.UUID) int64 {
+	v, err := p.book.Store.Verification(p.t.Context(), p.id, id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v.Durable
+}
+
+// follow waits until something is so. All the time it compares the bar with what is stored, which is asked afterwards
+// and never becomes less. It gives how many values the bar had.
+func (b *tab) follow(p *place, id uuid.UUID, so func() bool) (values int) {
+	b.t.Helper()
+	seen := map[int64]bool{}
+	if !eventually(func() bool {
+		if bar, ok := tried[int64](b, "document.getElementById('bar') ? document.getElementById('bar').value : 0"); ok && bar > 1 {
+			if stored := p.durable(id); bar > stored {
+				b.t.Errorf("the bar shows %d bytes, %d are stored", bar, stored)
+			}
+			seen[bar] = true
+		}
+		return so()
+	}) {
+		b.t.Fatalf("the upload did not come so far: %.600s", b.text())
+	}
+	return len(seen)
+}
+
+// stored fails unless the ledger has just this content.
+func (p *place) stored(id uuid.UUID, content []byte) {
+	p.t.Helper()
+	r, err := p.book.OpenFile(p.t.Context(), id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	if err != nil || !bytes.Equal(got, content) {
+		p.t.Errorf("%d bytes are stored that are not the %d of the file, %v", len(got), len(content), err)
+	}
+}
+
+func TestUploadingAFile(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	b := newTab(t, p.node).as(p.join(ledger.Member))
+	path, content := list(t, "contacts.csv", 20_000, "a")
+	b.goTo(p.path)
+	b.press("Upload a CSV")
+	b.shows("At most 67.1 MB")
+	b.choose(path)
+	b.shows("It needs at most")
+	b.press("Upload and check")
+	b.shows("The file is here. It is read and checked before the first address is asked.")
+	v := p.newest()
+	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
+		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
+	}
+	p.stored(v.ID, content)
+	if left := eval[int](b, "localStorage.length"); left != 0 {
+		t.Errorf("%d things are remembered of an upload that is whole", left)
+	}
+}
+
+func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
+	t.Parallel()
+	n := ownNode(t)
+	p := n.workspace(t, "acme", 1_000_000)
+	b := newTab(t, n).as(p.join(ledger.Member))
+	b.bearCuts()
+	size := 6_000_000
+	if effort.Long() {
+		size = 30_000_000
+	}
+	path, content := list(t, "big.csv", size, "a")
+	other, _ := list(t, "big.csv", size, "b")
+	n.storage.slow(4 * time.Millisecond)
+	b.goTo(p.path + "/upload")
+	b.choose(path)
+	b.shows("It needs at most")
+	n.storage.cutAfter(int64(size / 6))
+	b.press("Upload and check")
+	id := p.newest().ID
+
+	// Three cuts on the way: it goes on by itself, from the last stored byte on.
+	values, before := 0, int64(0)
+	for cut := 1; cut <= 3; cut++ {
+		values += b.follow(p, id, func() bool { return n.storage.wasCut() == cut })
+		values += b.follow(p, id, func() bool { return p.durable(id) > before })
+		before = p.durable(id)
+		if cut < 3 {
+			n.storage.cutAfter(int64(size / 6))
+		}
+	}
+
+	// The storage is away and the page is loaded again: another file of the same size is refused, the right one goes on.
+	n.storage.away(true)
+	b.shows("from the last stored byte on.")
+	b.do(chromedp.Reload())
+	b.shows("big.csv (" + fmt.Sprintf("%.1f", float64(len(content))/1e6) + " MB) is not whole yet.")
+	if kept := eval[string](b, "JSON.stringify(localStorage)"); bytes.Contains([]byte(kept), []byte("/upload/")) || bytes.Contains([]byte(kept), []byte("@")) {
+		t.Errorf("the browser remembers more than it may: %s", kept)
+	}
+	n.storage.away(false)
+	n.storage.slow(time.Millisecond)
+	b.choose(other)
+	b.shows("It needs at most")
+	b.press("Go on with the upload")
+	b.shows("This is another file, or it was changed.")
+	if now := p.durable(id); now >= int64(len(content)) {
+		t.Fatalf("%d bytes are stored after another file was chosen", now)
+	}
+	b.choose(path)
+	b.shows("It needs at most")
+	b.press("Go on with the upload")
+	values += b.follow(p, id, func() bool { return b.at() == p.of(ledger.Verification{ID: id}) })
+	b.shows("The file is here.")
+	p.stored(id, content)
+	if p.newest().ID != id {
+		t.Error("the reload made a second verification")
+	}
+	if values < 2 {
+		t.Errorf("the bar was seen at only %d places: it tells nothing", values)
+	}
+	t.Logf("%d bytes, 3 cuts, one reload; the bar was seen at %d places", len(content), values)
+}
+
+func TestAnUploadIsCancelled(t *testing.T) {
+	t.Parallel()
+	n := ownNode(t)
+	p := n.workspace(t, "acme", 1_000_000)
+	b := newTab(t, n).as(p.join(ledger.Member))
+	path, _ := list(t, "big.csv", 3_000_000, "a")
+	n.storage.slow(20 * time.Millisecond)
+	b.goTo(p.path + "/upload")
+	b.choose(path)
+	b.shows("It needs at most")
+	b.press("Upload and check")
+	id := p.newest().ID
+	b.follow(p, id, func() bool { return p.durable(id) > 0 })
+	b.press("Cancel…")
+	b.shows("What was sent is erased. Nothing is charged.")
+	b.press("Go on with it")
+	b.until("!document.getElementById('sure').open")
+	b.press("Cancel…")
+	b.press("Cancel the upload")
+	b.shows("It was cancelled. What was not checked costs nothing.")
+	v, err := p.book.Store.Verification(t.Context(), p.id, id)
+	if err != nil || v.Status != ledger.Cancelled {
+		t.Errorf("the verification is %s, %v", v.Status, err)
+	}
+	b.goTo(p.path + "/upload")
+	if !eval[bool](b, "document.getElementById('unfinished').hidden && localStorage.length === 0") {
+		t.Error("the page wants to go on with an upload that was cancelled")
+	}
+}

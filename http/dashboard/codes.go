@@ -1,0 +1,129 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/signin/totp"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// codeView is the second page of signing in.
+type codeView struct {
+	Step, Next string
+	Problem    string
+}
+
+func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v codeView) {
+	d.show(w, r, status, "code", &frame{Frame: view.Frame{Title: "Enter a code"}, Body: v})
+}
+
+// giveCode answers POST /sign-in/code.
+func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) {
+	next := localPath(r.PostFormValue("next"))
+	if !keepsCookies(d.o.PublicURL()) {
+		d.signInForm(w, r, http.StatusForbidden, signInView{})
+		return
+	}
+	step := r.PostFormValue("step")
+	token, _, err := d.signin.Code(strangers(r), step, r.PostFormValue("code"), browserOf(r))
+	d.signIns.count("code", err)
+	var wait *signin.Wait
+	if errors.Is(err, signin.ErrCode) || errors.As(err, &wait) {
+		status, problem := d.signInProblem(w, err)
+		d.codeForm(w, r, status, codeView{Step: step, Next: next, Problem: problem})
+		return
+	}
+	d.signedIn(w, r, token, err, signInView{Next: next})
+}
+
+// codesView is the page that switches codes on.
+type codesView struct {
+	Setup    signin.CodeSetup
+	Width    int
+	Path     string   // of the picture
+	Recovery []string // codes of one use, once codes are on
+	Problem  string
+}
+
+// codes answers GET /you/codes.
+func (d *Dashboard) codes(w http.ResponseWriter, r *request) {
+	if r.in.User.TOTP != "" || !signin.HasPassword(r.in.User) {
+		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+		return
+	}
+	d.setupCodes(w, r, http.StatusOK, uuid.New(), "")
+}
+
+func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, form uuid.UUID, problem string) {
+	v := codesView{Setup: d.signin.SetupCodes(r.in.User, form), Problem: problem}
+	var err error
+	if v.Width, v.Path, err = totp.Picture(v.Setup.URI); err != nil {
+		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
+	}
+	d.show(w, r, status, "codes", &frame{Frame: view.Frame{Title: "Codes for signing in"}, Here: "you", Body: v})
+}
+
+// codesOn answers POST /you/codes. The same form again is answered again, for some minutes.
+func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
+	form, ok := parseID(r.PostFormValue("form"))
+	if !ok {
+		d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(), "The form was not whole. Set up the app anew.")
+		return
+	}
+	recovery, err := d.signin.CodesOn(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	switch {
+	case err == nil:
+		d.show(w, r, http.StatusOK, "codes", &frame{Frame: view.Frame{Title: "Codes are on"}, Here: "you", Body: codesView{Recovery: recovery}})
+	case errors.Is(err, signin.ErrOn), errors.Is(err, signin.ErrNoPassword):
+		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+	default:
+		status, problem := d.codeProblem(w, err)
+		if problem == "" {
+			d.unavailable(w, r.Request, "switch codes on", err)
+			return
+		}
+		d.setupCodes(w, r, status, form, problem)
+	}
+}
+
+// codesOff answers POST /you/codes/off. Off already is off.
+func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
+	err := d.signin.CodesOff(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	if err == nil {
+		http.Redirect(w, r.Request, "/you?done=codes-off", http.StatusSeeOther)
+		return
+	}
+	status, problem := d.codeProblem(w, err)
+	if problem == "" {
+		d.unavailable(w, r.Request, "switch codes off", err)
+		return
+	}
+	d.showYou(w, r, status, youView{Problem: problem})
+}
+
+// codeProblem says what is wrong with a password or a code of who is signed in; "": it is something else.
+func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) {
+	switch status, problem := d.signInProblem(w, err); {
+	case errors.Is(err, signin.ErrWrong):
+		return http.StatusUnprocessableEntity, "The password is not right."
+	case errors.Is(err, signin.ErrCode):
+		return http.StatusUnprocessableEntity, problem
+	default:
+		return status, problem
+	}
+}
+
+// asksForCodes says whether somebody should switch codes on: an owner with a password and without codes.
+func asksForCodes(u ledger.User, in []ledger.Membership) bool {
+	for _, m := range in {
+		if m.Role == ledger.Owner && signin.HasPassword(u) && u.TOTP == "" {
+			return true
+		}
+	}
+	return false
+}

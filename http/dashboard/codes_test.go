@@ -1,0 +1,445 @@
+package dashboard_test
+
+import (
+	"encoding/base32"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	dto "github.com/prometheus/client_model/go"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/signin/totp"
+	"rollcall/ledger"
+)
+
+// counted is the value of a counter with the given labels, as "name value name value".
+func (g *rig) counted(metric string, labels ...string) (sum float64) {
+	g.t.Helper()
+	all, err := g.metrics.Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == metric && hasLabels(m, labels) {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+func hasLabels(m *dto.Metric, labels []string) bool {
+	found := 0
+	for _, l := range m.GetLabel() {
+		for i := 0; i < len(labels); i += 2 {
+			if l.GetName() == labels[i] && l.GetValue() == labels[i+1] {
+				found++
+			}
+		}
+	}
+	return 2*found == len(labels)
+}
+
+func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	fields := []string{"form", uuid.NewString(), "email", "viewer@acme.test", "password", password}
+	first := g.as["nobody"].post("/sign-in", fields...)
+	second := g.browser(first.cookie()).post("/sign-in", fields...) // with the cookie of the first already
+	if first.status != 303 || second.status != 303 || first.cookie() == "" || first.cookie() != second.cookie() {
+		t.Fatalf("%d and %d, the same session: %v", first.status, second.status, first.cookie() == second.cookie())
+	}
+	page := g.browser(first.cookie()).get("/you")
+	if n := strings.Count(page.body, `name="session"`); page.status != 200 || n != 2 {
+		t.Errorf("%d, and %d sessions, want the first one and this one", page.status, n)
+	}
+	fields[5] = "wrong wrong wrong"
+	if a := g.as["nobody"].post("/sign-in", fields...); a.status != 401 || a.cookie() != "" {
+		t.Errorf("the same form with a wrong password: %d", a.status)
+	}
+	other := append([]string{}, fields...)
+	other[3], other[5] = "member@acme.test", password
+	if a := g.as["nobody"].post("/sign-in", other...); a.status != 303 || a.cookie() == first.cookie() {
+		t.Errorf("the same form for somebody else: %d, the same session: %v", a.status, a.cookie() == first.cookie())
+	}
+	g.browser(first.cookie()).post("/sign-out")
+	fields[5] = password
+	if a := g.as["nobody"].post("/sign-in", fields...); a.status != 401 || !strings.Contains(a.body, "used already") {
+		t.Errorf("the same form after signing out: %d", a.status)
+	}
+	for _, form := range []string{"", "x"} {
+		if a := g.as["nobody"].post("/sign-in", "form", form, "email", "viewer@acme.test", "password", password); a.status != 422 || a.cookie() != "" {
+			t.Errorf("form %q: %d", form, a.status)
+		}
+	}
+	if got := g.counted("rollcall_sign_ins_total", "way", "password", "result", "done"); got != 3 {
+		t.Errorf("%v sign-ins are counted, want 3", got)
+	}
+	if got := g.counted("rollcall_sign_ins_total", "way", "password", "result", "refused"); got != 2 {
+		t.Errorf("%v refusals are counted, want 2", got)
+	}
+}
+
+// A refused body is answered before the pages look where it came from, so nothing of it may act.
+func TestRefusedBodiesNeverAct(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	v := g.create("list.csv", 10)
+	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/cancel"
+	long := url.Values{"form": {uuid.NewString()}, "x": {strings.Repeat("x", 9<<10)}}.Encode()
+	good := url.Values{"form": {uuid.NewString()}}.Encode()
+	for name, c := range map[string]struct {
+		body    string
+		headers []string
+		want    int
+	}{
+		"long":                          {long, nil, 422},
+		"long, from another site":       {long, []string{"Sec-Fetch-Site", "cross-site"}, 422},
+		"half of it is broken":          {good + "&x=%zz", nil, 422},
+		"broken, from another site":     {good + "&x=%zz", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"JSON":                          {`{"form":"` + uuid.NewString() + `"}`, []string{"Content-Type", "application/json"}, 422},
+		"text, from another site":       {good, []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site"}, 403},
+		"a foreign origin and no other": {good, []string{"Sec-Fetch-Site", "", "Origin", "https://evil.test"}, 403},
+	} {
+		a := g.as["owner"].raw("POST", path, c.body, c.headers...)
+		if a.status != c.want || !strings.Contains(a.body, "</html>") {
+			t.Errorf("%s: %d, want %d: %.100s", name, a.status, c.want, a.body)
+		}
+	}
+	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Uploading {
+		t.Errorf("it was changed: %v %s", err, got.Status)
+	}
+	create := "/w/" + g.workspace.String() + "/verifications"
+	headers := []string{"Sec-Fetch-Site", "cross-site", "Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"}
+	for _, body := range []string{"", long} {
+		if a := g.as["owner"].raw("POST", create, body, headers...); a.status != 403 && a.status != 422 {
+			t.Errorf("create with %d bytes from another site: %d", len(body), a.status)
+		}
+	}
+	list, err := g.book.History(t.Context(), ledger.HistoryQuery{Workspace: g.workspace, Limit: 10})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d verifications, want the one from before: %v", len(list), err)
+	}
+	if a := g.as["owner"].raw("POST", "/sign-out", long, "Sec-Fetch-Site", "cross-site"); a.status != 422 {
+		t.Errorf("sign-out with a long body: %d", a.status)
+	}
+	if a := g.as["owner"].get("/you"); a.status != 200 {
+		t.Errorf("a refused body has signed somebody out: %d", a.status)
+	}
+}
+
+// raw sends a body as it is.
+func (b *browser) raw(method, path, body string, headers ...string) answer {
+	b.g.t.Helper()
+	plain := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	if body == "" {
+		return b.send(method, path, nil, headers...)
+	}
+	return b.sendBody(method, path, body, append(plain, headers...)...)
+}
+
+func TestMetricsNameTheRouteOfAPageAndNeverItsPath(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	for range 2 {
+		g.as["viewer"].get("/w/" + g.workspace.String())
+	}
+	g.as["viewer"].get("/w/" + uuid.NewString())
+	g.as["viewer"].get("/nothing/" + uuid.NewString())
+	g.as["nobody"].get("/link/none")
+	g.as["nobody"].get("/")
+	for route, want := range map[string]float64{"/w/{ws}": 3, "pages": 1, "/link/{token}": 1, "/": 1} {
+		if got := g.counted("rollcall_http_requests_total", "route", route); got != want {
+			t.Errorf("route %s: %v requests, want %v", route, got, want)
+		}
+	}
+	if got := g.counted("rollcall_http_requests_total"); got != 6 {
+		t.Errorf("%v requests in all, want 6", got)
+	}
+}
+
+// setUp reads the page that sets up an app, and gives its form and secret.
+func (b *browser) setUp() (form string, secret []byte) {
+	b.g.t.Helper()
+	page := b.get("/you/codes").body
+	found := regexp.MustCompile(`name="form" value="([0-9a-f-]{36})"`).FindStringSubmatch(page)
+	text := regexp.MustCompile(`<dt>Secret</dt><dd class="mono">([A-Z2-7 ]+)</dd>`).FindStringSubmatch(page)
+	if found == nil || text == nil || !strings.Contains(page, "otpauth://totp/Rollcall:") || !strings.Contains(page, `<svg class="qr"`) {
+		b.g.t.Fatalf("no secret on the page: %s", page)
+	}
+	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", ""))
+	if err != nil {
+		b.g.t.Fatal(err)
+	}
+	return found[1], secret
+}
+
+// code is that of an app, some periods from now.
+func (g *rig) code(secret []byte, periods int64) string {
+	return totp.Code(secret, totp.Step(g.clock())+periods)
+}
+
+var oneUse = regexp.MustCompile(`<li>([A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4})</li>`)
+
+// codesOn switches codes on for the owner, and gives the secret and the codes of one use.
+func (g *rig) codesOn() (secret []byte, recovery []string) {
+	g.t.Helper()
+	form, secret := g.as["owner"].setUp()
+	a := g.as["owner"].post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1))
+	for _, m := range oneUse.FindAllStringSubmatch(a.body, -1) {
+		recovery = append(recovery, m[1])
+	}
+	if a.status != 200 || len(recovery) != 10 {
+		g.t.Fatalf("switch on: %d, %d codes of one use: %s", a.status, len(recovery), a.body)
+	}
+	return secret, recovery
+}
+
+// step gives the password, and the step that the page for the code holds.
+func (g *rig) step() string {
+	g.t.Helper()
+	a := g.as["nobody"].signIn("owner@acme.test", password, "/you")
+	found := regexp.MustCompile(`name="step" value="([A-Za-z0-9_-]+)"`).FindStringSubmatch(a.body)
+	if a.status != 200 || found == nil || a.cookie() != "" || !strings.Contains(a.body, `autocomplete="one-time-code"`) {
+		g.t.Fatalf("no page for the code: %d %s", a.status, a.body)
+	}
+	return found[1]
+}
+
+func (g *rig) give(step, code string) answer {
+	g.t.Helper()
+	return g.as["nobody"].post("/sign-in/code", "step", step, "code", code, "next", "/you")
+}
+
+func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	if page := g.as["owner"].get("/w/" + g.workspace.String()).body; !strings.Contains(page, `href="/you/codes"`) {
+		t.Error("an owner is not asked to switch codes on")
+	}
+	if page := g.as["member"].get("/w/" + g.workspace.String()).body; strings.Contains(page, `href="/you/codes"`) {
+		t.Error("a member is asked to switch codes on")
+	}
+	elsewhere := g.browser(g.as["nobody"].signIn("owner@acme.test", password, "/").cookie())
+	form, secret := g.as["owner"].setUp()
+	for name, c := range map[string]struct{ password, code string }{
+		"a wrong password": {"wrong wrong wrong", g.code(secret, 0)}, "a wrong code": {password, "12345"}, "no code": {password, ""},
+		"a code of long ago": {password, g.code(secret, -5)},
+	} {
+		a := g.as["owner"].post("/you/codes", "form", form, "password", c.password, "code", c.code)
+		if a.status != 422 || !strings.Contains(a.body, `value="`+form+`"`) || len(oneUse.FindAllString(a.body, -1)) != 0 {
+			t.Errorf("%s: %d", name, a.status)
+		}
+	}
+	if u, err := g.book.UserByEmail(t.Context(), "owner@acme.test"); err != nil || u.TOTP != "" {
+		t.Fatalf("they are on without a code: %v", err)
+	}
+	fields := []string{"form", form, "password", password, "code", g.code(secret, -1)}
+	first, second := g.as["owner"].post("/you/codes", fields...), g.as["owner"].post("/you/codes", fields...)
+	one, two := oneUse.FindAllString(first.body, -1), oneUse.FindAllString(second.body, -1)
+	if first.status != 200 || second.status != 200 || len(one) != 10 || strings.Join(one, "") != strings.Join(two, "") {
+		t.Fatalf("the form twice: %d %d, %d and %d codes", first.status, second.status, len(one), len(two))
+	}
+	if a := g.as["owner"].post("/you/codes", "form", uuid.NewString(), "password", password, "code", g.code(secret, 0)); a.status != 303 {
+		t.Errorf("another form: %d", a.status)
+	}
+	if a := elsewhere.get("/you"); a.status != 303 {
+		t.Errorf("another session still opens /you: %d", a.status)
+	}
+	page := g.as["owner"].get("/you")
+	if page.status != 200 || !strings.Contains(page.body, "Codes are on") || !strings.Contains(page.body, `left: <span class="n">10<`) {
+		t.Errorf("this session: %d %s", page.status, page.body)
+	}
+	u, err := g.book.UserByEmail(t.Context(), "owner@acme.test")
+	if err != nil || u.TOTP == "" || strings.Contains(u.TOTP, base32.StdEncoding.EncodeToString(secret)) {
+		t.Errorf("kept as %q, %v", u.TOTP, err)
+	}
+	step := g.step()
+	in := g.give(step, g.code(secret, 0))
+	again := g.give(step, g.code(secret, 0))
+	if in.status != 303 || in.header.Get("Location") != "/you" || in.cookie() == "" || again.cookie() != in.cookie() {
+		t.Fatalf("the right code: %d, again %d, the same session: %v", in.status, again.status, again.cookie() == in.cookie())
+	}
+	if a := g.browser(in.cookie()).get("/you"); a.status != 200 {
+		t.Errorf("the session of it: %d", a.status)
+	}
+	if a := g.give(g.step(), g.code(secret, 0)); a.status != 401 || a.cookie() != "" || !strings.Contains(a.body, "wrong or was used") {
+		t.Errorf("the code a second time: %d", a.status)
+	}
+	if done, wanted := g.counted("rollcall_sign_ins_total", "way", "code", "result", "done"),
+		g.counted("rollcall_sign_ins_total", "way", "password", "result", "code_wanted"); done != 2 || wanted != 2 {
+		t.Errorf("%v codes and %v passwords are counted", done, wanted)
+	}
+}
+
+func TestTheSecondPageTellsNobodyAnything(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	_, recovery := g.codesOn()
+	plain := func(a answer, email string) string {
+		return regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(strings.ReplaceAll(a.body, email, "EMAIL"), "ID")
+	}
+	codes, none := g.as["nobody"].signIn("owner@acme.test", "wrong wrong wrong", "/"), g.as["nobody"].signIn("viewer@acme.test", "wrong wrong wrong", "/")
+	if codes.status != 401 || plain(codes, "owner@acme.test") != plain(none, "viewer@acme.test") {
+		t.Errorf("a wrong password of who has codes is told something else: %d %s", codes.status, codes.body)
+	}
+	step := g.step()
+	g.now.Add(601)
+	old := g.give(step, recovery[0])
+	forged := g.give(strings.ToLower(step), recovery[0])
+	if old.status != 401 || forged.status != 401 || plain(old, "owner@acme.test") != plain(forged, "owner@acme.test") || old.cookie()+forged.cookie() != "" {
+		t.Errorf("a step of long ago: %d, a forged one: %d", old.status, forged.status)
+	}
+	step = g.step()
+	u, err := g.book.UserByEmail(t.Context(), "owner@acme.test")
+	if err == nil {
+		err = g.book.SetPassword(t.Context(), u.ID, strings.Replace(keptPassword, "NU7", "NU8", 1), ledger.Hash{})
+	}
+	if a := g.give(step, recovery[0]); err != nil || a.status != 401 || a.cookie() != "" {
+		t.Errorf("after the password was changed: %d, %v", a.status, err)
+	}
+}
+
+func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, _ := g.codesOn()
+	for range 5 {
+		if a := g.give(g.step(), "000000"); a.status != 401 {
+			t.Fatalf("a wrong code: %d", a.status)
+		}
+	}
+	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
+	if a.status != 429 || a.header.Get("Retry-After") == "" {
+		t.Errorf("after five wrong codes the password is tried: %d", a.status)
+	}
+	if a := g.give("x", g.code(secret, 0)); a.status != 401 {
+		t.Errorf("no step: %d", a.status)
+	}
+}
+
+// From many networks together somebody who knows the password gets ten tries.
+func TestWrongCodesOfManyNetworksWait(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.codesOn()
+	step := g.step()
+	book := signin.New(signin.Options{Book: g.book, Secret: g.secret(), Idle: time.Hour, Life: time.Hour})
+	var wait *signin.Wait
+	for i := range 11 {
+		b := signin.Browser{Network: string(rune('a' + i))}
+		_, _, err := book.Code(t.Context(), step, "000000", b)
+		if waits := asWait(err, &wait); waits != (i == 10) {
+			t.Errorf("try %d: %v", i+1, err)
+		}
+	}
+}
+
+func TestOneCodeSignsInOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	_, recovery := g.codesOn()
+	steps := []string{g.step(), g.step(), g.step(), g.step()}
+	cookies := make([]string, len(steps))
+	var all sync.WaitGroup
+	for i, step := range steps {
+		all.Go(func() { cookies[i] = g.give(step, recovery[0]).cookie() })
+	}
+	all.Wait()
+	if n := len(strings.Join(cookies, "")); n != 43 {
+		t.Errorf("one code of one use has begun sessions %q", cookies)
+	}
+}
+
+func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, recovery := g.codesOn()
+	elsewhere := g.browser(g.give(g.step(), recovery[0]).cookie())
+	for name, c := range map[string]struct{ password, code string }{
+		"a wrong password": {"wrong wrong wrong", g.code(secret, 0)}, "a wrong code": {password, "000000"}, "a used one": {password, recovery[0]}} {
+		if a := g.as["owner"].post("/you/codes/off", "password", c.password, "code", c.code); a.status != 422 {
+			t.Errorf("%s: %d", name, a.status)
+		}
+	}
+	for range 2 {
+		a := g.as["owner"].post("/you/codes/off", "password", password, "code", recovery[1])
+		if a.status != 303 || a.header.Get("Location") != "/you?done=codes-off" {
+			t.Errorf("off: %d %s", a.status, a.body)
+		}
+	}
+	if a := elsewhere.get("/you"); a.status != 303 {
+		t.Errorf("another session still opens /you: %d", a.status)
+	}
+	if a := g.as["owner"].get("/you?done=codes-off"); a.status != 200 || !strings.Contains(a.body, "Codes are off.") {
+		t.Errorf("this session: %d", a.status)
+	}
+	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 303 || a.cookie() == "" {
+		t.Errorf("the password alone: %d", a.status)
+	}
+}
+
+// A link opens nothing that codes guard.
+func TestLinksAskForCodesToo(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, recovery := g.codesOn()
+	token := signin.NewToken()
+	id, _ := token.Hash()
+	if _, err := g.book.MakeLink(t.Context(), ledger.Link{ID: id, Purpose: ledger.PasswordLink, Email: "owner@acme.test"}); err != nil {
+		t.Fatal(err)
+	}
+	for link, choose := range map[string]string{"/link/" + string(g.invite("owner@acme.test", g.other, ledger.Owner)): password,
+		"/link/" + string(token): "a wholly new password"} {
+		if page := g.as["nobody"].get(link); !strings.Contains(page.body, `name="code"`) {
+			t.Errorf("the page does not ask for a code: %s", page.body)
+		}
+		for _, code := range []string{"", "000000"} {
+			if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", choose, "code", code); a.status != http.StatusUnauthorized || a.cookie() != "" {
+				t.Errorf("with code %q: %d", code, a.status)
+			}
+		}
+	}
+	invite := "/link/" + string(g.invite("owner@acme.test", g.other, ledger.Owner))
+	if a := g.as["nobody"].post(invite, "form", uuid.NewString(), "password", password, "code", recovery[2]); a.status != 303 || a.cookie() == "" {
+		t.Errorf("an invitation with a code: %d %s", a.status, a.body)
+	}
+	if a := g.as["nobody"].post("/link/"+string(token), "form", uuid.NewString(), "password", "a wholly new password", "code", g.code(secret, 0)); a.status != 303 {
+		t.Errorf("a new password with a code: %d", a.status)
+	}
+}
+
+// Whoever makes an invitation has its link: it must not give a password to somebody who has none.
+func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	made := g.invite("sso@acme.test", g.workspace, ledger.Owner)
+	link, _ := made.Hash()
+	session := signin.NewToken()
+	id, _ := session.Hash()
+	if _, err := g.book.AcceptLink(t.Context(), ledger.Accept{Link: link, User: uuid.New(), OIDC: "https://login.test 1",
+		Session: ledger.NewSession{ID: id, Life: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	path := "/link/" + string(g.invite("sso@acme.test", g.other, ledger.Viewer))
+	page := g.as["nobody"].get(path)
+	if page.status != 200 || strings.Contains(page.body, `type="password"`) {
+		t.Errorf("%d %s", page.status, page.body)
+	}
+	if a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief"); a.status != 401 || a.cookie() != "" {
+		t.Errorf("%d", a.status)
+	}
+	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.Password != "" {
+		t.Errorf("the invitation gave a password: %v", err)
+	}
+	if a := g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/"); a.status != 401 {
+		t.Errorf("signed in with it: %d", a.status)
+	}
+}

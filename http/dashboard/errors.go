@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	httpd "rollcall/http"
+	"rollcall/http/api"
+	"rollcall/http/dashboard/view"
+)
+
+// failure is an error page: what happened and what to do. A page that was asked for loads itself again after a time that
+// is told.
+type failure = view.Failure
+
+// fail answers with an error page.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
+	reload := 0
+	if f.After > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(f.After))
+		if r.Method == http.MethodGet {
+			reload = max(f.After, 2)
+		}
+	}
+	d.render(w, f.Status, "error", &frame{Frame: view.Frame{Title: f.Title, RequestID: httpd.PageRequestOf(r.Context()).ID,
+		Colours: view.ColoursOf(r), Contact: d.o.Contact, Reload: reload}, Body: f})
+}
+
+// notFound answers what is not there, or not for this user.
+func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) {
+	d.fail(w, r, failure{Status: http.StatusNotFound, Title: "There is nothing here",
+		Text: "This page does not exist, or it belongs to a workspace that you are no member of.",
+		Next: "Check the link, or ask who gave it to you.", Link: "/", Label: "To your verifications"})
+}
+
+// retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
+const retryLater = 5
+
+// unavailable answers while the ledger does not.
+func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
+	d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
+	d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "No answer is possible now",
+		Text:  "The ledger does not answer. Verifications that run go on by themselves, and nothing is lost.",
+		Next:  "This page loads itself again in a moment.",
+		After: retryLater})
+}
+
+// refused answers what the listener refuses.
+func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.PageRequest) {
+	f := failure{Status: p.Status, Title: "This is not possible", Text: p.Message, After: p.RetryAfter,
+		Next: "Go back and try again."}
+	switch p.Refused {
+	case api.ServiceUnavailable, api.Overloaded, api.InternalError:
+		f.Title, f.Text = "No answer is possible now",
+			"This node is ending or busy. Verifications that run go on by themselves, and nothing is lost."
+		f.Next = "This page loads itself again in a moment."
+	case api.RateLimited:
+		f.Title, f.Text = "Too much at once", "You asked for more than is answered at once."
+		f.Next = "Wait a moment and try again."
+	case api.NotFound, api.InvalidID:
+		d.notFound(w, r)
+		return
+	case api.ResultsExpired:
+		f.Title, f.Text, f.Next = "The results are gone", "The results were deleted at the end of their retention.",
+			"To check the addresses again, upload the file again. This costs credits again."
+	}
+	d.fail(w, r, f)
+}
+
+// secondsUntil is a Retry-After.
+func secondsUntil(until, now time.Time) int { return max(1, int(until.Sub(now).Seconds()+0.999)) }

@@ -1,0 +1,169 @@
+package dashboard
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/apikey"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// labelMax bounds the label of a key, in bytes.
+const labelMax = 200
+
+// keysView is the page of the API keys.
+type keysView struct {
+	Base    string
+	Keys    []keyView
+	Form    string // the id of the form that makes one
+	Label   string
+	Problem string
+	Made    string // the key that was just made, at the one moment at which it is shown
+	API     string
+}
+
+// keyView is one key.
+type keyView struct {
+	ledger.Key
+	MadeBy, RevokedBy string
+}
+
+// Name is what a key is called.
+func (k keyView) Name() string { return cmp.Or(k.Label, "rc_"+k.ID) }
+
+// Works says whether the key is not revoked.
+func (k keyView) Works() bool { return k.Revoked.IsZero() }
+
+// keysPath is the page of the keys of the workspace of a request.
+func keysPath(r *request) string { return "/w/" + r.workspace().String() + "/keys" }
+
+// showKeys answers GET /w/{ws}/keys.
+func showKeys(d *Dashboard, w http.ResponseWriter, r *request) {
+	d.showKeys(w, r, http.StatusOK, keysView{})
+}
+
+// showKeys answers with the page of the keys, and what a form came to.
+func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v keysView) {
+	found, err := d.o.Book.Keys(r.Context(), r.workspace())
+	var who namer
+	if err == nil {
+		who, err = d.namer(r, found)
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "read keys", err)
+		return
+	}
+	for i := len(found) - 1; i >= 0; i-- { // the newest first
+		v.Keys = append(v.Keys, keyView{Key: found[i], MadeBy: who.of(found[i].MadeBy), RevokedBy: who.of(found[i].RevokedBy)})
+	}
+	v.Base, v.Form, v.API = keysPath(r), uuid.NewString(), d.o.PublicURL()
+	d.show(w, r, status, "keys", &frame{Frame: view.Frame{Title: "API keys"}, Here: "keys", Body: v})
+}
+
+// makeKey answers POST /w/{ws}/keys with the key, once. The same form again makes no second one.
+func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
+	form, ok := parseID(r.PostFormValue("form"))
+	label := strings.TrimSpace(r.PostFormValue("label"))
+	v := keysView{Label: label}
+	switch {
+	case !ok:
+		v.Problem = "The form was not whole. Send it again."
+	case label == "":
+		v.Problem = "Give the key a label, such as the name of the program that uses it."
+	case len(label) > labelMax || ledger.CheckText(label) != nil:
+		v.Problem = "The label is too long or has characters that cannot be kept. Take at most 200 letters."
+	}
+	if v.Problem != "" {
+		d.showKeys(w, r, http.StatusUnprocessableEntity, v)
+		return
+	}
+	text, key := apikey.NewOf(apikey.IDOf(d.signin.Keyed("key", r.workspace().String(), form.String())))
+	_, err := d.o.Book.CreateKey(r.Context(), ledger.Key{ID: key.ID, Workspace: r.workspace(), Label: label,
+		SecretSHA256: key.SHA256})
+	switch {
+	case errors.Is(err, ledger.ErrIllegal): // the form was sent before: its key has another secret
+		d.showKeys(w, r, http.StatusConflict, keysView{Problem: "This form has made a key already, which was shown once. " +
+			"If you did not copy it, revoke it and make another one."})
+	case err != nil:
+		d.unavailable(w, r.Request, "create key", err)
+	default:
+		d.showKeys(w, r, http.StatusOK, keysView{Made: text})
+	}
+}
+
+// keyOfPath finds the key that a path names; it answers and gives false for one that the workspace does not have.
+func (d *Dashboard) keyOfPath(w http.ResponseWriter, r *request) (keyView, bool) {
+	k, err := d.o.Book.KeyByID(r.Context(), r.PathValue("key"))
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchKey), err == nil && k.Workspace != r.workspace():
+		d.notFound(w, r.Request)
+		return keyView{}, false
+	case err != nil:
+		d.unavailable(w, r.Request, "read key", err)
+		return keyView{}, false
+	}
+	return keyView{Key: k}, true
+}
+
+// askRevoke answers GET /w/{ws}/keys/{key}: asks whether a key shall end.
+func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
+	k, ok := d.keyOfPath(w, r)
+	if !ok {
+		return
+	}
+	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Revoke " + k.Name()}, Here: "keys",
+		Body: confirmView{Title: "Revoke the key " + k.Name() + "?", Up: "API keys", Back: keysPath(r), Done: !k.Works(),
+			Text: []string{"Programs that use it are refused. It stops within 5 seconds. This cannot be undone.",
+				"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
+			Already: "This key is revoked already.", Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key",
+			Stay: "Keep it", Form: uuid.NewString()}})
+}
+
+// lastUsed says when a key was used.
+func lastUsed(at time.Time) string {
+	if at.IsZero() {
+		return "never used"
+	}
+	return "used last on " + view.When(at) + " UTC"
+}
+
+// revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
+func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) {
+	k, ok := d.keyOfPath(w, r)
+	if !ok || !d.wholeForm(w, r, keysPath(r)) {
+		return
+	}
+	if _, err := d.o.Book.RevokeKey(r.Context(), k.ID); err != nil {
+		d.unavailable(w, r.Request, "revoke key", err)
+		return
+	}
+	http.Redirect(w, r.Request, keysPath(r), http.StatusSeeOther)
+}
+
+// confirmView asks before something that cannot be undone.
+type confirmView struct {
+	Title        string
+	Up, Back     string // where one came from: its name and path
+	Text         []string
+	Done         bool // there is nothing to do any more
+	Already      string
+	Action, Verb string
+	Stay         string // what the way back is called
+	Form         string
+}
+
+// wholeForm says whether a form has its id; it answers and gives false when not.
+func (d *Dashboard) wholeForm(w http.ResponseWriter, r *request, back string) bool {
+	if _, ok := parseID(r.PostFormValue("form")); ok {
+		return true
+	}
+	d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was not whole",
+		Text: "Nothing was changed.", Next: "Open the page again and send the form there.", Link: back, Label: "Back"})
+	return false
+}

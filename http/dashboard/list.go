@@ -1,0 +1,248 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+const (
+	// listRows is how many verifications a page of the list has.
+	listRows = 50
+
+	// listRead is how many are read at once, and listReads how often for one page: with a filter by state many may be
+	// looked at for few.
+	listRead  = 100
+	listReads = 10
+)
+
+// listView is the list of verifications.
+type listView struct {
+	Rows    []rowView
+	Kinds   []choice
+	States  []choice
+	Older   string // a link; "" on the last page
+	First   bool   // it begins with the newest
+	Looked  bool   // more may fit, further back than was looked
+	Empty   bool   // the workspace has none at all
+	Upload  string // a link; "" for who may not
+	API     string // the public URL, for curl
+	Filters bool
+	Missing string // what files that wait for credits need; "": none waits
+	Example string // a link to a file to try
+}
+
+// choice is one link of a filter.
+type choice struct {
+	Word, Link string
+	Chosen     bool
+}
+
+// rowView is one verification of the list.
+type rowView struct {
+	Name     string
+	Link     string
+	State    stateView
+	Progress string
+	Done     int64
+	Total    int64
+	Outcomes []outcome
+	Created  time.Time
+	By       string
+}
+
+// states are the filters by state; "" is any.
+var states = []struct {
+	key, word string
+	fits      func(ledger.Status) bool
+}{
+	{"", "any state", func(ledger.Status) bool { return true }},
+	{"open", "unfinished", func(s ledger.Status) bool { return !s.Final() }},
+	{"completed", "completed", func(s ledger.Status) bool { return s == ledger.Completed || s == ledger.CompletedWithErrors }},
+	{"cancelled", "cancelled", func(s ledger.Status) bool { return s == ledger.Cancelled }},
+	{"failed", "failed", func(s ledger.Status) bool { return s == ledger.Failed }},
+}
+
+// missing says what verifications that wait for credits need; "" when none waits. Only then the ledger is asked.
+func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, error) {
+	waiting, needed := 0, int64(0)
+	for _, v := range found {
+		if v.State() == ledger.WaitingCredits {
+			waiting++
+			needed += v.Total
+		}
+	}
+	if waiting == 0 {
+		return "", nil
+	}
+	balance, err := d.o.Book.Balance(r.Context(), r.workspace())
+	if err != nil {
+		return "", err
+	}
+	who := "A verification waits"
+	if waiting > 1 {
+		who = view.Plural(int64(waiting), "verification") + " wait"
+	}
+	return who + " for credits: " + view.Plural(needed, "credit") + " are needed, " + view.Thin(balance.Available) + " are available.", nil
+}
+
+// exampleFile is a file to try. Nobody has these names: they are reserved (RFC 2606).
+const exampleFile = "email\nanna@example.com\nben@example.org\ninfo@example.net\n"
+
+// example answers GET /w/{ws}/example.csv.
+func example(_ *Dashboard, w http.ResponseWriter, _ *request) {
+	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="example.csv"`)
+	_, _ = w.Write([]byte(exampleFile))
+}
+
+// list answers GET /w/{ws}.
+func (d *Dashboard) list(w http.ResponseWriter, r *request) {
+	query := r.URL.Query()
+	kind, state := ledger.Kind(query.Get("kind")), query.Get("state")
+	fits := states[0].fits
+	for _, s := range states {
+		if s.key == state {
+			fits = s.fits
+		}
+	}
+	after, ok := openCursor(query.Get("after"))
+	if kind != "" && kind != ledger.Bulk && kind != ledger.Single || !ok {
+		d.notFound(w, r.Request)
+		return
+	}
+	q := ledger.HistoryQuery{Workspace: r.workspace(), Kind: kind, After: after, Limit: listRead}
+	found, last, more, err := d.search(r.Context(), q, fits)
+	if err != nil {
+		d.unavailable(w, r.Request, "read history", err)
+		return
+	}
+	base := "/w/" + r.workspace().String()
+	v := listView{First: after == nil, API: d.o.PublicURL(), Filters: kind != "" || state != ""}
+	by, err := d.makers(r, found...)
+	if err != nil {
+		d.unavailable(w, r.Request, "read who made verifications", err)
+		return
+	}
+	for _, one := range found {
+		row := rowOf(base, one)
+		row.By = by.of(one.MadeBy)
+		v.Rows = append(v.Rows, row)
+	}
+	if v.Missing, err = d.missing(r, found); err != nil {
+		d.unavailable(w, r.Request, "read balance", err)
+		return
+	}
+	v.Example = base + "/example.csv"
+	v.Empty = len(found) == 0 && v.First && !v.Filters
+	v.Looked = more && len(found) < listRows
+	if more {
+		v.Older = listLink(base, string(kind), state, sealCursor(last))
+	}
+	if r.may(ledger.Member) {
+		v.Upload = base + "/upload"
+	}
+	for _, k := range []struct{ key, word string }{{"", "all"}, {"bulk", "bulk"}, {"single", "single"}} {
+		v.Kinds = append(v.Kinds, choice{Word: k.word, Link: listLink(base, k.key, state, ""), Chosen: k.key == string(kind)})
+	}
+	for _, s := range states {
+		v.States = append(v.States, choice{Word: s.word, Link: listLink(base, string(kind), s.key, ""), Chosen: s.key == state})
+	}
+	d.show(w, r, http.StatusOK, "list", &frame{Frame: view.Frame{Title: "Verifications"}, Here: "list", Body: v})
+}
+
+// search reads the history until a page is full, its end, or listReads questions. more says that there may be older ones
+// than last.
+func (d *Dashboard) search(ctx context.Context, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
+	found []ledger.Verification, last ledger.Position, more bool, err error) {
+	for range listReads {
+		read, err := d.o.Book.History(ctx, q)
+		if err != nil {
+			return nil, last, false, err
+		}
+		for i, v := range read {
+			last = ledger.Position{Created: v.Created, ID: v.ID}
+			if fits(v.Status) {
+				found = append(found, v)
+			}
+			if len(found) == listRows {
+				return found, last, i+1 < len(read) || len(read) == q.Limit, nil
+			}
+		}
+		if len(read) < q.Limit {
+			return found, last, false, nil
+		}
+		q.After = &ledger.Position{Created: last.Created, ID: last.ID}
+	}
+	return found, last, true, nil
+}
+
+// listLink is the list with filters; the empty ones stay out.
+func listLink(base, kind, state, after string) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"kind": kind, "state": state, "after": after} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if len(q) == 0 {
+		return base
+	}
+	return base + "?" + q.Encode()
+}
+
+// sealCursor is a place in the list for a link. It is no secret: the list is asked with the workspace.
+func sealCursor(p ledger.Position) string {
+	return strconv.FormatInt(p.Created.UnixNano(), 36) + "." + p.ID.String()
+}
+
+// openCursor reads one; none for "".
+func openCursor(text string) (*ledger.Position, bool) {
+	if text == "" {
+		return nil, true
+	}
+	at, id, _ := strings.Cut(text, ".")
+	nanos, err := strconv.ParseInt(at, 36, 64)
+	if err != nil {
+		return nil, false
+	}
+	parsed, ok := parseID(id)
+	return &ledger.Position{Created: time.Unix(0, nanos), ID: parsed}, ok
+}
+
+// rowOf shows a verification in the list.
+func rowOf(base string, v ledger.Verification) rowView {
+	row := rowView{Name: nameOf(v), Link: base + "/verifications/" + v.ID.String(), State: stateOf(v), Created: v.Created,
+		Outcomes: outcomesOf(v)}
+	switch {
+	case v.Status == ledger.Uploading:
+		row.Progress, row.Done, row.Total = view.Size(v.Durable)+" of "+view.Size(v.Bytes), v.Durable, v.Bytes
+	case v.Status == ledger.Failed && v.Issue != nil:
+		row.Progress = issueText(v.Issue)
+	case v.Total >= 0:
+		row.Progress, row.Done, row.Total = view.Thin(v.Counts.Sum()-v.Counts.Cancelled)+" of "+view.Thin(v.Total),
+			v.Counts.Sum()-v.Counts.Cancelled, v.Total
+	}
+	return row
+}
+
+// nameOf is what a verification is called.
+func nameOf(v ledger.Verification) string {
+	switch {
+	case v.Filename != "":
+		return v.Filename
+	case v.SingleEmail != "":
+		return v.SingleEmail
+	case v.ID == uuid.Nil:
+		return "verification"
+	}
+	return "verification " + v.ID.String()[:8]
+}

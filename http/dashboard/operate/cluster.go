@@ -1,0 +1,88 @@
+package operate
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/view"
+)
+
+// clusterView is the members by what they say.
+type clusterView struct{ admin.Membership }
+
+// memberView is one member.
+type memberView struct {
+	admin.Member
+	Problem string
+	Changes bool
+	Alone   bool // it is the only one
+}
+
+// cluster answers GET /cluster.
+func cluster(p *Pages, w http.ResponseWriter, r *request) {
+	found, err := p.desk.Members(r.Context())
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	p.show(w, r, http.StatusOK, "cluster", &frame{Here: "cluster", Body: clusterView{found},
+		Frame: view.Frame{Title: "Cluster"}})
+}
+
+// find gives the member of a path.
+func (p *Pages) find(w http.ResponseWriter, r *request) (m admin.Member, of int, ok bool) {
+	found, err := p.desk.Members(r.Context())
+	if err != nil {
+		p.refuse(w, r, err)
+		return m, 0, false
+	}
+	for _, m := range found.Members {
+		if m.Session.String() == r.PathValue("node") || m.Node.String() == r.PathValue("node") {
+			return m, len(found.Members), true
+		}
+	}
+	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such node",
+		Text: "It left the cluster and was forgotten, or the link is wrong.", Next: "Look at those that are there.",
+		Link: "/cluster", Label: "To the cluster"})
+	return m, 0, false
+}
+
+// member answers GET /cluster/{node}.
+func member(p *Pages, w http.ResponseWriter, r *request) {
+	if m, of, ok := p.find(w, r); ok {
+		p.showMember(w, r, http.StatusOK, m, of, "")
+	}
+}
+
+func (p *Pages) showMember(w http.ResponseWriter, r *request, status int, m admin.Member, of int, problem string) {
+	p.show(w, r, status, "member", &frame{Here: "cluster", Frame: view.Frame{Title: m.Name + " · Cluster"},
+		Body: memberView{m, problem, !r.in.ReadOnly, of == 1}})
+}
+
+// drain, undrain and forgetNode answer the forms of GET /cluster/{node}. What cannot be taken back asks for the name.
+func drain(p *Pages, w http.ResponseWriter, r *request)   { p.change(w, r, true, p.desk.Drain) }
+func undrain(p *Pages, w http.ResponseWriter, r *request) { p.change(w, r, false, p.desk.Undrain) }
+func forgetNode(p *Pages, w http.ResponseWriter, r *request) {
+	p.change(w, r, true, p.desk.ForgetNode)
+}
+
+// change does something to the member of a path.
+func (p *Pages) change(w http.ResponseWriter, r *request, named bool,
+	do func(ctx context.Context, node string) (admin.Member, error)) {
+	m, of, ok := p.find(w, r)
+	if !ok {
+		return
+	}
+	if named && strings.TrimSpace(r.PostFormValue("name")) != m.Name {
+		p.showMember(w, r, http.StatusUnprocessableEntity, m, of,
+			"The name that you wrote is not the one of this node. Nothing was changed.")
+		return
+	}
+	if _, err := do(r.Context(), m.Node.String()); err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	http.Redirect(w, r.Request, "/cluster", http.StatusSeeOther)
+}

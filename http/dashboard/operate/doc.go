@@ -1,0 +1,32 @@
+// Package operate is the pages of operators, on the admin listener: what the commands show in a terminal, in a browser.
+// Nothing of it can be reached from the customers' listener. Signing in asks no ledger, so the pages also answer while the
+// ledger does not.
+//
+// Routes; an observer (`rollcall operate --read-only`) may only use those that begin with GET.
+//
+//	GET  /sign-in                        how to get a link
+//	GET  /link/{code}                    what a link of `rollcall operate` is for; POST uses it up
+//	POST /sign-out
+//	POST /colours                        light, dark, or as the system has it
+//	GET  /assets/{name}                  styles and scripts
+//	GET  /{$}                            receivers of the whole cluster, most waiting first
+//	GET  /receivers/live                 its table, asked for again and again
+//	GET  /receivers/{key}                one receiver; /live, /trace and /trace/live below it
+//	POST /receivers/{key}/close          ends a session
+//	POST /receivers/{key}/forget         drops what a receiver taught us
+//	GET  /verifications                  of all workspaces, those that are not done, the oldest first
+//	GET  /verifications/{id}             what one waits for
+//	GET  /throttles                      the rules of all layers
+//	GET  /throttles/explain              what holds for a name, who said it, and a form for an override
+//	POST /throttles/preview              what an override would change; POST /throttles/set sets it
+//	GET  /throttles/clear                asks; POST ends overrides before their time
+//	GET  /cluster                        the members
+//	GET  /cluster/{node}                 one of them; POST /drain, /undrain and /forget below it
+//	GET  /sources                        our addresses
+//	GET  /workspaces                     balances and weights; POST /workspaces/grant grants credits
+//	GET  /audit                          the last audit of this node; POST runs one
+//	GET  /log                            what operators changed
+//	GET  /health                         what the node found of its identity
+//
+// Start with Pages and routes.
+package operate

@@ -1,0 +1,353 @@
+package operate_test
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/ledger"
+)
+
+func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	link := g.Link("eve", false)
+	stranger := &visitor{t: t, g: g}
+	for range 2 { // as a previewer does
+		if a := stranger.get(link); a.status != 200 || !strings.Contains(a.body, "eve") || stranger.cookie != "" {
+			t.Fatalf("GET: %d, cookie %q", a.status, stranger.cookie)
+		}
+	}
+	if a := stranger.send("POST", link, url.Values{}); a.status != 303 || stranger.get("/").status != 200 {
+		t.Fatalf("POST: %d", a.status)
+	}
+	second := &visitor{t: t, g: g}
+	if a := second.send("POST", link, url.Values{}); a.status != 404 || second.cookie != "" {
+		t.Errorf("a used link answers %d, cookie %q", a.status, second.cookie)
+	}
+	late := g.Link("eve", false)
+	g.Later(time.Minute)
+	if a := second.send("POST", late, url.Values{}); a.status != 404 || second.cookie != "" {
+		t.Errorf("a link of a minute ago answers %d, cookie %q", a.status, second.cookie)
+	}
+}
+
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	kept := v.cookie
+	v.send("POST", "/sign-out", url.Values{})
+	v.cookie = kept
+	if a := v.get("/"); a.status != 303 {
+		t.Errorf("a cookie that was kept beyond its sign-out opens a page: %d", a.status)
+	}
+	v = visit(t, g, "eve", false)
+	g.Later(59 * time.Minute)
+	if a := v.get("/log"); a.status != 200 { // counts as use
+		t.Fatalf("within the hour: %d", a.status)
+	}
+	g.Later(59 * time.Minute)
+	v.get("/receivers/live")
+	if a := v.get("/receivers/live"); a.status != 200 {
+		t.Fatalf("a part, within the hour: %d", a.status)
+	}
+	g.Later(2 * time.Minute)
+	if a := v.get("/"); a.status != 303 {
+		t.Errorf("a session that only parts were asked for lives on: %d", a.status)
+	}
+	v = visit(t, g, "eve", false)
+	for range 12 {
+		g.Later(59 * time.Minute)
+		v.get("/log")
+	}
+	g.Later(20 * time.Minute)
+	if a := v.get("/log"); a.status != 303 {
+		t.Errorf("a session of more than 12 hours lives: %d", a.status)
+	}
+}
+
+func TestCookiesThatWeDidNotSealOpenNothing(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	other := visit(t, operatetest.Start(t), "eve", false) // the same token: a node beside it, as behind one name
+	v := &visitor{t: t, g: g, cookie: other.cookie}
+	if a := v.get("/"); a.status != 200 {
+		t.Errorf("a session of a node with the same token: %d", a.status)
+	}
+	for i := range []int{0, 1, 2, 3} {
+		forged := []byte(other.cookie)
+		forged[i*len(forged)/4] ^= 1
+		v.cookie = string(forged)
+		if a := v.get("/"); a.status != 303 {
+			t.Errorf("a forged cookie opens a page: %d", a.status)
+		}
+	}
+	v.cookie = other.cookie + "; " + cookieName + "=" + other.cookie
+	if a := v.get("/"); a.status != 303 {
+		t.Errorf("two cookies open a page: %d", a.status)
+	}
+	v.cookie = ""
+	if a := v.send("GET", "/", nil, "Authorization", "Bearer "+operatetest.Token); a.status != 303 {
+		t.Errorf("the token opens a page: %d", a.status)
+	}
+	v.cookie = other.cookie
+	if a := v.get("/v1/receivers"); a.status != 401 {
+		t.Errorf("the cookie opens the operator API: %d", a.status)
+	}
+}
+
+func TestOtherSitesChangeNothing(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	form := url.Values{"name": {"node-2"}}
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://elsewhere.test"}} {
+		if a := v.send("POST", "/cluster/"+g.Node.String()+"/drain", form, header...); a.status != 403 || len(g.Asked()) > 0 {
+			t.Errorf("%q: %d", header, a.status)
+		}
+	}
+}
+
+func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	for host, want := range map[string]int{"127.0.0.1": 303, "localhost": 303, "ops.test": 403} {
+		v := &visitor{t: t, g: g}
+		if a := v.send("POST", g.Link("eve", false), url.Values{}, "Host", host); a.status != want {
+			t.Errorf("%s: %d, want %d", host, a.status, want)
+		}
+	}
+}
+
+func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	form := url.Values{"form": {uuid.NewString()}, "name": {"fast.test"}, "field": {"rcpt_rate"}, "value": {"2/s"}, "for": {"2h"}, "reason": {"ticket 1"}}
+	a := v.send("POST", "/throttles/preview", form)
+	for _, want := range []string{"5/s", "2/s", "at most", "ticket 1"} {
+		if !strings.Contains(a.body, want) {
+			t.Errorf("the preview has no %q:\n%s", want, a.body)
+		}
+	}
+	if n := len(g.Overrides(t)); n != 1 {
+		t.Fatalf("looking set one: %d hold", n)
+	}
+	for range 2 {
+		if a := v.send("POST", "/throttles/set", form); a.status != 303 {
+			t.Fatalf("set: %d %s", a.status, a.body)
+		}
+	}
+	held := g.Overrides(t)
+	i := slices.IndexFunc(held, func(o ledger.ThrottleOverride) bool { return o.Key == "fast.test" })
+	if len(held) != 2 || i < 0 || held[i].Author != "eve" || held[i].Reason != "ticket 1" || held[i].Expires.Sub(held[i].Created) != 2*time.Hour {
+		t.Fatalf("%+v", held)
+	}
+	for field, wrong := range map[string]string{"for": "soon", "value": "quick", "reason": "", "form": "x", "field": "colour"} {
+		bad := url.Values{}
+		for k := range form {
+			bad.Set(k, form.Get(k))
+		}
+		bad.Set("form", uuid.NewString())
+		bad.Set(field, wrong)
+		for _, path := range []string{"/throttles/preview", "/throttles/set"} {
+			if a := v.send("POST", path, bad); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
+				t.Errorf("%s with %s %q: %d", path, field, wrong, a.status)
+			}
+		}
+	}
+	if a := v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}}); a.status != 422 {
+		t.Errorf("clear without a reason: %d", a.status)
+	}
+	for range 2 {
+		if a := v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}, "reason": {"done"}}); a.status != 303 {
+			t.Errorf("clear: %d", a.status)
+		}
+	}
+	if n := len(g.Overrides(t)); n != 1 {
+		t.Errorf("%d hold after one was cleared", n)
+	}
+}
+
+func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	for _, path := range []string{"/cluster/" + g.Node.String() + "/drain", "/cluster/" + g.Lost().String() + "/forget"} {
+		if a := v.send("POST", path, url.Values{"name": {"node-9"}}); a.status != 422 || len(g.Asked()) > 0 {
+			t.Errorf("%s with another name: %d", path, a.status)
+		}
+	}
+	if a := v.send("POST", "/cluster/"+uuid.NewString()+"/drain", url.Values{"name": {"node-2"}}); a.status != 404 {
+		t.Errorf("a node that is none: %d", a.status)
+	}
+	v.send("POST", "/cluster/"+g.Node.String()+"/drain", url.Values{"name": {"node-2"}})
+	if asked := g.Asked(); len(asked) != 1 || asked[0] != "drain "+g.Node.String()+" by eve" {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+func TestAGrantIsGrantedOnce(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	form := url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
+	for range 2 {
+		if a := v.send("POST", "/workspaces/grant", form); a.status != 303 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if b := g.Balance(t); b.Granted != 2500 {
+		t.Errorf("granted %d", b.Granted)
+	}
+	for field, wrong := range map[string]string{"credits": "-1", "workspace": "x", "reason": "", "form": "x"} {
+		bad := url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"5"}, "reason": {"x"}}
+		bad.Set(field, wrong)
+		if a := v.send("POST", "/workspaces/grant", bad); a.status != 422 {
+			t.Errorf("%s %q: %d", field, wrong, a.status)
+		}
+	}
+	form.Set("credits", "7") // the same form with another sum
+	if a := v.send("POST", "/workspaces/grant", form); a.status != 422 {
+		t.Errorf("a form that says something else the second time: %d", a.status)
+	}
+	if b := g.Balance(t); b.Granted != 2500 {
+		t.Errorf("granted %d", b.Granted)
+	}
+}
+
+// link is a link in a page.
+var link = regexp.MustCompile(`href="([^"]+)"`)
+
+// follow clicks the first link of a page that begins so.
+func (v *visitor) follow(page answer, prefix string) (string, answer) {
+	v.t.Helper()
+	for _, m := range link.FindAllStringSubmatch(page.body, -1) {
+		if path := strings.ReplaceAll(m[1], "&amp;", "&"); strings.HasPrefix(path, prefix) && path != prefix {
+			return path, v.get(strings.SplitN(path, "#", 2)[0])
+		}
+	}
+	v.t.Fatalf("no link to %s in\n%s", prefix, page.body)
+	return "", answer{}
+}
+
+func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	list := v.get("/verifications") // the page that the first one names for a slow file
+	if first := v.get("/"); !strings.Contains(first.body, `<a href="/verifications">`) {
+		t.Error("the first page does not lead to the verifications")
+	}
+	_, waits := v.follow(list, "/verifications/")
+	_, receiver := v.follow(waits, "/receivers/")
+	for _, want := range []string{"holds it back", "rcpt_rate", "1/s", "override", "ticket &lt;812&gt;", "eve", "5/s"} {
+		if !strings.Contains(receiver.body, want) {
+			t.Errorf("the receiver's page has no %q", want)
+		}
+	}
+	_, form := v.follow(receiver, "/throttles/explain?")
+	if !strings.Contains(form.body, `<option selected>rcpt_rate`) {
+		t.Error("the form does not begin with the field that holds it back")
+	}
+}
+
+func TestPagesAnswerWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	g.Away(true)
+	v := visit(t, g, "eve", false)
+	for path, want := range map[string]int{"/": 200, "/receivers/mx.slow.test": 200, "/cluster": 200, "/sources": 200, "/health": 200,
+		"/throttles": 200, "/verifications": 503, "/workspaces": 503} {
+		if a := v.get(path); a.status != want {
+			t.Errorf("%s: %d, want %d", path, a.status, want)
+		}
+	}
+	if a := v.get("/throttles"); !strings.Contains(a.body, "The ledger does not answer") {
+		t.Error("the throttles do not say that overrides are missing")
+	}
+	g.Away(false)
+	if a := v.get("/verifications"); a.status != 200 {
+		t.Errorf("after it came back: %d", a.status)
+	}
+}
+
+func TestFiltersAndParts(t *testing.T) {
+	t.Parallel()
+	v := visit(t, operatetest.Start(t), "eve", false)
+	for query, want := range map[string][]string{"": {"mx.slow.test", "uni.test", "strict.test", "quiet.test"}, "?find=SLOW": {"mx.slow.test"},
+		"?state=resting": {"strict.test"}, "?cause=connections": {"uni.test"}, "?find=none": nil} {
+		for _, path := range []string{"/", "/receivers/live"} {
+			a := v.get(path + query)
+			for _, key := range []string{"mx.slow.test", "uni.test", "strict.test", "quiet.test"} {
+				if got := strings.Contains(a.body, `href="/receivers/`+key); got != slices.Contains(want, key) {
+					t.Errorf("%s%s has %s: %v", path, query, key, got)
+				}
+			}
+			if !strings.Contains(a.body, "node-3") {
+				t.Errorf("%s%s does not name the node without an answer", path, query)
+			}
+		}
+	}
+	a := v.get("/receivers/mx.slow.test/trace/live")
+	tag := a.header.Get("ETag")
+	if !strings.Contains(a.body, `data-etag="`+strings.ReplaceAll(tag, `"`, "&#34;")+`"`) {
+		t.Errorf("the part does not carry its tag %s", tag)
+	}
+}
+
+func TestObserversSeeNoForms(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles/explain?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces"} {
+		for part := range strings.SplitSeq(v.get(path).body, "<form ") {
+			if strings.HasPrefix(part, `method="post"`) && !strings.HasPrefix(part, `method="post" action="/sign-out"`) {
+				t.Errorf("%s shows an observer the form %.80s", path, part)
+			}
+		}
+	}
+}
+
+func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	if a := v.get("/audit"); !strings.Contains(a.body, "No audit was run") {
+		t.Errorf("before the first: %s", a.body)
+	}
+	for range 2 { // twice is once while it runs
+		if a := v.send("POST", "/audit", url.Values{}); a.status != 303 {
+			t.Fatalf("%d", a.status)
+		}
+	}
+	page := ""
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+		if page = v.get("/audit").body; strings.Contains(page, "Nothing is wrong") {
+			break
+		}
+	}
+	if !strings.Contains(page, "Nothing is wrong") || !strings.Contains(page, "Entries") {
+		t.Errorf("after it: %s", page)
+	}
+}
+
+func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
+	t.Parallel()
+	v := visit(t, operatetest.Start(t), "ben", true)
+	for _, path := range []string{"/", "/throttles", "/cluster", "/nowhere"} {
+		page := v.get(path).body
+		for _, want := range []string{"This node may not probe.", "Port 25 is closed", "Node node-2 may not probe."} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s does not say %q", path, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package operatetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/http/dashboard/operate"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp/identity"
+	"rollcall/smtp/throttle"
+)
+
+// Token is the admin token of a Rig.
+const Token = "a-token-that-nobody-guesses"
+
+// Rig is the pages on a listener. Its survey and its cluster answer what the fields say.
+type Rig struct {
+	URL       string
+	Workspace ledger.Workspace
+	Open      ledger.Verification // that has work, in the ledger and at the receiver "mx.slow.test"
+	Node      uuid.UUID           // a session of the cluster
+	Override  ledger.ThrottleOverride
+
+	book  *moodyBook
+	pages *operate.Pages
+	table *throttle.Table
+
+	mu    sync.Mutex
+	asked []string
+	late  time.Duration // how much later than now it is for the pages
+}
+
+// moodyBook is a ledger that can stop answering.
+type moodyBook struct {
+	*sqlstore.Store
+	mu   sync.Mutex
+	away bool
+}
+
+var errAway = errors.New("the test's ledger is away")
+
+func (b *moodyBook) gone() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.away {
+		return errAway
+	}
+	return nil
+}
+
+// Tuning and others fail while the ledger is away.
+func (b *moodyBook) Tuning(ctx context.Context) (ledger.Tuning, error) {
+	if err := b.gone(); err != nil {
+		return ledger.Tuning{}, err
+	}
+	return b.Store.Tuning(ctx)
+}
+
+// Workspaces fails while the ledger is away.
+func (b *moodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
+	if err := b.gone(); err != nil {
+		return nil, err
+	}
+	return b.Store.Workspaces(ctx)
+}
+
+// OpenVerifications fails while the ledger is away.
+func (b *moodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	if err := b.gone(); err != nil {
+		return nil, err
+	}
+	return b.Store.OpenVerifications(ctx, limit)
+}
+
+// Start starts a Rig that ends with the test.
+func Start(t testing.TB) *Rig {
+	t.Helper()
+	store, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := throttle.NewTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Rig{book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, Token: Token, Gatherer: prometheus.NewRegistry(),
+		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: g, Cluster: members{g}, Throttle: table,
+		Identity: finding, ReplayOverride: replayed, Pages: g.made})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.URL = "http://" + server.Addr().String()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := errors.Join(server.Stop(ctx), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// made makes the pages.
+func (g *Rig) made(d *admin.Desk) (admin.Pages, error) {
+	pages, err := operate.New(operate.Options{Desk: d, Token: Token, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	g.pages = pages
+	return pages, err
+}
+
+// fill puts a customer with work and an override into the ledger.
+func (g *Rig) fill(ctx context.Context) (err error) {
+	if g.Workspace, err = g.book.CreateWorkspace(ctx, uuid.New(), "acme <b>"); err != nil {
+		return err
+	}
+	if _, err = g.book.Grant(ctx, uuid.New(), g.Workspace.ID, 1000, "test"); err != nil {
+		return err
+	}
+	if g.Open, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(),
+		Filename: "slow <i>.csv", Bytes: 64, BytesMax: 1 << 20, UploadExpiry: time.Hour,
+		Limits: ledger.Limits{Open: 5, Stored: 1 << 30, Unpaid: 1 << 30}}); err != nil {
+		return err
+	}
+	ctx = ledger.WithAuthor(ctx, "eve <eve@ops>")
+	g.Override, err = g.book.SetOverride(ctx, ledger.ThrottleOverride{ID: uuid.New(), Key: "mx.slow.test",
+		Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: "ticket <812>"}, time.Hour)
+	return err
+}
+
+// Link makes a path that signs somebody in once.
+func (g *Rig) Link(author string, readOnly bool) string {
+	path, _ := g.pages.Link(author, readOnly)
+	return path
+}
+
+// Away has the ledger answer no more, or again.
+func (g *Rig) Away(yes bool) {
+	g.book.mu.Lock()
+	defer g.book.mu.Unlock()
+	g.book.away = yes
+}
+
+// Later has the pages take a later time for now.
+func (g *Rig) Later(by time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.late += by
+}
+
+func (g *Rig) now() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Now().Add(g.late)
+}
+
+// Asked gives what the cluster was asked to change, and forgets it.
+func (g *Rig) Asked() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	asked := g.asked
+	g.asked = nil
+	return asked
+}
+
+// Overrides gives those that hold.
+func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
+	t.Helper()
+	found, err := g.book.Tuning(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Overrides
+}
+
+// Balance gives what the workspace has.
+func (g *Rig) Balance(t testing.TB) ledger.Balance {
+	t.Helper()
+	b, err := g.book.Balance(t.Context(), g.Workspace.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (g *Rig) note(ctx context.Context, format string, args ...any) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked = append(g.asked, fmt.Sprintf(format, args...)+" by "+ledger.Author(ctx))
+	return nil
+}
+
+// finding is an identity with a fault.
+func finding() admin.Identity {
+	at := api.Time(time.Now())
+	return admin.Identity{Enforced: true, Why: "Port 25 is closed <here>.", Checked: &at, Findings: []admin.Finding{
+		{Check: identity.Port25, Source: "192.0.2.7", State: identity.Fail, Saw: "no answer", Next: "Ask the provider to open it.", Checked: at}}}
+}
+
+// replayed says that an override would have halved what was asked.
+func replayed(_ context.Context, name string, _ throttle.Override) (view.Replayed, error) {
+	return view.Replayed{Hours: 2, Asked: 100, Receivers: []view.ReceiverReplay{{Key: name, Asked: 100, Would: 50, Delay: 90}}}, nil
+}

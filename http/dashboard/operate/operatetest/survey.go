@@ -1,0 +1,149 @@
+package operatetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/smtp/throttle"
+)
+
+// Hostile is a reply that would be a script if it were not escaped.
+const Hostile = `4.7.1 <script>alert("x")</script> try later`
+
+// row is a receiver.
+func row(key, state, cause string, queued int) view.Receiver {
+	r := view.Receiver{Key: key, Node: "node-1", State: state, Cause: cause, Why: "a sentence with the numbers", Queued: queued, Oldest: 640,
+		Sessions: 1, Most: 2, Rcpts: 1, Allowed: 1, Ceiling: 5, Budget: 20, Refused: 0.61, Deferred: 0.01, PerHour: 3600,
+		Last: view.Reply{At: time.Now(), Code: 450, Text: Hostile}}
+	if cause != "free" {
+		r.Until = time.Now().Add(time.Hour)
+	}
+	return r
+}
+
+// Receivers gives one of each state, and a node that does not answer.
+func (g *Rig) Receivers(context.Context) (view.Receivers, error) {
+	return view.Receivers{At: time.Now(), Silent: []view.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, Receivers: []view.Receiver{
+		row("mx.slow.test", "asking", "allowance", 81_204), row("uni.test", "waiting", "connections", 917),
+		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
+}
+
+// Receiver gives all of mx.slow.test.
+func (g *Rig) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, error) {
+	if key != "mx.slow.test" {
+		return nil, view.ErrNotThere
+	}
+	d := view.ReceiverDetail{Receiver: row(key, "asking", "allowance", 81_204),
+		SessionList: []view.Session{{ID: 7, Source: "192.0.2.7", Host: "mx1.slow.test", State: "asking", Age: 12, Rcpts: 40, Refused: 3, TLS: "1.3"}},
+		Queues:      []view.Queue{{Workspace: g.Workspace.ID.String(), Verification: g.Open.ID.String(), Queued: 81_204, Oldest: 640, Weight: 1}},
+		Firings:     []view.Reply{{At: time.Now(), Code: 450, Text: Hostile, Rule: "rcpt-4.7.1", Action: "slow down"}},
+		Learned:     []view.Limit{{Field: "rcpt_rate", Value: "1/s", From: "it put us off twice", Until: time.Now().Add(time.Hour)}}}
+	for i := range 60 {
+		d.Minutes = append(d.Minutes, view.Minute{At: time.Now().Add(time.Duration(i-60) * time.Minute), Asked: i, Accepted: i / 2,
+			Refused: i / 4, Deferred: i / 4, Allowed: 1, Cause: "allowance"})
+	}
+	return []view.ReceiverDetail{d}, nil
+}
+
+// Sources gives one that is used and one that rests.
+func (g *Rig) Sources(context.Context) ([]view.Source, []view.Silent, error) {
+	return []view.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
+		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2}}, nil, nil
+}
+
+// CloseSession notes it.
+func (g *Rig) CloseSession(ctx context.Context, key, node string, session int) error {
+	return g.note(ctx, "close %s %s %d", key, node, session)
+}
+
+// Forget notes it.
+func (g *Rig) Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+	return []view.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, g.note(ctx, "forget %s %s", key, what)
+}
+
+// Trace gives two lines.
+func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]view.TraceLine, error) {
+	return []view.TraceLine{{Number: 1, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "> RCPT TO:<…@slow.test>"},
+		{Number: 2, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "< " + Hostile}}, nil
+}
+
+// Trials gives none.
+func (g *Rig) Trials(context.Context, string) ([]throttle.TrialLine, []view.Silent, error) {
+	return nil, nil, view.ErrNotThere
+}
+
+// Verification says that the open one waits for mx.slow.test.
+func (g *Rig) Verification(_ context.Context, id string) (view.Verification, error) {
+	if id != g.Open.ID.String() {
+		return view.Verification{}, view.ErrNotThere
+	}
+	return view.Verification{ID: id, Workspace: g.Workspace.ID.String(), Status: "verifying", Node: "node-1", Total: 90_000, Final: 8_796,
+		At: time.Now(), Finish: time.Now().Add(time.Hour), Waits: []view.Wait{{Addresses: 81_204, For: view.ForReceiver, Receiver: "mx.slow.test",
+			Cause: "allowance", PerHour: 3600}}}, nil
+}
+
+// Explain says what the table has, and what the override of mx.slow.test says.
+func (g *Rig) Explain(_ context.Context, name string) (view.Explanation, error) {
+	return g.ExplainRules(name)
+}
+
+// ExplainRules says the same.
+func (g *Rig) ExplainRules(name string) (view.Explanation, error) {
+	x := view.Explanation{Key: name}
+	for _, e := range g.table.Explain(name) {
+		last := e.Said[len(e.Said)-1]
+		f := view.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: view.Said{Layer: last.Layer.String(), Where: last.Where}}
+		if name == "mx.slow.test" && f.Field == "rcpt_rate" {
+			f.Beaten = []view.SaidValue{{Value: f.Value, Said: f.Said}}
+			f.Value, f.Said = "1/s", view.Said{Layer: "override", Name: name, ID: g.Override.ID.String(), Author: g.Override.Author,
+				Reason: g.Override.Reason, Until: g.Override.Expires}
+		}
+		x.Fields = append(x.Fields, f)
+	}
+	return x, nil
+}
+
+// Files says that all are alike.
+func (g *Rig) Files(context.Context) ([]view.OtherFile, []view.Silent, error) { return nil, nil, nil }
+
+// Record gives none.
+func (g *Rig) Record(context.Context) ([]view.Record, []view.Silent, error) { return nil, nil, nil }
+
+// Members gives two that live and one that is lost.
+func (g *Rig) Members(context.Context) (admin.Membership, error) {
+	age, clock := 1.5, int64(-20)
+	of := func(session uuid.UUID, name string, state admin.State) admin.Member {
+		return admin.Member{Node: session, Session: session, Name: name, State: state, This: name == "node-1", Version: "1.4.0",
+			Actors: "192.0.2.1:7947", Gossip: "192.0.2.1:7946", Since: api.Time(time.Now()), BeatAge: &age, ClockOffset: &clock, Leases: 4,
+			Addresses: 12_044, Receivers: 31, Agreed: true}
+	}
+	return admin.Membership{Cluster: "test", LedgerAge: 1, Members: []admin.Member{of(uuid.NewSHA1(g.Node, nil), "node-1", admin.StateServing),
+		of(g.Node, "node-2", admin.StateUnfit), of(uuid.NewSHA1(g.Node, []byte{1}), "node-3", admin.StateLost)}}, nil
+}
+
+// Lost is the session of the node that is lost.
+func (g *Rig) Lost() uuid.UUID { return uuid.NewSHA1(g.Node, []byte{1}) }
+
+// Drain notes it.
+func (g *Rig) Drain(ctx context.Context, node uuid.UUID) error { return g.note(ctx, "drain %s", node) }
+
+// Undrain notes it.
+func (g *Rig) Undrain(ctx context.Context, node uuid.UUID) error {
+	return g.note(ctx, "undrain %s", node)
+}
+
+// Keys is not asked by pages.
+func (g *Rig) Keys(context.Context, admin.KeyCommand) ([]admin.KeyResult, error) { return nil, nil }
+
+// members is the cluster of a Rig: its survey has another method Forget.
+type members struct{ *Rig }
+
+// Forget notes it.
+func (m members) Forget(ctx context.Context, node uuid.UUID) error {
+	return m.note(ctx, "forget node %s", node)
+}

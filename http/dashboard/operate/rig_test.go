@@ -1,0 +1,75 @@
+package operate_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"rollcall/http/dashboard/operate/operatetest"
+)
+
+const cookieName = "__Host-rollcall-operator"
+
+// visitor is a browser: it keeps the cookie of the pages.
+type visitor struct {
+	t      *testing.T
+	g      *operatetest.Rig
+	cookie string
+}
+
+// answer is what it got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes a request; form nil means that there is no body.
+func (v *visitor) send(method, path string, form url.Values, header ...string) answer {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, v.g.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if v.cookie != "" {
+		r.Header.Set("Cookie", cookieName+"="+v.cookie)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+		r.Header.Set(header[i], header[i+1])
+	}
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, c := range a.Cookies() {
+		if c.Name == cookieName {
+			v.cookie = c.Value
+		}
+	}
+	return answer{a.StatusCode, a.Header, string(body)}
+}
+
+func (v *visitor) get(path string) answer { v.t.Helper(); return v.send("GET", path, nil) }
+
+// visit signs somebody in.
+func visit(t *testing.T, g *operatetest.Rig, author string, readOnly bool) *visitor {
+	t.Helper()
+	v := &visitor{t: t, g: g}
+	if a := v.send("POST", g.Link(author, readOnly), url.Values{}); a.status != 303 || v.cookie == "" {
+		t.Fatalf("the link answers %d, with the cookie %q", a.status, v.cookie)
+	}
+	return v
+}

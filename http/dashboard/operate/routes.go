@@ -1,0 +1,69 @@
+package operate
+
+import "net/http"
+
+// route is one path and method.
+type route struct {
+	pattern string
+	open    bool // for everybody
+	part    bool // asked for by a script: refused without a page, and no sign that somebody looks
+	changes bool // refused to observers
+	handle  func(*Pages, http.ResponseWriter, *request)
+}
+
+// live answers for the part of a page that is asked for again.
+func live[V any](page string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
+	return func(p *Pages, w http.ResponseWriter, r *request) {
+		v, err := read(p, r)
+		if err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		p.part(w, r, page, v)
+	}
+}
+
+// routes is every route. The comment of the package says what each is.
+var routes = []route{
+	{pattern: "GET /sign-in", open: true, handle: signIn},
+	{pattern: "GET /link/{code}", open: true, handle: showLink},
+	{pattern: "POST /link/{code}", open: true, handle: useLink},
+	{pattern: "POST /sign-out", open: true, handle: signOut},
+	{pattern: "POST /colours", open: true, handle: setColours},
+	{pattern: "GET /assets/{name}", open: true, handle: asset},
+
+	{pattern: "GET /{$}", handle: receivers},
+	{pattern: "GET /receivers/live", part: true, handle: live("receivers", (*Pages).readReceivers)},
+	{pattern: "GET /receivers/{key}", handle: receiver},
+	{pattern: "GET /receivers/{key}/live", part: true, handle: live("receiver", (*Pages).readReceiver)},
+	{pattern: "GET /receivers/{key}/trace", handle: trace},
+	{pattern: "GET /receivers/{key}/trace/live", part: true, handle: live("trace", (*Pages).readTrace)},
+	{pattern: "POST /receivers/{key}/close", changes: true, handle: closeSession},
+	{pattern: "POST /receivers/{key}/forget", changes: true, handle: forget},
+
+	{pattern: "GET /verifications", handle: verifications},
+	{pattern: "GET /verifications/{id}", handle: verification},
+	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", (*Pages).readWaits)},
+
+	{pattern: "GET /throttles", handle: throttles},
+	{pattern: "GET /throttles/explain", handle: explain},
+	{pattern: "POST /throttles/preview", changes: true, handle: preview},
+	{pattern: "POST /throttles/set", changes: true, handle: setOverride},
+	{pattern: "GET /throttles/clear", handle: askClear},
+	{pattern: "POST /throttles/clear", changes: true, handle: clearOverrides},
+
+	{pattern: "GET /cluster", handle: cluster},
+	{pattern: "GET /cluster/{node}", handle: member},
+	{pattern: "POST /cluster/{node}/drain", changes: true, handle: drain},
+	{pattern: "POST /cluster/{node}/undrain", changes: true, handle: undrain},
+	{pattern: "POST /cluster/{node}/forget", changes: true, handle: forgetNode},
+
+	{pattern: "GET /sources", handle: sources},
+	{pattern: "GET /workspaces", handle: workspaces},
+	{pattern: "POST /workspaces/grant", changes: true, handle: grant},
+	{pattern: "GET /audit", handle: audit},
+	{pattern: "GET /audit/live", part: true, handle: live("audit", (*Pages).readAudit)},
+	{pattern: "POST /audit", changes: true, handle: runAudit},
+	{pattern: "GET /log", handle: showLog},
+	{pattern: "GET /health", handle: health},
+}

@@ -1,0 +1,154 @@
+package operate_test
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/operate"
+	"rollcall/http/dashboard/operate/operatetest"
+)
+
+// asked is one request to a route, and what nobody, an observer and an operator are answered.
+type asked struct {
+	path func(*operatetest.Rig) string
+	form func(*operatetest.Rig) url.Values
+	want [3]int
+}
+
+func at(path string) func(*operatetest.Rig) string {
+	return func(*operatetest.Rig) string { return path }
+}
+
+func with(pairs ...string) func(*operatetest.Rig) url.Values {
+	return func(*operatetest.Rig) url.Values {
+		form := url.Values{"form": {uuid.NewString()}}
+		for i := 0; i < len(pairs); i += 2 {
+			form.Set(pairs[i], pairs[i+1])
+		}
+		return form
+	}
+}
+
+func ofNode(rest string) func(*operatetest.Rig) string {
+	return func(g *operatetest.Rig) string { return "/cluster/" + g.Node.String() + rest }
+}
+
+var override = with("name", "mx.slow.test", "field", "connections", "value", "1", "for", "1h", "reason", "x")
+
+// table has every route.
+var table = map[string]asked{
+	"GET /sign-in":                    {path: at("/sign-in"), want: [3]int{200, 303, 303}},
+	"GET /link/{code}":                {path: at("/link/none"), want: [3]int{404, 404, 404}},
+	"POST /link/{code}":               {path: at("/link/none"), form: with(), want: [3]int{404, 404, 404}},
+	"POST /colours":                   {path: at("/colours"), form: with("colours", "dark"), want: [3]int{303, 303, 303}},
+	"GET /assets/{name}":              {path: at("/assets/none.css"), want: [3]int{404, 404, 404}},
+	"GET /{$}":                        {path: at("/"), want: [3]int{303, 200, 200}},
+	"GET /receivers/live":             {path: at("/receivers/live"), want: [3]int{401, 200, 200}},
+	"GET /receivers/{key}":            {path: at("/receivers/mx.slow.test"), want: [3]int{303, 200, 200}},
+	"GET /receivers/{key}/live":       {path: at("/receivers/mx.slow.test/live"), want: [3]int{401, 200, 200}},
+	"GET /receivers/{key}/trace":      {path: at("/receivers/mx.slow.test/trace"), want: [3]int{303, 200, 200}},
+	"GET /receivers/{key}/trace/live": {path: at("/receivers/mx.slow.test/trace/live"), want: [3]int{401, 200, 200}},
+	"POST /receivers/{key}/close":     {path: at("/receivers/mx.slow.test/close"), form: with("node", "node-1", "session", "7"), want: [3]int{401, 403, 303}},
+	"POST /receivers/{key}/forget":    {path: at("/receivers/mx.slow.test/forget"), form: with("what", "pace", "reason", "x"), want: [3]int{401, 403, 303}},
+	"GET /verifications":              {path: at("/verifications"), want: [3]int{303, 200, 200}},
+	"GET /verifications/{id}": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() },
+		want: [3]int{303, 200, 200}},
+	"GET /throttles":          {path: at("/throttles"), want: [3]int{303, 200, 200}},
+	"GET /throttles/explain":  {path: at("/throttles/explain?name=mx.slow.test"), want: [3]int{303, 200, 200}},
+	"POST /throttles/preview": {path: at("/throttles/preview"), form: override, want: [3]int{401, 403, 200}},
+	"POST /throttles/set":     {path: at("/throttles/set"), form: override, want: [3]int{401, 403, 303}},
+	"GET /throttles/clear":    {path: func(g *operatetest.Rig) string { return "/throttles/clear?id=" + g.Override.ID.String() }, want: [3]int{303, 200, 200}},
+	"POST /throttles/clear": {path: at("/throttles/clear"), form: func(g *operatetest.Rig) url.Values {
+		return url.Values{"id": {g.Override.ID.String()}, "reason": {"over"}}
+	}, want: [3]int{401, 403, 303}},
+	"GET /cluster":                 {path: at("/cluster"), want: [3]int{303, 200, 200}},
+	"GET /cluster/{node}":          {path: ofNode(""), want: [3]int{303, 200, 200}},
+	"POST /cluster/{node}/drain":   {path: ofNode("/drain"), form: with("name", "node-2"), want: [3]int{401, 403, 303}},
+	"POST /cluster/{node}/undrain": {path: ofNode("/undrain"), form: with(), want: [3]int{401, 403, 303}},
+	"POST /cluster/{node}/forget": {path: func(g *operatetest.Rig) string { return "/cluster/" + g.Lost().String() + "/forget" },
+		form: with("name", "node-3"), want: [3]int{401, 403, 303}},
+	"GET /sources":    {path: at("/sources"), want: [3]int{303, 200, 200}},
+	"GET /workspaces": {path: at("/workspaces"), want: [3]int{303, 200, 200}},
+	"POST /workspaces/grant": {path: at("/workspaces/grant"), form: func(g *operatetest.Rig) url.Values {
+		return url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"5"}, "reason": {"x"}}
+	}, want: [3]int{401, 403, 303}},
+	"GET /audit":      {path: at("/audit"), want: [3]int{303, 200, 200}},
+	"GET /audit/live": {path: at("/audit/live"), want: [3]int{401, 200, 200}},
+	"GET /verifications/{id}/live": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() + "/live" },
+		want: [3]int{401, 200, 200}},
+	"POST /audit":    {path: at("/audit"), form: with(), want: [3]int{401, 403, 303}},
+	"GET /log":       {path: at("/log"), want: [3]int{303, 200, 200}},
+	"GET /health":    {path: at("/health"), want: [3]int{303, 200, 200}},
+	"POST /sign-out": {path: at("/sign-out"), form: with(), want: [3]int{303, 303, 303}},
+}
+
+func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	who := []*visitor{{t: t, g: g}, visit(t, g, "ben", true), visit(t, g, "eve", false)}
+	check := func(pattern string) {
+		row := table[pattern]
+		method, _, _ := strings.Cut(pattern, " ")
+		for i, v := range who {
+			var form url.Values
+			if row.form != nil {
+				form = row.form(g)
+			}
+			got := v.send(method, row.path(g), form)
+			if got.status != row.want[i] {
+				t.Errorf("%s by %d: %d, want %d\n%.600s", pattern, i, got.status, row.want[i], got.body)
+			}
+			checkPage(t, pattern, got)
+			if changed := g.Asked(); i < 2 && len(changed) > 0 {
+				t.Errorf("%s by %d changed %q", pattern, i, changed)
+			}
+		}
+	}
+	last := "POST /sign-out"
+	for _, pattern := range operate.Patterns() {
+		if _, ok := table[pattern]; !ok {
+			t.Errorf("%s is not in the table", pattern)
+		} else if pattern != last {
+			check(pattern)
+		}
+	}
+	check(last)
+	for _, v := range who[1:] {
+		if got := v.get("/"); got.status != 303 {
+			t.Errorf("who signed out is answered %d", got.status)
+		}
+	}
+	if len(table) != len(operate.Patterns()) {
+		t.Errorf("the table has %d rows for %d routes", len(table), len(operate.Patterns()))
+	}
+}
+
+// checkPage holds what every answer must keep.
+func checkPage(t *testing.T, pattern string, got answer) {
+	t.Helper()
+	if got.header.Get("X-Request-Id") == "" || !strings.Contains(got.header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("%s: headers %v", pattern, got.header)
+	}
+	for _, bad := range []string{"<script>", " style=", " onclick=", "<i>.csv", "<b>", "<here>", "<812>", "<eve"} {
+		if strings.Contains(got.body, bad) {
+			t.Errorf("%s: the page has %q", pattern, bad)
+		}
+	}
+}
+
+func TestTheCommentOfThePackageNamesEveryPage(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range operate.Patterns() {
+		method, path, _ := strings.Cut(pattern, " ")
+		if method == "GET" && !strings.HasSuffix(path, "/live") && !strings.HasSuffix(path, "/trace") && !strings.Contains(string(text), " "+path+" ") {
+			t.Errorf("doc.go does not name %s", pattern)
+		}
+	}
+}

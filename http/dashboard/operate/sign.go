@@ -1,0 +1,100 @@
+package operate
+
+import (
+	"net/http"
+	"time"
+
+	"rollcall/http/dashboard/view"
+)
+
+// signView is the page that says how to get a link.
+type signView struct{ Bearable bool }
+
+// linkView is the page of a link.
+type linkView struct {
+	Author   string
+	ReadOnly bool
+	Until    time.Time
+}
+
+// signIn answers GET /sign-in.
+func signIn(p *Pages, w http.ResponseWriter, r *request) {
+	if r.in.ID != "" {
+		http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+		return
+	}
+	p.show(w, r, http.StatusOK, "sign-in", &frame{Frame: view.Frame{Title: "Sign in"}, Body: signView{p.bearable(r.Request)}})
+}
+
+// showLink answers GET /link/{code}. It does not use it up.
+func showLink(p *Pages, w http.ResponseWriter, r *request) {
+	c, ok := p.keeper.look(r.PathValue("code"), false)
+	switch {
+	case !p.bearable(r.Request):
+		p.unbearable(w, r)
+	case !ok:
+		p.overLink(w, r)
+	default:
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		r.in = session{}
+		p.show(w, r, http.StatusOK, "link", &frame{Frame: view.Frame{Title: "Sign in", Secret: true},
+			Body: linkView{c.author, c.readOnly, c.until}})
+	}
+}
+
+// useLink answers POST /link/{code}.
+func useLink(p *Pages, w http.ResponseWriter, r *request) {
+	if !p.bearable(r.Request) {
+		p.unbearable(w, r)
+		return
+	}
+	c, ok := p.keeper.look(r.PathValue("code"), true)
+	if !ok {
+		p.overLink(w, r)
+		return
+	}
+	if r.in.ID != "" {
+		p.keeper.end(r.in)
+	}
+	p.keeper.give(w, p.keeper.begin(c))
+	http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+}
+
+// overLink answers for a link that was used or whose time is over.
+func (p *Pages) overLink(w http.ResponseWriter, r *request) {
+	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "This link is over",
+		Text: "It was used already, or the minute in which it can be used is over.",
+		Next: "Run `rollcall operate` again, and open the link that it prints."})
+}
+
+// unbearable answers where a browser would not keep the cookie.
+func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
+	p.fail(w, r.Request, view.Failure{Status: http.StatusForbidden, Title: "Not without encryption",
+		Text: "This listener is reached by plain http from another machine, so a session could be read on the way.",
+		Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run `rollcall operate` again."})
+}
+
+// signOut answers POST /sign-out.
+func signOut(p *Pages, w http.ResponseWriter, r *request) {
+	if r.in.ID != "" {
+		p.keeper.end(r.in)
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, MaxAge: -1})
+	w.Header().Set("Clear-Site-Data", `"cache"`)
+	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+}
+
+// setColours answers POST /colours.
+func setColours(_ *Pages, w http.ResponseWriter, r *request) {
+	view.SetColours(w, r.PostFormValue("colours"))
+	http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+}
+
+// asset answers GET /assets/{name}.
+func asset(p *Pages, w http.ResponseWriter, r *request) {
+	if !p.assets.Serve(w, r.Request, r.PathValue("name")) {
+		p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is nothing here",
+			Text: "This file does not exist, or a newer version of the pages has another one.", Next: "Load the page again."})
+	}
+}

@@ -1,0 +1,296 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/view"
+	"rollcall/smtp/throttle"
+)
+
+// throttlesView is the rules of all layers.
+type throttlesView struct {
+	Overrides []ruleView
+	Layers    []layerView // the strongest first
+	File      admin.ThrottleFile
+	Loaded    time.Time
+	Away      string // why the overrides are not to be seen
+	Changes   bool
+}
+
+// layerView is the rules of one layer.
+type layerView struct {
+	Name  string
+	Rules []ruleView
+}
+
+// ruleView is one rule.
+type ruleView struct {
+	admin.ThrottleRule
+	Title string
+	Ends  time.Time
+	Hour  bool // it ends within the hour
+}
+
+// throttles answers GET /throttles. It shows what it knows when the ledger does not answer.
+func throttles(p *Pages, w http.ResponseWriter, r *request) {
+	found, err := p.desk.Throttle(r.Context(), false)
+	v := throttlesView{File: found.File, Changes: !r.in.ReadOnly}
+	if err != nil {
+		if len(found.Rules) == 0 {
+			p.refuse(w, r, err)
+			return
+		}
+		v.Away = "The ledger does not answer, so overrides are not shown. Those that nodes know hold until they end."
+	}
+	if found.File.Loaded != nil {
+		v.Loaded = time.Time(*found.File.Loaded)
+	}
+	for _, rule := range slices.Backward(found.Rules) {
+		shown := p.ruleOf(rule)
+		switch {
+		case rule.Layer == throttle.LayerOverride.String():
+			v.Overrides = append(v.Overrides, shown)
+		case len(v.Layers) == 0 || v.Layers[len(v.Layers)-1].Name != rule.Layer:
+			v.Layers = append(v.Layers, layerView{rule.Layer, []ruleView{shown}})
+		default:
+			last := &v.Layers[len(v.Layers)-1]
+			last.Rules = append(last.Rules, shown)
+		}
+	}
+	p.show(w, r, http.StatusOK, "throttles", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Throttles"}})
+}
+
+// ruleOf shows a rule.
+func (p *Pages) ruleOf(rule admin.ThrottleRule) ruleView {
+	v := ruleView{ThrottleRule: rule, Title: nameText(rule.Name)}
+	if rule.Until != nil {
+		v.Ends = time.Time(*rule.Until)
+		v.Hour = v.Ends.Sub(p.now()) < time.Hour
+	}
+	return v
+}
+
+// nameText is the name of a rule for people.
+func nameText(name string) string {
+	switch name {
+	case "":
+		return "everybody"
+	case throttle.SourcePrefix:
+		return throttle.SourcePrefix + waiting.DefaultSource
+	}
+	return name
+}
+
+// explainView says what holds for a name.
+type explainView struct {
+	Name    string
+	Title   string
+	Found   *waiting.Explanation // nil: no name was asked about
+	Fields  []string
+	Form    string
+	In      overrideForm
+	Problem string
+	Changes bool
+}
+
+// fieldsView is a table of fields.
+type fieldsView struct {
+	Fields []waiting.ExplainedField
+	Holds  map[string]bool
+}
+
+// fieldsOf is the table of an explanation.
+func fieldsOf(e *waiting.Explanation) fieldsView { return fieldsView{Fields: e.Fields} }
+
+// overrideForm is what somebody filled in.
+type overrideForm struct{ Form, Name, Field, Value, For, Reason, Force string }
+
+// formOf reads it.
+func formOf(r *request) overrideForm {
+	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	return overrideForm{of("form"), of("name"), of("field"), of("value"), of("for"), of("reason"), of("force")}
+}
+
+// call is the override that a form asks for.
+func (f overrideForm) call() (admin.OverrideCall, error) {
+	id, err := uuid.Parse(f.Form)
+	if err != nil {
+		return admin.OverrideCall{}, errors.New("the form is too old: fill it in again")
+	}
+	holds, err := parseHolds(f.For)
+	if err != nil {
+		return admin.OverrideCall{}, err
+	}
+	return admin.OverrideCall{ID: id, Key: f.Name, Fields: map[string]string{f.Field: f.Value}, Seconds: int64(holds / time.Second),
+		Reason: f.Reason, Force: f.Force == "yes"}, nil
+}
+
+// parseHolds reads how long something holds: 30m, 2h, 3d.
+func parseHolds(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 1000 {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return d, nil
+	}
+	return 0, fmt.Errorf("%q says no time: write 30m, 2h or 3d", text)
+}
+
+// explain answers GET /throttles/explain.
+func explain(p *Pages, w http.ResponseWriter, r *request) {
+	p.showExplain(w, r, http.StatusOK, overrideForm{Name: strings.TrimSpace(r.URL.Query().Get("name")),
+		Field: r.URL.Query().Get("field")}, "")
+}
+
+// showExplain answers with what holds for a name, and the form for an override as it was filled in.
+func (p *Pages) showExplain(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) {
+	v := explainView{Name: in.Name, Title: nameText(in.Name), Form: uuid.NewString(), In: in, Problem: problem,
+		Changes: !r.in.ReadOnly}
+	if v.Name != "" {
+		found, err := p.desk.Explain(r.Context(), v.Name, false)
+		if err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		v.Found = &found
+	}
+	for _, f := range throttle.Fields() {
+		v.Fields = append(v.Fields, f.String())
+	}
+	p.show(w, r, status, "explain", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: v.Title + " · Throttles"}})
+}
+
+// previewView is an override that was looked at and not set.
+type previewView struct {
+	In       overrideForm
+	Title    string
+	Ends     time.Time
+	Was      waiting.ExplainedField
+	Loosens  []string
+	Replayed *waiting.Replayed // nil: nothing can be said of the last hours
+	Why      string            // and why
+}
+
+// preview answers POST /throttles/preview: what an override would change. It changes nothing.
+func preview(p *Pages, w http.ResponseWriter, r *request) {
+	in := formOf(r)
+	call, err := in.call()
+	if err != nil {
+		p.showExplain(w, r, http.StatusUnprocessableEntity, in, asSentence(err.Error()))
+		return
+	}
+	checked, err := p.desk.CheckOverride(r.Context(), call)
+	if err != nil {
+		p.wrongOverride(w, r, in, err)
+		return
+	}
+	v := previewView{In: in, Title: nameText(checked.Name), Loosens: checked.Loosens,
+		Ends: p.now().Add(time.Duration(call.Seconds) * time.Second)}
+	v.In.Value = checked.Fields[in.Field]
+	found, err := p.desk.Explain(r.Context(), checked.Name, true)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	for _, f := range found.Fields {
+		if f.Field == in.Field {
+			v.Was = f
+		}
+	}
+	if replayed, err := p.desk.ReplayOverride(r.Context(), call); err != nil {
+		v.Why = "What it would have changed in the last hours cannot be said: " + plainly(err) + "."
+	} else {
+		v.Replayed = &replayed
+	}
+	p.show(w, r, http.StatusOK, "preview", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Look before it is set"}})
+}
+
+// setOverride answers POST /throttles/set. The same form again is the same override.
+func setOverride(p *Pages, w http.ResponseWriter, r *request) {
+	in := formOf(r)
+	call, err := in.call()
+	if err != nil {
+		p.showExplain(w, r, http.StatusUnprocessableEntity, in, asSentence(err.Error()))
+		return
+	}
+	if _, err := p.desk.SetOverride(r.Context(), call); err != nil {
+		p.wrongOverride(w, r, in, err)
+		return
+	}
+	http.Redirect(w, r.Request, explainPath(in.Name), http.StatusSeeOther)
+}
+
+// wrongOverride shows the form again with what is wrong, or why nothing can be set now.
+func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) {
+	var refused *admin.Refusal
+	if errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
+		p.showExplain(w, r, http.StatusUnprocessableEntity, in, sentence(refused))
+		return
+	}
+	p.refuse(w, r, err)
+}
+
+// clearView asks before overrides end.
+type clearView struct {
+	Name, Title, ID string
+	Rules           []ruleView
+	Problem         string
+}
+
+// askClear answers GET /throttles/clear.
+func askClear(p *Pages, w http.ResponseWriter, r *request) {
+	p.showClear(w, r, http.StatusOK, r.URL.Query().Get("name"), r.URL.Query().Get("id"), "")
+}
+
+// showClear asks for a reason, and names what would end.
+func (p *Pages) showClear(w http.ResponseWriter, r *request, status int, name, id, problem string) {
+	found, err := p.desk.Throttle(r.Context(), false)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	v := clearView{Name: name, Title: nameText(name), ID: id, Problem: problem}
+	for _, rule := range found.Rules {
+		if rule.ID != "" && rule.ID == id {
+			v.Name, v.Title = rule.Name, nameText(rule.Name)
+			v.Rules = append(v.Rules, p.ruleOf(rule))
+		}
+	}
+	p.show(w, r, status, "clear", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "End an override"}})
+}
+
+// clearOverrides answers POST /throttles/clear. One that is over already is no fault.
+func clearOverrides(p *Pages, w http.ResponseWriter, r *request) {
+	reason := strings.TrimSpace(r.PostFormValue("reason"))
+	id, err := uuid.Parse(r.PostFormValue("id"))
+	if err != nil || reason == "" {
+		p.showClear(w, r, http.StatusUnprocessableEntity, r.PostFormValue("name"), r.PostFormValue("id"),
+			"Say why: the operator log keeps it.")
+		return
+	}
+	if _, err := p.desk.ClearOverrides(r.Context(), admin.ClearCall{ID: id, Reason: reason}); err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	http.Redirect(w, r.Request, "/throttles", http.StatusSeeOther)
+}
+
+// statusOf is the status of a refusal; 0 of another error.
+func statusOf(err error) int {
+	var refused *admin.Refusal
+	if errors.As(err, &refused) {
+		return refused.Status
+	}
+	return 0
+}

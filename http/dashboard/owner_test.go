@@ -1,0 +1,238 @@
+package dashboard_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/apikey"
+	"rollcall/ledger"
+)
+
+// key makes a key of the rig's workspace, and gives its public part.
+func (g *rig) key(label string) string {
+	g.t.Helper()
+	_, k := apikey.New()
+	if _, err := g.book.CreateKey(context.Background(), ledger.Key{ID: k.ID, Workspace: g.workspace, Label: label,
+		SecretSHA256: k.SHA256}); err != nil {
+		g.t.Fatal(err)
+	}
+	return k.ID
+}
+
+// member makes somebody a viewer of the rig's workspace, unless they are a member, and gives their id.
+func (g *rig) member(email string) string {
+	g.t.Helper()
+	u, err := g.book.UserByEmail(context.Background(), email)
+	if err != nil {
+		g.join(email, g.workspace, ledger.Viewer)
+		u, err = g.book.UserByEmail(context.Background(), email)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return u.ID.String()
+}
+
+// path is one below the rig's workspace.
+func (g *rig) path(below string) string { return "/w/" + g.workspace.String() + below }
+
+// credits asks the API with a key, and gives the status.
+func (g *rig) credits(key string) int {
+	g.t.Helper()
+	return g.as["nobody"].get("/v1/credits", "X-API-Key", key).status
+}
+
+// believedAtMost is within how long a revoked key stops (the contract).
+const believedAtMost = 5 * time.Second
+
+var keyPattern = regexp.MustCompile(`rc_[0-9a-z]{12}_[0-9A-Za-z]{49}`)
+
+func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
+	g := newRig(t)
+	owner, form := g.as["owner"], uuid.NewString()
+	made := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
+	key := keyPattern.FindString(made.body)
+	if made.status != 200 || key == "" || !strings.Contains(made.body, "&lt;b&gt;") {
+		t.Fatalf("%d %s", made.status, made.body)
+	}
+	if got := g.credits(key); got != 200 {
+		t.Errorf("the key opens the API with %d", got)
+	}
+	again := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
+	if again.status != 409 || keyPattern.MatchString(again.body) || strings.Count(again.body, `class="mono">rc_`) != 1 {
+		t.Errorf("the form again: %d %s", again.status, again.body)
+	}
+	list := owner.get(g.path("/keys"))
+	if keyPattern.MatchString(list.body) || !strings.Contains(list.body, key[:15]) || !strings.Contains(list.body, "owner@acme.test") {
+		t.Errorf("the list: %s", list.body)
+	}
+	id := key[3:15]
+	if asked := owner.get(g.path("/keys/" + id)); asked.status != 200 || !strings.Contains(asked.body, "within 5 seconds") {
+		t.Errorf("%d %s", asked.status, asked.body)
+	}
+	if whole := owner.post(g.path("/keys/" + id + "/revoke")); whole.status != 422 {
+		t.Errorf("a form without its id: %d", whole.status)
+	}
+	for range 2 {
+		if a := owner.post(g.path("/keys/"+id+"/revoke"), "form", uuid.NewString()); a.status != 303 {
+			t.Errorf("revoked: %d", a.status)
+		}
+	}
+	g.pass(believedAtMost)
+	if got := g.credits(key); got != 401 {
+		t.Errorf("a revoked key is answered with %d", got)
+	}
+	if asked := owner.get(g.path("/keys/" + id)); !strings.Contains(asked.body, "revoked already") {
+		t.Errorf("%s", asked.body)
+	}
+}
+
+func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
+	g := newRig(t)
+	id := g.key("laptop")
+	other := "/w/" + g.other.String()
+	for _, a := range []answer{g.as["stranger"].get(other + "/keys/" + id),
+		g.as["stranger"].post(other+"/keys/"+id+"/revoke", "form", uuid.NewString())} {
+		if a.status != 404 {
+			t.Errorf("a key of another workspace: %d", a.status)
+		}
+	}
+	if k, err := g.book.KeyByID(context.Background(), id); err != nil || !k.Revoked.IsZero() {
+		t.Errorf("%+v %v", k, err)
+	}
+	for name, values := range map[string]url.Values{"no label": {"form": {uuid.NewString()}, "label": {" "}},
+		"a long label": {"form": {uuid.NewString()}, "label": {strings.Repeat("x", 201)}}, "no form": {"label": {"x"}},
+		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}} {
+		a := g.as["owner"].send(http.MethodPost, g.path("/keys"), values)
+		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || keyPattern.MatchString(a.body) {
+			t.Errorf("%s: %d", name, a.status)
+		}
+	}
+}
+
+func TestUsesOfKeysAreNoted(t *testing.T) {
+	g := newRig(t)
+	made := g.as["owner"].post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop")
+	key := keyPattern.FindString(made.body)
+	if !strings.Contains(made.body, "never") || g.credits(key) != 200 {
+		t.Fatalf("%s", made.body)
+	}
+	g.stopServer()
+	k, err := g.book.KeyByID(context.Background(), key[3:15])
+	if err != nil || k.LastUsed.IsZero() {
+		t.Errorf("%+v %v", k, err)
+	}
+}
+
+func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
+	g := newRig(t)
+	owner, form := g.as["owner"], uuid.NewString()
+	send := func() string {
+		a := owner.post(g.path("/people"), "form", form, "email", "new@acme.test", "role", "member")
+		found := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(a.body)
+		if a.status != 200 || found == nil {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return found[1]
+	}
+	token := send()
+	if send() != token {
+		t.Error("the form again made another link")
+	}
+	people := owner.get(g.path("/people"))
+	if strings.Contains(people.body, token) || strings.Count(people.body, `name="link"`) != 1 {
+		t.Errorf("%s", people.body)
+	}
+	joined := g.as["nobody"].post("/link/"+token, "form", uuid.NewString(), "password", "a password of mine")
+	if joined.status != 303 {
+		t.Fatalf("%d %s", joined.status, joined.body)
+	}
+	them := g.browser(joined.cookie())
+	if them.get(g.path("/upload")).status != 200 || them.get(g.path("/people")).status != 403 {
+		t.Error("a member's pages are wrong")
+	}
+	page := g.path("/people/" + g.member("new@acme.test"))
+	for range 2 {
+		if a := owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer"); a.status != 303 {
+			t.Errorf("role: %d %s", a.status, a.body)
+		}
+	}
+	if them.get(g.path("/upload")).status != 403 {
+		t.Error("who is a viewer now still uploads")
+	}
+	if a := owner.post(page+"/sessions", "form", uuid.NewString()); a.status != 303 || them.get(g.path("")).status != 303 {
+		t.Errorf("sessions: %d", a.status)
+	}
+	if a := owner.post(page+"/role", "form", uuid.NewString(), "remove", "1"); a.status != 303 {
+		t.Errorf("remove: %d %s", a.status, a.body)
+	}
+	if owner.get(page).status != 404 {
+		t.Error("who was removed is still there")
+	}
+	log := owner.get(g.path("/log")).body
+	for _, want := range []string{"invited new@acme.test as member", "joined as member: new@acme.test",
+		"changed the role of new@acme.test: member to viewer", "ended all sessions of new@acme.test",
+		"removed new@acme.test, who was viewer"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not say that somebody %s", want)
+		}
+	}
+}
+
+func TestAnOwnerStaysAndInvitationsEnd(t *testing.T) {
+	g := newRig(t)
+	owner := g.as["owner"]
+	self := g.path("/people/" + g.member("owner@acme.test"))
+	for _, pair := range [][2]string{{"remove", "1"}, {"role", "viewer"}} {
+		if a := owner.post(self+"/role", "form", uuid.NewString(), pair[0], pair[1]); a.status != 409 ||
+			!strings.Contains(a.body, "last owner") {
+			t.Errorf("%v: %d %s", pair, a.status, a.body)
+		}
+	}
+	token := g.invite("late@acme.test", g.workspace, ledger.Viewer)
+	hex := regexp.MustCompile(`name="link" value="([0-9a-f]{64})"`).FindStringSubmatch(owner.get(g.path("/people")).body)
+	if hex == nil {
+		t.Fatal("the invitation is not listed")
+	}
+	for range 2 {
+		if a := owner.post(g.path("/people/links"), "link", hex[1]); a.status != 303 {
+			t.Errorf("withdraw: %d", a.status)
+		}
+	}
+	if a := g.as["nobody"].get("/link/" + string(token)); a.status != 404 {
+		t.Errorf("a link that was withdrawn: %d", a.status)
+	}
+	for name, pairs := range map[string][]string{"no email": {"email", "x", "role", "viewer"}, "no role": {"email", "a@b", "role", "king"}} {
+		if a := owner.post(g.path("/people"), append(pairs, "form", uuid.NewString())...); a.status != 422 {
+			t.Errorf("%s: %d", name, a.status)
+		}
+	}
+}
+
+func TestTheLogHasPages(t *testing.T) {
+	g := newRig(t)
+	for range 105 {
+		if err := g.book.LogWorkspace(ledger.WithActor(context.Background(), "operator"), g.workspace,
+			ledger.WorkspaceLine{Action: "<i>odd", Subject: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := g.as["owner"].get(g.path("/log")).body
+	next := regexp.MustCompile(`href="([^"]*after=[^"]*)">Older`).FindStringSubmatch(first)
+	if next == nil || strings.Contains(first, "<i>odd") || !strings.Contains(first, "an operator") {
+		t.Fatalf("%s", first)
+	}
+	second := g.as["owner"].get(next[1]).body
+	lines := strings.Count(first, `<th scope="row">`) + strings.Count(second, `<th scope="row">`)
+	found, err := g.book.WorkspaceLog(context.Background(), ledger.WorkspaceLogQuery{Workspace: g.workspace, Limit: 200})
+	if err != nil || lines != len(found) {
+		t.Errorf("%d lines on two pages, want %d, %v", lines, len(found), err)
+	}
+}

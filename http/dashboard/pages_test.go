@@ -1,0 +1,429 @@
+package dashboard_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"golang.org/x/net/html"
+
+	"rollcall/http/dashboard"
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// hostile is a text of a customer that must never be more than text.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}javascript:alert(3)`
+
+// everyPage gives the pages that can be seen, by name.
+func everyPage(g *rig) map[string]answer {
+	v := g.verification(hostile+".csv", 4, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
+	uploading := g.create(hostile, 10)
+	w := "/w/" + g.workspace.String()
+	owner := g.as["owner"]
+	g.t.(*testing.T).Helper()
+	all := map[string]answer{
+		"sign-in": g.as["nobody"].get("/sign-in?next=" + url.QueryEscape(hostile)), "you": owner.get("/you"), "list": owner.get(w),
+		"list with filters": owner.get(w + "?kind=single&state=failed"), "empty": g.as["stranger"].get("/w/" + g.other.String()),
+		"detail": owner.get(w + "/verifications/" + v.ID.String()), "uploading": owner.get(w + "/verifications/" + uploading.ID.String()),
+		"live": owner.get(w + "/verifications/" + v.ID.String() + "/live"), "upload": owner.get(w + "/upload"),
+		"invitation": g.as["nobody"].get("/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))),
+		"known":      g.as["nobody"].get("/link/" + string(g.invite("viewer@acme.test", g.workspace, ledger.Member))),
+		"not found":  owner.get("/nothing"), "forbidden": g.as["viewer"].get(w + "/upload"),
+		"wrong": g.as["nobody"].post("/sign-in", "form", uuid.NewString(), "email", hostile, "password", hostile, "next", hostile),
+	}
+	form, secret := owner.setUp()
+	all["codes"], all["no code"] = owner.get("/you/codes"), owner.post("/you/codes", "form", form, "password", password)
+	all["codes are on"] = owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, 0))
+	all["you with codes"] = owner.get("/you")
+	all["code"] = g.as["nobody"].signIn("owner@acme.test", password, hostile)
+	all["wrong code"] = g.give(g.step(), hostile)
+	return all
+}
+
+// providerPages are those that a provider changes.
+func providerPages(t *testing.T) map[string]answer {
+	t.Helper()
+	g, p := withProvider(t)
+	without := g.oidcUser(p, "s-1", "sso@acme.test")
+	return map[string]answer{"sign-in with a provider": g.as["nobody"].get("/sign-in"), "you with a provider": g.as["owner"].get("/you"),
+		"you without a password": without.get("/you"), "refused by a provider": g.start(p, "/").as("s-2", "nobody@acme.test"),
+		"an invitation with a provider": g.as["nobody"].get("/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))),
+		"of who has no password":        g.as["nobody"].get("/link/" + string(g.invite("sso@acme.test", g.other, ledger.Member)))}
+}
+
+func TestNoPageHasScriptsOrStylesOfItsOwn(t *testing.T) {
+	g := newRig(t)
+	pages := everyPage(g)
+	maps.Copy(pages, providerPages(t))
+	for name, a := range pages {
+		root, err := html.Parse(strings.NewReader(a.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for n := range root.Descendants() {
+			if n.Type != html.ElementNode {
+				continue
+			}
+			seen++
+			attributes := map[string]string{}
+			for _, at := range n.Attr {
+				attributes[at.Key] = at.Val
+				value := strings.ToLower(strings.TrimSpace(at.Val))
+				if at.Key == "style" || strings.HasPrefix(at.Key, "on") || strings.HasPrefix(at.Key, "data-hx-on") ||
+					strings.HasPrefix(value, "javascript:") && at.Key != "value" {
+					t.Errorf("%s: <%s %s=%q>", name, n.Data, at.Key, at.Val)
+				}
+				if (at.Key == "href" || at.Key == "src" || at.Key == "action") && !strings.HasPrefix(at.Val, "/") && at.Val != "#main" {
+					t.Errorf("%s: <%s %s=%q> leads elsewhere", name, n.Data, at.Key, at.Val)
+				}
+			}
+			if n.Data == "style" || n.Data == "iframe" || n.Data == "object" ||
+				n.Data == "script" && (n.FirstChild != nil || !strings.HasPrefix(attributes["src"], "/assets/")) {
+				t.Errorf("%s: a <%s> of its own", name, n.Data)
+			}
+			if n.Data == "img" {
+				t.Errorf("%s: the hostile text became an element", name)
+			}
+			if n.Data == "form" && attributes["method"] == "get" && strings.Contains(attributes["action"], "link") {
+				t.Errorf("%s: a form that changes something is sent by GET", name)
+			}
+		}
+		if seen < 5 {
+			t.Errorf("%s: only %d elements in %.200s", name, seen, a.body)
+		}
+	}
+}
+
+func TestEveryPageHasItsHeadersAndParts(t *testing.T) {
+	g := newRig(t)
+	for name, a := range everyPage(g) {
+		for header, want := range map[string]string{
+			"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store", "Access-Control-Allow-Origin": "",
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self' " +
+				"http://127.0.0.1:7; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; " +
+				"trusted-types default",
+		} {
+			if got := a.header.Get(header); got != want {
+				t.Errorf("%s: %s: %q, want %q", name, header, got, want)
+			}
+		}
+		referrer := "same-origin"
+		if name == "invitation" || name == "known" {
+			referrer = "no-referrer"
+		}
+		if got := a.header.Get("Referrer-Policy"); got != referrer {
+			t.Errorf("%s: Referrer-Policy %q", name, got)
+		}
+		if name == "live" {
+			continue
+		}
+		for _, part := range []string{"<h1", "<main id=\"main\"", "lang=\"en\"", "class=\"skip\"", a.header.Get("X-Request-Id"),
+			"help@rollcall.test", " · Rollcall</title>"} {
+			if strings.Count(a.body, part) != 1 {
+				t.Errorf("%s: %q stands %d times in it", name, part, strings.Count(a.body, part))
+			}
+		}
+	}
+}
+
+func TestPagesStaySmall(t *testing.T) {
+	g := newRig(t)
+	sizes := 0
+	for _, name := range dashboard.AssetURLs(g.pages) {
+		a := g.as["nobody"].get(name, "Accept-Encoding", "gzip")
+		if a.status != 200 || a.header.Get("Content-Encoding") != "gzip" ||
+			a.header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
+			t.Errorf("%s: %d %v", name, a.status, a.header)
+		}
+		sizes += len(a.body)
+		plain := g.as["nobody"].get(name, "Accept-Encoding", "gzip;q=0")
+		sum := sha256.Sum256([]byte(plain.body))
+		if plain.header.Get("Content-Encoding") != "" || !strings.Contains(name, hex.EncodeToString(sum[:8])) {
+			t.Errorf("%s: its name is not that of its content", name)
+		}
+	}
+	for range 50 {
+		g.create("a-file-with-a-name-of-usual-length.csv", 10)
+	}
+	page := g.as["owner"].get("/w/" + g.workspace.String())
+	if n := strings.Count(page.body, "<tr>"); n != 51 {
+		t.Errorf("the list has %d rows", n)
+	}
+	if total := sizes + len(page.body)/3; total > 60_000 {
+		t.Errorf("all assets and a page take about %d bytes, at most 60000 are wanted", total)
+	}
+	t.Logf("all assets take %d bytes compressed, a full list %d uncompressed", sizes, len(page.body))
+}
+
+func TestTheVendoredLibraryIsTheOneThatWasReleased(t *testing.T) {
+	text, err := os.ReadFile("view/assets/htmx-4.0.1.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	const released = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130" // of npm htmx.org@4.0.1, dist/htmx.min.js
+	if got := hex.EncodeToString(sum[:]); got != released {
+		t.Errorf("htmx has checksum %s, want %s", got, released)
+	}
+	note, err := os.ReadFile("view/assets/LICENSES.md")
+	if err != nil || !strings.Contains(string(note), released) || !strings.Contains(string(note), "Zero-Clause BSD") {
+		t.Errorf("assets/LICENSES.md does not note licence and checksum: %v", err)
+	}
+}
+
+func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
+	base := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String()
+	viewer := g.as["viewer"]
+	first := viewer.get(base + "/live")
+	tag := first.header.Get("ETag")
+	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 5s"`) ||
+		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 4096 {
+		t.Errorf("%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
+	}
+	if page := viewer.get(base).body; !strings.Contains(page, first.body) {
+		t.Error("the page does not hold the part as it is asked for")
+	}
+	if same := viewer.get(base+"/live", "If-None-Match", tag); same.status != 304 || same.body != "" {
+		t.Errorf("unchanged: %d %q", same.status, same.body)
+	}
+	if _, err := g.book.Cancel(t.Context(), g.workspace, v.ID); err != nil {
+		t.Fatal(err)
+	}
+	last := viewer.get(base+"/live", "If-None-Match", tag)
+	if !strings.Contains(last.body, "cancelling") || last.header.Get("ETag") == tag {
+		t.Errorf("while it is cancelled: %d %s", last.status, last.body)
+	}
+	if _, err := g.book.FinishCancel(t.Context(), g.held); err != nil {
+		t.Fatal(err)
+	}
+	last = viewer.get(base + "/live")
+	if last.status != 200 || strings.Contains(last.body, "data-hx") || !strings.Contains(last.body, "cancelled") {
+		t.Errorf("when it is final the part still asks: %d %s", last.status, last.body)
+	}
+	if strings.Contains(viewer.get(base).body, "htmx") {
+		t.Error("the page of a final verification loads the library")
+	}
+}
+
+func TestFormsOfOtherSitesAreRefused(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("list.csv", 3)
+	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/cancel"
+	owner := g.as["owner"]
+	for name, headers := range map[string][]string{
+		"cross-site": {"Sec-Fetch-Site", "cross-site"}, "same-site": {"Sec-Fetch-Site", "same-site"},
+		"foreign origin": {"Sec-Fetch-Site", "", "Origin", "https://evil.test"}, "null": {"Sec-Fetch-Site", "", "Origin", "null"},
+	} {
+		a := owner.send("POST", path, form(), headers...)
+		if a.status != 403 || !strings.Contains(a.body, "another site") {
+			t.Errorf("%s: %d %.100s", name, a.status, a.body)
+		}
+	}
+	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Verifying {
+		t.Errorf("it was changed: %v %s", err, got.Status)
+	}
+	if a := owner.send("POST", path, form(), "Sec-Fetch-Site", "", "Origin", g.url); a.status != 303 {
+		t.Errorf("our own origin: %d", a.status)
+	}
+}
+
+func TestCancelTwiceIsOnce(t *testing.T) {
+	g := newRig(t)
+	v := g.create("list.csv", 10)
+	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String()
+	if a := g.as["member"].post(path + "/cancel"); a.status != 422 {
+		t.Errorf("without the form: %d", a.status)
+	}
+	sent := form()
+	for range 2 {
+		if a := g.as["member"].send("POST", path+"/cancel", sent); a.status != 303 || a.header.Get("Location") != path {
+			t.Errorf("%d to %q", a.status, a.header.Get("Location"))
+		}
+	}
+	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Cancelled {
+		t.Errorf("%v %s", err, got.Status)
+	}
+	if g.wakes.Load() != 2 {
+		t.Errorf("the engine was woken %d times", g.wakes.Load())
+	}
+	if a := g.as["member"].send("POST", "/w/"+g.workspace.String()+"/verifications/"+uuid.NewString()+"/cancel", sent); a.status != 404 {
+		t.Errorf("one that is not there: %d", a.status)
+	}
+}
+
+func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
+	g := newRig(t)
+	path := "/w/" + g.workspace.String() + "/verifications"
+	headers := []string{"Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10", "X-Upload-Filename", "my%20list.csv"}
+	first := g.as["member"].send("POST", path, nil, headers...)
+	again := g.as["owner"].send("POST", path, nil, headers...)
+	if first.status != 201 || again.status != 200 || first.body != again.body || !strings.Contains(first.body, "/upload/") {
+		t.Fatalf("%d %s, then %d %s", first.status, first.body, again.status, again.body)
+	}
+	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(first.body)[1]
+	if a := g.as["member"].get(path + "/" + id + "/upload"); a.status != 200 || !strings.Contains(a.body, `"upload":{"method":"PUT"`) {
+		t.Errorf("its state: %d %s", a.status, a.body)
+	}
+	if a := g.as["member"].send("POST", path, nil, "Idempotency-Key", "x"); a.status != 422 || !strings.Contains(a.body, "invalid_idempotency_key") {
+		t.Errorf("a bad identity: %d %s", a.status, a.body)
+	}
+	if a := g.as["member"].send("POST", path, nil, append([]string{"Sec-Fetch-Site", "cross-site"}, headers...)...); a.status != 403 {
+		t.Errorf("from another site: %d", a.status)
+	}
+	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + id + "/upload"); a.status != 404 {
+		t.Errorf("by its id from another workspace: %d %s", a.status, a.body)
+	}
+	if page := g.as["viewer"].get(path + "/" + id).body; !strings.Contains(page, "my list.csv") || strings.Contains(page, "/upload/") {
+		t.Error("the page of a viewer has no name, or the upload URL")
+	}
+}
+
+func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("my list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists),
+		result(1, "=b@x.test", smtp.Invalid, smtp.MailboxNotFound), result(2, "c@x.test", smtp.Invalid, smtp.MailboxFull))
+	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/results.csv"
+	for query, want := range map[string]struct{ emails, name string }{
+		"":                          {"a@ =b@ c@", "my_list-results.csv"},
+		"?outcome=invalid":          {"=b@ c@", "my_list-results-invalid.csv"},
+		"?outcome=&reason=":         {"a@ =b@ c@", "my_list-results.csv"},
+		"?reason=mailbox_full":      {"c@", "my_list-results-mailbox_full.csv"},
+		"?for=spreadsheet":          {"a@ '=b@ c@", "my_list-results.csv"},
+		"?outcome=valid&reason=eai": {"", ""}, "?for=other": {"", ""}, "?outcome=none": {"", ""},
+	} {
+		a := g.as["viewer"].get(path + query)
+		if want.name == "" {
+			if a.status != 422 || !strings.Contains(a.body, "</html>") {
+				t.Errorf("%s: %d", query, a.status)
+			}
+			continue
+		}
+		var emails []string
+		for line := range strings.Lines(a.body) {
+			if email, _, found := strings.Cut(line, "x.test"); found {
+				emails = append(emails, email)
+			}
+		}
+		if got := strings.Join(emails, " "); a.status != 200 || got != want.emails ||
+			!strings.Contains(a.header.Get("Content-Disposition"), `filename="`+want.name+`"`) ||
+			a.header.Get("Content-Type") != "text/csv" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %q %v", query, a.status, got, a.header)
+		}
+	}
+	lines, err := g.book.WorkspaceLog(t.Context(), ledger.WorkspaceLogQuery{Workspace: g.workspace, Limit: 100})
+	downloads := 0
+	for _, l := range lines {
+		if l.Action == "results downloaded" && l.Email == "viewer@acme.test" && l.Subject == v.ID.String() {
+			downloads++
+		}
+	}
+	if err != nil || downloads != 5 {
+		t.Errorf("%d downloads are in the log of the workspace, want 5: %v", downloads, err)
+	}
+}
+
+func TestTheListIsFilteredAndGoesOn(t *testing.T) {
+	g := newRig(t)
+	base := "/w/" + g.workspace.String()
+	for i := range 60 {
+		v := g.create(fmt.Sprintf("file-%02d.csv", i), 10)
+		if i%2 == 0 {
+			if _, err := g.book.Cancel(t.Context(), g.workspace, v.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	names := func(page string) []string { return regexp.MustCompile(`file-\d\d`).FindAllString(page, -1) }
+	seen := map[string]bool{}
+	page := g.as["viewer"].get(base).body
+	for {
+		for _, n := range names(page) {
+			seen[n] = true
+		}
+		older := regexp.MustCompile(`href="([^"]+)">Older`).FindStringSubmatch(page)
+		if older == nil {
+			break
+		}
+		page = g.as["viewer"].get(html.UnescapeString(older[1])).body
+	}
+	if len(seen) != 60 {
+		t.Errorf("%d files over all pages, want 60", len(seen))
+	}
+	for query, want := range map[string]int{"?state=cancelled": 30, "?state=open": 30, "?state=failed": 0, "?kind=single": 0,
+		"?kind=bulk&state=open": 30} {
+		if got := names(g.as["viewer"].get(base + query).body); len(got) != want {
+			t.Errorf("%s: %d files, want %d", query, len(got), want)
+		}
+	}
+	for _, query := range []string{"?kind=x", "?after=x", "?after=zzz.x", "?after=."} {
+		if a := g.as["viewer"].get(base + query); a.status != 404 {
+			t.Errorf("%s: %d", query, a.status)
+		}
+	}
+}
+
+func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
+	g := newRig(t)
+	g.book.away.Store(true)
+	a := g.as["owner"].get("/w/" + g.workspace.String())
+	if a.status != 503 || a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, `http-equiv="refresh" content="5"`) {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+}
+
+func TestSmallThings(t *testing.T) {
+	for text, want := range map[string]string{"/w/x?a=b": "/w/x?a=b", "": "/", "//evil.test": "/", "https://evil.test": "/", "/\\evil.test": "/",
+		"javascript:alert(1)": "/", "/a\r\nb": "/", "evil": "/", "/\t/evil.test": "/"} {
+		if got := dashboard.LocalPath(text); got != want {
+			t.Errorf("next %q: %q, want %q", text, got, want)
+		}
+	}
+	firefox := "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+	for agent, want := range map[string]string{firefox: "Firefox on Linux", "": "Another browser", "<script>": "Another browser"} {
+		if got := dashboard.BrowserName(agent); got != want {
+			t.Errorf("%q: %q", agent, got)
+		}
+	}
+}
+
+func TestPagesSayWhoMadeAVerification(t *testing.T) {
+	g := newRig(t)
+	path := "/w/" + g.workspace.String()
+	made := g.as["member"].send("POST", path+"/verifications", nil, "Idempotency-Key", uuid.NewString(),
+		"X-Upload-Content-Length", "10", "X-Upload-Filename", "by-hand.csv")
+	if made.status != 201 {
+		t.Fatalf("%d %s", made.status, made.body)
+	}
+	if _, err := g.book.CreateKey(t.Context(), ledger.Key{ID: "abcdefabcdef", Workspace: g.workspace, Label: "billing"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"abcdefabcdef", "unknownunkno"} {
+		if _, _, err := g.book.Create(ledger.WithActor(t.Context(), "key:"+key), ledger.NewVerification{ID: uuid.New(),
+			Workspace: g.workspace, Identity: uuid.New(), Filename: "x.csv", Bytes: 10, BytesMax: 1 << 20,
+			Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000}, UploadExpiry: 1 << 40}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := g.as["viewer"].get(path).body
+	for _, by := range []string{"member@acme.test", "key billing", "key unknownunkno"} {
+		if strings.Count(list, "<td>"+by+"</td>") != 1 {
+			t.Errorf("the list does not say %q once", by)
+		}
+	}
+	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(made.body)[1]
+	if page := g.as["viewer"].get(path + "/verifications/" + id).body; !strings.Contains(page, "Made by member@acme.test") {
+		t.Error("the page of the verification does not say who made it")
+	}
+}

@@ -1,0 +1,299 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// peopleView is the page of the members.
+type peopleView struct {
+	Base    string
+	Members []ledger.Membership
+	Self    uuid.UUID
+	Links   []linkRow
+	Form    string // the id of the form that invites
+	Email   string
+	Role    ledger.Role
+	Problem string
+	Done    string
+	Made    string // the link that was just made, at the one moment at which it is shown
+	MadeFor string
+	Roles   []ledger.Role
+}
+
+// linkRow is an invitation that nobody has accepted yet.
+type linkRow struct {
+	ledger.Link
+	Hex string // what the form sends
+	By  string
+}
+
+// roles are those that a member can have.
+var roles = []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner}
+
+// peoplePath is the page of the members of the workspace of a request.
+func peoplePath(r *request) string { return "/w/" + r.workspace().String() + "/people" }
+
+// showPeople answers GET /w/{ws}/people.
+func showPeople(d *Dashboard, w http.ResponseWriter, r *request) {
+	done := map[string]string{
+		"role":     "The role is changed. It holds within 5 seconds.",
+		"removed":  "They are no member any more. What they have open stops within 5 seconds.",
+		"sessions": "All sessions of that member are ended. They stop within 5 seconds.",
+		"link":     "The invitation is withdrawn. Its link cannot be used any more.",
+	}[r.URL.Query().Get("done")]
+	d.showPeople(w, r, http.StatusOK, peopleView{Done: done, Role: ledger.Member})
+}
+
+// showPeople answers with the page of the members, and what a form came to.
+func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v peopleView) {
+	members, err := d.o.Book.Members(r.Context(), r.workspace())
+	var links []ledger.Link
+	if err == nil {
+		links, err = d.o.Book.OpenLinks(r.Context(), r.workspace())
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "read members", err)
+		return
+	}
+	who := namer{}
+	for _, m := range members {
+		who["user:"+m.User.String()] = cmp.Or(m.Name, m.Email)
+	}
+	for _, l := range links {
+		v.Links = append(v.Links, linkRow{Link: l, Hex: hex.EncodeToString(l.ID[:]), By: who.of(l.MadeBy)})
+	}
+	v.Base, v.Members, v.Self, v.Form, v.Roles = peoplePath(r), members, r.in.User.ID, uuid.NewString(), roles
+	d.show(w, r, status, "people", &frame{Frame: view.Frame{Title: "People"}, Here: "people", Body: v})
+}
+
+// invite answers POST /w/{ws}/people with the link, once. The same form again gives the same link.
+func invite(d *Dashboard, w http.ResponseWriter, r *request) {
+	form, ok := parseID(r.PostFormValue("form"))
+	v := peopleView{Email: strings.TrimSpace(r.PostFormValue("email")), Role: ledger.Role(r.PostFormValue("role"))}
+	switch {
+	case !ok:
+		v.Problem = "The form was not whole. Send it again."
+	case ledger.CheckEmail(v.Email) != nil:
+		v.Problem = "This is no email. Write it as name@example.com."
+	case !v.Role.Allows(ledger.Viewer):
+		v.Problem = "Choose a role."
+	}
+	if v.Problem != "" {
+		d.showPeople(w, r, http.StatusUnprocessableEntity, v)
+		return
+	}
+	token := d.signin.TokenOf("invite", r.workspace().String(), r.in.User.ID.String(), form.String())
+	id, _ := token.Hash()
+	_, err := d.o.Book.MakeLink(r.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: r.workspace(),
+		Email: v.Email, Role: v.Role, MadeBy: "user:" + r.in.User.ID.String()})
+	switch {
+	case errors.Is(err, ledger.ErrTooManyMembers):
+		v.Problem = "The workspace has as many members and invitations as it can have. Remove one or withdraw an invitation first."
+		d.showPeople(w, r, http.StatusConflict, v)
+	case errors.Is(err, ledger.ErrIllegal):
+		v.Problem = "This form was sent before with something else in it. Send it again."
+		d.showPeople(w, r, http.StatusConflict, v)
+	case err != nil:
+		d.unavailable(w, r.Request, "make link", err)
+	default:
+		d.showPeople(w, r, http.StatusOK, peopleView{Role: ledger.Member, MadeFor: v.Email,
+			Made: strings.TrimSuffix(d.o.PublicURL(), "/") + "/link/" + string(token)})
+	}
+}
+
+// endLink answers POST /w/{ws}/people/links: withdraws an invitation. A second time changes nothing.
+func endLink(d *Dashboard, w http.ResponseWriter, r *request) {
+	var id ledger.Hash
+	bytes, err := hex.DecodeString(r.PostFormValue("link"))
+	if err == nil && len(bytes) == len(id) {
+		copy(id[:], bytes)
+	}
+	err = d.o.Book.EndLink(r.Context(), r.workspace(), id)
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchLink):
+		d.showPeople(w, r, http.StatusConflict, peopleView{Role: ledger.Member,
+			Problem: "This invitation was accepted already, or there is none. Who has accepted it stands among the members."})
+	case err != nil:
+		d.unavailable(w, r.Request, "end link", err)
+	default:
+		http.Redirect(w, r.Request, peoplePath(r)+"?done=link", http.StatusSeeOther)
+	}
+}
+
+// memberView is the page of one member.
+type memberView struct {
+	ledger.Membership
+	Back    string
+	Path    string
+	Self    bool
+	Roles   []ledger.Role
+	Form    string
+	Problem string
+}
+
+// Who is what the member is called.
+func (m memberView) Who() string { return cmp.Or(m.Name, m.Email) }
+
+// memberOfPath finds the member that a path names; it answers and gives false for one who is none.
+func (d *Dashboard) memberOfPath(w http.ResponseWriter, r *request) (memberView, bool) {
+	members, err := d.o.Book.Members(r.Context(), r.workspace())
+	if err != nil {
+		d.unavailable(w, r.Request, "read members", err)
+		return memberView{}, false
+	}
+	for _, m := range members {
+		if m.User.String() == r.PathValue("user") {
+			return memberView{Membership: m, Back: peoplePath(r), Path: peoplePath(r) + "/" + m.User.String(),
+				Self: m.User == r.in.User.ID, Roles: roles, Form: uuid.NewString()}, true
+		}
+	}
+	d.notFound(w, r.Request)
+	return memberView{}, false
+}
+
+// showMember answers GET /w/{ws}/people/{user}: what can be done about one member.
+func showMember(d *Dashboard, w http.ResponseWriter, r *request) {
+	if m, ok := d.memberOfPath(w, r); ok {
+		d.showMember(w, r, http.StatusOK, m)
+	}
+}
+
+func (d *Dashboard) showMember(w http.ResponseWriter, r *request, status int, m memberView) {
+	d.show(w, r, status, "member", &frame{Frame: view.Frame{Title: m.Who() + " · People"}, Here: "people", Body: m})
+}
+
+// setRole answers POST /w/{ws}/people/{user}/role; the role "" ends the membership. A second time changes nothing.
+func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
+	role, done := ledger.Role(r.PostFormValue("role")), "role"
+	if r.PostFormValue("remove") != "" {
+		role, done = "", "removed"
+	} else if !role.Allows(ledger.Viewer) {
+		d.notFound(w, r.Request)
+		return
+	}
+	if !d.wholeForm(w, r, peoplePath(r)) {
+		return
+	}
+	user, _ := parseID(r.PathValue("user"))
+	err := d.o.Book.SetRole(r.Context(), r.workspace(), user, role)
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchUser):
+		d.notFound(w, r.Request)
+	case errors.Is(err, ledger.ErrLastOwner):
+		m, ok := d.memberOfPath(w, r)
+		m.Problem = "This is the last owner who may sign in. Make somebody else an owner first: without one nobody could invite, " +
+			"or end keys."
+		if ok {
+			d.showMember(w, r, http.StatusConflict, m)
+		}
+	case err != nil:
+		d.unavailable(w, r.Request, "set role", err)
+	default:
+		d.signin.Changed(user)
+		if user == r.in.User.ID && role != ledger.Owner {
+			http.Redirect(w, r.Request, "/", http.StatusSeeOther) // this page is not theirs any more
+			return
+		}
+		http.Redirect(w, r.Request, peoplePath(r)+"?done="+done, http.StatusSeeOther)
+	}
+}
+
+// endMemberSessions answers POST /w/{ws}/people/{user}/sessions: signs a member out everywhere.
+func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) {
+	m, ok := d.memberOfPath(w, r)
+	if !ok || !d.wholeForm(w, r, m.Back) {
+		return
+	}
+	form, _ := parseID(r.PostFormValue("form"))
+	_, err := d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
+	if err == nil {
+		err = d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: form, Action: "member sessions end",
+			Subject: m.Email})
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "end sessions", err)
+		return
+	}
+	http.Redirect(w, r.Request, peoplePath(r)+"?done=sessions", http.StatusSeeOther)
+}
+
+// logView is the log of a workspace.
+type logView struct {
+	Base  string
+	Lines []logLine
+	Older string // a link; "" on the last page
+	First bool
+}
+
+// logLine is one line, in words.
+type logLine struct {
+	At   time.Time
+	Who  string
+	What string
+}
+
+// logRows is how many lines a page of the log has.
+const logRows = 100
+
+// showLog answers GET /w/{ws}/log.
+func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
+	after, ok := openCursor(r.URL.Query().Get("after"))
+	if !ok {
+		d.notFound(w, r.Request)
+		return
+	}
+	found, err := d.o.Book.WorkspaceLog(r.Context(), ledger.WorkspaceLogQuery{Workspace: r.workspace(), After: after, Limit: logRows})
+	var who namer
+	if err == nil {
+		who, err = d.namer(r, nil)
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "read the log", err)
+		return
+	}
+	v := logView{Base: "/w/" + r.workspace().String() + "/log", First: after == nil}
+	for _, l := range found {
+		v.Lines = append(v.Lines, logLine{At: l.At, Who: cmp.Or(l.Email, who.of(l.Actor), "nobody said who"), What: logWords(l)})
+	}
+	if len(found) == logRows {
+		last := found[len(found)-1]
+		v.Older = v.Base + "?after=" + sealCursor(ledger.Position{Created: last.At, ID: last.ID})
+	}
+	d.show(w, r, http.StatusOK, "log", &frame{Frame: view.Frame{Title: "Log"}, Here: "log", Body: v})
+}
+
+// logActions say what was done, with %s for whom or what it is about and %d for its detail.
+var logActions = map[string]string{
+	"link create":         "invited %s as %d",
+	"link end":            "withdrew the invitation of %s",
+	"member join":         "joined as %d: %s",
+	"member role":         "changed the role of %s: %d",
+	"member end":          "removed %s, who was %d",
+	"member sessions end": "ended all sessions of %s",
+	"key create":          "made the key %d (rc_%s)",
+	"key revoke":          "revoked the key %d (rc_%s)",
+	"verification create": "made the verification %s of %d",
+	"check create":        "checked one address (verification %s)",
+	"verification cancel": "cancelled the verification %s",
+	"results downloaded":  "downloaded %d of the results of the verification %s",
+	"user invite":         "invited %s as %d",
+}
+
+// logWords is a line of the log in plain words; an action that is not known is shown as it is.
+func logWords(l ledger.WorkspaceLine) string {
+	words, ok := logActions[l.Action]
+	if !ok {
+		return strings.TrimSpace(l.Action + " " + l.Subject + " " + l.Detail)
+	}
+	return strings.NewReplacer("%s", l.Subject, "%d", l.Detail).Replace(words)
+}

@@ -1,0 +1,169 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/signin/provider"
+	"rollcall/ledger"
+)
+
+// Provider is an OpenID Connect provider with which people may sign in.
+type Provider struct {
+	Issuer   string
+	ClientID string
+	Secret   string
+	Name     string // on buttons
+}
+
+// backPath is where the provider sends browsers back to.
+const backPath = "/oidc/back"
+
+// visitCookie keeps a visit to the provider in the browser that began it.
+const visitCookie = "__Host-rollcall-visit"
+
+// visitAge is how long the browser keeps it, in seconds; the service decides.
+const visitAge = 600
+
+// newProvider makes what asks the provider; nil for none.
+func (o Options) newProvider() *provider.Provider {
+	if o.Provider == nil {
+		return nil
+	}
+	return provider.New(provider.Options{Issuer: o.Provider.Issuer, ClientID: o.Provider.ClientID, Secret: o.Provider.Secret,
+		Redirect: func() string { return o.PublicURL() + backPath }, Now: o.Now})
+}
+
+// providerName is what buttons call the provider; "": there is none.
+func (d *Dashboard) providerName() string {
+	if d.o.Provider == nil {
+		return ""
+	}
+	return d.o.Provider.Name
+}
+
+// startProvider answers GET /oidc/start.
+func (d *Dashboard) startProvider(w http.ResponseWriter, r *request) {
+	d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
+}
+
+// bindProvider answers POST /you/provider. Bound already is bound anew.
+func (d *Dashboard) bindProvider(w http.ResponseWriter, r *request) {
+	d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
+}
+
+// visit sends a browser to the provider.
+func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
+	if d.provider == nil {
+		d.notFound(w, r.Request)
+		return
+	}
+	if !keepsCookies(d.o.PublicURL()) {
+		d.signInForm(w, r, http.StatusForbidden, signInView{})
+		return
+	}
+	allowed := strings.Fields(d.formsGoTo()) // by the policy of the page that has sent this form
+	to, kept, err := d.signin.Visit(strangers(r), v)
+	if err != nil {
+		d.signIns.count("provider", err)
+		d.providerFailed(w, r, v, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: visitCookie, Value: kept, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, MaxAge: visitAge})
+	w.Header().Set("Referrer-Policy", "no-referrer") // the page of a link is one
+	if r.Method == http.MethodPost && !slices.Contains(allowed, originOf(to)) {
+		// The browser would not follow: only now do we know where the provider has its page.
+		d.fail(w, r.Request, failure{Status: http.StatusOK, Title: "Go on to " + d.providerName(),
+			Text: "You sign in there, and come back here.", Next: "What you type in there stays there.",
+			Link: to, Label: "Go on to " + d.providerName()})
+		return
+	}
+	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+}
+
+// backFromProvider answers GET /oidc/back.
+func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) {
+	if d.provider == nil {
+		d.notFound(w, r.Request)
+		return
+	}
+	w.Header().Set("Referrer-Policy", "no-referrer") // the URL has a code
+	kept := ""
+	if c := r.CookiesNamed(visitCookie); len(c) == 1 {
+		kept = c[0].Value
+	}
+	var in *ledger.SignedIn
+	if found, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
+		in = &found
+		r.Request = r.WithContext(ledger.WithActor(r.Context(), "user:"+found.User.ID.String()))
+	}
+	v, token, err := d.signin.Back(strangers(r), kept, r.URL.Query(), in, browserOf(r))
+	d.signIns.count("provider", err)
+	var code *signin.CodeWanted
+	switch {
+	case err == nil && v.User != uuid.Nil:
+		d.dropVisit(w)
+		http.Redirect(w, r.Request, v.Next, http.StatusSeeOther)
+	case err == nil, errors.As(err, &code):
+		d.signedIn(w, r, token, err, signInView{Next: localPath(v.Next)})
+	case errors.Is(err, ledger.ErrNoSuchLink):
+		d.dropVisit(w)
+		d.linkGone(w, r, err)
+	default:
+		d.dropVisit(w)
+		d.providerFailed(w, r, v, err)
+	}
+}
+
+// dropVisit takes the visit from the browser.
+func (d *Dashboard) dropVisit(w http.ResponseWriter) {
+	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		MaxAge: -1})
+}
+
+// brief is an error for a log line: a provider may answer with a whole page.
+func brief(err error) string {
+	const most = 300
+	text := strings.ToValidUTF8(err.Error(), "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// providerFailed says why the provider signs nobody in, on the page for signing in or on that of who is signed in.
+func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) {
+	name := d.providerName()
+	status, problem := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+
+		"your password and connect "+name+" under You."
+	var wait *signin.Wait
+	switch {
+	case errors.As(err, &wait):
+		status, problem = d.signInProblem(w, err)
+	case errors.Is(err, provider.ErrAway):
+		d.log.Warn("the provider did not answer", "request", r.page.ID, "err", brief(err))
+		w.Header().Set("Retry-After", "30")
+		status, problem = http.StatusServiceUnavailable, name+" does not answer: sign in with your password, or try again later."
+	case errors.Is(err, provider.ErrRefused):
+		d.log.Info("the provider signed nobody in", "request", r.page.ID, "err", brief(err))
+	case !errors.Is(err, signin.ErrNotInvited):
+		d.unavailable(w, r.Request, "sign in by the provider", err)
+		return
+	}
+	in, failed := d.signin.Session(strangers(r), cookieOf(r.Request))
+	if v.User != uuid.Nil && failed == nil {
+		if status == http.StatusForbidden {
+			problem = name + " is not connected: it has to have verified " + in.User.Email + ", and nobody else may be connected to it."
+		}
+		r.in = in
+		d.showYou(w, r, status, youView{Problem: problem})
+		return
+	}
+	d.signInForm(w, r, status, signInView{Problem: problem, Next: localPath(v.Next)})
+}

@@ -1,0 +1,555 @@
+package dashboard_test
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard"
+	"rollcall/ledger"
+)
+
+// idp is a provider on loopback: it knows who signs in next, and can be made to lie.
+type idp struct {
+	t      testing.TB
+	server *httptest.Server
+
+	mu     sync.Mutex
+	key    *rsa.PrivateKey           // guarded by mu
+	number int                       // guarded by mu: of the key
+	codes  map[string]map[string]any // guarded by mu: the claims that a code leads to
+	asked  map[string]url.Values     // guarded by mu: what the browser asked for with a code
+	away   bool                      // guarded by mu
+	sign   *rsa.PrivateKey           // guarded by mu: another key to sign with; nil: the right one
+	info   map[string]any            // guarded by mu: what UserInfo says
+	tokens int                       // guarded by mu: how often a code was exchanged
+	front  string                    // where its page is; "": at the same origin
+}
+
+const clientSecret = "the secret of the client"
+
+func newIDP(t testing.TB) *idp {
+	t.Helper()
+	p := &idp{t: t, codes: map[string]map[string]any{}, asked: map[string]url.Values{}}
+	p.rotate()
+	m := http.NewServeMux()
+	m.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		p.answer(w, map[string]any{"issuer": p.server.URL, "authorization_endpoint": cmp.Or(p.front, p.server.URL) + "/authorize",
+			"token_endpoint": p.server.URL + "/token", "jwks_uri": p.server.URL + "/keys", "userinfo_endpoint": p.server.URL + "/info",
+			"id_token_signing_alg_values_supported": []string{"RS256"}})
+	})
+	m.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: fmt.Sprint(p.number), Algorithm: "RS256", Use: "sig"}}}
+		p.mu.Unlock()
+		p.answer(w, set)
+	})
+	m.HandleFunc("POST /token", p.token)
+	m.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.answer(w, p.info)
+	})
+	p.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		away := p.away
+		p.mu.Unlock()
+		if away {
+			http.Error(w, "away", http.StatusBadGateway)
+			return
+		}
+		m.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.server.Close)
+	return p
+}
+
+func (p *idp) answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// rotate takes a new key; the old one is gone.
+func (p *idp) rotate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = keys()[p.number]
+	p.number++
+}
+
+// keys are made once for all tests: the two of providers, and a foreign one.
+var keys = sync.OnceValue(func() (made [3]*rsa.PrivateKey) {
+	for i := range made {
+		var err error
+		if made[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			panic(err)
+		}
+	}
+	return made
+})
+
+// set changes something.
+func (p *idp) set(do func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do()
+}
+
+// token exchanges a code, once, for who knows the secret and the verifier.
+func (p *idp) token(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id, secret, _ := r.BasicAuth()
+	id, _ = url.QueryUnescape(id)
+	secret, _ = url.QueryUnescape(secret)
+	code := r.PostFormValue("code")
+	claims, asked := p.codes[code], p.asked[code]
+	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+	if id != "rollcall" || secret != clientSecret || claims == nil || asked.Get("code_challenge_method") != "S256" ||
+		asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
+		asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+		return
+	}
+	delete(p.codes, code)
+	p.tokens++
+	key := p.key
+	if p.sign != nil {
+		key = p.sign
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: fmt.Sprint(p.number)}}, nil)
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	text, _ := json.Marshal(claims)
+	signed, err := signer.Sign(text)
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	raw, _ := signed.CompactSerialize()
+	p.answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": raw})
+}
+
+// withProvider is a rig with a provider.
+func withProvider(t testing.TB) (*rig, *idp) {
+	t.Helper()
+	p := newIDP(t)
+	g := newRigWith(t, func(o *dashboard.Options) {
+		o.Provider = &dashboard.Provider{Issuer: p.server.URL, ClientID: "rollcall", Secret: clientSecret, Name: "Acme login"}
+	})
+	return g, p
+}
+
+// visitor is a browser on its way to the provider.
+type visitor struct {
+	*browser
+	p     *idp
+	visit string     // the cookie
+	asked url.Values // what the provider was asked
+}
+
+// leave takes a browser to the provider by the answer to a request.
+func (b *browser) leave(p *idp, a answer) visitor {
+	b.g.t.Helper()
+	to, err := url.Parse(a.header.Get("Location"))
+	if err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.server.URL+"/authorize?") {
+		b.g.t.Fatalf("led to %q with %d: %.300s", a.header.Get("Location"), a.status, a.body)
+	}
+	v := visitor{browser: b, p: p, asked: to.Query()}
+	for _, c := range (&http.Response{Header: a.header}).Cookies() {
+		if c.Name == "__Host-rollcall-visit" {
+			v.visit = c.Value
+			if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode {
+				b.g.t.Errorf("the cookie of the visit: %+v", c)
+			}
+		}
+	}
+	if v.visit == "" || v.asked.Get("nonce") == "" || v.asked.Get("state") == "" || strings.Contains(v.visit, v.asked.Get("state")) {
+		b.g.t.Fatalf("asked for %v with cookie %q", v.asked, v.visit)
+	}
+	return v
+}
+
+// start begins to sign in.
+func (g *rig) start(p *idp, next string) visitor {
+	g.t.Helper()
+	return g.as["nobody"].leave(p, g.as["nobody"].get("/oidc/start?next="+url.QueryEscape(next)))
+}
+
+// claims are what the provider says of somebody who comes with this visit.
+func (v visitor) claims(subject, email string, change ...any) map[string]any {
+	now := v.g.clock()
+	c := map[string]any{"iss": v.p.server.URL, "sub": subject, "aud": "rollcall", "exp": now.Add(time.Minute).Unix(), "iat": now.Unix(),
+		"nonce": v.asked.Get("nonce"), "email": email, "email_verified": true, "name": "Name of " + subject}
+	for i := 0; i < len(change); i += 2 {
+		c[change[i].(string)] = change[i+1]
+	}
+	return c
+}
+
+// code makes the provider give a code for claims.
+func (v visitor) code(claims map[string]any) string {
+	code := uuid.NewString()
+	v.p.set(func() { v.p.codes[code], v.p.asked[code] = claims, v.asked })
+	return code
+}
+
+// back comes back with a code.
+func (v visitor) back(code, state string) answer {
+	v.g.t.Helper()
+	cookies := "__Host-rollcall-visit=" + v.visit
+	if v.session != "" {
+		cookies += "; __Host-rollcall=" + v.session
+	}
+	from := v.g.browser("")
+	return from.get("/oidc/back?"+url.Values{"code": {code}, "state": {state}}.Encode(), "Cookie", cookies, "Sec-Fetch-Site", "cross-site")
+}
+
+// as comes back as somebody.
+func (v visitor) as(subject, email string, change ...any) answer {
+	v.g.t.Helper()
+	return v.back(v.code(v.claims(subject, email, change...)), v.asked.Get("state"))
+}
+
+// oidcUser makes a user of the provider by an invitation.
+func (g *rig) oidcUser(p *idp, subject, email string) *browser {
+	g.t.Helper()
+	g.invite(email, g.workspace, ledger.Member)
+	a := g.start(p, "/").as(subject, email)
+	if a.status != 303 || a.cookie() == "" {
+		g.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return g.browser(a.cookie())
+}
+
+const refusedSentence = "Acme login did not sign you in: ask for an invitation"
+
+// refuses says that an answer signs nobody in, with the one sentence.
+func (g *rig) refuses(what string, a answer) {
+	g.t.Helper()
+	if a.status != http.StatusForbidden || a.cookie() != "" || !strings.Contains(a.body, refusedSentence) {
+		g.t.Errorf("%s: %d, a session: %v: %.200s", what, a.status, a.cookie() != "", a.body)
+	}
+}
+
+func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	page := g.as["nobody"].get("/sign-in?next=%2Fyou")
+	if !strings.Contains(page.body, `href="/oidc/start?next=%2fyou"`) || !strings.Contains(page.body, "Sign in with Acme login") ||
+		!strings.Contains(page.header.Get("Content-Security-Policy"), "form-action 'self' "+p.server.URL+";") {
+		t.Errorf("%s %v", page.body, page.header)
+	}
+	g.invite("New@acme.test", g.workspace, ledger.Member)
+	g.invite("new@acme.test", g.other, ledger.Viewer)
+	v := g.start(p, "/you")
+	if v.asked.Get("redirect_uri") != g.url+"/oidc/back" || v.asked.Get("response_type") != "code" || v.asked.Get("scope") != "openid email profile" {
+		t.Errorf("asked %v", v.asked)
+	}
+	code := v.code(v.claims("s-1", "new@Acme.test"))
+	first := v.back(code, v.asked.Get("state"))
+	if first.status != 303 || first.header.Get("Location") != "/you" || first.cookie() == "" || first.header.Get("Referrer-Policy") != "no-referrer" {
+		t.Fatalf("%d %v %s", first.status, first.header, first.body)
+	}
+	if again := v.back(code, v.asked.Get("state")); again.status != 303 || again.cookie() != first.cookie() {
+		t.Errorf("the same answer twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
+	}
+	mine := g.browser(first.cookie())
+	if you := mine.get("/you"); !strings.Contains(you.body, "acme") || !strings.Contains(you.body, "elsewhere") ||
+		!strings.Contains(you.body, "You are connected") || strings.Contains(you.body, `id="old"`) {
+		t.Errorf("/you: %s", you.body)
+	}
+	u, err := g.book.UserByEmail(t.Context(), "new@acme.test")
+	if err != nil || u.Password != "" || u.OIDC != p.server.URL+" s-1" || u.Name != "Name of s-1" {
+		t.Errorf("made %+v, %v", u, err)
+	}
+	// Found by the subject from now on, whatever email the provider says, verified or not.
+	if a := g.start(p, "/").as("s-1", "renamed@acme.test", "email_verified", false); a.status != 303 || a.cookie() == "" {
+		t.Errorf("later: %d", a.status)
+	}
+	if a := mine.post("/sign-out"); a.status != 303 || mine.get("/you").status != 303 {
+		t.Errorf("signed out: %d, and then %d", a.status, mine.get("/you").status)
+	}
+	g.refuses("the answer after signing out", v.back(code, v.asked.Get("state")))
+	if _, err := g.book.DisableUser(t.Context(), u.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	g.refuses("who is disabled", g.start(p, "/").as("s-1", "new@acme.test"))
+	if done := g.counted("rollcall_sign_ins_total", "way", "provider", "result", "done"); done != 3 {
+		t.Errorf("%v sign-ins are counted, want 3", done)
+	}
+}
+
+func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	g.oidcUser(p, "s-1", "bound@acme.test")
+	g.invite("invited@acme.test", g.workspace, ledger.Owner)
+	for name, c := range map[string]struct {
+		subject, email string
+		change         []any
+	}{
+		"nobody has invited them":       {"s-2", "nobody@acme.test", nil},
+		"the email is not verified":     {"s-2", "invited@acme.test", []any{"email_verified", false}},
+		"nothing is said of the email":  {"s-2", "invited@acme.test", []any{"email_verified", nil}},
+		"verified in another way":       {"s-2", "invited@acme.test", []any{"email_verified", 1}},
+		"no email":                      {"s-2", "", nil},
+		"an account with a password":    {"s-2", "owner@acme.test", nil},
+		"another account of the email":  {"s-2", "bound@acme.test", nil},
+		"a wrong nonce":                 {"s-1", "bound@acme.test", []any{"nonce", "x"}},
+		"no nonce":                      {"s-1", "bound@acme.test", []any{"nonce", nil}},
+		"a wrong audience":              {"s-1", "bound@acme.test", []any{"aud", "other"}},
+		"for somebody else too":         {"s-1", "bound@acme.test", []any{"aud", []string{"rollcall", "other"}}},
+		"an expired token":              {"s-1", "bound@acme.test", []any{"exp", 1_700_000_000}},
+		"another issuer":                {"s-1", "bound@acme.test", []any{"iss", "https://evil.test"}},
+		"no subject":                    {"", "bound@acme.test", nil},
+		"a subject of too many letters": {strings.Repeat("s", 2000), "invited@acme.test", nil},
+	} {
+		g.refuses(name, g.start(p, "/").as(c.subject, c.email, c.change...))
+	}
+	if u, err := g.book.UserByEmail(t.Context(), "owner@acme.test"); err != nil || u.OIDC != "" {
+		t.Errorf("an account with a password was bound: %+v, %v", u, err)
+	}
+	if open, err := g.book.Invitations(t.Context(), "invited@acme.test"); err != nil || len(open) != 1 {
+		t.Errorf("the invitation was used: %v", err)
+	}
+	if a := g.start(p, "/").as("s-3", "invited@acme.test", "email_verified", "true", "aud", []string{"rollcall", "other"}, "azp", "rollcall"); a.status != 303 {
+		t.Errorf("verified as a text: %d %s", a.status, a.body)
+	}
+}
+
+func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	g.oidcUser(p, "s-1", "bound@acme.test")
+	mine, other := g.start(p, "/"), g.start(p, "/")
+	code := mine.code(mine.claims("s-1", "bound@acme.test"))
+	swapped := other
+	g.refuses("the state of another browser", swapped.back(code, mine.asked.Get("state")))
+	g.refuses("the code of another browser", swapped.back(code, other.asked.Get("state")))
+	none := mine
+	none.visit = ""
+	g.refuses("no cookie", none.back(code, mine.asked.Get("state")))
+	forged := mine
+	forged.visit = mine.visit[:len(mine.visit)-2] + "AA"
+	g.refuses("a forged cookie", forged.back(code, mine.asked.Get("state")))
+	g.refuses("no code", mine.back("", mine.asked.Get("state")))
+	g.refuses("no state", mine.back(code, ""))
+	used := mine.code(mine.claims("s-1", "bound@acme.test"))
+	p.set(func() { delete(p.codes, used) })
+	g.refuses("a code that was used", mine.back(used, mine.asked.Get("state")))
+	g.now.Add(601)
+	g.refuses("too late", mine.back(code, mine.asked.Get("state")))
+	if p.tokens != 1 {
+		t.Errorf("%d codes were exchanged, want the one of the first sign-in", p.tokens)
+	}
+}
+
+func TestKeysRotateAndForeignKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	g.oidcUser(p, "s-1", "bound@acme.test")
+	p.rotate()
+	if a := g.start(p, "/").as("s-1", "bound@acme.test"); a.status != 303 || a.cookie() == "" {
+		t.Errorf("with the next key: %d %s", a.status, a.body)
+	}
+	p.set(func() { p.sign = keys()[2] })
+	g.refuses("signed with a foreign key", g.start(p, "/").as("s-1", "bound@acme.test"))
+}
+
+func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	p.set(func() { p.away = true })
+	a := g.as["nobody"].get("/oidc/start?next=%2Fyou")
+	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Acme login does not answer") ||
+		!strings.Contains(a.body, `id="password"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if in := g.as["nobody"].signIn("owner@acme.test", password, "/"); in.status != 303 || in.cookie() == "" {
+		t.Errorf("a password: %d", in.status)
+	}
+	p.set(func() { p.away = false })
+	g.now.Add(6)
+	v := g.start(p, "/")
+	p.set(func() { p.away = true })
+	if a := v.as("s-1", "x@acme.test"); a.status != 503 || a.cookie() != "" {
+		t.Errorf("away after the way there: %d", a.status)
+	}
+	if n := g.counted("rollcall_sign_ins_total", "way", "provider", "result", "failed"); n != 2 {
+		t.Errorf("%v failures are counted, want 2", n)
+	}
+}
+
+func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	owner := g.as["owner"]
+	if page := owner.get("/you").body; !strings.Contains(page, `action="/you/provider"`) {
+		t.Errorf("/you offers nothing: %s", page)
+	}
+	begin := func(b *browser) visitor { return b.leave(p, b.post("/you/provider")) }
+	for name, a := range map[string]answer{
+		"another email":       begin(owner).as("s-9", "stranger@elsewhere.test"),
+		"an unverified email": begin(owner).as("s-9", "owner@acme.test", "email_verified", false),
+	} {
+		if a.status != 403 || !strings.Contains(a.body, "is not connected") {
+			t.Errorf("%s: %d %.300s", name, a.status, a.body)
+		}
+	}
+	v := begin(owner)
+	v.browser = g.as["member"] // somebody else is signed in by now
+	if a := v.as("s-9", "owner@acme.test"); a.status != 403 {
+		t.Errorf("another session: %d", a.status)
+	}
+	v = begin(owner)
+	v.browser = g.as["member"] // and the provider names them
+	if a := v.as("s-9", "member@acme.test"); a.status != 403 {
+		t.Errorf("another session, of whom the provider names: %d", a.status)
+	}
+	v = begin(owner)
+	v.browser = g.as["nobody"]
+	g.refuses("no session", v.as("s-9", "owner@acme.test"))
+	if _, err := g.book.UserByOIDC(t.Context(), p.server.URL+" s-9"); err == nil {
+		t.Fatal("somebody was bound")
+	}
+	if a := begin(owner).as("s-9", "OWNER@acme.test"); a.status != 303 || a.header.Get("Location") != "/you?done=provider" || a.cookie() != "" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if page := owner.get("/you?done=provider").body; !strings.Contains(page, "You are connected") || !strings.Contains(page, `id="old"`) {
+		t.Errorf("/you: %s", page)
+	}
+	if a := g.start(p, "/").as("s-9", "owner@acme.test"); a.status != 303 || a.cookie() == "" {
+		t.Errorf("by the provider: %d", a.status)
+	}
+	if a := begin(g.as["member"]).as("s-9", "member@acme.test"); a.status != 403 {
+		t.Errorf("an identity that another has: %d", a.status)
+	}
+	// Who has codes gives one here too.
+	_, recovery := g.codesOn()
+	a := g.start(p, "/you").as("s-9", "owner@acme.test")
+	step := strings.Split(strings.SplitN(a.body, `name="step" value="`, 2)[1], `"`)[0]
+	if a.status != 200 || a.cookie() != "" {
+		t.Errorf("without a code: %d", a.status)
+	}
+	if in := g.give(step, recovery[0]); in.status != 303 || in.header.Get("Location") != "/you" || in.cookie() == "" {
+		t.Errorf("with a code: %d %s", in.status, in.body)
+	}
+}
+
+func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	begin := func(link string) visitor {
+		return g.as["nobody"].leave(p, g.as["nobody"].post(link, "form", uuid.NewString(), "way", "provider"))
+	}
+	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
+	g.invite("new@acme.test", g.other, ledger.Viewer)
+	if page := g.as["nobody"].get(link).body; !strings.Contains(page, "Accept with Acme login") {
+		t.Errorf("the page: %s", page)
+	}
+	g.refuses("by who has another email", begin(link).as("s-2", "other@acme.test"))
+	g.refuses("an unverified email", begin(link).as("s-2", "new@acme.test", "email_verified", false))
+	first := begin(link).as("s-1", "new@acme.test")
+	if first.status != 303 || first.cookie() == "" {
+		t.Fatalf("%d %s", first.status, first.body)
+	}
+	if in := g.browser(first.cookie()).get("/w/" + g.other.String()); in.status != 404 {
+		t.Errorf("a link joins another workspace: %d", in.status)
+	}
+	if a := g.as["nobody"].get(link); a.status != 404 {
+		t.Errorf("the link afterwards: %d", a.status)
+	}
+	// A user without a password accepts a further invitation in the same way, and nobody else does.
+	further := "/link/" + string(g.invite("new@acme.test", g.other, ledger.Owner))
+	if page := g.as["nobody"].get(further).body; strings.Contains(page, `type="password"`) || !strings.Contains(page, "Accept with Acme login") {
+		t.Errorf("the page of a further one: %s", page)
+	}
+	g.oidcUser(p, "s-3", "thief@acme.test")
+	g.refuses("by another user", begin(further).as("s-3", "thief@acme.test"))
+	if a := begin(further).as("s-1", "new@acme.test"); a.status != 303 || g.browser(a.cookie()).get("/w/"+g.other.String()).status != 200 {
+		t.Errorf("a further one: %d %s", a.status, a.body)
+	}
+	// An account with a password is not taken by a link and a provider together.
+	taken := "/link/" + string(g.invite("viewer@acme.test", g.other, ledger.Viewer))
+	if page := g.as["nobody"].get(taken).body; strings.Contains(page, "Accept with") {
+		t.Errorf("the page of a user with a password: %s", page)
+	}
+	g.refuses("an account with a password", begin(taken).as("s-5", "viewer@acme.test"))
+}
+
+func TestTheEmailMayStandInUserInfo(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	g.invite("new@acme.test", g.workspace, ledger.Member)
+	p.set(func() { p.info = map[string]any{"sub": "other", "email": "new@acme.test", "email_verified": true} })
+	g.refuses("UserInfo of another subject", g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil))
+	p.set(func() { p.info["sub"] = "s-1" })
+	if a := g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil); a.status != 303 || a.cookie() == "" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestTheProviderNeedsEncryptionToo(t *testing.T) {
+	t.Parallel()
+	g, _ := withProvider(t)
+	far := "http://rollcall.example"
+	g.public.Store(&far)
+	if a := g.as["nobody"].get("/oidc/start"); a.status != 403 || a.header.Get("Set-Cookie") != "" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+}
+
+func TestANetworkThatTriesProvidersWaits(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	v := g.start(p, "/")
+	for range 20 {
+		g.refuses("a guessed code", v.back("x", v.asked.Get("state")))
+	}
+	a := v.as("s-1", "x@acme.test")
+	if a.status != 429 || a.header.Get("Retry-After") == "" || p.tokens != 0 {
+		t.Errorf("after twenty: %d, %d codes exchanged", a.status, p.tokens)
+	}
+}
+
+// A browser follows a form to the origins of the policy only, which the page had before the provider was asked.
+func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	p.front = "https://front.test"
+	first := g.as["owner"].post("/you/provider")
+	if first.status != 200 || !strings.Contains(first.body, `href="https://front.test/authorize?`) || first.header.Get("Set-Cookie") == "" {
+		t.Errorf("the first time: %d %s", first.status, first.body)
+	}
+	policy := g.as["owner"].get("/you").header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "form-action 'self' "+p.server.URL+" https://front.test;") {
+		t.Errorf("the policy afterwards: %s", policy)
+	}
+	if next := g.as["owner"].post("/you/provider"); next.status != 303 || !strings.HasPrefix(next.header.Get("Location"), "https://front.test/") {
+		t.Errorf("the next time: %d", next.status)
+	}
+	if start := g.as["nobody"].get("/oidc/start"); start.status != 303 {
+		t.Errorf("a link needs no policy: %d", start.status)
+	}
+}

@@ -1,0 +1,254 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/view"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// registerRows is how many results a page shows.
+const registerRows = 50
+
+// registerView is the results of a verification, newest first.
+type registerView struct {
+	Base     string
+	Name     string
+	Rows     []resultView
+	Outcome  string
+	Reason   string
+	Find     string
+	Outcomes []smtp.Outcome
+	Reasons  []smtp.Reason
+	Older    bool
+	From     string // where older ones are looked for
+	First    bool
+	Problem  string
+	Final    bool
+	Export   url.Values // what a download of these asks for
+}
+
+// resultView is one result.
+type resultView struct {
+	ledger.RecentResult
+	Mark, Sentence, Token string
+}
+
+// Link is where the talk is.
+func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.Ordinal, r.Settlement) }
+
+// showResults answers GET and POST /w/{ws}/verifications/{id}/results. What is looked for comes in a body: what is in a URL
+// is in the logs of every proxy.
+func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
+	v, ok := d.find(w, r)
+	if !ok {
+		return
+	}
+	show := registerView{Base: baseOf(r, v), Name: nameOf(v), Outcome: r.FormValue("outcome"), Reason: r.FormValue("reason"),
+		Find: strings.TrimSpace(r.PostFormValue("find")), Outcomes: smtp.Outcomes[:], Final: v.Status.Final()}
+	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
+		show.Reasons = append(show.Reasons, reason)
+	}
+	outcome, okOutcome := outcomeNamed(show.Outcome)
+	reason, okReason := reasonNamed(show.Reason)
+	from, okFrom := recentPlace(r.FormValue("from"))
+	q := ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Outcome: outcome, Reason: reason, Find: show.Find,
+		From: from, Limit: registerRows}
+	if !okOutcome || !okReason || !okFrom || q.Check() != nil {
+		show.Problem, show.Outcome, show.Reason, show.Find = "There are no such results: the text, the outcome or the reason is none.", "", "", ""
+		d.showRegister(w, r, http.StatusUnprocessableEntity, show)
+		return
+	}
+	page, err := d.o.Book.RecentResults(r.Context(), q)
+	switch {
+	case errors.Is(err, ledger.ErrResultsExpired):
+		show.Problem = "The results were deleted at the end of their retention. The counts stay."
+		d.showRegister(w, r, http.StatusGone, show)
+		return
+	case err != nil:
+		d.unavailable(w, r.Request, "read results", err)
+		return
+	}
+	for _, one := range page.Results {
+		show.Rows = append(show.Rows, resultView{one, marks[one.Outcome][0], sentenceOf(one.Reason), one.Reason.String()})
+	}
+	show.First = from == nil
+	if page.Next != nil {
+		show.Older, show.From = true, fmt.Sprintf("%d.%d", page.Next.Settlement, page.Next.Row)
+	}
+	d.showRegister(w, r, http.StatusOK, show)
+}
+
+func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, show registerView) {
+	d.show(w, r, status, "results", &frame{Frame: view.Frame{Title: "Results · " + show.Name + " · Verifications"}, Here: "list",
+		Body: show})
+}
+
+// recentPlace reads where to go on; none for "".
+func recentPlace(text string) (*ledger.RecentPlace, bool) {
+	if text == "" {
+		return nil, true
+	}
+	settlement, row, _ := strings.Cut(text, ".")
+	s, errS := strconv.ParseInt(settlement, 10, 64)
+	n, errR := strconv.Atoi(row)
+	return &ledger.RecentPlace{Settlement: s, Row: n}, errS == nil && errR == nil
+}
+
+// breakdownView is what the outcomes of a verification have in common.
+type breakdownView struct {
+	Base, Name string
+	Total      int64
+	Reasons    []reasonView
+	Worst      []worstView
+	AtLeast    bool
+}
+
+// reasonView is a reason with its count.
+type reasonView struct {
+	Word, Mark, Token, Sentence string
+	Count                       int64
+}
+
+// worstView is a domain with many unknown addresses.
+type worstView struct {
+	Domain, Token, Sentence string
+	Unknown                 int64
+}
+
+// breakdowns remembers what was read of final verifications, which never changes. Safe for concurrent use.
+type breakdowns struct {
+	mu   sync.Mutex
+	kept map[uuid.UUID]ledger.Breakdown // guarded by mu
+}
+
+// breakdownsMax bounds them: some 5 kB each.
+const breakdownsMax = 200
+
+// get gives one, or reads it.
+func (b *breakdowns) get(ctx context.Context, book Book, workspace, id uuid.UUID) (ledger.Breakdown, error) {
+	b.mu.Lock()
+	kept, known := b.kept[id]
+	b.mu.Unlock()
+	if known {
+		return kept, nil
+	}
+	read, err := book.Breakdown(ctx, workspace, id)
+	if err != nil {
+		return read, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept == nil || len(b.kept) >= breakdownsMax {
+		b.kept = map[uuid.UUID]ledger.Breakdown{}
+	}
+	b.kept[id] = read
+	return read, nil
+}
+
+// showBreakdown answers GET /w/{ws}/verifications/{id}/reasons.
+func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
+	v, ok := d.find(w, r)
+	if !ok {
+		return
+	}
+	found, err := ledger.Breakdown{}, error(ledger.ErrResultsExpired)
+	if v.Status.Final() {
+		found, err = d.breakdowns.get(r.Context(), d.o.Book, r.workspace(), v.ID)
+	}
+	if errors.Is(err, ledger.ErrResultsExpired) {
+		d.fail(w, r.Request, failure{Status: http.StatusConflict, Title: "There is no summary of reasons",
+			Text: "It is made of the results of a verification that is over, while they are kept.",
+			Next: "Results that are there already can be looked at one by one.", Link: baseOf(r, v), Label: "To the verification"})
+		return
+	}
+	if err != nil {
+		d.unavailable(w, r.Request, "read reasons", err)
+		return
+	}
+	show := breakdownView{Base: baseOf(r, v), Name: nameOf(v), AtLeast: found.AtLeast}
+	for _, c := range found.Reasons {
+		show.Total += c.Count
+		show.Reasons = append(show.Reasons, reasonView{c.Outcome.String(), marks[c.Outcome][0], c.Reason.String(), sentenceOf(c.Reason), c.Count})
+	}
+	for _, w := range found.Worst {
+		show.Worst = append(show.Worst, worstView{w.Domain, w.Reason.String(), sentenceOf(w.Reason), w.Unknown})
+	}
+	d.show(w, r, http.StatusOK, "reasons", &frame{Frame: view.Frame{Title: "Reasons · " + show.Name + " · Verifications"},
+		Here: "list", Body: show})
+}
+
+// waitTime bounds the question to all nodes what addresses wait for: a page does without an answer.
+const waitTime = time.Second
+
+// waitsShown bounds the lines of what addresses wait for.
+const waitsShown = 8
+
+// waitLine is what some addresses wait for, in words.
+type waitLine struct {
+	Addresses int64
+	Words     string
+	Until     time.Time
+}
+
+// waits says what the open addresses of a verification wait for; none when nobody answers in time.
+func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine {
+	if d.o.Waits == nil || v.Status != ledger.Verifying && v.State() != ledger.WaitingReceivers {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	found, err := d.o.Waits(ctx, v.ID.String())
+	if err != nil {
+		return nil
+	}
+	var lines []waitLine
+	for _, one := range found.Waits {
+		if one.Addresses == 0 {
+			continue
+		}
+		if len(lines) == waitsShown {
+			last := &lines[waitsShown-1]
+			last.Addresses, last.Words, last.Until = last.Addresses+int64(one.Addresses), "for other receivers and domains", time.Time{}
+			continue
+		}
+		lines = append(lines, waitLine{int64(one.Addresses), waitWords(one), one.Until})
+	}
+	return lines
+}
+
+// waitWords says in words what addresses wait for.
+func waitWords(w waiting.Wait) string {
+	at := ""
+	if w.Receiver != "" {
+		at = " at " + w.Receiver
+	}
+	switch w.For {
+	case waiting.ForRoute:
+		return "for what DNS says of their domain"
+	case waiting.ForReceiver:
+		return "for their turn" + at
+	case waiting.ForRetry:
+		if r, ok := reasonNamed(w.Reason); ok && r != smtp.ReasonNone {
+			return "to be asked again" + at + ". " + sentenceOf(r)
+		}
+		return "to be asked again" + at
+	case waiting.ForControl:
+		return "for names that nobody has" + at + ": does their domain take everything?"
+	case waiting.ForDomain:
+		return "for others of this file that are asked before them"
+	}
+	return "to be written down: they are final"
+}

@@ -1,0 +1,334 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	waiting "rollcall/actors/view"
+	"rollcall/config/effort"
+	httpd "rollcall/http"
+	"rollcall/http/dashboard"
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+)
+
+// password is that of everybody, and its text as the book keeps it. It was made once, since it costs time.
+const password = "a horse that nobody rides"
+
+const keptPassword = "$argon2id$v=19$m=19456,t=2,p=1$NU7EJHu2zHA1Fkj81zS/ew$rIWKHuJnao48Mqm+AchuyxWGZKraiGptDY8UWe8kZzo"
+
+// rig is the pages on a real listener with a real ledger: one workspace with credits, a viewer, a member and an owner of
+// it, and an owner of another one.
+type rig struct {
+	t         testing.TB
+	book      *moodyBook
+	pages     *dashboard.Dashboard
+	url       string
+	public    atomic.Pointer[string]
+	workspace uuid.UUID
+	other     uuid.UUID
+	logs      *bytes.Buffer
+	wakes     atomic.Int64
+	as        map[string]*browser
+	held      ledger.Lease // of the verification that was made last
+	ahead     atomic.Int64 // how much later than now it is for the API, in nanoseconds
+	server    *httpd.Server
+	waiting   map[string]waiting.Verification // what the open addresses of verifications wait for
+	metrics   *prometheus.Registry
+	now       atomic.Int64 // what the pages take for the time, in seconds after the real one
+}
+
+// moodyBook is a ledger that can stop answering.
+type moodyBook struct {
+	*sqlstore.Store
+	away atomic.Bool
+}
+
+var errAway = errors.New("the test's ledger is away")
+
+func (b *moodyBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
+	if b.away.Load() {
+		return nil, errAway
+	}
+	return b.Store.History(ctx, q)
+}
+
+func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboard.Options) {}) }
+
+// newRigWith is one whose pages have other options.
+func newRigWith(t testing.TB, change func(o *dashboard.Options)) *rig {
+	t.Helper()
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &rig{t: t, book: &moodyBook{Store: store}, logs: &bytes.Buffer{}, as: map[string]*browser{},
+		metrics: prometheus.NewRegistry()}
+	g.now.Store(30 - time.Now().Unix()%30) // the tests begin with a period of codes, so that none ends within one
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	options := dashboard.Options{Book: g.book,
+		PublicURL: func() string { return *g.public.Load() }, UploadURL: "http://127.0.0.1:7", MaxFileBytes: 1 << 20, MaxRows: 1000,
+		PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000}, Waits: g.waits,
+		SessionIdle: time.Hour, SessionLife: 24 * time.Hour, Contact: "help@rollcall.test",
+		Wake: func() { g.wakes.Add(1) }, Log: log, Registerer: g.metrics, Now: g.clock}
+	change(&options)
+	g.pages, err = dashboard.New(context.Background(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
+	limits := httpd.DefaultLimits()
+	limits.Reads, limits.Creates = wide, wide
+	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: g.book, Pages: g.pages.Handler(), PageRoutes: dashboard.Routes(),
+		PublicUpload: func(id uuid.UUID) string { return "http://127.0.0.1:7/upload/" + id.String() }, Limits: limits,
+		MaxFileBytes: 1 << 20, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},
+		UploadExpiry: time.Hour, Log: log, Registerer: g.metrics,
+		Now: func() time.Time { return time.Now().Add(time.Duration(g.ahead.Load())) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g.url, g.server = "http://"+server.Addr().String(), server
+	g.public.Store(&g.url)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		g.pages.Stop()
+		if err := store.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	g.workspace, g.other = g.newWorkspace("acme"), g.newWorkspace("elsewhere")
+	g.as["nobody"] = g.browser("")
+	for _, role := range []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner} {
+		g.as[string(role)] = g.join(string(role)+"@acme.test", g.workspace, role)
+	}
+	g.as["stranger"] = g.join("stranger@elsewhere.test", g.other, ledger.Owner)
+	return g
+}
+
+// pass lets time pass for the API.
+func (g *rig) pass(d time.Duration) { g.ahead.Add(int64(d)) }
+
+// stopServer ends the API, which writes what it has noted.
+func (g *rig) stopServer() {
+	g.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := g.server.Stop(ctx); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// secret is the one of the pages.
+func (g *rig) secret() []byte {
+	g.t.Helper()
+	secret, err := g.book.Secret(context.Background(), "dashboard", 32)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return secret
+}
+
+// asWait says whether an error is a wait.
+func asWait(err error, into **signin.Wait) bool { return errors.As(err, into) }
+
+// clock is the time of the pages.
+func (g *rig) clock() time.Time { return time.Now().Add(time.Duration(g.now.Load()) * time.Second) }
+
+func (g *rig) newWorkspace(name string) uuid.UUID {
+	g.t.Helper()
+	w, err := g.book.CreateWorkspace(context.Background(), uuid.New(), name)
+	if err == nil {
+		_, err = g.book.Grant(context.Background(), uuid.New(), w.ID, 1000, "test")
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return w.ID
+}
+
+// join makes a user a member of a workspace, and gives a browser in which they are signed in.
+func (g *rig) join(email string, workspace uuid.UUID, role ledger.Role) *browser {
+	g.t.Helper()
+	token := g.invite(email, workspace, role)
+	link, _ := token.Hash()
+	session := signin.NewToken()
+	id, _ := session.Hash()
+	_, err := g.book.AcceptLink(context.Background(), ledger.Accept{Link: link, User: uuid.New(), Password: keptPassword,
+		Session: ledger.NewSession{ID: id, Agent: "test", Network: "127.0.0.1", Life: time.Hour}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return g.browser(string(session))
+}
+
+// invite makes an invitation.
+func (g *rig) invite(email string, workspace uuid.UUID, role ledger.Role) signin.Token {
+	g.t.Helper()
+	token := signin.NewToken()
+	id, _ := token.Hash()
+	if _, err := g.book.MakeLink(context.Background(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: workspace,
+		Email: email, Role: role, MadeBy: "operator test"}); err != nil {
+		g.t.Fatal(err)
+	}
+	return token
+}
+
+// browser is a browser with the cookie of a session, or without one.
+type browser struct {
+	g       *rig
+	session string
+}
+
+func (g *rig) browser(session string) *browser { return &browser{g: g, session: session} }
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send sends a request; values are a form.
+func (b *browser) send(method, path string, values url.Values, headers ...string) answer {
+	b.g.t.Helper()
+	if values != nil {
+		headers = append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)
+		return b.sendBody(method, path, values.Encode(), headers...)
+	}
+	return b.sendBody(method, path, "", headers...)
+}
+
+// sendBody sends a request with a body as it is.
+func (b *browser) sendBody(method, path, text string, headers ...string) answer {
+	b.g.t.Helper()
+	var body io.Reader
+	if text != "" {
+		body = strings.NewReader(text)
+	}
+	req, err := http.NewRequest(method, b.g.url+path, body)
+	if err != nil {
+		b.g.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	if b.session != "" {
+		req.Header.Set("Cookie", "__Host-rollcall="+b.session)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		b.g.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer res.Body.Close()
+	read, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.g.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer{res.StatusCode, res.Header, string(read)}
+}
+
+func (b *browser) get(path string, headers ...string) answer {
+	b.g.t.Helper()
+	return b.send("GET", path, nil, headers...)
+}
+
+func (b *browser) post(path string, pairs ...string) answer {
+	b.g.t.Helper()
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		v.Set(pairs[i], pairs[i+1])
+	}
+	return b.send("POST", path, v)
+}
+
+// cookie is the session that an answer gives; "" for none.
+func (a answer) cookie() string {
+	for _, c := range (&http.Response{Header: a.header}).Cookies() {
+		if c.Name == "__Host-rollcall" {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// verification makes one of the rig's workspace that has the given results of total addresses.
+func (g *rig) verification(name string, total int64, settled ...ledger.Result) ledger.Verification {
+	g.t.Helper()
+	ctx := context.Background()
+	v := g.create(name, 4)
+	u, err := g.book.OpenUpload(ctx, v.ID)
+	if err == nil {
+		_, err = g.book.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("a@b\n"))
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	l := g.lease(v.ID)
+	g.held = l
+	if v, err = g.book.Prepare(ctx, l, total+1, 1, total); err != nil {
+		g.t.Fatal(err)
+	}
+	if len(settled) > 0 {
+		if v, err = g.book.Settle(ctx, ledger.Settlement{Lease: l, Number: 1, Results: settled}); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	return v
+}
+
+func (g *rig) create(name string, size int64) ledger.Verification {
+	g.t.Helper()
+	v, _, err := g.book.Create(context.Background(), ledger.NewVerification{ID: uuid.New(), Workspace: g.workspace,
+		Identity: uuid.New(), Filename: name, Bytes: size, BytesMax: 1 << 20,
+		Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000}, UploadExpiry: time.Hour})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return v
+}
+
+func (g *rig) lease(id uuid.UUID) ledger.Lease {
+	g.t.Helper()
+	node := uuid.New()
+	leased, err := g.book.Lease(context.Background(), node, 100, time.Minute)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, v := range leased {
+		if v.ID == id {
+			return ledger.Lease{Verification: id, Node: node, Epoch: v.Epoch}
+		}
+	}
+	g.t.Fatalf("verification %s was not leased", id)
+	return ledger.Lease{}
+}
+
+// result is one settled address.
+func result(ordinal int64, email string, o smtp.Outcome, r smtp.Reason) ledger.Result {
+	return ledger.Result{Ordinal: ordinal, Email: email, Outcome: o, Reason: r, At: time.Unix(1_700_000_000, 0)}
+}

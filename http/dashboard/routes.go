@@ -1,0 +1,78 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"rollcall/ledger"
+)
+
+// access is who may use a route.
+type access int
+
+const (
+	anybody  access = iota
+	signedIn        // who is signed in
+	inside          // who is a member of the workspace, with the role of the route
+)
+
+// route is one path and method.
+type route struct {
+	pattern string
+	access  access
+	role    ledger.Role // the least, of a route inside a workspace
+	part    bool        // asked for by a script: refused without a page
+	handle  func(*Dashboard, http.ResponseWriter, *request)
+}
+
+// routes is every route. The comment of the package says what each is.
+var routes = []route{
+	{pattern: "GET /{$}", access: anybody, handle: (*Dashboard).home},
+	{pattern: "GET /assets/{name}", access: anybody, handle: (*Dashboard).asset},
+	{pattern: "GET /sign-in", access: anybody, handle: (*Dashboard).showSignIn},
+	{pattern: "POST /sign-in", access: anybody, handle: (*Dashboard).signInNow},
+	{pattern: "POST /sign-in/code", access: anybody, handle: (*Dashboard).giveCode},
+	{pattern: "POST /sign-out", access: anybody, handle: (*Dashboard).signOut},
+	{pattern: "GET /oidc/start", access: anybody, handle: (*Dashboard).startProvider},
+	{pattern: "GET " + backPath, access: anybody, handle: (*Dashboard).backFromProvider},
+	{pattern: "GET /link/{token}", access: anybody, handle: (*Dashboard).showLink},
+	{pattern: "POST /link/{token}", access: anybody, handle: (*Dashboard).acceptLink},
+	{pattern: "GET /you", access: signedIn, handle: (*Dashboard).you},
+	{pattern: "POST /you/password", access: signedIn, handle: (*Dashboard).changePassword},
+	{pattern: "POST /you/provider", access: signedIn, handle: (*Dashboard).bindProvider},
+	{pattern: "GET /you/codes", access: signedIn, handle: (*Dashboard).codes},
+	{pattern: "POST /you/codes", access: signedIn, handle: (*Dashboard).codesOn},
+	{pattern: "POST /you/codes/off", access: signedIn, handle: (*Dashboard).codesOff},
+	{pattern: "POST /you/sessions", access: signedIn, handle: (*Dashboard).endSessions},
+	{pattern: "POST /you/colours", access: signedIn, handle: (*Dashboard).setColours},
+	{pattern: "GET /w/{ws}", access: inside, role: ledger.Viewer, handle: (*Dashboard).list},
+	{pattern: "GET /w/{ws}/upload", access: inside, role: ledger.Member, handle: (*Dashboard).uploadForm},
+	{pattern: "GET /w/{ws}/example.csv", access: inside, role: ledger.Member, handle: example},
+	{pattern: "POST /w/{ws}/verifications", access: inside, role: ledger.Member, part: true, handle: (*Dashboard).create},
+	{pattern: "GET /w/{ws}/verifications/{id}", access: inside, role: ledger.Viewer, handle: (*Dashboard).detail},
+	{pattern: "GET /w/{ws}/verifications/{id}/live", access: inside, role: ledger.Viewer, part: true,
+		handle: (*Dashboard).live},
+	{pattern: "GET /w/{ws}/verifications/{id}/upload", access: inside, role: ledger.Member, part: true,
+		handle: (*Dashboard).uploadState},
+	{pattern: "GET /w/{ws}/verifications/{id}/cancel", access: inside, role: ledger.Member, handle: askCancel},
+	{pattern: "POST /w/{ws}/verifications/{id}/cancel", access: inside, role: ledger.Member, handle: (*Dashboard).cancel},
+	{pattern: "GET /w/{ws}/verifications/{id}/results.csv", access: inside, role: ledger.Viewer,
+		handle: (*Dashboard).results},
+	{pattern: "GET /w/{ws}/verifications/{id}/results", access: inside, role: ledger.Viewer, handle: showResults},
+	{pattern: "POST /w/{ws}/verifications/{id}/results", access: inside, role: ledger.Viewer, handle: showResults},
+	{pattern: "GET /w/{ws}/verifications/{id}/reasons", access: inside, role: ledger.Viewer, handle: showBreakdown},
+	{pattern: "GET /w/{ws}/verifications/{id}/addresses/{ordinal}", access: inside, role: ledger.Viewer, handle: showAddress},
+	{pattern: "GET /w/{ws}/check", access: inside, role: ledger.Member, handle: checkForm},
+	{pattern: "POST /w/{ws}/check", access: inside, role: ledger.Member, handle: checkOne},
+	{pattern: "GET /w/{ws}/credits", access: inside, role: ledger.Viewer, handle: showCredits},
+	{pattern: "GET /w/{ws}/keys", access: inside, role: ledger.Owner, handle: showKeys},
+	{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner, handle: makeKey},
+	{pattern: "GET /w/{ws}/keys/{key}", access: inside, role: ledger.Owner, handle: askRevoke},
+	{pattern: "POST /w/{ws}/keys/{key}/revoke", access: inside, role: ledger.Owner, handle: revokeKey},
+	{pattern: "GET /w/{ws}/people", access: inside, role: ledger.Owner, handle: showPeople},
+	{pattern: "POST /w/{ws}/people", access: inside, role: ledger.Owner, handle: invite},
+	{pattern: "POST /w/{ws}/people/links", access: inside, role: ledger.Owner, handle: endLink},
+	{pattern: "GET /w/{ws}/people/{user}", access: inside, role: ledger.Owner, handle: showMember},
+	{pattern: "POST /w/{ws}/people/{user}/role", access: inside, role: ledger.Owner, handle: setRole},
+	{pattern: "POST /w/{ws}/people/{user}/sessions", access: inside, role: ledger.Owner, handle: endMemberSessions},
+	{pattern: "GET /w/{ws}/log", access: inside, role: ledger.Owner, handle: showLog},
+}

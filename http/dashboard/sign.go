@@ -1,0 +1,278 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// signInView is the form to sign in.
+type signInView struct {
+	Email, Next string
+	Form        string
+	Provider    string // its name; "": there is none
+	Problem     string
+	Insecure    string // the public URL, when browsers keep no cookie there
+}
+
+// home leads to the first workspace.
+func (d *Dashboard) home(w http.ResponseWriter, r *request) {
+	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchSession):
+		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+	case err != nil:
+		d.unavailable(w, r.Request, "read session", err)
+	case len(in.Memberships) == 0:
+		http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+	default:
+		http.Redirect(w, r.Request, "/w/"+in.Memberships[0].Workspace.String(), http.StatusSeeOther)
+	}
+}
+
+// showSignIn answers GET /sign-in.
+func (d *Dashboard) showSignIn(w http.ResponseWriter, r *request) {
+	next := localPath(r.URL.Query().Get("next"))
+	if _, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
+		http.Redirect(w, r.Request, next, http.StatusSeeOther)
+		return
+	}
+	d.signInForm(w, r, http.StatusOK, signInView{Next: next})
+}
+
+func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v signInView) {
+	if public := d.o.PublicURL(); !keepsCookies(public) {
+		v.Insecure = public
+	}
+	v.Provider = d.providerName()
+	if v.Form == "" {
+		v.Form = uuid.NewString()
+	}
+	d.show(w, r, status, "sign-in", &frame{Frame: view.Frame{Title: "Sign in"}, Body: v})
+}
+
+// signInNow answers POST /sign-in.
+func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) {
+	v := signInView{Email: strings.TrimSpace(r.PostFormValue("email")), Next: localPath(r.PostFormValue("next"))}
+	if !keepsCookies(d.o.PublicURL()) {
+		d.signInForm(w, r, http.StatusForbidden, v)
+		return
+	}
+	form, ok := parseID(r.PostFormValue("form"))
+	if !ok {
+		v.Problem = "The form was not whole. Fill it in again."
+		d.signInForm(w, r, http.StatusUnprocessableEntity, v)
+		return
+	}
+	token, _, err := d.signin.SignIn(strangers(r), form, v.Email, r.PostFormValue("password"), browserOf(r))
+	d.signIns.count("password", err)
+	d.signedIn(w, r, token, err, v)
+}
+
+// signedIn leads on who has signed in, asks for a code, or says why not.
+func (d *Dashboard) signedIn(w http.ResponseWriter, r *request, token signin.Token, err error, v signInView) {
+	var code *signin.CodeWanted
+	if err == nil {
+		d.endOld(r, token)
+		d.setCookie(w, token)
+		http.Redirect(w, r.Request, v.Next, http.StatusSeeOther)
+		return
+	}
+	if errors.As(err, &code) {
+		d.codeForm(w, r, http.StatusOK, codeView{Step: code.Step, Next: v.Next})
+		return
+	}
+	status, problem := d.signInProblem(w, err)
+	if status == 0 {
+		d.unavailable(w, r.Request, "sign in", err)
+		return
+	}
+	v.Problem = problem
+	d.signInForm(w, r, status, v)
+}
+
+// endOld ends the session that the browser had before it got another one.
+func (d *Dashboard) endOld(r *request, now signin.Token) {
+	old := cookieOf(r.Request)
+	if old == now {
+		return // the same form again
+	}
+	in, err := d.signin.Session(strangers(r), old)
+	if err != nil {
+		return
+	}
+	if err := d.signin.End(strangers(r), in.User, in.Session.ID); err != nil {
+		d.log.Warn("an older session was not ended", "request", r.page.ID, "err", err)
+	}
+}
+
+// signInProblem says why somebody is not signed in, and sets Retry-After; status 0: nobody knows.
+func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int, problem string) {
+	var wait *signin.Wait
+	switch {
+	case errors.Is(err, signin.ErrWrong):
+		return http.StatusUnauthorized, "This email and this password do not fit together."
+	case errors.As(err, &wait):
+		w.Header().Set("Retry-After", thinless(secondsUntil(wait.Until, d.now())))
+		return http.StatusTooManyRequests, "There were too many failures. Try again at " + view.Clock(wait.Until) + " UTC."
+	case errors.Is(err, signin.ErrCode):
+		return http.StatusUnauthorized, "This code is wrong or was used already. Each code works once: wait for the next one."
+	case errors.Is(err, signin.ErrStep):
+		return http.StatusUnauthorized, "Too much time has passed, or something was changed. Sign in again."
+	case errors.Is(err, signin.ErrFormUsed):
+		return http.StatusUnauthorized, "This form was used already, and you signed out since. Fill it in again."
+	case errors.Is(err, signin.ErrBusy):
+		w.Header().Set("Retry-After", "3")
+		return http.StatusServiceUnavailable, "Too many people sign in at this moment. Try again in a few seconds."
+	}
+	return 0, ""
+}
+
+// signOut answers POST /sign-out. Who is signed out already is signed out.
+func (d *Dashboard) signOut(w http.ResponseWriter, r *request) {
+	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
+	if err == nil {
+		err = d.signin.End(ledger.WithActor(strangers(r), "user:"+in.User.ID.String()), in.User, in.Session.ID)
+	}
+	if err != nil && !errors.Is(err, ledger.ErrNoSuchSession) {
+		d.unavailable(w, r.Request, "end session", err)
+		return
+	}
+	dropCookie(w)
+	w.Header().Set("Clear-Site-Data", `"cache", "storage"`)
+	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
+}
+
+// linkView is the page of a one-time link.
+type linkView struct {
+	Link    ledger.Link
+	Known   bool // who it is for proves the password instead of choosing one
+	Without bool // they have no password to prove
+	Codes   bool // they give a code too
+
+	Provider string // with which the invitation can be accepted; "": with none
+	Invite   bool
+	SignIn   bool // nothing to fill in
+	Form     string
+	Name     string
+	Problem  string
+	Least    int
+	Expires  time.Time
+}
+
+// showLink answers GET /link/{token}. It changes nothing, so programs that look at links in advance do not use it up.
+func (d *Dashboard) showLink(w http.ResponseWriter, r *request) {
+	d.linkForm(w, r, http.StatusOK, linkView{Form: uuid.NewString()})
+}
+
+func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v linkView) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	l, user, err := d.signin.Link(strangers(r), signin.Token(r.PathValue("token")))
+	if err != nil {
+		d.linkGone(w, r, err)
+		return
+	}
+	v.Link, v.Invite, v.Least, v.Expires = l, l.Purpose == ledger.InviteLink, signin.PasswordLeast, l.Expires
+	v.Known = user != nil && v.Invite
+	v.Without, v.Codes = v.Known && !signin.HasPassword(*user), user != nil && user.TOTP != ""
+	if v.Invite && (user == nil || user.OIDC != "") {
+		v.Provider = d.providerName()
+	}
+	title := "Set a new password"
+	switch l.Purpose {
+	case ledger.InviteLink:
+		title = "Invitation"
+	case ledger.SignInLink:
+		title, v.SignIn = "Sign in", true
+	}
+	d.show(w, r, status, "link", &frame{Frame: view.Frame{Title: title, Secret: true}, Body: v})
+}
+
+// linkGone answers for a link that cannot be used.
+func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	if !errors.Is(err, ledger.ErrNoSuchLink) {
+		d.unavailable(w, r.Request, "read link", err)
+		return
+	}
+	d.fail(w, r.Request, failure{Status: http.StatusNotFound, Title: "This link cannot be used",
+		Text: "It was used already, it is more than 72 hours old, or it was withdrawn.",
+		Next: "Ask who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"})
+}
+
+// acceptLink answers POST /link/{token}.
+func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	form, ok := parseID(r.PostFormValue("form"))
+	v := linkView{Form: form.String(), Name: cleanName(r.PostFormValue("name"))}
+	switch {
+	case !keepsCookies(d.o.PublicURL()):
+		d.signInForm(w, r, http.StatusForbidden, signInView{})
+		return
+	case !ok:
+		v.Form, v.Problem = uuid.NewString(), "The form was not whole. Fill it in again."
+		d.linkForm(w, r, http.StatusUnprocessableEntity, v)
+		return
+	}
+	if r.PostFormValue("way") == "provider" {
+		d.visit(w, r, signin.Visit{Next: "/", Link: signin.Token(r.PathValue("token"))})
+		return
+	}
+	a := signin.Accepting{Link: signin.Token(r.PathValue("token")), Form: form, Name: v.Name,
+		Password: r.PostFormValue("password"), Code: r.PostFormValue("code")}
+	token, in, err := d.signin.Accept(strangers(r), a, browserOf(r))
+	d.signIns.count("link", err)
+	if err != nil {
+		status, problem := d.signInProblem(w, err)
+		if status == 0 {
+			status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
+		}
+		if problem == "" {
+			d.linkGone(w, r, err)
+			return
+		}
+		v.Problem = problem
+		d.linkForm(w, r, status, v)
+		return
+	}
+	d.setCookie(w, token)
+	to := "/"
+	for _, m := range in.Memberships {
+		to = "/w/" + m.Workspace.String()
+		break
+	}
+	http.Redirect(w, r.Request, to, http.StatusSeeOther)
+}
+
+// passwordProblem says what is wrong with a new password; "" when it is something else.
+func passwordProblem(err error) string {
+	switch {
+	case errors.Is(err, signin.ErrShort):
+		return "The password is too short: take at least 12 characters."
+	case errors.Is(err, signin.ErrLong):
+		return "The password is too long: take at most 128 characters."
+	case errors.Is(err, signin.ErrEmail):
+		return "The password must not be your email."
+	case errors.Is(err, signin.ErrCommon):
+		return "Many people have this password, so it is tried first. Take another one."
+	}
+	return ""
+}
+
+// cleanName is a name that the ledger takes.
+func cleanName(text string) string {
+	text = strings.TrimSpace(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""))
+	for len(text) > ledger.NameMax {
+		_, last := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-last]
+	}
+	return text
+}

@@ -1,0 +1,233 @@
+package dashboard_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+)
+
+// signIn sends the form.
+func (b *browser) signIn(email, password, next string) answer {
+	return b.post("/sign-in", "form", uuid.NewString(), "email", email, "password", password, "next", next)
+}
+
+func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
+	g := newRig(t)
+	next := "/w/" + g.workspace.String() + "/upload"
+	if a := g.as["nobody"].get(next); a.header.Get("Location") != "/sign-in?next=%2Fw%2F"+g.workspace.String()+"%2Fupload" {
+		t.Errorf("nobody is led to %q", a.header.Get("Location"))
+	}
+	a := g.as["nobody"].signIn("member@acme.test", password, next)
+	if a.status != 303 || a.header.Get("Location") != next {
+		t.Fatalf("%d to %q", a.status, a.header.Get("Location"))
+	}
+	if set := a.header.Get("Set-Cookie"); !regexp.MustCompile(
+		`^__Host-rollcall=[A-Za-z0-9_-]{43}; Path=/; Max-Age=86400; HttpOnly; Secure; SameSite=Lax$`).MatchString(set) {
+		t.Errorf("Set-Cookie: %s", set)
+	}
+	signedIn := g.browser(a.cookie())
+	if page := signedIn.get(next); page.status != 200 || !strings.Contains(page.body, "member@acme.test") {
+		t.Errorf("with the cookie: %d", page.status)
+	}
+	if away := g.as["nobody"].signIn("member@acme.test", password, "https://evil.test/"); away.header.Get("Location") != "/" {
+		t.Errorf("led to %q", away.header.Get("Location"))
+	}
+	again := signedIn.signIn("member@acme.test", password, "/")
+	if again.status != 303 || again.cookie() == a.cookie() {
+		t.Errorf("signing in again: %d, the same session: %v", again.status, again.cookie() == a.cookie())
+	}
+	if old := signedIn.get("/you"); old.status != 303 {
+		t.Errorf("the session before it still opens /you: %d", old.status)
+	}
+}
+
+func TestSigningOutTwiceIsOnce(t *testing.T) {
+	g := newRig(t)
+	for range 2 {
+		a := g.as["viewer"].post("/sign-out")
+		if a.status != 303 || a.header.Get("Clear-Site-Data") == "" || !strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0") {
+			t.Errorf("%d %v", a.status, a.header)
+		}
+		if after := g.as["viewer"].get("/you"); after.status != 303 {
+			t.Errorf("signed out and still in: %d", after.status)
+		}
+	}
+}
+
+func TestFailuresAreToldInOneSentence(t *testing.T) {
+	g := newRig(t)
+	var texts []string
+	for _, email := range []string{"owner@acme.test", "nobody@acme.test"} {
+		a := g.as["nobody"].signIn(email, "wrong wrong wrong", "/")
+		if a.status != 401 || a.cookie() != "" {
+			t.Errorf("%s: %d", email, a.status)
+		}
+		text := strings.ReplaceAll(a.body, email, "EMAIL")
+		texts = append(texts, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(text, "ID"))
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("who is unknown is told something else:\n%s\n%s", texts[0], texts[1])
+	}
+	for range 5 {
+		g.as["nobody"].signIn("owner@acme.test", "wrong wrong wrong", "/")
+	}
+	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 429 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(a.body, "Try again at ") {
+		t.Errorf("after six failures: %d %v", a.status, a.header)
+	}
+}
+
+func TestNobodySignsInWithoutEncryption(t *testing.T) {
+	g := newRig(t)
+	far := "http://rollcall.example"
+	g.public.Store(&far)
+	if a := g.as["nobody"].get("/sign-in"); !strings.Contains(a.body, "Signing in is off") || strings.Contains(a.body, "<form") {
+		t.Errorf("the form is shown: %d", a.status)
+	}
+	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 403 || a.cookie() != "" {
+		t.Errorf("%d", a.status)
+	}
+	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
+	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", password); a.status != 403 || a.cookie() != "" {
+		t.Errorf("a link: %d", a.status)
+	}
+	safe := "https://rollcall.example"
+	g.public.Store(&safe)
+	if a := g.as["nobody"].get("/sign-in"); a.header.Get("Strict-Transport-Security") != "max-age=31536000" ||
+		!strings.Contains(a.body, "<form") {
+		t.Errorf("over https: %v", a.header)
+	}
+}
+
+func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
+	g := newRig(t)
+	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
+	for range 3 { // programs that look at links in advance
+		if a := g.as["nobody"].get(link); a.status != 200 || !strings.Contains(a.body, "new@acme.test") {
+			t.Fatalf("%d", a.status)
+		}
+	}
+	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "short"); a.status != 422 || !strings.Contains(a.body, "too short") {
+		t.Errorf("a short password: %d", a.status)
+	}
+	form := uuid.NewString()
+	first := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
+	second := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
+	if first.status != 303 || second.status != 303 || first.cookie() == "" || first.cookie() != second.cookie() {
+		t.Errorf("the form twice: %d %d, the same session: %v", first.status, second.status, first.cookie() == second.cookie())
+	}
+	if a := g.browser(first.cookie()).get(first.header.Get("Location")); a.status != 200 {
+		t.Errorf("led to %q: %d", first.header.Get("Location"), a.status)
+	}
+	if a := g.as["nobody"].get(link); a.status != 404 || !strings.Contains(a.body, "cannot be used") {
+		t.Errorf("afterwards: %d", a.status)
+	}
+	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a good new password"); a.status != 404 {
+		t.Errorf("used again: %d", a.status)
+	}
+}
+
+func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
+	g := newRig(t)
+	other := g.browser(g.as["nobody"].signIn("viewer@acme.test", password, "/").cookie())
+	page := g.as["viewer"].get("/you").body
+	found := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindAllStringSubmatch(page, -1)
+	if len(found) != 2 {
+		t.Fatalf("%d sessions are shown, want 2", len(found))
+	}
+	if strings.Contains(page, g.as["viewer"].session) || strings.Contains(page, other.session) {
+		t.Error("the page shows a cookie")
+	}
+	this := regexp.MustCompile(`this one.*?value="([0-9a-f]{64})"`).FindStringSubmatch(strings.ReplaceAll(page, "\n", " "))[1]
+	for _, f := range found {
+		for range 2 {
+			if f[1] == this {
+				continue
+			}
+			if a := g.as["viewer"].post("/you/sessions", "session", f[1]); a.status != 303 {
+				t.Errorf("end one: %d", a.status)
+			}
+		}
+	}
+	if a := other.get("/you"); a.status != 303 {
+		t.Errorf("the ended session still opens /you: %d", a.status)
+	}
+	stranger := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindStringSubmatch(g.as["stranger"].get("/you").body)[1]
+	if a := g.as["viewer"].post("/you/sessions", "session", stranger); a.status != 303 {
+		t.Errorf("end one of somebody else: %d", a.status)
+	}
+	if a := g.as["stranger"].get("/you"); a.status != 200 {
+		t.Errorf("a viewer has ended the session of somebody else: %d", a.status)
+	}
+	change := []string{"old", password, "password", "another good password"}
+	first := g.as["viewer"].post("/you/password", change...)
+	if first.status != 303 || first.cookie() == "" {
+		t.Fatalf("change: %d %s", first.status, first.body)
+	}
+	if again := g.as["viewer"].post("/you/password", change...); again.status != 401 {
+		t.Errorf("the form twice, with the old session: %d", again.status)
+	}
+	if again := g.browser(first.cookie()).post("/you/password", change...); again.status != 422 || !strings.Contains(again.body, "old password") {
+		t.Errorf("the form twice: %d", again.status)
+	}
+	dark := g.browser(first.cookie()).post("/you/colours", "colours", "dark")
+	if set := dark.header.Get("Set-Cookie"); !strings.HasPrefix(set, "rollcall-colours=dark; Path=/;") {
+		t.Errorf("colours: %s", set)
+	}
+}
+
+func TestWhoLosesARoleLosesItEverywhereSoon(t *testing.T) {
+	g := newRig(t)
+	users, err := g.book.Members(t.Context(), g.workspace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range users {
+		if m.Email == "member@acme.test" {
+			if err := g.book.SetRole(t.Context(), g.workspace, m.User, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// This node has not asked about the session yet, so it knows at once; one that has asks again after 4 s (see signin).
+	if a := g.as["member"].get("/w/" + g.workspace.String()); a.status != 404 {
+		t.Errorf("%d", a.status)
+	}
+}
+
+func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
+	g := newRig(t)
+	for _, workspace := range []uuid.UUID{g.workspace, g.workspace, g.other} { // in the other they have an account already
+		token, err := signin.DevLink(context.Background(), g.book, workspace, "dev@rollcall.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/link/" + string(token)
+		page := g.as["nobody"].get(path)
+		if page.status != 200 || !strings.Contains(page.body, " data-submit") || strings.Contains(page.body, `type="password"`) {
+			t.Fatalf("%d %s", page.status, page.body)
+		}
+		a := g.as["nobody"].post(path, "form", uuid.NewString())
+		if a.status != 303 || a.cookie() == "" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		in := g.browser(a.cookie()).get("/w/" + workspace.String())
+		if in.status != 200 || strings.Contains(in.body, "/you/codes") {
+			t.Errorf("%d %s", in.status, in.body)
+		}
+		if again := g.as["nobody"].post(path, "form", uuid.NewString()); again.status != 404 {
+			t.Errorf("used twice: %d", again.status)
+		}
+	}
+	for _, password := range []string{"none", "", "a password of mine"} {
+		if a := g.as["nobody"].post("/sign-in", "email", "dev@rollcall.test", "password", password); a.status == 303 {
+			t.Errorf("the password %q signs in", password)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package signin
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin/totp"
+	"rollcall/ledger"
+)
+
+// stepLife is how long somebody may take for the code after the password.
+const stepLife = 10 * time.Minute
+
+// againFor is how long the form that switched codes on is answered again.
+const againFor = 10 * time.Minute
+
+var (
+	// ErrCode says that a code is wrong or was used.
+	ErrCode = errors.New("signin: the code is wrong or was used")
+	// ErrStep says that the page for the code is too old, or that something about the user changed since.
+	ErrStep = errors.New("signin: sign in from the beginning")
+	// ErrOn says that codes are on already.
+	ErrOn = errors.New("signin: codes are on already")
+	// ErrNoPassword says that a user has none, so that there is nothing that codes would guard.
+	ErrNoPassword = errors.New("signin: there is no password")
+	// ErrFormUsed says that the session of a form is over.
+	ErrFormUsed = errors.New("signin: the form was used")
+)
+
+// codeRule is about wrong codes of a user from all networks together: only who knows the password can give any.
+var codeRule = ledger.AttemptRule{Free: 10, Window: 15 * time.Minute, First: time.Minute, Most: 15 * time.Minute}
+
+// CodeWanted says that somebody has proved who they are but for a code. Step is for the next call, see Code.
+type CodeWanted struct{ Step string }
+
+// Error says so.
+func (c *CodeWanted) Error() string { return "signin: a code is wanted" }
+
+// step is who has proved everything but a code.
+type step struct {
+	User    uuid.UUID `json:"u"`
+	Email   string    `json:"e"`
+	Factors []byte    `json:"f"` // how they sign in: a change of it ends the step
+	Until   int64     `json:"t"`
+	Link    Token     `json:"l"` // an invitation that is accepted with the code
+}
+
+// factors is how a user signs in, but for the codes.
+func factors(u ledger.User) []byte {
+	sum := sha256.Sum256([]byte(u.Password + " " + u.OIDC))
+	return sum[:]
+}
+
+// wantCode is what who has codes is answered after their first proof; nil for who has none.
+func (s *Service) wantCode(u ledger.User, link Token) error {
+	if u.TOTP == "" {
+		return nil
+	}
+	return &CodeWanted{Step: s.steps.seal("step", step{User: u.ID, Email: u.Email, Factors: factors(u),
+		Until: s.now().Add(stepLife).Unix(), Link: link})}
+}
+
+// Code begins the session of who has proved who they are and gives a code. The same step with the same code again is one
+// session. ErrCode, ErrStep, *Wait.
+func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, ledger.SignedIn, error) {
+	var at step
+	if !s.steps.open("step", sealed, &at) || s.now().Unix() >= at.Until || len(code) > PasswordMost {
+		return "", ledger.SignedIn{}, ErrStep
+	}
+	random := s.keyed("code", sealed, code)
+	token := tokenOf(random[:])
+	if in, err := s.Session(ctx, token); err == nil {
+		return token, in, nil // this form again
+	}
+	u, err := s.book.UserByEmail(ctx, at.Email)
+	if err == nil && (u.ID != at.User || !u.Disabled.IsZero() || u.TOTP == "" || string(factors(u)) != string(at.Factors)) {
+		err = ErrStep
+	}
+	if err == nil {
+		err = s.proveCode(ctx, u, code, b)
+	}
+	if err != nil {
+		return "", ledger.SignedIn{}, err
+	}
+	if at.Link != "" {
+		if err := s.join(ctx, u, at.Link, token, b); err != nil {
+			return "", ledger.SignedIn{}, err
+		}
+	}
+	return s.begin(ctx, u, token, b)
+}
+
+// begin makes a session, or finds that it is made. ErrWrong for who was disabled since, ErrFormUsed.
+func (s *Service) begin(ctx context.Context, u ledger.User, token Token, b Browser) (Token, ledger.SignedIn, error) {
+	n, _ := s.newSession(token, b)
+	n.User = u.ID
+	in, err := s.book.BeginSession(ctx, n)
+	switch {
+	case errors.Is(err, ledger.ErrNoSuchUser):
+		err = ErrWrong
+	case errors.Is(err, ledger.ErrIllegal):
+		err = ErrFormUsed
+	}
+	if err != nil {
+		return "", ledger.SignedIn{}, err
+	}
+	return token, in, nil
+}
+
+// proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait.
+func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b Browser) error {
+	user, network := s.subjects(u.Email, b)
+	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
+	waits, err := s.book.SignInWaits(ctx, []ledger.Hash{user, network, codes})
+	if err == nil {
+		err = waitOf(waits)
+	}
+	if err != nil {
+		return err
+	}
+	var state totp.State
+	good := len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state)
+	if good {
+		state, good = state.Use(code, s.now())
+	}
+	if good {
+		err := s.book.UseTOTP(ctx, u.ID, u.TOTP, s.states.seal(u.ID.String(), state))
+		if err == nil {
+			for _, subject := range []ledger.Hash{user, codes} {
+				if err := s.book.ForgetFailures(ctx, subject); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if !errors.Is(err, ledger.ErrChanged) { // changed: another request has used this code, or one beside it
+			return err
+		}
+	}
+	if err := s.failed(ctx, codes, codeRule); err != nil {
+		return err
+	}
+	if err := s.failedSignIn(ctx, user, network); err != nil {
+		return err
+	}
+	return ErrCode
+}
+
+// CodeSetup is a secret for an app, before codes are on.
+type CodeSetup struct {
+	Form   uuid.UUID
+	Secret string // for people, in groups
+	URI    string // for apps
+}
+
+// SetupCodes makes a secret for a form. The same form gives the same secret.
+func (s *Service) SetupCodes(user ledger.User, form uuid.UUID) CodeSetup {
+	secret := s.codeSecret(user, form)
+	return CodeSetup{Form: form, Secret: totp.Text(secret), URI: totp.URI("Rollcall", user.Email, secret)}
+}
+
+func (s *Service) codeSecret(user ledger.User, form uuid.UUID) []byte {
+	random := s.keyed("code secret", user.ID.String(), form.String())
+	return random[:totp.SecretBytes]
+}
+
+// recoveries are the codes of one use of a form.
+func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
+	for i := range totp.Recoveries {
+		random := s.keyed("recovery", user.ID.String(), form.String(), string(rune('a'+i)))
+		all = append(all, totp.Recovery(random[:]))
+	}
+	return all
+}
+
+// CodesOn switches codes on for who is signed in, who proves the password and that the app has the secret, and ends all
+// their other sessions. It answers the codes of one use; the same form again is answered again for some minutes. ErrWrong,
+// ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
+func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) ([]string, error) {
+	if !HasPassword(in.User) {
+		return nil, ErrNoPassword
+	}
+	u, err := s.prove(ctx, in.User.Email, password, b)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	if u.TOTP != "" {
+		var state totp.State
+		if s.states.open(u.ID.String(), u.TOTP, &state) && state.Form == form && now.Unix()-state.Made < int64(againFor.Seconds()) {
+			return s.recoveries(u, form), nil
+		}
+		return nil, ErrOn
+	}
+	recovery := s.recoveries(u, form)
+	state, good := totp.Begin(s.codeSecret(u, form), recovery, form, code, now)
+	if !good {
+		user, network := s.subjects(u.Email, b)
+		if err := s.failedSignIn(ctx, user, network); err != nil {
+			return nil, err
+		}
+		return nil, ErrCode
+	}
+	err = s.book.SetTOTP(ctx, u.ID, s.states.seal(u.ID.String(), state), in.Session.ID)
+	s.sessions.forgetUser(u)
+	if errors.Is(err, ledger.ErrChanged) {
+		err = ErrOn
+	}
+	return recovery, err
+}
+
+// CodesOff ends codes for who is signed in, who proves the password and gives a code, and ends all their other sessions.
+// Off already is off. ErrWrong, ErrCode, *Wait, ErrBusy.
+func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
+	u, err := s.prove(ctx, in.User.Email, password, b)
+	if err != nil || u.TOTP == "" {
+		return err
+	}
+	if err := s.proveCode(ctx, u, code, b); err != nil {
+		return err
+	}
+	err = s.book.SetTOTP(ctx, u.ID, "", in.Session.ID)
+	s.sessions.forgetUser(u)
+	return err
+}
+
+// CodesLeft is how many codes of one use a user has.
+func (s *Service) CodesLeft(u ledger.User) int {
+	var state totp.State
+	s.states.open(u.ID.String(), u.TOTP, &state)
+	return len(state.Recovery)
+}

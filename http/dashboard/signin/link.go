@@ -1,0 +1,136 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/ledger"
+)
+
+// Link reads a link that can be used, and who it is for; nil: somebody new. ledger.ErrNoSuchLink.
+func (s *Service) Link(ctx context.Context, token Token) (l ledger.Link, user *ledger.User, err error) {
+	id, ok := token.Hash()
+	if !ok {
+		return l, nil, ledger.ErrNoSuchLink
+	}
+	return s.link(ctx, id)
+}
+
+func (s *Service) link(ctx context.Context, id ledger.Hash) (ledger.Link, *ledger.User, error) {
+	l, known, err := s.book.LinkByID(ctx, id)
+	if err != nil || !known {
+		return l, nil, err
+	}
+	u, err := s.book.UserByEmail(ctx, l.Email)
+	return l, &u, err
+}
+
+// DevLink makes a link that signs in as the owner of a workspace, who has no password: for a node on one's own machine, whose
+// operator wants to look. An owner with that email is made, unless the workspace has one.
+func DevLink(ctx context.Context, book ledger.People, workspace uuid.UUID, email string) (Token, error) {
+	ctx = ledger.WithActor(ctx, "operator")
+	members, err := book.Members(ctx, workspace)
+	if err != nil {
+		return "", err
+	}
+	if !slices.ContainsFunc(members, func(m ledger.Membership) bool { return m.Email == email }) {
+		if err := join(ctx, book, workspace, email); err != nil {
+			return "", err
+		}
+	}
+	token := NewToken()
+	id, _ := token.Hash()
+	_, err = book.MakeLink(ctx, ledger.Link{ID: id, Purpose: ledger.SignInLink, Email: email, MadeBy: "operator"})
+	return token, err
+}
+
+// join makes somebody an owner of a workspace, by an invitation that is accepted for them.
+func join(ctx context.Context, book ledger.People, workspace uuid.UUID, email string) error {
+	session, _ := NewToken().Hash()
+	invite, _ := NewToken().Hash()
+	if _, err := book.MakeLink(ctx, ledger.Link{ID: invite, Purpose: ledger.InviteLink, Workspace: workspace, Email: email,
+		Role: ledger.Owner, MadeBy: "operator"}); err != nil {
+		return err
+	}
+	_, known, err := book.LinkByID(ctx, invite)
+	if err != nil {
+		return err
+	}
+	accept := ledger.Accept{Link: invite, User: uuid.New(), Session: ledger.NewSession{ID: session, Life: time.Second}}
+	if !known {
+		accept.Password = noPassword
+	}
+	_, err = book.AcceptLink(ctx, accept)
+	return err
+}
+
+// noPassword is a kept text that no password fits.
+const noPassword = "none"
+
+// HasPassword says whether a user can sign in with a password.
+func HasPassword(u ledger.User) bool { return u.Password != "" && u.Password != noPassword }
+
+// Accepting is a form of a link that was filled in.
+type Accepting struct {
+	Link     Token
+	Form     uuid.UUID // of the form: sent twice, it is one
+	Name     string    // of who is new
+	Password string    // who is new or sets a password anew chooses it; who is a user proves it
+	Code     string    // of who has codes
+}
+
+// Accept uses a link up and begins a session. Who is a user has to prove it for an invitation: whoever made the link has
+// seen it, and it may not open what else its user may see. So it gives nobody a password who has none. Who has codes gives
+// one with every link. ledger.ErrNoSuchLink, the faults of CheckPassword, ErrWrong, ErrCode, *Wait, ErrBusy.
+func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, ledger.SignedIn, error) {
+	none := ledger.SignedIn{}
+	id, ok := a.Link.Hash()
+	if !ok {
+		return "", none, ledger.ErrNoSuchLink
+	}
+	random := s.keyed("accept", string(a.Link), a.Form.String())
+	token := tokenOf(random[:])
+	n, _ := s.newSession(token, b)
+	l, user, err := s.link(ctx, id)
+	if errors.Is(err, ledger.ErrNoSuchLink) { // this form again? Only who has sent it knows its session
+		in, again := s.Session(ctx, token)
+		if again == nil {
+			return token, in, nil
+		}
+	}
+	if err != nil {
+		return "", none, err
+	}
+	accept := ledger.Accept{Link: id, User: a.Form, Name: a.Name, Session: n}
+	switch {
+	case l.Purpose == ledger.SignInLink: // the link is all it takes
+	case user != nil && l.Purpose == ledger.InviteLink:
+		if *user, err = s.prove(ctx, l.Email, a.Password, b); err != nil {
+			return "", none, err
+		}
+	default:
+		if err := CheckPassword(a.Password, l.Email); err != nil {
+			return "", none, err
+		}
+	}
+	if user != nil && user.TOTP != "" {
+		if err := s.proveCode(ctx, *user, a.Code, b); err != nil {
+			return "", none, err
+		}
+	}
+	if user == nil || l.Purpose == ledger.PasswordLink {
+		if accept.Password, err = s.hasher.hash(ctx, a.Password); err != nil {
+			return "", none, err
+		}
+	}
+	in, err := s.book.AcceptLink(ctx, accept)
+	if err != nil {
+		return "", none, err
+	}
+	s.sessions.forgetUser(in.User)
+	return token, in, nil
+}

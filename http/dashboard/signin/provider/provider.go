@@ -1,0 +1,235 @@
+package provider
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
+
+	"rollcall/ledger"
+)
+
+const (
+	// timeout bounds one question to the provider.
+	timeout = 5 * time.Second
+	// answerMax bounds its answer.
+	answerMax = 1 << 20
+	// knownFor is how long its addresses are believed; what comes after is asked anew, and the old ones hold if that fails.
+	knownFor = time.Hour
+	// awayFor is how long a provider that did not answer is not asked again.
+	awayFor = 5 * time.Second
+)
+
+var (
+	// ErrAway says that the provider does not answer, or not as one.
+	ErrAway = errors.New("provider: it does not answer")
+	// ErrRefused says that what came back is not to be believed.
+	ErrRefused = errors.New("provider: it did not say who this is")
+)
+
+// Options are what a Provider needs; all but Now are required.
+type Options struct {
+	Issuer   string
+	ClientID string
+	Secret   string
+	Redirect func() string    // where it sends browsers back to; it must know this address
+	Now      func() time.Time // nil: time.Now
+}
+
+// Provider is one. Safe for concurrent use.
+type Provider struct {
+	o      Options
+	client *http.Client
+	asking singleflight.Group
+
+	mu    sync.Mutex     // nobody asks anything while holding it: every page reads Origin
+	known *oidc.Provider // guarded by mu; nil: it has never answered
+	ask   time.Time      // guarded by mu: when to ask for its addresses again
+	fault error          // guarded by mu: of the last question, while known is nil
+}
+
+// New makes one. It asks nothing yet.
+func New(o Options) *Provider {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Provider{o: o, client: &http.Client{Timeout: timeout, Transport: bounded{http.DefaultTransport}}}
+}
+
+// bounded cuts answers that are too long.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip sends one request.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(r)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, answerMax), res.Body}
+	}
+	return res, err
+}
+
+// Attempt is one way of a browser to the provider and back. Nobody but that browser may have it.
+type Attempt struct {
+	State    string `json:"s"`
+	Nonce    string `json:"n"`
+	Verifier string `json:"v"`
+}
+
+// Who is somebody, as the provider says.
+type Who struct {
+	Identity string // as ledger.Identity writes it
+	Email    string // that it has verified; "": none
+	Name     string
+}
+
+// Begin gives the URL to which a browser goes. ErrAway.
+func (p *Provider) Begin(ctx context.Context) (string, Attempt, error) {
+	known, err := p.discover(ctx)
+	if err != nil {
+		return "", Attempt{}, err
+	}
+	a := Attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
+	settings := p.settings(known)
+	return settings.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), a, nil
+}
+
+func (p *Provider) settings(known *oidc.Provider) *oauth2.Config {
+	return &oauth2.Config{ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: known.Endpoint(),
+		RedirectURL: p.o.Redirect(), Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
+}
+
+// Origin is scheme, host and port of the page at which people sign in, "" until it was asked for.
+func (p *Provider) Origin() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		return ""
+	}
+	u, err := url.Parse(p.known.Endpoint().AuthURL)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// discover gives the addresses of the provider. Many who want them at once ask once. ErrAway.
+func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
+	p.mu.Lock()
+	known, fault, fresh := p.known, p.fault, p.o.Now().Before(p.ask)
+	p.mu.Unlock()
+	if fresh {
+		return known, fault
+	}
+	found, err, _ := p.asking.Do("", func() (any, error) { return p.askAnew(context.WithoutCancel(ctx)) })
+	if err != nil {
+		return nil, err
+	}
+	return found.(*oidc.Provider), nil
+}
+
+// askAnew asks the provider for its addresses. ErrAway, unless it has given some before.
+func (p *Provider) askAnew(ctx context.Context) (*oidc.Provider, error) {
+	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.o.Issuer)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.o.Now()
+	switch {
+	case err == nil:
+		p.known, p.fault, p.ask = found, nil, now.Add(knownFor)
+	case p.known == nil:
+		p.fault, p.ask = fmt.Errorf("%w: read its addresses: %w", ErrAway, err), now.Add(awayFor)
+	default:
+		p.ask = now.Add(awayFor)
+	}
+	return p.known, p.fault
+}
+
+// claims are those that are read of an ID token, or of what UserInfo answers.
+type claims struct {
+	Email    string `json:"email"`
+	Verified any    `json:"email_verified"` // some providers write it as a text
+	Name     string `json:"name"`
+	Party    string `json:"azp"`
+}
+
+// Finish reads what a browser came back with. ErrRefused, ErrAway.
+func (p *Provider) Finish(ctx context.Context, a Attempt, back url.Values) (Who, error) {
+	state, issuer := back.Get("state"), back.Get("iss")
+	switch {
+	case a.State == "" || subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) != 1:
+		return Who{}, fmt.Errorf("%w: the state is of another browser or attempt", ErrRefused)
+	case back.Get("error") != "" || back.Get("code") == "":
+		return Who{}, fmt.Errorf("%w: there is no code", ErrRefused)
+	case issuer != "" && issuer != p.o.Issuer: // RFC 9207
+		return Who{}, fmt.Errorf("%w: another issuer has answered", ErrRefused)
+	}
+	known, err := p.discover(ctx)
+	if err != nil {
+		return Who{}, err
+	}
+	ctx = oidc.ClientContext(ctx, p.client)
+	tokens, err := p.settings(known).Exchange(ctx, back.Get("code"), oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		var answered *oauth2.RetrieveError
+		if errors.As(err, &answered) && answered.Response.StatusCode < http.StatusInternalServerError {
+			return Who{}, fmt.Errorf("%w: it does not take the code: %s", ErrRefused, answered.ErrorCode)
+		}
+		if answered != nil {
+			return Who{}, fmt.Errorf("%w: it answers the code with %d", ErrAway, answered.Response.StatusCode)
+		}
+		return Who{}, fmt.Errorf("%w: exchange the code: %w", ErrAway, err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	token, err := known.VerifierContext(ctx, &oidc.Config{ClientID: p.o.ClientID, Now: p.o.Now}).Verify(ctx, raw)
+	if err != nil {
+		return Who{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	var c claims
+	if err := token.Claims(&c); err != nil {
+		return Who{}, fmt.Errorf("%w: read the claims: %w", ErrRefused, err)
+	}
+	switch {
+	case subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1:
+		return Who{}, fmt.Errorf("%w: the token is of another attempt", ErrRefused)
+	case len(token.Audience) > 1 && !slices.Equal([]string{c.Party}, []string{p.o.ClientID}):
+		return Who{}, fmt.Errorf("%w: the token is for somebody else too", ErrRefused)
+	}
+	if c.Email == "" && known.UserInfoEndpoint() != "" {
+		c = p.info(ctx, known, tokens, token.Subject, c)
+	}
+	w := Who{Identity: ledger.Identity(token.Issuer, token.Subject), Name: c.Name}
+	if c.Verified == true || c.Verified == "true" {
+		w.Email = c.Email
+	}
+	if err := ledger.CheckIdentity(w.Identity); err != nil {
+		return Who{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return w, nil
+}
+
+// info asks for the email that is not in the token. What does not answer, or answers about another, says nothing.
+func (p *Provider) info(ctx context.Context, known *oidc.Provider, tokens *oauth2.Token, subject string, c claims) claims {
+	info, err := known.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	var more claims
+	if err != nil || info.Subject != subject || info.Claims(&more) != nil { // Core, 5.3.2
+		return c
+	}
+	if more.Name == "" {
+		more.Name = c.Name
+	}
+	return more
+}

@@ -1,0 +1,104 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/http/dashboard/signin/provider"
+)
+
+// Every page reads the origin: one who waits for the provider must not make all wait.
+func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
+	t.Parallel()
+	arrived, answer := make(chan struct{}, 9), make(chan struct{})
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		arrived <- struct{}{}
+		<-answer
+		http.Error(w, "away", http.StatusBadGateway)
+	}))
+	defer server.Close()
+	p := provider.New(provider.Options{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" }})
+	p.WaitForEver()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	begin := func() {
+		if _, _, err := p.Begin(ctx); !errors.Is(err, provider.ErrAway) {
+			t.Errorf("got %v, want ErrAway", err)
+		}
+	}
+	all.Go(begin)
+	<-arrived
+	cancel() // who asked first is gone, and the others still want to know
+	for range 8 {
+		all.Go(begin)
+	}
+	if got := p.Origin(); got != "" {
+		t.Errorf("an origin %q that nobody has told", got)
+	}
+	close(answer)
+	all.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+func TestAnIssuerThatNamesItselfOtherwiseIsNone(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"issuer":"https://evil.test","authorization_endpoint":"https://evil.test/a","token_endpoint":"https://evil.test/t",` +
+			`"jwks_uri":"https://evil.test/k"}`))
+	}))
+	defer server.Close()
+	now := time.Now()
+	p := provider.New(provider.Options{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" },
+		Now: func() time.Time { return now }})
+	for range 3 {
+		if to, _, err := p.Begin(t.Context()); !errors.Is(err, provider.ErrAway) || to != "" {
+			t.Errorf("led to %q, %v", to, err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("a provider that is none was asked %d times within a moment", n)
+	}
+	now = now.Add(6 * time.Second)
+	_, _, _ = p.Begin(t.Context())
+	if n := asked.Load(); n != 2 {
+		t.Errorf("it was asked %d times, want again after some seconds", n)
+	}
+}
+
+func TestSecretsThatOthersCanReadAreRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	if _, err := provider.ReadSecret(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("none: %v", err)
+	}
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{{" x y\n", 0o600, "x y"}, {"x", 0o400, "x"}, {"x", 0o640, ""}, {"x", 0o604, ""}, {"\n", 0o600, ""}} {
+		_ = os.Remove(path)
+		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := provider.ReadSecret(path)
+		if got != c.want || (err != nil) != (c.want == "") || err != nil && (!errors.Is(err, provider.ErrSecret) || !strings.Contains(err.Error(), path)) {
+			t.Errorf("%q with %04o: %q, %v", c.text, c.mode, got, err)
+		}
+	}
+}

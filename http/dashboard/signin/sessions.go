@@ -1,0 +1,142 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"rollcall/http/uses"
+	"rollcall/ledger"
+)
+
+const (
+	// believed is how long an answer about a session holds, from before the book was asked.
+	believed = 4 * time.Second
+
+	// sessionsMax bounds the answers that are kept. At the bound some are forgotten.
+	sessionsMax = 16384
+
+	// endedFor is how long it matters at least that a session was ended here while the book was asked.
+	endedFor = believed + 5*time.Second
+)
+
+// sessionCache remembers what the book said about sessions.
+type sessionCache struct {
+	book Book
+	idle time.Duration
+	now  func() time.Time
+	ask  singleflight.Group
+	used *uses.Notes[ledger.Hash]
+
+	mu    sync.Mutex
+	kept  map[ledger.Hash]keptSession // guarded by mu
+	ended map[ledger.Hash]time.Time   // guarded by mu: ended here while the book was asked; until when that matters
+}
+
+// keptSession is an answer and until when it holds.
+type keptSession struct {
+	in    ledger.SignedIn
+	until time.Time
+}
+
+func newSessionCache(book Book, idle time.Duration, now func() time.Time) *sessionCache {
+	return &sessionCache{book: book, idle: idle, now: now, kept: map[ledger.Hash]keptSession{},
+		ended: map[ledger.Hash]time.Time{}, used: uses.New(book.UseSessions)}
+}
+
+// get gives a session. ledger.ErrNoSuchSession; another error: nobody knows.
+func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn, error) {
+	c.mu.Lock()
+	kept, known := c.kept[id]
+	c.mu.Unlock()
+	if known && c.now().Before(kept.until) {
+		return kept.in, nil
+	}
+	v, err, _ := c.ask.Do(string(id[:]), func() (any, error) {
+		asked := c.now()
+		in, err := c.book.SessionByID(ctx, id, c.idle)
+		if errors.Is(err, ledger.ErrNoSuchSession) {
+			c.forget(id)
+			return nil, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.keep(id, in, asked)
+		return in, nil
+	})
+	if err != nil {
+		return ledger.SignedIn{}, err
+	}
+	return v.(ledger.SignedIn), nil
+}
+
+// keep stores what the book answered to a question that was asked then.
+func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, over := c.ended[id]; over && !asked.After(at) {
+		return
+	}
+	if _, known := c.kept[id]; !known && len(c.kept) >= sessionsMax {
+		c.makeRoom()
+	}
+	c.kept[id] = keptSession{in: in, until: asked.Add(believed)}
+	if asked.Sub(in.Session.Seen) >= uses.Every {
+		c.used.Note(id)
+	}
+}
+
+// makeRoom forgets what does not hold any more, then, if that is not enough, an eighth of all. The caller has mu.
+func (c *sessionCache) makeRoom() {
+	now := c.now()
+	for id, kept := range c.kept {
+		if !now.Before(kept.until) {
+			delete(c.kept, id)
+		}
+	}
+	for id := range c.kept {
+		if len(c.kept) < sessionsMax/8*7 {
+			break
+		}
+		delete(c.kept, id)
+	}
+}
+
+// forget makes the next request with a session ask the book.
+func (c *sessionCache) forget(id ledger.Hash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.kept, id)
+	c.used.Forget(id)
+	now := c.now()
+	for old, at := range c.ended {
+		if now.Sub(at) > endedFor {
+			delete(c.ended, old)
+		}
+	}
+	if len(c.ended) < sessionsMax {
+		c.ended[id] = now
+	}
+}
+
+// forgetUser does so for all sessions of a user.
+func (c *sessionCache) forgetUser(user ledger.User) {
+	c.mu.Lock()
+	var ids []ledger.Hash
+	for id, kept := range c.kept {
+		if kept.in.User.ID == user.ID {
+			ids = append(ids, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range ids {
+		c.forget(id)
+	}
+}
+
+// stop writes what is left to note.
+func (c *sessionCache) stop() { c.used.Stop() }

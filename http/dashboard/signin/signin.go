@@ -1,0 +1,247 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin/provider"
+	"rollcall/ledger"
+)
+
+// Book is what signing in needs of the ledger; ledger.People is one.
+type Book interface {
+	LinkByID(ctx context.Context, id ledger.Hash) (ledger.Link, bool, error)
+	AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error)
+	UserByEmail(ctx context.Context, email string) (ledger.User, error)
+	SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error
+	Invitations(ctx context.Context, email string) ([]ledger.Link, error)
+	UserByOIDC(ctx context.Context, identity string) (ledger.User, error)
+	BindOIDC(ctx context.Context, user uuid.UUID, identity string) error
+	SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error
+	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
+	BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error)
+	SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error)
+	UseSessions(ctx context.Context, ids []ledger.Hash) error
+	Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]ledger.Session, error)
+	EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error
+	EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error)
+	FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger.AttemptRule) ([]time.Time, error)
+	SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error)
+	ForgetFailures(ctx context.Context, subject ledger.Hash) error
+}
+
+// ErrWrong says that nobody has this email with this password. It does not say which of the two is wrong.
+var ErrWrong = errors.New("signin: email and password do not fit")
+
+// Wait says that somebody failed too often and may try again later.
+type Wait struct{ Until time.Time }
+
+// Error says until when.
+func (w *Wait) Error() string {
+	return "signin: too many failures, until " + w.Until.UTC().Format(time.RFC3339)
+}
+
+// The rules about failures: of a user from one network, and of one network for whatever user.
+var (
+	userRule    = ledger.AttemptRule{Free: 5, Window: 15 * time.Minute, First: time.Minute, Most: 15 * time.Minute}
+	networkRule = ledger.AttemptRule{Free: 20, Window: time.Minute, First: time.Minute, Most: time.Minute}
+)
+
+// Options are what a Service needs; all but Now are required.
+type Options struct {
+	Book   Book
+	Secret []byte           // 32 bytes, the same on every node
+	Idle   time.Duration    // how long a session holds unused
+	Life   time.Duration    // how long it holds in all
+	Now    func() time.Time // nil: time.Now
+
+	Provider *provider.Provider // nil: there is none, and Visit and Back are not called
+}
+
+// Service signs people in. Safe for concurrent use.
+type Service struct {
+	book     Book
+	secret   []byte
+	life     time.Duration
+	idle     time.Duration
+	hasher   *hasher
+	sessions *sessionCache
+	steps    sealer // of who has still to give a code
+	states   sealer // of codes, as the book keeps them
+	visits   sealer // to the provider
+	provider *provider.Provider
+	now      func() time.Time
+}
+
+// New makes a service.
+func New(o Options) *Service {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Service{book: o.Book, secret: o.Secret, life: o.Life, idle: o.Idle, hasher: newHasher(), now: o.Now, provider: o.Provider,
+		sessions: newSessionCache(o.Book, o.Idle, o.Now)}
+	s.steps, s.states = newSealer(s.keyed("seal", "steps")), newSealer(s.keyed("seal", "states"))
+	s.visits = newSealer(s.keyed("seal", "visits"))
+	return s
+}
+
+// Stop writes what is left to note about the use of sessions.
+func (s *Service) Stop() { s.sessions.stop() }
+
+// Browser is where somebody signs in from.
+type Browser struct {
+	Agent   string // its User-Agent
+	Address string // for people
+	Network string // what counts as one network
+}
+
+// SignIn begins a session. The same form with the same email and password again is one session. ErrWrong, *CodeWanted,
+// *Wait, ErrBusy, ErrFormUsed; another error: nobody knows.
+func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password string, b Browser) (Token, ledger.SignedIn, error) {
+	user, err := s.prove(ctx, email, password, b)
+	if err == nil {
+		err = s.wantCode(user, "")
+	}
+	if err != nil {
+		return "", ledger.SignedIn{}, err
+	}
+	random := s.keyed("sign in", form.String(), user.ID.String())
+	return s.begin(ctx, user, tokenOf(random[:]), b)
+}
+
+func (s *Service) newSession(token Token, b Browser) (ledger.NewSession, bool) {
+	id, ok := token.Hash()
+	return ledger.NewSession{ID: id, Agent: b.Agent, Network: b.Address, Life: s.life}, ok
+}
+
+// prove finds who has an email and a password, and counts failures. The answer takes as long for an email that nobody has.
+func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
+	email = strings.TrimSpace(email)
+	user, network := s.subjects(email, b)
+	waits, err := s.book.SignInWaits(ctx, []ledger.Hash{user, network})
+	if err != nil {
+		return ledger.User{}, err
+	}
+	if err := waitOf(waits); err != nil {
+		return ledger.User{}, err
+	}
+	found := ledger.User{}
+	if len(email) <= ledger.EmailMax && ledger.CheckText(email) == nil {
+		found, err = s.book.UserByEmail(ctx, email)
+		if err != nil && !errors.Is(err, ledger.ErrNoSuchUser) {
+			return ledger.User{}, err
+		}
+	}
+	kept := found.Password
+	if !found.Disabled.IsZero() || len(password) > 4*PasswordMost {
+		kept = ""
+	}
+	good, err := s.hasher.verify(ctx, kept, cut(password, 4*PasswordMost))
+	if err != nil {
+		return ledger.User{}, err
+	}
+	if good && found.TOTP != "" {
+		return found, nil // failures are forgotten with the code: who knows the password could try codes for ever
+	}
+	if good {
+		return found, s.book.ForgetFailures(ctx, user)
+	}
+	if err := s.failedSignIn(ctx, user, network); err != nil {
+		return ledger.User{}, err
+	}
+	return ledger.User{}, ErrWrong
+}
+
+// subjects are what failures are counted under: of a user from one network, and of that network.
+func (s *Service) subjects(email string, b Browser) (user, network ledger.Hash) {
+	return s.keyed("user", strings.ToLower(email), b.Network), s.keyed("network", b.Network)
+}
+
+// failedSignIn counts a failure under both.
+func (s *Service) failedSignIn(ctx context.Context, user, network ledger.Hash) error {
+	if err := s.failed(ctx, user, userRule); err != nil {
+		return err
+	}
+	return s.failed(ctx, network, networkRule)
+}
+
+// failed counts a failure. The one that begins a wait is answered as wrong: only what comes after it is told to wait.
+func (s *Service) failed(ctx context.Context, subject ledger.Hash, rule ledger.AttemptRule) error {
+	_, err := s.book.FailedSignIn(ctx, []ledger.Hash{subject}, rule)
+	return err
+}
+
+func waitOf(waits []time.Time) error {
+	var until time.Time
+	for _, w := range waits {
+		if w.After(until) {
+			until = w
+		}
+	}
+	if until.IsZero() {
+		return nil
+	}
+	return &Wait{Until: until}
+}
+
+func cut(text string, most int) string { return text[:min(len(text), most)] }
+
+// Session says what the cookie of a request may do. ledger.ErrNoSuchSession; another error: nobody knows.
+func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, error) {
+	id, ok := cookie.Hash()
+	if !ok {
+		return ledger.SignedIn{}, ledger.ErrNoSuchSession
+	}
+	return s.sessions.get(ctx, id)
+}
+
+// Sessions lists the sessions of who is signed in, the one used last first.
+func (s *Service) Sessions(ctx context.Context, user uuid.UUID) ([]ledger.Session, error) {
+	return s.book.Sessions(ctx, user, s.idle)
+}
+
+// End ends a session of a user. One that is over already is no error.
+func (s *Service) End(ctx context.Context, user ledger.User, id ledger.Hash) error {
+	err := s.book.EndSession(ctx, user.ID, id)
+	s.sessions.forget(id)
+	return err
+}
+
+// Changed makes what was believed about a user be asked again, after their roles were changed.
+func (s *Service) Changed(user uuid.UUID) { s.sessions.forgetUser(ledger.User{ID: user}) }
+
+// EndOthers ends all sessions of a user but one, and says how many they were.
+func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Hash) (int, error) {
+	n, err := s.book.EndSessions(ctx, user.ID, but)
+	s.sessions.forgetUser(user)
+	return n, err
+}
+
+// ChangePassword gives who is signed in a new password and a new session, and ends all others. The faults of
+// CheckPassword, ErrWrong for the old password, *Wait, ErrBusy.
+func (s *Service) ChangePassword(ctx context.Context, in ledger.SignedIn, old, password string, b Browser) (Token, error) {
+	if err := CheckPassword(password, in.User.Email); err != nil {
+		return "", err
+	}
+	if _, err := s.prove(ctx, in.User.Email, old, b); err != nil {
+		return "", err
+	}
+	kept, err := s.hasher.hash(ctx, password)
+	if err != nil {
+		return "", err
+	}
+	if err := s.book.SetPassword(ctx, in.User.ID, kept, ledger.Hash{}); err != nil {
+		return "", fmt.Errorf("set the password: %w", err)
+	}
+	s.sessions.forgetUser(in.User)
+	token := NewToken()
+	n, _ := s.newSession(token, b)
+	n.User = in.User.ID
+	_, err = s.book.BeginSession(ctx, n)
+	return token, err
+}

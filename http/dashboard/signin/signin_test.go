@@ -1,0 +1,430 @@
+package signin_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"rollcall/config/effort"
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
+)
+
+const good = "a horse that nobody rides"
+
+var here = signin.Browser{Agent: "test", Address: "192.0.2.1", Network: "192.0.2.1"}
+
+// rig is a service on a real ledger, with one user who has a password.
+type rig struct {
+	t         *testing.T
+	book      *countingBook
+	service   *signin.Service
+	workspace uuid.UUID
+	now       atomic.Pointer[time.Time]
+}
+
+// countingBook counts the questions about sessions.
+type countingBook struct {
+	*sqlstore.Store
+	asked, noted atomic.Int64
+	away         atomic.Bool
+}
+
+func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
+	b.asked.Add(1)
+	if b.away.Load() {
+		return ledger.SignedIn{}, errors.New("away")
+	}
+	return b.Store.SessionByID(ctx, id, idle)
+}
+
+func (b *countingBook) UseSessions(ctx context.Context, ids []ledger.Hash) error {
+	b.noted.Add(int64(len(ids)))
+	return b.Store.UseSessions(ctx, ids)
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"), sqlstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g := &rig{t: t, book: &countingBook{Store: store}, workspace: uuid.New()}
+	if _, err := store.CreateWorkspace(context.Background(), g.workspace, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	g.now.Store(&now)
+	g.service = signin.New(signin.Options{Book: g.book, Secret: []byte(strings.Repeat("k", 32)), Idle: time.Hour,
+		Life: 24 * time.Hour, Now: func() time.Time { return *g.now.Load() }})
+	return g
+}
+
+// pass lets the service's clock go on.
+func (g *rig) pass(d time.Duration) {
+	now := g.now.Load().Add(d)
+	g.now.Store(&now)
+}
+
+// link makes a link.
+func (g *rig) link(l ledger.Link) signin.Token {
+	g.t.Helper()
+	token := signin.NewToken()
+	l.ID, _ = token.Hash()
+	l.MadeBy = "operator"
+	if l.Purpose == ledger.InviteLink {
+		l.Workspace, l.Role = g.workspace, ledger.Owner
+	}
+	if _, err := g.book.MakeLink(context.Background(), l); err != nil {
+		g.t.Fatal(err)
+	}
+	return token
+}
+
+// user makes one by an invitation, and gives the cookie.
+func (g *rig) user(email string) (signin.Token, ledger.SignedIn) {
+	g.t.Helper()
+	token, in, err := g.service.Accept(context.Background(), signin.Accepting{
+		Link: g.link(ledger.Link{Purpose: ledger.InviteLink, Email: email}), Form: uuid.New(), Name: "Anna", Password: good}, here)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return token, in
+}
+
+func TestPasswordsOfAllKinds(t *testing.T) {
+	for _, c := range []struct {
+		password, email string
+		want            error
+	}{
+		{"", "a@b.test", signin.ErrShort}, {"elevenchars", "a@b.test", signin.ErrShort}, {"twelve chars", "a@b.test", nil},
+		{strings.Repeat("ä", 12), "a@b.test", signin.ErrCommon}, {"äöüäöüäöüäöu", "a@b.test", nil},
+		{strings.Repeat("ab", 64), "a@b.test", nil}, {strings.Repeat("ab", 64) + "c", "a@b.test", signin.ErrLong},
+		{"Anna@Example.com", "anna@example.com", signin.ErrEmail}, {"PassWord1234", "a@b.test", signin.ErrCommon},
+		{" password1234 ", "a@b.test", signin.ErrCommon}, {"correct horse battery staple", "a@b.test", signin.ErrCommon},
+	} {
+		if err := signin.CheckPassword(c.password, c.email); !errors.Is(err, c.want) || c.want == nil && err != nil {
+			t.Errorf("%q: %v, want %v", c.password, err, c.want)
+		}
+	}
+	for p := range signin.Common {
+		if utf8.RuneCountInString(p) < signin.PasswordLeast || p != strings.ToLower(p) {
+			t.Errorf("%q on the list can never be chosen", p)
+		}
+	}
+}
+
+func TestKeptPasswords(t *testing.T) {
+	one, err := signin.HashPassword(good)
+	other, err2 := signin.HashPassword(good)
+	if err != nil || err2 != nil || one == other || !strings.HasPrefix(one, "$argon2id$v=19$m=19456,t=2,p=1$") {
+		t.Fatalf("%v %v: %q and %q", err, err2, one, other)
+	}
+	// Made by the reference program: argon2 -id -t 2 -m 16 -p 1 with the salt "somesalt".
+	const reference = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
+	for _, c := range []struct {
+		kept, password string
+		want           bool
+	}{
+		{one, good, true}, {other, good, true}, {one, good + " ", false}, {one, "", false}, {"", "", false}, {"", good, false},
+		{reference, "password", true}, {reference, "passwore", false},
+		{strings.Replace(one, "argon2id", "argon2i", 1), good, false}, {strings.Replace(one, "v=19", "v=16", 1), good, false},
+		{strings.Replace(one, "m=19456", "m=99999999", 1), good, false}, {strings.Replace(one, "t=2", "t=0", 1), good, false},
+		{one[:len(one)-20], good, false}, {one + "$", good, false}, {strings.Replace(one, "p=1", "p=0", 1), good, false},
+		{"$argon2id$v=19$m=19456,t=2,p=1$$", "", false},
+	} {
+		if got, err := signin.VerifyPassword(c.kept, c.password); got != c.want || err != nil {
+			t.Errorf("%q of %q: %v %v, want %v", c.password, c.kept, got, err, c.want)
+		}
+	}
+	composed, err := signin.HashPassword("caf\u00e9 caf\u00e9 caf\u00e9")
+	if ok, err2 := signin.VerifyPassword(composed, "cafe\u0301 cafe\u0301 cafe\u0301"); !ok || err != nil || err2 != nil {
+		t.Errorf("the same characters written in another way are another password: %v %v", err, err2)
+	}
+}
+
+func TestSignInAndOut(t *testing.T) {
+	g := newRig(t)
+	g.user("anna@example.com")
+	ctx := context.Background()
+	cookie, in, err := g.service.SignIn(ctx, uuid.New(), " Anna@Example.com ", good, here)
+	if err != nil || in.User.Email != "anna@example.com" || len(in.Memberships) != 1 {
+		t.Fatalf("sign in: %v %+v", err, in)
+	}
+	if len(cookie) != 43 {
+		t.Errorf("a cookie of %d characters, want 43 for 256 bits", len(cookie))
+	}
+	if again, err := g.service.Session(ctx, cookie); err != nil || again.User.ID != in.User.ID {
+		t.Errorf("session: %v", err)
+	}
+	for _, bad := range []signin.Token{"", "x", cookie + "A", cookie[:42], signin.NewToken(), signin.Token(strings.ToLower(string(cookie)))} {
+		if _, err := g.service.Session(ctx, bad); !errors.Is(err, ledger.ErrNoSuchSession) {
+			t.Errorf("cookie %q: %v", bad, err)
+		}
+	}
+	for range 2 {
+		if err := g.service.End(ctx, in.User, in.Session.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.service.Session(ctx, cookie); !errors.Is(err, ledger.ErrNoSuchSession) {
+			t.Errorf("after signing out: %v", err)
+		}
+	}
+}
+
+func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
+	g := newRig(t)
+	_, in := g.user("anna@example.com")
+	ctx := context.Background()
+	if _, err := g.book.DisableUser(ctx, g.disabled("gone@example.com"), true); err != nil {
+		t.Fatal(err)
+	}
+	var wait *signin.Wait
+	for _, email := range []string{"anna@example.com", "nobody@example.com", "gone@example.com"} {
+		for try := 1; try <= 6; try++ {
+			password := "wrong wrong wrong"
+			if email == "gone@example.com" {
+				password = good // who is disabled is told what all are told
+			}
+			_, _, err := g.service.SignIn(ctx, uuid.New(), email, password, here)
+			if try <= 5 && !errors.Is(err, signin.ErrWrong) {
+				t.Errorf("%s, try %d: %v", email, try, err)
+			}
+			if try == 6 && !errors.As(err, &wait) {
+				t.Errorf("%s, try 6: %v, want a wait", email, err)
+			}
+		}
+	}
+	if until := time.Until(wait.Until); until < 50*time.Second || until > 70*time.Second {
+		t.Errorf("the first wait is %v, want a minute", until)
+	}
+	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wait) {
+		t.Errorf("the right password while one waits: %v", err)
+	}
+	elsewhere := here
+	elsewhere.Network = "198.51.100.7"
+	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, elsewhere); err != nil {
+		t.Errorf("from another network: %v", err)
+	}
+	if in.User.Email == "" {
+		t.Error("no user")
+	}
+}
+
+// disabled makes a user and gives the id.
+func (g *rig) disabled(email string) uuid.UUID {
+	_, in := g.user(email)
+	return in.User.ID
+}
+
+func TestANetworkThatGuessesWaits(t *testing.T) {
+	g := newRig(t)
+	g.user("anna@example.com")
+	ctx := context.Background()
+	var wait *signin.Wait
+	for try := range 20 {
+		if _, _, err := g.service.SignIn(ctx, uuid.New(), "x"+uuid.NewString()+"@example.com", "wrong", here); !errors.Is(err, signin.ErrWrong) {
+			t.Fatalf("try %d: %v", try, err)
+		}
+	}
+	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wait) {
+		t.Errorf("after twenty failures of a network: %v", err)
+	}
+}
+
+func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
+	g := newRig(t)
+	g.user("anna@example.com")
+	free := signin.HoldHasher(g.service)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.Is(err, signin.ErrBusy) {
+		t.Errorf("while two are tried: %v", err)
+	}
+	free()
+	if _, _, err := g.service.SignIn(context.Background(), uuid.New(), "anna@example.com", good, here); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestASessionIsBelievedForFourSeconds(t *testing.T) {
+	g := newRig(t)
+	cookie, in := g.user("anna@example.com")
+	ctx := context.Background()
+	ask := func() error { _, err := g.service.Session(ctx, cookie); return err }
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if err := ask(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	first := g.book.asked.Load()
+	if first < 1 || first > 20 {
+		t.Fatalf("%d questions", first)
+	}
+	if err := g.book.Store.EndSession(ctx, in.User.ID, in.Session.ID); err != nil { // on another node
+		t.Fatal(err)
+	}
+	g.pass(3900 * time.Millisecond)
+	if err := ask(); err != nil || g.book.asked.Load() != first {
+		t.Errorf("after 3.9 s: %v, %d questions", err, g.book.asked.Load())
+	}
+	g.pass(200 * time.Millisecond)
+	if err := ask(); !errors.Is(err, ledger.ErrNoSuchSession) {
+		t.Errorf("4.1 s after it ended elsewhere: %v", err)
+	}
+}
+
+func TestNobodyIsSignedOutWhileTheLedgerIsAway(t *testing.T) {
+	g := newRig(t)
+	cookie, _ := g.user("anna@example.com")
+	if _, err := g.service.Session(context.Background(), cookie); err != nil {
+		t.Fatal(err)
+	}
+	g.book.away.Store(true)
+	g.pass(time.Minute)
+	if _, err := g.service.Session(context.Background(), cookie); err == nil || errors.Is(err, ledger.ErrNoSuchSession) {
+		t.Errorf("while the ledger is away: %v", err)
+	}
+	g.book.away.Store(false)
+	if _, err := g.service.Session(context.Background(), cookie); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestUseIsNotedOnceForMany(t *testing.T) {
+	g := newRig(t)
+	cookie, _ := g.user("anna@example.com")
+	for range 5 {
+		g.pass(2 * time.Minute)
+		if _, err := g.service.Session(context.Background(), cookie); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.service.Stop()
+	if n := g.book.noted.Load(); n != 1 {
+		t.Errorf("%d notes, want 1", n)
+	}
+}
+
+func TestALinkIsUsedOnceAndItsFormTwice(t *testing.T) {
+	g := newRig(t)
+	ctx := context.Background()
+	token := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "ben@example.com"})
+	l, known, err := g.service.Link(ctx, token)
+	if err != nil || known != nil || l.Email != "ben@example.com" {
+		t.Fatalf("link: %v %v %+v", err, known, l)
+	}
+	a := signin.Accepting{Link: token, Form: uuid.New(), Name: "Ben", Password: "short"}
+	if _, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, signin.ErrShort) {
+		t.Errorf("a short password: %v", err)
+	}
+	a.Password = good
+	cookie, in, err := g.service.Accept(ctx, a, here)
+	if err != nil || in.User.Name != "Ben" {
+		t.Fatalf("accept: %v", err)
+	}
+	again, _, err := g.service.Accept(ctx, a, here)
+	if err != nil || again != cookie {
+		t.Errorf("the same form again: %v, the same cookie: %v", err, again == cookie)
+	}
+	a.Form = uuid.New()
+	if _, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) {
+		t.Errorf("another form of the same link: %v", err)
+	}
+	if err := g.service.End(ctx, in.User, in.Session.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) {
+		t.Errorf("after signing out the link signs in again: %v", err)
+	}
+}
+
+// Whoever makes an invitation has its link, and could open with it what else its user may see.
+func TestAnInvitationOfAUserWantsTheirPassword(t *testing.T) {
+	g := newRig(t)
+	ctx := context.Background()
+	g.user("anna@example.com")
+	token := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "anna@example.com"})
+	if _, known, err := g.service.Link(ctx, token); err != nil || known == nil {
+		t.Fatalf("link: %v, known %v", err, known)
+	}
+	for _, password := range []string{"", "another password", good + "!"} {
+		a := signin.Accepting{Link: token, Form: uuid.New(), Password: password}
+		if cookie, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, signin.ErrWrong) || cookie != "" {
+			t.Errorf("with %q: %v", password, err)
+		}
+	}
+	if _, in, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: good}, here); err != nil ||
+		in.User.Email != "anna@example.com" {
+		t.Errorf("with the right one: %v", err)
+	}
+}
+
+func TestAPasswordLinkEndsAllSessions(t *testing.T) {
+	g := newRig(t)
+	ctx := context.Background()
+	old, _ := g.user("anna@example.com")
+	if _, err := g.service.Session(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	token := g.link(ledger.Link{Purpose: ledger.PasswordLink, Email: "anna@example.com"})
+	fresh, _, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: "another good password"}, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.service.Session(ctx, old); !errors.Is(err, ledger.ErrNoSuchSession) {
+		t.Errorf("the old session: %v", err)
+	}
+	if _, err := g.service.Session(ctx, fresh); err != nil {
+		t.Errorf("the new session: %v", err)
+	}
+	if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.Is(err, signin.ErrWrong) {
+		t.Errorf("the old password: %v", err)
+	}
+}
+
+func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
+	g := newRig(t)
+	ctx := context.Background()
+	first, in := g.user("anna@example.com")
+	second, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.service.ChangePassword(ctx, in, "wrong old password", "another good password", here); !errors.Is(err, signin.ErrWrong) {
+		t.Errorf("with a wrong old one: %v", err)
+	}
+	if _, err := g.service.ChangePassword(ctx, in, good, "anna@example.com", here); !errors.Is(err, signin.ErrEmail) {
+		t.Errorf("to the email: %v", err)
+	}
+	fresh, err := g.service.ChangePassword(ctx, in, good, "another good password", here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range []signin.Token{first, second} {
+		if _, err := g.service.Session(ctx, old); !errors.Is(err, ledger.ErrNoSuchSession) {
+			t.Errorf("an old session: %v", err)
+		}
+	}
+	if again, err := g.service.Session(ctx, fresh); err != nil || again.User.ID != in.User.ID {
+		t.Errorf("the new session: %v", err)
+	}
+}

@@ -1,0 +1,56 @@
+package signin
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+
+	"rollcall/ledger"
+)
+
+// tokenBytes are the random bytes of a cookie and of a link.
+const tokenBytes = 32
+
+// Token is the secret of a session or of a link, as it stands in a cookie or in a URL.
+type Token string
+
+// NewToken makes one.
+func NewToken() Token {
+	var random [tokenBytes]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return tokenOf(random[:])
+}
+
+func tokenOf(bytes []byte) Token { return Token(base64.RawURLEncoding.EncodeToString(bytes)) }
+
+// Hash is what the book knows it by; false for a text that is no token.
+func (t Token) Hash() (ledger.Hash, bool) {
+	bytes, err := base64.RawURLEncoding.Strict().DecodeString(string(t))
+	if err != nil || len(bytes) != tokenBytes {
+		return ledger.Hash{}, false
+	}
+	return sha256.Sum256(bytes), true
+}
+
+// TokenOf makes the token of a form, so that it is made once: of what tells the form from all others, which has to hold the
+// form's own id.
+func (s *Service) TokenOf(what string, texts ...string) Token {
+	random := s.keyed(what, texts...)
+	return tokenOf(random[:])
+}
+
+// Keyed is a hash that only this service can make, of texts told apart by what they are.
+func (s *Service) Keyed(what string, texts ...string) [sha256.Size]byte {
+	return s.keyed("page "+what, texts...)
+}
+
+// keyed is a hash that only who has the key can make, of texts told apart by what they are.
+func (s *Service) keyed(what string, texts ...string) [sha256.Size]byte {
+	m := hmac.New(sha256.New, s.secret)
+	for _, text := range append([]string{what}, texts...) {
+		sum := sha256.Sum256([]byte(text))
+		m.Write(sum[:])
+	}
+	return [sha256.Size]byte(m.Sum(nil))
+}

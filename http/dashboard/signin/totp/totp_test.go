@@ -1,0 +1,101 @@
+package totp_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin/totp"
+)
+
+var secret = []byte("12345678901234567890")
+
+func TestCodesAreThoseOfTheStandards(t *testing.T) {
+	t.Parallel()
+	// RFC 4226, appendix D.
+	for i, want := range []string{"755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"} {
+		if got := totp.Code(secret, int64(i)); got != want {
+			t.Errorf("counter %d: %s, want %s", i, got, want)
+		}
+	}
+	// RFC 6238, appendix B: the last six of its eight digits.
+	for at, want := range map[int64]string{59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924",
+		2000000000: "279037", 20000000000: "353130"} {
+		if got := totp.Code(secret, totp.Step(time.Unix(at, 0))); got != want {
+			t.Errorf("at %d: %s, want %s", at, got, want)
+		}
+	}
+}
+
+func TestACodeWorksOnceAndAboutItsTime(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_010, 0)
+	at := func(periods int) string { return totp.Code(secret, totp.Step(now)+int64(periods)) }
+	for off, want := range map[int]bool{-2: false, -1: true, 0: true, 1: true, 2: false} {
+		if _, ok := totp.Begin(secret, nil, uuid.New(), at(off), now); ok != want {
+			t.Errorf("a code of %d periods off: %v", off, ok)
+		}
+	}
+	s, ok := totp.Begin(secret, nil, uuid.New(), at(0)[:3]+" "+at(0)[3:], now)
+	if !ok {
+		t.Fatal("the right code is refused")
+	}
+	for _, used := range []string{at(0), at(-1), "", at(0)[:5], at(0) + "0", "000000"} {
+		if _, ok := s.Use(used, now); ok && used != at(1) {
+			t.Errorf("%q is taken after a newer one was used", used)
+		}
+	}
+	next, ok := s.Use(at(1), now)
+	if !ok {
+		t.Error("the next code is refused")
+	}
+	if _, ok := next.Use(at(1), now); ok {
+		t.Error("a code is taken twice")
+	}
+}
+
+func TestCodesOfOneUseWorkOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_010, 0)
+	codes := []string{totp.Recovery([]byte("abcdefghij")), totp.Recovery([]byte("0123456789"))}
+	s, ok := totp.Begin(secret, codes, uuid.New(), totp.Code(secret, totp.Step(now)), now)
+	if !ok || len(codes[0]) != 19 || codes[0] == codes[1] {
+		t.Fatalf("%v %q", ok, codes)
+	}
+	used, ok := s.Use(strings.ToLower(strings.ReplaceAll(codes[0], "-", " ")), now)
+	if !ok || len(used.Recovery) != 1 || len(s.Recovery) != 2 {
+		t.Fatalf("%v, %d left, %d before", ok, len(used.Recovery), len(s.Recovery))
+	}
+	if _, ok := used.Use(codes[0], now); ok {
+		t.Error("taken twice")
+	}
+	if _, ok := used.Use(codes[1][:18], now); ok {
+		t.Error("a part of one is taken")
+	}
+	if _, ok := used.Use(codes[1], now); !ok {
+		t.Error("another one is refused")
+	}
+}
+
+func TestWhatAppsRead(t *testing.T) {
+	t.Parallel()
+	text := totp.URI("Rollcall", "anna+x@acme.test", secret)
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "otpauth" || u.Host != "totp" || u.Path != "/Rollcall:anna+x@acme.test" ||
+		u.Query().Get("secret") != "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" || u.Query().Get("issuer") != "Rollcall" {
+		t.Errorf("%s: %v", text, err)
+	}
+	if got := totp.Text(secret); got != "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ" {
+		t.Errorf("%s", got)
+	}
+	width, path, err := totp.Picture(text)
+	if err != nil || width < 29 || !strings.HasPrefix(path, "M4 4h7v1h-7z") || strings.Trim(path, "Mhvz0123456789- ") != "" {
+		t.Errorf("%d %.40s %v", width, path, err)
+	}
+	if _, _, err := totp.Picture(strings.Repeat("x", 10_000)); err == nil {
+		t.Error("a picture of 10,000 bytes")
+	}
+}

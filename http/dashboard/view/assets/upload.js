@@ -1,0 +1,370 @@
+// Uploads one file in pieces, and goes on where it was after a fault, a pause or a reload. What it remembers is in
+// localStorage: the identity of the upload, the name and size of the file and the digests of what was sent. Never the
+// upload URL, never what is in the file.
+"use strict";
+
+(() => {
+  const root = document.getElementById("upload");
+  if (!root) return;
+  const base = root.dataset.base;
+  const key = "rollcall.upload." + root.dataset.workspace;
+  const pieceMost = 8 << 20;
+  const pieceLeast = 256 << 10;
+  const waitFirst = 500;
+  const waitMost = 30000;
+  const lookAt = 64 << 10;
+  const $ = (id) => document.getElementById(id);
+
+  let file = null;      // what was chosen
+  let memory = recall(); // of an upload that is not finished
+  let busy = false;     // this page uploads
+  let paused = false;
+  let over = false;     // it is given up
+  let durable = 0;
+  let sent = 0;
+  let request = null;   // the XMLHttpRequest that runs
+  let wake = null;      // ends a wait early
+  let speed = null;     // {at, bytes} some seconds ago
+
+  // ---- words
+
+  const thin = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const size = (n) => n >= 1e9 ? (n / 1e9).toFixed(1) + " GB" : n >= 1e6 ? (n / 1e6).toFixed(1) + " MB"
+    : n >= 1e3 ? (n / 1e3).toFixed(1) + " kB" : n + " bytes";
+  function show(id, yes) { $(id).hidden = !yes; }
+  function say(text) { $("state").textContent = text; }
+
+  function numbers() {
+    $("bar").max = file.size;
+    $("bar").value = durable;
+    let text = size(durable) + " stored, " + size(Math.max(sent, durable)) + " sent of " + size(file.size);
+    const now = Date.now();
+    if (!speed) speed = [];
+    speed.push({ at: now, bytes: Math.max(sent, durable) });
+    while (speed.length > 2 && now - speed[0].at > 5000) speed.shift();
+    const took = (now - speed[0].at) / 1000;
+    const moved = speed[speed.length - 1].bytes - speed[0].bytes;
+    if (took > 1 && moved > 0) {
+      text += " · " + size(Math.round(moved / took)) + "/s · about " +
+        Math.max(1, Math.ceil((file.size - durable) * took / moved)) + " s";
+    }
+    $("numbers").textContent = text;
+  }
+
+  // ---- memory
+
+  function recall() {
+    try {
+      const m = JSON.parse(localStorage.getItem(key));
+      if (m && typeof m.identity === "string" && Array.isArray(m.pieces) && m.size > 0) return m;
+    } catch { /* nothing to go on with */ }
+    return null;
+  }
+  function remember() { try { localStorage.setItem(key, JSON.stringify(memory)); } catch { /* then a reload begins anew */ } }
+  function forget() { memory = null; try { localStorage.removeItem(key); } catch { /* nothing was kept */ } }
+
+  async function digest(from, to) {
+    const sum = await crypto.subtle.digest("SHA-256", await file.slice(from, to).arrayBuffer());
+    return Array.from(new Uint8Array(sum), (b) => b.toString(16).padStart(2, "0")).join("");
+  }
+
+  // same says whether the chosen file is the one whose pieces were sent.
+  async function same() {
+    if (file.size !== memory.size) return false;
+    for (const p of memory.pieces) {
+      if (p.from < durable && await digest(p.from, p.to) !== p.sum) return false;
+    }
+    return true;
+  }
+
+  // ---- waiting
+
+  function wait(ms) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      wake = () => { clearTimeout(timer); resolve(); };
+    });
+  }
+  addEventListener("online", () => { if (wake) wake(); });
+
+  class Ended extends Error {}          // nothing more can be done; the message says why
+  class Fault extends Error {           // try again after a while
+    constructor(message, after) { super(message); this.after = after; }
+  }
+  const retryAfter = (text) => { const n = Number(text); return n > 0 ? n * 1000 : 0; };
+
+  // ---- the service
+
+  async function ask(method, path, headers) {
+    let answer;
+    try {
+      answer = await fetch(path, { method, headers, credentials: "same-origin", redirect: "error" });
+    } catch {
+      throw new Fault("No connection");
+    }
+    if (answer.status === 401) throw new Ended("You were signed out. Sign in, then choose the file again to go on.");
+    let body = null;
+    try { body = await answer.json(); } catch { /* a page */ }
+    if (answer.ok && body) return body;
+    const text = body && body.issue ? body.issue.message : "The server answered " + answer.status + ".";
+    if (answer.status === 429 || answer.status >= 500 || body && body.issue && body.issue.code === "request_in_progress") {
+      throw new Fault(text, retryAfter(answer.headers.get("Retry-After")));
+    }
+    const ended = new Ended(text);
+    ended.refused = true;
+    throw ended;
+  }
+
+  function create() {
+    return ask("POST", base + "/verifications", {
+      "Idempotency-Key": memory.identity,
+      "X-Upload-Content-Length": String(memory.size),
+      "X-Upload-Filename": encodeURIComponent(memory.name),
+    });
+  }
+
+  // put sends a range, or with none asks how far the upload is. It gives what is stored, the whole size at the end.
+  function put(url, from, to) {
+    return new Promise((resolve, reject) => {
+      const x = request = new XMLHttpRequest();
+      x.open("PUT", url);
+      x.timeout = 120000;
+      const asks = from === undefined;
+      x.setRequestHeader("Content-Type", "text/csv");
+      x.setRequestHeader("Content-Range", asks ? "bytes */" + memory.size : "bytes " + from + "-" + (to - 1) + "/" + memory.size);
+      if (!asks) x.upload.onprogress = (e) => { sent = from + e.loaded; x.timeout = 0; numbers(); };
+      x.onerror = x.ontimeout = () => reject(new Fault("Connection lost"));
+      x.onabort = () => reject(new Fault("Paused"));
+      x.onload = () => {
+        if (x.status === 200 || x.status === 201) return resolve(memory.size);
+        if (x.status === 308) {
+          const range = /^bytes=0-(\d+)$/.exec(x.getResponseHeader("Range") || "");
+          return resolve(range ? Number(range[1]) + 1 : 0);
+        }
+        if (x.status === 404 || x.status === 410) {
+          const ended = new Ended("This upload is over: its time has passed, or it was cancelled. Choose the file again to begin anew.");
+          ended.refused = true;
+          return reject(ended);
+        }
+        reject(new Fault("The storage answered " + x.status, retryAfter(x.getResponseHeader("Retry-After"))));
+      };
+      x.send(asks ? null : file.slice(from, to));
+    });
+  }
+
+  // ---- the upload
+
+  async function upload() {
+    let again = waitFirst;
+    let piece = pieceMost;
+    let faults = 0;
+    let url = null;
+    let checked = memory.pieces.length === 0;
+    let query = true; // the storage, how far it is
+    while (!over) {
+      if (paused) { await wait(3600000); query = true; continue; }
+      try {
+        if (!url) {
+          const made = await create();
+          memory.verification = made.id;
+          remember();
+          $("cancel-form").action = base + "/verifications/" + made.id + "/cancel";
+          $("cancel-id").value = crypto.randomUUID();
+          if (!made.upload) return finished(made.id);
+          url = made.upload.url;
+        }
+        if (query) {
+          const stored = await put(url);
+          if (stored > durable) faults = 0;
+          durable = sent = stored;
+          query = false;
+          numbers();
+        }
+        if (durable >= memory.size) return finished(memory.verification);
+        if (!checked) {
+          say("Comparing the file with what is stored.");
+          if (!await same()) throw new Ended("This is another file, or it was changed. Choose the one that was uploaded, or forget that upload.");
+          checked = true;
+        }
+        const to = Math.min(memory.size, (Math.floor(durable / piece) + 1) * piece);
+        const known = memory.pieces.filter((p) => p.to <= durable);
+        known.push({ from: durable, to, sum: await digest(durable, to) });
+        memory.pieces = known.concat(memory.pieces.filter((p) => p.to > durable && p.from < durable));
+        remember();
+        say("");
+        const before = durable;
+        durable = await put(url, durable, to);
+        if (durable > before) { faults = 0; again = waitFirst; }
+        numbers();
+        if (durable >= memory.size) return finished(memory.verification);
+      } catch (e) {
+        if (over) return;
+        if (!(e instanceof Fault)) throw e;
+        if (paused) continue;
+        query = true;
+        if (++faults >= 2 && piece > pieceLeast) { piece = Math.max(pieceLeast, piece / 2); faults = 0; }
+        const ms = e.after || again;
+        again = Math.min(waitMost, again * 2);
+        say(e.message + " at " + size(durable) + ". Trying again in " + Math.ceil(ms / 1000) + " s, from the last stored byte on.");
+        await wait(ms);
+      }
+    }
+  }
+
+  function finished(id) {
+    busy = false;
+    forget();
+    say("All of it is stored. The check begins by itself.");
+    location.assign(base + "/verifications/" + id);
+  }
+
+  async function run() {
+    if (busy || !file) return;
+    if (memory && (memory.name !== file.name || memory.size !== file.size)) {
+      say("This is another file than " + memory.name + ", which is unfinished. Choose that one, or forget that upload.");
+      return;
+    }
+    if (!memory) {
+      memory = { identity: crypto.randomUUID(), name: file.name, size: file.size, pieces: [] };
+      remember();
+    }
+    busy = true;
+    over = paused = false;
+    durable = sent = 0;
+    speed = null;
+    for (const id of ["starter", "choose", "found", "unfinished"]) show(id, false);
+    show("running", true);
+    $("name").textContent = file.name;
+    $("size").textContent = size(file.size);
+    numbers();
+    const work = async () => {
+      try {
+        await upload();
+      } catch (e) {
+        if (e.refused) forget();
+        stopped(e instanceof Ended ? e.message : "The upload stopped: " + e.message + ". Choose the file again to go on.");
+      }
+    };
+    if (!navigator.locks) return work();
+    await navigator.locks.request(key, { ifAvailable: true }, (lock) => {
+      if (lock) return work();
+      stopped("Another tab uploads to this workspace. Go on there, or close it and choose the file again.");
+    });
+  }
+
+  function stopped(text) {
+    busy = false;
+    file = null;
+    show("running", false);
+    show("choose", true);
+    $("file").value = "";
+    showUnfinished();
+    say(text);
+    $("file").focus();
+  }
+
+  // ---- what can be seen of a file before it is sent: hints, since the server decides
+
+  async function look(f) {
+    const hints = [];
+    if (f.size === 0) return ["The file is empty."];
+    if (f.size > Number(root.dataset.max)) hints.push("The file is larger than " + size(Number(root.dataset.max)) + " and will be refused.");
+    const bytes = new Uint8Array(await f.slice(0, lookAt).arrayBuffer());
+    if (bytes[0] === 0xff && bytes[1] === 0xfe || bytes[0] === 0xfe && bytes[1] === 0xff) {
+      hints.push("The file is UTF-16. Save it as UTF-8.");
+      return hints;
+    }
+    if (bytes[0] === 0x50 && bytes[1] === 0x4b) return ["This looks like a workbook, not a CSV. Save it as CSV UTF-8."];
+    if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) hints.push("It begins with a byte order mark, which is fine.");
+    const text = new TextDecoder().decode(bytes);
+    const lines = text.split(/\r?\n/);
+    if (f.size > lookAt) lines.pop();
+    while (lines.length && lines[lines.length - 1] === "") lines.pop();
+    if (lines.length && !lines[0].includes("@")) hints.push("The first row looks like a heading and is left out.");
+    const two = lines.findIndex((l) => !l.startsWith("\"") && /[,;\t]/.test(l));
+    if (two >= 0) hints.push("Row " + thin(two + 1) + " looks as if it had two columns. Only one is taken.");
+    const empty = lines.findIndex((l) => l.trim() === "");
+    if (empty >= 0) hints.push("Row " + thin(empty + 1) + " is empty. An empty row refuses the whole file.");
+    return hints;
+  }
+
+  // rows counts line ends: no file has more rows than that.
+  async function rows(f) {
+    let n = 0;
+    let last = 10;
+    const reader = f.stream().getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return n + (last === 10 ? 0 : 1);
+      for (const b of value) if (b === 10) n++;
+      if (value.length) last = value[value.length - 1];
+    }
+  }
+
+  async function choose(f) {
+    if (busy || !f) return;
+    file = f;
+    say("");
+    const hints = await look(f);
+    const n = await rows(f);
+    if (file !== f) return;
+    hints.push("It needs at most " + thin(n) + " credits; " + thin(Number(root.dataset.available)) + " are available.");
+    $("found").replaceChildren(...[f.name + ", " + size(f.size)].concat(hints).map((text) => {
+      const p = document.createElement("p");
+      p.textContent = text;
+      return p;
+    }));
+    show("found", true);
+    show("starter", f.size > 0);
+    $("start").textContent = memory ? "Go on with the upload" : "Upload and check";
+    if (f.size > 0) $("start").focus();
+  }
+
+  function showUnfinished() {
+    show("unfinished", memory !== null);
+    if (memory) {
+      $("unfinished").querySelector("p").textContent = memory.name + " (" + size(memory.size) +
+        ") is not whole yet. Choose it again to go on where it stopped.";
+    }
+  }
+
+  // unfinished asks whether what is remembered still can go on.
+  async function unfinished() {
+    showUnfinished();
+    if (!memory || !memory.verification) return;
+    try {
+      const now = await ask("GET", base + "/verifications/" + memory.verification + "/upload", {});
+      if (!now.upload) { forget(); showUnfinished(); }
+    } catch (e) {
+      if (e.refused) { forget(); showUnfinished(); }
+    }
+  }
+
+  $("file").addEventListener("change", () => choose($("file").files[0]));
+  $("start").addEventListener("click", run);
+  $("forget").addEventListener("click", () => { forget(); showUnfinished(); say("Forgotten. What was sent is erased when its time is over."); });
+  $("pause").addEventListener("click", () => {
+    paused = !paused;
+    $("pause").textContent = paused ? "Go on" : "Pause";
+    say(paused ? "Paused. What is stored stays for a day." : "");
+    if (paused && request) request.abort();
+    if (wake) wake();
+  });
+  $("stop").addEventListener("click", () => $("sure").showModal());
+  $("cancel-form").addEventListener("submit", () => {
+    over = true;
+    busy = false;
+    forget();
+    if (request) request.abort();
+  });
+  addEventListener("beforeunload", (e) => { if (busy && durable < memory.size) e.preventDefault(); });
+  const drop = $("choose");
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(name, (e) => {
+      e.preventDefault();
+      drop.classList.toggle("over", name === "dragover");
+      if (name === "drop" && e.dataTransfer.files.length === 1) choose(e.dataTransfer.files[0]);
+    });
+  }
+  unfinished();
+})();

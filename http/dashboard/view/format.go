@@ -1,0 +1,61 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// thinSpace parts the groups of a number: a narrow space that does not break.
+const thinSpace = "\u202f"
+
+// Thin writes a whole number with a thin space between groups of three digits.
+func Thin[N ~int64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + thinSpace + digits[i:]
+	}
+	return sign + digits
+}
+
+// When is a moment for people, to the minute, in UTC.
+func When(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04") }
+
+// Clock is a moment of today.
+func Clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+// Stamp is a moment for programs.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Size is a number of bytes for people, in decimal units.
+func Size(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return Plural(n, "byte")
+}
+
+// Share is a part of a whole in percent.
+func Share(part, whole int64) string {
+	if whole == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
+}
+
+// Plural is a number with its unit.
+func Plural(n int64, unit string) string {
+	if n == 1 {
+		return "1 " + unit
+	}
+	return Thin(n) + " " + unit + "s"
+}

@@ -1,0 +1,255 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/view"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// waits answers what the open addresses of a verification wait for, as the test has said.
+func (g *rig) waits(_ context.Context, id string) (waiting.Verification, error) {
+	if found, ok := g.waiting[id]; ok {
+		return found, nil
+	}
+	return waiting.Verification{}, waiting.ErrNotThere
+}
+
+func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
+	g := newRig(t)
+	member, form := g.as["member"], uuid.NewString()
+	first := member.post(g.path("/check"), "form", form, "address", " anna@acme.test ")
+	again := member.post(g.path("/check"), "form", form, "address", "anna@acme.test")
+	at := first.header.Get("Location")
+	if first.status != 303 || at == "" || again.header.Get("Location") != at || g.wakes.Load() == 0 {
+		t.Fatalf("%d %q, again %d %q", first.status, at, again.status, again.header.Get("Location"))
+	}
+	if strings.Contains(at, "anna") {
+		t.Errorf("the address is in the URL %s", at)
+	}
+	if page := member.get(at); page.status != 200 || !strings.Contains(page.body, "anna@acme.test") {
+		t.Errorf("%d %s", page.status, page.body)
+	} else if strings.Contains(page.body, "/results.csv") || strings.Contains(page.body, "Size") {
+		t.Errorf("the page of one address shows what belongs to a file: %s", page.body)
+	}
+	if other := member.post(g.path("/check"), "form", form, "address", "ben@acme.test"); other.status != 409 {
+		t.Errorf("the form with another address: %d", other.status)
+	}
+	for _, bad := range []string{"", "anna", "a@b@c", `<script>@x`, "a b@acme.test"} {
+		a := member.post(g.path("/check"), "form", uuid.NewString(), "address", bad)
+		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || strings.Contains(a.body, "<script>@") {
+			t.Errorf("%q: %d", bad, a.status)
+		}
+	}
+	if a := member.post(g.path("/check"), "address", "anna@acme.test"); a.status != 422 {
+		t.Errorf("without the id of the form: %d", a.status)
+	}
+}
+
+// judged makes a verification in which a settlement of outcomes came with their evidence.
+func (g *rig) judged(results []ledger.Result, cases map[int64]evidence.Case) ledger.Verification {
+	g.t.Helper()
+	v := g.verification("list.csv", int64(len(results)))
+	var entries []evidence.Entry
+	for _, r := range results {
+		if c, ok := cases[r.Ordinal]; ok {
+			entries = append(entries, evidence.Entry{Ordinal: r.Ordinal, Case: c})
+		}
+	}
+	packed, err := evidence.Pack(entries)
+	if err == nil {
+		v, err = g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: 1, Results: results, Evidence: packed})
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return v
+}
+
+func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
+	g := newRig(t)
+	at := time.Date(2026, 11, 22, 4, 0, 58, 0, time.UTC)
+	said := evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx1.acme.test", Source: "192.0.2.77", TLS: true, Code: 550,
+		Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: "No ^ here <script>alert(1)</script>", Outcome: smtp.Invalid,
+		Reason: smtp.MailboxNotFound, Rule: "rcpt-5.1.1"}
+	quiet := evidence.Attempt{At: at, Stage: smtp.StageConnect, Host: "mx2.acme.test", Trouble: evidence.TroubleTimeout}
+	control := said
+	control.Code, control.Outcome, control.Reason, control.Text = 550, smtp.Invalid, smtp.MailboxNotFound, "Nobody"
+	v := g.judged([]ledger.Result{result(0, "ghost@acme.test", smtp.Invalid, smtp.MailboxNotFound), result(1, "b@acme.test", smtp.Valid, smtp.MailboxExists)},
+		map[int64]evidence.Case{0: {Attempts: []evidence.Attempt{quiet, said}, Hosts: 2,
+			Habit: evidence.Habit{Refused: 1, First: at, Last: at, Controls: []evidence.Attempt{control}}}})
+	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
+	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
+		"Nothing came in time.", "rcpt-5.1.1", "RCPT TO:&lt;a name that nobody has&gt;", "tells mailboxes apart", "mx2.acme.test"} {
+		if page.status != 200 || !strings.Contains(page.body, want) {
+			t.Errorf("%d: the page does not say %q", page.status, want)
+		}
+	}
+	for _, secret := range []string{"192.0.2.77", "<script>alert"} {
+		if strings.Contains(page.body, secret) {
+			t.Errorf("the page says %q", secret)
+		}
+	}
+	if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1")); !strings.Contains(a.body, "Nothing was kept") {
+		t.Errorf("%s", a.body)
+	}
+	for _, path := range []string{"/addresses/2", "/addresses/-1", "/addresses/x", "/addresses/0?in=2"} {
+		if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + path)); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + v.ID.String() + "/addresses/0"); a.status != 404 {
+		t.Errorf("through another workspace: %d", a.status)
+	}
+}
+
+func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
+	g := newRig(t)
+	var results []ledger.Result
+	for i := range int64(60) {
+		outcome, reason := smtp.Valid, smtp.MailboxExists
+		if i%3 == 0 {
+			outcome, reason = smtp.Unknown, smtp.Greylisted
+		}
+		results = append(results, result(i, fmt.Sprintf("name%02d@acme.test", i), outcome, reason))
+	}
+	v := g.verification("list.csv", 60, results...)
+	path := g.path("/verifications/" + v.ID.String())
+	rows := func(a answer) int { return strings.Count(a.body, `<th scope="row" class="mono">name`) }
+	first := g.as["viewer"].get(path + "/results")
+	from := regexp.MustCompile(`name="from" value="([^"]+)"`).FindStringSubmatch(first.body)
+	if rows(first) != 50 || from == nil {
+		t.Fatalf("%d rows, %v", rows(first), from)
+	}
+	if older := g.as["viewer"].post(path+"/results", "from", from[1]); rows(older) != 10 || strings.Contains(older.body, "Older ›") {
+		t.Errorf("%d older rows", rows(older))
+	}
+	for _, c := range []struct {
+		pairs []string
+		want  int
+	}{{[]string{"outcome", "unknown"}, 20}, {[]string{"reason", "greylisted"}, 20}, {[]string{"find", "NAME07"}, 1},
+		{[]string{"outcome", "valid", "find", "name09@"}, 0}} {
+		if a := g.as["viewer"].post(path+"/results", c.pairs...); rows(a) != c.want || a.status != 200 {
+			t.Errorf("%v: %d, %d rows, want %d", c.pairs, a.status, rows(a), c.want)
+		}
+	}
+	if a := g.as["viewer"].get(path + "/results?find=name07"); rows(a) != 50 {
+		t.Errorf("a text in the URL is looked for: %d rows", rows(a))
+	}
+	for _, pairs := range [][]string{{"outcome", "good"}, {"reason", "bad"}, {"from", "x"}, {"from", "0.-1"}} {
+		if a := g.as["viewer"].post(path+"/results", pairs...); a.status != 422 {
+			t.Errorf("%v: %d", pairs, a.status)
+		}
+	}
+	if a := g.as["viewer"].get(path + "/reasons"); a.status != 200 || !strings.Contains(a.body, "greylisted") || !strings.Contains(a.body, "66.7 %") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("list.csv", 9)
+	g.waiting = map[string]waiting.Verification{v.ID.String(): {Waits: []waiting.Wait{
+		{Addresses: 3, For: waiting.ForRetry, Receiver: "uni.example", Reason: "greylisted", Until: time.Date(2026, 11, 22, 4, 21, 0, 0, time.UTC)},
+		{Addresses: 1, For: waiting.ForControl}, {Addresses: 0, For: waiting.ForRoute},
+		{Addresses: 5, For: waiting.ForReceiver, Receiver: "<b>mx.example"}}}}
+	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, "")
+	for _, want := range []string{"3 wait to be asked again at uni.example", "from 04:21:00 on", "1 waits for names that nobody has",
+		"5 wait for their turn at &lt;b&gt;mx.example"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q: %s", want, text)
+		}
+	}
+	if strings.Contains(text, "DNS says") {
+		t.Error("no address waits for DNS")
+	}
+}
+
+func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
+	g := newRig(t)
+	g.verification("list.csv", 40, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists), result(1, "b@x.test", smtp.Unknown, smtp.Greylisted))
+	page := g.as["viewer"].get(g.path("/credits"))
+	text := regexp.MustCompile(`\s+`).ReplaceAllString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, " "), " ")
+	balance, err := g.book.Balance(context.Background(), g.workspace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("1 000 granted = %d available + %d held + %d spent", balance.Available, balance.Held, balance.Spent)
+	if !strings.Contains(strings.ReplaceAll(text, "\u202f", " "), want) {
+		t.Errorf("the page does not say %q: %s", want, text)
+	}
+	if strings.Count(page.body, "<rect ") != ledger.StatementDays || !strings.Contains(page.body, ">list.csv</a>") {
+		t.Error("no chart or no move")
+	}
+	if a := g.as["viewer"].get(g.path("/credits?after=x")); a.status != 404 {
+		t.Errorf("a broken cursor: %d", a.status)
+	}
+}
+
+func TestAPageDoesWithoutNodesThatDoNotAnswer(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("list.csv", 9)
+	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())); page.status != 200 || strings.Contains(page.body, "Why is it not done") {
+		t.Errorf("%d", page.status)
+	}
+}
+
+func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	viewer := g.as["viewer"]
+	if a := viewer.get(g.path("")); strings.Contains(a.body, "credits are needed") {
+		t.Error("nothing waits, and the list says so")
+	}
+	g.verification("huge.csv", 900_000_000)
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification waits for credits: 900\u202f000\u202f000 credits are needed, ") {
+		t.Errorf("the list does not say what is missing: %s", a.body)
+	}
+	g.verification("more.csv", 100_000_000)
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications wait for credits: 1\u202f000\u202f000\u202f000 credits are needed, ") {
+		t.Errorf("the list does not add up what is missing: %s", a.body)
+	}
+}
+
+func TestCancellingAsksFirst(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	v := g.verification("list.csv", 3)
+	member := g.as["member"]
+	at := g.path("/verifications/" + v.ID.String())
+	if a := member.get(at); !strings.Contains(a.body, `<noscript><p><a class="button danger" href="`+at+`/cancel">`) {
+		t.Errorf("without script nothing leads to the question: %s", a.body)
+	}
+	for range 2 {
+		if a := member.get(at + "/cancel"); a.status != 200 || !strings.Contains(a.body, "Cancel list.csv?") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if a := member.get(at); strings.Contains(a.body, "cancelling") {
+		t.Error("the question cancels")
+	}
+	member.post(at+"/cancel", "form", uuid.NewString())
+	if a := member.get(at); !strings.Contains(a.body, "cancelling") {
+		t.Errorf("it was not cancelled: %s", a.body)
+	}
+}
+
+func TestTheExampleCanBeUploaded(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	a := g.as["member"].get(g.path("/example.csv"))
+	if a.header.Get("Content-Disposition") != `attachment; filename="example.csv"` || strings.Count(a.body, "@example.") != 3 ||
+		!strings.HasPrefix(a.body, "email\n") {
+		t.Errorf("%v %q", a.header, a.body)
+	}
+}

@@ -1,0 +1,124 @@
+package dashboard
+
+import (
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// youView is the page about oneself.
+type youView struct {
+	Memberships []ledger.Membership
+	Sessions    []sessionView
+	Problem     string
+	Done        string
+	Least       int
+	Colours     string
+	Codes       bool   // are on
+	CodesLeft   int    // of one use
+	Asked       bool   // for codes, as an owner
+	Provider    string // its name; "": there is none
+	Bound       bool   // to it
+}
+
+// sessionView is one browser.
+type sessionView struct {
+	ledger.Session
+	Hex     string // what the form sends
+	Browser string
+	This    bool
+}
+
+// you answers GET /you.
+func (d *Dashboard) you(w http.ResponseWriter, r *request) {
+	done := map[string]string{
+		"password":  "The password is changed. You were signed out everywhere else.",
+		"codes-off": "Codes are off. You were signed out everywhere else.",
+		"provider":  "You are connected, and can sign in that way from now on.",
+		"session":   "The session is ended. It stops within 5 seconds.",
+		"sessions":  "All other sessions are ended. They stop within 5 seconds.",
+	}[r.URL.Query().Get("done")]
+	d.showYou(w, r, http.StatusOK, youView{Done: done})
+}
+
+func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v youView) {
+	found, err := d.signin.Sessions(strangers(r), r.in.User.ID)
+	if err != nil {
+		d.unavailable(w, r.Request, "read sessions", err)
+		return
+	}
+	for _, s := range found {
+		v.Sessions = append(v.Sessions, sessionView{Session: s, Hex: hex.EncodeToString(s.ID[:]), Browser: browserName(s.Agent),
+			This: s.ID == r.in.Session.ID})
+	}
+	v.Memberships, v.Least, v.Colours = r.in.Memberships, signin.PasswordLeast, view.ColoursOf(r.Request)
+	v.Codes, v.CodesLeft, v.Asked = r.in.User.TOTP != "", d.signin.CodesLeft(r.in.User), asksForCodes(r.in.User, r.in.Memberships)
+	v.Provider, v.Bound = d.providerName(), d.boundTo(r.in.User)
+	d.show(w, r, status, "you", &frame{Frame: view.Frame{Title: "You"}, Here: "you", Body: v})
+}
+
+// boundTo says whether a user signs in by the provider of now.
+func (d *Dashboard) boundTo(u ledger.User) bool {
+	return d.o.Provider != nil && strings.HasPrefix(u.OIDC, ledger.Identity(d.o.Provider.Issuer, ""))
+}
+
+// changePassword answers POST /you/password.
+func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
+	token, err := d.signin.ChangePassword(strangers(r), r.in, r.PostFormValue("old"), r.PostFormValue("password"),
+		browserOf(r))
+	if err == nil {
+		d.setCookie(w, token)
+		http.Redirect(w, r.Request, "/you?done=password", http.StatusSeeOther)
+		return
+	}
+	status, problem := d.signInProblem(w, err)
+	switch {
+	case status == http.StatusUnauthorized:
+		status, problem = http.StatusUnprocessableEntity, "The old password is not right."
+	case status == 0:
+		status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
+	}
+	if problem == "" {
+		d.unavailable(w, r.Request, "change password", err)
+		return
+	}
+	d.showYou(w, r, status, youView{Problem: problem})
+}
+
+// endSessions answers POST /you/sessions: one of them, or all but this one.
+func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) {
+	if r.PostFormValue("all") != "" {
+		if _, err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
+			d.unavailable(w, r.Request, "end sessions", err)
+			return
+		}
+		http.Redirect(w, r.Request, "/you?done=sessions", http.StatusSeeOther)
+		return
+	}
+	var id ledger.Hash
+	bytes, err := hex.DecodeString(r.PostFormValue("session"))
+	if err != nil || len(bytes) != len(id) {
+		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "There is no such session."})
+		return
+	}
+	copy(id[:], bytes)
+	if err := d.signin.End(strangers(r), r.in.User, id); err != nil {
+		d.unavailable(w, r.Request, "end session", err)
+		return
+	}
+	http.Redirect(w, r.Request, "/you?done=session", http.StatusSeeOther)
+}
+
+// setColours answers POST /you/colours.
+func (d *Dashboard) setColours(w http.ResponseWriter, r *request) {
+	view.SetColours(w, r.PostFormValue("colours"))
+	http.Redirect(w, r.Request, "/you", http.StatusSeeOther)
+}
+
+// thinless is a number for a header.
+func thinless(n int) string { return strconv.Itoa(n) }

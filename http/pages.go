@@ -1,0 +1,202 @@
+package http
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// PageRequest is what Options.Pages may know of a request beyond what the request says itself, and what it
+// may ask the server to do. One goroutine at a time may use it.
+type PageRequest struct {
+	ID         string     // also in the header X-Request-Id of the answer
+	Client     netip.Addr // where it comes from, by what trusted proxies say
+	Network    string     // of Client: what counts as one network for limits; no text for people
+	Refused    api.Code   // "": nothing. Otherwise Pages is to say that this request is refused
+	Message    string     // of Refused, in one sentence
+	Status     int        // of Refused
+	RetryAfter int        // of Refused, in seconds; 0: none
+	Route      string     // what metrics name it by: Options.Pages sets it to one of Options.PageRoutes; otherwise "pages"
+
+	act *Act
+}
+
+// Act is an operation of the API that the server does for somebody who is signed in, in place of the answer of
+// Options.Pages, who has made sure that they may.
+type Act struct {
+	Operation    Operation
+	Workspace    uuid.UUID
+	User         uuid.UUID // whose requests are counted, as those of a key are
+	Verification string    // the id as the path has it; not of Create
+
+	Rows Rows   // of Download: which rows
+	Name string // of Download: the name of the file, without the directory
+}
+
+// Operation is what an Act does.
+type Operation int
+
+// The operations. The answers of Create and Detail are those of the API, also when it refuses; a refused Download goes
+// back to Options.Pages.
+const (
+	Create   Operation = iota + 1 // POST /v1/verifications, with the same headers
+	Detail                        // GET /v1/verifications/{id}
+	Download                      // GET /v1/verifications/{id}/results
+)
+
+// Rows says which rows of the results are wanted, and how.
+type Rows struct {
+	Outcome     smtp.Outcome // Undecided: all
+	Reason      smtp.Reason  // ReasonNone: all
+	Spreadsheet bool         // no cell may begin as a formula does
+}
+
+// pageKeyType is the type of the key of the PageRequest among the values of a request.
+type pageKeyType struct{}
+
+var pageKey pageKeyType
+
+// WithPage gives a context that has a PageRequest, for what is done about it. Contexts of fasthttp are no parents: whoever
+// waits for one reads what the end of the server writes.
+func WithPage(ctx context.Context, p *PageRequest) context.Context {
+	return context.WithValue(ctx, pageKey, p)
+}
+
+// PageRequestOf gives that of a request that the server has given to Options.Pages. Elsewhere it is empty.
+func PageRequestOf(ctx context.Context) *PageRequest {
+	if p, ok := ctx.Value(pageKey).(*PageRequest); ok {
+		return p
+	}
+	return &PageRequest{}
+}
+
+// Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
+func (p *PageRequest) Do(a Act) { p.act = &a }
+
+// isPage says whether a path that is no route of the API may be one of a page.
+func (s *Server) isPage(path []byte) bool {
+	text := string(path)
+	return s.options.Pages != nil && len(text) > 0 && text[0] == '/' && text != "/v1" &&
+		(len(text) < 4 || text[:4] != "/v1/")
+}
+
+// beginPage makes a request one of a page.
+func (s *Server) beginPage(r *request) {
+	client := s.client(r)
+	r.route = routePages
+	r.page = &PageRequest{ID: requestID(r.RequestCtx), Client: client, Network: addressOf(client)}
+	r.SetUserValue(pageKey, r.page)
+}
+
+// pages lets Options.Pages answer, and does what they ask for.
+func (s *Server) pages(r *request) {
+	if r.hugeBody {
+		s.refuse(r, api.UnexpectedBody, 0)
+		return
+	}
+	r.key.Workspace = ledger.Strangers // of nobody knows which workspace; they share one place
+	if !s.enter(r) {
+		s.refuse(r, api.Overloaded, jitter(10, 10))
+		return
+	}
+	s.options.Pages(r.RequestCtx)
+	if r.page.act == nil {
+		return
+	}
+	s.leave(r)
+	s.act(r, *r.page.act)
+}
+
+// act does an operation of the API for a page.
+func (s *Server) act(r *request, a Act) {
+	r.Response.Reset()
+	r.Response.Header.Set(headerRequestID, r.page.ID)
+	r.Response.Header.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
+	r.key = ledger.Key{ID: "user-" + a.User.String(), Workspace: a.Workspace}
+	r.idText, r.rows, r.fileName = []byte(a.Verification), a.Rows, a.Name
+	r.placed = false
+	if !s.enter(r) {
+		s.refuse(r, api.Overloaded, jitter(10, 10))
+		return
+	}
+	take, name := s.limits.Read, "reads"
+	if a.Operation == Create {
+		take, name = s.limits.Create, "creates"
+	}
+	if wait := take(r.key.ID); wait > 0 {
+		s.metrics.limited.WithLabelValues(name).Inc()
+		s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.span.Under(context.Background()), ledgerTimeout)
+	defer cancel()
+	ctx = ledger.WithTenant(ledger.WithActor(ctx, "user:"+a.User.String()), a.Workspace)
+	if a.Operation == Create {
+		s.create(ctx, r)
+		return
+	}
+	var ok bool
+	if r.id, ok = parseUUID(r.idText); !ok {
+		s.refuse(r, api.InvalidID, 0)
+		return
+	}
+	if a.Operation == Detail {
+		s.detail(ctx, r)
+		return
+	}
+	s.results(r)
+}
+
+// refuse answers a request that is refused: a page for people where they asked for one, otherwise as the API does.
+func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
+	if r.page == nil || r.page.act != nil && r.page.act.Operation != Download {
+		writeIssue(r.RequestCtx, code, retryAfter)
+		return
+	}
+	refusal := refusals[code]
+	r.Response.Reset()
+	r.Response.Header.Set(headerRequestID, r.page.ID)
+	r.page.act = nil
+	r.page.Refused, r.page.Message, r.page.Status, r.page.RetryAfter = code, refusal.message, refusal.status, retryAfter
+	s.options.Pages(r.RequestCtx)
+	r.page.act = nil
+}
+
+// has says whether a row is wanted.
+func (w Rows) has(row ledger.Result) bool {
+	return (w.Outcome == smtp.Undecided || row.Outcome == w.Outcome) &&
+		(w.Reason == smtp.ReasonNone || row.Reason == w.Reason)
+}
+
+// guardCell keeps a spreadsheet from taking a cell for a formula.
+func guardCell(text string) string {
+	if text != "" && (text[0] == '=' || text[0] == '+' || text[0] == '-' || text[0] == '@') {
+		return "'" + text
+	}
+	return text
+}
+
+// attachment names a file to save in the two ways of RFC 6266: plain for old programs, and whole (RFC 8187).
+func attachment(name string) string {
+	plain, whole := make([]byte, 0, len(name)), make([]byte, 0, 3*len(name))
+	for i := range len(name) {
+		c := name[i]
+		word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+		switch {
+		case word:
+			plain, whole = append(plain, c), append(whole, c)
+		case c < 0x80 || c >= 0xc0: // one mark for each character
+			plain = append(plain, '_')
+			fallthrough
+		default:
+			whole = append(whole, '%', "0123456789ABCDEF"[c>>4], "0123456789ABCDEF"[c&15])
+		}
+	}
+	return `attachment; filename="` + string(plain) + `"; filename*=UTF-8''` + string(whole)
+}

@@ -1,0 +1,212 @@
+package http_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+
+	httpd "rollcall/http"
+	"rollcall/http/api"
+	"rollcall/ledger"
+	"rollcall/smtp"
+)
+
+// pageRig is an API whose pages do what the path says: /refused/… tells what was refused, /do/OPERATION/ID acts.
+func pageRig(t *testing.T, rows httpd.Rows, name string) *edge {
+	e := (*edge)(nil)
+	e = newEdge(t, func(o *httpd.Options) {
+		o.Pages = func(ctx *fasthttp.RequestCtx) {
+			p := httpd.PageRequestOf(ctx)
+			if p.Refused != "" {
+				ctx.SetStatusCode(p.Status)
+				ctx.SetBodyString("refused " + string(p.Refused) + " " + p.ID)
+				return
+			}
+			ctx.SetBodyString("page " + string(ctx.Path()) + " " + p.Client.String())
+			part := strings.Split(string(ctx.Path()), "/")
+			if len(part) != 4 || part[1] != "do" {
+				return
+			}
+			operation := map[string]httpd.Operation{"create": httpd.Create, "detail": httpd.Detail,
+				"download": httpd.Download}[part[2]]
+			p.Do(httpd.Act{Operation: operation, Workspace: e.workspace, User: uuid.UUID{7}, Verification: part[3],
+				Rows: rows, Name: name})
+		}
+	})
+	return e
+}
+
+// page asks for one.
+func (e *edge) page(t *testing.T, method, path string, headers map[string]string) (answer, string) {
+	t.Helper()
+	a, err := e.try(call{method: method, path: path, headers: headers})
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a, string(a.body)
+}
+
+func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
+	e := pageRig(t, httpd.Rows{}, "")
+	for path, want := range map[string]string{
+		"/": "page / 127.0.0.1", "/w/x": "page /w/x 127.0.0.1", "/v10": "page /v10 127.0.0.1",
+	} {
+		if a, text := e.page(t, "GET", path, nil); a.status != 200 || text != want || a.header.Get("X-Request-Id") == "" {
+			t.Errorf("GET %s: %d %q, want %q", path, a.status, text, want)
+		}
+	}
+	for _, path := range []string{"/v1", "/v1/", "/v1/other", "/w/../v1/credits", "//v1/credits", "/w%2fx"} {
+		if a, text := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) {
+			t.Errorf("GET %s: %d %q, want the API's 404", path, a.status, text)
+		}
+	}
+	if a, _ := e.page(t, "GET", "/openapi.yaml", nil); a.status != 200 || a.header.Get("Content-Type") != "application/yaml" {
+		t.Errorf("the description: %d", a.status)
+	}
+	if a := e.do(call{method: "GET", path: "/v1/credits"}); a.status != 200 || string(a.body) != `{"credits":1000000}` {
+		t.Errorf("credits: %d %s", a.status, a.body)
+	}
+}
+
+func TestPagesAreNowhereWithoutPages(t *testing.T) {
+	e := newEdge(t, nil)
+	for _, path := range []string{"/", "/sign-in", "/assets/app.css"} {
+		if a, _ := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) {
+			t.Errorf("GET %s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+func TestPagesAreToldWhatIsRefused(t *testing.T) {
+	e := pageRig(t, httpd.Rows{}, "")
+	long := map[string]string{"Content-Type": "text/plain"}
+	a, err := e.try(call{method: "POST", path: "/x", headers: long, body: strings.Repeat("a", 9<<10)})
+	if err != nil || a.status != 422 || string(a.body) != "refused unexpected_body "+a.header.Get("X-Request-Id") {
+		t.Errorf("a long body: %v %d %q", err, a.status, a.body)
+	}
+	if a, text := e.page(t, "GET", "/do/download/"+uuid.NewString(), nil); a.status != 404 ||
+		text != "refused verification_not_found "+a.header.Get("X-Request-Id") {
+		t.Errorf("no such results: %d %q", a.status, text)
+	}
+	if a, text := e.page(t, "GET", "/do/download/x", nil); a.status != 422 || !strings.HasPrefix(text, "refused invalid_verification_id") {
+		t.Errorf("no id: %d %q", a.status, text)
+	}
+}
+
+func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
+	e := pageRig(t, httpd.Rows{}, "")
+	identity := uuid.NewString()
+	a, text := e.page(t, "POST", "/do/create/x", creation(identity, "10"))
+	if a.status != 201 || !strings.Contains(text, uploadCanary) || a.header.Get("Content-Type") != "application/json" {
+		t.Fatalf("create: %d %s", a.status, text)
+	}
+	again := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(identity, "10")})
+	if again.status != 200 || string(again.body) != text {
+		t.Errorf("the API recovers %d %s, want %s", again.status, again.body, text)
+	}
+	other, _ := e.page(t, "POST", "/do/create/x", creation(identity, "11"))
+	if other.status != 409 || other.code() != string(api.IdempotencyReused) {
+		t.Errorf("another length: %d %s", other.status, other.body)
+	}
+	id := text[strings.Index(text, `"id":"`)+6:][:36]
+	detail, shown := e.page(t, "GET", "/do/detail/"+id, nil)
+	same := e.do(call{method: "GET", path: "/v1/verifications/" + id})
+	if detail.status != 200 || shown != string(same.body) || detail.header.Get("Retry-After") != "2" {
+		t.Errorf("detail: %d %s, want %s", detail.status, shown, same.body)
+	}
+}
+
+func TestPagesDownloadWhatIsWanted(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	settled := []ledger.Result{
+		{Ordinal: 0, Email: "a@x.test", Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: at},
+		{Ordinal: 1, Email: "=b@x.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: at},
+		{Ordinal: 2, Email: "c@x.test", Outcome: smtp.Invalid, Reason: smtp.MailboxFull, At: at},
+	}
+	const head = "email,result,message,checked_at\n"
+	for _, c := range []struct {
+		name, file string
+		rows       httpd.Rows
+		emails     []string
+		saved      string
+	}{
+		{"all", "", httpd.Rows{}, []string{"a@", "=b@", "c@"}, ""},
+		{"one outcome", "ü;b.csv", httpd.Rows{Outcome: smtp.Invalid}, []string{"=b@", "c@"},
+			`attachment; filename="__b.csv"; filename*=UTF-8''%C3%BC%3Bb.csv`},
+		{"one reason", "x.csv", httpd.Rows{Reason: smtp.MailboxFull}, []string{"c@"},
+			`attachment; filename="x.csv"; filename*=UTF-8''x.csv`},
+		{"for a spreadsheet", "", httpd.Rows{Spreadsheet: true}, []string{"a@", "'=b@", "c@"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := pageRig(t, c.rows, c.file)
+			id := e.verified(3, settled)
+			a, text := e.page(t, "GET", "/do/download/"+id.String(), nil)
+			want := head
+			for _, email := range c.emails {
+				for _, r := range settled {
+					if strings.HasSuffix(email, r.Email[:strings.IndexByte(r.Email, '@')+1]) {
+						want += email + "x.test," + r.Outcome.String() + "," + r.Reason.Message() + ",2023-11-14T22:13:20.000Z\n"
+					}
+				}
+			}
+			if a.status != 200 || text != want {
+				t.Errorf("%d %q, want %q", a.status, text, want)
+			}
+			if c.saved == "" {
+				c.saved = `attachment; filename="results-` + id.String() + `.csv"`
+			}
+			if got := a.header.Get("Content-Disposition"); got != c.saved {
+				t.Errorf("saved as %s, want %s", got, c.saved)
+			}
+		})
+	}
+}
+
+func TestPagesAreRefusedWhileTheServerStops(t *testing.T) {
+	block, arrived := make(chan struct{}), make(chan struct{})
+	e := newEdge(t, func(o *httpd.Options) {
+		o.Pages = func(ctx *fasthttp.RequestCtx) {
+			p := httpd.PageRequestOf(ctx)
+			if p.Refused != "" {
+				ctx.SetStatusCode(p.Status)
+				ctx.SetBodyString("refused " + string(p.Refused))
+				return
+			}
+			if string(ctx.Path()) == "/slow" {
+				close(arrived)
+				<-block
+			}
+		}
+	})
+	first := make(chan error, 1)
+	go func() {
+		_, err := e.try(call{method: "GET", path: "/slow"})
+		first <- err
+	}()
+	<-arrived
+	ended := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		ended <- e.server.Stop(ctx)
+	}()
+	for {
+		p, err := e.try(call{method: "GET", path: "/other", headers: map[string]string{"X-API-Key": "-"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.status == http.StatusServiceUnavailable && string(p.body) == "refused service_unavailable" {
+			break
+		}
+	}
+	close(block)
+	if err := errors.Join(<-first, <-ended); err != nil {
+		t.Error(err)
+	}
+}
