@@ -4,7 +4,7 @@ GO ?= go
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
 
-.PHONY: help build vet fmt test short race mutants static check bench load kill cluster prove fuzz accuracy networks clean
+.PHONY: help build vet fmt test short race browser images mutants static check bench load kill cluster prove fuzz accuracy networks clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -24,8 +24,9 @@ test: ## run the tests
 short: ## run the tests that need no child process and no PostgreSQL; seconds
 	$(GO) test -short ./...
 
-# Where no goroutine is started there is no race: only values and time, documents, generated code.
-PURE = actors/(alarm|intake|view|receiver/(fairqueue|scheduler))|cluster/share|http/(api|apikey|upload)|ledger/(rules|ledgertest/mutants)|smtp/(evidence|verdict)
+# Where no goroutine is started there is no race: only values and time, documents, generated code. What the
+# browser tests ask of the pages runs with the race detector in the tests of the pages.
+PURE = actors/(alarm|intake|view|receiver/(fairqueue|scheduler))|cluster/share|http/(api|apikey|upload|dashboard/browser)|ledger/(rules|ledgertest/mutants)|smtp/(evidence|verdict)
 
 # With the race detector the nodes of one process come one after the other (onlyNode in cmd/rollcall), so that
 # the rows of own faults would wait for six minutes. There those run whose own parts fail; all of them run without it.
@@ -35,6 +36,13 @@ race: ## run the tests with the race detector, where a race can be
 	$(GO) test -race -timeout 30m -skip '$(ROWS)/^(connections|refusals|manners)$$' \
 		$$($(GO) list ./... | grep -vE '^rollcall/($(PURE))$$')
 	$(GO) test -run '$(ROWS)' ./cmd/rollcall
+
+browser: ## run the tests of the pages in a real browser; needs chromium-headless-shell and npm
+	npm --prefix http/dashboard/browser/npm ci --no-audit --no-fund
+	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 -v -timeout 10m ./http/dashboard/browser
+
+images: ## make the README's pictures of the pages again (docs/images)
+	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 ./http/dashboard/browser -run '^TestAsANewcomer$$' -images
 
 # The files that changed since BASE have their mutants run, at most 60, others a tenth,
 # which the last commit draws.

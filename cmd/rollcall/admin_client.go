@@ -286,6 +286,7 @@ var commandsOf = strings.NewReplacer(
 	"GET /v1/identity", "`rollcall doctor`",
 	"GET /v1/workspaces/{id}/keys", "`rollcall key list`",
 	"GET /v1/workspaces", "`rollcall workspace list`",
+	"GET /v1/users", "`rollcall user list`",
 	"GET /v1/audit", "`rollcall audit`",
 	"GET /v1/verifications", "list of verifications")
 

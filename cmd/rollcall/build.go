@@ -44,6 +44,8 @@ type nodeOptions struct {
 type node struct {
 	APIURL, UploadURL, AdminURL string
 
+	pages atomic.Pointer[string] // where they are; nil until it is known, and when they are off
+
 	lab      *smtplab.Lab // nil without one
 	rules    *liveRules
 	book     *sqlstore.Store

@@ -31,6 +31,9 @@ func newConfigCheck(e environment) *cobra.Command {
 			if _, err := loadRules(loaded.Verdict); err != nil {
 				return err
 			}
+			if _, err := providerOf(loaded.Dashboard); err != nil {
+				return err
+			}
 			warnUnknown(c, e)
 			fmt.Fprintf(c.OutOrStdout(), "%s is fine\n", args[0])
 			return nil

@@ -115,12 +115,12 @@ func TestAFullDiskPausesTheWorkAndLosesNothing(t *testing.T) {
 func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, d disk) {
 	ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
 	defer cancel()
-	sample := pacedSample(1500, 300)
+	sample := pacedSample(4500, 300) // long enough that it is not over when a busy machine comes to fill the disk
 	r.open(int64(len(sample)))
 	other := r.bystander(ctx)
 	log := node.listen()
 	c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
-	c.reach(ctx, 200)
+	c.reach(ctx, 50)
 
 	d.fill()
 	log.wait(ctx, "settlement not committed yet")

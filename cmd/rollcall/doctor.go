@@ -80,6 +80,9 @@ func diagnose(ctx context.Context, node *adminFlags, now bool) (found diagnosis,
 	if err != nil {
 		return found, err
 	}
+	if _, err := providerOf(loaded.Dashboard); err != nil {
+		return found, err
+	}
 	found.Read = reading{Here: true}
 	found.Identity, err = examine(ctx, loaded)
 	return found, err

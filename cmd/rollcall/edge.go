@@ -16,6 +16,7 @@ import (
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
+	"rollcall/http/dashboard/operate"
 	"rollcall/http/proxies"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -76,7 +77,7 @@ func (n *node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	storage := httpd.DefaultStorageOptions()
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
-	storage.Tracer, storage.Trusted = n.tracer, o.trusted
+	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
 	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond, n.tuning.weight
 	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
 	cert, key := c.UploadTLS()
@@ -110,6 +111,9 @@ func (n *node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	}
 	n.add("certificate of the api", unfollow)
 	public.TLS = settings
+	if err := n.addPages(ctx, c, book, &public); err != nil {
+		return err
+	}
 	api, err := httpd.New(public)
 	if err != nil {
 		return err
@@ -119,6 +123,9 @@ func (n *node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	}
 	n.add("api", api.Stop)
 	n.APIURL = publicURL(c.HTTP.PublicURL, c.HTTP.Listen, c.HTTP.TLSCert, api.Addr())
+	if public.Pages != nil {
+		n.pages.Store(&n.APIURL)
+	}
 	return nil
 }
 
@@ -129,6 +136,7 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		return fmt.Errorf("admin.tls_cert: %w", err)
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
+		People: book, PagesURL: n.pagesURL,
 		Limits:   workspaceLimits(c),
 		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
@@ -137,6 +145,10 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Survey:       n.clerk, Tuned: n.tuning.wake,
 		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
 			return n.replay(ctx, c.Throttle, throttle, rules)
+		},
+		ReplayOverride: n.replayOverride,
+		Pages: func(d *admin.Desk) (admin.Pages, error) {
+			return operate.New(operate.Options{Desk: d, Token: o.token, TLS: settings != nil, Log: o.log})
 		}}
 	if book.Embedded() {
 		operate.Backup = book.OpenBackup

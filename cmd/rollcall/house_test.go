@@ -139,6 +139,9 @@ var staysIn = map[string][]string{
 	"github.com/pires/go-proxyproto":    {"http/proxies"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
 	"go.opentelemetry.io":               {"actors/span"},
+	"github.com/coreos/go-oidc":         {"http/dashboard/signin/provider"},
+	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
+	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
 }
 
 // within says whether folder is one of parents or lies below one.

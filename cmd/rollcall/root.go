@@ -43,10 +43,10 @@ func newRoot(environ []string) *cobra.Command {
 	lab.AddCommand(newLabScore())
 	root.AddCommand(
 		newVerify(e), newCheck(e), newList(e), newStatus(e), newResults(e), newCancel(e), newServe(e), lab, newMigrate(e),
-		newWorkspace(e), newKey(e), newCredits(e),
+		newWorkspace(e), newUser(e), newKey(e), newCredits(e),
 		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
 		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
-		newCluster(e), newLedger(e), newDoctor(e), newConfig(e), newVersion(),
+		newCluster(e), newOperate(e), newLedger(e), newDoctor(e), newConfig(e), newVersion(),
 	)
 	asGroup(root)
 	root.InitDefaultHelpCmd()

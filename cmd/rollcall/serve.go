@@ -72,19 +72,28 @@ func printDev(c *cobra.Command, n *node, loaded config.Config) error {
 	if err != nil {
 		return err
 	}
-	t, err := openTenant(c.Context(), newAdminClient(n.AdminURL, token), tenantOptions{
+	client := newAdminClient(n.AdminURL, token)
+	t, err := openTenant(c.Context(), client, tenantOptions{
 		file: filepath.Join(loaded.DataDir, "dev.json"), workspace: "dev", credits: devCredits,
 	})
 	if err != nil {
 		return err
+	}
+	inBrowser := ""
+	if loaded.Dashboard.Enabled {
+		link, err := n.devLink(c.Context(), t.Workspace)
+		if err != nil {
+			return err
+		}
+		inBrowser = "Or look at it in a browser. This link signs you in, once:\n\n  " + link + "\n\n"
 	}
 	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers, for which an hour lasts a minute. Ctrl-C ends it.\n\n"+
 		"  API        %s\n  upload     %s\n  admin      %s\n  workspace  %s\n  key        %s\n\n"+
 		"Try, in another terminal:\n\n"+
 		"  export API=%s ROLLCALL_KEY=%s\n"+
 		"  curl -H \"X-API-Key: $ROLLCALL_KEY\" $API/v1/credits\n"+
-		"  rollcall verify examples/contacts.csv --api $API\n\n",
-		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key)
+		"  rollcall verify examples/contacts.csv --api $API\n\n%s",
+		n.APIURL, n.UploadURL, n.AdminURL, t.Workspace, t.Key, n.APIURL, t.Key, inBrowser)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"rollcall/actors/clerk"
@@ -177,6 +178,25 @@ func (n *node) replay(ctx context.Context, base config.Throttle, limits, rules s
 		}
 		o.NowRules, o.CandidateRules = n.rules.Now(), candidate
 	}
+	return n.replayRecord(ctx, o, warnings)
+}
+
+// replayOverride runs the rules of now with one override more over what the nodes recorded.
+func (n *node) replayOverride(ctx context.Context, name string, set throttle.Override) (view.Replayed, error) {
+	table, err := throttle.NewTable(n.table.Rules(throttle.LayerFile))
+	if err == nil {
+		until := time.Now().Add(time.Hour) // of no account: a replay is of what is over
+		more := throttle.Rule{Name: name, Set: set, Until: until}
+		err = table.Replace(throttle.LayerOverride, append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more))
+	}
+	if err != nil {
+		return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+	}
+	return n.replayRecord(ctx, clerk.ReplayOptions{Now: n.table, Candidate: table}, nil)
+}
+
+// replayRecord asks all nodes for what they recorded and runs candidates over it.
+func (n *node) replayRecord(ctx context.Context, o clerk.ReplayOptions, warnings []string) (view.Replayed, error) {
 	records, silent, err := n.clerk.Record(ctx)
 	if err != nil {
 		return view.Replayed{}, err

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin/totp"
+)
+
+// pageOf asks a page of a node as a browser does, and gives the status, the text and the cookie of a session.
+func pageOf(t *testing.T, method, page, cookie string, form url.Values) (status int, text, session string) {
+	t.Helper()
+	if cookie != "" {
+		cookie = "__Host-rollcall=" + cookie
+	}
+	status, text, set := browse(t, method, page, cookie, form)
+	for _, c := range set {
+		if c.Name == "__Host-rollcall" {
+			session = c.Value
+		}
+	}
+	return status, text, session
+}
+
+// browse makes a request as a browser does, and gives the cookies that are set too.
+func browse(t *testing.T, method, page, cookie string, form url.Values) (status int, text string, set []*http.Cookie) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, page, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Sec-Fetch-Site", "same-origin")
+	if cookie != "" {
+		request.Header.Set("Cookie", cookie)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body), answer.Cookies()
+}
+
+// accept uses a link up and gives the session that begins.
+func accept(t *testing.T, link, password string) string {
+	t.Helper()
+	if status, text, _ := pageOf(t, "GET", link, "", nil); status != 200 {
+		t.Fatalf("the link: %d %s", status, text)
+	}
+	status, text, session := pageOf(t, "POST", link, "", url.Values{"form": {uuid.NewString()}, "password": {password}})
+	if status != 303 || session == "" {
+		t.Fatalf("use the link: %d %s", status, text)
+	}
+	return session
+}
+
+// signInTo gives email and password.
+func signInTo(t *testing.T, api, email, password string) (status int, text, session string) {
+	t.Helper()
+	return pageOf(t, "POST", api+"/sign-in", "", url.Values{"form": {uuid.NewString()}, "email": {email}, "password": {password}})
+}
+
+// switchOn switches codes on for somebody.
+func switchOn(t *testing.T, api, email, password string) {
+	t.Helper()
+	_, _, session := signInTo(t, api, email, password)
+	_, page, _ := pageOf(t, "GET", api+"/you/codes", session, nil)
+	form := regexp.MustCompile(`name="form" value="([0-9a-f-]{36})"`).FindStringSubmatch(page)
+	text := regexp.MustCompile(`<dt>Secret</dt><dd class="mono">([A-Z2-7 ]+)</dd>`).FindStringSubmatch(page)
+	if form == nil || text == nil {
+		t.Fatalf("no secret: %s", page)
+	}
+	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, page, _ := pageOf(t, "POST", api+"/you/codes", session, url.Values{"form": {form[1]}, "password": {password},
+		"code": {totp.Code(secret, totp.Step(time.Now()))}})
+	if status != 200 {
+		t.Fatalf("switch codes on: %d %s", status, page)
+	}
+	if status, _, session := signInTo(t, api, email, password); status != 200 || session != "" {
+		t.Errorf("the password alone signs in: %d", status)
+	}
+}
+
+// signedOut waits until a session opens a page no more: 5 seconds at most.
+func signedOut(t *testing.T, page, cookie string) {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 300 {
+		if status, _, _ := pageOf(t, "GET", page, cookie, nil); status == http.StatusSeeOther {
+			return
+		}
+		<-tick.C
+	}
+	t.Error("the session still opens the page")
+}
+
+func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	node, api := startDev(c)
+	ask := func(into any, args ...string) {
+		t.Helper()
+		code, stdout, stderr := c.run(append(args, "--json")...)
+		if code != exitDone {
+			t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
+		}
+		if err := json.Unmarshal([]byte(stdout), into); err != nil {
+			t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
+		}
+	}
+	owner := accept(t, strings.TrimSpace(node.waitFor("/link/")), "the password of the first one")
+	var all struct{ Workspaces []workspaceView }
+	ask(&all, "workspace", "list")
+	if len(all.Workspaces) != 1 {
+		t.Fatalf("workspaces: %+v", all)
+	}
+	workspace := all.Workspaces[0].ID
+	list := api + "/w/" + workspace
+	if status, text, _ := pageOf(t, "GET", list, owner, nil); status != 200 || !strings.Contains(text, "1\u202f000\u202f000") {
+		t.Errorf("the workspace of serve --dev: %d without its credits", status)
+	}
+	code, link, stderr := c.run("user", "invite", "--workspace", workspace, "--role", "viewer", "anna@example.com")
+	if code != exitDone || !strings.Contains(stderr, "not shown again") {
+		t.Fatalf("invite: %d %s", code, stderr)
+	}
+	anna := accept(t, strings.TrimSpace(link), "the password of the second one")
+	var found struct {
+		Users []struct {
+			Email, Role string
+			Disabled    bool
+		}
+	}
+	if ask(&found, "user", "list", "--workspace", workspace); len(found.Users) != 2 || found.Users[0].Email != "anna@example.com" ||
+		found.Users[0].Role != "viewer" || found.Users[1].Role != "owner" {
+		t.Errorf("user list: %+v", found)
+	}
+	var ended struct{ Ended int }
+	if ask(&ended, "user", "end-sessions", "anna@example.com"); ended.Ended != 1 {
+		t.Errorf("end-sessions: %+v", ended)
+	}
+	signedOut(t, list, anna)
+	if code, link, stderr = c.run("user", "password", "anna@example.com"); code != exitDone {
+		t.Fatalf("password: %s", stderr)
+	}
+	anna = accept(t, strings.TrimSpace(link), "a new password of hers")
+	var disabled struct{ Disabled bool }
+	if ask(&disabled, "user", "disable", "anna@example.com"); !disabled.Disabled {
+		t.Errorf("disable: %+v", disabled)
+	}
+	signedOut(t, list, anna)
+	var reset struct {
+		HasCodes bool `json:"has_codes"`
+	}
+	if ask(&reset, "user", "enable", "anna@example.com"); reset.HasCodes {
+		t.Errorf("codes of somebody who has none: %+v", reset)
+	}
+	switchOn(t, api, "anna@example.com", "a new password of hers")
+	var listed struct {
+		Users []struct {
+			Email    string
+			HasCodes bool `json:"has_codes"`
+		}
+	}
+	if ask(&listed, "user", "list"); len(listed.Users) != 2 || !listed.Users[0].HasCodes || listed.Users[1].HasCodes {
+		t.Errorf("user list: %+v", listed)
+	}
+	if ask(&reset, "user", "reset-totp", "anna@example.com"); reset.HasCodes {
+		t.Errorf("reset-totp: %+v", reset)
+	}
+	if status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers"); status != 303 || session == "" {
+		t.Errorf("after reset-totp the password alone: %d", status)
+	}
+	if ask(&disabled, "user", "enable", "anna@example.com"); disabled.Disabled {
+		t.Errorf("enable: %+v", disabled)
+	}
+	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password", "nobody@example.com"}, {"user", "reset-totp", "nobody@example.com"},
+		{"user", "invite", "--workspace", workspace, "no-email"}, {"user", "invite", "--workspace", workspace, "--role", "king", "a@b.test"}} {
+		if code, _, stderr := c.run(wrong...); code != exitFailed || strings.Contains(stderr, "/v1/") {
+			t.Errorf("rollcall %q: code %d, %s", wrong, code, stderr)
+		}
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: %d", code)
+	}
+}
+
+func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	node, api := startDev(c, "ROLLCALL_DASHBOARD_ENABLED=false")
+	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 404 || !strings.Contains(text, "route_not_found") {
+		t.Errorf("sign-in: %d %s", status, text)
+	}
+	code, _, stderr := c.run("user", "invite", "--workspace", uuid.NewString(), "a@b.test")
+	if code != exitFailed || !strings.Contains(stderr, "[dashboard]") {
+		t.Errorf("invite: %d %s", code, stderr)
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: %d", code)
+	}
+}
+
+// The settings of a provider are checked without asking it, and a node whose provider is away serves passwords.
+func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	secret := filepath.Join(c.folder, c.write("oidc.secret", "the secret of the client\n"))
+	away := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	file := c.write("node.toml", fmt.Sprintf("[dashboard]\noidc_issuer = %q\noidc_client_id = \"rollcall\"\noidc_secret_file = %q\n"+
+		"oidc_name = \"Acme login\"\n", away, secret))
+	asks := [][]string{{"config", "check", file}, {"doctor", "--config", file}, {"serve", "--config", file}}
+	refused := func(want string) {
+		t.Helper()
+		for _, args := range asks {
+			if code, _, stderr := c.run(args...); code != exitFailed || !strings.Contains(stderr, "dashboard.oidc_secret_file: "+want) {
+				t.Errorf("rollcall %q: code %d, %s, want %q", args, code, stderr, want)
+			}
+		}
+	}
+	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)), "ROLLCALL_HTTP_LISTEN=127.0.0.1:0",
+		"ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
+	if err := os.Chmod(secret, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	refused("provider: the secret cannot be used: others can read " + secret + "; run: chmod 600 " + secret)
+	if err := os.Chmod(secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := c.run("config", "check", file); code != exitDone || !strings.Contains(stdout, "is fine") {
+		t.Errorf("config check: %d %s", code, stderr)
+	}
+	node, api := startDev(c, "ROLLCALL_DASHBOARD_OIDC_ISSUER="+away, "ROLLCALL_DASHBOARD_OIDC_CLIENT_ID=rollcall",
+		"ROLLCALL_DASHBOARD_OIDC_SECRET_FILE="+secret, "ROLLCALL_DASHBOARD_OIDC_NAME=Acme login")
+	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 200 || !strings.Contains(text, "Sign in with Acme login") {
+		t.Errorf("sign-in: %d %s", status, text)
+	}
+	if status, text, _ := pageOf(t, "GET", api+"/oidc/start", "", nil); status != 503 || !strings.Contains(text, "Acme login does not answer") {
+		t.Errorf("the provider is away: %d %s", status, text)
+	}
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: %d", code)
+	}
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.environ = c.environ[:0]
+	refused("provider: the secret cannot be used: " + secret + " is empty")
+	if err := os.Remove(secret); err != nil {
+		t.Fatal(err)
+	}
+	refused("")
+}
