@@ -9,7 +9,7 @@ const (
 
 var (
 	// days are the tests of the sums of each day.
-	days = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestMigrateCountsTheDays.*|TestAuditFindsWhatWasChanged.*)$"}}}
+	days = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^(TestDaysAddUp.*|TestMigrateCountsTheDays.*|TestAuditFindsWhatWasChanged.*)$"}}}
 	// breakdowns are the tests of what a breakdown forgets.
 	breakdowns = suite{"./ledger/sqlstore", [][]string{{"-test.run", "^TestABreakdownForgets"}}}
 	// shown is the part of the conformance suite about what pages show.
@@ -29,6 +29,7 @@ var ofPages = []mutant{
 	{"granted by nobody", creditRules, "Amount: n, Reason: reason, Author: ledger.Author(ctx)}", "Amount: n, Reason: reason}", shown},
 	{"SQL: entries on no day", sqlDays, "return t.countOn(dayOf(created), entries)", "return nil", shown},
 	{"SQL: just the first entry of a day", sqlDays, "DO UPDATE SET credits = credit_days.credits + excluded.credits", "DO NOTHING", shown},
+	{"SQL: just the last entry of a kind", sqlDays, "sums[key] += e.Amount", "sums[key] = e.Amount", days},
 	{"days are not audited", sqlDays, "HAVING sum(credits) <> 0", "HAVING sum(credits) > 1000", days},
 	{"days too high are not audited", sqlDays, "HAVING sum(credits) <> 0", "HAVING sum(credits) > 0", days},
 	{"days are not counted again", sqlDays, "n == 0 || list[n-1] != key.workspace {", "n > 0 && list[n-1] != key.workspace {", days},
