@@ -85,7 +85,8 @@ func printDev(c *cobra.Command, n *node, loaded config.Config) error {
 		if err != nil {
 			return err
 		}
-		inBrowser = "Or look at it in a browser. This link signs you in, once:\n\n  " + link + "\n\n"
+		inBrowser = "Or use a browser. This link signs you in, once:\n\n  " + link +
+			"\n\nThere, check an address such as anna.smith@acme-clean.test, or upload examples/contacts.csv.\n\n"
 	}
 	fmt.Fprintf(c.OutOrStdout(), "Rollcall is running, with simulated receivers, for which an hour lasts a minute. Ctrl-C ends it.\n\n"+
 		"  API        %s\n  upload     %s\n  admin      %s\n  workspace  %s\n  key        %s\n\n"+
