@@ -35,8 +35,10 @@ func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 	if page := signedIn.get(next); page.status != 200 || !strings.Contains(page.body, "member@acme.test") {
 		t.Errorf("with the cookie: %d", page.status)
 	}
-	if away := g.as["nobody"].signIn("member@acme.test", password, "https://evil.test/"); away.header.Get("Location") != "/" {
-		t.Errorf("led to %q", away.header.Get("Location"))
+	for _, evil := range []string{"https://evil.test/", "//evil.test", "///evil.test", `/\evil.test`, "/\t/evil.test", "evil.test"} {
+		if away := g.as["nobody"].signIn("member@acme.test", password, evil); away.header.Get("Location") != "/" {
+			t.Errorf("%q led to %q", evil, away.header.Get("Location"))
+		}
 	}
 	again := signedIn.signIn("member@acme.test", password, "/")
 	if again.status != 303 || again.cookie() == a.cookie() {

@@ -578,4 +578,4 @@ var list = append([]mutant{
 	{"correction of one subject that is counted for all", sqlCorrections, "FROM corrections WHERE subject = ?`",
 		"FROM corrections WHERE subject <> ?`", corrections},
 	{"entries of corrections that belong to nobody", sqlCorrections, "\ta.entries += n\n", "", corrections},
-}, slices.Concat(upkeep, ofPeople, ofPages)...)
+}, slices.Concat(upkeep, ofPeople, ofPages, ofAccess)...)

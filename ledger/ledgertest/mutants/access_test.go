@@ -1,0 +1,65 @@
+package mutants
+
+const (
+	pageAccess    = "http/dashboard/access.go"
+	pageRoutes    = "http/dashboard/routes.go"
+	pagesWhole    = "http/dashboard/dashboard.go"
+	pageKeys      = "http/dashboard/keys.go"
+	pageSign      = "http/dashboard/sign.go"
+	signIn        = "http/dashboard/signin/signin.go"
+	signInCache   = "http/dashboard/signin/sessions.go"
+	signInLink    = "http/dashboard/signin/link.go"
+	signInCodes   = "http/dashboard/signin/codes.go"
+	signInVisit   = "http/dashboard/signin/provided.go"
+	signInWords   = "http/dashboard/signin/password.go"
+	operatorPages = "http/dashboard/operate/operate.go"
+	operatorKeep  = "http/dashboard/operate/session.go"
+	operatorNodes = "http/dashboard/operate/cluster.go"
+	operatorWork  = "http/dashboard/operate/work.go"
+)
+
+var (
+	// access are the tests of who may use which page of customers, and of forms that are sent by others or twice.
+	access = suite{"./http/dashboard", [][]string{
+		{"-test.run", "^(TestEveryRoute|TestFormsOfOther|TestRefusedBodies|TestSigningIn|TestAKeyIsShown|TestCancelTwice)"}, {}}}
+	// signingIn are the tests of package signin.
+	signingIn = suite{"./http/dashboard/signin", [][]string{{}}}
+	// provided are the tests of signing in with a provider.
+	provided = suite{"./http/dashboard", [][]string{{"-test.run", "^(TestSomebodyInvited|TestTheProvider|TestAnAnswerBelongs|TestAnAccountWith)"}}}
+	// factors are the tests of codes.
+	factors = suite{"./http/dashboard", [][]string{{"-test.run", "^Test.*Code"}}}
+	// operating are the tests of the pages of operators.
+	operating = suite{"./http/dashboard/operate", [][]string{{}}}
+)
+
+// ofAccess are those of who may see and do what in the pages.
+var ofAccess = []mutant{
+	{"a page for any role", pageAccess, "if !m.Role.Allows(to.role) {", "if !m.Role.Allows(ledger.Viewer) {", access},
+	{"a page of another workspace", pageAccess, "if !ok || m.Workspace != id {", "if !ok {", access},
+	{"half of a form acts", pageAccess, "err != nil { // half of a form", "err != nil && to.part { // half of a form", access},
+	{"keys made by members", pageRoutes, `{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner`,
+		`{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Member`, access},
+	{"after signing in to another host", pageAccess, "strings.HasPrefix(text, \"//\") || ", "", access},
+	{"forms of other sites", pagesWhole, "d.guarded = cross.Handler(http.HandlerFunc(d.serve))",
+		"_, d.guarded = cross, http.HandlerFunc(d.serve)", access},
+	{"a key of a reload shown again", pageKeys, "errors.Is(err, ledger.ErrIllegal): // the form", "errors.Is(err, ledger.ErrNoSuchKey): // the form", access},
+	{"signed in without encryption", pageSign, "if !keepsCookies(d.o.PublicURL()) {\n\t\td.signInForm(w, r, http.StatusForbidden, v)",
+		"if !keepsCookies(d.o.PublicURL()) && v.Email == \"\" {\n\t\td.signInForm(w, r, http.StatusForbidden, v)", access},
+	{"sessions believed too long", signInCache, "believed = 4 * time.Second", "believed = 40 * time.Second", signingIn},
+	{"wrong passwords without an end", signIn, "userRule    = ledger.AttemptRule{Free: 5,", "userRule    = ledger.AttemptRule{Free: 500,", signingIn},
+	{"a network that guesses without an end", signIn, "networkRule = ledger.AttemptRule{Free: 20,", "networkRule = ledger.AttemptRule{Free: 2000,", signingIn},
+	{"somebody disabled signs in", signIn, "if !found.Disabled.IsZero() || len(password)", "if len(password)", signingIn},
+	{"any new password", signInWords, "case n < PasswordLeast:", "case n < 1:", signingIn},
+	{"an invitation opens an account", signInLink, "case user != nil && l.Purpose == ledger.InviteLink:", "case user != nil && l.Purpose == \"\":", signingIn},
+	{"a link without the code", signInLink, "if user != nil && user.TOTP != \"\" {", "if user != nil && user.TOTP == \"?\" {", factors},
+	{"a code used twice", signInCodes, "if good {\n\t\terr := s.book.UseTOTP(", "if err := error(nil); good && err != nil {\n\t\terr := s.book.UseTOTP(", factors},
+	{"the password alone", signInCodes, "if u.TOTP == \"\" {\n\t\treturn nil", "if u.TOTP != \"?\" {\n\t\treturn nil", factors},
+	{"an email that nobody verified", signInVisit, "if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {", "if in == nil || in.User.ID != user {", provided},
+	{"an observer who changes", operatorPages, "if in.ReadOnly && to.changes {", "if in.ReadOnly && to.changes && to.part {", operating},
+	{"operators without a session", operatorPages, "if err != nil {\n\t\t\tp.signedOut(w, r, to)", "if err != nil && to.changes {\n\t\t\tp.signedOut(w, r, to)", operating},
+	{"a link of operators that is used twice", operatorKeep, "\tif use {", "\tif !use {", operating},
+	{"a session of operators that is never idle", operatorKeep, "!now.Before(s.Seen.Add(idle))", "!now.Before(s.Seen.Add(life))", operating},
+	{"a session of operators that was ended", operatorKeep, "ended || !now.Before(s.Begun", "!ended && !now.Before(s.Begun", operating},
+	{"a node drained without its name", operatorNodes, "if named && strings.TrimSpace", "if !named && strings.TrimSpace", operating},
+	{"a grant without a reason", operatorWork, `case in.Reason == "":`, `case in.Reason == "?":`, operating},
+}
