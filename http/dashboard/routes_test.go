@@ -160,6 +160,9 @@ func TestWhatARoleMayNotDoIsNotDrawn(t *testing.T) {
 		if got := strings.Contains(g.as[name].get(list).body, "/upload"); got != may {
 			t.Errorf("the list offers an upload to a %s: %v", name, got)
 		}
+		if got := strings.Contains(g.as[name].get(list).body, `id="upload"`); got != may {
+			t.Errorf("the list takes a file that a %s drops: %v", name, got)
+		}
 		if got := strings.Contains(g.as[name].get(detail).body, "/cancel"); got != may {
 			t.Errorf("the page of a verification offers to cancel to a %s: %v", name, got)
 		}
