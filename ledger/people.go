@@ -206,9 +206,12 @@ type People interface {
 	SetPassword(ctx context.Context, user uuid.UUID, password string, but Hash) error
 	// UserByOIDC finds who signs in by a provider, also when disabled. ErrNoSuchUser.
 	UserByOIDC(ctx context.Context, identity string) (User, error)
-	// BindOIDC lets a user sign in by a provider from now on, as an identity, in place of the one that they had; "" ends
-	// that. ErrNoSuchUser, ErrIdentityTaken, ErrIllegal for no identity.
+	// BindOIDC lets a user sign in by a provider from now on, as an identity, in place of the one that they had.
+	// ErrNoSuchUser, ErrIdentityTaken, ErrIllegal for no identity.
 	BindOIDC(ctx context.Context, user uuid.UUID, identity string) error
+	// UnbindOIDC ends that a user signs in by a provider, and all their sessions but one; the zero Hash spares none. It does
+	// nothing for who does not sign in so. ErrNoSuchUser, ErrIllegal for who has no password and could not sign in any more.
+	UnbindOIDC(ctx context.Context, user uuid.UUID, but Hash) error
 	// SetTOTP begins to ask a user for codes, with a state that the caller has sealed, or ("") ends that. It ends all
 	// their sessions but one; the zero Hash spares none. ErrNoSuchUser, ErrChanged when another state was there to begin
 	// with, ErrIllegal for a text above OperatorTextMax.
@@ -216,6 +219,8 @@ type People interface {
 	// UseTOTP replaces the state of the codes of a user by the next one. ErrChanged unless the state is the one that was
 	// read, so that of two who use one code at once one is refused. ErrNoSuchUser, ErrIllegal as SetTOTP.
 	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
+	// RenewTOTP does what UseTOTP does, for a state with new codes of one use, and notes it in the operator log.
+	RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error
 	// DisableUser ends a user's sessions and links, and lets nobody sign in as them; enabled undoes that. ErrNoSuchUser.
 	DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (User, error)
 

@@ -47,6 +47,8 @@ type codesView struct {
 	Width    int
 	Path     string   // of the picture
 	Recovery []string // codes of one use, once codes are on
+	Renewed  bool     // in place of others
+	Again    bool     // this form had made them before
 	Problem  string
 }
 
@@ -101,6 +103,35 @@ func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
 	status, problem := d.codeProblem(w, err)
 	if problem == "" {
 		d.unavailable(w, r.Request, "switch codes off", err)
+		return
+	}
+	d.showYou(w, r, status, youView{Problem: problem})
+}
+
+// renewRecovery answers POST /you/codes/new. The same form again makes no second set, and says so.
+func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
+	form, ok := parseID(r.PostFormValue("form"))
+	if !ok {
+		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "The form was not whole. Send it again."})
+		return
+	}
+	codes, again, err := d.signin.RenewRecovery(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	switch {
+	case err == nil:
+		d.show(w, r, http.StatusOK, "codes", &frame{Frame: view.Frame{Title: "New codes of one use"}, Here: "you",
+			Body: codesView{Recovery: codes, Renewed: true, Again: again}})
+		return
+	case errors.Is(err, signin.ErrOff):
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "Codes are off. Set them up first: that also makes codes of one use."})
+		return
+	case errors.Is(err, signin.ErrFormUsed):
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was used already, and its codes are not shown again. " +
+			"To get others, send the form below."})
+		return
+	}
+	status, problem := d.codeProblem(w, err)
+	if problem == "" {
+		d.unavailable(w, r.Request, "make codes of one use", err)
 		return
 	}
 	d.showYou(w, r, status, youView{Problem: problem})

@@ -386,6 +386,87 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	}
 }
 
+// oneUse are the codes of one use on a page.
+func (a answer) oneUse() (codes []string) {
+	for _, m := range oneUse.FindAllStringSubmatch(a.body, -1) {
+		codes = append(codes, m[1])
+	}
+	return codes
+}
+
+func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, old := g.codesOn()
+	owner := g.as["owner"]
+	form := regexp.MustCompile(`action="/you/codes/new"[^>]*>\s*<input type="hidden" name="form" value="([^"]+)"`).FindStringSubmatch(owner.get("/you").body)
+	if form == nil {
+		t.Fatal("/you has no form for new codes")
+	}
+	for name, c := range map[string]struct{ form, password, code string }{
+		"a wrong password": {form[1], "wrong wrong wrong", g.code(secret, 0)}, "a wrong code": {form[1], password, "000000"},
+		"no form": {"x", password, g.code(secret, 0)}} {
+		if a := owner.post("/you/codes/new", "form", c.form, "password", c.password, "code", c.code); a.status != 422 || len(a.oneUse()) != 0 {
+			t.Errorf("%s: %d", name, a.status)
+		}
+	}
+	sent := []string{"form", form[1], "password", password, "code", g.code(secret, 0)}
+	first, again := owner.post("/you/codes/new", sent...), owner.post("/you/codes/new", sent...)
+	codes := first.oneUse()
+	if first.status != 200 || len(codes) != 10 || codes[0] == old[0] || strings.Contains(first.body, "sent before") {
+		t.Fatalf("%d, %d codes: %s", first.status, len(codes), first.body)
+	}
+	if again.status != 200 || strings.Join(again.oneUse(), " ") != strings.Join(codes, " ") || !strings.Contains(again.body, "This form was sent before.") {
+		t.Errorf("the form again: %d %s", again.status, again.body)
+	}
+	if page := owner.get("/you"); !strings.Contains(page.body, `left: <span class="n">10<`) || strings.Contains(page.body, codes[0]) {
+		t.Errorf("%d %s", page.status, page.body)
+	}
+	if a := g.give(g.step(), old[0]); a.status != 401 {
+		t.Errorf("an old code: %d", a.status)
+	}
+	if a := g.give(g.step(), codes[0]); a.status != 303 || a.cookie() == "" {
+		t.Errorf("a new code: %d", a.status)
+	}
+	lines, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 10})
+	noted := 0
+	for _, l := range lines {
+		if l.Action == "user codes renewed" && l.Subject == "owner@acme.test" {
+			noted++
+		}
+	}
+	if err != nil || noted != 1 {
+		t.Errorf("the log has %d lines about it, %v", noted, err)
+	}
+	g.now.Add(601)
+	sent[5] = g.code(secret, 0)
+	if a := owner.post("/you/codes/new", sent...); a.status != 409 || len(a.oneUse()) != 0 || !strings.Contains(a.body, "not shown again") {
+		t.Errorf("the form much later: %d, %d codes", a.status, len(a.oneUse()))
+	}
+	if a := g.as["viewer"].post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", "1"); a.status != 409 || !strings.Contains(a.body, "Codes are off.") {
+		t.Errorf("who has no codes: %d", a.status)
+	}
+}
+
+// Somebody presses twice: one set is made, and both answers show it.
+func TestNewCodesAreAskedForTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	secret, _ := g.codesOn()
+	sent := []string{"form", uuid.NewString(), "password", password, "code", g.code(secret, 0)}
+	var answers [4]answer
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { answers[i] = g.as["owner"].post("/you/codes/new", sent...) })
+	}
+	all.Wait()
+	for i, a := range answers {
+		if codes := a.oneUse(); a.status != 503 && (a.status != 200 || len(codes) != 10 || codes[0] != answers[0].oneUse()[0]) {
+			t.Errorf("answer %d: %d with %v", i, a.status, codes)
+		}
+	}
+}
+
 // A link opens nothing that codes guard.
 func TestLinksAskForCodesToo(t *testing.T) {
 	t.Parallel()

@@ -1,18 +1,13 @@
 package dashboard
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"html/template"
 	"net/http"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
-	httpd "rollcall/http"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -29,27 +24,6 @@ type detailView struct {
 	Reasons []smtp.Reason
 	Words   []smtp.Outcome
 	Single  bool // it is a check of one address
-}
-
-// liveView is the part that is asked for again.
-type liveView struct {
-	V        ledger.Verification
-	Base     string
-	State    stateView
-	Outcomes []outcome
-	Done     int64 // final, without what was cancelled
-	Charged  int64
-	Every    string // when to ask again; "" when it will not change any more
-	ETag     string
-	Cancel   bool
-	Results  bool
-	Go       string // where an upload goes on; "" for who may not
-	Missing  string // what is missing of credits; "" unless it waits for them
-	Say      string // what a reader is told when it changes
-	Waits    []waitLine
-	Talk     *talkView // of the check of one address that is over; nil: none
-	Reasons  bool      // there is a summary of reasons
-	Single   bool      // it is a check of one address: what belongs to a file is left out
 }
 
 // find reads the verification of a request; it answers and gives false when there is none.
@@ -72,7 +46,7 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	part, _, err := d.livePart(r, v)
+	part, err := d.livePart(r, v)
 	if err != nil {
 		d.unavailable(w, r.Request, "read balance", err)
 		return
@@ -82,7 +56,7 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read who made it", err)
 		return
 	}
-	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Live: template.HTML(part), Form: uuid.NewString(),
+	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Live: template.HTML(part.html("")), Form: uuid.NewString(),
 		Cancel: r.may(ledger.Member) && !v.Status.Final(), Words: smtp.Outcomes[:], Single: v.Kind == ledger.Single}
 	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
 		show.Reasons = append(show.Reasons, reason)
@@ -91,88 +65,8 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 		Frame: view.Frame{Title: show.Name + " · Verifications", Live: !v.Status.Final()}})
 }
 
-// live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed.
-func (d *Dashboard) live(w http.ResponseWriter, r *request) {
-	v, ok := d.find(w, r)
-	if !ok {
-		return
-	}
-	part, etag, err := d.livePart(r, v)
-	if err != nil {
-		d.unavailable(w, r.Request, "read balance", err)
-		return
-	}
-	w.Header().Set("ETag", etag)
-	if r.Header.Get("If-None-Match") == etag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(part)))
-	_, _ = w.Write([]byte(part))
-}
-
 func baseOf(r *request, v ledger.Verification) string {
 	return "/w/" + r.workspace().String() + "/verifications/" + v.ID.String()
-}
-
-// livePart makes the part that changes, with its tag. Only a file that waits for credits needs a second question to the
-// ledger: how many there are.
-func (d *Dashboard) livePart(r *request, v ledger.Verification) (part, etag string, err error) {
-	show := liveView{V: v, Base: baseOf(r, v), State: stateOf(v), Outcomes: outcomesOf(v), Charged: v.Counts.Charged(),
-		Done: v.Counts.Sum() - v.Counts.Cancelled, Cancel: r.may(ledger.Member) && !v.Status.Final(),
-		Single: v.Kind == ledger.Single}
-	show.Results = show.Done > 0
-	show.Reasons = show.Results && v.Status.Final()
-	show.Waits = d.waits(r.Context(), v)
-	if v.Kind == ledger.Single && show.Results {
-		if show.Talk, err = d.talk(r.Context(), v, 0, 0); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
-			return "", "", err
-		}
-	}
-	if again := httpd.RetryAfter(v, d.now()); again > 0 {
-		show.Every = strconv.Itoa(step(again)) + "s"
-	}
-	if v.Status == ledger.Uploading && r.may(ledger.Member) {
-		show.Go = "/w/" + r.workspace().String() + "/upload"
-	}
-	if v.State() == ledger.WaitingCredits {
-		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
-		if err != nil {
-			return "", "", err
-		}
-		show.Missing = view.Plural(v.Total, "credit") + " are needed, " + view.Thin(balance.Available) + " are available."
-	}
-	show.Say = show.State.Word
-	if v.Total > 0 {
-		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
-	}
-	made := d.pages.Part("detail", "live", show)
-	sum := sha256.Sum256(made)
-	etag = `"` + hex.EncodeToString(sum[:12]) + `"`
-	const open = `data-etag=""`
-	return strings.Replace(string(made), open, `data-etag="`+template.HTMLEscapeString(etag)+`"`, 1), etag, nil
-}
-
-// steps are the paces of a part that asks again, in seconds. There are few, since another pace is a changed part.
-var steps = []int{2, 5, 10, 20, 30, 60}
-
-// step is the pace at which to ask for what is told to be new after some seconds: no faster.
-func step(seconds int) int {
-	for _, s := range steps {
-		if seconds <= s {
-			return s
-		}
-	}
-	return steps[len(steps)-1]
-}
-
-// Expected says when the last address is expected to be final; nothing when it is not known or over.
-func (l liveView) Expected() *time.Time {
-	if l.V.Expected.IsZero() || l.V.Status.Final() {
-		return nil
-	}
-	return &l.V.Expected
 }
 
 // askCancel answers GET /w/{ws}/verifications/{id}/cancel: what is lost and what stays.

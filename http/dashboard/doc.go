@@ -16,9 +16,11 @@
 //	GET  /you                                  who is signed in: password, sessions, colours
 //	POST /you/password                         who is signed in
 //	POST /you/provider                         who is signed in: leads to the provider, to be bound to it
+//	POST /you/provider/off                     who is signed in: ends that they sign in by it
 //	GET  /you/codes                            who is signed in: sets up an app for codes
 //	POST /you/codes                            who is signed in: switches codes on
 //	POST /you/codes/off                        who is signed in
+//	POST /you/codes/new                        who is signed in: makes new codes of one use, which the answer shows once
 //	POST /you/sessions                         who is signed in: ends sessions
 //	POST /you/colours                          who is signed in
 //	GET  /w/{ws}                               viewer: the verifications

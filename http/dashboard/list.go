@@ -29,12 +29,13 @@ type listView struct {
 	Rows    []rowView
 	Kinds   []choice
 	States  []choice
-	Older   string // a link; "" on the last page
-	First   bool   // it begins with the newest
-	Looked  bool   // more may fit, further back than was looked
-	Empty   bool   // the workspace has none at all
-	Upload  string // a link; "" for who may not
-	API     string // the public URL, for curl
+	Older   string     // a link; "" on the last page
+	First   bool       // it begins with the newest
+	Looked  bool       // more may fit, further back than was looked
+	Empty   bool       // the workspace has none at all
+	Upload  string     // a link; "" for who may not
+	Panel   *panelView // uploads a file that is dropped on the page; nil for who may not
+	API     string     // the public URL, for curl
 	Filters bool
 	Missing string // what files that wait for credits need; "": none waits
 	Example string // a link to a file to try
@@ -147,8 +148,10 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	if more {
 		v.Older = listLink(base, string(kind), state, sealCursor(last))
 	}
+	script := ""
 	if r.may(ledger.Member) {
-		v.Upload = base + "/upload"
+		panel := d.panel(r, true)
+		v.Upload, v.Panel, script = base+"/upload", &panel, "upload.js"
 	}
 	for _, k := range []struct{ key, word string }{{"", "all"}, {"bulk", "bulk"}, {"single", "single"}} {
 		v.Kinds = append(v.Kinds, choice{Word: k.word, Link: listLink(base, k.key, state, ""), Chosen: k.key == string(kind)})
@@ -156,7 +159,7 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	for _, s := range states {
 		v.States = append(v.States, choice{Word: s.word, Link: listLink(base, string(kind), s.key, ""), Chosen: s.key == state})
 	}
-	d.show(w, r, http.StatusOK, "list", &frame{Frame: view.Frame{Title: "Verifications"}, Here: "list", Body: v})
+	d.show(w, r, http.StatusOK, "list", &frame{Frame: view.Frame{Title: "Verifications", Script: script}, Here: "list", Body: v})
 }
 
 // search reads the history until a page is full, its end, or listReads questions. more says that there may be older ones

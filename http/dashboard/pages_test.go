@@ -43,6 +43,7 @@ func everyPage(g *rig) map[string]answer {
 	all["codes"], all["no code"] = owner.get("/you/codes"), owner.post("/you/codes", "form", form, "password", password)
 	all["codes are on"] = owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, 0))
 	all["you with codes"] = owner.get("/you")
+	all["new codes"] = owner.post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", g.code(secret, 1))
 	all["code"] = g.as["nobody"].signIn("owner@acme.test", password, hostile)
 	all["wrong code"] = g.give(g.step(), hostile)
 	return all

@@ -57,6 +57,30 @@ func (d *Dashboard) bindProvider(w http.ResponseWriter, r *request) {
 	d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
 }
 
+// unbindProvider answers POST /you/provider/off. Not connected already stays so.
+func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) {
+	if d.provider == nil {
+		d.notFound(w, r.Request)
+		return
+	}
+	err := d.signin.Unbind(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
+	switch {
+	case err == nil:
+		http.Redirect(w, r.Request, "/you?done=provider-off", http.StatusSeeOther)
+		return
+	case errors.Is(err, signin.ErrNoPassword), errors.Is(err, ledger.ErrIllegal):
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you could not sign in any more. Ask the operator of " +
+			"this service for a link that sets one. Then disconnect."})
+		return
+	}
+	status, problem := d.codeProblem(w, err)
+	if problem == "" {
+		d.unavailable(w, r.Request, "disconnect from the provider", err)
+		return
+	}
+	d.showYou(w, r, status, youView{Problem: problem})
+}
+
 // visit sends a browser to the provider.
 func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
 	if d.provider == nil {

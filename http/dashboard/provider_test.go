@@ -553,3 +553,63 @@ func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 		t.Errorf("a link needs no policy: %d", start.status)
 	}
 }
+
+func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	owner := g.as["owner"]
+	if a := owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test"); a.status != 303 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	elsewhere := g.browser(g.start(p, "/").as("s-9", "owner@acme.test").cookie())
+	if a := owner.post("/you/provider/off", "password", "wrong wrong wrong"); a.status != 422 {
+		t.Errorf("a wrong password: %d", a.status)
+	}
+	if page := owner.get("/you").body; !strings.Contains(page, "Disconnect Acme login") || strings.Contains(page, `id="off-code"`) {
+		t.Errorf("/you: %s", page)
+	}
+	form, secret := owner.setUp()
+	if a := owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1)); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	elsewhere = g.browser(g.give(g.step(), g.code(secret, 0)).cookie())
+	if page := owner.get("/you").body; !strings.Contains(page, `id="off-code"`) {
+		t.Errorf("/you does not ask for a code: %s", page)
+	}
+	for _, code := range []string{"", "000000", g.code(secret, 0)} {
+		if a := owner.post("/you/provider/off", "password", password, "code", code); a.status != 422 {
+			t.Errorf("with code %q: %d", code, a.status)
+		}
+	}
+	for range 2 {
+		a := owner.post("/you/provider/off", "password", password, "code", g.code(secret, 1))
+		if a.status != 303 || a.header.Get("Location") != "/you?done=provider-off" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if page := owner.get("/you?done=provider-off").body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You are not connected") {
+		t.Errorf("/you: %s", page)
+	}
+	if a := elsewhere.get("/you"); a.status != 303 {
+		t.Errorf("another session still opens /you: %d", a.status)
+	}
+	g.refuses("after it was disconnected", g.start(p, "/").as("s-9", "owner@acme.test"))
+}
+
+// Who has no password could never sign in again.
+func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
+	t.Parallel()
+	g, p := withProvider(t)
+	without := g.oidcUser(p, "s-1", "sso@acme.test")
+	if page := without.get("/you").body; strings.Contains(page, "/you/provider/off") || !strings.Contains(page, "You cannot disconnect:") {
+		t.Errorf("/you: %s", page)
+	}
+	for _, given := range []string{"", password} {
+		if a := without.post("/you/provider/off", "password", given); a.status != 409 || !strings.Contains(a.body, "You have no password") {
+			t.Errorf("%d %.300s", a.status, a.body)
+		}
+	}
+	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.OIDC == "" {
+		t.Errorf("%+v, %v", u, err)
+	}
+}

@@ -56,7 +56,8 @@ type rig struct {
 // moodyBook is a ledger that can stop answering.
 type moodyBook struct {
 	*sqlstore.Store
-	away atomic.Bool
+	away     atomic.Bool
+	balances atomic.Int64 // how often a balance was read
 }
 
 var errAway = errors.New("the test's ledger is away")
@@ -66,6 +67,11 @@ func (b *moodyBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledge
 		return nil, errAway
 	}
 	return b.Store.History(ctx, q)
+}
+
+func (b *moodyBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
+	b.balances.Add(1)
+	return b.Store.Balance(ctx, workspace)
 }
 
 func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboard.Options) {}) }

@@ -48,25 +48,27 @@ func inWorkspace(path string) func(*rig) string {
 
 // table has every route: who may use it, and what all others are told.
 var table = map[string]asked{
-	"GET /{$}":            {path: at("/"), want: [5]int{303, 303, 303, 303, 303}},
-	"GET /assets/{name}":  {path: at("/assets/none.css"), want: [5]int{404, 404, 404, 404, 404}},
-	"GET /sign-in":        {path: at("/sign-in"), want: [5]int{200, 303, 303, 303, 303}},
-	"POST /sign-in":       {path: at("/sign-in"), form: url.Values{"email": {"x"}, "form": {uuid.NewString()}}, want: [5]int{401, 401, 401, 401, 401}},
-	"POST /sign-in/code":  {path: at("/sign-in/code"), form: url.Values{"step": {"x"}}, want: [5]int{401, 401, 401, 401, 401}},
-	"GET /oidc/start":     {path: at("/oidc/start"), want: [5]int{404, 404, 404, 404, 404}}, // without a provider; see provider_test.go
-	"GET /oidc/back":      {path: at("/oidc/back"), want: [5]int{404, 404, 404, 404, 404}},
-	"POST /you/provider":  {path: at("/you/provider"), form: form(), want: [5]int{401, 404, 404, 404, 404}},
-	"GET /you/codes":      {path: at("/you/codes"), want: [5]int{303, 200, 200, 200, 200}},
-	"POST /you/codes":     {path: at("/you/codes"), form: url.Values{"password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
-	"POST /you/codes/off": {path: at("/you/codes/off"), form: url.Values{"password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
-	"GET /link/{token}":   {path: at("/link/none"), want: [5]int{404, 404, 404, 404, 404}},
-	"POST /link/{token}":  {path: at("/link/none"), form: form(), want: [5]int{404, 404, 404, 404, 404}},
-	"GET /you":            {path: at("/you"), want: [5]int{303, 200, 200, 200, 200}},
-	"POST /you/password":  {path: at("/you/password"), form: url.Values{"password": {"short"}}, want: [5]int{401, 422, 422, 422, 422}},
-	"POST /you/sessions":  {path: at("/you/sessions"), form: url.Values{"all": {"1"}}, want: [5]int{401, 303, 303, 303, 303}},
-	"POST /you/colours":   {path: at("/you/colours"), form: url.Values{"colours": {"dark"}}, want: [5]int{401, 303, 303, 303, 303}},
-	"GET /w/{ws}":         {path: inWorkspace(""), want: [5]int{303, 200, 200, 200, 404}},
-	"GET /w/{ws}/upload":  {path: inWorkspace("/upload"), want: [5]int{303, 403, 200, 200, 404}},
+	"GET /{$}":               {path: at("/"), want: [5]int{303, 303, 303, 303, 303}},
+	"GET /assets/{name}":     {path: at("/assets/none.css"), want: [5]int{404, 404, 404, 404, 404}},
+	"GET /sign-in":           {path: at("/sign-in"), want: [5]int{200, 303, 303, 303, 303}},
+	"POST /sign-in":          {path: at("/sign-in"), form: url.Values{"email": {"x"}, "form": {uuid.NewString()}}, want: [5]int{401, 401, 401, 401, 401}},
+	"POST /sign-in/code":     {path: at("/sign-in/code"), form: url.Values{"step": {"x"}}, want: [5]int{401, 401, 401, 401, 401}},
+	"GET /oidc/start":        {path: at("/oidc/start"), want: [5]int{404, 404, 404, 404, 404}}, // without a provider; see provider_test.go
+	"GET /oidc/back":         {path: at("/oidc/back"), want: [5]int{404, 404, 404, 404, 404}},
+	"POST /you/provider":     {path: at("/you/provider"), form: form(), want: [5]int{401, 404, 404, 404, 404}},
+	"GET /you/codes":         {path: at("/you/codes"), want: [5]int{303, 200, 200, 200, 200}},
+	"POST /you/codes":        {path: at("/you/codes"), form: url.Values{"password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
+	"POST /you/codes/off":    {path: at("/you/codes/off"), form: url.Values{"password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
+	"POST /you/codes/new":    {path: at("/you/codes/new"), form: url.Values{"form": form()["form"], "password": {"x"}}, want: [5]int{401, 422, 422, 422, 422}},
+	"POST /you/provider/off": {path: at("/you/provider/off"), form: url.Values{"password": {"x"}}, want: [5]int{401, 404, 404, 404, 404}},
+	"GET /link/{token}":      {path: at("/link/none"), want: [5]int{404, 404, 404, 404, 404}},
+	"POST /link/{token}":     {path: at("/link/none"), form: form(), want: [5]int{404, 404, 404, 404, 404}},
+	"GET /you":               {path: at("/you"), want: [5]int{303, 200, 200, 200, 200}},
+	"POST /you/password":     {path: at("/you/password"), form: url.Values{"password": {"short"}}, want: [5]int{401, 422, 422, 422, 422}},
+	"POST /you/sessions":     {path: at("/you/sessions"), form: url.Values{"all": {"1"}}, want: [5]int{401, 303, 303, 303, 303}},
+	"POST /you/colours":      {path: at("/you/colours"), form: url.Values{"colours": {"dark"}}, want: [5]int{401, 303, 303, 303, 303}},
+	"GET /w/{ws}":            {path: inWorkspace(""), want: [5]int{303, 200, 200, 200, 404}},
+	"GET /w/{ws}/upload":     {path: inWorkspace("/upload"), want: [5]int{303, 403, 200, 200, 404}},
 	"POST /w/{ws}/verifications": {path: inWorkspace("/verifications"), header: []string{"Idempotency-Key",
 		"6f2c0d0e-0000-4000-8000-000000000001", "X-Upload-Content-Length", "10"}, want: [5]int{401, 403, 201, 200, 404}},
 	"GET /w/{ws}/verifications/{id}":                     {path: inWorkspace("/verifications/{id}"), want: [5]int{303, 200, 200, 200, 404}},
@@ -159,6 +161,9 @@ func TestWhatARoleMayNotDoIsNotDrawn(t *testing.T) {
 	for name, may := range map[string]bool{"viewer": false, "member": true, "owner": true} {
 		if got := strings.Contains(g.as[name].get(list).body, "/upload"); got != may {
 			t.Errorf("the list offers an upload to a %s: %v", name, got)
+		}
+		if got := strings.Contains(g.as[name].get(list).body, `id="upload"`); got != may {
+			t.Errorf("the list takes a file that a %s drops: %v", name, got)
 		}
 		if got := strings.Contains(g.as[name].get(detail).body, "/cancel"); got != may {
 			t.Errorf("the page of a verification offers to cancel to a %s: %v", name, got)

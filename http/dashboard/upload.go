@@ -5,29 +5,32 @@ import (
 
 	httpd "rollcall/http"
 	"rollcall/http/dashboard/view"
-	"rollcall/ledger"
 )
+
+// panelView is the part of a page that uploads a file.
+type panelView struct {
+	Base      string // the path of the workspace
+	Workspace string
+	MaxBytes  int64
+	OnDrop    bool // it is not shown before a file is dropped on the page
+}
+
+func (d *Dashboard) panel(r *request, onDrop bool) panelView {
+	id := r.workspace().String()
+	return panelView{Base: "/w/" + id, Workspace: id, MaxBytes: d.o.MaxFileBytes, OnDrop: onDrop}
+}
 
 // uploadView is the page to upload a file.
 type uploadView struct {
-	Base      string // the path of the workspace
-	MaxBytes  int64
-	MaxRows   int64
-	Available ledger.Credits
-	API       string // the public URL, for curl
-	Workspace string
+	Panel   panelView
+	MaxRows int64
+	API     string // the public URL, for curl
 }
 
 // uploadForm answers GET /w/{ws}/upload.
 func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) {
-	balance, err := d.o.Book.Balance(r.Context(), r.workspace())
-	if err != nil {
-		d.unavailable(w, r.Request, "read balance", err)
-		return
-	}
 	d.show(w, r, http.StatusOK, "upload", &frame{Frame: view.Frame{Title: "Upload a CSV", Script: "upload.js"}, Here: "upload",
-		Body: uploadView{Base: "/w/" + r.workspace().String(), MaxBytes: d.o.MaxFileBytes, MaxRows: d.o.MaxRows,
-			Available: balance.Available, API: d.o.PublicURL(), Workspace: r.workspace().String()}})
+		Body: uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows, API: d.o.PublicURL()}})
 }
 
 // create answers POST /w/{ws}/verifications: what the API answers to the same headers.

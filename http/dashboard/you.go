@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
@@ -24,6 +26,7 @@ type youView struct {
 	Asked       bool   // for codes, as an owner
 	Provider    string // its name; "": there is none
 	Bound       bool   // to it
+	Form        string // the id of the form that makes codes of one use
 }
 
 // sessionView is one browser.
@@ -37,11 +40,12 @@ type sessionView struct {
 // you answers GET /you.
 func (d *Dashboard) you(w http.ResponseWriter, r *request) {
 	done := map[string]string{
-		"password":  "The password is changed. You were signed out everywhere else.",
-		"codes-off": "Codes are off. You were signed out everywhere else.",
-		"provider":  "You are connected, and can sign in that way from now on.",
-		"session":   "The session is ended. It stops within 5 seconds.",
-		"sessions":  "All other sessions are ended. They stop within 5 seconds.",
+		"password":     "The password is changed. You were signed out everywhere else.",
+		"codes-off":    "Codes are off. You were signed out everywhere else.",
+		"provider":     "You are connected, and can sign in that way from now on.",
+		"provider-off": "You are disconnected, and sign in with your password from now on. You were signed out everywhere else.",
+		"session":      "The session is ended. It stops within 5 seconds.",
+		"sessions":     "All other sessions are ended. They stop within 5 seconds.",
 	}[r.URL.Query().Get("done")]
 	d.showYou(w, r, http.StatusOK, youView{Done: done})
 }
@@ -58,6 +62,7 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 	}
 	v.Memberships, v.Least, v.Colours = r.in.Memberships, signin.PasswordLeast, view.ColoursOf(r.Request)
 	v.Codes, v.CodesLeft, v.Asked = r.in.User.TOTP != "", d.signin.CodesLeft(r.in.User), asksForCodes(r.in.User, r.in.Memberships)
+	v.Form = uuid.NewString()
 	v.Provider, v.Bound = d.providerName(), d.boundTo(r.in.User)
 	d.show(w, r, status, "you", &frame{Frame: view.Frame{Title: "You"}, Here: "you", Body: v})
 }

@@ -13,8 +13,10 @@ var peopleFactors = []exercise{
 	{"an invitation makes a user of a provider", 0, acceptsByProvider},
 	{"an invitation changes nothing about how a user signs in", 0, invitesTakeNothing},
 	{"a user is bound to a provider", 0, bindsProviders},
+	{"a user leaves a provider", 0, unbindsProviders},
 	{"the invitations of an email", 0, findsInvitations},
 	{"codes are asked for, used and ended", 0, asksForCodes},
+	{"codes of one use are renewed", 0, renewsCodes},
 	{"one code used by 8 at once", 0, raceCodes},
 }
 
@@ -112,19 +114,53 @@ func bindsProviders(d *Desk) {
 		}
 	}
 	d.refused(d.BindOIDC(ctx, ben.User.ID, first), ledger.ErrIdentityTaken)
-	d.refused(d.BindOIDC(ctx, ben.User.ID, "x"), ledger.ErrIllegal)
+	for _, none := range []string{"", "x"} {
+		d.refused(d.BindOIDC(ctx, ben.User.ID, none), ledger.ErrIllegal)
+	}
 	d.refused(d.BindOIDC(ctx, uuid.New(), first), ledger.ErrNoSuchUser)
 	_, err := d.SessionByID(ctx, anna.Session.ID, Hour)
 	d.ok(err)
+	d.wrote("user provider on", ledger.LogLine{Subject: "Anna@acme.test"}, ledger.LogLine{Subject: "Anna@acme.test"})
+}
+
+func unbindsProviders(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	anna, ben := d.Joins("Anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
+	identity := ledger.Identity("https://login.test", uuid.NewString())
+	second, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.User.ID, Life: Hour})
+	d.ok(err)
+	d.ok(d.UnbindOIDC(ctx, anna.User.ID, second.Session.ID)) // who is bound to none keeps their sessions
+	d.ok(d.BindOIDC(ctx, anna.User.ID, identity))
+	_, err = d.SessionByID(ctx, anna.Session.ID, Hour)
+	d.ok(err)
 	for range 2 {
-		d.ok(d.BindOIDC(ctx, anna.User.ID, ""))
+		d.ok(d.UnbindOIDC(ctx, anna.User.ID, second.Session.ID))
+		if u, err := d.UserByEmail(ctx, "anna@acme.test"); err != nil || u.OIDC != "" || u.Password != anna.User.Password {
+			d.T.Errorf("got %+v, %v", u, err)
+		}
 	}
-	_, err = d.UserByOIDC(ctx, first)
+	_, err = d.UserByOIDC(ctx, identity)
 	d.refused(err, ledger.ErrNoSuchUser)
-	d.ok(d.BindOIDC(ctx, ben.User.ID, first))
-	d.wrote("user provider on", ledger.LogLine{Subject: "ben@acme.test"}, ledger.LogLine{Subject: "Anna@acme.test"},
-		ledger.LogLine{Subject: "Anna@acme.test"})
-	d.wrote("user provider off", ledger.LogLine{Subject: "Anna@acme.test"})
+	_, err = d.SessionByID(ctx, anna.Session.ID, Hour)
+	d.refused(err, ledger.ErrNoSuchSession)
+	for _, s := range []ledger.SignedIn{second, ben} {
+		_, err = d.SessionByID(ctx, s.Session.ID, Hour)
+		d.ok(err)
+	}
+	d.ok(d.BindOIDC(ctx, ben.User.ID, identity)) // it is free again
+	d.ok(d.UnbindOIDC(ctx, ben.User.ID, ledger.Hash{}))
+	_, err = d.SessionByID(ctx, ben.Session.ID, Hour)
+	d.refused(err, ledger.ErrNoSuchSession)
+
+	// Who has no password could not sign in any more.
+	without, err := d.AcceptLink(ctx, byProvider(d.links(d.invitation("eve@acme.test", ledger.Member)), uuid.NewString()))
+	d.ok(err)
+	d.refused(d.UnbindOIDC(ctx, without.User.ID, ledger.Hash{}), ledger.ErrIllegal)
+	if in, err := d.SessionByID(ctx, without.Session.ID, Hour); err != nil || in.User != without.User {
+		d.T.Errorf("a refusal changed %+v, %v", in, err)
+	}
+	d.refused(d.UnbindOIDC(ctx, uuid.New(), ledger.Hash{}), ledger.ErrNoSuchUser)
+	d.wrote("user provider off", ledger.LogLine{Subject: "ben@acme.test"}, ledger.LogLine{Subject: "Anna@acme.test"})
 }
 
 func findsInvitations(d *Desk) {
@@ -215,6 +251,27 @@ func asksForCodes(d *Desk) {
 	d.refused(d.UseTOTP(ctx, uuid.New(), "x", "y"), ledger.ErrNoSuchUser)
 	d.wrote("user codes on", ledger.LogLine{Subject: "anna@acme.test"})
 	d.wrote("user codes off", ledger.LogLine{Subject: "anna@acme.test"})
+}
+
+func renewsCodes(d *Desk) {
+	ctx := ledger.WithActor(d.T.Context(), "operator")
+	in := d.Joins("anna@acme.test", ledger.Owner)
+	id := in.User.ID
+	d.refused(d.RenewTOTP(ctx, id, "", "x"), ledger.ErrChanged)
+	d.ok(d.SetTOTP(ctx, id, "first", in.Session.ID))
+	d.ok(d.UseTOTP(ctx, id, "first", "second"))
+	for range 2 {
+		d.ok(d.RenewTOTP(ctx, id, "second", "third"))
+	}
+	for _, c := range [][2]string{{"first", "fourth"}, {"second", "fourth"}, {"third", ""}, {"", "fourth"}} {
+		d.refused(d.RenewTOTP(ctx, id, c[0], c[1]), ledger.ErrChanged)
+	}
+	d.refused(d.RenewTOTP(ctx, id, "third", strings.Repeat("s", ledger.OperatorTextMax+1)), ledger.ErrIllegal)
+	d.refused(d.RenewTOTP(ctx, uuid.New(), "third", "fourth"), ledger.ErrNoSuchUser)
+	if s, err := d.SessionByID(ctx, in.Session.ID, Hour); err != nil || s.User.TOTP != "third" {
+		d.T.Errorf("after the codes were renewed: %+v, %v", s, err)
+	}
+	d.wrote("user codes renewed", ledger.LogLine{Subject: "anna@acme.test"})
 }
 
 func raceCodes(d *Desk) {

@@ -25,15 +25,12 @@ func freeIdentity(t Tables, user uuid.UUID, identity string) error {
 // BindOIDC lets a user sign in by a provider.
 func (b Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
 	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
-		if u.OIDC == identity {
+		if u.OIDC == identity && identity != "" {
 			return nil // it is so
 		}
-		action := "user provider off"
-		if identity != "" {
-			action = "user provider on"
-			if err := freeIdentity(t, user, identity); err != nil {
-				return err
-			}
+		const action = "user provider on"
+		if err := freeIdentity(t, user, identity); err != nil {
+			return err
 		}
 		u.OIDC = identity
 		n, err := t.ChangeUser(*u)
@@ -44,6 +41,32 @@ func (b Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) err
 	})
 	if err != nil {
 		return fmt.Errorf("bind user %s to a provider: %w", user, err)
+	}
+	return nil
+}
+
+// UnbindOIDC ends that a user signs in by a provider.
+func (b Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
+	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+		if u.OIDC == "" {
+			return nil // this call, or the same before it, has done it
+		}
+		const action = "user provider off"
+		if u.Password == "" {
+			return ledger.ErrIllegal // they could not sign in any more
+		}
+		u.OIDC = ""
+		n, err := t.ChangeUser(*u)
+		if err := one(n, err, action); err != nil {
+			return err
+		}
+		if _, err := endAll(t, user, but, now); err != nil {
+			return err
+		}
+		return told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})
+	})
+	if err != nil {
+		return fmt.Errorf("unbind user %s from a provider: %w", user, err)
 	}
 	return nil
 }
@@ -82,7 +105,23 @@ func (b Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but led
 
 // UseTOTP replaces the state of the codes of a user by the next one.
 func (b Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
+	if err := b.replaceTOTP(ctx, user, was, state, ""); err != nil {
+		return fmt.Errorf("use a code of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// RenewTOTP replaces the state of the codes of a user by one with new codes of one use.
+func (b Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := b.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
+		return fmt.Errorf("renew the codes of user %s: %w", user, err)
+	}
+	return nil
+}
+
+// replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.
+func (b Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
+	return b.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
 		switch {
 		case u.TOTP == state && state != "":
 			return nil // a run before this one has done it: each state is sealed anew, so no other call has
@@ -94,10 +133,9 @@ func (b Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) er
 		}
 		u.TOTP = state
 		n, err := t.ChangeUser(*u)
-		return one(n, err, "use a code")
+		if err := one(n, err, "replace the state of codes"); err != nil || action == "" {
+			return err
+		}
+		return told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})
 	})
-	if err != nil {
-		return fmt.Errorf("use a code of user %s: %w", user, err)
-	}
-	return nil
 }

@@ -81,6 +81,14 @@ var movesOfPeople = []move{
 	{"bind to a provider", none, (*scene).links, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return nil, book.BindOIDC(ctx, s.user(anna), "https://login.test 1")
 	}},
+	{"leave a provider", none, func(s *scene) {
+		s.person(anna)
+		if err := s.BindOIDC(s.T.Context(), s.user(anna), "https://login.test 1"); err != nil {
+			s.T.Fatal(err)
+		}
+	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.UnbindOIDC(ctx, s.user(anna), s.hash(anna))
+	}},
 	{"ask for codes", none, func(s *scene) { s.person(anna) }, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return nil, book.SetTOTP(ctx, s.user(anna), "sealed", s.hash(anna))
 	}},
@@ -91,6 +99,14 @@ var movesOfPeople = []move{
 		}
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return nil, book.UseTOTP(ctx, s.user(anna), "first", "second")
+	}},
+	{"renew codes", none, func(s *scene) {
+		s.person(anna)
+		if err := s.SetTOTP(s.T.Context(), s.user(anna), "first", ledger.Hash{}); err != nil {
+			s.T.Fatal(err)
+		}
+	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
+		return nil, book.RenewTOTP(ctx, s.user(anna), "first", "second")
 	}},
 	{"end sessions", none, func(s *scene) { s.person(anna) }, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		n, err := book.EndSessions(ctx, s.user(anna), ledger.Hash{})

@@ -68,6 +68,13 @@ var callsOfPeople = []callOf{
 		user := d.Joins("anna@acme.test", ledger.Owner).User.ID
 		return func() error { return d.BindOIDC(d.T.Context(), user, "https://login.test 1") }
 	}},
+	{"leave a provider", false, func(d *ledgertest.Desk) func() error {
+		user := d.Joins("anna@acme.test", ledger.Owner).User.ID
+		if err := d.BindOIDC(d.T.Context(), user, "https://login.test 3"); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { return d.UnbindOIDC(d.T.Context(), user, ledger.Hash{}) }
+	}},
 	{"accept invitation by a provider", true, func(d *ledgertest.Desk) func() error {
 		a := linked(d, ledger.InviteLink, "new@acme.test")
 		a.Password, a.OIDC = "", "https://login.test 2"
@@ -83,6 +90,13 @@ var callsOfPeople = []callOf{
 			d.T.Fatal(err)
 		}
 		return func() error { return d.UseTOTP(d.T.Context(), user, "first", "second") }
+	}},
+	{"renew codes", false, func(d *ledgertest.Desk) func() error {
+		user := d.Joins("anna@acme.test", ledger.Owner).User.ID
+		if err := d.SetTOTP(d.T.Context(), user, "first", ledger.Hash{}); err != nil {
+			d.T.Fatal(err)
+		}
+		return func() error { return d.RenewTOTP(d.T.Context(), user, "first", "second") }
 	}},
 	{"disable user", false, func(d *ledgertest.Desk) func() error {
 		user := d.Joins("anna@acme.test", ledger.Owner).User.ID

@@ -170,6 +170,19 @@ func (p *place) settle(from, to int) {
 	}
 }
 
+// The head says what the workspace has while the page stays open.
+func TestTheBalanceOfAnOpenPageChanges(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	b := newTab(t, p.node).as(p.join(ledger.Viewer))
+	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
+	const credits = "document.querySelector('header #credits').textContent === "
+	b.until(credits + "'902'")
+	p.settle(10, 20) // two more are unknown, and free
+	b.shows("20 of 100 final")
+	b.until(credits + "'904'")
+}
+
 func TestANetworkThatIsCutAndComesBack(t *testing.T) {
 	t.Parallel()
 	n := ownNode(t)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"rollcall/ledger"
 )
@@ -61,6 +62,7 @@ var table = []shown{
 	{name: "link-used", route: "GET /link/{token}", path: plain("/link/used"), status: 404},
 	{name: "you", route: "GET /you", role: ledger.Viewer, path: plain("/you")},
 	{name: "you-done", route: "GET /you", role: ledger.Owner, path: plain("/you?done=password")},
+	{name: "you-codes", route: "GET /you", role: ledger.Owner, path: func(p *place) string { p.codesOn(); return "/you" }},
 	{name: "list-empty", route: "GET /w/{ws}", role: ledger.Member, path: within("")},
 	{name: "list-empty-viewer", route: "GET /w/{ws}", role: ledger.Viewer, path: within("")},
 	{name: "list", route: "GET /w/{ws}", role: ledger.Member, path: func(p *place) string { p.everyState(); return p.path }},
@@ -148,6 +150,21 @@ var noPage = map[string]string{
 	"GET /w/{ws}/verifications/{id}/upload":      "JSON for upload.js",
 	"GET /w/{ws}/verifications/{id}/results.csv": "a download",
 	"GET /w/{ws}/example.csv":                    "a download",
+}
+
+// codesOn switches codes on for everybody in the workspace. Nobody can give one: the state is none of ours.
+func (p *place) codesOn() {
+	p.t.Helper()
+	members, err := p.book.Store.Members(p.t.Context(), p.id)
+	for _, m := range members {
+		var sessions []ledger.Session
+		if sessions, err = p.book.Store.Sessions(p.t.Context(), m.User, time.Hour); err == nil && len(sessions) == 1 {
+			err = p.book.SetTOTP(p.t.Context(), m.User, "sealed", sessions[0].ID)
+		}
+	}
+	if err != nil || len(members) == 0 {
+		p.t.Fatalf("codes of %d members: %v", len(members), err)
+	}
 }
 
 // everyState fills a list.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,5 +205,68 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.goTo(p.path + "/upload")
 	if !eval[bool](b, "document.getElementById('unfinished').hidden && localStorage.length === 0") {
 		t.Error("the page wants to go on with an upload that was cancelled")
+	}
+}
+
+// drag sends an event of dragging to the page: files by name, with one row each.
+func (b *tab) drag(event string, files ...string) {
+	b.t.Helper()
+	eval[bool](b, `(() => {
+		const data = new DataTransfer();
+		for (const name of `+quote(strings.Join(files, " "))+`.split(" ")) data.items.add(new File(["anna@acme-clean.test\n"], name, { type: "text/csv" }));
+		document.querySelector("h1").dispatchEvent(new DragEvent(`+quote(event)+`, { bubbles: true, cancelable: true, dataTransfer: data }));
+		return true;
+	})()`)
+}
+
+// visible says whether something is seen on the page.
+func visible(id string) string { return "document.getElementById(" + quote(id) + ").checkVisibility()" }
+
+func TestAFileIsDroppedOnTheList(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	b := newTab(t, p.node).as(p.join(ledger.Member))
+	b.window(320, 900)
+	b.goTo(p.path)
+	b.shows("Or drop a CSV anywhere on this page.")
+	if eval[bool](b, visible("upload")+" || "+visible("dropping")) {
+		t.Error("the part that uploads is seen before anything is dropped")
+	}
+	b.drag("dragover", "contacts.csv")
+	b.shows("Drop the CSV here to upload it.")
+	b.drag("dragleave", "contacts.csv")
+	b.until("!" + visible("dropping"))
+	b.drag("dragover", "contacts.csv")
+	b.drag("drop", "contacts.csv", "others.csv")
+	b.shows("Drop one file at a time.")
+	b.until("!" + visible("dropping") + " && document.activeElement.id === 'file'")
+	b.drag("drop", "contacts.csv")
+	b.shows("It needs at most 1 credits; 1 000 are available.")
+	if !eval[bool](b, "document.documentElement.scrollWidth <= innerWidth") {
+		t.Error("the part that uploads is wider than the window")
+	}
+	b.press("Upload and check")
+	b.shows("The file is here. It is read and checked before the first address is asked.")
+	v := p.newest()
+	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
+		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
+	}
+	p.stored(v.ID, []byte("anna@acme-clean.test\n"))
+}
+
+func TestOnlyWhoMayUploadHasWhereToDrop(t *testing.T) {
+	t.Parallel()
+	p := theNode(t).workspace(t, "acme", 1000)
+	viewer := newTab(t, p.node).as(p.join(ledger.Viewer))
+	viewer.goTo(p.path)
+	viewer.drag("dragover", "contacts.csv")
+	if eval[bool](viewer, "document.getElementById('upload') !== null || document.body.innerText.includes('drop')") {
+		t.Error("a viewer may drop a file")
+	}
+	plain := newTab(t, p.node).as(p.join(ledger.Member))
+	plain.script(false)
+	plain.goTo(p.path)
+	if text := plain.text(); !strings.Contains(text, "Upload your first file") || strings.Contains(text, "drop") {
+		t.Errorf("without script the page says %q", text)
 	}
 }

@@ -25,7 +25,10 @@ var (
 	ErrStep = errors.New("signin: sign in from the beginning")
 	// ErrOn says that codes are on already.
 	ErrOn = errors.New("signin: codes are on already")
-	// ErrNoPassword says that a user has none, so that there is nothing that codes would guard.
+	// ErrOff says that codes are off.
+	ErrOff = errors.New("signin: codes are off")
+	// ErrNoPassword says that a user has none: there is nothing that codes would guard, and no other way to sign in than the
+	// provider.
 	ErrNoPassword = errors.New("signin: there is no password")
 	// ErrFormUsed says that the session of a form is over.
 	ErrFormUsed = errors.New("signin: the form was used")
@@ -113,6 +116,13 @@ func (s *Service) begin(ctx context.Context, u ledger.User, token Token, b Brows
 
 // proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait.
 func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b Browser) error {
+	return s.spendCode(ctx, u, code, b, func(next totp.State) error {
+		return s.book.UseTOTP(ctx, u.ID, u.TOTP, s.states.seal(u.ID.String(), next))
+	})
+}
+
+// spendCode is proveCode with what writes the state in which the code is used up.
+func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next totp.State) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
 	waits, err := s.book.SignInWaits(ctx, []ledger.Hash{user, network, codes})
@@ -128,7 +138,7 @@ func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b B
 		state, good = state.Use(code, s.now())
 	}
 	if good {
-		err := s.book.UseTOTP(ctx, u.ID, u.TOTP, s.states.seal(u.ID.String(), state))
+		err := keep(state)
 		if err == nil {
 			for _, subject := range []ledger.Hash{user, codes} {
 				if err := s.book.ForgetFailures(ctx, subject); err != nil {
@@ -190,8 +200,7 @@ func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUI
 	}
 	now := s.now()
 	if u.TOTP != "" {
-		var state totp.State
-		if s.states.open(u.ID.String(), u.TOTP, &state) && state.Form == form && now.Unix()-state.Made < int64(againFor.Seconds()) {
+		if made, at := s.madeBy(u); made == form && now.Unix()-at < int64(againFor.Seconds()) {
 			return s.recoveries(u, form), nil
 		}
 		return nil, ErrOn
@@ -226,6 +235,55 @@ func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, co
 	err = s.book.SetTOTP(ctx, u.ID, "", in.Session.ID)
 	s.sessions.forgetUser(u)
 	return err
+}
+
+// RenewRecovery makes new codes of one use for who is signed in, who proves the password and gives a code. The old ones stop.
+// The same form again makes no second set: for some minutes it is answered the codes that it has made, and again is true.
+// ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
+func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) (
+	codes []string, again bool, err error) {
+	u, err := s.prove(ctx, in.User.Email, password, b)
+	if err != nil {
+		return nil, false, err
+	}
+	if u.TOTP == "" {
+		return nil, false, ErrOff
+	}
+	codes = s.recoveries(u, form)
+	if made, at := s.madeBy(u); made == form {
+		if s.now().Unix()-at >= int64(againFor.Seconds()) {
+			return nil, true, ErrFormUsed
+		}
+		return codes, true, nil
+	}
+	err = s.spendCode(ctx, u, code, b, func(next totp.State) error {
+		renewed := s.states.seal(u.ID.String(), next.Renew(codes, form, s.now()))
+		err := s.book.RenewTOTP(ctx, u.ID, u.TOTP, renewed)
+		if !errors.Is(err, ledger.ErrChanged) {
+			return err
+		}
+		now, failed := s.book.UserByEmail(ctx, u.Email)
+		if failed != nil {
+			return failed
+		}
+		if made, _ := s.madeBy(now); made != form {
+			return err
+		}
+		again = true // this form, sent twice at once
+		return nil
+	})
+	s.sessions.forgetUser(u)
+	if err != nil {
+		return nil, false, err
+	}
+	return codes, again, nil
+}
+
+// madeBy says which form has made a user's codes of one use, and when, in seconds. uuid.Nil for who has none.
+func (s *Service) madeBy(u ledger.User) (uuid.UUID, int64) {
+	var state totp.State
+	s.states.open(u.ID.String(), u.TOTP, &state)
+	return state.Form, state.Made
 }
 
 // CodesLeft is how many codes of one use a user has.

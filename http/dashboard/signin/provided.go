@@ -112,6 +112,26 @@ func (s *Service) bind(ctx context.Context, user uuid.UUID, in *ledger.SignedIn,
 	return err
 }
 
+// Unbind ends that who is signed in signs in by the provider, when they prove the password, and give a code if they have
+// codes. It ends all their other sessions. Who is bound to none stays so. ErrNoPassword, ErrWrong, ErrCode, *Wait, ErrBusy.
+func (s *Service) Unbind(ctx context.Context, in ledger.SignedIn, password, code string, b Browser) error {
+	if !HasPassword(in.User) {
+		return ErrNoPassword
+	}
+	u, err := s.prove(ctx, in.User.Email, password, b)
+	if err != nil || u.OIDC == "" {
+		return err
+	}
+	if u.TOTP != "" {
+		if err := s.proveCode(ctx, u, code, b); err != nil {
+			return err
+		}
+	}
+	err = s.book.UnbindOIDC(ctx, u.ID, in.Session.ID)
+	s.sessions.forgetUser(u)
+	return err
+}
+
 // isEmail says whether the provider has verified an email.
 func isEmail(who provider.Who, email string) bool {
 	return who.Email != "" && ledger.FoldEmail(who.Email) == ledger.FoldEmail(email)

@@ -22,8 +22,10 @@ type Book interface {
 	Invitations(ctx context.Context, email string) ([]ledger.Link, error)
 	UserByOIDC(ctx context.Context, identity string) (ledger.User, error)
 	BindOIDC(ctx context.Context, user uuid.UUID, identity string) error
+	UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error
 	SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error
 	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
+	RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error
 	BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error)
 	SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error)
 	UseSessions(ctx context.Context, ids []ledger.Hash) error

@@ -3,6 +3,7 @@ package mutants
 const (
 	peopleWords  = "ledger/people.go"
 	peopleRules  = "ledger/rules/people.go"
+	factorRules  = "ledger/rules/people_factors.go"
 	sessionRules = "ledger/rules/people_sessions.go"
 	sqlPeople    = "ledger/sqlstore/people.go"
 	sqlSessions  = "ledger/sqlstore/people_sessions.go"
@@ -18,6 +19,12 @@ var ofPeople = []mutant{
 	{"new password beside old sessions", peopleRules, "_, err = endAll(t, u.ID, ledger.Hash{}, now)", "_, err = endAll(t, u.ID, ledger.Hash{}, now.Add(forEver))",
 		books},
 	{"last owner gone", peopleRules, "if others == 0 {", "if others < 0 {", books},
+	{"provider gone of who has no password", factorRules, "if u.Password == \"\" {", "if false {", books},
+	{"sessions by a provider that is gone", factorRules, "\t\tif _, err := endAll(t, user, but, now); err != nil {\n\t\t\treturn err\n\t\t}\n" +
+		"\t\treturn told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})\n\t})\n\tif err != nil {\n\t\treturn fmt.Errorf(\"unbind",
+		"\t\treturn told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: action, Subject: u.Email})\n\t})\n\tif err != nil {\n\t\treturn fmt.Errorf(\"unbind", books},
+	{"codes renewed over a newer state", factorRules, "u.TOTP != was || was", "was", books},
+	{"renewed codes not in the log", factorRules, "err != nil || action == \"\" {", "err != nil || action != \"?\" {", books},
 	{"one member too many", peopleRules, "n >= ledger.MembersMax", "n > ledger.MembersMax", books},
 	{"password link for somebody disabled", peopleRules, "(u == nil || !u.Disabled.IsZero())", "(u == nil)", books},
 	{"older password link holds", peopleRules, "t.EndLinksOf(folded, l.Purpose, now)", "t.EndLinksOf(folded, \"?\", now)", books},

@@ -151,3 +151,41 @@ func TestACodeIsUsedOnceAndSaysSo(t *testing.T) {
 		}
 	})
 }
+
+func TestCodesAreRenewedOnceAndTheLogSaysSo(t *testing.T) {
+	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
+		p, in := signedUp(t, seed, func(*processes, uuid.UUID) {}, committed)
+		if err := p.book.SetTOTP(context.Background(), in.User.ID, "first", in.Session.ID); err != nil {
+			t.Fatal(err)
+		}
+		before := len(p.memory.cluster.log)
+		p.db.fates = []fate{f}
+		if err := p.book.RenewTOTP(context.Background(), in.User.ID, "first", "second"); !answered(t, err, f, answers) {
+			return
+		}
+		if after := len(p.memory.cluster.log); after != before+1 {
+			t.Errorf("seed %d: %d lines in the log, want 1", seed, after-before)
+		}
+	})
+}
+
+func TestWhoLeavesAProviderHasOneSession(t *testing.T) {
+	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
+		p, in := signedUp(t, seed, func(*processes, uuid.UUID) {}, committed)
+		if err := p.book.BindOIDC(context.Background(), in.User.ID, "https://login.test 1"); err != nil {
+			t.Fatal(err)
+		}
+		other := ledger.NewSession{ID: p.hash(), User: in.User.ID, Life: time.Hour}
+		if _, err := p.book.BeginSession(context.Background(), other); err != nil {
+			t.Fatal(err)
+		}
+		p.db.fates = []fate{f}
+		if err := p.book.UnbindOIDC(context.Background(), in.User.ID, in.Session.ID); !answered(t, err, f, answers) {
+			return
+		}
+		held, err := p.book.Sessions(context.Background(), in.User.ID, time.Hour)
+		if err != nil || len(held) != 1 || held[0].ID != in.Session.ID {
+			t.Errorf("seed %d: held %+v, %v", seed, held, err)
+		}
+	})
+}

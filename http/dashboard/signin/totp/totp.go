@@ -58,18 +58,23 @@ func Code(secret []byte, step int64) string {
 type State struct {
 	Secret   []byte    `json:"s"`
 	Last     int64     `json:"l"` // the period of the last code that was used: it and those before it are used up
-	Form     uuid.UUID `json:"f"` // with which it began
+	Form     uuid.UUID `json:"f"` // with which the codes of one use were made
 	Made     int64     `json:"m"` // when, in seconds
 	Recovery [][]byte  `json:"r"` // hashes of the codes of one use that are left
 }
 
 // Begin is the state after the first code was given, which shows that the app has the secret; false for a wrong one.
 func Begin(secret []byte, recovery []string, form uuid.UUID, code string, now time.Time) (State, bool) {
-	s := State{Secret: secret, Last: -1, Form: form, Made: now.Unix()}
+	return State{Secret: secret, Last: -1}.Renew(recovery, form, now).useCode(plain(code), now)
+}
+
+// Renew is the state with other codes of one use, in place of those that were left, made with a form.
+func (s State) Renew(recovery []string, form uuid.UUID, now time.Time) State {
+	s.Form, s.Made, s.Recovery = form, now.Unix(), nil
 	for _, r := range recovery {
 		s.Recovery = append(s.Recovery, digest(r))
 	}
-	return s.useCode(plain(code), now)
+	return s
 }
 
 // Use is the state after a code or one of the codes of one use; false for one that is wrong or was used.

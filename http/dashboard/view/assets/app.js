@@ -76,7 +76,10 @@ if (window.trustedTypes && trustedTypes.createPolicy) {
   document.addEventListener("htmx:error", failed);
   document.addEventListener("htmx:after:swap", () => {
     const live = document.getElementById("live");
-    if (live) say(live.dataset.say);
+    if (!live) return;
+    say(live.dataset.say);
+    const credits = document.getElementById("credits"); // of the workspace, in the head
+    if (credits && live.dataset.credits) credits.textContent = live.dataset.credits;
   });
 
   document.addEventListener("DOMContentLoaded", () => {

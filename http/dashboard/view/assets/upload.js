@@ -358,13 +358,35 @@
     if (request) request.abort();
   });
   addEventListener("beforeunload", (e) => { if (busy && durable < memory.size) e.preventDefault(); });
-  const drop = $("choose");
-  for (const name of ["dragover", "dragleave", "drop"]) {
-    document.addEventListener(name, (e) => {
-      e.preventDefault();
-      drop.classList.toggle("over", name === "dragover");
-      if (name === "drop" && e.dataTransfer.files.length === 1) choose(e.dataTransfer.files[0]);
-    });
+
+  // ---- a file that is dropped anywhere on the page. On the list of verifications the part that uploads is not shown before.
+
+  const dragsFiles = (e) => e.dataTransfer && Array.from(e.dataTransfer.types).includes("Files");
+  function showTarget(yes) {
+    show("dropping", yes && !busy);
+    $("choose").classList.toggle("over", yes && !busy);
   }
-  unfinished();
+  function dropped(files) {
+    if (busy) return;
+    if (root.hidden) {
+      root.hidden = false;
+      unfinished();
+    }
+    if (files.length === 1) return choose(files[0]);
+    say("Drop one file at a time.");
+    $("file").focus();
+  }
+  document.addEventListener("dragover", (e) => {
+    if (!dragsFiles(e)) return;
+    e.preventDefault();
+    showTarget(true);
+  });
+  document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) showTarget(false); });
+  document.addEventListener("drop", (e) => {
+    if (!dragsFiles(e)) return;
+    e.preventDefault();
+    showTarget(false);
+    dropped(e.dataTransfer.files);
+  });
+  if (!root.hidden) unfinished();
 })();

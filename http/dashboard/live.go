@@ -1,0 +1,162 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	httpd "rollcall/http"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// liveView is the part that is asked for again.
+type liveView struct {
+	V        ledger.Verification
+	Base     string
+	State    stateView
+	Outcomes []outcome
+	Done     int64 // final, without what was cancelled
+	Charged  int64
+	Every    string // when to ask again; "" when it will not change any more
+	Cancel   bool
+	Results  bool
+	Go       string // where an upload goes on; "" for who may not
+	Missing  string // what is missing of credits; "" unless it waits for them
+	Say      string // what a reader is told when it changes
+	Waits    []waitLine
+	Talk     *talkView // of the check of one address that is over; nil: none
+	Reasons  bool      // there is a summary of reasons
+	Single   bool      // it is a check of one address: what belongs to a file is left out
+}
+
+// livePart is the part as it was made.
+type livePart struct {
+	body  string          // as every browser gets it, but for its tag
+	tag   string          // of the body and of the credits that the verification has moved, see creditsIn
+	money *ledger.Balance // nil: it was not needed
+}
+
+// openTag is where the tag goes into the part, and what depends on the browser that asks.
+const openTag = `data-etag=""`
+
+// html is the part for a browser. credits is what the head of its page shows from now on; "" leaves it.
+func (p livePart) html(credits string) string {
+	with := `data-etag="` + template.HTMLEscapeString(p.tag) + `"`
+	if credits != "" {
+		with += ` data-credits="` + template.HTMLEscapeString(credits) + `"`
+	}
+	return strings.Replace(p.body, openTag, with, 1)
+}
+
+// tagOf is the ETag of a part: what it shows, and which credits its verification has charged and holds.
+func tagOf(body string, v ledger.Verification) string {
+	sum := sha256.Sum256([]byte(body))
+	return `"` + hex.EncodeToString(sum[:12]) + "." + strconv.FormatInt(v.Counts.Charged(), 36) + "." +
+		strconv.FormatInt(int64(v.Held), 36) + `"`
+}
+
+// creditsIn is the part of a tag that changes when its verification moves credits.
+func creditsIn(tag string) string {
+	_, credits, _ := strings.Cut(tag, ".")
+	return credits
+}
+
+// live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of the
+// workspace only when the verification has moved credits since the browser asked last, which its tag tells.
+func (d *Dashboard) live(w http.ResponseWriter, r *request) {
+	v, ok := d.find(w, r)
+	if !ok {
+		return
+	}
+	part, err := d.livePart(r, v)
+	if err != nil {
+		d.unavailable(w, r.Request, "read balance", err)
+		return
+	}
+	has := r.Header.Get("If-None-Match")
+	w.Header().Set("ETag", part.tag)
+	if has == part.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if part.money == nil && has != "" && creditsIn(has) != creditsIn(part.tag) {
+		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
+		if err != nil {
+			d.unavailable(w, r.Request, "read balance", err)
+			return
+		}
+		part.money = &balance
+	}
+	credits := ""
+	if part.money != nil {
+		credits = view.Thin(part.money.Available)
+	}
+	body := part.html(credits)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write([]byte(body))
+}
+
+// livePart makes the part that changes. Only a file that waits for credits needs a second question to the ledger: how many
+// there are.
+func (d *Dashboard) livePart(r *request, v ledger.Verification) (made livePart, err error) {
+	show := liveView{V: v, Base: baseOf(r, v), State: stateOf(v), Outcomes: outcomesOf(v), Charged: v.Counts.Charged(),
+		Done: v.Counts.Sum() - v.Counts.Cancelled, Cancel: r.may(ledger.Member) && !v.Status.Final(),
+		Single: v.Kind == ledger.Single}
+	show.Results = show.Done > 0
+	show.Reasons = show.Results && v.Status.Final()
+	show.Waits = d.waits(r.Context(), v)
+	if v.Kind == ledger.Single && show.Results {
+		if show.Talk, err = d.talk(r.Context(), v, 0, 0); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
+			return made, err
+		}
+	}
+	if again := httpd.RetryAfter(v, d.now()); again > 0 {
+		show.Every = strconv.Itoa(step(again)) + "s"
+	}
+	if v.Status == ledger.Uploading && r.may(ledger.Member) {
+		show.Go = "/w/" + r.workspace().String() + "/upload"
+	}
+	if v.State() == ledger.WaitingCredits {
+		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
+		if err != nil {
+			return made, err
+		}
+		made.money = &balance
+		show.Missing = view.Plural(v.Total, "credit") + " are needed, " + view.Thin(balance.Available) + " are available."
+	}
+	show.Say = show.State.Word
+	if v.Total > 0 {
+		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
+	}
+	made.body = string(d.pages.Part("detail", "live", show))
+	made.tag = tagOf(made.body, v)
+	return made, nil
+}
+
+// steps are the paces of a part that asks again, in seconds. There are few, since another pace is a changed part.
+var steps = []int{2, 5, 10, 20, 30, 60}
+
+// step is the pace at which to ask for what is told to be new after some seconds: no faster.
+func step(seconds int) int {
+	for _, s := range steps {
+		if seconds <= s {
+			return s
+		}
+	}
+	return steps[len(steps)-1]
+}
+
+// Expected says when the last address is expected to be final; nothing when it is not known or over.
+func (l liveView) Expected() *time.Time {
+	if l.V.Expected.IsZero() || l.V.Status.Final() {
+		return nil
+	}
+	return &l.V.Expected
+}
