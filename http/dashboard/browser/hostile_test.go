@@ -1,8 +1,6 @@
 package browser_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -168,22 +166,15 @@ func (p *place) downloads(b *tab, v ledger.Verification) {
 	b.bear("net::ERR_ABORTED")
 	b.goTo(p.of(v))
 	b.press("Download all")
-	var names []string
-	if !eventually(func() bool {
-		names, _ = filepath.Glob(filepath.Join(folder, "*.csv"))
-		return len(names) == 1
-	}) {
-		b.t.Fatal("no file came")
-	}
-	name := filepath.Base(names[0])
+	name, text := saved(b, folder)
 	for _, c := range name {
 		if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Bidi_Control) || strings.ContainsRune(`<>"/\|`, c) {
 			b.t.Errorf("the file is called %q", name)
 			break
 		}
 	}
-	if content, err := os.ReadFile(names[0]); err != nil || strings.Count(string(content), "\n") != 2 {
-		b.t.Errorf("the file %q has %q, %v", name, content, err)
+	if strings.Count(text, "\n") != 2 {
+		b.t.Errorf("the file %q has %q", name, text)
 	}
 }
 
