@@ -1,161 +1,24 @@
 package dashboard_test
 
 import (
-	"cmp"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	jose "github.com/go-jose/go-jose/v4"
 	"github.com/google/uuid"
 
 	"rollcall/http/dashboard"
+	"rollcall/http/dashboard/providertest"
 	"rollcall/ledger"
 )
 
-// idp is a provider on loopback: it knows who signs in next, and can be made to lie.
-type idp struct {
-	t      testing.TB
-	server *httptest.Server
-
-	mu     sync.Mutex
-	key    *rsa.PrivateKey           // guarded by mu
-	number int                       // guarded by mu: of the key
-	codes  map[string]map[string]any // guarded by mu: the claims that a code leads to
-	asked  map[string]url.Values     // guarded by mu: what the browser asked for with a code
-	away   bool                      // guarded by mu
-	sign   *rsa.PrivateKey           // guarded by mu: another key to sign with; nil: the right one
-	info   map[string]any            // guarded by mu: what UserInfo says
-	tokens int                       // guarded by mu: how often a code was exchanged
-	front  string                    // where its page is; "": at the same origin
-}
-
-const clientSecret = "the secret of the client"
-
-func newIDP(t testing.TB) *idp {
-	t.Helper()
-	p := &idp{t: t, codes: map[string]map[string]any{}, asked: map[string]url.Values{}}
-	p.rotate()
-	m := http.NewServeMux()
-	m.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		p.answer(w, map[string]any{"issuer": p.server.URL, "authorization_endpoint": cmp.Or(p.front, p.server.URL) + "/authorize",
-			"token_endpoint": p.server.URL + "/token", "jwks_uri": p.server.URL + "/keys", "userinfo_endpoint": p.server.URL + "/info",
-			"id_token_signing_alg_values_supported": []string{"RS256"}})
-	})
-	m.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
-		p.mu.Lock()
-		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: fmt.Sprint(p.number), Algorithm: "RS256", Use: "sig"}}}
-		p.mu.Unlock()
-		p.answer(w, set)
-	})
-	m.HandleFunc("POST /token", p.token)
-	m.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.answer(w, p.info)
-	})
-	p.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		away := p.away
-		p.mu.Unlock()
-		if away {
-			http.Error(w, "away", http.StatusBadGateway)
-			return
-		}
-		m.ServeHTTP(w, r)
-	}))
-	t.Cleanup(p.server.Close)
-	return p
-}
-
-func (p *idp) answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(v); err != nil {
-		p.t.Error(err)
-	}
-}
-
-// rotate takes a new key; the old one is gone.
-func (p *idp) rotate() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.key = keys()[p.number]
-	p.number++
-}
-
-// keys are made once for all tests: the two of providers, and a foreign one.
-var keys = sync.OnceValue(func() (made [3]*rsa.PrivateKey) {
-	for i := range made {
-		var err error
-		if made[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-			panic(err)
-		}
-	}
-	return made
-})
-
-// set changes something.
-func (p *idp) set(do func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	do()
-}
-
-// token exchanges a code, once, for who knows the secret and the verifier.
-func (p *idp) token(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	id, secret, _ := r.BasicAuth()
-	id, _ = url.QueryUnescape(id)
-	secret, _ = url.QueryUnescape(secret)
-	code := r.PostFormValue("code")
-	claims, asked := p.codes[code], p.asked[code]
-	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-	if id != "rollcall" || secret != clientSecret || claims == nil || asked.Get("code_challenge_method") != "S256" ||
-		asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
-		asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
-		return
-	}
-	delete(p.codes, code)
-	p.tokens++
-	key := p.key
-	if p.sign != nil {
-		key = p.sign
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: fmt.Sprint(p.number)}}, nil)
-	if err != nil {
-		p.t.Error(err)
-		return
-	}
-	text, _ := json.Marshal(claims)
-	signed, err := signer.Sign(text)
-	if err != nil {
-		p.t.Error(err)
-		return
-	}
-	raw, _ := signed.CompactSerialize()
-	p.answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": raw})
-}
-
 // withProvider is a rig with a provider.
-func withProvider(t testing.TB) (*rig, *idp) {
+func withProvider(t testing.TB) (*rig, *providertest.Provider) {
 	t.Helper()
-	p := newIDP(t)
+	p := providertest.Start(t)
 	g := newRigWith(t, func(o *dashboard.Options) {
-		o.Provider = &dashboard.Provider{Issuer: p.server.URL, ClientID: "rollcall", Secret: clientSecret, Name: "Acme login"}
+		o.Provider = &dashboard.Provider{Issuer: p.URL, ClientID: providertest.ClientID, Secret: providertest.Secret, Name: "Acme login"}
 	})
 	return g, p
 }
@@ -163,16 +26,16 @@ func withProvider(t testing.TB) (*rig, *idp) {
 // visitor is a browser on its way to the provider.
 type visitor struct {
 	*browser
-	p     *idp
+	p     *providertest.Provider
 	visit string     // the cookie
 	asked url.Values // what the provider was asked
 }
 
 // leave takes a browser to the provider by the answer to a request.
-func (b *browser) leave(p *idp, a answer) visitor {
+func (b *browser) leave(p *providertest.Provider, a answer) visitor {
 	b.g.t.Helper()
 	to, err := url.Parse(a.header.Get("Location"))
-	if err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.server.URL+"/authorize?") {
+	if err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.URL+"/authorize?") {
 		b.g.t.Fatalf("led to %q with %d: %.300s", a.header.Get("Location"), a.status, a.body)
 	}
 	v := visitor{browser: b, p: p, asked: to.Query()}
@@ -191,28 +54,18 @@ func (b *browser) leave(p *idp, a answer) visitor {
 }
 
 // start begins to sign in.
-func (g *rig) start(p *idp, next string) visitor {
+func (g *rig) start(p *providertest.Provider, next string) visitor {
 	g.t.Helper()
 	return g.as["nobody"].leave(p, g.as["nobody"].get("/oidc/start?next="+url.QueryEscape(next)))
 }
 
 // claims are what the provider says of somebody who comes with this visit.
 func (v visitor) claims(subject, email string, change ...any) map[string]any {
-	now := v.g.clock()
-	c := map[string]any{"iss": v.p.server.URL, "sub": subject, "aud": "rollcall", "exp": now.Add(time.Minute).Unix(), "iat": now.Unix(),
-		"nonce": v.asked.Get("nonce"), "email": email, "email_verified": true, "name": "Name of " + subject}
-	for i := 0; i < len(change); i += 2 {
-		c[change[i].(string)] = change[i+1]
-	}
-	return c
+	return v.p.Claims(v.asked, v.g.clock(), subject, email, change...)
 }
 
 // code makes the provider give a code for claims.
-func (v visitor) code(claims map[string]any) string {
-	code := uuid.NewString()
-	v.p.set(func() { v.p.codes[code], v.p.asked[code] = claims, v.asked })
-	return code
-}
+func (v visitor) code(claims map[string]any) string { return v.p.Give(claims, v.asked) }
 
 // back comes back with a code.
 func (v visitor) back(code, state string) answer {
@@ -232,7 +85,7 @@ func (v visitor) as(subject, email string, change ...any) answer {
 }
 
 // oidcUser makes a user of the provider by an invitation.
-func (g *rig) oidcUser(p *idp, subject, email string) *browser {
+func (g *rig) oidcUser(p *providertest.Provider, subject, email string) *browser {
 	g.t.Helper()
 	g.invite(email, g.workspace, ledger.Member)
 	a := g.start(p, "/").as(subject, email)
@@ -257,7 +110,7 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	g, p := withProvider(t)
 	page := g.as["nobody"].get("/sign-in?next=%2Fyou")
 	if !strings.Contains(page.body, `href="/oidc/start?next=%2fyou"`) || !strings.Contains(page.body, "Sign in with Acme login") ||
-		!strings.Contains(page.header.Get("Content-Security-Policy"), "form-action 'self' "+p.server.URL+";") {
+		!strings.Contains(page.header.Get("Content-Security-Policy"), "form-action 'self' "+p.URL+";") {
 		t.Errorf("%s %v", page.body, page.header)
 	}
 	g.invite("New@acme.test", g.workspace, ledger.Member)
@@ -280,7 +133,7 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 		t.Errorf("/you: %s", you.body)
 	}
 	u, err := g.book.UserByEmail(t.Context(), "new@acme.test")
-	if err != nil || u.Password != "" || u.OIDC != p.server.URL+" s-1" || u.Name != "Name of s-1" {
+	if err != nil || u.Password != "" || u.OIDC != p.URL+" s-1" || u.Name != "Name of s-1" {
 		t.Errorf("made %+v, %v", u, err)
 	}
 	// Found by the subject from now on, whatever email the provider says, verified or not.
@@ -356,12 +209,12 @@ func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
 	g.refuses("no code", mine.back("", mine.asked.Get("state")))
 	g.refuses("no state", mine.back(code, ""))
 	used := mine.code(mine.claims("s-1", "bound@acme.test"))
-	p.set(func() { delete(p.codes, used) })
+	p.Withdraw(used)
 	g.refuses("a code that was used", mine.back(used, mine.asked.Get("state")))
 	g.now.Add(601)
 	g.refuses("too late", mine.back(code, mine.asked.Get("state")))
-	if p.tokens != 1 {
-		t.Errorf("%d codes were exchanged, want the one of the first sign-in", p.tokens)
+	if p.Exchanged() != 1 {
+		t.Errorf("%d codes were exchanged, want the one of the first sign-in", p.Exchanged())
 	}
 }
 
@@ -369,18 +222,18 @@ func TestKeysRotateAndForeignKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	g.oidcUser(p, "s-1", "bound@acme.test")
-	p.rotate()
+	p.Rotate()
 	if a := g.start(p, "/").as("s-1", "bound@acme.test"); a.status != 303 || a.cookie() == "" {
 		t.Errorf("with the next key: %d %s", a.status, a.body)
 	}
-	p.set(func() { p.sign = keys()[2] })
+	p.SignForeign()
 	g.refuses("signed with a foreign key", g.start(p, "/").as("s-1", "bound@acme.test"))
 }
 
 func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
-	p.set(func() { p.away = true })
+	p.Away(true)
 	a := g.as["nobody"].get("/oidc/start?next=%2Fyou")
 	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Acme login does not answer") ||
 		!strings.Contains(a.body, `id="password"`) {
@@ -389,10 +242,10 @@ func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
 	if in := g.as["nobody"].signIn("owner@acme.test", password, "/"); in.status != 303 || in.cookie() == "" {
 		t.Errorf("a password: %d", in.status)
 	}
-	p.set(func() { p.away = false })
+	p.Away(false)
 	g.now.Add(6)
 	v := g.start(p, "/")
-	p.set(func() { p.away = true })
+	p.Away(true)
 	if a := v.as("s-1", "x@acme.test"); a.status != 503 || a.cookie() != "" {
 		t.Errorf("away after the way there: %d", a.status)
 	}
@@ -430,7 +283,7 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	v = begin(owner)
 	v.browser = g.as["nobody"]
 	g.refuses("no session", v.as("s-9", "owner@acme.test"))
-	if _, err := g.book.UserByOIDC(t.Context(), p.server.URL+" s-9"); err == nil {
+	if _, err := g.book.UserByOIDC(t.Context(), p.URL+" s-9"); err == nil {
 		t.Fatal("somebody was bound")
 	}
 	if a := begin(owner).as("s-9", "OWNER@acme.test"); a.status != 303 || a.header.Get("Location") != "/you?done=provider" || a.cookie() != "" {
@@ -502,9 +355,9 @@ func TestTheEmailMayStandInUserInfo(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	g.invite("new@acme.test", g.workspace, ledger.Member)
-	p.set(func() { p.info = map[string]any{"sub": "other", "email": "new@acme.test", "email_verified": true} })
+	p.SetInfo(map[string]any{"sub": "other", "email": "new@acme.test", "email_verified": true})
 	g.refuses("UserInfo of another subject", g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil))
-	p.set(func() { p.info["sub"] = "s-1" })
+	p.SetInfo(map[string]any{"sub": "s-1", "email": "new@acme.test", "email_verified": true})
 	if a := g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil); a.status != 303 || a.cookie() == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -528,8 +381,8 @@ func TestANetworkThatTriesProvidersWaits(t *testing.T) {
 		g.refuses("a guessed code", v.back("x", v.asked.Get("state")))
 	}
 	a := v.as("s-1", "x@acme.test")
-	if a.status != 429 || a.header.Get("Retry-After") == "" || p.tokens != 0 {
-		t.Errorf("after twenty: %d, %d codes exchanged", a.status, p.tokens)
+	if a.status != 429 || a.header.Get("Retry-After") == "" || p.Exchanged() != 0 {
+		t.Errorf("after twenty: %d, %d codes exchanged", a.status, p.Exchanged())
 	}
 }
 
@@ -537,13 +390,13 @@ func TestANetworkThatTriesProvidersWaits(t *testing.T) {
 func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
-	p.front = "https://front.test"
+	p.SetFront("https://front.test")
 	first := g.as["owner"].post("/you/provider")
 	if first.status != 200 || !strings.Contains(first.body, `href="https://front.test/authorize?`) || first.header.Get("Set-Cookie") == "" {
 		t.Errorf("the first time: %d %s", first.status, first.body)
 	}
 	policy := g.as["owner"].get("/you").header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "form-action 'self' "+p.server.URL+" https://front.test;") {
+	if !strings.Contains(policy, "form-action 'self' "+p.URL+" https://front.test;") {
 		t.Errorf("the policy afterwards: %s", policy)
 	}
 	if next := g.as["owner"].post("/you/provider"); next.status != 303 || !strings.HasPrefix(next.header.Get("Location"), "https://front.test/") {

@@ -26,7 +26,7 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	name, detail := strings.TrimSuffix(nameOf(v), ".csv")+"-results", "all"
+	name, detail := shortName(strings.TrimSuffix(nameOf(v), ".csv"))+"-results", "all"
 	for _, part := range []string{query.Get("outcome"), query.Get("reason")} {
 		if part != "" {
 			name, detail = name+"-"+part, strings.TrimPrefix(detail+" "+part, "all ")
@@ -42,6 +42,18 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 	}
 	r.page.Do(httpd.Act{Operation: httpd.Download, Workspace: r.workspace(), User: r.in.User.ID, Verification: r.id.String(),
 		Rows: httpd.Rows{Outcome: outcome, Reason: reason, Spreadsheet: use != ""}, Name: name + ".csv"})
+}
+
+// savedMax bounds what a download takes of the name of the file, in bytes: file systems take names of 255, and a browser that
+// cannot save a file under its name saves none.
+const savedMax = 160
+
+// shortName is a name that has room for what a download puts behind it.
+func shortName(name string) string {
+	if len(name) <= savedMax {
+		return name
+	}
+	return strings.ToValidUTF8(name[:savedMax], "") + "…"
 }
 
 // outcomeNamed finds an outcome; all of them for "".

@@ -99,22 +99,31 @@ func TestDownloads(t *testing.T) {
 func download(b *tab, folder string, click func()) (rows [][]string) {
 	b.t.Helper()
 	click()
-	var names []string
-	if !eventually(func() bool {
-		names, _ = filepath.Glob(filepath.Join(folder, "*.csv"))
-		return len(names) == 1
-	}) {
-		b.t.Fatal("no file came")
-	}
-	text, err := os.ReadFile(names[0])
+	name, text := saved(b, folder)
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err == nil {
-		rows, err = csv.NewReader(strings.NewReader(string(text))).ReadAll()
-	}
-	if err == nil {
-		err = os.Remove(names[0])
+		err = os.Remove(filepath.Join(folder, name))
 	}
 	b.must(err)
 	return rows
+}
+
+// saved waits for the one file that is whole in a folder: a browser makes it empty first, and then puts what it got in its
+// place.
+func saved(b *tab, folder string) (name, text string) {
+	b.t.Helper()
+	if !eventually(func() bool {
+		names, _ := filepath.Glob(filepath.Join(folder, "*.csv"))
+		if len(names) != 1 {
+			return false
+		}
+		content, err := os.ReadFile(names[0])
+		name, text = filepath.Base(names[0]), string(content)
+		return err == nil && strings.HasSuffix(text, "\n")
+	}) {
+		b.t.Fatal("no file came")
+	}
+	return name, text
 }
 
 func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {

@@ -43,7 +43,14 @@ type node struct {
 	url          string // of the pages
 	web, storage *proxy
 	logs         *safeBuffer
+	ahead        atomic.Int64 // how much later than now it is for pages and API
 }
+
+// now is the time for pages and API. The ledger has its own.
+func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
+
+// later makes it later for pages and API.
+func (n *node) later(by time.Duration) { n.ahead.Add(int64(by)) }
 
 // countingBook is the ledger of a node. It counts what the pages ask of it, and can be away.
 type countingBook struct {
@@ -120,10 +127,10 @@ func theNode(t testing.TB) *node {
 	return one.node
 }
 
-// ownNode starts a node for one test, which may break it.
-func ownNode(t testing.TB) *node {
+// ownNode starts a node for one test, which may break it. Its pages may have other options.
+func ownNode(t testing.TB, change ...func(*dashboard.Options)) *node {
 	t.Helper()
-	n, stop, err := startNode()
+	n, stop, err := startNode(change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +138,7 @@ func ownNode(t testing.TB) *node {
 	return n
 }
 
-func startNode() (n *node, stop func(), err error) {
+func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err error) {
 	folder, err := os.MkdirTemp("", "rollcall-browser-")
 	if err != nil {
 		return nil, nil, err
@@ -169,7 +176,7 @@ func startNode() (n *node, stop func(), err error) {
 		return nil, nil, err
 	}
 	ends = append(ends, n.storage.stop)
-	end, err := n.startPages(log, tokens)
+	end, err := n.startPages(log, tokens, change)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -178,12 +185,15 @@ func startNode() (n *node, stop func(), err error) {
 }
 
 // startPages starts pages and API, and the proxy before them.
-func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens) (stop func(), err error) {
-	n.pages, err = dashboard.New(context.Background(), dashboard.Options{Book: n.book, PublicURL: func() string { return n.url },
+func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func(*dashboard.Options)) (stop func(), err error) {
+	o := dashboard.Options{Book: n.book, PublicURL: func() string { return n.url },
 		UploadURL: n.storage.url(), MaxFileBytes: fileMax, MaxRows: 1_000_000, SessionIdle: time.Hour,
-		SessionLife: 24 * time.Hour, Contact: "help@rollcall.test", Log: log,
-		PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}})
-	if err != nil {
+		SessionLife: 24 * time.Hour, Contact: "help@rollcall.test", Log: log, Now: n.now,
+		PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}}
+	for _, c := range change {
+		c(&o)
+	}
+	if n.pages, err = dashboard.New(context.Background(), o); err != nil {
 		return nil, err
 	}
 	limits := httpd.DefaultLimits()
@@ -191,7 +201,7 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens) (stop func(),
 	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
 		PublicUpload: func(id uuid.UUID) string { return tokens.URL(n.storage.url(), id) }, Limits: limits,
 		MaxFileBytes: fileMax, MaxRows: 1_000_000, PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30},
-		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry()})
+		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry(), Now: n.now})
 	if err == nil {
 		err = server.Start()
 	}
@@ -311,9 +321,14 @@ func (p *place) checked() ledger.Verification {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.leased(v)
+	return p.refused(p.leased(v), "No such user ^ here")
+}
+
+// refused settles a check that is leased: the receiver said that there is no such mailbox, in these words.
+func (p *place) refused(v ledger.Verification, words string) ledger.Verification {
+	p.t.Helper()
 	said := evidence.Attempt{At: time.Now(), Stage: smtp.StageRcpt, Host: "mx1.acme-clean.test", TLS: true, Code: 550,
-		Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: "No such user ^ here", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Rule: "rcpt-5.1.1"}
+		Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: words, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Rule: "rcpt-5.1.1"}
 	packed, err := evidence.Pack([]evidence.Entry{{Case: evidence.Case{Attempts: []evidence.Attempt{said}, Hosts: 1,
 		Habit: evidence.Habit{Refused: 1, First: said.At, Last: said.At, Controls: []evidence.Attempt{said}}}}})
 	if err == nil {

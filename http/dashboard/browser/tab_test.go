@@ -26,8 +26,8 @@ import (
 const patience = 30 * time.Second
 
 // tab is one tab of a browser profile that nobody else uses. At the end of the test it fails for what must not happen on
-// any page: a message of error or warning in the console, an exception, a report of the policy, a request to another
-// host, a page that is wider than its window, a shift of what is shown already.
+// any page: a message of error or warning in the console, an exception, a dialog of a script, a report of the policy, a
+// request to another host, a page that is wider than its window, a shift of what is shown already.
 type tab struct {
 	t    testing.TB
 	n    *node
@@ -113,6 +113,9 @@ func (b *tab) heard(ev any) {
 			b.fault("asked another host: " + ev.Request.URL)
 		}
 	case *page.EventJavascriptDialogOpening:
+		if ev.Type != page.DialogTypeBeforeunload {
+			b.fault("dialog: " + ev.Message)
+		}
 		go func() { // leaving a page with an upload that is not whole
 			_, _ = chromedp.Call(b.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
 		}()

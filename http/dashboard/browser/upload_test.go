@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,15 +61,24 @@ func (p *place) durable(id uuid.UUID) int64 {
 	return v.Durable
 }
 
+// barWatch keeps every value that the bar gets on a page, also those between two looks of a test.
+const barWatch = `(() => { const bar = document.getElementById("bar"); window.__bars = [];
+	new MutationObserver(() => window.__bars.push(bar.value)).observe(bar, { attributes: true, attributeFilter: ["value"] }); return true; })()`
+
 // follow waits until something is so. All the time it compares the bar with what is stored, which is asked afterwards
-// and never becomes less. It gives how many values the bar had.
+// and never becomes less, and with what it was: it goes back on no page that has barWatch. It gives how many values the bar had.
 func (b *tab) follow(p *place, id uuid.UUID, so func() bool) (values int) {
 	b.t.Helper()
 	seen := map[int64]bool{}
 	if !eventually(func() bool {
-		if bar, ok := tried[int64](b, "document.getElementById('bar') ? document.getElementById('bar').value : 0"); ok && bar > 1 {
+		bars, ok := tried[[]int64](b, "document.getElementById('bar') ? [...window.__bars || [], document.getElementById('bar').value] : []")
+		if ok && len(bars) > 0 && bars[len(bars)-1] > 1 {
+			bar := bars[len(bars)-1]
 			if stored := p.durable(id); bar > stored {
 				b.t.Errorf("the bar shows %d bytes, %d are stored", bar, stored)
+			}
+			if !slices.IsSorted(bars) {
+				b.t.Fatalf("the bar went back: %v", bars)
 			}
 			seen[bar] = true
 		}
@@ -129,6 +139,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	other, _ := list(t, "big.csv", size, "b")
 	n.storage.slow(4 * time.Millisecond)
 	b.goTo(p.path + "/upload")
+	eval[bool](b, barWatch)
 	b.choose(path)
 	b.shows("It needs at most")
 	n.storage.cutAfter(int64(size / 6))
@@ -165,6 +176,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	}
 	b.choose(path)
 	b.shows("It needs at most")
+	eval[bool](b, barWatch)
 	b.press("Go on with the upload")
 	values += b.follow(p, id, func() bool { return b.at() == p.of(ledger.Verification{ID: id}) })
 	b.shows("The file is here.")

@@ -21,6 +21,7 @@ func TestTheRigSeesWhatMustNotHappen(t *testing.T) {
 		"console":   {`<script nonce="a">console.error("a fault of ours")</script>`, "console: a fault of ours"},
 		"exception": {`<script nonce="a">nothing.there()</script>`, "exception: Uncaught ReferenceError"},
 		"rejection": {`<script nonce="a">Promise.reject(new Error("of nobody"))</script>`, "of nobody"},
+		"dialog":    {`<script nonce="a">alert("of a text")</script>`, "dialog: of a text"},
 		"policy":    {`<p onclick="x()">text</p><script>inline()</script>`, "policy: script-src"},
 		"style":     {`<p style="color: red">text</p>`, "policy: style-src"},
 		"host":      {`<img alt="" src="` + other.URL + `/pixel.gif">`, "asked another host: " + other.URL},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -41,11 +42,13 @@ type Rig struct {
 	mu    sync.Mutex
 	asked []string
 	late  time.Duration // how much later than now it is for the pages
+	words string        // what others say wherever they say something; "": what the methods of the rig have
 }
 
 // moodyBook is a ledger that can stop answering.
 type moodyBook struct {
 	*sqlstore.Store
+	now  func() time.Time
 	mu   sync.Mutex
 	away bool
 }
@@ -61,12 +64,30 @@ func (b *moodyBook) gone() error {
 	return nil
 }
 
-// Tuning and others fail while the ledger is away.
+// Tuning and others fail while the ledger is away. An override is over when it is for the pages.
 func (b *moodyBook) Tuning(ctx context.Context) (ledger.Tuning, error) {
 	if err := b.gone(); err != nil {
 		return ledger.Tuning{}, err
 	}
-	return b.Store.Tuning(ctx)
+	found, err := b.Store.Tuning(ctx)
+	found.Overrides = slices.DeleteFunc(found.Overrides, func(o ledger.ThrottleOverride) bool { return !o.Expires.After(b.now()) })
+	return found, err
+}
+
+// Ping fails while the ledger is away.
+func (b *moodyBook) Ping(ctx context.Context) error {
+	if err := b.gone(); err != nil {
+		return err
+	}
+	return b.Store.Ping(ctx)
+}
+
+// OperatorLog fails while the ledger is away.
+func (b *moodyBook) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+	if err := b.gone(); err != nil {
+		return nil, err
+	}
+	return b.Store.OperatorLog(ctx, q)
 }
 
 // Workspaces fails while the ledger is away.
@@ -97,9 +118,10 @@ func Start(t testing.TB) *Rig {
 		t.Fatal(err)
 	}
 	g := &Rig{book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
+	g.book.now = g.now
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, Token: Token, Gatherer: prometheus.NewRegistry(),
-		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: g, Cluster: members{g}, Throttle: table,
-		Identity: finding, ReplayOverride: replayed, Pages: g.made})
+		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: speaker{g}, Cluster: members{g}, Throttle: table,
+		Identity: g.identity, ReplayOverride: replayed, Pages: g.made})
 	if err == nil {
 		err = server.Start()
 	}

@@ -106,7 +106,10 @@
     let body = null;
     try { body = await answer.json(); } catch { /* a page */ }
     if (answer.ok && body) return body;
-    const text = body && body.issue ? body.issue.message : "The server answered " + answer.status + ".";
+    let text = body && body.issue ? body.issue.message : "The server answered " + answer.status + ".";
+    if (body && body.issue && body.issue.code === "invalid_filename") {
+      text = "The name of this file has characters that cannot be kept, such as marks that turn the direction of text. Give the file another name, then choose it again.";
+    }
     if (answer.status === 429 || answer.status >= 500 || body && body.issue && body.issue.code === "request_in_progress") {
       throw new Fault(text, retryAfter(answer.headers.get("Retry-After")));
     }

@@ -1,0 +1,96 @@
+package browser_test
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"rollcall/ledger"
+)
+
+// settleCheck does what a node does for the check that was made last: it leases it, asks and settles.
+func (p *place) settleCheck(words string) ledger.Verification {
+	p.t.Helper()
+	return p.refused(p.leased(p.newest()), words)
+}
+
+// singles counts the checks of the workspace.
+func (p *place) singles() int {
+	p.t.Helper()
+	found, err := p.book.Store.History(p.t.Context(), ledger.HistoryQuery{Workspace: p.id, Limit: 10})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return len(found)
+}
+
+func TestACheckLeadsToItsTalk(t *testing.T) {
+	t.Parallel()
+	p := ownNode(t).workspace(t, "acme", 10) // of its own: another test would lease the check
+	b := newTab(t, p.node).as(p.join(ledger.Member))
+	b.bear("status of 422")
+	b.goTo(p.path)
+	b.press("Check one")
+	b.shows("Check one address")
+	b.fill("address", "no address")
+	b.press("Check it")
+	b.shows("This is no address that mail can be sent to.")
+	if kept := eval[string](b, "document.getElementById('address').value"); kept != "no address" {
+		t.Errorf("the field has %q after a refusal", kept)
+	}
+	b.fill("address", "ghost@acme-clean.test")
+	eval[bool](b, `((button) => { button.click(); button.click(); return true; })(document.querySelector("main button"))`)
+	b.until("document.getElementById('live')")
+	if made := p.singles(); made != 1 {
+		t.Fatalf("two clicks made %d checks", made)
+	}
+	if v := p.newest(); b.at() != p.of(v) || v.Kind != ledger.Single {
+		t.Errorf("the check %s of kind %s led to %s", v.ID, v.Kind, b.at())
+	}
+	b.shows("preparing")
+	eval[bool](b, "window.sameAsBefore = true")
+	p.settleCheck("No such user ^ <here>")
+	b.shows("mailbox_not_found")
+	b.shows("550 5.1.1 No such user ‹the address› <here>")
+	b.shows("What was asked")
+	if !eval[bool](b, "window.sameAsBefore === true") {
+		t.Error("the page was loaded anew")
+	}
+	b.until("!document.getElementById('live').hasAttribute('data-hx-trigger')")
+	if !eval[bool](b, "document.getElementById('poll').hidden") {
+		t.Errorf("the page says that something failed: %s", b.text())
+	}
+	b.goTo(p.path + "/credits")
+	if e := b.equation(); len(e) != 4 || e[3] != 1 || e[2] != 0 {
+		t.Errorf("after one check granted, available, held, spent are %v", e)
+	}
+}
+
+// TestACheckTakesSoLong checks an address with the program as it is built, of a domain that was met before, and prints how
+// long it takes from the click to the outcome. Three seconds are wanted.
+func TestACheckTakesSoLong(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	said := startDev(t)
+	link := regexp.MustCompile(`(http://\S+)(/link/\S+)`).FindStringSubmatch(said)
+	if link == nil {
+		t.Fatalf("serve --dev says no link: %s", said)
+	}
+	b := &tab{t: t, root: link[1]}
+	b.open(link[1])
+	b.do(chromedp.Navigate(b.root + link[2]))
+	b.shows("1 000 000 credits")
+	for _, c := range []struct{ what, address, want string }{{"new domain", "nobody@acme-clean.test", "mailbox_not_found"},
+		{"known domain", "ghost@acme-clean.test", "mailbox_not_found"}, {"known domain, a mailbox", "anna.smith@acme-clean.test", "mailbox_exists"}} {
+		b.press("Check one")
+		b.shows("Check one address")
+		b.fill("address", c.address)
+		from := time.Now()
+		b.press("Check it")
+		b.shows(c.want)
+		b.shows("What was asked")
+		t.Logf("%s, %s: %.1f s from the click to the outcome (3 s are wanted)", c.address, c.what, time.Since(from).Seconds())
+	}
+}

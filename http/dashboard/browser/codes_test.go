@@ -1,0 +1,104 @@
+package browser_test
+
+import (
+	"encoding/base32"
+	"strings"
+	"testing"
+
+	"rollcall/http/dashboard/signin/totp"
+	"rollcall/ledger"
+)
+
+// nextCode is what the app shows a period later: each code works once.
+func (n *node) nextCode(secret []byte) string {
+	n.later(totp.Period)
+	return totp.Code(secret, totp.Step(n.now()))
+}
+
+// askedForCode gives email and password, and waits for the page that wants the code.
+func (b *tab) askedForCode(email string) {
+	b.t.Helper()
+	b.goTo("/sign-in")
+	b.signIn(email, password)
+	b.shows("Enter a code")
+}
+
+// signOut signs out, and waits until it is done.
+func (b *tab) signOut() {
+	b.t.Helper()
+	b.press("Sign out")
+	b.shows("No account, or the password is lost?")
+}
+
+func TestCodesForSigningIn(t *testing.T) {
+	t.Parallel()
+	n := ownNode(t)
+	p := n.workspace(t, "acme", 1000)
+	who := p.join(ledger.Owner)
+	b := newTab(t, n).as(who)
+	b.bear("status of 401", "status of 422", "status of 429")
+	b.goTo(p.path)
+	b.press("Switch on codes for signing in")
+	b.shows("Address for apps")
+	text := eval[string](b, "document.querySelector('dl.secret dd').innerText")
+	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text, " ", ""))
+	if err != nil {
+		t.Fatalf("the page shows %q as the secret: %v", text, err)
+	}
+	b.fill("password", password)
+	b.fill("code", "000000")
+	b.press("Switch codes on")
+	b.until("document.activeElement.id === 'problem'")
+	if again := eval[string](b, "document.querySelector('dl.secret dd').innerText"); again != text {
+		t.Error("after a wrong code the page has another secret than the app")
+	}
+	b.fill("password", password)
+	b.fill("code", n.nextCode(secret))
+	b.press("Switch codes on")
+	b.shows("Codes are on")
+	recovery := eval[[]string](b, "[...document.querySelectorAll('.recovery li')].map((e) => e.innerText)")
+	if len(recovery) != totp.Recoveries {
+		t.Fatalf("%d codes of one use are shown, want %d", len(recovery), totp.Recoveries)
+	}
+	b.press("I have kept them")
+	b.shows("Codes are on: signing in asks for a code of your app.")
+	b.signOut()
+
+	// With a code of the app, then with one of one use, which works once.
+	b.askedForCode(who.email)
+	b.fill("code", n.nextCode(secret))
+	b.press("Sign in")
+	b.shows("Upload your first file")
+	b.signOut()
+	b.askedForCode(who.email)
+	b.fill("code", recovery[3])
+	b.press("Sign in")
+	b.shows("Upload your first file")
+	b.press(who.email)
+	b.shows("Codes of one use that are left: 9.")
+	b.signOut()
+	b.askedForCode(who.email)
+	b.fill("code", recovery[3])
+	b.press("Sign in")
+	b.until("document.activeElement.id === 'problem'")
+
+	// Wrong codes make the next one wait, also the right one.
+	give := func(code string) {
+		b.fill("code", code)
+		eval[bool](b, "document.getElementById('problem').remove(), true") // the next page has one of its own
+		b.press("Sign in")
+		b.until("document.activeElement.id === 'problem'")
+	}
+	for range 20 {
+		if strings.Contains(b.text(), "There were too many failures.") {
+			break
+		}
+		give("000000")
+	}
+	b.shows("There were too many failures. Try again at ")
+	give(n.nextCode(secret))
+	b.shows("There were too many failures. Try again at ")
+	if b.goTo(p.path); !strings.HasPrefix(b.at(), "/sign-in") {
+		t.Errorf("who has to wait is at %s", b.at())
+	}
+}

@@ -1,0 +1,219 @@
+package providertest
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+	"github.com/google/uuid"
+)
+
+// ClientID and Secret are those of the one client.
+const (
+	ClientID = "rollcall"
+	Secret   = "the secret of the client"
+)
+
+// Provider is a provider that ends with its test. Safe for concurrent use.
+type Provider struct {
+	URL string // the issuer
+
+	t  testing.TB
+	mu sync.Mutex
+
+	key    *rsa.PrivateKey   // guarded by mu
+	number int               // guarded by mu: of the key
+	grants map[string]grant  // guarded by mu: by the code
+	away   bool              // guarded by mu
+	sign   *rsa.PrivateKey   // guarded by mu: another key to sign with; nil: the right one
+	info   map[string]any    // guarded by mu: what UserInfo says
+	tokens int               // guarded by mu: how often a code was exchanged
+	front  string            // guarded by mu: where its page is; "": at the same origin
+	person map[string]string // guarded by mu: who goes on at the page, subject and email
+}
+
+// grant is what a code leads to, and what the browser asked for with it.
+type grant struct {
+	claims map[string]any
+	asked  url.Values
+}
+
+// Start starts a provider.
+func Start(t testing.TB) *Provider {
+	t.Helper()
+	p := &Provider{t: t, grants: map[string]grant{}, person: map[string]string{}}
+	p.Rotate()
+	m := http.NewServeMux()
+	m.HandleFunc("GET /.well-known/openid-configuration", p.discover)
+	m.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: fmt.Sprint(p.number), Algorithm: "RS256", Use: "sig"}}}
+		p.mu.Unlock()
+		p.answer(w, set)
+	})
+	m.HandleFunc("POST /token", p.token)
+	m.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.answer(w, p.info)
+	})
+	m.HandleFunc("GET /authorize", p.page)
+	m.HandleFunc("POST /authorize", p.decide)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		away := p.away
+		p.mu.Unlock()
+		if away {
+			http.Error(w, "away", http.StatusBadGateway)
+			return
+		}
+		m.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.URL = server.URL
+	return p
+}
+
+// discover says where everything is.
+func (p *Provider) discover(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	front := cmp.Or(p.front, p.URL)
+	p.mu.Unlock()
+	p.answer(w, map[string]any{"issuer": p.URL, "authorization_endpoint": front + "/authorize", "token_endpoint": p.URL + "/token",
+		"jwks_uri": p.URL + "/keys", "userinfo_endpoint": p.URL + "/info", "id_token_signing_alg_values_supported": []string{"RS256"}})
+}
+
+func (p *Provider) answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// keys are made once for all tests: the two of providers, and a foreign one.
+var keys = sync.OnceValue(func() (made [3]*rsa.PrivateKey) {
+	for i := range made {
+		var err error
+		if made[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			panic(err)
+		}
+	}
+	return made
+})
+
+// Rotate takes the next key; the old one is gone. There are two.
+func (p *Provider) Rotate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = keys()[p.number]
+	p.number++
+}
+
+// SignForeign signs from now on with a key that the provider does not show.
+func (p *Provider) SignForeign() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sign = keys()[2]
+}
+
+// Away has the provider answer nothing of use, or again.
+func (p *Provider) Away(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = yes
+}
+
+// SetInfo sets what UserInfo says.
+func (p *Provider) SetInfo(info map[string]any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.info = info
+}
+
+// SetFront says at which origin the page of the provider is; "": at URL.
+func (p *Provider) SetFront(origin string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.front = origin
+}
+
+// Exchanged is how often a code was exchanged.
+func (p *Provider) Exchanged() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tokens
+}
+
+// Claims are what the provider says of somebody at a moment, to whom asked in these words. Change has names and values in
+// turn, which replace some.
+func (p *Provider) Claims(asked url.Values, now time.Time, subject, email string, change ...any) map[string]any {
+	c := map[string]any{"iss": p.URL, "sub": subject, "aud": ClientID, "exp": now.Add(time.Minute).Unix(), "iat": now.Unix(),
+		"nonce": asked.Get("nonce"), "email": email, "email_verified": true, "name": "Name of " + subject}
+	for i := 0; i < len(change); i += 2 {
+		c[change[i].(string)] = change[i+1]
+	}
+	return c
+}
+
+// Give makes a code that leads to claims, once.
+func (p *Provider) Give(claims map[string]any, asked url.Values) string {
+	code := uuid.NewString()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grants[code] = grant{claims, asked}
+	return code
+}
+
+// Withdraw makes a code one that was used.
+func (p *Provider) Withdraw(code string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.grants, code)
+}
+
+// token exchanges a code, once, for who knows the secret and the verifier.
+func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id, secret, _ := r.BasicAuth()
+	id, _ = url.QueryUnescape(id)
+	secret, _ = url.QueryUnescape(secret)
+	code := r.PostFormValue("code")
+	claims, asked := p.grants[code].claims, p.grants[code].asked
+	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+	if id != ClientID || secret != Secret || claims == nil || asked.Get("code_challenge_method") != "S256" ||
+		asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
+		asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+		return
+	}
+	delete(p.grants, code)
+	p.tokens++
+	key := cmp.Or(p.sign, p.key)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: fmt.Sprint(p.number)}}, nil)
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	text, _ := json.Marshal(claims)
+	signed, err := signer.Sign(text)
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	raw, _ := signed.CompactSerialize()
+	p.answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": raw})
+}
