@@ -159,8 +159,7 @@ func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	chromium(t)
 	g := operatetest.Start(t)
 	b := operatorTab(t, g, "eve")
-	b.press("Verifications")
-	b.shows("slow <i>.csv")
+	b.shows("slow <i>.csv") // on the first page
 	b.press("slow <i>.csv") // 1
 	b.shows("their turn")
 	b.press("mx.slow.test") // 2

@@ -9,7 +9,7 @@
 //	POST /sign-out
 //	POST /colours                        light, dark, or as the system has it
 //	GET  /assets/{name}                  styles and scripts
-//	GET  /{$}                            receivers of the whole cluster, most waiting first
+//	GET  /{$}                            the slowest open files, and receivers of the whole cluster, most waiting first
 //	GET  /receivers/live                 its table, asked for again and again
 //	GET  /receivers/{key}                one receiver; /live, /trace and /trace/live below it
 //	POST /receivers/{key}/close          ends a session

@@ -238,24 +238,58 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	return "", answer{}
 }
 
+// TestFromASlowFileToItsOverrideInThreeClicks begins at the first page, as somebody does who is told "this file is slow".
 func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "eve", false)
-	list := v.get("/verifications") // the page that the first one names for a slow file
-	if first := v.get("/"); !strings.Contains(first.body, `<a href="/verifications">`) {
-		t.Error("the first page does not lead to the verifications")
+	first := v.get("/")
+	for _, want := range []string{"slow &lt;i&gt;.csv", "acme &lt;b&gt;"} {
+		if !strings.Contains(first.body, want) {
+			t.Errorf("the first page has no %q", want)
+		}
 	}
-	_, waits := v.follow(list, "/verifications/")
-	_, receiver := v.follow(waits, "/receivers/")
+	_, waits := v.follow(first, "/verifications/") // 1
+	_, receiver := v.follow(waits, "/receivers/")  // 2
 	for _, want := range []string{"holds it back", "rcpt_rate", "1/s", "override", "ticket &lt;812&gt;", "eve", "5/s"} {
 		if !strings.Contains(receiver.body, want) {
 			t.Errorf("the receiver's page has no %q", want)
 		}
 	}
-	_, form := v.follow(receiver, "/throttles/explain?")
-	if !strings.Contains(form.body, `<option selected>rcpt_rate`) {
-		t.Error("the form does not begin with the field that holds it back")
+	_, form := v.follow(receiver, "/throttles/explain?") // 3
+	for _, want := range []string{`<option selected>rcpt_rate`, `name="for"`, `name="reason"`} {
+		if !strings.Contains(form.body, want) {
+			t.Errorf("the form has no %q", want)
+		}
+	}
+}
+
+func TestTheFirstPageFindsFiles(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	link := `href="/verifications/` + g.Open.ID.String()
+	for find, want := range map[string]bool{"SLOW": true, "acme": true, g.Open.ID.String()[:8]: true, "quick": false} {
+		if got := strings.Contains(v.get("/verifications?find="+find).body, link); got != want {
+			t.Errorf("%q finds the file: %v", find, got)
+		}
+	}
+	if first := v.get("/").body; !strings.Contains(first, `action="/verifications"`) || !strings.Contains(first, `name="find"`) {
+		t.Error("the first page does not ask for a file")
+	}
+	asked := g.Listed()
+	v.get("/receivers/live")
+	v.get("/receivers/live")
+	if n := g.Listed(); n != asked || asked == 0 {
+		t.Errorf("the ledger was asked for open files %d times by the polled part", n-asked)
+	}
+	g.Expect(time.Now().Add(-3 * time.Hour))
+	if a := v.get("/"); !strings.Contains(a.body, "overdue by 3 h") {
+		t.Errorf("the first page does not say that a file is overdue: %s", a.body)
+	}
+	g.Away(true)
+	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "open files are not shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
+		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
 }
 

@@ -52,7 +52,8 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) {
 		if row.Workspace == "" {
 			row.Workspace = f.Workspace.String()
 		}
-		if strings.Contains(strings.ToLower(row.Workspace), v.Find) || strings.HasPrefix(f.ID.String(), v.Find) {
+		if strings.Contains(strings.ToLower(row.Workspace), v.Find) || strings.Contains(strings.ToLower(row.Name), v.Find) ||
+			strings.HasPrefix(f.ID.String(), v.Find) {
 			v.Rows = append(v.Rows, row)
 		}
 	}

@@ -46,8 +46,10 @@ type Rig struct {
 // moodyBook is a ledger that can stop answering.
 type moodyBook struct {
 	*sqlstore.Store
-	mu   sync.Mutex
-	away bool
+	mu     sync.Mutex
+	away   bool
+	listed int       // how often it was asked for open verifications
+	ends   time.Time // when each of them was expected to end; zero: as the ledger has it
 }
 
 var errAway = errors.New("the test's ledger is away")
@@ -79,10 +81,20 @@ func (b *moodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) 
 
 // OpenVerifications fails while the ledger is away.
 func (b *moodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	b.mu.Lock()
+	b.listed++
+	ends := b.ends
+	b.mu.Unlock()
 	if err := b.gone(); err != nil {
 		return nil, err
 	}
-	return b.Store.OpenVerifications(ctx, limit)
+	found, err := b.Store.OpenVerifications(ctx, limit)
+	for i := range found {
+		if !ends.IsZero() {
+			found[i].Expected = ends
+		}
+	}
+	return found, err
 }
 
 // Start starts a Rig that ends with the test.
@@ -157,6 +169,20 @@ func (g *Rig) Away(yes bool) {
 	g.book.mu.Lock()
 	defer g.book.mu.Unlock()
 	g.book.away = yes
+}
+
+// Listed says how often the ledger was asked for open verifications.
+func (g *Rig) Listed() int {
+	g.book.mu.Lock()
+	defer g.book.mu.Unlock()
+	return g.book.listed
+}
+
+// Expect has every open verification be expected to end at a moment.
+func (g *Rig) Expect(ends time.Time) {
+	g.book.mu.Lock()
+	defer g.book.mu.Unlock()
+	g.book.ends = ends
 }
 
 // Later has the pages take a later time for now.
