@@ -4,7 +4,7 @@
 //
 // Routes; an observer (`rollcall operate --read-only`) may only use those that begin with GET.
 //
-//	GET  /sign-in                        how to get a link
+//	GET  /sign-in                        how to get a link; ?next= is the page to return to
 //	GET  /link/{code}                    what a link of `rollcall operate` is for; POST uses it up
 //	POST /sign-out
 //	POST /colours                        light, dark, or as the system has it

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -35,10 +36,11 @@ type Rig struct {
 	Override  ledger.ThrottleOverride
 
 	book  *moodyBook
-	pages *operate.Pages
+	desk  *admin.Desk
 	table *throttle.Table
 
 	mu    sync.Mutex
+	pages *operate.Pages
 	asked []string
 	late  time.Duration // how much later than now it is for the pages
 }
@@ -132,11 +134,44 @@ func Start(t testing.TB) *Rig {
 	return g
 }
 
+// current serves the pages of now.
+type current struct{ g *Rig }
+
+// ServeHTTP implements admin.Pages.
+func (c current) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.g.running().ServeHTTP(w, r) }
+
+// Link implements admin.Pages.
+func (c current) Link(author string, readOnly bool) (string, time.Time) {
+	return c.g.running().Link(author, readOnly)
+}
+
 // made makes the pages.
 func (g *Rig) made(d *admin.Desk) (admin.Pages, error) {
-	pages, err := operate.New(operate.Options{Desk: d, Token: Token, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	g.desk = d
+	return current{g}, g.make()
+}
+
+// make makes the pages anew.
+func (g *Rig) make() error {
+	pages, err := operate.New(operate.Options{Desk: g.desk, Token: Token, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.pages = pages
-	return pages, err
+	return err
+}
+
+// Restart makes the pages anew with the same token, as a node does that is started again.
+func (g *Rig) Restart(t testing.TB) {
+	t.Helper()
+	if err := g.make(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *Rig) running() *operate.Pages {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.pages
 }
 
 // fill puts a customer with work and an override into the ledger.
@@ -160,7 +195,7 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 
 // Link makes a path that signs somebody in once.
 func (g *Rig) Link(author string, readOnly bool) string {
-	path, _ := g.pages.Link(author, readOnly)
+	path, _ := g.running().Link(author, readOnly)
 	return path
 }
 
