@@ -27,6 +27,7 @@ var operatorTable = []shown{
 	{name: "operator-cluster", route: "GET /cluster"},
 	{name: "operator-node", route: "GET /cluster/{node}"},
 	{name: "operator-sources", route: "GET /sources"},
+	{name: "operator-source", route: "GET /sources/change"},
 	{name: "operator-workspaces", route: "GET /workspaces"},
 	{name: "operator-audit", route: "GET /audit"},
 	{name: "operator-log", route: "GET /log"},
@@ -42,6 +43,8 @@ func operatorPath(g *operatetest.Rig, route string) string {
 	switch path {
 	case "/throttles/explain":
 		return path + "?name=mx.slow.test&field=rcpt_rate"
+	case "/sources/change":
+		return path + "?source=192.0.2.7&to=pause"
 	case "/throttles/clear":
 		return path + "?id=" + g.Override.ID.String()
 	}

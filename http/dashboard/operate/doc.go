@@ -22,7 +22,8 @@
 //	GET  /throttles/clear                asks; POST ends overrides before their time
 //	GET  /cluster                        the members
 //	GET  /cluster/{node}                 one of them; POST /drain, /undrain and /forget below it
-//	GET  /sources                        our addresses
+//	GET  /sources                        our addresses; /live is its register, asked for again and again
+//	GET  /sources/change                 asks before a source is paused, drained or resumed; POST does it
 //	GET  /workspaces                     balances and weights; POST /workspaces/grant grants credits
 //	GET  /audit                          the last audit of this node; POST runs one
 //	GET  /log                            what operators changed

@@ -59,6 +59,9 @@ var routes = []route{
 	{pattern: "POST /cluster/{node}/forget", changes: true, handle: forgetNode},
 
 	{pattern: "GET /sources", handle: sources},
+	{pattern: "GET /sources/live", part: true, handle: live("sources", (*Pages).readSources)},
+	{pattern: "GET /sources/change", handle: askSource},
+	{pattern: "POST /sources/change", changes: true, handle: changeSource},
 	{pattern: "GET /workspaces", handle: workspaces},
 	{pattern: "POST /workspaces/grant", changes: true, handle: grant},
 	{pattern: "GET /audit", handle: audit},

@@ -142,23 +142,6 @@ func verification(p *Pages, w http.ResponseWriter, r *request) {
 		Frame: view.Frame{Title: "What it waits for · Verifications", Live: true}})
 }
 
-// sourcesView is our addresses.
-type sourcesView struct {
-	Rows   []waiting.Source
-	Silent []waiting.Silent
-}
-
-// sources answers GET /sources.
-func sources(p *Pages, w http.ResponseWriter, r *request) {
-	found, silent, err := p.desk.Sources(r.Context())
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "sources", &frame{Here: "sources", Body: sourcesView{found, silent},
-		Frame: view.Frame{Title: "Sources"}})
-}
-
 // workspacesView is the workspaces with what they have.
 type workspacesView struct {
 	Rows    []admin.WorkspaceLine

@@ -252,6 +252,14 @@ func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 	return found.Overrides
 }
 
+// SetOverride sets an override for an hour, as another node does.
+func (g *Rig) SetOverride(t testing.TB, o ledger.ThrottleOverride) {
+	t.Helper()
+	if _, err := g.book.SetOverride(t.Context(), o, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Balance gives what the workspace has.
 func (g *Rig) Balance(t testing.TB) ledger.Balance {
 	t.Helper()
