@@ -6,16 +6,25 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
 // SourceCall pauses or drains one of our addresses on all nodes that have it.
 type SourceCall struct {
 	ID      uuid.UUID      // of the override; sent again while it holds it is the same override
-	Source  string         // as Sources gives it; "": the one that the system chooses
+	Source  string         // as Desk.Sources gives it
 	Pause   throttle.Pause // throttle.PauseYes or throttle.PauseDrain
 	Seconds int64          // how long it holds, from ledger.OverrideMin to ledger.OverrideMax
 	Reason  string         // for those who see it, and for the operator log; not ""
+}
+
+// SourceRule is the name of the rules of a source, as Desk.Sources gives it.
+func SourceRule(source string) string {
+	if source == view.DefaultSource {
+		source = ""
+	}
+	return throttle.SourcePrefix + source
 }
 
 // PauseSource pauses or drains a source for a time, by an override of its field pause. The newest override of a source holds.
@@ -23,7 +32,7 @@ func (d *Desk) PauseSource(ctx context.Context, in SourceCall) (ThrottleRule, er
 	if in.Pause != throttle.PauseYes && in.Pause != throttle.PauseDrain {
 		return ThrottleRule{}, refusal(http.StatusBadRequest, "invalid_request", "a source can be paused or drained: choose one of them")
 	}
-	return d.SetOverride(ctx, OverrideCall{ID: in.ID, Key: throttle.SourcePrefix + in.Source,
+	return d.SetOverride(ctx, OverrideCall{ID: in.ID, Key: SourceRule(in.Source),
 		Fields: map[string]string{throttle.FieldPause.String(): string(in.Pause)}, Seconds: in.Seconds, Reason: in.Reason})
 }
 
@@ -33,7 +42,7 @@ func (d *Desk) ResumeSource(ctx context.Context, source, reason string) (still [
 	if err := named("reason", reason, 1); err != nil {
 		return nil, err
 	}
-	name := throttle.SourcePrefix + source
+	name := SourceRule(source)
 	if _, err = d.ClearOverrides(ctx, ClearCall{Key: name, Only: throttle.FieldPause.String(), Reason: reason}); err != nil {
 		return nil, err
 	}

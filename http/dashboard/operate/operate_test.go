@@ -231,7 +231,7 @@ var link = regexp.MustCompile(`href="([^"]+)"`)
 func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	v.t.Helper()
 	for _, m := range link.FindAllStringSubmatch(page.body, -1) {
-		if path := strings.ReplaceAll(m[1], "&amp;", "&"); strings.HasPrefix(path, prefix) && path != prefix {
+		if path := strings.ReplaceAll(m[1], "&amp;", "&"); strings.HasPrefix(path, prefix) {
 			return path, v.get(strings.SplitN(path, "#", 2)[0])
 		}
 	}

@@ -112,7 +112,7 @@ func askSource(p *Pages, w http.ResponseWriter, r *request) {
 
 // showSource says what a change of a source does, and asks for a reason and for how long.
 func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) {
-	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: throttle.SourcePrefix + in.Source,
+	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
 		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
 	all := []sourceChange{pauseIt, drainIt, resumeIt}
 	i := slices.IndexFunc(all, func(c sourceChange) bool { return c.To == in.To })

@@ -65,6 +65,32 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 	}
 }
 
+// TestTheSourceThatTheSystemChooses has no address, and rules of the name "source:".
+func TestTheSourceThatTheSystemChooses(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	list := v.get("/sources")
+	if strings.Contains(list.body, "source=default&amp;to=pause") {
+		t.Error("a source that is paused can be paused")
+	}
+	if !strings.Contains(list.body, `href="/throttles/explain?name=source%3A">default`) {
+		t.Error("its rules cannot be looked at")
+	}
+	_, page := v.follow(list, "/sources/change?source=default&to=resume")
+	if page.status != 200 || !strings.Contains(page.body, "Resume default") {
+		t.Errorf("%d %s", page.status, page.body)
+	}
+	form := url.Values{"form": {uuid.NewString()}, "source": {"default"}, "to": {"drain"}, "for": {"1h"}, "reason": {"x"}}
+	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 1 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	form.Set("to", "resume")
+	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
