@@ -16,7 +16,7 @@
 //	POST /receivers/{key}/forget         drops what a receiver taught us
 //	GET  /verifications                  of all workspaces, those that are not done, the oldest first
 //	GET  /verifications/{id}             what one waits for
-//	GET  /throttles                      the rules of all layers
+//	GET  /throttles                      the rules of all layers; /live is its overrides, asked for again and again
 //	GET  /throttles/explain              what holds for a name, who said it, and a form for an override
 //	POST /throttles/preview              what an override would change; POST /throttles/set sets it
 //	GET  /throttles/clear                asks; POST ends overrides before their time

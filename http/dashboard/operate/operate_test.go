@@ -386,3 +386,41 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 		}
 	}
 }
+
+// TestOverridesCountDownByMinutes asks the polled part as the script does: with the tag of the last answer.
+func TestOverridesCountDownByMinutes(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	g.Hold() // the clock of the pages
+	v := visit(t, g, "eve", false)
+	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "other.test", Fields: map[string]string{"rcpt_rate": "2/s"}, Reason: "ticket 2"})
+	a := v.get("/throttles/live")
+	tag := a.header.Get("ETag")
+	if a.status != 200 || !strings.Contains(a.body, "ticket 2") || strings.Count(a.body, "in 1 h 0 min")+strings.Count(a.body, "in 59 min") != 2 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	g.Later(-30 * time.Minute)
+	if a := v.get("/throttles/live"); strings.Contains(a.body, "state warn") || strings.Count(a.body, "in 1 h 30 min")+strings.Count(a.body, "in 1 h 29 min") != 2 {
+		t.Errorf("an hour and a half before the end: %s", a.body)
+	}
+	g.Later(50 * time.Minute)
+	a = v.get("/throttles/live")
+	if strings.Count(a.body, "state warn") != 2 || !strings.Contains(a.body, "Within the hour end: 2.") {
+		t.Errorf("within the last hour: %s", a.body)
+	}
+	if other := a.header.Get("ETag"); other == tag {
+		t.Error("the tag has not changed with the countdown")
+	}
+	tag = a.header.Get("ETag")
+	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.status != 304 || a.body != "" {
+		t.Errorf("nothing has changed: %d", a.status)
+	}
+	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "third.test", Fields: map[string]string{"rcpt_rate": "3/s"}, Reason: "ticket 3"})
+	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.status != 200 || !strings.Contains(a.body, "ticket 3") {
+		t.Errorf("a new override: %d", a.status)
+	}
+	g.Away(true)
+	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger does not answer") || strings.Contains(a.body, "No override holds") {
+		t.Errorf("without the ledger: %d %s", a.status, a.body)
+	}
+}

@@ -46,6 +46,7 @@ var routes = []route{
 	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", (*Pages).readWaits)},
 
 	{pattern: "GET /throttles", handle: throttles},
+	{pattern: "GET /throttles/live", part: true, handle: live("throttles", (*Pages).readThrottles)},
 	{pattern: "GET /throttles/explain", handle: explain},
 	{pattern: "POST /throttles/preview", changes: true, handle: preview},
 	{pattern: "POST /throttles/set", changes: true, handle: setOverride},

@@ -57,6 +57,7 @@ var table = map[string]asked{
 	"GET /verifications":              {path: at("/verifications"), want: [3]int{303, 200, 200}},
 	"GET /verifications/{id}": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() },
 		want: [3]int{303, 200, 200}},
+	"GET /throttles/live":     {path: at("/throttles/live"), want: [3]int{401, 200, 200}},
 	"GET /throttles":          {path: at("/throttles"), want: [3]int{303, 200, 200}},
 	"GET /throttles/explain":  {path: at("/throttles/explain?name=mx.slow.test"), want: [3]int{303, 200, 200}},
 	"POST /throttles/preview": {path: at("/throttles/preview"), form: override, want: [3]int{401, 403, 200}},

@@ -43,6 +43,7 @@ type Rig struct {
 	pages *operate.Pages
 	asked []string
 	late  time.Duration // how much later than now it is for the pages
+	held  time.Time     // now, for them; zero: the clock says it
 }
 
 // moodyBook is a ledger that can stop answering.
@@ -230,7 +231,17 @@ func (g *Rig) Later(by time.Duration) {
 func (g *Rig) now() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.held.IsZero() {
+		return g.held.Add(g.late)
+	}
 	return time.Now().Add(g.late)
+}
+
+// Hold stops the clock of the pages; only Later moves it on.
+func (g *Rig) Hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = time.Now()
 }
 
 // Asked gives what the cluster was asked to change, and forgets it.
