@@ -76,7 +76,7 @@ func (o *operator) ask(method, page string, form url.Values) (status int, text s
 	o.t.Helper()
 	status, text, set := browse(o.t, method, page, o.cookie, form)
 	for _, c := range set {
-		if c.Name == "__Host-rollcall-operator" {
+		if strings.HasPrefix(c.Name, "__Host-rollcall-operator") && !strings.HasSuffix(c.Name, "-next") {
 			o.cookie = c.Name + "=" + c.Value
 		}
 	}

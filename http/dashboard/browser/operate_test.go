@@ -27,6 +27,7 @@ var operatorTable = []shown{
 	{name: "operator-cluster", route: "GET /cluster"},
 	{name: "operator-node", route: "GET /cluster/{node}"},
 	{name: "operator-sources", route: "GET /sources"},
+	{name: "operator-source", route: "GET /sources/change"},
 	{name: "operator-workspaces", route: "GET /workspaces"},
 	{name: "operator-audit", route: "GET /audit"},
 	{name: "operator-log", route: "GET /log"},
@@ -42,6 +43,8 @@ func operatorPath(g *operatetest.Rig, route string) string {
 	switch path {
 	case "/throttles/explain":
 		return path + "?name=mx.slow.test&field=rcpt_rate"
+	case "/sources/change":
+		return path + "?source=192.0.2.7&to=pause"
 	case "/throttles/clear":
 		return path + "?id=" + g.Override.ID.String()
 	}
@@ -159,8 +162,7 @@ func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	chromium(t)
 	g := operatetest.Start(t)
 	b := operatorTab(t, g, "eve")
-	b.press("Verifications")
-	b.shows("slow <i>.csv")
+	b.shows("slow <i>.csv") // on the first page
 	b.press("slow <i>.csv") // 1
 	b.shows("their turn")
 	b.press("mx.slow.test") // 2
@@ -183,4 +185,27 @@ func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	b.shows("ticket 900")
 	b.press("Sign out")
 	b.shows("Operators sign in with a link")
+}
+
+// TestAnOperatorReturnsToThePageWhoseSessionEnded restarts the node under an open page.
+func TestAnOperatorReturnsToThePageWhoseSessionEnded(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g := operatetest.Start(t)
+	b := operatorTab(t, g, "eve")
+	b.goTo("/receivers/mx.slow.test")
+	b.shows("Set an override")
+	b.bear("status of 401")
+	g.Restart(t)
+	b.shows("You were signed out.")
+	b.press("Sign in to go on.")
+	b.shows("Operators sign in with a link")
+	if b.at() != "/sign-in" {
+		t.Errorf("the link leads to %s", b.at())
+	}
+	b.do(chromedp.Navigate(g.URL + g.Link("eve", false)))
+	b.shows("Set an override")
+	if b.at() != "/receivers/mx.slow.test" {
+		t.Errorf("signing in leads to %s", b.at())
+	}
 }

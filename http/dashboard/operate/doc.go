@@ -4,25 +4,26 @@
 //
 // Routes; an observer (`rollcall operate --read-only`) may only use those that begin with GET.
 //
-//	GET  /sign-in                        how to get a link
+//	GET  /sign-in                        how to get a link; ?next= is the page to return to
 //	GET  /link/{code}                    what a link of `rollcall operate` is for; POST uses it up
 //	POST /sign-out
 //	POST /colours                        light, dark, or as the system has it
 //	GET  /assets/{name}                  styles and scripts
-//	GET  /{$}                            receivers of the whole cluster, most waiting first
+//	GET  /{$}                            the slowest open files, and receivers of the whole cluster, most waiting first
 //	GET  /receivers/live                 its table, asked for again and again
 //	GET  /receivers/{key}                one receiver; /live, /trace and /trace/live below it
 //	POST /receivers/{key}/close          ends a session
 //	POST /receivers/{key}/forget         drops what a receiver taught us
 //	GET  /verifications                  of all workspaces, those that are not done, the oldest first
 //	GET  /verifications/{id}             what one waits for
-//	GET  /throttles                      the rules of all layers
+//	GET  /throttles                      the rules of all layers; /live is its overrides, asked for again and again
 //	GET  /throttles/explain              what holds for a name, who said it, and a form for an override
 //	POST /throttles/preview              what an override would change; POST /throttles/set sets it
 //	GET  /throttles/clear                asks; POST ends overrides before their time
 //	GET  /cluster                        the members
 //	GET  /cluster/{node}                 one of them; POST /drain, /undrain and /forget below it
-//	GET  /sources                        our addresses
+//	GET  /sources                        our addresses; /live is its register, asked for again and again
+//	GET  /sources/change                 asks before a source is paused, drained or resumed; POST does it
 //	GET  /workspaces                     balances and weights; POST /workspaces/grant grants credits
 //	GET  /audit                          the last audit of this node; POST runs one
 //	GET  /log                            what operators changed

@@ -37,7 +37,7 @@ const pageTimeout = 15 * time.Second
 // Options are what the pages need.
 type Options struct {
 	Desk  *admin.Desk
-	Token string // the admin token; cookies are sealed with a key that is made of it
+	Token string // the admin token; cookies are sealed with a key that is made of it and of random bytes
 	TLS   bool   // browsers reach the listener by https
 	Log   *slog.Logger
 	Now   func() time.Time // nil: the clock
@@ -54,6 +54,7 @@ type Pages struct {
 	pages   *view.Pages
 	mux     *http.ServeMux
 	guarded http.Handler
+	lands   map[string]bool // patterns of the pages that somebody may land on after signing in
 	audits  audits
 }
 
@@ -62,7 +63,7 @@ func New(o Options) (*Pages, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Pages{desk: o.Desk, tls: o.TLS, log: o.Log, now: o.Now, mux: http.NewServeMux()}
+	p := &Pages{desk: o.Desk, tls: o.TLS, log: o.Log, now: o.Now, mux: http.NewServeMux(), lands: map[string]bool{}}
 	var err error
 	if p.keeper, err = newKeeper(o.Token, o.Now); err != nil {
 		return nil, err
@@ -72,13 +73,14 @@ func New(o Options) (*Pages, error) {
 	}
 	if p.pages, err = view.NewPages(p.assets, pageFiles, []string{"pages/parts/*.html"}, template.FuncMap{
 		"credits": view.Thin[ledger.Credits], "int": thin, "age": ageText, "percent": percent, "rate": rateText,
-		"left": p.left, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
+		"left": p.left, "countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
 		"moment": func(t api.Time) time.Time { return time.Time(t) }, "plain": nameText, "fieldsOf": fieldsOf,
 		"word": func(state any) string { return strings.ReplaceAll(fmt.Sprint(state), "_", " ") }}); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {
 		p.mux.Handle(r.pattern, p.admit(r))
+		p.lands[r.pattern] = strings.HasPrefix(r.pattern, "GET ") && !r.open && !r.part
 	}
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +171,7 @@ func (p *Pages) admit(to route) http.Handler {
 		}
 		if now := p.now(); !to.part && now.Sub(in.Seen) > time.Minute {
 			in.Seen = now
-			p.keeper.give(w, in)
+			p.keeper.give(w, r, in)
 		}
 		asked.in = in
 		ctx := ledger.WithActor(r.Context(), "operator")
@@ -190,6 +192,7 @@ func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {
 		p.fail(w, r, view.Failure{Status: http.StatusUnauthorized, Title: "You were signed out", Text: "Nothing was changed.",
 			Next: "Run `rollcall operate` and open its link, then send the form again.", Link: "/sign-in", Label: "How to sign in"})
 	default:
+		p.keepNext(w, r, r.URL.RequestURI())
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 	}
 }

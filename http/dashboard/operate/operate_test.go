@@ -76,11 +76,8 @@ func TestSessionsEnd(t *testing.T) {
 func TestCookiesThatWeDidNotSealOpenNothing(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
-	other := visit(t, operatetest.Start(t), "eve", false) // the same token: a node beside it, as behind one name
-	v := &visitor{t: t, g: g, cookie: other.cookie}
-	if a := v.get("/"); a.status != 200 {
-		t.Errorf("a session of a node with the same token: %d", a.status)
-	}
+	other := visit(t, g, "eve", false)
+	v := &visitor{t: t, g: g}
 	for i := range []int{0, 1, 2, 3} {
 		forged := []byte(other.cookie)
 		forged[i*len(forged)/4] ^= 1
@@ -89,7 +86,11 @@ func TestCookiesThatWeDidNotSealOpenNothing(t *testing.T) {
 			t.Errorf("a forged cookie opens a page: %d", a.status)
 		}
 	}
-	v.cookie = other.cookie + "; " + cookieName + "=" + other.cookie
+	v.cookie = other.cookie
+	if a := v.get("/"); a.status != 200 {
+		t.Errorf("a good cookie opens no page: %d", a.status)
+	}
+	v.cookie += "; " + cookieOf(strings.TrimPrefix(g.URL, "http://")) + "=" + other.cookie
 	if a := v.get("/"); a.status != 303 {
 		t.Errorf("two cookies open a page: %d", a.status)
 	}
@@ -230,7 +231,7 @@ var link = regexp.MustCompile(`href="([^"]+)"`)
 func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	v.t.Helper()
 	for _, m := range link.FindAllStringSubmatch(page.body, -1) {
-		if path := strings.ReplaceAll(m[1], "&amp;", "&"); strings.HasPrefix(path, prefix) && path != prefix {
+		if path := strings.ReplaceAll(m[1], "&amp;", "&"); strings.HasPrefix(path, prefix) {
 			return path, v.get(strings.SplitN(path, "#", 2)[0])
 		}
 	}
@@ -238,24 +239,58 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	return "", answer{}
 }
 
+// TestFromASlowFileToItsOverrideInThreeClicks begins at the first page, as somebody does who is told "this file is slow".
 func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "eve", false)
-	list := v.get("/verifications") // the page that the first one names for a slow file
-	if first := v.get("/"); !strings.Contains(first.body, `<a href="/verifications">`) {
-		t.Error("the first page does not lead to the verifications")
+	first := v.get("/")
+	for _, want := range []string{"slow &lt;i&gt;.csv", "acme &lt;b&gt;"} {
+		if !strings.Contains(first.body, want) {
+			t.Errorf("the first page has no %q", want)
+		}
 	}
-	_, waits := v.follow(list, "/verifications/")
-	_, receiver := v.follow(waits, "/receivers/")
+	_, waits := v.follow(first, "/verifications/") // 1
+	_, receiver := v.follow(waits, "/receivers/")  // 2
 	for _, want := range []string{"holds it back", "rcpt_rate", "1/s", "override", "ticket &lt;812&gt;", "eve", "5/s"} {
 		if !strings.Contains(receiver.body, want) {
 			t.Errorf("the receiver's page has no %q", want)
 		}
 	}
-	_, form := v.follow(receiver, "/throttles/explain?")
-	if !strings.Contains(form.body, `<option selected>rcpt_rate`) {
-		t.Error("the form does not begin with the field that holds it back")
+	_, form := v.follow(receiver, "/throttles/explain?") // 3
+	for _, want := range []string{`<option selected>rcpt_rate`, `name="for"`, `name="reason"`} {
+		if !strings.Contains(form.body, want) {
+			t.Errorf("the form has no %q", want)
+		}
+	}
+}
+
+func TestTheFirstPageFindsFiles(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	link := `href="/verifications/` + g.Open.ID.String()
+	for find, want := range map[string]bool{"SLOW": true, "acme": true, g.Open.ID.String()[:8]: true, "quick": false} {
+		if got := strings.Contains(v.get("/verifications?find="+find).body, link); got != want {
+			t.Errorf("%q finds the file: %v", find, got)
+		}
+	}
+	if first := v.get("/").body; !strings.Contains(first, `action="/verifications"`) || !strings.Contains(first, `name="find"`) {
+		t.Error("the first page does not ask for a file")
+	}
+	asked := g.Listed()
+	v.get("/receivers/live")
+	v.get("/receivers/live")
+	if n := g.Listed(); n != asked || asked == 0 {
+		t.Errorf("the ledger was asked for open files %d times by the polled part", n-asked)
+	}
+	g.Expect(time.Now().Add(-3 * time.Hour))
+	if a := v.get("/"); !strings.Contains(a.body, "overdue by 3 h") {
+		t.Errorf("the first page does not say that a file is overdue: %s", a.body)
+	}
+	g.Away(true)
+	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "open files are not shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
+		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
 }
 
@@ -349,5 +384,43 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 				t.Errorf("%s does not say %q", path, want)
 			}
 		}
+	}
+}
+
+// TestOverridesCountDownByMinutes asks the polled part as the script does: with the tag of the last answer.
+func TestOverridesCountDownByMinutes(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	g.Hold() // the clock of the pages
+	v := visit(t, g, "eve", false)
+	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "other.test", Fields: map[string]string{"rcpt_rate": "2/s"}, Reason: "ticket 2"})
+	a := v.get("/throttles/live")
+	tag := a.header.Get("ETag")
+	if a.status != 200 || !strings.Contains(a.body, "ticket 2") || strings.Count(a.body, "in 1 h 0 min")+strings.Count(a.body, "in 59 min") != 2 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	g.Later(-30 * time.Minute)
+	if a := v.get("/throttles/live"); strings.Contains(a.body, "state warn") || strings.Count(a.body, "in 1 h 30 min")+strings.Count(a.body, "in 1 h 29 min") != 2 {
+		t.Errorf("an hour and a half before the end: %s", a.body)
+	}
+	g.Later(50 * time.Minute)
+	a = v.get("/throttles/live")
+	if strings.Count(a.body, "state warn") != 2 || !strings.Contains(a.body, "Within the hour end: 2.") {
+		t.Errorf("within the last hour: %s", a.body)
+	}
+	if other := a.header.Get("ETag"); other == tag {
+		t.Error("the tag has not changed with the countdown")
+	}
+	tag = a.header.Get("ETag")
+	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.status != 304 || a.body != "" {
+		t.Errorf("nothing has changed: %d", a.status)
+	}
+	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "third.test", Fields: map[string]string{"rcpt_rate": "3/s"}, Reason: "ticket 3"})
+	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.status != 200 || !strings.Contains(a.body, "ticket 3") {
+		t.Errorf("a new override: %d", a.status)
+	}
+	g.Away(true)
+	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger does not answer") || strings.Contains(a.body, "No override holds") {
+		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
 }

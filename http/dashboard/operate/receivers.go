@@ -2,14 +2,12 @@ package operate
 
 import (
 	"cmp"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	waiting "rollcall/actors/view"
-	"rollcall/http/dashboard/view"
 )
 
 const (
@@ -95,17 +93,6 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 		v.Say = "A node does not answer."
 	}
 	return v, nil
-}
-
-// receivers answers GET /.
-func receivers(p *Pages, w http.ResponseWriter, r *request) {
-	v, err := p.readReceivers(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "receivers", &frame{Here: "receivers", Body: v,
-		Frame: view.Frame{Title: "Receivers", Live: true}})
 }
 
 // receiverPath is the page of a receiver.

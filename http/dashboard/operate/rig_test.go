@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,11 +13,20 @@ import (
 
 const cookieName = "__Host-rollcall-operator"
 
-// visitor is a browser: it keeps the cookie of the pages.
+// visitor is a browser: it keeps the cookies of the pages.
 type visitor struct {
 	t      *testing.T
 	g      *operatetest.Rig
-	cookie string
+	cookie string // of the session
+	next   string // of the page to land on
+}
+
+// cookieOf is the name of the session's cookie at a host.
+func cookieOf(host string) string {
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		return cookieName + "-" + port
+	}
+	return cookieName
 }
 
 // answer is what it got.
@@ -36,14 +46,18 @@ func (v *visitor) send(method, path string, form url.Values, header ...string) a
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	if v.cookie != "" {
-		r.Header.Set("Cookie", cookieName+"="+v.cookie)
-	}
 	for i := 0; i+1 < len(header); i += 2 {
 		if header[i] == "Host" {
 			r.Host = header[i+1]
 		}
 		r.Header.Set(header[i], header[i+1])
+	}
+	name := cookieOf(r.Host)
+	if v.cookie != "" {
+		r.Header.Add("Cookie", name+"="+v.cookie)
+	}
+	if v.next != "" {
+		r.Header.Add("Cookie", name+"-next="+v.next)
 	}
 	a, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
@@ -55,8 +69,14 @@ func (v *visitor) send(method, path string, form url.Values, header ...string) a
 		v.t.Fatal(err)
 	}
 	for _, c := range a.Cookies() {
-		if c.Name == cookieName {
+		if strings.HasPrefix(c.Name, "__Host-") && (!c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "") {
+			v.t.Errorf("the cookie %s", c.Raw)
+		}
+		switch c.Name {
+		case name:
 			v.cookie = c.Value
+		case name + "-next":
+			v.next = c.Value
 		}
 	}
 	return answer{a.StatusCode, a.Header, string(body)}

@@ -46,6 +46,7 @@ var routes = []route{
 	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", (*Pages).readWaits)},
 
 	{pattern: "GET /throttles", handle: throttles},
+	{pattern: "GET /throttles/live", part: true, handle: live("throttles", (*Pages).readThrottles)},
 	{pattern: "GET /throttles/explain", handle: explain},
 	{pattern: "POST /throttles/preview", changes: true, handle: preview},
 	{pattern: "POST /throttles/set", changes: true, handle: setOverride},
@@ -59,6 +60,9 @@ var routes = []route{
 	{pattern: "POST /cluster/{node}/forget", changes: true, handle: forgetNode},
 
 	{pattern: "GET /sources", handle: sources},
+	{pattern: "GET /sources/live", part: true, handle: live("sources", (*Pages).readSources)},
+	{pattern: "GET /sources/change", handle: askSource},
+	{pattern: "POST /sources/change", changes: true, handle: changeSource},
 	{pattern: "GET /workspaces", handle: workspaces},
 	{pattern: "POST /workspaces/grant", changes: true, handle: grant},
 	{pattern: "GET /audit", handle: audit},

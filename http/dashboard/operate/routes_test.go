@@ -57,6 +57,7 @@ var table = map[string]asked{
 	"GET /verifications":              {path: at("/verifications"), want: [3]int{303, 200, 200}},
 	"GET /verifications/{id}": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() },
 		want: [3]int{303, 200, 200}},
+	"GET /throttles/live":     {path: at("/throttles/live"), want: [3]int{401, 200, 200}},
 	"GET /throttles":          {path: at("/throttles"), want: [3]int{303, 200, 200}},
 	"GET /throttles/explain":  {path: at("/throttles/explain?name=mx.slow.test"), want: [3]int{303, 200, 200}},
 	"POST /throttles/preview": {path: at("/throttles/preview"), form: override, want: [3]int{401, 403, 200}},
@@ -71,7 +72,11 @@ var table = map[string]asked{
 	"POST /cluster/{node}/undrain": {path: ofNode("/undrain"), form: with(), want: [3]int{401, 403, 303}},
 	"POST /cluster/{node}/forget": {path: func(g *operatetest.Rig) string { return "/cluster/" + g.Lost().String() + "/forget" },
 		form: with("name", "node-3"), want: [3]int{401, 403, 303}},
-	"GET /sources":    {path: at("/sources"), want: [3]int{303, 200, 200}},
+	"GET /sources":        {path: at("/sources"), want: [3]int{303, 200, 200}},
+	"GET /sources/live":   {path: at("/sources/live"), want: [3]int{401, 200, 200}},
+	"GET /sources/change": {path: at("/sources/change?source=192.0.2.7&to=pause"), want: [3]int{303, 200, 200}},
+	"POST /sources/change": {path: at("/sources/change"), form: with("source", "192.0.2.7", "to", "drain", "for", "1h", "reason", "x"),
+		want: [3]int{401, 403, 303}},
 	"GET /workspaces": {path: at("/workspaces"), want: [3]int{303, 200, 200}},
 	"POST /workspaces/grant": {path: at("/workspaces/grant"), form: func(g *operatetest.Rig) url.Values {
 		return url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"5"}, "reason": {"x"}}

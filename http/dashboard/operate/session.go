@@ -10,12 +10,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
 
 const (
+	// cookieName begins the name of the cookie of a session. The prefix makes browsers refuse it from other hosts and over
+	// plain http.
 	cookieName = "__Host-rollcall-operator"
 
 	// codeHolds is how long a link can be used.
@@ -32,7 +36,7 @@ const (
 	secretBytes = 32
 )
 
-// session is who looks. The browser keeps it, sealed: no ledger and no other node is asked.
+// session is who looks. The browser keeps it, sealed: no ledger and no other node is asked, and no other node takes it.
 type session struct {
 	ID       string    `json:"id"`
 	Author   string    `json:"author"` // of changes; "": it is not said
@@ -61,10 +65,13 @@ type code struct {
 	until    time.Time
 }
 
-// newKeeper derives the key of cookies from the admin token: who knows the token could do everything anyway, and a new token
-// ends all sessions.
+// newKeeper derives the key of cookies from the admin token and from random bytes of its own. So no other process takes its
+// cookies, also when it has the same token: a session ends with the process that made it, and one that was signed out there
+// opens nothing anywhere.
 func newKeeper(token string, now func() time.Time) (*keeper, error) {
-	key, err := hkdf.Key(sha256.New, []byte(token), nil, "rollcall operator session", secretBytes)
+	salt := make([]byte, secretBytes)
+	rand.Read(salt)
+	key, err := hkdf.Key(sha256.New, []byte(token), salt, "rollcall operator session", secretBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +124,7 @@ func (k *keeper) begin(c code) session {
 	return session{ID: rand.Text(), Author: c.author, ReadOnly: c.readOnly, Begun: now, Seen: now}
 }
 
-// end ends a session on this node, whatever cookie somebody kept of it.
+// end ends a session, whatever cookie somebody kept of it.
 func (k *keeper) end(s session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,19 +160,33 @@ func (k *keeper) open(text string) (session, error) {
 	return s, nil
 }
 
+// cookieOf is the name of the cookie for who asked. Cookies know no ports, so the name carries the one that the browser
+// asked for: sessions at two nodes of one machine, or by two tunnels, live side by side.
+func cookieOf(r *http.Request) string {
+	_, text, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		return cookieName
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return cookieName
+	}
+	return cookieName + "-" + strconv.FormatUint(port, 10)
+}
+
 // give has the browser keep a session.
-func (k *keeper) give(w http.ResponseWriter, s session) {
+func (k *keeper) give(w http.ResponseWriter, r *http.Request, s session) {
 	plain, err := json.Marshal(s)
 	if err != nil {
 		panic(fmt.Errorf("operate: a session: %w", err))
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	http.SetCookie(w, &http.Cookie{Name: cookieOf(r), Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Value: base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, plain, []byte(cookieName)))})
 }
 
 // of reads the session of a request; two cookies are none.
 func (k *keeper) of(r *http.Request) (session, error) {
-	found := r.CookiesNamed(cookieName)
+	found := r.CookiesNamed(cookieOf(r))
 	if len(found) != 1 {
 		return session{}, errSession
 	}

@@ -19,8 +19,14 @@ type linkView struct {
 
 // signIn answers GET /sign-in.
 func signIn(p *Pages, w http.ResponseWriter, r *request) {
+	next := r.URL.Query().Get("next")
 	if r.in.ID != "" {
-		http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+		http.Redirect(w, r.Request, p.pageOr(next, "/"), http.StatusSeeOther)
+		return
+	}
+	if next != "" { // as the link of a part whose session is over has it; the page is then opened without it
+		p.keepNext(w, r.Request, next)
+		http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)
 		return
 	}
 	p.show(w, r, http.StatusOK, "sign-in", &frame{Frame: view.Frame{Title: "Sign in"}, Body: signView{p.bearable(r.Request)}})
@@ -56,8 +62,8 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) {
 	if r.in.ID != "" {
 		p.keeper.end(r.in)
 	}
-	p.keeper.give(w, p.keeper.begin(c))
-	http.Redirect(w, r.Request, "/", http.StatusSeeOther)
+	p.keeper.give(w, r.Request, p.keeper.begin(c))
+	http.Redirect(w, r.Request, p.takeNext(w, r.Request), http.StatusSeeOther)
 }
 
 // overLink answers for a link that was used or whose time is over.
@@ -79,7 +85,7 @@ func signOut(p *Pages, w http.ResponseWriter, r *request) {
 	if r.in.ID != "" {
 		p.keeper.end(r.in)
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
+	http.SetCookie(w, &http.Cookie{Name: cookieOf(r.Request), Path: "/", Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, MaxAge: -1})
 	w.Header().Set("Clear-Site-Data", `"cache"`)
 	http.Redirect(w, r.Request, "/sign-in", http.StatusSeeOther)

@@ -25,7 +25,13 @@ type throttlesView struct {
 	Loaded    time.Time
 	Away      string // why the overrides are not to be seen
 	Changes   bool
+	Every     string
+	Say       string
 }
+
+// throttlesEvery is how often the register of overrides is asked for again. It counts down by minutes, so most answers are
+// that nothing has changed.
+const throttlesEvery = "10s"
 
 // layerView is the rules of one layer.
 type layerView struct {
@@ -41,22 +47,23 @@ type ruleView struct {
 	Hour  bool // it ends within the hour
 }
 
-// throttles answers GET /throttles. It shows what it knows when the ledger does not answer.
-func throttles(p *Pages, w http.ResponseWriter, r *request) {
+// readThrottles reads the rules of all layers. It gives what it knows when the ledger does not answer.
+func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	found, err := p.desk.Throttle(r.Context(), false)
-	v := throttlesView{File: found.File, Changes: !r.in.ReadOnly}
+	v := throttlesView{File: found.File, Changes: !r.in.ReadOnly, Every: throttlesEvery}
 	if err != nil {
 		if len(found.Rules) == 0 {
-			p.refuse(w, r, err)
-			return
+			return v, err
 		}
 		v.Away = "The ledger does not answer, so overrides are not shown. Those that nodes know hold until they end."
 	}
 	if found.File.Loaded != nil {
 		v.Loaded = time.Time(*found.File.Loaded)
 	}
+	ending := 0
 	for _, rule := range slices.Backward(found.Rules) {
 		shown := p.ruleOf(rule)
+		ending += boolOrder(shown.Hour)
 		switch {
 		case rule.Layer == throttle.LayerOverride.String():
 			v.Overrides = append(v.Overrides, shown)
@@ -67,7 +74,36 @@ func throttles(p *Pages, w http.ResponseWriter, r *request) {
 			last.Rules = append(last.Rules, shown)
 		}
 	}
-	p.show(w, r, http.StatusOK, "throttles", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Throttles"}})
+	v.Say = fmt.Sprintf("Overrides: %d. Within the hour end: %d.", len(v.Overrides), ending)
+	if v.Away != "" {
+		v.Say = "The ledger does not answer."
+	}
+	return v, nil
+}
+
+// throttles answers GET /throttles.
+func throttles(p *Pages, w http.ResponseWriter, r *request) {
+	v, err := p.readThrottles(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	p.show(w, r, http.StatusOK, "throttles", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Throttles", Live: true}})
+}
+
+// countdown is how long it is until a moment, by minutes: a register that shows it changes once a minute.
+func (p *Pages) countdown(until time.Time) string {
+	left := until.Sub(p.now())
+	days, hours, minutes := int(left.Hours())/24, int(left.Hours())%24, int(left.Minutes())%60
+	switch {
+	case left < time.Minute:
+		return "less than a minute"
+	case left < time.Hour:
+		return fmt.Sprintf("%d min", minutes)
+	case days < 2:
+		return fmt.Sprintf("%d h %d min", 24*days+hours, minutes)
+	}
+	return fmt.Sprintf("%d days %d h", days, hours)
 }
 
 // ruleOf shows a rule.

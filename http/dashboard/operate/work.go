@@ -52,7 +52,8 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) {
 		if row.Workspace == "" {
 			row.Workspace = f.Workspace.String()
 		}
-		if strings.Contains(strings.ToLower(row.Workspace), v.Find) || strings.HasPrefix(f.ID.String(), v.Find) {
+		if strings.Contains(strings.ToLower(row.Workspace), v.Find) || strings.Contains(strings.ToLower(row.Name), v.Find) ||
+			strings.HasPrefix(f.ID.String(), v.Find) {
 			v.Rows = append(v.Rows, row)
 		}
 	}
@@ -139,23 +140,6 @@ func verification(p *Pages, w http.ResponseWriter, r *request) {
 	}
 	p.show(w, r, http.StatusOK, "verification", &frame{Here: "verifications", Body: v,
 		Frame: view.Frame{Title: "What it waits for · Verifications", Live: true}})
-}
-
-// sourcesView is our addresses.
-type sourcesView struct {
-	Rows   []waiting.Source
-	Silent []waiting.Silent
-}
-
-// sources answers GET /sources.
-func sources(p *Pages, w http.ResponseWriter, r *request) {
-	found, silent, err := p.desk.Sources(r.Context())
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "sources", &frame{Here: "sources", Body: sourcesView{found, silent},
-		Frame: view.Frame{Title: "Sources"}})
 }
 
 // workspacesView is the workspaces with what they have.

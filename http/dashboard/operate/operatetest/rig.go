@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -36,21 +37,25 @@ type Rig struct {
 	Override  ledger.ThrottleOverride
 
 	book  *moodyBook
-	pages *operate.Pages
+	desk  *admin.Desk
 	table *throttle.Table
 
 	mu    sync.Mutex
+	pages *operate.Pages
 	asked []string
 	late  time.Duration // how much later than now it is for the pages
 	words string        // what others say wherever they say something; "": what the methods of the rig have
+	held  time.Time     // now, for them; zero: the clock says it
 }
 
 // moodyBook is a ledger that can stop answering.
 type moodyBook struct {
 	*sqlstore.Store
-	now  func() time.Time
-	mu   sync.Mutex
-	away bool
+	now    func() time.Time
+	mu     sync.Mutex
+	away   bool
+	listed int       // how often it was asked for open verifications
+	ends   time.Time // when each of them was expected to end; zero: as the ledger has it
 }
 
 var errAway = errors.New("the test's ledger is away")
@@ -100,10 +105,20 @@ func (b *moodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) 
 
 // OpenVerifications fails while the ledger is away.
 func (b *moodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	b.mu.Lock()
+	b.listed++
+	ends := b.ends
+	b.mu.Unlock()
 	if err := b.gone(); err != nil {
 		return nil, err
 	}
-	return b.Store.OpenVerifications(ctx, limit)
+	found, err := b.Store.OpenVerifications(ctx, limit)
+	for i := range found {
+		if !ends.IsZero() {
+			found[i].Expected = ends
+		}
+	}
+	return found, err
 }
 
 // Start starts a Rig that ends with the test.
@@ -142,11 +157,44 @@ func Start(t testing.TB) *Rig {
 	return g
 }
 
+// current serves the pages of now.
+type current struct{ g *Rig }
+
+// ServeHTTP implements admin.Pages.
+func (c current) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.g.running().ServeHTTP(w, r) }
+
+// Link implements admin.Pages.
+func (c current) Link(author string, readOnly bool) (string, time.Time) {
+	return c.g.running().Link(author, readOnly)
+}
+
 // made makes the pages.
 func (g *Rig) made(d *admin.Desk) (admin.Pages, error) {
-	pages, err := operate.New(operate.Options{Desk: d, Token: Token, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	g.desk = d
+	return current{g}, g.make()
+}
+
+// make makes the pages anew.
+func (g *Rig) make() error {
+	pages, err := operate.New(operate.Options{Desk: g.desk, Token: Token, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.pages = pages
-	return pages, err
+	return err
+}
+
+// Restart makes the pages anew with the same token, as a node does that is started again.
+func (g *Rig) Restart(t testing.TB) {
+	t.Helper()
+	if err := g.make(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *Rig) running() *operate.Pages {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.pages
 }
 
 // fill puts a customer with work and an override into the ledger.
@@ -170,7 +218,7 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 
 // Link makes a path that signs somebody in once.
 func (g *Rig) Link(author string, readOnly bool) string {
-	path, _ := g.pages.Link(author, readOnly)
+	path, _ := g.running().Link(author, readOnly)
 	return path
 }
 
@@ -179,6 +227,20 @@ func (g *Rig) Away(yes bool) {
 	g.book.mu.Lock()
 	defer g.book.mu.Unlock()
 	g.book.away = yes
+}
+
+// Listed says how often the ledger was asked for open verifications.
+func (g *Rig) Listed() int {
+	g.book.mu.Lock()
+	defer g.book.mu.Unlock()
+	return g.book.listed
+}
+
+// Expect has every open verification be expected to end at a moment.
+func (g *Rig) Expect(ends time.Time) {
+	g.book.mu.Lock()
+	defer g.book.mu.Unlock()
+	g.book.ends = ends
 }
 
 // Later has the pages take a later time for now.
@@ -191,7 +253,17 @@ func (g *Rig) Later(by time.Duration) {
 func (g *Rig) now() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.held.IsZero() {
+		return g.held.Add(g.late)
+	}
 	return time.Now().Add(g.late)
+}
+
+// Hold stops the clock of the pages; only Later moves it on.
+func (g *Rig) Hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = time.Now()
 }
 
 // Asked gives what the cluster was asked to change, and forgets it.
@@ -211,6 +283,14 @@ func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 		t.Fatal(err)
 	}
 	return found.Overrides
+}
+
+// SetOverride sets an override for an hour, as another node does.
+func (g *Rig) SetOverride(t testing.TB, o ledger.ThrottleOverride) {
+	t.Helper()
+	if _, err := g.book.SetOverride(t.Context(), o, time.Hour); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Balance gives what the workspace has.

@@ -50,10 +50,11 @@ func (g *Rig) Receiver(_ context.Context, key string) ([]view.ReceiverDetail, er
 	return []view.ReceiverDetail{d}, nil
 }
 
-// Sources gives one that is used and one that rests.
+// Sources gives one that is used, one that rests, and one that is paused, whose address the system chooses.
 func (g *Rig) Sources(context.Context) ([]view.Source, []view.Silent, error) {
 	return []view.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
-		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2}}, nil, nil
+		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2},
+		{Node: "node-2", Source: view.DefaultSource, State: "paused"}}, nil, nil
 }
 
 // CloseSession notes it.

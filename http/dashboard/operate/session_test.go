@@ -1,0 +1,148 @@
+package operate_test
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/http/dashboard/operate/operatetest"
+)
+
+// TestASessionBelongsToTheProcessThatMadeIt copies a cookie before its session is signed out: it opens nothing at a node that
+// has the same token, and nothing after a restart.
+func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
+	t.Parallel()
+	one, two := operatetest.Start(t), operatetest.Start(t) // they share a token
+	eve := visit(t, one, "eve", false)
+	copied := eve.cookie
+	if a := (&visitor{t: t, g: two, cookie: copied}).get("/"); a.status != 303 {
+		t.Errorf("another node takes the session: %d", a.status)
+	}
+	ben := visit(t, one, "ben", false)
+	eve.send("POST", "/sign-out", url.Values{})
+	if a := (&visitor{t: t, g: one, cookie: copied}).get("/"); a.status != 303 {
+		t.Errorf("signed out: %d", a.status)
+	}
+	if a := ben.get("/"); a.status != 200 {
+		t.Fatalf("somebody else's session: %d", a.status)
+	}
+	one.Restart(t)
+	for who, cookie := range map[string]string{"who signed out": copied, "who did not": ben.cookie} {
+		if a := (&visitor{t: t, g: one, cookie: cookie}).get("/"); a.status != 303 {
+			t.Errorf("after a restart the cookie of %s opens a page: %d", who, a.status)
+		}
+	}
+	if a := visit(t, one, "eve", false).get("/"); a.status != 200 {
+		t.Errorf("a new session after the restart: %d", a.status)
+	}
+}
+
+// TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes, and of strange hosts.
+func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
+	t.Parallel()
+	one, two := operatetest.Start(t), operatetest.Start(t)
+	a, b := visit(t, one, "eve", false), visit(t, two, "eve", false)
+	names := []string{cookieOf(strings.TrimPrefix(one.URL, "http://")), cookieOf(strings.TrimPrefix(two.URL, "http://"))}
+	both := names[0] + "=" + a.cookie + "; " + names[1] + "=" + b.cookie
+	for _, g := range []*operatetest.Rig{one, two} {
+		v := &visitor{t: t, g: g}
+		if a := v.send("GET", "/", nil, "Cookie", both); a.status != 200 {
+			t.Errorf("with the cookies of both nodes: %d", a.status)
+		}
+	}
+	for host, want := range map[string]string{"127.0.0.1": cookieName, "127.0.0.1:07947": cookieName + "-7947", "[::1]:80": cookieName + "-80"} {
+		v := &visitor{t: t, g: one}
+		got := v.send("POST", one.Link("eve", false), url.Values{}, "Host", host)
+		if set := strings.Join(got.header.Values("Set-Cookie"), "\n"); !strings.HasPrefix(set, want+"=") {
+			t.Errorf("at %s: %s", host, set)
+		}
+	}
+}
+
+// land opens a link and says where it leads.
+func (v *visitor) land() string {
+	v.t.Helper()
+	return v.send("POST", v.g.Link("eve", false), url.Values{}).header.Get("Location")
+}
+
+func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	for asked, want := range map[string]string{"/": "/", "/throttles/explain?name=mx.slow.test&field=pause": "", "/receivers/mx.slow.test": "",
+		"/?find=uni&state=": "", "/receivers/a%2Fb": "", "/verifications/" + g.Open.ID.String(): "", "/receivers/live": "/", "/nowhere": "/"} {
+		if want == "" {
+			want = asked
+		}
+		v := &visitor{t: t, g: g}
+		a := v.get(asked)
+		if to := a.header.Get("Location"); a.status == 303 && to != "/sign-in" {
+			t.Errorf("%s leads to %s", asked, to)
+		}
+		v.get("/sign-in")
+		if to := v.land(); to != want {
+			t.Errorf("after %s: %s, want %s", asked, to, want)
+		}
+		if v.next != "" {
+			t.Errorf("after %s the browser still remembers %s", asked, v.next)
+		}
+		v.cookie = ""
+		if to := v.land(); to != "/" {
+			t.Errorf("a page is landed on twice: %s", to)
+		}
+	}
+	v := &visitor{t: t, g: g}
+	v.get("/cluster")
+	v.get("/")
+	if to := v.land(); to != "/" {
+		t.Errorf("the page that was asked for last is the first one, and not %s", to)
+	}
+}
+
+func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	g.Later(2 * time.Hour)
+	if a := v.get("/receivers/mx.slow.test/live"); a.status != 401 {
+		t.Fatalf("the part: %d", a.status)
+	}
+	a := v.get("/sign-in?next=" + url.QueryEscape("/receivers/mx.slow.test")) // as the script writes the link
+	if to := a.header.Get("Location"); a.status != 303 || to != "/sign-in" {
+		t.Errorf("%d to %s", a.status, to)
+	}
+	if to := v.land(); to != "/receivers/mx.slow.test" {
+		t.Errorf("it leads to %s", to)
+	}
+	if to := v.get("/sign-in?next=%2Fcluster").header.Get("Location"); to != "/cluster" { // with a session
+		t.Errorf("who is signed in is led to %s", to)
+	}
+}
+
+func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	for _, to := range []string{"//evil.test", "//evil.test/cluster", "///evil.test", "/\\evil.test", "\\\\evil.test", "https://evil.test/",
+		"https:/cluster", "javascript:alert(1)", "evil.test", "", "/sign-in", "/sign-out", "/link/abc", "/assets/app.css", "/receivers/live",
+		"/throttles/preview", "/throttles/set", "/v1/receivers", "/metrics", "/nowhere", "/cluster\r\nSet-Cookie: a=b", "/cluster\x00", "/cluster /",
+		"/cluster/../sign-out", "/../cluster", "//cluster", "/./cluster", "/%2fevil.test", "/%5cevil.test", "/cluster#x\n", "/receivers/é",
+		"/?find=" + strings.Repeat("a", 2000), "/@evil.test", "http://127.0.0.1/cluster"} {
+		v := &visitor{t: t, g: g, next: base64.RawURLEncoding.EncodeToString([]byte(to))}
+		if got := v.land(); got != "/" {
+			t.Errorf("the cookie %q leads to %s", to, got)
+		}
+		v = &visitor{t: t, g: g}
+		if a := v.get("/sign-in?next=" + url.QueryEscape(to)); a.status == 303 && a.header.Get("Location") != "/sign-in" || v.next != "" {
+			t.Errorf("next=%q: %d to %s, remembered %s", to, a.status, a.header.Get("Location"), v.next)
+		}
+		v = visit(t, g, "eve", false)
+		if got := v.get("/sign-in?next=" + url.QueryEscape(to)).header.Get("Location"); got != "/" {
+			t.Errorf("next=%q with a session leads to %s", to, got)
+		}
+	}
+	v := &visitor{t: t, g: g, next: "%%%"}
+	if got := v.land(); got != "/" {
+		t.Errorf("a cookie that is none leads to %s", got)
+	}
+}

@@ -1,0 +1,85 @@
+package operate
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+const (
+	// slowestShown bounds the register of open files on the first page: it leads to the worst ones, and the page
+	// Verifications has all.
+	slowestShown = 5
+
+	// slowestWait bounds what the first page waits for the ledger, so that the receivers are shown while it hangs. A guess:
+	// as long as nodes are waited for.
+	slowestWait = 2 * time.Second
+)
+
+// slowestView is the register of open files on the first page, as stuckFirst orders them.
+type slowestView struct {
+	Rows []slowRow
+	More bool // others are open, too
+	Away bool // the ledger does not answer
+}
+
+// slowRow is one open file.
+type slowRow struct {
+	ID        uuid.UUID
+	Name      string
+	Workspace string // its name, or its id
+	State     ledger.State
+	Done      int64
+	Total     int64 // -1: not known yet
+	Expected  time.Time
+	Overdue   float64 // seconds; 0: it is not
+}
+
+// receiversPage is the first page: its polled part, and what is read once for each view.
+type receiversPage struct {
+	receiversView
+	Slowest slowestView
+}
+
+// readSlowest asks the ledger for the open files. Without an answer it says so: the page has more to show.
+func (p *Pages) readSlowest(r *request) (v slowestView) {
+	ctx, cancel := context.WithTimeout(r.Context(), slowestWait)
+	defer cancel()
+	found, err := p.desk.Open(ctx, openShown)
+	if err != nil || len(found) == 0 {
+		return slowestView{Away: err != nil}
+	}
+	names, err := p.names(&request{Request: r.WithContext(ctx)})
+	if err != nil {
+		return slowestView{Away: true}
+	}
+	now := p.now()
+	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
+	v.More = len(found) > slowestShown
+	for _, f := range found[:min(len(found), slowestShown)] {
+		row := slowRow{ID: f.ID, Name: fileName(f), Workspace: names[f.Workspace], State: f.State(), Done: f.Counts.Sum(),
+			Total: f.Total, Expected: f.Expected, Overdue: overdueBy(f, now).Seconds()}
+		if row.Workspace == "" {
+			row.Workspace = f.Workspace.String()
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return v
+}
+
+// receivers answers GET /.
+func receivers(p *Pages, w http.ResponseWriter, r *request) {
+	v, err := p.readReceivers(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	p.show(w, r, http.StatusOK, "receivers", &frame{Here: "receivers", Body: receiversPage{v, p.readSlowest(r)},
+		Frame: view.Frame{Title: "Receivers", Live: true}})
+}

@@ -1,0 +1,202 @@
+package operate
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/view"
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/view"
+	"rollcall/smtp/throttle"
+)
+
+// sourcesEvery is how often the register of sources is asked for again.
+const sourcesEvery = "5s"
+
+// sourcesView is our addresses.
+type sourcesView struct {
+	Rows    []sourceRow
+	Silent  []waiting.Silent
+	Changes bool
+	Every   string
+	Say     string
+}
+
+// sourceRow is a source at one node, with what can be done to it.
+type sourceRow struct {
+	waiting.Source
+	Does []sourceChange
+}
+
+// sourceChange is a change of a source: its name in a form, and in words.
+type sourceChange struct{ To, Verb, Says string }
+
+// The changes that the buttons of a source make. Says follows the name of the source.
+var (
+	pauseIt  = sourceChange{"pause", "Pause", "is not used any more, on any node. Its sessions end after the command that is on the wire."}
+	drainIt  = sourceChange{"drain", "Drain", "opens no more sessions, on any node. Those that are open go on to their end."}
+	resumeIt = sourceChange{"resume", "Resume", "is used again, on all nodes. The overrides that pause or drain it end now."}
+)
+
+// changesOf are the changes that make sense in a state.
+func changesOf(state string) []sourceChange {
+	switch state {
+	case "paused":
+		return []sourceChange{resumeIt}
+	case "draining":
+		return []sourceChange{pauseIt, resumeIt}
+	}
+	return []sourceChange{pauseIt, drainIt}
+}
+
+// readSources asks all nodes for their sources.
+func (p *Pages) readSources(r *request) (sourcesView, error) {
+	found, silent, err := p.desk.Sources(r.Context())
+	if err != nil {
+		return sourcesView{}, err
+	}
+	v := sourcesView{Silent: silent, Changes: !r.in.ReadOnly, Every: sourcesEvery}
+	for _, s := range found {
+		v.Rows = append(v.Rows, sourceRow{s, changesOf(s.State)})
+		if s.State != "used" {
+			v.Say += fmt.Sprintf("%s is %s. ", waiting.SourceName(s.Source), s.State)
+		}
+	}
+	return v, nil
+}
+
+// sources answers GET /sources.
+func sources(p *Pages, w http.ResponseWriter, r *request) {
+	v, err := p.readSources(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	p.show(w, r, http.StatusOK, "sources", &frame{Here: "sources", Body: v, Frame: view.Frame{Title: "Sources", Live: true}})
+}
+
+// sourcePath is the page that asks before a source is changed.
+func sourcePath(source, to string) string {
+	return "/sources/change?" + url.Values{"source": {source}, "to": {to}}.Encode()
+}
+
+// sourceForm is what somebody filled in.
+type sourceForm struct{ Form, Source, To, For, Reason string }
+
+// changeSourceView asks before a source is changed.
+type changeSourceView struct {
+	In      sourceForm
+	Change  sourceChange
+	Name    string // the source for people
+	Rule    string // the name of its rule
+	Nodes   []string
+	State   string // at the first of its nodes
+	Now     waiting.ExplainedField
+	Alone   bool // no other source is used now
+	Silent  []waiting.Silent
+	Changes bool
+	Problem string
+}
+
+// askSource answers GET /sources/change.
+func askSource(p *Pages, w http.ResponseWriter, r *request) {
+	q := r.URL.Query()
+	p.showSource(w, r, http.StatusOK, sourceForm{Form: uuid.NewString(), Source: q.Get("source"), To: q.Get("to")}, "")
+}
+
+// showSource says what a change of a source does, and asks for a reason and for how long.
+func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) {
+	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
+		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
+	all := []sourceChange{pauseIt, drainIt, resumeIt}
+	i := slices.IndexFunc(all, func(c sourceChange) bool { return c.To == in.To })
+	found, silent, err := p.desk.Sources(r.Context())
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	for _, s := range found {
+		if s.Source == in.Source {
+			v.Nodes, v.State = append(v.Nodes, s.Node), s.State
+		} else if s.State == "used" || s.State == "on trial" {
+			v.Alone = false
+		}
+	}
+	if i < 0 || len(v.Nodes) == 0 {
+		p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such source",
+			Text: "No node that answers has this source, or the link is wrong. Nothing was changed.", Next: "Look at those that are there.",
+			Link: "/sources", Label: "To the sources"})
+		return
+	}
+	v.Change, v.Silent = all[i], silent
+	explained, err := p.desk.Explain(r.Context(), v.Rule, true)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	for _, f := range explained.Fields {
+		if f.Field == throttle.FieldPause.String() {
+			v.Now = f
+		}
+	}
+	p.show(w, r, status, "source", &frame{Here: "sources", Body: v,
+		Frame: view.Frame{Title: v.Change.Verb + " " + v.Name + " · Sources"}})
+}
+
+// changeSource answers POST /sources/change. The same form again is the same change.
+func changeSource(p *Pages, w http.ResponseWriter, r *request) {
+	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	in := sourceForm{of("form"), of("source"), of("to"), of("for"), of("reason")}
+	id, wrongForm := uuid.Parse(in.Form)
+	holds, wrongTime := parseHolds(in.For)
+	problem := ""
+	switch {
+	case in.Reason == "":
+		problem = "Say why: whoever looks at the source sees it, and the operator log keeps it."
+	case in.To == resumeIt.To:
+	case wrongForm != nil:
+		problem, in.Form = "The form was too old. Send it once more.", uuid.NewString()
+	case wrongTime != nil:
+		problem = asSentence(wrongTime.Error())
+	}
+	if problem != "" {
+		p.showSource(w, r, http.StatusUnprocessableEntity, in, problem)
+		return
+	}
+	err := p.applySource(r, in, id, holds)
+	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
+		in.Form = uuid.NewString()
+		p.showSource(w, r, http.StatusUnprocessableEntity, in, "This was not done: "+plainly(err)+".")
+		return
+	}
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	http.Redirect(w, r.Request, "/sources", http.StatusSeeOther)
+}
+
+// applySource does what a form asks for.
+func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.Duration) error {
+	if in.To != resumeIt.To {
+		pause := map[string]throttle.Pause{pauseIt.To: throttle.PauseYes, drainIt.To: throttle.PauseDrain}[in.To]
+		_, err := p.desk.PauseSource(r.Context(), admin.SourceCall{ID: id, Source: in.Source, Pause: pause,
+			Seconds: int64(holds / time.Second), Reason: in.Reason})
+		return err
+	}
+	still, err := p.desk.ResumeSource(r.Context(), in.Source, in.Reason)
+	if err != nil || len(still) == 0 {
+		return err
+	}
+	by := "the throttle file, which has to be changed on the nodes"
+	if last := still[len(still)-1]; last.ID != "" {
+		by = fmt.Sprintf("an override that sets other fields too (%q). Clear it on the page Throttles", last.Reason)
+	}
+	return &admin.Refusal{Status: http.StatusConflict, Message: "the overrides that only pause it are over, and it is still held by " + by}
+}

@@ -1,0 +1,151 @@
+package operate_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/ledger"
+)
+
+// holds gives the overrides of a source that hold.
+func holds(t *testing.T, g *operatetest.Rig, source string) (found []ledger.ThrottleOverride) {
+	t.Helper()
+	for _, o := range g.Overrides(t) {
+		if o.Key == "source:"+source {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	list := v.get("/sources")
+	_, page := v.follow(list, "/sources/change?")
+	for _, want := range []string{"Pause 192.0.2.7", "node-1", "use no other source now", `name="for"`, `name="reason"`} {
+		if !strings.Contains(page.body, want) {
+			t.Errorf("the page that asks has no %q", want)
+		}
+	}
+	if n := len(holds(t, g, "192.0.2.7")); n != 0 {
+		t.Fatalf("asking set %d overrides", n)
+	}
+	for to, want := range map[string]string{"pause": "yes", "drain": "drain"} {
+		form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {to}, "for": {"2h"}, "reason": {"listed"}}
+		for range 2 {
+			if a := v.send("POST", "/sources/change", form); a.status != 303 || a.header.Get("Location") != "/sources" {
+				t.Fatalf("%s: %d %s", to, a.status, a.body)
+			}
+		}
+		held := holds(t, g, "192.0.2.7")
+		if len(held) != 1 || held[0].Fields["pause"] != want || len(held[0].Fields) != 1 || held[0].Author != "eve" ||
+			held[0].Reason != "listed" || held[0].Expires.Sub(held[0].Created) != 2*time.Hour {
+			t.Fatalf("%s: %+v", to, held)
+		}
+		resume := url.Values{"source": {"192.0.2.7"}, "to": {"resume"}}
+		if a := v.send("POST", "/sources/change", resume); a.status != 422 || len(holds(t, g, "192.0.2.7")) != 1 {
+			t.Errorf("resumed without a reason: %d", a.status)
+		}
+		resume.Set("reason", "delisted")
+		for range 2 {
+			if a := v.send("POST", "/sources/change", resume); a.status != 303 {
+				t.Errorf("resume: %d %s", a.status, a.body)
+			}
+		}
+		if n := len(holds(t, g, "192.0.2.7")); n != 0 {
+			t.Errorf("%d hold after it was resumed", n)
+		}
+	}
+}
+
+// TestTheSourceThatTheSystemChooses has no address, and rules of the name "source:".
+func TestTheSourceThatTheSystemChooses(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	list := v.get("/sources")
+	if strings.Contains(list.body, "source=default&amp;to=pause") {
+		t.Error("a source that is paused can be paused")
+	}
+	if !strings.Contains(list.body, `href="/throttles/explain?name=source%3A">default`) {
+		t.Error("its rules cannot be looked at")
+	}
+	_, page := v.follow(list, "/sources/change?source=default&to=resume")
+	if page.status != 200 || !strings.Contains(page.body, "Resume default") {
+		t.Errorf("%d %s", page.status, page.body)
+	}
+	form := url.Values{"form": {uuid.NewString()}, "source": {"default"}, "to": {"drain"}, "for": {"1h"}, "reason": {"x"}}
+	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 1 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	form.Set("to", "resume")
+	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	for field, wrong := range map[string][]string{"for": {"", "soon", "1000d", "500ms"}, "reason": {"", strings.Repeat("x", 300)}, "form": {"x"}} {
+		for _, text := range wrong {
+			form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {"pause"}, "for": {"2h"}, "reason": {"listed"}}
+			form.Set(field, text)
+			if a := v.send("POST", "/sources/change", form); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
+				t.Errorf("%s %q: %d", field, text, a.status)
+			}
+		}
+	}
+	for _, path := range []string{"/sources/change", "/sources/change?source=192.0.2.9&to=pause", "/sources/change?source=192.0.2.7&to=explode"} {
+		if a := v.get(path); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+	form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {"explode"}, "for": {"2h"}, "reason": {"x"}}
+	if a := v.send("POST", "/sources/change", form); a.status != 404 {
+		t.Errorf("a change that is none: %d", a.status)
+	}
+	if n := len(g.Overrides(t)); n != 1 {
+		t.Errorf("%d overrides hold", n)
+	}
+}
+
+// TestAnOverrideOfMoreThanPauseIsNotEnded sets one as the command line can.
+func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "source:192.0.2.8", Reason: "ticket <b>",
+		Fields: map[string]string{"pause": "yes", "source_per_day": "10"}})
+	a := v.send("POST", "/sources/change", url.Values{"source": {"192.0.2.8"}, "to": {"resume"}, "reason": {"over"}})
+	if a.status != 422 || !strings.Contains(a.body, "still held by an override") || !strings.Contains(a.body, "ticket &lt;b&gt;") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if n := len(holds(t, g, "192.0.2.8")); n != 1 {
+		t.Errorf("%d hold", n)
+	}
+}
+
+func TestObserversGetNoButtonsForSources(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	for name, want := range map[string]bool{"eve": true, "ben": false} {
+		v := visit(t, g, name, !want)
+		for _, path := range []string{"/sources", "/sources/live"} {
+			if got := strings.Contains(v.get(path).body, "/sources/change"); got != want {
+				t.Errorf("%s shows %s a button: %v", path, name, got)
+			}
+		}
+		if got := strings.Contains(v.get("/sources/change?source=192.0.2.7&to=drain").body, `action="/sources/change"`); got != want {
+			t.Errorf("%s is shown the form: %v", name, got)
+		}
+	}
+}
