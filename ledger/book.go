@@ -72,7 +72,8 @@ type Files interface {
 	// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
 	Verification(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
 	History(ctx context.Context, q HistoryQuery) ([]Verification, error)
-	// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit.
+	// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit, and which node
+	// has each.
 	OpenVerifications(ctx context.Context, limit int) ([]Verification, error)
 	// Cancel asks for the end: Cancelled at once when nothing runs (uploading,
 	// preparing, waiting for credits, or not leased and at most SettlementMax

@@ -154,6 +154,7 @@ type DomainCount struct {
 // StatementQuery asks for one page of what moved the credits of a workspace, newest first.
 type StatementQuery struct {
 	Workspace uuid.UUID
+	Only      MoveKind  // "": all kinds
 	After     *Position // of the last move of the page before; nil: from the newest
 	Limit     int       // 1 to StatementMax
 }

@@ -135,8 +135,9 @@ type Verification struct {
 	UploadDeleted bool         // its bytes are erased
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
-	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence only
-	RestsUntil    time.Time    // parked: no node takes it before; it may be over. Of Evidence only
+	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence and OpenVerifications only
+	LeasedBy      uuid.UUID    // the node that has it, also when that time is over; zero: none. Of Evidence and OpenVerifications only
+	RestsUntil    time.Time    // parked: no node takes it before; it may be over. Of Evidence and OpenVerifications only
 	MadeBy        string       // who created it, as Actor names them; "": nobody said
 }
 
@@ -262,6 +263,7 @@ type Position struct {
 type HistoryQuery struct {
 	Workspace uuid.UUID
 	Kind      Kind      // "": both
+	Open      bool      // only those that are not final
 	After     *Position // nil: from the newest
 	Limit     int
 }

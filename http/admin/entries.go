@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,19 +48,13 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "invalid_request", err.Error())
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	found, err := s.options.Book.Entries(ctx, q)
-	if err != nil {
-		s.fail(w, "list entries", err)
-		return
-	}
-	writeJSON(w, http.StatusOK, newStatement(found, q.Limit))
+	found, err := s.desk.ReadEntries(r.Context(), q)
+	answer(w, newStatement(found), err)
 }
 
 // entriesQuery reads the path and ?limit= and ?after=; an error is for the caller.
-func entriesQuery(r *http.Request, workspace uuid.UUID) (q ledger.EntriesQuery, err error) {
-	q = ledger.EntriesQuery{Workspace: workspace, Limit: entriesShown}
+func entriesQuery(r *http.Request, workspace uuid.UUID) (q EntriesCall, err error) {
+	q = EntriesCall{Workspace: workspace, Limit: entriesShown}
 	if q.Verification, err = uuid.Parse(r.PathValue("verification")); err != nil {
 		return q, errors.New("the verification id must be a UUID")
 	}
@@ -71,11 +64,7 @@ func entriesQuery(r *http.Request, workspace uuid.UUID) (q ledger.EntriesQuery, 
 			return q, fmt.Errorf("limit must be a whole number from 1 to %d", ledger.EntriesMax)
 		}
 	}
-	if text := values.Get("after"); text != "" {
-		if q.After, err = parsePlace(text); err != nil {
-			return q, errors.New("after must be the next of an answer, as it is")
-		}
-	}
+	q.After = values.Get("after")
 	return q, nil
 }
 
@@ -97,7 +86,7 @@ func parsePlace(text string) (*ledger.Entry, error) {
 }
 
 // newStatement shows one page of what the ledger found.
-func newStatement(s ledger.Statement, limit int) statement {
+func newStatement(s EntriesPage) statement {
 	out := statement{Verification: s.Verification.ID, Status: s.Verification.Status,
 		Addresses: s.Verification.Total, Held: s.Sums.Held, Charged: s.Sums.Charged, Released: s.Sums.Released,
 		StillHeld: s.Verification.Held, Count: s.Count, Entries: make([]entry, len(s.Entries))}
@@ -107,9 +96,8 @@ func newStatement(s ledger.Statement, limit int) statement {
 			out.Entries[i].Settlement = &s.Entries[i].Number
 		}
 	}
-	if n := len(s.Entries); n == limit {
-		next := place(s.Entries[n-1])
-		out.Next = &next
+	if s.Next != "" {
+		out.Next = &s.Next
 	}
 	return out
 }

@@ -228,18 +228,10 @@ func (s *Server) evidence(w http.ResponseWriter, r *http.Request) {
 	if !ok || !read(w, r, &in) {
 		return
 	}
-	if in.Address == "" {
-		refuse(w, http.StatusBadRequest, "invalid_request", "address must be an address of the file")
-		return
-	}
 	ctx, cancel := s.longCall(r)
 	defer cancel()
-	found, err := FindEvidence(ctx, s.options.Book, id, in.Address)
-	if err != nil {
-		s.failEvidence(w, "read evidence", found.Status, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, found)
+	found, err := s.desk.ReadEvidence(ctx, id, in.Address)
+	answer(w, found, err)
 }
 
 // verificationID reads the {id} of the path.
@@ -249,26 +241,6 @@ func verificationID(w http.ResponseWriter, r *http.Request) (uuid.UUID, bool) {
 		refuse(w, http.StatusBadRequest, "invalid_request", "the verification id must be a UUID")
 	}
 	return id, err == nil
-}
-
-// failEvidence answers for an error of the ledger, or of what is in it.
-func (s *Server) failEvidence(w http.ResponseWriter, step string, status ledger.Status, err error) {
-	switch {
-	case errors.Is(err, ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification),
-		errors.Is(err, ledger.ErrResultsExpired):
-		code := http.StatusNotFound
-		if errors.Is(err, ledger.ErrResultsExpired) {
-			code = http.StatusGone
-		}
-		name, message := WhyNoEvidence(err, status)
-		refuse(w, code, name, message)
-	case errors.Is(err, evidence.ErrPacked), errors.Is(err, ledger.ErrPayload):
-		s.options.Log.Error("stored evidence cannot be read", "stage", step, "err", err)
-		refuse(w, http.StatusInternalServerError, "damaged",
-			"what is stored cannot be read: run `rollcall audit`, and report this when it finds nothing")
-	default:
-		s.fail(w, step, err)
-	}
 }
 
 // WhyNoEvidence gives a code and says what to do about an error that is no fault.

@@ -205,7 +205,7 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		err = out.line(ReplayLine{Summary: &summary})
 	case !out.begun:
-		s.failEvidence(w, "replay", summary.Status, err)
+		answer(w, nil, s.desk.ofEvidence("replay", summary.Status, err))
 		return
 	default:
 		_ = out.line(ReplayLine{Error: &ReplayError{"unavailable", "the replay was cut short: ask again"}})

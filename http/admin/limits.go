@@ -1,11 +1,6 @@
 package admin
 
-import (
-	"context"
-	"net/http"
-
-	"rollcall/ledger"
-)
+import "net/http"
 
 // Limit is one limit of a workspace.
 type Limit struct {
@@ -40,46 +35,17 @@ func (s *Server) limits(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	u, err := s.options.Book.Usage(ctx, id)
-	if err != nil {
-		s.fail(w, "read limits", err)
-		return
-	}
-	writeJSON(w, http.StatusOK, s.limitsOf(u))
+	found, err := s.desk.ReadLimits(r.Context(), id)
+	answer(w, found, err)
 }
 
 // setLimits changes what a workspace may have, from its next create on.
 func (s *Server) setLimits(w http.ResponseWriter, r *http.Request) {
 	var in LimitsCall
 	id, ok := workspaceID(w, r)
-	if !ok || !read(w, r, &in) || !isNamed(w, "reason", in.Reason, 0) {
+	if !ok || !read(w, r, &in) {
 		return
 	}
-	for _, n := range []*int64{in.Open, in.Stored, in.Unpaid} {
-		if n != nil && (*n < 0 || *n > limitMax) {
-			refuse(w, http.StatusBadRequest, "invalid_request",
-				"open, stored and unpaid must be whole numbers from 1 to 2^53, or 0 for the default")
-			return
-		}
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	u, err := s.options.Book.SetLimits(ctx, ledger.LimitsChange{Workspace: id, Open: in.Open, Stored: in.Stored,
-		Unpaid: in.Unpaid, Reason: in.Reason})
-	if err != nil {
-		s.fail(w, "set limits", err)
-		return
-	}
-	s.options.Log.Info("limits set", "workspace", id, "limits", u.Own)
-	writeJSON(w, http.StatusOK, s.limitsOf(u))
-}
-
-func (s *Server) limitsOf(u ledger.Usage) WorkspaceLimits {
-	is := u.Own.Or(s.options.Limits)
-	return WorkspaceLimits{ID: u.ID.String(), Name: u.Name, Weight: u.Weight,
-		Open:   Limit{is.Open, u.Own.Open == 0, u.Used.Open},
-		Stored: Limit{is.Stored, u.Own.Stored == 0, u.Used.Stored},
-		Unpaid: Limit{is.Unpaid, u.Own.Unpaid == 0, u.Used.Unpaid}}
+	found, err := s.desk.SetLimits(r.Context(), id, in)
+	answer(w, found, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -86,23 +85,9 @@ func (s *Server) setWeight(w http.ResponseWriter, r *http.Request) {
 	if !ok || !read(w, r, &in) {
 		return
 	}
-	if in.Weight < 1 || in.Weight > ledger.WeightMax {
-		refuse(w, http.StatusBadRequest, "invalid_request",
-			fmt.Sprintf("weight must be a whole number from 1 to %d", ledger.WeightMax))
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	changed, err := s.options.Book.SetWeight(ctx, id, in.Weight)
-	if err != nil {
-		s.fail(w, "set weight", err)
-		return
-	}
-	s.options.Log.Info("weight set", "workspace", id, "weight", in.Weight)
-	s.desk.tuned()
+	changed, err := s.desk.SetWeight(r.Context(), id, in.Weight)
 	created := api.Time(changed.Created)
-	writeJSON(w, http.StatusOK, workspace{ID: changed.ID.String(), Name: changed.Name, CreatedAt: &created,
-		Weight: changed.Weight})
+	answer(w, workspace{ID: changed.ID.String(), Name: changed.Name, CreatedAt: &created, Weight: changed.Weight}, err)
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) {
@@ -132,30 +117,17 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	found, err := s.options.Book.Keys(ctx, id)
-	if err != nil {
-		s.fail(w, "list keys", err)
-		return
-	}
+	found, err := s.desk.ListKeys(r.Context(), id)
 	out := make([]key, 0, len(found))
 	for _, f := range found {
 		out = append(out, key{ID: f.ID, Label: f.Label, CreatedAt: api.Time(f.Created), RevokedAt: timeOrNull(f)})
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"keys": out})
+	answer(w, map[string]any{"keys": out}, err)
 }
 
 func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	k, err := s.options.Book.RevokeKey(ctx, r.PathValue("id"))
-	if err != nil {
-		s.fail(w, "revoke key", err)
-		return
-	}
-	s.options.Log.Info("key revoked", "workspace", k.Workspace, "key", k.ID)
-	writeJSON(w, http.StatusOK, map[string]any{"id": k.ID, "revoked_at": timeOrNull(k)})
+	k, err := s.desk.RevokeKey(r.Context(), r.PathValue("id"))
+	answer(w, map[string]any{"id": k.ID, "revoked_at": timeOrNull(k)}, err)
 }
 
 func (s *Server) grant(w http.ResponseWriter, r *http.Request) {

@@ -36,6 +36,8 @@ type Book interface {
 	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
 	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
 	OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error)
+	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
+	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
 	Witness
 	Audit(ctx context.Context) (ledger.AuditReport, error)
 	ledger.Operators

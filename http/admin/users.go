@@ -2,15 +2,12 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"rollcall/http/api"
-	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
 
@@ -69,9 +66,8 @@ func (s *Server) userRoutes(m *http.ServeMux) {
 // withPages refuses a call that needs the pages when the node serves none.
 func (s *Server) withPages(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.options.PagesURL == nil || s.options.PagesURL() == "" {
-			refuse(w, http.StatusConflict, "no_dashboard", "this node serves no pages to sign in to: set enabled = true in "+
-				"[dashboard] of its configuration and start it again")
+		if !s.desk.Invites() {
+			answer(w, nil, errNoPages)
 			return
 		}
 		next(w, r)
@@ -88,43 +84,17 @@ func (s *Server) invite(w http.ResponseWriter, r *http.Request) {
 	if !ok || !read(w, r, &in) {
 		return
 	}
-	if !in.Role.Allows(ledger.Viewer) {
-		refuse(w, http.StatusBadRequest, "invalid_request", "role must be viewer, member or owner")
-		return
-	}
-	s.makeLink(w, r, ledger.Link{Purpose: ledger.InviteLink, Workspace: id, Email: in.Email, Role: in.Role})
+	made, err := s.desk.Invite(r.Context(), InviteCall{Workspace: id, Email: in.Email, Role: in.Role})
+	answer(w, made, err)
 }
 
 // passwordLink makes a link that sets the password of a user anew.
 func (s *Server) passwordLink(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Email string `json:"email"`
-	}
+	var in emailCall
 	if read(w, r, &in) {
-		s.makeLink(w, r, ledger.Link{Purpose: ledger.PasswordLink, Email: in.Email})
+		made, err := s.desk.MakePasswordLink(r.Context(), in.Email)
+		answer(w, made, err)
 	}
-}
-
-// makeLink keeps a link and answers with its URL.
-func (s *Server) makeLink(w http.ResponseWriter, r *http.Request, l ledger.Link) {
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	token := signin.NewToken()
-	l.ID, _ = token.Hash()
-	l.Email, l.MadeBy = strings.TrimSpace(l.Email), strings.TrimSpace("operator "+ledger.Author(r.Context()))
-	made, err := s.options.People.MakeLink(ctx, l)
-	if err != nil {
-		s.failUser(w, "make link", err)
-		return
-	}
-	s.options.Log.Info("one-time link made", "purpose", string(l.Purpose), "workspace", l.Workspace)
-	if l.Purpose == ledger.PasswordLink { // the log of the workspace has the others
-		s.desk.note(r.Context(), line("user password link", l.Email, ""))
-	} else {
-		s.desk.note(r.Context(), ledger.LogLine{Action: "user invite", Workspace: l.Workspace, Subject: l.Email, New: string(l.Role)})
-	}
-	writeJSON(w, http.StatusOK, UserLink{URL: strings.TrimSuffix(s.options.PagesURL(), "/") + "/link/" + string(token),
-		Email: made.Email, Role: string(made.Role), ExpiresAt: api.Time(made.Expires)})
 }
 
 // users lists those who may sign in.
@@ -141,7 +111,7 @@ func (s *Server) users(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	found, err := s.options.People.Users(ctx, r.URL.Query().Get("after"), limit)
 	if err != nil {
-		s.failUser(w, "list users", err)
+		answer(w, nil, s.desk.ofPeople("list users", err))
 		return
 	}
 	out := UserPage{Users: []UserLine{}}
@@ -165,13 +135,7 @@ func (s *Server) membersOf(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	found, err := s.options.People.Members(ctx, id)
-	if err != nil {
-		s.failUser(w, "list members", err)
-		return
-	}
+	found, err := s.desk.ListMembers(r.Context(), id)
 	out := UserPage{Users: []UserLine{}}
 	for _, m := range found {
 		one := UserLine{Email: m.Email, Name: m.Name, Role: string(m.Role), CreatedAt: api.Time(m.Created), Disabled: m.Disabled}
@@ -181,7 +145,7 @@ func (s *Server) membersOf(w http.ResponseWriter, r *http.Request) {
 		}
 		out.Users = append(out.Users, one)
 	}
-	writeJSON(w, http.StatusOK, out)
+	answer(w, out, err)
 }
 
 // disableUser keeps somebody from signing in, or lets them again.
@@ -193,79 +157,29 @@ func (s *Server) disableUser(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &in) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	u, err := s.options.People.UserByEmail(ctx, strings.TrimSpace(in.Email))
-	if err == nil {
-		u, err = s.options.People.DisableUser(ctx, u.ID, in.Disabled)
-	}
-	if err != nil {
-		s.failUser(w, "disable user", err)
-		return
-	}
-	s.desk.note(r.Context(), line("user disable", u.Email, strconv.FormatBool(in.Disabled)))
-	writeJSON(w, http.StatusOK, userLine(u))
+	u, err := s.desk.DisableUser(r.Context(), in.Email, in.Disabled)
+	answer(w, userLine(u), err)
 }
 
-// aboutUser does something about the user whose email a request has, and answers for what goes wrong.
-func (s *Server) aboutUser(w http.ResponseWriter, r *http.Request, step string,
-	do func(ctx context.Context, u ledger.User) error) (ledger.User, bool) {
-	var in struct {
-		Email string `json:"email"`
-	}
-	if !read(w, r, &in) {
-		return ledger.User{}, false
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), ledgerTimeout)
-	defer cancel()
-	u, err := s.options.People.UserByEmail(ctx, strings.TrimSpace(in.Email))
-	if err == nil {
-		err = do(ctx, u)
-	}
-	if err != nil {
-		s.failUser(w, step, err)
-	}
-	return u, err == nil
+// emailCall is about the user who has an email.
+type emailCall struct {
+	Email string `json:"email"`
 }
 
 // endSessions signs somebody out everywhere.
 func (s *Server) endSessions(w http.ResponseWriter, r *http.Request) {
-	n := 0
-	u, ok := s.aboutUser(w, r, "end sessions", func(ctx context.Context, u ledger.User) (err error) {
-		n, err = s.options.People.EndSessions(ctx, u.ID, ledger.Hash{})
-		return err
-	})
-	if !ok {
-		return
+	var in emailCall
+	if read(w, r, &in) {
+		u, n, err := s.desk.EndSessions(r.Context(), in.Email)
+		answer(w, map[string]any{"email": u.Email, "ended": n}, err)
 	}
-	s.desk.note(r.Context(), line("user end-sessions", u.Email, strconv.Itoa(n)))
-	writeJSON(w, http.StatusOK, map[string]any{"email": u.Email, "ended": n})
 }
 
 // resetTOTP has sign-in ask somebody for no codes any more, and signs them out everywhere.
 func (s *Server) resetTOTP(w http.ResponseWriter, r *http.Request) {
-	u, ok := s.aboutUser(w, r, "reset codes", func(ctx context.Context, u ledger.User) error {
-		return s.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
-	})
-	if !ok {
-		return
-	}
-	s.desk.note(r.Context(), line("user reset-totp", u.Email, ""))
-	u.TOTP = ""
-	writeJSON(w, http.StatusOK, userLine(u))
-}
-
-// failUser answers for an error of a call about users.
-func (s *Server) failUser(w http.ResponseWriter, step string, err error) {
-	switch {
-	case errors.Is(err, ledger.ErrNoSuchUser):
-		refuse(w, http.StatusNotFound, "user_not_found", "nobody with this email signs in here; see GET /v1/users")
-	case errors.Is(err, ledger.ErrTooManyMembers):
-		refuse(w, http.StatusConflict, "too_many_members", "the workspace has "+strconv.Itoa(ledger.MembersMax)+
-			" members, and no more are possible")
-	case errors.Is(err, ledger.ErrIllegal):
-		refuse(w, http.StatusBadRequest, "invalid_request", "email must be one, such as anna@example.com")
-	default:
-		s.fail(w, step, err)
+	var in emailCall
+	if read(w, r, &in) {
+		u, err := s.desk.ResetTOTP(r.Context(), in.Email)
+		answer(w, userLine(u), err)
 	}
 }

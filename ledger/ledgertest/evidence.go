@@ -85,7 +85,7 @@ var evidences = []exercise{
 		if told.LeasedUntil.IsZero() {
 			d.T.Error("it is leased, and Evidence does not say so")
 		}
-		told.LeasedUntil = time.Time{} // of Evidence only
+		told.LeasedUntil, told.LeasedBy = time.Time{}, uuid.Nil // not of Verification
 		if told != d.Sees(v.ID) {
 			d.T.Errorf("answered %+v, stored %+v", told, d.Sees(v.ID))
 		}

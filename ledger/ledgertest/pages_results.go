@@ -292,6 +292,13 @@ func states(d *Desk) {
 			d.T.Errorf("day %d: %+v", i, st.Days[i])
 		}
 	}
+	for kind, want := range map[ledger.MoveKind]int{ledger.MoveGrant: 2, ledger.MoveVerification: 1, ledger.MoveCorrection: 0} {
+		only, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Only: kind, Limit: 9})
+		if err != nil || len(only.Moves) != want || only.Balance != st.Balance ||
+			slices.ContainsFunc(only.Moves, func(m ledger.Move) bool { return m.Kind != kind }) {
+			d.T.Errorf("only %s: %+v, %v", kind, only.Moves, err)
+		}
+	}
 	page, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: 1,
 		After: &ledger.Position{Created: v.Created.Add(-time.Hour)}})
 	if err != nil || len(page.Moves) != 0 || page.More {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -73,6 +74,42 @@ var readings = []exercise{
 			if len(list) != want || want == 1 && list[0] != v {
 				d.T.Errorf("kind %q: got %d, want %d", kind, len(list), want)
 			}
+		}
+	}},
+	{"history of those that are open", 0, func(d *Desk) {
+		over, open := d.Creates(7), d.Creates(7)
+		_, err := d.Cancel(d.T.Context(), d.Workspace, over.ID)
+		d.ok(err)
+		list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Open: true, Limit: 9})
+		d.ok(err)
+		if len(list) != 1 || list[0] != open {
+			d.T.Errorf("open are %+v, want %+v", list, open)
+		}
+	}},
+	{"open ones are told with who has them", 4, func(d *Desk) {
+		v, l := d.Prepares(1)
+		parked, p := d.Prepares(1)
+		d.ok(d.Release(d.T.Context(), l))
+		seen := func(id uuid.UUID) ledger.Verification {
+			list, err := d.OpenVerifications(d.T.Context(), 100_000)
+			d.ok(err)
+			i := slices.IndexFunc(list, func(v ledger.Verification) bool { return v.ID == id })
+			if i < 0 {
+				d.T.Fatalf("%s is not among the %d open ones", id, len(list))
+			}
+			return list[i]
+		}
+		if got := seen(v.ID); got.LeasedBy != uuid.Nil || !got.LeasedUntil.IsZero() || !got.RestsUntil.IsZero() {
+			d.T.Errorf("nobody has it: %+v", got)
+		}
+		if got := seen(parked.ID); got.LeasedBy != d.Node || !got.LeasedUntil.After(got.Created) {
+			d.T.Errorf("%s has it: %+v", d.Node, got)
+		}
+		next := d.tunes().Now.Add(Hour)
+		_, err := d.Park(d.T.Context(), p, ledger.Outlook{Next: next}, []byte("state"))
+		d.ok(err)
+		if got := seen(parked.ID); got.LeasedBy != uuid.Nil || got.RestsUntil.Sub(next).Abs() > time.Second {
+			d.T.Errorf("it rests until %v: %+v", next, got)
 		}
 	}},
 	{"open ones of all workspaces, the oldest first", 0, func(d *Desk) {

@@ -23,12 +23,7 @@ func (s *Store) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	if err != nil {
 		return ledger.Verification{}, fmt.Errorf("read evidence of verification %s: %w", id, err)
 	}
-	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
-		v.LeasedUntil = rules.Clock(v.LeaseExpires)
-	}
-	if v.WakeAt > v.Now {
-		v.RestsUntil = rules.Clock(v.WakeAt)
-	}
+	v.Verification = withLease(v)
 	if v.ResultsDeleted {
 		return v.Verification, fmt.Errorf("read evidence of verification %s: %w", id, ledger.ErrResultsExpired)
 	}

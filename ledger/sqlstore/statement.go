@@ -79,10 +79,14 @@ func (t *tx) spent(workspace uuid.UUID, st *ledger.WorkspaceStatement) error {
 
 // moves reads a page: one more of each sort than it has, so that it is known whether there are more.
 func (t *tx) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
-	for _, read := range []func(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error{
-		t.grants, t.correctionMoves, t.fileMoves,
-	} {
-		if err := read(q, st); err != nil {
+	for _, of := range []struct {
+		kind ledger.MoveKind
+		read func(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error
+	}{{ledger.MoveGrant, t.grants}, {ledger.MoveCorrection, t.correctionMoves}, {ledger.MoveVerification, t.fileMoves}} {
+		if q.Only != "" && q.Only != of.kind {
+			continue
+		}
+		if err := of.read(q, st); err != nil {
 			return err
 		}
 	}

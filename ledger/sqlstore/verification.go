@@ -71,6 +71,9 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 		query += ` AND kind = ?`
 		args = append(args, q.Kind)
 	}
+	if q.Open {
+		query += ` AND completed = 0`
+	}
 	if q.After != nil {
 		query += ` AND (created, id) < (?, ?)`
 		args = append(args, rules.Millis(q.After.Created), q.After.ID[:])
@@ -92,7 +95,19 @@ func (s *Store) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Ve
 	return page, nil
 }
 
-// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit.
+// withLease gives a verification with who has it, until when, and until when it rests.
+func withLease(v *rules.Row) ledger.Verification {
+	if v.Node != uuid.Nil && v.LeaseExpires > v.Now {
+		v.LeasedUntil = rules.Clock(v.LeaseExpires)
+	}
+	if v.WakeAt > v.Now {
+		v.RestsUntil = rules.Clock(v.WakeAt)
+	}
+	v.LeasedBy = v.Node
+	return v.Verification
+}
+
+// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit, and which node has each.
 func (s *Store) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	page := []ledger.Verification{}
 	err := s.view(ctx, func(t *tx) error {
@@ -100,7 +115,7 @@ func (s *Store) OpenVerifications(ctx context.Context, limit int) ([]ledger.Veri
 		return t.each(func(rows *sql.Rows) error {
 			v, err := scanVerification(rows.Scan)
 			if err == nil {
-				page = append(page, v.Verification)
+				page = append(page, withLease(v))
 			}
 			return err
 		}, `SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`, max(limit, 0))

@@ -36,7 +36,12 @@ func (t Token) Hash() (ledger.Hash, bool) {
 // TokenOf makes the token of a form, so that it is made once: of what tells the form from all others, which has to hold the
 // form's own id.
 func (s *Service) TokenOf(what string, texts ...string) Token {
-	random := s.keyed(what, texts...)
+	return DeriveToken(s.secret, what, texts...)
+}
+
+// DeriveToken makes the token of a form as TokenOf does, for who has another secret.
+func DeriveToken(secret []byte, what string, texts ...string) Token {
+	random := keyedHash(secret, what, texts...)
 	return tokenOf(random[:])
 }
 
@@ -45,9 +50,14 @@ func (s *Service) Keyed(what string, texts ...string) [sha256.Size]byte {
 	return s.keyed("page "+what, texts...)
 }
 
-// keyed is a hash that only who has the key can make, of texts told apart by what they are.
+// keyed is keyedHash with the secret of this service.
 func (s *Service) keyed(what string, texts ...string) [sha256.Size]byte {
-	m := hmac.New(sha256.New, s.secret)
+	return keyedHash(s.secret, what, texts...)
+}
+
+// keyedHash is a hash that only who has the secret can make, of texts told apart by what they are.
+func keyedHash(secret []byte, what string, texts ...string) [sha256.Size]byte {
+	m := hmac.New(sha256.New, secret)
 	for _, text := range append([]string{what}, texts...) {
 		sum := sha256.Sum256([]byte(text))
 		m.Write(sum[:])
