@@ -35,6 +35,8 @@ type listView struct {
 	Empty   bool       // the workspace has none at all
 	Upload  string     // a link; "" for who may not
 	Panel   *panelView // uploads a file that is dropped on the page; nil for who may not
+	Check   string     // where the form that checks one address goes; "" for who may not
+	Form    string     // the id of that form
 	API     string     // the public URL, for curl
 	Filters bool
 	Missing string // what files that wait for credits need; "": none waits
@@ -152,6 +154,7 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) {
 	if r.may(ledger.Member) {
 		panel := d.panel(r, true)
 		v.Upload, v.Panel, script = base+"/upload", &panel, "upload.js"
+		v.Check, v.Form = base+"/check", uuid.NewString()
 	}
 	for _, k := range []struct{ key, word string }{{"", "all"}, {"bulk", "bulk"}, {"single", "single"}} {
 		v.Kinds = append(v.Kinds, choice{Word: k.word, Link: listLink(base, k.key, state, ""), Chosen: k.key == string(kind)})
