@@ -220,7 +220,7 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 	}
 	for _, m := range known.Members {
 		if m.State == admin.StateUnfit && !m.This {
-			list = append(list, unfit{"Node " + m.Name, "Its identity fails a check: open Health on that node."})
+			list = append(list, unfit{"Node " + m.Name, "Its identity fails a check."})
 		}
 	}
 	return list
