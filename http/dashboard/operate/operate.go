@@ -73,7 +73,8 @@ func New(o Options) (*Pages, error) {
 	}
 	if p.pages, err = view.NewPages(p.assets, pageFiles, []string{"pages/parts/*.html"}, template.FuncMap{
 		"credits": view.Thin[ledger.Credits], "int": thin, "age": ageText, "percent": percent, "rate": rateText,
-		"left": p.left, "countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
+		"left": p.left, "countdown": p.countdown,
+		"sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
 		"moment": func(t api.Time) time.Time { return time.Time(t) }, "plain": nameText, "fieldsOf": fieldsOf,
 		"word": func(state any) string { return strings.ReplaceAll(fmt.Sprint(state), "_", " ") }}); err != nil {
 		return nil, err

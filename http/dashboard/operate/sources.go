@@ -68,6 +68,7 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 			v.Say += fmt.Sprintf("%s is %s. ", waiting.SourceName(s.Source), s.State)
 		}
 	}
+	v.Say = strings.TrimSpace(v.Say)
 	return v, nil
 }
 
