@@ -27,7 +27,7 @@ type Node interface {
 	Card() gossip.Card
 }
 
-// Options is what a clerk needs to know. All fields are required but Lookup, Fault,
+// Options is what a clerk needs to know. All fields are required but Lookup, Fault, Health,
 // Clock and Guard.
 type Options struct {
 	Living  *receiver.Registry // the receivers of this node
@@ -41,6 +41,8 @@ type Options struct {
 	// Fault says why the throttle file of this node, as it is now, is not used; "": it is. May
 	// be nil.
 	Fault func() string
+	// Health says what this node found of its identity; its Node and This are not read. nil: it checks none.
+	Health func() view.Health
 	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time
 	Guard *guard.Guard // of what it does beside; nil: none

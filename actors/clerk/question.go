@@ -34,6 +34,7 @@ const (
 	kindVerification = "verification"
 	kindRecord       = "record"
 	kindFile         = "file"
+	kindHealth       = "health"
 )
 
 // question is what one node asks another.
@@ -64,6 +65,7 @@ type answer struct {
 	Record       *view.Record          `json:"record,omitempty"`
 	Whole        bool                  `json:"whole,omitempty"` // the record ends with these receivers
 	File         *fileNow              `json:"file,omitempty"`
+	Health       *view.Health          `json:"health,omitempty"`
 }
 
 const (
@@ -220,6 +222,8 @@ func (c *Clerk) answer(ctx context.Context, q question) (a answer, err error) {
 		a.Record, a.Whole = &record, whole
 	case kindFile:
 		a.File = c.file()
+	case kindHealth:
+		a.Health = c.health()
 	default:
 		err = fmt.Errorf("clerk: this node does not know the question %q: is it of an older version?", q.Kind)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/view"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/smtp"
@@ -133,6 +134,9 @@ func (s *selfCheck) tell(r identity.Report) {
 
 // view is what operators are shown.
 func (s *selfCheck) view() admin.Identity { return admin.IdentityOf(s.watch.Report(), s.enforced) }
+
+// health is what other nodes are told.
+func (s *selfCheck) health() view.Health { return admin.HealthOf(s.view()) }
 
 // check looks at everything now.
 func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,7 +21,8 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	in := operatorOf(t, strings.TrimSpace(stdout))
 	base, _, _ := strings.Cut(stdout, "/link/")
 	for _, path := range []string{"/", "/receivers/live", "/receivers/google.com", "/verifications", "/throttles",
-		"/throttles/explain?name=google.com", "/cluster", "/sources", "/workspaces", "/audit", "/log", "/health"} {
+		"/throttles/explain?name=google.com", "/cluster", "/sources", "/workspaces", "/audit", "/log", "/health",
+		"/throttles/live", "/sources/live"} {
 		if status, text := in.ask("GET", base+path, nil); status != http.StatusOK || !strings.Contains(text, "<h1") && !strings.HasSuffix(path, "live") {
 			t.Errorf("%s: %d %.300s", path, status, text)
 		}
@@ -28,6 +30,10 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	if status, text := in.ask("GET", base+"/workspaces", nil); status != http.StatusOK || !strings.Contains(text, ">dev<") {
 		t.Errorf("the workspaces: %d %s", status, text)
 	}
+	if status, text := in.ask("GET", base+"/health", nil); status != http.StatusOK || !strings.Contains(text, "<h2>This node, ") {
+		t.Errorf("the health of the node: %d %s", status, text)
+	}
+	in.pauseSource(base)
 	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b"}, "name": {"acme-clean.test"}, "field": {"rcpt_rate"},
 		"value": {"1/s"}, "for": {"1h"}, "reason": {"a test"}}
 	if status, text := in.ask("POST", base+"/throttles/preview", form); status != http.StatusOK || !strings.Contains(text, "Set the override") {
@@ -69,6 +75,31 @@ func operatorOf(t *testing.T, link string) *operator {
 		t.Fatalf("the link %s: %d %s", link, status, text)
 	}
 	return o
+}
+
+// pauseSource pauses the first source of a node and resumes it.
+func (o *operator) pauseSource(base string) {
+	o.t.Helper()
+	_, text := o.ask("GET", base+"/sources", nil)
+	found := regexp.MustCompile(`/sources/change\?source=([^&]*)&amp;to=pause`).FindStringSubmatch(text)
+	if found == nil {
+		o.t.Fatalf("no source can be paused: %s", text)
+	}
+	source, err := url.QueryUnescape(found[1])
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"}, "for": {"1h"}, "reason": {"a test of pausing"}}
+	for _, to := range []string{"pause", "resume"} {
+		form.Set("to", to)
+		if status, text := o.ask("POST", base+"/sources/change", form); status != http.StatusSeeOther {
+			o.t.Errorf("%s: %d %s", to, status, text)
+		}
+		_, text := o.ask("GET", base+"/throttles", nil)
+		if held := strings.Contains(text, "a test of pausing"); held != (to == "pause") {
+			o.t.Errorf("after %s an override holds: %v", to, held)
+		}
+	}
 }
 
 // ask makes a request as a browser does.

@@ -133,6 +133,10 @@ func (s *toldSurvey) Verification(_ context.Context, id string) (view.Verificati
 	return s.waits, nil
 }
 
+func (s *toldSurvey) Health(context.Context) ([]view.Health, []view.Silent, error) {
+	return nil, s.silent, nil
+}
+
 func (s *toldSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, error) {
 	return s.others, s.silent, nil
 }

@@ -144,7 +144,7 @@ func (n *node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 // openClerk makes who answers operators' questions about this node, and asks the others.
 func (n *node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
 	n.clerk, err = clerk.New(clerk.Options{Living: r.Registry, Sources: r.Sources, Table: n.table,
-		Route: resolver.Lookup, Clock: n.members.clock, Guard: r.Guard, Lookup: n.members.lookup,
+		Route: resolver.Lookup, Clock: n.members.clock, Guard: r.Guard, Lookup: n.members.lookup, Health: n.self.health,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
 	return err
 }

@@ -141,6 +141,27 @@ func (d *Desk) Identity() (Identity, bool) {
 	return d.options.Identity(), true
 }
 
+// Health is what every node found of its identity, this node first, then those that take no probing work; and the nodes that
+// do not answer. When nobody can be asked it gives this node alone beside the error.
+func (d *Desk) Health(ctx context.Context) ([]view.Health, []view.Silent, error) {
+	var own []view.Health
+	if i, known := d.Identity(); known {
+		h := HealthOf(i)
+		h.This = true
+		own = append(own, h)
+	}
+	ctx, cancel, err := d.surveyed(ctx)
+	defer cancel()
+	if err != nil {
+		return own, nil, err
+	}
+	found, silent, err := d.options.Survey.Health(ctx)
+	if err != nil {
+		return own, nil, d.ofSurvey("ask for the health of all nodes", err)
+	}
+	return found, full(silent), nil
+}
+
 // Audit checks the whole ledger. It takes as long as the ledger is large.
 func (d *Desk) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	report, err := d.options.Book.Audit(ctx)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"rollcall/actors/view"
 	"rollcall/http/api"
 	"rollcall/smtp/identity"
 )
@@ -41,6 +42,19 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 	for _, f := range r.Findings {
 		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source, List: f.List,
 			State: f.State, Saw: f.Saw, Next: f.Next, Checked: api.Time(f.At)})
+	}
+	return out
+}
+
+// HealthOf puts it in the form in which nodes tell each other.
+func HealthOf(i Identity) view.Health {
+	out := view.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why}
+	if i.Checked != nil {
+		out.Checked = time.Time(*i.Checked)
+	}
+	for _, f := range i.Findings {
+		out.Findings = append(out.Findings, view.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
+			State: string(f.State), Saw: f.Saw, Next: f.Next})
 	}
 	return out
 }

@@ -37,6 +37,8 @@ type Survey interface {
 	ExplainRules(name string) (view.Explanation, error)
 	// Files names the nodes whose throttle file differs from this node's, or has a fault.
 	Files(ctx context.Context) ([]view.OtherFile, []view.Silent, error)
+	// Health says what every node found of its identity: this node first, then those that take no probing work.
+	Health(ctx context.Context) ([]view.Health, []view.Silent, error)
 	// Record gathers what all nodes kept of the last hours.
 	Record(ctx context.Context) ([]view.Record, []view.Silent, error)
 }

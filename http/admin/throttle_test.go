@@ -106,6 +106,10 @@ func (f *fakeSurvey) Files(context.Context) ([]view.OtherFile, []view.Silent, er
 	return []view.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
 }
 
+func (f *fakeSurvey) Health(context.Context) ([]view.Health, []view.Silent, error) {
+	return nil, nil, f.did("health")
+}
+
 func (f *fakeSurvey) Record(context.Context) ([]view.Record, []view.Silent, error) {
 	if f.gather != nil {
 		f.gather()

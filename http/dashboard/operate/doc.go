@@ -27,7 +27,7 @@
 //	GET  /workspaces                     balances and weights; POST /workspaces/grant grants credits
 //	GET  /audit                          the last audit of this node; POST runs one
 //	GET  /log                            what operators changed
-//	GET  /health                         what the node found of its identity
+//	GET  /health                         what every node found of its identity, and what to do
 //
 // Start with Pages and routes.
 package operate

@@ -73,7 +73,8 @@ func New(o Options) (*Pages, error) {
 	}
 	if p.pages, err = view.NewPages(p.assets, pageFiles, []string{"pages/parts/*.html"}, template.FuncMap{
 		"credits": view.Thin[ledger.Credits], "int": thin, "age": ageText, "percent": percent, "rate": rateText,
-		"left": p.left, "countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
+		"left": p.left, "countdown": p.countdown,
+		"sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
 		"moment": func(t api.Time) time.Time { return time.Time(t) }, "plain": nameText, "fieldsOf": fieldsOf,
 		"word": func(state any) string { return strings.ReplaceAll(fmt.Sprint(state), "_", " ") }}); err != nil {
 		return nil, err
@@ -220,7 +221,7 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 	}
 	for _, m := range known.Members {
 		if m.State == admin.StateUnfit && !m.This {
-			list = append(list, unfit{"Node " + m.Name, "Its identity fails a check: open Health on that node."})
+			list = append(list, unfit{"Node " + m.Name, "Its identity fails a check."})
 		}
 	}
 	return list

@@ -29,11 +29,11 @@ type stateView struct{ Class, Mark, Word string }
 // stateOf gives the mark of a state.
 func stateOf(word string) stateView {
 	switch word {
-	case "asking", "used", "serving":
+	case "asking", "used", "serving", "ok":
 		return stateView{"done", "▸", word}
-	case "waiting", "on trial", "spent", "draining":
+	case "waiting", "on trial", "spent", "draining", "warn":
 		return stateView{"warn", "…", word}
-	case "resting", "lost", "unfit", "suspect", "unseen", "unlinked":
+	case "resting", "lost", "unfit", "suspect", "unseen", "unlinked", "fail":
 		return stateView{"invalid", "!", word}
 	}
 	return stateView{"off", "·", word}

@@ -39,9 +39,9 @@ type sourceChange struct{ To, Verb, Says string }
 
 // The changes that the buttons of a source make. Says follows the name of the source.
 var (
-	pauseIt  = sourceChange{"pause", "Pause", "is not used any more, on any node. Its sessions end after the command that is on the wire."}
-	drainIt  = sourceChange{"drain", "Drain", "opens no more sessions, on any node. Those that are open go on to their end."}
-	resumeIt = sourceChange{"resume", "Resume", "is used again, on all nodes. The overrides that pause or drain it end now."}
+	pauseIt  = sourceChange{"pause", "Pause", "will not be used any more, on any node. Its sessions end after the command that is on the wire."}
+	drainIt  = sourceChange{"drain", "Drain", "will open no more sessions, on any node. Those that are open go on to their end."}
+	resumeIt = sourceChange{"resume", "Resume", "will be used again, on all nodes. The overrides that pause or drain it end."}
 )
 
 // changesOf are the changes that make sense in a state.
@@ -68,6 +68,7 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 			v.Say += fmt.Sprintf("%s is %s. ", waiting.SourceName(s.Source), s.State)
 		}
 	}
+	v.Say = strings.TrimSpace(v.Say)
 	return v, nil
 }
 

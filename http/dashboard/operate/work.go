@@ -240,21 +240,3 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) {
 	}
 	p.show(w, r, http.StatusOK, "log", &frame{Here: "log", Body: v, Frame: view.Frame{Title: "Log"}})
 }
-
-// healthView is what the node found of its identity.
-type healthView struct {
-	admin.Identity
-	Known   bool
-	Checked time.Time
-	Ledger  bool // it answers
-}
-
-// health answers GET /health.
-func health(p *Pages, w http.ResponseWriter, r *request) {
-	v := healthView{Ledger: p.desk.LedgerAnswers(r.Context())}
-	v.Identity, v.Known = p.desk.Identity()
-	if v.Identity.Checked != nil {
-		v.Checked = time.Time(*v.Identity.Checked)
-	}
-	p.show(w, r, http.StatusOK, "health", &frame{Here: "health", Body: v, Frame: view.Frame{Title: "Health"}})
-}

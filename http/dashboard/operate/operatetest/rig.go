@@ -43,6 +43,7 @@ type Rig struct {
 	mu    sync.Mutex
 	pages *operate.Pages
 	asked []string
+	alone bool          // no node can be asked
 	late  time.Duration // how much later than now it is for the pages
 	words string        // what others say wherever they say something; "": what the methods of the rig have
 	held  time.Time     // now, for them; zero: the clock says it
@@ -58,7 +59,10 @@ type moodyBook struct {
 	ends   time.Time // when each of them was expected to end; zero: as the ledger has it
 }
 
-var errAway = errors.New("the test's ledger is away")
+var (
+	errAway  = errors.New("the test's ledger is away")
+	errAlone = errors.New("the test's node knows no other")
+)
 
 func (b *moodyBook) gone() error {
 	b.mu.Lock()

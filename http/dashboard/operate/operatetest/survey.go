@@ -112,6 +112,29 @@ func (g *Rig) ExplainRules(name string) (view.Explanation, error) {
 // Files says that all are alike.
 func (g *Rig) Files(context.Context) ([]view.OtherFile, []view.Silent, error) { return nil, nil, nil }
 
+// Health gives a node where everything is well, one where something fails, and one that does not answer.
+func (g *Rig) Health(context.Context) ([]view.Health, []view.Silent, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.alone {
+		return nil, nil, errAlone
+	}
+	own := admin.HealthOf(finding())
+	own.Node, own.This = "node-1", true
+	return []view.Health{own, {Node: "node-2", Known: true, Enforced: true, Why: "ptr of 192.0.2.9: no name <b>", Checked: time.Now(),
+			Findings: []view.HealthFinding{{Check: "ptr", Source: "192.0.2.9", State: "fail", Saw: "no name <b>", Next: "Ask the owner of the network for a name."},
+				{Check: "spf", Source: "192.0.2.9", State: "warn", Saw: "softfail", Next: "Add it to the record."}, {Check: "clock", State: "ok", Saw: "12 ms"}}},
+			{Node: "node-4", Known: true, Probing: true, Checked: time.Now(), Findings: []view.HealthFinding{{Check: "clock", State: "ok", Saw: "3 ms"}}}},
+		[]view.Silent{{Node: "node-3", Why: "no answer within 2 s"}}, nil
+}
+
+// Alone has the survey fail, as that of a node that has just begun.
+func (g *Rig) Alone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alone = true
+}
+
 // Record gives none.
 func (g *Rig) Record(context.Context) ([]view.Record, []view.Silent, error) { return nil, nil, nil }
 
