@@ -47,7 +47,7 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
 	page := v.get("/verifications/" + g.Overdue.ID.String())
-	page.has(t, "the page", "late &lt;i&gt;.csv", `<a href="/workspaces/`+g.Workspace.ID.String()+`">acme &lt;b&gt;</a>`, "by an operator", "overdue by 60 min", "What it waits for",
+	page.has(t, "the page", "late &lt;i&gt;.csv", `<a href="/workspaces/`+g.Workspace.ID.String()+`">acme &lt;b&gt;</a>`, "by the key billing &lt;b&gt; (rc_"+g.Key.ID+")", "overdue by 60 min", "What it waits for",
 		"No node that answers works on it now;")
 	page.has(t, "its entries", "Entries of the book", "<td>release</td>", "<td>charge</td>", "<td>hold</td>", "<tfoot>", "3 moves",
 		`<td class="n">4</td><td class="n">2</td><td class="n">1</td></tr></tfoot>`)
@@ -61,10 +61,30 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	if a := v.get("/verifications/" + g.Overdue.ID.String() + "?after=x"); a.status != 400 {
 		t.Errorf("a page that begins nowhere: %d", a.status)
 	}
+	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "by anna@acme.test", "Over since", "cancelled")
 	g.Away(true)
 	if a := v.get("/verifications/" + g.Open.ID.String()); a.status != 200 || !strings.Contains(a.body, "Its name, its credits") ||
 		!strings.Contains(a.body, "mx.slow.test") {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
+	}
+}
+
+func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	path := "/verifications/" + g.Settled(t, 110).ID.String()
+	rows := func(a answer) int {
+		_, table, _ := strings.Cut(a.body, `aria-label="Entries of the book"`)
+		table, _, _ = strings.Cut(table, "<tfoot>")
+		return strings.Count(table, `<th scope="row">`)
+	}
+	newest := v.get(path)
+	newest.has(t, "the first page", "111 moves", ">110</span> held in all", ">110</span> charged", ">0</span> still held", "Older")
+	_, older := v.follow(newest, path+"?after=")
+	older.has(t, "the second page", "<td>hold</td>", "111 moves", ">110</span> held in all", "Newest")
+	if a, b := rows(newest), rows(older); a != 100 || b != 11 {
+		t.Errorf("%d entries and then %d", a, b)
 	}
 }
 

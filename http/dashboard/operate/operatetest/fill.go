@@ -53,7 +53,7 @@ func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (v l
 
 // fillOverdue settles three of four addresses of a file that should have ended an hour ago.
 func (g *Rig) fillOverdue(ctx context.Context) error {
-	v, l, err := g.upload(ledger.WithActor(ctx, "operator"), g.Workspace.ID, "late <i>.csv")
+	v, l, err := g.upload(ledger.WithActor(ctx, "key:"+g.Key.ID), g.Workspace.ID, "late <i>.csv")
 	if err == nil {
 		_, err = g.book.Prepare(ctx, l, 4, 0, 4)
 	}
@@ -85,10 +85,11 @@ func (g *Rig) fillOverdue(ctx context.Context) error {
 
 // fillOver makes a file that was cancelled, "gone.csv", in the workspace of Open.
 func (g *Rig) fillOver(ctx context.Context) error {
+	ctx = ledger.WithActor(ctx, "user:"+g.Anna.String())
 	v, _, err := g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(), Filename: "gone.csv",
 		Bytes: 7, BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
 	if err == nil {
-		_, err = g.book.Cancel(ctx, g.Workspace.ID, v.ID)
+		g.Over, err = g.book.Cancel(ctx, g.Workspace.ID, v.ID)
 	}
 	return err
 }
@@ -122,6 +123,23 @@ func (g *Rig) fillAccess(ctx context.Context) (err error) {
 	_, err = g.book.AcceptLink(ctx, ledger.Accept{Link: link, User: g.Anna, Name: "Anna <b>", Password: "x",
 		Session: ledger.NewSession{ID: session, Agent: "test", Network: "127.0.0.1", Life: time.Hour}})
 	return err
+}
+
+// Settled makes a verification of n addresses, each settled by itself as valid: it has n + 1 entries.
+func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
+	t.Helper()
+	v, l, err := g.upload(t.Context(), g.Workspace.ID, "many.csv")
+	if err == nil {
+		_, err = g.book.Prepare(t.Context(), l, n, 0, n)
+	}
+	for i := int64(0); i < n && err == nil; i++ {
+		v, err = g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: i + 1, Results: []ledger.Result{{Ordinal: i,
+			Email: fmt.Sprintf("user%d@slow.test", i), Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: time.Now().Truncate(time.Millisecond)}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // APIKeys gives the API keys of the workspace.

@@ -32,6 +32,7 @@ type Rig struct {
 	Workspace ledger.Workspace
 	Open      ledger.Verification // that has work, in the ledger and at the receiver "mx.slow.test"
 	Overdue   ledger.Verification // of the same workspace; node-2 has it, and one of its 4 addresses is open
+	Over      ledger.Verification // of the same workspace, made by Anna and cancelled
 	Poor      ledger.Verification // of another workspace, waits for credits
 	Key       ledger.Key          // of the workspace
 	Anna      uuid.UUID           // its owner
@@ -145,7 +146,7 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 		Limits: limits}); err != nil {
 		return err
 	}
-	for _, do := range []func(context.Context) error{g.fillOverdue, g.fillOver, g.fillPoor, g.fillAccess} {
+	for _, do := range []func(context.Context) error{g.fillAccess, g.fillOverdue, g.fillOver, g.fillPoor} {
 		if err := do(ctx); err != nil {
 			return err
 		}
