@@ -3,6 +3,7 @@ package browser_test
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 
 	"rollcall/http/dashboard/operate/operatetest"
 )
@@ -29,6 +31,9 @@ var operatorTable = []shown{
 	{name: "operator-sources", route: "GET /sources"},
 	{name: "operator-source", route: "GET /sources/change"},
 	{name: "operator-workspaces", route: "GET /workspaces"},
+	{name: "operator-workspace", route: "GET /workspaces/{id}"},
+	{name: "operator-revoke", route: "GET /workspaces/{id}/keys/{key}"},
+	{name: "operator-person", route: "GET /workspaces/{id}/people/{user}"},
 	{name: "operator-audit", route: "GET /audit"},
 	{name: "operator-log", route: "GET /log"},
 	{name: "operator-health", route: "GET /health"},
@@ -38,7 +43,8 @@ var operatorTable = []shown{
 
 // operatorPath fills in a route.
 func operatorPath(g *operatetest.Rig, route string) string {
-	path := strings.NewReplacer("GET ", "", "{$}", "", "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
+	path := strings.NewReplacer("GET ", "", "{$}", "", "/workspaces/{id}", "/workspaces/"+g.Workspace.ID.String(),
+		"/keys/{key}", "/keys/"+g.Key.ID, "{user}", g.Anna.String(), "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
 		"/link/{code}", g.Link("eve", false)).Replace(route)
 	switch path {
 	case "/throttles/explain":
@@ -208,4 +214,61 @@ func TestAnOperatorReturnsToThePageWhoseSessionEnded(t *testing.T) {
 	if b.at() != "/receivers/mx.slow.test" {
 		t.Errorf("signing in leads to %s", b.at())
 	}
+}
+
+func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g := operatetest.Start(t)
+	b := operatorTab(t, g, "eve")
+	b.press("Verifications")
+	b.press("late <i>.csv") // the overdue one, which stands first
+	b.shows("still held")
+	lookOver(t, b, "operator-verification-money", "/verifications/"+g.Overdue.ID.String())
+	b.fill("address", operatetest.Asked)
+	b.press("Show the evidence")
+	b.shows("by the rule")
+	b.shows(operatetest.Rule)
+	b.axe()
+	for _, v := range b.violations() {
+		t.Errorf("evidence: %s", v)
+	}
+	b.shoot("operator-evidence")
+	b.press("late <i>.csv")
+	b.press("acme <b>")
+	b.shows("Invite somebody")
+	b.fill("email", "ben@acme.test")
+	b.press("Make an invitation")
+	b.shows("The link for ben@acme.test")
+	b.axe()
+	for _, v := range b.violations() {
+		t.Errorf("invitation: %s", v)
+	}
+	b.shoot("operator-invitation")
+	checkHTML(t, module(t, "html-validate/bin/html-validate.mjs"), []served{
+		{"operator-evidence", postAs(t, g, "/verifications/"+g.Overdue.ID.String()+"/evidence", url.Values{"address": {operatetest.Asked}})},
+		{"operator-invitation", postAs(t, g, "/workspaces/"+g.Workspace.ID.String()+"/invite",
+			url.Values{"form": {uuid.NewString()}, "email": {"cleo@acme.test"}, "role": {"owner"}})},
+	})
+}
+
+// postAs gives the page that an operator's form is answered with.
+func postAs(t *testing.T, g *operatetest.Rig, path string, form url.Values) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Cookie", operatorCookie(t, g))
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil || a.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %v %s", path, a.StatusCode, err, body)
+	}
+	return string(body)
 }

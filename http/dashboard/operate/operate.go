@@ -73,9 +73,10 @@ func New(o Options) (*Pages, error) {
 	}
 	if p.pages, err = view.NewPages(p.assets, pageFiles, []string{"pages/parts/*.html"}, template.FuncMap{
 		"credits": view.Thin[ledger.Credits], "int": thin, "age": ageText, "percent": percent, "rate": rateText,
-		"left": p.left, "countdown": p.countdown,
-		"sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
-		"moment": func(t api.Time) time.Time { return time.Time(t) }, "plain": nameText, "fieldsOf": fieldsOf,
+		"left": p.left, "countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule,
+		"receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
+		"moment": func(t api.Time) time.Time { return time.Time(t) }, "plain": nameText, "sentence": asSentence,
+		"exact": exact, "fieldsOf": fieldsOf,
 		"word": func(state any) string { return strings.ReplaceAll(fmt.Sprint(state), "_", " ") }}); err != nil {
 		return nil, err
 	}
@@ -292,7 +293,8 @@ func (p *Pages) refuse(w http.ResponseWriter, r *request, err error) {
 // pagesOf says where in the pages is what a message of the operator API names.
 var pagesOf = strings.NewReplacer(
 	"GET /v1/receivers", "the page Receivers", "GET /v1/throttle/explain", "the page Throttles", "GET /v1/throttle", "the page Throttles",
-	"GET /v1/cluster/members", "the page Cluster", "GET /v1/workspaces", "the page Workspaces",
+	"GET /v1/workspaces/{id}/keys", "the keys of the workspace", "its GET /v1/verifications", "its list of verifications",
+	"GET /v1/users", "the people of a workspace", "GET /v1/cluster/members", "the page Cluster", "GET /v1/workspaces", "the page Workspaces",
 	"`rollcall receivers show`", "its page", "`rollcall cluster members`", "the page Cluster",
 	"send the same call again", "try again", "give --force (\"force\":true)", "tick the box", "ask another node",
 	"open the pages of another node")
@@ -323,6 +325,9 @@ func (p *Pages) bearable(r *http.Request) bool {
 
 // thin writes a whole number with groups.
 func thin(n int) string { return view.Thin(int64(n)) }
+
+// exact is a moment to the second, in UTC.
+func exact(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
 
 // percent is a part, 0 to 1, in whole percent.
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }

@@ -199,24 +199,25 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "eve", false)
-	form := url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
+	form := url.Values{"form": {uuid.NewString()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
+	path := ofWorkspace("/grant")(g)
 	for range 2 {
-		if a := v.send("POST", "/workspaces/grant", form); a.status != 303 {
+		if a := v.send("POST", path, form); a.status != 303 {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
 	if b := g.Balance(t); b.Granted != 2500 {
 		t.Errorf("granted %d", b.Granted)
 	}
-	for field, wrong := range map[string]string{"credits": "-1", "workspace": "x", "reason": "", "form": "x"} {
-		bad := url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"5"}, "reason": {"x"}}
+	for field, wrong := range map[string]string{"credits": "-1", "reason": "", "form": "x"} {
+		bad := url.Values{"form": {uuid.NewString()}, "credits": {"5"}, "reason": {"x"}}
 		bad.Set(field, wrong)
-		if a := v.send("POST", "/workspaces/grant", bad); a.status != 422 {
+		if a := v.send("POST", path, bad); a.status != 422 {
 			t.Errorf("%s %q: %d", field, wrong, a.status)
 		}
 	}
 	form.Set("credits", "7") // the same form with another sum
-	if a := v.send("POST", "/workspaces/grant", form); a.status != 422 {
+	if a := v.send("POST", path, form); a.status != 422 {
 		t.Errorf("a form that says something else the second time: %d", a.status)
 	}
 	if b := g.Balance(t); b.Granted != 2500 {
@@ -250,8 +251,8 @@ func TestFromASlowFileToItsOverrideInThreeClicks(t *testing.T) {
 			t.Errorf("the first page has no %q", want)
 		}
 	}
-	_, waits := v.follow(first, "/verifications/") // 1
-	_, receiver := v.follow(waits, "/receivers/")  // 2
+	_, waits := v.follow(first, "/verifications/"+g.Open.ID.String()[:8]) // 1
+	_, receiver := v.follow(waits, "/receivers/")                         // 2
 	for _, want := range []string{"holds it back", "rcpt_rate", "1/s", "override", "ticket &lt;812&gt;", "eve", "5/s"} {
 		if !strings.Contains(receiver.body, want) {
 			t.Errorf("the receiver's page has no %q", want)
@@ -342,7 +343,8 @@ func TestObserversSeeNoForms(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
-	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles/explain?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces"} {
+	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles/explain?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
+		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g)} {
 		for part := range strings.SplitSeq(v.get(path).body, "<form ") {
 			if strings.HasPrefix(part, `method="post"`) && !strings.HasPrefix(part, `method="post" action="/sign-out"`) {
 				t.Errorf("%s shows an observer the form %.80s", path, part)

@@ -43,6 +43,7 @@ var routes = []route{
 
 	{pattern: "GET /verifications", handle: verifications},
 	{pattern: "GET /verifications/{id}", handle: verification},
+	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // it changes nothing: observers may ask
 	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", (*Pages).readWaits)},
 
 	{pattern: "GET /throttles", handle: throttles},
@@ -64,7 +65,18 @@ var routes = []route{
 	{pattern: "GET /sources/change", handle: askSource},
 	{pattern: "POST /sources/change", changes: true, handle: changeSource},
 	{pattern: "GET /workspaces", handle: workspaces},
-	{pattern: "POST /workspaces/grant", changes: true, handle: grant},
+	{pattern: "GET /workspaces/{id}", handle: workspace},
+	{pattern: "POST /workspaces/{id}/grant", changes: true, handle: grant},
+	{pattern: "POST /workspaces/{id}/weight", changes: true, handle: setWeight},
+	{pattern: "POST /workspaces/{id}/limits", changes: true, handle: setLimits},
+	{pattern: "GET /workspaces/{id}/keys/{key}", handle: askRevoke},
+	{pattern: "POST /workspaces/{id}/keys/{key}/revoke", changes: true, handle: revokeKey},
+	{pattern: "POST /workspaces/{id}/invite", changes: true, handle: invite},
+	{pattern: "GET /workspaces/{id}/people/{user}", handle: person},
+	{pattern: "POST /workspaces/{id}/people/{user}/end-sessions", changes: true, handle: endSessions},
+	{pattern: "POST /workspaces/{id}/people/{user}/disable", changes: true, handle: disable},
+	{pattern: "POST /workspaces/{id}/people/{user}/enable", changes: true, handle: enable},
+
 	{pattern: "GET /audit", handle: audit},
 	{pattern: "GET /audit/live", part: true, handle: live("audit", (*Pages).readAudit)},
 	{pattern: "POST /audit", changes: true, handle: runAudit},

@@ -37,6 +37,18 @@ func ofNode(rest string) func(*operatetest.Rig) string {
 	return func(g *operatetest.Rig) string { return "/cluster/" + g.Node.String() + rest }
 }
 
+func ofWorkspace(rest string) func(*operatetest.Rig) string {
+	return func(g *operatetest.Rig) string { return "/workspaces/" + g.Workspace.ID.String() + rest }
+}
+
+func ofKey(rest string) func(*operatetest.Rig) string {
+	return func(g *operatetest.Rig) string { return ofWorkspace("/keys/" + g.Key.ID + rest)(g) }
+}
+
+func ofAnna(rest string) func(*operatetest.Rig) string {
+	return func(g *operatetest.Rig) string { return ofWorkspace("/people/" + g.Anna.String() + rest)(g) }
+}
+
 var override = with("name", "mx.slow.test", "field", "connections", "value", "1", "for", "1h", "reason", "x")
 
 // table has every route.
@@ -77,10 +89,20 @@ var table = map[string]asked{
 	"GET /sources/change": {path: at("/sources/change?source=192.0.2.7&to=pause"), want: [3]int{303, 200, 200}},
 	"POST /sources/change": {path: at("/sources/change"), form: with("source", "192.0.2.7", "to", "drain", "for", "1h", "reason", "x"),
 		want: [3]int{401, 403, 303}},
-	"GET /workspaces": {path: at("/workspaces"), want: [3]int{303, 200, 200}},
-	"POST /workspaces/grant": {path: at("/workspaces/grant"), form: func(g *operatetest.Rig) url.Values {
-		return url.Values{"form": {uuid.NewString()}, "workspace": {g.Workspace.ID.String()}, "credits": {"5"}, "reason": {"x"}}
-	}, want: [3]int{401, 403, 303}},
+	"GET /workspaces":                                  {path: at("/workspaces"), want: [3]int{303, 200, 200}},
+	"GET /workspaces/{id}":                             {path: ofWorkspace(""), want: [3]int{303, 200, 200}},
+	"POST /workspaces/{id}/grant":                      {path: ofWorkspace("/grant"), form: with("credits", "5", "reason", "x"), want: [3]int{401, 403, 303}},
+	"POST /workspaces/{id}/weight":                     {path: ofWorkspace("/weight"), form: with("weight", "3"), want: [3]int{401, 403, 303}},
+	"POST /workspaces/{id}/limits":                     {path: ofWorkspace("/limits"), form: with("open", "7", "stored", "0", "unpaid", "0"), want: [3]int{401, 403, 303}},
+	"POST /workspaces/{id}/invite":                     {path: ofWorkspace("/invite"), form: with("email", "ben@acme.test", "role", "viewer"), want: [3]int{401, 403, 200}},
+	"GET /workspaces/{id}/keys/{key}":                  {path: ofKey(""), want: [3]int{303, 200, 200}},
+	"GET /workspaces/{id}/people/{user}":               {path: ofAnna(""), want: [3]int{303, 200, 200}},
+	"POST /workspaces/{id}/keys/{key}/revoke":          {path: ofKey("/revoke"), form: with(), want: [3]int{401, 403, 303}},
+	"POST /workspaces/{id}/people/{user}/end-sessions": {path: ofAnna("/end-sessions"), form: with(), want: [3]int{401, 403, 303}},
+	"POST /workspaces/{id}/people/{user}/disable":      {path: ofAnna("/disable"), form: with(), want: [3]int{401, 403, 303}},
+	"POST /workspaces/{id}/people/{user}/enable":       {path: ofAnna("/enable"), form: with(), want: [3]int{401, 403, 303}},
+	"POST /verifications/{id}/evidence": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Overdue.ID.String() + "/evidence" },
+		form: with("address", operatetest.Asked), want: [3]int{303, 200, 200}}, // observers may: it changes nothing
 	"GET /audit":      {path: at("/audit"), want: [3]int{303, 200, 200}},
 	"GET /audit/live": {path: at("/audit/live"), want: [3]int{401, 200, 200}},
 	"GET /verifications/{id}/live": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() + "/live" },

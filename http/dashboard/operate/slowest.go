@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 )
@@ -24,21 +22,9 @@ const (
 
 // slowestView is the register of open files on the first page, as stuckFirst orders them.
 type slowestView struct {
-	Rows []slowRow
+	Rows []openRow
 	More bool // others are open, too
 	Away bool // the ledger does not answer
-}
-
-// slowRow is one open file.
-type slowRow struct {
-	ID        uuid.UUID
-	Name      string
-	Workspace string // its name, or its id
-	State     ledger.State
-	Done      int64
-	Total     int64 // -1: not known yet
-	Expected  time.Time
-	Overdue   float64 // seconds; 0: it is not
 }
 
 // receiversPage is the first page: its polled part, and what is read once for each view.
@@ -51,7 +37,7 @@ type receiversPage struct {
 func (p *Pages) readSlowest(r *request) (v slowestView) {
 	ctx, cancel := context.WithTimeout(r.Context(), slowestWait)
 	defer cancel()
-	found, err := p.desk.Open(ctx, openShown)
+	found, err := p.desk.Open(ctx, openRead)
 	if err != nil || len(found) == 0 {
 		return slowestView{Away: err != nil}
 	}
@@ -62,13 +48,9 @@ func (p *Pages) readSlowest(r *request) (v slowestView) {
 	now := p.now()
 	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
 	v.More = len(found) > slowestShown
+	nodes := p.nodeNames(ctx)
 	for _, f := range found[:min(len(found), slowestShown)] {
-		row := slowRow{ID: f.ID, Name: fileName(f), Workspace: names[f.Workspace], State: f.State(), Done: f.Counts.Sum(),
-			Total: f.Total, Expected: f.Expected, Overdue: overdueBy(f, now).Seconds()}
-		if row.Workspace == "" {
-			row.Workspace = f.Workspace.String()
-		}
-		v.Rows = append(v.Rows, row)
+		v.Rows = append(v.Rows, rowOf(f, names[f.Workspace], nodes, now))
 	}
 	return v
 }

@@ -15,7 +15,7 @@ const (
 	operatorPages = "http/dashboard/operate/operate.go"
 	operatorKeep  = "http/dashboard/operate/session.go"
 	operatorNodes = "http/dashboard/operate/cluster.go"
-	operatorWork  = "http/dashboard/operate/work.go"
+	operatorWork  = "http/dashboard/operate/workspaces.go"
 )
 
 var (

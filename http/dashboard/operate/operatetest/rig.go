@@ -33,6 +33,11 @@ type Rig struct {
 	URL       string
 	Workspace ledger.Workspace
 	Open      ledger.Verification // that has work, in the ledger and at the receiver "mx.slow.test"
+	Overdue   ledger.Verification // of the same workspace; node-2 has it, and one of its 4 addresses is open
+	Over      ledger.Verification // of the same workspace, made by Anna and cancelled
+	Poor      ledger.Verification // of another workspace, waits for credits
+	Key       ledger.Key          // of the workspace
+	Anna      uuid.UUID           // its owner
 	Node      uuid.UUID           // a session of the cluster
 	Override  ledger.ThrottleOverride
 
@@ -138,7 +143,8 @@ func Start(t testing.TB) *Rig {
 	}
 	g := &Rig{book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
 	g.book.now = g.now
-	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, Token: Token, Gatherer: prometheus.NewRegistry(),
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, People: g.book, Limits: limits,
+		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
 		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: speaker{g}, Cluster: members{g}, Throttle: table,
 		Identity: g.identity, ReplayOverride: replayed, Pages: g.made})
 	if err == nil {
@@ -211,14 +217,22 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 	}
 	if g.Open, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(),
 		Filename: "slow <i>.csv", Bytes: 64, BytesMax: 1 << 20, UploadExpiry: time.Hour,
-		Limits: ledger.Limits{Open: 5, Stored: 1 << 30, Unpaid: 1 << 30}}); err != nil {
+		Limits: limits}); err != nil {
 		return err
+	}
+	for _, do := range []func(context.Context) error{g.fillAccess, g.fillOverdue, g.fillOver, g.fillPoor} {
+		if err := do(ctx); err != nil {
+			return err
+		}
 	}
 	ctx = ledger.WithAuthor(ctx, "eve <eve@ops>")
 	g.Override, err = g.book.SetOverride(ctx, ledger.ThrottleOverride{ID: uuid.New(), Key: "mx.slow.test",
 		Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: "ticket <812>"}, time.Hour)
 	return err
 }
+
+// limits are those of a workspace for which nobody set others.
+var limits = ledger.Limits{Open: 5, Stored: 1 << 30, Unpaid: 1 << 30}
 
 // Link makes a path that signs somebody in once.
 func (g *Rig) Link(author string, readOnly bool) string {

@@ -1,0 +1,168 @@
+package operate
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+// confirmView asks before something that cannot be undone.
+type confirmView struct {
+	Title        string
+	Up, Back     string // where one came from: its name and path
+	Text         []string
+	Done         string // why there is nothing to do any more; "": there is
+	Action, Verb string
+	Changes      bool
+}
+
+// keyOf finds the key of a path; it answers and gives false for one that the workspace does not have.
+func (p *Pages) keyOf(w http.ResponseWriter, r *request) (keyView, uuid.UUID, bool) {
+	id, ok := p.workspaceOf(w, r)
+	if !ok {
+		return keyView{}, id, false
+	}
+	keys, err := p.desk.ListKeys(r.Context(), id)
+	if err != nil {
+		p.refuse(w, r, err)
+		return keyView{}, id, false
+	}
+	i := slices.IndexFunc(keys, func(k ledger.Key) bool { return k.ID == r.PathValue("key") })
+	if i < 0 {
+		p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such key",
+			Text: "This workspace has no key with this name.", Next: "Look at those that it has.",
+			Link: "/workspaces/" + id.String(), Label: "To the workspace"})
+		return keyView{}, id, false
+	}
+	return keyView{keys[i]}, id, true
+}
+
+// askRevoke answers GET /workspaces/{id}/keys/{key}: asks whether a key shall end.
+func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
+	k, id, ok := p.keyOf(w, r)
+	if !ok {
+		return
+	}
+	path := "/workspaces/" + id.String()
+	v := confirmView{Title: "Revoke the key " + k.Name() + "?", Up: "The workspace", Back: path, Verb: "Revoke the key",
+		Text: []string{"Programs of the customer that use it are refused. It stops within 5 seconds. This cannot be undone.",
+			"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
+		Action: path + "/keys/" + k.ID + "/revoke", Changes: !r.in.ReadOnly}
+	if !k.Works() {
+		v.Done = "This key is revoked already, since " + view.When(k.Revoked) + " UTC."
+	}
+	p.show(w, r, http.StatusOK, "confirm", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: v.Title + " · Workspaces"}})
+}
+
+// revokeKey answers POST /workspaces/{id}/keys/{key}/revoke. A second time changes nothing.
+func revokeKey(p *Pages, w http.ResponseWriter, r *request) {
+	k, id, ok := p.keyOf(w, r)
+	if !ok {
+		return
+	}
+	if _, err := p.desk.RevokeKey(r.Context(), k.ID); err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	back(w, r, id, "revoked")
+}
+
+// invite answers POST /workspaces/{id}/invite with the link, once. The same form again gives the same link.
+func invite(p *Pages, w http.ResponseWriter, r *request) {
+	id, ok := p.workspaceOf(w, r)
+	if !ok {
+		return
+	}
+	in := workspaceForm{Form: r.PostFormValue("form"), Email: strings.TrimSpace(r.PostFormValue("email")),
+		Role: ledger.Role(r.PostFormValue("role"))}
+	form, err := uuid.Parse(in.Form)
+	if err != nil || form == uuid.Nil {
+		in.Invite, in.Form = "The form was too old. Send it once more.", ""
+		p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+		return
+	}
+	made, err := p.desk.Invite(r.Context(), admin.InviteCall{Form: form, Workspace: id, Email: in.Email, Role: in.Role})
+	if err == nil {
+		p.showWorkspace(w, r, http.StatusOK, workspaceView{Link: &made})
+		return
+	}
+	if in.Invite, ok = p.refused(w, r, err); ok {
+		in.Form = ""
+		p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+	}
+}
+
+// personView is the page of one member of a workspace.
+type personView struct {
+	ledger.Membership
+	Path    string // of the workspace
+	Changes bool
+}
+
+// personOf finds the member of a path; it answers and gives false for somebody who is none. The path has an id, no email.
+func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership, ok bool) {
+	id, ok := p.workspaceOf(w, r)
+	if !ok {
+		return m, false
+	}
+	members, err := p.desk.ListMembers(r.Context(), id)
+	if err != nil {
+		p.refuse(w, r, err)
+		return m, false
+	}
+	for _, m := range members {
+		if m.User.String() == r.PathValue("user") {
+			return m, true
+		}
+	}
+	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such member",
+		Text: "They are no member of this workspace, or not any more.", Next: "Look at those that it has.",
+		Link: "/workspaces/" + id.String(), Label: "To the workspace"})
+	return m, false
+}
+
+// person answers GET /workspaces/{id}/people/{user}.
+func person(p *Pages, w http.ResponseWriter, r *request) {
+	if m, ok := p.personOf(w, r); ok {
+		p.show(w, r, http.StatusOK, "person", &frame{Here: "workspaces", Frame: view.Frame{Title: "A member · Workspaces"},
+			Body: personView{m, "/workspaces/" + m.Workspace.String(), !r.in.ReadOnly}})
+	}
+}
+
+// endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there are none to end.
+func endSessions(p *Pages, w http.ResponseWriter, r *request) {
+	m, ok := p.personOf(w, r)
+	if !ok {
+		return
+	}
+	if _, _, err := p.desk.EndSessions(r.Context(), m.Email); err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	back(w, r, m.Workspace, "sessions")
+}
+
+// disable and enable answer the forms of a member. A second time changes nothing and is not noted.
+func disable(p *Pages, w http.ResponseWriter, r *request) { p.setDisabled(w, r, true, "disabled") }
+func enable(p *Pages, w http.ResponseWriter, r *request)  { p.setDisabled(w, r, false, "enabled") }
+
+// setDisabled keeps the member of a path from signing in, or lets them again.
+func (p *Pages) setDisabled(w http.ResponseWriter, r *request, disabled bool, done string) {
+	m, ok := p.personOf(w, r)
+	if !ok {
+		return
+	}
+	if m.Disabled != disabled {
+		if _, err := p.desk.DisableUser(r.Context(), m.Email, disabled); err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+	}
+	back(w, r, m.Workspace, done)
+}

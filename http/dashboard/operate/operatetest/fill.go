@@ -1,0 +1,203 @@
+package operatetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// Asked is the address of Overdue whose evidence has two attempts, and Unkept one without any.
+const (
+	Asked  = "anna@slow.test"
+	Unkept = "dora@slow.test"
+)
+
+// Source is the address of ours that asked for Asked, and Rule what judged the answer.
+const (
+	Source = "192.0.2.7"
+	Rule   = "rcpt-5.1.1@00000007"
+)
+
+// upload makes a verification whose bytes are all there, and gives it with the lease of a node.
+func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (v ledger.Verification, l ledger.Lease, err error) {
+	file := []byte("a@slow.test\n")
+	v, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(), Filename: name,
+		Bytes: int64(len(file)), BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
+	if err != nil {
+		return v, l, err
+	}
+	u, err := g.book.OpenUpload(ctx, v.ID)
+	if err == nil {
+		_, err = g.book.AppendChunk(ctx, v.ID, u.Writer, 0, file)
+	}
+	if err != nil {
+		return v, l, err
+	}
+	leased, err := g.book.Lease(ctx, g.Node, 1, time.Hour)
+	if err == nil && (len(leased) != 1 || leased[0].ID != v.ID) {
+		err = fmt.Errorf("%d verifications were leased", len(leased))
+	}
+	if err != nil {
+		return v, l, err
+	}
+	return v, ledger.Lease{Verification: v.ID, Node: g.Node, Epoch: leased[0].Epoch}, nil
+}
+
+// fillOverdue settles three of four addresses of a file that should have ended an hour ago.
+func (g *Rig) fillOverdue(ctx context.Context) error {
+	v, l, err := g.upload(ledger.WithActor(ctx, "key:"+g.Key.ID), g.Workspace.ID, "late <i>.csv")
+	if err == nil {
+		_, err = g.book.Prepare(ctx, l, 4, 0, 4)
+	}
+	if err != nil {
+		return err
+	}
+	at := time.Now().Add(-2 * time.Hour).Truncate(time.Millisecond)
+	first := evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx1.slow.test", Source: Source, Code: 450, Text: Hostile,
+		Outcome: smtp.Undecided, Reason: smtp.Greylisted, Rule: "grey", Version: 3}
+	second := first
+	second.TLS, second.Code, second.Enhanced, second.Text = true, 550, smtp.EnhancedCode{5, 1, 1}, "<b>^</b> is nobody here"
+	second.Outcome, second.Reason, second.Rule, second.Version = smtp.Invalid, smtp.MailboxNotFound, "rcpt-5.1.1", 7
+	s := ledger.Settlement{Lease: l, Number: 1, Results: []ledger.Result{
+		{Ordinal: 0, Email: Asked, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: at},
+		{Ordinal: 1, Email: "ben@slow.test", Outcome: smtp.Unknown, Reason: smtp.Greylisted, At: at},
+		{Ordinal: 2, Email: Unkept, Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: at}}}
+	if s.Evidence, err = evidence.Pack([]evidence.Entry{{Ordinal: 0, Case: evidence.Case{Hosts: 1, Attempts: []evidence.Attempt{first, second}}},
+		{Ordinal: 1, Case: evidence.Case{Hosts: 1, Attempts: []evidence.Attempt{first}, GaveUp: true}}}); err != nil {
+		return err
+	}
+	if _, err = g.book.Settle(ctx, s); err != nil {
+		return err
+	}
+	g.Overdue, err = g.book.Wait(ctx, l, ledger.Outlook{Next: time.Now().Add(time.Minute), Expected: time.Now().Add(-time.Hour),
+		Why: "1 address waits for slow.test, which asked us to come <b>later</b>"})
+	g.Overdue.Filename = v.Filename
+	return err
+}
+
+// fillOver makes a file that was cancelled, "gone.csv", in the workspace of Open.
+func (g *Rig) fillOver(ctx context.Context) error {
+	ctx = ledger.WithActor(ctx, "user:"+g.Anna.String())
+	v, _, err := g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(), Filename: "gone.csv",
+		Bytes: 7, BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
+	if err == nil {
+		g.Over, err = g.book.Cancel(ctx, g.Workspace.ID, v.ID)
+	}
+	return err
+}
+
+// fillPoor makes a file in a workspace without credits.
+func (g *Rig) fillPoor(ctx context.Context) error {
+	poor, err := g.book.CreateWorkspace(ctx, uuid.New(), "poor & co")
+	if err != nil {
+		return err
+	}
+	_, l, err := g.upload(ctx, poor.ID, "unpaid.csv")
+	if err == nil {
+		g.Poor, err = g.book.Prepare(ctx, l, 3, 0, 3)
+	}
+	return err
+}
+
+// fillAccess makes a key and an owner.
+func (g *Rig) fillAccess(ctx context.Context) (err error) {
+	if g.Key, err = g.book.CreateKey(ctx, ledger.Key{ID: "abcdefgh2345", Workspace: g.Workspace.ID, Label: "billing <b>"}); err != nil {
+		return err
+	}
+	token, cookie := signin.NewToken(), signin.NewToken()
+	link, _ := token.Hash()
+	session, _ := cookie.Hash()
+	if _, err = g.book.MakeLink(ctx, ledger.Link{ID: link, Purpose: ledger.InviteLink, Workspace: g.Workspace.ID,
+		Email: "anna@acme.test", Role: ledger.Owner, MadeBy: "operator test"}); err != nil {
+		return err
+	}
+	g.Anna = uuid.New()
+	_, err = g.book.AcceptLink(ctx, ledger.Accept{Link: link, User: g.Anna, Name: "Anna <b>", Password: "x",
+		Session: ledger.NewSession{ID: session, Agent: "test", Network: "127.0.0.1", Life: time.Hour}})
+	return err
+}
+
+// Settled makes a verification of n addresses, each settled by itself as valid: it has n + 1 entries.
+func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
+	t.Helper()
+	v, l, err := g.upload(t.Context(), g.Workspace.ID, "many.csv")
+	if err == nil {
+		_, err = g.book.Prepare(t.Context(), l, n, 0, n)
+	}
+	for i := int64(0); i < n && err == nil; i++ {
+		v, err = g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: i + 1, Results: []ledger.Result{{Ordinal: i,
+			Email: fmt.Sprintf("user%d@slow.test", i), Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: time.Now().Truncate(time.Millisecond)}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// APIKeys gives the API keys of the workspace.
+func (g *Rig) APIKeys(t testing.TB) []ledger.Key {
+	t.Helper()
+	found, err := g.book.Keys(t.Context(), g.Workspace.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// People gives those of the workspace.
+func (g *Rig) People(t testing.TB) []ledger.Membership {
+	t.Helper()
+	found, err := g.book.Members(t.Context(), g.Workspace.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Links gives the invitations to the workspace that can be used.
+func (g *Rig) Links(t testing.TB) []ledger.Link {
+	t.Helper()
+	found, err := g.book.OpenLinks(t.Context(), g.Workspace.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Sessions gives how many of Anna's sessions hold.
+func (g *Rig) Sessions(t testing.TB) int {
+	t.Helper()
+	found, err := g.book.Sessions(t.Context(), g.Anna, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// Log gives the newest lines of the operator log.
+func (g *Rig) Log(t testing.TB) []ledger.LogLine {
+	t.Helper()
+	found, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Usage gives what the workspace may have.
+func (g *Rig) Usage(t testing.TB) ledger.Usage {
+	t.Helper()
+	u, err := g.book.Usage(t.Context(), g.Workspace.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}

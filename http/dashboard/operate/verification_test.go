@@ -1,0 +1,116 @@
+package operate_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"rollcall/http/dashboard/operate/operatetest"
+)
+
+// has checks that a page has some texts, in this order.
+func (a answer) has(t *testing.T, what string, texts ...string) {
+	t.Helper()
+	rest := a.body
+	for _, text := range texts {
+		i := strings.Index(rest, text)
+		if i < 0 {
+			t.Errorf("%s has no %q, or it stands before another one:\n%s", what, text, a.body)
+			return
+		}
+		rest = rest[i+len(text):]
+	}
+}
+
+func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	v.get("/verifications").has(t, "the list",
+		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting receivers",
+		"1 address waits for slow.test, which asked us to come &lt;b&gt;later&lt;/b&gt;. Next try at", "overdue by 60 min", "node-2",
+		`href="/verifications/`+g.Poor.ID.String(), "poor &amp; co", "Credits: it needs 3.", "not known",
+		`href="/verifications/`+g.Open.ID.String(), "The rest of its file: 0 of 64 bytes are here.")
+	for find, want := range map[string]string{"UNPAID": "unpaid.csv", "acme": "slow &lt;i&gt;.csv", g.Overdue.ID.String()[:12]: "late &lt;i&gt;.csv"} {
+		a := v.get("/verifications?find=" + find)
+		if a.has(t, find, want); find == "UNPAID" && strings.Contains(a.body, "late ") {
+			t.Errorf("%s finds another file too", find)
+		}
+	}
+	if a := v.get("/verifications?find=anna"); !strings.Contains(a.body, "None that is open fits") {
+		t.Error("what no file and no workspace is called finds something")
+	}
+}
+
+func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	page := v.get("/verifications/" + g.Overdue.ID.String())
+	page.has(t, "the page", "late &lt;i&gt;.csv", `<a href="/workspaces/`+g.Workspace.ID.String()+`">acme &lt;b&gt;</a>`, "by the key billing &lt;b&gt; (rc_"+g.Key.ID+")", "overdue by 60 min", "What it waits for",
+		"No node that answers works on it now;")
+	page.has(t, "its entries", "Entries of the book", "<td>release</td>", "<td>charge</td>", "<td>hold</td>", "<tfoot>", "3 moves",
+		`<td class="n">4</td><td class="n">2</td><td class="n">1</td></tr></tfoot>`)
+	page.has(t, "the sum", ">4</span> held in all", ">2</span> charged", ">1</span> released", ">1</span> still held")
+	if strings.Contains(page.body, "does not add up") {
+		t.Error("what adds up is said not to")
+	}
+	if a := v.get("/verifications/" + g.Open.ID.String()); !strings.Contains(a.body, "It has moved no credits.") {
+		t.Error("a verification without entries does not say so")
+	}
+	if a := v.get("/verifications/" + g.Overdue.ID.String() + "?after=x"); a.status != 400 {
+		t.Errorf("a page that begins nowhere: %d", a.status)
+	}
+	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "by anna@acme.test", "Over since", "cancelled")
+	g.Away(true)
+	if a := v.get("/verifications/" + g.Open.ID.String()); a.status != 200 || !strings.Contains(a.body, "Its name, its credits") ||
+		!strings.Contains(a.body, "mx.slow.test") {
+		t.Errorf("without the ledger: %d %s", a.status, a.body)
+	}
+}
+
+func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	path := "/verifications/" + g.Settled(t, 110).ID.String()
+	rows := func(a answer) int {
+		_, table, _ := strings.Cut(a.body, `aria-label="Entries of the book"`)
+		table, _, _ = strings.Cut(table, "<tfoot>")
+		return strings.Count(table, `<th scope="row">`)
+	}
+	newest := v.get(path)
+	newest.has(t, "the first page", "111 moves", ">110</span> held in all", ">110</span> charged", ">0</span> still held", "Older")
+	_, older := v.follow(newest, path+"?after=")
+	older.has(t, "the second page", "<td>hold</td>", "111 moves", ">110</span> held in all", "Newest")
+	if a, b := rows(newest), rows(older); a != 100 || b != 11 {
+		t.Errorf("%d entries and then %d", a, b)
+	}
+}
+
+func TestEvidenceIsFoundByAddress(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true) // an observer may: it changes nothing
+	path := "/verifications/" + g.Overdue.ID.String() + "/evidence"
+	asks := func(address string) answer { return v.send("POST", path, url.Values{"address": {address}}) }
+	found := asks(" " + operatetest.Asked + " ")
+	found.has(t, "the evidence", operatetest.Asked, "invalid</span> · The receiver says", "mx1.slow.test", "from <span class=\"mono\">"+operatetest.Source,
+		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Taken for a reason to ask again, greylisted, by the rule",
+		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Taken for invalid, mailbox_not_found",
+		operatetest.Rule)
+	asks(operatetest.Unkept).has(t, "an outcome without evidence", "valid</span> · ", "Nothing was kept")
+	asks("ben@slow.test").has(t, "what was given up", "unknown</span> · ", "We stopped asking")
+	for address, want := range map[string]int{"nobody@slow.test": 404, "": 400} {
+		a := asks(address)
+		if a.status != want || !strings.Contains(a.body, "There is no evidence") {
+			t.Errorf("%q: %d %s", address, a.status, a.body)
+		}
+	}
+	if a := v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}); a.status != 404 {
+		t.Errorf("no verification: %d", a.status)
+	}
+	if n := len(g.Log(t)); n != len(operatetest.Start(t).Log(t)) {
+		t.Errorf("asking wrote to the operator log: %d lines", n)
+	}
+}

@@ -1,0 +1,314 @@
+package operate
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/view"
+	"rollcall/ledger"
+)
+
+const (
+	// listShown bounds each list on the page of a workspace but its grants. Guess: the page stays below half its bound.
+	listShown = 200
+	// grantsShown is how many grants it shows.
+	grantsShown = 20
+)
+
+// workspacesView is the workspaces with what they have.
+type workspacesView struct {
+	Rows []admin.WorkspaceLine
+	More int
+	Find string
+}
+
+// workspaces answers GET /workspaces.
+func workspaces(p *Pages, w http.ResponseWriter, r *request) {
+	v := workspacesView{Find: r.URL.Query().Get("find")}
+	var err error
+	if v.Rows, v.More, err = p.desk.Workspaces(r.Context(), v.Find); err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	p.show(w, r, http.StatusOK, "workspaces", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: "Workspaces"}})
+}
+
+// workspaceView is the page of one workspace.
+type workspaceView struct {
+	admin.WorkspaceLine
+	Limits     []limitRow
+	Keys       []keyView
+	MoreKeys   int
+	Members    []ledger.Membership
+	MoreOf     int  // members that are not shown
+	People     bool // somebody can sign in here
+	Open       []openRow
+	MoreOpen   bool
+	Grants     []ledger.Move
+	MoreGrants bool
+	Path       string
+	Changes    bool
+	Invites    bool
+	In         workspaceForm
+	Done       string // what a form came to; "": nothing
+	Link       *admin.UserLink
+	Roles      []ledger.Role
+}
+
+// workspaceForm is what somebody filled in on the page of a workspace, and what is wrong with it.
+type workspaceForm struct {
+	Form                 string
+	Credits, Reason      string // of a grant
+	Weight               string
+	Open, Stored, Unpaid string // limits
+	Why                  string // of the limits
+	Email                string // of an invitation
+	Role                 ledger.Role
+	Grant, Turns, Bounds string // problems, by the form that has them
+	Invite               string
+}
+
+// limitRow is a limit of a workspace.
+type limitRow struct {
+	Name string
+	admin.Limit
+	Bytes bool
+}
+
+// keyView is an API key.
+type keyView struct{ ledger.Key }
+
+// Works reports whether the key is not revoked.
+func (k keyView) Works() bool { return k.Revoked.IsZero() }
+
+// Name is what the key is called.
+func (k keyView) Name() string {
+	if k.Label != "" {
+		return k.Label
+	}
+	return "rc_" + k.ID
+}
+
+// errNoWorkspace says that a path names none.
+var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
+
+// workspaceOf reads the workspace of a path; it answers and gives false when the path names none.
+func (p *Pages) workspaceOf(w http.ResponseWriter, r *request) (uuid.UUID, bool) {
+	id, err := uuid.Parse(r.PathValue("id"))
+	if err != nil {
+		p.refuse(w, r, errNoWorkspace)
+	}
+	return id, err == nil
+}
+
+// workspace answers GET /workspaces/{id}.
+func workspace(p *Pages, w http.ResponseWriter, r *request) {
+	done := map[string]string{
+		"granted":  "The credits are granted.",
+		"weight":   "The weight is set. It holds on all nodes within two seconds.",
+		"limits":   "The limits are set. They hold from the next file on.",
+		"revoked":  "The key is revoked. It stops within 5 seconds.",
+		"sessions": "All sessions of that member are ended. They stop within 5 seconds.",
+		"disabled": "That member may not sign in any more. Their sessions stop within 5 seconds.",
+		"enabled":  "That member may sign in again.",
+	}[r.URL.Query().Get("done")]
+	p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})
+}
+
+// showWorkspace answers with the page of a workspace, and what a form came to.
+func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v workspaceView) {
+	id, ok := p.workspaceOf(w, r)
+	if !ok {
+		return
+	}
+	v.Path, v.Changes, v.Invites = "/workspaces/"+id.String(), !r.in.ReadOnly, p.desk.Invites()
+	v.Roles = []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner}
+	for _, read := range []func(*request, uuid.UUID, *workspaceView) error{p.readAccount, p.readAccess, p.readWork} {
+		if err := read(r, id, &v); err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+	}
+	if v.In.Form == "" {
+		v.In.Form = uuid.NewString()
+	}
+	if v.In.Weight == "" {
+		v.In.Weight = strconv.Itoa(v.Weight)
+	}
+	if v.In.Role == "" {
+		v.In.Role = ledger.Member
+	}
+	p.show(w, r, status, "workspace", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: v.Name + " · Workspaces"}})
+}
+
+// readAccount fills in credits, weight, limits and grants.
+func (p *Pages) readAccount(r *request, id uuid.UUID, v *workspaceView) (err error) {
+	if v.WorkspaceLine, err = p.desk.ReadWorkspace(r.Context(), id); err != nil {
+		return err
+	}
+	limits, err := p.desk.ReadLimits(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	v.Limits = []limitRow{{"Open verifications", limits.Open, false}, {"Stored bytes", limits.Stored, true},
+		{"Unpaid verifications in 24 hours", limits.Unpaid, false}}
+	if v.In.Bounds == "" {
+		own := func(l admin.Limit) string {
+			if l.Default {
+				return "0"
+			}
+			return strconv.FormatInt(l.Limit, 10)
+		}
+		v.In.Open, v.In.Stored, v.In.Unpaid = own(limits.Open), own(limits.Stored), own(limits.Unpaid)
+	}
+	v.Grants, v.MoreGrants, err = p.desk.ListGrants(r.Context(), id, grantsShown)
+	return err
+}
+
+// readAccess fills in keys and people.
+func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
+	keys, err := p.desk.ListKeys(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	for i := len(keys) - 1; i >= 0 && len(v.Keys) < listShown; i-- { // the newest first
+		v.Keys = append(v.Keys, keyView{keys[i]})
+	}
+	v.MoreKeys = len(keys) - len(v.Keys)
+	v.Members, err = p.desk.ListMembers(r.Context(), id)
+	if status := statusOf(err); status == http.StatusConflict { // nobody signs in at this process
+		return nil
+	}
+	v.People, v.MoreOf = err == nil, max(0, len(v.Members)-listShown)
+	v.Members = v.Members[:len(v.Members)-v.MoreOf]
+	return err
+}
+
+// readWork fills in what is open.
+func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
+	open, err := p.desk.ListOpen(r.Context(), id, listShown+1)
+	if err != nil {
+		return err
+	}
+	v.MoreOpen = len(open) > listShown
+	for _, one := range open[:min(len(open), listShown)] {
+		v.Open = append(v.Open, rowOf(one, v.Name, nil, p.now()))
+	}
+	return nil
+}
+
+// asNumber reads a whole number as people write it, with or without groups.
+func asNumber(text string) (int64, error) {
+	return strconv.ParseInt(strings.NewReplacer(",", "", " ", "", "\u202f", "").Replace(text), 10, 64)
+}
+
+// refused says that a form was not taken, with status 422, when the caller can change it; for anything else it answers.
+func (p *Pages) refused(w http.ResponseWriter, r *request, err error) (problem string, ok bool) {
+	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
+		return asSentence(plainly(err)), true
+	}
+	p.refuse(w, r, err)
+	return "", false
+}
+
+// back leads to the page of a workspace, which says what was done.
+func back(w http.ResponseWriter, r *request, id uuid.UUID, done string) {
+	http.Redirect(w, r.Request, "/workspaces/"+id.String()+"?done="+done, http.StatusSeeOther)
+}
+
+// grant answers POST /workspaces/{id}/grant. The same form again is the same grant.
+func grant(p *Pages, w http.ResponseWriter, r *request) {
+	workspace, ok := p.workspaceOf(w, r)
+	if !ok {
+		return
+	}
+	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	in := workspaceForm{Form: of("form"), Credits: of("credits"), Reason: of("reason")}
+	id, wrongForm := uuid.Parse(in.Form)
+	credits, wrongCredits := asNumber(in.Credits)
+	switch {
+	case wrongForm != nil:
+		in.Grant, in.Form = "The form was too old. Send it once more.", ""
+	case wrongCredits != nil:
+		in.Grant = "Write how many credits as a whole number, such as 100000."
+	case in.Reason == "":
+		in.Grant = "Say why: the customer's statement and the operator log keep it."
+	}
+	if in.Grant == "" {
+		_, err := p.desk.Grant(r.Context(), admin.GrantCall{ID: id, Workspace: workspace, Credits: credits, Reason: in.Reason})
+		if err == nil {
+			back(w, r, workspace, "granted")
+			return
+		}
+		if in.Grant, ok = p.refused(w, r, err); !ok {
+			return
+		}
+		in.Form, in.Grant = "", "This was not granted. "+in.Grant
+	}
+	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+}
+
+// setWeight answers POST /workspaces/{id}/weight. The same weight again changes nothing.
+func setWeight(p *Pages, w http.ResponseWriter, r *request) {
+	id, ok := p.workspaceOf(w, r)
+	if !ok {
+		return
+	}
+	in := workspaceForm{Weight: strings.TrimSpace(r.PostFormValue("weight"))}
+	weight, err := strconv.Atoi(in.Weight)
+	if err != nil {
+		in.Turns = fmt.Sprintf("Write the weight as a whole number from 1 to %d.", ledger.WeightMax)
+	} else if _, err = p.desk.SetWeight(r.Context(), id, weight); err == nil {
+		back(w, r, id, "weight")
+		return
+	} else if in.Turns, ok = p.refused(w, r, err); !ok {
+		return
+	}
+	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+}
+
+// setLimits answers POST /workspaces/{id}/limits. The same limits again change nothing.
+func setLimits(p *Pages, w http.ResponseWriter, r *request) {
+	id, ok := p.workspaceOf(w, r)
+	if !ok {
+		return
+	}
+	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	in := workspaceForm{Open: of("open"), Stored: of("stored"), Unpaid: of("unpaid"), Why: of("reason")}
+	call := admin.LimitsCall{Reason: in.Why}
+	for _, field := range []struct {
+		text string
+		to   **int64
+	}{{in.Open, &call.Open}, {in.Stored, &call.Stored}, {in.Unpaid, &call.Unpaid}} {
+		n, err := asNumber(field.text)
+		if err != nil {
+			in.Bounds = "Write each limit as a whole number, or 0 for the default of the node."
+		}
+		*field.to = &n
+	}
+	if in.Bounds == "" {
+		_, err := p.desk.SetLimits(r.Context(), id, call)
+		if err == nil {
+			back(w, r, id, "limits")
+			return
+		}
+		if in.Bounds, ok = p.refused(w, r, err); !ok {
+			return
+		}
+	}
+	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
+}
+
+// lastUsed says when something was used.
+func lastUsed(at time.Time) string {
+	if at.IsZero() {
+		return "never used"
+	}
+	return "used last on " + view.When(at) + " UTC"
+}

@@ -1,0 +1,202 @@
+package operate_test
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/ledger"
+)
+
+// noted counts the lines of the operator log by an author about an action.
+func noted(t *testing.T, g *operatetest.Rig, author, action string) int {
+	t.Helper()
+	n := 0
+	for _, l := range g.Log(t) {
+		if l.Author == author && l.Action == action {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAWorkspaceShowsWhatItHas(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "ben", true)
+	_, page := v.follow(v.get("/workspaces?find=acme"), "/workspaces/")
+	page.has(t, "the workspace", "acme &lt;b&gt;", ">1\u202f000</span> granted", ">997</span> available", ">1</span> held", ">2</span> spent",
+		"Open verifications", "late &lt;i&gt;.csv", "slow &lt;i&gt;.csv", "Newest grants", ">1\u202f000</td>", "test", "API keys", "billing &lt;b&gt;",
+		"People", "anna@acme.test", "Limits and weight", ">5</td>", ">2</td>")
+	_, grants, _ := strings.Cut(page.body, "Newest grants")
+	grants, _, _ = strings.Cut(grants, "API keys")
+	if n := strings.Count(grants, `<th scope="row">`); n != 1 {
+		t.Errorf("%d grants are shown, want 1:\n%s", n, grants)
+	}
+	if strings.Contains(page.body, "gone.csv") {
+		t.Error("what was cancelled stands among the open ones")
+	}
+}
+
+func TestAKeyIsRevokedOnce(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	v.get(ofWorkspace("")(g)).has(t, "the workspace", "billing &lt;b&gt;", "rc_"+g.Key.ID, "never", "works", ofKey("")(g))
+	v.get(ofKey("")(g)).has(t, "the question", "Revoke the key billing &lt;b&gt;?", "rc_"+g.Key.ID, "never used", "Keep it")
+	if k := g.APIKeys(t)[0]; !k.Revoked.IsZero() {
+		t.Fatal("asking revoked it")
+	}
+	for range 2 {
+		if a := v.send("POST", ofKey("/revoke")(g), url.Values{}); a.status != 303 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if k := g.APIKeys(t)[0]; k.Revoked.IsZero() {
+		t.Error("it still works")
+	}
+	if n := noted(t, g, "eve", "key revoke"); n != 1 {
+		t.Errorf("noted %d times", n)
+	}
+	v.get(ofKey("")(g)).has(t, "the question again", "revoked already")
+	if a := v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)); a.status != 404 {
+		t.Errorf("no key: %d", a.status)
+	}
+	other := "/workspaces/" + g.Poor.Workspace.String() + "/keys/" + g.Key.ID
+	if a := v.send("POST", other+"/revoke", url.Values{}); a.status != 404 {
+		t.Errorf("a key of another workspace: %d", a.status)
+	}
+}
+
+// once is a link in the one answer that shows it.
+var once = regexp.MustCompile(`<code>(https://rollcall\.test/link/[^<]+)</code>`)
+
+func TestAnInvitationIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	form := url.Values{"form": {uuid.NewString()}, "email": {" ben@acme.test "}, "role": {"viewer"}}
+	var links []string
+	for range 2 {
+		a := v.send("POST", ofWorkspace("/invite")(g), form)
+		m := once.FindStringSubmatch(a.body)
+		if a.status != 200 || m == nil || !strings.Contains(a.body, "The link for ben@acme.test") {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		links = append(links, m[1])
+	}
+	open := g.Links(t)
+	if links[0] != links[1] || len(open) != 1 || open[0].Email != "ben@acme.test" || open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve" {
+		t.Errorf("links %q, open %+v", links, open)
+	}
+	if n := noted(t, g, "eve", "user invite"); n != 1 {
+		t.Errorf("noted %d times", n)
+	}
+	if a := v.get(ofWorkspace("")(g)); once.MatchString(a.body) {
+		t.Error("the link is shown again")
+	}
+	form.Set("role", "owner")
+	if a := v.send("POST", ofWorkspace("/invite")(g), form); a.status != 422 || !strings.Contains(a.body, "sent before") {
+		t.Errorf("the same form for another role: %d", a.status)
+	}
+	for field, wrong := range map[string]string{"email": "ben", "role": "admin", "form": "x"} {
+		bad := url.Values{"form": {uuid.NewString()}, "email": {"c@acme.test"}, "role": {"viewer"}}
+		bad.Set(field, wrong)
+		if a := v.send("POST", ofWorkspace("/invite")(g), bad); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
+			t.Errorf("%s %q: %d", field, wrong, a.status)
+		}
+	}
+	if n := len(g.Links(t)); n != 1 {
+		t.Errorf("%d invitations are open", n)
+	}
+}
+
+func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	_, page := v.follow(v.get(ofWorkspace("")(g)), ofAnna("")(g)[:60])
+	page.has(t, "the member", "anna@acme.test", "Anna &lt;b&gt;", "owner", "may sign in", "End all sessions", "Disable the user")
+	if g.Sessions(t) != 1 {
+		t.Fatal("Anna has no session")
+	}
+	for range 2 {
+		v.send("POST", ofAnna("/end-sessions")(g), url.Values{})
+	}
+	if n := g.Sessions(t); n != 0 {
+		t.Errorf("%d sessions hold", n)
+	}
+	before := len(g.Log(t))
+	for range 2 {
+		if a := v.send("POST", ofAnna("/disable")(g), url.Values{}); a.status != 303 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if m := g.People(t)[0]; !m.Disabled {
+			t.Error("she is not disabled")
+		}
+	}
+	lines := g.Log(t)
+	if once := slices.IndexFunc(lines, func(l ledger.LogLine) bool { return l.Action == "user disable" && l.New == "true" && l.Author == "eve" }); once < 0 {
+		t.Errorf("not noted: %+v", lines)
+	}
+	first := len(lines) - before
+	v.send("POST", ofAnna("/disable")(g), url.Values{})
+	if n := len(g.Log(t)) - before; n != first {
+		t.Errorf("noted again: %d lines, then %d", first, n)
+	}
+	v.get(ofAnna("")(g)).has(t, "the member", "disabled", "Let them sign in")
+	v.send("POST", ofAnna("/enable")(g), url.Values{})
+	if m := g.People(t)[0]; m.Disabled {
+		t.Error("she is still disabled")
+	}
+	stranger := ofWorkspace("/people/" + uuid.NewString())(g)
+	elsewhere := "/workspaces/" + g.Poor.Workspace.String() + "/people/" + g.Anna.String()
+	for _, path := range []string{stranger, elsewhere} {
+		if a := v.send("POST", path+"/disable", url.Values{}); a.status != 404 || g.People(t)[0].Disabled {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+}
+
+func TestWeightAndLimitsAreSet(t *testing.T) {
+	t.Parallel()
+	g := operatetest.Start(t)
+	v := visit(t, g, "eve", false)
+	for range 2 {
+		v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"3"}})
+		v.send("POST", ofWorkspace("/limits")(g), url.Values{"open": {"7"}, "stored": {"1,000"}, "unpaid": {"0"}, "reason": {"contract"}})
+	}
+	if u := g.Usage(t); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
+		t.Errorf("%+v", u)
+	}
+	if n := noted(t, g, "eve", "workspace weight"); n != 1 {
+		t.Errorf("the weight is noted %d times", n)
+	}
+	v.get(ofWorkspace("")(g)).has(t, "the workspace", "Open verifications", ">7</td>", "an operator", "1.0 kB", "the node's configuration",
+		`value="7"`, `value="1000"`, `value="0"`, `value="3"`)
+	v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"101"}}).has(t, "a weight above the bound",
+		"Weight must be a whole number from 1 to 100.")
+	for path, form := range map[string]url.Values{"/weight": {"weight": {"101"}}, "/weight?": {"weight": {"much"}}, "/weight?2": {"weight": {"0"}},
+		"/limits": {"open": {"-1"}, "stored": {"0"}, "unpaid": {"0"}}, "/limits?": {"open": {""}, "stored": {"0"}, "unpaid": {"0"}},
+		"/limits?2": {"open": {"1"}, "stored": {"0"}, "unpaid": {"0"}, "reason": {strings.Repeat("x", 201)}}} {
+		if a := v.send("POST", ofWorkspace(path)(g), form); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
+			t.Errorf("%s %v: %d", path, form, a.status)
+		}
+	}
+	if u := g.Usage(t); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
+		t.Errorf("what was refused changed something: %+v", u)
+	}
+	for _, path := range []string{"/workspaces/x", "/workspaces/" + uuid.NewString()} {
+		if a := v.get(path); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+		if a := v.send("POST", path+"/weight", url.Values{"weight": {"3"}}); a.status != 404 {
+			t.Errorf("POST %s: %d", path, a.status)
+		}
+	}
+}
