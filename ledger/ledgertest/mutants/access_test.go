@@ -52,8 +52,10 @@ var ofAccess = []mutant{
 	{"any new password", signInWords, "case n < PasswordLeast:", "case n < 1:", signingIn},
 	{"an invitation opens an account", signInLink, "case user != nil && l.Purpose == ledger.InviteLink:", "case user != nil && l.Purpose == \"\":", signingIn},
 	{"a link without the code", signInLink, "if user != nil && user.TOTP != \"\" {", "if user != nil && user.TOTP == \"?\" {", factors},
-	{"a code used twice", signInCodes, "if good {\n\t\terr := s.book.UseTOTP(", "if err := error(nil); good && err != nil {\n\t\terr := s.book.UseTOTP(", factors},
-	{"the password alone", signInCodes, "if u.TOTP == \"\" {\n\t\treturn nil", "if u.TOTP != \"?\" {\n\t\treturn nil", factors},
+	{"a code used twice", signInCodes, "		err := keep(state)
+", "		err := error(nil)
+", factors},
+	{"the password alone", signInCodes, "if u.TOTP == \"\" {\n\t\treturn nil\n", "if u.TOTP != \"?\" {\n\t\treturn nil\n", factors},
 	{"an email that nobody verified", signInVisit, "if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {", "if in == nil || in.User.ID != user {", provided},
 	{"an observer who changes", operatorPages, "if in.ReadOnly && to.changes {", "if in.ReadOnly && to.changes && to.part {", operating},
 	{"operators without a session", operatorPages, "if err != nil {\n\t\t\tp.signedOut(w, r, to)", "if err != nil && to.changes {\n\t\t\tp.signedOut(w, r, to)", operating},
