@@ -131,6 +131,9 @@ func (d *Dashboard) livePart(r *request, v ledger.Verification) (part, etag stri
 		}
 	}
 	if again := httpd.RetryAfter(v, d.now()); again > 0 {
+		if show.Single && v.Status == ledger.Verifying && d.now().Sub(v.Created) < soonFor {
+			again = steps[0]
+		}
 		show.Every = strconv.Itoa(step(again)) + "s"
 	}
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
@@ -156,6 +159,10 @@ func (d *Dashboard) livePart(r *request, v ledger.Verification) (part, etag stri
 
 // steps are the paces of a part that asks again, in seconds. There are few, since another pace is a changed part.
 var steps = []int{2, 5, 10, 20, 30, 60}
+
+// soonFor is how long the page of a check looks again at the fastest pace: most outcomes are there within a second or two, and
+// somebody waits for each.
+const soonFor = time.Minute
 
 // step is the pace at which to ask for what is told to be new after some seconds: no faster.
 func step(seconds int) int {
