@@ -55,6 +55,23 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	}
 }
 
+// Somebody waits before the page of a check, so it looks again soon, but not for ever.
+func TestThePageOfACheckLooksAgainSoon(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	at := g.as["member"].post(g.path("/check"), "form", uuid.NewString(), "address", "anna@acme.test").header.Get("Location")
+	if _, err := g.book.Prepare(t.Context(), g.lease(uuid.MustParse(at[strings.LastIndex(at, "/")+1:])), 1, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if page := g.as["member"].get(at); !strings.Contains(page.body, "verifying") || !strings.Contains(page.body, `data-hx-trigger="every 2s"`) {
+		t.Errorf("a check that has just begun: %s", page.body)
+	}
+	g.now.Add(61)
+	if page := g.as["member"].get(at); !strings.Contains(page.body, `data-hx-trigger="every 10s"`) {
+		t.Errorf("a check of a minute: %s", page.body)
+	}
+}
+
 // judged makes a verification in which a settlement of outcomes came with their evidence.
 func (g *rig) judged(results []ledger.Result, cases map[int64]evidence.Case) ledger.Verification {
 	g.t.Helper()

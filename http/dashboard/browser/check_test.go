@@ -41,10 +41,13 @@ func TestACheckLeadsToItsTalk(t *testing.T) {
 		t.Errorf("the field has %q after a refusal", kept)
 	}
 	b.fill("address", "ghost@acme-clean.test")
+	// The form leaves twice before its first answer, as from an impatient hand on a slow network, and then by two clicks.
+	eval[bool](b, `((f) => { const send = () => fetch(f.action, { method: "POST", body: new URLSearchParams(new FormData(f)), redirect: "manual" });
+		return Promise.all([send(), send()]).then(() => true); })(document.querySelector("main form"))`)
 	eval[bool](b, `((button) => { button.click(); button.click(); return true; })(document.querySelector("main button"))`)
 	b.until("document.getElementById('live')")
 	if made := p.singles(); made != 1 {
-		t.Fatalf("two clicks made %d checks", made)
+		t.Fatalf("one form, sent again and again, made %d checks", made)
 	}
 	if v := p.newest(); b.at() != p.of(v) || v.Kind != ledger.Single {
 		t.Errorf("the check %s of kind %s led to %s", v.ID, v.Kind, b.at())

@@ -52,9 +52,7 @@ var ofAccess = []mutant{
 	{"any new password", signInWords, "case n < PasswordLeast:", "case n < 1:", signingIn},
 	{"an invitation opens an account", signInLink, "case user != nil && l.Purpose == ledger.InviteLink:", "case user != nil && l.Purpose == \"\":", signingIn},
 	{"a link without the code", signInLink, "if user != nil && user.TOTP != \"\" {", "if user != nil && user.TOTP == \"?\" {", factors},
-	{"a code used twice", signInCodes, "		err := keep(state)
-", "		err := error(nil)
-", factors},
+	{"a code used twice", signInCodes, "\t\terr := keep(state)\n", "\t\terr := error(nil)\n", factors},
 	{"the password alone", signInCodes, "if u.TOTP == \"\" {\n\t\treturn nil\n", "if u.TOTP != \"?\" {\n\t\treturn nil\n", factors},
 	{"an email that nobody verified", signInVisit, "if in == nil || in.User.ID != user || !isEmail(who, in.User.Email) {", "if in == nil || in.User.ID != user {", provided},
 	{"an observer who changes", operatorPages, "if in.ReadOnly && to.changes {", "if in.ReadOnly && to.changes && to.part {", operating},
