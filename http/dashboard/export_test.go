@@ -1,5 +1,15 @@
 package dashboard
 
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/view"
+)
+
 // Patterns gives the routes, for tests.
 func Patterns() (all []string) {
 	for _, r := range routes {
@@ -16,3 +26,12 @@ var (
 
 // AssetURLs are the paths of all assets.
 func AssetURLs(d *Dashboard) []string { return d.assets.URLs() }
+
+// WaitsMax bounds the answers that are kept.
+const WaitsMax = waitsMax
+
+// NewWaits gives the answers to what addresses wait for, as numbers of lines.
+func NewWaits(ask func(context.Context, string) (waiting.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
+	c := &waitsCache{ask: ask, now: now, log: slog.New(slog.DiscardHandler)}
+	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
+}
