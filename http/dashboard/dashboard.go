@@ -40,6 +40,8 @@ type Dashboard struct {
 
 	breakdowns breakdowns
 	waiting    waitsCache
+	tags       partTags
+	polls      polls
 	now        func() time.Time
 	signIns    signIns
 

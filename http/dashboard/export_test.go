@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,4 +35,18 @@ const WaitsMax = waitsMax
 func NewWaits(ask func(context.Context, string) (waiting.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
 	c := &waitsCache{ask: ask, now: now, log: slog.New(slog.DiscardHandler)}
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
+}
+
+// LiveView is what a part shows, and KeyOf what tells two apart.
+type LiveView = liveView
+
+// KeyOf is looked at alone.
+var KeyOf = keyOf
+
+// Polls is the pace of all pages together.
+type Polls = polls
+
+// Next counts an answer to a page of a session.
+func (p *Polls) Next(now time.Time, page, wanted int) int {
+	return p.next(now, openPage{verification: uuid.NewSHA1(uuid.Nil, []byte(strconv.Itoa(page)))}, wanted)
 }
