@@ -39,6 +39,9 @@ type Dashboard struct {
 	guarded http.Handler
 
 	breakdowns breakdowns
+	waiting    waitsCache
+	tags       partTags
+	polls      polls
 	now        func() time.Time
 	signIns    signIns
 
@@ -60,7 +63,8 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	asked := o.newProvider()
 	d := &Dashboard{o: o, log: o.Log, now: o.Now, mux: http.NewServeMux(), provider: asked,
 		signin: signin.New(signin.Options{Book: o.Book, Secret: secret, Idle: o.SessionIdle, Life: o.SessionLife, Now: o.Now,
-			Provider: asked})}
+			Provider: asked}),
+		waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}}
 	if d.signIns, err = newSignIns(o.Registerer); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}

@@ -46,11 +46,12 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	part, err := d.livePart(r, v)
+	live, _, err := d.liveViewOf(r, v)
 	if err != nil {
 		d.unavailable(w, r.Request, "read balance", err)
 		return
 	}
+	part := d.livePart(live, keyOf(live))
 	by, err := d.makers(r, v)
 	if err != nil {
 		d.unavailable(w, r.Request, "read who made it", err)

@@ -1,5 +1,16 @@
 package dashboard
 
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	waiting "rollcall/actors/view"
+)
+
 // Patterns gives the routes, for tests.
 func Patterns() (all []string) {
 	for _, r := range routes {
@@ -16,3 +27,26 @@ var (
 
 // AssetURLs are the paths of all assets.
 func AssetURLs(d *Dashboard) []string { return d.assets.URLs() }
+
+// WaitsMax bounds the answers that are kept.
+const WaitsMax = waitsMax
+
+// NewWaits gives the answers to what addresses wait for, as numbers of lines.
+func NewWaits(ask func(context.Context, string) (waiting.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
+	c := &waitsCache{ask: ask, now: now, log: slog.New(slog.DiscardHandler)}
+	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
+}
+
+// LiveView is what a part shows, and KeyOf what tells two apart.
+type LiveView = liveView
+
+// KeyOf is looked at alone.
+var KeyOf = keyOf
+
+// Polls is the pace of all pages together.
+type Polls = polls
+
+// Next counts an answer to a page of a session.
+func (p *Polls) Next(now time.Time, page, wanted int) int {
+	return p.next(now, openPage{verification: uuid.NewSHA1(uuid.Nil, []byte(strconv.Itoa(page)))}, wanted)
+}

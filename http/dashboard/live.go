@@ -3,11 +3,13 @@ package dashboard
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	httpd "rollcall/http"
@@ -37,9 +39,8 @@ type liveView struct {
 
 // livePart is the part as it was made.
 type livePart struct {
-	body  string          // as every browser gets it, but for its tag
-	tag   string          // of the body and of the credits that the verification has moved, see creditsIn
-	money *ledger.Balance // nil: it was not needed
+	body string // as every browser gets it, but for its tag
+	tag  string // of the body and of the credits that the verification has moved, see creditsIn
 }
 
 // openTag is where the tag goes into the part, and what depends on the browser that asks.
@@ -74,28 +75,34 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 	if !ok {
 		return
 	}
-	part, err := d.livePart(r, v)
+	show, money, err := d.liveViewOf(r, v)
 	if err != nil {
 		d.unavailable(w, r.Request, "read balance", err)
 		return
 	}
-	has := r.Header.Get("If-None-Match")
+	has, key := r.Header.Get("If-None-Match"), keyOf(show)
+	if has != "" && d.tags.get(key) == has {
+		w.Header().Set("ETag", has)
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	part := d.livePart(show, key)
 	w.Header().Set("ETag", part.tag)
 	if has == part.tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if part.money == nil && has != "" && creditsIn(has) != creditsIn(part.tag) {
+	if money == nil && has != "" && creditsIn(has) != creditsIn(part.tag) {
 		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
 		if err != nil {
 			d.unavailable(w, r.Request, "read balance", err)
 			return
 		}
-		part.money = &balance
+		money = &balance
 	}
 	credits := ""
-	if part.money != nil {
-		credits = view.Thin(part.money.Available)
+	if money != nil {
+		credits = view.Thin(money.Available)
 	}
 	body := part.html(credits)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -103,10 +110,18 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) {
 	_, _ = w.Write([]byte(body))
 }
 
-// livePart makes the part that changes. Only a file that waits for credits needs a second question to the ledger: how many
-// there are.
-func (d *Dashboard) livePart(r *request, v ledger.Verification) (made livePart, err error) {
-	show := liveView{V: v, Base: baseOf(r, v), State: stateOf(v), Outcomes: outcomesOf(v), Charged: v.Counts.Charged(),
+// livePart makes the part, and notes its tag for the next who asks for the same.
+func (d *Dashboard) livePart(show liveView, key partKey) livePart {
+	made := livePart{body: string(d.pages.Part("detail", "live", show))}
+	made.tag = tagOf(made.body, show.V)
+	d.tags.put(key, made.tag)
+	return made
+}
+
+// liveViewOf gathers all that the part shows. Only a file that waits for credits needs a second question to the ledger: how
+// many there are; else the balance is nil.
+func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView, money *ledger.Balance, err error) {
+	show = liveView{V: v, Base: baseOf(r, v), State: stateOf(v), Outcomes: outcomesOf(v), Charged: v.Counts.Charged(),
 		Done: v.Counts.Sum() - v.Counts.Cancelled, Cancel: r.may(ledger.Member) && !v.Status.Final(),
 		Single: v.Kind == ledger.Single}
 	show.Results = show.Done > 0
@@ -114,11 +129,12 @@ func (d *Dashboard) livePart(r *request, v ledger.Verification) (made livePart, 
 	show.Waits = d.waits(r.Context(), v)
 	if v.Kind == ledger.Single && show.Results {
 		if show.Talk, err = d.talk(r.Context(), v, 0, 0); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
-			return made, err
+			return show, nil, err
 		}
 	}
-	if again := httpd.RetryAfter(v, d.now()); again > 0 {
-		show.Every = strconv.Itoa(step(again)) + "s"
+	now := d.now()
+	if again := httpd.RetryAfter(v, now); again > 0 {
+		show.Every = strconv.Itoa(d.polls.next(now, openPage{r.in.Session.ID, v.ID}, again)) + "s"
 	}
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
 		show.Go = "/w/" + r.workspace().String() + "/upload"
@@ -126,31 +142,55 @@ func (d *Dashboard) livePart(r *request, v ledger.Verification) (made livePart, 
 	if v.State() == ledger.WaitingCredits {
 		balance, err := d.o.Book.Balance(r.Context(), r.workspace())
 		if err != nil {
-			return made, err
+			return show, nil, err
 		}
-		made.money = &balance
+		money = &balance
 		show.Missing = view.Plural(v.Total, "credit") + " are needed, " + view.Thin(balance.Available) + " are available."
 	}
 	show.Say = show.State.Word
 	if v.Total > 0 {
 		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
 	}
-	made.body = string(d.pages.Part("detail", "live", show))
-	made.tag = tagOf(made.body, v)
-	return made, nil
+	return show, money, nil
 }
 
-// steps are the paces of a part that asks again, in seconds. There are few, since another pace is a changed part.
-var steps = []int{2, 5, 10, 20, 30, 60}
+// partKey tells apart what parts show.
+type partKey [sha256.Size]byte
 
-// step is the pace at which to ask for what is told to be new after some seconds: no faster.
-func step(seconds int) int {
-	for _, s := range steps {
-		if seconds <= s {
-			return s
-		}
+// keyOf is made of every field that a part can show: a template sees no others.
+func keyOf(show liveView) partKey {
+	text, err := json.Marshal(show)
+	if err != nil {
+		panic(err) // there is nothing in it that has no JSON
 	}
-	return steps[len(steps)-1]
+	return sha256.Sum256(text)
+}
+
+// tagsMax bounds the tags that are kept: some 200 bytes each.
+const tagsMax = 5000
+
+// partTags keeps the tags of parts that were made, by what they show: what has not changed is not made again to see that.
+// Safe for concurrent use.
+type partTags struct {
+	mu   sync.Mutex
+	kept map[partKey]string // guarded by mu
+}
+
+// get gives the tag of a part; "" when it is not known.
+func (t *partTags) get(key partKey) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kept[key]
+}
+
+// put keeps a tag. When there are too many, all are forgotten: each is made again in a moment.
+func (t *partTags) put(key partKey, tag string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept == nil || len(t.kept) >= tagsMax {
+		t.kept = map[partKey]string{}
+	}
+	t.kept[key] = tag
 }
 
 // Expected says when the last address is expected to be final; nothing when it is not known or over.

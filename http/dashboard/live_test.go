@@ -2,10 +2,13 @@ package dashboard_test
 
 import (
 	"context"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -61,4 +64,109 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	}
 	asked(1, view.Thin(balance.Available))
 	asked(0, "")
+}
+
+// A tag that is kept is that of another part as soon as anything that a template can see differs.
+func TestPartsThatShowSomethingElseHaveAnotherKey(t *testing.T) {
+	t.Parallel()
+	var show dashboard.LiveView
+	fill(reflect.ValueOf(&show).Elem())
+	before, leaves := dashboard.KeyOf(show), 0
+	eachLeaf(reflect.ValueOf(&show).Elem(), "", func(path string) {
+		leaves++
+		if dashboard.KeyOf(show) == before {
+			t.Errorf("another %s has the same key", path)
+		}
+	})
+	if leaves < 60 || dashboard.KeyOf(show) != before {
+		t.Errorf("%d fields were changed, and not all back", leaves)
+	}
+	for _, path := range []string{"V", "Outcomes", "Waits", "Every"} { // what the test itself must not miss
+		if _, ok := reflect.TypeOf(show).FieldByName(path); !ok {
+			t.Errorf("there is no field %s", path)
+		}
+	}
+}
+
+var aTime = reflect.TypeFor[time.Time]()
+
+// fill gives every pointer a value and every slice an element.
+func fill(v reflect.Value) {
+	switch {
+	case v.Type() == aTime:
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i))
+			}
+		}
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	}
+}
+
+// eachLeaf changes every exported field in turn, calls with its path, and changes it back.
+func eachLeaf(v reflect.Value, path string, changed func(path string)) {
+	switch {
+	case v.Kind() == reflect.Struct && v.Type() != aTime:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				eachLeaf(v.Field(i), path+"."+f.Name, changed)
+			}
+		}
+		return
+	case v.Kind() == reflect.Pointer:
+		eachLeaf(v.Elem(), path, changed)
+		return
+	case v.Kind() == reflect.Slice:
+		eachLeaf(v.Index(0), path+"[]", changed)
+		return
+	}
+	old := reflect.ValueOf(v.Interface())
+	switch {
+	case v.Type() == aTime:
+		v.Set(reflect.ValueOf(time.Unix(1_700_000_000, 0)))
+	case v.Kind() == reflect.Array:
+		v.Index(0).SetUint(1)
+	case v.CanInt():
+		v.SetInt(1)
+	case v.CanUint():
+		v.SetUint(1)
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetString("x")
+	}
+	changed(path)
+	v.Set(old)
+}
+
+// A part that was not made because nothing has changed is the same as one that was.
+func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
+	path := g.path("/verifications/" + v.ID.String() + "/live")
+	viewer, member := g.as["viewer"].get(path), g.as["member"].get(path)
+	if viewer.header.Get("ETag") == member.header.Get("ETag") || strings.Contains(viewer.body, "Cancel") || !strings.Contains(member.body, "Cancel") {
+		t.Error("a viewer is shown what a member is")
+	}
+	for range 3 {
+		for name, tag := range map[string]string{"viewer": viewer.header.Get("ETag"), "member": member.header.Get("ETag")} {
+			if a := g.as[name].get(path, "If-None-Match", tag); a.status != 304 || a.header.Get("ETag") != tag {
+				t.Errorf("%s: %d %q", name, a.status, a.header.Get("ETag"))
+			}
+		}
+		if a := g.as["viewer"].get(path, "If-None-Match", member.header.Get("ETag")); a.status != 200 || a.body != viewer.body {
+			t.Errorf("with the tag of another role: %d", a.status)
+		}
+	}
+	g.settle(2, result(1, "b@x.test", smtp.Valid, smtp.MailboxExists))
+	if a := g.as["viewer"].get(path, "If-None-Match", viewer.header.Get("ETag")); a.status != 200 || !strings.Contains(a.body, ">2<") {
+		t.Errorf("after a settlement: %d %s", a.status, a.body)
+	}
 }

@@ -9,11 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/view"
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -188,67 +186,4 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	d.show(w, r, http.StatusOK, "reasons", &frame{Frame: view.Frame{Title: "Reasons · " + show.Name + " · Verifications"},
 		Here: "list", Body: show})
-}
-
-// waitTime bounds the question to all nodes what addresses wait for: a page does without an answer.
-const waitTime = time.Second
-
-// waitsShown bounds the lines of what addresses wait for.
-const waitsShown = 8
-
-// waitLine is what some addresses wait for, in words.
-type waitLine struct {
-	Addresses int64
-	Words     string
-	Until     time.Time
-}
-
-// waits says what the open addresses of a verification wait for; none when nobody answers in time.
-func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine {
-	if d.o.Waits == nil || v.Status != ledger.Verifying && v.State() != ledger.WaitingReceivers {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, waitTime)
-	defer cancel()
-	found, err := d.o.Waits(ctx, v.ID.String())
-	if err != nil {
-		return nil
-	}
-	var lines []waitLine
-	for _, one := range found.Waits {
-		if one.Addresses == 0 {
-			continue
-		}
-		if len(lines) == waitsShown {
-			last := &lines[waitsShown-1]
-			last.Addresses, last.Words, last.Until = last.Addresses+int64(one.Addresses), "for other receivers and domains", time.Time{}
-			continue
-		}
-		lines = append(lines, waitLine{int64(one.Addresses), waitWords(one), one.Until})
-	}
-	return lines
-}
-
-// waitWords says in words what addresses wait for.
-func waitWords(w waiting.Wait) string {
-	at := ""
-	if w.Receiver != "" {
-		at = " at " + w.Receiver
-	}
-	switch w.For {
-	case waiting.ForRoute:
-		return "for what DNS says of their domain"
-	case waiting.ForReceiver:
-		return "for their turn" + at
-	case waiting.ForRetry:
-		if r, ok := reasonNamed(w.Reason); ok && r != smtp.ReasonNone {
-			return "to be asked again" + at + ". " + sentenceOf(r)
-		}
-		return "to be asked again" + at
-	case waiting.ForControl:
-		return "for names that nobody has" + at + ": does their domain take everything?"
-	case waiting.ForDomain:
-		return "for others of this file that are asked before them"
-	}
-	return "to be written down: they are final"
 }
