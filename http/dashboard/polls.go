@@ -11,7 +11,7 @@ import (
 
 // steps are the paces of a part that asks again, in seconds. There are few, since another pace is a changed part. What the
 // service tells to be new is at most 60 s old; the steps above are for very many open pages.
-var steps = []int{2, 5, 10, 20, 30, 60, 120, 300}
+var steps = []int{1, 2, 5, 10, 20, 30, 60, 120, 300}
 
 const (
 	// pollsMost is how often a second the open pages of a node may ask all together: at less than 0.5 ms each that is less
