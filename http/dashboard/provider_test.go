@@ -414,7 +414,6 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	if a := owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test"); a.status != 303 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	elsewhere := g.browser(g.start(p, "/").as("s-9", "owner@acme.test").cookie())
 	if a := owner.post("/you/provider/off", "password", "wrong wrong wrong"); a.status != 422 {
 		t.Errorf("a wrong password: %d", a.status)
 	}
@@ -425,7 +424,7 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	if a := owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1)); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	elsewhere = g.browser(g.give(g.step(), g.code(secret, 0)).cookie())
+	elsewhere := g.browser(g.give(g.step(), g.code(secret, 0)).cookie())
 	if page := owner.get("/you").body; !strings.Contains(page, `id="off-code"`) {
 		t.Errorf("/you does not ask for a code: %s", page)
 	}
