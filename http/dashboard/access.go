@@ -38,7 +38,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 		r := &request{Request: plain, page: httpd.PageRequestOf(plain.Context())}
 		r.page.Route = to.name()
 		if err := plain.ParseForm(); err != nil { // half of a form must not act
-			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was not whole",
+			d.fail(w, plain, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 				Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."})
 			return
 		}
@@ -92,9 +92,9 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 		}
 		r.member = m
 		if !m.Role.Allows(to.role) {
-			d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role does not allow this",
-				Text: "You are a " + string(m.Role) + " of " + m.WorkspaceName + "; this needs a " + string(to.role) + ".",
-				Next: "Ask the operator of this service for another role.", Link: "/w/" + id.String(), Label: "Back to the verifications"})
+			d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
+				Text: "Your role in " + m.WorkspaceName + " is " + string(m.Role) + "; this needs the role " + string(to.role) + ".",
+				Next: "Ask an owner of the workspace for another role.", Link: "/w/" + id.String(), Label: "Back to the verifications"})
 			return false
 		}
 		r.Request = r.Request.WithContext(ledger.WithTenant(r.Context(), id))

@@ -42,7 +42,7 @@ func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
 	form, ok := parseID(r.PostFormValue("form"))
 	v := checkView{Address: strings.TrimSpace(r.PostFormValue("address"))}
 	if !ok {
-		v.Problem = "The form was not whole. Send it again."
+		v.Problem = "The form was incomplete. Please send it again."
 		d.showCheck(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
@@ -52,9 +52,9 @@ func checkOne(d *Dashboard, w http.ResponseWriter, r *request) {
 		status := http.StatusConflict
 		switch {
 		case errors.Is(err, smtp.ErrMalformed):
-			status, v.Problem = http.StatusUnprocessableEntity, "This is no address that mail can be sent to. Write it as name@example.com."
+			status, v.Problem = http.StatusUnprocessableEntity, "This isn't an address that mail can be sent to. Write it like name@example.com."
 		case errors.Is(err, ledger.ErrIdentityReused):
-			v.Problem = "This form was sent before with another address. Send it again."
+			v.Problem = "This form was already sent with another address. Please send it again."
 		case errors.Is(err, ledger.ErrTooManyOpen):
 			v.Problem = "Too many verifications of this workspace are unfinished. Wait until some are done, or cancel one."
 		case errors.Is(err, ledger.ErrTooManyBytes), errors.Is(err, ledger.ErrNoRoom):

@@ -46,7 +46,7 @@ type codesView struct {
 	Setup    signin.CodeSetup
 	Width    int
 	Path     string   // of the picture
-	Recovery []string // codes of one use, once codes are on
+	Recovery []string // recovery codes, once codes are on
 	Renewed  bool     // in place of others
 	Again    bool     // this form had made them before
 	Problem  string
@@ -67,14 +67,14 @@ func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, fo
 	if v.Width, v.Path, err = totp.Picture(v.Setup.URI); err != nil {
 		d.log.Warn("no QR code", "request", r.page.ID, "err", err) // the secret stands there as text
 	}
-	d.show(w, r, status, "codes", &frame{Frame: view.Frame{Title: "Codes for signing in"}, Here: "you", Body: v})
+	d.show(w, r, status, "codes", &frame{Frame: view.Frame{Title: "Sign-in codes"}, Here: "you", Body: v})
 }
 
 // codesOn answers POST /you/codes. The same form again is answered again, for some minutes.
 func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) {
 	form, ok := parseID(r.PostFormValue("form"))
 	if !ok {
-		d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(), "The form was not whole. Set up the app anew.")
+		d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(), "The form was incomplete. Set up the app again.")
 		return
 	}
 	recovery, err := d.signin.CodesOn(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
@@ -112,17 +112,17 @@ func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) {
 func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 	form, ok := parseID(r.PostFormValue("form"))
 	if !ok {
-		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "The form was not whole. Send it again."})
+		d.showYou(w, r, http.StatusUnprocessableEntity, youView{Problem: "The form was incomplete. Please send it again."})
 		return
 	}
 	codes, again, err := d.signin.RenewRecovery(strangers(r), r.in, form, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	switch {
 	case err == nil:
-		d.show(w, r, http.StatusOK, "codes", &frame{Frame: view.Frame{Title: "New codes of one use"}, Here: "you",
+		d.show(w, r, http.StatusOK, "codes", &frame{Frame: view.Frame{Title: "New recovery codes"}, Here: "you",
 			Body: codesView{Recovery: codes, Renewed: true, Again: again}})
 		return
 	case errors.Is(err, signin.ErrOff):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "Codes are off. Set them up first: that also makes codes of one use."})
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "Codes are off. Set them up first: that also makes recovery codes."})
 		return
 	case errors.Is(err, signin.ErrFormUsed):
 		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was used already, and its codes are not shown again. " +
@@ -131,7 +131,7 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 	}
 	status, problem := d.codeProblem(w, err)
 	if problem == "" {
-		d.unavailable(w, r.Request, "make codes of one use", err)
+		d.unavailable(w, r.Request, "make recovery codes", err)
 		return
 	}
 	d.showYou(w, r, status, youView{Problem: problem})
@@ -141,7 +141,7 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) {
 	switch status, problem := d.signInProblem(w, err); {
 	case errors.Is(err, signin.ErrWrong):
-		return http.StatusUnprocessableEntity, "The password is not right."
+		return http.StatusUnprocessableEntity, "The password is wrong."
 	case errors.Is(err, signin.ErrCode):
 		return http.StatusUnprocessableEntity, problem
 	default:

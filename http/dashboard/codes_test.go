@@ -71,7 +71,7 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 	}
 	g.browser(first.cookie()).post("/sign-out")
 	fields[5] = password
-	if a := g.as["nobody"].post("/sign-in", fields...); a.status != 401 || !strings.Contains(a.body, "used already") {
+	if a := g.as["nobody"].post("/sign-in", fields...); a.status != 401 || !strings.Contains(a.body, "after sending this form") {
 		t.Errorf("the same form after signing out: %d", a.status)
 	}
 	for _, form := range []string{"", "x"} {
@@ -188,7 +188,7 @@ func (g *rig) code(secret []byte, periods int64) string {
 
 var oneUse = regexp.MustCompile(`<li>([A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4})</li>`)
 
-// codesOn switches codes on for the owner, and gives the secret and the codes of one use.
+// codesOn switches codes on for the owner, and gives the secret and the recovery codes.
 func (g *rig) codesOn() (secret []byte, recovery []string) {
 	g.t.Helper()
 	form, secret := g.as["owner"].setUp()
@@ -197,7 +197,7 @@ func (g *rig) codesOn() (secret []byte, recovery []string) {
 		recovery = append(recovery, m[1])
 	}
 	if a.status != 200 || len(recovery) != 10 {
-		g.t.Fatalf("switch on: %d, %d codes of one use: %s", a.status, len(recovery), a.body)
+		g.t.Fatalf("switch on: %d, %d recovery codes: %s", a.status, len(recovery), a.body)
 	}
 	return secret, recovery
 }
@@ -270,7 +270,7 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	if a := g.browser(in.cookie()).get("/you"); a.status != 200 {
 		t.Errorf("the session of it: %d", a.status)
 	}
-	if a := g.give(g.step(), g.code(secret, 0)); a.status != 401 || a.cookie() != "" || !strings.Contains(a.body, "wrong or was used") {
+	if a := g.give(g.step(), g.code(secret, 0)); a.status != 401 || a.cookie() != "" || !strings.Contains(a.body, "wrong or was already used") {
 		t.Errorf("the code a second time: %d", a.status)
 	}
 	if done, wanted := g.counted("rollcall_sign_ins_total", "way", "code", "result", "done"),
@@ -386,7 +386,7 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	}
 }
 
-// oneUse are the codes of one use on a page.
+// oneUse are the recovery codes on a page.
 func (a answer) oneUse() (codes []string) {
 	for _, m := range oneUse.FindAllStringSubmatch(a.body, -1) {
 		codes = append(codes, m[1])

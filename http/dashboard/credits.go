@@ -88,11 +88,11 @@ func moveOf(base string, m ledger.Move) moveView {
 	v := moveView{At: m.At, Granted: m.Granted, Held: m.Held, Charged: m.Charged, GivenBack: m.GivenBack, Why: m.Reason}
 	switch m.Kind {
 	case ledger.MoveGrant:
-		v.What = "credits were added"
+		v.What = "Credits added"
 	case ledger.MoveCorrection:
-		v.What = "a mistake in the books was set right"
+		v.What = "Correction"
 	default:
-		v.What = "a verification"
+		v.What = "Verification"
 		if m.Verification != nil {
 			v.What, v.Link, v.Why = nameOf(*m.Verification), base+"/verifications/"+m.ID.String(), stateOf(*m.Verification).Word
 		}

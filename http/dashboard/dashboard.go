@@ -106,7 +106,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if p := recover(); p != nil {
 			d.log.Error("page panicked", "request", page.ID, "err", fmt.Sprintf("%T", p))
 			d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "A fault on our side",
-				Text: "This page could not be made.", Next: "Try again. If it stays so, tell us the request number below."})
+				Text: "This page couldn't be made.", Next: "Try again. If it keeps failing, send us the request number below."})
 		}
 	}()
 	if page.Refused != "" {
@@ -141,8 +141,8 @@ func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		d.fail(w, r, failure{Status: http.StatusMethodNotAllowed, Title: "This page does not take such a request",
-			Text: "The request is of a kind that this page does not know.", Next: "Go back and open the page again."})
+		d.fail(w, r, failure{Status: http.StatusMethodNotAllowed, Title: "This page can't handle this request",
+			Text: "The page doesn't support this kind of request.", Next: "Go back and open the page again."})
 		return
 	}
 	d.notFound(w, r)

@@ -79,16 +79,16 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 	base := baseOf(r, v)
 	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Cancel " + nameOf(v)}, Here: "list",
 		Body: confirmView{Title: "Cancel " + nameOf(v) + "?", Up: nameOf(v), Back: base, Done: v.Status.Final(),
-			Text: []string{"Addresses that are not final yet will not be checked, and their credits come back. This cannot be undone.",
-				"Results that are there stay, and what they cost."},
-			Already: "This verification is over already.", Action: base + "/cancel", Verb: "Cancel the verification",
+			Text: []string{"Addresses without a final outcome won't be checked, and their credits are released. This can't be undone.",
+				"Existing results stay, and so does what they cost."},
+			Already: "This verification is already over.", Action: base + "/cancel", Verb: "Cancel the verification",
 			Stay: "Go on with it", Form: uuid.NewString()}})
 }
 
 // cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger answers how it is.
 func (d *Dashboard) cancel(w http.ResponseWriter, r *request) {
 	if _, ok := parseID(r.PostFormValue("form")); !ok {
-		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was not whole",
+		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 			Text: "Nothing was changed.", Next: "Open the verification again and cancel it there.",
 			Link: "/w/" + r.workspace().String() + "/verifications/" + r.id.String(), Label: "To the verification"})
 		return

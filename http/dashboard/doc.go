@@ -20,7 +20,7 @@
 //	GET  /you/codes                            who is signed in: sets up an app for codes
 //	POST /you/codes                            who is signed in: switches codes on
 //	POST /you/codes/off                        who is signed in
-//	POST /you/codes/new                        who is signed in: makes new codes of one use, which the answer shows once
+//	POST /you/codes/new                        who is signed in: makes new recovery codes, which the answer shows once
 //	POST /you/sessions                         who is signed in: ends sessions
 //	POST /you/colours                          who is signed in
 //	GET  /w/{ws}                               viewer: the verifications

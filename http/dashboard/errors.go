@@ -30,8 +30,8 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
 // notFound answers what is not there, or not for this user.
 func (d *Dashboard) notFound(w http.ResponseWriter, r *http.Request) {
 	d.fail(w, r, failure{Status: http.StatusNotFound, Title: "There is nothing here",
-		Text: "This page does not exist, or it belongs to a workspace that you are no member of.",
-		Next: "Check the link, or ask who gave it to you.", Link: "/", Label: "To your verifications"})
+		Text: "This page doesn't exist, or it belongs to a workspace that you aren't a member of.",
+		Next: "Check the link, or ask the person who gave it to you.", Link: "/", Label: "To your verifications"})
 }
 
 // retryLater is how long somebody is asked to wait while the ledger does not answer, in seconds.
@@ -40,29 +40,29 @@ const retryLater = 5
 // unavailable answers while the ledger does not.
 func (d *Dashboard) unavailable(w http.ResponseWriter, r *http.Request, step string, err error) {
 	d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
-	d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "No answer is possible now",
-		Text:  "The ledger does not answer. Verifications that run go on by themselves, and nothing is lost.",
-		Next:  "This page loads itself again in a moment.",
+	d.fail(w, r, failure{Status: http.StatusServiceUnavailable, Title: "We can't answer right now",
+		Text:  "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",
+		Next:  "This page reloads by itself in a moment.",
 		After: retryLater})
 }
 
 // refused answers what the listener refuses.
 func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.PageRequest) {
-	f := failure{Status: p.Status, Title: "This is not possible", Text: p.Message, After: p.RetryAfter,
+	f := failure{Status: p.Status, Title: "This isn't possible", Text: p.Message, After: p.RetryAfter,
 		Next: "Go back and try again."}
 	switch p.Refused {
 	case api.ServiceUnavailable, api.Overloaded, api.InternalError:
-		f.Title, f.Text = "No answer is possible now",
-			"This node is ending or busy. Verifications that run go on by themselves, and nothing is lost."
-		f.Next = "This page loads itself again in a moment."
+		f.Title, f.Text = "We can't answer right now",
+			"This node is shutting down or busy. Running verifications continue by themselves, and nothing is lost."
+		f.Next = "This page reloads by itself in a moment."
 	case api.RateLimited:
-		f.Title, f.Text = "Too much at once", "You asked for more than is answered at once."
+		f.Title, f.Text = "Too much at once", "You sent too many requests at once."
 		f.Next = "Wait a moment and try again."
 	case api.NotFound, api.InvalidID:
 		d.notFound(w, r)
 		return
 	case api.ResultsExpired:
-		f.Title, f.Text, f.Next = "The results are gone", "The results were deleted at the end of their retention.",
+		f.Title, f.Text, f.Next = "The results are gone", "The results were deleted when their retention time ended.",
 			"To check the addresses again, upload the file again. This costs credits again."
 	}
 	d.fail(w, r, f)

@@ -81,7 +81,7 @@ func (t *talkView) take(c evidence.Case) {
 		t.Attempts = append(t.Attempts, attemptOf(a, t.Email))
 	}
 	for _, a := range c.Habit.Controls {
-		asked := "a name that nobody has"
+		asked := "a made-up name"
 		if a.Witness {
 			asked = "another address of the domain"
 		}
@@ -92,9 +92,9 @@ func (t *talkView) take(c evidence.Case) {
 	}
 	switch accepts, known := c.Habit.CatchAll(); {
 	case known && accepts:
-		t.Habit = "The receiver takes names that nobody has, so its yes says nothing about a mailbox."
+		t.Habit = "The receiver accepts made-up names, so its yes says nothing about a mailbox."
 	case known:
-		t.Habit = "The receiver refuses names that nobody has, so this domain tells mailboxes apart."
+		t.Habit = "The receiver refuses made-up names, so its answers tell mailboxes apart."
 	}
 }
 
@@ -125,9 +125,9 @@ func attemptOf(a evidence.Attempt, asked string) attemptView {
 	}
 	switch {
 	case a.Void:
-		v.Note = "Not believed: the session was worth nothing."
+		v.Note = "Ignored: the session was no longer reliable."
 	case a.Others:
-		v.Note = "This was not about this address: it had to wait for what came of it."
+		v.Note = "This wasn't about this address, which waited for the outcome."
 	case a.Cause.Why != "":
 		v.Note = a.Cause.Why
 	}
@@ -139,11 +139,11 @@ var stages = map[smtp.Stage]string{smtp.StageConnect: "a connection", smtp.Stage
 	smtp.StageTLS: "STARTTLS", smtp.StageMail: "MAIL FROM"}
 
 // troubles say why there was no reply.
-var troubles = map[evidence.Trouble]string{evidence.TroubleOurs: "We ended it.",
-	evidence.TroubleMalformed: "The address does not fit a command.", evidence.TroubleNoUTF8: "The address needs SMTPUTF8, which is not offered.",
-	evidence.TroubleForbidden: "The receiver's address is not one that may be asked.", evidence.TroubleNoTLS: "STARTTLS is wanted and not offered.",
-	evidence.TroubleProtocol: "What came was no reply.", evidence.TroubleTimeout: "Nothing came in time.",
-	evidence.TroubleConnection: "No connection, or one that broke."}
+var troubles = map[evidence.Trouble]string{evidence.TroubleOurs: "We closed the connection.",
+	evidence.TroubleMalformed: "The address doesn't fit into an SMTP command.", evidence.TroubleNoUTF8: "The address needs SMTPUTF8, which the receiver doesn't offer.",
+	evidence.TroubleForbidden: "We aren't allowed to contact the receiver's IP address.", evidence.TroubleNoTLS: "We need STARTTLS, which the receiver doesn't offer.",
+	evidence.TroubleProtocol: "The receiver sent something that isn't an SMTP reply.", evidence.TroubleTimeout: "The receiver didn't answer in time.",
+	evidence.TroubleConnection: "We couldn't connect, or the connection broke."}
 
 // sentenceOf is a reason without its word.
 func sentenceOf(r smtp.Reason) string {
@@ -173,7 +173,7 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
 	switch {
 	case errors.Is(err, ledger.ErrResultsExpired):
 		d.fail(w, r.Request, failure{Status: http.StatusGone, Title: "The results are gone",
-			Text: "Results and what they rest on were deleted at the end of their retention.", Next: "The counts stay.",
+			Text: "Results and their evidence were deleted when their retention time ended.", Next: "The counts stay.",
 			Link: baseOf(r, v), Label: "To the verification"})
 	case err != nil:
 		d.unavailable(w, r.Request, "read evidence", err)

@@ -73,11 +73,11 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 	v := keysView{Label: label}
 	switch {
 	case !ok:
-		v.Problem = "The form was not whole. Send it again."
+		v.Problem = "The form was incomplete. Please send it again."
 	case label == "":
 		v.Problem = "Give the key a label, such as the name of the program that uses it."
 	case len(label) > labelMax || ledger.CheckText(label) != nil:
-		v.Problem = "The label is too long or has characters that cannot be kept. Take at most 200 letters."
+		v.Problem = "The label is too long or has characters that we can't store. Use at most 200 characters."
 	}
 	if v.Problem != "" {
 		d.showKeys(w, r, http.StatusUnprocessableEntity, v)
@@ -88,8 +88,8 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) {
 		SecretSHA256: key.SHA256})
 	switch {
 	case errors.Is(err, ledger.ErrIllegal): // the form was sent before: its key has another secret
-		d.showKeys(w, r, http.StatusConflict, keysView{Problem: "This form has made a key already, which was shown once. " +
-			"If you did not copy it, revoke it and make another one."})
+		d.showKeys(w, r, http.StatusConflict, keysView{Problem: "This form already made a key, which was shown once. " +
+			"If you didn't copy it, revoke it and make another one."})
 	case err != nil:
 		d.unavailable(w, r.Request, "create key", err)
 	default:
@@ -119,9 +119,9 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Revoke " + k.Name()}, Here: "keys",
 		Body: confirmView{Title: "Revoke the key " + k.Name() + "?", Up: "API keys", Back: keysPath(r), Done: !k.Works(),
-			Text: []string{"Programs that use it are refused. It stops within 5 seconds. This cannot be undone.",
+			Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
 				"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
-			Already: "This key is revoked already.", Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key",
+			Already: "This key is already revoked.", Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key",
 			Stay: "Keep it", Form: uuid.NewString()}})
 }
 
@@ -130,7 +130,7 @@ func lastUsed(at time.Time) string {
 	if at.IsZero() {
 		return "never used"
 	}
-	return "used last on " + view.When(at) + " UTC"
+	return "last used on " + view.When(at) + " UTC"
 }
 
 // revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
@@ -163,7 +163,7 @@ func (d *Dashboard) wholeForm(w http.ResponseWriter, r *request, back string) bo
 	if _, ok := parseID(r.PostFormValue("form")); ok {
 		return true
 	}
-	d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was not whole",
+	d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 		Text: "Nothing was changed.", Next: "Open the page again and send the form there.", Link: back, Label: "Back"})
 	return false
 }

@@ -90,9 +90,9 @@ func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, er
 	if err != nil {
 		return "", err
 	}
-	who := "A verification waits"
+	who := "A verification is waiting"
 	if waiting > 1 {
-		who = view.Plural(int64(waiting), "verification") + " wait"
+		who = view.Plural(int64(waiting), "verification") + " are waiting"
 	}
 	return who + " for credits: " + view.Plural(needed, "credit") + " are needed, " + view.Thin(balance.Available) + " are available.", nil
 }

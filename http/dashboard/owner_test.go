@@ -89,7 +89,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	if got := g.credits(key); got != 401 {
 		t.Errorf("a revoked key is answered with %d", got)
 	}
-	if asked := owner.get(g.path("/keys/" + id)); !strings.Contains(asked.body, "revoked already") {
+	if asked := owner.get(g.path("/keys/" + id)); !strings.Contains(asked.body, "already revoked") {
 		t.Errorf("%s", asked.body)
 	}
 }

@@ -424,7 +424,7 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 		}
 	}
 	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(made.body)[1]
-	if page := g.as["viewer"].get(path + "/verifications/" + id).body; !strings.Contains(page, "Made by member@acme.test") {
+	if page := g.as["viewer"].get(path + "/verifications/" + id).body; !strings.Contains(page, "Created by member@acme.test") {
 		t.Error("the page of the verification does not say who made it")
 	}
 }

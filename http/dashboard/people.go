@@ -46,10 +46,10 @@ func peoplePath(r *request) string { return "/w/" + r.workspace().String() + "/p
 // showPeople answers GET /w/{ws}/people.
 func showPeople(d *Dashboard, w http.ResponseWriter, r *request) {
 	done := map[string]string{
-		"role":     "The role is changed. It holds within 5 seconds.",
-		"removed":  "They are no member any more. What they have open stops within 5 seconds.",
-		"sessions": "All sessions of that member are ended. They stop within 5 seconds.",
-		"link":     "The invitation is withdrawn. Its link cannot be used any more.",
+		"role":     "The role was changed. It takes effect within 5 seconds.",
+		"removed":  "They're no longer a member. Their open pages stop within 5 seconds.",
+		"sessions": "All sessions of that member were ended. They stop within 5 seconds.",
+		"link":     "The invitation was withdrawn. Its link no longer works.",
 	}[r.URL.Query().Get("done")]
 	d.showPeople(w, r, http.StatusOK, peopleView{Done: done, Role: ledger.Member})
 }
@@ -82,9 +82,9 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 	v := peopleView{Email: strings.TrimSpace(r.PostFormValue("email")), Role: ledger.Role(r.PostFormValue("role"))}
 	switch {
 	case !ok:
-		v.Problem = "The form was not whole. Send it again."
+		v.Problem = "The form was incomplete. Please send it again."
 	case ledger.CheckEmail(v.Email) != nil:
-		v.Problem = "This is no email. Write it as name@example.com."
+		v.Problem = "This isn't an email address. Write it like name@example.com."
 	case !v.Role.Allows(ledger.Viewer):
 		v.Problem = "Choose a role."
 	}
@@ -98,10 +98,10 @@ func invite(d *Dashboard, w http.ResponseWriter, r *request) {
 		Email: v.Email, Role: v.Role, MadeBy: "user:" + r.in.User.ID.String()})
 	switch {
 	case errors.Is(err, ledger.ErrTooManyMembers):
-		v.Problem = "The workspace has as many members and invitations as it can have. Remove one or withdraw an invitation first."
+		v.Problem = "The workspace has reached its limit of members and invitations. Remove a member or withdraw an invitation first."
 		d.showPeople(w, r, http.StatusConflict, v)
 	case errors.Is(err, ledger.ErrIllegal):
-		v.Problem = "This form was sent before with something else in it. Send it again."
+		v.Problem = "This form was already sent with other values. Please send it again."
 		d.showPeople(w, r, http.StatusConflict, v)
 	case err != nil:
 		d.unavailable(w, r.Request, "make link", err)
@@ -122,7 +122,7 @@ func endLink(d *Dashboard, w http.ResponseWriter, r *request) {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchLink):
 		d.showPeople(w, r, http.StatusConflict, peopleView{Role: ledger.Member,
-			Problem: "This invitation was accepted already, or there is none. Who has accepted it stands among the members."})
+			Problem: "This invitation was already accepted, or it doesn't exist. If it was accepted, the person is among the members."})
 	case err != nil:
 		d.unavailable(w, r.Request, "end link", err)
 	default:
@@ -191,8 +191,8 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.notFound(w, r.Request)
 	case errors.Is(err, ledger.ErrLastOwner):
 		m, ok := d.memberOfPath(w, r)
-		m.Problem = "This is the last owner who may sign in. Make somebody else an owner first: without one nobody could invite, " +
-			"or end keys."
+		m.Problem = "This is the last owner who can sign in. Make somebody else an owner first: without one, nobody could invite people " +
+			"or revoke keys."
 		if ok {
 			d.showMember(w, r, http.StatusConflict, m)
 		}
@@ -263,7 +263,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	v := logView{Base: "/w/" + r.workspace().String() + "/log", First: after == nil}
 	for _, l := range found {
-		v.Lines = append(v.Lines, logLine{At: l.At, Who: cmp.Or(l.Email, who.of(l.Actor), "nobody said who"), What: logWords(l)})
+		v.Lines = append(v.Lines, logLine{At: l.At, Who: cmp.Or(l.Email, who.of(l.Actor), "unknown"), What: logWords(l)})
 	}
 	if len(found) == logRows {
 		last := found[len(found)-1]

@@ -104,7 +104,7 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) {
 	if r.Method == http.MethodPost && !slices.Contains(allowed, originOf(to)) {
 		// The browser would not follow: only now do we know where the provider has its page.
 		d.fail(w, r.Request, failure{Status: http.StatusOK, Title: "Go on to " + d.providerName(),
-			Text: "You sign in there, and come back here.", Next: "What you type in there stays there.",
+			Text: "You sign in there, and come back here.", Next: "We don't see what you type there.",
 			Link: to, Label: "Go on to " + d.providerName()})
 		return
 	}
@@ -173,7 +173,7 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 	case errors.Is(err, provider.ErrAway):
 		d.log.Warn("the provider did not answer", "request", r.page.ID, "err", brief(err))
 		w.Header().Set("Retry-After", "30")
-		status, problem = http.StatusServiceUnavailable, name+" does not answer: sign in with your password, or try again later."
+		status, problem = http.StatusServiceUnavailable, name+" isn't answering: sign in with your password, or try again later."
 	case errors.Is(err, provider.ErrRefused):
 		d.log.Info("the provider signed nobody in", "request", r.page.ID, "err", brief(err))
 	case !errors.Is(err, signin.ErrNotInvited):
@@ -183,7 +183,7 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 	in, failed := d.signin.Session(strangers(r), cookieOf(r.Request))
 	if v.User != uuid.Nil && failed == nil {
 		if status == http.StatusForbidden {
-			problem = name + " is not connected: it has to have verified " + in.User.Email + ", and nobody else may be connected to it."
+			problem = name + " wasn't connected: it must have verified " + in.User.Email + ", and nobody else may be connected to that account."
 		}
 		r.in = in
 		d.showYou(w, r, status, youView{Problem: problem})

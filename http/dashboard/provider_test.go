@@ -235,7 +235,7 @@ func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
 	g, p := withProvider(t)
 	p.Away(true)
 	a := g.as["nobody"].get("/oidc/start?next=%2Fyou")
-	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Acme login does not answer") ||
+	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Acme login isn't answering") ||
 		!strings.Contains(a.body, `id="password"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -266,7 +266,7 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 		"another email":       begin(owner).as("s-9", "stranger@elsewhere.test"),
 		"an unverified email": begin(owner).as("s-9", "owner@acme.test", "email_verified", false),
 	} {
-		if a.status != 403 || !strings.Contains(a.body, "is not connected") {
+		if a.status != 403 || !strings.Contains(a.body, "wasn't connected") {
 			t.Errorf("%s: %d %.300s", name, a.status, a.body)
 		}
 	}
@@ -439,7 +439,7 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	if page := owner.get("/you?done=provider-off").body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You are not connected") {
+	if page := owner.get("/you?done=provider-off").body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You aren't connected") {
 		t.Errorf("/you: %s", page)
 	}
 	if a := elsewhere.get("/you"); a.status != 303 {

@@ -65,14 +65,14 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
 	q := ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Outcome: outcome, Reason: reason, Find: show.Find,
 		From: from, Limit: registerRows}
 	if !okOutcome || !okReason || !okFrom || q.Check() != nil {
-		show.Problem, show.Outcome, show.Reason, show.Find = "There are no such results: the text, the outcome or the reason is none.", "", "", ""
+		show.Problem, show.Outcome, show.Reason, show.Find = "This filter isn't valid: check the outcome, the reason and the text.", "", "", ""
 		d.showRegister(w, r, http.StatusUnprocessableEntity, show)
 		return
 	}
 	page, err := d.o.Book.RecentResults(r.Context(), q)
 	switch {
 	case errors.Is(err, ledger.ErrResultsExpired):
-		show.Problem = "The results were deleted at the end of their retention. The counts stay."
+		show.Problem = "The results were deleted when their retention time ended. The counts stay."
 		d.showRegister(w, r, http.StatusGone, show)
 		return
 	case err != nil:
@@ -168,8 +168,8 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	if errors.Is(err, ledger.ErrResultsExpired) {
 		d.fail(w, r.Request, failure{Status: http.StatusConflict, Title: "There is no summary of reasons",
-			Text: "It is made of the results of a verification that is over, while they are kept.",
-			Next: "Results that are there already can be looked at one by one.", Link: baseOf(r, v), Label: "To the verification"})
+			Text: "The summary is made from the results of a finished verification, while they're kept.",
+			Next: "You can look at the existing results one by one.", Link: baseOf(r, v), Label: "To the verification"})
 		return
 	}
 	if err != nil {

@@ -213,7 +213,7 @@ func (g *rig) browser(session string) *browser { return &browser{g: g, session: 
 type answer struct {
 	status int
 	header http.Header
-	body   string
+	body   string // with plain apostrophes, as people read them
 }
 
 // send sends a request; values are a form.
@@ -255,7 +255,7 @@ func (b *browser) sendBody(method, path, text string, headers ...string) answer 
 	if err != nil {
 		b.g.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	return answer{res.StatusCode, res.Header, string(read)}
+	return answer{res.StatusCode, res.Header, strings.ReplaceAll(string(read), "&#39;", "'")}
 }
 
 func (b *browser) get(path string, headers ...string) answer {

@@ -68,7 +68,7 @@ func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) {
 	}
 	form, ok := parseID(r.PostFormValue("form"))
 	if !ok {
-		v.Problem = "The form was not whole. Fill it in again."
+		v.Problem = "The form was incomplete. Please fill it in again."
 		d.signInForm(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
@@ -119,19 +119,19 @@ func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int,
 	var wait *signin.Wait
 	switch {
 	case errors.Is(err, signin.ErrWrong):
-		return http.StatusUnauthorized, "This email and this password do not fit together."
+		return http.StatusUnauthorized, "The email or the password is wrong."
 	case errors.As(err, &wait):
 		w.Header().Set("Retry-After", thinless(secondsUntil(wait.Until, d.now())))
-		return http.StatusTooManyRequests, "There were too many failures. Try again at " + view.Clock(wait.Until) + " UTC."
+		return http.StatusTooManyRequests, "Too many failed attempts. Try again at " + view.Clock(wait.Until) + " UTC."
 	case errors.Is(err, signin.ErrCode):
-		return http.StatusUnauthorized, "This code is wrong or was used already. Each code works once: wait for the next one."
+		return http.StatusUnauthorized, "This code is wrong or was already used. Each code works once: wait for the next one."
 	case errors.Is(err, signin.ErrStep):
-		return http.StatusUnauthorized, "Too much time has passed, or something was changed. Sign in again."
+		return http.StatusUnauthorized, "This took too long, or your account changed meanwhile. Please sign in again."
 	case errors.Is(err, signin.ErrFormUsed):
-		return http.StatusUnauthorized, "This form was used already, and you signed out since. Fill it in again."
+		return http.StatusUnauthorized, "You signed out after sending this form. Please sign in again."
 	case errors.Is(err, signin.ErrBusy):
 		w.Header().Set("Retry-After", "3")
-		return http.StatusServiceUnavailable, "Too many people sign in at this moment. Try again in a few seconds."
+		return http.StatusServiceUnavailable, "Too many people are signing in right now. Try again in a few seconds."
 	}
 	return 0, ""
 }
@@ -204,8 +204,8 @@ func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) {
 		return
 	}
 	d.fail(w, r.Request, failure{Status: http.StatusNotFound, Title: "This link cannot be used",
-		Text: "It was used already, it is more than 72 hours old, or it was withdrawn.",
-		Next: "Ask who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"})
+		Text: "It was already used, it's more than 72 hours old, or it was withdrawn.",
+		Next: "Ask the person who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"})
 }
 
 // acceptLink answers POST /link/{token}.
@@ -218,7 +218,7 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 		d.signInForm(w, r, http.StatusForbidden, signInView{})
 		return
 	case !ok:
-		v.Form, v.Problem = uuid.NewString(), "The form was not whole. Fill it in again."
+		v.Form, v.Problem = uuid.NewString(), "The form was incomplete. Please fill it in again."
 		d.linkForm(w, r, http.StatusUnprocessableEntity, v)
 		return
 	}
@@ -256,13 +256,13 @@ func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) {
 func passwordProblem(err error) string {
 	switch {
 	case errors.Is(err, signin.ErrShort):
-		return "The password is too short: take at least 12 characters."
+		return "The password is too short: use at least 12 characters."
 	case errors.Is(err, signin.ErrLong):
-		return "The password is too long: take at most 128 characters."
+		return "The password is too long: use at most 128 characters."
 	case errors.Is(err, signin.ErrEmail):
-		return "The password must not be your email."
+		return "Your password can't be your email."
 	case errors.Is(err, signin.ErrCommon):
-		return "Many people have this password, so it is tried first. Take another one."
+		return "This password is too common: attackers try it first. Choose another one."
 	}
 	return ""
 }

@@ -89,7 +89,7 @@ func TestNobodySignsInWithoutEncryption(t *testing.T) {
 	g := newRig(t)
 	far := "http://rollcall.example"
 	g.public.Store(&far)
-	if a := g.as["nobody"].get("/sign-in"); !strings.Contains(a.body, "Signing in is off") || strings.Contains(a.body, "<form") {
+	if a := g.as["nobody"].get("/sign-in"); !strings.Contains(a.body, "Sign-in is off") || strings.Contains(a.body, "<form") {
 		t.Errorf("the form is shown: %d", a.status)
 	}
 	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 403 || a.cookie() != "" {

@@ -27,15 +27,15 @@ func stateOf(v ledger.Verification) stateView {
 	case ledger.Waiting:
 		return waitingOf(v)
 	case ledger.Cancelling:
-		return stateView{"cancelling", "…", "open", "It is being cancelled. What was asked already is settled, the rest costs nothing."}
+		return stateView{"cancelling", "…", "open", "It's being cancelled. Addresses that were already asked are settled; the rest cost nothing."}
 	case ledger.Completed:
-		return stateView{"completed", "✓", "done", "Every address has its outcome."}
+		return stateView{"completed", "✓", "done", "Every address has an outcome."}
 	case ledger.CompletedWithErrors:
-		return stateView{"completed, with errors", "!", "error", "Every address has its outcome. For some it is an error."}
+		return stateView{"completed, with errors", "!", "error", "Every address has an outcome. Some are errors."}
 	case ledger.Cancelled:
-		return stateView{"cancelled", "–", "off", "It was cancelled. What was not checked costs nothing."}
+		return stateView{"cancelled", "–", "off", "It was cancelled. Unchecked addresses cost nothing."}
 	}
-	s := stateView{"failed", "✕", "invalid", "It failed. Nothing was charged for what was not checked."}
+	s := stateView{"failed", "✕", "invalid", "It failed. Unchecked addresses cost nothing."}
 	if v.Issue != nil {
 		s.Sentence = issueText(v.Issue)
 	}
@@ -45,9 +45,9 @@ func stateOf(v ledger.Verification) stateView {
 // waitingOf tells the two kinds of waiting apart.
 func waitingOf(v ledger.Verification) stateView {
 	if v.State() == ledger.WaitingCredits {
-		return stateView{"waiting for credits", "!", "warn", "There are not enough credits. It goes on by itself when there are."}
+		return stateView{"waiting for credits", "!", "warn", "There aren't enough credits. It continues by itself once there are."}
 	}
-	s := stateView{"waiting for receivers", "◷", "open", "The receivers of what is left asked us to come back later."}
+	s := stateView{"waiting for receivers", "◷", "open", "The receivers of the remaining addresses asked us to come back later."}
 	if v.Issue != nil && v.Issue.Message != "" {
 		s.Sentence = v.Issue.Message
 	}
@@ -76,10 +76,10 @@ type outcome struct {
 // marks are the signs of the outcomes: none is told apart by its colour alone.
 var marks = map[smtp.Outcome][2]string{
 	smtp.Valid:    {"✓", "accepted by the receiver"},
-	smtp.Invalid:  {"✕", "refused by the receiver, or there is no mail at the domain"},
+	smtp.Invalid:  {"✕", "refused by the receiver, or the domain takes no mail"},
 	smtp.CatchAll: {"≈", "accepted, but so is everything at this domain"},
-	smtp.Unknown:  {"?", "not found out; free"},
-	smtp.Error:    {"!", "a fault tied to this address"},
+	smtp.Unknown:  {"?", "we couldn't find out; free"},
+	smtp.Error:    {"!", "something about this address failed"},
 }
 
 // outcomesOf gives the outcomes in their order, also those with none.

@@ -152,7 +152,7 @@ func waitWords(w waiting.Wait) string {
 	}
 	switch w.For {
 	case waiting.ForRoute:
-		return "for what DNS says of their domain"
+		return "for DNS to answer about their domain"
 	case waiting.ForReceiver:
 		return "for their turn" + at
 	case waiting.ForRetry:
@@ -161,9 +161,9 @@ func waitWords(w waiting.Wait) string {
 		}
 		return "to be asked again" + at
 	case waiting.ForControl:
-		return "for names that nobody has" + at + ": does their domain take everything?"
+		return "for a test with made-up names" + at + ": does their domain accept everything?"
 	case waiting.ForDomain:
-		return "for others of this file that are asked before them"
+		return "for other addresses of this file that go first"
 	}
-	return "to be written down: they are final"
+	return "to be saved: their outcomes are final"
 }

@@ -108,7 +108,7 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 			Habit: evidence.Habit{Refused: 1, First: at, Last: at, Controls: []evidence.Attempt{control}}}})
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
 	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
-		"Nothing came in time.", "rcpt-5.1.1", "RCPT TO:&lt;a name that nobody has&gt;", "tells mailboxes apart", "mx2.acme.test"} {
+		"The receiver didn't answer in time.", "rcpt-5.1.1", "RCPT TO:&lt;a made-up name&gt;", "tell mailboxes apart", "mx2.acme.test"} {
 		if page.status != 200 || !strings.Contains(page.body, want) {
 			t.Errorf("%d: the page does not say %q", page.status, want)
 		}
@@ -118,7 +118,7 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 			t.Errorf("the page says %q", secret)
 		}
 	}
-	if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1")); !strings.Contains(a.body, "Nothing was kept") {
+	if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1")); !strings.Contains(a.body, "No evidence was kept") {
 		t.Errorf("%s", a.body)
 	}
 	for _, path := range []string{"/addresses/2", "/addresses/-1", "/addresses/x", "/addresses/0?in=2"} {
@@ -183,7 +183,7 @@ func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 		{Addresses: 5, For: waiting.ForReceiver, Receiver: "<b>mx.example"}}}}
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, "")
-	for _, want := range []string{"3 wait to be asked again at uni.example", "from 04:21:00 on", "1 waits for names that nobody has",
+	for _, want := range []string{"3 wait to be asked again at uni.example", "from 04:21:00 on", "1 waits for a test with made-up names",
 		"5 wait for their turn at &lt;b&gt;mx.example"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
@@ -231,11 +231,11 @@ func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 		t.Error("nothing waits, and the list says so")
 	}
 	g.verification("huge.csv", 900_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification waits for credits: 900\u202f000\u202f000 credits are needed, ") {
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits: 900\u202f000\u202f000 credits are needed, ") {
 		t.Errorf("the list does not say what is missing: %s", a.body)
 	}
 	g.verification("more.csv", 100_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications wait for credits: 1\u202f000\u202f000\u202f000 credits are needed, ") {
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications are waiting for credits: 1\u202f000\u202f000\u202f000 credits are needed, ") {
 		t.Errorf("the list does not add up what is missing: %s", a.body)
 	}
 }

@@ -26,7 +26,7 @@ type youView struct {
 	Asked       bool   // for codes, as an owner
 	Provider    string // its name; "": there is none
 	Bound       bool   // to it
-	Form        string // the id of the form that makes codes of one use
+	Form        string // the id of the form that makes recovery codes
 }
 
 // sessionView is one browser.
@@ -40,12 +40,12 @@ type sessionView struct {
 // you answers GET /you.
 func (d *Dashboard) you(w http.ResponseWriter, r *request) {
 	done := map[string]string{
-		"password":     "The password is changed. You were signed out everywhere else.",
+		"password":     "Your password was changed. You were signed out everywhere else.",
 		"codes-off":    "Codes are off. You were signed out everywhere else.",
-		"provider":     "You are connected, and can sign in that way from now on.",
+		"provider":     "You're connected, and can now sign in that way.",
 		"provider-off": "You are disconnected, and sign in with your password from now on. You were signed out everywhere else.",
-		"session":      "The session is ended. It stops within 5 seconds.",
-		"sessions":     "All other sessions are ended. They stop within 5 seconds.",
+		"session":      "The session was ended. It stops within 5 seconds.",
+		"sessions":     "All other sessions were ended. They stop within 5 seconds.",
 	}[r.URL.Query().Get("done")]
 	d.showYou(w, r, http.StatusOK, youView{Done: done})
 }
@@ -84,7 +84,7 @@ func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) {
 	status, problem := d.signInProblem(w, err)
 	switch {
 	case status == http.StatusUnauthorized:
-		status, problem = http.StatusUnprocessableEntity, "The old password is not right."
+		status, problem = http.StatusUnprocessableEntity, "The old password is wrong."
 	case status == 0:
 		status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 	}

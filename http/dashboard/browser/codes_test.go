@@ -27,7 +27,7 @@ func (b *tab) askedForCode(email string) {
 func (b *tab) signOut() {
 	b.t.Helper()
 	b.press("Sign out")
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 }
 
 func TestCodesForSigningIn(t *testing.T) {
@@ -39,7 +39,7 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.bear("status of 401", "status of 422", "status of 429")
 	b.goTo(p.path)
 	b.press("Switch on codes for signing in")
-	b.shows("Address for apps")
+	b.shows("Link for apps")
 	text := eval[string](b, "document.querySelector('dl.secret dd').innerText")
 	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text, " ", ""))
 	if err != nil {
@@ -47,21 +47,21 @@ func TestCodesForSigningIn(t *testing.T) {
 	}
 	b.fill("password", password)
 	b.fill("code", "000000")
-	b.press("Switch codes on")
+	b.press("Turn codes on")
 	b.until("document.activeElement.id === 'problem'")
 	if again := eval[string](b, "document.querySelector('dl.secret dd').innerText"); again != text {
 		t.Error("after a wrong code the page has another secret than the app")
 	}
 	b.fill("password", password)
 	b.fill("code", n.nextCode(secret))
-	b.press("Switch codes on")
+	b.press("Turn codes on")
 	b.shows("Codes are on")
 	recovery := eval[[]string](b, "[...document.querySelectorAll('.recovery li')].map((e) => e.innerText)")
 	if len(recovery) != totp.Recoveries {
-		t.Fatalf("%d codes of one use are shown, want %d", len(recovery), totp.Recoveries)
+		t.Fatalf("%d recovery codes are shown, want %d", len(recovery), totp.Recoveries)
 	}
-	b.press("I have kept them")
-	b.shows("Codes are on: signing in asks for a code of your app.")
+	b.press("I've saved them")
+	b.shows("Codes are on: signing in asks for a code from your app.")
 	b.signOut()
 
 	// With a code of the app, then with one of one use, which works once.
@@ -75,7 +75,7 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.press("Sign in")
 	b.shows("Upload your first file")
 	b.press(who.email)
-	b.shows("Codes of one use that are left: 9.")
+	b.shows("Recovery codes left: 9.")
 	b.signOut()
 	b.askedForCode(who.email)
 	b.fill("code", recovery[3])
@@ -95,9 +95,9 @@ func TestCodesForSigningIn(t *testing.T) {
 		}
 		give("000000")
 	}
-	b.shows("There were too many failures. Try again at ")
+	b.shows("Too many failed attempts. Try again at ")
 	give(n.nextCode(secret))
-	b.shows("There were too many failures. Try again at ")
+	b.shows("Too many failed attempts. Try again at ")
 	if b.goTo(p.path); !strings.HasPrefix(b.at(), "/sign-in") {
 		t.Errorf("who has to wait is at %s", b.at())
 	}

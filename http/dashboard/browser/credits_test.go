@@ -62,7 +62,7 @@ func TestCreditsAddUpOnTheScreen(t *testing.T) {
 	if head := eval[[]int64](b, numbers+`(document.querySelectorAll(".who .n"))`); !slices.Equal(head, e[1:2]) {
 		t.Errorf("the head says that %v are available", head)
 	}
-	rows, foot := b.register("What moved credits")
+	rows, foot := b.register("Credit movements")
 	if got := sums(rows, 4); len(rows) != 7 || !slices.Equal(got, foot) {
 		t.Errorf("%d rows add up to %v, the foot says %v", len(rows), got, foot)
 	}
@@ -70,7 +70,7 @@ func TestCreditsAddUpOnTheScreen(t *testing.T) {
 	if foot[0] != e[0] || foot[1]-foot[2]-foot[3] != e[2] || foot[2] != e[3] {
 		t.Errorf("the sums %v are not the equation %v", foot, e)
 	}
-	b.press("The same as a table")
+	b.press("Show as a table")
 	rows, foot = b.register("Credits spent by day")
 	if got := sums(rows, 1); len(rows) != 90 || !slices.Equal(got, foot) || foot[0] != e[3] {
 		t.Errorf("%d days add up to %v, the foot says %v, spent are %d", len(rows), got, foot, e[3])

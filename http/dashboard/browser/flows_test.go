@@ -30,7 +30,7 @@ func TestAOneTimeLink(t *testing.T) {
 	b.fill("password", "password1234")
 	b.bear("status of 422", "status of 404")
 	b.press("Accept the invitation")
-	b.shows("Many people have this password")
+	b.shows("This password is too common")
 	if name := eval[string](b, "document.getElementById('name').value"); name != "Anna" {
 		t.Errorf("the name is %q after a password was refused", name)
 	}
@@ -53,14 +53,14 @@ func TestWrongPasswordsWait(t *testing.T) {
 	b.goTo("/sign-in")
 	for range 5 {
 		b.signIn(who.email, "not the password")
-		b.shows("This email and this password do not fit together.")
+		b.shows("The email or the password is wrong.")
 		if email := eval[string](b, "document.activeElement.id + ' ' + document.getElementById('email').value"); email != "problem "+who.email {
 			t.Errorf("focus and email are %q after a failure", email)
 		}
 		b.goTo("/sign-in")
 	}
 	b.signIn(who.email, password)
-	b.shows("There were too many failures. Try again at ")
+	b.shows("Too many failed attempts. Try again at ")
 	if b.goTo(p.path); !strings.HasPrefix(b.at(), "/sign-in") {
 		t.Errorf("who has to wait is at %s", b.at())
 	}
@@ -141,7 +141,7 @@ func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
 	b.until("!document.getElementById('live').hasAttribute('data-hx-trigger')")
 	at := b.at()
 	b.press("Sign in to go on.")
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 	b.signIn(who.email, password)
 	b.shows("10 of 100 final")
 	if b.at() != at {
@@ -162,8 +162,8 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 	other := newTab(t, n).as(p.join(ledger.Viewer))
 	other.bear("status of 503")
 	other.goTo(p.path)
-	other.shows("The ledger does not answer.")
-	b.shows("The server does not answer. What is shown is as of ")
+	other.shows("The ledger isn't answering.")
+	b.shows("The server isn't answering. This is as of ")
 	p.settle(10, 20)
 	n.book.away.Store(false)
 	b.shows("20 of 100 final")

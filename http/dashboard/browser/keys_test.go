@@ -45,7 +45,7 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 	b.goTo(p.path + "/keys")
 	b.fill("label", "billing <b>")
 	b.press("Make a key")
-	b.shows("Copy it now: it is shown once and kept nowhere.")
+	b.shows("Copy it now: it's shown only once, and we don't keep it.")
 	if at := eval[string](b, "document.activeElement.id"); at != "made" {
 		t.Errorf("%q has the focus, want the new key", at)
 	}
@@ -60,7 +60,7 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 	// Loading the answer again sends the form again.
 	b.bear("status of 409")
 	b.do(chromedp.Reload())
-	b.shows("This form has made a key already, which was shown once.")
+	b.shows("This form already made a key, which was shown once.")
 	if strings.Contains(b.text(), key) || eval[bool](b, "!!document.getElementById('made')") {
 		t.Error("the key is shown a second time")
 	}

@@ -43,7 +43,7 @@ func TestAsANewcomer(t *testing.T) {
 	b.do(chromedp.Navigate(b.root + link[2])) // it signs in by itself
 	b.shows("1 000 000 credits")
 	b.press("Upload your first file")
-	b.shows("UTF-8, commas and quotes as CSV has them.")
+	b.shows("UTF-8, with standard CSV quoting.")
 	example, err := filepath.Abs("../../../examples/contacts.csv")
 	b.must(err)
 	b.choose(example)
@@ -51,7 +51,7 @@ func TestAsANewcomer(t *testing.T) {
 	b.shoot("newcomer-upload")
 	b.press("Upload and check")
 	b.shows(" of 62 final")
-	b.shows("Every address has its outcome.")
+	b.shows("Every address has an outcome.")
 	b.image("verification")
 	b.goTo("/")
 	b.shows("999 942 credits") // as in examples/contacts.expected.csv, 58 were charged
@@ -61,13 +61,13 @@ func TestAsANewcomer(t *testing.T) {
 	b.shows("62 of 62 final")
 	b.shoot("newcomer-verification-dark")
 	b.prefers("light")
-	b.press("Look at the results")
+	b.press("See results")
 	b.shows("mailbox_not_found")
 	b.do(chromedp.Click("(//tr[contains(., 'mailbox_not_found')]//a)[1]", chromedp.NodeVisible))
 	b.shows("What was asked")
 	b.image("address")
 	b.press("Sign out")
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 }
 
 // image writes a picture of what the window shows into docs/images, when it is asked for.

@@ -175,18 +175,18 @@ func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	b.shows("holds it back")
 	b.shows("ticket <812>")
 	b.press("Set an override") // 3
-	b.shows("Override a field for a time")
+	b.shows("Set a temporary override")
 	b.fill("value", "2/s")
 	b.fill("for", "2h")
 	b.fill("reason", "ticket 900")
-	b.press("Look at what it would change")
-	b.shows("Look before it is set")
+	b.press("Review the change")
+	b.shows("Review the override")
 	b.axe()
 	for _, v := range b.violations() {
 		t.Errorf("preview: %s", v)
 	}
 	b.press("Set the override")
-	b.shows("Override a field for a time")
+	b.shows("Set a temporary override")
 	b.press("Throttles")
 	b.shows("ticket 900")
 	b.press("Sign out")

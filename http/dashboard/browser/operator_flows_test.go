@@ -20,13 +20,13 @@ func TestAnOverrideIsSetExpiresAndIsCleared(t *testing.T) {
 	b.fill("value", "2/s")
 	b.fill("for", "30m")
 	b.fill("reason", "ticket 900")
-	b.press("Look at what it would change")
-	b.shows("Look before it is set")
+	b.press("Review the change")
+	b.shows("Review the override")
 	if held := g.Overrides(t); len(held) != 1 {
 		t.Fatalf("after a look %d overrides hold", len(held))
 	}
 	b.press("Set the override")
-	b.shows("Override a field for a time")
+	b.shows("Set a temporary override")
 	if held := g.Overrides(t); len(held) != 2 {
 		t.Fatalf("after it was set %d overrides hold", len(held))
 	}
@@ -85,13 +85,13 @@ func TestOperatorsSeeReceiversWithoutTheLedger(t *testing.T) {
 		other.bear("status of 503")
 		other.goTo(path)
 		other.shows("The ledger did not answer")
-		other.shows("This page loads itself again in a moment.")
+		other.shows("This page reloads by itself in a moment.")
 		waiting[text] = other
 	}
 	b.goTo("/throttles")
 	b.shows("The ledger does not answer, so overrides are not shown.")
 	b.goTo("/health")
-	b.shows("The ledger does not answer.")
+	b.shows("The ledger isn't answering.")
 
 	// The first page goes on by itself: the time on it does.
 	b.goTo("/")
@@ -131,7 +131,7 @@ func TestWhoMayOnlyLookSeesNoForms(t *testing.T) {
 	b.bear("status of 403")
 	b.goTo("/")
 	eval[bool](b, `((f) => { f.method = "post"; f.action = "/audit"; document.body.append(f); f.submit(); return true; })(document.createElement("form"))`)
-	b.shows("You may only look")
+	b.shows("You have read-only access")
 	if asked := g.Asked(); len(asked) != 0 {
 		t.Errorf("who may only look changed %v", asked)
 	}

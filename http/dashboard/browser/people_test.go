@@ -39,7 +39,7 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 	p := n.workspace(t, "acme", 1000)
 	b := newTab(t, n).as(p.join(ledger.Owner))
 	b.goTo(p.path + "/people")
-	b.shows("There is none. Who is invited stands here until they accept.")
+	b.shows("There are none. Invitations are listed here until they're accepted.")
 	b.fill("email", "ben@acme.test")
 	b.do(chromedp.SendKeys(chromedp.ID("role"), "member"))
 	b.press("Make an invitation")
@@ -63,11 +63,11 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 
 	// A viewer now: neither the page nor the form that is open still works.
 	b.choosesRole(p, "ben@acme.test", "viewer")
-	b.shows("The role is changed. It holds within 5 seconds.")
+	b.shows("The role was changed. It takes effect within 5 seconds.")
 	n.later(soon)
 	ben.bear("status of 403", "status of 404", "status of 401")
 	ben.press("Check it")
-	ben.shows("Your role does not allow this")
+	ben.shows("Your role doesn't allow this")
 	ben.goTo(p.path)
 	ben.shows("members and owners may upload them")
 	if eval[bool](ben, "[...document.querySelectorAll('a')].some((a) => /upload|check$/.test(a.href))") {
@@ -77,10 +77,10 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 	// Their sessions end, and they sign in again.
 	b.press("ben@acme.test")
 	b.press("End all sessions")
-	b.shows("All sessions of that member are ended. They stop within 5 seconds.")
+	b.shows("All sessions of that member were ended. They stop within 5 seconds.")
 	n.later(soon)
 	ben.goTo(p.path)
-	ben.shows("No account, or the password is lost?")
+	ben.shows("No account, or lost your password?")
 	ben.signIn("ben@acme.test", password)
 	ben.shows("members and owners may upload them")
 

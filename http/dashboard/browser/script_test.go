@@ -15,7 +15,7 @@ func TestPagesWorkWithoutScript(t *testing.T) {
 	b.goTo(p.path + "/upload")
 	b.signIn(who.email, "the wrong password")
 	b.bear("status of 401")
-	b.shows("This email and this password do not fit together.")
+	b.shows("The email or the password is wrong.")
 	b.fill("password", password)
 	b.press("Sign in")
 	b.shows("Uploading in the browser needs JavaScript, which is off.")
@@ -38,5 +38,5 @@ func TestPagesWorkWithoutScript(t *testing.T) {
 	b.press(who.email)
 	b.shows("Where you are signed in.")
 	b.press("Sign out")
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 }

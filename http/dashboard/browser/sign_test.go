@@ -20,16 +20,16 @@ func TestSigningInAndOut(t *testing.T) {
 	who := p.join(ledger.Member)
 	b := newTab(t, p.node)
 	b.goTo(p.path + "/upload")
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 	b.signIn(who.email, password)
 	b.shows("At most 67.1 MB")
 	if b.at() != p.path+"/upload" {
 		t.Errorf("signing in led to %s, want where it was wanted", b.at())
 	}
 	b.press("Sign out")
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 	b.goTo(p.path)
-	b.shows("No account, or the password is lost?")
+	b.shows("No account, or lost your password?")
 	if b.at() != "/sign-in?next="+"%2Fw%2F"+p.id.String() {
 		t.Errorf("after signing out %s is at %s", p.path, b.at())
 	}

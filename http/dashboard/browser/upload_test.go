@@ -169,7 +169,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	n.storage.slow(time.Millisecond)
 	b.choose(other)
 	b.shows("It needs at most")
-	b.press("Go on with the upload")
+	b.press("Continue the upload")
 	b.shows("This is another file, or it was changed.")
 	if now := p.durable(id); now >= int64(len(content)) {
 		t.Fatalf("%d bytes are stored after another file was chosen", now)
@@ -177,7 +177,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	b.choose(path)
 	b.shows("It needs at most")
 	eval[bool](b, barWatch)
-	b.press("Go on with the upload")
+	b.press("Continue the upload")
 	values += b.follow(p, id, func() bool { return b.at() == p.of(ledger.Verification{ID: id}) })
 	b.shows("The file is here.")
 	p.stored(id, content)
@@ -209,7 +209,7 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.until("!document.getElementById('sure').open")
 	b.press("Cancel…")
 	b.press("Cancel the upload")
-	b.shows("It was cancelled. What was not checked costs nothing.")
+	b.shows("It was cancelled. Unchecked addresses cost nothing.")
 	v, err := p.book.Store.Verification(t.Context(), p.id, id)
 	if err != nil || v.Status != ledger.Cancelled {
 		t.Errorf("the verification is %s, %v", v.Status, err)

@@ -8,7 +8,7 @@
 //	GET  /sign-in                        how to get a link; ?next= is the page to return to
 //	GET  /link/{code}                    what a link of `rollcall operate` is for; POST uses it up
 //	POST /sign-out
-//	POST /colours                        light, dark, or as the system has it
+//	POST /colours                        light, dark, or same as the system
 //	GET  /assets/{name}                  styles and scripts
 //	GET  /{$}                            the slowest open files, and receivers of the whole cluster, most waiting first
 //	GET  /receivers/live                 its table, asked for again and again

@@ -13,7 +13,7 @@ func TestHealthShowsEveryNode(t *testing.T) {
 	v := visit(t, g, "ben", true)
 	page := v.get("/health").body
 	at := -1
-	for _, want := range []string{"The ledger answers", "Node node-3 does not answer", "This node, node-1", "Port 25 is closed &lt;here&gt;", "Ask the provider to open it.",
+	for _, want := range []string{"The ledger answers", "Node node-3 isn't answering", "This node, node-1", "Port 25 is closed &lt;here&gt;", "Ask the provider to open it.",
 		"Node node-2", "It takes no probing work.", "no name &lt;b&gt;", "Ask the owner of the network for a name.", "softfail", "Other checks: 1",
 		"Node node-4", "It takes probing work.", "Nothing fails. Checks: 1", "3 ms"} {
 		i := strings.Index(page[at+1:], want)

@@ -120,7 +120,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if fault := recover(); fault != nil {
 			p.log.Error("operator page panicked", "request", id, "err", fmt.Sprintf("%T", fault))
 			p.fail(w, r, view.Failure{Status: http.StatusInternalServerError, Title: "A fault on our side",
-				Text: "This page could not be made.", Next: "Use the command instead, and report the request number below."})
+				Text: "This page couldn't be made.", Next: "Use the command instead, and report the request number below."})
 		}
 	}()
 	r.Body = http.MaxBytesReader(w, r.Body, formMax)
@@ -136,8 +136,8 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		if _, pattern := p.mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host}); pattern != "" {
 			w.Header().Set("Allow", method)
-			p.fail(w, r, view.Failure{Status: http.StatusMethodNotAllowed, Title: "This page does not take such a request",
-				Text: "The request is of a kind that this page does not know.", Next: "Go back and open the page again."})
+			p.fail(w, r, view.Failure{Status: http.StatusMethodNotAllowed, Title: "This page can't handle this request",
+				Text: "The page doesn't support this kind of request.", Next: "Go back and open the page again."})
 			return
 		}
 	}
@@ -166,7 +166,7 @@ func (p *Pages) admit(to route) http.Handler {
 			return
 		}
 		if in.ReadOnly && to.changes {
-			p.fail(w, r, view.Failure{Status: http.StatusForbidden, Title: "You may only look",
+			p.fail(w, r, view.Failure{Status: http.StatusForbidden, Title: "You have read-only access",
 				Text: "Your link was made with --read-only. Nothing was changed.",
 				Next: "Run `rollcall operate` without it to change something.", Link: "/", Label: "To the receivers"})
 			return
@@ -276,15 +276,15 @@ func (p *Pages) refuse(w http.ResponseWriter, r *request, err error) {
 	if !errors.As(err, &refused) {
 		refused = &admin.Refusal{Status: http.StatusInternalServerError, Message: "report this"}
 	}
-	f := view.Failure{Status: refused.Status, Title: "This was not done", Text: sentence(refused),
+	f := view.Failure{Status: refused.Status, Title: "This wasn't done", Text: sentence(refused),
 		Next: "Go back and change what is wrong.", Link: "/", Label: "To the receivers"}
 	if r.Method == http.MethodGet {
-		f.Title, f.Next = "This cannot be shown", "Look at the receivers instead."
+		f.Title, f.Next = "This can't be shown", "Look at the receivers instead."
 	}
 	if refused.Status == http.StatusServiceUnavailable {
-		f.After, f.Next = 5, "Send it again in a moment: what was done already is not done twice."
+		f.After, f.Next = 5, "Send it again in a moment: nothing is done twice."
 		if r.Method == http.MethodGet {
-			f.Next = "This page loads itself again in a moment."
+			f.Next = "This page reloads by itself in a moment."
 		}
 	}
 	p.fail(w, r.Request, f)

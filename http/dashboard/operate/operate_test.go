@@ -357,7 +357,7 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 	t.Parallel()
 	g := operatetest.Start(t)
 	v := visit(t, g, "eve", false)
-	if a := v.get("/audit"); !strings.Contains(a.body, "No audit was run") {
+	if a := v.get("/audit"); !strings.Contains(a.body, "No audit has been run") {
 		t.Errorf("before the first: %s", a.body)
 	}
 	for range 2 { // twice is once while it runs

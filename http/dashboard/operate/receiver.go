@@ -112,7 +112,7 @@ func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	}
 	v.Fields, v.Notes = explained.Fields, explained.Notes
 	if err != nil {
-		v.Missing = "Nothing is asked of it now, so there is nothing to see of it. Below is what would hold."
+		v.Missing = "It isn't in use now. These limits would apply."
 	}
 	for _, f := range found {
 		longest(f.Queues)

@@ -33,7 +33,7 @@ func cookieOf(host string) string {
 type answer struct {
 	status int
 	header http.Header
-	body   string
+	body   string // with plain apostrophes, as people read them
 }
 
 // send makes a request; form nil means that there is no body.
@@ -79,7 +79,7 @@ func (v *visitor) send(method, path string, form url.Values, header ...string) a
 			v.next = c.Value
 		}
 	}
-	return answer{a.StatusCode, a.Header, string(body)}
+	return answer{a.StatusCode, a.Header, strings.ReplaceAll(string(body), "&#39;", "'")}
 }
 
 func (v *visitor) get(path string) answer { v.t.Helper(); return v.send("GET", path, nil) }

@@ -68,15 +68,15 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) {
 
 // overLink answers for a link that was used or whose time is over.
 func (p *Pages) overLink(w http.ResponseWriter, r *request) {
-	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "This link is over",
-		Text: "It was used already, or the minute in which it can be used is over.",
+	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "This link has expired",
+		Text: "It was already used, or its minute has passed.",
 		Next: "Run `rollcall operate` again, and open the link that it prints."})
 }
 
 // unbearable answers where a browser would not keep the cookie.
 func (p *Pages) unbearable(w http.ResponseWriter, r *request) {
-	p.fail(w, r.Request, view.Failure{Status: http.StatusForbidden, Title: "Not without encryption",
-		Text: "This listener is reached by plain http from another machine, so a session could be read on the way.",
+	p.fail(w, r.Request, view.Failure{Status: http.StatusForbidden, Title: "Encryption is required",
+		Text: "This listener was reached over plain http from another machine, so others could read the session on its way.",
 		Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run `rollcall operate` again."})
 }
 

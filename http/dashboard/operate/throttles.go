@@ -76,7 +76,7 @@ func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	}
 	v.Say = fmt.Sprintf("Overrides: %d. Within the hour end: %d.", len(v.Overrides), ending)
 	if v.Away != "" {
-		v.Say = "The ledger does not answer."
+		v.Say = "The ledger isn't answering."
 	}
 	return v, nil
 }
@@ -249,7 +249,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) {
 	} else {
 		v.Replayed = &replayed
 	}
-	p.show(w, r, http.StatusOK, "preview", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Look before it is set"}})
+	p.show(w, r, http.StatusOK, "preview", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Review the override"}})
 }
 
 // setOverride answers POST /throttles/set. The same form again is the same override.

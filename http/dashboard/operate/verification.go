@@ -35,12 +35,12 @@ type waitView struct {
 
 // waitWords say what addresses wait for.
 var waitWords = map[string]string{
-	waiting.ForRoute:    "what DNS says of their domain",
+	waiting.ForRoute:    "DNS to answer about their domain",
 	waiting.ForReceiver: "their turn",
-	waiting.ForRetry:    "another try, since they were put off",
-	waiting.ForControl:  "the answer whether their domain takes everything",
-	waiting.ForDomain:   "other domains of the file",
-	waiting.ForLedger:   "the ledger, which writes what came out",
+	waiting.ForRetry:    "another try after a deferral",
+	waiting.ForControl:  "a test whether their domain accepts everything",
+	waiting.ForDomain:   "other addresses of the file that go first",
+	waiting.ForLedger:   "the ledger to save their outcomes",
 }
 
 // waitsEvery is how often what a verification waits for is asked for again.
@@ -241,10 +241,10 @@ var placeholders = strings.NewReplacer("^", "‹the address›", `\`, "‹our na
 var asks = map[string]string{"connect": "(a connection)", "greeting": "(the greeting)", "hello": "EHLO", "tls": "STARTTLS", "mail": "MAIL FROM"}
 
 // troubles say why there was no reply.
-var troubles = map[string]string{"ours": "We ended it.", "malformed": "The address does not fit a command.",
-	"no_smtputf8": "The address needs SMTPUTF8, which is not offered.", "protocol": "What came was no reply.",
-	"forbidden_address": "The receiver's IP address is not one that may be asked.", "timeout": "Nothing came in time.",
-	"no_starttls": "STARTTLS is wanted and not offered.", "connection": "No connection, or one that broke."}
+var troubles = map[string]string{"ours": "We closed the connection.", "malformed": "The address doesn't fit into an SMTP command.",
+	"no_smtputf8": "The address needs SMTPUTF8, which the receiver doesn't offer.", "protocol": "The receiver sent something that isn't an SMTP reply.",
+	"forbidden_address": "The receiver's IP address is not one that may be asked.", "timeout": "The receiver didn't answer in time.",
+	"no_starttls": "We need STARTTLS, which the receiver doesn't offer.", "connection": "We couldn't connect, or the connection broke."}
 
 // talkOf shows one attempt.
 func talkOf(a admin.AttemptView, address string) talkView {
@@ -256,7 +256,7 @@ func talkOf(a admin.AttemptView, address string) talkView {
 		case a.Witness:
 			v.Ask = "RCPT TO:<another address of the domain>"
 		default:
-			v.Ask = "RCPT TO:<a name that nobody has>"
+			v.Ask = "RCPT TO:<a made-up name>"
 		}
 	}
 	if v.Trouble == "" {
@@ -274,9 +274,9 @@ func talkOf(a admin.AttemptView, address string) talkView {
 	}
 	switch {
 	case a.Void:
-		v.Note = "Not believed: the session was worth nothing."
+		v.Note = "Ignored: the session was no longer reliable."
 	case a.Others:
-		v.Note = "This was not about this address: it had to wait for what came of it."
+		v.Note = "This wasn't about this address, which waited for the outcome."
 	case a.Cause != nil && a.Cause.Why != "":
 		v.Note = asSentence(strings.TrimSuffix(a.Cause.Why, "."))
 	}
@@ -289,7 +289,7 @@ func habitOf(h admin.HabitView) string {
 	case h.Accepts == nil:
 		return ""
 	case *h.Accepts:
-		return "The receiver takes names that nobody has, so its yes says nothing about a mailbox."
+		return "The receiver accepts made-up names, so its yes says nothing about a mailbox."
 	}
-	return "The receiver refuses names that nobody has, so this domain tells mailboxes apart."
+	return "The receiver refuses made-up names, so its answers tell mailboxes apart."
 }

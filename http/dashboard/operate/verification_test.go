@@ -37,7 +37,7 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 			t.Errorf("%s finds another file too", find)
 		}
 	}
-	if a := v.get("/verifications?find=anna"); !strings.Contains(a.body, "None that is open fits") {
+	if a := v.get("/verifications?find=anna"); !strings.Contains(a.body, "No unfinished verification matches") {
 		t.Error("what no file and no workspace is called finds something")
 	}
 }
@@ -96,10 +96,10 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	asks := func(address string) answer { return v.send("POST", path, url.Values{"address": {address}}) }
 	found := asks(" " + operatetest.Asked + " ")
 	found.has(t, "the evidence", operatetest.Asked, "invalid</span> · The receiver says", "mx1.slow.test", "from <span class=\"mono\">"+operatetest.Source,
-		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Taken for a reason to ask again, greylisted, by the rule",
-		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Taken for invalid, mailbox_not_found",
+		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Judged as a reason to ask again, greylisted, by the rule",
+		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Judged as invalid, mailbox_not_found",
 		operatetest.Rule)
-	asks(operatetest.Unkept).has(t, "an outcome without evidence", "valid</span> · ", "Nothing was kept")
+	asks(operatetest.Unkept).has(t, "an outcome without evidence", "valid</span> · ", "No evidence was kept")
 	asks("ben@slow.test").has(t, "what was given up", "unknown</span> · ", "We stopped asking")
 	for address, want := range map[string]int{"nobody@slow.test": 404, "": 400} {
 		a := asks(address)

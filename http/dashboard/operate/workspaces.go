@@ -114,7 +114,7 @@ func workspace(p *Pages, w http.ResponseWriter, r *request) {
 		"weight":   "The weight is set. It holds on all nodes within two seconds.",
 		"limits":   "The limits are set. They hold from the next file on.",
 		"revoked":  "The key is revoked. It stops within 5 seconds.",
-		"sessions": "All sessions of that member are ended. They stop within 5 seconds.",
+		"sessions": "All sessions of that member were ended. They stop within 5 seconds.",
 		"disabled": "That member may not sign in any more. Their sessions stop within 5 seconds.",
 		"enabled":  "That member may sign in again.",
 	}[r.URL.Query().Get("done")]
@@ -310,5 +310,5 @@ func lastUsed(at time.Time) string {
 	if at.IsZero() {
 		return "never used"
 	}
-	return "used last on " + view.When(at) + " UTC"
+	return "last used on " + view.When(at) + " UTC"
 }

@@ -178,7 +178,7 @@ func (s *Service) codeSecret(user ledger.User, form uuid.UUID) []byte {
 	return random[:totp.SecretBytes]
 }
 
-// recoveries are the codes of one use of a form.
+// recoveries are the recovery codes of a form.
 func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 	for i := range totp.Recoveries {
 		random := s.keyed("recovery", user.ID.String(), form.String(), string(rune('a'+i)))
@@ -188,7 +188,7 @@ func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 }
 
 // CodesOn switches codes on for who is signed in, who proves the password and that the app has the secret, and ends all
-// their other sessions. It answers the codes of one use; the same form again is answered again for some minutes. ErrWrong,
+// their other sessions. It answers the recovery codes; the same form again is answered again for some minutes. ErrWrong,
 // ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
 func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) ([]string, error) {
 	if !HasPassword(in.User) {
@@ -237,7 +237,7 @@ func (s *Service) CodesOff(ctx context.Context, in ledger.SignedIn, password, co
 	return err
 }
 
-// RenewRecovery makes new codes of one use for who is signed in, who proves the password and gives a code. The old ones stop.
+// RenewRecovery makes new recovery codes for who is signed in, who proves the password and gives a code. The old ones stop.
 // The same form again makes no second set: for some minutes it is answered the codes that it has made, and again is true.
 // ErrOff, ErrWrong, ErrCode, ErrFormUsed, *Wait, ErrBusy.
 func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) (
@@ -279,14 +279,14 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 	return codes, again, nil
 }
 
-// madeBy says which form has made a user's codes of one use, and when, in seconds. uuid.Nil for who has none.
+// madeBy says which form has made a user's recovery codes, and when, in seconds. uuid.Nil for who has none.
 func (s *Service) madeBy(u ledger.User) (uuid.UUID, int64) {
 	var state totp.State
 	s.states.open(u.ID.String(), u.TOTP, &state)
 	return state.Form, state.Made
 }
 
-// CodesLeft is how many codes of one use a user has.
+// CodesLeft is how many recovery codes a user has.
 func (s *Service) CodesLeft(u ledger.User) int {
 	var state totp.State
 	s.states.open(u.ID.String(), u.TOTP, &state)

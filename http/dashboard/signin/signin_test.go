@@ -134,7 +134,7 @@ func TestKeptPasswords(t *testing.T) {
 	if err != nil || err2 != nil || one == other || !strings.HasPrefix(one, "$argon2id$v=19$m=19456,t=2,p=1$") {
 		t.Fatalf("%v %v: %q and %q", err, err2, one, other)
 	}
-	// Made by the reference program: argon2 -id -t 2 -m 16 -p 1 with the salt "somesalt".
+	// Created by the reference program: argon2 -id -t 2 -m 16 -p 1 with the salt "somesalt".
 	const reference = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	for _, c := range []struct {
 		kept, password string

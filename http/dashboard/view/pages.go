@@ -24,7 +24,7 @@ var shared embed.FS
 type Frame struct {
 	Title     string
 	RequestID string // "": not shown
-	Colours   string // "light", "dark", "": as the system has it
+	Colours   string // "light", "dark", "": same as the system
 	Contact   string // "": none
 	Reload    int    // seconds; 0: the page does not load itself again
 	Live      bool   // parts of it are asked for again

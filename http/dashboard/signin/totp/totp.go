@@ -30,7 +30,7 @@ const (
 // SecretBytes is the length of a secret: that of the hash (RFC 4226, 4).
 const SecretBytes = sha1.Size
 
-// Recoveries is how many codes of one use there are.
+// Recoveries is how many recovery codes there are.
 const Recoveries = 10
 
 // recoveryBytes are the random bytes of such a code, which nobody guesses: 80 bits, 16 letters.
@@ -54,13 +54,13 @@ func Code(secret []byte, step int64) string {
 	return fmt.Sprintf("%0*d", Digits, n%1_000_000)
 }
 
-// State is what is remembered of the codes of one user.
+// State is what is remembered of the recovery codesr.
 type State struct {
 	Secret   []byte    `json:"s"`
 	Last     int64     `json:"l"` // the period of the last code that was used: it and those before it are used up
-	Form     uuid.UUID `json:"f"` // with which the codes of one use were made
+	Form     uuid.UUID `json:"f"` // with which the recovery codes were made
 	Made     int64     `json:"m"` // when, in seconds
-	Recovery [][]byte  `json:"r"` // hashes of the codes of one use that are left
+	Recovery [][]byte  `json:"r"` // hashes of the recovery codes that are left
 }
 
 // Begin is the state after the first code was given, which shows that the app has the secret; false for a wrong one.
@@ -68,7 +68,7 @@ func Begin(secret []byte, recovery []string, form uuid.UUID, code string, now ti
 	return State{Secret: secret, Last: -1}.Renew(recovery, form, now).useCode(plain(code), now)
 }
 
-// Renew is the state with other codes of one use, in place of those that were left, made with a form.
+// Renew is the state with other recovery codes, in place of those that were left, made with a form.
 func (s State) Renew(recovery []string, form uuid.UUID, now time.Time) State {
 	s.Form, s.Made, s.Recovery = form, now.Unix(), nil
 	for _, r := range recovery {
@@ -77,7 +77,7 @@ func (s State) Renew(recovery []string, form uuid.UUID, now time.Time) State {
 	return s
 }
 
-// Use is the state after a code or one of the codes of one use; false for one that is wrong or was used.
+// Use is the state after a code or one of the recovery codes; false for one that is wrong or was used.
 func (s State) Use(code string, now time.Time) (State, bool) {
 	code = plain(code)
 	if next, ok := s.useCode(code, now); ok {

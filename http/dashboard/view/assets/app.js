@@ -45,7 +45,7 @@ if (window.trustedTypes && trustedTypes.createPolicy) {
   let good = clock();
   function failed() {
     failures++;
-    if (failures >= 3) poll("The server does not answer. What is shown is as of " + good + " UTC; trying again.");
+    if (failures >= 3) poll("The server isn't answering. This is as of " + good + " UTC; trying again.");
     else poll("As of " + good + " UTC, trying again.");
   }
 

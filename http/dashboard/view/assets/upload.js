@@ -145,7 +145,7 @@
           return resolve(range ? Number(range[1]) + 1 : 0);
         }
         if (x.status === 404 || x.status === 410) {
-          const ended = new Ended("This upload is over: its time has passed, or it was cancelled. Choose the file again to begin anew.");
+          const ended = new Ended("This upload has ended: it expired or was cancelled. Choose the file again to start over.");
           ended.refused = true;
           return reject(ended);
         }
@@ -217,7 +217,7 @@
   function finished(id) {
     busy = false;
     forget();
-    say("All of it is stored. The check begins by itself.");
+    say("The whole file is stored. Checking starts by itself.");
     location.assign(base + "/verifications/" + id);
   }
 
@@ -251,7 +251,7 @@
     if (!navigator.locks) return work();
     await navigator.locks.request(key, { ifAvailable: true }, (lock) => {
       if (lock) return work();
-      stopped("Another tab uploads to this workspace. Go on there, or close it and choose the file again.");
+      stopped("Another tab is uploading to this workspace. Continue there, or close it and choose the file again.");
     });
   }
 
@@ -283,11 +283,11 @@
     const lines = text.split(/\r?\n/);
     if (f.size > lookAt) lines.pop();
     while (lines.length && lines[lines.length - 1] === "") lines.pop();
-    if (lines.length && !lines[0].includes("@")) hints.push("The first row looks like a heading and is left out.");
+    if (lines.length && !lines[0].includes("@")) hints.push("The first row looks like a heading, so it's skipped.");
     const two = lines.findIndex((l) => !l.startsWith("\"") && /[,;\t]/.test(l));
-    if (two >= 0) hints.push("Row " + thin(two + 1) + " looks as if it had two columns. Only one is taken.");
+    if (two >= 0) hints.push("Row " + thin(two + 1) + " seems to have two columns. Only one is allowed.");
     const empty = lines.findIndex((l) => l.trim() === "");
-    if (empty >= 0) hints.push("Row " + thin(empty + 1) + " is empty. An empty row refuses the whole file.");
+    if (empty >= 0) hints.push("Row " + thin(empty + 1) + " is empty. A file with an empty row is refused.");
     return hints;
   }
 
@@ -319,7 +319,7 @@
     }));
     show("found", true);
     show("starter", f.size > 0);
-    $("start").textContent = memory ? "Go on with the upload" : "Upload and check";
+    $("start").textContent = memory ? "Continue the upload" : "Upload and check";
     if (f.size > 0) $("start").focus();
   }
 
@@ -345,10 +345,10 @@
 
   $("file").addEventListener("change", () => choose($("file").files[0]));
   $("start").addEventListener("click", run);
-  $("forget").addEventListener("click", () => { forget(); showUnfinished(); say("Forgotten. What was sent is erased when its time is over."); });
+  $("forget").addEventListener("click", () => { forget(); showUnfinished(); say("Forgotten. The bytes already sent are erased when the upload expires."); });
   $("pause").addEventListener("click", () => {
     paused = !paused;
-    $("pause").textContent = paused ? "Go on" : "Pause";
+    $("pause").textContent = paused ? "Resume" : "Pause";
     say(paused ? "Paused. What is stored stays for a day." : "");
     if (paused && request) request.abort();
     if (wake) wake();
