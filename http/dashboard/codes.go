@@ -122,10 +122,10 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) {
 			Body: codesView{Recovery: codes, Renewed: true, Again: again}})
 		return
 	case errors.Is(err, signin.ErrOff):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "Codes are off. Set them up first: that also makes recovery codes."})
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "Codes are off. Turn them on first: that also makes recovery codes."})
 		return
 	case errors.Is(err, signin.ErrFormUsed):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was used already, and its codes are not shown again. " +
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "This form was already used, and its codes aren't shown again. " +
 			"To get others, send the form below."})
 		return
 	}

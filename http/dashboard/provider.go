@@ -69,7 +69,7 @@ func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) {
 		http.Redirect(w, r.Request, "/you?done=provider-off", http.StatusSeeOther)
 		return
 	case errors.Is(err, signin.ErrNoPassword), errors.Is(err, ledger.ErrIllegal):
-		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you could not sign in any more. Ask the operator of " +
+		d.showYou(w, r, http.StatusConflict, youView{Problem: "You have no password, so you couldn't sign in any more. Ask the operator of " +
 			"this service for a link that sets one. Then disconnect."})
 		return
 	}

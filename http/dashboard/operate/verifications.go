@@ -92,24 +92,24 @@ func waitOf(v ledger.Verification) string {
 	has := v.LeasedBy != uuid.Nil
 	switch v.State() {
 	case ledger.State(ledger.Uploading):
-		return fmt.Sprintf("The rest of its file: %s of %s bytes are here. The upload may go on until %s.",
+		return fmt.Sprintf("The rest of its file: %s of %s bytes have arrived. The upload can continue until %s.",
 			view.Thin(v.Durable), view.Thin(v.Bytes), view.When(v.UploadExpires))
 	case ledger.WaitingCredits:
-		return fmt.Sprintf("Credits: it needs %s.", view.Thin(v.Total))
+		return fmt.Sprintf("%s credits.", view.Thin(v.Total))
 	case ledger.WaitingReceivers:
 		return waitForReceivers(v)
 	case ledger.State(ledger.Preparing):
 		if has {
-			return "A node reads its file."
+			return "A node to finish reading its file."
 		}
-		return "A node that reads its file."
+		return "A node to read its file."
 	case ledger.State(ledger.Cancelling):
-		return "The end of what is being asked: it was cancelled."
+		return "The end of the running questions: it was cancelled."
 	}
 	if has {
-		return "Answers: a node asks receivers for it."
+		return "Answers from receivers."
 	}
-	return "A node that goes on with it."
+	return "A node to continue it."
 }
 
 // waitForReceivers says the same of one that waits for receivers.

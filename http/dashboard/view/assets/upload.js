@@ -108,7 +108,7 @@
     if (answer.ok && body) return body;
     let text = body && body.issue ? body.issue.message : "The server answered " + answer.status + ".";
     if (body && body.issue && body.issue.code === "invalid_filename") {
-      text = "The name of this file has characters that cannot be kept, such as marks that turn the direction of text. Give the file another name, then choose it again.";
+      text = "The name of this file has characters that we can't store, such as marks that change the direction of text. Rename the file, then choose it again.";
     }
     if (answer.status === 429 || answer.status >= 500 || body && body.issue && body.issue.code === "request_in_progress") {
       throw new Fault(text, retryAfter(answer.headers.get("Retry-After")));
