@@ -413,10 +413,10 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	sent := []string{"form", form[1], "password", password, "code", g.code(secret, 0)}
 	first, again := owner.post("/you/codes/new", sent...), owner.post("/you/codes/new", sent...)
 	codes := first.oneUse()
-	if first.status != 200 || len(codes) != 10 || codes[0] == old[0] || strings.Contains(first.body, "sent before") {
+	if first.status != 200 || len(codes) != 10 || codes[0] == old[0] || strings.Contains(first.body, "already sent") {
 		t.Fatalf("%d, %d codes: %s", first.status, len(codes), first.body)
 	}
-	if again.status != 200 || strings.Join(again.oneUse(), " ") != strings.Join(codes, " ") || !strings.Contains(again.body, "This form was sent before.") {
+	if again.status != 200 || strings.Join(again.oneUse(), " ") != strings.Join(codes, " ") || !strings.Contains(again.body, "This form was already sent.") {
 		t.Errorf("the form again: %d %s", again.status, again.body)
 	}
 	if page := owner.get("/you"); !strings.Contains(page.body, `left: <span class="n">10<`) || strings.Contains(page.body, codes[0]) {
@@ -440,7 +440,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	}
 	g.now.Add(601)
 	sent[5] = g.code(secret, 0)
-	if a := owner.post("/you/codes/new", sent...); a.status != 409 || len(a.oneUse()) != 0 || !strings.Contains(a.body, "not shown again") {
+	if a := owner.post("/you/codes/new", sent...); a.status != 409 || len(a.oneUse()) != 0 || !strings.Contains(a.body, "aren't shown again") {
 		t.Errorf("the form much later: %d, %d codes", a.status, len(a.oneUse()))
 	}
 	if a := g.as["viewer"].post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", "1"); a.status != 409 || !strings.Contains(a.body, "Codes are off.") {

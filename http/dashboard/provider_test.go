@@ -453,7 +453,7 @@ func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	without := g.oidcUser(p, "s-1", "sso@acme.test")
-	if page := without.get("/you").body; strings.Contains(page, "/you/provider/off") || !strings.Contains(page, "You cannot disconnect:") {
+	if page := without.get("/you").body; strings.Contains(page, "/you/provider/off") || !strings.Contains(page, "You can't disconnect:") {
 		t.Errorf("/you: %s", page)
 	}
 	for _, given := range []string{"", password} {

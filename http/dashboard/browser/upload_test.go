@@ -240,7 +240,7 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b := newTab(t, p.node).as(p.join(ledger.Member))
 	b.window(320, 900)
 	b.goTo(p.path)
-	b.shows("Or drop a CSV anywhere on this page.")
+	b.shows("You can also drop a CSV anywhere on this page.")
 	if eval[bool](b, visible("upload")+" || "+visible("dropping")) {
 		t.Error("the part that uploads is seen before anything is dropped")
 	}

@@ -290,7 +290,7 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 		t.Errorf("the first page does not say that a file is overdue: %s", a.body)
 	}
 	g.Away(true)
-	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "open files are not shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
+	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "unfinished files aren't shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
 }

@@ -39,9 +39,9 @@ type sourceChange struct{ To, Verb, Says string }
 
 // The changes that the buttons of a source make. Says follows the name of the source.
 var (
-	pauseIt  = sourceChange{"pause", "Pause", "will not be used any more, on any node. Its sessions end after the command that is on the wire."}
-	drainIt  = sourceChange{"drain", "Drain", "will open no more sessions, on any node. Those that are open go on to their end."}
-	resumeIt = sourceChange{"resume", "Resume", "will be used again, on all nodes. The overrides that pause or drain it end."}
+	pauseIt  = sourceChange{"pause", "Pause", "will no longer be used on any node. Its sessions end after their current command."}
+	drainIt  = sourceChange{"drain", "Drain", "will open no new sessions on any node. Open sessions run to their end."}
+	resumeIt = sourceChange{"resume", "Resume", "will be used again on all nodes. The overrides that pause or drain it end."}
 )
 
 // changesOf are the changes that make sense in a state.

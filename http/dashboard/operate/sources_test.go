@@ -29,7 +29,7 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	list := v.get("/sources")
 	_, page := v.follow(list, "/sources/change?")
-	for _, want := range []string{"Pause 192.0.2.7", "node-1", "use no other source now", `name="for"`, `name="reason"`} {
+	for _, want := range []string{"Pause 192.0.2.7", "node-1", "have no other source in use", `name="for"`, `name="reason"`} {
 		if !strings.Contains(page.body, want) {
 			t.Errorf("the page that asks has no %q", want)
 		}

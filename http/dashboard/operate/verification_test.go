@@ -29,8 +29,8 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 	v.get("/verifications").has(t, "the list",
 		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting receivers",
 		"1 address waits for slow.test, which asked us to come &lt;b&gt;later&lt;/b&gt;. Next try at", "overdue by 60 min", "node-2",
-		`href="/verifications/`+g.Poor.ID.String(), "poor &amp; co", "Credits: it needs 3.", "not known",
-		`href="/verifications/`+g.Open.ID.String(), "The rest of its file: 0 of 64 bytes are here.")
+		`href="/verifications/`+g.Poor.ID.String(), "poor &amp; co", "3 credits.", "not known",
+		`href="/verifications/`+g.Open.ID.String(), "The rest of its file: 0 of 64 bytes have arrived.")
 	for find, want := range map[string]string{"UNPAID": "unpaid.csv", "acme": "slow &lt;i&gt;.csv", g.Overdue.ID.String()[:12]: "late &lt;i&gt;.csv"} {
 		a := v.get("/verifications?find=" + find)
 		if a.has(t, find, want); find == "UNPAID" && strings.Contains(a.body, "late ") {
@@ -55,15 +55,15 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	if strings.Contains(page.body, "does not add up") {
 		t.Error("what adds up is said not to")
 	}
-	if a := v.get("/verifications/" + g.Open.ID.String()); !strings.Contains(a.body, "It has moved no credits.") {
+	if a := v.get("/verifications/" + g.Open.ID.String()); !strings.Contains(a.body, "It has moved no credits yet.") {
 		t.Error("a verification without entries does not say so")
 	}
 	if a := v.get("/verifications/" + g.Overdue.ID.String() + "?after=x"); a.status != 400 {
 		t.Errorf("a page that begins nowhere: %d", a.status)
 	}
-	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "by anna@acme.test", "Over since", "cancelled")
+	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "by anna@acme.test", "Finished", "cancelled")
 	g.Away(true)
-	if a := v.get("/verifications/" + g.Open.ID.String()); a.status != 200 || !strings.Contains(a.body, "Its name, its credits") ||
+	if a := v.get("/verifications/" + g.Open.ID.String()); a.status != 200 || !strings.Contains(a.body, "Its name, credits") ||
 		!strings.Contains(a.body, "mx.slow.test") {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}

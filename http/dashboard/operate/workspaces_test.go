@@ -31,7 +31,7 @@ func TestAWorkspaceShowsWhatItHas(t *testing.T) {
 	v := visit(t, g, "ben", true)
 	_, page := v.follow(v.get("/workspaces?find=acme"), "/workspaces/")
 	page.has(t, "the workspace", "acme &lt;b&gt;", ">1\u202f000</span> granted", ">997</span> available", ">1</span> held", ">2</span> spent",
-		"Open verifications", "late &lt;i&gt;.csv", "slow &lt;i&gt;.csv", "Newest grants", ">1\u202f000</td>", "test", "API keys", "billing &lt;b&gt;",
+		"Unfinished verifications", "late &lt;i&gt;.csv", "slow &lt;i&gt;.csv", "Newest grants", ">1\u202f000</td>", "test", "API keys", "billing &lt;b&gt;",
 		"People", "anna@acme.test", "Limits and weight", ">5</td>", ">2</td>")
 	_, grants, _ := strings.Cut(page.body, "Newest grants")
 	grants, _, _ = strings.Cut(grants, "API keys")
@@ -177,7 +177,7 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 	if n := noted(t, g, "eve", "workspace weight"); n != 1 {
 		t.Errorf("the weight is noted %d times", n)
 	}
-	v.get(ofWorkspace("")(g)).has(t, "the workspace", "Open verifications", ">7</td>", "an operator", "1.0 kB", "the node's configuration",
+	v.get(ofWorkspace("")(g)).has(t, "the workspace", "Unfinished verifications", ">7</td>", "an operator", "1.0 kB", "the node's configuration",
 		`value="7"`, `value="1000"`, `value="0"`, `value="3"`)
 	v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"101"}}).has(t, "a weight above the bound",
 		"Weight must be a whole number from 1 to 100.")
