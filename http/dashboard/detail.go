@@ -82,7 +82,7 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) {
 			Text: []string{"Addresses without a final outcome won't be checked, and their credits are released. This can't be undone.",
 				"Existing results stay, and so does what they cost."},
 			Already: "This verification is already over.", Action: base + "/cancel", Verb: "Cancel the verification",
-			Stay: "Go on with it", Form: uuid.NewString()}})
+			Stay: "Keep it running", Form: uuid.NewString()}})
 }
 
 // cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger answers how it is.

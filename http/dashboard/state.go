@@ -16,12 +16,17 @@ type stateView struct {
 
 // stateOf says in which state a verification is.
 func stateOf(v ledger.Verification) stateView {
+	if v.Kind == ledger.Single {
+		if s, ok := singleStates[v.Status]; ok {
+			return s
+		}
+	}
 	switch v.Status {
 	case ledger.Uploading:
 		return stateView{"uploading", "↑", "open", "The file is being uploaded: " + view.Size(v.Durable) + " of " + view.Size(v.Bytes) +
 			" are stored."}
 	case ledger.Preparing:
-		return stateView{"preparing", "…", "open", "The file is here. It is read and checked before the first address is asked."}
+		return stateView{"preparing", "…", "open", "The file has arrived. It is checked before the first address is verified."}
 	case ledger.Verifying:
 		return stateView{"verifying", "▸", "open", "The addresses are being checked."}
 	case ledger.Waiting:
@@ -40,6 +45,15 @@ func stateOf(v ledger.Verification) stateView {
 		s.Sentence = issueText(v.Issue)
 	}
 	return s
+}
+
+// singleStates are the states of a check of one address that a file has other words for.
+var singleStates = map[ledger.Status]stateView{
+	ledger.Preparing:           {"preparing", "…", "open", "A node is about to take the address."},
+	ledger.Verifying:           {"verifying", "▸", "open", "The address is being checked."},
+	ledger.Cancelling:          {"cancelling", "…", "open", "The check is being cancelled."},
+	ledger.Completed:           {"completed", "✓", "done", "The check is complete."},
+	ledger.CompletedWithErrors: {"completed, with an error", "!", "error", "The check is complete."},
 }
 
 // waitingOf tells the two kinds of waiting apart.

@@ -27,6 +27,7 @@ type youView struct {
 	Provider    string // its name; "": there is none
 	Bound       bool   // to it
 	Form        string // the id of the form that makes recovery codes
+	HasPassword bool
 }
 
 // sessionView is one browser.
@@ -61,6 +62,7 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 			This: s.ID == r.in.Session.ID})
 	}
 	v.Memberships, v.Least, v.Colours = r.in.Memberships, signin.PasswordLeast, view.ColoursOf(r.Request)
+	v.HasPassword = signin.HasPassword(r.in.User)
 	v.Codes, v.CodesLeft, v.Asked = r.in.User.TOTP != "", d.signin.CodesLeft(r.in.User), asksForCodes(r.in.User, r.in.Memberships)
 	v.Form = uuid.NewString()
 	v.Provider, v.Bound = d.providerName(), d.boundTo(r.in.User)

@@ -36,7 +36,7 @@ func TestACheckLeadsToItsTalk(t *testing.T) {
 	b.until("location.pathname.endsWith('/check')")
 	b.fill("address", "no address")
 	b.press("Check it")
-	b.shows("This is no address that mail can be sent to.")
+	b.shows("This isn't an address that mail can be sent to.")
 	if kept := eval[string](b, "document.getElementById('address').value"); kept != "no address" {
 		t.Errorf("the field has %q after a refusal", kept)
 	}

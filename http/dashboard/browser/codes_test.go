@@ -38,7 +38,7 @@ func TestCodesForSigningIn(t *testing.T) {
 	b := newTab(t, n).as(who)
 	b.bear("status of 401", "status of 422", "status of 429")
 	b.goTo(p.path)
-	b.press("Switch on codes for signing in")
+	b.press("Turn on sign-in codes")
 	b.shows("Link for apps")
 	text := eval[string](b, "document.querySelector('dl.secret dd').innerText")
 	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text, " ", ""))

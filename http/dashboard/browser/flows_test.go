@@ -82,7 +82,7 @@ func TestDownloads(t *testing.T) {
 	if rows := download(b, folder, func() { b.press("Download all") }); len(rows) != 11 {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
 	}
-	rows := download(b, folder, func() { b.press("catch_all") })
+	rows := download(b, folder, func() { b.press("CSV of catch_all") })
 	if len(rows) != 3 || rows[1][1] != "catch_all" {
 		t.Errorf("the results of one outcome are %v", rows)
 	}
@@ -226,7 +226,7 @@ func TestColours(t *testing.T) {
 	for _, c := range []struct{ kept, want string }{{"light", light}, {"dark", dark}} {
 		b.prefers(map[string]string{"light": "dark", "dark": "light"}[c.kept])
 		b.do(chromedp.SendKeys(chromedp.ID("colours"), c.kept))
-		b.press("Keep")
+		b.press("Save")
 		b.until("document.documentElement.dataset.colours === " + quote(c.kept))
 		if got := paper(); got != c.want {
 			t.Errorf("%s is kept, and the page is %s, want %s", c.kept, got, c.want)

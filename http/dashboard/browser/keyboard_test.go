@@ -68,12 +68,12 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	b.tabTo("Cancel…")
 	b.keys(enterKey)
 	b.shows("Cancel this verification?")
-	if at := eval[string](b, "document.activeElement.innerText"); at != "Go on with it" {
+	if at := eval[string](b, "document.activeElement.innerText"); at != "Keep it running" {
 		t.Errorf("in the dialog %q has the focus, want what changes nothing", at)
 	}
 	b.tabTo("Cancel the verification")
 	b.keys(enterKey)
-	b.shows("It is being cancelled.")
+	b.shows("It's being cancelled.")
 	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling {
 		t.Errorf("the verification is %s, %v", now.Status, err)
 	}

@@ -69,7 +69,7 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 	ben.press("Check it")
 	ben.shows("Your role doesn't allow this")
 	ben.goTo(p.path)
-	ben.shows("members and owners may upload them")
+	ben.shows("Members and owners can upload them")
 	if eval[bool](ben, "[...document.querySelectorAll('a')].some((a) => /upload|check$/.test(a.href))") {
 		t.Error("the page of a viewer leads to what only members may do")
 	}
@@ -82,12 +82,12 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 	ben.goTo(p.path)
 	ben.shows("No account, or lost your password?")
 	ben.signIn("ben@acme.test", password)
-	ben.shows("members and owners may upload them")
+	ben.shows("Members and owners can upload them")
 
 	// They are removed: for them there is nothing any more.
 	b.press("ben@acme.test")
 	b.press("Remove ben@acme.test")
-	b.shows("They are no member any more.")
+	b.shows("They're no longer a member.")
 	n.later(soon)
 	ben.goTo(p.path)
 	ben.shows("There is nothing here")
@@ -106,9 +106,9 @@ func TestTheLastOwnerStays(t *testing.T) {
 	b.bear("status of 409")
 	b.goTo(p.path + "/people/" + p.userID(who.email))
 	b.press("Leave the workspace")
-	b.shows("This is the last owner who may sign in. Make somebody else an owner first")
+	b.shows("This is the last owner who can sign in. Make somebody else an owner first")
 	b.choosesRole(p, who.email, "viewer")
-	b.shows("This is the last owner who may sign in. Make somebody else an owner first")
+	b.shows("This is the last owner who can sign in. Make somebody else an owner first")
 	if at := eval[string](b, "document.activeElement.id"); at != "problem" {
 		t.Errorf("%q has the focus, want the problem", at)
 	}

@@ -29,14 +29,14 @@ func TestPagesWorkWithoutScript(t *testing.T) {
 	b.press("contacts.csv")
 	b.shows("10 of 100 final")
 	b.press("Cancel this verification…")
-	b.shows("This cannot be undone.")
+	b.shows("This can't be undone.")
 	b.press("Cancel the verification")
-	b.shows("It is being cancelled.")
+	b.shows("It's being cancelled.")
 	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling && now.Status != ledger.Cancelled {
 		t.Errorf("after the button the verification is %s, %v", now.Status, err)
 	}
 	b.press(who.email)
-	b.shows("Where you are signed in.")
+	b.shows("These are the places where you're signed in.")
 	b.press("Sign out")
 	b.shows("No account, or lost your password?")
 }

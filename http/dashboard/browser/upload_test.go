@@ -114,7 +114,7 @@ func TestUploadingAFile(t *testing.T) {
 	b.choose(path)
 	b.shows("It needs at most")
 	b.press("Upload and check")
-	b.shows("The file is here. It is read and checked before the first address is asked.")
+	b.shows("The file has arrived. It is checked before the first address is verified.")
 	v := p.newest()
 	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
@@ -179,7 +179,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	eval[bool](b, barWatch)
 	b.press("Continue the upload")
 	values += b.follow(p, id, func() bool { return b.at() == p.of(ledger.Verification{ID: id}) })
-	b.shows("The file is here.")
+	b.shows("The file has arrived.")
 	p.stored(id, content)
 	if p.newest().ID != id {
 		t.Error("the reload made a second verification")
@@ -205,7 +205,7 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.follow(p, id, func() bool { return p.durable(id) > 0 })
 	b.press("Cancel…")
 	b.shows("What was sent is erased. Nothing is charged.")
-	b.press("Go on with it")
+	b.press("Keep uploading")
 	b.until("!document.getElementById('sure').open")
 	b.press("Cancel…")
 	b.press("Cancel the upload")
@@ -258,7 +258,7 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 		t.Error("the part that uploads is wider than the window")
 	}
 	b.press("Upload and check")
-	b.shows("The file is here. It is read and checked before the first address is asked.")
+	b.shows("The file has arrived. It is checked before the first address is verified.")
 	v := p.newest()
 	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())

@@ -306,7 +306,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, a.status, want)
 		}
 	}
-	if a := v.get("/throttles"); !strings.Contains(a.body, "The ledger does not answer") {
+	if a := v.get("/throttles"); !strings.Contains(a.body, "The ledger isn't answering") {
 		t.Error("the throttles do not say that overrides are missing")
 	}
 	g.Away(false)
@@ -422,7 +422,7 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 		t.Errorf("a new override: %d", a.status)
 	}
 	g.Away(true)
-	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger does not answer") || strings.Contains(a.body, "No override holds") {
+	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger isn't answering") || strings.Contains(a.body, "There are no active overrides") {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
 }

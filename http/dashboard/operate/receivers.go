@@ -90,7 +90,7 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	v.More += found.More
 	v.Nodes = len(nodes)
 	if len(v.Silent) > 0 {
-		v.Say = "A node does not answer."
+		v.Say = "A node isn't answering."
 	}
 	return v, nil
 }

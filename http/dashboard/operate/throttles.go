@@ -55,7 +55,7 @@ func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 		if len(found.Rules) == 0 {
 			return v, err
 		}
-		v.Away = "The ledger does not answer, so overrides are not shown. Those that nodes know hold until they end."
+		v.Away = "The ledger isn't answering, so overrides aren't shown. Nodes keep to the overrides that they know until these end."
 	}
 	if found.File.Loaded != nil {
 		v.Loaded = time.Time(*found.File.Loaded)

@@ -107,20 +107,20 @@ func (g *Rig) fillPoor(ctx context.Context) error {
 	return err
 }
 
-// fillAccess makes a key and an owner.
-func (g *Rig) fillAccess(ctx context.Context) (err error) {
-	if g.Key, err = g.book.CreateKey(ctx, ledger.Key{ID: "abcdefgh2345", Workspace: g.Workspace.ID, Label: "billing <b>"}); err != nil {
+// fillAccess makes a key with an id and a label, and an owner with an email and a name.
+func (g *Rig) fillAccess(ctx context.Context, id, label, email, name string) (err error) {
+	if g.Key, err = g.book.CreateKey(ctx, ledger.Key{ID: id, Workspace: g.Workspace.ID, Label: label}); err != nil {
 		return err
 	}
 	token, cookie := signin.NewToken(), signin.NewToken()
 	link, _ := token.Hash()
 	session, _ := cookie.Hash()
 	if _, err = g.book.MakeLink(ctx, ledger.Link{ID: link, Purpose: ledger.InviteLink, Workspace: g.Workspace.ID,
-		Email: "anna@acme.test", Role: ledger.Owner, MadeBy: "operator test"}); err != nil {
+		Email: email, Role: ledger.Owner, MadeBy: "operator test"}); err != nil {
 		return err
 	}
 	g.Anna = uuid.New()
-	_, err = g.book.AcceptLink(ctx, ledger.Accept{Link: link, User: g.Anna, Name: "Anna <b>", Password: "x",
+	_, err = g.book.AcceptLink(ctx, ledger.Accept{Link: link, User: g.Anna, Name: name, Password: "x",
 		Session: ledger.NewSession{ID: session, Agent: "test", Network: "127.0.0.1", Life: time.Hour}})
 	return err
 }

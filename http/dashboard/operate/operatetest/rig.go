@@ -220,7 +220,10 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 		Limits: limits}); err != nil {
 		return err
 	}
-	for _, do := range []func(context.Context) error{g.fillAccess, g.fillOverdue, g.fillOver, g.fillPoor} {
+	access := func(ctx context.Context) error {
+		return g.fillAccess(ctx, "abcdefgh2345", "billing <b>", "anna@acme.test", "Anna <b>")
+	}
+	for _, do := range []func(context.Context) error{access, g.fillOverdue, g.fillOver, g.fillPoor} {
 		if err := do(ctx); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package operatetest
 import (
 	"cmp"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,10 @@ func (g *Rig) Speak(t testing.TB, text string) {
 		g.Override, err = g.book.SetOverride(ctx, ledger.ThrottleOverride{ID: uuid.New(), Key: "mx.slow.test",
 			Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: text}, time.Hour)
 	}
+	if err == nil {
+		said := strings.ToValidUTF8(text[:min(len(text), sayMax)], "")
+		err = g.fillAccess(ctx, "abcdefgh6789", said, "speaker@acme.test", said)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +45,9 @@ func (g *Rig) Speak(t testing.TB, text string) {
 	defer g.mu.Unlock()
 	g.words = text
 }
+
+// sayMax bounds the label of the key and the name of the owner, in bytes.
+const sayMax = 200
 
 // say is what others say: the words of Speak, else what the rig has.
 func (g *Rig) say(text string) string {
