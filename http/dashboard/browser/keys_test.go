@@ -57,6 +57,11 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 		t.Fatalf("the API answers %d to the new key", status)
 	}
 
+	b.axe()
+	for _, v := range b.violations() {
+		t.Errorf("%s: %s", b.at(), v)
+	}
+
 	// Loading the answer again sends the form again.
 	b.bear("status of 409")
 	b.do(chromedp.Reload())

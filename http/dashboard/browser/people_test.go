@@ -45,6 +45,10 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 	b.press("Make an invitation")
 	b.shows("The link for ben@acme.test")
 	path := linkOf(b)
+	b.axe()
+	for _, v := range b.violations() {
+		t.Errorf("%s: %s", b.at(), v)
+	}
 	b.goTo(p.path + "/people")
 	b.shows("Withdraw")
 	if strings.Contains(eval[string](b, "document.documentElement.outerHTML"), path) {

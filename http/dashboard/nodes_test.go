@@ -1,0 +1,85 @@
+package dashboard_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard"
+	"rollcall/ledger"
+)
+
+// anotherNode starts the pages of a second node, which shares the ledger and nothing else.
+func (g *rig) anotherNode() *rig {
+	g.t.Helper()
+	n := &rig{t: g.t, book: g.book, workspace: g.workspace}
+	pages, err := dashboard.New(context.Background(), dashboard.Options{Book: g.book, PublicURL: func() string { return n.url },
+		UploadURL: "http://127.0.0.1:7", MaxFileBytes: 1 << 20, MaxRows: 1000, SessionIdle: time.Hour, SessionLife: 24 * time.Hour,
+		PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000}, Log: slog.New(slog.DiscardHandler), Now: g.clock})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	server := httptest.NewServer(pages)
+	n.url = server.URL
+	g.t.Cleanup(func() { server.Close(); pages.Stop() })
+	return n
+}
+
+// TestWhatEndsAtOneNodeEndsAtTheOthers: another node has just let somebody in and remembers it. Five seconds later it does
+// not any more, whatever was ended and wherever.
+func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	other := g.anotherNode()
+	member := func(email string) (here, there *browser, user ledger.SignedIn) {
+		here = g.join(email, g.workspace, ledger.Member)
+		found, err := g.book.UserByEmail(t.Context(), email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user.User = found
+		return here, &browser{g: other, session: here.session}, user
+	}
+	owner := g.as["owner"]
+	people := func(u ledger.SignedIn) string { return g.path("/people/" + u.User.ID.String()) }
+	form := func() string { return uuid.NewString() }
+	for name, c := range map[string]struct {
+		end  func(here *browser, u ledger.SignedIn) answer
+		path string // that the other node refuses then
+		want int
+	}{
+		"signed out": {func(here *browser, _ ledger.SignedIn) answer { return here.post("/sign-out") }, "/you", 303},
+		"another session": {func(here *browser, u ledger.SignedIn) answer {
+			return g.browser(g.as["nobody"].signIn(u.User.Email, password, "/").cookie()).post("/you/sessions", "all", "1")
+		}, "/you", 303},
+		"by an owner": {func(_ *browser, u ledger.SignedIn) answer { return owner.post(people(u)+"/sessions", "form", form()) }, "/you", 303},
+		"the role": {func(_ *browser, u ledger.SignedIn) answer {
+			return owner.post(people(u)+"/role", "form", form(), "role", "viewer")
+		}, g.path("/check"), 403},
+		"the membership": {func(_ *browser, u ledger.SignedIn) answer {
+			return owner.post(people(u)+"/role", "form", form(), "remove", "1")
+		}, g.path(""), 404},
+		"the user": {func(_ *browser, u ledger.SignedIn) answer {
+			if _, err := g.book.DisableUser(ledger.WithActor(t.Context(), "operator"), u.User.ID, true); err != nil {
+				t.Fatal(err)
+			}
+			return answer{status: 303}
+		}, "/you", 303},
+	} {
+		here, there, user := member(uuid.NewString()[:8] + "@acme.test")
+		if a := there.get(c.path); a.status != 200 {
+			t.Fatalf("%s: the other node answers %d before it ends", name, a.status)
+		}
+		if a := c.end(here, user); a.status != 303 {
+			t.Fatalf("%s: ending it is answered with %d: %s", name, a.status, a.body)
+		}
+		g.now.Add(5)
+		if a := there.get(c.path); a.status != c.want {
+			t.Errorf("%s: five seconds later the other node answers %d, want %d", name, a.status, c.want)
+		}
+	}
+}
