@@ -167,7 +167,7 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 		found, err = d.breakdowns.get(r.Context(), d.o.Book, r.workspace(), v.ID)
 	}
 	if errors.Is(err, ledger.ErrResultsExpired) {
-		d.fail(w, r.Request, failure{Status: http.StatusConflict, Title: "There is no summary of reasons",
+		d.fail(w, r.Request, failure{Status: http.StatusConflict, Title: "There's no summary of reasons yet",
 			Text: "The summary is made from the results of a finished verification, while they're kept.",
 			Next: "You can look at the existing results one by one.", Link: baseOf(r, v), Label: "To the verification"})
 		return

@@ -17,7 +17,7 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) {
 	reason, okReason := reasonNamed(query.Get("reason"))
 	use := query.Get("for")
 	if !okOutcome || !okReason || use != "" && use != "spreadsheet" {
-		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "There are no such results",
+		d.fail(w, r.Request, failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
 			Text: "The link asks for an outcome, a reason or a kind of file that does not exist.",
 			Next: "Choose on the page of the verification."})
 		return

@@ -203,7 +203,7 @@ func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) {
 		d.unavailable(w, r.Request, "read link", err)
 		return
 	}
-	d.fail(w, r.Request, failure{Status: http.StatusNotFound, Title: "This link cannot be used",
+	d.fail(w, r.Request, failure{Status: http.StatusNotFound, Title: "This link can't be used",
 		Text: "It was already used, it's more than 72 hours old, or it was withdrawn.",
 		Next: "Ask the person who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"})
 }

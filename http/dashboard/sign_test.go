@@ -127,7 +127,7 @@ func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 	if a := g.browser(first.cookie()).get(first.header.Get("Location")); a.status != 200 {
 		t.Errorf("led to %q: %d", first.header.Get("Location"), a.status)
 	}
-	if a := g.as["nobody"].get(link); a.status != 404 || !strings.Contains(a.body, "cannot be used") {
+	if a := g.as["nobody"].get(link); a.status != 404 || !strings.Contains(a.body, "can't be used") {
 		t.Errorf("afterwards: %d", a.status)
 	}
 	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a good new password"); a.status != 404 {

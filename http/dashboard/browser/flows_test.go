@@ -38,7 +38,7 @@ func TestAOneTimeLink(t *testing.T) {
 	b.press("Accept the invitation")
 	b.shows("Upload your first file")
 	b.goTo(path)
-	b.shows("This link cannot be used")
+	b.shows("This link can't be used")
 	b.press("Sign in")
 	b.shows("Upload your first file")
 }

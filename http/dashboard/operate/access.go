@@ -51,11 +51,11 @@ func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
 	}
 	path := "/workspaces/" + id.String()
 	v := confirmView{Title: "Revoke the key " + k.Name() + "?", Up: "The workspace", Back: path, Verb: "Revoke the key",
-		Text: []string{"Programs of the customer that use it are refused. It stops within 5 seconds. This cannot be undone.",
+		Text: []string{"The customer's programs that use it will be refused, within 5 seconds. This can't be undone.",
 			"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
 		Action: path + "/keys/" + k.ID + "/revoke", Changes: !r.in.ReadOnly}
 	if !k.Works() {
-		v.Done = "This key is revoked already, since " + view.When(k.Revoked) + " UTC."
+		v.Done = "This key was already revoked on " + view.When(k.Revoked) + " UTC."
 	}
 	p.show(w, r, http.StatusOK, "confirm", &frame{Here: "workspaces", Body: v, Frame: view.Frame{Title: v.Title + " · Workspaces"}})
 }
@@ -83,7 +83,7 @@ func invite(p *Pages, w http.ResponseWriter, r *request) {
 		Role: ledger.Role(r.PostFormValue("role"))}
 	form, err := uuid.Parse(in.Form)
 	if err != nil || form == uuid.Nil {
-		in.Invite, in.Form = "The form was too old. Send it once more.", ""
+		in.Invite, in.Form = "The form was too old. Please send it again.", ""
 		p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 		return
 	}
@@ -122,7 +122,7 @@ func (p *Pages) personOf(w http.ResponseWriter, r *request) (m ledger.Membership
 		}
 	}
 	p.fail(w, r.Request, view.Failure{Status: http.StatusNotFound, Title: "There is no such member",
-		Text: "They are no member of this workspace, or not any more.", Next: "Look at those that it has.",
+		Text: "They aren't a member of this workspace, or no longer are.", Next: "Look at those that it has.",
 		Link: "/workspaces/" + id.String(), Label: "To the workspace"})
 	return m, false
 }

@@ -162,7 +162,7 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) {
 		problem = "Say why: whoever looks at the source sees it, and the operator log keeps it."
 	case in.To == resumeIt.To:
 	case wrongForm != nil:
-		problem, in.Form = "The form was too old. Send it once more.", uuid.NewString()
+		problem, in.Form = "The form was too old. Please send it again.", uuid.NewString()
 	case wrongTime != nil:
 		problem = asSentence(wrongTime.Error())
 	}
@@ -173,7 +173,7 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) {
 	err := p.applySource(r, in, id, holds)
 	if status := statusOf(err); status == http.StatusBadRequest || status == http.StatusConflict {
 		in.Form = uuid.NewString()
-		p.showSource(w, r, http.StatusUnprocessableEntity, in, "This was not done: "+plainly(err)+".")
+		p.showSource(w, r, http.StatusUnprocessableEntity, in, "This wasn't done: "+plainly(err)+".")
 		return
 	}
 	if err != nil {

@@ -245,7 +245,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) {
 		}
 	}
 	if replayed, err := p.desk.ReplayOverride(r.Context(), call); err != nil {
-		v.Why = "What it would have changed in the last hours cannot be said: " + plainly(err) + "."
+		v.Why = "We can't say what it would have changed in the last hours: " + plainly(err) + "."
 	} else {
 		v.Replayed = &replayed
 	}

@@ -219,7 +219,7 @@ func (p *Pages) noEvidence(w http.ResponseWriter, r *request, back string, err e
 		p.refuse(w, r, err)
 		return
 	}
-	p.fail(w, r.Request, view.Failure{Status: statusOf(err), Title: "There is no evidence for this address", Text: asSentence(plainly(err)),
+	p.fail(w, r.Request, view.Failure{Status: statusOf(err), Title: "There's no evidence for this address", Text: asSentence(plainly(err)),
 		Next: "Go back to look for another one.", Link: back, Label: "To the verification"})
 }
 

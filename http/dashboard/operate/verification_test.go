@@ -103,7 +103,7 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	asks("ben@slow.test").has(t, "what was given up", "unknown</span> · ", "We stopped asking")
 	for address, want := range map[string]int{"nobody@slow.test": 404, "": 400} {
 		a := asks(address)
-		if a.status != want || !strings.Contains(a.body, "There is no evidence") {
+		if a.status != want || !strings.Contains(a.body, "There's no evidence") {
 			t.Errorf("%q: %d %s", address, a.status, a.body)
 		}
 	}

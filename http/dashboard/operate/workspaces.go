@@ -110,13 +110,13 @@ func (p *Pages) workspaceOf(w http.ResponseWriter, r *request) (uuid.UUID, bool)
 // workspace answers GET /workspaces/{id}.
 func workspace(p *Pages, w http.ResponseWriter, r *request) {
 	done := map[string]string{
-		"granted":  "The credits are granted.",
-		"weight":   "The weight is set. It holds on all nodes within two seconds.",
-		"limits":   "The limits are set. They hold from the next file on.",
-		"revoked":  "The key is revoked. It stops within 5 seconds.",
+		"granted":  "The credits were granted.",
+		"weight":   "The weight was set. It applies on all nodes within two seconds.",
+		"limits":   "The limits were set. They apply from the next file on.",
+		"revoked":  "The key was revoked. It stops within 5 seconds.",
 		"sessions": "All sessions of that member were ended. They stop within 5 seconds.",
-		"disabled": "That member may not sign in any more. Their sessions stop within 5 seconds.",
-		"enabled":  "That member may sign in again.",
+		"disabled": "That member can't sign in any more. Their sessions stop within 5 seconds.",
+		"enabled":  "That member can sign in again.",
 	}[r.URL.Query().Get("done")]
 	p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})
 }
@@ -234,7 +234,7 @@ func grant(p *Pages, w http.ResponseWriter, r *request) {
 	credits, wrongCredits := asNumber(in.Credits)
 	switch {
 	case wrongForm != nil:
-		in.Grant, in.Form = "The form was too old. Send it once more.", ""
+		in.Grant, in.Form = "The form was too old. Please send it again.", ""
 	case wrongCredits != nil:
 		in.Grant = "Write how many credits as a whole number, such as 100000."
 	case in.Reason == "":
@@ -249,7 +249,7 @@ func grant(p *Pages, w http.ResponseWriter, r *request) {
 		if in.Grant, ok = p.refused(w, r, err); !ok {
 			return
 		}
-		in.Form, in.Grant = "", "This was not granted. "+in.Grant
+		in.Form, in.Grant = "", "This wasn't granted. "+in.Grant
 	}
 	p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 }

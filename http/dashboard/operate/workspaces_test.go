@@ -63,7 +63,7 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	if n := noted(t, g, "eve", "key revoke"); n != 1 {
 		t.Errorf("noted %d times", n)
 	}
-	v.get(ofKey("")(g)).has(t, "the question again", "revoked already")
+	v.get(ofKey("")(g)).has(t, "the question again", "already revoked")
 	if a := v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)); a.status != 404 {
 		t.Errorf("no key: %d", a.status)
 	}
