@@ -45,7 +45,7 @@ func TestTheRigSeesWhatMustNotHappen(t *testing.T) {
 			if name == "shift" {
 				b.until("document.title === 'moved'")
 			}
-			if !eventually(func() bool { b.fits(); return strings.Contains(b.found(), c.want) }) {
+			if !eventually(func() bool { b.fits(); b.stays(); return strings.Contains(b.found(), c.want) }) {
 				t.Errorf("the rig found %q, want %q", b.found(), c.want)
 			}
 			b.mu.Lock()
