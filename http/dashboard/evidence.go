@@ -129,7 +129,7 @@ func attemptOf(a evidence.Attempt, asked string) attemptView {
 	case a.Others:
 		v.Note = "This wasn't about this address, which waited for the outcome."
 	case a.Cause.Why != "":
-		v.Note = a.Cause.Why
+		v.Note = strings.TrimSuffix(a.Cause.Why, ".") + "."
 	}
 	return v
 }
