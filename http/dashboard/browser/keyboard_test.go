@@ -5,6 +5,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/ledger"
 )
 
@@ -77,4 +78,30 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling {
 		t.Errorf("the verification is %s, %v", now.Status, err)
 	}
+}
+
+// TestAnOperatorFindsItByKeyboard goes from the first page to an override that is set, and touches no mouse.
+func TestAnOperatorFindsItByKeyboard(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g := operatetest.Start(t)
+	b := operatorTab(t, g, "eve")
+	b.prefers("light") // and nothing moves
+	b.goTo("/")
+	for _, step := range []struct{ to, shows string }{{"slow <i>.csv", "their turn"}, {"mx.slow.test", "holds it back"},
+		{"Set an override", "Set a temporary override"}} {
+		b.tabTo(step.to)
+		b.keys(enterKey)
+		b.shows(step.shows)
+	}
+	b.tabTo("Value")
+	b.keys("2/s")
+	b.tabTo("For how long")
+	b.keys("2h")
+	b.tabTo("Reason")
+	b.keys("ticket 900" + enterKey)
+	b.shows("Review the override")
+	b.tabTo("Set the override")
+	b.keys(enterKey)
+	b.shows("ticket 900")
 }
