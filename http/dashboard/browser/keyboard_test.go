@@ -103,5 +103,8 @@ func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	b.shows("Review the override")
 	b.tabTo("Set the override")
 	b.keys(enterKey)
+	b.shows("Set a temporary override")
+	b.tabTo("Throttles")
+	b.keys(enterKey)
 	b.shows("ticket 900")
 }
