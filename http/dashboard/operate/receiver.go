@@ -12,6 +12,7 @@ import (
 	waiting "rollcall/actors/view"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/view"
+	"rollcall/smtp/throttle"
 )
 
 const (
@@ -26,6 +27,28 @@ var heldBy = map[string][]string{
 	"budget": {"refused_per_hour", "refused_share", "refused_per_session"}, "paused": {"pause"},
 }
 
+// heldFields are the fields whose values a cause counts. A receiver that wanted less of us is held back by what it taught us.
+func heldFields(cause string, fields []waiting.ExplainedField) []string {
+	if cause != penalty {
+		return heldBy[cause]
+	}
+	var held []string
+	for _, f := range fields {
+		if taught(f) {
+			held = append(held, f.Field)
+		}
+	}
+	return held
+}
+
+// penalty is the cause of a receiver that wanted less of us, a word of view.Causes.
+const penalty = "penalty"
+
+// taught reports whether the value of a field comes from the receiver's answers and not from a rule.
+func taught(f waiting.ExplainedField) bool {
+	return f.Layer == throttle.LayerLearned.String() || f.Layer == throttle.LayerPenalty.String()
+}
+
 // receiverView is everything about one receiver.
 type receiverView struct {
 	Key     string
@@ -36,6 +59,7 @@ type receiverView struct {
 	Learned bool // something was learned that may be forgotten
 	Notes   []string
 	Holds   map[string]bool // fields that hold it back now
+	Taught  bool            // one of them is what the receiver taught us, which goes before every rule
 	Missing string          // why it is not to be seen
 	Forgets []string
 	Every   string
@@ -118,13 +142,14 @@ func (p *Pages) readReceiver(r *request) (receiverView, error) {
 		longest(f.Queues)
 		v.Places = append(v.Places, placeView{f, hourOf(f.Minutes)})
 		v.Learned = v.Learned || len(f.Learned) > 0
-		for _, field := range heldBy[f.Cause] {
+		for _, field := range heldFields(f.Cause, v.Fields) {
 			v.Holds[field] = true
 		}
 		if f.Cause != "free" {
 			v.Say = "Held back by " + f.Cause
 		}
 	}
+	v.Taught = slices.ContainsFunc(v.Fields, func(f waiting.ExplainedField) bool { return v.Holds[f.Field] && taught(f) })
 	slices.SortStableFunc(v.Fields, func(a, b waiting.ExplainedField) int {
 		return boolOrder(v.Holds[b.Field]) - boolOrder(v.Holds[a.Field])
 	})
