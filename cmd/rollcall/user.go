@@ -213,7 +213,7 @@ func newUserResetTOTP(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset-totp EMAIL",
 		Short: "Ask somebody for no codes any more when they sign in, and sign them out everywhere",
-		Long: "Ask somebody for no codes any more when they sign in, because their app and their codes of one use are lost. It\n" +
+		Long: "Ask somebody for no codes any more when they sign in, because their app and their recovery codes are lost. It\n" +
 			"signs them out everywhere. Make sure first that it is them who asks: their password alone then signs them in.",
 		Args: wantArgs("EMAIL"),
 	}

@@ -256,7 +256,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 200 || !strings.Contains(text, "Sign in with Acme login") {
 		t.Errorf("sign-in: %d %s", status, text)
 	}
-	if status, text, _ := pageOf(t, "GET", api+"/oidc/start", "", nil); status != 503 || !strings.Contains(text, "Acme login does not answer") {
+	if status, text, _ := pageOf(t, "GET", api+"/oidc/start", "", nil); status != 503 || !strings.Contains(text, "Acme login isn&#39;t answering") {
 		t.Errorf("the provider is away: %d %s", status, text)
 	}
 	if code := node.stop(syscall.SIGTERM); code != exitDone {
