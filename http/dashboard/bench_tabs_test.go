@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -30,8 +32,8 @@ const (
 )
 
 // BenchmarkOpenTabs has 1,000 pages of verifications that do not change open for a minute, each with a connection of its own
-// that asks when it was told to. It reports how much of a core that takes (core-%), the test's clients counted in, and how
-// often the pages ask (polls/s).
+// that asks when it was told to. The browsers are another process. It reports how much of a core the node takes (core-%), and
+// how often the pages ask (polls/s).
 func BenchmarkOpenTabs(b *testing.B) {
 	g := newRig(b)
 	if _, err := g.book.Grant(context.Background(), uuid.New(), g.workspace, 10*openPages, "test"); err != nil {
@@ -43,22 +45,82 @@ func BenchmarkOpenTabs(b *testing.B) {
 		paths[i] = g.path("/verifications/" + v.ID.String() + "/live")
 	}
 	for b.Loop() {
-		ctx, end := context.WithCancel(b.Context())
-		var asked atomic.Int64
-		var pages sync.WaitGroup
-		for i, path := range paths {
-			pages.Go(func() { g.keepOpen(ctx, path, time.Duration(i)*5*time.Second/openPages, &asked) })
-		}
+		asked, end := g.startTabs(paths)
 		<-time.After(settleFor)
 		before, polls := processor(b), asked.Load()
 		<-time.After(watchFor)
 		took, polled := processor(b)-before, asked.Load()-polls
 		end()
-		pages.Wait()
 		b.ReportMetric(100*took.Seconds()/watchFor.Seconds(), "core-%")
 		b.ReportMetric(float64(polled)/watchFor.Seconds(), "polls/s")
 		b.ReportMetric(1000*took.Seconds()/float64(polled), "ms/poll")
 	}
+}
+
+// tabsOf is what the process of the browsers is told: the node, the session, and the parts that they ask for.
+const tabsOf = "ROLLCALL_TABS_OF"
+
+// startTabs starts a process with a browser's page for each path. It gives how often they have asked so far.
+func (g *rig) startTabs(paths []string) (asked *atomic.Int64, end func()) {
+	g.t.Helper()
+	command := exec.Command(os.Args[0], "-test.run", "^TestTabsOfABenchmark$")
+	command.Env = append(os.Environ(), tabsOf+"="+strings.Join(append([]string{g.url, g.as["viewer"].session}, paths...), " "))
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	asked = &atomic.Int64{}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+				asked.Store(n)
+			}
+		}
+	}()
+	return asked, func() {
+		_ = in.Close()
+		<-read
+		if err := command.Wait(); err != nil {
+			g.t.Errorf("the browsers: %v", err)
+		}
+	}
+}
+
+// TestTabsOfABenchmark is the process of the browsers of BenchmarkOpenTabs. It ends with its standard input.
+func TestTabsOfABenchmark(t *testing.T) {
+	told := strings.Fields(os.Getenv(tabsOf))
+	if len(told) < 3 {
+		t.Skip("it is the other process of BenchmarkOpenTabs")
+	}
+	g := &rig{t: t, url: told[0], as: map[string]*browser{"viewer": {session: told[1]}}}
+	paths := told[2:]
+	ctx, end := context.WithCancel(t.Context())
+	var asked atomic.Int64
+	var pages sync.WaitGroup
+	for i, path := range paths {
+		pages.Go(func() { g.keepOpen(ctx, path, time.Duration(i)*5*time.Second/time.Duration(len(paths)), &asked) })
+	}
+	pages.Go(func() {
+		tick := time.NewTicker(time.Second / 4)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			fmt.Println(asked.Load())
+		}
+	})
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	end()
+	pages.Wait()
 }
 
 var paceOf = regexp.MustCompile(`data-hx-trigger="every (\d+)s"`)
