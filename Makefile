@@ -32,9 +32,10 @@ PURE = actors/(alarm|intake|view|receiver/(fairqueue|scheduler))|cluster/share|h
 # the rows of own faults would wait for six minutes. There those run whose own parts fail; all of them run without it.
 ROWS = ^TestOwnFaultsAreNeverToldOfAnAddress$$
 
+# The slowest package of all begins first: at the end it would run alone.
 race: ## run the tests with the race detector, where a race can be
 	$(GO) test -race -timeout 30m -skip '$(ROWS)/^(connections|refusals|manners)$$' \
-		$$($(GO) list ./... | grep -vE '^rollcall/($(PURE))$$')
+		rollcall/ledger/sqlstore $$($(GO) list ./... | grep -vE '^rollcall/($(PURE)|ledger/sqlstore)$$')
 	$(GO) test -run '$(ROWS)' ./cmd/rollcall
 
 browser: ## run the tests of the pages in a real browser; needs chromium-headless-shell and npm
