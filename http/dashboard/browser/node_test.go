@@ -300,6 +300,12 @@ func (p *place) preparing(name string) ledger.Verification {
 	p.t.Helper()
 	leasing.Lock()
 	defer leasing.Unlock()
+	return p.whole(name)
+}
+
+// whole is preparing for who holds leasing.
+func (p *place) whole(name string) ledger.Verification {
+	p.t.Helper()
 	v := p.uploading(name, 4)
 	u, err := p.book.OpenUpload(p.t.Context(), v.ID)
 	if err == nil {

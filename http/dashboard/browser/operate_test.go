@@ -163,6 +163,16 @@ func fetchAs(t testing.TB, url, cookie string) (string, int) {
 	return string(body), a.StatusCode
 }
 
+// reviewOverride fills in the form of an override, and looks at what it would change.
+func (b *tab) reviewOverride(value, holds, reason string) {
+	b.t.Helper()
+	b.fill("value", value)
+	b.fill("for", holds)
+	b.fill("reason", reason)
+	b.press("Review the change")
+	b.shows("Review the override")
+}
+
 func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	t.Parallel()
 	chromium(t)
@@ -176,11 +186,7 @@ func TestAnOperatorFindsWhatHoldsAFileBack(t *testing.T) {
 	b.shows("ticket <812>")
 	b.press("Set an override") // 3
 	b.shows("Set a temporary override")
-	b.fill("value", "2/s")
-	b.fill("for", "2h")
-	b.fill("reason", "ticket 900")
-	b.press("Review the change")
-	b.shows("Review the override")
+	b.reviewOverride("2/s", "2h", "ticket 900")
 	b.axe()
 	for _, v := range b.violations() {
 		t.Errorf("preview: %s", v)

@@ -17,11 +17,7 @@ func TestAnOverrideIsSetExpiresAndIsCleared(t *testing.T) {
 	g := operatetest.Start(t)
 	b := operatorTab(t, g, "eve")
 	b.goTo("/throttles/explain?name=uni.test&field=rcpt_rate")
-	b.fill("value", "2/s")
-	b.fill("for", "30m")
-	b.fill("reason", "ticket 900")
-	b.press("Review the change")
-	b.shows("Review the override")
+	b.reviewOverride("2/s", "30m", "ticket 900")
 	if held := g.Overrides(t); len(held) != 1 {
 		t.Fatalf("after a look %d overrides hold", len(held))
 	}

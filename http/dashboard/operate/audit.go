@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
 )
 
@@ -52,12 +51,6 @@ func (p *Pages) readAudit(r *request) (auditView, error) {
 		v.Every, v.Say = auditEvery, "An audit runs."
 	}
 	return v, nil
-}
-
-// audit answers GET /audit.
-func audit(p *Pages, w http.ResponseWriter, r *request) {
-	v, _ := p.readAudit(r) // it has no error: nobody is asked
-	p.show(w, r, http.StatusOK, "audit", &frame{Here: "audit", Body: v, Frame: view.Frame{Title: "Audit", Live: true}})
 }
 
 // runAudit answers POST /audit. While one runs no other begins.

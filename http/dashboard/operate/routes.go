@@ -1,6 +1,10 @@
 package operate
 
-import "net/http"
+import (
+	"net/http"
+
+	"rollcall/http/dashboard/view"
+)
 
 // route is one path and method.
 type route struct {
@@ -20,6 +24,18 @@ func live[V any](page string, read func(*Pages, *request) (V, error)) func(*Page
 			return
 		}
 		p.part(w, r, page, v)
+	}
+}
+
+// whole answers with a page that shows what one function reads. Its part that is asked for again shows the same, see live.
+func whole[V any](page, title string, read func(*Pages, *request) (V, error)) func(*Pages, http.ResponseWriter, *request) {
+	return func(p *Pages, w http.ResponseWriter, r *request) {
+		v, err := read(p, r)
+		if err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		p.show(w, r, http.StatusOK, page, &frame{Here: page, Body: v, Frame: view.Frame{Title: title, Live: true}})
 	}
 }
 
@@ -46,7 +62,7 @@ var routes = []route{
 	{pattern: "POST /verifications/{id}/evidence", handle: showEvidence}, // it changes nothing: observers may ask
 	{pattern: "GET /verifications/{id}/live", part: true, handle: live("verification", (*Pages).readWaits)},
 
-	{pattern: "GET /throttles", handle: throttles},
+	{pattern: "GET /throttles", handle: whole("throttles", "Throttles", (*Pages).readThrottles)},
 	{pattern: "GET /throttles/live", part: true, handle: live("throttles", (*Pages).readThrottles)},
 	{pattern: "GET /throttles/explain", handle: explain},
 	{pattern: "POST /throttles/preview", changes: true, handle: preview},
@@ -60,7 +76,7 @@ var routes = []route{
 	{pattern: "POST /cluster/{node}/undrain", changes: true, handle: undrain},
 	{pattern: "POST /cluster/{node}/forget", changes: true, handle: forgetNode},
 
-	{pattern: "GET /sources", handle: sources},
+	{pattern: "GET /sources", handle: whole("sources", "Sources", (*Pages).readSources)},
 	{pattern: "GET /sources/live", part: true, handle: live("sources", (*Pages).readSources)},
 	{pattern: "GET /sources/change", handle: askSource},
 	{pattern: "POST /sources/change", changes: true, handle: changeSource},
@@ -77,7 +93,7 @@ var routes = []route{
 	{pattern: "POST /workspaces/{id}/people/{user}/disable", changes: true, handle: disable},
 	{pattern: "POST /workspaces/{id}/people/{user}/enable", changes: true, handle: enable},
 
-	{pattern: "GET /audit", handle: audit},
+	{pattern: "GET /audit", handle: whole("audit", "Audit", (*Pages).readAudit)},
 	{pattern: "GET /audit/live", part: true, handle: live("audit", (*Pages).readAudit)},
 	{pattern: "POST /audit", changes: true, handle: runAudit},
 	{pattern: "GET /log", handle: showLog},

@@ -72,16 +72,6 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 	return v, nil
 }
 
-// sources answers GET /sources.
-func sources(p *Pages, w http.ResponseWriter, r *request) {
-	v, err := p.readSources(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "sources", &frame{Here: "sources", Body: v, Frame: view.Frame{Title: "Sources", Live: true}})
-}
-
 // sourcePath is the page that asks before a source is changed.
 func sourcePath(source, to string) string {
 	return "/sources/change?" + url.Values{"source": {source}, "to": {to}}.Encode()

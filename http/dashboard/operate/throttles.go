@@ -81,16 +81,6 @@ func (p *Pages) readThrottles(r *request) (throttlesView, error) {
 	return v, nil
 }
 
-// throttles answers GET /throttles.
-func throttles(p *Pages, w http.ResponseWriter, r *request) {
-	v, err := p.readThrottles(r)
-	if err != nil {
-		p.refuse(w, r, err)
-		return
-	}
-	p.show(w, r, http.StatusOK, "throttles", &frame{Here: "throttles", Body: v, Frame: view.Frame{Title: "Throttles", Live: true}})
-}
-
 // countdown is how long it is until a moment, by minutes: a register that shows it changes once a minute.
 func (p *Pages) countdown(until time.Time) string {
 	left := until.Sub(p.now())
