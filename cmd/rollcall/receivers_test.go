@@ -555,7 +555,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	}
 	d := ledgertest.NewDesk(t, b.book, 5)
 	holds(t, b.must("verification", d.Creates(700).ID.String()), ", uploading\n",
-		"why           its file is uploaded: 0 of 700 bytes are here")
+		"why           its file is being uploaded: 0 of 700 bytes have arrived")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 3, smtp.Valid)
 	holds(t, b.must("verification", v.ID.String()), ", completed\n", "final         4 of 4 addresses (100 %)\n",

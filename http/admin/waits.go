@@ -68,7 +68,7 @@ func waitsParked(v ledger.Verification) []view.Wait {
 func (d *Desk) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
 	switch state := v.State(); {
 	case state == ledger.State(ledger.Uploading):
-		return fmt.Sprintf("its file is uploaded: %d of %d bytes are here, and the upload may go on until %s",
+		return fmt.Sprintf("its file is being uploaded: %d of %d bytes have arrived, and the upload can continue until %s",
 			v.Durable, v.Bytes, moment(v.UploadExpires)), nil
 	case state == ledger.State(ledger.Preparing):
 		return "its file is being read, and nothing is asked before" + behind(v), nil
@@ -79,18 +79,18 @@ func (d *Desk) whyNobody(ctx context.Context, v ledger.Verification) (string, er
 	case v.Status.Final():
 		return over(v), nil
 	case parked(v):
-		return fmt.Sprintf("nothing of it can be asked before %s, so it rests in the ledger and takes no node's memory; "+
-			"any node goes on with it then", moment(v.RestsUntil)), nil
+		return fmt.Sprintf("nothing of it can be asked before %s, so it waits in the ledger and uses no node's memory; "+
+			"any node continues it then", moment(v.RestsUntil)), nil
 	}
-	return "no node that answers works on it now" + behind(v), nil
+	return "no node that answers is working on it" + behind(v), nil
 }
 
 // behind says who has a verification, as far as the ledger knows.
 func behind(v ledger.Verification) string {
 	if v.LeasedUntil.IsZero() {
-		return "; none has it, and one that has room takes it within seconds"
+		return "; no node has it, and one with room takes it within seconds"
 	}
-	return fmt.Sprintf("; the node that has it keeps it until %s unless it renews that, and then another takes it",
+	return fmt.Sprintf("; the node that has it keeps it until %s, or longer if it renews its lease; then another node takes it",
 		moment(v.LeasedUntil))
 }
 

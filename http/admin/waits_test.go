@@ -48,12 +48,12 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	}
 	told(uploading.ID, ledger.Uploading, 0, 0, "0 of 700 bytes", "until 20")
 	preparing := d.Uploads()
-	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "none has it")
+	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "no node has it")
 	poor, _ := d.Prepares(7)
 	told(poor.ID, ledger.Waiting, 7, 0, "needs 7", "5 available", "rollcall credits grant")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 2, smtp.Valid)
-	told(v.ID, ledger.Verifying, 4, 3, "no node that answers works on it now", "keeps it until 20",
+	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "keeps it until 20",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
 	if _, err := d.Wait(t.Context(), l, ledger.Outlook{Next: next}); err != nil {
@@ -62,7 +62,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if err := d.Release(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	told(v.ID, ledger.Waiting, 4, 3, "no node that answers works on it now; none has it")
+	told(v.ID, ledger.Waiting, 4, 3, "no node that answers is working on it; no node has it")
 	l = d.Takes(v.ID)
 	d.Settles(l, 2, 3, 3, smtp.Unknown)
 	told(v.ID, ledger.Completed, 4, 4, "nothing waits any more", "3 valid", "1 unknown")
@@ -70,7 +70,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if _, err := d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")); err != nil {
 		t.Fatal(err)
 	}
-	told(parked.ID, ledger.Waiting, 1, 0, "rests in the ledger", "before 20")
+	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before 20")
 	code, text := r.raw("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "", "Bearer "+r.token)
 	if code != 200 || !strings.Contains(text, `"addresses":1,"for":"retry"`) {
 		t.Errorf("what a parked one waits for: %d %s", code, text)

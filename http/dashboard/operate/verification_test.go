@@ -48,7 +48,7 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	v := visit(t, g, "ben", true)
 	page := v.get("/verifications/" + g.Overdue.ID.String())
 	page.has(t, "the page", "late &lt;i&gt;.csv", `<a href="/workspaces/`+g.Workspace.ID.String()+`">acme &lt;b&gt;</a>`, "by the key billing &lt;b&gt; (rc_"+g.Key.ID+")", "overdue by 60 min", "What it waits for",
-		"No node that answers works on it now;")
+		"No node that answers is working on it;")
 	page.has(t, "its entries", "Entries of the book", "<td>release</td>", "<td>charge</td>", "<td>hold</td>", "<tfoot>", "3 moves",
 		`<td class="n">4</td><td class="n">2</td><td class="n">1</td></tr></tfoot>`)
 	page.has(t, "the sum", ">4</span> held in all", ">2</span> charged", ">1</span> released", ">1</span> still held")
