@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
@@ -141,7 +142,8 @@ func (c *scriptCluster) isSound() {
 	})
 }
 
-// works has a node work on a file: the one that gets a file looks for work first.
+// works has a node work on a file. The one that gets a file looks for work first; when another was quicker, or
+// the file is finished or waits before we have looked, the next one tells.
 func (c *scriptCluster) works(name string) {
 	c.t.Helper()
 	_, token, _ := strings.Cut(c.environ[1], "=")
@@ -151,9 +153,13 @@ func (c *scriptCluster) works(name string) {
 		c.t.Fatal(err)
 	}
 	c.api = fmt.Sprintf("http://127.0.0.%s:%d", strings.TrimPrefix(name, "node-"), c.ports[0])
-	c.submits(100, "documents-clean.test", "documents-plain.test")
 	at := regexp.MustCompile(`(?m)  ` + name + `  serving .* [1-9][0-9]* +[0-9,]+ +[0-9,]+$`)
+	var submitted time.Time
 	until(c.t, func() (bool, string) {
+		if time.Since(submitted) > 5*time.Second {
+			c.submits(100, "documents-clean.test", "documents-plain.test")
+			submitted = time.Now()
+		}
 		_, out, errs := c.run("cluster", "members")
 		return at.MatchString(out), name + " has a lease: " + out + errs
 	})
