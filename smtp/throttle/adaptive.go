@@ -127,6 +127,7 @@ type rateSearch struct {
 	rose    time.Time // when it was
 	goodWas float64   // that before it
 	edge    float64   // where it was last too fast; 0: not known
+	known   float64   // where it last was so by more than a few put-offs; 0: nowhere
 	step    float64
 	proof   time.Duration
 	faded   time.Time // when proof last became shorter
@@ -274,7 +275,7 @@ func (t *AdaptiveRate) Set(b RateBounds, now time.Time) {
 // seek begins a new search from the present rate, because somebody says that a site bears
 // more than it was found to bear below an older ceiling. A rest goes on to its end.
 func (t *AdaptiveRate) seek(old float64, now time.Time) {
-	t.good, t.edge, t.step, t.proof = 0, 0, stepMost, proofLeast
+	t.good, t.edge, t.known, t.step, t.proof = 0, 0, 0, stepMost, proofLeast
 	t.strikes, t.trials, t.gap, t.credit = 0, 0, now, max(t.credit, t.cost)
 	why := fmt.Sprintf("the allowance was raised from %s to %s: a new search begins at %s", perSecond(old),
 		perSecond(t.ceiling), perSecond(t.rate))
@@ -442,6 +443,9 @@ func (t *AdaptiveRate) prove(sent, now time.Time) {
 	if t.good >= t.edge {
 		t.edge, t.dear = 0, 0 // it bears that now
 	}
+	if t.good >= t.known {
+		t.known = 0
+	}
 	t.raise(now)
 }
 
@@ -491,7 +495,7 @@ func (t *AdaptiveRate) raise(now time.Time) {
 
 // atCeiling ends the search: the allowance went well.
 func (t *AdaptiveRate) atCeiling(now time.Time) {
-	t.edge, t.step, t.trials = 0, stepLeast, 0
+	t.edge, t.known, t.step, t.trials = 0, 0, stepLeast, 0
 	t.enter(PhaseFull, now, fmt.Sprintf("nothing was said against the whole allowance of %s", perSecond(t.ceiling)))
 }
 
@@ -530,6 +534,7 @@ func (t *AdaptiveRate) throttled(sent, now time.Time, words string, gently bool)
 	}
 	if fresh {
 		t.lower(pace, sent, now)
+		t.known = pace
 		t.rest = min(restLeast, t.restMost)
 	} else {
 		t.rest = min(2*t.rest, t.restMost)
@@ -557,6 +562,14 @@ func (t *AdaptiveRate) Restore(saved *AdaptiveRate, now time.Time, why string) {
 	}
 	t.enter(t.phase, now, why)
 	t.stretch(now)
+}
+
+// unlearn forgets what put-offs taught that weren't about our pace: a higher rate may be tried at once.
+func (t *AdaptiveRate) unlearn(now time.Time) {
+	if t.edge = t.known; t.edge == 0 {
+		t.proof = proofLeast
+	}
+	t.credit, t.trials, t.gap = max(t.credit, t.cost), 0, now
 }
 
 // backOff lets nothing go for a while, and then little by little.
@@ -764,7 +777,7 @@ func (t *AdaptiveRate) Recall(m RateMemory, now time.Time) {
 	}
 	t.rate, t.good, t.edge, t.step = max(m.Rate, t.floor()), 0, 0, stepLeast
 	if m.Edge > m.Rate {
-		t.edge = m.Edge
+		t.edge, t.known = m.Edge, m.Edge
 	}
 	t.proof = min(max(t.proof, m.Proof), recallProof)
 	t.backOff(now, 0)

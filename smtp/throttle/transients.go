@@ -7,11 +7,9 @@ const (
 	// more: a limit so far below it puts off so many that the receiver is believed to be the cause.
 	transientBelow = 0.7
 
-	// transientSettles is how long a limit may still count what was asked before we went slower, and
-	// transientSilence for how long nothing may be put off until the next time is a new one. Guesses:
+	// transientSettles is how long a limit may still count what was asked before we went slower. Guess:
 	// receivers count over a minute at most.
 	transientSettles = 65 * time.Second
-	transientSilence = 2 * time.Minute
 
 	// transientEnough is how many put-offs at the lower rate show that it isn't our pace, and
 	// transientFor how long that holds. Guesses.
@@ -40,7 +38,6 @@ type Transients struct {
 	open  bool
 	saved AdaptiveRate // as it was before
 	from  float64      // how fast we asked then
-	last  time.Time    // when one was put off last
 	low   time.Time    // since when we ask at the lower rate
 	bad   int          // that were put off at that
 	high  float64      // share before we went slower
@@ -76,16 +73,15 @@ func (s *Transients) Passed(rate *AdaptiveRate, sent, now time.Time, words strin
 
 func (s *Transients) tooFast(rate *AdaptiveRate, sent, now time.Time) bool {
 	s.share += (1 - s.share) / transientTrials
-	before := s.last
-	s.last, s.quiet = now, 0
+	s.quiet = 0
 	if now.Before(s.until) && s.share <= min(2*s.usual+transientMargin, transientMost) {
 		return false
 	}
-	low := rate.present(now) <= transientBelow*s.from
-	if !s.open || now.Sub(before) > transientSilence && !low {
-		*s = Transients{share: s.share, last: now, open: true, saved: *rate, from: rate.pace(sent), high: s.share}
+	if !s.open {
+		*s = Transients{share: s.share, open: true, saved: *rate, from: rate.pace(sent), high: s.share}
 		return true
 	}
+	low := rate.present(now) <= max(transientBelow*s.from, rate.floor())
 	if !low {
 		s.high = max(s.high, s.share)
 	}
@@ -101,6 +97,7 @@ func (s *Transients) tooFast(rate *AdaptiveRate, sent, now time.Time) bool {
 	if s.bad >= transientEnough {
 		s.open, s.until, s.usual = false, now.Add(transientFor), s.share
 		rate.Restore(&s.saved, now, "some new addresses are put off at any pace and pass later: it isn't our pace")
+		rate.unlearn(now)
 	}
 	return false
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestTransientsAreTold from a pace that is too fast: those that go on long after the rate was
-// lowered give it back, those that end with it don't, and neither do many.
+// TestTransientsAreTold from a pace that is too fast: those that continue long after the rate was lowered restore it, also
+// when they are minutes apart, because we ask slowly. Those that end with it don't, and neither do many.
 func TestTransientsAreTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		every time.Duration // one is put off, for as long as it lasts
@@ -16,7 +16,8 @@ func TestTransientsAreTold(t *testing.T) {
 	}{
 		"at any pace":                {5 * time.Second, 3 * time.Minute, 100, true},
 		"until the limit is kept":    {5 * time.Second, time.Minute, 100, false},
-		"now and then, each alone":   {3 * time.Minute, time.Hour, 100, false},
+		"at any pace, slowly":        {3 * time.Minute, time.Hour, 30, true},
+		"now and then, each alone":   {3 * time.Minute, time.Hour, 600, false},
 		"so many that it is no mood": {time.Second, 3 * time.Minute, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -24,17 +25,34 @@ func TestTransientsAreTold(t *testing.T) {
 			end := at.Add(tc.lasts)
 			rate := NewAdaptiveRate(RateBounds{Ceiling: Rate{Events: 20, Per: time.Second}, Stated: true, Rest: time.Minute}, at)
 			var s Transients
-			lowered := false
+			lowered, restored := false, false
 			for ; at.Before(end); at = at.Add(tc.every) {
 				for range tc.fine {
 					s.Answered()
 				}
 				s.Passed(rate, at, at, "451")
+				restored = restored || lowered && rate.present(at) == 20
 				lowered = lowered || rate.present(at) < 20
 			}
-			if got := rate.present(at) == 20; got != tc.back || !lowered {
-				t.Errorf("at the end %v are let go, the rate was lowered: %v", rate.present(at), lowered)
+			if restored != tc.back || !lowered {
+				t.Errorf("the rate was lowered: %v, and restored: %v", lowered, restored)
 			}
 		})
+	}
+}
+
+// TestTransientsAtTheLeastRate: where nothing slower is left to try, put-offs that continue aren't about our pace either, and
+// a higher rate may be tried at once.
+func TestTransientsAtTheLeastRate(t *testing.T) {
+	at := time.Unix(1_000_000_000, 0)
+	rate := NewAdaptiveRate(RateBounds{Ceiling: Rate{Events: 20, Per: time.Second}, Stated: true, Rest: time.Minute}, at)
+	rate.rate, rate.edge, rate.phase, rate.credit = rate.floor(), rate.floor(), PhaseHolding, -1
+	var s Transients
+	for range 6 {
+		at = at.Add(time.Minute)
+		s.Passed(rate, at, at, "451")
+	}
+	if rate.edge != 0 || rate.credit < rate.cost {
+		t.Errorf("it was too fast at %v/s still, and has %v complaints to risk, of %v", rate.edge, rate.credit, rate.cost)
 	}
 }

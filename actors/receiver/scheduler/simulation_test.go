@@ -49,7 +49,11 @@ func loseNothing(t *testing.T, r *rand.Rand) {
 	w.jitter = time.Duration(one(0, 5, 200)) * time.Millisecond
 	w.misbehave(between(0, 40))
 	c := newCrowd(w, between(1, 30), r.IntN(2) == 0)
-	w.run(begin.Add(3 * time.Hour))
+	for range 24 { // hours: what is asked slowly isn't lost
+		if w.run(w.now.Add(time.Hour)); c.unanswered() == 0 {
+			break
+		}
+	}
 	c.check()
 	slices.SortFunc(w.rcpts, time.Time.Compare)
 	checkRate(t, "rcpts", w.rcpts, a.RcptRate)
@@ -312,6 +316,21 @@ func (c *crowd) results(o *owner, m *wire.Results) {
 	}
 }
 
+// unanswered counts the probes without an answer of chunks that were offered and not dropped, and those not offered yet.
+func (c *crowd) unanswered() (n int) {
+	for _, o := range c.owners {
+		if o.gone {
+			continue
+		}
+		n += o.left
+		for _, g := range o.chunks {
+			n += len(g.left)
+		}
+	}
+	return n
+}
+
+// check wants that every probe of a chunk that was accepted and not dropped has its answer.
 func (c *crowd) check() {
 	for _, o := range c.owners {
 		for number, g := range o.chunks {
