@@ -23,7 +23,8 @@ type detailView struct {
 	Cancel  bool
 	Reasons []smtp.Reason
 	Words   []smtp.Outcome
-	Single  bool // it is a check of one address
+	Single  bool          // it is a check of one address
+	Newest  *registerView // the newest results of a file; nil: there are none to show
 }
 
 // find reads the verification of a request; it answers and gives false when there is none.
@@ -59,6 +60,12 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) {
 	}
 	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Live: template.HTML(part.html("")), Form: uuid.NewString(),
 		Cancel: r.may(ledger.Member) && !v.Status.Final(), Words: smtp.Outcomes[:], Single: v.Kind == ledger.Single}
+	if v.Kind == ledger.Bulk && live.Results {
+		if show.Newest, err = d.newest(r, v); err != nil {
+			d.unavailable(w, r.Request, "read results", err)
+			return
+		}
+	}
 	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
 		show.Reasons = append(show.Reasons, reason)
 	}

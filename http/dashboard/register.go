@@ -17,8 +17,13 @@ import (
 	"rollcall/smtp"
 )
 
-// registerRows is how many results a page shows.
-const registerRows = 50
+const (
+	// registerRows is how many results a page shows.
+	registerRows = 50
+
+	// newestRows is how many of them the page of the verification shows.
+	newestRows = 10
+)
 
 // registerView is the results of a verification, newest first.
 type registerView struct {
@@ -79,14 +84,32 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request) {
 		d.unavailable(w, r.Request, "read results", err)
 		return
 	}
-	for _, one := range page.Results {
-		show.Rows = append(show.Rows, resultView{one, marks[one.Outcome][0], sentenceOf(one.Reason), one.Reason.String()})
-	}
-	show.First = from == nil
+	show.Rows, show.First = rowsOf(page.Results), from == nil
 	if page.Next != nil {
 		show.Older, show.From = true, fmt.Sprintf("%d.%d", page.Next.Settlement, page.Next.Row)
 	}
 	d.showRegister(w, r, http.StatusOK, show)
+}
+
+// rowsOf shows results.
+func rowsOf(results []ledger.RecentResult) (rows []resultView) {
+	for _, one := range results {
+		rows = append(rows, resultView{one, marks[one.Outcome][0], sentenceOf(one.Reason), one.Reason.String()})
+	}
+	return rows
+}
+
+// newest reads the newest results of a verification; nil when they are kept no longer.
+func (d *Dashboard) newest(r *request, v ledger.Verification) (*registerView, error) {
+	page, err := d.o.Book.RecentResults(r.Context(),
+		ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Limit: newestRows})
+	if errors.Is(err, ledger.ErrResultsExpired) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &registerView{Base: baseOf(r, v), Rows: rowsOf(page.Results), Older: page.Next != nil, Final: v.Status.Final()}, nil
 }
 
 func (d *Dashboard) showRegister(w http.ResponseWriter, r *request, status int, show registerView) {

@@ -174,6 +174,34 @@ func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
 	}
 }
 
+// TestTheNewestResultsStandOnTheirPage of a file: ten of them, as long as they are kept.
+func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
+	g := newRig(t)
+	var results []ledger.Result
+	for i := range int64(12) {
+		results = append(results, result(i, fmt.Sprintf("name%02d@acme.test", i), smtp.Valid, smtp.MailboxExists))
+	}
+	over, running := g.verification("list.csv", 12, results...), g.verification("more.csv", 13, results[:4]...)
+	shows := func(v ledger.Verification, rows int, has, lacks string) {
+		t.Helper()
+		a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
+		if got := strings.Count(a.body, `<th scope="row" class="mono">name`); a.status != 200 || got != rows ||
+			!strings.Contains(a.body, has) || strings.Contains(a.body, lacks) {
+			t.Errorf("%d with %d rows, want %d, %q and no %q", a.status, got, rows, has, lacks)
+		}
+	}
+	shows(over, 10, ">All results</a>", "Reload the page")
+	shows(running, 4, "Reload the page", ">All results</a>")
+	if _, err := g.book.Sweep(t.Context(), ledger.Retention{Results: 1}); err != nil {
+		t.Fatal(err)
+	}
+	shows(over, 0, "list.csv", "Newest results")
+	shows(running, 4, "Newest results", ">All results</a>")
+	if a := g.as["viewer"].get(g.path("/verifications/"+over.ID.String()) + "/results"); a.status != 410 || !strings.Contains(a.body, "The counts stay") {
+		t.Errorf("erased results: %d", a.status)
+	}
+}
+
 func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 9)
