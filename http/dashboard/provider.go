@@ -164,8 +164,8 @@ func brief(err error) string {
 // providerFailed says why the provider signs nobody in, on the page for signing in or on that of who is signed in.
 func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.Visit, err error) {
 	name := d.providerName()
-	status, problem := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+
-		"your password and connect "+name+" under You."
+	status, problem, unbound := http.StatusForbidden, name+" did not sign you in: ask for an invitation for your email, or sign in with "+
+		"your password and connect "+name+" under You.", ""
 	var wait *signin.Wait
 	switch {
 	case errors.As(err, &wait):
@@ -176,13 +176,18 @@ func (d *Dashboard) providerFailed(w http.ResponseWriter, r *request, v signin.V
 		status, problem = http.StatusServiceUnavailable, name+" isn't answering: sign in with your password, or try again later."
 	case errors.Is(err, provider.ErrRefused):
 		d.log.Info("the provider signed nobody in", "request", r.page.ID, "err", brief(err))
+		problem = name + " did not sign you in: try again, or sign in with your password."
+		unbound = name + " wasn't connected: try again."
 	case !errors.Is(err, signin.ErrNotInvited):
 		d.unavailable(w, r.Request, "sign in by the provider", err)
 		return
 	}
 	in, failed := d.signin.Session(strangers(r), cookieOf(r.Request))
 	if v.User != uuid.Nil && failed == nil {
-		if status == http.StatusForbidden {
+		switch {
+		case unbound != "":
+			problem = unbound
+		case status == http.StatusForbidden:
 			problem = name + " wasn't connected: it must have verified " + in.User.Email + ", and nobody else may be connected to that account."
 		}
 		r.in = in

@@ -95,9 +95,9 @@ func (g *rig) oidcUser(p *providertest.Provider, subject, email string) *browser
 	return g.browser(a.cookie())
 }
 
-const refusedSentence = "Acme login did not sign you in: ask for an invitation"
+const refusedSentence = "Acme login did not sign you in: "
 
-// refuses says that an answer signs nobody in, with the one sentence.
+// refuses wants an answer that signs nobody in, and says so.
 func (g *rig) refuses(what string, a answer) {
 	g.t.Helper()
 	if a.status != http.StatusForbidden || a.cookie() != "" || !strings.Contains(a.body, refusedSentence) {
