@@ -31,6 +31,7 @@ var (
 	ErrNoSuchLink         = errors.New("ledger: no such link, or it was used or is over")
 	ErrNoSuchSession      = errors.New("ledger: no such session, or it is over")
 	ErrLastOwner          = errors.New("ledger: a workspace keeps at least one owner")
+	ErrNotOwner           = errors.New("ledger: only an owner may do this")
 	ErrTooManyMembers     = errors.New("ledger: the workspace has too many members")
 	ErrIllegal            = errors.New("ledger: the step is not allowed in this status")
 )

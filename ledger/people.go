@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"time"
@@ -142,12 +143,19 @@ type Accept struct {
 	Session  NewSession // what begins with it; its User is filled in
 }
 
+// Factors tell one way of signing in from another: they change with the password, with the provider's account, and when codes
+// are turned on or off.
+func (u *User) Factors() Hash {
+	return sha256.Sum256(fmt.Appendf(nil, "%s %s %t", u.Password, u.OIDC, u.TOTP != ""))
+}
+
 // NewSession is a session that begins.
 type NewSession struct {
 	ID             Hash
 	User           uuid.UUID
 	Agent, Network string        // cut to AgentMax
 	Life           time.Duration // how long it holds at most, from now on by the ledger's clock
+	Proved         Hash          // Factors of the user who was proved to be this one; the zero Hash: of nobody
 }
 
 // WorkspaceLine is one line of the log that the owners of a workspace read.
@@ -174,7 +182,8 @@ type WorkspaceLogQuery struct {
 type People interface {
 	// MakeLink keeps a link: Created and Expires are filled in. For a PasswordLink and a SignInLink those of the same
 	// purpose that the user had end. The same ID and content again answers what is kept. ErrNoSuchWorkspace, ErrNoSuchUser
-	// (one of these two for nobody, or for one who is disabled), ErrTooManyMembers; ErrIllegal for an ID that was used
+	// (one of these two for nobody, or for one who is disabled), ErrNotOwner for an invitation by a user who is no owner now,
+	// ErrTooManyMembers; ErrIllegal for an ID that was used
 	// otherwise, for texts that are too long or no email, and for an invitation without a role.
 	MakeLink(ctx context.Context, l Link) (Link, error)
 	// LinkByID reads a link that can be used, and says whether there is a user with its email already.
@@ -186,7 +195,7 @@ type People interface {
 	// the same session, is answered again. ErrNoSuchLink as LinkByID; ErrIllegal without a password and OIDC for who is
 	// new, with a password for a SignInLink, and with a password or another OIDC in an invitation of a user: who holds that
 	// link need not be them, so it changes nothing about how they sign in, and the caller asks for a proof.
-	// ErrIdentityTaken for the OIDC of another user.
+	// ErrIdentityTaken for the OIDC of another user; ErrChanged as BeginSession, for who was a user before.
 	AcceptLink(ctx context.Context, a Accept) (SignedIn, error)
 	// EndLink ends an invitation to a workspace before its time. One that is over already is no error. ErrNoSuchLink,
 	// also for one that was accepted.
@@ -221,11 +230,13 @@ type People interface {
 	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
 	// RenewTOTP does what UseTOTP does, for a state with new codes of one use, and notes it in the operator log.
 	RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error
-	// DisableUser ends a user's sessions and links, and lets nobody sign in as them; enabled undoes that. ErrNoSuchUser.
+	// DisableUser ends a user's sessions, their links and those they made, and lets nobody sign in as them; enabled undoes the
+	// last. ErrNoSuchUser.
 	DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (User, error)
 
 	// BeginSession signs a user in. The same ID for the same user again is answered again. ErrNoSuchUser also for one who is
-	// disabled; ErrIllegal for an ID that was used otherwise or is of a session that is over, and for no Life.
+	// disabled; ErrIllegal for an ID that was used otherwise or is of a session that is over, and for no Life; ErrChanged when
+	// how the user signs in has changed since they were Proved.
 	BeginSession(ctx context.Context, n NewSession) (SignedIn, error)
 	// SessionByID reads what a session may do now, in one reading. ErrNoSuchSession for one that is unknown, ended, past
 	// its end or unused for longer than idle, and when its user is disabled.
@@ -242,8 +253,9 @@ type People interface {
 
 	// Members lists the members of a workspace by email. ErrNoSuchWorkspace.
 	Members(ctx context.Context, workspace uuid.UUID) ([]Membership, error)
-	// SetRole changes a member's role; "" ends the membership, and changes nothing for who is no member. ErrNoSuchWorkspace,
-	// ErrNoSuchUser for who is no member, ErrLastOwner when an owner would go and none would be left who may sign in.
+	// SetRole changes a member's role; "" ends the membership, and changes nothing for who is no member. A lower one ends the
+	// open invitations to the workspace that they made, and those of their email. ErrNoSuchWorkspace, ErrNoSuchUser for who is
+	// no member, ErrNotOwner when a user does it who is no owner now, ErrLastOwner when an owner would go and none would be left who may sign in.
 	SetRole(ctx context.Context, workspace, user uuid.UUID, role Role) error
 
 	// FailedSignIn counts a failed sign-in under some subjects, and answers until when each is refused by the rule; a

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +185,37 @@ func (b *browser) setUp() (form string, secret []byte) {
 // code is that of an app, some periods from now.
 func (g *rig) code(secret []byte, periods int64) string {
 	return totp.Code(secret, totp.Step(g.clock())+periods)
+}
+
+// TestCodesGuessedAtOnceAreCounted: of those that come at the same time ten are tried.
+func TestCodesGuessedAtOnceAreCounted(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.codesOn()
+	step := g.step()
+	var tried, told atomic.Int64
+	var all sync.WaitGroup
+	for range 60 {
+		all.Go(func() {
+			for {
+				switch a := g.give(step, "000000"); a.status {
+				case http.StatusUnprocessableEntity, http.StatusUnauthorized:
+					tried.Add(1)
+				case http.StatusTooManyRequests:
+					told.Add(1)
+				case http.StatusServiceUnavailable: // too many at once
+					continue
+				default:
+					t.Errorf("got %d", a.status)
+				}
+				return
+			}
+		})
+	}
+	all.Wait()
+	if tried.Load() > 10 || tried.Load()+told.Load() != 60 {
+		t.Errorf("%d were tried, %d were told to wait", tried.Load(), told.Load())
+	}
 }
 
 var oneUse = regexp.MustCompile(`<li>([A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4})</li>`)

@@ -3,6 +3,7 @@ package rules
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,7 +85,7 @@ func makeLink(t Tables, actor string, l ledger.Link) (ledger.Link, error) {
 	folded, action := ledger.FoldEmail(l.Email), "link create"
 	if personal(l) {
 		action = string(l.Purpose) + " link create"
-		if err := t.EndLinksOf(folded, l.Purpose, now); err != nil {
+		if err := t.EndLinks(Links{Folded: folded, Purpose: l.Purpose}, now); err != nil {
 			return l, err
 		}
 	}
@@ -100,7 +101,7 @@ func personal(l ledger.Link) bool {
 	return l.Purpose == ledger.PasswordLink || l.Purpose == ledger.SignInLink
 }
 
-// mayBeInvited refuses a link that nobody could use. ErrNoSuchUser, ErrTooManyMembers.
+// mayBeInvited refuses a link that nobody could use, or may make. ErrNoSuchUser, ErrNotOwner, ErrTooManyMembers.
 func mayBeInvited(t Tables, l ledger.Link, now time.Time) error {
 	if personal(l) {
 		u, err := userOf(t, l.Email)
@@ -109,9 +110,32 @@ func mayBeInvited(t Tables, l ledger.Link, now time.Time) error {
 		}
 		return err
 	}
+	if err := mayRule(t, l.MadeBy, l.Workspace); err != nil {
+		return err
+	}
 	n, err := t.MembersAndInvited(l.Workspace, now)
 	if err == nil && n >= ledger.MembersMax {
 		err = ledger.ErrTooManyMembers
+	}
+	return err
+}
+
+// userActor is what the actor of a user begins with.
+const userActor = "user:"
+
+// mayRule refuses a user who is no owner of a workspace: a node may believe for some seconds that they are. ErrNotOwner.
+func mayRule(t Tables, actor string, workspace uuid.UUID) error {
+	text, is := strings.CutPrefix(actor, userActor)
+	if !is {
+		return nil
+	}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return ledger.ErrNotOwner
+	}
+	role, err := t.Member(workspace, id)
+	if err == nil && role != ledger.Owner {
+		err = ledger.ErrNotOwner
 	}
 	return err
 }
@@ -162,11 +186,16 @@ func accept(t Tables, actor string, a ledger.Accept) error {
 	if err := a.Session.Check(); err != nil {
 		return err
 	}
+	if u != nil {
+		if err := stillProved(a.Session, u); err != nil {
+			return err
+		}
+	}
 	if u, err = userOfLink(t, l, u, a, now); err != nil {
 		return err
 	}
 	if actor == "" {
-		actor = "user:" + u.ID.String()
+		actor = userActor + u.ID.String()
 	}
 	switch l.Purpose {
 	case ledger.InviteLink:
@@ -304,6 +333,9 @@ func setRole(t Tables, actor string, workspace, user uuid.UUID, role ledger.Role
 	case is == role:
 		return nil
 	}
+	if err := mayRule(t, actor, workspace); err != nil {
+		return err
+	}
 	if is == ledger.Owner {
 		others, err := t.OwnersBut(workspace, user)
 		if err != nil {
@@ -317,6 +349,13 @@ func setRole(t Tables, actor string, workspace, user uuid.UUID, role ledger.Role
 	if err != nil {
 		return err
 	}
+	now, err := t.Now()
+	if err == nil && !role.Allows(is) {
+		err = endInvitations(t, workspace, u, now)
+	}
+	if err != nil {
+		return err
+	}
 	line := roleLine(u.Email, is, role)
 	if role == "" {
 		n, err := t.DropMember(workspace, user)
@@ -326,12 +365,18 @@ func setRole(t Tables, actor string, workspace, user uuid.UUID, role ledger.Role
 		line = ledger.WorkspaceLine{Action: "member end", Subject: u.Email, Detail: string(is)}
 		return told(t, actor, workspace, line)
 	}
-	now, err := t.Now()
-	if err != nil {
-		return err
-	}
 	if err := t.SetMember(workspace, user, role, now); err != nil {
 		return err
 	}
 	return told(t, actor, workspace, line)
+}
+
+// endInvitations ends the open invitations to a workspace that a member made, and those of their email: with one they could
+// take back a role that they lost.
+func endInvitations(t Tables, workspace uuid.UUID, u *ledger.User, now time.Time) error {
+	made := Links{MadeBy: userActor + u.ID.String(), Purpose: ledger.InviteLink, Workspace: workspace}
+	if err := t.EndLinks(made, now); err != nil {
+		return err
+	}
+	return t.EndLinks(Links{Folded: ledger.FoldEmail(u.Email), Purpose: ledger.InviteLink, Workspace: workspace}, now)
 }

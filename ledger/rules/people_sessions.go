@@ -62,8 +62,10 @@ func (b Book) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (a
 		after.Disabled = time.Time{}
 		if disabled {
 			action, after.Disabled = "user disable", now
-			if err := t.EndLinksOf(ledger.FoldEmail(u.Email), "", now); err != nil {
-				return err
+			for _, of := range []Links{{Folded: ledger.FoldEmail(u.Email)}, {MadeBy: userActor + user.String()}} {
+				if err := t.EndLinks(of, now); err != nil {
+					return err
+				}
 			}
 			if _, err := endAll(t, user, ledger.Hash{}, now); err != nil {
 				return err
@@ -109,6 +111,9 @@ func (b Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Sig
 		if err := n.Check(); err != nil {
 			return err
 		}
+		if err := stillProved(n, u); err != nil {
+			return err
+		}
 		return begin(t, n, now)
 	})
 	var in *ledger.SignedIn
@@ -119,6 +124,14 @@ func (b Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Sig
 		return ledger.SignedIn{}, fmt.Errorf("begin a session of user %s: %w", n.User, err)
 	}
 	return *in, nil
+}
+
+// stillProved refuses a session of who was proved to be a user by what has changed since. ErrChanged.
+func stillProved(n ledger.NewSession, u *ledger.User) error {
+	if n.Proved != (ledger.Hash{}) && n.Proved != u.Factors() {
+		return ledger.ErrChanged
+	}
+	return nil
 }
 
 // begin makes a session, or finds that it is made. One that would be too many ends the one that was used least lately.

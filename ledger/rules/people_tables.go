@@ -8,6 +8,14 @@ import (
 	"rollcall/ledger"
 )
 
+// Links are those of an email or of a maker, one of which is told; the zero value of the rest fits all.
+type Links struct {
+	Folded    string // email
+	MadeBy    string
+	Purpose   ledger.Purpose
+	Workspace uuid.UUID
+}
+
 // LinkRow is one link as its table has it.
 type LinkRow struct {
 	ledger.Link
@@ -55,8 +63,8 @@ type People interface {
 	AddLink(l ledger.Link) error
 	// UseLink ends a link that is open, with the session that begins with it, or the zero one.
 	UseLink(id, session ledger.Hash, now time.Time) (int64, error)
-	// EndLinksOf ends the open links of an email of a purpose, or ("") of all.
-	EndLinksOf(folded string, purpose ledger.Purpose, now time.Time) error
+	// EndLinks ends the open links of some.
+	EndLinks(of Links, now time.Time) error
 
 	// Session reads one, whether it is over or not; nil when there is none.
 	Session(id ledger.Hash) (*ledger.Session, error)

@@ -196,18 +196,24 @@ func (t *tx) UseLink(id, session ledger.Hash, now time.Time) (int64, error) {
 		now.UnixMilli(), blob(session), id[:], now.UnixMilli())
 }
 
-// The open links of somebody, of all purposes and of one.
-const (
-	endLinks   = `UPDATE links SET ends = ? WHERE folded = ? AND ends > ?`
-	endLinksOf = endLinks + ` AND purpose = ?`
-)
-
-// EndLinksOf ends the open links of an email of a purpose, or ("") of all.
-func (t *tx) EndLinksOf(folded string, purpose ledger.Purpose, now time.Time) error {
-	query, args := endLinks, []any{now.UnixMilli(), []byte(folded), now.UnixMilli()}
-	if purpose != "" {
-		query, args = endLinksOf, append(args, purpose)
+// endLinks is how the open links of some are ended.
+func endLinks(of rules.Links, now time.Time) (query string, args []any) {
+	query, args = `UPDATE links SET ends = ? WHERE ends > ?`, []any{now.UnixMilli(), now.UnixMilli()}
+	where := func(is bool, column string, value any) {
+		if is {
+			query, args = query+` AND `+column+` = ?`, append(args, value)
+		}
 	}
+	where(of.Folded != "", "folded", []byte(of.Folded))
+	where(of.MadeBy != "", "made_by", of.MadeBy)
+	where(of.Purpose != "", "purpose", of.Purpose)
+	where(of.Workspace != uuid.Nil, "workspace", of.Workspace[:])
+	return query, args
+}
+
+// EndLinks ends the open links of some.
+func (t *tx) EndLinks(of rules.Links, now time.Time) error {
+	query, args := endLinks(of, now)
 	if _, err := t.exec(query, args...); err != nil {
 		return fmt.Errorf("end links: %w", err)
 	}

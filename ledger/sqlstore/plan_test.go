@@ -6,9 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/ledger"
+	"rollcall/ledger/rules"
 	"rollcall/smtp"
 )
 
@@ -17,6 +21,10 @@ import (
 func hotQueries() []hotQuery {
 	const ids = `SELECT id FROM verifications WHERE `
 	const cursor = ` AND (created, id) < (?, ?)`
+	ends := func(of rules.Links) string {
+		query, _ := endLinks(of, time.Now())
+		return query
+	}
 	return []hotQuery{
 		{"history", ids + `workspace = ?` + cursor + newestFirst, "verifications_history"},
 		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst,
@@ -47,8 +55,9 @@ func hotQueries() []hotQuery {
 		{"sessions of a day ago", dueSessions.ask("id"), "user_sessions_ends"},
 		{"open invitations", openLinks, "links_workspace"},
 		{"members and invitations", countMembers, "links_workspace"},
-		{"links of somebody", endLinks, "links_folded"},
-		{"links for a password of somebody", endLinksOf, "links_folded"},
+		{"links of somebody", ends(rules.Links{Folded: "x"}), "links_folded"},
+		{"links for a password of somebody", ends(rules.Links{Folded: "x", Purpose: ledger.PasswordLink}), "links_folded"},
+		{"invitations to a workspace that somebody made", ends(rules.Links{MadeBy: "x", Workspace: uuid.New()}), "links_workspace"},
 		{"links of long ago", dueLinks.ask("id"), "links_ends"},
 		{"failed sign-ins past their time", dueAttempts.ask("subject"), "sign_in_attempts_ends"},
 		{"the newest of a workspace's log", newestWorkspaceLines, "workspace_log_newest"},

@@ -68,7 +68,7 @@ func (s *Service) wantCode(u ledger.User, link Token) error {
 }
 
 // Code begins the session of who has proved who they are and gives a code. The same step with the same code again is one
-// session. ErrCode, ErrStep, *Wait.
+// session. ErrCode, ErrStep, *Wait, ErrBusy.
 func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, ledger.SignedIn, error) {
 	var at step
 	if !s.steps.open("step", sealed, &at) || s.now().Unix() >= at.Until || len(code) > PasswordMost {
@@ -97,13 +97,13 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	return s.begin(ctx, u, token, b)
 }
 
-// begin makes a session, or finds that it is made. ErrWrong for who was disabled since, ErrFormUsed.
+// begin makes a session, or finds that it is made. ErrWrong for who was disabled since, or signs in otherwise by now, ErrFormUsed.
 func (s *Service) begin(ctx context.Context, u ledger.User, token Token, b Browser) (Token, ledger.SignedIn, error) {
 	n, _ := s.newSession(token, b)
-	n.User = u.ID
+	n.User, n.Proved = u.ID, u.Factors()
 	in, err := s.book.BeginSession(ctx, n)
 	switch {
-	case errors.Is(err, ledger.ErrNoSuchUser):
+	case errors.Is(err, ledger.ErrNoSuchUser), errors.Is(err, ledger.ErrChanged):
 		err = ErrWrong
 	case errors.Is(err, ledger.ErrIllegal):
 		err = ErrFormUsed
@@ -114,7 +114,7 @@ func (s *Service) begin(ctx context.Context, u ledger.User, token Token, b Brows
 	return token, in, nil
 }
 
-// proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait.
+// proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait, ErrBusy.
 func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b Browser) error {
 	return s.spendCode(ctx, u, code, b, func(next totp.State) error {
 		return s.book.UseTOTP(ctx, u.ID, u.TOTP, s.states.seal(u.ID.String(), next))
@@ -125,11 +125,12 @@ func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b B
 func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next totp.State) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
-	waits, err := s.book.SignInWaits(ctx, []ledger.Hash{user, network, codes})
-	if err == nil {
-		err = waitOf(waits)
-	}
+	leave, err := s.turns.take(ctx, codes)
 	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.mayTry(ctx, user, network, codes); err != nil {
 		return err
 	}
 	var state totp.State

@@ -92,7 +92,7 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 	if !ok {
 		return "", none, ledger.ErrNoSuchLink
 	}
-	random := s.keyed("accept", string(a.Link), a.Form.String())
+	random := s.keyed("accept", string(a.Link), a.Form.String(), a.Password) // who made the link may know all but the last
 	token := tokenOf(random[:])
 	n, _ := s.newSession(token, b)
 	l, user, err := s.link(ctx, id)
@@ -105,7 +105,7 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 	if err != nil {
 		return "", none, err
 	}
-	accept := ledger.Accept{Link: id, User: a.Form, Name: a.Name, Session: n}
+	accept := ledger.Accept{Link: id, User: keyedID(s.keyed("invited", string(a.Link), a.Form.String())), Name: a.Name, Session: n}
 	switch {
 	case l.Purpose == ledger.SignInLink: // the link is all it takes
 	case user != nil && l.Purpose == ledger.InviteLink:
@@ -122,12 +122,18 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 			return "", none, err
 		}
 	}
+	if user != nil {
+		accept.Session.Proved = user.Factors()
+	}
 	if user == nil || l.Purpose == ledger.PasswordLink {
 		if accept.Password, err = s.hasher.hash(ctx, a.Password); err != nil {
 			return "", none, err
 		}
 	}
 	in, err := s.book.AcceptLink(ctx, accept)
+	if errors.Is(err, ledger.ErrChanged) {
+		err = ErrWrong
+	}
 	if err != nil {
 		return "", none, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -36,10 +37,12 @@ const (
 	PasswordMost  = 128
 )
 
-// hashesAtOnce passwords are tried at once; one more waits for hashWait.
+// hashesAtOnce passwords are tried at once; hashWaits more wait for hashWait at most. Those who wait are few among the requests
+// that a node takes, so that other pages have room.
 const (
 	hashesAtOnce = 2
 	hashWait     = 2 * time.Second
+	hashWaits    = 64
 )
 
 // ErrBusy says that too many passwords are tried at this moment.
@@ -78,12 +81,25 @@ func oneCharacter(text string) bool {
 }
 
 // hasher tries passwords, a few at once.
-type hasher struct{ places chan struct{} }
+type hasher struct {
+	places  chan struct{}
+	waiting atomic.Int32
+}
 
 func newHasher() *hasher { return &hasher{places: make(chan struct{}, hashesAtOnce)} }
 
 // enter waits for a place; leave gives it back. ErrBusy.
 func (h *hasher) enter(ctx context.Context) error {
+	select {
+	case h.places <- struct{}{}:
+		return nil
+	default:
+	}
+	if h.waiting.Add(1) > hashWaits {
+		h.waiting.Add(-1)
+		return ErrBusy
+	}
+	defer h.waiting.Add(-1)
 	patience := time.NewTimer(hashWait)
 	defer patience.Stop()
 	select {

@@ -59,10 +59,7 @@ func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *l
 		}
 	}
 	_, network := s.subjects("", b)
-	waits, err := s.book.SignInWaits(ctx, []ledger.Hash{network})
-	if err == nil {
-		err = waitOf(waits)
-	}
+	err := s.mayTry(ctx, network)
 	if err == nil {
 		token, err = s.arrive(ctx, v, token, query, in, b)
 	}
@@ -151,22 +148,28 @@ func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token
 	if err := s.wantCode(u, v.Link); err != nil {
 		return err
 	}
+	var err error
 	if v.Link != "" {
-		return s.join(ctx, u, v.Link, token, b)
+		err = s.join(ctx, u, v.Link, token, b)
+	} else {
+		_, _, err = s.begin(ctx, u, token, b)
 	}
-	_, _, err := s.begin(ctx, u, token, b)
 	if errors.Is(err, ErrWrong) || errors.Is(err, ErrFormUsed) {
 		err = ErrNotInvited
 	}
 	return err
 }
 
-// join accepts an invitation of a user who has proved that they are that user.
+// join accepts an invitation of a user who has proved that they are that user. ErrWrong for who signs in otherwise by now.
 func (s *Service) join(ctx context.Context, u ledger.User, link, token Token, b Browser) error {
 	n, _ := s.newSession(token, b)
+	n.Proved = u.Factors()
 	id, _ := link.Hash()
 	_, err := s.book.AcceptLink(ctx, ledger.Accept{Link: id, OIDC: u.OIDC, Session: n})
 	s.sessions.forgetUser(u)
+	if errors.Is(err, ledger.ErrChanged) {
+		err = ErrWrong
+	}
 	return err
 }
 

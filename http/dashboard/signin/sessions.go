@@ -55,23 +55,42 @@ func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn
 	if known && c.now().Before(kept.until) {
 		return kept.in, nil
 	}
+	for since := c.now().Add(-believed); ; {
+		answer, err := c.question(ctx, id)
+		if err != nil || !answer.asked.Before(since) { // else another request has asked long ago, and waited
+			return answer.in, err
+		}
+	}
+}
+
+// answered is what the book said to a question that was asked then.
+type answered struct {
+	in    ledger.SignedIn
+	asked time.Time
+}
+
+// question asks the book about a session, or waits for the answer to who is asking already.
+func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, error) {
 	v, err, _ := c.ask.Do(string(id[:]), func() (any, error) {
 		asked := c.now()
 		in, err := c.book.SessionByID(ctx, id, c.idle)
-		if errors.Is(err, ledger.ErrNoSuchSession) {
-			c.forget(id)
-			return nil, err
+		switch {
+		case errors.Is(err, ledger.ErrNoSuchSession):
+			c.drop(id)
+		case err == nil:
+			c.keep(id, in, asked)
 		}
-		if err != nil {
-			return nil, err
-		}
-		c.keep(id, in, asked)
-		return in, nil
+		return answered{in, asked}, err
 	})
-	if err != nil {
-		return ledger.SignedIn{}, err
-	}
-	return v.(ledger.SignedIn), nil
+	return v.(answered), err
+}
+
+// drop forgets a session of which the book knows nothing.
+func (c *sessionCache) drop(id ledger.Hash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.kept, id)
+	c.used.Forget(id)
 }
 
 // keep stores what the book answered to a question that was asked then.

@@ -73,6 +73,7 @@ type Service struct {
 	idle     time.Duration
 	hasher   *hasher
 	sessions *sessionCache
+	turns    turns
 	steps    sealer // of who has still to give a code
 	states   sealer // of codes, as the book keeps them
 	visits   sealer // to the provider
@@ -125,11 +126,12 @@ func (s *Service) newSession(token Token, b Browser) (ledger.NewSession, bool) {
 func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
 	email = strings.TrimSpace(email)
 	user, network := s.subjects(email, b)
-	waits, err := s.book.SignInWaits(ctx, []ledger.Hash{user, network})
+	leave, err := s.turns.take(ctx, user)
 	if err != nil {
 		return ledger.User{}, err
 	}
-	if err := waitOf(waits); err != nil {
+	defer leave()
+	if err := s.mayTry(ctx, user, network); err != nil {
 		return ledger.User{}, err
 	}
 	found := ledger.User{}
@@ -157,6 +159,15 @@ func (s *Service) prove(ctx context.Context, email, password string, b Browser) 
 		return ledger.User{}, err
 	}
 	return ledger.User{}, ErrWrong
+}
+
+// mayTry refuses who has failed too often. *Wait.
+func (s *Service) mayTry(ctx context.Context, subjects ...ledger.Hash) error {
+	waits, err := s.book.SignInWaits(ctx, subjects)
+	if err != nil {
+		return err
+	}
+	return waitOf(waits)
 }
 
 // subjects are what failures are counted under: of a user from one network, and of that network.

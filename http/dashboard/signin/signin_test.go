@@ -37,6 +37,8 @@ type countingBook struct {
 	*sqlstore.Store
 	asked, noted atomic.Int64
 	away         atomic.Bool
+	read         atomic.Int64                  // answers that were read
+	hold         atomic.Pointer[chan struct{}] // an answer that was read waits for it; nil: it doesn't
 }
 
 func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
@@ -44,7 +46,12 @@ func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle tim
 	if b.away.Load() {
 		return ledger.SignedIn{}, errors.New("away")
 	}
-	return b.Store.SessionByID(ctx, id, idle)
+	in, err := b.Store.SessionByID(ctx, id, idle)
+	b.read.Add(1)
+	if hold := b.hold.Load(); hold != nil {
+		<-*hold
+	}
+	return in, err
 }
 
 func (b *countingBook) UseSessions(ctx context.Context, ids []ledger.Hash) error {

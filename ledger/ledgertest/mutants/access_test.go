@@ -11,6 +11,7 @@ const (
 	signInLink    = "http/dashboard/signin/link.go"
 	signInCodes   = "http/dashboard/signin/codes.go"
 	signInVisit   = "http/dashboard/signin/provided.go"
+	signInTurns   = "http/dashboard/signin/turns.go"
 	signInWords   = "http/dashboard/signin/password.go"
 	operatorPages = "http/dashboard/operate/operate.go"
 	operatorKeep  = "http/dashboard/operate/session.go"
@@ -39,6 +40,11 @@ var ofAccess = []mutant{
 	{"half of a form acts", pageAccess, "err != nil { // half of a form", "err != nil && to.part { // half of a form", access},
 	{"keys made by members", pageRoutes, `{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner`,
 		`{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Member`, access},
+	{"who made an invitation opens its session", signInLink, "keyedID(s.keyed(\"invited\", string(a.Link), a.Form.String()))", "a.Form", signingIn},
+	{"who made an invitation needs no password", signInLink, "a.Form.String(), a.Password)", "a.Form.String())", signingIn},
+	{"guesses at once are all tried", signInTurns, "make(chan struct{}, 1)", "make(chan struct{}, 100)", signingIn},
+	{"all may wait for their password to be tried", signInWords, "h.waiting.Add(1) > hashWaits", "h.waiting.Add(1) < 0", signingIn},
+	{"an answer to a long ago question", signInCache, "!answer.asked.Before(since)", "!answer.asked.Before(since.Add(-time.Hour))", signingIn},
 	{"after signing in to another host", pageAccess, "strings.HasPrefix(text, \"//\") || ", "", access},
 	{"forms of other sites", pagesWhole, "d.guarded = cross.Handler(http.HandlerFunc(d.serve))",
 		"_, d.guarded = cross, http.HandlerFunc(d.serve)", access},

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/rules"
 )
 
 const (
@@ -104,7 +106,11 @@ func (h *humans) hash() (hash ledger.Hash) {
 
 // as is who acts.
 func (h *humans) as() context.Context {
-	return ledger.WithActor(context.Background(), []string{"", operator, "user:1"}[h.random.IntN(3)])
+	actor := []string{"", operator, "user:1"}[h.random.IntN(3)]
+	if u := h.somebody(); u != nil && actor == "user:1" {
+		actor = "user:" + u.ID.String()
+	}
+	return ledger.WithActor(context.Background(), actor)
 }
 
 const operator = "operator"
@@ -130,9 +136,10 @@ func (h *humans) invite() {
 		l.Purpose, l.Workspace, l.Role = ledger.PasswordLink, uuid.Nil, ""
 	}
 	ctx := h.as()
+	l.MadeBy = ledger.Actor(ctx)
 	call := func() {
 		made, err := h.book.MakeLink(ctx, l)
-		if h.answered("make link", err, ledger.ErrNoSuchUser) && !made.Same(l) {
+		if h.answered("make link", err, ledger.ErrNoSuchUser, ledger.ErrNotOwner) && !made.Same(l) {
 			h.wrong("links", "made %+v, answered %+v", l, made)
 		}
 	}
@@ -209,7 +216,7 @@ func (h *humans) changeRole() {
 	workspace, role := h.workspace(), []ledger.Role{"", ledger.Viewer, ledger.Member, ledger.Owner}[h.random.IntN(4)]
 	ctx := h.as()
 	call := func() {
-		h.answered("set role", h.book.SetRole(ctx, workspace, u.ID, role), ledger.ErrNoSuchUser, ledger.ErrLastOwner)
+		h.answered("set role", h.book.SetRole(ctx, workspace, u.ID, role), ledger.ErrNoSuchUser, ledger.ErrNotOwner, ledger.ErrLastOwner)
 	}
 	call()
 	h.again(call)
@@ -352,6 +359,7 @@ func (h *humans) checkCommit() {
 			h.wrong("links", "a session began with two, one of them %s", id)
 		}
 		begun[l.Session] = true
+		h.checkMaker(&now, l)
 	}
 	for id, u := range now.users {
 		if !u.Disabled.IsZero() && h.was.users[id].Disabled.IsZero() {
@@ -362,6 +370,18 @@ func (h *humans) checkCommit() {
 		h.wrong("log", "%d lines, there were %d", len(now.lines), len(h.was.lines))
 	}
 	h.was = now.copied()
+}
+
+// checkMaker: an invitation that can be used was made by an operator, or by who is an owner now.
+func (h *humans) checkMaker(now *people, l rules.LinkRow) {
+	text, is := strings.CutPrefix(l.MadeBy, "user:")
+	id, err := uuid.Parse(text)
+	if !is || err != nil || l.Purpose != ledger.InviteLink || !l.Open(time.UnixMilli(h.memory.ran)) {
+		return
+	}
+	if now.members[membership{l.Workspace, id}].Role != ledger.Owner {
+		h.wrong("links", "made by who is no owner: %+v", l)
+	}
 }
 
 // checkDisabled: who may not sign in any more has no session and no link.

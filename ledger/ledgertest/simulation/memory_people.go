@@ -206,14 +206,15 @@ func (m *memory) UseLink(id, session ledger.Hash, now time.Time) (int64, error) 
 	return 1, nil
 }
 
-// EndLinksOf ends the open links of an email.
-func (m *memory) EndLinksOf(folded string, purpose ledger.Purpose, now time.Time) error {
+// EndLinks ends the open links of some.
+func (m *memory) EndLinks(of rules.Links, now time.Time) error {
 	p, err := m.alterPeople()
 	if err != nil {
 		return err
 	}
 	for id, l := range p.links {
-		if l.Open(now) && ledger.FoldEmail(l.Email) == folded && (purpose == "" || l.Purpose == purpose) {
+		if l.Open(now) && (of.Folded == "" || ledger.FoldEmail(l.Email) == of.Folded) && (of.MadeBy == "" || l.MadeBy == of.MadeBy) &&
+			(of.Purpose == "" || l.Purpose == of.Purpose) && (of.Workspace == uuid.Nil || l.Workspace == of.Workspace) {
 			l.Used = now
 			p.links[id] = l
 		}

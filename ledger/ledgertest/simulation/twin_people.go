@@ -76,8 +76,8 @@ func (t *twin) UseLink(id, session ledger.Hash, now time.Time) (int64, error) {
 	return same(t, "use link", got, err, func() (int64, error) { return t.second.UseLink(id, session, now) })
 }
 
-func (t *twin) EndLinksOf(folded string, purpose ledger.Purpose, now time.Time) error {
-	return done(t, "end links", t.first.EndLinksOf(folded, purpose, now), func() error { return t.second.EndLinksOf(folded, purpose, now) })
+func (t *twin) EndLinks(of rules.Links, now time.Time) error {
+	return done(t, "end links", t.first.EndLinks(of, now), func() error { return t.second.EndLinks(of, now) })
 }
 
 func (t *twin) Session(id ledger.Hash) (*ledger.Session, error) {

@@ -1,0 +1,168 @@
+package signin_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+)
+
+// TestWhoMadeALinkCannotTakeItsSession: they have the link, and the pages show them the id of who came with it.
+func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
+	g := newRig(t)
+	ctx := context.Background()
+	token, form := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "ben@example.com"}), uuid.New()
+	_, ben, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: form, Name: "Ben", Password: good}, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, a := range map[string]signin.Accepting{
+		"the id of the user":      {Link: token, Form: ben.User.ID},
+		"that and their password": {Link: token, Form: ben.User.ID, Password: good},
+		"the form alone":          {Link: token, Form: form},
+		"another password":        {Link: token, Form: form, Password: good + "!"},
+	} {
+		if cookie, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) || cookie != "" {
+			t.Errorf("with %s: a cookie: %v, %v", what, cookie != "", err)
+		}
+	}
+}
+
+// TestGuessesAtOnceAreCounted: of a hundred wrong passwords that come at the same time five are tried.
+func TestGuessesAtOnceAreCounted(t *testing.T) {
+	g := newRig(t)
+	g.user("anna@example.com")
+	var tried, told atomic.Int64
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			for {
+				_, _, err := g.service.SignIn(context.Background(), uuid.New(), "anna@example.com", good+"!", here)
+				var wait *signin.Wait
+				switch {
+				case errors.Is(err, signin.ErrBusy):
+					time.Sleep(time.Millisecond)
+					continue
+				case errors.Is(err, signin.ErrWrong):
+					tried.Add(1)
+				case errors.As(err, &wait):
+					told.Add(1)
+				default:
+					t.Error(err)
+				}
+				return
+			}
+		})
+	}
+	all.Wait()
+	if tried.Load() != 5 || told.Load() != 95 {
+		t.Errorf("%d were tried, %d were told to wait", tried.Load(), told.Load())
+	}
+}
+
+// TestASignInThatBeganBeforeTheChange of a password begins no session after it.
+func TestASignInThatBeganBeforeTheChange(t *testing.T) {
+	g := newRig(t)
+	_, anna := g.user("anna@example.com")
+	ctx := context.Background()
+	free := signin.HoldHasher(g.service)
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
+		ended <- err
+	}()
+	for signin.Waiting(g.service) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	kept, err := signin.HashPassword("another horse that nobody rides")
+	if err == nil {
+		err = g.book.SetPassword(ctx, anna.User.ID, kept, ledger.Hash{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	free()
+	if err := <-ended; !errors.Is(err, signin.ErrWrong) {
+		t.Errorf("got %v, want that it is wrong by now", err)
+	}
+	if held, err := g.book.Sessions(ctx, anna.User.ID, time.Hour); err != nil || len(held) != 0 {
+		t.Errorf("%d sessions, %v", len(held), err)
+	}
+}
+
+// TestFewWaitForTheirPasswordToBeTried: the next is told at once that too many are tried.
+func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
+	g := newRig(t)
+	free := signin.HoldHasher(g.service)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	try := func() error {
+		_, _, err := g.service.SignIn(ctx, uuid.New(), uuid.NewString()+"@example.com", good, here)
+		return err
+	}
+	for range signin.HashWaits {
+		all.Go(func() { _ = try() })
+	}
+	for signin.Waiting(g.service) < signin.HashWaits {
+		time.Sleep(time.Millisecond)
+	}
+	if err := try(); !errors.Is(err, signin.ErrBusy) {
+		t.Errorf("one more: %v", err)
+	}
+	if n := signin.Waiting(g.service); n != signin.HashWaits {
+		t.Errorf("%d wait, want %d", n, signin.HashWaits)
+	}
+	cancel()
+	free()
+	all.Wait()
+}
+
+// TestAnAnswerToALongAgoQuestion is no answer to who asks later.
+func TestAnAnswerToALongAgoQuestion(t *testing.T) {
+	g := newRig(t)
+	cookie, in := g.user("anna@example.com")
+	ctx := context.Background()
+	hold := make(chan struct{})
+	g.book.hold.Store(&hold)
+	first := make(chan error, 1)
+	go func() { _, err := g.service.Session(ctx, cookie); first <- err }()
+	for g.book.read.Load() == 0 { // the ledger has answered, and the answer is on its way
+		time.Sleep(time.Millisecond)
+	}
+	if err := g.book.Store.EndSession(ctx, in.User.ID, in.Session.ID); err != nil { // on another node
+		t.Fatal(err)
+	}
+	g.pass(6 * time.Second)
+	second := make(chan error, 1)
+	go func() { _, err := g.service.Session(ctx, cookie); second <- err }()
+	for range 100 { // it joins the first; if it asks by itself that is right too
+		time.Sleep(time.Millisecond)
+	}
+	g.book.hold.Store(nil)
+	close(hold)
+	if err := <-first; err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	if err := <-second; !errors.Is(err, ledger.ErrNoSuchSession) {
+		t.Errorf("6 s after it ended elsewhere: %v", err)
+	}
+}
+
+func TestCookiesOfNobodyAreNotRemembered(t *testing.T) {
+	g := newRig(t)
+	for range 100 {
+		if _, err := g.service.Session(context.Background(), signin.NewToken()); !errors.Is(err, ledger.ErrNoSuchSession) {
+			t.Fatal(err)
+		}
+	}
+	if n := signin.Ended(g.service); n != 0 {
+		t.Errorf("%d are remembered", n)
+	}
+}

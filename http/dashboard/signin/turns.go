@@ -1,0 +1,62 @@
+package signin
+
+import (
+	"context"
+	"sync"
+
+	"rollcall/ledger"
+)
+
+// turnsMost is how many requests about one subject are taken at once: one has its turn, the others wait.
+const turnsMost = 8
+
+// turns let one request at a time try a password or a code of one subject, so that each failure is counted before the next
+// asks whether it may try. Nodes do so by themselves: with n of them up to n-1 more may be tried. The zero value is ready.
+// Safe for concurrent use.
+type turns struct {
+	mu    sync.Mutex
+	taken map[ledger.Hash]*turn // guarded by mu
+}
+
+// turn is that of one subject.
+type turn struct {
+	busy chan struct{}
+	in   int // that have it or wait for it; guarded by mu of turns
+}
+
+// take waits for a turn, and gives what ends it. ErrBusy when too many wait already, or the context ends.
+func (t *turns) take(ctx context.Context, subject ledger.Hash) (leave func(), err error) {
+	t.mu.Lock()
+	one := t.taken[subject]
+	if one == nil {
+		if t.taken == nil {
+			t.taken = map[ledger.Hash]*turn{}
+		}
+		one = &turn{busy: make(chan struct{}, 1)}
+		t.taken[subject] = one
+	}
+	full := one.in >= turnsMost
+	if !full {
+		one.in++
+	}
+	t.mu.Unlock()
+	if full {
+		return nil, ErrBusy
+	}
+	select {
+	case one.busy <- struct{}{}:
+		return func() { <-one.busy; t.left(subject, one) }, nil
+	case <-ctx.Done():
+		t.left(subject, one)
+		return nil, ErrBusy
+	}
+}
+
+// left takes one request off a subject, and forgets the last.
+func (t *turns) left(subject ledger.Hash, one *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one.in--; one.in == 0 {
+		delete(t.taken, subject)
+	}
+}
