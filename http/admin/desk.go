@@ -74,11 +74,14 @@ func keyOf(field, text string) (string, error) {
 }
 
 // note writes a line of the operator log about what is done already: when the ledger does
-// not take it, the node's own log has it.
+// not take it, the node's own log has it, without the emails of users.
 func (d *Desk) note(ctx context.Context, l ledger.LogLine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 	defer cancel()
 	if err := d.options.Book.Note(ctx, l); err != nil {
+		if strings.HasPrefix(l.Action, "user ") { // its subject is an email
+			l.Subject = ""
+		}
 		d.options.Log.Warn("operator log not written", "action", l.Action, "subject", l.Subject, "new", l.New,
 			"author", ledger.Author(ctx), "err", err)
 	}

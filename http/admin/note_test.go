@@ -1,0 +1,74 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rollcall/http/admin"
+	"rollcall/http/dashboard/signin"
+	"rollcall/ledger"
+)
+
+// closedLog is a ledger that takes no line of the operator log.
+type closedLog struct{ *sickBook }
+
+func (closedLog) Note(context.Context, ledger.LogLine) error { return errors.New("the log is closed") }
+
+// TestTheLogOfTheNodeHasNoEmail when the ledger does not take a line of the operator log. What is no email it has.
+func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
+	var logs bytes.Buffer
+	var desk *admin.Desk
+	r := newRig(t, func(o *admin.Options) {
+		book := closedLog{o.Book.(*sickBook)}
+		o.Book, o.People, o.PagesURL = book, book, func() string { return "https://rollcall.test" }
+		o.Survey = &fakeSurvey{}
+		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
+		o.Pages = func(d *admin.Desk) (admin.Pages, error) { desk = d; return nil, nil }
+	})
+	w, err := r.book.CreateWorkspace(t.Context(), uuid.New(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const email = "anna@acme.test"
+	for _, c := range []struct {
+		action string
+		do     func() error
+	}{
+		{"user invite", func() error {
+			link, err := desk.Invite(t.Context(), admin.InviteCall{Workspace: w.ID, Email: email, Role: ledger.Viewer})
+			if err != nil {
+				return err
+			}
+			id, _ := signin.Token(link.URL[strings.LastIndex(link.URL, "/")+1:]).Hash()
+			_, err = r.book.AcceptLink(t.Context(), ledger.Accept{Link: id, User: uuid.New(), Password: "x",
+				Session: ledger.NewSession{ID: ledger.Hash{1}, Life: time.Hour}})
+			return err
+		}},
+		{"user password link", func() error { _, err := desk.MakePasswordLink(t.Context(), email); return err }},
+		{"user end-sessions", func() error { _, _, err := desk.EndSessions(t.Context(), email); return err }},
+		{"user reset-totp", func() error { _, err := desk.ResetTOTP(t.Context(), email); return err }},
+		{"user disable", func() error { _, err := desk.DisableUser(t.Context(), email, true); return err }},
+		{"session close", func() error {
+			return desk.CloseSession(t.Context(), admin.CloseCall{Key: "mx.big.test", Session: 1})
+		}},
+	} {
+		logs.Reset()
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(logs.String(), "operator log not written") || !strings.Contains(logs.String(), `action="`+c.action+`"`) ||
+			strings.Contains(logs.String(), "anna") {
+			t.Errorf("%s: the log of the node says %s", c.action, &logs)
+		}
+	}
+	if !strings.Contains(logs.String(), "subject=mx.big.test") {
+		t.Errorf("the log of the node does not say which receiver it was: %s", &logs)
+	}
+}
