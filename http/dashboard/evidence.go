@@ -41,14 +41,14 @@ type attemptView struct {
 	Note        string // what else there is to know; "": nothing
 }
 
-// errFound ends a search.
-var errFound = errors.New("found")
+// errRead ends the reading of settlements after the one that was asked for.
+var errRead = errors.New("the settlement was read")
 
-// talk finds an outcome by its place in the file, with its evidence; nil when it is not settled yet. A settlement that holds it
-// makes it quick; 0: nobody knows which.
+// talk finds an outcome by its place in the file, with its evidence; nil when it is not in the settlement. It reads that one
+// settlement and no other.
 func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, settlement int64) (*talkView, error) {
 	var found *talkView
-	_, err := d.o.Book.Evidence(ctx, v.ID, max(0, settlement-1), func(k ledger.Kept) error {
+	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.Kept) error {
 		for i := range k.Results.Len() {
 			r := k.Results.Result(i)
 			if r.Ordinal != ordinal {
@@ -56,7 +56,7 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 			}
 			found = &talkView{Result: r, Mark: marks[r.Outcome][0], Token: r.Reason.String(), Sentence: sentenceOf(r.Reason)}
 			if len(k.Evidence) == 0 {
-				return errFound
+				return errRead
 			}
 			err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
 				if e.Ordinal == ordinal {
@@ -64,11 +64,11 @@ func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, se
 				}
 				return nil
 			})
-			return errors.Join(err, errFound)
+			return errors.Join(err, errRead)
 		}
-		return nil
+		return errRead
 	})
-	if errors.Is(err, errFound) && !errors.Is(err, evidence.ErrPacked) {
+	if errors.Is(err, errRead) && !errors.Is(err, evidence.ErrPacked) {
 		err = nil
 	}
 	return found, err
@@ -157,7 +157,8 @@ type addressView struct {
 	Talk       talkView
 }
 
-// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The settlement in the query saves a search.
+// showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query says which settlement has it: to look for
+// it would read a whole file. A check of one address has one settlement.
 func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
 	v, ok := d.find(w, r)
 	if !ok {
@@ -165,7 +166,10 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	ordinal, err := strconv.ParseInt(r.PathValue("ordinal"), 10, 64)
 	settlement, _ := strconv.ParseInt(r.URL.Query().Get("in"), 10, 64)
-	if err != nil || ordinal < 0 || settlement < 0 {
+	if v.Kind == ledger.Single {
+		settlement = 1
+	}
+	if err != nil || ordinal < 0 || settlement < 1 {
 		d.notFound(w, r.Request)
 		return
 	}

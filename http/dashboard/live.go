@@ -128,7 +128,7 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	show.Reasons = show.Results && v.Status.Final()
 	show.Waits = d.waits(r.Context(), v)
 	if v.Kind == ledger.Single && show.Results {
-		if show.Talk, err = d.talk(r.Context(), v, 0, 0); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
+		if show.Talk, err = d.talk(r.Context(), v, 0, 1); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
 			return show, nil, err
 		}
 	}

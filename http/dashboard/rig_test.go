@@ -58,6 +58,10 @@ type moodyBook struct {
 	*sqlstore.Store
 	away     atomic.Bool
 	balances atomic.Int64 // how often a balance was read
+
+	settlements atomic.Int64 // how many settlements were read for their evidence
+	breakdowns  atomic.Int64 // how often a whole file was read for its reasons
+	slow        func()       // runs in each Breakdown; may be nil
 }
 
 var errAway = errors.New("the test's ledger is away")
@@ -72,6 +76,21 @@ func (b *moodyBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledge
 func (b *moodyBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
 	b.balances.Add(1)
 	return b.Store.Balance(ctx, workspace)
+}
+
+func (b *moodyBook) Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (ledger.Verification, error) {
+	return b.Store.Evidence(ctx, id, after, func(k ledger.Kept) error {
+		b.settlements.Add(1)
+		return yield(k)
+	})
+}
+
+func (b *moodyBook) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
+	b.breakdowns.Add(1)
+	if b.slow != nil {
+		b.slow()
+	}
+	return b.Store.Breakdown(ctx, workspace, id)
 }
 
 func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboard.Options) {}) }

@@ -81,7 +81,7 @@ var table = map[string]asked{
 	"GET /w/{ws}/verifications/{id}/results":             {path: inWorkspace("/verifications/{id}/results"), want: [5]int{303, 200, 200, 200, 404}},
 	"POST /w/{ws}/verifications/{id}/results":            {path: inWorkspace("/verifications/{id}/results"), form: url.Values{"find": {"A@X"}}, want: [5]int{401, 200, 200, 200, 404}},
 	"GET /w/{ws}/verifications/{id}/reasons":             {path: inWorkspace("/verifications/{id}/reasons"), want: [5]int{303, 409, 409, 409, 404}},
-	"GET /w/{ws}/verifications/{id}/addresses/{ordinal}": {path: inWorkspace("/verifications/{id}/addresses/0"), want: [5]int{303, 200, 200, 200, 404}},
+	"GET /w/{ws}/verifications/{id}/addresses/{ordinal}": {path: inWorkspace("/verifications/{id}/addresses/0?in=1"), want: [5]int{303, 200, 200, 200, 404}},
 	"GET /w/{ws}/check":                                  {path: inWorkspace("/check"), want: [5]int{303, 403, 200, 200, 404}},
 	"POST /w/{ws}/check":                                 {path: inWorkspace("/check"), form: url.Values{"form": form()["form"], "address": {"a@x.test"}}, want: [5]int{401, 403, 303, 303, 404}},
 	"GET /w/{ws}/credits":                                {path: inWorkspace("/credits"), want: [5]int{303, 200, 200, 200, 404}},

@@ -118,16 +118,54 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 			t.Errorf("the page says %q", secret)
 		}
 	}
-	if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1")); !strings.Contains(a.body, "No evidence was kept") {
+	if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1?in=1")); !strings.Contains(a.body, "No evidence was kept") {
 		t.Errorf("%s", a.body)
 	}
-	for _, path := range []string{"/addresses/2", "/addresses/-1", "/addresses/x", "/addresses/0?in=2"} {
+	for _, path := range []string{"/addresses/2?in=1", "/addresses/-1?in=1", "/addresses/x?in=1", "/addresses/0?in=2", "/addresses/0",
+		"/addresses/0?in=0", "/addresses/0?in=-1", "/addresses/0?in=x", "/addresses/0?in=9223372036854775807", "/addresses/0?in=9223372036854775808"} {
 		if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + path)); a.status != 404 {
 			t.Errorf("%s: %d", path, a.status)
 		}
 	}
-	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + v.ID.String() + "/addresses/0"); a.status != 404 {
+	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + v.ID.String() + "/addresses/0?in=1"); a.status != 404 {
 		t.Errorf("through another workspace: %d", a.status)
+	}
+}
+
+// TestOneSettlementIsRead for one address, wherever it is said to be.
+func TestOneSettlementIsRead(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("list.csv", 5)
+	for i := range int64(5) {
+		s := ledger.Settlement{Lease: g.held, Number: i + 1, Results: []ledger.Result{result(i, fmt.Sprintf("name%d@acme.test", i),
+			smtp.Valid, smtp.MailboxExists)}}
+		if _, err := g.book.Settle(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		place        string
+		status, read int64
+	}{{"0?in=1", 200, 1}, {"2?in=3", 200, 1}, {"4?in=5", 200, 1}, {"4?in=1", 404, 1}, {"0?in=5", 404, 1}, {"0?in=6", 404, 0}, {"0", 404, 0},
+		{"9?in=0", 404, 0}} {
+		before := g.book.settlements.Load()
+		a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/" + c.place))
+		if read := g.book.settlements.Load() - before; int64(a.status) != c.status || read != c.read {
+			t.Errorf("%s: %d, %d settlements were read, want %d and %d", c.place, a.status, read, c.status, c.read)
+		}
+	}
+	at := g.as["member"].post(g.path("/check"), "form", uuid.NewString(), "address", "anna@acme.test").header.Get("Location")
+	l := g.lease(uuid.MustParse(at[strings.LastIndex(at, "/")+1:]))
+	_, err := g.book.Prepare(t.Context(), l, 1, 0, 1)
+	if err == nil {
+		_, err = g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: 1,
+			Results: []ledger.Result{result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists)}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := g.as["viewer"].get(at + "/addresses/0"); a.status != 200 || !strings.Contains(a.body, "anna@acme.test") {
+		t.Errorf("a check of one address: %d", a.status)
 	}
 }
 
