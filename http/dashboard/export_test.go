@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	waiting "rollcall/actors/view"
+	"rollcall/ledger"
 )
 
 // Patterns gives the routes, for tests.
@@ -35,6 +36,12 @@ const WaitsMax = waitsMax
 func NewWaits(ask func(context.Context, string) (waiting.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
 	c := &waitsCache{ask: ask, now: now, log: slog.New(slog.DiscardHandler)}
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
+}
+
+// NewBreakdowns gives what the outcomes of final verifications have in common, as a ledger says it.
+func NewBreakdowns(book Book) func(context.Context, ledger.Verification) (ledger.Breakdown, error) {
+	b := &breakdowns{}
+	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }
 }
 
 // LiveView is what a part shows, and KeyOf what tells two apart.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"rollcall/http/dashboard/view"
 	"rollcall/ledger"
@@ -151,6 +152,8 @@ type worstView struct {
 
 // breakdowns remembers what was read of final verifications, which never changes. Safe for concurrent use.
 type breakdowns struct {
+	reading singleflight.Group // by the id of the verification: each is read once at a time
+
 	mu   sync.Mutex
 	kept map[uuid.UUID]ledger.Breakdown // guarded by mu
 }
@@ -158,24 +161,39 @@ type breakdowns struct {
 // breakdownsMax bounds them: some 5 kB each.
 const breakdownsMax = 200
 
-// get gives one, or reads it.
-func (b *breakdowns) get(ctx context.Context, book Book, workspace, id uuid.UUID) (ledger.Breakdown, error) {
+// get gives the breakdown of a final verification while its results are kept: ledger.ErrResultsExpired after that.
+func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
 	b.mu.Lock()
-	kept, known := b.kept[id]
+	kept, known := b.kept[v.ID]
 	b.mu.Unlock()
-	if known {
-		return kept, nil
+	if !known {
+		read, err, _ := b.reading.Do(v.ID.String(), func() (any, error) { return b.read(ctx, book, v) })
+		return read.(ledger.Breakdown), err
 	}
-	read, err := book.Breakdown(ctx, workspace, id)
+	// No settlement is above the last one, so this reads only whether they are kept.
+	if _, err := book.Evidence(ctx, v.ID, v.Settlements, func(ledger.Kept) error { return nil }); err != nil {
+		if errors.Is(err, ledger.ErrResultsExpired) {
+			b.mu.Lock()
+			delete(b.kept, v.ID)
+			b.mu.Unlock()
+		}
+		return ledger.Breakdown{}, err
+	}
+	return kept, nil
+}
+
+// read reads one and remembers it.
+func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
+	read, err := book.Breakdown(ctx, v.Workspace, v.ID)
 	if err != nil {
-		return read, err
+		return ledger.Breakdown{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kept == nil || len(b.kept) >= breakdownsMax {
 		b.kept = map[uuid.UUID]ledger.Breakdown{}
 	}
-	b.kept[id] = read
+	b.kept[v.ID] = read
 	return read, nil
 }
 
@@ -187,7 +205,7 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	found, err := ledger.Breakdown{}, error(ledger.ErrResultsExpired)
 	if v.Status.Final() {
-		found, err = d.breakdowns.get(r.Context(), d.o.Book, r.workspace(), v.ID)
+		found, err = d.breakdowns.get(r.Context(), d.o.Book, v)
 	}
 	if errors.Is(err, ledger.ErrResultsExpired) {
 		d.fail(w, r.Request, failure{Status: http.StatusConflict, Title: "There's no summary of reasons yet",

@@ -61,7 +61,6 @@ type moodyBook struct {
 
 	settlements atomic.Int64 // how many settlements were read for their evidence
 	breakdowns  atomic.Int64 // how often a whole file was read for its reasons
-	slow        func()       // runs in each Breakdown; may be nil
 }
 
 var errAway = errors.New("the test's ledger is away")
@@ -87,9 +86,6 @@ func (b *moodyBook) Evidence(ctx context.Context, id uuid.UUID, after int64, yie
 
 func (b *moodyBook) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
 	b.breakdowns.Add(1)
-	if b.slow != nil {
-		b.slow()
-	}
 	return b.Store.Breakdown(ctx, workspace, id)
 }
 

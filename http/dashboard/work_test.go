@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	waiting "rollcall/actors/view"
+	"rollcall/http/dashboard"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -238,6 +242,66 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	if a := g.as["viewer"].get(g.path("/verifications/"+over.ID.String()) + "/results"); a.status != 410 || !strings.Contains(a.body, "The counts stay") {
 		t.Errorf("erased results: %d", a.status)
 	}
+}
+
+// TestReasonsAreGoneWithTheResults also when they were read before.
+func TestReasonsAreGoneWithTheResults(t *testing.T) {
+	g := newRig(t)
+	v := g.verification("list.csv", 1, result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists))
+	path := g.path("/verifications/" + v.ID.String() + "/reasons")
+	for range 2 {
+		if a := g.as["viewer"].get(path); a.status != 200 || !strings.Contains(a.body, "mailbox_exists") {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if n := g.book.breakdowns.Load(); n != 1 {
+		t.Errorf("the file was read %d times", n)
+	}
+	if _, err := g.book.Sweep(t.Context(), ledger.Retention{Results: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if a := g.as["viewer"].get(path); a.status != 409 || strings.Contains(a.body, "mailbox_exists") {
+			t.Errorf("after the results were deleted: %d", a.status)
+		}
+	}
+}
+
+// slowBook is a ledger that reads the reasons of a file only when the test lets it.
+type slowBook struct {
+	dashboard.Book
+	read atomic.Int64
+	let  chan struct{}
+}
+
+func (b *slowBook) Breakdown(context.Context, uuid.UUID, uuid.UUID) (ledger.Breakdown, error) {
+	b.read.Add(1)
+	<-b.let
+	return ledger.Breakdown{AtLeast: true}, nil
+}
+
+// TestReasonsAreReadOnceForManyAtOnce of the same file. Another file does not wait for it.
+func TestReasonsAreReadOnceForManyAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		book := &slowBook{let: make(chan struct{})}
+		get := dashboard.NewBreakdowns(book)
+		var asked sync.WaitGroup
+		ids := [2]uuid.UUID{uuid.New(), uuid.New()}
+		for i := range 20 {
+			asked.Go(func() {
+				if found, err := get(t.Context(), ledger.Verification{ID: ids[i%2]}); err != nil || !found.AtLeast {
+					t.Errorf("%+v %v", found, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := book.read.Load(); n != 2 {
+			t.Errorf("ten at once for each of two files: they were read %d times", n)
+		}
+		close(book.let)
+		asked.Wait()
+	})
 }
 
 func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
