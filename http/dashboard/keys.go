@@ -21,6 +21,7 @@ const labelMax = 200
 type keysView struct {
 	Base    string
 	Keys    []keyView
+	Pager   pager
 	Form    string // the id of the form that makes one
 	Label   string
 	Problem string
@@ -59,10 +60,16 @@ func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v ke
 		d.unavailable(w, r.Request, "read keys", err)
 		return
 	}
-	for i := len(found) - 1; i >= 0; i-- { // the newest first
-		v.Keys = append(v.Keys, keyView{Key: found[i], MadeBy: who.of(found[i].MadeBy), RevokedBy: who.of(found[i].RevokedBy)})
-	}
 	v.Base, v.Form, v.API = keysPath(r), uuid.NewString(), d.o.PublicURL()
+	from, to, pages, ok := pageOf(r, v.Base, len(found))
+	if !ok {
+		d.notFound(w, r.Request)
+		return
+	}
+	for _, k := range between(view.WorkingFirst(found), from, to) {
+		v.Keys = append(v.Keys, keyView{Key: k, MadeBy: who.of(k.MadeBy), RevokedBy: who.of(k.RevokedBy)})
+	}
+	v.Pager = pages
 	d.show(w, r, status, "keys", &frame{Frame: view.Frame{Title: "API keys"}, Here: "keys", Body: v})
 }
 

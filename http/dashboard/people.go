@@ -20,6 +20,8 @@ type peopleView struct {
 	Members []ledger.Membership
 	Self    uuid.UUID
 	Links   []linkRow
+	Invited bool // there are open invitations, on this page or on another one
+	Pager   pager
 	Form    string // the id of the form that invites
 	Email   string
 	Role    ledger.Role
@@ -69,10 +71,17 @@ func (d *Dashboard) showPeople(w http.ResponseWriter, r *request, status int, v 
 	for _, m := range members {
 		who["user:"+m.User.String()] = cmp.Or(m.Name, m.Email)
 	}
-	for _, l := range links {
+	from, to, pages, ok := pageOf(r, peoplePath(r), len(links)+len(members)) // invitations first
+	if !ok {
+		d.notFound(w, r.Request)
+		return
+	}
+	for _, l := range between(links, from, to) {
 		v.Links = append(v.Links, linkRow{Link: l, Hex: hex.EncodeToString(l.ID[:]), By: who.of(l.MadeBy)})
 	}
-	v.Base, v.Members, v.Self, v.Form, v.Roles = peoplePath(r), members, r.in.User.ID, uuid.NewString(), roles
+	v.Invited, v.Pager = len(links) > 0, pages
+	v.Members = between(members, from-len(links), to-len(links))
+	v.Base, v.Self, v.Form, v.Roles = peoplePath(r), r.in.User.ID, uuid.NewString(), roles
 	d.show(w, r, status, "people", &frame{Frame: view.Frame{Title: "People"}, Here: "people", Body: v})
 }
 
@@ -303,9 +312,10 @@ var logActions = map[string]string{
 
 // logWords is a line of the log in plain words; an action that is not known is shown as it is.
 func logWords(l ledger.WorkspaceLine) string {
+	subject, detail := view.Short(l.Subject), view.Short(l.Detail)
 	words, ok := logActions[l.Action]
 	if !ok {
-		return strings.TrimSpace(l.Action + " " + l.Subject + " " + l.Detail)
+		return strings.TrimSpace(view.Short(l.Action) + " " + subject + " " + detail)
 	}
-	return strings.NewReplacer("%s", l.Subject, "%d", l.Detail).Replace(words)
+	return strings.NewReplacer("%s", subject, "%d", detail).Replace(words)
 }

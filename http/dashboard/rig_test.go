@@ -77,7 +77,8 @@ func (b *moodyBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Ba
 	return b.Store.Balance(ctx, workspace)
 }
 
-func (b *moodyBook) Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.Kept) error) (ledger.Verification, error) {
+func (b *moodyBook) Evidence(ctx context.Context, id uuid.UUID, after int64,
+	yield func(ledger.Kept) error) (ledger.Verification, error) {
 	return b.Store.Evidence(ctx, id, after, func(k ledger.Kept) error {
 		b.settlements.Add(1)
 		return yield(k)

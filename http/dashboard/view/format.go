@@ -3,8 +3,38 @@ package view
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
+
+// ShortMax bounds a text in a register, in bytes. A guess: most names and addresses are shorter.
+const ShortMax = 120
+
+// Short shortens a text of somebody else for a register: the page of the thing itself has the whole one.
+func Short(text string) string { return ShortTo(text, ShortMax) }
+
+// ShortTo shortens a text to at most so many bytes, and to twice as many in a page: HTML writes some characters with five.
+func ShortTo(text string, most int) string {
+	const dots = "…"
+	text = strings.ToValidUTF8(text, "\ufffd")
+	kept, cost := 0, 0
+	for i, r := range text {
+		size := utf8.RuneLen(r)
+		if strings.ContainsRune(`"&'+<>`, r) {
+			cost += len("&amp;")
+		} else {
+			cost += size
+		}
+		switch end := i + size; {
+		case end > most || cost > 2*most:
+			return text[:kept] + dots
+		case end+len(dots) <= most && cost+len(dots) <= 2*most:
+			kept = end
+		}
+	}
+	return text
+}
 
 // thinSpace parts the groups of a number: a narrow space that does not break.
 const thinSpace = "\u202f"

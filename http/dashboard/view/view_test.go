@@ -1,8 +1,11 @@
 package view_test
 
 import (
+	"html/template"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"rollcall/http/dashboard/view"
 )
@@ -11,6 +14,26 @@ func TestNumbersHaveThinGroups(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -1234567: "-1\u202f234\u202f567"} {
 		if got := view.Thin(n); got != want {
 			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+func TestATextIsShortInARegister(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "anna@acme.test": "anna@acme.test", "\xff": "\ufffd",
+		strings.Repeat("x", 120): strings.Repeat("x", 120), strings.Repeat("x", 121): strings.Repeat("x", 117) + "…",
+		strings.Repeat("é", 60): strings.Repeat("é", 60), strings.Repeat("é", 61): strings.Repeat("é", 58) + "…",
+		strings.Repeat("&", 48): strings.Repeat("&", 48), strings.Repeat("&", 49): strings.Repeat("&", 47) + "…",
+		strings.Repeat("\xff&", 99): strings.Repeat("\ufffd&", 29) + "…",
+	} {
+		got := view.Short(text)
+		if got != want || !utf8.ValidString(got) || len(got) > view.ShortMax || len(template.HTMLEscapeString(got)) > 2*view.ShortMax {
+			t.Errorf("%.20q of %d bytes: %q, want %q", text, len(text), got, want)
+		}
+	}
+	for _, r := range "\"&'+<>" {
+		if got := view.Short(strings.Repeat(string(r), 1000)); got != strings.Repeat(string(r), 47)+"…" {
+			t.Errorf("%q: %q", r, got)
 		}
 	}
 }
