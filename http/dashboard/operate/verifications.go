@@ -20,6 +20,8 @@ const (
 	openShown = 100
 	// openRead bounds those that are read, from which the first ones are shown. Guess: some 1 MB.
 	openRead = 2000
+	// waitMax bounds what a row says about a wait for receivers, in bytes. Guess: two receivers with what they asked for.
+	waitMax = 256
 )
 
 // openView is what is not done, of all workspaces.
@@ -116,7 +118,7 @@ func waitOf(v ledger.Verification) string {
 func waitForReceivers(v ledger.Verification) string {
 	text := "Receivers that asked us to come back later."
 	if v.Issue != nil && v.Issue.Message != "" {
-		text = asSentence(strings.TrimSuffix(v.Issue.Message, "."))
+		text = view.ShortTo(asSentence(strings.TrimSuffix(v.Issue.Message, ".")), waitMax)
 	}
 	next := v.NextTry
 	if v.RestsUntil.After(next) {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// listShown bounds each list on the page of a workspace but its grants. Guess: the page stays below half its bound.
-	listShown = 200
+	// listShown bounds each list on the page of a workspace but its grants. Guess: the page stays below two thirds of its bound.
+	listShown = 100
 	// grantsShown is how many grants it shows.
 	grantsShown = 20
 )
@@ -177,8 +177,10 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	if err != nil {
 		return err
 	}
-	for i := len(keys) - 1; i >= 0 && len(v.Keys) < listShown; i-- { // the newest first
-		v.Keys = append(v.Keys, keyView{keys[i]})
+	for _, k := range view.WorkingFirst(keys) {
+		if len(v.Keys) < listShown {
+			v.Keys = append(v.Keys, keyView{k})
+		}
 	}
 	v.MoreKeys = len(keys) - len(v.Keys)
 	v.Members, err = p.desk.ListMembers(r.Context(), id)

@@ -3,6 +3,7 @@ package operatetest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,8 @@ const (
 func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (v ledger.Verification, l ledger.Lease, err error) {
 	file := []byte("a@slow.test\n")
 	v, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(), Filename: name,
-		Bytes: int64(len(file)), BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
+		Bytes: int64(len(file)), BytesMax: 1 << 20, UploadExpiry: time.Hour,
+		Limits: ledger.Limits{Open: 1000, Stored: limits.Stored, Unpaid: limits.Unpaid}})
 	if err != nil {
 		return v, l, err
 	}
@@ -200,4 +202,65 @@ func (g *Rig) Usage(t testing.TB) ledger.Usage {
 		t.Fatal(err)
 	}
 	return u
+}
+
+// ands are the worst text of so many bytes: HTML writes each with five. It ends so that no two are the same.
+func ands(bytes, number int) string {
+	end := fmt.Sprint(number)
+	return strings.Repeat("&", bytes-len(end)) + end
+}
+
+// Crowd fills a workspace with n of each: files that wait for receivers, grants, keys that are revoked but for the oldest ten,
+// and members. Each has the longest texts that it may have.
+func (g *Rig) Crowd(t testing.TB, n int) ledger.Workspace {
+	t.Helper()
+	w, err := g.book.CreateWorkspace(t.Context(), uuid.New(), ands(200, 0))
+	for i := 0; i < n && err == nil; i++ {
+		for _, do := range []func(context.Context, ledger.Workspace, int) error{g.crowdFile, g.crowdAccess} {
+			if err == nil {
+				err = do(t.Context(), w, i)
+			}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// crowdFile makes a file that waits for receivers.
+func (g *Rig) crowdFile(ctx context.Context, w ledger.Workspace, i int) error {
+	_, err := g.book.Grant(ledger.WithAuthor(ctx, ands(200, i)), uuid.New(), w.ID, 1, ands(200, i))
+	if err != nil {
+		return err
+	}
+	_, l, err := g.upload(ctx, w.ID, ands(1024, i))
+	if err == nil {
+		_, err = g.book.Prepare(ctx, l, 1, 0, 1)
+	}
+	if err == nil {
+		_, err = g.book.Wait(ctx, l, ledger.Outlook{Next: time.Now().Add(time.Hour), Expected: time.Now().Add(-time.Hour),
+			Why: ands(ledger.WhyMax, i)})
+	}
+	return err
+}
+
+// crowdAccess makes a key and a member.
+func (g *Rig) crowdAccess(ctx context.Context, w ledger.Workspace, i int) error {
+	id := fmt.Sprintf("crowd%07d", i)
+	_, err := g.book.CreateKey(ctx, ledger.Key{ID: id, Workspace: w.ID, Label: ands(200, i)})
+	if err == nil && i >= 10 {
+		_, err = g.book.RevokeKey(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	link := ledger.Hash{1, byte(i), byte(i >> 8)}
+	if _, err = g.book.MakeLink(ctx, ledger.Link{ID: link, Purpose: ledger.InviteLink, Workspace: w.ID,
+		Email: ands(ledger.EmailMax-len("@acme.test"), i) + "@acme.test", Role: ledger.Owner, MadeBy: "operator test"}); err != nil {
+		return err
+	}
+	_, err = g.book.AcceptLink(ctx, ledger.Accept{Link: link, User: uuid.New(), Name: ands(ledger.NameMax, i), Password: "x",
+		Session: ledger.NewSession{ID: ledger.Hash{2, byte(i), byte(i >> 8)}, Life: time.Hour}})
+	return err
 }
