@@ -208,9 +208,14 @@ func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) {
 		found, err = d.breakdowns.get(r.Context(), d.o.Book, v)
 	}
 	if errors.Is(err, ledger.ErrResultsExpired) {
-		d.fail(w, r.Request, failure{Status: http.StatusConflict, Title: "There's no summary of reasons yet",
-			Text: "The summary is made from the results of a finished verification, while they're kept.",
-			Next: "You can look at the existing results one by one.", Link: baseOf(r, v), Label: "To the verification"})
+		refusal := failure{Status: http.StatusConflict, Title: "There's no summary of reasons yet",
+			Text: "The summary is made from the results of a finished verification.",
+			Next: "You can look at the existing results one by one.", Link: baseOf(r, v), Label: "To the verification"}
+		if v.Status.Final() {
+			refusal.Title, refusal.Text = "There's no summary of reasons any more", "The results were deleted when their retention time ended."
+			refusal.Next = "The counts of outcomes stay on the page of the verification."
+		}
+		d.fail(w, r.Request, refusal)
 		return
 	}
 	if err != nil {
