@@ -24,7 +24,8 @@ type PageRequest struct {
 	RetryAfter int        // of Refused, in seconds; 0: none
 	Route      string     // what metrics name it by: Options.Pages sets it to one of Options.PageRoutes; otherwise "pages"
 
-	act *Act
+	act  *Act
+	move func(to uuid.UUID) bool // nil elsewhere than in a server
 }
 
 // Act is an operation of the API that the server does for somebody who is signed in, in place of the answer of
@@ -76,6 +77,10 @@ func PageRequestOf(ctx context.Context) *PageRequest {
 	return &PageRequest{}
 }
 
+// BelongsTo says whose request it is, a workspace or a user, as soon as that is known. From then on it takes one of their places
+// among the requests in work, and none of those that strangers share. False: they have as many as they may.
+func (p *PageRequest) BelongsTo(tenant uuid.UUID) bool { return p.move == nil || p.move(tenant) }
+
 // Do makes the server act when Options.Pages has returned. The answer that it has written is dropped.
 func (p *PageRequest) Do(a Act) { p.act = &a }
 
@@ -90,7 +95,8 @@ func (s *Server) isPage(path []byte) bool {
 func (s *Server) beginPage(r *request) {
 	client := s.client(r)
 	r.route = routePages
-	r.page = &PageRequest{ID: requestID(r.RequestCtx), Client: client, Network: addressOf(client)}
+	r.page = &PageRequest{ID: requestID(r.RequestCtx), Client: client, Network: addressOf(client),
+		move: func(to uuid.UUID) bool { s.leave(r); r.key.Workspace = to; return s.enter(r) }}
 	r.SetUserValue(pageKey, r.page)
 }
 
@@ -100,7 +106,7 @@ func (s *Server) pages(r *request) {
 		s.refuse(r, api.UnexpectedBody, 0)
 		return
 	}
-	r.key.Workspace = ledger.Strangers // of nobody knows which workspace; they share one place
+	r.key.Workspace = ledger.Strangers // until somebody knows whose it is: BelongsTo
 	if !s.enter(r) {
 		s.refuse(r, api.Overloaded, jitter(10, 10))
 		return

@@ -29,6 +29,14 @@ type request struct {
 // workspace is the one in the path.
 func (r *request) workspace() uuid.UUID { return r.member.Workspace }
 
+// tenant is whose request it is: that of the workspace, or of the user where there is none.
+func (r *request) tenant() uuid.UUID {
+	if r.member.Workspace == uuid.Nil {
+		return r.in.User.ID
+	}
+	return r.member.Workspace
+}
+
 // may says whether the member's role suffices.
 func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role) }
 
@@ -49,6 +57,12 @@ func (d *Dashboard) admit(to route) http.Handler {
 			r.Request = plain.WithContext(ledger.WithActor(plain.Context(), "user:"+r.in.User.ID.String()))
 		}
 		if to.access == inside && !d.enter(w, r, to) {
+			return
+		}
+		if to.access != anybody && !r.page.BelongsTo(r.tenant()) {
+			d.fail(w, r.Request, failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
+				Text: "Too many pages of your workspace are being made at this moment. Nothing was changed.",
+				Next: "Wait a moment and try again.", After: retryLater})
 			return
 		}
 		if text := r.PathValue("id"); text != "" {

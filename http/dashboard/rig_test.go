@@ -61,6 +61,15 @@ type moodyBook struct {
 
 	settlements atomic.Int64 // how many settlements were read for their evidence
 	breakdowns  atomic.Int64 // how often a whole file was read for its reasons
+
+	held atomic.Pointer[hold] // histories of a workspace that are held up
+}
+
+// hold holds up what is read of a workspace.
+type hold struct {
+	workspace uuid.UUID
+	come      chan struct{} // one for each that has come
+	free      chan struct{} // closed: they go on
 }
 
 var errAway = errors.New("the test's ledger is away")
@@ -68,6 +77,10 @@ var errAway = errors.New("the test's ledger is away")
 func (b *moodyBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
 	if b.away.Load() {
 		return nil, errAway
+	}
+	if h := b.held.Load(); h != nil && h.workspace == q.Workspace {
+		h.come <- struct{}{}
+		<-h.free
 	}
 	return b.Store.History(ctx, q)
 }
@@ -92,8 +105,8 @@ func (b *moodyBook) Breakdown(ctx context.Context, workspace, id uuid.UUID) (led
 
 func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboard.Options) {}) }
 
-// newRigWith is one whose pages have other options.
-func newRigWith(t testing.TB, change func(o *dashboard.Options)) *rig {
+// newRigWith is one whose pages have other options, and whose listener has other limits.
+func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l *httpd.Limits)) *rig {
 	t.Helper()
 	store, err := sqlstore.Open(context.Background(), "sqlite:"+filepath.Join(effort.Folder(t), "ledger.db"), sqlstore.Options{})
 	if err != nil {
@@ -116,6 +129,9 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options)) *rig {
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
 	limits := httpd.DefaultLimits()
 	limits.Reads, limits.Creates = wide, wide
+	for _, set := range limit {
+		set(&limits)
+	}
 	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: g.book, Pages: g.pages.Handler(), PageRoutes: dashboard.Routes(),
 		PublicUpload: func(id uuid.UUID) string { return "http://127.0.0.1:7/upload/" + id.String() }, Limits: limits,
 		MaxFileBytes: 1 << 20, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},

@@ -5,10 +5,12 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/uuid"
 
+	httpd "rollcall/http"
 	"rollcall/http/dashboard"
 	"rollcall/smtp"
 )
@@ -192,5 +194,40 @@ func TestMethodsAndPathsThatAreNotThereGetAPage(t *testing.T) {
 		if c.want >= 400 && !strings.Contains(got.body, got.header.Get("X-Request-Id")) {
 			t.Errorf("%s %s: the page does not say which request it was", c.method, c.path)
 		}
+	}
+}
+
+// TestAWorkspaceLeavesRoomForOthers: of four places one whose pages hang gets two, and every other tenant what is left.
+func TestAWorkspaceLeavesRoomForOthers(t *testing.T) {
+	g := newRigWith(t, func(*dashboard.Options) {}, func(l *httpd.Limits) { l.InFlightMax = 4 })
+	held := &hold{workspace: g.workspace, come: make(chan struct{}), free: make(chan struct{})}
+	g.book.held.Store(held)
+	list := "/w/" + g.workspace.String()
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			if a := g.as["viewer"].get(list); a.status != 200 {
+				t.Errorf("a page that was held up: %d", a.status)
+			}
+		})
+		<-held.come
+	}
+	if a := g.as["member"].get(list); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Too much at once") {
+		t.Errorf("a third page: %d %.300s", a.status, a.body)
+	}
+	if a := g.as["nobody"].get("/sign-in"); a.status != 200 {
+		t.Errorf("a stranger: %d", a.status)
+	}
+	if a := g.as["stranger"].get("/w/" + g.other.String()); a.status != 200 {
+		t.Errorf("another workspace: %d", a.status)
+	}
+	if a := g.as["viewer"].get("/you"); a.status != 200 {
+		t.Errorf("a page of no workspace: %d", a.status)
+	}
+	g.book.held.Store(nil)
+	close(held.free)
+	all.Wait()
+	if a := g.as["member"].get(list); a.status != 200 {
+		t.Errorf("afterwards: %d", a.status)
 	}
 }
