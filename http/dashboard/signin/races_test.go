@@ -14,6 +14,15 @@ import (
 	"rollcall/ledger"
 )
 
+// looks looks until something is so.
+func looks(is func() bool) {
+	ticks := time.NewTicker(time.Millisecond)
+	defer ticks.Stop()
+	for !is() {
+		<-ticks.C
+	}
+}
+
 // TestWhoMadeALinkCannotTakeItsSession: they have the link, and the pages show them the id of who came with it.
 func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
 	g := newRig(t)
@@ -48,7 +57,6 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 				var wait *signin.Wait
 				switch {
 				case errors.Is(err, signin.ErrBusy):
-					time.Sleep(time.Millisecond)
 					continue
 				case errors.Is(err, signin.ErrWrong):
 					tried.Add(1)
@@ -78,9 +86,7 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 		_, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
 		ended <- err
 	}()
-	for signin.Waiting(g.service) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	looks(func() bool { return signin.Waiting(g.service) > 0 })
 	kept, err := signin.HashPassword("another horse that nobody rides")
 	if err == nil {
 		err = g.book.SetPassword(ctx, anna.User.ID, kept, ledger.Hash{})
@@ -110,9 +116,7 @@ func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
 	for range signin.HashWaits {
 		all.Go(func() { _ = try() })
 	}
-	for signin.Waiting(g.service) < signin.HashWaits {
-		time.Sleep(time.Millisecond)
-	}
+	looks(func() bool { return signin.Waiting(g.service) >= signin.HashWaits })
 	if err := try(); !errors.Is(err, signin.ErrBusy) {
 		t.Errorf("one more: %v", err)
 	}
@@ -133,18 +137,14 @@ func TestAnAnswerToALongAgoQuestion(t *testing.T) {
 	g.book.hold.Store(&hold)
 	first := make(chan error, 1)
 	go func() { _, err := g.service.Session(ctx, cookie); first <- err }()
-	for g.book.read.Load() == 0 { // the ledger has answered, and the answer is on its way
-		time.Sleep(time.Millisecond)
-	}
+	looks(func() bool { return g.book.read.Load() > 0 })                            // the ledger has answered, and the answer is on its way
 	if err := g.book.Store.EndSession(ctx, in.User.ID, in.Session.ID); err != nil { // on another node
 		t.Fatal(err)
 	}
 	g.pass(6 * time.Second)
 	second := make(chan error, 1)
 	go func() { _, err := g.service.Session(ctx, cookie); second <- err }()
-	for range 100 { // it joins the first; if it asks by itself that is right too
-		time.Sleep(time.Millisecond)
-	}
+	<-time.After(100 * time.Millisecond) // it joins the first; if it asks by itself that is right too
 	g.book.hold.Store(nil)
 	close(hold)
 	if err := <-first; err != nil {
