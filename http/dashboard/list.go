@@ -90,11 +90,12 @@ func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, er
 	if err != nil {
 		return "", err
 	}
-	who := "A verification is waiting"
+	amounts := view.Plural(needed, "credit") + "; available: " + view.Thin(balance.Available) + "."
 	if waiting > 1 {
-		who = view.Plural(int64(waiting), "verification") + " are waiting"
+		return view.Plural(waiting, "verification") + " are waiting for credits. They need " + amounts +
+			" They continue by themselves once there are enough.", nil
 	}
-	return who + " for credits: " + view.Plural(needed, "credit") + " are needed, " + view.Thin(balance.Available) + " are available.", nil
+	return "A verification is waiting for credits. It needs " + amounts + " It continues by itself once there are enough.", nil
 }
 
 // exampleFile is a file to try. Nobody has these names: they are reserved (RFC 2606).

@@ -145,7 +145,7 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 			return show, nil, err
 		}
 		money = &balance
-		show.Missing = view.Plural(v.Total, "credit") + " are needed, " + view.Thin(balance.Available) + " are available."
+		show.Missing = "It needs " + view.Plural(v.Total, "credit") + "; available: " + view.Thin(balance.Available) + "."
 	}
 	show.Say = show.State.Word
 	if v.Total > 0 {

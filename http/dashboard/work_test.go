@@ -104,7 +104,7 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 	control := said
 	control.Code, control.Outcome, control.Reason, control.Text = 550, smtp.Invalid, smtp.MailboxNotFound, "Nobody"
 	v := g.judged([]ledger.Result{result(0, "ghost@acme.test", smtp.Invalid, smtp.MailboxNotFound), result(1, "b@acme.test", smtp.Valid, smtp.MailboxExists)},
-		map[int64]evidence.Case{0: {Attempts: []evidence.Attempt{quiet, said}, Hosts: 2,
+		map[int64]evidence.Case{0: {Attempts: []evidence.Attempt{quiet, said}, Omitted: 1, Hosts: 2,
 			Habit: evidence.Habit{Refused: 1, First: at, Last: at, Controls: []evidence.Attempt{control}}}})
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
 	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
@@ -255,15 +255,15 @@ func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	viewer := g.as["viewer"]
-	if a := viewer.get(g.path("")); strings.Contains(a.body, "credits are needed") {
+	if a := viewer.get(g.path("")); strings.Contains(a.body, "waiting for credits") {
 		t.Error("nothing waits, and the list says so")
 	}
 	g.verification("huge.csv", 900_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits: 900\u202f000\u202f000 credits are needed, ") {
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits. It needs 900\u202f000\u202f000 credits; available: ") {
 		t.Errorf("the list does not say what is missing: %s", a.body)
 	}
 	g.verification("more.csv", 100_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications are waiting for credits: 1\u202f000\u202f000\u202f000 credits are needed, ") {
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications are waiting for credits. They need 1\u202f000\u202f000\u202f000 credits; available: ") {
 		t.Errorf("the list does not add up what is missing: %s", a.body)
 	}
 }
