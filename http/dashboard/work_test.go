@@ -207,11 +207,12 @@ func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 	v := g.verification("list.csv", 9)
 	g.waiting = map[string]waiting.Verification{v.ID.String(): {Waits: []waiting.Wait{
 		{Addresses: 3, For: waiting.ForRetry, Receiver: "uni.example", Reason: "greylisted", Until: time.Date(2026, 11, 22, 4, 21, 0, 0, time.UTC)},
-		{Addresses: 1, For: waiting.ForControl}, {Addresses: 0, For: waiting.ForRoute},
+		{Addresses: 1, For: waiting.ForControl}, {Addresses: 2, For: waiting.ForRetry, Reason: "timeout"}, {Addresses: 0, For: waiting.ForRoute},
 		{Addresses: 5, For: waiting.ForReceiver, Receiver: "<b>mx.example"}}}}
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, "")
-	for _, want := range []string{"3 wait to be asked again at uni.example", "from 04:21:00 on", "1 waits for a test with made-up names",
+	for _, want := range []string{"3 wait to be asked again at uni.example, which makes strangers come back later (greylisting). Next at 22 Nov 2026 04:21:00.", "1 waits for a test with made-up names, which shows whether their domain accepts everything.",
+		"2 wait to be asked again by a receiver that did not answer in time.",
 		"5 wait for their turn at &lt;b&gt;mx.example"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
