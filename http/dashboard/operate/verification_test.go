@@ -27,7 +27,7 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
 	v.get("/verifications").has(t, "the list",
-		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting receivers",
+		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting for receivers",
 		"1 address waits for slow.test, which asked us to come &lt;b&gt;later&lt;/b&gt;. Next try at", "overdue by 60 min", "node-2",
 		`href="/verifications/`+g.Poor.ID.String(), "poor &amp; co", "3 credits.", "not known",
 		`href="/verifications/`+g.Open.ID.String(), "The rest of its file: 0 of 64 bytes have arrived.")
