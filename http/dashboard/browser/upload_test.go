@@ -253,7 +253,7 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b.shows("Drop one file at a time.")
 	b.until("!" + visible("dropping") + " && document.activeElement.id === 'file'")
 	b.drag("drop", "contacts.csv")
-	b.shows("It needs at most 1 credits; 1 000 are available.")
+	b.shows("It needs at most 1 credit; 1 000 are available.")
 	if !eval[bool](b, "document.documentElement.scrollWidth <= innerWidth") {
 		t.Error("the part that uploads is wider than the window")
 	}
