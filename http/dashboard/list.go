@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,11 @@ type rowView struct {
 	Outcomes []outcome
 	Created  time.Time
 	By       string
+}
+
+// Finals reports whether some outcome has addresses.
+func (r rowView) Finals() bool {
+	return slices.ContainsFunc(r.Outcomes, func(o outcome) bool { return o.Count > 0 })
 }
 
 // states are the filters by state; "" is any.
