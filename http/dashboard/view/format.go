@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"net/mail"
 	"reflect"
 	"strconv"
 	"strings"
@@ -56,6 +57,12 @@ func Share(part, whole int64) string {
 
 // Exact is a moment to the second, in UTC.
 func Exact(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
+
+// isEmail reports whether a text is an email address and nothing else.
+func isEmail(text string) bool {
+	a, err := mail.ParseAddress(text)
+	return err == nil && a.Address == text
+}
 
 // Plural is a number with its unit, which is an English noun with a regular plural.
 func Plural[N ~int | ~int64](n N, unit string) string {
