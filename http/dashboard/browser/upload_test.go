@@ -114,7 +114,7 @@ func TestUploadingAFile(t *testing.T) {
 	b.choose(path)
 	b.shows("It needs at most")
 	b.press("Upload and check")
-	b.shows("The file has arrived. It is checked before the first address is verified.")
+	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	v := p.newest()
 	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
@@ -258,7 +258,7 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 		t.Error("the part that uploads is wider than the window")
 	}
 	b.press("Upload and check")
-	b.shows("The file has arrived. It is checked before the first address is verified.")
+	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	v := p.newest()
 	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
