@@ -90,14 +90,14 @@ func behind(v ledger.Verification) string {
 	if v.LeasedUntil.IsZero() {
 		return "; no node has it, and one with room takes it within seconds"
 	}
-	return fmt.Sprintf("; the node that has it keeps it until %s, or longer if it renews its lease; then another node takes it",
+	return fmt.Sprintf("; if the node that has it stays away, another node takes it at %s",
 		moment(v.LeasedUntil))
 }
 
 // over says how a verification has ended.
 func over(v ledger.Verification) string {
 	c := v.Counts
-	text := fmt.Sprintf("it is over since %s, and nothing waits any more: %d valid, %d invalid, %d catch-all, "+
+	text := fmt.Sprintf("it ended at %s, and nothing waits any more: %d valid, %d invalid, %d catch-all, "+
 		"%d unknown, %d error, %d cancelled", moment(v.Completed), c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error,
 		c.Cancelled)
 	if v.Issue != nil {
@@ -107,4 +107,4 @@ func over(v ledger.Verification) string {
 }
 
 // moment writes a time for a sentence.
-func moment(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05Z") }
+func moment(at time.Time) string { return at.UTC().Format("2 Jan 2006 15:04:05 UTC") }

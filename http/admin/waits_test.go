@@ -46,14 +46,14 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if _, err := d.OpenUpload(t.Context(), uploading.ID); err != nil {
 		t.Fatal(err)
 	}
-	told(uploading.ID, ledger.Uploading, 0, 0, "0 of 700 bytes", "until 20")
+	told(uploading.ID, ledger.Uploading, 0, 0, "0 of 700 bytes", "can continue until ")
 	preparing := d.Uploads()
 	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "no node has it")
 	poor, _ := d.Prepares(7)
 	told(poor.ID, ledger.Waiting, 7, 0, "needs 7", "5 available", "rollcall credits grant")
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 2, smtp.Valid)
-	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "keeps it until 20",
+	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays away, another node takes it at ",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
 	if _, err := d.Wait(t.Context(), l, ledger.Outlook{Next: next}); err != nil {
@@ -70,7 +70,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if _, err := d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")); err != nil {
 		t.Fatal(err)
 	}
-	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before 20")
+	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before ")
 	code, text := r.raw("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "", "Bearer "+r.token)
 	if code != 200 || !strings.Contains(text, `"addresses":1,"for":"retry"`) {
 		t.Errorf("what a parked one waits for: %d %s", code, text)
@@ -78,7 +78,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	if _, err := d.Cancel(t.Context(), d.Workspace, uploading.ID); err != nil {
 		t.Fatal(err)
 	}
-	told(uploading.ID, ledger.Cancelled, 0, 0, "is over")
+	told(uploading.ID, ledger.Cancelled, 0, 0, "it ended at")
 	if _, err := r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}); err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 		r.member = m
 		if !m.Role.Allows(to.role) {
 			d.fail(w, r.Request, failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
-				Text: "Your role in " + m.WorkspaceName + " is " + string(m.Role) + "; this needs the role " + string(to.role) + ".",
+				Text: "You're a " + string(m.Role) + " in " + m.WorkspaceName + ". Only " + rolesWith(to.role) + " can do this.",
 				Next: "Ask an owner of the workspace for another role.", Link: "/w/" + id.String(), Label: "Back to the verifications"})
 			return false
 		}
@@ -116,6 +116,14 @@ func (d *Dashboard) enter(w http.ResponseWriter, r *request, to route) bool {
 	}
 	d.notFound(w, r.Request)
 	return false
+}
+
+// rolesWith names who may do what needs a role. A viewer may do less than everybody else.
+func rolesWith(needed ledger.Role) string {
+	if needed == ledger.Owner {
+		return "owners"
+	}
+	return "members and owners"
 }
 
 // parseID reads a UUID in the one form that our links have.

@@ -92,9 +92,9 @@ func (t *talkView) take(c evidence.Case) {
 	}
 	switch accepts, known := c.Habit.CatchAll(); {
 	case known && accepts:
-		t.Habit = "The receiver accepts made-up names, so its yes says nothing about a mailbox."
+		t.Habit = "The receiver accepts made-up names, so a yes doesn't show that the mailbox exists."
 	case known:
-		t.Habit = "The receiver refuses made-up names, so its answers tell mailboxes apart."
+		t.Habit = "The receiver refuses made-up names, so its answers about real addresses can be trusted."
 	}
 }
 
@@ -121,7 +121,7 @@ func attemptOf(a evidence.Attempt, asked string) attemptView {
 		v.Taken = "a reason to ask again"
 	}
 	if a.Reason != smtp.ReasonNone {
-		v.Taken += ", " + a.Reason.String()
+		v.Taken += " (" + a.Reason.String() + ")"
 	}
 	switch {
 	case a.Void:

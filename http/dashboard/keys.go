@@ -125,7 +125,7 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) {
 		return
 	}
 	d.show(w, r, http.StatusOK, "confirm", &frame{Frame: view.Frame{Title: "Revoke " + k.Name()}, Here: "keys",
-		Body: confirmView{Title: "Revoke the key " + k.Name() + "?", Up: "API keys", Back: keysPath(r), Done: !k.Works(),
+		Body: confirmView{Title: "Revoke the key “" + k.Name() + "” of " + r.member.WorkspaceName + "?", Up: "API keys", Back: keysPath(r), Done: !k.Works(),
 			Text: []string{"Programs that use it will be refused, within 5 seconds. This can't be undone.",
 				"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
 			Already: "This key is already revoked.", Action: keysPath(r) + "/" + k.ID + "/revoke", Verb: "Revoke the key",

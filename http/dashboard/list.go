@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,6 +63,11 @@ type rowView struct {
 	By       string
 }
 
+// Finals reports whether some outcome has addresses.
+func (r rowView) Finals() bool {
+	return slices.ContainsFunc(r.Outcomes, func(o outcome) bool { return o.Count > 0 })
+}
+
 // states are the filters by state; "" is any.
 var states = []struct {
 	key, word string
@@ -90,11 +96,12 @@ func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, er
 	if err != nil {
 		return "", err
 	}
-	who := "A verification is waiting"
+	amounts := view.Plural(needed, "credit") + "; available: " + view.Thin(balance.Available) + "."
 	if waiting > 1 {
-		who = view.Plural(int64(waiting), "verification") + " are waiting"
+		return view.Plural(waiting, "verification") + " are waiting for credits. They need " + amounts +
+			" They continue by themselves once there are enough.", nil
 	}
-	return who + " for credits: " + view.Plural(needed, "credit") + " are needed, " + view.Thin(balance.Available) + " are available.", nil
+	return "A verification is waiting for credits. It needs " + amounts + " It continues by itself once there are enough.", nil
 }
 
 // exampleFile is a file to try. Nobody has these names: they are reserved (RFC 2606).

@@ -35,6 +35,7 @@ type liveView struct {
 	Talk     *talkView // of the check of one address that is over; nil: none
 	Reasons  bool      // there is a summary of reasons
 	Single   bool      // it is a check of one address: what belongs to a file is left out
+	Again    string    // where the next address is checked; "" while this one isn't done, for files, and for who may not
 }
 
 // livePart is the part as it was made.
@@ -132,6 +133,9 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 			return show, nil, err
 		}
 	}
+	if show.Single && v.Status.Final() && r.may(ledger.Member) {
+		show.Again = "/w/" + r.workspace().String() + "/check"
+	}
 	now := d.now()
 	if again := httpd.RetryAfter(v, now); again > 0 {
 		show.Every = strconv.Itoa(d.polls.next(now, openPage{r.in.Session.ID, v.ID}, soon(v, now, again))) + "s"
@@ -145,10 +149,13 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 			return show, nil, err
 		}
 		money = &balance
-		show.Missing = view.Plural(v.Total, "credit") + " are needed, " + view.Thin(balance.Available) + " are available."
+		show.Missing = "It needs " + view.Plural(v.Total, "credit") + "; available: " + view.Thin(balance.Available) + "."
 	}
 	show.Say = show.State.Word
-	if v.Total > 0 {
+	switch {
+	case show.Talk != nil:
+		show.Say += ", " + show.Talk.Outcome.String()
+	case v.Total > 0 && !show.Single:
 		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
 	}
 	return show, money, nil

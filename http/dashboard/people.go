@@ -284,7 +284,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) {
 	}
 	v := logView{Base: "/w/" + r.workspace().String() + "/log", First: after == nil}
 	for _, l := range found {
-		v.Lines = append(v.Lines, logLine{At: l.At, Who: cmp.Or(l.Email, who.of(l.Actor), "unknown"), What: logWords(l)})
+		v.Lines = append(v.Lines, logLine{At: l.At, Who: cmp.Or(l.Email, who.of(l.Actor), "not recorded"), What: logWords(l)})
 	}
 	if len(found) == logRows {
 		last := found[len(found)-1]

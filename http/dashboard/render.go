@@ -71,9 +71,9 @@ func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name str
 func roleText(r ledger.Role) string {
 	switch r {
 	case ledger.Owner:
-		return "owner: sees everything, uploads, checks and cancels, and manages keys and people"
+		return "Owners can see and do everything, and manage keys and people."
 	case ledger.Member:
-		return "member: sees everything, uploads, checks and cancels"
+		return "Members can see everything, and can upload, check and cancel."
 	}
-	return "viewer: sees everything and changes nothing"
+	return "Viewers can see everything and change nothing."
 }

@@ -160,12 +160,14 @@ type linkView struct {
 
 	Provider string // with which the invitation can be accepted; "": with none
 	Invite   bool
-	SignIn   bool // nothing to fill in
-	Form     string
-	Name     string
-	Problem  string
-	Least    int
-	Expires  time.Time
+	// Workspace is the name of the one that an invitation is to; "": not known, as nobody is a member yet.
+	Workspace string
+	SignIn    bool // nothing to fill in
+	Form      string
+	Name      string
+	Problem   string
+	Least     int
+	Expires   time.Time
 }
 
 // showLink answers GET /link/{token}. It changes nothing, so programs that look at links in advance do not use it up.
@@ -189,11 +191,21 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	title := "Set a new password"
 	switch l.Purpose {
 	case ledger.InviteLink:
-		title = "Invitation"
+		title, v.Workspace = "Invitation", d.workspaceName(r, l.Workspace)
 	case ledger.SignInLink:
 		title, v.SignIn = "Sign in", true
 	}
 	d.show(w, r, status, "link", &frame{Frame: view.Frame{Title: title, Secret: true}, Body: v})
+}
+
+// workspaceName gives the name of a workspace as its members know it; "" when it has none or the ledger does not answer, since
+// an invitation can be accepted without it.
+func (d *Dashboard) workspaceName(r *request, id uuid.UUID) string {
+	members, err := d.o.Book.Members(strangers(r), id)
+	if err != nil || len(members) == 0 {
+		return ""
+	}
+	return members[0].WorkspaceName
 }
 
 // linkGone answers for a link that cannot be used.

@@ -26,7 +26,7 @@ func stateOf(v ledger.Verification) stateView {
 		return stateView{"uploading", "↑", "open", "The file is being uploaded: " + view.Size(v.Durable) + " of " + view.Size(v.Bytes) +
 			" are stored."}
 	case ledger.Preparing:
-		return stateView{"preparing", "…", "open", "The file has arrived. It is checked before the first address is verified."}
+		return stateView{"preparing", "…", "open", "The file has arrived. We're checking that it's in order. Then its addresses are checked."}
 	case ledger.Verifying:
 		return stateView{"verifying", "▸", "open", "The addresses are being checked."}
 	case ledger.Waiting:

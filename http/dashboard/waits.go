@@ -144,6 +144,20 @@ func linesOf(waits []waiting.Wait) []waitLine {
 	return lines
 }
 
+// putOff says of a receiver why its addresses are asked again, by the reason of the last answer. The sentences of reasons are
+// of no use here: they say how an address ended.
+var putOff = map[string]string{
+	smtp.MailboxFull.String():         "says that mailboxes are full at the moment",
+	smtp.MailboxBusy.String():         "says that mailboxes receive too much mail at the moment",
+	smtp.Greylisted.String():          "makes strangers come back later (greylisting)",
+	smtp.ReceiverBusy.String():        "was too busy to answer",
+	smtp.ReceiverRateLimited.String(): "limits how much we may ask",
+	smtp.SourceBlocked.String():       "refuses to talk to us at the moment",
+	smtp.TimedOut.String():            "did not answer in time",
+	smtp.ConnectionFailed.String():    "couldn't be connected to",
+	smtp.HarvestGuard.String():        "stopped answering because too many addresses were asked",
+}
+
 // waitWords says in words what addresses wait for.
 func waitWords(w waiting.Wait) string {
 	at := ""
@@ -156,14 +170,19 @@ func waitWords(w waiting.Wait) string {
 	case waiting.ForReceiver:
 		return "for their turn" + at
 	case waiting.ForRetry:
-		if r, ok := reasonNamed(w.Reason); ok && r != smtp.ReasonNone {
-			return "to be asked again" + at + ". " + sentenceOf(r)
+		again := "to be asked again" + at
+		why, known := putOff[w.Reason]
+		switch {
+		case !known:
+			return again
+		case at == "":
+			return again + " by a receiver that " + why
 		}
-		return "to be asked again" + at
+		return again + ", which " + why
 	case waiting.ForControl:
-		return "for a test with made-up names" + at + ": does their domain accept everything?"
+		return "for a test with made-up names" + at + ", which shows whether their domain accepts everything"
 	case waiting.ForDomain:
 		return "for other addresses of this file that go first"
 	}
-	return "to be saved: their outcomes are final"
+	return "for their outcomes to be saved"
 }

@@ -108,11 +108,11 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 	control := said
 	control.Code, control.Outcome, control.Reason, control.Text = 550, smtp.Invalid, smtp.MailboxNotFound, "Nobody"
 	v := g.judged([]ledger.Result{result(0, "ghost@acme.test", smtp.Invalid, smtp.MailboxNotFound), result(1, "b@acme.test", smtp.Valid, smtp.MailboxExists)},
-		map[int64]evidence.Case{0: {Attempts: []evidence.Attempt{quiet, said}, Hosts: 2,
+		map[int64]evidence.Case{0: {Attempts: []evidence.Attempt{quiet, said}, Omitted: 1, Hosts: 2,
 			Habit: evidence.Habit{Refused: 1, First: at, Last: at, Controls: []evidence.Attempt{control}}}})
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
 	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
-		"The receiver didn't answer in time.", "rcpt-5.1.1", "RCPT TO:&lt;a made-up name&gt;", "tell mailboxes apart", "mx2.acme.test"} {
+		"The receiver didn't answer in time.", "rcpt-5.1.1", "RCPT TO:&lt;a made-up name&gt;", "about real addresses can be trusted", "22 Nov 2026 04:00:58", "Read as invalid (mailbox_not_found), by rule", "between the first and the last: 1 attempt.", "mx2.acme.test"} {
 		if page.status != 200 || !strings.Contains(page.body, want) {
 			t.Errorf("%d: the page does not say %q", page.status, want)
 		}
@@ -309,11 +309,12 @@ func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 	v := g.verification("list.csv", 9)
 	g.waiting = map[string]waiting.Verification{v.ID.String(): {Waits: []waiting.Wait{
 		{Addresses: 3, For: waiting.ForRetry, Receiver: "uni.example", Reason: "greylisted", Until: time.Date(2026, 11, 22, 4, 21, 0, 0, time.UTC)},
-		{Addresses: 1, For: waiting.ForControl}, {Addresses: 0, For: waiting.ForRoute},
+		{Addresses: 1, For: waiting.ForControl}, {Addresses: 2, For: waiting.ForRetry, Reason: "timeout"}, {Addresses: 0, For: waiting.ForRoute},
 		{Addresses: 5, For: waiting.ForReceiver, Receiver: "<b>mx.example"}}}}
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, "")
-	for _, want := range []string{"3 wait to be asked again at uni.example", "from 04:21:00 on", "1 waits for a test with made-up names",
+	for _, want := range []string{"3 wait to be asked again at uni.example, which makes strangers come back later (greylisting). Next at 22 Nov 2026 04:21:00.", "1 waits for a test with made-up names, which shows whether their domain accepts everything.",
+		"2 wait to be asked again by a receiver that did not answer in time.",
 		"5 wait for their turn at &lt;b&gt;mx.example"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)
@@ -357,15 +358,15 @@ func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	viewer := g.as["viewer"]
-	if a := viewer.get(g.path("")); strings.Contains(a.body, "credits are needed") {
+	if a := viewer.get(g.path("")); strings.Contains(a.body, "waiting for credits") {
 		t.Error("nothing waits, and the list says so")
 	}
 	g.verification("huge.csv", 900_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits: 900\u202f000\u202f000 credits are needed, ") {
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits. It needs 900\u202f000\u202f000 credits; available: ") {
 		t.Errorf("the list does not say what is missing: %s", a.body)
 	}
 	g.verification("more.csv", 100_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications are waiting for credits: 1\u202f000\u202f000\u202f000 credits are needed, ") {
+	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications are waiting for credits. They need 1\u202f000\u202f000\u202f000 credits; available: ") {
 		t.Errorf("the list does not add up what is missing: %s", a.body)
 	}
 }

@@ -25,7 +25,7 @@ func TestAOneTimeLink(t *testing.T) {
 	newTab(t, p.node).goTo(path) // somebody looks in advance
 	b := newTab(t, p.node)
 	b.goTo(path)
-	b.shows("For " + email + ", to join a workspace as member")
+	b.shows(email + " is invited to a workspace as member.")
 	b.fill("name", "Anna")
 	b.fill("password", "password1234")
 	b.bear("status of 422", "status of 404")

@@ -87,7 +87,7 @@ func TestAKeyIsMadeUsedAndRevoked(t *testing.T) {
 	}
 
 	b.press("Revoke… the key billing <b>")
-	b.shows("Revoke the key billing <b>?")
+	b.shows("Revoke the key “billing <b>” of ")
 	b.shows("Programs that use it will be refused, within 5 seconds. This can't be undone.")
 	b.press("Keep it")
 	b.shows("Make a key")

@@ -233,7 +233,7 @@ func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 	lookOver(t, b, "operator-verification-money", "/verifications/"+g.Overdue.ID.String())
 	b.fill("address", operatetest.Asked)
 	b.press("Show the evidence")
-	b.shows("by the rule")
+	b.shows("by rule")
 	b.shows(operatetest.Rule)
 	b.axe()
 	for _, v := range b.violations() {

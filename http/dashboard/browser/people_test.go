@@ -57,7 +57,7 @@ func TestSomebodyIsInvitedAndRemoved(t *testing.T) {
 
 	ben := newTab(t, n)
 	ben.goTo(path)
-	ben.shows("For ben@acme.test, to join a workspace as member")
+	ben.shows("ben@acme.test is invited to acme as member.")
 	ben.fill("name", "Ben")
 	ben.fill("password", password)
 	ben.press("Accept the invitation")

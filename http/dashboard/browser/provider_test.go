@@ -34,7 +34,7 @@ func TestSigningInWithAProvider(t *testing.T) {
 	// The invitation is accepted with the provider. Where its page is is known only after it was asked, so the browser is
 	// not sent there by the form: a page leads on.
 	b.goTo(path)
-	b.shows("For new@acme.test, to join a workspace as member")
+	b.shows("new@acme.test is invited to a workspace as member.")
 	b.press("Accept with Acme login")
 	b.shows("You sign in there, and come back here.")
 	b.press("Go on to Acme login")

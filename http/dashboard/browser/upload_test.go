@@ -114,7 +114,7 @@ func TestUploadingAFile(t *testing.T) {
 	b.choose(path)
 	b.shows("It needs at most")
 	b.press("Upload and check")
-	b.shows("The file has arrived. It is checked before the first address is verified.")
+	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	v := p.newest()
 	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
@@ -253,12 +253,12 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b.shows("Drop one file at a time.")
 	b.until("!" + visible("dropping") + " && document.activeElement.id === 'file'")
 	b.drag("drop", "contacts.csv")
-	b.shows("It needs at most 1 credits; 1 000 are available.")
+	b.shows("It needs at most 1 credit; 1 000 are available.")
 	if !eval[bool](b, "document.documentElement.scrollWidth <= innerWidth") {
 		t.Error("the part that uploads is wider than the window")
 	}
 	b.press("Upload and check")
-	b.shows("The file has arrived. It is checked before the first address is verified.")
+	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	v := p.newest()
 	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())

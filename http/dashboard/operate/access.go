@@ -50,7 +50,7 @@ func askRevoke(p *Pages, w http.ResponseWriter, r *request) {
 		return
 	}
 	path := "/workspaces/" + id.String()
-	v := confirmView{Title: "Revoke the key " + k.Name() + "?", Up: "The workspace", Back: path, Verb: "Revoke the key",
+	v := confirmView{Title: "Revoke the key “" + k.Name() + "”?", Up: "The workspace", Back: path, Verb: "Revoke the key",
 		Text: []string{"The customer's programs that use it will be refused, within 5 seconds. This can't be undone.",
 			"It begins with rc_" + k.ID + " and was " + lastUsed(k.LastUsed) + "."},
 		Action: path + "/keys/" + k.ID + "/revoke", Changes: !r.in.ReadOnly}

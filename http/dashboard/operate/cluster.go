@@ -20,6 +20,14 @@ type memberView struct {
 	Alone   bool // it is the only one
 }
 
+// Drains and Resumes say which of the two can change something. A node that is out of reach may be draining or not.
+func (m memberView) Drains() bool { return m.State != admin.StateDraining }
+
+// Resumes is the other of the two.
+func (m memberView) Resumes() bool {
+	return m.State != admin.StateServing && m.State != admin.StateUnfit
+}
+
 // cluster answers GET /cluster.
 func cluster(p *Pages, w http.ResponseWriter, r *request) {
 	found, err := p.desk.Members(r.Context())

@@ -14,8 +14,8 @@ func TestHealthShowsEveryNode(t *testing.T) {
 	page := v.get("/health").body
 	at := -1
 	for _, want := range []string{"The ledger answers", "Node node-3 isn't answering", "This node, node-1", "Port 25 is closed &lt;here&gt;", "Ask the provider to open it.",
-		"Node node-2", "It takes no probing work.", "no name &lt;b&gt;", "Ask the owner of the network for a name.", "softfail", "Other checks: 1",
-		"Node node-4", "It takes probing work.", "Nothing fails. Checks: 1", "3 ms"} {
+		"Node node-2", "It checks no addresses.", "no name &lt;b&gt;", "Ask the owner of the network for a name.", "softfail", "Other checks: 1",
+		"Node node-4", "It checks addresses.", "Nothing fails. Checks: 1", "3 ms"} {
 		i := strings.Index(page[at+1:], want)
 		if i < 0 {
 			t.Fatalf("the page has no %q behind\n%s", want, page[:at+1])
@@ -33,7 +33,7 @@ func TestHealthShowsEveryNode(t *testing.T) {
 	if strings.Contains(a.body, "Ask the owner of the network") {
 		t.Error("it shows a node that was not asked")
 	}
-	if banner := v.get("/throttles").body; !strings.Contains(banner, "Node node-2 may not probe.") || !strings.Contains(banner, `<a href="/health">What to do</a>`) {
+	if banner := v.get("/throttles").body; !strings.Contains(banner, "Node node-2 can't check addresses.") || !strings.Contains(banner, `<a href="/health">What to do</a>`) {
 		t.Error("the banner does not lead to the page")
 	}
 }

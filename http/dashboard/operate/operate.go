@@ -76,8 +76,7 @@ func New(o Options) (*Pages, error) {
 		"left": p.left, "countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule,
 		"receiver": receiverPath, "source": waiting.SourceName, "state": stateOf, "explain": explainPath,
 		"moment": func(t api.Time) time.Time { return time.Time(t) }, "plain": nameText, "sentence": asSentence,
-		"exact": exact, "fieldsOf": fieldsOf,
-		"word": func(state any) string { return strings.ReplaceAll(fmt.Sprint(state), "_", " ") }}); err != nil {
+		"fieldsOf": fieldsOf, "word": stateWord}); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {
@@ -326,8 +325,10 @@ func (p *Pages) bearable(r *http.Request) bool {
 // thin writes a whole number with groups.
 func thin(n int) string { return view.Thin(int64(n)) }
 
-// exact is a moment to the second, in UTC.
-func exact(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
+// stateWord is a state of a verification in words.
+func stateWord(state any) string {
+	return strings.ReplaceAll(strings.Replace(fmt.Sprint(state), "waiting_", "waiting for ", 1), "_", " ")
+}
 
 // percent is a part, 0 to 1, in whole percent.
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }

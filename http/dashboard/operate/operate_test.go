@@ -381,7 +381,7 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 	v := visit(t, operatetest.Start(t), "ben", true)
 	for _, path := range []string{"/", "/throttles", "/cluster", "/nowhere"} {
 		page := v.get(path).body
-		for _, want := range []string{"This node may not probe.", "Port 25 is closed", "Node node-2 may not probe."} {
+		for _, want := range []string{"This node can't check addresses.", "Port 25 is closed", "Node node-2 can't check addresses."} {
 			if !strings.Contains(page, want) {
 				t.Errorf("%s does not say %q", path, want)
 			}

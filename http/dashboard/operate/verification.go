@@ -270,7 +270,7 @@ func talkOf(a admin.AttemptView, address string) talkView {
 		v.Taken = "a reason to ask again"
 	}
 	if a.Reason != smtp.ReasonNone.String() {
-		v.Taken += ", " + a.Reason
+		v.Taken += " (" + a.Reason + ")"
 	}
 	switch {
 	case a.Void:
@@ -289,7 +289,7 @@ func habitOf(h admin.HabitView) string {
 	case h.Accepts == nil:
 		return ""
 	case *h.Accepts:
-		return "The receiver accepts made-up names, so its yes says nothing about a mailbox."
+		return "The receiver accepts made-up names, so a yes doesn't show that the mailbox exists."
 	}
-	return "The receiver refuses made-up names, so its answers tell mailboxes apart."
+	return "The receiver refuses made-up names, so its answers about real addresses can be trusted."
 }

@@ -27,7 +27,7 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 	g := operatetest.Start(t)
 	v := visit(t, g, "ben", true)
 	v.get("/verifications").has(t, "the list",
-		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting receivers",
+		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting for receivers",
 		"1 address waits for slow.test, which asked us to come &lt;b&gt;later&lt;/b&gt;. Next try at", "overdue by 60 min", "node-2",
 		`href="/verifications/`+g.Poor.ID.String(), "poor &amp; co", "3 credits.", "not known",
 		`href="/verifications/`+g.Open.ID.String(), "The rest of its file: 0 of 64 bytes have arrived.")
@@ -96,8 +96,8 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	asks := func(address string) answer { return v.send("POST", path, url.Values{"address": {address}}) }
 	found := asks(" " + operatetest.Asked + " ")
 	found.has(t, "the evidence", operatetest.Asked, "invalid</span> · The receiver says", "mx1.slow.test", "from <span class=\"mono\">"+operatetest.Source,
-		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Judged as a reason to ask again, greylisted, by the rule",
-		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Judged as invalid, mailbox_not_found",
+		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Read as a reason to ask again (greylisted), by rule",
+		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Read as invalid (mailbox_not_found)",
 		operatetest.Rule)
 	asks(operatetest.Unkept).has(t, "an outcome without evidence", "valid</span> · ", "No evidence was kept")
 	asks("ben@slow.test").has(t, "what was given up", "unknown</span> · ", "We stopped asking")

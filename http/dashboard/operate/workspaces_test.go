@@ -48,7 +48,7 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	g := operatetest.Start(t)
 	v := visit(t, g, "eve", false)
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "billing &lt;b&gt;", "rc_"+g.Key.ID, "never", "works", ofKey("")(g))
-	v.get(ofKey("")(g)).has(t, "the question", "Revoke the key billing &lt;b&gt;?", "rc_"+g.Key.ID, "never used", "Keep it")
+	v.get(ofKey("")(g)).has(t, "the question", "Revoke the key “billing &lt;b&gt;”?", "rc_"+g.Key.ID, "never used", "Keep it")
 	if k := g.APIKeys(t)[0]; !k.Revoked.IsZero() {
 		t.Fatal("asking revoked it")
 	}

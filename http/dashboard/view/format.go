@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"net/mail"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -82,10 +84,34 @@ func Share(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// Plural is a number with its unit.
-func Plural(n int64, unit string) string {
+// Exact is a moment to the second, in UTC.
+func Exact(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
+
+// isEmail reports whether a text is an email address and nothing else.
+func isEmail(text string) bool {
+	a, err := mail.ParseAddress(text)
+	return err == nil && a.Address == text
+}
+
+// Plural is a number with its unit, which is an English noun with a regular plural.
+func Plural[N ~int | ~int64](n N, unit string) string {
 	if n == 1 {
 		return "1 " + unit
 	}
-	return Thin(n) + " " + unit + "s"
+	return Thin(int64(n)) + " " + plural(unit)
 }
+
+// plural is many of a noun.
+func plural(noun string) string {
+	last := len(noun) - 1
+	switch {
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "sh"):
+		return noun + "es"
+	case last > 0 && noun[last] == 'y' && !strings.ContainsRune("aeiou", rune(noun[last-1])):
+		return noun[:last] + "ies"
+	}
+	return noun + "s"
+}
+
+// pluralOf is Plural for templates, which know the type of a number only when they run.
+func pluralOf(n any, unit string) string { return Plural(reflect.ValueOf(n).Int(), unit) }

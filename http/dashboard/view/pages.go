@@ -39,7 +39,7 @@ type Pages struct{ byName map[string]*template.Template }
 // define at least "head". The functions add to those of this package.
 func NewPages(a *Assets, files fs.FS, parts []string, funcs template.FuncMap) (*Pages, error) {
 	all := template.FuncMap{"asset": a.URL, "num": Thin[int64], "when": When, "clock": Clock, "stamp": Stamp, "size": Size,
-		"share": Share, "plural": Plural, "short": Short}
+		"share": Share, "plural": pluralOf, "exact": Exact, "email": isEmail, "short": Short}
 	maps.Copy(all, funcs)
 	base, err := template.New("").Funcs(all).ParseFS(shared, "layout.html", "parts/*.html")
 	if err == nil && len(parts) > 0 {

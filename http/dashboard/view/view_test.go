@@ -56,3 +56,18 @@ func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
 		t.Error("an asset that is not there was served")
 	}
 }
+
+func TestNounsHaveTheirPlural(t *testing.T) {
+	for unit, want := range map[string]string{"credit": "2 credits", "address": "2 addresses", "entry": "2 entries", "day": "2 days",
+		"box": "2 boxes", "batch": "2 batches"} {
+		if got := view.Plural(2, unit); got != want {
+			t.Errorf("two: %q", got)
+		}
+		if got := view.Plural(int64(1), unit); got != "1 "+unit {
+			t.Errorf("one: %q", got)
+		}
+	}
+	if got := view.Plural(0, "address"); got != "0 addresses" {
+		t.Errorf("none: %q", got)
+	}
+}

@@ -80,6 +80,10 @@ if (window.trustedTypes && trustedTypes.createPolicy) {
     say(live.dataset.say);
     const credits = document.getElementById("credits"); // of the workspace, in the head
     if (credits && live.dataset.credits) credits.textContent = live.dataset.credits;
+    // A file that got its first results and its end while it was looked at: the page has more to show now. It asks no more
+    // after that, so it loads itself again once.
+    const ended = !live.hasAttribute("data-hx-trigger") && live.querySelector(".got") && document.querySelector(".after");
+    if (ended && !document.getElementById("h-newest") && !document.querySelector("dialog[open]")) location.reload();
   });
 
   document.addEventListener("DOMContentLoaded", () => {

@@ -45,8 +45,8 @@
     const took = (now - speed[0].at) / 1000;
     const moved = speed[speed.length - 1].bytes - speed[0].bytes;
     if (took > 1 && moved > 0) {
-      text += " · " + size(Math.round(moved / took)) + "/s · about " +
-        Math.max(1, Math.ceil((file.size - durable) * took / moved)) + " s";
+      const left = Math.max(1, Math.ceil((file.size - durable) * took / moved));
+      text += " · " + size(Math.round(moved / took)) + "/s · about " + (left > 120 ? Math.ceil(left / 60) + " min" : left + " s");
     }
     $("numbers").textContent = text;
   }
@@ -266,6 +266,8 @@
     $("file").focus();
   }
 
+  const heading = "The first row looks like a heading, so it's skipped.";
+
   // ---- what can be seen of a file before it is sent: hints, since the server decides
 
   async function look(f) {
@@ -283,7 +285,7 @@
     const lines = text.split(/\r?\n/);
     if (f.size > lookAt) lines.pop();
     while (lines.length && lines[lines.length - 1] === "") lines.pop();
-    if (lines.length && !lines[0].includes("@")) hints.push("The first row looks like a heading, so it's skipped.");
+    if (lines.length && !lines[0].includes("@")) hints.push(heading);
     const two = lines.findIndex((l) => !l.startsWith("\"") && /[,;\t]/.test(l));
     if (two >= 0) hints.push("Row " + thin(two + 1) + " seems to have two columns. Only one is allowed.");
     const empty = lines.findIndex((l) => l.trim() === "");
@@ -309,9 +311,9 @@
     file = f;
     say("");
     const hints = await look(f);
-    const n = await rows(f);
+    const n = await rows(f) - (hints.includes(heading) ? 1 : 0);
     if (file !== f) return;
-    hints.push("It needs at most " + thin(n) + " credits; " + thin(Number(root.dataset.available)) + " are available.");
+    hints.push("It needs at most " + thin(n) + (n === 1 ? " credit; " : " credits; ") + thin(Number(root.dataset.available)) + " are available.");
     $("found").replaceChildren(...[f.name + ", " + size(f.size)].concat(hints).map((text) => {
       const p = document.createElement("p");
       p.textContent = text;
