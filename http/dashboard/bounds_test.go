@@ -192,12 +192,13 @@ func TestAddressesFillAPageAndNoMore(t *testing.T) {
 		email := ands(ledger.EmailBytesMax/2-1, i) + "@" + ands(ledger.EmailBytesMax/2, i)
 		results = append(results, result(int64(i), email, smtp.Unknown, smtp.Greylisted))
 	}
+	results[59].Outcome, results[59].Reason = smtp.Valid, smtp.MailboxExists // which costs a credit: the days are drawn
 	var v ledger.Verification
 	for i := range 49 { // with the two grants: 51 moves of credits
 		v = g.verification(ands(1024, i), 60, results...)
 	}
 	base := g.path("/verifications/" + v.ID.String())
-	for path, want := range map[string]int{base: 10 + 6, base + "/results": 50, base + "/reasons": 21 + 1,
+	for path, want := range map[string]int{base: 10 + 6, base + "/results": 50, base + "/reasons": 21 + 2,
 		g.path("/credits"): 50 + ledger.StatementDays + 2} {
 		if n := rowsOn(g.bounded(path).body); n != want {
 			t.Errorf("%s has %d rows, want %d", path, n, want)
