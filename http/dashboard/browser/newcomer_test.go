@@ -23,7 +23,7 @@ import (
 var images = flag.Bool("images", false, "write the pictures of docs/images")
 
 // imageBytes bounds one of them.
-const imageBytes = 150_000
+const imageBytes = 200_000
 
 // TestAsANewcomer does what the README says with the program as it is built: start it, open the link that it prints,
 // upload the example, wait for its outcomes.
