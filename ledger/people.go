@@ -230,8 +230,8 @@ type People interface {
 	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
 	// RenewTOTP does what UseTOTP does, for a state with new codes of one use, and notes it in the operator log.
 	RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error
-	// DisableUser ends a user's sessions, their links and those they made, and lets nobody sign in as them; enabled undoes the
-	// last. ErrNoSuchUser.
+	// DisableUser ends a user's sessions, their links and those they made, and lets nobody sign in as them; enabled lets
+	// them sign in again. ErrNoSuchUser.
 	DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (User, error)
 
 	// BeginSession signs a user in. The same ID for the same user again is answered again. ErrNoSuchUser also for one who is
@@ -255,7 +255,8 @@ type People interface {
 	Members(ctx context.Context, workspace uuid.UUID) ([]Membership, error)
 	// SetRole changes a member's role; "" ends the membership, and changes nothing for who is no member. A lower one ends the
 	// open invitations to the workspace that they made, and those of their email. ErrNoSuchWorkspace, ErrNoSuchUser for who is
-	// no member, ErrNotOwner when a user does it who is no owner now, ErrLastOwner when an owner would go and none would be left who may sign in.
+	// no member, ErrNotOwner when a user does it who is no owner now, ErrLastOwner when an owner would go and none would be left
+	// who may sign in.
 	SetRole(ctx context.Context, workspace, user uuid.UUID, role Role) error
 
 	// FailedSignIn counts a failed sign-in under some subjects, and answers until when each is refused by the rule; a

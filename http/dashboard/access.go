@@ -61,7 +61,7 @@ func (d *Dashboard) admit(to route) http.Handler {
 		}
 		if to.access != anybody && !r.page.BelongsTo(r.tenant()) {
 			d.fail(w, r.Request, failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
-				Text: "Too many pages of your workspace are being made at this moment. Nothing was changed.",
+				Text: "Too many pages of your workspace are loading right now. Nothing was changed.",
 				Next: "Wait a moment and try again.", After: retryLater})
 			return
 		}

@@ -110,7 +110,7 @@ func mayBeInvited(t Tables, l ledger.Link, now time.Time) error {
 		}
 		return err
 	}
-	if err := mayRule(t, l.MadeBy, l.Workspace); err != nil {
+	if err := onlyOwner(t, l.MadeBy, l.Workspace); err != nil {
 		return err
 	}
 	n, err := t.MembersAndInvited(l.Workspace, now)
@@ -123,8 +123,8 @@ func mayBeInvited(t Tables, l ledger.Link, now time.Time) error {
 // userActor is what the actor of a user begins with.
 const userActor = "user:"
 
-// mayRule refuses a user who is no owner of a workspace: a node may believe for some seconds that they are. ErrNotOwner.
-func mayRule(t Tables, actor string, workspace uuid.UUID) error {
+// onlyOwner refuses a user who is no owner of a workspace: a node may believe for some seconds that they are. ErrNotOwner.
+func onlyOwner(t Tables, actor string, workspace uuid.UUID) error {
 	text, is := strings.CutPrefix(actor, userActor)
 	if !is {
 		return nil
@@ -333,7 +333,7 @@ func setRole(t Tables, actor string, workspace, user uuid.UUID, role ledger.Role
 	case is == role:
 		return nil
 	}
-	if err := mayRule(t, actor, workspace); err != nil {
+	if err := onlyOwner(t, actor, workspace); err != nil {
 		return err
 	}
 	if is == ledger.Owner {

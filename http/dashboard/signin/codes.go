@@ -1,8 +1,8 @@
 package signin
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"time"
 
@@ -52,18 +52,13 @@ type step struct {
 	Link    Token     `json:"l"` // an invitation that is accepted with the code
 }
 
-// factors is how a user signs in, but for the codes.
-func factors(u ledger.User) []byte {
-	sum := sha256.Sum256([]byte(u.Password + " " + u.OIDC))
-	return sum[:]
-}
-
 // wantCode is what who has codes is answered after their first proof; nil for who has none.
 func (s *Service) wantCode(u ledger.User, link Token) error {
 	if u.TOTP == "" {
 		return nil
 	}
-	return &CodeWanted{Step: s.steps.seal("step", step{User: u.ID, Email: u.Email, Factors: factors(u),
+	factors := u.Factors()
+	return &CodeWanted{Step: s.steps.seal("step", step{User: u.ID, Email: u.Email, Factors: factors[:],
 		Until: s.now().Add(stepLife).Unix(), Link: link})}
 }
 
@@ -80,7 +75,8 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 		return token, in, nil // this form again
 	}
 	u, err := s.book.UserByEmail(ctx, at.Email)
-	if err == nil && (u.ID != at.User || !u.Disabled.IsZero() || u.TOTP == "" || string(factors(u)) != string(at.Factors)) {
+	factors := u.Factors()
+	if err == nil && (u.ID != at.User || !u.Disabled.IsZero() || !bytes.Equal(factors[:], at.Factors)) {
 		err = ErrStep
 	}
 	if err == nil {
