@@ -168,7 +168,7 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		f, tr := w.run(t, seed)
 		t.Logf("seed %d: %.0f %% used, %.2f %% put off; %s; %s", seed, 100*f.used, 100*f.putOff, w.what,
-			tr.scheduler.paths.all[0].rate.Explain(tr.now).Why)
+			tr.scheduler.paths.all[0].pace.Explain(tr.now).Why)
 		least := 0.85
 		if w.far.limit.penalty > 0 {
 			least = 0.5

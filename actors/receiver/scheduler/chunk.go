@@ -55,7 +55,7 @@ type Probe struct {
 	hosts   []*wire.Host // that are still to be asked, best first
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
-	suspect *suspect     // it was put off here, and is looked at again
+	recheck *recheck     // it got a bad answer here, and is asked again
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
 	greyFrom string        // by which of our sources

@@ -325,7 +325,7 @@ func TestGreylistIsLearned(t *testing.T) {
 			GreylistedFrom: bytesOf(from)}
 		last = told{}
 		w.offer(m)
-		w.run(w.now.Add(lookWithin)) // it may be looked at again as long
+		w.run(w.now.Add(recheckWithin)) // it may be looked at again as long
 		if last.outcome.Final() == greylisted {
 			t.Fatalf("%s: %s %s", local, last.outcome, last.reason)
 		}

@@ -50,7 +50,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	}
 	f := qs.inbox.tasks.flow(p.chunk.task)
 	class := fairqueue.ClassOf(p.Address.Local)
-	if p.suspect != nil { // it is looked at again
+	if p.recheck != nil || p.greyAgo > 0 { // it is asked again
 		class = fairqueue.First
 	}
 	l.Push(f, p, class)

@@ -21,19 +21,19 @@ import (
 // times come in, steps go out. Each part knows only the parts above it. Mailbox only.
 type Scheduler struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	penalties  *penalties
-	suspicions *suspicions
-	opening    *openings
-	outcomes   *outcomes
-	planner    *planner
-	memory     *memory
-	explainer  *explainer
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+	rechecks  *rechecks
+	opening   *openings
+	outcomes  *outcomes
+	planner   *planner
+	memory    *memory
+	explainer *explainer
 
 	swept     time.Time // when what only time demands was done last
 	lastUsed  time.Time
@@ -54,19 +54,19 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
 	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
 		queues: sc.queues}
-	sc.suspicions = &suspicions{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
-		parkedDomains: map[string]*heldDomain{}}
-	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties,
-		suspicions: sc.suspicions}
+	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
+		parked: map[string]*heldDomain{}}
+	sc.penalties.rechecks = sc.rechecks
+	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties}
 	sc.opening.beginSearch(now)
 	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, opening: sc.opening}
+		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, opening: sc.opening}
 	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, suspicions: sc.suspicions, opening: sc.opening}
+		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
 	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
 		penalties: sc.penalties, opening: sc.opening}
 	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, planner: sc.planner,
+		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, planner: sc.planner,
 		memory: sc.memory}
 	return sc
 }
@@ -157,13 +157,13 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
 	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.inbox.tasks.queue.Queued() == 0 &&
-		len(sc.suspicions.suspects) == 0
+		len(sc.rechecks.waiting) == 0
 }
 
 // HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
 // sessions alone are no work.
 func (sc *Scheduler) HasWork() bool {
-	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.suspicions.suspects) > 0 {
+	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.rechecks.waiting) > 0 {
 		return true
 	}
 	for _, s := range sc.pool.sessions {
@@ -177,12 +177,12 @@ func (sc *Scheduler) HasWork() bool {
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
-	sc.wakeAt(sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now))
+	sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now)
 	for _, o := range sc.paths.all {
-		o.rate.Set(b, now)
-		rate, _ := o.rate.Permits(now)
+		o.pace.Set(b, now)
+		rate, _ := o.pace.Permits(now)
 		o.rcpts.Set(rate)
-		sc.wakeAt(o.rate.Next(now))
+		sc.wakeAt(o.pace.Next(now))
 	}
 }
 
@@ -192,7 +192,7 @@ func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
 	}
-	sc.suspicions.letGo(now)
+	sc.rechecks.letGo(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
 	for _, l := range sc.queues.all {
 		for l.Queued() > 0 {
@@ -263,7 +263,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.wakeAt(sc.penalties.paused)
 	}
 	sc.planner.blocks = blocksNow{}
-	sc.suspicions.readmitParked(now)
+	sc.rechecks.readmit(now)
 	sc.planner.tendFree(now, a, resting || barred)
 	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
@@ -423,9 +423,6 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver { return sc.explainer.s
 // Detail says everything about the receiver.
 func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.explainer.detail(now) }
 
-// Trials gives the logs of the trials of our sources, one behind the other.
-func (sc *Scheduler) Trials(time.Time) []throttle.TrialLine { return sc.paths.trials() }
-
 // HandingOff reports whether the receiver moves to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
@@ -434,6 +431,5 @@ func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.allowance.limi
 
 // Close takes the receiver out of what is told of its node.
 func (sc *Scheduler) Close(now time.Time) {
-	sc.paths.dropTrials()
 	sc.recorder.closeRecord(now)
 }

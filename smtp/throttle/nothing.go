@@ -1,0 +1,181 @@
+package throttle
+
+import (
+	"fmt"
+	"time"
+)
+
+// What is done while nothing passes.
+const (
+	// rowNothing first tries in a row without a good answer, or rowQuiet where the last one is quietNothing ago, and
+	// nothing passes.
+	rowNothing   = 20
+	rowQuiet     = 3
+	quietNothing = 10 * time.Second
+
+	// Then one address at a time is asked after 1, 2, 4, aloneMost seconds; after long the wait becomes the
+	// aloneShare-th part of it, up to aloneLate.
+	aloneMost  = 5 * time.Second
+	aloneShare = 20
+	aloneLate  = time.Minute
+
+	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
+	// within relapseIn.
+	provenFor = 30 * time.Second
+	relapseIn = 10 * time.Minute
+)
+
+// nothing is the time in which no first try gets a good answer.
+type nothing struct {
+	on    bool
+	since time.Time
+	asked int  // alone, since then
+	again bool // who was asked before is next, and not a fresh one
+
+	domain, tenant string // of all that failed; "": of several
+
+	passedAgain int // asked again, that passed since a fresh one was asked
+	votes       int // fresh ones that failed behind such
+
+	good   time.Time // the newest good answer of all
+	ended  time.Time // the newest such time
+	cycled int       // good answers since then
+	from   time.Time // when the present cycle began
+}
+
+// nothingPasses stops asking but one at a time.
+func (p *Pace) nothingPasses(now time.Time) Effect {
+	domain, tenant, refused, grey, n := p.firsts.rowOf()
+	good, seen := p.firsts.goodSince(now.Add(-time.Minute))
+	if 2*grey > n && 10*good < seen && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
+		p.grey.begin(p, now)
+		return Unchanged
+	}
+	p.stopAsking(now, domain, tenant)
+	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: one is asked at a time", n,
+		perSecond(p.rate)))
+	if 2*refused > n {
+		return Refused
+	}
+	return NothingPasses
+}
+
+// TurnAway is NothingPasses for a receiver that takes no more sessions just when it deferred somebody.
+func (p *Pace) TurnAway(now time.Time) {
+	if !p.nothing.on {
+		p.stopAsking(now, "", "")
+		p.enter(PhaseNothing, now, fmt.Sprintf("an address was deferred at %s, and then no session could be opened: one is asked at a time",
+			perSecond(p.rate)))
+	}
+}
+
+func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
+	x := &p.nothing
+	x.on, x.since, x.asked, x.again, x.domain, x.tenant, x.passedAgain, x.votes = true, now, 0, false, domain, tenant, 0, 0
+	p.counted = now
+	p.waitAlone(now)
+}
+
+// Alone reports whether one address at a time is asked.
+func (p *Pace) Alone() bool { return p.nothing.on }
+
+// AsksAgain reports whether the next one that is asked alone is one that got a bad answer before.
+func (p *Pace) AsksAgain() bool { return p.nothing.again }
+
+// Failing returns the mail domain and the tenant of all that failed; "": of several.
+func (p *Pace) Failing() (domain, tenant string) { return p.nothing.domain, p.nothing.tenant }
+
+// waitAlone waits for the next one.
+func (p *Pace) waitAlone(now time.Time) {
+	wait := min(time.Second<<min(p.nothing.asked, 10), aloneMost)
+	p.until = now.Add(max(wait, min(now.Sub(p.nothing.since)/aloneShare, aloneLate)))
+	p.nothing.asked++
+}
+
+// failedAlone takes a fresh address that was asked alone and got a bad answer.
+func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
+	x := &p.nothing
+	if t.Domain != x.domain {
+		x.domain = ""
+	}
+	if t.Tenant != x.tenant {
+		x.tenant = ""
+	}
+	x.again = true
+	if x.passedAgain > 0 {
+		x.passedAgain = 0
+		if x.votes++; x.votes >= greyVotes {
+			p.grey.begin(p, now)
+			return Unchanged
+		}
+	}
+	p.waitAlone(now)
+	return NothingPasses
+}
+
+// againAlone takes what came of asking an address again while nothing passes.
+func (p *Pace) againAlone(passed bool, now time.Time) Effect {
+	if !p.nothing.on {
+		return Unchanged
+	}
+	p.nothing.again = false
+	if passed {
+		p.nothing.passedAgain++
+		p.until = now // does a fresh one pass too?
+		return Unchanged
+	}
+	p.waitAlone(now)
+	return NothingPasses
+}
+
+// resume goes on when a fresh address passes: at the pace before when it was an outage, or about one domain or one customer's list;
+// and below it when it was too fast.
+func (p *Pace) resume(t *Try, now time.Time) {
+	x := &p.nothing
+	lasted, from, edge, why := now.Sub(x.since), p.rate, p.edge, "the receiver answers again"
+	proven := x.since.Sub(p.began) >= provenFor && p.answered >= shareTries && p.edge == 0
+	switch to := from / 2; {
+	case x.domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != x.tenant:
+		why = "others are answered: it was about one mail domain or one customer's list"
+	case proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
+	case p.proved > 0 && p.proved < from && p.proved >= to: // a raise was too much
+		p.failedTrial(now, lasted)
+		p.lower(p.proved, from, now)
+		why = "a higher pace was too fast"
+	default:
+		edge = from
+		if x.from.Before(x.since) && !x.from.IsZero() { // what got through since the last time is what it bears
+			through := float64(x.cycled) / max(1, now.Sub(x.from).Seconds()) / p.share
+			if nearEdge*through >= to {
+				to, edge = nearEdge*through, min(from, through/nearEdge)
+			}
+		}
+		p.failedTrial(now, lasted)
+		p.lower(to, edge, now)
+		why = "it was too fast"
+	}
+	*x = nothing{good: x.good, ended: now, from: now}
+	p.test.open = false
+	p.firsts.forgetRow()
+	p.counted, p.until = now, now
+	p.stretch(now)
+	p.enter(p.phaseOf(), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, lasted.Round(time.Second), perSecond(p.rate)))
+}
+
+// Outage forgets what was learned from connections that broke when the receiver went down: down is not slow.
+func (p *Pace) Outage(now time.Time) {
+	if p.test.open {
+		p.test.open = false
+		p.search = p.test.saved
+	}
+	p.firsts.forgetRow()
+	p.nothing.on = false
+	p.counted, p.until = now, now
+	p.stretch(now)
+	p.enter(p.phaseOf(), now, "the receiver was down, which says nothing about our pace")
+}
+
+// Proven reports whether the pace has gone well for so long that trouble which comes now is not our doing.
+func (p *Pace) Proven(now time.Time) bool {
+	return !p.trying && !p.test.open && p.phase != PhaseStarting && now.Sub(p.began) >= quietNothing && p.edge == 0
+}
