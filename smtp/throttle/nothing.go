@@ -19,6 +19,9 @@ const (
 	aloneShare = 20
 	aloneLate  = time.Minute
 
+	// passesAlone of those that are asked again pass, and no fresh one was asked between: it is tried at a pace.
+	passesAlone = 4
+
 	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
 	provenFor = 30 * time.Second
@@ -34,12 +37,16 @@ type nothing struct {
 
 	domain, tenant string // of all that failed; "": of several
 
-	passedAgain int // asked again, that passed since a fresh one was asked
-	votes       int // fresh ones that failed behind such
+	passedAgain int  // asked again, that passed since a fresh one did
+	votes       int  // fresh ones that failed behind such
+	before      int  // of passedAgain, when a fresh one failed last
+	proven      bool // the pace before had gone well for long
+	limit       float64
 
 	good   time.Time // the newest good answer of all
 	ended  time.Time // the newest such time
 	cycled int       // good answers since then
+	was    int       // and in the cycle before
 	from   time.Time // when the present cycle began
 }
 
@@ -47,7 +54,8 @@ type nothing struct {
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
 	good, seen := p.firsts.goodSince(now.Add(-time.Minute))
-	if 2*grey > n && 10*good < seen && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
+	says := 2*grey > n && 10*good < seen && !p.grey.wasWrong(now) // and nobody shows otherwise
+	if says || p.nothing.passedAgain >= passesAlone {
 		p.grey.begin(p, now)
 		return Unchanged
 	}
@@ -71,7 +79,12 @@ func (p *Pace) TurnAway(now time.Time) {
 
 func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	x := &p.nothing
-	x.on, x.since, x.asked, x.again, x.domain, x.tenant, x.passedAgain, x.votes = true, now, 0, false, domain, tenant, 0, 0
+	well := &p.search
+	if p.test.open {
+		well = &p.test.saved
+	}
+	*x = nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from,
+		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0, limit: p.measured(now, 0)}
 	p.counted = now
 	p.waitAlone(now)
 }
@@ -102,8 +115,8 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 		x.tenant = ""
 	}
 	x.again = true
-	if x.passedAgain > 0 {
-		x.passedAgain = 0
+	if x.passedAgain > x.before {
+		x.before = x.passedAgain
 		if x.votes++; x.votes >= greyVotes {
 			p.grey.begin(p, now)
 			return Unchanged
@@ -120,8 +133,10 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	}
 	p.nothing.again = false
 	if passed {
-		p.nothing.passedAgain++
 		p.until = now // does a fresh one pass too?
+		if p.nothing.passedAgain++; p.nothing.passedAgain-p.nothing.before >= passesAlone {
+			p.resume(&Try{}, now)
+		}
 		return Unchanged
 	}
 	p.waitAlone(now)
@@ -132,34 +147,44 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 // and below it when it was too fast.
 func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
-	lasted, from, edge, why := now.Sub(x.since), p.rate, p.edge, "the receiver answers again"
-	proven := x.since.Sub(p.began) >= provenFor && p.answered >= shareTries && p.edge == 0
-	switch to := from / 2; {
-	case x.domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != x.tenant:
+	lasted, from, why := now.Sub(x.since), p.rate, "it was too fast"
+	switch {
+	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
 		why = "others are answered: it was about one mail domain or one customer's list"
-	case proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
-	case p.proved > 0 && p.proved < from && p.proved >= to: // a raise was too much
-		p.failedTrial(now, lasted)
-		p.lower(p.proved, from, now)
-		why = "a higher pace was too fast"
-	default:
-		edge = from
-		if x.from.Before(x.since) && !x.from.IsZero() { // what got through since the last time is what it bears
-			through := float64(x.cycled) / max(1, now.Sub(x.from).Seconds()) / p.share
-			if nearEdge*through >= to {
-				to, edge = nearEdge*through, min(from, through/nearEdge)
-			}
+	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
+		if why = "the receiver answers again"; p.test.open {
+			p.search = p.test.saved
 		}
+	case p.proved > 0 && p.proved < from && 2*p.proved >= from: // a raise was too much
 		p.failedTrial(now, lasted)
-		p.lower(to, edge, now)
-		why = "it was too fast"
+		p.lower(nearEdge*p.proved, p.proved, now)
+	default:
+		p.failedTrial(now, lasted)
+		if through := x.through(now, lasted) / p.share; through > 0 {
+			p.lower(nearEdge*through, through, now)
+		} else if below*x.limit < from/2 {
+			p.lower(below*x.limit, x.limit, now)
+		} else {
+			p.lower(from/2, from, now)
+		}
+		p.hold = now.Add(min(lasted, aloneLate))
 	}
-	*x = nothing{good: x.good, ended: now, from: now}
+	*x = nothing{good: x.good, ended: now, from: now, was: x.cycled, passedAgain: x.passedAgain}
 	p.test.open = false
 	p.firsts.forgetRow()
 	p.counted, p.until = now, now
 	p.stretch(now)
 	p.enter(p.phaseOf(), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, lasted.Round(time.Second), perSecond(p.rate)))
+}
+
+// through is how many good answers a second a limit lets through that counts over long: as many in each cycle of which it let some through
+// for a good part; 0: it isn't such a limit.
+func (x *nothing) through(now time.Time, lasted time.Duration) float64 {
+	took := now.Sub(x.from)
+	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || 10*lasted > 9*took {
+		return 0
+	}
+	return float64(x.cycled) / took.Seconds()
 }
 
 // Outage forgets what was learned from connections that broke when the receiver went down: down is not slow.

@@ -16,7 +16,9 @@ const (
 	shareSure  = 0.3
 
 	// sureTries and shareTries are over how many first tries a share is looked at: one above shareSure, and a small one.
+	// of shareLeast at least.
 	sureTries, shareTries = 20, 50
+	shareLeast            = 3
 
 	// below is the part of a measured limit that is used, and slower the pace at which a small share is tested.
 	below, slower = 0.9, 2.0 / 3
@@ -206,6 +208,7 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 		p.resume(&t, now)
 		return Unchanged
 	}
+	p.nothing.passedAgain = 0
 	p.grey.fresh(p, true, now)
 	p.judge(0, now)
 	return Unchanged
@@ -215,6 +218,9 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 func (p *Pace) passed(sent, now time.Time) {
 	p.flow.add(sent)
 	p.nothing.good = later(p.nothing.good, sent)
+	if p.nothing.from.IsZero() {
+		p.nothing.from = now
+	}
 	p.nothing.cycled++
 	if p.nothing.on || p.test.open {
 		return
@@ -301,18 +307,18 @@ func (p *Pace) usualNow(now time.Time) float64 {
 
 // suspect looks whether so many of the newest first tries are deferred that we are too fast.
 func (p *Pace) suspect(now time.Time) Effect {
-	share, n, span := p.firsts.share(p.counted)
+	x := p.firsts.since(p.counted)
 	least := max(shareFound, usualMore*p.usualNow(now)+shareFound)
 	told := p.stated && p.rate >= p.ceiling
 	switch {
-	case n >= sureTries && share > max(shareSure, least):
-		return p.slow(now, share, p.measured(now, span), true)
-	case n < shareTries || share <= least:
+	case x.n >= sureTries && x.likely > max(shareSure, least):
+		return p.slow(now, x.likely, p.measured(now, x.span), true)
+	case x.n < shareTries || x.passed < shareLeast || x.sure <= least:
 		return p.overspent(now)
-	case told && share <= shareTold:
-		return p.slow(now, share, p.rate*slower/below, false)
+	case told && x.sure <= shareTold:
+		return p.slow(now, x.sure, p.rate*slower/below, false)
 	}
-	return p.slow(now, share, p.measured(now, span), false)
+	return p.slow(now, x.sure, p.measured(now, x.span), false)
 }
 
 // measured is the limit, as far as what passed shows it: good answers a second of the span in which some didn't.
@@ -367,14 +373,13 @@ func (p *Pace) judge(bad float64, now time.Time) {
 
 // overspent goes a little slower near a known limit, where more were deferred than its answers paid for.
 func (p *Pace) overspent(now time.Time) Effect {
-	if p.edge == 0 || p.credit > -1 || p.rate < 0.8*p.edge {
+	if p.edge == 0 || p.credit > -1 || p.rate < 0.8*p.edge || p.firsts.row > shareLeast {
 		return Unchanged
 	}
 	from := p.rate
 	p.failedTrial(now, 0)
 	p.lower((1-2*stepLeast)*from, from, now)
 	p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
-	p.counted = now.Add(settles)
 	return Slower
 }
 

@@ -53,6 +53,7 @@ type search struct {
 	credit  float64 // deferrals that may be caused
 	fails   int     // raises in a row that went badly
 	gap     time.Time
+	hold    time.Time // no raise before
 
 	began    time.Time // of the stretch at this rate
 	answered int       // good answers to events of it
@@ -84,7 +85,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	}
 	s.answered++
 	ran := sent.Sub(s.began)
-	if s.answered < s.needed(share) || s.trying && ran < trialFor {
+	if s.answered < s.needed(share) || s.trying && ran < trialFor || now.Before(s.hold) {
 		return false
 	}
 	if float64(s.answered) < usedFrom*(1-usual)*s.rate*share*ran.Seconds() {

@@ -167,17 +167,30 @@ func (f *firsts) settle(first *Try, passed bool) {
 	}
 }
 
-// share is the part of the first tries since a time that got a bad answer for a reason that isn't their own, of how many,
-// and over which span they were sent.
-func (f *firsts) share(since time.Time) (share float64, n int, span time.Duration) {
-	bad := 0.0
-	for ; n < f.n && !f.nth(n).sent.Before(since); n++ {
-		bad += f.chance(&f.nth(n).entry)
+// sample is what the first tries since a time show.
+type sample struct {
+	n      int
+	span   time.Duration // over which they were sent
+	likely float64       // part of them that got a bad answer for a reason that isn't their own, as far as that can be guessed
+	sure   float64       // part of them that passed when they were asked again
+	passed int           // how many that is
+}
+
+// since looks at the first tries since a time.
+func (f *firsts) since(from time.Time) (s sample) {
+	likely := 0.0
+	for ; s.n < f.n && !f.nth(s.n).sent.Before(from); s.n++ {
+		one := f.nth(s.n)
+		likely += f.chance(&one.entry)
+		if one.became == transient {
+			s.passed++
+		}
 	}
-	if n == 0 {
-		return 0, 0, 0
+	if s.n > 0 {
+		s.likely, s.sure = likely/float64(s.n), float64(s.passed)/float64(s.n)
+		s.span = f.newest().sent.Sub(f.nth(s.n - 1).sent)
 	}
-	return bad / float64(n), n, f.newest().sent.Sub(f.nth(n - 1).sent)
+	return s
 }
 
 // rowOf says of whom the newest bad ones in a row are: of one domain, of one tenant; and how many are refusals of us

@@ -175,7 +175,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 		op.failedAt = now
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		if first {
+		if sent, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < penaltyWithin) { // one of the three at a time
 			op.noteCrowded(now, s, told, n)
 		}
 		if op.pool.countOpenAt(s.host.host) > 0 {
