@@ -22,6 +22,9 @@ const (
 	// passesAlone of those that are asked again pass, and no fresh one was asked between: it is tried at a pace.
 	passesAlone = 4
 
+	// limitLeast is how many good answers of the second before are enough to take it for the limit.
+	limitLeast = 5
+
 	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
 	provenFor = 30 * time.Second
@@ -84,7 +87,10 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		well = &p.test.saved
 	}
 	*x = nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from,
-		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0, limit: p.measured(now, 0)}
+		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
+	if p.flow.over(now, time.Second) >= limitLeast {
+		x.limit = p.measured(now, 0)
+	}
 	p.counted = now
 	p.waitAlone(now)
 }
@@ -162,7 +168,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		p.failedTrial(now, lasted)
 		if through := x.through(now, lasted) / p.share; through > 0 {
 			p.lower(nearEdge*through, through, now)
-		} else if below*x.limit < from/2 {
+		} else if x.limit > 0 && below*x.limit < from/2 {
 			p.lower(below*x.limit, x.limit, now)
 		} else {
 			p.lower(from/2, from, now)

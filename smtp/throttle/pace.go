@@ -261,6 +261,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	case p.firsts.rowFails(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}
+	p.search.bad(t.Sent)
 	p.spend(p.firsts.chance(&p.firsts.newest().entry))
 	if p.test.open {
 		p.judge(p.firsts.chance(&p.firsts.newest().entry), now)
@@ -478,6 +479,9 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// Through returns how many good answers of ours were sent in a span before a time.
+func (p *Pace) Through(sent time.Time, span time.Duration) int { return p.flow.over(sent, span) }
 
 // LastBad returns when the newest first try was sent, and whether it got a bad answer.
 func (p *Pace) LastBad() (time.Time, bool) {

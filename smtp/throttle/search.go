@@ -10,8 +10,11 @@ const (
 	startFor            = 2.0
 	startFew, startMany = 2, 64
 
-	// growsAfter good answers a number grows by growth, up to nearEdge of where it was too much.
+	// growsAfter good answers, or as many as come in growsFor but growsLeast, a number grows by growth, up to nearEdge of
+	// where it was too much.
 	growsAfter = 20
+	growsLeast = 6
+	growsFor   = 3.0
 	growth     = 1.25
 	nearEdge   = 0.95
 
@@ -57,6 +60,7 @@ type search struct {
 
 	began    time.Time // of the stretch at this rate
 	answered int       // good answers to events of it
+	used     int       // all answers to them
 }
 
 // bound takes what is allowed.
@@ -75,7 +79,7 @@ func (s *search) begin(now time.Time) {
 func (s *search) floor() float64 { return min(s.ceiling, slowest) }
 
 // stretch begins to count at a rate.
-func (s *search) stretch(now time.Time) { s.began, s.answered = now, 0 }
+func (s *search) stretch(now time.Time) { s.began, s.answered, s.used = now, 0, 0 }
 
 // good takes a good answer to an event and reports whether the rate was raised. Usual is the share that is deferred at any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
@@ -84,11 +88,12 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	s.answered++
+	s.used++
 	ran := sent.Sub(s.began)
 	if s.answered < s.needed(share) || s.trying && ran < trialFor || now.Before(s.hold) {
 		return false
 	}
-	if float64(s.answered) < usedFrom*(1-usual)*s.rate*share*ran.Seconds() {
+	if float64(s.used) < usedFrom*s.rate*share*ran.Seconds() {
 		if ran > usedFor { // others hold us back, or there is little to ask: it proves nothing
 			s.stretch(now)
 		}
@@ -105,7 +110,7 @@ func (s *search) needed(share float64) int {
 	case s.edge == 0 && !s.stated && s.rate < s.ceiling:
 		return min(max(int(startFor*s.rate*share), startFew), startMany)
 	}
-	return growsAfter
+	return min(max(int(growsFor*s.rate*share), growsLeast), growsAfter)
 }
 
 // raise tries more than what went well.
@@ -136,6 +141,13 @@ func (s *search) raise(now time.Time) bool {
 	s.rate = to
 	s.stretch(now)
 	return raised
+}
+
+// bad takes a bad answer to an event that was sent at a time: it was let through.
+func (s *search) bad(sent time.Time) {
+	if !sent.Before(s.began) {
+		s.used++
+	}
 }
 
 // spend takes a deferral, by how likely it is that it is our doing.

@@ -239,9 +239,14 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 }
 
 // turnedAway slows down where a receiver takes no more sessions at the moment when it deferred somebody:
-// that is a penalty, and the pace before it was too high.
+// that is a penalty, and the pace before it was too high, or sessions were opened too fast where few were answered.
 func (op *openings) turnedAway(now time.Time, s *session) {
-	if sent, bad := s.path.pace.LastBad(); bad && now.Sub(sent) < penaltyWithin {
+	sent, bad := s.path.pace.LastBad()
+	switch {
+	case !bad || now.Sub(sent) >= penaltyWithin:
+	case op.dialledLately(s.dialled) > s.path.pace.Through(sent, time.Second):
+		op.rate.TooFast(s.dialled, now, "no session could be opened")
+	default:
 		s.path.pace.TurnAway(now)
 	}
 }

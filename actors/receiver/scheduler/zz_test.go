@@ -33,3 +33,24 @@ func zzrun(w *drawn, t *testing.T, seed uint64) (figures, *trial) {
 	}
 	return w.run(t, seed)
 }
+
+func TestZZMany(t *testing.T) {
+	from, _ := strconv.Atoi(os.Getenv("FROM"))
+	to, _ := strconv.Atoi(os.Getenv("TO"))
+	met, bad := 0, 0
+	for seed := from; seed < to; seed++ {
+		w := draw(rand.New(rand.NewPCG(uint64(seed), 7)))
+		f, tr := w.run(t, uint64(seed))
+		least := 0.85
+		if w.far.limit.penalty > 0 {
+			least = 0.5
+		}
+		if f.used >= least && f.putOff <= 0.01 {
+			met++
+		} else {
+			bad++
+			fmt.Printf("seed %d: %.0f%% used %.2f%% putoff; %s; %s\n", seed, 100*f.used, 100*f.putOff, w.what, tr.scheduler.paths.all[0].pace.Explain(tr.now).Why)
+		}
+	}
+	fmt.Printf("met %d bad %d\n", met, bad)
+}
