@@ -89,7 +89,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	*x = nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	if p.flow.over(now, time.Second) >= limitLeast {
-		x.limit = p.measured(now, 0)
+		x.limit = p.measured(now, sample{})
 	}
 	p.counted = now
 	p.waitAlone(now)
@@ -177,6 +177,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	}
 	*x = nothing{good: x.good, ended: now, from: now, was: x.cycled, passedAgain: x.passedAgain}
 	p.test.open = false
+	p.later = transients{}
 	p.firsts.forgetRow()
 	p.counted, p.until = now, now
 	p.stretch(now)

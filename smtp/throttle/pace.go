@@ -64,9 +64,10 @@ type Pace struct {
 	why   string
 	until time.Time // nothing is sent before
 
-	firsts  firsts    // the newest first tries
-	counted time.Time // what was sent before says nothing about the present pace
-	flow    flow      // good answers
+	firsts  firsts     // the newest first tries
+	counted time.Time  // what was sent before says nothing about the present pace
+	later   transients // of those since then
+	flow    flow       // good answers
 	answer  time.Duration
 
 	test    test
@@ -79,9 +80,10 @@ type Pace struct {
 // test is a pace that was lowered to see whether fewer are deferred.
 type test struct {
 	open  bool
-	saved search  // as it was before
-	share float64 // that was deferred then
-	odds  float64 // logarithm: above 0 it is not our pace
+	saved search     // as it was before
+	share float64    // that was deferred then
+	later transients // of those since then
+	odds  float64    // logarithm: above 0 it is not our pace
 }
 
 // Effect is what a try leads to.
@@ -203,7 +205,7 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) {
 		return Unchanged
 	}
-	p.firsts.add(&t)
+	p.add(&t)
 	if p.nothing.on {
 		p.resume(&t, now)
 		return Unchanged
@@ -251,7 +253,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
 		return Unchanged // it was on its way when we learned
 	}
-	p.firsts.add(&t)
+	p.add(&t)
 	switch {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
@@ -270,6 +272,13 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	return p.suspect(now)
 }
 
+// add notes a first try.
+func (p *Pace) add(t *Try) {
+	p.firsts.add(t)
+	p.later.tried()
+	p.test.later.tried()
+}
+
 // Again takes what came of asking an address again, at a time, that got a bad answer to its first try a moment ago.
 func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effect {
 	if passed {
@@ -282,10 +291,16 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 		return Unchanged
 	}
 	p.firsts.settle(&first, passed)
-	if passed && !p.test.open && !first.Sent.Before(p.counted) {
-		return p.suspect(now)
+	if !passed || first.Sent.Before(p.counted) {
+		return Unchanged
 	}
-	return Unchanged
+	stands := p.firsts.kinds.of(first.Kind).stands()
+	p.later.passed(stands)
+	if p.test.open {
+		p.test.later.passed(stands)
+		return Unchanged
+	}
+	return p.suspect(now)
 }
 
 // Worth reports whether it shows something to ask an address again soon that got such an answer: the first dozen of
@@ -313,28 +328,30 @@ func (p *Pace) suspect(now time.Time) Effect {
 	told := p.stated && p.rate >= p.ceiling
 	switch {
 	case x.n >= sureTries && x.likely > max(shareSure, least):
-		return p.slow(now, x.likely, p.measured(now, x.span), true)
-	case x.n < shareTries || x.passed < shareLeast || x.sure <= least:
+		return p.slow(now, x.likely, p.measured(now, x), true)
+	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least:
 		return p.overspent(now)
-	case told && x.sure <= shareTold:
-		return p.slow(now, x.sure, p.rate*slower/below, false)
+	case told && p.later.share <= shareTold:
+		return p.slow(now, p.later.share, p.rate*slower/below, false)
 	}
-	return p.slow(now, x.sure, p.measured(now, x.span), false)
+	return p.slow(now, p.later.share, p.rate*(1-p.later.share), false)
 }
 
-// measured is the limit, as far as what passed shows it: good answers a second of the span in which some didn't.
-func (p *Pace) measured(now time.Time, span time.Duration) float64 {
-	span = min(max(span, time.Second), flowSpan)
-	passed := float64(p.flow.over(now, span)) / span.Seconds() / p.share
+// measured is the limit, as far as what passed shows it: what was let through in a second of the span in which some wasn't.
+func (p *Pace) measured(now time.Time, x sample) float64 {
+	passed := float64(p.flow.over(now, time.Second))
+	if x.span > time.Second {
+		passed = float64(x.n) * (1 - x.likely) / x.span.Seconds()
+	}
 	if passed == 0 {
 		return p.rate / 2 / below
 	}
-	return min(p.rate, max(p.floor(), passed))
+	return min(p.rate, max(p.floor(), passed/p.share))
 }
 
 // slow goes below what was measured, and begins to test whether that helps.
 func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
-	p.test = test{open: true, saved: p.search, share: share}
+	p.test, p.later = test{open: true, saved: p.search, share: share}, transients{}
 	from := p.rate
 	p.lower(below*limit, limit, now)
 	p.enter(PhaseTesting, now, fmt.Sprintf("%.0f %% of the newest addresses were deferred at %s; now %s, to see whether fewer are",
@@ -359,7 +376,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
-		p.usual, p.usualAt = max(p.test.share, shareFound), now
+		p.usual, p.usualAt = p.test.later.share, now
 		p.stretch(now)
 		p.enter(p.phaseOf(), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about them, and not our pace",
 			100*p.test.share))

@@ -102,6 +102,14 @@ func (all replyKinds) worth(kind string) bool {
 	return k.skipped%worthSample == 0
 }
 
+// stands is for how many of its kind one counts that was asked again.
+func (k *replyKind) stands() float64 {
+	if k.passed+k.failed < worthFirst || 2*k.passed >= k.failed {
+		return 1
+	}
+	return worthSample
+}
+
 // transientChance is how likely it is that such a reply is not about its address.
 func (k *replyKind) transientChance() float64 {
 	return (float64(k.passed) + 0.5) / (float64(k.passed+k.failed) + 0.5)
@@ -172,25 +180,40 @@ type sample struct {
 	n      int
 	span   time.Duration // over which they were sent
 	likely float64       // part of them that got a bad answer for a reason that isn't their own, as far as that can be guessed
-	sure   float64       // part of them that passed when they were asked again
-	passed int           // how many that is
 }
 
 // since looks at the first tries since a time.
 func (f *firsts) since(from time.Time) (s sample) {
-	likely := 0.0
 	for ; s.n < f.n && !f.nth(s.n).sent.Before(from); s.n++ {
-		one := f.nth(s.n)
-		likely += f.chance(&one.entry)
-		if one.became == transient {
-			s.passed++
-		}
+		s.likely += f.chance(&f.nth(s.n).entry)
 	}
 	if s.n > 0 {
-		s.likely, s.sure = likely/float64(s.n), float64(s.passed)/float64(s.n)
+		s.likely /= float64(s.n)
 		s.span = f.newest().sent.Sub(f.nth(s.n - 1).sent)
 	}
 	return s
+}
+
+// transients is the share of first tries that got a bad answer and passed when they were asked again a moment later.
+type transients struct {
+	share float64
+	tries int
+	seen  int
+}
+
+// transientTries is over how many first tries the share is counted.
+const transientTries = 100
+
+// tried takes a first try.
+func (t *transients) tried() {
+	t.tries++
+	t.share -= t.share / float64(min(t.tries, transientTries))
+}
+
+// passed takes one that passed when it was asked again, and stands for some.
+func (t *transients) passed(stands float64) {
+	t.seen++
+	t.share += (1 - t.share) * min(1, stands/float64(min(max(t.tries, 1), transientTries)))
 }
 
 // rowOf says of whom the newest bad ones in a row are: of one domain, of one tenant; and how many are refusals of us
