@@ -332,9 +332,9 @@ func (p *Pace) suspect(now time.Time) Effect {
 	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least:
 		return p.overspent(now)
 	case told && p.later.share <= shareTold:
-		return p.slow(now, p.later.share, p.rate*slower/below, false)
+		return p.slow(now, p.later.share, p.asked(now, x)*slower/below, false)
 	}
-	return p.slow(now, p.later.share, p.rate*(1-p.later.share), false)
+	return p.slow(now, p.later.share, p.asked(now, x)*(1-p.later.share), false)
 }
 
 // measured is the limit, as far as what passed shows it: what was let through in a second of the span in which some wasn't.
@@ -347,6 +347,18 @@ func (p *Pace) measured(now time.Time, x sample) float64 {
 		return p.rate / 2 / below
 	}
 	return min(p.rate, max(p.floor(), passed/p.share))
+}
+
+// asked is how many we asked a second of late, which may be fewer than we might.
+func (p *Pace) asked(now time.Time, x sample) float64 {
+	n, ran := p.used, now.Sub(p.began)
+	if x.span >= time.Second && n < x.n {
+		n, ran = x.n, x.span
+	}
+	if ran < time.Second || n == 0 {
+		return p.rate
+	}
+	return min(p.rate, max(p.floor(), float64(n)/ran.Seconds()/p.share))
 }
 
 // slow goes below what was measured, and begins to test whether that helps.
