@@ -44,11 +44,13 @@ func (g *Greylist) Wait() time.Duration {
 // How greylisting of every address is found, and told from a limit.
 const (
 	// greyVotes is how often a fresh address has to fail right behind one that passed when it was asked again.
-	greyVotes = 2
+	greyVotes = 3
 
-	// greyEnds and greyWrong are the parts of the newest first tries that pass, from which on the receiver doesn't greylist any
-	// more, or never did where its words said so.
-	greyEnds, greyWrong = 0.5, 0.1
+	// greyMargin is how much more often those pass that have waited than those that are new, where a receiver greylists: a limit doesn't
+	// tell them apart. It takes freshPass new ones, and dueLeast of the others, to see.
+	greyMargin = 0.25
+	freshPass  = 3
+	dueLeast   = 6
 
 	// wrongFor is how long the words are not believed again.
 	wrongFor = 10 * time.Minute
@@ -101,24 +103,31 @@ func (g *greylisting) end(p *Pace, now time.Time, why string) {
 	p.enter(p.phaseOf(), now, why)
 }
 
-// fresh takes a first try while the receiver is believed to greylist: when they pass, it doesn't.
-func (g *greylisting) fresh(p *Pace, good bool, now time.Time) {
-	if !g.on || !good {
+// fresh takes a good answer to a first try while the receiver is believed to greylist.
+func (g *greylisting) fresh(p *Pace, now time.Time) {
+	if !g.on {
 		return
 	}
 	passed, n := p.firsts.goodSince(g.since)
-	share := float64(passed) / float64(n)
 	switch {
-	case n >= dueTries && share >= greyEnds:
+	case n >= dueTries && 2*passed >= n:
 		g.end(p, now, "new addresses pass at once now: it greylists no longer")
-	case !g.found && passed >= 3 && share >= greyWrong:
+	case passed >= freshPass && g.isWrong(float64(passed)/float64(n)):
+		g.end(p, now, "new addresses pass as often as those that have waited: it isn't greylisting, whatever its words say")
 		g.wrong = now
-		g.end(p, now, "new addresses pass too, so it isn't greylisting, whatever its words say")
 	}
 }
 
-// Retried takes what came of asking an address again, at a time, that was deferred before; due: it has waited for as long as others had
-// to. While every address is greylisted those that were due show whether we are too fast.
+// isWrong reports whether those that have waited don't pass more often than a part of the new ones does.
+func (g *greylisting) isWrong(fresh float64) bool {
+	if g.due < dueLeast {
+		return !g.found
+	}
+	return g.ok < (fresh+greyMargin)*g.due
+}
+
+// Retried takes what came of asking an address again, at a time, that was deferred before; due: it has waited for as long as
+// others had to. While every address is greylisted those that were due show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)
@@ -127,7 +136,10 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	switch {
 	case p.nothing.on:
 		return p.againAlone(passed, now)
-	case !g.on || !due && !passed:
+	case passed && p.firsts.row > 0:
+		p.nothing.passedAgain++
+	}
+	if !g.on || !due && !passed {
 		return Unchanged
 	}
 	keep := 1 - 1.0/dueTries
@@ -140,6 +152,11 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 		return Unchanged
 	}
 	limit := p.rate * g.ok / g.due
+	if g.ok < greyMargin*g.due {
+		g.end(p, now, "those that have waited don't pass either: it isn't greylisting, whatever its words say")
+		g.wrong = now
+		return Slower
+	}
 	g.due, g.ok = 0, 0
 	p.lower(max(below*limit, p.rate/2), p.rate, now)
 	p.enter(PhaseHolding, now, fmt.Sprintf("addresses that had waited long enough were deferred again; now %s", perSecond(p.rate)))

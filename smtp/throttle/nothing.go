@@ -139,7 +139,7 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	}
 	p.nothing.again = false
 	if passed {
-		p.until = now // does a fresh one pass too?
+		p.until = now.Add(settles) // does a fresh one pass too?
 		if p.nothing.passedAgain++; p.nothing.passedAgain-p.nothing.before >= passesAlone {
 			p.resume(&Try{}, now)
 		}

@@ -20,6 +20,9 @@ const (
 	sureTries, shareTries = 20, 50
 	shareLeast            = 3
 
+	// rowNear bad ones in a row are enough near a known limit.
+	rowNear = 3
+
 	// below is the part of a measured limit that is used, and slower the pace at which a small share is tested.
 	below, slower = 0.9, 2.0 / 3
 
@@ -66,6 +69,7 @@ type Pace struct {
 
 	firsts  firsts     // the newest first tries
 	counted time.Time  // what was sent before says nothing about the present pace
+	stepped time.Time  // when a raise near the edge went badly last
 	later   transients // of those since then
 	flow    flow       // good answers
 	answer  time.Duration
@@ -211,7 +215,7 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 		return Unchanged
 	}
 	p.nothing.passedAgain = 0
-	p.grey.fresh(p, true, now)
+	p.grey.fresh(p, now)
 	p.judge(0, now)
 	return Unchanged
 }
@@ -258,10 +262,12 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
 	case p.grey.on:
-		p.grey.fresh(p, false, now)
 		return Unchanged
 	case p.firsts.rowFails(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
+	}
+	if p.firsts.clear >= rowNear && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
+		return p.stepBack(now)
 	}
 	p.search.bad(t.Sent)
 	p.spend(p.firsts.chance(&p.firsts.newest().entry))
@@ -410,6 +416,25 @@ func (p *Pace) overspent(now time.Time) Effect {
 	p.failedTrial(now, 0)
 	p.lower((1-2*stepLeast)*from, from, now)
 	p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
+	return Slower
+}
+
+// stepBack ends a raise near a known limit that brings nothing but deferrals.
+func (p *Pace) stepBack(now time.Time) Effect {
+	if now.Sub(p.stepped) < quietNothing { // it counts over longer: that ends by waiting
+		return p.nothingPasses(now)
+	}
+	from, to := p.rate, below*p.edge
+	p.stepped = now
+	if p.trying && p.proved > 0 {
+		to = p.proved
+	}
+	p.failedTrial(now, 0)
+	p.lower(min(to, nearEdge*from), from, now)
+	p.counted, p.until = now.Add(settles), now.Add(settles)
+	p.stretch(p.until)
+	p.firsts.forgetRow()
+	p.enter(PhaseHolding, now, fmt.Sprintf("%d in a row were deferred at %s; now %s", rowNear, perSecond(from), perSecond(p.rate)))
 	return Slower
 }
 

@@ -223,9 +223,7 @@ func (oc *outcomes) learnFromEnd(now time.Time, s *session, r Report) {
 	case r.Cut && s.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		oc.allowance.learned.Refused.Tighten(s.refused, now)
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
-		if s.told > 0 {
-			oc.allowance.learned.SessionEnded(s.told, s.refused, now)
-		}
+		oc.allowance.learned.SessionEnded(s.told, s.refused, now)
 	default:
 		oc.followTrouble(now, s, *r.Failure)
 	}
