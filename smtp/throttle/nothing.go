@@ -129,6 +129,9 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 		}
 	}
 	p.waitAlone(now)
+	if t.Result == RefusedUs && p.firsts.isBlocked() {
+		return Refused
+	}
 	return NothingPasses
 }
 
@@ -153,7 +156,8 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 // and below it when it was too fast.
 func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
-	lasted, from, why := now.Sub(x.since), p.rate, "it was too fast"
+	took := now.Sub(x.since)
+	lasted, from, why := took, p.rate, "it was too fast"
 	switch {
 	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
 		why = "others are answered: it was about one mail domain or one customer's list"
@@ -162,11 +166,18 @@ func (p *Pace) resume(t *Try, now time.Time) {
 			p.search = p.test.saved
 		}
 	case p.proved > 0 && p.proved < from && 2*p.proved >= from: // a raise was too much
+		if p.long {
+			lasted = 0 // it is no penalty
+		}
 		p.failedTrial(now, lasted)
 		p.lower(nearEdge*p.proved, p.proved, now)
 	default:
+		through := x.through(now, lasted) / p.share
+		if p.long = p.long || through > 0; p.long {
+			lasted = 0
+		}
 		p.failedTrial(now, lasted)
-		if through := x.through(now, lasted) / p.share; through > 0 {
+		if through > 0 {
 			p.lower(nearEdge*through, through, now)
 		} else if x.limit > 0 && below*x.limit < from/2 {
 			p.lower(below*x.limit, x.limit, now)
@@ -181,7 +192,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	p.firsts.forgetRow()
 	p.counted, p.until = now, now
 	p.stretch(now)
-	p.enter(p.phaseOf(), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, lasted.Round(time.Second), perSecond(p.rate)))
+	p.enter(p.phaseOf(), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
 }
 
 // through is how many good answers a second a limit lets through that counts over long: as many in each cycle of which it let some through

@@ -69,6 +69,7 @@ type Pace struct {
 
 	firsts  firsts     // the newest first tries
 	counted time.Time  // what was sent before says nothing about the present pace
+	long    bool      // a limit was found that counts over long
 	stepped time.Time  // when a raise near the edge went badly last
 	later   transients // of those since then
 	flow    flow       // good answers
@@ -263,7 +264,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		return p.failedAlone(&t, now)
 	case p.grey.on:
 		return Unchanged
-	case p.firsts.rowFails(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
+	case p.firsts.rowFails(), p.firsts.isBlocked(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}
 	if p.firsts.clear >= rowNear && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
@@ -312,6 +313,9 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 // Worth reports whether it shows something to ask an address again soon that got such an answer: the first dozen of
 // a kind, then a sample.
 func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
+
+// InRow is how many of the newest first tries got a bad answer, without a good one between them.
+func (p *Pace) InRow() int { return p.firsts.row }
 
 // Ignore forgets the newest first tries: it is known what they were about.
 func (p *Pace) Ignore(now time.Time) { p.firsts.forgetRow(); p.counted = now }

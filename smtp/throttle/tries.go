@@ -1,6 +1,9 @@
 package throttle
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Result is what came of asking about one address.
 type Result uint8
@@ -34,6 +37,10 @@ const (
 
 	// worthFirst of a kind are asked again soon, then one in worthSample where nearly all were about their address.
 	worthFirst, worthSample = 12, 8
+
+	// refusedUsual is the share of addresses that are refused with words about us at most receivers, and blockedOdds the logarithm of
+	// the odds against a row by chance: 1 in 10,000.
+	refusedUsual, blockedOdds = 0.03, 9.2
 
 	// likelyOwn is below which chance of being transient a reply is most likely about its address.
 	likelyOwn = 0.2
@@ -136,6 +143,22 @@ func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 // rowFails reports whether so many in a row are bad that nothing passes. Those that got a reply which has always been
 // about its address so far count less.
 func (f *firsts) rowFails() bool { return f.clear >= rowNothing || f.row >= 3*rowNothing }
+
+// isBlocked reports whether so many refusals of us in a row are no chance where others of the newest were refused now and then: we are
+// blocked, which is for everybody.
+func (f *firsts) isBlocked() bool {
+	n, others := 0, 0
+	for n < f.row && n < f.n && f.nth(n).result == RefusedUs {
+		n++
+	}
+	for i := n; i < f.n; i++ {
+		if f.nth(i).result == RefusedUs {
+			others++
+		}
+	}
+	usual := max(refusedUsual, 1.3*float64(others)/float64(max(1, f.n-n)))
+	return n == f.row && float64(n)*-math.Log(min(0.5, usual)) >= blockedOdds
+}
 
 // nth returns the nth newest, from 0.
 func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }

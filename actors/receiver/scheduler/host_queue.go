@@ -23,7 +23,7 @@ type candidate struct {
 
 	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
 	doubts int       // times in a row, without a good answer between them
-	fails  int       // bad first tries in a row
+	fails  int       // bad first tries, less good answers
 }
 
 // hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose

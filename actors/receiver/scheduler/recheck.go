@@ -40,10 +40,13 @@ const (
 	// rechecksMost bounds those that wait.
 	rechecksMost = 256
 
-	// asideWhile is how long a domain lets the others go first, and hostFails how many bad first tries in a row at a host let
-	// the others go first, where there are some.
+	// asideWhile is how long a domain lets the others go first, and hostFails how many more bad first tries than good answers a host
+	// gives until the others go first, where there are some.
 	asideWhile = 2 * time.Second
 	hostFails  = 8
+
+	// toldInRow addresses in a row that are told to slow down and for how long, and the receiver is left alone for so long.
+	toldInRow = 3
 
 	// notesMax bounds the sentences about what was found out.
 	notesMax = 8
@@ -94,7 +97,10 @@ func resultOf(told *Judgement) throttle.Result {
 // answeredWell takes an answer that says something about its address.
 func (re *rechecks) answeredWell(now time.Time, s *session, a *Answered) {
 	o, p := s.path, a.Probe
-	s.host.doubts, s.host.fails = 0, 0
+	s.host.fails = max(0, s.host.fails-1)
+	if s.host.fails == 0 {
+		s.host.doubts = 0
+	}
 	if one := p.recheck; one != nil {
 		p.recheck = nil
 		re.follow(now, s, o.pace.Again(one.first, a.Sent, true, now), a)
@@ -132,6 +138,9 @@ func (re *rechecks) answeredBadly(now time.Time, s *session, a Answered) {
 	first := tryOf(&a, resultOf(&a.Told))
 	re.doubtHost(now, s)
 	re.follow(now, s, o.pace.Bad(first, now), &a)
+	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
+		re.penalties.pauseReceiver(now, a.Told)
+	}
 	long := a.Told.Verdict.Wait > shortRest || o.pace.Greylisting() && o.grey.Enough > recheckAfter
 	if long || len(re.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
 		re.putOff(now, s, a)
@@ -198,8 +207,8 @@ func (re *rechecks) follow(now time.Time, s *session, e throttle.Effect, a *Answ
 		re.record(now, x.Why)
 		re.options.Log.Info("pace changed", "receiver", re.key, "source", o.name, "rate", x.Rate, "why", x.Why)
 	}
-	if e == throttle.NothingPasses || e == throttle.Refused {
-		re.letOthersGo(now, o, a.Probe)
+	if e != throttle.Slower && re.letOthersGo(now, o, a.Probe) {
+		e = throttle.NothingPasses
 	}
 	if e != throttle.Refused {
 		o.cause = evidence.NewCause(evidence.ScopeReceiver, x.Why)
@@ -247,18 +256,21 @@ func (re *rechecks) doubtHost(now time.Time, s *session) {
 	}
 	re.pool.haltSessions(func(o *session) bool { return o.queue == s.queue && o.host.host == host })
 	s.path.pace.Ignore(now)
-	re.record(now, fmt.Sprintf("the host %s gave %d bad answers in a row: others are asked first", host, hostFails))
+	re.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
 }
 
-// letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment where others wait beside it.
-func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) {
+// letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment, and reports whether others
+// wait beside it.
+func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Failing()
 	w := re.inbox.waitingBeside(p, func(domain string) bool { return re.parked[domain] == nil })
-	if domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant {
-		if re.parked[p.Address.Domain] == nil {
-			re.parked[p.Address.Domain] = &heldDomain{until: now.Add(asideWhile)}
-		}
+	if !(domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant) {
+		return false
 	}
+	if re.parked[p.Address.Domain] == nil {
+		re.parked[p.Address.Domain] = &heldDomain{until: now.Add(asideWhile)}
+	}
+	return true
 }
 
 // parkProbe keeps a probe whose domain lets others go first.
@@ -286,7 +298,10 @@ func (re *rechecks) readmit(now time.Time) {
 	}
 	kept, alone := re.waiting[:0], false
 	for _, one := range re.waiting {
-		may, single := re.mayAskAgain(now)
+		may, single := false, false
+		if !now.Before(one.due) {
+			may, single = re.mayAskAgain(now, one.probe)
+		}
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
@@ -313,17 +328,15 @@ func (re *rechecks) readmit(now time.Time) {
 
 // mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
 // there to be asked, or nothing passes and it is the turn of one of these; single: of one only.
-func (re *rechecks) mayAskAgain(now time.Time) (may, single bool) {
-	for _, o := range re.paths.all {
-		if now.Before(o.until) {
-			continue
-		}
-		if o.pace.Alone() {
-			return o.pace.AsksAgain() && !re.pool.asksFrom(o), true
-		}
-		return o.pace.Calm() || re.inbox.tasks.queue.Queued() == 0, false
+func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may, single bool) {
+	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
+	switch {
+	case o == nil:
+		return re.inbox.tasks.queue.Queued() == 0, false
+	case o.pace.Alone():
+		return o.pace.AsksAgain() && !re.pool.asksFrom(o), true
 	}
-	return re.inbox.tasks.queue.Queued() == 0, false
+	return o.pace.Calm() || re.inbox.tasks.queue.Queued() == 0, false
 }
 
 // comeBack queues a probe that was let aside.
