@@ -69,7 +69,7 @@ type Pace struct {
 
 	firsts  firsts     // the newest first tries
 	counted time.Time  // what was sent before says nothing about the present pace
-	long    bool      // a limit was found that counts over long
+	long    bool       // a limit was found that counts over long
 	stepped time.Time  // when a raise near the edge went badly last
 	later   transients // of those since then
 	flow    flow       // good answers
@@ -271,9 +271,12 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		return p.stepBack(now)
 	}
 	p.search.bad(t.Sent)
-	p.spend(p.firsts.chance(&p.firsts.newest().entry))
+	chance := p.firsts.chance(&p.firsts.newest().entry)
+	if chance >= likelyOwn {
+		p.spend(chance)
+	}
 	if p.test.open {
-		p.judge(p.firsts.chance(&p.firsts.newest().entry), now)
+		p.judge(chance, now)
 		return Unchanged
 	}
 	return p.suspect(now)
@@ -301,7 +304,11 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	if !passed || first.Sent.Before(p.counted) {
 		return Unchanged
 	}
-	stands := p.firsts.kinds.of(first.Kind).stands()
+	kind := p.firsts.kinds.of(first.Kind)
+	stands := kind.stands()
+	if kind.transientChance() < likelyOwn { // it wasn't paid for
+		p.spend(stands)
+	}
 	p.later.passed(stands)
 	if p.test.open {
 		p.test.later.passed(stands)
