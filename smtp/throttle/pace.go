@@ -20,6 +20,9 @@ const (
 	sureTries, shareTries = 20, 50
 	shareLeast            = 3
 
+	// measuredIn is the longest span over which a limit is measured by what passed.
+	measuredIn = 4 * time.Second
+
 	// rowNear bad ones in a row are enough near a known limit.
 	rowNear = 3
 
@@ -357,7 +360,10 @@ func (p *Pace) suspect(now time.Time) Effect {
 // measured is the limit, as far as what passed shows it: what was let through in a second of the span in which some wasn't.
 func (p *Pace) measured(now time.Time, x sample) float64 {
 	passed := float64(p.flow.over(now, time.Second))
-	if x.span > time.Second {
+	switch {
+	case x.span > measuredIn: // there may be a gap in it
+		passed = max(passed, float64(p.flow.over(now, measuredIn))/measuredIn.Seconds())
+	case x.span > time.Second:
 		passed = float64(x.n) * (1 - x.likely) / x.span.Seconds()
 	}
 	if passed == 0 {

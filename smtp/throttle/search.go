@@ -20,9 +20,9 @@ const (
 
 	// From there it is raised by stepLeast, twice as much after each raise that went well, up to stepMost, and each
 	// raise has to go well for trialAfter good answers and trialFor.
-	stepLeast, stepMost = 0.02, growth - 1
+	stepLeast, stepMost = 0.02, 0.5
 	trialAfter          = 100
-	trialTime           = 10.0
+	trialTime           = 5.0
 	trialFor            = 3 * time.Second
 
 	// Deferrals near the edge are paid for with good answers: one in creditPrice, of which creditMost are kept and
@@ -107,7 +107,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 func (s *search) needed(share float64) int {
 	switch {
 	case s.trying:
-		return min(max(int(trialTime*s.rate*share), growsAfter), trialAfter)
+		return min(max(int(trialTime*s.rate*share), growsLeast), trialAfter)
 	case s.edge == 0 && !s.stated && s.rate < s.ceiling:
 		return min(max(int(startFor*s.rate*share), startFew), startMany)
 	}
