@@ -52,6 +52,9 @@ const (
 	freshPass  = 3
 	dueLeast   = 6
 
+	// greyPatience is how long nobody may pass where words alone say that a receiver greylists: most make an address wait for five minutes.
+	greyPatience = 15 * time.Minute
+
 	// wrongFor is how long the words are not believed again.
 	wrongFor = 10 * time.Minute
 
@@ -62,11 +65,13 @@ const (
 // greylisting is whether every fresh address is deferred whatever we do, and passes later. First tries go at the whole pace
 // then, and say nothing about it; those who are asked again when they are due do.
 type greylisting struct {
-	on      bool
-	since   time.Time
-	wrong   time.Time
-	found   bool    // by who passes, and not by words alone
-	due, ok float64 // of the newest that were due, how many there were, and how many passed
+	on    bool
+	since time.Time
+	wrong time.Time
+	found bool // by who passes, and not by words alone
+
+	patience time.Duration // that nobody passes at all
+	due, ok  float64       // of the newest that were due, how many there were, and how many passed
 }
 
 // Greylisting reports whether every fresh address is deferred, and passes later.
@@ -82,7 +87,10 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 	if g.on {
 		return
 	}
-	*g = greylisting{on: true, since: now, wrong: g.wrong, found: p.nothing.on}
+	*g = greylisting{on: true, since: now, wrong: g.wrong, found: p.nothing.on, patience: greyPatience}
+	if g.found {
+		g.patience = 2*now.Sub(p.nothing.since) + time.Minute
+	}
 	if p.test.open {
 		p.test.open = false
 		p.search = p.test.saved
@@ -136,8 +144,6 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	switch {
 	case p.nothing.on:
 		return p.againAlone(passed, now)
-	case passed && p.firsts.row > 0:
-		p.nothing.passedAgain++
 	}
 	if !g.on || !due && !passed {
 		return Unchanged

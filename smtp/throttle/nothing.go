@@ -57,8 +57,7 @@ type nothing struct {
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
 	good, seen := p.firsts.goodSince(now.Add(-time.Minute))
-	says := 2*grey > n && 10*good < seen && !p.grey.wasWrong(now) // and nobody shows otherwise
-	if says || p.nothing.passedAgain >= passesAlone {
+	if 2*grey > n && 10*good < seen && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
 		p.grey.begin(p, now)
 		return Unchanged
 	}
@@ -86,7 +85,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	if p.test.open {
 		well = &p.test.saved
 	}
-	*x = nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from,
+	*x = nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	if p.flow.over(now, time.Second) >= limitLeast {
 		x.limit = p.measured(now, sample{})
@@ -186,7 +185,11 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		}
 		p.hold = now.Add(min(lasted, aloneLate))
 	}
-	*x = nothing{good: x.good, ended: now, from: now, was: x.cycled, passedAgain: x.passedAgain}
+	votes := x.votes
+	if t.Domain != "" { // a fresh one passed
+		votes = 0
+	}
+	*x = nothing{good: x.good, ended: now, from: now, was: x.cycled, votes: votes}
 	p.test.open = false
 	p.later = transients{}
 	p.firsts.forgetRow()

@@ -218,7 +218,7 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 		p.resume(&t, now)
 		return Unchanged
 	}
-	p.nothing.passedAgain = 0
+	p.nothing.votes = 0
 	p.grey.fresh(p, now)
 	p.judge(0, now)
 	return Unchanged
@@ -266,7 +266,12 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
 	case p.grey.on:
-		return Unchanged
+		if now.Sub(later(p.nothing.good, p.grey.since)) <= p.grey.patience {
+			return Unchanged
+		}
+		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its words say")
+		p.grey.wrong = now
+		return p.nothingPasses(now)
 	case p.firsts.rowFails(), p.firsts.isBlocked(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}

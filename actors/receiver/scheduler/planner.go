@@ -117,7 +117,7 @@ func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
 		if s.queue.Queued() > 0 && !dry {
 			n := pl.mayAsk(now, s, a)
 			dry = n == 0 && len(pl.paths.all) == 1 // the receiver's allowance: the others need not ask
-			probes := pl.takeProbes(now, s.queue, n)
+			probes := pl.takeProbes(now, s.queue, s.path, n)
 			pl.options.Sources.Return(s.path.index, pl.key, s.day, n-len(probes))
 			if len(probes) > 0 {
 				pl.giveProbes(now, s, probes, a)
@@ -236,7 +236,7 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 }
 
 // takeProbes pops up to n probes that are still worth asking.
-func (pl *planner) takeProbes(now time.Time, l *hostQueue, n int) []*Probe {
+func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
 		p := pl.queues.popProbe(l)
@@ -247,7 +247,7 @@ func (pl *planner) takeProbes(now time.Time, l *hostQueue, n int) []*Probe {
 			pl.inbox.shedTask(p.chunk.task)
 			p.chunk.open--
 		case pl.inbox.handOver(now, p):
-		case pl.rechecks.parkProbe(now, p):
+		case pl.rechecks.parkProbe(now, o, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			pl.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:

@@ -48,6 +48,9 @@ const (
 	// toldInRow addresses in a row that are told to slow down and for how long, and the receiver is left alone for so long.
 	toldInRow = 3
 
+	// theDeferred is the name of no domain, for those that were deferred before and let new ones go first.
+	theDeferred = ""
+
 	// notesMax bounds the sentences about what was found out.
 	notesMax = 8
 )
@@ -194,6 +197,12 @@ func (re *rechecks) waited(p *Probe, a *Answered, o *egressPath) (time.Duration,
 	return a.Sent.Sub(first), known
 }
 
+// isDeferred reports whether an address was deferred before.
+func (re *rechecks) isDeferred(p *Probe) bool {
+	_, known := re.deferred.first(p)
+	return known || p.greyAgo > 0
+}
+
 // follow does what the law of pace says.
 func (re *rechecks) follow(now time.Time, s *session, e throttle.Effect, a *Answered) {
 	if e == throttle.Unchanged {
@@ -273,9 +282,15 @@ func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkProbe keeps a probe whose domain lets others go first.
-func (re *rechecks) parkProbe(now time.Time, p *Probe) bool {
+// parkProbe keeps a probe whose domain lets others go first, and one that was deferred before while it is the turn of a new one.
+func (re *rechecks) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := re.parked[p.Address.Domain]
+	if o.pace.Alone() && !o.pace.AsksAgain() && p.recheck == nil && re.isDeferred(p) {
+		if h = re.parked[theDeferred]; h == nil {
+			h = &heldDomain{until: now.Add(asideWhile)}
+			re.parked[theDeferred] = h
+		}
+	}
 	if h == nil || p.recheck != nil || !now.Before(h.until) {
 		return false
 	}
