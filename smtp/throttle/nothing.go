@@ -172,7 +172,10 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		p.lower(nearEdge*p.proved, p.proved, now)
 	default:
 		through := x.through(now, lasted) / p.share
-		if p.long = p.long || through > 0; p.long {
+		if through > 0 && !p.long {
+			p.long, p.gap = true, now // what was taken for a penalty was none
+		}
+		if p.long {
 			lasted = 0
 		}
 		p.failedTrial(now, lasted)

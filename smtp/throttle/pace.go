@@ -72,7 +72,6 @@ type Pace struct {
 
 	firsts  firsts     // the newest first tries
 	counted time.Time  // what was sent before says nothing about the present pace
-	long    bool       // a limit was found that counts over long
 	stepped time.Time  // when a raise near the edge went badly last
 	later   transients // of those since then
 	flow    flow       // good answers

@@ -53,6 +53,7 @@ type search struct {
 	proved  float64 // the newest that went well
 	edge    float64 // where it was too much; 0: not known
 	step    float64 // of the next raise beyond the edge
+	long    bool    // the limit counts over long
 	trying  bool    // the newest raise went beyond the edge
 	credit  float64 // deferrals that may be caused
 	fails   int     // raises in a row that went badly
@@ -118,7 +119,7 @@ func (s *search) needed(share float64) int {
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
 	if s.trying { // it bears more than it did
-		s.trying, s.fails, s.step = false, 0, min(2*s.step, stepMost)
+		s.trying, s.fails, s.step = false, 0, min(2*s.step, s.stepMost())
 		s.edge = max(s.edge, s.rate/nearEdge)
 	}
 	to := s.rate
@@ -149,6 +150,14 @@ func (s *search) bad(sent time.Time) {
 	if !sent.Before(s.began) {
 		s.used++
 	}
+}
+
+// stepMost is the largest step: where too much is found out late it is small.
+func (s *search) stepMost() float64 {
+	if s.long {
+		return 2 * stepLeast
+	}
+	return stepMost
 }
 
 // spend takes a deferral, by how likely it is that it is our doing.

