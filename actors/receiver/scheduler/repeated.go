@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"strings"
 	"time"
 
 	"rollcall/smtp"
@@ -9,21 +8,17 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-const (
-	// repeatedMax bounds the replies that a session remembers. Beyond it all are forgotten: who says something
-	// else each time repeats nothing.
-	repeatedMax = 64
-
-	// repeatedBytes bounds each of them: 64 KB of texts a session. Few say more to each address.
-	repeatedBytes = 512
-)
+// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. Beyond it all are forgotten: who says
+// something else each time repeats nothing.
+const repeatedMax = 64
 
 // Repeated gives the judgements on the replies that one session gets to RCPT: what is said again is judged
 // once. One host, one source and one set of rules make what was said of one address hold for the next, if it
-// is not named in it. The zero value is ready; for one goroutine.
+// is not named in it otherwise. The zero value is ready; for one goroutine.
 type Repeated struct {
 	rules *verdict.Rules
 	known map[replyKey]*Judgement
+	text  []byte // of the reply, used again
 }
 
 // replyKey tells replies apart.
@@ -39,19 +34,24 @@ func (k *Repeated) Judge(o *Options, address smtp.Address, one smtp.Answer, raw 
 	if k.rules != rules {
 		k.rules, k.known = rules, nil
 	}
-	key := replyKey{one.Reply.Code, one.Reply.Enhanced, strings.Join(one.Reply.Lines, "\n")}
-	if told := k.known[key]; told != nil && evidence.SameFor(told.Attempt.Text, address) {
+	text, named, ok := evidence.AppendKey(k.text[:0], one.Reply, address)
+	k.text = text
+	if !ok {
+		return o.judgeBy(rules, raw())
+	}
+	told := k.known[replyKey{one.Reply.Code, one.Reply.Enhanced, string(text)}]
+	if told != nil && evidence.SameFor(told.Attempt.Text, address) {
 		again := *told
 		again.Attempt.At = one.At.Truncate(time.Millisecond)
 		return again
 	}
-	told := o.judgeBy(rules, raw())
-	if key.code != 0 && len(key.text) <= repeatedBytes && evidence.Whole(told.Attempt.Text) && !told.Attempt.Wide {
+	judged := o.judgeBy(rules, raw())
+	if evidence.IsWhole(judged.Attempt.Text, named) {
 		if k.known == nil || len(k.known) == repeatedMax {
 			k.known = map[replyKey]*Judgement{}
 		}
-		kept := told
-		k.known[key] = &kept
+		kept := judged
+		k.known[replyKey{one.Reply.Code, one.Reply.Enhanced, string(text)}] = &kept
 	}
-	return told
+	return judged
 }

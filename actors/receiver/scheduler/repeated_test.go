@@ -67,9 +67,11 @@ func TestWhatIsRepeatedIsJudgedAsBefore(t *testing.T) {
 	expect("about somebody else", 1)
 	ask(550, "user a.b unknown", "A.B")
 	ask(550, "user a.b unknown", "a.ü")
+	expect("about who is asked, or perhaps", 2)
 	ask(550, "user <x@example.org> unknown", "x")
-	ask(550, "user <x@example.org> unknown", "x")
-	expect("about who is asked, or perhaps", 4)
+	ask(550, "user <y@example.org> unknown", "y")
+	ask(550, "user <y@example.org> unknown", "x")
+	expect("with the address of who is asked, and of another", 2)
 	other, err := verdict.Load("own", []byte(ownRule))
 	if err != nil {
 		t.Fatal(err)
