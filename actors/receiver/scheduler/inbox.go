@@ -135,7 +135,7 @@ func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 		return
 	}
 	in.queueAnswers(p.chunk)
-	in.options.Metrics.answers.WithLabelValues(told.Verdict.Outcome.String(), told.Verdict.Reason.String()).Inc()
+	in.options.Metrics.countAnswer(told.Verdict.Outcome, told.Verdict.Reason)
 }
 
 // queueAnswers sees to it that the answers of a chunk are sent.
