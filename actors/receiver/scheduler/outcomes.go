@@ -319,7 +319,11 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 	s.errors += faults
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
-	for _, a := range r.Answered {
+	room := make([]evidence.Attempt, len(r.Answered))
+	for i, a := range r.Answered {
+		if a.Probe.attempts == nil {
+			a.Probe.attempts = room[i : i : i+1] // for note
+		}
 		oc.followVerdict(now, s, a)
 	}
 }
