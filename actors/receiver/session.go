@@ -53,9 +53,10 @@ type sessionActor struct {
 	end     sync.Once
 	tracer  *tracer // nil until it opens
 
-	repeated scheduler.Repeated // as smtp
-	span     span.Span          // as smtp
-	broken   bool               // as smtp: it failed
+	repeated scheduler.Repeated    // as smtp
+	judged   []scheduler.Judgement // of a transaction, used again
+	span     span.Span             // as smtp
+	broken   bool                  // as smtp: it failed
 
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
@@ -228,7 +229,7 @@ func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 // ask puts the probes to the receiver, a transaction at a time, until they are
 // all answered, the session ends, or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
-	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
+	r := scheduler.Report{ID: m.ID, Rest: m.Probes, Answered: make([]scheduler.Answered, 0, len(m.Probes))}
 	hold := func() bool { return a.held(&m) }
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
@@ -308,7 +309,7 @@ func (a *sessionActor) transaction(r *scheduler.Report, probes []*scheduler.Prob
 	for i, p := range probes {
 		addresses[i] = p.Address
 	}
-	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(probes))
+	stop, judged := verdict.ActNone, a.judged[:0]
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
@@ -318,6 +319,7 @@ func (a *sessionActor) transaction(r *scheduler.Report, probes []*scheduler.Prob
 		return stop != verdict.ActNone
 	}
 	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
+	a.judged = judged[:0]
 	now, nth := time.Now(), 0
 	for i, one := range answers {
 		var told scheduler.Judgement
