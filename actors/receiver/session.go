@@ -53,10 +53,9 @@ type sessionActor struct {
 	end     sync.Once
 	tracer  *tracer // nil until it opens
 
-	repeated scheduler.Repeated    // as smtp
-	judged   []scheduler.Judgement // of a transaction, used again
-	span     span.Span             // as smtp
-	broken   bool                  // as smtp: it failed
+	repeated scheduler.Repeated // as smtp
+	span     span.Span          // as smtp
+	broken   bool               // as smtp: it failed
 
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
@@ -309,7 +308,7 @@ func (a *sessionActor) transaction(r *scheduler.Report, probes []*scheduler.Prob
 	for i, p := range probes {
 		addresses[i] = p.Address
 	}
-	stop, judged := verdict.ActNone, a.judged[:0]
+	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(probes))
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
@@ -319,7 +318,6 @@ func (a *sessionActor) transaction(r *scheduler.Report, probes []*scheduler.Prob
 		return stop != verdict.ActNone
 	}
 	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
-	a.judged = judged[:0]
 	now, nth := time.Now(), 0
 	for i, one := range answers {
 		var told scheduler.Judgement

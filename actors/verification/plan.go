@@ -21,7 +21,7 @@ const (
 	// addresses are given up as unknown, which is free: the fault is ours.
 	crashesMax = 3
 
-	// roomMax bounds the room for outcomes that is kept while none waits: 1 MB.
+	// roomMax bounds the room for outcomes that is kept while fewer than a quarter wait: 1 MB.
 	roomMax = 4 * settleAt
 
 	// unsettledMax is how many outcomes may wait for the ledger before no more
@@ -231,8 +231,8 @@ func kept(results []ledger.Result, cases []evidence.Case) ([]byte, error) {
 // settled forgets the batch, which is in the ledger.
 func (p *plan) settled(now time.Time) {
 	p.pending, p.cases = slices.Delete(p.pending, 0, p.batched), slices.Delete(p.cases, 0, p.batched)
-	if len(p.pending) == 0 && cap(p.pending) > roomMax {
-		p.pending, p.cases = nil, nil
+	if cap(p.pending) > roomMax && cap(p.pending) > 4*len(p.pending) {
+		p.pending, p.cases = slices.Clone(p.pending), slices.Clone(p.cases)
 	}
 	p.since, p.batched = now, 0
 }
