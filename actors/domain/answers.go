@@ -105,11 +105,12 @@ func (a *agenda) results(now time.Time, m *wire.Results) {
 	}
 	o.seen[m.GetBatch()] = struct{}{}
 	o.acked = true
+	reader := wire.NewReader(m)
 	for _, answer := range m.GetAnswers() {
 		if _, left := o.left[answer.GetOrdinal()]; left {
 			delete(o.left, answer.GetOrdinal())
 			a.options.Load.give(a.work.Workspace, 1)
-			a.answer(now, s, answer, m.AttemptsOf(answer))
+			a.answer(now, s, answer, reader.AttemptsOf(answer))
 		}
 	}
 	if len(o.left) == 0 {
@@ -139,6 +140,9 @@ type answerOf struct {
 func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evidence.Attempt) {
 	p := a.begin(now, s, m.GetOrdinal())
 	c := a.archive.take(&p)
+	if len(c.Attempts) == 0 {
+		c.Attempts = attempts[:0] // where they are put again
+	}
 	for i := range attempts {
 		if !attempts[i].Reason.Known() { // of a newer program: what it means is not known here
 			attempts[i].Void = true

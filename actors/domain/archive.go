@@ -74,7 +74,7 @@ func newArchive(load *Load) *archive {
 func (r *archive) take(p *pending) evidence.Case {
 	c := evidence.Case{Omitted: int(p.omitted)}
 	if p.kept > 0 {
-		c.Attempts = make([]evidence.Attempt, p.kept, p.kept+1)
+		c.Attempts = make([]evidence.Attempt, p.kept)
 	}
 	for i := int(p.kept) - 1; i >= 0; i-- {
 		n := r.note(p.newest)

@@ -66,10 +66,14 @@ func (f *Facts) Guard(domain string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	*f.counted(domain) = refusals{guard: until}
+	f.guarded.Store(true)
 }
 
 // Rest is until when nothing is asked about a domain; it may be over.
 func (f *Facts) Rest(domain string) time.Time {
+	if !f.guarded.Load() {
+		return time.Time{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.refusals[domain]; r != nil {

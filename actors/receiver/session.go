@@ -51,9 +51,11 @@ type sessionActor struct {
 	working atomic.Bool   // that goroutine runs
 	leaving atomic.Bool   // the actor is stopped: it should come to an end
 	end     sync.Once
-	tracer  *tracer   // nil until it opens
-	span    span.Span // as smtp
-	broken  bool      // as smtp: it failed
+	tracer  *tracer // nil until it opens
+
+	repeated scheduler.Repeated // as smtp
+	span     span.Span          // as smtp
+	broken   bool               // as smtp: it failed
 
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
@@ -226,7 +228,7 @@ func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 // ask puts the probes to the receiver, a transaction at a time, until they are
 // all answered, the session ends, or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
-	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
+	r := scheduler.Report{ID: m.ID, Rest: m.Probes, Answered: make([]scheduler.Answered, 0, len(m.Probes))}
 	hold := func() bool { return a.held(&m) }
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
@@ -347,9 +349,11 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 
 // judge gives the verdict on what came of asking one address.
 func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) scheduler.Judgement {
-	return a.options.Judge(evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
-		Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
-		Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()})
+	return a.repeated.Judge(&a.options, address, one, func() evidence.Raw {
+		return evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
+			Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
+			Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()}
+	})
 }
 
 // fail ends the session in a report.

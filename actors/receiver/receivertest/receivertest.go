@@ -127,11 +127,12 @@ type Answer struct {
 // AnswersOf gives those of a message.
 func AnswersOf(r *wire.Results) []Answer {
 	var out []Answer
+	reader := wire.NewReader(r)
 	for _, m := range r.GetAnswers() {
 		outcome, reason := m.Verdict()
 		out = append(out, Answer{Ordinal: m.GetOrdinal(), Outcome: outcome, Reason: reason,
 			Wait:     time.Duration(m.GetWaitMs()) * time.Millisecond,
-			Attempts: r.AttemptsOf(m), Omitted: int(m.GetOmitted())})
+			Attempts: reader.AttemptsOf(m), Omitted: int(m.GetOmitted())})
 	}
 	return out
 }

@@ -18,10 +18,16 @@ const resultsMax = 60_000
 func messages(answers []answer) []*wire.Results {
 	var texts wire.Texts
 	r := &wire.Results{Answers: make([]*wire.Answer, len(answers))}
+	all, attempts := make([]wire.Answer, len(answers)), 0
 	for i := range answers {
-		a := &answers[i]
-		r.Answers[i] = &wire.Answer{Ordinal: a.ordinal, Outcome: uint32(a.outcome), Reason: uint32(a.reason),
-			WaitMs: a.wait.Milliseconds(), Attempts: texts.Attempts(a.attempts), Omitted: uint32(a.omitted)}
+		attempts += len(answers[i].attempts)
+	}
+	texts.Grow(attempts)
+	for i := range answers {
+		a, m := &answers[i], &all[i]
+		m.Ordinal, m.Outcome, m.Reason = a.ordinal, uint32(a.outcome), uint32(a.reason)
+		m.WaitMs, m.Attempts, m.Omitted = a.wait.Milliseconds(), texts.Attempts(a.attempts), uint32(a.omitted)
+		r.Answers[i] = m
 	}
 	r.Texts = texts.List()
 	if half := len(answers) / 2; half > 0 && proto.Size(r) > resultsMax {
@@ -32,11 +38,11 @@ func messages(answers []answer) []*wire.Results {
 
 // answersOf is the inverse of messages for one of them.
 func answersOf(r *wire.Results) []answer {
-	out := make([]answer, 0, len(r.GetAnswers()))
+	out, reader := make([]answer, 0, len(r.GetAnswers())), wire.NewReader(r)
 	for _, m := range r.GetAnswers() {
 		outcome, reason := m.Verdict()
 		out = append(out, answer{ordinal: m.GetOrdinal(), outcome: outcome, reason: reason,
-			wait: time.Duration(m.GetWaitMs()) * time.Millisecond, attempts: r.AttemptsOf(m),
+			wait: time.Duration(m.GetWaitMs()) * time.Millisecond, attempts: reader.AttemptsOf(m),
 			omitted: int(m.GetOmitted())})
 	}
 	return out

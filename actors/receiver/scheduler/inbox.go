@@ -94,12 +94,9 @@ func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	if c == nil {
 		return
 	}
-	for i, r := range c.sent {
-		if r.GetBatch() == m.GetBatch() {
-			c.sent = append(c.sent[:i], c.sent[i+1:]...)
-			c.heard = now
-			break
-		}
+	acked := func(r *wire.Results) bool { return r.GetBatch() == m.GetBatch() }
+	if i := slices.IndexFunc(c.sent, acked); i >= 0 {
+		c.sent, c.heard = slices.Delete(c.sent, i, i+1), now
 	}
 	t.listen(now)
 	if c.done() {
@@ -138,7 +135,7 @@ func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 		return
 	}
 	in.queueAnswers(p.chunk)
-	in.options.Metrics.answers.WithLabelValues(told.Verdict.Outcome.String(), told.Verdict.Reason.String()).Inc()
+	in.options.Metrics.countAnswer(told.Verdict.Outcome, told.Verdict.Reason)
 }
 
 // queueAnswers sees to it that the answers of a chunk are sent.

@@ -68,9 +68,12 @@ func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
 func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 
 // Judge makes an attempt of a raw answer and judges it.
-func (o *Options) Judge(r evidence.Raw) Judgement {
+func (o *Options) Judge(r evidence.Raw) Judgement { return o.judgeBy(o.Rules(), r) }
+
+// judgeBy is Judge by certain rules.
+func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
 	told := Judgement{Attempt: evidence.Note(r)}
-	told.Verdict = o.Rules().Decide(&told.Attempt)
+	told.Verdict = rules.Decide(&told.Attempt)
 	if !told.Verdict.Named {
 		told.Verdict.Wait = o.scaleHour(told.Verdict.Wait)
 	}
@@ -282,7 +285,11 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 	s.errors += faults
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
-	for _, a := range r.Answered {
+	room := make([]evidence.Attempt, len(r.Answered))
+	for i, a := range r.Answered {
+		if a.Probe.attempts == nil {
+			a.Probe.attempts = room[i : i : i+1] // for note
+		}
 		oc.followVerdict(now, s, a)
 	}
 }

@@ -84,6 +84,7 @@ type egressPath struct {
 
 	cause      evidence.Cause      // what the pace was changed for last, for evidence
 	suspension                     // at all of this receiver
+	takenAt    time.Time           // when the pool was told last that the receiver takes it
 	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
 }
 
@@ -398,6 +399,7 @@ func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
 	if r := told.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
 	}
+	o.takenAt = time.Time{}
 	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, told.Verdict.Reason) {
 		ps.options.Metrics.sourcesOut.Inc()
 		ps.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
@@ -414,6 +416,10 @@ func (ps *paths) noteTaken(now time.Time, s *session) {
 	}
 	o.count = 0
 	clear(o.refusing)
+	if o.takenAt.Equal(now) {
+		return
+	}
+	o.takenAt = now
 	ps.options.Sources.NoteAnswered(o.index, ps.key, now)
 }
 

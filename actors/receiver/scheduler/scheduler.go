@@ -140,9 +140,11 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
-	for _, p := range m.GetProbes() {
+	all := make([]Probe, len(m.GetProbes()))
+	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
-		one := &Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
+		one := &all[i]
+		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
 			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {

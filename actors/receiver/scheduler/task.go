@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -202,11 +203,8 @@ func (t *tasks) drop(k *task) {
 // forget ends a chunk that is done.
 func (t *tasks) forget(now time.Time, c *chunk) {
 	k := c.task
-	for i, o := range k.chunks {
-		if o == c {
-			k.chunks = append(k.chunks[:i], k.chunks[i+1:]...)
-			break
-		}
+	if i := slices.Index(k.chunks, c); i >= 0 {
+		k.chunks = slices.Delete(k.chunks, i, i+1)
 	}
 	k.done = append(k.done, doneChunk{number: c.number, until: now.Add(rememberFor)})
 	t.rest(now, k)
