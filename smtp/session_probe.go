@@ -31,7 +31,8 @@ type Ask struct {
 	// never. No group is larger than what is left of it.
 	RefusedMax int
 
-	// Stop is called with each reply, in order; true stops the probe. May be nil.
+	// Stop is called with each reply, in order; true stops the probe behind what was
+	// sent already. May be nil.
 	Stop func(Address, Reply) bool
 
 	// Hold is called right before each command, or group of them, is sent; true stops
@@ -59,8 +60,8 @@ const (
 // open before, MAIL, RCPT for each. It never sends DATA, and leaves the last one open.
 //
 // The answers are for a prefix of addrs: it stops early as Ask says, and after
-// a 421, which is the last answer. The rest was not asked, but for what stood in
-// a group after the stop; their replies were read and dropped.
+// a 421, which is the last answer. The rest was not asked, but for what stood in a
+// group behind that, or behind a refusal of MAIL; replies to it were dropped.
 //
 // The error is a *Failure, and the answers before it stand, but for ErrOutOfStep: then
 // no answer is known to be that to its RCPT, and there are none. With StageMail and
@@ -127,7 +128,6 @@ type probe struct {
 	addrs   []Address
 	answers []Answer // of each address; Err is known from the start
 	done    int      // addresses that are answered
-	next    int      // address whose reply comes next; done, unless the probe has stopped
 	wide    bool     // one of them needs SMTPUTF8
 	room    int      // RCPTs that may follow in the transaction that was opened last
 	nth     int      // RCPTs of the transaction whose replies are being read
@@ -146,16 +146,13 @@ func (p *probe) survey() {
 
 // skip goes on to the next address that can be asked.
 func (p *probe) skip() {
-	for p.next < len(p.addrs) && p.answers[p.next].Err != nil {
-		p.next++
-	}
-	if !p.stopped {
-		p.done = p.next
+	for p.done < len(p.addrs) && p.answers[p.done].Err != nil {
+		p.done++
 	}
 }
 
 func (p *probe) run(ctx context.Context) error {
-	for p.skip(); !p.stopped && p.done < len(p.addrs); p.skip() {
+	for p.skip(); p.done < len(p.addrs) && !p.stopped && p.s.open; p.skip() {
 		if p.ask.Hold != nil && p.ask.Hold() {
 			return nil
 		}
@@ -279,12 +276,12 @@ func (p *probe) group(ctx context.Context) error {
 		case err != nil:
 			err = s.fail(stage, s.cause(ctx, err))
 		case stage == StageRcpt:
-			err = p.answered(ctx, sent)
+			err = p.answered(ctx, sent, refusal != nil)
 		default:
 			err = p.led(ctx, stage)
 		}
 		if err != nil && refusal == nil {
-			refusal, p.stopped = err, true
+			refusal = err
 		}
 		if !s.open {
 			break
@@ -311,32 +308,31 @@ func (p *probe) led(ctx context.Context, stage Stage) error {
 	return nil
 }
 
-// answered reads the reply to a RCPT. After a stop it is dropped.
-func (p *probe) answered(ctx context.Context, sent time.Time) error {
+// answered reads the reply to a RCPT.
+func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) error {
 	s := p.s
 	reply, err := s.in.read()
 	if err != nil {
 		return s.fail(StageRcpt, s.cause(ctx, err))
 	}
-	p.skip()
-	at := p.next
-	s.traceHeard(reply, p.addrs[at])
 	if reply.Permanent() && s.transaction { // else it is about the MAIL that was refused
 		p.refused++
 		s.refused++
 	}
-	p.nth++
-	if p.next++; !p.stopped {
-		p.answers[at] = Answer{Reply: reply, Nth: p.nth, Sent: sent, At: time.Now()}
-		p.done = p.next
-	}
 	if reply.Code == 421 { // RFC 5321 §3.8
-		p.stopped = true
 		s.Close()
+	}
+	if dropped {
 		return nil
 	}
-	if p.ask.Stop != nil && !p.stopped {
-		p.stopped = p.ask.Stop(p.addrs[at], reply)
+	p.skip()
+	a := p.addrs[p.done]
+	s.traceHeard(reply, a)
+	p.nth++
+	p.answers[p.done] = Answer{Reply: reply, Nth: p.nth, Sent: sent, At: time.Now()}
+	p.done++
+	if s.open && p.ask.Stop != nil && p.ask.Stop(a, reply) {
+		p.stopped = true
 	}
 	return nil
 }

@@ -241,7 +241,7 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r.Refused = a.smtp.Refused() - refused
 	r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(r.Answered)
 	switch {
-	case stop == verdict.ActVoid && len(r.Answered) > 0: // whatever came behind it
+	case stop == verdict.ActVoid: // whatever came behind it
 		last := r.Answered[len(r.Answered)-1].Told
 		r.Failure, r.Poisoned = &last, true
 		a.smtp.Quit()
@@ -290,7 +290,8 @@ func countAsked(got []scheduler.Answered) int {
 }
 
 // probe asks for the rest of a report, and judges each answer as it comes. It returns
-// which action ended it early, if one did.
+// which action ended it early, if one did. What stood behind that in the same group was
+// answered too; behind a guard against harvesting no answer counts.
 func (a *sessionActor) probe(r *scheduler.Report, ask smtp.Ask) (verdict.Action, error) {
 	addresses := make([]smtp.Address, len(r.Rest))
 	for i, p := range r.Rest {
@@ -300,7 +301,7 @@ func (a *sessionActor) probe(r *scheduler.Report, ask smtp.Ask) (verdict.Action,
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
-		if scheduler.EndsBatch(&told) {
+		if scheduler.EndsBatch(&told) && (stop == verdict.ActNone || told.Verdict.Action == verdict.ActVoid) {
 			stop = told.Verdict.Action
 		}
 		return stop != verdict.ActNone
@@ -320,6 +321,12 @@ func (a *sessionActor) probe(r *scheduler.Report, ask smtp.Ask) (verdict.Action,
 		}
 		r.Answered = append(r.Answered, scheduler.Answered{Probe: r.Rest[i], Told: told, Sent: one.Sent, At: one.At,
 			Nth: one.Nth})
+		if stop == verdict.ActVoid && told.Verdict.Action == verdict.ActVoid {
+			break
+		}
+	}
+	if len(r.Answered) == 0 { // out of step: none of them is an answer
+		stop = verdict.ActNone
 	}
 	return stop, err
 }
