@@ -174,8 +174,8 @@ func (a *adversary) census() {
 // work answers a part of what is open, and misbehaves.
 func (a *adversary) work() {
 	for _, s := range a.b.shards {
-		if len(s.chunks) > chunksMax {
-			a.t.Fatalf("%d chunks are open", len(s.chunks))
+		if s.out(false) > chunksMax || s.out(true) > chunksMax {
+			a.t.Fatalf("%d chunks are open, and %d of due retries", s.out(false), s.out(true))
 		}
 		switch {
 		case !s.reached:

@@ -43,8 +43,12 @@ const (
 	heldPart   = 2
 
 	// chunksMax bounds the chunks that are out, whatever credit a late message
-	// names: one being asked and one behind it, as the receivers grant.
+	// names: one being asked and one behind it, as the receivers grant. Due retries have as
+	// many of their own: they don't wait behind a thousand addresses that were never asked.
 	chunksMax = 2
+
+	// refusedPause is how long due retries are not offered after the receiver had no room for them.
+	refusedPause = time.Second
 
 	// chunkFirst is the size of a domain's first chunks. Those that are answered
 	// within chunkSoon are followed by larger ones, up to wire.AddressesMax: a fast

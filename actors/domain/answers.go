@@ -52,8 +52,12 @@ func (a *agenda) acked(now time.Time, m *wire.OfferAck) {
 		o.acked = true
 	default: // full, or an epoch that is over: a pulse or our parent will tell
 		a.close(s, m.GetChunk())
-		s.giveBack(o)
-		s.credit = 0 // whatever it says: the same offer would be refused again at once
+		a.giveBack(s, o)
+		if o.retries {
+			s.retryAt = now.Add(refusedPause)
+		} else {
+			s.credit = 0 // whatever it says: the same offer would be refused again at once
+		}
 		if len(s.chunks) == 0 {
 			a.leave(s) // and ask again after a pause
 			s.failures++
@@ -82,7 +86,7 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 	for number, o := range s.chunks {
 		if o.acked && !held[number] && now.Sub(o.sent) > silenceMax {
 			a.close(s, number)
-			s.giveBack(o)
+			a.giveBack(s, o)
 		}
 	}
 }
@@ -114,7 +118,9 @@ func (a *agenda) results(now time.Time, m *wire.Results) {
 	}
 	if len(o.left) == 0 {
 		a.close(s, m.GetChunk())
-		s.resize(now.Sub(o.sent))
+		if !o.retries {
+			s.resize(now.Sub(o.sent))
+		}
 	}
 }
 

@@ -94,7 +94,10 @@ func (a *agenda) drain(now time.Time, all bool, do func(*shard, pending, evidenc
 			if a.cut() {
 				return false
 			}
-			ordinal, ok := s.take(a.since(now))
+			ordinal, ok := s.take(a.since(now), false)
+			if !ok {
+				ordinal, ok = s.take(a.since(now), true)
+			}
 			if !ok && all && len(s.deferred) > 0 {
 				ordinal, ok = s.pop(), true
 			}

@@ -274,8 +274,11 @@ type Probe struct {
 	// that is named; 0: it was not. A receiver learns from it how long that takes.
 	GreylistedMs   int64  `protobuf:"varint,3,opt,name=greylisted_ms,json=greylistedMs,proto3" json:"greylisted_ms,omitempty"`
 	GreylistedFrom []byte `protobuf:"bytes,4,opt,name=greylisted_from,json=greylistedFrom,proto3" json:"greylisted_from,omitempty"` // 4 or 16 bytes; none: the system chose the address
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// It was put off before and is due: it is asked before those that were never asked. A chunk
+	// of nothing else takes no credit.
+	Retry         bool `protobuf:"varint,5,opt,name=retry,proto3" json:"retry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Probe) Reset() {
@@ -334,6 +337,13 @@ func (x *Probe) GetGreylistedFrom() []byte {
 		return x.GreylistedFrom
 	}
 	return nil
+}
+
+func (x *Probe) GetRetry() bool {
+	if x != nil {
+		return x.Retry
+	}
+	return false
 }
 
 // Offer asks a receiver to take a chunk of probes. Domain -> receiver.
@@ -1100,12 +1110,13 @@ const file_wire_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\rR\x05shard\"0\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\x85\x01\n" +
+	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\x9b\x01\n" +
 	"\x05Probe\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12#\n" +
 	"\rgreylisted_ms\x18\x03 \x01(\x03R\fgreylistedMs\x12'\n" +
-	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\"\x9e\x02\n" +
+	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\x12\x14\n" +
+	"\x05retry\x18\x05 \x01(\bR\x05retry\"\x9e\x02\n" +
 	"\x05Offer\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12)\n" +

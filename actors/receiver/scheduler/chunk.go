@@ -18,6 +18,7 @@ type chunk struct {
 	offered  time.Time
 	open     int  // probes without an answer
 	control  bool // one of them is a control probe
+	retries  bool // all of them were put off before and are due
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in scheduler.unsent
@@ -56,6 +57,7 @@ type Probe struct {
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
 	suspect *suspect     // it was put off here, and is looked at again
+	retry   bool         // it was put off before it was offered, and is due
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
 	greyFrom string        // by which of our sources

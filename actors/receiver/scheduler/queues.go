@@ -50,8 +50,11 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	}
 	f := qs.inbox.tasks.flow(p.chunk.task)
 	class := fairqueue.ClassOf(p.Address.Local)
-	if p.suspect != nil { // it is looked at again
+	switch {
+	case p.suspect != nil: // it is looked at again
 		class = fairqueue.First
+	case p.retry: // it ends an address, and greylists forget
+		class = fairqueue.Retry
 	}
 	l.Push(f, p, class)
 	if l.Sessions() > 0 {

@@ -121,7 +121,7 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		sc.options.Metrics.doubled.Inc()
-	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes())):
+	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
@@ -135,7 +135,8 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 
 func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
-		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now}
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
+		retries: m.Retries()}
 	t.chunks = append(t.chunks, c)
 	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
@@ -143,7 +144,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	for _, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
 		one := &Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+			retry: p.GetRetry(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
