@@ -121,15 +121,16 @@ type agenda struct {
 	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
 	tally     *tally                   // of the addresses that are put off
 
-	held     bool        // nothing may be offered
-	heldAt   time.Time   // since when
-	closed   smtp.Reason // why the domain takes no mail, as DNS says
-	unrouted bool        // DNS said nothing; addresses are being put off
-	draining bool        // more may be final in the next turn
-	crowded  bool        // the workspace has its share of the addresses that may be at receivers
-	left     int         // addresses without a final outcome
-	finals   []Final
-	steps    []step
+	offeredAt time.Time   // when an address was offered first; zero: none was
+	held      bool        // nothing may be offered
+	heldAt    time.Time   // since when
+	closed    smtp.Reason // why the domain takes no mail, as DNS says
+	unrouted  bool        // DNS said nothing; addresses are being put off
+	draining  bool        // more may be final in the next turn
+	crowded   bool        // the workspace has its share of the addresses that may be at receivers
+	left      int         // addresses without a final outcome
+	finals    []Final
+	steps     []step
 }
 
 // newAgenda makes one; the control probes grow from seed.
@@ -163,6 +164,11 @@ func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
 		a.expire(now)
 	case a.unrouted:
 		a.putOff(now)
+	}
+	for _, s := range a.shards {
+		if s.barren != smtp.ReasonNone && !a.cut() {
+			a.giveUpBarren(now, s)
+		}
 	}
 	if a.resting(now) {
 		a.rest(now)
@@ -301,10 +307,8 @@ func (a *agenda) hold(now time.Time, on bool) {
 	}
 	a.held = on
 	for _, s := range a.shards {
-		if on && s.reached && len(s.chunks) > 0 {
-			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
-			a.takeBack(s)
-			s.told = 0 // it forgets that too
+		if on {
+			a.recall(s)
 		}
 	}
 }

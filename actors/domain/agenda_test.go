@@ -200,8 +200,9 @@ type told struct {
 	host    string
 	void    bool
 	bare    bool
-	silent  bool // without an attempt
-	others  bool // the attempt is another address's
+	silent  bool       // without an attempt
+	others  bool       // the attempt is another address's
+	stage   smtp.Stage // its zero value: RCPT
 }
 
 // attempts is the evidence for what is told.
@@ -219,6 +220,9 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 		Void: say.void, Bare: say.bare, Others: say.others}
 	if say.host != "" {
 		a.Host = say.host
+	}
+	if say.stage != 0 {
+		a.Stage = say.stage
 	}
 	if a.Source == "" {
 		a.Source = "192.0.2.77"

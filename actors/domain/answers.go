@@ -79,6 +79,7 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 	s.heard, s.credit = now, m.GetCredit()
 	s.cause, s.perHour = m.GetCause(), m.GetPerHour()
 	s.hold(now, wire.Until(now, m.GetWaitingMs()))
+	a.noteBarren(now, s, m)
 	held := map[uint64]bool{}
 	for _, number := range m.GetChunks() {
 		held[number] = true
@@ -122,6 +123,7 @@ func (a *agenda) results(now time.Time, m *wire.Results) {
 			s.resize(now.Sub(o.sent))
 		}
 	}
+	a.noteBarren(now, s, m)
 }
 
 // resize chooses the size of the next chunk by how long this one took.
@@ -226,15 +228,8 @@ func putOff(list []evidence.Attempt) bool {
 	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
 }
 
-// waited says whether an answer is about a limit, a rest or a budget that kept everybody from asking
-// the address.
-func waited(m answerOf) bool {
-	limited := m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
-	return limited && !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
-}
-
 // again puts an address off, or gives it up when its time is over. A wait that the
-// receiver named is never cut short. What it waits for a limit, a rest or a budget uses none of
+// receiver named is never cut short. What it waits while nobody asks for it uses none of
 // its time; of a control probe's it does, so that what was accepted never waits for it longer.
 func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
 	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
@@ -254,15 +249,14 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 		}
 		wait = max(wait, own)
 	}
-	if waited(m) && p.ordinal != controlOrdinal { // nobody asked it: neither that nor this wait counts
+	if untimed(m) && p.ordinal != controlOrdinal { // neither that nor this wait counts
 		p.since += a.since(now) - max(p.due, p.since) + wait
 	} else if p.waits < waitsMax {
 		p.waits++
 	}
 	p.due = a.since(now) + wait
-	deadline := a.work.Deadline
 	switch {
-	case p.due-p.since <= a.options.GiveUpAfter && (deadline.IsZero() || now.Add(wait).Before(deadline)):
+	case !a.outOfTime(now, &p, c):
 		a.archive.keep(&p, c)
 		if len(m.attempts) > 0 {
 			a.tally.asked(p.reason, true)

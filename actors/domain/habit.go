@@ -3,7 +3,6 @@ package domain
 import (
 	"time"
 
-	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -142,11 +141,7 @@ func (a *agenda) rest(now time.Time) {
 		a.again(now, a.shardOf(p.ordinal), p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
 	}
 	for _, s := range a.shards {
-		if s.reached && len(s.chunks) > 0 {
-			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
-			a.takeBack(s)
-			s.told = 0 // it forgets that too
-		}
+		a.recall(s)
 	}
 }
 

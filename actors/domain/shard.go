@@ -50,8 +50,9 @@ type shard struct {
 	heard     time.Time
 	heldUntil time.Time // the receiver says that it may not ask before
 
-	cause   wire.Cause // what keeps the receiver from asking more, as it said last
-	perHour int64      // that it expects to ask of this verification; 0: it does not say
+	barren  smtp.Reason // it gives nobody an answer, so all that waits is given up; why
+	cause   wire.Cause  // what keeps the receiver from asking more, as it said last
+	perHour int64       // that it expects to ask of this verification; 0: it does not say
 
 	ordinals []uint32 // in the order of the file; read only
 	next     int      // first of ordinals that was never offered
@@ -371,6 +372,9 @@ func (a *agenda) offer(now time.Time, s *shard, retries bool) {
 		return
 	}
 	a.tellBehind(now, s, o.offer)
+	if a.offeredAt.IsZero() {
+		a.offeredAt = now
+	}
 	s.chunks[a.chunk] = o
 	a.steps = append(a.steps, tell{s.number, o.offer})
 }
@@ -443,6 +447,15 @@ func (a *agenda) abandon(now time.Time, s *shard) {
 	}
 	s.reaching = false
 	a.takeBack(s)
+}
+
+// recall takes back what the receiver of a shard has not asked.
+func (a *agenda) recall(s *shard) {
+	if s.reached && len(s.chunks) > 0 {
+		a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+		a.takeBack(s)
+		s.told = 0 // it forgets that too
+	}
 }
 
 // takeBack makes everything that is out ready again.

@@ -141,6 +141,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
+	t.queue = l
 	for _, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
 		one := &Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
@@ -277,6 +278,9 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
 	}
+	if st := &sc.recorder.record; !st.observed.IsZero() {
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), sc.planner.slotless)
+	}
 	sc.explainer.observePlan(now)
 	steps := sc.steps
 	sc.steps = nil
@@ -374,12 +378,19 @@ func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	if failed == nil {
 		sc.allowance.software.note(shown)
+	} else if s := sc.pool.sessions[id]; s != nil {
+		s.queue.barren.note(s.dialled, now, failed)
 	}
 	sc.outcomes.sessionOpened(now, id, failed)
 }
 
 // SessionWorked takes the answers of a session.
-func (sc *Scheduler) SessionWorked(now time.Time, r Report) { sc.outcomes.sessionWorked(now, r) }
+func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
+	if s := sc.pool.sessions[r.ID]; s != nil {
+		s.queue.barren.noteReport(s.sent(), now, &r)
+	}
+	sc.outcomes.sessionWorked(now, r)
+}
 
 // SessionClosed frees the place of a session that has ended, or was given up before it began.
 func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }

@@ -57,6 +57,7 @@ type task struct {
 	client  Client
 	space   uuid.UUID // workspace, as the newest offer names it
 	chunks  []*chunk
+	queue   *hostQueue        // of the newest of them
 	done    []doneChunk       // oldest first
 	beatAt  time.Time         // when it was last told what holds us up, or results again
 	owed    time.Time         // since when results wait for the client to be heard; zero: none do
