@@ -131,7 +131,7 @@ func (s *shard) resize(took time.Duration) {
 	if took <= chunkSoon {
 		s.size = min(2*s.size, wire.AddressesMax)
 	} else {
-		s.size = max(s.size/2, chunkFirst)
+		s.size = max(s.size/2, chunkLeast)
 	}
 }
 
@@ -232,6 +232,10 @@ func putOff(list []evidence.Attempt) bool {
 // receiver named is never cut short. What it waits while nobody asks for it uses none of
 // its time; of a control probe's it does, so that what was accepted never waits for it longer.
 func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
+	if s.barren != smtp.ReasonNone {
+		a.giveUpAt(now, s, p, c)
+		return
+	}
 	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
 		a.putOffBy(now, &p, last)
 	}

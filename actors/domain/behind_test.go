@@ -22,21 +22,21 @@ func (b *bench) backs(o *wire.Offer, behind int, waiting time.Duration) {
 }
 
 func TestOffersTellWhatIsBehindThem(t *testing.T) {
-	const all = 10 * chunkFirst
+	const all = 10 * wire.AddressesMax
 	b := newBench(t, testOptions(), all)
 	b.reach()
 	first := b.offered()
-	b.backs(first, all-chunkFirst, 0)
+	b.backs(first, all-wire.AddressesMax, 0)
 	b.pass(ackWithin) // nobody answers
-	b.backs(b.offered(), all-chunkFirst, ackWithin)
+	b.backs(b.offered(), all-wire.AddressesMax, ackWithin)
 	b.ack(first, 1, wire.Refusal_NONE)
 	second := b.offered()
-	b.backs(second, all-2*chunkFirst, ackWithin)
+	b.backs(second, all-2*wire.AddressesMax, ackWithin)
 	b.ack(second, 0, wire.Refusal_FULL) // given back
 	b.pass(time.Second)
 	b.answers(first, 1, greylisted) // they wait for a time, not for the receiver
 	third := b.offered()
-	b.backs(third, all-chunkFirst-len(third.GetProbes()), ackWithin+time.Second)
+	b.backs(third, all-wire.AddressesMax-len(third.GetProbes()), ackWithin+time.Second)
 	b.pass(10 * time.Minute) // their time has come, and nothing was heard of the receiver
 	b.finds(true)
 	behind, offers := all, b.offers()
@@ -68,7 +68,7 @@ func TestAddressesThatAreDueAreCounted(t *testing.T) {
 // while nothing more is welcome, and those that are held back, are told of within a second;
 // what does not change is told again only while nothing is out, before it is forgotten there.
 func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
-	const all = 6 * chunkFirst
+	const all = 6 * wire.AddressesMax
 	b := newBench(t, testOptions(), all)
 	b.reach()
 	first := b.offered()
@@ -99,7 +99,7 @@ func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
 		t.Errorf("the receiver never hears of %d", want)
 	}
 	putOff(first)
-	b.only().size = chunkFirst / 3 // so that not all that are due go out at once
+	b.only().size = wire.AddressesMax / 3 // so that not all that are due go out at once
 	b.pass(3 * time.Second)
 	behind += len(first.GetProbes())
 	for _, next := range b.offers() {

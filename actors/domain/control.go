@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 
@@ -54,11 +55,46 @@ func (a *agenda) control(now time.Time) {
 	if k.asking || now.Before(k.next) {
 		return
 	}
-	a.canaryBy = time.Time{}
+	a.beginControl()
+	a.offerControl(now)
+}
+
+// beginControl makes another control probe, which goes to the receiver now.
+func (a *agenda) beginControl() {
+	k := &a.controls
+	a.canaryBy, a.canaryFrom = time.Time{}, time.Time{}
 	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.nobodies.next()
 	k.asked++
-	s := a.shardOf(controlOrdinal)
-	s.makeReady(controlOrdinal)
+}
+
+// offerControl offers the control probe as what is due: many addresses may wait for it.
+func (a *agenda) offerControl(now time.Time) {
+	p := pending{ordinal: controlOrdinal, since: a.since(now), due: a.since(now) - 1} // never 0: see tally.control
+	a.tally.push(&p, p.due)
+	heap.Push(&a.shardOf(controlOrdinal).deferred, p)
+}
+
+// controlBehind is behind how many addresses of a domain's first chunk the first control probe goes with them.
+// Nearly always one of so many is accepted, and it would be asked then anyway, a round trip and a queue
+// later. A domain with fewer may not need it.
+const controlBehind = 4
+
+// controlEarly begins the first control probe when it is its turn in a chunk, and reports whether it
+// belongs there.
+func (a *agenda) controlEarly(now time.Time, s *shard, o *open) bool {
+	k := &a.controls
+	if len(o.left) != controlBehind || !s.unasked() || !a.offeredAt.IsZero() || k.asking || !a.recallBy.IsZero() {
+		return false
+	}
+	if _, known := a.habit(now).CatchAll(); known {
+		return false
+	}
+	a.beginControl()
+	if a.shardOf(controlOrdinal) == s {
+		return true
+	}
+	a.offerControl(now)
+	return false
 }
 
 // pauseControls lets some time pass before the next control probe.
@@ -139,7 +175,7 @@ func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case,
 		a.pauseControls(now)
 	case asked && len(m.attempts) > 0 && last.Outcome == smtp.Invalid && last.Bare && a.witnesses.known:
 		a.controls.bare = last
-		a.askWitness()
+		a.askWitness(now)
 	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
 		a.again(now, s, p, c, m)
 	default:

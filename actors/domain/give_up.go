@@ -54,11 +54,12 @@ func (a *agenda) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 }
 
 // noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
-// first offer of this work at most.
+// first offer of this work at most. What is with a receiver that answers nobody is taken back.
 func (a *agenda) noteBarren(now time.Time, s *shard, m interface {
 	GetBarrenMs() int64
 	GetBarrenReason() uint32
 }) {
+	s.barren = smtp.ReasonNone
 	lasting := min(wire.Until(now, m.GetBarrenMs()).Sub(now), now.Sub(a.offeredAt))
 	if m.GetBarrenMs() <= 0 || lasting < a.options.GiveUpAfter {
 		return
@@ -66,20 +67,23 @@ func (a *agenda) noteBarren(now time.Time, s *shard, m interface {
 	if s.barren = smtp.ConnectionFailed; smtp.Reason(m.GetBarrenReason()).Known() {
 		s.barren = smtp.Reason(m.GetBarrenReason())
 	}
+	if s.reached && len(s.chunks) > 0 {
+		a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task, GiveBack: true}})
+	}
 }
 
-// giveUpBarren ends everything that waits for a receiver that answers nobody.
+// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
 func (a *agenda) giveUpBarren(now time.Time, s *shard) {
-	a.recall(s)
-	if a.drainShard(now, s, true, func(s *shard, p pending, c evidence.Case) {
-		why := s.barren
-		if _, asked := c.Last(); asked {
-			why = smtp.ReasonNone
-		}
-		a.giveUpOne(now, p, c, why)
-	}) {
-		s.barren = smtp.ReasonNone
+	a.drainShard(now, s, true, func(s *shard, p pending, c evidence.Case) { a.giveUpAt(now, s, p, c) })
+}
+
+// giveUpAt gives up an address of a receiver that answers nobody.
+func (a *agenda) giveUpAt(now time.Time, s *shard, p pending, c evidence.Case) {
+	why := s.barren
+	if _, asked := c.Last(); asked {
+		why = smtp.ReasonNone
 	}
+	a.giveUpOne(now, p, c, why)
 }
 
 // giveUpOne gives up an address, or what rests on the control probe that it is.

@@ -32,6 +32,21 @@ func TestReceiverThatAnswersNobody(t *testing.T) {
 	}
 	b.pulse(first, b.options.GiveUpAfter, wire.Cause_FREE)
 	b.pulse(first, b.options.GiveUpAfter, wire.Cause_FREE)
+	for _, s := range b.steps {
+		if to, ok := s.(tell); ok {
+			_, given := to.msg.(*wire.Cancel)
+			if given && !to.msg.(*wire.Cancel).GetGiveBack() {
+				t.Error("what is out is dropped, and may be on the wire")
+			}
+		}
+	}
+	b.barren = b.options.GiveUpAfter
+	for _, o := range b.only().chunks { // what had not begun comes back
+		if len(b.done) == all {
+			t.Error("given up while it may be on the wire")
+		}
+		b.answers(o.offer, 99, told{reason: smtp.ReceiverRateLimited, silent: true})
+	}
 	for b.left > 0 && !b.wakes.IsZero() && b.wakes.Before(b.now.Add(time.Second)) {
 		b.now = b.wakes
 		b.look()

@@ -8,14 +8,19 @@ import (
 )
 
 // accept files an address that was accepted, until it is known what that is worth.
-// First the cluster is asked, which may have been told, then the receiver.
 func (a *agenda) accept(now time.Time, p pending, c evidence.Case) {
 	a.archive.keep(&p, c)
 	a.accepted = append(a.accepted, p)
-	if !a.recalled && a.options.Facts.Shared() {
-		a.recalled, a.recallBy = true, now.Add(recallWithin)
-		a.steps = append(a.steps, recall{})
+}
+
+// askCluster has it found out what other nodes know of the domain, while its route is: what is accepted
+// waits for that before the receiver is asked.
+func (a *agenda) askCluster(now time.Time) {
+	if _, known := a.habit(now).CatchAll(); known || a.recalled || !a.options.Facts.Shared() {
+		return
 	}
+	a.recalled, a.recallBy = true, now.Add(recallWithin)
+	a.steps = append(a.steps, recall{})
 }
 
 // pop takes one of the addresses that were accepted.
@@ -57,7 +62,7 @@ func (a *agenda) weigh(now time.Time) {
 	h := a.habit(now)
 	if a.believes(h, now) {
 		a.proven = append(a.proven, a.accepted...)
-		a.accepted, a.canaryBy = nil, time.Time{}
+		a.accepted, a.canaryBy, a.canaryFrom = nil, time.Time{}, time.Time{}
 	}
 	for len(a.proven) > 0 && !a.cut() {
 		p, c := a.pop(&a.proven)
@@ -67,9 +72,7 @@ func (a *agenda) weigh(now time.Time) {
 		}
 	}
 	_, known := h.CatchAll()
-	if known && len(a.accepted) > 0 && a.canaryBy.IsZero() && !a.controls.asking {
-		a.canaryBy = now.Add(a.options.Facts.Hour.Of(canaryAfter))
-	}
+	a.setCanary(now, known)
 	switch {
 	case len(a.accepted) == 0:
 	case a.inDoubt(now):
@@ -81,6 +84,23 @@ func (a *agenda) weigh(now time.Time) {
 	case known && now.Before(a.canaryBy) && a.busy(now):
 	default:
 		a.control(now)
+	}
+}
+
+// setCanary decides when a control probe is asked for what is accepted at a domain that tells mailboxes apart.
+func (a *agenda) setCanary(now time.Time, known bool) {
+	if !known || len(a.accepted) == 0 || a.controls.asking {
+		return
+	}
+	if a.canaryFrom.IsZero() {
+		a.canaryFrom = now
+		a.canaryBy = now.Add(a.options.Facts.Hour.Of(canaryAfter))
+	}
+	switch n := len(a.accepted); {
+	case n >= canaryMost:
+		a.canaryBy = now
+	case n >= canaryFew:
+		a.canaryBy = earlier(a.canaryBy, later(now, a.canaryFrom.Add(canarySoon)))
 	}
 }
 
@@ -113,7 +133,7 @@ func (a *agenda) prove(at time.Time) {
 			a.proven = append(a.proven, p)
 		}
 	}
-	a.accepted, a.canaryBy = rest, time.Time{}
+	a.accepted, a.canaryBy, a.canaryFrom = rest, time.Time{}, time.Time{}
 }
 
 // guarded: a mailbox that nobody has was accepted behind many refusals, so a guard is

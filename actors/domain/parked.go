@@ -131,7 +131,7 @@ func (a *agenda) restore(now time.Time, left *Parked) {
 		if k.Again != nil {
 			a.restoreOne(now, controlOrdinal, k.Again)
 		} else {
-			a.shards[0].makeReady(controlOrdinal)
+			a.offerControl(now)
 		}
 	}
 	known := make(map[uint32]*ParkedAddress, len(left.Addresses))

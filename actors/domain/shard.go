@@ -56,7 +56,7 @@ type shard struct {
 
 	ordinals []uint32 // in the order of the file; read only
 	next     int      // first of ordinals that was never offered
-	ready    []uint32 // to be offered before those: given back unasked, or the control probe
+	ready    []uint32 // to be offered before those: given back unasked
 	deferred deferrals
 	ripe     int                // of deferred, those whose time had come at ripeAt, less those taken since
 	ripeAt   time.Duration      // since the start of the agenda
@@ -74,7 +74,7 @@ type shard struct {
 func (a *agenda) newShards(n int) []*shard {
 	out := make([]*shard, n)
 	for i := range out {
-		out[i] = &shard{number: i, size: chunkFirst, tally: a.tally, history: map[uint32]pending{},
+		out[i] = &shard{number: i, size: wire.AddressesMax, tally: a.tally, history: map[uint32]pending{},
 			chunks: map[uint64]*open{},
 			task: &wire.Task{Verification: a.verification, Epoch: a.work.Epoch,
 				Domain: a.work.Domain, Shard: uint32(i)}}
@@ -154,9 +154,6 @@ func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
 		s.ripe, s.ripeAt = s.deferred.ripe(since, 0), since
 	}
 	unasked := len(s.ordinals) - s.next + len(s.ready)
-	if len(s.ready) > 0 && s.ready[0] == controlOrdinal { // it is put before all others
-		unasked--
-	}
 	switch {
 	case unasked > 0:
 		oldest = since
@@ -224,26 +221,20 @@ func (a *agenda) giveBack(s *shard, o *open) {
 			continue
 		}
 		p, before := s.history[ordinal]
-		if !before {
-			s.makeReady(ordinal)
-			continue
-		}
-		delete(s.history, ordinal)
-		a.tally.push(&p, a.passes(&p))
-		heap.Push(&s.deferred, p)
-		if ordinal != controlOrdinal {
-			s.ripe++ // its time had come
+		switch {
+		case ordinal == controlOrdinal && !before: // of the first chunk: it is asked when it is needed
+			a.endControls()
+		case !before:
+			s.ready = append(s.ready, ordinal)
+		default:
+			delete(s.history, ordinal)
+			a.tally.push(&p, a.passes(&p))
+			heap.Push(&s.deferred, p)
+			if ordinal != controlOrdinal {
+				s.ripe++ // its time had come
+			}
 		}
 	}
-}
-
-// makeReady makes an address ready to be offered; the control probe goes before all others.
-func (s *shard) makeReady(ordinal uint32) {
-	if ordinal == controlOrdinal {
-		s.ready = append([]uint32{ordinal}, s.ready...)
-		return
-	}
-	s.ready = append(s.ready, ordinal)
 }
 
 const (
@@ -305,7 +296,7 @@ func (a *agenda) listen(now time.Time, s *shard) {
 // advanceShard looks for the receiver, or offers what it takes.
 func (a *agenda) advanceShard(now time.Time, s *shard) {
 	switch {
-	case !s.waiting(a.since(now)) || s.reaching:
+	case !s.waiting(a.since(now)) || s.reaching || s.barren != smtp.ReasonNone:
 	case !s.reached:
 		s.reaching = true
 		pause := time.Duration(0)
@@ -347,19 +338,22 @@ func (a *agenda) offer(now time.Time, s *shard, retries bool) {
 			Workspace: a.workspace, ExpiresInMs: wire.Left(now, a.work.Deadline)}}
 	size := s.size
 	if a.options.Load.heavy() {
-		size = chunkFirst
+		size = chunkLeast
 	}
 	for len(o.left) < size {
 		if !a.options.Load.take(a.work.Workspace) {
 			a.crowded = true
 			break
 		}
-		ordinal, ok := s.take(a.since(now), retries)
+		ordinal, ok := controlOrdinal, a.controlEarly(now, s, o)
+		if !ok {
+			ordinal, ok = s.take(a.since(now), retries)
+		}
 		if !ok {
 			a.options.Load.give(a.work.Workspace, 1)
 			break
 		}
-		if ordinal == controlOrdinal && !a.needsControl() { // meanwhile others found out
+		if ordinal == controlOrdinal && retries && !a.needsControl() { // meanwhile others found out
 			delete(s.history, ordinal)
 			a.options.Load.give(a.work.Workspace, 1)
 			a.endControls()
@@ -407,7 +401,7 @@ func (a *agenda) found(shard int, key string, ok bool) bool {
 // leave forgets the receiver.
 func (a *agenda) leave(s *shard) {
 	s.reached, s.credit, s.heldUntil, s.told = false, 0, time.Time{}, 0
-	s.cause, s.perHour = wire.Cause_FREE, 0
+	s.cause, s.perHour, s.barren = wire.Cause_FREE, 0, smtp.ReasonNone
 	a.steps = append(a.steps, leave{s.number})
 }
 
@@ -469,7 +463,8 @@ func (a *agenda) takeBack(s *shard) {
 // deal gives the addresses of a shard of another split to those they belong to.
 func (a *agenda) deal(s *shard) {
 	for _, ordinal := range s.ready {
-		a.shardOf(ordinal).makeReady(ordinal)
+		to := a.shardOf(ordinal)
+		to.ready = append(to.ready, ordinal)
 	}
 	for _, d := range s.deferred {
 		heap.Push(&a.shardOf(d.ordinal).deferred, d)

@@ -320,8 +320,7 @@ func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	}
 }
 
-// TestAcceptancesWaitForTheCluster: the first acceptance asks what others know of
-// the domain, and only when nobody does, or nobody answers in time, the receiver is
+// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when nobody does, or nobody answers in time, the receiver is
 // asked by a control probe.
 func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	for _, c := range []struct {
@@ -338,12 +337,12 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			o := testOptions()
 			o.Facts = ShareFacts(emptyStore{}, o.Log)
 			b := newBench(t, o, 3)
+			b.wants(findRoute{}, recall{})
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, refused, 0)
-			b.wants()
 			b.answers(offer, 2, accepted, 1)
-			b.wants(recall{})
+			b.wants()
 			b.answers(offer, 3, accepted, 2)
 			b.wants()
 			if len(b.offers()) > 0 || len(b.done) != 1 {

@@ -92,7 +92,7 @@ func (a *agenda) weighDoubted(now time.Time) {
 	case soon && a.busy(now):
 	case w.known && !w.asked && now.Before(a.doubtedBy()) && !a.resting(now):
 		w.asked = true
-		a.askWitness()
+		a.askWitness(now)
 	case now.Before(a.doubtedBy()) && a.busy(now):
 	default:
 		a.putDoubtedOff(now)
@@ -148,10 +148,10 @@ func (a *agenda) endDoubt(now time.Time) {
 }
 
 // askWitness asks an address once more that was accepted, in place of a control probe.
-func (a *agenda) askWitness() {
+func (a *agenda) askWitness(now time.Time) {
 	k := &a.controls
 	k.asking, k.witness, k.local = true, true, a.work.Local(a.witnesses.ordinal)
-	a.shardOf(controlOrdinal).makeReady(controlOrdinal)
+	a.offerControl(now)
 }
 
 // testified takes the answer to that.

@@ -1046,6 +1046,7 @@ func (x *Pulse) GetBarrenReason() uint32 {
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	GiveBack      bool                   `protobuf:"varint,2,opt,name=give_back,json=giveBack,proto3" json:"give_back,omitempty"` // it isn't dropped: it comes back as "again"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1085,6 +1086,13 @@ func (x *Cancel) GetTask() *Task {
 		return x.Task
 	}
 	return nil
+}
+
+func (x *Cancel) GetGiveBack() bool {
+	if x != nil {
+		return x.GiveBack
+	}
+	return false
 }
 
 // Moved says that the receiver goes away: resolve again. Receiver -> domain.
@@ -1217,9 +1225,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x05cause\x18\x06 \x01(\x0e2\x14.rollcall.wire.CauseR\x05cause\x12\x19\n" +
 	"\bper_hour\x18\a \x01(\x03R\aperHour\x12\x1b\n" +
 	"\tbarren_ms\x18\b \x01(\x03R\bbarrenMs\x12#\n" +
-	"\rbarren_reason\x18\t \x01(\rR\fbarrenReasonJ\x04\b\x03\x10\x04\"1\n" +
+	"\rbarren_reason\x18\t \x01(\rR\fbarrenReasonJ\x04\b\x03\x10\x04\"N\n" +
 	"\x06Cancel\x12'\n" +
-	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\"0\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x1b\n" +
+	"\tgive_back\x18\x02 \x01(\bR\bgiveBack\"0\n" +
 	"\x05Moved\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task*<\n" +
 	"\aRefusal\x12\b\n" +

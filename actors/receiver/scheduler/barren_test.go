@@ -74,3 +74,26 @@ func TestOurOwnTimeIsNotBarren(t *testing.T) {
 		t.Error("kept for too short or too long")
 	}
 }
+
+// TestWhatIsGivenBackIsAnswered: what has not begun comes back at once, and what is on the wire with its answer.
+func TestWhatIsGivenBackIsAnswered(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
+	w := newWorld(t, a, 1)
+	all := w.heard()
+	m := offerOf(1, "d.example", 1, 100, hosts("mx1"))
+	w.offer(m)
+	w.run(begin.Add(3 * time.Second))
+	w.scheduler.Cancel(w.now, &wire.Cancel{Task: m.GetTask(), GiveBack: true})
+	w.run(w.now.Add(3 * time.Second))
+	asked := 0
+	for _, answer := range all["d.example"] {
+		if len(answer.GetAttempts()) > 0 {
+			asked++
+		}
+	}
+	if len(all["d.example"]) != 100 || asked != len(w.rcpts) || asked > 50 {
+		t.Errorf("%d of 100 are answered, %d of them with evidence, %d were asked", len(all["d.example"]), asked, len(w.rcpts))
+	}
+	w.checkEmpty()
+}

@@ -27,6 +27,7 @@ type chunk struct {
 	heard    time.Time // of the client since the oldest of sent, or when that was sent
 	batch    uint64
 	dropped  bool // cancelled: answers go nowhere
+	returned bool // cancelled: what has not begun is answered as it is
 	shed     bool // its client is silent: what waits is not asked
 }
 

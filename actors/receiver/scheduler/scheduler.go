@@ -368,8 +368,14 @@ func (sc *Scheduler) NotePause() {
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
 
-// Cancel drops what a task has waiting, unless an older owner asks for it.
-func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) { sc.inbox.cancelTask(now, m) }
+// Cancel drops what a task has waiting, or gives it back, unless an older owner asks for it.
+func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
+	if m.GetGiveBack() {
+		sc.queues.returnTask(now, m)
+		return
+	}
+	sc.inbox.cancelTask(now, m)
+}
 
 // LoseClients gives up what waits for the clients at an address that is out of reach.
 func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
