@@ -2,13 +2,11 @@ package domain
 
 import (
 	"container/heap"
-	"slices"
 	"time"
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/mx"
 )
 
 // mine gives the shard that a message is about, nil when it is about another task
@@ -72,7 +70,7 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 	if s == nil {
 		return
 	}
-	if a.options.shards(a.key) != len(a.shards) {
+	if a.options.shards(a.route.key) != len(a.shards) {
 		a.place(now)
 		return
 	}
@@ -154,7 +152,7 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 		c.Add(attempts[i])
 	}
 	c.Omitted += int(m.GetOmitted())
-	c.Hosts = a.hostsOf(c)
+	c.Hosts = a.route.hostsOf(c)
 	_, reason := m.Verdict()
 	say := answerOf{reason: reason, wait: m.Wait(), attempts: attempts}
 	if reason == smtp.ReasonNone {
@@ -175,7 +173,7 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 		a.options.Facts.Refused(a.work.Domain, now)
 	}
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
-		a.hear(p.ordinal, last)
+		a.witnesses.hear(p.ordinal, last)
 	}
 	if last.Outcome == smtp.Invalid && last.Bare {
 		a.tally.asked(p.reason, false)
@@ -196,21 +194,6 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 		return
 	}
 	a.again(now, s, p, c, say)
-}
-
-// hostsOf is how many hosts have to deny that they serve the domain before that is
-// believed: those of the route, and those of an older one that were asked.
-func (a *agenda) hostsOf(c evidence.Case) int {
-	hosts := len(a.route.Hosts)
-	for i, t := range c.Attempts {
-		same := func(other evidence.Attempt) bool { return other.Host == t.Host }
-		routed := func(h mx.Host) bool { return h.Name == t.Host }
-		if t.Host != "" && !slices.ContainsFunc(a.route.Hosts, routed) &&
-			!slices.ContainsFunc(c.Attempts[:i], same) {
-			hosts++
-		}
-	}
-	return hosts
 }
 
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names
@@ -246,7 +229,7 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 		nth -= namedInRow
 	}
 	if m.wait <= 0 || nth >= 0 && putOff(m.attempts) {
-		waits := a.options.waits(a.key)
+		waits := a.options.waits(a.route.key)
 		own := waits[min(nth, len(waits)-1)]
 		if left := p.since + a.options.GiveUpAfter - a.since(now); left > 0 {
 			own = min(own, left) // one last try when the time is up

@@ -104,17 +104,17 @@ func (a *agenda) drainShard(now time.Time, s *shard, all bool, do func(*shard, p
 // closeAll makes everything that is left invalid: DNS says that the domain takes no
 // mail, also not for an address that was accepted before.
 func (a *agenda) closeAll(now time.Time) {
-	a.endControls()
-	a.accepted, a.proven = append(append(a.accepted, a.proven...), a.witnesses.doubted...), nil
+	a.controls.end()
+	a.controls.accepted, a.controls.proven = append(append(a.controls.accepted, a.controls.proven...), a.witnesses.doubted...), nil
 	a.witnesses.doubted = nil
-	for len(a.accepted) > 0 && !a.cut() {
-		p, c := a.pop(&a.accepted)
-		c.NoRoute = a.closed
+	for len(a.controls.accepted) > 0 && !a.cut() {
+		p, c := a.pop(&a.controls.accepted)
+		c.NoRoute = a.route.closed
 		a.conclude(now, p.ordinal, c)
 	}
 	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
 		if p.ordinal != controlOrdinal {
-			c.NoRoute = a.closed
+			c.NoRoute = a.route.closed
 			a.conclude(now, p.ordinal, c)
 		}
 	})
@@ -123,7 +123,7 @@ func (a *agenda) closeAll(now time.Time) {
 // putOff makes every address that could be offered now come later: there is no route.
 // It goes on in later turns until all are put off.
 func (a *agenda) putOff(now time.Time) {
-	a.unrouted = !a.drain(now, false, func(s *shard, p pending, c evidence.Case) {
+	a.route.silent = !a.drain(now, false, func(s *shard, p pending, c evidence.Case) {
 		a.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }

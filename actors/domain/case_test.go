@@ -102,7 +102,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.answers(b.offered(), 1, greylisted)
 			b.agenda.route.Expires = b.now
 			for range 20 {
-				if b.pass(5 * time.Minute); b.routing {
+				if b.pass(5 * time.Minute); b.route.asked {
 					b.routed(b.now, mx.Route{}, errDNS)
 					b.look()
 				}
@@ -187,7 +187,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 		},
 		"believed": func(b *bench) {
 			b.reach()
-			for len(b.accepted) < n {
+			for len(b.controls.accepted) < n {
 				for _, o := range b.offersInOrder() {
 					for _, p := range o.GetProbes() {
 						if p.GetOrdinal() != controlOrdinal {
@@ -213,7 +213,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 					t.Fatalf("woken at %v, want soon", b.wakes)
 				}
 				switch {
-				case b.routing:
+				case b.route.asked:
 					b.routed(b.now, mx.Route{}, errDNS)
 				case !b.draining:
 					b.now = b.wakes

@@ -411,9 +411,9 @@ func TestGuardSeenByAnother(t *testing.T) {
 	b, _ := behindRefusals(t, o, suspectAfter)
 	o.Facts.Guard("example.test", b.now.Add(guardFor))
 	b.look()
-	if len(b.only().chunks) > 0 || len(b.accepted) > 0 || len(b.steps) != 1 ||
+	if len(b.only().chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
 		!b.quiet(b.now).Equal(b.now.Add(guardFor)) {
-		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.only().chunks), len(b.accepted), b.steps)
+		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.only().chunks), len(b.controls.accepted), b.steps)
 	}
 	if cancel, ok := b.steps[0].(tell); !ok || cancel.msg.(*wire.Cancel) == nil {
 		t.Errorf("told %v, want a cancel", b.steps[0])

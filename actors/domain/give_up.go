@@ -108,7 +108,7 @@ func (a *agenda) expire(now time.Time) {
 		a.giveUpOne(now, p, c, why)
 	})
 	a.endDoubt(now)
-	if len(a.accepted) > 0 && !a.controls.asking && !a.inDoubt(now) {
+	if len(a.controls.accepted) > 0 && !a.controls.asking && !a.controls.inDoubt(now) {
 		a.uncontrolled(now, smtp.ReceiverRateLimited)
 	}
 }

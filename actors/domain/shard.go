@@ -223,7 +223,7 @@ func (a *agenda) giveBack(s *shard, o *open) {
 		p, before := s.history[ordinal]
 		switch {
 		case ordinal == controlOrdinal && !before: // of the first chunk: it is asked when it is needed
-			a.endControls()
+			a.controls.end()
 		case !before:
 			s.ready = append(s.ready, ordinal)
 		default:
@@ -334,7 +334,7 @@ func (a *agenda) offer(now time.Time, s *shard, retries bool) {
 	}
 	a.chunk++
 	o := &open{retries: retries, left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
-		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.hosts,
+		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.route.hosts,
 			Workspace: a.workspace, ExpiresInMs: wire.Left(now, a.work.Deadline)}}
 	size := s.size
 	if a.options.Load.heavy() {
@@ -356,7 +356,7 @@ func (a *agenda) offer(now time.Time, s *shard, retries bool) {
 		if ordinal == controlOrdinal && retries && !a.needsControl() { // meanwhile others found out
 			delete(s.history, ordinal)
 			a.options.Load.give(a.work.Workspace, 1)
-			a.endControls()
+			a.controls.end()
 			continue
 		}
 		o.left[ordinal] = struct{}{}
