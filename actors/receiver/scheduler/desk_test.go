@@ -123,6 +123,34 @@ func TestSmallBesideLarge(t *testing.T) {
 	}
 }
 
+// TestDueRetriesComeFirst: a task has two chunks of 500 here, which take 100 s; what was put off before
+// and is due has room beside them, and is asked before what was never asked.
+func TestDueRetriesComeFirst(t *testing.T) {
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}
+	w := newWorld(t, a, 1)
+	all := w.heard()
+	for n := range 2 {
+		w.offer(offerOf(1, "d.example", uint64(n+1), wire.AddressesMax, hosts("mx1")))
+	}
+	w.run(begin.Add(5 * time.Second))
+	before := len(all["d.example"])
+	retries := offerOf(1, "d.example", 3, 20, hosts("mx1"))
+	due := map[uint32]bool{}
+	for i, p := range retries.GetProbes() {
+		p.Retry, p.Ordinal = true, uint32(2000+i)
+		due[p.GetOrdinal()] = true
+	}
+	w.offer(retries)
+	w.run(begin.Add(8 * time.Second))
+	for _, answer := range all["d.example"][before:] {
+		delete(due, answer.GetOrdinal())
+	}
+	if len(due) > 0 {
+		t.Errorf("%d of 20 due retries have no answer among %d", len(due), len(all["d.example"])-before)
+	}
+}
+
 // TestQueueShares: a verification fills no more than it leaves free.
 func TestQueueShares(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)

@@ -299,6 +299,7 @@ func (ex *explainer) sendHeartbeat(now time.Time, t *task) {
 	}
 	m.Cause, m.WaitingMs = ex.heartbeatCause(now)
 	m.PerHour = ex.perHourOf(now, t)
+	m.BarrenMs, m.BarrenReason = t.barren()
 	t.beatAt = now
 	ex.emitTo(t.client, m)
 }

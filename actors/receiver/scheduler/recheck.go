@@ -111,7 +111,7 @@ func (re *rechecks) answeredWell(now time.Time, s *session, a *Answered) {
 	}
 	if waited, again := re.waited(p, a, o); again {
 		re.follow(now, s, o.pace.Retried(a.Sent, true, true, now), a)
-		if o.pace.Greylisting() || p.greyAgo > 0 {
+		if waited > 0 && (o.pace.Greylisting() || p.greyAgo > 0) {
 			o.grey.Passed(waited)
 			re.dirty = true
 		}
@@ -194,13 +194,16 @@ func (re *rechecks) waited(p *Probe, a *Answered, o *egressPath) (time.Duration,
 		return p.greyAgo + a.Sent.Sub(p.offered), true
 	}
 	first, known := re.deferred.first(p)
-	return a.Sent.Sub(first), known
+	if !known { // it was deferred at another node, or long ago
+		first = a.Sent
+	}
+	return a.Sent.Sub(first), known || p.retry
 }
 
 // isDeferred reports whether an address was deferred before.
 func (re *rechecks) isDeferred(p *Probe) bool {
 	_, known := re.deferred.first(p)
-	return known || p.greyAgo > 0
+	return known || p.retry
 }
 
 // follow does what the law of pace says.

@@ -121,7 +121,7 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		sc.options.Metrics.doubled.Inc()
-	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes())):
+	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
@@ -135,17 +135,19 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 
 func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
-		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now}
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
+		retries: m.Retries()}
 	t.chunks = append(t.chunks, c)
 	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
+	t.queue = l
 	all := make([]Probe, len(m.GetProbes()))
 	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
 		one := &all[i]
 		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+			retry: p.GetRetry(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
@@ -278,6 +280,9 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
 	}
+	if st := &sc.recorder.record; !st.observed.IsZero() {
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), sc.planner.slotless)
+	}
 	sc.explainer.observePlan(now)
 	steps := sc.steps
 	sc.steps = nil
@@ -365,8 +370,14 @@ func (sc *Scheduler) NotePause() {
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
 
-// Cancel drops what a task has waiting, unless an older owner asks for it.
-func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) { sc.inbox.cancelTask(now, m) }
+// Cancel drops what a task has waiting, or gives it back, unless an older owner asks for it.
+func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
+	if m.GetGiveBack() {
+		sc.queues.returnTask(now, m)
+		return
+	}
+	sc.inbox.cancelTask(now, m)
+}
 
 // LoseClients gives up what waits for the clients at an address that is out of reach.
 func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
@@ -375,12 +386,19 @@ func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	if failed == nil {
 		sc.allowance.software.note(shown)
+	} else if s := sc.pool.sessions[id]; s != nil {
+		s.queue.barren.note(s.dialled, now, failed)
 	}
 	sc.outcomes.sessionOpened(now, id, failed)
 }
 
 // SessionWorked takes the answers of a session.
-func (sc *Scheduler) SessionWorked(now time.Time, r Report) { sc.outcomes.sessionWorked(now, r) }
+func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
+	if s := sc.pool.sessions[r.ID]; s != nil {
+		s.queue.barren.noteReport(s.sent(), now, &r)
+	}
+	sc.outcomes.sessionWorked(now, r)
+}
 
 // SessionClosed frees the place of a session that has ended, or was given up before it began.
 func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }
