@@ -6,15 +6,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
 
+// detailOf names a verification of a workspace.
+type detailOf struct{ workspace, id uuid.UUID }
+
 // detail answers GET /v1/verifications/{id}.
 func (s *Server) detail(ctx context.Context, r *request) {
-	v, err := s.options.Book.Verification(ctx, r.key.Workspace, r.id)
+	v, err := s.details.read(ctx, detailOf{r.key.Workspace, r.id})
 	if err != nil {
 		s.notFoundOr(r, "read verification", err)
 		return

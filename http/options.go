@@ -71,6 +71,7 @@ func DefaultLimits() Limits {
 type Options struct {
 	Listen         string                    // host:port; port 0 takes a free one, see Addr
 	Book           Book                      // the ledger
+	Writes         func() (uint64, bool)     // see sqlstore.Store.Writes; nil: each answer is read anew
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted

@@ -178,7 +178,7 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 	limits.BadKeys = httpd.Rate{PerSecond: float64(c.HTTP.BadKeysPerMinute) / 60, Burst: c.HTTP.BadKeysPerMinute}
 	limits.DownloadMax = c.HTTP.DownloadsAtOnce
 	limits.ConnsMax = connectionPlaces(c.HTTP.Connections, 4, o.log, "http")
-	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
+	return httpd.Options{Listen: c.HTTP.Listen, Book: book, Writes: book.Writes, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
 		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
 		PerWorkspace: workspaceLimits(c), UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
 		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
