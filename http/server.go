@@ -46,6 +46,7 @@ type Server struct {
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
 	listings *reads[historyOf, []byte] // pages of history, as they are sent
+	looks    *looks
 	cursors  *cursorSealer
 	metrics  *metrics
 	log      *slog.Logger
@@ -82,6 +83,7 @@ func New(o Options) (*Server, error) {
 		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
 		lookups:  newBuckets(o.Limits.KeyLookups, o.Now),
 		creates:  newCreateGate(createWait),
+		looks:    newLooks(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
 		metrics:  m,
 		work:     &m.working,

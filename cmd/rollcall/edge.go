@@ -47,6 +47,14 @@ func (n *node) startLimiter() (httpd.Limiter, error) {
 	return limiter, nil
 }
 
+// nodes counts the nodes that the ledger knows.
+func (n *node) nodes() int {
+	if roll := n.members.node.Load().Roll(); roll != nil {
+		return len(roll.Nodes)
+	}
+	return 1
+}
+
 // startEdge starts the three listeners; the storage first, because the API tells its address.
 func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
 	if o.trusted, err = proxies.Parse(c.HTTP.TrustedProxies); err != nil {
@@ -104,6 +112,7 @@ func (n *node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	tokens *upload.Tokens) error {
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
 	public.Weight = n.tuning.weight
+	public.Nodes = n.nodes
 	public.Tracer = n.tracer
 	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	if err != nil {
