@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -26,12 +25,21 @@ import (
 //	go test ./cmd/rollcall -run '^TestSpeed$/^Z' -long -v -timeout 60m -rounds 3 -binaries /tmp/before,/tmp/after
 
 var (
-	binaries = flag.String("binaries", "", "paths of rollcall binaries that TestSpeed and TestWorlds measure in turn; none: the one of this tree")
-	rounds   = flag.Int("rounds", 1, "how often TestSpeed measures each binary")
+	binaries = flag.String("binaries", "",
+		"rollcall binaries of TestSpeed and TestWorlds, with commas; \"\": this tree's")
+	rounds = flag.Int("rounds", 1, "how often TestSpeed measures each binary")
 )
 
 // underTest is the binaries that are measured, "" for the one of this tree.
 func underTest() []string { return strings.Split(*binaries, ",") }
+
+// named is a binary in a table.
+func named(path string) string {
+	if path == "" {
+		return "this tree"
+	}
+	return filepath.Base(path)
+}
 
 // speedWork is one list and what the node may do with it.
 type speedWork struct {
@@ -53,7 +61,8 @@ func speedWorks() (works []speedWork) {
 			}
 		}
 	}
-	return append(works, speedWork{name: "M a tenth", addresses: 100_000, domains: 500, pipelining: true, perTransaction: 100},
+	return append(works,
+		speedWork{name: "M a tenth", addresses: 100_000, domains: 500, pipelining: true, perTransaction: 100},
 		speedWork{name: "M", addresses: 1_000_000, domains: 5_000, pipelining: true, perTransaction: 100})
 }
 
@@ -81,22 +90,19 @@ func (w speedWork) settings() string {
 
 // file has addresses over domains as often as Zipf's law says; 22 in 100 of them don't exist.
 func (w speedWork) file() []byte {
-	random := rand.New(rand.NewPCG(5, 5))
-	until, sum := make([]float64, w.domains), 0.0
+	return []byte("email\n" + strings.Join(drawList(w.addresses, zipf(w.domains, "clean"), "ghost", 220), "\n") + "\n")
+}
+
+// zipf draws of so many domains of a personality, each as often as Zipf's law says.
+func zipf(domains int, personality string) func(int, *rand.Rand) string {
+	until, sum := make([]float64, domains), 0.0
 	for i := range until {
 		sum += 1 / float64(i+1)
 		until[i] = sum
 	}
-	var b bytes.Buffer
-	b.WriteString("email\n")
-	for i := range w.addresses {
-		name := "anna"
-		if random.Float64() < 0.22 {
-			name = "ghost"
-		}
-		fmt.Fprintf(&b, "%s.%s@d%d-clean.test\n", name, letters(i), sort.SearchFloat64s(until, random.Float64()*sum))
+	return func(_ int, random *rand.Rand) string {
+		return fmt.Sprintf("d%d-%s.test", sort.SearchFloat64s(until, random.Float64()*sum), personality)
 	}
-	return b.Bytes()
 }
 
 // letters spells a number, so that the lab knows the mailbox.
@@ -129,15 +135,21 @@ func TestSpeed(t *testing.T) {
 				}
 				stopLab(t, lab)
 				for _, path := range underTest() {
-					s, n := w.measure(t, path, file), float64(w.addresses)
-					t.Logf("| %s | %s | %.2f s | %.0f/s | %.1f us | %.1f objects | %d MB | %.0f held | seen after %.2f s | %.2f RCPTs, "+
-						"%.4f connections | bare loop %.0f/s |", w, filepath.Base(path), s.engine.Seconds(), n/s.engine.Seconds(),
-						float64(s.processor.Microseconds())/n, s.objects/n, s.memory>>20, s.held, s.seen.Seconds(),
-						float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n, bare)
+					s := w.measure(t, path, file)
+					s.log(t, w, path, bare)
 				}
 			}
 		})
 	}
+}
+
+// log prints the row of a run.
+func (s speed) log(t *testing.T, w speedWork, path string, bare float64) {
+	n := float64(w.addresses)
+	t.Logf("| %s | %s | %.2f s | %.0f/s | %.1f us | %.1f objects | %d MB | %.0f held | seen after %.2f s | %.2f RCPTs, "+
+		"%.4f connections | bare loop %.0f/s |", w, named(path), s.engine.Seconds(), n/s.engine.Seconds(),
+		float64(s.processor.Microseconds())/n, s.objects/n, s.memory>>20, s.held, s.seen.Seconds(),
+		float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n, bare)
 }
 
 func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
