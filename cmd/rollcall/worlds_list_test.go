@@ -31,8 +31,8 @@ func shortWorlds() []*world {
 		{name: "a hidden limit in words about a mailbox", list: drawList(60, one), pace: 20,
 			most: allowed{RcptsIn1s: 200}, hidden: smtplab.Limit{Rcpts: 20, Per: time.Second, All: true, Reply: aboutMailbox},
 			waits: inSeconds(1, 2), giveUp: 20 * time.Second},
-		{name: "a told limit", list: drawList(120, one, "ghost", 100), most: allowed{RcptsIn1s: 40},
-			hidden: smtplab.Limit{Rcpts: 40, Per: time.Second}, waits: inSeconds(1), giveUp: 2 * time.Second},
+		{name: "a told limit", list: drawList(120, one, "ghost", 100), most: allowed{RcptsIn1s: 40}, waits: inSeconds(1),
+			giveUp: 2 * time.Second},
 	}
 }
 
@@ -48,7 +48,7 @@ func longWorlds() []*world {
 		greylisting(2_400, 10, time.Minute, inSeconds(30, 60, 120)),
 		breaking(lines2000(), 200),
 		breaking(smtplab.Personality{Name: "closing before the greeting", BreakAt: smtp.StageGreeting,
-			Break: smtplab.BreakDrop}, 200),
+			Break: smtplab.BreakDrop, Fixed: smtp.Unknown}, 200),
 		{name: "realistic mix", list: smtplab.Sample(5, 20_000, 1_000), most: allowed{RcptsIn1s: 5},
 			waits: inSeconds(5, 10, 20), giveUp: time.Minute},
 	}
@@ -83,7 +83,7 @@ func breaking(at smtplab.Personality, n int) *world {
 
 // lines2000 has a reply that no client reads to its end.
 func lines2000() smtplab.Personality {
-	return smtplab.Personality{Name: "a reply of 2,000 lines", Words: smtplab.Words{
+	return smtplab.Personality{Name: "a reply of 2,000 lines", Fixed: smtp.Unknown, Words: smtplab.Words{
 		Any: strings.Repeat("450-4.3.0 there is more to say\n", 1999) + "450 4.3.0 there is more"}}
 }
 

@@ -59,6 +59,7 @@ const connections, wide = 4, 1_000_000
 type seen struct {
 	took         time.Duration
 	final, wrong int
+	missed       int // unknown, though a careful engine finds out
 	sheet        smtplab.Tally
 	broken       []string // receivers that saw more than they told
 }
@@ -90,14 +91,16 @@ func (w *world) check(t *testing.T, path string, s seen) {
 	t.Helper()
 	if len(w.steps) == 0 {
 		n, ideal := float64(len(w.list)), w.ideal().Seconds()
-		t.Logf("| %s | %s | %.1f s | ideal %.1f s | %.2f times | %d of %d final, %d wrong | %.2f RCPTs, %.4f connections "+
+		t.Logf("| %s | %s | %.1f s | ideal %.1f s | %.2f times | %d of %d final, %d wrong, %d missed | %.2f RCPTs, %.4f connections "+
 			"an address | %.2f %% put off |", w.name, named(path), s.took.Seconds(), ideal, s.took.Seconds()/ideal, s.final,
-			len(w.list), s.wrong, float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n,
+			len(w.list), s.wrong, s.missed, float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n,
 			100*float64(s.sheet.Deferred)/float64(max(1, s.sheet.Rcpts)))
 	}
-	if s.wrong > 0 || s.sheet.Data > 0 || len(s.broken) > 0 || len(w.steps) == 0 && s.final < len(w.list) {
-		t.Errorf("%d wrong, %d of %d final, %d DATA; more than was told at %v", s.wrong, s.final, len(w.list),
-			s.sheet.Data, s.broken)
+	if s.wrong > 0 || s.sheet.Data > 0 || 100*s.missed > len(w.list) || len(w.steps) == 0 && s.final < len(w.list) {
+		t.Errorf("%d wrong, %d missed, %d of %d final, %d DATA", s.wrong, s.missed, s.final, len(w.list), s.sheet.Data)
+	}
+	if len(s.broken) > 0 {
+		t.Errorf("more than was told: %s", s.broken)
 	}
 }
 
@@ -193,16 +196,26 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *apiClient, id string) (s
 	}
 	s.final = len(rows)
 	for address, row := range rows {
-		if lab.Truth(address).Wrong(row.outcome) {
+		if truth := lab.Truth(address); truth.Wrong(row.outcome) {
 			s.wrong++
+		} else if truth.Knowable && row.outcome != truth.Outcome {
+			s.missed++
 		}
 	}
-	m, above := w.most, func(seen, most int) bool { return most > 0 && seen > most }
+	most := w.most
+	most.SessionsAtOnce = cmp.Or(most.SessionsAtOnce, connections)
 	for name, r := range sheet.Receivers {
-		if above(r.SessionsAtOnce, cmp.Or(m.SessionsAtOnce, connections)) || above(r.SessionsIn1s, m.SessionsIn1s) ||
-			above(r.RcptsIn1s, m.RcptsIn1s) || above(r.RcptsPerSession, m.RcptsPerSession) ||
-			above(r.RcptsPerTx, m.RcptsPerTx) {
-			s.broken = append(s.broken, fmt.Sprintf("%s: %+v", name, r))
+		for _, x := range []struct {
+			what       string
+			seen, told int
+		}{
+			{"sessions at once", r.SessionsAtOnce, most.SessionsAtOnce}, {"sessions in a second", r.SessionsIn1s, most.SessionsIn1s},
+			{"RCPTs in a second", r.RcptsIn1s, most.RcptsIn1s}, {"RCPTs in a session", r.RcptsPerSession, most.RcptsPerSession},
+			{"RCPTs in a transaction", r.RcptsPerTx, most.RcptsPerTx},
+		} {
+			if x.told > 0 && x.seen > x.told {
+				s.broken = append(s.broken, fmt.Sprintf("%s: %d %s, told %d", name, x.seen, x.what, x.told))
+			}
 		}
 	}
 	return s
