@@ -216,8 +216,8 @@ func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 func (al *allowance) turnsPerAddress() float64 {
 	a := al.limits
 	n := float64(min(a.RcptsPerTransaction, workMax))
-	if a.Pipelining {
-		return 2 / n
+	if a.Pipelining { // in groups as large as the rate lets them be
+		return 2 / max(n, min(a.RcptRate.PerSecond()/ratesAtOnce, workMax))
 	}
 	return (turnsPerProbe - 1 + n) / n
 }
@@ -245,18 +245,14 @@ func (al *allowance) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	return wait
 }
 
-// sessionsWorth is how many sessions so many probes are worth: one, and more only when
+// sessionsWorth is how many sessions are worth it for so many addresses: one, and more only when
 // one alone would be long at it, which is known from its first answers on, and
 // when the RCPT rate can feed them.
-func (al *allowance) sessionsWorth(queued int, a throttle.Limits) int {
+func (al *allowance) sessionsWorth(left int, a throttle.Limits) int {
 	turn := al.replies.Lowest
 	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
-	alone := time.Duration(queued) * turn
-	if a.Pipelining { // a transaction takes a turn or two, as large as the rate lets it be
-		atOnce := max(1, int(min(perSecond/ratesAtOnce, workMax)))
-		alone /= time.Duration(min(a.RcptsPerTransaction, atOnce))
-	}
-	alone += time.Duration(queued/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
+	alone := time.Duration(float64(left) * al.turnsPerAddress() * float64(turn))
+	alone += time.Duration(left/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
 	fed := perSecond * turnsPerProbe * turn.Seconds()
-	return 1 + min(queued/min(probesPerSession, a.RcptsPerConnection), int(alone/worthOpening), 1+int(2*fed))
+	return 1 + min(left/min(probesPerSession, a.RcptsPerConnection), int(alone/worthOpening), 1+int(2*fed))
 }

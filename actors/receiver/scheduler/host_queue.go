@@ -31,12 +31,16 @@ type candidate struct {
 type hostQueue struct {
 	*waiting
 	candidates []*candidate
+	behind     int                              // addresses that their clients keep back for these hosts
 	greyed     time.Time                        // when the newest that came back after greylisting was first put off
 	refusals   map[*egressPath]*refusalOfSource // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
 	barren     barren
 }
+
+// left is how many addresses are still to be asked, as far as is known: those that wait here, and behind.
+func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
 // hostQueue is what waits in a queue, and flow a verification with something that waits.
 type (

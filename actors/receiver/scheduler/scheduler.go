@@ -141,7 +141,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
-	t.queue = l
+	sc.inbox.tasks.moveTo(t, l)
 	all := make([]Probe, len(m.GetProbes()))
 	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal

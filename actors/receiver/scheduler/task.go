@@ -171,12 +171,27 @@ func (t *tasks) credit(k *task) uint32 {
 // tell notes what waits behind a task's chunks.
 func (t *tasks) tell(k *task, b behind) {
 	t.behind += b.n - k.behind.n
+	if k.queue != nil {
+		k.queue.behind += b.n - k.behind.n
+	}
 	k.behind = b
 	if b.n > 0 {
 		t.waiters[k] = struct{}{}
 	} else {
 		delete(t.waiters, k)
 	}
+}
+
+// moveTo notes for which hosts a task's newest addresses wait.
+func (t *tasks) moveTo(k *task, l *hostQueue) {
+	if k.queue == l {
+		return
+	}
+	if k.queue != nil {
+		k.queue.behind -= k.behind.n
+	}
+	k.queue = l
+	l.behind += k.behind.n
 }
 
 // claim gives the task of an offer, whose chunks of an older owner it drops. The
