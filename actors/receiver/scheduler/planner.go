@@ -50,9 +50,10 @@ const (
 	// Guess: opening costs about as many turns as four probes.
 	probesPerSession = 16
 
-	// worthOpening is how much work by one session alone justifies one more. Measured: at 20 ms a turn 100 ms
-	// gives twice the speed of 1 s, and without latency the same.
-	worthOpening = 100 * time.Millisecond
+	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort or less: there the
+	// processor is the limit, and each session costs some. It is as much less as turns take longer: at 20 ms a turn 100 ms.
+	worthOpening = time.Second
+	turnShort    = 2 * time.Millisecond
 
 	// turnsPerProbe is how many turns a probe takes at most: RSET, MAIL, RCPT.
 	turnsPerProbe = 3
