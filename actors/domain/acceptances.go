@@ -8,7 +8,7 @@ import (
 )
 
 // accept files an address that was accepted, until it is known what that is worth.
-func (pl *planner) accept(now time.Time, p pending, c evidence.Case) {
+func (pl *planner) accept(p pending, c evidence.Case) {
 	pl.retries.log.keep(&p, c)
 	pl.controls.accepted = append(pl.controls.accepted, p)
 }
@@ -67,7 +67,7 @@ func (pl *planner) weigh(now time.Time) {
 	for len(pl.controls.proven) > 0 && !pl.cut() {
 		p, c := pl.pop(&pl.controls.proven)
 		if c.Habit = h; !pl.conclude(now, p.ordinal, c) { // what was known is over
-			pl.accept(now, p, c)
+			pl.accept(p, c)
 			break
 		}
 	}
@@ -152,7 +152,7 @@ func (pl *planner) guarded(now time.Time) {
 func (pl *planner) rest(now time.Time) {
 	wait := pl.options.Facts.Rest(pl.work.Domain).Sub(now)
 	accepted := pl.controls.accepted
-	pl.controls.accepted = nil
+	pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = nil, time.Time{}, time.Time{}
 	for _, p := range accepted {
 		c := pl.retries.log.take(&p)
 		for i := range c.Attempts {

@@ -184,7 +184,7 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 		pl.retries.stats.asked(p.reason, false)
 		p.reason = smtp.ReasonNone
 		if c.Habit = pl.habit(now); !pl.believes(c.Habit, now) || !pl.conclude(now, p.ordinal, c) {
-			pl.accept(now, p, c)
+			pl.accept(p, c)
 		}
 		return
 	}

@@ -64,8 +64,9 @@ func (pl *planner) noteBarren(now time.Time, s *shard, m interface {
 	if m.GetBarrenMs() <= 0 || lasting < pl.options.GiveUpAfter {
 		return
 	}
-	if s.barren = smtp.ConnectionFailed; smtp.Reason(m.GetBarrenReason()).Known() {
-		s.barren = smtp.Reason(m.GetBarrenReason())
+	s.barren = smtp.ConnectionFailed
+	if n := m.GetBarrenReason(); n > 0 && n <= 255 && smtp.Reason(n).Known() {
+		s.barren = smtp.Reason(n)
 	}
 	if s.reached && len(s.chunks) > 0 {
 		pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task, GiveBack: true}})

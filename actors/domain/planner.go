@@ -121,16 +121,16 @@ type planner struct {
 
 // newPlanner makes one; the control probes grow from seed.
 func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
-	a := &planner{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
+	pl := &planner{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
 		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), retries: newRetries(o.Load),
 		controls: controls{locals: newRandomLocals(seed)},
 		chunk:    uint64(w.Tries) << triesShift}
-	a.shards = a.newShards(1)
-	a.shards[0].ordinals = w.Ordinals
+	pl.shards = pl.newShards(1)
+	pl.shards[0].ordinals = w.Ordinals
 	if w.Left != nil {
-		a.restore(now, w.Left)
+		pl.restore(now, w.Left)
 	}
-	return a
+	return pl
 }
 
 // plan says what to do now, what has become final, and when to ask again.
