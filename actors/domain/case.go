@@ -41,7 +41,10 @@ func (pl *planner) begin(now time.Time, s *shard, ordinal uint32) pending {
 	p, before := s.history[ordinal]
 	delete(s.history, ordinal)
 	if !before {
-		p = pending{ordinal: ordinal, since: pl.since(now)}
+		p = pending{ordinal: ordinal}
+	}
+	if !before || ordinal == controlOrdinal && p.reason == smtp.ReasonNone {
+		p.since = pl.since(now)
 	}
 	return p
 }

@@ -27,10 +27,11 @@ const (
 var defaultControlPauses = []time.Duration{2 * time.Second, 15 * time.Second}
 
 // controls are the control probes of an planner: questions about mailboxes that
-// nobody has, each about another, one at a time and with growing pauses.
+// nobody has, each about another unless a greylist let one through, one at a time and with growing pauses.
 type controls struct {
 	locals  randomLocals
 	local   string           // of the one that is asked
+	let     string           // of one that was greylisted and then refused: asked again it is not put off; empty: none
 	witness bool             // that is one that was accepted, and no nobody's
 	bare    evidence.Attempt // a nobody was refused so, and needs a witness; its zero value: none was
 	asking  bool             // it is ready, out or deferred
@@ -71,7 +72,10 @@ func (k *controls) at() time.Time {
 // begin makes another control probe, which goes to the receiver now.
 func (k *controls) begin() {
 	k.canaryBy, k.canaryFrom = time.Time{}, time.Time{}
-	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.locals.next()
+	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.let
+	if k.local == "" {
+		k.local = k.locals.next()
+	}
 	k.asked++
 }
 
@@ -189,8 +193,12 @@ func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Cas
 	pl.controls.note(m.attempts)
 	switch {
 	case kind == refusesIt:
+		if p.from != 0 {
+			pl.controls.let = pl.controls.local
+		}
 		pl.tellsApart(now, last.At)
 	case kind == acceptsIt:
+		pl.controls.let = ""
 		pl.options.Facts.Learn(pl.work.Domain, true, now)
 		pl.controls.unclear = 0
 		pl.pauseControls(now)

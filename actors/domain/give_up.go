@@ -54,7 +54,7 @@ func (pl *planner) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 }
 
 // noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
-// first offer of this work at most. What is with a receiver that answers nobody is taken back.
+// first offer of this work at most, or from the end of the last time in which our ledger stalled. What is with a receiver that answers nobody is taken back.
 func (pl *planner) noteBarren(now time.Time, s *shard, m interface {
 	GetBarrenMs() int64
 	GetBarrenReason() uint32
@@ -89,11 +89,14 @@ func (pl *planner) giveUpAt(now time.Time, s *shard, p pending, c evidence.Case)
 
 // giveUpOne gives up an address, or what rests on the control probe that it is.
 func (pl *planner) giveUpOne(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
-	if p.ordinal == controlOrdinal {
-		pl.uncontrolled(now, why)
+	if p.ordinal != controlOrdinal {
+		pl.giveUp(now, p, c, why)
 		return
 	}
-	pl.giveUp(now, p, c, why)
+	if last, asked := c.Last(); asked && why == smtp.ReasonNone {
+		why = last.Reason
+	}
+	pl.uncontrolled(now, why)
 }
 
 // expire ends all that is not out when the deadline has come. What waited for a time

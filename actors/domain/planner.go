@@ -109,7 +109,7 @@ type planner struct {
 	witnesses witnesses
 	retries   retries
 
-	offeredAt time.Time // when an address was offered first; zero: none was
+	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
 	held      bool      // nothing may be offered
 	heldAt    time.Time // since when
 	draining  bool      // more may be final in the next turn
@@ -263,7 +263,7 @@ func (pl *planner) excuse(now time.Time, lost time.Duration) {
 		c.since = excused(c.since)
 	}
 	if !pl.offeredAt.IsZero() {
-		pl.offeredAt = pl.offeredAt.Add(lost)
+		pl.offeredAt = now
 	}
 }
 
