@@ -22,12 +22,12 @@ import (
 // It never lies: an address that it answered keeps its answer.
 type adversary struct {
 	t     *rapid.T
-	b     *agenda
+	b     *planner
 	now   time.Time
 	open  map[uint64]*wire.Offer
 	keys  map[uint64]string // of the receiver that was offered a chunk
 	batch map[uint64]uint64
-	mail  []delivery // on its way to the agenda
+	mail  []delivery // on its way to the planner
 	truth []told     // by ordinal
 	kinds []int      // what each address gets before its truth: number of "again"
 	all   bool       // the receiver accepts what nobody has; behind a guard, in silence
@@ -51,7 +51,7 @@ func (a *adversary) chance(percent int) bool {
 	return !a.calm && rapid.IntRange(1, 100).Draw(a.t, "chance") <= percent
 }
 
-// post sends a message to the agenda: once, twice, late or never.
+// post sends a message to the planner: once, twice, late or never.
 func (a *adversary) post(do func()) {
 	if a.chance(10) {
 		return
@@ -69,7 +69,7 @@ func (a *adversary) post(do func()) {
 	}
 }
 
-// do carries out one step of the agenda.
+// do carries out one step of the planner.
 func (a *adversary) do(s step) {
 	switch s := s.(type) {
 	case findRoute:
@@ -340,7 +340,7 @@ func TestAdversary(t *testing.T) {
 			}
 			a.truth, a.kinds = append(a.truth, say), append(a.kinds, i%3)
 		}
-		a.b = newAgenda(morning, o, w, testSeed)
+		a.b = newPlanner(morning, o, w, testSeed)
 		a.plan()
 		vicious := rapid.IntRange(5, 300).Draw(t, "seconds of vice")
 		rested := false

@@ -48,7 +48,7 @@ func TestOffersTellWhatIsBehindThem(t *testing.T) {
 
 func TestAddressesThatAreDueAreCounted(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		s := &shard{tally: newAgenda(morning, testOptions(), Work{}, testSeed).tally}
+		s := &shard{stats: newPlanner(morning, testOptions(), Work{}, testSeed).retries.stats}
 		want := 0
 		for range rapid.IntRange(0, 50).Draw(t, "deferred") {
 			due := time.Duration(rapid.IntRange(0, 20).Draw(t, "due")) * time.Second

@@ -10,7 +10,7 @@ import (
 
 // pending is what is kept of one address from its first answer to its outcome. There
 // may be as many as a file has rows: 40 bytes each, and 16 for each attempt, which
-// the archive holds. Its times count from the start of the agenda.
+// the attempt log holds. Its times count from the start of the planner.
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
@@ -37,24 +37,27 @@ const (
 
 // begin is the record of an address that is answered for the first time, or the one
 // that was kept of it, which is taken out of the shard.
-func (a *agenda) begin(now time.Time, s *shard, ordinal uint32) pending {
+func (pl *planner) begin(now time.Time, s *shard, ordinal uint32) pending {
 	p, before := s.history[ordinal]
 	delete(s.history, ordinal)
 	if !before {
-		p = pending{ordinal: ordinal, since: a.since(now)}
+		p = pending{ordinal: ordinal}
+	}
+	if !before || ordinal == controlOrdinal && p.reason == smtp.ReasonNone {
+		p.since = pl.since(now)
 	}
 	return p
 }
 
 // conclude gives an address its outcome, if its case is closed. It is the only place
 // where a Final is made, and verdict.Conclude the only one where an outcome is.
-func (a *agenda) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
+func (pl *planner) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 	outcome, reason := verdict.Conclude(c)
 	if !outcome.Final() {
 		return false
 	}
-	a.left--
-	a.finals = append(a.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
+	pl.left--
+	pl.finals = append(pl.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
 		At: caseTime(now, c), Case: c})
 	return true
 }
@@ -70,24 +73,24 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 
 // cut says whether so much has become final in this turn that the rest waits for the
 // next: cases are large, and the parent has to keep up.
-func (a *agenda) cut() bool { return len(a.finals) >= finalsMax }
+func (pl *planner) cut() bool { return len(pl.finals) >= finalsMax }
 
 // drain takes what is not out from all shards, as far as it is due or all, until
 // finalsMax are final. It says whether there was nothing left.
-func (a *agenda) drain(now time.Time, all bool, do func(*shard, pending, evidence.Case)) bool {
-	for _, s := range a.shards {
-		if !a.drainShard(now, s, all, do) {
+func (pl *planner) drain(now time.Time, all bool, do func(*shard, pending, evidence.Case)) bool {
+	for _, s := range pl.shards {
+		if !pl.drainShard(now, s, all, do) {
 			return false
 		}
 	}
 	return true
 }
 
-func (a *agenda) drainShard(now time.Time, s *shard, all bool, do func(*shard, pending, evidence.Case)) bool {
-	for !a.cut() {
-		ordinal, ok := s.take(a.since(now), false)
+func (pl *planner) drainShard(now time.Time, s *shard, all bool, do func(*shard, pending, evidence.Case)) bool {
+	for !pl.cut() {
+		ordinal, ok := s.take(pl.since(now), false)
 		if !ok {
-			ordinal, ok = s.take(a.since(now), true)
+			ordinal, ok = s.take(pl.since(now), true)
 		}
 		if !ok && all && len(s.deferred) > 0 {
 			ordinal, ok = s.pop(), true
@@ -95,35 +98,35 @@ func (a *agenda) drainShard(now time.Time, s *shard, all bool, do func(*shard, p
 		if !ok {
 			return true
 		}
-		p := a.begin(now, s, ordinal)
-		do(s, p, a.archive.take(&p))
+		p := pl.begin(now, s, ordinal)
+		do(s, p, pl.retries.log.take(&p))
 	}
 	return false
 }
 
 // closeAll makes everything that is left invalid: DNS says that the domain takes no
 // mail, also not for an address that was accepted before.
-func (a *agenda) closeAll(now time.Time) {
-	a.controls.end()
-	a.controls.accepted, a.controls.proven = append(append(a.controls.accepted, a.controls.proven...), a.witnesses.doubted...), nil
-	a.witnesses.doubted = nil
-	for len(a.controls.accepted) > 0 && !a.cut() {
-		p, c := a.pop(&a.controls.accepted)
-		c.NoRoute = a.route.closed
-		a.conclude(now, p.ordinal, c)
+func (pl *planner) closeAll(now time.Time) {
+	pl.controls.end()
+	pl.controls.accepted, pl.controls.proven = append(append(pl.controls.accepted, pl.controls.proven...), pl.witnesses.doubted...), nil
+	pl.witnesses.doubted = nil
+	for len(pl.controls.accepted) > 0 && !pl.cut() {
+		p, c := pl.pop(&pl.controls.accepted)
+		c.NoRoute = pl.route.closed
+		pl.conclude(now, p.ordinal, c)
 	}
-	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
+	pl.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
 		if p.ordinal != controlOrdinal {
-			c.NoRoute = a.route.closed
-			a.conclude(now, p.ordinal, c)
+			c.NoRoute = pl.route.closed
+			pl.conclude(now, p.ordinal, c)
 		}
 	})
 }
 
 // putOff makes every address that could be offered now come later: there is no route.
 // It goes on in later turns until all are put off.
-func (a *agenda) putOff(now time.Time) {
-	a.route.silent = !a.drain(now, false, func(s *shard, p pending, c evidence.Case) {
-		a.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
+func (pl *planner) putOff(now time.Time) {
+	pl.route.silent = !pl.drain(now, false, func(s *shard, p pending, c evidence.Case) {
+		pl.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }

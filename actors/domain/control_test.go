@@ -394,7 +394,7 @@ func TestSilentGuard(t *testing.T) {
 				t.Errorf("the case of an address that was accepted in silence: %+v", c)
 			}
 			b.is(suspectAfter, smtp.Invalid, smtp.MailboxNotFound)
-			if canary.GetProbes()[0].GetLocal() == b.controls.nobodies.next() {
+			if canary.GetProbes()[0].GetLocal() == b.controls.locals.next() {
 				t.Error("the next control probe asks for the same mailbox")
 			}
 		})

@@ -19,8 +19,8 @@
 // is trouble of our own and no attempt at an address: it is looked for, seconds
 // apart, for as long as the work is ours.
 //
-// What to do next is decided by agenda, which is plain Go, and for one receiver
-// actor by shard; Actor is their shell. The archive keeps the attempts at addresses
+// What to do next is decided by planner, which is plain Go, and for one receiver
+// actor by shard; Actor is their shell. The attempt log keeps the attempts at addresses
 // that wait, for there may be a million. Facts are what domains have learned for one
 // another, on this node and, through a Store, on all.
 //

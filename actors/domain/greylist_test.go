@@ -170,7 +170,7 @@ func TestEarlyOnce(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greyFrom(sourceA))
-	s, from := b.only(), b.archive.source(sourceA)
+	s, from := b.only(), b.retries.log.source(sourceA)
 	b.hurry(b.now, s, from, 30*time.Second)
 	b.hurry(b.now, s, from, 10*time.Second)
 	if due := s.deferred[0].due; due != 30*time.Second {
@@ -180,7 +180,7 @@ func TestEarlyOnce(t *testing.T) {
 
 // TestSourcesAreBounded: from one too many nothing is known of greylisting.
 func TestSourcesAreBounded(t *testing.T) {
-	r := newArchive(&Load{})
+	r := newAttemptLog(&Load{})
 	for i := range sourcesMax {
 		if n := r.source(time.Duration(i).String()); n != uint16(i+1) {
 			t.Fatalf("source %d has number %d", i, n)
@@ -190,7 +190,7 @@ func TestSourcesAreBounded(t *testing.T) {
 		t.Error("the bound does not hold")
 	}
 	var p pending
-	a := &agenda{start: morning, archive: r}
+	a := &planner{start: morning, retries: retries{log: r}}
 	a.putOffBy(morning, &p, greyFrom("one more").attempts(morning)[0])
 	if p.from != 0 {
 		t.Error("its clock runs without a source")

@@ -22,18 +22,18 @@ type route struct {
 }
 
 // routed takes the answer of DNS. Nothing is out when it comes.
-func (a *agenda) routed(now time.Time, r mx.Route, err error) {
-	a.route.asked = false
+func (pl *planner) routed(now time.Time, r mx.Route, err error) {
+	pl.route.asked = false
 	switch {
 	case err == nil && r.NoMail != smtp.ReasonNone:
-		a.route.closed = r.NoMail
+		pl.route.closed = r.NoMail
 		return
 	case err != nil || !reachable(r):
-		a.route.silent = true
+		pl.route.silent = true
 		return
 	}
-	a.route.Route, a.route.hosts = r, wire.Hosts(r.Hosts)
-	a.place(now)
+	pl.route.Route, pl.route.hosts = r, wire.Hosts(r.Hosts)
+	pl.place(now)
 }
 
 // reachable says whether a route has an address to dial; no receiver takes an
@@ -64,31 +64,31 @@ func (r *route) hostsOf(c evidence.Case) int {
 
 // place finds the key of the route's receiver and the number of its shards, and
 // leaves those that it has when they are others.
-func (a *agenda) place(now time.Time) {
-	a.route.version = a.options.version()
-	key := a.options.Match(a.route.Route)
-	n := a.options.shards(key)
-	if key == a.route.key && n == len(a.shards) {
+func (pl *planner) place(now time.Time) {
+	pl.route.version = pl.options.version()
+	key := pl.options.Match(pl.route.Route)
+	n := pl.options.shards(key)
+	if key == pl.route.key && n == len(pl.shards) {
 		return
 	}
-	a.route.key = key
-	before := a.shards
+	pl.route.key = key
+	before := pl.shards
 	for _, s := range before {
-		a.abandon(now, s)
+		pl.abandon(now, s)
 	}
 	if n == len(before) {
 		return
 	}
-	a.shards = a.newShards(n)
+	pl.shards = pl.newShards(n)
 	for _, s := range before {
-		a.deal(s)
+		pl.deal(s)
 	}
 }
 
 // follow looks for the receiver anew when what its key rests on has changed. A receiver
 // that has work of ours sends a pulse each second, so it is not long until then.
-func (a *agenda) follow(now time.Time) {
-	if a.route.key != "" && a.options.version() != a.route.version {
-		a.place(now)
+func (pl *planner) follow(now time.Time) {
+	if pl.route.key != "" && pl.options.version() != pl.route.version {
+		pl.place(now)
 	}
 }

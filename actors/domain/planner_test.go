@@ -29,7 +29,7 @@ var (
 	testSeed = [32]byte{1, 2, 3}
 )
 
-// testOptions is for agendas, which resolve nothing themselves.
+// testOptions is for planners, which resolve nothing themselves.
 func testOptions() Options {
 	return Options{
 		Route:   func(context.Context, string) (mx.Route, error) { return mx.Route{}, errDNS },
@@ -40,9 +40,9 @@ func testOptions() Options {
 	}
 }
 
-// bench drives one agenda by hand and keeps what it says.
+// bench drives one planner by hand and keeps what it says.
 type bench struct {
-	*agenda
+	*planner
 	t     *testing.T
 	now   time.Time
 	steps []step // of the last plan
@@ -64,13 +64,13 @@ func newBench(t *testing.T, o Options, addresses int) *bench {
 	w := Work{Verification: uuid.UUID{7}, Epoch: 3, Domain: "example.test", Ordinals: ordinals,
 		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
 	b := &bench{t: t, now: morning, done: map[uint32]Final{},
-		agenda: newAgenda(morning, o, w, testSeed)}
+		planner: newPlanner(morning, o, w, testSeed)}
 	b.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
 	b.look()
 	return b
 }
 
-// look asks the agenda for what is to be done now.
+// look asks the planner for what is to be done now.
 func (b *bench) look() {
 	b.t.Helper()
 	var finals []Final
@@ -85,13 +85,13 @@ func (b *bench) look() {
 		}
 		b.done[f.Ordinal] = f
 	}
-	checkWaits(b.t, b.agenda, b.now)
+	checkWaits(b.t, b.planner, b.now)
 	if b.left != len(b.work.Ordinals)-len(b.done) {
 		b.t.Fatalf("%d are left, %d of %d are final", b.left, len(b.done), len(b.work.Ordinals))
 	}
 }
 
-// only is the shard of an agenda that has one.
+// only is the shard of a planner that has one.
 func (b *bench) only() *shard {
 	b.t.Helper()
 	if len(b.shards) != 1 {
@@ -414,7 +414,7 @@ func TestNoMailAfterAnAcceptance(t *testing.T) {
 	b.answers(b.offered(), 1, greylisted) // the control probe
 	b.answers(offer, 2, greylisted, 1)
 	b.answers(offer, 3, told{reason: smtp.Greylisted, wait: 50 * time.Minute}, 2)
-	b.agenda.route.Expires = b.now
+	b.planner.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
 	b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
@@ -428,7 +428,7 @@ func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greylisted)
-	b.agenda.route.Expires = b.now
+	b.planner.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})
 	moved := testRoute
@@ -706,7 +706,7 @@ func TestRepeatedResultsAreAcknowledgedAndCountedOnce(t *testing.T) {
 // An actor that is begun anew must not use the chunk numbers of the one that crashed.
 func TestTriesHaveChunkNumbersOfTheirOwn(t *testing.T) {
 	w := Work{Ordinals: []uint32{1}, Tries: 2}
-	if a := newAgenda(morning, testOptions(), w, testSeed); a.chunk != 2<<32 {
+	if a := newPlanner(morning, testOptions(), w, testSeed); a.chunk != 2<<32 {
 		t.Errorf("the first chunk is behind %d, want %d", a.chunk, uint64(2)<<32)
 	}
 }

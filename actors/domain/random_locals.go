@@ -22,21 +22,21 @@ var (
 	codas  = [...]string{"", "", "n", "r", "l", "s", "m"}
 )
 
-// nobodies makes the local parts of control probes, never the same twice, and each of
+// randomLocals makes the local parts of control probes, never the same twice, and each of
 // another shape than the one before.
-type nobodies struct {
+type randomLocals struct {
 	rand *rand.Rand
 	used map[string]struct{}
 	turn int
 }
 
-func newNobodies(seed [32]byte) nobodies {
+func newRandomLocals(seed [32]byte) randomLocals {
 	r := rand.New(rand.NewChaCha8(seed))
-	return nobodies{rand: r, used: map[string]struct{}{}, turn: r.IntN(len(shapes))}
+	return randomLocals{rand: r, used: map[string]struct{}{}, turn: r.IntN(len(shapes))}
 }
 
 // next gives another local part.
-func (l *nobodies) next() string {
+func (l *randomLocals) next() string {
 	shape := shapes[l.turn%len(shapes)]
 	l.turn++
 	for {
@@ -49,15 +49,15 @@ func (l *nobodies) next() string {
 }
 
 // shapes are the ways in which people's mailboxes are called.
-var shapes = [...]func(l *nobodies) string{
-	func(l *nobodies) string { return l.word(3) + "." + l.word(3) },
-	func(l *nobodies) string { return l.word(1)[:1] + l.word(5) + fmt.Sprint(10+l.rand.IntN(90)) },
-	func(l *nobodies) string { return l.word(5) + fmt.Sprint(1000+l.rand.IntN(9000)) },
-	func(l *nobodies) string { return l.word(3) + "_" + l.word(3) },
+var shapes = [...]func(l *randomLocals) string{
+	func(l *randomLocals) string { return l.word(3) + "." + l.word(3) },
+	func(l *randomLocals) string { return l.word(1)[:1] + l.word(5) + fmt.Sprint(10+l.rand.IntN(90)) },
+	func(l *randomLocals) string { return l.word(5) + fmt.Sprint(1000+l.rand.IntN(9000)) },
+	func(l *randomLocals) string { return l.word(3) + "_" + l.word(3) },
 }
 
 // word makes a word of so many syllables.
-func (l *nobodies) word(syllables int) string {
+func (l *randomLocals) word(syllables int) string {
 	var w string
 	for range syllables {
 		w += onsets[l.rand.IntN(len(onsets))] + vowels[l.rand.IntN(len(vowels))] + codas[l.rand.IntN(len(codas))]

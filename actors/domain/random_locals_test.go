@@ -14,7 +14,7 @@ func TestControlProbesLookLikePeople(t *testing.T) {
 		regexp.MustCompile(`^[a-z]+\.[a-z]+$`), regexp.MustCompile(`^[a-z]+[1-9][0-9]$`),
 		regexp.MustCompile(`^[a-z]+[1-9][0-9]{3}$`), regexp.MustCompile(`^[a-z]+_[a-z]+$`),
 	}
-	n := newNobodies(testSeed)
+	n := newRandomLocals(testSeed)
 	seen, shapes, before := map[string]bool{}, map[int]int{}, -1
 	for range 2000 {
 		local := n.next()
@@ -37,7 +37,7 @@ func TestControlProbesLookLikePeople(t *testing.T) {
 	if len(shapes) != len(looks) {
 		t.Errorf("shapes %v, want all %d", shapes, len(looks))
 	}
-	again, other := newNobodies(testSeed), newNobodies([32]byte{9})
+	again, other := newRandomLocals(testSeed), newRandomLocals([32]byte{9})
 	if first := again.next(); !seen[first] || seen[other.next()] {
 		t.Error("the same seed must give the same names, and another one others")
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// saidMax is how many different things that were said an agenda keeps whatever
+	// saidMax is how many different things that were said a planner keeps whatever
 	// there is: most answers of one domain are the same. Guess: with texts of
 	// evidence.TextMax bytes they take 2.5 MB.
 	saidMax = 2000
 
-	// textsMax bounds what the agendas of a node keep beyond that, for receivers that
+	// textsMax bounds what the planners of a node keep beyond that, for receivers that
 	// never say the same twice, in bytes. Guess.
 	textsMax = 32 << 20
 
 	// saidBytes is about what one thing takes that was said, without its text.
 	saidBytes = 200
 
-	// sourcesMax bounds the source addresses that an agenda tells apart. What comes
+	// sourcesMax bounds the source addresses that a planner tells apart. What comes
 	// from yet another one is not known to be greylisted. Guess: nodes have some each.
 	sourcesMax = 1000
 
@@ -34,7 +34,7 @@ const (
 // note is one attempt at an address: when, and what was said.
 type note struct {
 	at    int64  // as wire.Millis
-	said  uint32 // place in archive.said
+	said  uint32 // place in attemptLog.said
 	older uint32 // note of the attempt before; 0: there is none
 }
 
@@ -46,14 +46,14 @@ type said struct {
 	loose   bool // counts as text of the node: see Load.keep
 }
 
-// archive keeps the attempts at the addresses that wait, in little memory. Attempts
+// attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts
 // that differ in nothing but their time are kept once. Beyond saidMax different ones
 // and textsMax bytes in the node, attempts are left out of their case, which counts
 // them: first older ones, and only then an address's newest. An attempt is not kept
 // in part, since rules that are tried on it later would judge it otherwise; but for an
 // acceptance, on which the outcome rests: that is kept without its words, which no
 // rule looks at.
-type archive struct {
+type attemptLog struct {
 	load    *Load
 	seed    maphash.Seed
 	pages   [][]note
@@ -65,13 +65,13 @@ type archive struct {
 	sources []string          // by number, from 1
 }
 
-func newArchive(load *Load) *archive {
-	return &archive{load: load, seed: maphash.MakeSeed(), notes: 1, said: make([]said, 1),
+func newAttemptLog(load *Load) *attemptLog {
+	return &attemptLog{load: load, seed: maphash.MakeSeed(), notes: 1, said: make([]said, 1),
 		places: map[uint64]uint32{}}
 }
 
 // take gives the case of an address as far as it is kept, and forgets it.
-func (r *archive) take(p *pending) evidence.Case {
+func (r *attemptLog) take(p *pending) evidence.Case {
 	c := evidence.Case{Omitted: int(p.omitted)}
 	if p.kept > 0 {
 		c.Attempts = make([]evidence.Attempt, p.kept)
@@ -89,7 +89,7 @@ func (r *archive) take(p *pending) evidence.Case {
 }
 
 // copy gives the case of an address as far as it is kept.
-func (r *archive) copy(p pending) evidence.Case {
+func (r *attemptLog) copy(p pending) evidence.Case {
 	c := evidence.Case{Omitted: int(p.omitted), Attempts: make([]evidence.Attempt, p.kept)}
 	at := p.newest
 	for i := int(p.kept) - 1; i >= 0; i-- {
@@ -102,7 +102,7 @@ func (r *archive) copy(p pending) evidence.Case {
 }
 
 // keep files the attempts of a case under an address of which nothing is kept.
-func (r *archive) keep(p *pending, c evidence.Case) {
+func (r *attemptLog) keep(p *pending, c evidence.Case) {
 	omitted := c.Omitted
 	var newer *note
 	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest has the best right to be kept
@@ -126,17 +126,17 @@ func (r *archive) keep(p *pending, c evidence.Case) {
 }
 
 // time is when the newest attempt at an address was answered.
-func (r *archive) time(p pending) time.Time {
+func (r *attemptLog) time(p pending) time.Time {
 	if p.newest == 0 {
 		return time.Time{}
 	}
 	return wire.Time(r.note(p.newest).at)
 }
 
-func (r *archive) note(number uint32) *note { return &r.pages[number/notesPage][number%notesPage] }
+func (r *attemptLog) note(number uint32) *note { return &r.pages[number/notesPage][number%notesPage] }
 
 // blank gives the number of a free note.
-func (r *archive) blank() uint32 {
+func (r *attemptLog) blank() uint32 {
 	if number := r.free; number != 0 {
 		r.free = r.note(number).older
 		return number
@@ -149,7 +149,7 @@ func (r *archive) blank() uint32 {
 }
 
 // file gives the place of what was said, or says that there is none for it.
-func (r *archive) file(a evidence.Attempt, newest bool) (uint32, bool) {
+func (r *attemptLog) file(a evidence.Attempt, newest bool) (uint32, bool) {
 	a.At = time.Time{}
 	hash := maphash.Comparable(r.seed, a)
 	if place, known := r.places[hash]; known && r.said[place].attempt == a {
@@ -187,10 +187,10 @@ func (r *archive) file(a evidence.Attempt, newest bool) (uint32, bool) {
 }
 
 // different is how many different things are kept that were said.
-func (r *archive) different() int { return len(r.said) - 1 - len(r.unused) }
+func (r *attemptLog) different() int { return len(r.said) - 1 - len(r.unused) }
 
 // release gives up one use of what was said.
-func (r *archive) release(place uint32) {
+func (r *attemptLog) release(place uint32) {
 	s := &r.said[place]
 	if s.refs--; s.refs > 0 {
 		return
@@ -206,7 +206,7 @@ func (r *archive) release(place uint32) {
 }
 
 // close gives back what counts for the node: the work is over.
-func (r *archive) close() {
+func (r *attemptLog) close() {
 	for i := range r.said {
 		if r.said[i].loose {
 			r.load.forget(saidBytes + len(r.said[i].attempt.Text))
@@ -216,7 +216,7 @@ func (r *archive) close() {
 }
 
 // source gives the number of a source address; 0: there are too many.
-func (r *archive) source(address string) uint16 {
+func (r *attemptLog) source(address string) uint16 {
 	for i, s := range r.sources {
 		if s == address {
 			return uint16(i + 1)

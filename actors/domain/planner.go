@@ -90,29 +90,26 @@ type (
 	guardSeen struct{ until time.Time }   // tell people that nothing is asked before
 )
 
-// agenda decides what is to be done for one domain. It is plain Go: times and
+// planner decides what is to be done for one domain. It is plain Go: times and
 // messages come in, steps and final outcomes go out. Mailbox only.
-type agenda struct {
+type planner struct {
 	options Options
 	start   time.Time
 	work    Work
 
 	// The ids of the work for messages, which receivers on this node keep: a slice of those in work
-	// would keep all of the agenda.
+	// would keep all of the planner.
 	verification, workspace []byte
 
 	route  route
 	shards []*shard // at least one; together they have every address that is left
 	chunk  uint64   // the newest; numbers are never used twice, whatever the shard
 
-	archive   *archive // what was said about addresses that have no outcome
 	controls  controls
 	witnesses witnesses
+	retries   retries
 
-	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
-	tally     *tally                   // of the addresses that are put off
-
-	offeredAt time.Time // when an address was offered first; zero: none was
+	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
 	held      bool      // nothing may be offered
 	heldAt    time.Time // since when
 	draining  bool      // more may be final in the next turn
@@ -122,59 +119,59 @@ type agenda struct {
 	steps     []step
 }
 
-// newAgenda makes one; the control probes grow from seed.
-func newAgenda(now time.Time, o Options, w Work, seed [32]byte) *agenda {
-	a := &agenda{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
-		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), archive: newArchive(o.Load),
-		controls: controls{nobodies: newNobodies(seed)}, greyWaits: map[uint16]time.Duration{},
-		chunk: uint64(w.Tries) << triesShift, tally: &tally{by: map[smtp.Reason]*putOffs{}}}
-	a.shards = a.newShards(1)
-	a.shards[0].ordinals = w.Ordinals
+// newPlanner makes one; the control probes grow from seed.
+func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
+	pl := &planner{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
+		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), retries: newRetries(o.Load),
+		controls: controls{locals: newRandomLocals(seed)},
+		chunk:    uint64(w.Tries) << triesShift}
+	pl.shards = pl.newShards(1)
+	pl.shards[0].ordinals = w.Ordinals
 	if w.Left != nil {
-		a.restore(now, w.Left)
+		pl.restore(now, w.Left)
 	}
-	return a
+	return pl
 }
 
 // plan says what to do now, what has become final, and when to ask again.
-func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
-	a.follow(now)
-	a.crowded = false
-	for _, s := range a.shards {
-		a.listen(now, s)
+func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
+	pl.follow(now)
+	pl.crowded = false
+	for _, s := range pl.shards {
+		pl.listen(now, s)
 	}
-	if !a.controls.recallBy.IsZero() && !now.Before(a.controls.recallBy) {
-		a.controls.recallOver()
+	if !pl.controls.recallBy.IsZero() && !now.Before(pl.controls.recallBy) {
+		pl.controls.recallOver()
 	}
-	switch d := a.work.Deadline; {
-	case a.route.closed != smtp.ReasonNone:
-		a.closeAll(now)
+	switch d := pl.work.Deadline; {
+	case pl.route.closed != smtp.ReasonNone:
+		pl.closeAll(now)
 	case !d.IsZero() && !now.Before(d):
-		a.expire(now)
-	case a.route.silent:
-		a.putOff(now)
+		pl.expire(now)
+	case pl.route.silent:
+		pl.putOff(now)
 	}
-	for _, s := range a.shards {
-		if s.barren != smtp.ReasonNone && !a.cut() {
-			a.giveUpBarren(now, s)
+	for _, s := range pl.shards {
+		if s.barren != smtp.ReasonNone && !pl.cut() {
+			pl.giveUpBarren(now, s)
 		}
 	}
-	if a.resting(now) {
-		a.rest(now)
+	if pl.resting(now) {
+		pl.rest(now)
 	}
-	a.weigh(now)
-	a.weighDoubted(now)
-	a.advance(now)
+	pl.weigh(now)
+	pl.weighDoubted(now)
+	pl.advance(now)
 	say := time.Time{}
-	for _, s := range a.shards {
-		if at := a.sayBehind(now, s); !at.IsZero() {
+	for _, s := range pl.shards {
+		if at := pl.sayBehind(now, s); !at.IsZero() {
 			say = earlier(say, at)
 		}
 	}
-	steps, finals := a.steps, a.finals
-	a.draining = a.cut() && a.left > 0
-	a.steps, a.finals = nil, nil
-	wake := a.wake(now)
+	steps, finals := pl.steps, pl.finals
+	pl.draining = pl.cut() && pl.left > 0
+	pl.steps, pl.finals = nil, nil
+	wake := pl.wake(now)
 	if !say.IsZero() {
 		wake = earlier(wake, say)
 	}
@@ -182,77 +179,77 @@ func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
 }
 
 // since turns a time into the form of deferrals.
-func (a *agenda) since(now time.Time) time.Duration { return now.Sub(a.start) }
+func (pl *planner) since(now time.Time) time.Duration { return now.Sub(pl.start) }
 
 // advance does the next thing that addresses are ready for.
-func (a *agenda) advance(now time.Time) {
+func (pl *planner) advance(now time.Time) {
 	waiting, out, unreached := false, false, false
-	for _, s := range a.shards {
-		waits := s.waiting(a.since(now))
+	for _, s := range pl.shards {
+		waits := s.waiting(pl.since(now))
 		waiting = waiting || waits
 		unreached = unreached || waits && !s.reached && !s.reaching
 		out = out || len(s.chunks) > 0 || s.reaching
 	}
-	if !waiting || a.route.asked || a.held || a.cut() || a.route.silent || a.resting(now) {
+	if !waiting || pl.route.asked || pl.held || pl.cut() || pl.route.silent || pl.resting(now) {
 		return
 	}
-	if a.route.hosts == nil || now.After(a.route.Expires) && !out {
-		a.route.asked = true
-		a.steps = append(a.steps, findRoute{})
-		a.askCluster(now)
+	if pl.route.hosts == nil || now.After(pl.route.Expires) && !out {
+		pl.route.asked = true
+		pl.steps = append(pl.steps, findRoute{})
+		pl.askCluster(now)
 		return
 	}
 	if unreached {
-		a.place(now)
+		pl.place(now)
 	}
-	for _, s := range a.shards {
-		a.advanceShard(now, s)
+	for _, s := range pl.shards {
+		pl.advanceShard(now, s)
 	}
 }
 
 // shardKey is the key of the receiver actor of a shard.
-func (a *agenda) shardKey(shard int) string {
-	return throttle.ShardKey(a.route.key, shard, len(a.shards))
+func (pl *planner) shardKey(shard int) string {
+	return throttle.ShardKey(pl.route.key, shard, len(pl.shards))
 }
 
 // resting says whether nothing is asked, because a guard was seen at work.
-func (a *agenda) resting(now time.Time) bool {
-	return now.Before(a.options.Facts.Rest(a.work.Domain))
+func (pl *planner) resting(now time.Time) bool {
+	return now.Before(pl.options.Facts.Rest(pl.work.Domain))
 }
 
 // shardOf is the shard that an address, or the control probe, belongs to.
-func (a *agenda) shardOf(ordinal uint32) *shard {
-	return a.shards[throttle.ShardOf(a.local(ordinal), a.work.Domain, len(a.shards))]
+func (pl *planner) shardOf(ordinal uint32) *shard {
+	return pl.shards[throttle.ShardOf(pl.local(ordinal), pl.work.Domain, len(pl.shards))]
 }
 
-func (a *agenda) local(ordinal uint32) string {
+func (pl *planner) local(ordinal uint32) string {
 	if ordinal == controlOrdinal {
-		return a.controls.local
+		return pl.controls.local
 	}
-	return a.work.Local(ordinal)
+	return pl.work.Local(ordinal)
 }
 
 // hold takes back what is out and not answered, and offers nothing more, or goes on.
-func (a *agenda) hold(now time.Time, on bool) {
+func (pl *planner) hold(now time.Time, on bool) {
 	switch {
-	case on && !a.held:
-		a.heldAt = now
-	case a.held && !on:
-		a.excuse(now, now.Sub(a.heldAt))
+	case on && !pl.held:
+		pl.heldAt = now
+	case pl.held && !on:
+		pl.excuse(now, now.Sub(pl.heldAt))
 	}
-	a.held = on
-	for _, s := range a.shards {
+	pl.held = on
+	for _, s := range pl.shards {
 		if on {
-			a.recall(s)
+			pl.recall(s)
 		}
 	}
 }
 
 // excuse gives the addresses that wait the time back in which nothing could be asked: it
 // does not count towards giving them up, and nobody learns from it.
-func (a *agenda) excuse(now time.Time, lost time.Duration) {
-	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, a.since(now))) }
-	for _, s := range a.shards {
+func (pl *planner) excuse(now time.Time, lost time.Duration) {
+	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, pl.since(now))) }
+	for _, s := range pl.shards {
 		for i := range s.deferred {
 			p := &s.deferred[i]
 			p.since, p.marks = excused(p.since), p.marks|markHeld
@@ -262,40 +259,40 @@ func (a *agenda) excuse(now time.Time, lost time.Duration) {
 			s.history[ordinal] = p
 		}
 	}
-	for _, c := range a.tally.by {
+	for _, c := range pl.retries.stats.by {
 		c.since = excused(c.since)
 	}
-	if !a.offeredAt.IsZero() {
-		a.offeredAt = a.offeredAt.Add(lost)
+	if !pl.offeredAt.IsZero() {
+		pl.offeredAt = now
 	}
 }
 
 // wake is when plan should be asked again if nothing happens.
-func (a *agenda) wake(now time.Time) time.Time {
-	at := a.work.Deadline
-	for _, t := range [...]time.Time{a.controls.recallBy, a.controls.at()} {
+func (pl *planner) wake(now time.Time) time.Time {
+	at := pl.work.Deadline
+	for _, t := range [...]time.Time{pl.controls.recallBy, pl.controls.at()} {
 		if !t.IsZero() {
 			at = earlier(at, t)
 		}
 	}
-	if rest := a.options.Facts.Rest(a.work.Domain); rest.After(now) {
+	if rest := pl.options.Facts.Rest(pl.work.Domain); rest.After(now) {
 		at = earlier(at, rest)
 	}
-	for _, s := range a.shards {
-		if len(s.deferred) > 0 && !s.due(a.since(now)) { // what is due waits for a message
-			at = earlier(at, a.start.Add(s.deferred[0].due))
+	for _, s := range pl.shards {
+		if len(s.deferred) > 0 && !s.due(pl.since(now)) { // what is due waits for a message
+			at = earlier(at, pl.start.Add(s.deferred[0].due))
 		}
 		if len(s.chunks) > 0 {
 			at = earlier(at, now.Add(time.Second))
 		}
 	}
-	if len(a.witnesses.doubted) > 0 {
-		at = earlier(at, a.witnesses.nextDoubt(now))
+	if len(pl.witnesses.doubted) > 0 {
+		at = earlier(at, pl.witnesses.nextDoubt(now))
 	}
-	if a.crowded {
+	if pl.crowded {
 		at = earlier(at, now.Add(crowdedPause))
 	}
-	if a.draining {
+	if pl.draining {
 		at = now.Add(drainPause)
 	}
 	return at
@@ -310,19 +307,19 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // quiet says until when nothing can be done; the zero time: something can.
-func (a *agenda) quiet(now time.Time) time.Time {
-	if a.route.asked || a.draining {
+func (pl *planner) quiet(now time.Time) time.Time {
+	if pl.route.asked || pl.draining {
 		return time.Time{}
 	}
-	if rest := a.options.Facts.Rest(a.work.Domain); rest.After(now) {
+	if rest := pl.options.Facts.Rest(pl.work.Domain); rest.After(now) {
 		return rest
 	}
-	first := a.controls.at()
-	if len(a.witnesses.doubted) > 0 {
-		first = earlier(first, a.witnesses.nextDoubt(now))
+	first := pl.controls.at()
+	if len(pl.witnesses.doubted) > 0 {
+		first = earlier(first, pl.witnesses.nextDoubt(now))
 	}
-	for _, s := range a.shards {
-		until, busy := s.quiet(now, a.start)
+	for _, s := range pl.shards {
+		until, busy := s.quiet(now, pl.start)
 		if busy {
 			return time.Time{}
 		}

@@ -18,22 +18,22 @@ const (
 	// at most, where they are short: who set them knows the receivers. Guess.
 	greyTries = 3
 
-	// stubbornAfter is how many addresses have to be put off again for one that was
+	// hopelessAfter is how many addresses have to be put off again for one that was
 	// answered before all are expected to be put off until they are given up. Guess.
-	stubbornAfter = 4
+	hopelessAfter = 4
 )
 
-// tally counts the addresses that are put off by reason, so that nobody has to look at
-// each of them to say what they wait for. Times count from the start of the agenda.
-type tally struct {
-	by      map[smtp.Reason]*putOffs
+// deferralStats counts the addresses that are put off by reason, so that nobody has to look at
+// each of them to say what they wait for. Times count from the start of the planner.
+type deferralStats struct {
+	by      map[smtp.Reason]*deferralCount
 	first   int           // that were asked for the first time, ever
 	putOff  int           // of these that were put off
 	control time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
 }
 
-// putOffs are the addresses that were put off for one reason.
-type putOffs struct {
+// deferralCount are the addresses that were put off for one reason.
+type deferralCount struct {
 	addresses   int
 	first, last time.Duration // when they are asked again, at the outside
 	ends        time.Duration // when the last of them is expected to be answered, if not put off again
@@ -44,17 +44,17 @@ type putOffs struct {
 }
 
 // of gives the count of a reason.
-func (t *tally) of(r smtp.Reason) *putOffs {
+func (t *deferralStats) of(r smtp.Reason) *deferralCount {
 	p := t.by[r]
 	if p == nil {
-		p = &putOffs{}
+		p = &deferralCount{}
 		t.by[r] = p
 	}
 	return p
 }
 
 // push counts an address that is put off, and is expected to be answered at a time.
-func (t *tally) push(p *pending, ends time.Duration) {
+func (t *deferralStats) push(p *pending, ends time.Duration) {
 	if p.ordinal == controlOrdinal {
 		t.control = ends
 		return
@@ -71,7 +71,7 @@ func (t *tally) push(p *pending, ends time.Duration) {
 }
 
 // pop forgets an address that was put off, whose time has come.
-func (t *tally) pop(p *pending) {
+func (t *deferralStats) pop(p *pending) {
 	if p.ordinal == controlOrdinal {
 		t.control = 0
 		return
@@ -80,7 +80,7 @@ func (t *tally) pop(p *pending) {
 }
 
 // asked notes what came of asking an address that was put off for a reason.
-func (t *tally) asked(r smtp.Reason, again bool) {
+func (t *deferralStats) asked(r smtp.Reason, again bool) {
 	if r == smtp.ReasonNone { // it was not put off before
 		if t.first++; again {
 			t.putOff++
@@ -94,21 +94,21 @@ func (t *tally) asked(r smtp.Reason, again bool) {
 	}
 }
 
-// stubborn says whether those that were put off for a reason are expected to be put off
+// hopeless says whether those that were put off for a reason are expected to be put off
 // until they are given up.
-func (c *putOffs) stubborn(r smtp.Reason) bool {
+func (c *deferralCount) hopeless(r smtp.Reason) bool {
 	switch r {
 	case smtp.Greylisted: // it passes
 		return false
 	case smtp.MailboxFull: // people empty theirs by the day, if they do
 		return c.again >= c.answered
 	}
-	return c.again >= stubbornAfter*(c.answered+1)
+	return c.again >= hopelessAfter*(c.answered+1)
 }
 
 // part is how many of the addresses are expected to be put off that were not asked yet,
 // from 0 to 1, and for how long.
-func (t *tally) part() (float64, time.Duration) {
+func (t *deferralStats) part() (float64, time.Duration) {
 	if t.putOff == 0 {
 		return 0, 0
 	}
@@ -120,7 +120,7 @@ func (t *tally) part() (float64, time.Duration) {
 }
 
 // reasons are those for which addresses are put off, in the order of their numbers.
-func (t *tally) reasons() []smtp.Reason {
+func (t *deferralStats) reasons() []smtp.Reason {
 	var out []smtp.Reason
 	for _, r := range slices.Sorted(maps.Keys(t.by)) {
 		if t.by[r].addresses > 0 {
@@ -131,16 +131,16 @@ func (t *tally) reasons() []smtp.Reason {
 }
 
 // passes is when an address that is put off is expected to be answered.
-func (a *agenda) passes(p *pending) time.Duration {
+func (pl *planner) passes(p *pending) time.Duration {
 	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
 		return p.due
 	}
-	least, known := a.greyWaits[p.from]
+	least, known := pl.retries.greyWaits[p.from]
 	if known {
 		return max(p.due, p.grey+least)
 	}
 	least = greyPrior
-	at, waits := p.due, a.options.waits(a.route.key)
+	at, waits := p.due, pl.options.waits(pl.route.key)
 	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
 		at += waits[min(i, len(waits)-1)]
 	}
@@ -148,18 +148,18 @@ func (a *agenda) passes(p *pending) time.Duration {
 }
 
 // hurried counts anew when those of one reason are asked sooner than they were to be.
-func (a *agenda) hurried(waited time.Duration) {
-	c := a.tally.of(smtp.Greylisted)
+func (pl *planner) hurried(waited time.Duration) {
+	c := pl.retries.stats.of(smtp.Greylisted)
 	c.wait = min(c.wait, waited)
 	if c.addresses == 0 {
 		return
 	}
 	was := *c
 	c.addresses = 0
-	for _, s := range a.shards {
+	for _, s := range pl.shards {
 		for i := range s.deferred {
 			if p := &s.deferred[i]; p.reason == smtp.Greylisted {
-				a.tally.push(p, a.passes(p))
+				pl.retries.stats.push(p, pl.passes(p))
 			}
 		}
 	}
