@@ -228,7 +228,7 @@ func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 // ask puts the probes to the receiver, a transaction at a time, until they are
 // all answered, the session ends, or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
-	r := scheduler.Report{ID: m.ID, Rest: m.Probes, Answered: make([]scheduler.Answered, 0, len(m.Probes))}
+	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
 	hold := func() bool { return a.held(&m) }
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
