@@ -338,7 +338,8 @@ type Retry struct {
 	GreylistWaits []Duration `toml:"greylist_waits"`
 
 	// GiveUpAfter is how long after its first try an undecided address becomes
-	// unknown. Default 6h. At least 1ms.
+	// unknown, and how long addresses wait, asked or not, for a receiver that gives
+	// nobody an answer. Default 6h. At least 1ms.
 	GiveUpAfter Duration `toml:"give_up_after"`
 
 	// ControlWaits are the waits between the control probes that show whether a

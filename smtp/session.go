@@ -70,7 +70,8 @@ type Session struct {
 	raw  *lookout // what was dialled; deadlines are set here
 	conn net.Conn // raw, or TLS over it
 	in   replyReader
-	out  []byte // commands of the group that is being put together
+	out  []byte  // commands of the group that is being put together
+	due  []Stage // of each of these, in a Probe
 
 	greeting   string // what the receiver said first
 	helloReply string // what it answered to the last EHLO or HELO

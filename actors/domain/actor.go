@@ -95,7 +95,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case receiverDone:
 		a.reach(c, m)
 	case recallDone:
-		a.agenda.known()
+		a.agenda.controls.recallOver()
 	case panicked:
 		panic("what this actor had begun panicked") // so that its parent begins it anew
 	case alarm.WakeUp:
@@ -225,7 +225,7 @@ func (a *Actor) do(c actor.Context, s step) {
 // warn tells people that a receiver does not answer truly any more.
 func (a *Actor) warn(s guardSeen) {
 	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.agenda.work.Domain,
-		"receiver", a.agenda.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
+		"receiver", a.agenda.route.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
 }
 
 func (a *Actor) reach(c actor.Context, m receiverDone) {

@@ -89,7 +89,7 @@ func (a *adversary) do(s step) {
 		key := a.b.shardKey(s.shard)
 		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.found(s.shard, key, !a.chance(20)) }})
 	case recall:
-		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.known() }})
+		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.controls.recallOver() }})
 	case tell:
 		switch m := s.msg.(type) {
 		case *wire.Offer:
@@ -123,7 +123,7 @@ func (a *adversary) offered(m *wire.Offer) {
 		if uint32(at) != m.GetTask().GetShard() {
 			a.t.Fatalf("%s is offered to shard %d, want %d", p.GetLocal(), m.GetTask().GetShard(), at)
 		}
-		if p.GetOrdinal() == controlOrdinal && len(a.b.accepted) == 0 {
+		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && (m.Retries() || m.GetChunk() > 1) {
 			a.t.Fatal("a control probe that nobody needs")
 		}
 	}
@@ -154,7 +154,7 @@ func (a *adversary) census() {
 			places[d.ordinal]++
 		}
 	}
-	for _, f := range slices.Concat(a.b.accepted, a.b.proven) {
+	for _, f := range slices.Concat(a.b.controls.accepted, a.b.controls.proven) {
 		places[f.ordinal]++
 	}
 	if control := places[controlOrdinal]; control > 1 || control == 1 != a.b.controls.asking {
@@ -174,8 +174,8 @@ func (a *adversary) census() {
 // work answers a part of what is open, and misbehaves.
 func (a *adversary) work() {
 	for _, s := range a.b.shards {
-		if len(s.chunks) > chunksMax {
-			a.t.Fatalf("%d chunks are open", len(s.chunks))
+		if s.out(false) > chunksMax || s.out(true) > chunksMax {
+			a.t.Fatalf("%d chunks are open, and %d of due retries", s.out(false), s.out(true))
 		}
 		switch {
 		case !s.reached:

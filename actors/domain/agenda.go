@@ -8,7 +8,6 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/mx"
 	"rollcall/smtp/throttle"
 )
 
@@ -43,21 +42,26 @@ const (
 	heldPart   = 2
 
 	// chunksMax bounds the chunks that are out, whatever credit a late message
-	// names: one being asked and one behind it, as the receivers grant.
+	// names: one being asked and one behind it, as the receivers grant. Due retries have as
+	// many of their own: they don't wait behind a thousand addresses that were never asked.
 	chunksMax = 2
 
-	// chunkFirst is the size of a domain's first chunks. Those that are answered
-	// within chunkSoon are followed by larger ones, up to wire.AddressesMax: a fast
-	// receiver never runs dry, a slow one gets whole transactions, and what it has
-	// waiting, which costs memory, is less than a minute's work. Guesses.
-	chunkFirst = 25
+	// refusedPause is how long due retries are not offered after the receiver had no room for them.
+	refusedPause = time.Second
+
+	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed
+	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
+	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
+	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
+	// at 20 ms a turn a second of 5 to 6. Guesses: the others.
+	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
 	// finalsMax is how many addresses become final in one turn before their parent is
 	// told, and drainPause is before the next turn then: a million cases at once would
-	// take some hundred megabytes. Guesses.
+	// take some hundred megabytes, and whoever is told has to get a word in. Guesses.
 	finalsMax  = 1000
-	drainPause = 10 * time.Millisecond
+	drainPause = time.Millisecond
 
 	// crowdedPause is before a domain looks again whether its workspace may offer more. Guess.
 	crowdedPause = time.Second
@@ -97,35 +101,25 @@ type agenda struct {
 	// would keep all of the agenda.
 	verification, workspace []byte
 
-	route   mx.Route
-	routing bool // the question is out
-	hosts   []*wire.Host
-	key     string   // of the receiver, without shards; empty: not known yet
-	version uint64   // of what key rests on
-	shards  []*shard // at least one; together they have every address that is left
-	chunk   uint64   // the newest; numbers are never used twice, whatever the shard
+	route  route
+	shards []*shard // at least one; together they have every address that is left
+	chunk  uint64   // the newest; numbers are never used twice, whatever the shard
 
-	archive   *archive  // what was said about addresses that have no outcome
-	accepted  []pending // until it is known what that is worth
-	proven    []pending // accepted, and that is worth something
-	canaryBy  time.Time // a control probe is asked then, or before; zero: none has to be
+	archive   *archive // what was said about addresses that have no outcome
 	controls  controls
 	witnesses witnesses
-	recalled  bool      // the cluster was asked what it knows of the domain
-	recallBy  time.Time // acceptances wait so long for its answer; zero: they do not
 
 	greyWaits map[uint16]time.Duration // the shortest that was enough, by source
 	tally     *tally                   // of the addresses that are put off
 
-	held     bool        // nothing may be offered
-	heldAt   time.Time   // since when
-	closed   smtp.Reason // why the domain takes no mail, as DNS says
-	unrouted bool        // DNS said nothing; addresses are being put off
-	draining bool        // more may be final in the next turn
-	crowded  bool        // the workspace has its share of the addresses that may be at receivers
-	left     int         // addresses without a final outcome
-	finals   []Final
-	steps    []step
+	offeredAt time.Time // when an address was offered first; zero: none was
+	held      bool      // nothing may be offered
+	heldAt    time.Time // since when
+	draining  bool      // more may be final in the next turn
+	crowded   bool      // the workspace has its share of the addresses that may be at receivers
+	left      int       // addresses without a final outcome
+	finals    []Final
+	steps     []step
 }
 
 // newAgenda makes one; the control probes grow from seed.
@@ -149,16 +143,21 @@ func (a *agenda) plan(now time.Time) ([]step, []Final, time.Time) {
 	for _, s := range a.shards {
 		a.listen(now, s)
 	}
-	if !a.recallBy.IsZero() && !now.Before(a.recallBy) {
-		a.known()
+	if !a.controls.recallBy.IsZero() && !now.Before(a.controls.recallBy) {
+		a.controls.recallOver()
 	}
 	switch d := a.work.Deadline; {
-	case a.closed != smtp.ReasonNone:
+	case a.route.closed != smtp.ReasonNone:
 		a.closeAll(now)
 	case !d.IsZero() && !now.Before(d):
 		a.expire(now)
-	case a.unrouted:
+	case a.route.silent:
 		a.putOff(now)
+	}
+	for _, s := range a.shards {
+		if s.barren != smtp.ReasonNone && !a.cut() {
+			a.giveUpBarren(now, s)
+		}
 	}
 	if a.resting(now) {
 		a.rest(now)
@@ -194,12 +193,13 @@ func (a *agenda) advance(now time.Time) {
 		unreached = unreached || waits && !s.reached && !s.reaching
 		out = out || len(s.chunks) > 0 || s.reaching
 	}
-	if !waiting || a.routing || a.held || a.cut() || a.unrouted || a.resting(now) {
+	if !waiting || a.route.asked || a.held || a.cut() || a.route.silent || a.resting(now) {
 		return
 	}
-	if a.hosts == nil || now.After(a.route.Expires) && !out {
-		a.routing = true
+	if a.route.hosts == nil || now.After(a.route.Expires) && !out {
+		a.route.asked = true
 		a.steps = append(a.steps, findRoute{})
+		a.askCluster(now)
 		return
 	}
 	if unreached {
@@ -210,65 +210,10 @@ func (a *agenda) advance(now time.Time) {
 	}
 }
 
-// routed takes the answer of DNS. Nothing is out when it comes.
-func (a *agenda) routed(now time.Time, r mx.Route, err error) {
-	a.routing = false
-	switch {
-	case err == nil && r.NoMail != smtp.ReasonNone:
-		a.closed = r.NoMail
-		return
-	case err != nil || !reachable(r):
-		a.unrouted = true
-		return
-	}
-	a.route, a.hosts = r, wire.Hosts(r.Hosts)
-	a.place(now)
-}
-
-// reachable says whether a route has an address to dial; no receiver takes an
-// offer without one.
-func reachable(r mx.Route) bool {
-	for _, h := range r.Hosts {
-		if len(h.Addrs) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// place finds the key of the route's receiver and the number of its shards, and
-// leaves those that it has when they are others.
-func (a *agenda) place(now time.Time) {
-	a.version = a.options.version()
-	key := a.options.Match(a.route)
-	n := a.options.shards(key)
-	if key == a.key && n == len(a.shards) {
-		return
-	}
-	a.key = key
-	before := a.shards
-	for _, s := range before {
-		a.abandon(now, s)
-	}
-	if n == len(before) {
-		return
-	}
-	a.shards = a.newShards(n)
-	for _, s := range before {
-		a.deal(s)
-	}
-}
-
-// follow looks for the receiver anew when what its key rests on has changed. A receiver
-// that has work of ours sends a pulse each second, so it is not long until then.
-func (a *agenda) follow(now time.Time) {
-	if a.key != "" && a.options.version() != a.version {
-		a.place(now)
-	}
-}
-
 // shardKey is the key of the receiver actor of a shard.
-func (a *agenda) shardKey(shard int) string { return throttle.ShardKey(a.key, shard, len(a.shards)) }
+func (a *agenda) shardKey(shard int) string {
+	return throttle.ShardKey(a.route.key, shard, len(a.shards))
+}
 
 // resting says whether nothing is asked, because a guard was seen at work.
 func (a *agenda) resting(now time.Time) bool {
@@ -297,10 +242,8 @@ func (a *agenda) hold(now time.Time, on bool) {
 	}
 	a.held = on
 	for _, s := range a.shards {
-		if on && s.reached && len(s.chunks) > 0 {
-			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
-			a.takeBack(s)
-			s.told = 0 // it forgets that too
+		if on {
+			a.recall(s)
 		}
 	}
 }
@@ -322,12 +265,15 @@ func (a *agenda) excuse(now time.Time, lost time.Duration) {
 	for _, c := range a.tally.by {
 		c.since = excused(c.since)
 	}
+	if !a.offeredAt.IsZero() {
+		a.offeredAt = a.offeredAt.Add(lost)
+	}
 }
 
 // wake is when plan should be asked again if nothing happens.
 func (a *agenda) wake(now time.Time) time.Time {
 	at := a.work.Deadline
-	for _, t := range [...]time.Time{a.recallBy, a.controlAt()} {
+	for _, t := range [...]time.Time{a.controls.recallBy, a.controls.at()} {
 		if !t.IsZero() {
 			at = earlier(at, t)
 		}
@@ -344,7 +290,7 @@ func (a *agenda) wake(now time.Time) time.Time {
 		}
 	}
 	if len(a.witnesses.doubted) > 0 {
-		at = earlier(at, a.nextDoubt(now))
+		at = earlier(at, a.witnesses.nextDoubt(now))
 	}
 	if a.crowded {
 		at = earlier(at, now.Add(crowdedPause))
@@ -353,17 +299,6 @@ func (a *agenda) wake(now time.Time) time.Time {
 		at = now.Add(drainPause)
 	}
 	return at
-}
-
-// controlAt is when the next control probe is due; zero: it is not waited for.
-func (a *agenda) controlAt() time.Time {
-	if len(a.accepted) == 0 || a.controls.asking {
-		return time.Time{}
-	}
-	if a.controls.next.Before(a.canaryBy) {
-		return a.canaryBy
-	}
-	return a.controls.next
 }
 
 // earlier is the earlier of two times; the zero time is never.
@@ -376,15 +311,15 @@ func earlier(a, b time.Time) time.Time {
 
 // quiet says until when nothing can be done; the zero time: something can.
 func (a *agenda) quiet(now time.Time) time.Time {
-	if a.routing || a.draining {
+	if a.route.asked || a.draining {
 		return time.Time{}
 	}
 	if rest := a.options.Facts.Rest(a.work.Domain); rest.After(now) {
 		return rest
 	}
-	first := a.controlAt()
+	first := a.controls.at()
 	if len(a.witnesses.doubted) > 0 {
-		first = earlier(first, a.nextDoubt(now))
+		first = earlier(first, a.witnesses.nextDoubt(now))
 	}
 	for _, s := range a.shards {
 		until, busy := s.quiet(now, a.start)

@@ -2,13 +2,11 @@ package domain
 
 import (
 	"container/heap"
-	"slices"
 	"time"
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/mx"
 )
 
 // mine gives the shard that a message is about, nil when it is about another task
@@ -52,8 +50,12 @@ func (a *agenda) acked(now time.Time, m *wire.OfferAck) {
 		o.acked = true
 	default: // full, or an epoch that is over: a pulse or our parent will tell
 		a.close(s, m.GetChunk())
-		s.giveBack(o)
-		s.credit = 0 // whatever it says: the same offer would be refused again at once
+		a.giveBack(s, o)
+		if o.retries {
+			s.retryAt = now.Add(refusedPause)
+		} else {
+			s.credit = 0 // whatever it says: the same offer would be refused again at once
+		}
 		if len(s.chunks) == 0 {
 			a.leave(s) // and ask again after a pause
 			s.failures++
@@ -68,13 +70,14 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 	if s == nil {
 		return
 	}
-	if a.options.shards(a.key) != len(a.shards) {
+	if a.options.shards(a.route.key) != len(a.shards) {
 		a.place(now)
 		return
 	}
 	s.heard, s.credit = now, m.GetCredit()
 	s.cause, s.perHour = m.GetCause(), m.GetPerHour()
 	s.hold(now, wire.Until(now, m.GetWaitingMs()))
+	a.noteBarren(now, s, m)
 	held := map[uint64]bool{}
 	for _, number := range m.GetChunks() {
 		held[number] = true
@@ -82,7 +85,7 @@ func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
 	for number, o := range s.chunks {
 		if o.acked && !held[number] && now.Sub(o.sent) > silenceMax {
 			a.close(s, number)
-			s.giveBack(o)
+			a.giveBack(s, o)
 		}
 	}
 }
@@ -115,8 +118,11 @@ func (a *agenda) results(now time.Time, m *wire.Results) {
 	}
 	if len(o.left) == 0 {
 		a.close(s, m.GetChunk())
-		s.resize(now.Sub(o.sent))
+		if !o.retries {
+			s.resize(now.Sub(o.sent))
+		}
 	}
+	a.noteBarren(now, s, m)
 }
 
 // resize chooses the size of the next chunk by how long this one took.
@@ -124,7 +130,7 @@ func (s *shard) resize(took time.Duration) {
 	if took <= chunkSoon {
 		s.size = min(2*s.size, wire.AddressesMax)
 	} else {
-		s.size = max(s.size/2, chunkFirst)
+		s.size = max(s.size/2, chunkLeast)
 	}
 }
 
@@ -150,7 +156,7 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 		c.Add(attempts[i])
 	}
 	c.Omitted += int(m.GetOmitted())
-	c.Hosts = a.hostsOf(c)
+	c.Hosts = a.route.hostsOf(c)
 	_, reason := m.Verdict()
 	say := answerOf{reason: reason, wait: m.Wait(), attempts: attempts}
 	if reason == smtp.ReasonNone {
@@ -171,7 +177,7 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 		a.options.Facts.Refused(a.work.Domain, now)
 	}
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
-		a.hear(p.ordinal, last)
+		a.witnesses.hear(p.ordinal, last)
 	}
 	if last.Outcome == smtp.Invalid && last.Bare {
 		a.tally.asked(p.reason, false)
@@ -194,21 +200,6 @@ func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evid
 	a.again(now, s, p, c, say)
 }
 
-// hostsOf is how many hosts have to deny that they serve the domain before that is
-// believed: those of the route, and those of an older one that were asked.
-func (a *agenda) hostsOf(c evidence.Case) int {
-	hosts := len(a.route.Hosts)
-	for i, t := range c.Attempts {
-		same := func(other evidence.Attempt) bool { return other.Host == t.Host }
-		routed := func(h mx.Host) bool { return h.Name == t.Host }
-		if t.Host != "" && !slices.ContainsFunc(a.route.Hosts, routed) &&
-			!slices.ContainsFunc(c.Attempts[:i], same) {
-			hosts++
-		}
-	}
-	return hosts
-}
-
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names
 // them. From then on they grow like those of the configuration: a mailbox that is put off
 // for a minute each time would be asked for hundreds of times. Guess.
@@ -224,17 +215,14 @@ func putOff(list []evidence.Attempt) bool {
 	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
 }
 
-// waited says whether an answer is about a limit, a rest or a budget that kept everybody from asking
-// the address.
-func waited(m answerOf) bool {
-	limited := m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
-	return limited && !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
-}
-
 // again puts an address off, or gives it up when its time is over. A wait that the
-// receiver named is never cut short. What it waits for a limit, a rest or a budget uses none of
+// receiver named is never cut short. What it waits while nobody asks for it uses none of
 // its time; of a control probe's it does, so that what was accepted never waits for it longer.
 func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
+	if s.barren != smtp.ReasonNone {
+		a.giveUpAt(now, s, p, c)
+		return
+	}
 	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
 		a.putOffBy(now, &p, last)
 	}
@@ -245,22 +233,21 @@ func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m an
 		nth -= namedInRow
 	}
 	if m.wait <= 0 || nth >= 0 && putOff(m.attempts) {
-		waits := a.options.waits(a.key)
+		waits := a.options.waits(a.route.key)
 		own := waits[min(nth, len(waits)-1)]
 		if left := p.since + a.options.GiveUpAfter - a.since(now); left > 0 {
 			own = min(own, left) // one last try when the time is up
 		}
 		wait = max(wait, own)
 	}
-	if waited(m) && p.ordinal != controlOrdinal { // nobody asked it: neither that nor this wait counts
+	if untimed(m) && p.ordinal != controlOrdinal { // neither that nor this wait counts
 		p.since += a.since(now) - max(p.due, p.since) + wait
 	} else if p.waits < waitsMax {
 		p.waits++
 	}
 	p.due = a.since(now) + wait
-	deadline := a.work.Deadline
 	switch {
-	case p.due-p.since <= a.options.GiveUpAfter && (deadline.IsZero() || now.Add(wait).Before(deadline)):
+	case !a.outOfTime(now, &p, c):
 		a.archive.keep(&p, c)
 		if len(m.attempts) > 0 {
 			a.tally.asked(p.reason, true)

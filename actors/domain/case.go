@@ -68,20 +68,6 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 	return now
 }
 
-// giveUp ends an address that nobody can find out about: its case is closed as it is.
-// why is smtp.ReasonNone when the last attempt says it.
-func (a *agenda) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
-	last, asked := c.Last()
-	switch {
-	case why == smtp.DNSFailed:
-		c.NoRoute = why
-	case !asked || why != last.Reason:
-		c.Why = why
-	}
-	c.GaveUp = true
-	a.conclude(now, p.ordinal, c)
-}
-
 // cut says whether so much has become final in this turn that the rest waits for the
 // next: cases are large, and the parent has to keep up.
 func (a *agenda) cut() bool { return len(a.finals) >= finalsMax }
@@ -90,69 +76,54 @@ func (a *agenda) cut() bool { return len(a.finals) >= finalsMax }
 // finalsMax are final. It says whether there was nothing left.
 func (a *agenda) drain(now time.Time, all bool, do func(*shard, pending, evidence.Case)) bool {
 	for _, s := range a.shards {
-		for {
-			if a.cut() {
-				return false
-			}
-			ordinal, ok := s.take(a.since(now))
-			if !ok && all && len(s.deferred) > 0 {
-				ordinal, ok = s.pop(), true
-			}
-			if !ok {
-				break
-			}
-			p := a.begin(now, s, ordinal)
-			do(s, p, a.archive.take(&p))
+		if !a.drainShard(now, s, all, do) {
+			return false
 		}
 	}
 	return true
 }
 
+func (a *agenda) drainShard(now time.Time, s *shard, all bool, do func(*shard, pending, evidence.Case)) bool {
+	for !a.cut() {
+		ordinal, ok := s.take(a.since(now), false)
+		if !ok {
+			ordinal, ok = s.take(a.since(now), true)
+		}
+		if !ok && all && len(s.deferred) > 0 {
+			ordinal, ok = s.pop(), true
+		}
+		if !ok {
+			return true
+		}
+		p := a.begin(now, s, ordinal)
+		do(s, p, a.archive.take(&p))
+	}
+	return false
+}
+
 // closeAll makes everything that is left invalid: DNS says that the domain takes no
 // mail, also not for an address that was accepted before.
 func (a *agenda) closeAll(now time.Time) {
-	a.endControls()
-	a.accepted, a.proven = append(append(a.accepted, a.proven...), a.witnesses.doubted...), nil
+	a.controls.end()
+	a.controls.accepted, a.controls.proven = append(append(a.controls.accepted, a.controls.proven...), a.witnesses.doubted...), nil
 	a.witnesses.doubted = nil
-	for len(a.accepted) > 0 && !a.cut() {
-		p, c := a.pop(&a.accepted)
-		c.NoRoute = a.closed
+	for len(a.controls.accepted) > 0 && !a.cut() {
+		p, c := a.pop(&a.controls.accepted)
+		c.NoRoute = a.route.closed
 		a.conclude(now, p.ordinal, c)
 	}
 	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
 		if p.ordinal != controlOrdinal {
-			c.NoRoute = a.closed
+			c.NoRoute = a.route.closed
 			a.conclude(now, p.ordinal, c)
 		}
 	})
 }
 
-// expire ends all that is not out when the deadline has come. What waited for a time
-// is what its last attempt says; for all else the receiver never let us ask in time.
-// What is out comes back from there.
-func (a *agenda) expire(now time.Time) {
-	since := a.since(now)
-	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
-		why := smtp.ReceiverRateLimited
-		if _, asked := c.Last(); asked && p.due > since {
-			why = smtp.ReasonNone
-		}
-		if p.ordinal == controlOrdinal {
-			a.uncontrolled(now, why)
-			return
-		}
-		a.giveUp(now, p, c, why)
-	})
-	a.endDoubt(now)
-	if len(a.accepted) > 0 && !a.controls.asking && !a.inDoubt(now) {
-		a.uncontrolled(now, smtp.ReceiverRateLimited)
-	}
-}
-
 // putOff makes every address that could be offered now come later: there is no route.
 // It goes on in later turns until all are put off.
 func (a *agenda) putOff(now time.Time) {
-	a.unrouted = !a.drain(now, false, func(s *shard, p pending, c evidence.Case) {
+	a.route.silent = !a.drain(now, false, func(s *shard, p pending, c evidence.Case) {
 		a.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }

@@ -69,11 +69,17 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
 		}, 0, smtp.ReceiverBusy, smtp.ReceiverBusy},
 		{"nobody was asked at all", func(b *bench) {
-			b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
+			for range 2 {
+				b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
+				b.pass(2 * long)
+			}
 		}, 0, smtp.ReceiverBusy, smtp.ReceiverBusy},
 		{"an outcome without evidence", func(b *bench) {
-			b.answers(b.offered(), 1, told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, wait: long,
-				silent: true})
+			for range 2 {
+				b.answers(b.offered(), 1, told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, wait: long,
+					silent: true})
+				b.pass(2 * long)
+			}
 		}, 0, smtp.MailboxNotFound, smtp.MailboxNotFound},
 		{"the session was poisoned", func(b *bench) {
 			b.answers(b.offered(), 1, told{outcome: smtp.Valid, reason: smtp.HarvestGuard, wait: long, void: true})
@@ -96,7 +102,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.answers(b.offered(), 1, greylisted)
 			b.agenda.route.Expires = b.now
 			for range 20 {
-				if b.pass(5 * time.Minute); b.routing {
+				if b.pass(5 * time.Minute); b.route.asked {
 					b.routed(b.now, mx.Route{}, errDNS)
 					b.look()
 				}
@@ -181,7 +187,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 		},
 		"believed": func(b *bench) {
 			b.reach()
-			for len(b.accepted) < n {
+			for len(b.controls.accepted) < n {
 				for _, o := range b.offersInOrder() {
 					for _, p := range o.GetProbes() {
 						if p.GetOrdinal() != controlOrdinal {
@@ -207,7 +213,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 					t.Fatalf("woken at %v, want soon", b.wakes)
 				}
 				switch {
-				case b.routing:
+				case b.route.asked:
 					b.routed(b.now, mx.Route{}, errDNS)
 				case !b.draining:
 					b.now = b.wakes

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 
@@ -37,6 +38,14 @@ type controls struct {
 	next     time.Time
 	notes    []evidence.Attempt // for the Habit; never changed, only replaced
 
+	accepted []pending // until it is known what that is worth
+	proven   []pending // accepted, and that is worth something
+	// A control probe is asked for what is accepted at canaryBy at the latest, and it waits since canaryFrom; zero:
+	// none has to be.
+	canaryBy, canaryFrom time.Time
+	recalled             bool      // the cluster was asked what it knows of the domain
+	recallBy             time.Time // acceptances wait so long for its answer; zero: they do not
+
 	unclear int // in a row
 	doubt   smtp.Reason
 	until   time.Time // no control probe before, because of doubt
@@ -48,17 +57,74 @@ func (k *controls) note(list []evidence.Attempt) {
 	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
 }
 
+// at is when the next control probe is due; zero: it is not waited for.
+func (k *controls) at() time.Time {
+	if len(k.accepted) == 0 || k.asking {
+		return time.Time{}
+	}
+	if k.next.Before(k.canaryBy) {
+		return k.canaryBy
+	}
+	return k.next
+}
+
+// begin makes another control probe, which goes to the receiver now.
+func (k *controls) begin() {
+	k.canaryBy, k.canaryFrom = time.Time{}, time.Time{}
+	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.nobodies.next()
+	k.asked++
+}
+
+// endControls: nothing has to be known any more. One that is out comes back.
+func (k *controls) end() {
+	k.asking, k.asked, k.unclear = false, 0, 0
+	k.next = time.Time{}
+}
+
+// inDoubt says whether acceptances cannot be believed at present, nor be examined.
+func (k *controls) inDoubt(now time.Time) bool { return now.Before(k.until) }
+
+// recallOver goes on when the cluster has told what it knows.
+func (k *controls) recallOver() { k.recallBy = time.Time{} }
+
 // control sees to it that a control probe is asked, at once or after the pause.
 func (a *agenda) control(now time.Time) {
 	k := &a.controls
 	if k.asking || now.Before(k.next) {
 		return
 	}
-	a.canaryBy = time.Time{}
-	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.nobodies.next()
-	k.asked++
-	s := a.shardOf(controlOrdinal)
-	s.makeReady(controlOrdinal)
+	a.controls.begin()
+	a.offerControl(now)
+}
+
+// offerControl offers the control probe as what is due: many addresses may wait for it.
+func (a *agenda) offerControl(now time.Time) {
+	p := pending{ordinal: controlOrdinal, since: a.since(now), due: a.since(now) - 1} // never 0: see tally.control
+	a.tally.push(&p, p.due)
+	heap.Push(&a.shardOf(controlOrdinal).deferred, p)
+}
+
+// controlBehind is behind how many addresses of a domain's first chunk the first control probe goes with them.
+// Nearly always one of so many is accepted, and it would be asked then anyway, a round trip and a queue
+// later. A domain with fewer may not need it.
+const controlBehind = 4
+
+// controlEarly begins the first control probe when it is its turn in a chunk, and reports whether it
+// belongs there.
+func (a *agenda) controlEarly(now time.Time, s *shard, o *open) bool {
+	k := &a.controls
+	if len(o.left) != controlBehind || !s.unasked() || !a.offeredAt.IsZero() || k.asking || !a.controls.recallBy.IsZero() {
+		return false
+	}
+	if _, known := a.habit(now).CatchAll(); known {
+		return false
+	}
+	a.controls.begin()
+	if a.shardOf(controlOrdinal) == s {
+		return true
+	}
+	a.offerControl(now)
+	return false
 }
 
 // pauseControls lets some time pass before the next control probe.
@@ -72,7 +138,7 @@ func (a *agenda) pauseControls(now time.Time) {
 // controlsEnd is when it is expected to be known whether the domain takes everything:
 // nearly all refuse the first control probe, and one that does not, refuses none.
 func (a *agenda) controlsEnd(now time.Time) time.Time {
-	end, pauses := later(now, a.controlAt()), a.options.controlPauses()
+	end, pauses := later(now, a.controls.at()), a.options.controlPauses()
 	if a.tally.control > 0 {
 		end = later(end, a.start.Add(a.tally.control))
 	}
@@ -83,15 +149,6 @@ func (a *agenda) controlsEnd(now time.Time) time.Time {
 	}
 	return end
 }
-
-// endControls: nothing has to be known any more. One that is out comes back.
-func (a *agenda) endControls() {
-	a.controls.asking, a.controls.asked, a.controls.unclear = false, 0, 0
-	a.controls.next = time.Time{}
-}
-
-// inDoubt says whether acceptances cannot be believed at present, nor be examined.
-func (a *agenda) inDoubt(now time.Time) bool { return now.Before(a.controls.until) }
 
 // Kinds of answers to a control probe.
 const (
@@ -125,7 +182,7 @@ func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case,
 	if kind == acceptsIt && a.options.Facts.Suspect(a.work.Domain, now) {
 		m.attempts[len(m.attempts)-1].Void = true
 		a.controls.note(m.attempts)
-		a.endControls()
+		a.controls.end()
 		a.guarded(now)
 		return
 	}
@@ -139,7 +196,7 @@ func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case,
 		a.pauseControls(now)
 	case asked && len(m.attempts) > 0 && last.Outcome == smtp.Invalid && last.Bare && a.witnesses.known:
 		a.controls.bare = last
-		a.askWitness()
+		a.askWitness(now)
 	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
 		a.again(now, s, p, c, m)
 	default:
@@ -150,7 +207,7 @@ func (a *agenda) controlled(now time.Time, s *shard, p pending, c evidence.Case,
 // tellsApart: a mailbox that nobody has was refused at a time.
 func (a *agenda) tellsApart(now, at time.Time) {
 	a.options.Facts.Learn(a.work.Domain, false, now)
-	a.endControls()
+	a.controls.end()
 	a.prove(at)
 }
 
@@ -170,6 +227,6 @@ func (a *agenda) unclear(now time.Time, reason smtp.Reason) {
 
 // uncontrolled gives up what was accepted: nobody knows what that is worth.
 func (a *agenda) uncontrolled(now time.Time, reason smtp.Reason) {
-	a.endControls()
+	a.controls.end()
 	a.controls.doubt, a.controls.until = reason, now.Add(unclearFor)
 }

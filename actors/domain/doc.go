@@ -7,8 +7,8 @@
 // the actor gathers the cases that they rest on.
 //
 // An acceptance says something only where mailboxes are told apart. That is found out
-// by control probes, questions about mailboxes that nobody has, which are sent only
-// after a real address was accepted: one that is refused shows it, and it takes
+// by control probes, questions about mailboxes that nobody has, which are sent behind
+// some addresses of the first chunk, or after a real address was accepted: one that is refused shows it, and it takes
 // several acceptances, apart in time, to believe that a domain accepts everything.
 // Behind many refusals an acceptance is believed only when a control probe is refused
 // behind it, because some guards then accept everything in silence.

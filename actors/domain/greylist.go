@@ -64,7 +64,8 @@ func (a *agenda) hurry(now time.Time, s *shard, from uint16, waited time.Duratio
 // ledger stalled meanwhile: that it waited for so long says nothing about the receiver.
 func (a *agenda) probe(now time.Time, s *shard, ordinal uint32) *wire.Probe {
 	q := &wire.Probe{Ordinal: ordinal, Local: a.local(ordinal)}
-	if p := s.history[ordinal]; p.from != 0 && p.marks&markHeld == 0 {
+	p, before := s.history[ordinal]
+	if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
 		q.Greylist(a.since(now)-p.grey, a.archive.sources[p.from-1])
 	}
 	return q

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
 
@@ -55,16 +56,16 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 // TestOthersGoOnWhileSomeAreGreylisted: a first pass asks every address before one
 // is asked again.
 func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
-	b := newBench(t, testOptions(), 3*chunkFirst)
+	b := newBench(t, testOptions(), 3*wire.AddressesMax)
 	b.reach()
 	first := b.offered()
 	b.answers(first, 1, greylisted)
 	second := b.offered() // at once
-	if got := second.GetProbes()[0].GetOrdinal(); got != chunkFirst {
-		t.Fatalf("ordinal %d is offered behind the greylisted ones, want %d", got, chunkFirst)
+	if got := second.GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
+		t.Fatalf("ordinal %d is offered behind the greylisted ones, want %d", got, wire.AddressesMax)
 	}
 	b.answers(second, 1, refused)
-	if len(b.done) != 2*chunkFirst {
+	if len(b.done) != len(second.GetProbes()) {
 		t.Errorf("%d are final while others wait", len(b.done))
 	}
 }

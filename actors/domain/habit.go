@@ -3,20 +3,24 @@ package domain
 import (
 	"time"
 
-	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
 
 // accept files an address that was accepted, until it is known what that is worth.
-// First the cluster is asked, which may have been told, then the receiver.
 func (a *agenda) accept(now time.Time, p pending, c evidence.Case) {
 	a.archive.keep(&p, c)
-	a.accepted = append(a.accepted, p)
-	if !a.recalled && a.options.Facts.Shared() {
-		a.recalled, a.recallBy = true, now.Add(recallWithin)
-		a.steps = append(a.steps, recall{})
+	a.controls.accepted = append(a.controls.accepted, p)
+}
+
+// askCluster has it found out what other nodes know of the domain, while its route is: what is accepted
+// waits for that before the receiver is asked.
+func (a *agenda) askCluster(now time.Time) {
+	if _, known := a.habit(now).CatchAll(); known || a.controls.recalled || !a.options.Facts.Shared() {
+		return
 	}
+	a.controls.recalled, a.controls.recallBy = true, now.Add(recallWithin)
+	a.steps = append(a.steps, recall{})
 }
 
 // pop takes one of the addresses that were accepted.
@@ -52,46 +56,63 @@ func (a *agenda) believes(h evidence.Habit, now time.Time) bool {
 // weigh goes on with what was accepted: it is believed as far as the domain's habit is
 // known, or a control probe is asked, or it is given up.
 func (a *agenda) weigh(now time.Time) {
-	if len(a.accepted)+len(a.proven) == 0 || !a.recallBy.IsZero() {
+	if len(a.controls.accepted)+len(a.controls.proven) == 0 || !a.controls.recallBy.IsZero() {
 		return
 	}
 	h := a.habit(now)
 	if a.believes(h, now) {
-		a.proven = append(a.proven, a.accepted...)
-		a.accepted, a.canaryBy = nil, time.Time{}
+		a.controls.proven = append(a.controls.proven, a.controls.accepted...)
+		a.controls.accepted, a.controls.canaryBy, a.controls.canaryFrom = nil, time.Time{}, time.Time{}
 	}
-	for len(a.proven) > 0 && !a.cut() {
-		p, c := a.pop(&a.proven)
+	for len(a.controls.proven) > 0 && !a.cut() {
+		p, c := a.pop(&a.controls.proven)
 		if c.Habit = h; !a.conclude(now, p.ordinal, c) { // what was known is over
 			a.accept(now, p, c)
 			break
 		}
 	}
 	_, known := h.CatchAll()
-	if known && len(a.accepted) > 0 && a.canaryBy.IsZero() && !a.controls.asking {
-		a.canaryBy = now.Add(a.options.Facts.Hour.Of(canaryAfter))
-	}
+	a.setCanary(now, known)
 	switch {
-	case len(a.accepted) == 0:
-	case a.inDoubt(now):
-		for len(a.accepted) > 0 && !a.cut() {
-			p, c := a.pop(&a.accepted)
+	case len(a.controls.accepted) == 0:
+	case a.controls.inDoubt(now):
+		for len(a.controls.accepted) > 0 && !a.cut() {
+			p, c := a.pop(&a.controls.accepted)
 			c.Habit = h
 			a.giveUp(now, p, c, a.controls.doubt)
 		}
-	case known && now.Before(a.canaryBy) && a.busy(now):
+	case known && now.Before(a.controls.canaryBy) && a.busy(now):
 	default:
 		a.control(now)
 	}
 }
 
+// setCanary decides when a control probe is asked for what is accepted at a domain that tells mailboxes apart.
+func (a *agenda) setCanary(now time.Time, known bool) {
+	if !known || len(a.controls.accepted) == 0 || a.controls.asking {
+		return
+	}
+	if a.controls.canaryFrom.IsZero() {
+		a.controls.canaryFrom = now
+		a.controls.canaryBy = now.Add(a.options.Facts.Hour.Of(canaryAfter))
+	}
+	switch n := len(a.controls.accepted); {
+	case n >= canaryMost:
+		a.controls.canaryBy = now
+	case n >= canaryFew:
+		a.controls.canaryBy = earlier(a.controls.canaryBy, later(now, a.controls.canaryFrom.Add(canarySoon)))
+	}
+}
+
 // needsControl says whether something waits for a control probe, or a witness.
 func (a *agenda) needsControl() bool {
-	return len(a.accepted) > 0 || a.controls.witness && len(a.witnesses.doubted) > 0
+	return len(a.controls.accepted) > 0 || a.controls.witness && len(a.witnesses.doubted) > 0
 }
 
 // weighed is how many addresses wait to be believed.
-func (a *agenda) weighed() int { return len(a.accepted) + len(a.proven) + len(a.witnesses.doubted) }
+func (a *agenda) weighed() int {
+	return len(a.controls.accepted) + len(a.controls.proven) + len(a.witnesses.doubted)
+}
 
 // busy says whether there are other addresses to be asked, or that are.
 func (a *agenda) busy(now time.Time) bool {
@@ -106,15 +127,15 @@ func (a *agenda) busy(now time.Time) bool {
 // prove notes that a control probe was refused at a time: what was accepted before,
 // was by an honest receiver.
 func (a *agenda) prove(at time.Time) {
-	rest := a.accepted[:0]
-	for _, p := range a.accepted {
+	rest := a.controls.accepted[:0]
+	for _, p := range a.controls.accepted {
 		if a.archive.time(p).After(at) {
 			rest = append(rest, p)
 		} else {
-			a.proven = append(a.proven, p)
+			a.controls.proven = append(a.controls.proven, p)
 		}
 	}
-	a.accepted, a.canaryBy = rest, time.Time{}
+	a.controls.accepted, a.controls.canaryBy, a.controls.canaryFrom = rest, time.Time{}, time.Time{}
 }
 
 // guarded: a mailbox that nobody has was accepted behind many refusals, so a guard is
@@ -130,8 +151,8 @@ func (a *agenda) guarded(now time.Time) {
 // control probe: it is asked again when the guard has had time to forget us.
 func (a *agenda) rest(now time.Time) {
 	wait := a.options.Facts.Rest(a.work.Domain).Sub(now)
-	accepted := a.accepted
-	a.accepted = nil
+	accepted := a.controls.accepted
+	a.controls.accepted = nil
 	for _, p := range accepted {
 		c := a.archive.take(&p)
 		for i := range c.Attempts {
@@ -142,13 +163,6 @@ func (a *agenda) rest(now time.Time) {
 		a.again(now, a.shardOf(p.ordinal), p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
 	}
 	for _, s := range a.shards {
-		if s.reached && len(s.chunks) > 0 {
-			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
-			a.takeBack(s)
-			s.told = 0 // it forgets that too
-		}
+		a.recall(s)
 	}
 }
-
-// known goes on when the cluster has told what it knows.
-func (a *agenda) known() { a.recallBy = time.Time{} }

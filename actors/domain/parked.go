@@ -59,7 +59,7 @@ func (a *agenda) park(now time.Time) (Parked, bool) {
 			return Parked{}, false
 		}
 	}
-	if until.IsZero() || !until.After(now) || len(a.witnesses.doubted)+len(a.proven) > 0 || !a.recallBy.IsZero() {
+	if until.IsZero() || !until.After(now) || len(a.witnesses.doubted)+len(a.controls.proven) > 0 || !a.controls.recallBy.IsZero() {
 		return Parked{}, false
 	}
 	a.hold(now, true)
@@ -96,7 +96,7 @@ func (a *agenda) export() Parked {
 			a.exportOne(&out, p, false)
 		}
 	}
-	for _, p := range a.accepted {
+	for _, p := range a.controls.accepted {
 		a.exportOne(&out, p, true)
 	}
 	slices.SortFunc(out.Addresses, func(a, b ParkedAddress) int { return int(a.Ordinal) - int(b.Ordinal) })
@@ -131,7 +131,7 @@ func (a *agenda) restore(now time.Time, left *Parked) {
 		if k.Again != nil {
 			a.restoreOne(now, controlOrdinal, k.Again)
 		} else {
-			a.shards[0].makeReady(controlOrdinal)
+			a.offerControl(now)
 		}
 	}
 	known := make(map[uint32]*ParkedAddress, len(left.Addresses))
@@ -159,7 +159,7 @@ func (a *agenda) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
 	}
 	a.archive.keep(&p, one.Case)
 	if one.Accepted {
-		a.accepted = append(a.accepted, p)
+		a.controls.accepted = append(a.controls.accepted, p)
 		return
 	}
 	a.tally.push(&p, a.passes(&p))

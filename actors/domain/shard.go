@@ -10,11 +10,12 @@ import (
 
 // open is a chunk at the receiver.
 type open struct {
-	offer *wire.Offer
-	left  map[uint32]struct{} // not answered
-	acked bool
-	sent  time.Time
-	seen  map[uint64]struct{} // batches of results that were taken
+	offer   *wire.Offer
+	left    map[uint32]struct{} // not answered
+	retries bool                // of due retries
+	acked   bool
+	sent    time.Time
+	seen    map[uint64]struct{} // batches of results that were taken
 }
 
 // deferrals is a heap of the addresses that wait for their next attempt, soonest first.
@@ -49,19 +50,21 @@ type shard struct {
 	heard     time.Time
 	heldUntil time.Time // the receiver says that it may not ask before
 
-	cause   wire.Cause // what keeps the receiver from asking more, as it said last
-	perHour int64      // that it expects to ask of this verification; 0: it does not say
+	barren  smtp.Reason // it gives nobody an answer, so all that waits is given up; why
+	cause   wire.Cause  // what keeps the receiver from asking more, as it said last
+	perHour int64       // that it expects to ask of this verification; 0: it does not say
 
 	ordinals []uint32 // in the order of the file; read only
 	next     int      // first of ordinals that was never offered
-	ready    []uint32 // to be offered before all others: given back, or the control probe
+	ready    []uint32 // to be offered before those: given back unasked
 	deferred deferrals
 	ripe     int                // of deferred, those whose time had come at ripeAt, less those taken since
 	ripeAt   time.Duration      // since the start of the agenda
 	tally    *tally             // of the agenda: of all its shards' deferred
-	history  map[uint32]pending // of addresses that were deferred and are ready or out again
+	history  map[uint32]pending // of addresses that were deferred and are out again
 	chunks   map[uint64]*open
-	size     int // of the next chunk
+	size     int       // of the next chunk
+	retryAt  time.Time // no due retries are offered before
 
 	told   int       // that are behind, as the receiver was told last
 	toldAt time.Time // when
@@ -71,7 +74,7 @@ type shard struct {
 func (a *agenda) newShards(n int) []*shard {
 	out := make([]*shard, n)
 	for i := range out {
-		out[i] = &shard{number: i, size: chunkFirst, tally: a.tally, history: map[uint32]pending{},
+		out[i] = &shard{number: i, size: wire.AddressesMax, tally: a.tally, history: map[uint32]pending{},
 			chunks: map[uint64]*open{},
 			task: &wire.Task{Verification: a.verification, Epoch: a.work.Epoch,
 				Domain: a.work.Domain, Shard: uint32(i)}}
@@ -84,25 +87,37 @@ func (s *shard) due(since time.Duration) bool {
 	return len(s.deferred) > 0 && s.deferred[0].due <= since
 }
 
-// waiting says whether there is an address to be offered.
-func (s *shard) waiting(since time.Duration) bool {
-	return len(s.ready) > 0 || s.next < len(s.ordinals) || s.due(since)
-}
+// unasked reports whether there is an address to be offered that was never put off.
+func (s *shard) unasked() bool { return len(s.ready) > 0 || s.next < len(s.ordinals) }
 
-// take gives the next address to be offered.
-func (s *shard) take(since time.Duration) (uint32, bool) {
+// waiting reports whether there is an address to be offered.
+func (s *shard) waiting(since time.Duration) bool { return s.unasked() || s.due(since) }
+
+// take returns the next address to be offered of those that are due again, or of the others.
+func (s *shard) take(since time.Duration, retries bool) (ordinal uint32, ok bool) {
 	switch {
-	case len(s.ready) > 0:
-		ordinal := s.ready[0]
-		s.ready = s.ready[1:]
-		return ordinal, true
-	case s.due(since):
+	case retries && s.due(since):
 		return s.pop(), true
+	case retries:
+		return 0, false
+	case len(s.ready) > 0:
+		ordinal, s.ready = s.ready[0], s.ready[1:]
+		return ordinal, true
 	case s.next < len(s.ordinals):
 		s.next++
 		return s.ordinals[s.next-1], true
 	}
 	return 0, false
+}
+
+// out returns how many chunks are out, of due retries or of others.
+func (s *shard) out(retries bool) (n int) {
+	for _, o := range s.chunks {
+		if o.retries == retries {
+			n++
+		}
+	}
+	return n
 }
 
 // pop takes the address that is deferred for the shortest time.
@@ -138,23 +153,14 @@ func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
 	if since-s.ripeAt >= ripeEvery {
 		s.ripe, s.ripeAt = s.deferred.ripe(since, 0), since
 	}
-	unasked := len(s.ordinals) - s.next
-	n = unasked + len(s.ready) + s.ripe
-	if len(s.ready) > 0 && s.ready[0] == controlOrdinal { // it is put before all others
-		n--
-	}
-	if unasked > 0 {
-		return n, since
-	}
-	if s.due(since) {
+	unasked := len(s.ordinals) - s.next + len(s.ready)
+	switch {
+	case unasked > 0:
+		oldest = since
+	case s.due(since):
 		oldest = since - s.deferred[0].due
 	}
-	for _, ordinal := range s.ready {
-		if ordinal != controlOrdinal { // which is made when it is needed
-			oldest = max(oldest, since-s.history[ordinal].due)
-		}
-	}
-	return n, oldest
+	return unasked + s.ripe, oldest
 }
 
 // tellBehind says in an offer what waits beside it.
@@ -208,21 +214,27 @@ func (a *agenda) sayBehind(now time.Time, s *shard) (wake time.Time) {
 }
 
 // giveBack makes what a chunk had ready for the next one.
-func (s *shard) giveBack(o *open) {
-	for _, p := range o.offer.Probes {
-		if _, left := o.left[p.GetOrdinal()]; left {
-			s.makeReady(p.GetOrdinal())
+func (a *agenda) giveBack(s *shard, o *open) {
+	for _, q := range o.offer.Probes {
+		ordinal := q.GetOrdinal()
+		if _, left := o.left[ordinal]; !left {
+			continue
+		}
+		p, before := s.history[ordinal]
+		switch {
+		case ordinal == controlOrdinal && !before: // of the first chunk: it is asked when it is needed
+			a.controls.end()
+		case !before:
+			s.ready = append(s.ready, ordinal)
+		default:
+			delete(s.history, ordinal)
+			a.tally.push(&p, a.passes(&p))
+			heap.Push(&s.deferred, p)
+			if ordinal != controlOrdinal {
+				s.ripe++ // its time had come
+			}
 		}
 	}
-}
-
-// makeReady makes an address ready to be offered; the control probe goes before all others.
-func (s *shard) makeReady(ordinal uint32) {
-	if ordinal == controlOrdinal {
-		s.ready = append([]uint32{ordinal}, s.ready...)
-		return
-	}
-	s.ready = append(s.ready, ordinal)
 }
 
 const (
@@ -284,7 +296,7 @@ func (a *agenda) listen(now time.Time, s *shard) {
 // advanceShard looks for the receiver, or offers what it takes.
 func (a *agenda) advanceShard(now time.Time, s *shard) {
 	switch {
-	case !s.waiting(a.since(now)) || s.reaching:
+	case !s.waiting(a.since(now)) || s.reaching || s.barren != smtp.ReasonNone:
 	case !s.reached:
 		s.reaching = true
 		pause := time.Duration(0)
@@ -296,14 +308,17 @@ func (a *agenda) advanceShard(now time.Time, s *shard) {
 		if len(s.chunks) == 0 {
 			s.credit = max(1, s.credit) // nobody will tell us of more: ask
 		}
-		for s.credit > 0 && !a.crowded && len(s.chunks) < a.chunksNow() && s.waiting(a.since(now)) {
+		for s.due(a.since(now)) && !a.crowded && s.out(true) < a.chunksNow() && !now.Before(s.retryAt) {
+			a.offer(now, s, true)
+		}
+		for s.unasked() && !a.crowded && s.out(false) < a.chunksNow() && s.credit > 0 {
 			s.credit--
-			a.offer(now, s)
+			a.offer(now, s, false)
 		}
 	}
 }
 
-// chunksNow is how many chunks may be out: one, while the node has many addresses
+// chunksNow is how many chunks may be out, and of due retries beside them: one, while the node has many addresses
 // out, so that all domains go on, each with little.
 func (a *agenda) chunksNow() int {
 	if a.options.Load.heavy() {
@@ -312,29 +327,36 @@ func (a *agenda) chunksNow() int {
 	return chunksMax
 }
 
-// offer sends the next chunk.
-func (a *agenda) offer(now time.Time, s *shard) {
+// offer sends the next chunk, of due retries or of others.
+func (a *agenda) offer(now time.Time, s *shard, retries bool) {
 	if len(s.chunks) == 0 {
 		s.heard = now
 	}
 	a.chunk++
-	o := &open{left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
-		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.hosts,
+	o := &open{retries: retries, left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
+		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.route.hosts,
 			Workspace: a.workspace, ExpiresInMs: wire.Left(now, a.work.Deadline)}}
 	size := s.size
 	if a.options.Load.heavy() {
-		size = chunkFirst
+		size = chunkLeast
 	}
-	for len(o.left) < size && s.waiting(a.since(now)) {
+	for len(o.left) < size {
 		if !a.options.Load.take(a.work.Workspace) {
 			a.crowded = true
 			break
 		}
-		ordinal, _ := s.take(a.since(now))
-		if ordinal == controlOrdinal && !a.needsControl() { // meanwhile others found out
+		ordinal, ok := controlOrdinal, a.controlEarly(now, s, o)
+		if !ok {
+			ordinal, ok = s.take(a.since(now), retries)
+		}
+		if !ok {
+			a.options.Load.give(a.work.Workspace, 1)
+			break
+		}
+		if ordinal == controlOrdinal && retries && !a.needsControl() { // meanwhile others found out
 			delete(s.history, ordinal)
 			a.options.Load.give(a.work.Workspace, 1)
-			a.endControls()
+			a.controls.end()
 			continue
 		}
 		o.left[ordinal] = struct{}{}
@@ -344,6 +366,9 @@ func (a *agenda) offer(now time.Time, s *shard) {
 		return
 	}
 	a.tellBehind(now, s, o.offer)
+	if a.offeredAt.IsZero() {
+		a.offeredAt = now
+	}
 	s.chunks[a.chunk] = o
 	a.steps = append(a.steps, tell{s.number, o.offer})
 }
@@ -376,7 +401,7 @@ func (a *agenda) found(shard int, key string, ok bool) bool {
 // leave forgets the receiver.
 func (a *agenda) leave(s *shard) {
 	s.reached, s.credit, s.heldUntil, s.told = false, 0, time.Time{}, 0
-	s.cause, s.perHour = wire.Cause_FREE, 0
+	s.cause, s.perHour, s.barren = wire.Cause_FREE, 0, smtp.ReasonNone
 	a.steps = append(a.steps, leave{s.number})
 }
 
@@ -395,7 +420,7 @@ func (a *agenda) gone(now time.Time, s *shard, suspicion int) {
 	for number, o := range s.chunks {
 		a.close(s, number)
 		if !fault {
-			s.giveBack(o)
+			a.giveBack(s, o)
 			continue
 		}
 		for ordinal := range o.left {
@@ -418,18 +443,28 @@ func (a *agenda) abandon(now time.Time, s *shard) {
 	a.takeBack(s)
 }
 
+// recall takes back what the receiver of a shard has not asked.
+func (a *agenda) recall(s *shard) {
+	if s.reached && len(s.chunks) > 0 {
+		a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+		a.takeBack(s)
+		s.told = 0 // it forgets that too
+	}
+}
+
 // takeBack makes everything that is out ready again.
 func (a *agenda) takeBack(s *shard) {
 	for number, o := range s.chunks {
 		a.close(s, number)
-		s.giveBack(o)
+		a.giveBack(s, o)
 	}
 }
 
 // deal gives the addresses of a shard of another split to those they belong to.
 func (a *agenda) deal(s *shard) {
 	for _, ordinal := range s.ready {
-		a.shardOf(ordinal).makeReady(ordinal)
+		to := a.shardOf(ordinal)
+		to.ready = append(to.ready, ordinal)
 	}
 	for _, d := range s.deferred {
 		heap.Push(&a.shardOf(d.ordinal).deferred, d)

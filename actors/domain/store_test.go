@@ -320,8 +320,7 @@ func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	}
 }
 
-// TestAcceptancesWaitForTheCluster: the first acceptance asks what others know of
-// the domain, and only when nobody does, or nobody answers in time, the receiver is
+// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when nobody does, or nobody answers in time, the receiver is
 // asked by a control probe.
 func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	for _, c := range []struct {
@@ -338,12 +337,12 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			o := testOptions()
 			o.Facts = ShareFacts(emptyStore{}, o.Log)
 			b := newBench(t, o, 3)
+			b.wants(findRoute{}, recall{})
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, refused, 0)
-			b.wants()
 			b.answers(offer, 2, accepted, 1)
-			b.wants(recall{})
+			b.wants()
 			b.answers(offer, 3, accepted, 2)
 			b.wants()
 			if len(b.offers()) > 0 || len(b.done) != 1 {
@@ -358,7 +357,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				}
 				b.pass(recallWithin)
 			} else {
-				b.known()
+				b.controls.recallOver()
 				b.look()
 			}
 			if !c.learned {
@@ -366,7 +365,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				if !isControl(control) {
 					t.Fatalf("offered: %v, want a control probe", locals(control))
 				}
-				b.known() // once more, too late
+				b.controls.recallOver() // once more, too late
 				b.answers(control, 1, refused)
 			}
 			b.is(1, c.want, map[smtp.Outcome]smtp.Reason{smtp.Valid: smtp.MailboxExists,
@@ -387,7 +386,7 @@ func TestTheClusterIsAskedOnce(t *testing.T) {
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
-	b.known()
+	b.controls.recallOver()
 	b.look()
 	for range unclearMax {
 		b.nextControl(20*time.Second, told{outcome: smtp.Unknown, reason: smtp.Policy})

@@ -140,7 +140,7 @@ func (a *agenda) passes(p *pending) time.Duration {
 		return max(p.due, p.grey+least)
 	}
 	least = greyPrior
-	at, waits := p.due, a.options.waits(a.key)
+	at, waits := p.due, a.options.waits(a.route.key)
 	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
 		at += waits[min(i, len(waits)-1)]
 	}

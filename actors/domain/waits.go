@@ -55,12 +55,12 @@ func (a *agenda) waits(now time.Time) Waits {
 		out.add(a.waitOf(now, s, due[i]))
 	}
 	if n := a.weighed(); n > 0 {
-		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, a.controlAt())}
+		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, a.controls.at())}
 		if a.resting(now) {
 			w.Until = a.options.Facts.Rest(a.work.Domain)
 		}
 		w.Last = after(now, a.controlsEnd(now))
-		w.Receiver = a.key
+		w.Receiver = a.route.key
 		out.add(w)
 		out.Ends = w.Last
 	}
@@ -84,7 +84,7 @@ func (a *agenda) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[s
 		return
 	}
 	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
-		Receiver: a.key, Until: after(now, a.start.Add(max(c.first, a.nextDue()))),
+		Receiver: a.route.key, Until: after(now, a.start.Add(max(c.first, a.nextDue()))),
 		Last: after(now, a.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+a.options.GiveUpAfter)
 	switch _, known := a.habit(now).CatchAll(); {
@@ -118,7 +118,7 @@ func (a *agenda) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.W
 	switch rest := a.options.Facts.Rest(a.work.Domain); {
 	case rest.After(now):
 		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
-	case a.hosts == nil:
+	case a.route.hosts == nil:
 		w.For = view.ForRoute
 	default:
 		w.Receiver, w.Cause = a.shardKey(s.number), view.Causes[wire.Cause_FREE]

@@ -164,7 +164,7 @@ func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 		b.only().deferred = append(b.only().deferred, p) // sorted is a heap
 	}
 	b.only().next = len(b.only().ordinals)
-	b.hosts, b.key = wire.Hosts(testRoute.Hosts), "receiver.test"
+	b.route.hosts, b.route.key = wire.Hosts(testRoute.Hosts), "receiver.test"
 	b.now = b.now.Add(time.Hour)
 	b.says(view.Wait{Addresses: dueMax + 100, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
@@ -197,14 +197,14 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 	key = "domain:example.test/receiver.test"
 	before := asked
 	b.pass(time.Second)
-	if b.key != "receiver.test" || asked != before {
-		t.Fatalf("key %s, asked %d times for it while nothing changed", b.key, asked-before)
+	if b.route.key != "receiver.test" || asked != before {
+		t.Fatalf("key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
 	}
 	version++
 	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{b.chunk}})
 	b.look()
-	if b.key != key || b.only().reached || len(b.only().chunks) != 0 {
-		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.key, b.only().reached,
+	if b.route.key != key || b.only().reached || len(b.only().chunks) != 0 {
+		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.only().reached,
 			len(b.only().chunks))
 	}
 	b.finds(true)

@@ -33,8 +33,7 @@ type witnesses struct {
 type place struct{ host, source string }
 
 // hear notes that an address was accepted.
-func (a *agenda) hear(ordinal uint32, t evidence.Attempt) {
-	w := &a.witnesses
+func (w *witnesses) hear(ordinal uint32, t evidence.Attempt) {
 	if w.heard == nil || len(w.heard) >= heardMax {
 		w.heard = map[place]evidence.Attempt{}
 	}
@@ -44,6 +43,17 @@ func (a *agenda) hear(ordinal uint32, t evidence.Attempt) {
 	if ordinal != controlOrdinal {
 		w.ordinal, w.known = ordinal, true
 	}
+}
+
+// doubtedBy is how long those that were refused in bare words wait for a witness.
+func (w *witnesses) doubtedBy() time.Time { return w.since.Add(evidence.WitnessWithin) }
+
+// nextDoubt is when something is to be done for them if nothing happens.
+func (w *witnesses) nextDoubt(now time.Time) time.Time {
+	if soon := w.since.Add(witnessAfter); now.Before(soon) {
+		return soon
+	}
+	return w.doubtedBy()
 }
 
 // beside gives the domain's habit with the witness that an attempt needs, if there is one.
@@ -88,12 +98,12 @@ func (a *agenda) weighDoubted(now time.Time) {
 	}
 	soon := now.Before(w.since.Add(witnessAfter))
 	switch {
-	case len(w.doubted) == 0 || a.cut() || a.controls.asking && now.Before(a.doubtedBy()):
+	case len(w.doubted) == 0 || a.cut() || a.controls.asking && now.Before(a.witnesses.doubtedBy()):
 	case soon && a.busy(now):
-	case w.known && !w.asked && now.Before(a.doubtedBy()) && !a.resting(now):
+	case w.known && !w.asked && now.Before(a.witnesses.doubtedBy()) && !a.resting(now):
 		w.asked = true
-		a.askWitness()
-	case now.Before(a.doubtedBy()) && a.busy(now):
+		a.askWitness(now)
+	case now.Before(a.witnesses.doubtedBy()) && a.busy(now):
 	default:
 		a.putDoubtedOff(now)
 	}
@@ -106,7 +116,7 @@ func (a *agenda) putDoubtedOff(now time.Time) {
 	busy := a.busy(now)
 	for len(w.doubted) > 0 && !a.cut() {
 		p := w.doubted[0]
-		if w.since = a.start.Add(p.due); busy && now.Before(a.doubtedBy()) {
+		if w.since = a.start.Add(p.due); busy && now.Before(a.witnesses.doubtedBy()) {
 			w.asked = false
 			return
 		}
@@ -128,17 +138,6 @@ func (a *agenda) holdAgainst(now time.Time, p pending) {
 	}
 }
 
-// doubtedBy is how long those that were refused in bare words wait for a witness.
-func (a *agenda) doubtedBy() time.Time { return a.witnesses.since.Add(evidence.WitnessWithin) }
-
-// nextDoubt is when something is to be done for them if nothing happens.
-func (a *agenda) nextDoubt(now time.Time) time.Time {
-	if soon := a.witnesses.since.Add(witnessAfter); now.Before(soon) {
-		return soon
-	}
-	return a.doubtedBy()
-}
-
 // endDoubt gives up what was refused in bare words.
 func (a *agenda) endDoubt(now time.Time) {
 	for len(a.witnesses.doubted) > 0 && !a.cut() {
@@ -148,10 +147,10 @@ func (a *agenda) endDoubt(now time.Time) {
 }
 
 // askWitness asks an address once more that was accepted, in place of a control probe.
-func (a *agenda) askWitness() {
+func (a *agenda) askWitness(now time.Time) {
 	k := &a.controls
 	k.asking, k.witness, k.local = true, true, a.work.Local(a.witnesses.ordinal)
-	a.shardOf(controlOrdinal).makeReady(controlOrdinal)
+	a.offerControl(now)
 }
 
 // testified takes the answer to that.
@@ -164,7 +163,7 @@ func (a *agenda) testified(now time.Time, c evidence.Case, m answerOf) {
 	if asked && len(m.attempts) > 0 && last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
 		last.Witness = true
 		k.note([]evidence.Attempt{last})
-		a.hear(controlOrdinal, last)
+		a.witnesses.hear(controlOrdinal, last)
 		if h := (evidence.Habit{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
 			a.tellsApart(now, refused.At)
 		}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"rollcall/smtp"
@@ -197,4 +198,9 @@ func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
 		from = a.String()
 	}
 	return time.Duration(min(max(0, ms), waitMax.Milliseconds())) * time.Millisecond, from, ms > 0
+}
+
+// Retries reports whether all that is offered was put off before and is due.
+func (m *Offer) Retries() bool {
+	return !slices.ContainsFunc(m.GetProbes(), func(p *Probe) bool { return !p.GetRetry() })
 }

@@ -141,6 +141,10 @@ func (l *Learned) Went(told int, now time.Time) {
 // chance, or the network; the third of three that agree in the number of answers
 // teaches the length of a session, the second of two that agree in the refusals their number.
 func (l *Learned) SessionEnded(told, refused int, now time.Time) {
+	if told == 0 { // it isn't their length, if one ends at once
+		l.agreed, l.Cut = 0, SessionEnd{}
+		return
+	}
 	end := SessionEnd{Told: told, Refused: refused}
 	if end.Told != l.Cut.Told || told < l.Longest { // else others went further
 		l.agreed = 0

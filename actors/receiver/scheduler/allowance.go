@@ -171,8 +171,7 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 
 // rateBounds are those of every rate: what the receiver as a whole allows, and our share.
 func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
-	waits := al.penaltyWaits()
-	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key), Rest: waits[len(waits)-1]}
+	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key)}
 	if !al.share.IsNone() {
 		b.Share = float64(al.share.K) / float64(al.share.N)
 	}

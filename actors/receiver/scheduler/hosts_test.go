@@ -44,8 +44,8 @@ func TestAnIllHostIsFound(t *testing.T) {
 		o := tr.scheduler.paths.all[0]
 		if used := float64(x.good) / (180 * 20 * (1 - far.odd.share)); used < 0.85 || o.until.After(tr.now) || x.ill > 90 {
 			t.Errorf("seed %d: %.0f %% used, %d asked at the ill host; %d domains, %d hosts, share %.1f from %s, %+v; %s; %v", seed, 100*used,
-				x.ill, domains, len(names), far.ill.share, far.ill.when.from.Sub(begin), far.ill.reply, o.rate.Explain(tr.now).Why,
-				tr.scheduler.suspicions.beliefs)
+				x.ill, domains, len(names), far.ill.share, far.ill.when.from.Sub(begin), far.ill.reply, o.pace.Explain(tr.now).Why,
+				tr.scheduler.rechecks.notes)
 		}
 	}
 }

@@ -41,6 +41,11 @@ func (t *task) listen(now time.Time) {
 	}
 }
 
+// barren returns in the form of messages for how long the hosts of a task gave nobody a good answer.
+func (t *task) barren() (ms int64, reason uint32) {
+	return t.queue.barren.lasting().Milliseconds(), uint32(t.queue.barren.reason)
+}
+
 // keep remembers a final answer that nobody took, for the next owner of the task:
 // an ordinal means the same address to all of them. The highest ordinal does not:
 // it is the control probe, for another address each time.
@@ -180,6 +185,7 @@ func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	for _, r := range all {
 		c.batch++
 		r.Task, r.Chunk, r.Batch, r.Credit = c.named, c.number, c.batch, in.tasks.credit(c.task)
+		r.BarrenMs, r.BarrenReason = c.task.barren()
 		in.emitTo(c.task.client, r)
 	}
 	c.answers, c.sent, c.sentAt = nil, append(c.sent, all...), now

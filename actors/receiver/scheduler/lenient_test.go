@@ -39,7 +39,7 @@ func TestALimitThatForgivesIsFound(t *testing.T) {
 		}
 		t.Logf("seed %d: %d/s allowed, %s told, %s away, %d customers, %d domains: %.0f %% used, %d of %d put off; %s", seed,
 			allowed, told.RcptRate, tr.turn, tenants, domains, 100*used, got.limited, got.asked,
-			tr.scheduler.paths.all[0].rate.Explain(tr.now).Why)
+			tr.scheduler.paths.all[0].pace.Explain(tr.now).Why)
 	}
 	if t.Logf("%d of %d worlds", met, tried); 10*met < 9*tried-9 {
 		t.Errorf("%d of %d worlds used 85 %% with one in a hundred put off", met, tried)

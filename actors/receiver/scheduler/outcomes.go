@@ -14,15 +14,15 @@ import (
 // outcomes follow what came of sessions and of what they asked.
 type outcomes struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	penalties  *penalties
-	suspicions *suspicions
-	opening    *openings
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+	rechecks  *rechecks
+	opening   *openings
 }
 
 const (
@@ -109,28 +109,6 @@ func EndsBatch(told *Judgement) bool {
 	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && told.Attempt.Code != 0
 }
 
-// learnGreylisting learns from the answer to a probe that was put off before from the
-// same source, and makes the wait of one that is put off now as long as it has to be.
-// A wait that the receiver names counts when it is longer.
-func (oc *outcomes) learnGreylisting(s *session, a *Answered) {
-	p, v := a.Probe, &a.Told.Verdict
-	put := v.Outcome == smtp.Undecided && v.Reason == smtp.Greylisted
-	if p.greyAgo > 0 && (p.greyFrom == s.path.name || s.path.name == "") {
-		waited := p.greyAgo + a.Sent.Sub(p.offered)
-		switch {
-		case put:
-			s.path.grey.Again(waited)
-			oc.dirty = true
-		case v.Outcome != smtp.Undecided:
-			s.path.grey.Passed(waited)
-			oc.dirty = true
-		}
-	}
-	if put && v.Action == verdict.ActGreylist {
-		v.Wait = max(v.Wait, s.path.grey.Wait())
-	}
-}
-
 // guardAt reports whether a guard against harvesting can be at work, as its words say: it counts what
 // it refused. Where it has refused next to nothing, the words are those of one odd mailbox.
 func (oc *outcomes) guardAt(now time.Time, s *session) bool {
@@ -155,18 +133,6 @@ func (oc *outcomes) poisonOthers(now time.Time, s *session, r Report) {
 		}
 	}
 	oc.pool.haltSessions(beside)
-}
-
-// tellRate tells a source's rate about an answer that says nothing against it.
-func (oc *outcomes) tellRate(now time.Time, s *session, a *Answered) {
-	if a.Told.Verdict.Outcome == smtp.Undecided && a.Told.Verdict.Action != verdict.ActNextMX {
-		s.path.rate.OnOther(a.Sent)
-		return
-	}
-	s.path.rate.OnSuccess(a.Sent, now)
-	if a.Told.isAccepted() && !s.slow { // refusals may be held back on purpose
-		s.path.rate.OnLatency(a.At.Sub(a.Sent), now)
-	}
 }
 
 // sessionOpened notes that a session is ready, or why it is not.
@@ -260,9 +226,7 @@ func (oc *outcomes) learnFromEnd(now time.Time, s *session, r Report) {
 	case r.Cut && s.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		oc.allowance.learned.Refused.Tighten(s.refused, now)
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
-		if s.told > 0 {
-			oc.allowance.learned.SessionEnded(s.told, s.refused, now)
-		}
+		oc.allowance.learned.SessionEnded(s.told, s.refused, now)
 	default:
 		oc.followTrouble(now, s, *r.Failure)
 	}
@@ -287,7 +251,9 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 			faults++
 		}
 		oc.allowance.finishRcpts(s, oc.allowance.replies.Seen(a.Sent, a.At), 1)
-		oc.tellRate(now, s, &a)
+		if a.Told.isAccepted() {
+			s.path.pace.Took(a.At.Sub(a.Sent))
+		}
 		switch {
 		case a.Told.isPermanent():
 			refused++
@@ -336,13 +302,12 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		oc.queues.pushProbe(s.queue, a.Probe) // the receiver rests: it is told when to come back
 		return
 	}
-	oc.learnGreylisting(s, &a)
 	v := a.Told.Verdict
 	a.Probe.note(a.Told)
 	if v.Outcome != smtp.Undecided {
 		oc.penalties.pauses = 0
 		if !v.Bare { // which may mean us as well as the mailbox
-			oc.suspicions.answeredWell(now, s, &a)
+			oc.rechecks.answeredWell(now, s, &a)
 		}
 		oc.paths.noteTaken(now, s)
 		oc.inbox.answerProbe(a.Probe, a.Told, a.At)
@@ -369,7 +334,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		if oc.guardAt(now, s) {
 			oc.retryProbe(s.queue, a)
 		} else {
-			oc.suspicions.suspect(now, s, a)
+			oc.rechecks.answeredBadly(now, s, a)
 		}
 		return
 	default:
@@ -379,7 +344,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 			oc.retryProbe(s.queue, a)
 			return
 		default:
-			oc.suspicions.suspect(now, s, a)
+			oc.rechecks.answeredBadly(now, s, a)
 			return
 		}
 	}
@@ -412,7 +377,7 @@ func (oc *outcomes) requeueRest(now time.Time, s *session, r Report) {
 			oc.retryProbe(s.queue, Answered{Probe: p, Told: *r.Failure, At: now})
 		default:
 			p.note(*r.Failure)
-			oc.suspicions.suspect(now, s, Answered{Probe: p, Told: *r.Failure, Sent: s.sent(), At: now})
+			oc.rechecks.answeredBadly(now, s, Answered{Probe: p, Told: *r.Failure, Sent: s.sent(), At: now})
 		}
 	}
 }
@@ -449,7 +414,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	switch {
 	case !s.ready && oc.opening.notOpened(now, s, told):
 	case v.Action == verdict.ActPause && rateLimited(v):
-		oc.penalties.throttled(now, s.path, told, s.sent())
+		oc.penalties.throttled(now, s, told)
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
 		oc.paths.blameSource(now, s.path, told)
 		oc.penalties.pauseReceiver(now, told)
@@ -460,7 +425,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	case told.Attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.queue.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
 	case v.Action == verdict.ActSlow && s.ready && told.Attempt.Stage > smtp.StageHello:
-		oc.penalties.throttled(now, s.path, told, s.sent())
+		oc.penalties.throttled(now, s, told)
 	case told.Attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance
 		oc.penalties.avoidHost(now, s.host, told, brokenFor)
 	default:

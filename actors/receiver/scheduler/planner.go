@@ -14,14 +14,14 @@ import (
 // planner gives free sessions something to ask, and opens more where they are worth it.
 type planner struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	suspicions *suspicions
-	opening    *openings
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	rechecks  *rechecks
+	opening   *openings
 
 	pressed  bool         // a queue has no session, and none more may be opened
 	slotless bool         // none who waits may have one more session of the node
@@ -117,7 +117,7 @@ func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
 		if s.queue.Queued() > 0 && !dry {
 			n := pl.mayAsk(now, s, a)
 			dry = n == 0 && len(pl.paths.all) == 1 // the receiver's allowance: the others need not ask
-			probes := pl.takeProbes(now, s.queue, n)
+			probes := pl.takeProbes(now, s.queue, s.path, n)
 			pl.options.Sources.Return(s.path.index, pl.key, s.day, n-len(probes))
 			if len(probes) > 0 {
 				pl.giveProbes(now, s, probes, a)
@@ -180,7 +180,7 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	if byRate == 0 {
 		return pl.waitForRate(next, lead)
 	}
-	if s.path.cautious && pl.pool.asksFrom(s.path) {
+	if s.path.pace.Alone() && pl.pool.asksFrom(s.path) {
 		return 0
 	}
 	byPace, next := s.path.readyAt(now.Add(lead))
@@ -189,7 +189,7 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
 	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax)
-	if n = pl.portionOf(n, s.queue, a); s.path.cautious {
+	if n = pl.portionOf(n, s.queue, a); s.path.pace.Alone() {
 		n = min(n, 1)
 	}
 	today := pl.options.ledgerTime(now)
@@ -236,7 +236,7 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 }
 
 // takeProbes pops up to n probes that are still worth asking.
-func (pl *planner) takeProbes(now time.Time, l *hostQueue, n int) []*Probe {
+func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
 		p := pl.queues.popProbe(l)
@@ -247,7 +247,7 @@ func (pl *planner) takeProbes(now time.Time, l *hostQueue, n int) []*Probe {
 			pl.inbox.shedTask(p.chunk.task)
 			p.chunk.open--
 		case pl.inbox.handOver(now, p):
-		case pl.suspicions.parkProbe(now, p):
+		case pl.rechecks.parkProbe(now, o, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			pl.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
@@ -388,7 +388,7 @@ func (pl *planner) mayOpen(now time.Time, a throttle.Limits, l *hostQueue, o *eg
 		return false
 	}
 	if ok, next := pl.opening.mayOpen(now); !ok || !pl.opening.roomToOpen() ||
-		o.cautious && len(pl.pool.sessions) > pl.pool.closing {
+		o.pace.Alone() && len(pl.pool.sessions) > pl.pool.closing {
 		pl.blocks.add(wire.Cause_CONNECTIONS, next)
 		pl.wakeAt(next)
 		return false
@@ -457,7 +457,7 @@ func (pl *planner) closeQueue(now time.Time, l *hostQueue) {
 	told, why := pl.paths.hostsUnavailable(now, l)
 	for l.Queued() > 0 {
 		p := pl.queues.popProbe(l)
-		p.suspect = nil
+		p.recheck = nil
 		for _, one := range why {
 			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a host that is down is this address's trouble too
 			p.note(one)

@@ -23,10 +23,10 @@ func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated
 // readyAt is how many probes the rate of a source lets go at a time of sending, and when it
 // lets none go the time to ask again; zero: when an open probe is answered.
 func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
-	if !o.rate.Limits(at) {
+	if !o.pace.Limits(at) {
 		return math.MaxInt, time.Time{}
 	}
-	if _, until := o.rate.Permits(at); at.Before(until) {
+	if _, until := o.pace.Permits(at); at.Before(until) {
 		return 0, until
 	}
 	return o.rcpts.Ready(at)

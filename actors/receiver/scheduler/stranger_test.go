@@ -455,7 +455,7 @@ func (tr *trial) carry(s Step) {
 	case AskProbes:
 		l := tr.live[s.ID]
 		if !l.s.socket.Begin(s.Version, nil) {
-			tr.after(0, func() { tr.scheduler.outcomes.sessionWorked(tr.now, Report{ID: s.ID, Rest: s.Probes}) })
+			tr.after(0, func() { tr.scheduler.SessionWorked(tr.now, Report{ID: s.ID, Rest: s.Probes}) })
 			return
 		}
 		r := &Report{ID: s.ID, Rest: s.Probes}
@@ -577,7 +577,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 
 func (tr *trial) reported(l *liveSession, r *Report) {
 	l.s.socket.Rest()
-	tr.after(0, func() { tr.scheduler.outcomes.sessionWorked(tr.now, *r) })
+	tr.after(0, func() { tr.scheduler.SessionWorked(tr.now, *r) })
 }
 
 func (tr *trial) count(truth, tenant int) {

@@ -1,0 +1,114 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// An address is given up, which makes it unknown as its last attempt says,
+//   - GiveUpAfter after the first attempt that was made for it (again), or when its next one would be later,
+//   - when the file's deadline has come (expire),
+//   - when its receiver has given nobody a good answer for GiveUpAfter though it was asked, also when nobody
+//     could ask about this address (giveUpBarren).
+//
+// Waiting for our own limits, for budgets and pauses uses none of that time.
+
+// giveUp ends an address that nobody can find out about: its case is closed as it is.
+// why is smtp.ReasonNone when the last attempt says it.
+func (a *agenda) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
+	last, asked := c.Last()
+	switch {
+	case why == smtp.DNSFailed:
+		c.NoRoute = why
+	case !asked || why != last.Reason:
+		c.Why = why
+	}
+	c.GaveUp = true
+	a.conclude(now, p.ordinal, c)
+}
+
+// untimed reports whether an answer uses none of its address's time: others were asked, or the receiver or
+// we have to rest.
+func untimed(m answerOf) bool {
+	if len(m.attempts) == 0 {
+		return m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
+	}
+	return !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
+}
+
+// outOfTime reports whether an address that is asked again when it is due is given up instead. Until RCPT
+// was sent for it once, that the receiver names a wait which is longer than there is time doesn't end it.
+func (a *agenda) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
+	if d := a.work.Deadline; !d.IsZero() && !a.start.Add(p.due).Before(d) {
+		return true
+	}
+	rcpt := func(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
+	if p.ordinal == controlOrdinal || c.Omitted > 0 || slices.ContainsFunc(c.Attempts, rcpt) {
+		return p.due-p.since > a.options.GiveUpAfter
+	}
+	return a.since(now)-p.since >= a.options.GiveUpAfter
+}
+
+// noteBarren takes from the receiver for how long its hosts gave nobody a good answer. It counts from the
+// first offer of this work at most. What is with a receiver that answers nobody is taken back.
+func (a *agenda) noteBarren(now time.Time, s *shard, m interface {
+	GetBarrenMs() int64
+	GetBarrenReason() uint32
+}) {
+	s.barren = smtp.ReasonNone
+	lasting := min(wire.Until(now, m.GetBarrenMs()).Sub(now), now.Sub(a.offeredAt))
+	if m.GetBarrenMs() <= 0 || lasting < a.options.GiveUpAfter {
+		return
+	}
+	if s.barren = smtp.ConnectionFailed; smtp.Reason(m.GetBarrenReason()).Known() {
+		s.barren = smtp.Reason(m.GetBarrenReason())
+	}
+	if s.reached && len(s.chunks) > 0 {
+		a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task, GiveBack: true}})
+	}
+}
+
+// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out comes back from there.
+func (a *agenda) giveUpBarren(now time.Time, s *shard) {
+	a.drainShard(now, s, true, func(s *shard, p pending, c evidence.Case) { a.giveUpAt(now, s, p, c) })
+}
+
+// giveUpAt gives up an address of a receiver that answers nobody.
+func (a *agenda) giveUpAt(now time.Time, s *shard, p pending, c evidence.Case) {
+	why := s.barren
+	if _, asked := c.Last(); asked {
+		why = smtp.ReasonNone
+	}
+	a.giveUpOne(now, p, c, why)
+}
+
+// giveUpOne gives up an address, or what rests on the control probe that it is.
+func (a *agenda) giveUpOne(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
+	if p.ordinal == controlOrdinal {
+		a.uncontrolled(now, why)
+		return
+	}
+	a.giveUp(now, p, c, why)
+}
+
+// expire ends all that is not out when the deadline has come. What waited for a time
+// is what its last attempt says; for all else the receiver never let us ask in time.
+// What is out comes back from there.
+func (a *agenda) expire(now time.Time) {
+	since := a.since(now)
+	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
+		why := smtp.ReceiverRateLimited
+		if _, asked := c.Last(); asked && p.due > since {
+			why = smtp.ReasonNone
+		}
+		a.giveUpOne(now, p, c, why)
+	})
+	a.endDoubt(now)
+	if len(a.controls.accepted) > 0 && !a.controls.asking && !a.controls.inDoubt(now) {
+		a.uncontrolled(now, smtp.ReceiverRateLimited)
+	}
+}
