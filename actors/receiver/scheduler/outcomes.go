@@ -287,7 +287,7 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 	s.refused += refused + unheard
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i, a := range r.Answered {
-		if a.Probe.attempts == nil {
+		if a.Probe.attempts == nil && a.Told.Verdict.Outcome != smtp.Undecided { // who waits would keep all of it
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
 		oc.followVerdict(now, s, a)

@@ -133,6 +133,9 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 		Credit: sc.inbox.tasks.credit(t)})
 }
 
+// probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
+const probesPage = 32
+
 func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
 		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
@@ -142,10 +145,13 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	sc.inbox.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
 	sc.inbox.tasks.moveTo(t, l)
-	all := make([]Probe, len(m.GetProbes()))
+	var page []Probe
 	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
-		one := &all[i]
+		if i%probesPage == 0 {
+			page = make([]Probe, min(probesPage, len(m.GetProbes())-i))
+		}
+		one := &page[i%probesPage]
 		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
 			retry: p.GetRetry(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
