@@ -43,8 +43,8 @@ func causesOf(t *testing.T, far *unknownReceiver, seed uint64, span time.Duratio
 // say which scope was believed, and by which trials, in one sentence without a name; good ones never do.
 func TestTheCauseIsInTheEvidence(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
-	odd := func(share float64, tenant int) oddOf {
-		return oddOf{share: share, tenant: tenant, reply: smtp.Reply{Code: 451, Lines: []string{"qwe rty"}}}
+	odd := func(share float64, of int) []oddOf {
+		return []oddOf{{share: share, of: of, reply: smtp.Reply{Code: 451, Lines: []string{"qwe rty"}}}}
 	}
 	blocked := []stretch{{begin.Add(time.Minute), begin.Add(4 * time.Minute)}}
 	for name, c := range map[string]struct {
@@ -53,15 +53,15 @@ func TestTheCauseIsInTheEvidence(t *testing.T) {
 		words []string // of which one is in the sentence
 		least float64  // share of the bad attempts that have a cause
 	}{
-		"too fast": {unknownReceiver{limit: limitOf{rcpts: rate(8, time.Second), countsBad: true}, odd: oddOf{tenant: -1}},
+		"too fast": {unknownReceiver{limit: limitOf{rcpts: rate(8, time.Second), countsBad: true}},
 			[]evidence.Scope{evidence.ScopeReceiver}, []string{"new addresses, of ", "pass now that we go slower"}, 0.4},
-		"source refused": {unknownReceiver{blocked: blocked, odd: oddOf{tenant: -1}},
+		"source refused": {unknownReceiver{blocked: blocked},
 			[]evidence.Scope{evidence.ScopeSource}, []string{"got 550 5.7.1"}, 0.9},
-		"odd addresses": {unknownReceiver{odd: odd(0.05, -1)}, []evidence.Scope{evidence.ScopeAddress},
+		"odd addresses": {unknownReceiver{odd: odd(0.05, 0)}, []evidence.Scope{evidence.ScopeAddress},
 			[]string{"while others were answered", "put off before too", "most others that got 451"}, 0.9},
-		"one customer's list": {unknownReceiver{odd: odd(0.8, 0)}, []evidence.Scope{evidence.ScopeTenant, evidence.ScopeDomain,
+		"one customer's list": {unknownReceiver{odd: odd(0.8, 1)}, []evidence.Scope{evidence.ScopeTenant, evidence.ScopeDomain,
 			evidence.ScopeAddress}, []string{"others are answered", "others were answered", "put off before too", "most others"}, 0.9},
-		"one host": {unknownReceiver{odd: oddOf{tenant: -1}, ill: illHost{"mx1.example", stretch{begin, begin.Add(time.Hour)}, 1,
+		"one host": {unknownReceiver{ill: illHost{"mx1.example", stretch{begin, begin.Add(time.Hour)}, 1,
 			smtp.Reply{Code: 451, Lines: []string{"qwe rty"}}}}, []evidence.Scope{evidence.ScopeHost},
 			[]string{"others are asked first", "others are answered"}, 0.7},
 	} {

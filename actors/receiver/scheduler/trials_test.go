@@ -17,10 +17,9 @@ func TestTheSchedulerIsReplayed(t *testing.T) {
 	beliefs, shown, tried := 0, 0, 0
 	for seed := range effort.Seeds(t, 10) {
 		tried++
-		w := draw(rand.New(rand.NewPCG(seed, 10)))
+		w := drawMixed(rand.New(rand.NewPCG(seed, 10)))
 		w.span = 2 * time.Minute
-		w.addresses = int(w.ideal() * w.span.Seconds())
-		_, tr := w.run(t, seed)
+		_, tr := w.play(t, seed)
 		if log := tr.scheduler.Trials(tr.now); len(log) > 1 { // there is one source
 			recorded := throttle.RecordedDecisions(log)
 			got, err := throttle.ReplayTrials(log)
@@ -48,9 +47,9 @@ func TestTheSchedulerIsReplayed(t *testing.T) {
 
 // TestTheLogEndsWithItsScheduler: the room is given back.
 func TestTheLogEndsWithItsScheduler(t *testing.T) {
-	w := draw(rand.New(rand.NewPCG(2, 10)))
-	w.far.odd.share, w.far.odd.tenant, w.span = 0.2, -1, 30*time.Second
-	_, tr := w.run(t, 2)
+	w := drawMixed(rand.New(rand.NewPCG(2, 10)))
+	w.far.odd, w.span = []oddOf{{share: 0.2, cut: true}}, 30*time.Second
+	_, tr := w.play(t, 2)
 	if len(tr.scheduler.Trials(tr.now)) == 0 {
 		t.Fatal("nothing was kept")
 	}
