@@ -91,10 +91,8 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 	if g.found {
 		g.patience = 2*now.Sub(p.nothing.since) + time.Minute
 	}
-	if p.test.open {
-		p.test.open = false
-		p.search = p.test.saved
-	}
+	p.test.open = false
+	p.search.begin(now) // what was learned was about that
 	p.firsts.forgetRow()
 	p.nothing.on = false
 	p.counted, p.until = now, now

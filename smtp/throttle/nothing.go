@@ -100,11 +100,18 @@ func (p *Pace) Alone() bool { return p.nothing.on }
 // AsksAgain reports whether the next one that is asked alone is one that got a bad answer before.
 func (p *Pace) AsksAgain() bool { return p.nothing.again }
 
+// TakeTurn notes that such a one was chosen.
+func (p *Pace) TakeTurn() { p.nothing.again = false }
+
 // Failing returns the mail domain and the tenant of all that failed; "": of several.
 func (p *Pace) Failing() (domain, tenant string) { return p.nothing.domain, p.nothing.tenant }
 
 // waitAlone waits for the next one.
 func (p *Pace) waitAlone(now time.Time) {
+	if p.nothing.passedAgain > 0 { // the receiver answers: it is soon known what it means
+		p.until = now.Add(settles)
+		return
+	}
 	wait := min(time.Second<<min(p.nothing.asked, 10), aloneMost)
 	p.until = now.Add(max(wait, min(now.Sub(p.nothing.since)/aloneShare, aloneLate)))
 	p.nothing.asked++

@@ -27,7 +27,7 @@ const (
 
 	// Deferrals near the edge are paid for with good answers: one in creditPrice, of which creditMost are kept and
 	// creditTrial are needed for a raise.
-	creditPrice             = 200
+	creditPrice             = 300
 	creditMost, creditTrial = 3.0, 2.0
 
 	// trialGap is how long it takes at least from a raise that went badly to the next one, twice as long after each in a
@@ -181,7 +181,7 @@ func (s *search) failedTrial(now time.Time, lasted time.Duration) {
 
 // flow counts good answers by when their events were sent, in steps of flowStep.
 type flow struct {
-	counts [flowSteps]int
+	counts [flowSteps]int32
 	newest int64 // number of the newest step
 }
 
@@ -207,7 +207,7 @@ func (f *flow) over(sent time.Time, span time.Duration) int {
 	at, n := sent.UnixNano()/int64(flowStep), 0
 	for k := at - int64(span/flowStep); k <= at; k++ {
 		if k > f.newest-flowSteps && k <= f.newest {
-			n += f.counts[k%flowSteps]
+			n += int(f.counts[k%flowSteps])
 		}
 	}
 	return n

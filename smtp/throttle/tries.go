@@ -72,12 +72,14 @@ type kept struct {
 
 // firsts are the newest first tries of a receiver and a source.
 type firsts struct {
-	list  [firstsKept]kept
-	next  int // of list
-	n     int
-	row   int // bad ones in a row
-	clear int // of these, how many are not known to be about their address most likely
-	kinds replyKinds
+	list    []kept // firstsKept, made with the first bad one: most receivers never give one
+	next    int    // of list
+	n       int
+	plainAt [2]time.Time // the first and the newest good one before that
+	plain   int          // good ones before that
+	row     int          // bad ones in a row
+	clear   int          // of these, how many are not known to be about their address most likely
+	kinds   replyKinds
 }
 
 // replyKind is what asking again showed about one kind of reply.
@@ -124,6 +126,21 @@ func (k *replyKind) transientChance() float64 {
 
 // add notes a first try.
 func (f *firsts) add(t *Try) {
+	if f.list == nil {
+		if t.Result == Answered {
+			if f.plain++; f.plain == 1 {
+				f.plainAt[0] = t.Sent
+			}
+			f.plainAt[1] = t.Sent
+			return
+		}
+		f.list = make([]kept, firstsKept)
+		for i := range min(f.plain, firstsKept-1) { // at an even pace, which is near enough
+			f.list[i].sent = f.plainAt[1].Add(-f.plainAt[1].Sub(f.plainAt[0]) * time.Duration(min(f.plain, firstsKept-1)-1-i) / time.Duration(f.plain))
+		}
+		f.n = min(f.plain, firstsKept-1)
+		f.next = f.n
+	}
 	one := kept{sent: t.Sent, domain: t.Domain, tenant: t.Tenant, grey: t.Greylisted, entry: entry{result: t.Result}}
 	if t.Result == Answered {
 		f.forgetRow()

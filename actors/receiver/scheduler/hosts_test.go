@@ -17,8 +17,8 @@ func illWorld(r *rand.Rand) (far *unknownReceiver, names []string, domains int) 
 		{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
 		{Code: 451, Enhanced: smtp.EnhancedCode{4, 3, 0}, Lines: []string{"temporary lookup failure"}}}
 	from := begin.Add(time.Duration(r.IntN(2)*90) * time.Second)
-	far = &unknownReceiver{words: gibberish(r), odd: oddOf{share: []float64{0, 0.02}[r.IntN(2)], tenant: -1,
-		reply: smtp.Reply{Code: 450, Lines: []string{gibberish(r)}}},
+	far = &unknownReceiver{words: gibberish(r), odd: []oddOf{{share: []float64{0, 0.02}[r.IntN(2)],
+		reply: smtp.Reply{Code: 450, Lines: []string{gibberish(r)}}}},
 		ill: illHost{name: names[0], when: stretch{from, begin.Add(time.Hour)}, share: []float64{1, 1, 0.7}[r.IntN(3)],
 			reply: replies[r.IntN(len(replies))]}}
 	return far, names, 1 + r.IntN(8)
@@ -42,7 +42,7 @@ func TestAnIllHostIsFound(t *testing.T) {
 		tr.play(begin.Add(5 * time.Minute))
 		x := tr.between(120, 300)
 		o := tr.scheduler.paths.all[0]
-		if used := float64(x.good) / (180 * 20 * (1 - far.odd.share)); used < 0.85 || o.until.After(tr.now) || x.ill > 90 {
+		if used := float64(x.good) / (180 * 20 * (1 - far.odd[0].share)); used < 0.85 || o.until.After(tr.now) || x.ill > 90 {
 			t.Errorf("seed %d: %.0f %% used, %d asked at the ill host; %d domains, %d hosts, share %.1f from %s, %+v; %s; %v", seed, 100*used,
 				x.ill, domains, len(names), far.ill.share, far.ill.when.from.Sub(begin), far.ill.reply, o.pace.Explain(tr.now).Why,
 				tr.scheduler.rechecks.notes)

@@ -106,6 +106,9 @@ func (re *rechecks) answeredWell(now time.Time, s *session, a *Answered) {
 	}
 	if one := p.recheck; one != nil {
 		p.recheck = nil
+		if o.pace.Alone() || o.pace.Greylisting() {
+			o.grey.Passed(a.Sent.Sub(one.first.Sent))
+		}
 		re.follow(now, s, o.pace.Again(one.first, a.Sent, true, now), a)
 		return
 	}
@@ -144,7 +147,7 @@ func (re *rechecks) answeredBadly(now time.Time, s *session, a Answered) {
 	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
 		re.penalties.pauseReceiver(now, a.Told)
 	}
-	long := a.Told.Verdict.Wait > shortRest || o.pace.Greylisting() && o.grey.Enough > recheckAfter
+	long := a.Told.Verdict.Wait > shortRest || o.pace.Greylisting()
 	if long || len(re.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
 		re.putOff(now, s, a)
 		return
@@ -314,22 +317,25 @@ func (re *rechecks) readmit(now time.Time) {
 		}
 		delete(re.parked, domain)
 	}
-	kept, alone := re.waiting[:0], false
+	kept := re.waiting[:0]
 	for _, one := range re.waiting {
-		may, single := false, false
+		var may bool
+		var alone *throttle.Pace
 		if !now.Before(one.due) {
-			may, single = re.mayAskAgain(now, one.probe)
+			may, alone = re.mayAskAgain(now, one.probe)
 		}
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
 			re.comeBack(now, one.probe) // which drops it
-		case !now.Before(one.until) && !single:
+		case !now.Before(one.until) && alone == nil:
 			one.probe.recheck = nil
 			re.deferred.note(one.probe, one.first.Sent)
 			re.inbox.putOff(one.probe, one.told, now)
-		case !now.Before(one.due) && may && !(single && alone):
-			alone = true
+		case may:
+			if alone != nil {
+				alone.TakeTurn()
+			}
 			re.comeBack(now, one.probe)
 		default:
 			if now.Before(one.due) {
@@ -345,16 +351,16 @@ func (re *rechecks) readmit(now time.Time) {
 }
 
 // mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
-// there to be asked, or nothing passes and it is the turn of one of these; single: of one only.
-func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may, single bool) {
+// there to be asked, or nothing passes and it is the turn of one of these, of a pace that asks alone.
+func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may bool, alone *throttle.Pace) {
 	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
 	switch {
 	case o == nil:
-		return re.inbox.tasks.queue.Queued() == 0, false
+		return re.inbox.tasks.queue.Queued() == 0, nil
 	case o.pace.Alone():
-		return o.pace.AsksAgain() && !re.pool.asksFrom(o), true
+		return o.pace.AsksAgain() && !re.pool.asksFrom(o), o.pace
 	}
-	return o.pace.Calm() || re.inbox.tasks.queue.Queued() == 0, false
+	return o.pace.Calm() || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, nil
 }
 
 // comeBack queues a probe that was let aside.

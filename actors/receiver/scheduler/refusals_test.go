@@ -26,7 +26,7 @@ func (p poisoned) play(t *testing.T, lists []float64, seed uint64) (int, *trial)
 		a.RcptRate = rate(30, time.Second)
 	}
 	a.RefusedPerHour, a.RcptsPerConnection, a.RefusedPerSession = 20, 100, 10
-	tr := newTrial(t, a, true, &unknownReceiver{listed: lists, odd: oddOf{tenant: -1}}, seed)
+	tr := newTrial(t, a, true, &unknownReceiver{listed: lists}, seed)
 	tr.turn, tr.jitter = 40*time.Millisecond, 10*time.Millisecond
 	begun := 0
 	for i := range lists {

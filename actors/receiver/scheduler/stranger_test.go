@@ -1,16 +1,17 @@
 package scheduler
 
 import (
+	"cmp"
 	"container/heap"
+	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -35,24 +36,40 @@ type limitOf struct {
 	penalty      time.Duration // nothing is served for so long after one too many
 }
 
-// oddOf are mailboxes that always answer something odd.
+// oddOf are mailboxes that always answer something odd, or that are greylisted each by itself.
 type oddOf struct {
-	share  float64 // from 0 to 1
-	tenant int     // of one tenant only; -1: of all
-	reply  smtp.Reply
-	cut    bool // it closes after that, or resets when there is no reply
+	share float64 // from 0 to 1
+	of    int     // of the customer of this number only, from 1; 0: of all
+	reply smtp.Reply
+	cut   bool          // it closes after that, or resets when there is no reply
+	grey  time.Duration // that is how it answers for so long, and then like others; 0: for ever
+
+	forever bool // stays, as the trial finds
+}
+
+// stays reports whether such a mailbox never gets an outcome by what it answers.
+func (o *oddOf) stays() bool {
+	if o.grey > 0 || o.reply.Code == 0 || o.cut {
+		return o.grey == 0
+	}
+	told := judged(smtp.Address{Local: "a", Domain: "d.example"}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: o.reply})
+	return !told.Verdict.Outcome.Final()
 }
 
 // unknownReceiver is a simulated receiver whose truth is known.
 type unknownReceiver struct {
 	limit   limitOf
-	odd     oddOf
+	odd     []oddOf
+	says    smtp.Reply    // to a RCPT that it doesn't want now; code 0: 451
 	words   string        // of everything that speaks of us
 	grey    time.Duration // each address is put off for so long; 0: none
-	outages []stretch
-	invalid float64   // share of mailboxes that don't exist
-	listed  []float64 // the same by tenant; nil: of all alike
-	blocked []stretch // every RCPT is refused as "client host blocked"
+	outages []stretch     // it refuses connections, and resets those that are open
+	silent  []stretch     // it says nothing, and what it says comes at the end
+	breaks  bool          // it ends each session at its first RCPT
+	mute    bool          // it never greets
+	invalid float64       // share of mailboxes that don't exist
+	listed  []float64     // the same by tenant; nil: of all alike
+	blocked []stretch     // every RCPT is refused as "client host blocked"
 	ill     illHost
 
 	rcpts, opens []time.Time
@@ -85,6 +102,16 @@ func in(list []stretch, now time.Time) bool {
 	return slices.ContainsFunc(list, func(s stretch) bool { return !now.Before(s.from) && now.Before(s.to) })
 }
 
+// silence is how long one of them still lasts.
+func silence(list []stretch, now time.Time) time.Duration {
+	for _, s := range list {
+		if in([]stretch{s}, now) {
+			return s.to.Sub(now)
+		}
+	}
+	return 0
+}
+
 // over counts one more event and says whether that is one too many.
 func over(list *[]time.Time, r throttle.Rate, fixed, countsBad bool, now time.Time) bool {
 	if r.Events == 0 {
@@ -106,35 +133,61 @@ func over(list *[]time.Time, r throttle.Rate, fixed, countsBad bool, now time.Ti
 	return bad
 }
 
-// isOdd says whether an address is odd: the same each time.
-func (s *unknownReceiver) isOdd(tenant int, address string) bool {
+// chance is a number from 0 to 1 that an address has, the same each time.
+func chance(salt, address string) float64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(address))
+	_, _ = h.Write([]byte(salt + address))
 	x := h.Sum64() ^ h.Sum64()>>29
 	x *= 0x9e3779b97f4a7c15
-	return (s.odd.tenant < 0 || s.odd.tenant == tenant) && float64(x>>40)/float64(1<<24) < s.odd.share
+	return float64(x>>40) / float64(1<<24)
+}
+
+// oddAt gives how an address is odd, nil when it isn't: the same each time.
+func (s *unknownReceiver) oddAt(tenant int, address string) *oddOf {
+	if len(s.odd) == 0 {
+		return nil
+	}
+	x := chance("", address)
+	for i := range s.odd {
+		o := &s.odd[i]
+		if x -= o.share; x < 0 {
+			if o.of == 0 || o.of == tenant+1 {
+				return o
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// isOdd reports whether an address never gets an outcome.
+func (s *unknownReceiver) isOdd(tenant int, address string) bool {
+	o := s.oddAt(tenant, address)
+	return o != nil && o.forever
 }
 
 func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte("x" + address))
-	x := h.Sum64() * 0x9e3779b97f4a7c15
 	share := s.invalid
 	if tenant >= 0 && tenant < len(s.listed) {
 		share = s.listed[tenant]
 	}
-	return float64(x>>40)/float64(1<<24) < share
+	return chance("x", address) < share
 }
 
 // off is how it says "not now".
 func (s *unknownReceiver) off() (smtp.Reply, bool) {
 	switch s.limit.way {
 	case byClosing:
-		return smtp.Reply{Code: 421, Lines: []string{s.words}}, true
+		return smtp.Reply{Code: 421, Enhanced: s.says.Enhanced, Lines: []string{s.words}}, true
 	case byReset:
 		return smtp.Reply{}, true
 	}
-	return smtp.Reply{Code: 451, Lines: []string{s.words}}, false
+	return s.later(), false
+}
+
+// later is how it puts an address off.
+func (s *unknownReceiver) later() smtp.Reply {
+	return smtp.Reply{Code: cmp.Or(s.says.Code, 451), Enhanced: s.says.Enhanced, Lines: []string{s.words}}
 }
 
 // greet answers a connection. A reply of 0 with refused is none.
@@ -187,24 +240,37 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		reply, closed = s.off()
 		return reply, closed, wasLimited
 	}
-	if s.isOdd(tenant, address) {
-		return s.odd.reply, s.odd.cut, wasOdd
+	if s.breaks {
+		return smtp.Reply{}, true, wasDown
 	}
-	if s.grey > 0 {
-		first, known := s.seen[address]
-		if !known {
-			s.seen[address] = now
-			first = now
-		}
-		if now.Sub(first) < s.grey {
-			reply, _ = smtp.Reply{Code: 451, Lines: []string{s.words}}, false
-			return reply, false, wasGrey
-		}
+	odd := s.oddAt(tenant, address)
+	switch {
+	case odd == nil || odd.grey == 0:
+	case s.waits(now, address, odd.grey):
+		return odd.reply, false, wasGrey
+	default:
+		odd = nil
+	}
+	if odd != nil {
+		return odd.reply, odd.cut, wasOdd
+	}
+	if s.grey > 0 && s.waits(now, address, s.grey) {
+		return s.later(), false, wasGrey
 	}
 	if s.isInvalid(tenant, address) {
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}, false, wasGood
 	}
 	return smtp.Reply{Code: 250}, false, wasGood
+}
+
+// waits reports whether an address was seen for the first time less than so long ago.
+func (s *unknownReceiver) waits(now time.Time, address string, grey time.Duration) bool {
+	first, known := s.seen[address]
+	if !known {
+		s.seen[address] = now
+		first = now
+	}
+	return now.Sub(first) < grey
 }
 
 // trial runs a scheduler against a stranger, with clients that behave as domains do.
@@ -213,61 +279,92 @@ type trial struct {
 	stranger *unknownReceiver
 	live     map[int]*liveSession
 	tasks    []*taskOf
+	named    map[*wire.Task]*taskOf
+	clients  map[string]*taskOf
 	waits    []time.Duration
+	facts    *keptFacts // nil: nothing is kept
+	told     bool       // the scheduler was told something and hasn't planned since
 
 	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
+	unsettled int                // addresses without an outcome that can get one
+	wrong     int                // outcomes that are not true
 	drained   int                // the second in which a tenth was left; 0: more is
 }
 
 // seconds is what happened in one second.
 type seconds struct {
-	asked, good, odd, limited, down, ill int
-	opens, refused                       int
-	goodOf                               [4]int // by tenant
+	asked, good, odd, grey, limited, down, ill int
+	opens, refused                             int
+	goodOf                                     [4]int // by tenant
 }
 
 type liveSession struct {
+	of     *Scheduler
 	s      *simSession
 	host   string
 	open   bool
 	closed bool
 }
 
-type taskOf struct {
-	tenant    int
-	task      *wire.Task
-	route     []*wire.Host
-	fresh     []uint32
-	later     []laterOf
-	out       map[uint64]map[uint32]bool
-	chunk     uint64
-	tries     map[uint32]int
-	settled   map[uint32]bool
-	finals    map[uint32]smtp.Outcome
-	answered  int
-	undecided int
-	waiting   bool
-	workspace []byte
+// keptFacts is what schedulers keep for those who come after them.
+type keptFacts struct{ list map[string]state.Fact }
+
+func (k *keptFacts) Learn(_ context.Context, facts []state.Fact) error {
+	for _, f := range facts {
+		k.list[f.Key] = f
+	}
+	return nil
 }
 
-type laterOf struct {
-	ordinal uint32
-	due     time.Time
+func (k *keptFacts) Known(_ context.Context, keys []string) (out []state.Fact, _ error) {
+	for _, key := range keys {
+		if f, ok := k.list[key]; ok {
+			out = append(out, f)
+		}
+	}
+	return out, nil
 }
 
 func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed uint64) *trial {
-	w := newWorld(t, a, seed)
-	o := testOptions(a)
-	o.Stated = func(string) bool { return stated }
-	o.Waits = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
-	w.scheduler, w.living = begun("example", o, begin)
+	tr := &trial{world: newWorld(t, a, seed), stranger: s, live: map[int]*liveSession{}, named: map[*wire.Task]*taskOf{},
+		clients: map[string]*taskOf{}, series: map[int64]*seconds{},
+		waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
 	s.seen, s.turns = map[string]time.Time{}, rand.New(rand.NewPCG(seed, 2))
-	tr := &trial{world: w, stranger: s, live: map[int]*liveSession{},
-		series: map[int64]*seconds{}, waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
-	w.hear = tr.heardOf
+	for i := range s.odd {
+		s.odd[i].forever = s.odd[i].stays()
+	}
+	tr.beginScheduler(stated, []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute})
+	tr.hear = tr.heardOf
 	return tr
+}
+
+// beginScheduler makes a scheduler, as on a node of its own.
+func (tr *trial) beginScheduler(stated bool, waits []time.Duration) {
+	o := testOptions(tr.limit)
+	o.Stated = func(string) bool { return stated }
+	o.Waits = waits
+	if tr.facts != nil {
+		o.Facts = tr.facts
+	}
+	tr.scheduler, tr.living = begun("example", o, tr.now)
+	tr.due, tr.told = time.Time{}, true
+}
+
+// takeOver throws the scheduler away, as when its node is lost: another one begins with what was kept, and what has no
+// answer is offered to it anew.
+func (tr *trial) takeOver() {
+	o := tr.scheduler.options
+	tr.scheduler.Close(tr.now)
+	for _, l := range tr.live {
+		tr.close(l)
+	}
+	tr.live = map[int]*liveSession{}
+	tr.beginScheduler(o.Stated("example"), o.Waits)
+	for _, t := range tr.tasks {
+		tr.after(time.Second, func() { tr.offerAnew(t) })
+	}
 }
 
 // second gives the second of a time.
@@ -279,164 +376,51 @@ func (tr *trial) second(at time.Time) *seconds {
 	return tr.series[k]
 }
 
-// add gives a tenant n addresses at a domain.
-func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
-	t := &taskOf{tenant: tenant, route: route, out: map[uint64]map[uint32]bool{}, tries: map[uint32]int{},
-		finals: map[uint32]smtp.Outcome{}, settled: map[uint32]bool{}, workspace: id(byte(100 + tenant)),
-		task: &wire.Task{Verification: id(byte(tenant)), Epoch: 1, Domain: domain}}
-	for i := range n {
-		t.fresh = append(t.fresh, uint32(i))
-	}
-	tr.all, tr.left = tr.all+n, tr.left+n
-	tr.tasks = append(tr.tasks, t)
-	tr.after(time.Duration(len(tr.tasks))*time.Millisecond, func() { tr.pump(t) })
-}
-
-// chunkOfTrial is how many addresses a task offers at once.
-const chunkOfTrial = 200
-
-// pump offers what a task has to ask now.
-func (tr *trial) pump(t *taskOf) {
-	for len(t.out) < 2 {
-		var list []uint32
-		kept := t.later[:0]
-		for _, l := range t.later {
-			if !l.due.After(tr.now) && len(list) < chunkOfTrial {
-				list = append(list, l.ordinal)
-			} else {
-				kept = append(kept, l)
-			}
-		}
-		t.later = kept
-		for len(list) < chunkOfTrial && len(t.fresh) > 0 {
-			list = append(list, t.fresh[0])
-			t.fresh = t.fresh[1:]
-			if tr.left--; tr.left == tr.all/10 {
-				tr.drained = int(tr.now.Sub(begin) / time.Second)
-			}
-		}
-		if len(list) == 0 {
-			break
-		}
-		t.chunk++
-		m := &wire.Offer{Task: t.task, Chunk: t.chunk, Hosts: t.route, Workspace: t.workspace,
-			Behind: uint32(len(t.fresh))}
-		t.out[t.chunk] = map[uint32]bool{}
-		for _, o := range list {
-			m.Probes = append(m.Probes, &wire.Probe{Ordinal: o, Local: fmt.Sprintf("a%d", o)})
-			t.out[t.chunk][o] = true
-		}
-		tr.scheduler.Offer(tr.now, Client{Name: t.task.GetDomain() + fmt.Sprint(t.tenant)}, m)
-	}
-	if len(t.later) > 0 && !t.waiting {
-		next := slices.MinFunc(t.later, func(a, b laterOf) int { return a.due.Compare(b.due) }).due
-		t.waiting = true
-		tr.after(max(10*time.Millisecond, next.Sub(tr.now)), func() {
-			t.waiting = false
-			tr.pump(t)
-		})
-	}
-}
-
-func (tr *trial) heardOf(to Client, msg proto.Message) {
-	i := slices.IndexFunc(tr.tasks, func(t *taskOf) bool {
-		return t.task.GetDomain()+fmt.Sprint(t.tenant) == to.Name
-	})
-	t := tr.tasks[i]
-	switch m := msg.(type) {
-	case *wire.OfferAck:
-		if m.GetRefusal() == wire.Refusal_FULL {
-			for o := range t.out[m.GetChunk()] {
-				t.fresh = append(t.fresh, o)
-			}
-			delete(t.out, m.GetChunk())
-			tr.after(time.Second, func() { tr.pump(t) })
-		}
-	case *wire.Results:
-		tr.after(time.Millisecond, func() {
-			tr.scheduler.inbox.takeAck(tr.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
-			tr.results(t, m)
-			tr.pump(t)
-		})
-	}
-}
-
-func (tr *trial) results(t *taskOf, m *wire.Results) {
-	left := t.out[m.GetChunk()]
-	for _, a := range m.GetAnswers() {
-		o := a.GetOrdinal()
-		if !left[o] {
-			continue
-		}
-		delete(left, o)
-		outcome, _ := a.Verdict()
-		if outcome.Final() {
-			t.finals[o] = outcome
-			t.answered++
-			continue
-		}
-		t.undecided++
-		nth := t.tries[o]
-		t.tries[o]++
-		wait := a.Wait()
-		if wait <= 0 {
-			wait = tr.waits[min(nth, len(tr.waits)-1)]
-		}
-		t.later = append(t.later, laterOf{ordinal: o, due: tr.now.Add(wait)})
-	}
-	if len(left) == 0 {
-		delete(t.out, m.GetChunk())
-	}
-}
-
-// go on until a time, or until every address that isn't odd has an answer, which is looked at ten times a second.
+// go on until a time, or until every address that can has an outcome.
 func (tr *trial) play(until time.Time) {
-	looked := tr.now
+	atOnce := 0
 	for len(tr.queue) > 0 && !tr.queue[0].at.After(until) {
 		e := heap.Pop(&tr.queue).(event)
-		tr.now = e.at
-		e.do()
-		tr.step()
-		if tr.now.Sub(looked) < time.Second/10 {
-			continue
+		if atOnce++; e.at.After(tr.now) {
+			atOnce = 0
 		}
-		if looked = tr.now; tr.done() {
+		if atOnce > 100_000 {
+			tr.t.Errorf("no end at %s", tr.now.Sub(begin))
+			return
+		}
+		tr.now = e.at
+		if e.do(); tr.told {
+			tr.step()
+		}
+		if tr.done() {
 			return
 		}
 	}
 	tr.now = until
 }
 
-func (tr *trial) done() bool {
-	for _, t := range tr.tasks {
-		if len(t.fresh) > 0 {
-			return false
-		}
-		for _, left := range t.out {
-			for o := range left {
-				if !tr.stranger.isOdd(t.tenant, fmt.Sprintf("a%d@%s", o, t.task.GetDomain())) {
-					return false
-				}
-			}
-		}
-		for _, l := range t.later {
-			if !tr.stranger.isOdd(t.tenant, fmt.Sprintf("a%d@%s", l.ordinal, t.task.GetDomain())) {
-				return false
-			}
-		}
-	}
-	return len(tr.tasks) > 0
-}
+func (tr *trial) done() bool { return len(tr.tasks) > 0 && tr.unsettled == 0 && tr.left == 0 }
 
 func (tr *trial) step() {
+	tr.told = false
 	steps, wake := tr.scheduler.Plan(tr.now)
 	for _, s := range steps {
 		tr.carry(s)
 	}
 	if !wake.IsZero() && (!tr.due.After(tr.now) || wake.Before(tr.due)) {
 		tr.due = wake
-		tr.after(max(0, wake.Sub(tr.now)), func() {})
+		tr.after(max(0, wake.Sub(tr.now)), func() { tr.told = true })
 	}
+}
+
+// tell lets the scheduler of a session know something, later; one that is no more isn't told.
+func (tr *trial) tell(after time.Duration, l *liveSession, do func(*Scheduler)) {
+	tr.after(after, func() {
+		if l.of == tr.scheduler {
+			do(l.of)
+			tr.told = true
+		}
+	})
 }
 
 // carry does what the shell does for one step.
@@ -445,29 +429,40 @@ func (tr *trial) carry(s Step) {
 	case Send:
 		tr.hear(s.To, s.Msg)
 	case OpenSession:
-		l := &liveSession{s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
+		l := &liveSession{of: tr.scheduler, s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
 		tr.live[s.ID] = l
 		if !s.Slot.Begin(s.Version, nil) {
-			tr.after(0, func() { tr.scheduler.outcomes.sessionClosed(tr.now, s.ID) })
+			tr.tell(0, l, func(sc *Scheduler) { sc.SessionClosed(tr.now, s.ID) })
 			return
 		}
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case AskProbes:
 		l := tr.live[s.ID]
+		r := &Report{ID: s.ID, Rest: s.Probes}
 		if !l.s.socket.Begin(s.Version, nil) {
-			tr.after(0, func() { tr.scheduler.SessionWorked(tr.now, Report{ID: s.ID, Rest: s.Probes}) })
+			tr.tell(0, l, func(sc *Scheduler) { sc.SessionWorked(tr.now, *r) })
 			return
 		}
-		r := &Report{ID: s.ID, Rest: s.Probes}
 		tr.after(s.After, func() { tr.next(s, l, r) })
 	case QuitSession:
-		tr.after(tr.turn/2, func() { tr.close(tr.live[s.ID]) })
-		tr.after(tr.turn, func() { tr.scheduler.outcomes.sessionClosed(tr.now, s.ID) })
+		l := tr.live[s.ID]
+		tr.after(tr.turn/2, func() { tr.close(l) })
+		tr.tell(tr.turn, l, func(sc *Scheduler) { sc.SessionClosed(tr.now, s.ID) })
 	case DropSession:
 		l := tr.live[s.ID]
 		l.s.socket.Close()
 		tr.close(l)
 		delete(tr.live, s.ID)
+	case KeepFact:
+		tr.facts.list[s.Fact.Key] = s.Fact
+	case KnowFact:
+		sc, known := tr.scheduler, tr.facts.list[s.Key]
+		tr.after(5*time.Millisecond, func() {
+			if sc == tr.scheduler {
+				sc.Recall(tr.now, known.Data)
+				tr.told = true
+			}
+		})
 	}
 }
 
@@ -479,31 +474,51 @@ func (tr *trial) close(l *liveSession) {
 	}
 }
 
+// How long is waited for a connection, for a greeting and for the reply to a RCPT: smtp/limits.go.
+const (
+	connectWithin = 10 * time.Second
+	greetWithin   = time.Minute
+	rcptWithin    = 90 * time.Second
+)
+
+// failedToOpen tells that a session couldn't be opened.
+func (tr *trial) failedToOpen(after time.Duration, s OpenSession, l *liveSession, err error) {
+	tr.tell(after, l, func(sc *Scheduler) {
+		l.s.socket.Rest()
+		told := judgedAt(tr.now, s.Host, smtp.Address{}, err)
+		sc.SessionOpened(tr.now, s.ID, throttle.Shown{}, &told)
+	})
+}
+
 func (tr *trial) arrived(s OpenSession, l *liveSession) {
+	if wait := silence(tr.stranger.silent, tr.now); wait > connectWithin {
+		tr.second(tr.now).opens++
+		tr.failedToOpen(connectWithin, s, l, &smtp.Failure{Stage: smtp.StageConnect, Err: os.ErrDeadlineExceeded})
+		return
+	} else if wait > 0 {
+		tr.after(wait, func() { tr.arrived(s, l) })
+		return
+	}
 	reply, refused := tr.stranger.greet(tr.now)
 	tr.second(tr.now).opens++
+	if tr.stranger.mute {
+		tr.failedToOpen(greetWithin, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Err: os.ErrDeadlineExceeded})
+		return
+	}
 	if refused {
 		tr.second(tr.now).refused++
-	} else {
-		l.open = true
-		tr.stranger.open++
-	}
-	took := tr.turn / 2
-	if !refused || reply.Code != 0 {
-		took += tr.turn
-	}
-	tr.after(took, func() {
-		l.s.socket.Rest()
-		if !refused {
-			tr.scheduler.outcomes.sessionOpened(tr.now, s.ID, nil)
+		if reply.Code == 0 {
+			tr.failedToOpen(tr.turn/2, s, l, &smtp.Failure{Stage: smtp.StageConnect, Err: errors.New("connection refused")})
 			return
 		}
-		err := error(&smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
-		if reply.Code == 0 {
-			err = errors.New("connection refused")
-		}
-		told := judgedAt(tr.now, s.Host, smtp.Address{}, err)
-		tr.scheduler.outcomes.sessionOpened(tr.now, s.ID, &told)
+		tr.failedToOpen(tr.turn*3/2, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
+		return
+	}
+	l.open = true
+	tr.stranger.open++
+	tr.tell(tr.turn*3/2, l, func(sc *Scheduler) {
+		l.s.socket.Rest()
+		sc.SessionOpened(tr.now, s.ID, throttle.Shown{}, nil)
 	})
 }
 
@@ -517,11 +532,8 @@ func (tr *trial) next(m AskProbes, l *liveSession, r *Report) {
 	if l.s.rcpts > 0 {
 		turns += tr.turn // RSET
 	}
-	tr.after(turns, func() {
-		sent := tr.now
-		way := tr.turn/2 + tr.world.stepJitter()
-		tr.after(way, func() { tr.asked(m, l, r, sent) })
-	})
+	way := tr.turn/2 + tr.stepJitter()
+	tr.after(turns+way, func() { tr.asked(m, l, r, tr.now.Add(-way)) })
 }
 
 // stepJitter is how much later than at best something comes.
@@ -533,12 +545,29 @@ func (w *world) stepJitter() time.Duration {
 }
 
 func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
+	if l.of != tr.scheduler {
+		return
+	}
 	p := r.Rest[0]
+	broken := func(after time.Duration, err error) {
+		tr.tell(after, l, func(sc *Scheduler) {
+			l.s.socket.Rest()
+			told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: err})
+			r.Failure, r.Cut, r.OnWire = &told, true, 1
+			sc.SessionWorked(tr.now, *r)
+		})
+	}
+	if wait := silence(tr.stranger.silent, tr.now); wait > rcptWithin {
+		tr.count(wasDown, -1)
+		broken(rcptWithin, os.ErrDeadlineExceeded)
+		return
+	} else if wait > 0 {
+		tr.after(wait, func() { tr.asked(m, l, r, sent) })
+		return
+	}
 	tenant := -1
-	for _, t := range tr.tasks {
-		if t.task == p.chunk.named {
-			tenant = t.tenant
-		}
+	if t := tr.named[p.chunk.named]; t != nil {
+		tenant = t.tenant
 	}
 	l.s.rcpts++
 	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())
@@ -546,38 +575,39 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	if closed {
 		tr.close(l)
 	}
-	tr.after(tr.turn/2, func() {
-		if reply.Code == 0 {
-			told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
-			r.Failure, r.Cut, r.OnWire = &told, true, 1
-			tr.reported(l, r)
-			return
-		}
-		told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: tr.now, Nth: 1})
-		r.Rest = r.Rest[1:]
-		if reply.Permanent() {
-			r.Refused++
-			l.s.refused++
-		}
-		switch {
-		case reply.Code == 421:
-			r.Failure, r.Cut = &told, true
-			tr.reported(l, r)
-		case told.Verdict.Action == verdict.ActVoid:
-			r.Failure, r.Poisoned = &told, true
-			tr.reported(l, r)
-		case EndsBatch(&told):
-			tr.reported(l, r)
-		default:
-			tr.next(m, l, r)
-		}
-	})
+	if reply.Code == 0 {
+		broken(tr.turn/2, errors.New("reset"))
+		return
+	}
+	tr.after(tr.turn/2, func() { tr.answered(m, l, r, reply, sent) })
+}
+
+func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Reply, sent time.Time) {
+	p := r.Rest[0]
+	told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+	r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: sent, At: tr.now, Nth: 1})
+	r.Rest = r.Rest[1:]
+	if reply.Permanent() {
+		r.Refused++
+		l.s.refused++
+	}
+	switch {
+	case reply.Code == 421:
+		r.Failure, r.Cut = &told, true
+	case told.Verdict.Action == verdict.ActVoid:
+		r.Failure, r.Poisoned = &told, true
+	case !EndsBatch(&told):
+		tr.next(m, l, r)
+		return
+	}
+	tr.reported(l, r)
 }
 
 func (tr *trial) reported(l *liveSession, r *Report) {
-	l.s.socket.Rest()
-	tr.after(0, func() { tr.scheduler.SessionWorked(tr.now, *r) })
+	tr.tell(0, l, func(sc *Scheduler) {
+		l.s.socket.Rest()
+		sc.SessionWorked(tr.now, *r)
+	})
 }
 
 func (tr *trial) count(truth, tenant int) {
@@ -592,6 +622,8 @@ func (tr *trial) count(truth, tenant int) {
 		}
 	case wasOdd:
 		s.odd++
+	case wasGrey:
+		s.grey++
 	case wasLimited:
 		s.limited++
 	case wasDown:
@@ -608,6 +640,7 @@ func (tr *trial) between(from, to int) (all seconds) {
 			all.asked += s.asked
 			all.good += s.good
 			all.odd += s.odd
+			all.grey += s.grey
 			all.limited += s.limited
 			all.down += s.down
 			all.ill += s.ill
@@ -620,17 +653,3 @@ func (tr *trial) between(from, to int) (all seconds) {
 	}
 	return all
 }
-
-// gibberish is a sentence that no rule knows.
-func gibberish(r *rand.Rand) string {
-	out := ""
-	for range 2 + r.IntN(5) {
-		for range 3 + r.IntN(7) {
-			out += string(rune('a' + r.IntN(26)))
-		}
-		out += " "
-	}
-	return out[:len(out)-1]
-}
-
-func rate(n int, per time.Duration) throttle.Rate { return throttle.Rate{Events: n, Per: per} }

@@ -65,7 +65,7 @@ func TestToldFinish(t *testing.T) {
 	}
 	for _, bad := range []float64{0.02, 0.05, 0.2, 0.5} {
 		a := throttle.DefaultLimits()
-		tr := newTrial(t, a, false, &unknownReceiver{invalid: bad, odd: oddOf{tenant: -1}}, 1)
+		tr := newTrial(t, a, false, &unknownReceiver{invalid: bad}, 1)
 		tr.turn, tr.jitter = 40*time.Millisecond, 10*time.Millisecond
 		n := int(6 * 20 / bad)
 		for d := range 4 {
@@ -74,18 +74,12 @@ func TestToldFinish(t *testing.T) {
 		report(fmt.Sprintf("shipped defaults, %.0f %% bad, %d addresses", 100*bad, n), finishOf(tr, 12*time.Hour), false)
 	}
 	for seed := range effort.Seeds(t, 20) {
-		w := draw(rand.New(rand.NewPCG(seed, 7)))
-		easy := w.far.limit.penalty == 0 && len(w.far.outages) == 0 && w.far.odd.share == 0
+		w := drawMixed(rand.New(rand.NewPCG(seed, 7)))
+		easy := w.far.limit.penalty == 0 && len(w.far.outages) == 0 && len(w.far.odd) == 0
 		if !easy && !effort.Long() {
 			continue
 		}
-		tr := newTrial(t, w.told, w.stated, w.far, seed)
-		tr.turn, tr.jitter = w.turn, w.jitter
-		for d := range w.domains {
-			for tenant := range w.tenants {
-				tr.add(tenant, fmt.Sprintf("d%d.example", d), w.addresses/w.domains/w.tenants, hosts("mx1.example"))
-			}
-		}
+		tr := w.begin(t, seed)
 		report(fmt.Sprintf("seed %d, easy %v, %s", seed, easy, w.what), finishOf(tr, 2*time.Hour), easy)
 	}
 }
@@ -97,7 +91,7 @@ func TestToldFinishBesideABudget(t *testing.T) {
 	for _, bad := range []float64{0.05, 0.2, 0.5} {
 		var mean [3]float64
 		for seed := range uint64(worlds) {
-			tr := newTrial(t, throttle.DefaultLimits(), false, &unknownReceiver{invalid: bad, odd: oddOf{tenant: -1}}, seed)
+			tr := newTrial(t, throttle.DefaultLimits(), false, &unknownReceiver{invalid: bad}, seed)
 			tr.turn, tr.jitter = 40*time.Millisecond, 10*time.Millisecond
 			for d := range 4 {
 				tr.add(0, fmt.Sprintf("d%d.x%d.example", d, seed), int(6*20/bad)/4, hosts("mx1.example"))

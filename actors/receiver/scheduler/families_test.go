@@ -1,0 +1,352 @@
+package scheduler
+
+import (
+	"container/heap"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/actors/receiver/state"
+	"rollcall/config/effort"
+	"rollcall/smtp/throttle"
+)
+
+var (
+	onlySeed  = flag.Uint64("seed", 0, "of TestFamilies: the only world that is played of each family")
+	allWorlds = flag.Int("worlds", 0, "of TestFamilies: how many worlds are played of each family")
+)
+
+// family is a kind of worlds, and which share of them has to be as wanted.
+type family struct {
+	name  string
+	about string // what is wanted, in words
+	share float64
+	draw  func(*rand.Rand) *drawn
+}
+
+// Figures of how a world went. Of the first two the wanted is the least, of the others the most.
+const (
+	usedPart    = iota // of what could be asked, from the second on that is looked at
+	worstTen           // the same in the worst ten seconds
+	putOffPart         // of all RCPTs, by a limit
+	timeTaken          // until all have an outcome, as a multiple of the ideal
+	rcptsAsked         // as a multiple of the ideal
+	connsOpened        // an address
+	askedInVain        // RCPTs and connections a second after the first minute, where nobody is answered
+	figuresAll
+)
+
+type figures [figuresAll]float64
+
+var figureNames = [figuresAll]string{"used", "worst 10 s", "put off", "time / ideal", "RCPTs / ideal", "connections an address",
+	"asked a second"}
+
+// drawn is a world drawn at random, whose truth is known.
+type drawn struct {
+	told      throttle.Limits
+	stated    bool
+	far       *unknownReceiver
+	waits     []time.Duration // of the clients
+	turn      time.Duration
+	jitter    time.Duration
+	domains   int
+	tenants   int
+	hosts     int
+	addresses int           // 0: as many as the span has time for
+	span      time.Duration // how long it is looked at, at most
+	from      int           // the second from which it counts what is used
+	spare     time.Duration // that may be lost beside the ideal, as with an outage
+	takeover  time.Duration // when the scheduler is thrown away; 0: never
+	wanted    figures       // 0: not looked at
+	what      string
+}
+
+// perSession is how many addresses a second one session can ask.
+func (w *drawn) perSession() float64 { return 1 / (3*w.turn + w.jitter/4).Seconds() }
+
+// rate is how many addresses a second one could ask who knew all limits.
+func (w *drawn) rate() float64 {
+	l := w.far.limit
+	n := min(w.told.RcptRate.PerSecond(), float64(w.told.Connections)*w.perSession())
+	if l.rcpts.Events > 0 {
+		n = min(n, l.rcpts.PerSecond())
+	}
+	if l.sessions > 0 {
+		n = min(n, float64(l.sessions)*w.perSession())
+	}
+	if l.opens.Events > 0 {
+		n = min(n, l.opens.PerSecond()*float64(w.told.RcptsPerConnection))
+	}
+	for _, o := range w.far.odd {
+		if o.cut && o.share > 0 { // each costs a session
+			n = min(n, w.told.ConnectionRate.PerSecond()/o.share/2)
+		}
+	}
+	return n
+}
+
+// idealQueue has addresses in the order in which they are due.
+type idealQueue []*idealCase
+
+type idealCase struct {
+	first, due float64 // seconds
+	odd        *oddOf
+	grey       float64
+	waits      int
+}
+
+func (q idealQueue) Len() int           { return len(q) }
+func (q idealQueue) Less(i, j int) bool { return q[i].due < q[j].due }
+func (q idealQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *idealQueue) Push(v any)        { *q = append(*q, v.(*idealCase)) }
+func (q *idealQueue) Pop() any {
+	v := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return v
+}
+
+// ideal plays the list of one who knows all limits: what is due goes first, each address that is put off comes back after the
+// waits of the clients, and as soon as one that was greylisted has passed the others wait for as long as it did. It returns
+// how long that takes until all have an outcome, and how many RCPTs it takes.
+func (w *drawn) ideal() (seconds float64, rcpts int) {
+	later, next, open, knows := idealQueue{}, 0, 0, map[float64]float64{}
+	each, reopen := 1/w.rate(), 2*w.turn.Seconds()/float64(w.told.Connections)
+	t := 5 * w.turn.Seconds()
+	cases := make([]*idealCase, w.addresses)
+	for i := range cases {
+		tenant := i % w.tenants
+		address := fmt.Sprintf("a%d.%d@d%d.example", tenant, i/w.tenants/w.domains, i/w.tenants%w.domains)
+		cases[i] = &idealCase{odd: w.far.oddAt(tenant, address), grey: w.far.grey.Seconds()}
+		if o := cases[i].odd; o != nil && o.grey > 0 {
+			cases[i].grey = o.grey.Seconds()
+		}
+		if o := cases[i].odd; o == nil || !o.stays() {
+			open++
+		}
+	}
+	for open > 0 || next < len(cases) {
+		var c *idealCase
+		switch {
+		case len(later) > 0 && later[0].due <= t:
+			c = heap.Pop(&later).(*idealCase)
+		case next < len(cases):
+			c = cases[next]
+			next++
+			c.first = t
+		default:
+			t = later[0].due
+			continue
+		}
+		rcpts++
+		t += each
+		if c.odd != nil && c.odd.cut {
+			t = max(t, t-each+w.turn.Seconds()*3/float64(w.told.Connections)+reopen)
+		}
+		waited, known := knows[c.grey]
+		switch stays := c.odd != nil && c.odd.grey == 0; {
+		case !stays && t-each-c.first >= c.grey:
+			open--
+			if passed := t - each - c.first; c.grey > 0 && (!known || passed < waited) {
+				knows[c.grey] = passed
+				for _, o := range later {
+					if o.grey == c.grey {
+						o.due = min(o.due, max(t, o.first+passed))
+					}
+				}
+				heap.Init(&later)
+			}
+			continue
+		case stays && !c.odd.stays():
+			open--
+			continue
+		case !stays && known && c.first+waited > t:
+			c.due = c.first + waited
+		default:
+			c.due = t + w.waits[min(c.waits, len(w.waits)-1)].Seconds()
+			c.waits++
+		}
+		heap.Push(&later, c)
+	}
+	return t, rcpts
+}
+
+// begin makes the trial of a world, with all that there is to ask.
+func (w *drawn) begin(t tester, seed uint64) *trial {
+	if w.addresses == 0 {
+		w.addresses = int(w.rate() * w.span.Seconds())
+	}
+	tr := newTrial(t, w.told, w.stated, w.far, seed)
+	tr.turn, tr.jitter, tr.waits = w.turn, w.jitter, w.waits
+	if w.takeover > 0 {
+		tr.facts = &keptFacts{list: map[string]state.Fact{}}
+	}
+	tr.beginScheduler(w.stated, w.waits)
+	for d := range w.domains {
+		for tenant := range w.tenants {
+			tr.add(tenant, fmt.Sprintf("d%d.example", d), w.addresses/w.domains/w.tenants,
+				hosts([]string{"mx1.example", "mx2.example"}[:w.hosts]...))
+		}
+	}
+	w.addresses = tr.all
+	if w.takeover > 0 {
+		tr.after(w.takeover, tr.takeOver)
+	}
+	return tr
+}
+
+// lateMost is how many times the ideal is waited for.
+const lateMost = 2
+
+// play runs a world and judges it.
+func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
+	tr, span := w.begin(t, seed), w.span
+	if w.wanted[timeTaken] > 0 {
+		ideal, _ := w.ideal()
+		span = w.spare + time.Duration(lateMost*ideal*float64(time.Second)) + takeoverSpare
+	}
+	tr.play(begin.Add(span))
+	if tr.wrong > 0 {
+		t.Errorf("%d outcomes are not true: seed %d, %s", tr.wrong, seed, w.what)
+	}
+	return w.judge(tr), tr
+}
+
+// fewPutOff is how many may be put off where that is more than the wanted part of all: a limit is found by them.
+const fewPutOff = 30
+
+// judge gives the figures of a world that was played.
+func (w *drawn) judge(tr *trial) (f figures) {
+	end := tr.now.Sub(begin)
+	to := int(end / time.Second)
+	if all := tr.between(0, to+1); w.wanted[timeTaken] > 0 {
+		ideal, rcpts := w.ideal()
+		if w.takeover > 0 {
+			end -= takeoverSpare
+		}
+		f[timeTaken] = (end - w.spare).Seconds() / ideal
+		f[rcptsAsked] = float64(all.asked) / float64(rcpts)
+		f[connsOpened] = float64(all.opens) / float64(tr.all)
+	}
+	if minutes := to / 60; minutes > 1 {
+		all := tr.between(60, 60*minutes)
+		f[askedInVain] = float64(all.asked+all.opens) / float64(60*(minutes-1))
+	}
+	if tr.drained > 0 { // the end, when little is left, says nothing
+		to = min(to, tr.drained)
+	}
+	all, x := tr.between(0, to), tr.between(w.from, to)
+	secs := float64(to-w.from) - w.spare.Seconds()
+	if w.takeover > 0 {
+		secs -= takeoverSpare.Seconds()
+	}
+	f[usedPart] = float64(x.asked-x.limited-x.down) / secs / w.rate()
+	f[putOffPart] = float64(all.limited) / float64(max(100*fewPutOff, all.asked))
+	f[worstTen] = 1
+	for k := w.from; k+10 <= to; k++ {
+		ten := tr.between(k, k+10)
+		f[worstTen] = min(f[worstTen], float64(ten.asked-ten.limited-ten.down)/10/w.rate())
+	}
+	return f
+}
+
+// takeoverSpare is what a takeover may cost.
+const takeoverSpare = 15 * time.Second
+
+// meets reports whether the figures are as wanted.
+func (w *drawn) meets(f figures) bool {
+	for i, wanted := range w.wanted {
+		atLeast := i == usedPart || i == worstTen
+		if wanted > 0 && (atLeast && f[i] < wanted || !atLeast && f[i] > wanted) {
+			return false
+		}
+	}
+	return true
+}
+
+// String says what is looked at of a world's figures.
+func (w *drawn) say(f figures) string {
+	out := []string{}
+	for i, wanted := range w.wanted {
+		if wanted > 0 {
+			out = append(out, fmt.Sprintf("%s %.3f (%.2f)", figureNames[i], f[i], wanted))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// seedsOf gives the worlds of a family that this run tries.
+func seedsOf() (list []uint64) {
+	if *onlySeed > 0 {
+		return []uint64{*onlySeed}
+	}
+	n := effort.Cases(worldsEach)
+	if *allWorlds > 0 {
+		n = *allWorlds
+	}
+	for i := range n {
+		list = append(list, uint64(i+1))
+	}
+	return list
+}
+
+// worldsEach is how many worlds of a family a default run plays.
+const worldsEach = 4
+
+// TestFamilies plays drawn worlds of each family. One world is played again by
+// go test ./actors/receiver/scheduler -run TestFamilies/NAME -seed N -v
+func TestFamilies(t *testing.T) {
+	table := []string{"| family | wanted | as wanted | median, worst |", "|---|---|---|---|"}
+	for _, family := range families() {
+		t.Run(family.name, func(t *testing.T) {
+			met, all, first := 0, []figures{}, (*drawn)(nil)
+			for _, seed := range seedsOf() {
+				w := family.draw(rand.New(rand.NewPCG(seed, 7)))
+				if first == nil {
+					first = w
+				}
+				f, _ := w.play(t, seed)
+				verdict := "BAD"
+				if w.meets(f) {
+					verdict = "as wanted"
+					met++
+				}
+				all = append(all, f)
+				t.Logf("seed %d: %s: %s; %s", seed, verdict, w.say(f), w.what)
+			}
+			row := fmt.Sprintf("| %s | %s | %d of %d | %s |", family.name, family.about, met, len(all), summary(first, all))
+			table = append(table, row)
+			if float64(met) < family.share*float64(len(all)) && *onlySeed == 0 {
+				t.Errorf("%d of %d worlds are as wanted, %.0f %% should be", met, len(all), 100*family.share)
+			}
+		})
+	}
+	text := strings.Join(table, "\n")
+	if t.Log("\n" + text); effort.Long() {
+		fmt.Println(text)
+	}
+}
+
+// summary gives median and worst of what is looked at.
+func summary(w *drawn, all []figures) string {
+	out := []string{}
+	for i, wanted := range w.wanted {
+		if wanted == 0 {
+			continue
+		}
+		list := make([]float64, len(all))
+		for k, f := range all {
+			list[k] = f[i]
+		}
+		slices.Sort(list)
+		worst := list[len(list)-1]
+		if i == usedPart || i == worstTen {
+			worst = list[0]
+		}
+		out = append(out, fmt.Sprintf("%s %.3f, %.3f", figureNames[i], list[len(list)/2], worst))
+	}
+	return strings.Join(out, "; ")
+}

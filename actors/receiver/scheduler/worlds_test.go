@@ -1,0 +1,223 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// families are the worlds that the scheduler is judged by.
+func families() []family {
+	return []family{
+		{"limits", "90 % used after a minute, 1 % put off", 0.9, drawLimits},
+		{"greylisting", "all done in 1.15 of the ideal", 0.9, drawGreylisting},
+		{"greylisted singly", "97 % of what is told, at any time", 0.9, drawGreylistedSingly},
+		{"mixed", "85 % used, 50 % with a penalty, 1 % put off", 0.8, drawMixed},
+		{"ordinary list", "1.1 of the ideal, 0.1 connections an address", 0.9, drawOrdinary},
+	}
+}
+
+// one draws one of some numbers.
+func one(r *rand.Rand, of ...int) int { return of[r.IntN(len(of))] }
+
+// seconds gives so many.
+func secondsOf(n int) time.Duration { return time.Duration(n) * time.Second }
+
+// drawTold draws a receiver without a truth of its own, and what is told of it.
+func drawTold(r *rand.Rand) *drawn {
+	w := &drawn{told: openedWide(), stated: r.IntN(3) > 0, far: &unknownReceiver{}, hosts: one(r, 1, 1, 2),
+		turn: time.Duration(one(r, 5, 20, 40, 50, 80)) * time.Millisecond, domains: one(r, 1, 3, 10, 30), tenants: one(r, 1, 2),
+		waits: []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute}}
+	w.jitter = time.Duration(r.Int64N(int64(w.turn)))
+	w.told.Connections = one(r, 4, 10, 20)
+	w.told.ConnectionRate = rate(one(r, 10, 50), time.Second)
+	w.told.RcptRate = rate(one(r, 20, 50, 100), time.Second)
+	drawWords(r, w.far)
+	return w
+}
+
+// describe says what was drawn, for those who read a failure.
+func (w *drawn) describe(more string) *drawn {
+	l := w.far.limit
+	w.what = fmt.Sprintf("%s; told %s, %d sessions, %s, stated %v; %d domains, %d customers, %d hosts, turn %s+%s; it says %d %s %q",
+		more, w.told.RcptRate, w.told.Connections, w.told.ConnectionRate, w.stated, w.domains, w.tenants, w.hosts, w.turn,
+		w.jitter.Round(time.Millisecond), w.far.says.Code, w.far.says.Enhanced, w.far.words)
+	if w.isLimited() {
+		w.what += fmt.Sprintf("; hidden %s, %s openings, %d sessions, by %s, fixed %v, refused ones count %v, penalty %s", l.rcpts, l.opens,
+			l.sessions, []string{"4xx", "421", "reset"}[l.way], l.fixed, l.countsBad, l.penalty)
+	}
+	for _, o := range w.far.odd {
+		w.what += fmt.Sprintf("; %.0f %%: %d %s %q, cut %v, grey %s, of %d", 100*o.share, o.reply.Code, o.reply.Enhanced, o.reply.Lines,
+			o.cut, o.grey, o.of)
+	}
+	return w
+}
+
+func (w *drawn) isLimited() bool {
+	l := w.far.limit
+	return l.rcpts.Events > 0 || l.opens.Events > 0 || l.sessions > 0
+}
+
+// pick draws one of some texts.
+func pick(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
+
+// drawWords draws how a receiver puts off: any code, any class of an enhanced code or none, and words that are random letters,
+// or lie about what they are about.
+func drawWords(r *rand.Rand, far *unknownReceiver) {
+	far.says.Code = one(r, 450, 451, 452)
+	if class := uint16(one(r, 0, 2, 3, 7)); class > 0 {
+		far.says.Enhanced = smtp.EnhancedCode{4, class, uint16(r.IntN(3))}
+	}
+	far.words = sentence(r, r.IntN(4))
+}
+
+// sentence draws a sentence: in random letters, about a mailbox, about a rate, or about greylisting.
+func sentence(r *rand.Rand, about int) string {
+	switch about {
+	case 1:
+		return pick(r, "the user", "the recipient", "mailbox", "this account", "the inbox") +
+			pick(r, "", " you are trying to contact", " you want to reach", " of this address") +
+			pick(r, " is receiving mail too quickly", " is receiving mail at a rate that prevents more", " is over quota", " is full",
+				" is busy", " is locked", " is out of storage", " has exceeded its quota", " is temporarily disabled")
+	case 2:
+		return pick(r, "", "Error: ", "sorry, ") + pick(r, "too many recipients", "rate limit exceeded", "you are sending too quickly",
+			"too many messages from your host", "throttled") + pick(r, "", ", slow down", ", try again later")
+	case 3:
+		return pick(r, "Greylisted", "greylisting in action", "recipient address rejected: greylisted", "You have been greylisted") +
+			pick(r, "", ", try again later", ", please come back")
+	}
+	return gibberish(r)
+}
+
+// drawLimits draws a limit that nobody is told: RCPTs by the second or by the minute, openings, or sessions.
+func drawLimits(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.span, w.from = 5*time.Minute, 60
+	l := &w.far.limit
+	switch r.IntN(6) {
+	case 0, 1, 2:
+		l.rcpts = rate(one(r, 4, 10, 20, 40), time.Second)
+		w.told.RcptRate = rate(one(r, 2, 4, 10)*l.rcpts.Events, time.Second)
+	case 3:
+		l.rcpts = rate(one(r, 120, 300, 900), time.Minute)
+		w.told.RcptRate = rate(one(r, 10, 30, 60), time.Second)
+		w.span, w.from = 8*time.Minute, 180
+	case 4:
+		l.opens = rate(one(r, 2, 5), time.Second)
+		w.told.RcptsPerConnection, w.told.Connections = one(r, 2, 5), 20
+	case 5:
+		l.sessions = one(r, 1, 2, 3)
+	}
+	l.way, l.fixed, l.countsBad = r.IntN(ways), r.IntN(2) == 0, r.IntN(3) == 0
+	w.wanted = figures{usedPart: 0.9, putOffPart: 0.01}
+	return w.describe("a hidden limit")
+}
+
+// drawGreylisting draws a receiver that greylists everybody, at a told pace.
+func drawGreylisting(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.far.grey = secondsOf(one(r, 1, 5, 20, 60, 120, 300, 600))
+	w.told.RcptRate = rate(one(r, 2, 5, 10, 20, 50), time.Second)
+	w.far.words = sentence(r, one(r, 0, 0, 2, 3, 3))
+	w.stated, w.span = true, 4*time.Hour
+	w.addresses = min(2500, int(w.rate()*240))
+	w.wanted = figures{timeTaken: 1.15, rcptsAsked: 1.15}
+	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
+}
+
+// drawGreylistedSingly draws a receiver that greylists some mailboxes, at a told pace.
+func drawGreylistedSingly(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated, w.span, w.from = true, 3*time.Minute, 5
+	w.far.odd = []oddOf{{share: float64(2+r.IntN(9)) / 100, grey: secondsOf(one(r, 1, 5, 20, 60, 300)), reply: w.far.later()}}
+	w.wanted = figures{usedPart: 0.97, worstTen: 0.9}
+	return w.describe("some mailboxes are greylisted")
+}
+
+// drawOrdinary draws one receiver of an ordinary list.
+func drawOrdinary(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated, w.span, w.turn, w.jitter, w.hosts = true, time.Hour, 50*time.Millisecond, 5*time.Millisecond, 1
+	w.told.Connections, w.told.RcptRate, w.told.ConnectionRate = 4, rate(200, time.Second), rate(50, time.Second)
+	w.addresses, w.domains, w.tenants = one(r, 400, 1000, 3500), one(r, 1, 5, 25), one(r, 1, 2, 3)
+	w.far.invalid = 0.19 / 0.91
+	w.far.odd = []oddOf{
+		{share: 0.02, reply: reply(452, 2, 2, "mailbox full")},
+		{share: 0.02, reply: reply(550, 2, 1, "mailbox disabled")},
+		{share: 0.02, reply: reply(451, 7, 1, "greylisted"), grey: secondsOf(one(r, 5, 20, 60))},
+		{share: 0.01, reply: reply(451, 3, 0, sentence(r, 0))},
+		{share: 0.01, reply: reply(550, 7, 1, "client host blocked")},
+		{share: 0.01, cut: true},
+	}
+	w.wanted = figures{usedPart: 0.95, timeTaken: 1.1, rcptsAsked: 1.1, connsOpened: 0.1}
+	return w.describe(fmt.Sprintf("an ordinary list, %d addresses", w.addresses))
+}
+
+// drawMixed draws limits, odd mailboxes, customers, hosts, penalties and outages in one world.
+func drawMixed(r *rand.Rand) *drawn {
+	w := drawLimits(r)
+	if r.IntN(3) == 0 {
+		w.far.limit = limitOf{}
+	}
+	w.far.odd = drawOdd(r, w.tenants)
+	w.wanted = figures{usedPart: 0.85, putOffPart: 0.01}
+	if w.isLimited() && r.IntN(3) == 0 {
+		w.far.limit.penalty = secondsOf(one(r, 10, 30, 60))
+		w.wanted[usedPart] = 0.5
+	}
+	if r.IntN(4) == 0 {
+		from, long := begin.Add(secondsOf(90+r.IntN(60))), secondsOf(one(r, 3, 12, 60))
+		w.far.outages, w.spare = []stretch{{from, from.Add(long)}}, long+15*time.Second
+	}
+	return w.describe(fmt.Sprintf("mixed, down for %s", w.spare))
+}
+
+// drawOdd draws mailboxes that always answer something odd: of everybody, or most of one customer.
+func drawOdd(r *rand.Rand, tenants int) []oddOf {
+	o := oddOf{share: []float64{0, 0, 0.01, 0.05, 0.2}[r.IntN(5)]}
+	if tenants > 1 && r.IntN(4) == 0 {
+		o.of, o.share = 1, []float64{0.5, 0.9}[r.IntN(2)]
+	}
+	switch r.IntN(7) {
+	case 0:
+		o.reply = smtp.Reply{Code: 450, Lines: []string{gibberish(r)}}
+	case 1:
+		o.reply, o.cut = smtp.Reply{Code: 421, Lines: []string{gibberish(r)}}, true
+	case 2:
+		o.reply = reply(550, 7, 1, "client host blocked")
+	case 3:
+		o.reply = reply(450, 7, 1, "you are sending too quickly, slow down")
+	case 4:
+		o.cut = true
+	case 5:
+		o.reply = reply(451, 3, 0, "temporary lookup failure")
+	case 6:
+		o.reply = reply(554, 0, 0, gibberish(r))
+	}
+	if o.share == 0 {
+		return nil
+	}
+	return []oddOf{o}
+}
+
+// reply makes one.
+func reply(code int, class, detail uint16, text string) smtp.Reply {
+	return smtp.Reply{Code: code, Enhanced: smtp.EnhancedCode{uint16(code / 100), class, detail}, Lines: []string{text}}
+}
+
+// gibberish is a sentence that no rule knows.
+func gibberish(r *rand.Rand) string {
+	out := ""
+	for range 2 + r.IntN(5) {
+		for range 3 + r.IntN(7) {
+			out += string(rune('a' + r.IntN(26)))
+		}
+		out += " "
+	}
+	return out[:len(out)-1]
+}
+
+func rate(n int, per time.Duration) throttle.Rate { return throttle.Rate{Events: n, Per: per} }
