@@ -126,6 +126,9 @@ func (s *Session) HelloReply() string { return s.helloReply }
 // TLS says whether the session is encrypted.
 func (s *Session) TLS() bool { return s.tls }
 
+// Pipelining reports whether the receiver takes commands in groups.
+func (s *Session) Pipelining() bool { return s.offers.pipelining }
+
 // Open says whether the session may be used for another Probe.
 func (s *Session) Open() bool { return s.open }
 

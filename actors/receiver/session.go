@@ -185,7 +185,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	a.smtp = s
 	a.tracer.opened(s)
 	return sessionOpened{id: m.ID,
-		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host}}
+		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.

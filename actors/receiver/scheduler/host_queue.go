@@ -34,6 +34,7 @@ type hostQueue struct {
 	refusals   map[*egressPath]*refusalOfSource // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
+	alone      time.Time // until when each command waits for its reply
 }
 
 // hostQueue is what waits in a queue, and flow a verification with something that waits.
@@ -95,6 +96,9 @@ func (l *hostQueue) setMode(m smtp.TLSMode, now time.Time) {
 	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
 }
 
+// takesGroups reports whether the hosts may be sent commands in groups, where they offer it.
+func (l *hostQueue) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
+
 // knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
 // refusals of our sources, and failures, whose number makes the next wait longer.
 func (l *hostQueue) knowsSomething(now time.Time) bool {
@@ -103,7 +107,7 @@ func (l *hostQueue) knowsSomething(now time.Time) bool {
 			return true
 		}
 	}
-	return l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
+	return l.tlsModeNow(now) != smtp.TLSOpportunistic || !l.takesGroups(now) || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
 		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
 	})
 }

@@ -372,7 +372,7 @@ func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
 // SessionOpened notes that a session is ready, with what its host showed, or why it is not.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	if failed == nil {
-		sc.allowance.software.note(shown)
+		sc.allowance.noteShown(sc.pool.sessions[id], shown)
 	}
 	sc.outcomes.sessionOpened(now, id, failed)
 }
