@@ -49,11 +49,6 @@ const (
 	// groupRcpts bounds the RCPT commands of a group: what stands behind a refusal of
 	// us was sent already.
 	groupRcpts = 64
-
-	// groupWait bounds the wait for the next reply to a group. It is what a delivering
-	// client gives one RCPT (RFC 5321 §4.5.3.2.3); a receiver that answers each after a
-	// while, and tells only at the end, needs more than for one.
-	groupWait = 5 * time.Minute
 )
 
 // Probe asks for each address, in transactions of so many as Ask says: RSET if one was
@@ -243,26 +238,13 @@ func (p *probe) putMail(i int) {
 	p.s.put(p.s.options.ReturnPath, ">")
 }
 
-// limit is how long the next reply to what was put may take.
-func (p *probe) limit() (sum time.Duration) {
-	rcpts, l := 0, &p.s.options.Limits
-	for _, stage := range p.s.due {
-		switch {
-		case stage != StageRcpt:
-			sum += l.Mail
-		case rcpts == 0:
-			sum, rcpts = sum+l.Rcpt, 1
-		default:
-			sum += l.SessionMore
-		}
-	}
-	return min(sum, groupWait)
-}
-
 // group sends what was put and reads the replies, in the order of the commands. When a
 // MAIL was refused those behind it are read and dropped, to stay in step.
 func (p *probe) group(ctx context.Context) error {
-	s, limit := p.s, p.limit()
+	s, limit := p.s, p.s.options.Limits.Mail
+	if s.due[len(s.due)-1] == StageRcpt {
+		limit = s.options.Limits.Rcpt
+	}
 	sent, err := s.send(ctx, s.due[0], limit)
 	if err != nil {
 		return err

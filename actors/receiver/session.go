@@ -34,6 +34,10 @@ type (
 // stopped, so that it can say QUIT. Guess: some turns.
 const graceFor = time.Second
 
+// quitSoon is how long a session that had to end already waits for the answer to its QUIT: sending it
+// takes no time, and most answer at once. Guess.
+const quitSoon = 50 * time.Millisecond
+
 // lateEvery is how often a session looks whether the heartbeat that it waits for has come. Guess.
 const lateEvery = 50 * time.Millisecond
 
@@ -120,10 +124,10 @@ func (a *sessionActor) free() {
 	a.socket.CloseWhen(a.gone)
 }
 
-// quit says goodbye, unless the session has no time for that.
+// quit says goodbye, and does not wait for long for the answer when the session has no time.
 func (a *sessionActor) quit() {
 	if a.socket.WasEnded() {
-		a.smtp.Close()
+		a.smtp.QuitWithin(quitSoon)
 		return
 	}
 	a.smtp.Quit()
@@ -187,7 +191,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	a.smtp = s
 	a.tracer.opened(s)
 	return sessionOpened{id: m.ID,
-		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host}}
+		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.

@@ -22,6 +22,7 @@ type allowance struct {
 	before    throttle.Limits   // the same before shares and lessons
 	learned   throttle.Learned
 	software  shownSoftware
+	groups    bool // as its newest session shows
 	decides   bool // the software does, how many may be refused
 	bySession bool // in a session, and not in an hour
 	dials     *throttle.Window
@@ -72,6 +73,14 @@ func (ss *shownSoftware) note(shown throttle.Shown) {
 		}
 	case !ss.least.CountsBySession(), s.PerSession < ss.least.PerSession:
 		ss.least, ss.host = s, shown.Host
+	}
+}
+
+// noteShown takes what a host showed in a session; the session may be over.
+func (al *allowance) noteShown(s *session, shown throttle.Shown) {
+	al.software.note(shown)
+	if al.groups = shown.Groups; s != nil {
+		s.groups, s.perMail = shown.Groups, throttle.SoftwareOf(shown).PerMail
 	}
 }
 
@@ -215,10 +224,10 @@ func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 // turnsPerAddress is how many turns an address takes.
 func (al *allowance) turnsPerAddress() float64 {
 	a := al.limits
-	n := float64(min(a.RcptsPerTransaction, workMax))
-	if a.Pipelining { // in groups as large as the rate lets them be
-		return 2 / max(n, min(a.RcptRate.PerSecond()/ratesAtOnce, workMax))
+	if a.Pipelining && al.groups {
+		return 1 / float64(min(a.PipeliningDepth, workMax))
 	}
+	n := float64(min(a.RcptsPerTransaction, workMax))
 	return (turnsPerProbe - 1 + n) / n
 }
 

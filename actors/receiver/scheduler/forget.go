@@ -211,7 +211,7 @@ func (me *memory) forgetRest(now time.Time) (dropped []string) {
 		if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 			dropped = append(dropped, "the TLS mode of "+l.inWords())
 		}
-		l.tls, l.tlsUntil, l.greyed = smtp.TLSOpportunistic, time.Time{}, time.Time{}
+		l.tls, l.tlsUntil, l.greyed, l.alone = smtp.TLSOpportunistic, time.Time{}, time.Time{}, time.Time{}
 	}
 	if text := me.allowance.software.words(); text != "" {
 		dropped = append(dropped, text)

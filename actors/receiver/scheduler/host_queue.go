@@ -37,6 +37,7 @@ type hostQueue struct {
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
 	barren     barren
+	alone      time.Time // until when each command waits for its reply
 }
 
 // left is how many addresses are still to be asked, as far as is known: those that wait here, and behind.
@@ -101,6 +102,9 @@ func (l *hostQueue) setMode(m smtp.TLSMode, now time.Time) {
 	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
 }
 
+// takesGroups reports whether the hosts may be sent commands in groups, where they offer it.
+func (l *hostQueue) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
+
 // knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
 // refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
 func (l *hostQueue) knowsSomething(now time.Time) bool {
@@ -109,7 +113,7 @@ func (l *hostQueue) knowsSomething(now time.Time) bool {
 			return true
 		}
 	}
-	return l.barren.worthKeeping(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
+	return l.barren.worthKeeping(now) || !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
 		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
 	})
 }

@@ -87,6 +87,8 @@ type Answered struct {
 	Sent  time.Time
 	At    time.Time
 	Nth   int // RCPT of its transaction, from 1
+
+	told int // answers of its session before it
 }
 
 // Report is what comes back from a session that was given probes.
@@ -170,6 +172,7 @@ func (oc *outcomes) sessionWorked(now time.Time, r Report) {
 	s.given = nil
 	oc.poisonOthers(now, s, r)
 	oc.recorder.recordReport(now, s, &r)
+	oc.learnTogether(now, s, &r)
 	oc.settleReport(now, s, r)
 	oc.requeueRest(now, s, r)
 	if r.Failure == nil && !r.Stale {
@@ -316,8 +319,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 	oc.dirty = true
 	switch v.Action {
 	case verdict.ActSplit:
-		if a.Nth > 1 { // the only one of its transaction cannot be split: again later
-			oc.allowance.learned.PerTransaction.Tighten(a.Nth-1, now)
+		if oc.split(now, s, &a) {
 			oc.queues.pushProbe(s.queue, a.Probe)
 			return
 		}

@@ -139,7 +139,7 @@ func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
 
 // isSpent says whether a session that has nothing to do may not be used again.
 func (pl *planner) isSpent(now time.Time, s *session, a throttle.Limits) bool {
-	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession ||
+	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 || s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || pl.allowance.errorsLeft(s, a) <= 0 ||
 		pl.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Before(s.host.aside) && pl.paths.otherHost(now, s.queue, s.path, s.host.host) != nil ||
@@ -186,7 +186,8 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		return pl.waitForRate(next, lead)
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax)
+	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax,
+		s.transactionsLeft()*a.RcptsPerTransaction)
 	if n = pl.portionOf(n, s.queue, a); s.path.pace.Alone() {
 		n = min(n, 1)
 	}
@@ -225,10 +226,7 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 	if pl.inbox.tasks.queue.Unserved() > 0 || l.Contended() {
 		most = min(most, sharedMost)
 	}
-	soon := max(1, int(workFor/(turnsPerProbe*max(1, turn))))
-	if a.Pipelining { // a group takes a turn, whatever its size
-		soon = workMax
-	}
+	soon := max(1, int(float64(workFor)/(pl.allowance.turnsPerAddress()*float64(max(1, turn)))))
 	n = min(n, max(soon, most), 1+l.Queued()/min(pl.allowance.sessionsWorth(l.left(), a), max(1, a.Connections)))
 	if n > a.RcptsPerTransaction {
 		n -= n % a.RcptsPerTransaction
@@ -272,9 +270,11 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 	s.slot.Halted.Store(false)
 	s.halted = false
 	s.given, s.at = probes, now
+	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
+	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
 	pl.steps = append(pl.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		PerTransaction: a.RcptsPerTransaction, RefusedMax: a.RefusedPerSession - s.refused,
-		Pipelining: a.Pipelining, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter,
+		Pipelining: s.grouped, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter,
 		Version: pl.allowance.version})
 }
 

@@ -328,7 +328,7 @@ func (re *rechecks) readmit(now time.Time) {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
 			re.comeBack(now, one.probe) // which drops it
-		case !now.Before(one.until) && alone == nil:
+		case !now.Before(one.until) && (alone == nil || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
 			re.deferred.note(one.probe, one.first.Sent)
 			re.inbox.putOff(one.probe, one.told, now)
@@ -358,7 +358,7 @@ func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may bool, alone *throt
 	case o == nil:
 		return re.inbox.tasks.queue.Queued() == 0, nil
 	case o.pace.Alone():
-		return o.pace.AsksAgain() && !re.pool.asksFrom(o), o.pace
+		return (o.pace.AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), o.pace
 	}
 	return o.pace.Calm() || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, nil
 }

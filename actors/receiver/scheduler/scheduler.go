@@ -198,12 +198,14 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 
 // HandOff begins the end of a scheduler whose place has moved: nothing is begun any
 // more, what waits is the clients' again, and what is on the wire is still answered.
+// Sessions give the rest of what they were given back, so that there is time for QUIT.
 func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
 	}
 	sc.rechecks.letGo(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
+	sc.pool.haltSessions(func(*session) bool { return true })
 	for _, l := range sc.queues.all {
 		for l.Queued() > 0 {
 			sc.queues.popProbe(l).chunk.open--
@@ -391,7 +393,7 @@ func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
 // SessionOpened notes that a session is ready, with what its host showed, or why it is not.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	if failed == nil {
-		sc.allowance.software.note(shown)
+		sc.allowance.noteShown(sc.pool.sessions[id], shown)
 	} else if s := sc.pool.sessions[id]; s != nil {
 		s.queue.barren.note(s.dialled, now, failed)
 	}
