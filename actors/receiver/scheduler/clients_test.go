@@ -39,6 +39,7 @@ type taskOf struct {
 	size      int // of the next chunk
 	greyWait  time.Duration
 	answered  int
+	heard     time.Time
 	wakes     time.Time
 }
 
@@ -155,6 +156,7 @@ func (tr *trial) wakeClient(t *taskOf) {
 
 func (tr *trial) heardOf(to Client, msg proto.Message) {
 	t := tr.clients[to.Name]
+	t.heard = tr.now
 	switch m := msg.(type) {
 	case *wire.OfferAck:
 		if out := t.out[m.GetChunk()]; out != nil && m.GetRefusal() != wire.Refusal_NONE {
