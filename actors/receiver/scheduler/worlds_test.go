@@ -153,8 +153,8 @@ func drawPenalties(r *rand.Rand) *drawn {
 func drawOddMailboxes(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	w.stated, w.hosts, w.waits = true, 1, []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}
-	w.told.ConnectionRate = rate(50, time.Second)
-	w.addresses = min(3000, int(w.rate()*100))
+	w.told.RcptRate, w.told.ConnectionRate = rate(one(r, 10, 20, 30), time.Second), rate(50, time.Second)
+	w.addresses = int(w.rate() * 100)
 	plain := *w
 	bare := *w.far
 	plain.far, w.against = &bare, &plain
