@@ -39,6 +39,7 @@ type taskOf struct {
 	size      int // of the next chunk
 	greyWait  time.Duration
 	answered  int
+	heard     time.Time
 	wakes     time.Time
 }
 
@@ -48,6 +49,7 @@ type caseOf struct {
 	due   time.Time
 	waits int
 	tries int
+	asked bool // a RCPT was sent
 	fixed bool // its wait was named, or it was asked early before
 }
 
@@ -85,7 +87,7 @@ func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
 		cases: make([]caseOf, n), size: chunkFirst, workspace: id(byte(100 + tenant)),
 		task: &wire.Task{Verification: id(byte(tenant)), Epoch: 1, Domain: domain}}
 	t.later.of = t
-	tr.all, tr.left, tr.unsettled = tr.all+n, tr.left+n, tr.unsettled+n
+	tr.all, tr.left, tr.fresh, tr.unsettled = tr.all+n, tr.left+n, tr.fresh+n, tr.unsettled+n
 	for o := range uint32(n) {
 		if tr.stranger.isOdd(tenant, t.address(o)) {
 			tr.unsettled--
@@ -109,9 +111,7 @@ func (tr *trial) take(t *taskOf) (list []uint32) {
 	for len(list) < t.size && t.next < len(t.cases) {
 		list = append(list, uint32(t.next))
 		t.next++
-		if tr.left--; tr.left == tr.all/10 {
-			tr.drained = int(tr.now.Sub(begin) / time.Second)
-		}
+		tr.left--
 	}
 	return list
 }
@@ -144,7 +144,7 @@ func (tr *trial) pump(t *taskOf) {
 
 // wakeClient sees to it that what was put off is offered when it is due.
 func (tr *trial) wakeClient(t *taskOf) {
-	if t.later.Len() == 0 {
+	if t.later.Len() == 0 || len(t.out) == chunksOut {
 		return
 	}
 	if at := t.later.due(0); !t.wakes.After(tr.now) || at.Before(t.wakes) {
@@ -155,6 +155,7 @@ func (tr *trial) wakeClient(t *taskOf) {
 
 func (tr *trial) heardOf(to Client, msg proto.Message) {
 	t := tr.clients[to.Name]
+	t.heard = tr.now
 	switch m := msg.(type) {
 	case *wire.OfferAck:
 		if out := t.out[m.GetChunk()]; out != nil && m.GetRefusal() != wire.Refusal_NONE {

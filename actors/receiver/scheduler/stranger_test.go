@@ -288,9 +288,10 @@ type trial struct {
 	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
+	fresh     int                // those that were not asked yet
 	unsettled int                // addresses without an outcome that can get one
 	wrong     int                // outcomes that are not true
-	drained   int                // the second in which a tenth was left; 0: more is
+	drained   int                // the second in which a tenth was not asked yet; 0: more are
 }
 
 // seconds is what happened in one second.
@@ -568,6 +569,12 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	tenant := -1
 	if t := tr.named[p.chunk.named]; t != nil {
 		tenant = t.tenant
+		if c := &t.cases[p.ordinal]; !c.asked {
+			c.asked = true
+			if tr.fresh--; tr.fresh == tr.all/10 {
+				tr.drained = int(tr.now.Sub(begin) / time.Second)
+			}
+		}
 	}
 	l.s.rcpts++
 	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())

@@ -9,15 +9,38 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// families are the worlds that the scheduler is judged by.
+// families are the worlds that the scheduler is judged by: each as it is, and with a takeover in the midst of it.
 func families() []family {
-	return []family{
-		{"limits", "90 % used after a minute, 1 % put off", 0.9, drawLimits},
-		{"greylisting", "all done in 1.15 of the ideal", 0.9, drawGreylisting},
-		{"greylisted singly", "97 % of what is told, at any time", 0.9, drawGreylistedSingly},
-		{"mixed", "85 % used, 50 % with a penalty, 1 % put off", 0.8, drawMixed},
-		{"ordinary list", "1.1 of the ideal, 0.1 connections an address", 0.9, drawOrdinary},
+	list := []family{
+		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.9, drawLimits},
+		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 3, 0.8, drawPenalties},
+		{"odd mailboxes", "1.1 times the time without them, 1.3 times where there are 20 %", 3, 0.9, drawOddMailboxes},
+		{"greylisting", "all done in 1.15 of the ideal", 4, 0.9, drawGreylisting},
+		{"greylisted singly", "97 % of what is told, 90 % at any time", 3, 0.9, drawGreylistedSingly},
+		{"ordinary list", "1.1 of the ideal, 0.1 connections an address", 3, 0.9, drawOrdinary},
+		{"outages", "they cost their length and 15 s", 3, 0.9, drawOutage},
+		{"hostile", "100 tries in the first minute, then one in 5 s", 4, 0.9, drawHostile},
+		{"mixed", "85 % used (50 % with a penalty), 1 % put off", 3, 0.8, drawMixed},
 	}
+	for _, f := range list {
+		draw := f.draw
+		f.name, f.worlds = f.name+", taken over", 1
+		f.draw = func(r *rand.Rand) *drawn { return draw(r).takenOver(r) }
+		list = append(list, f)
+	}
+	return list
+}
+
+// takenOver draws when the scheduler is thrown away: in the midst of what is looked at.
+func (w *drawn) takenOver(r *rand.Rand) *drawn {
+	midst := w.span
+	if w.wanted[timeTaken] > 0 {
+		ideal, _ := w.ideal()
+		midst = time.Duration(ideal * float64(time.Second))
+	}
+	w.takeover = time.Duration((0.2 + 0.6*r.Float64()) * float64(midst)).Round(time.Second)
+	w.what += fmt.Sprintf("; taken over after %s", w.takeover)
+	return w
 }
 
 // one draws one of some numbers.
@@ -104,7 +127,7 @@ func drawLimits(r *rand.Rand) *drawn {
 	case 3:
 		l.rcpts = rate(one(r, 120, 300, 900), time.Minute)
 		w.told.RcptRate = rate(one(r, 10, 30, 60), time.Second)
-		w.span, w.from = 8*time.Minute, 180
+		w.span, w.from = 7*time.Minute, 180
 	case 4:
 		l.opens = rate(one(r, 2, 5), time.Second)
 		w.told.RcptsPerConnection, w.told.Connections = one(r, 2, 5), 20
@@ -114,6 +137,87 @@ func drawLimits(r *rand.Rand) *drawn {
 	l.way, l.fixed, l.countsBad = r.IntN(ways), r.IntN(2) == 0, r.IntN(3) == 0
 	w.wanted = figures{usedPart: 0.9, putOffPart: 0.01}
 	return w.describe("a hidden limit")
+}
+
+// drawPenalties draws a hidden limit whose breach has a price: nothing is served for a while.
+func drawPenalties(r *rand.Rand) *drawn {
+	w := drawLimits(r)
+	w.far.limit.penalty = 10 * time.Second
+	if w.wanted[usedPart] = 0.85; r.IntN(2) == 0 {
+		w.far.limit.penalty, w.wanted[usedPart] = 30*time.Second, 0.5
+	}
+	return w.describe("a penalty")
+}
+
+// drawOddMailboxes draws some in a hundred mailboxes that always answer something odd, at told limits.
+func drawOddMailboxes(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated, w.hosts, w.waits = true, 1, []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}
+	w.told.RcptRate, w.told.ConnectionRate = rate(one(r, 10, 20, 30), time.Second), rate(50, time.Second)
+	w.addresses = int(w.rate() * 100)
+	plain := *w
+	bare := *w.far
+	plain.far, w.against = &bare, &plain
+	for len(w.far.odd) == 0 {
+		w.far.odd = drawOdd(r, 1)
+	}
+	w.wanted = figures{timeTaken: 1.1}
+	if w.far.odd[0].share > 0.1 {
+		w.wanted[timeTaken] = 1.3
+	}
+	return w.describe("odd mailboxes")
+}
+
+// drawOutage draws a receiver that refuses connections and resets those that are open, says nothing, or refuses us, for a
+// while.
+func drawOutage(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated = true
+	w.told.RcptRate = rate(one(r, 5, 10, 20), time.Second)
+	w.addresses = int(w.rate() * 240)
+	long := secondsOf(one(r, 3, 12, 30, 60))
+	from := begin.Add(secondsOf(40 + r.IntN(60)))
+	kind := r.IntN(3)
+	if kind == 2 {
+		long = time.Minute
+	}
+	list := []stretch{{from, from.Add(long)}}
+	switch kind {
+	case 0:
+		w.far.outages = list
+	case 1:
+		w.far.silent = list
+	case 2:
+		w.far.blocked = list
+	}
+	w.spare, w.wanted = long+15*time.Second, figures{timeTaken: 1.03}
+	return w.describe(fmt.Sprintf("%s for %s from %s on", []string{"down", "silent", "blocked"}[kind], long, from.Sub(begin)))
+}
+
+// drawHostile draws a receiver that answers nobody.
+func drawHostile(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.addresses, w.span = 2000, 6*time.Minute
+	always := []stretch{{begin, begin.Add(24 * time.Hour)}}
+	kind := r.IntN(6)
+	switch kind {
+	case 0:
+		w.far.breaks = true
+	case 1:
+		w.far.mute = true
+	case 2:
+		w.far.outages = always
+	case 3:
+		w.far.blocked = always
+	case 4:
+		w.far.grey, w.far.words = 24*time.Hour, sentence(r, r.IntN(3))
+	case 5:
+		w.far.limit.opens, w.far.limit.way = rate(1, 24*time.Hour), byClosing
+		w.far.opens = []time.Time{begin}
+	}
+	w.wanted = figures{askedAtFirst: 100, askedInVain: 0.2}
+	return w.describe([]string{"it breaks every session", "it never greets", "it refuses connections", "it refuses us",
+		"it puts everybody off", "it says 421 to every connection"}[kind])
 }
 
 // drawGreylisting draws a receiver that greylists everybody, at a told pace.
@@ -142,7 +246,7 @@ func drawOrdinary(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	w.stated, w.span, w.turn, w.jitter, w.hosts = true, time.Hour, 50*time.Millisecond, 5*time.Millisecond, 1
 	w.told.Connections, w.told.RcptRate, w.told.ConnectionRate = 4, rate(200, time.Second), rate(50, time.Second)
-	w.addresses, w.domains, w.tenants = one(r, 400, 1000, 3500), one(r, 1, 5, 25), one(r, 1, 2, 3)
+	w.addresses, w.domains, w.tenants = one(r, 1000, 2000, 3500), one(r, 1, 5, 25), one(r, 1, 2, 3)
 	w.far.invalid = 0.19 / 0.91
 	w.far.odd = []oddOf{
 		{share: 0.02, reply: reply(452, 2, 2, "mailbox full")},
@@ -152,7 +256,7 @@ func drawOrdinary(r *rand.Rand) *drawn {
 		{share: 0.01, reply: reply(550, 7, 1, "client host blocked")},
 		{share: 0.01, cut: true},
 	}
-	w.wanted = figures{usedPart: 0.95, timeTaken: 1.1, rcptsAsked: 1.1, connsOpened: 0.1}
+	w.wanted = figures{timeTaken: 1.1, rcptsAsked: 1.1, connsOpened: 0.1}
 	return w.describe(fmt.Sprintf("an ordinary list, %d addresses", w.addresses))
 }
 
