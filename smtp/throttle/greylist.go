@@ -53,7 +53,7 @@ const (
 	dueLeast   = 6
 
 	// greyPatience is how long nobody may pass where words alone say that a receiver greylists: most make an address wait for five minutes.
-	greyPatience = 15 * time.Minute
+	greyPatience = 6 * time.Minute
 
 	// wrongFor is how long the words are not believed again.
 	wrongFor = 10 * time.Minute
@@ -97,7 +97,7 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 	p.nothing.on = false
 	p.counted, p.until = now, now
 	p.stretch(now)
-	p.enter(p.phaseOf(), now, fmt.Sprintf("every new address is greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("every new address is greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
 }
 
 // end believes it no longer.
@@ -106,7 +106,7 @@ func (g *greylisting) end(p *Pace, now time.Time, why string) {
 	p.firsts.forgetRow()
 	p.counted = now
 	p.stretch(now)
-	p.enter(p.phaseOf(), now, why)
+	p.enter(phaseOf(p), now, why)
 }
 
 // fresh takes a good answer to a first try while the receiver is believed to greylist.

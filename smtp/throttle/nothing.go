@@ -31,8 +31,8 @@ const (
 	relapseIn = 10 * time.Minute
 )
 
-// nothing is the time in which no first try gets a good answer.
-type nothing struct {
+// Nothing is the time in which no first try gets a good answer.
+type Nothing struct {
 	on    bool
 	since time.Time
 	asked int  // alone, since then
@@ -85,10 +85,10 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	if p.test.open {
 		well = &p.test.saved
 	}
-	*x = nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
+	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	if p.flow.over(now, time.Second) >= limitLeast {
-		x.limit = p.measured(now, sample{})
+		x.limit = measured(p, now, sample{})
 	}
 	p.counted = now
 	p.waitAlone(now)
@@ -97,14 +97,17 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 // Alone reports whether one address at a time is asked.
 func (p *Pace) Alone() bool { return p.nothing.on }
 
+// Nothing returns what is known of the time in which nothing passes.
+func (p *Pace) Nothing() *Nothing { return &p.nothing }
+
 // AsksAgain reports whether the next one that is asked alone is one that got a bad answer before.
-func (p *Pace) AsksAgain() bool { return p.nothing.again }
+func (x *Nothing) AsksAgain() bool { return x.again }
 
 // TakeTurn notes that such a one was chosen.
-func (p *Pace) TakeTurn() { p.nothing.again = false }
+func (x *Nothing) TakeTurn() { x.again = false }
 
 // Failing returns the mail domain and the tenant of all that failed; "": of several.
-func (p *Pace) Failing() (domain, tenant string) { return p.nothing.domain, p.nothing.tenant }
+func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
 
 // waitAlone waits for the next one.
 func (p *Pace) waitAlone(now time.Time) {
@@ -199,18 +202,18 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	if t.Domain != "" { // a fresh one passed
 		votes = 0
 	}
-	*x = nothing{good: x.good, ended: now, from: now, was: x.cycled, votes: votes}
+	*x = Nothing{good: x.good, ended: now, from: now, was: x.cycled, votes: votes}
 	p.test.open = false
 	p.later = transients{}
 	p.firsts.forgetRow()
 	p.counted, p.until = now, now
 	p.stretch(now)
-	p.enter(p.phaseOf(), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
 }
 
 // through is how many good answers a second a limit lets through that counts over long: as many in each cycle of which it let some through
 // for a good part; 0: it isn't such a limit.
-func (x *nothing) through(now time.Time, lasted time.Duration) float64 {
+func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
 	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || 10*lasted > 9*took {
 		return 0
@@ -228,7 +231,7 @@ func (p *Pace) Outage(now time.Time) {
 	p.nothing.on = false
 	p.counted, p.until = now, now
 	p.stretch(now)
-	p.enter(p.phaseOf(), now, "the receiver was down, which says nothing about our pace")
+	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our pace")
 }
 
 // Proven reports whether the pace has gone well for so long that trouble which comes now is not our doing.

@@ -39,8 +39,9 @@ const (
 	// usualFor is how long a share that stayed when we went slower is not tested again.
 	usualFor = 15 * time.Minute
 
-	// usualMore is by how much a share has to be above a usual one to be tested again.
-	usualMore = 1.5
+	// usualMore is by how much a share has to be above a usual one to be tested again, and testGap how long it takes at least.
+	usualMore = 2
+	testGap   = time.Minute
 )
 
 // Phase says what a Pace is doing.
@@ -80,7 +81,7 @@ type Pace struct {
 	test    test
 	usual   float64 // share of first tries that are deferred at any pace
 	usualAt time.Time
-	nothing nothing
+	nothing Nothing
 	grey    greylisting
 }
 
@@ -234,7 +235,7 @@ func (p *Pace) passed(sent, now time.Time) {
 	if p.nothing.on || p.test.open {
 		return
 	}
-	if p.search.good(sent, now, p.share, p.usualNow(now)) {
+	if p.search.good(sent, now, p.share, usualNow(p, now)) {
 		p.rose(now)
 	}
 }
@@ -338,7 +339,7 @@ func (p *Pace) Ignore(now time.Time) { p.firsts.forgetRow(); p.counted = now }
 func (p *Pace) Calm() bool { return p.firsts.row == 0 && !p.nothing.on }
 
 // usualNow is the share that is deferred at any pace, as far as that is known.
-func (p *Pace) usualNow(now time.Time) float64 {
+func usualNow(p *Pace, now time.Time) float64 {
 	if now.Sub(p.usualAt) > usualFor {
 		p.usual = 0
 	}
@@ -348,21 +349,21 @@ func (p *Pace) usualNow(now time.Time) float64 {
 // suspect looks whether so many of the newest first tries are deferred that we are too fast.
 func (p *Pace) suspect(now time.Time) Effect {
 	x := p.firsts.since(p.counted)
-	least := max(shareFound, usualMore*p.usualNow(now)+shareFound)
+	least := max(shareFound, usualMore*usualNow(p, now)+shareFound)
 	told := p.stated && p.rate >= p.ceiling
 	switch {
 	case x.n >= sureTries && x.likely > max(shareSure, least):
-		return p.slow(now, x.likely, p.measured(now, x), true)
-	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least:
+		return p.slow(now, x.likely, measured(p, now, x), true)
+	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least || now.Sub(p.usualAt) < testGap:
 		return p.overspent(now)
 	case told && p.later.share <= shareTold:
-		return p.slow(now, p.later.share, p.asked(now, x)*slower/below, false)
+		return p.slow(now, p.later.share, asked(p, now, x)*slower/below, false)
 	}
-	return p.slow(now, p.later.share, p.asked(now, x)*(1-p.later.share), false)
+	return p.slow(now, p.later.share, asked(p, now, x)*(1-p.later.share), false)
 }
 
 // measured is the limit, as far as what passed shows it: what was let through in a second of the span in which some wasn't.
-func (p *Pace) measured(now time.Time, x sample) float64 {
+func measured(p *Pace, now time.Time, x sample) float64 {
 	passed := float64(p.flow.over(now, time.Second))
 	switch {
 	case x.span > measuredIn: // there may be a gap in it
@@ -377,7 +378,7 @@ func (p *Pace) measured(now time.Time, x sample) float64 {
 }
 
 // asked is how many we asked a second of late, which may be fewer than we might.
-func (p *Pace) asked(now time.Time, x sample) float64 {
+func asked(p *Pace, now time.Time, x sample) float64 {
 	n, ran := p.used, now.Sub(p.began)
 	if x.span >= time.Second && n < x.n {
 		n, ran = x.n, x.span
@@ -417,7 +418,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.search = p.test.saved
 		p.usual, p.usualAt = p.test.later.share, now
 		p.stretch(now)
-		p.enter(p.phaseOf(), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about them, and not our pace",
+		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about them, and not our pace",
 			100*p.test.share))
 		p.counted = now
 	case p.test.odds <= -decided:
@@ -460,7 +461,7 @@ func (p *Pace) stepBack(now time.Time) Effect {
 }
 
 // phaseOf is the phase of a pace at which nothing else happens.
-func (p *Pace) phaseOf() Phase {
+func phaseOf(p *Pace) Phase {
 	if p.rate >= p.ceiling {
 		return PhaseFull
 	}
@@ -500,18 +501,19 @@ func (p *Pace) Lasting() float64 {
 
 // RateMemory is what a Pace knows that the next one can begin with.
 type RateMemory struct {
-	Rate float64 // that is used, events a second, all shares together
-	Edge float64 // where it was too fast; 0: not known
-	Grey bool    // every address is greylisted
+	Rate  float64 // that is used, events a second, all shares together
+	Edge  float64 // where it was too fast; 0: not known
+	Usual float64 // share of addresses that are deferred at any pace
+	Grey  bool    // every address is greylisted
 }
 
 // Remember gives what is worth remembering; false when nothing but the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
-	m := RateMemory{Rate: p.rate, Edge: p.edge, Grey: p.grey.on}
+	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on}
 	if p.test.open {
-		m.Rate = p.test.saved.rate
+		m.Rate, m.Edge = p.test.saved.rate, p.test.saved.edge
 	}
-	return m, m.Grey || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
+	return m, m.Grey || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }
 
 // Recall begins with what an earlier Pace knew. Of what is known already the stricter holds.
@@ -519,20 +521,23 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Grey {
 		p.grey.begin(p, now)
 	}
+	if m.Usual > p.usual && m.Usual < 1 {
+		p.usual, p.usualAt = m.Usual, now
+	}
 	if !(m.Rate > 0) || p.edge > 0 && p.rate <= m.Rate {
 		return
 	}
 	p.rate, p.edge = min(p.ceiling, max(m.Rate, p.floor())), m.Edge
 	p.stretch(now)
-	p.enter(p.phaseOf(), now, fmt.Sprintf("%s was used before this receiver moved here, or we began anew", perSecond(m.Rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("%s was used before this receiver moved here, or we began anew", perSecond(m.Rate)))
 }
 
 // Wake ends every wait of the pace, because an operator said so or what it waited for is over.
 func (p *Pace) Wake(now time.Time) {
 	p.until = now
 	if p.nothing.on {
-		p.nothing = nothing{good: now}
-		p.enter(p.phaseOf(), now, "what held it back is over")
+		p.nothing = Nothing{good: now}
+		p.enter(phaseOf(p), now, "what held it back is over")
 	}
 }
 

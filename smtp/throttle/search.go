@@ -28,7 +28,7 @@ const (
 	// Deferrals near the edge are paid for with good answers: one in creditPrice, of which creditMost are kept and
 	// creditTrial are needed for a raise.
 	creditPrice             = 300
-	creditMost, creditTrial = 3.0, 2.0
+	creditMost, creditTrial = 3.0, 1.0
 
 	// trialGap is how long it takes at least from a raise that went badly to the next one, twice as long after each in a
 	// row up to trialGapMost, and trialWorth times as long as nothing passed because of it.
@@ -86,11 +86,13 @@ func (s *search) stretch(now time.Time) { s.began, s.answered, s.used = now, 0, 
 // good takes a good answer to an event and reports whether the rate was raised. Usual is the share that is deferred at any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	s.credit = min(creditMost, s.credit+1.0/creditPrice+usual)
-	if sent.Before(s.began) || s.rate >= s.ceiling {
+	if sent.Before(s.began) {
 		return false
 	}
 	s.answered++
-	s.used++
+	if s.used++; s.rate >= s.ceiling {
+		return false
+	}
 	ran := sent.Sub(s.began)
 	if s.answered < s.needed(share) || s.trying && ran < trialFor || now.Before(s.hold) {
 		return false

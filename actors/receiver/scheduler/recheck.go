@@ -277,7 +277,7 @@ func (re *rechecks) doubtHost(now time.Time, s *session) {
 // letOthersGo lets the domain, or the customer's addresses, that got all bad answers wait a moment, and reports whether others
 // wait beside it.
 func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
-	domain, tenant := o.pace.Failing()
+	domain, tenant := o.pace.Nothing().Failing()
 	w := re.inbox.waitingBeside(p, func(domain string) bool { return re.parked[domain] == nil })
 	if !(domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant) {
 		return false
@@ -291,7 +291,7 @@ func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 // parkProbe keeps a probe whose domain lets others go first, and one that was deferred before while it is the turn of a new one.
 func (re *rechecks) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := re.parked[p.Address.Domain]
-	if o.pace.Alone() && !o.pace.AsksAgain() && p.recheck == nil && re.isDeferred(p) {
+	if o.pace.Alone() && !o.pace.Nothing().AsksAgain() && p.recheck == nil && re.isDeferred(p) {
 		if h = re.parked[theDeferred]; h == nil {
 			h = &heldDomain{until: now.Add(asideWhile)}
 			re.parked[theDeferred] = h
@@ -320,7 +320,7 @@ func (re *rechecks) readmit(now time.Time) {
 	kept := re.waiting[:0]
 	for _, one := range re.waiting {
 		var may bool
-		var alone *throttle.Pace
+		var alone *throttle.Nothing
 		if !now.Before(one.due) {
 			may, alone = re.mayAskAgain(now, one.probe)
 		}
@@ -352,13 +352,13 @@ func (re *rechecks) readmit(now time.Time) {
 
 // mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
 // there to be asked, or nothing passes and it is the turn of one of these, of a pace that asks alone.
-func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may bool, alone *throttle.Pace) {
+func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may bool, alone *throttle.Nothing) {
 	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
 	switch {
 	case o == nil:
 		return re.inbox.tasks.queue.Queued() == 0, nil
 	case o.pace.Alone():
-		return (o.pace.AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), o.pace
+		return (o.pace.Nothing().AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), o.pace.Nothing()
 	}
 	return o.pace.Calm() || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, nil
 }
@@ -473,4 +473,42 @@ func (d *deferredBefore) first(p *Probe) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return d.of(d.hash(p))
+}
+
+const (
+	// shortRest is up to how long a source rests without a word to those who wait; what
+	// takes longer is told to them, and sessions end. Guess: below it telling them and
+	// having their probes again is more work than waiting.
+	shortRest = time.Minute
+)
+
+// isStated says whether somebody has said how fast a receiver may be asked.
+func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
+
+// readyAt is how many probes the rate of a source lets go at a time of sending, and when it
+// lets none go the time to ask again; zero: when an open probe is answered.
+func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
+	if !o.pace.Limits(at) {
+		return math.MaxInt, time.Time{}
+	}
+	if _, until := o.pace.Permits(at); at.Before(until) {
+		return 0, until
+	}
+	return o.rcpts.Ready(at)
+}
+
+// rateLimited says whether a verdict says that we ask too fast.
+func rateLimited(v verdict.Verdict) bool {
+	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
+}
+
+// words are those of an attempt for people: its code, or why there was none.
+func words(a evidence.Attempt) string {
+	switch {
+	case a.Code == 0:
+		return a.Trouble.String()
+	case a.Enhanced != (smtp.EnhancedCode{}):
+		return fmt.Sprintf("%d %s", a.Code, a.Enhanced)
+	}
+	return fmt.Sprint(a.Code)
 }

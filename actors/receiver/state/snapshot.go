@@ -134,9 +134,10 @@ type Source struct {
 
 // Rate is a pace: RCPTs in a thousand seconds.
 type Rate struct {
-	Rate int64 `json:"rate"`
-	Edge int64 `json:"edge,omitempty"`
-	Grey bool  `json:"greylists,omitempty"` // every address
+	Rate  int64 `json:"rate"`
+	Edge  int64 `json:"edge,omitempty"`
+	Usual int64 `json:"usual,omitempty"`     // per mille of addresses that are deferred at any pace
+	Grey  bool  `json:"greylists,omitempty"` // every address
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -274,12 +275,13 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 
 // RateOf returns what a pace knows as it is kept.
 func RateOf(m throttle.RateMemory) Rate {
-	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), m.Grey}
+	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey}
 }
 
 // Memory returns what was kept of a pace.
 func (r Rate) Memory() throttle.RateMemory {
-	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Grey: r.Grey}
+	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
+		Grey: r.Grey}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.
