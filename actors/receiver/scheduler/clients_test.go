@@ -128,7 +128,7 @@ func (tr *trial) pump(t *taskOf) {
 			Behind: uint32(len(t.cases) - t.next + len(t.ready)), WaitingMs: tr.now.Sub(begin).Milliseconds()}
 		out := &chunkOut{sent: tr.now, left: map[uint32]bool{}}
 		for _, o := range list {
-			p := &wire.Probe{Ordinal: o, Local: t.local(o)}
+			p := &wire.Probe{Ordinal: o, Local: t.local(o), Retry: t.cases[o].tries > 0}
 			if grey := t.cases[o].grey; !grey.IsZero() {
 				p.Greylist(tr.now.Sub(grey), "")
 			}

@@ -193,7 +193,7 @@ func (re *rechecks) greyWait(o *egressPath, p *Probe, sent time.Time) time.Durat
 
 // waited is for how long an address has waited since it was first deferred here; false: it is new.
 func (re *rechecks) waited(p *Probe, a *Answered, o *egressPath) (time.Duration, bool) {
-	if p.greyAgo > 0 && (p.greyFrom == o.name || o.name == "") {
+	if p.greyAgo > 0 && (p.greyFrom == o.name || o.name == "" || p.greyFrom == "") {
 		return p.greyAgo + a.Sent.Sub(p.offered), true
 	}
 	first, known := re.deferred.first(p)
