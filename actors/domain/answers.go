@@ -152,6 +152,9 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 		if !attempts[i].Reason.Known() { // of a newer program: what it means is not known here
 			attempts[i].Void = true
 		}
+		if attempts[i].Stage == smtp.StageRcpt && !attempts[i].Others {
+			p.marks |= markAsked
+		}
 		c.Add(attempts[i])
 	}
 	c.Omitted += int(m.GetOmitted())

@@ -33,6 +33,7 @@ const (
 	markNamed = 1 << iota // the receiver named the wait
 	markEarly             // asked again before the configured wait was over
 	markHeld              // waited for longer than it had to, because our ledger stalled
+	markAsked             // a RCPT was sent for it
 )
 
 // begin is the record of an address that is answered for the first time, or the one

@@ -146,7 +146,7 @@ func (pl *planner) hurry(now time.Time, s *shard, from uint16, waited time.Durat
 	at := pl.since(now)
 	for i := range s.deferred {
 		p := &s.deferred[i]
-		if due := max(at, p.grey+waited); p.from == from && p.marks&^markHeld == 0 && due < p.due {
+		if due := max(at, p.grey+waited); p.from == from && p.marks&(markNamed|markEarly) == 0 && due < p.due {
 			at += earlyApart
 			p.due = min(max(due, at), p.due)
 			p.marks |= markEarly
@@ -160,6 +160,7 @@ func (pl *planner) hurry(now time.Time, s *shard, from uint16, waited time.Durat
 func (pl *planner) probe(now time.Time, s *shard, ordinal uint32) *wire.Probe {
 	q := &wire.Probe{Ordinal: ordinal, Local: pl.local(ordinal)}
 	p, before := s.history[ordinal]
+	q.Asked = p.marks&markAsked != 0
 	if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
 		q.Greylist(pl.since(now)-p.grey, pl.retries.log.sources[p.from-1])
 	}

@@ -276,7 +276,9 @@ type Probe struct {
 	GreylistedFrom []byte `protobuf:"bytes,4,opt,name=greylisted_from,json=greylistedFrom,proto3" json:"greylisted_from,omitempty"` // 4 or 16 bytes; none: the system chose the address
 	// It was put off before and is due: it is asked before those that were never asked. A chunk
 	// of nothing else takes no credit.
-	Retry         bool `protobuf:"varint,5,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry bool `protobuf:"varint,5,opt,name=retry,proto3" json:"retry,omitempty"`
+	// A RCPT was sent for it before: it is no first try, whoever asks.
+	Asked         bool `protobuf:"varint,6,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,6 +344,13 @@ func (x *Probe) GetGreylistedFrom() []byte {
 func (x *Probe) GetRetry() bool {
 	if x != nil {
 		return x.Retry
+	}
+	return false
+}
+
+func (x *Probe) GetAsked() bool {
+	if x != nil {
+		return x.Asked
 	}
 	return false
 }
@@ -1153,13 +1162,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\rR\x05shard\"0\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\x9b\x01\n" +
+	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\xb1\x01\n" +
 	"\x05Probe\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12#\n" +
 	"\rgreylisted_ms\x18\x03 \x01(\x03R\fgreylistedMs\x12'\n" +
 	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\x12\x14\n" +
-	"\x05retry\x18\x05 \x01(\bR\x05retry\"\x9e\x02\n" +
+	"\x05retry\x18\x05 \x01(\bR\x05retry\x12\x14\n" +
+	"\x05asked\x18\x06 \x01(\bR\x05asked\"\x9e\x02\n" +
 	"\x05Offer\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12)\n" +

@@ -56,8 +56,8 @@ type Nothing struct {
 // nothingPasses stops asking but one at a time.
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
-	good, seen := p.firsts.goodSince(now.Add(-time.Minute))
-	if 2*grey > n && 10*good < seen && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
+	good, _ := p.firsts.goodSince(time.Time{})
+	if 2*grey > n && good == 0 && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
 		p.grey.begin(p, now)
 		return Unchanged
 	}
@@ -105,6 +105,9 @@ func (x *Nothing) AsksAgain() bool { return x.again }
 
 // TakeTurn notes that such a one was chosen.
 func (x *Nothing) TakeTurn() { x.again = false }
+
+// GiveTurn makes it their turn, because there are no new ones.
+func (x *Nothing) GiveTurn() { x.again = true }
 
 // Failing returns the mail domain and the tenant of all that failed; "": of several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }

@@ -505,21 +505,26 @@ type RateMemory struct {
 	Edge  float64 // where it was too fast; 0: not known
 	Usual float64 // share of addresses that are deferred at any pace
 	Grey  bool    // every address is greylisted
+	Alone bool    // nothing passed
 }
 
 // Remember gives what is worth remembering; false when nothing but the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
-	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on}
+	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Alone: p.nothing.on}
 	if p.test.open {
 		m.Rate, m.Edge = p.test.saved.rate, p.test.saved.edge
 	}
-	return m, m.Grey || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
+	return m, m.Grey || m.Alone || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }
 
 // Recall begins with what an earlier Pace knew. Of what is known already the stricter holds.
 func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Grey {
 		p.grey.begin(p, now)
+	}
+	if m.Alone && !m.Grey {
+		p.stopAsking(now, "", "")
+		p.enter(PhaseNothing, now, "nothing passed before this receiver moved here, or we began anew: one is asked at a time")
 	}
 	if m.Usual > p.usual && m.Usual < 1 {
 		p.usual, p.usualAt = m.Usual, now

@@ -60,6 +60,7 @@ type Probe struct {
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
 	recheck *recheck     // it got a bad answer here, and is asked again
+	asked   bool         // a RCPT was sent for it before it was offered
 	retry   bool         // it was deferred before it was offered, and is due
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not

@@ -128,7 +128,7 @@ func (tr *trial) pump(t *taskOf) {
 			Behind: uint32(len(t.cases) - t.next + len(t.ready)), WaitingMs: tr.now.Sub(begin).Milliseconds()}
 		out := &chunkOut{sent: tr.now, left: map[uint32]bool{}}
 		for _, o := range list {
-			p := &wire.Probe{Ordinal: o, Local: t.local(o), Retry: t.cases[o].tries > 0}
+			p := &wire.Probe{Ordinal: o, Local: t.local(o), Retry: t.cases[o].tries > 0, Asked: t.cases[o].asked}
 			if grey := t.cases[o].grey; !grey.IsZero() {
 				p.Greylist(tr.now.Sub(grey), "")
 			}
@@ -242,6 +242,7 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 		return
 	}
 	asked, itself := tr.readAttempts(attempts)
+	c.asked = c.asked || itself
 	if asked && reason == smtp.Greylisted && c.grey.IsZero() {
 		c.grey, c.waits, c.fixed = tr.now, 0, false
 	}

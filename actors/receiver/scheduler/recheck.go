@@ -200,13 +200,13 @@ func (re *rechecks) waited(p *Probe, a *Answered, o *egressPath) (time.Duration,
 	if !known { // it was deferred at another node, or long ago
 		first = a.Sent
 	}
-	return a.Sent.Sub(first), known || p.retry
+	return a.Sent.Sub(first), known || p.asked
 }
 
 // isDeferred reports whether an address was deferred before.
 func (re *rechecks) isDeferred(p *Probe) bool {
 	_, known := re.deferred.first(p)
-	return known || p.retry
+	return known || p.asked
 }
 
 // follow does what the law of pace says.
@@ -301,6 +301,7 @@ func (re *rechecks) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 		return false
 	}
 	h.probes = append(h.probes, p)
+	re.wakeAt(h.until)
 	return true
 }
 
@@ -311,6 +312,11 @@ func (re *rechecks) readmit(now time.Time) {
 		if now.Before(h.until) {
 			re.wakeAt(h.until)
 			continue
+		}
+		if domain == theDeferred && re.inbox.tasks.queue.Queued() == 0 { // there are no new ones
+			for _, o := range re.paths.all {
+				o.pace.Nothing().GiveTurn()
+			}
 		}
 		for _, p := range h.probes {
 			re.comeBack(now, p)

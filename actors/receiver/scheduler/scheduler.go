@@ -153,7 +153,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		}
 		one := &page[i%probesPage]
 		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			retry: p.GetRetry(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+			retry: p.GetRetry(), asked: p.GetAsked(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))

@@ -138,6 +138,7 @@ type Rate struct {
 	Edge  int64 `json:"edge,omitempty"`
 	Usual int64 `json:"usual,omitempty"`     // per mille of addresses that are deferred at any pace
 	Grey  bool  `json:"greylists,omitempty"` // every address
+	Alone bool  `json:"alone,omitempty"`     // nothing passed
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -275,13 +276,13 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 
 // RateOf returns what a pace knows as it is kept.
 func RateOf(m throttle.RateMemory) Rate {
-	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey}
+	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone}
 }
 
 // Memory returns what was kept of a pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
-		Grey: r.Grey}
+		Grey: r.Grey, Alone: r.Alone}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.
