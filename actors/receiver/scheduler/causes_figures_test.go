@@ -13,7 +13,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// figured is a world of docs/causes.md.
+// figured is a world of the table.
 type figured struct {
 	name     string
 	told     throttle.Limits
@@ -24,10 +24,10 @@ type figured struct {
 	ideal    float64       // good answers a second of who knows all limits
 }
 
-// TestFiguresOfCauses prints the table of docs/causes.md; with -long.
+// TestFiguresOfCauses prints a table of how worlds went; with -long.
 func TestFiguresOfCauses(t *testing.T) {
 	if !effort.Long() {
-		t.Skip("prints the figures of docs/causes.md: -long")
+		t.Skip("prints a table: -long")
 	}
 	for _, f := range figuredWorlds() {
 		f.far.words = gibberish(rand.New(rand.NewPCG(1, 2)))

@@ -161,7 +161,7 @@ const enoughHard = 10
 // mailboxes that are odd in seven ways, of everybody or of one customer, outages and penalties, drawn at
 // random. From the second minute on (the fifth, where a limit is counted by the minute) what is allowed
 // is used, and few are put off because of us: of twenty worlds one may be worse. Worlds with a penalty, or whose odd mailboxes end
-// sessions beside a limit, are hard: of those some may be worse, and the figures are in docs/causes.md.
+// sessions beside a limit, are hard: of those some may be worse.
 func TestCausesAreFoundInDrawnWorlds(t *testing.T) {
 	hard, poor, plain, met, all := 0, 0, 0, 0, 0
 	for seed := range effort.Seeds(t, 40) {
