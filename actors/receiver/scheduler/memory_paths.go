@@ -7,7 +7,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// noteRate gives what an adaptive rate knows, as a snapshot has it.
+// noteRate gives what a pace knows, as a snapshot has it.
 func noteRate(t *throttle.Pace) state.Rate {
 	m, worth := t.Remember()
 	if !worth {
