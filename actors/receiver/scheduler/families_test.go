@@ -21,7 +21,7 @@ var (
 	allWorlds = flag.Int("worlds", 0, "of TestFamilies: how many worlds are played of each family")
 )
 
-// family is a kind of worlds, and which share of them has to be as wanted.
+// family is a kind of worlds, and which share of them has to be as wanted, less than are in the long run.
 type family struct {
 	name   string
 	about  string // what is wanted, in words

@@ -52,7 +52,7 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 
 const (
 	// suspendFirst is how long a source is rested at most at a receiver that refuses it, the first
-	// time; each rest that follows another one doubles it, up to restHereMost. So a block
+	// time; each rest that follows another one doubles it, up to suspendMost. So a block
 	// costs at most twice as long as it lasts, and one of days ten questions and then
 	// one in four hours.
 	suspendFirst = 15 * time.Second
