@@ -58,7 +58,7 @@ const Unended = 5 * time.Minute
 const unacknowledged = 4 * time.Second
 
 // courierWaits is what Courier waits at most before it refuses one more address of a session: 8 s before
-// the first, and each time twice as long (courieresmtpd.C, MAX_TEERGRUBE). It waits before RSET and MAIL too.
+// the first, and each time twice as long (courieresmtpd.C, MAX_TEERGRUBE).
 const courierWaits = 128 * time.Second
 
 // DefaultLimits are the limits for a probe. Until MAIL they are shorter than those that

@@ -168,7 +168,7 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 		a.Told.Verdict.Outcome == smtp.Undecided {
 		return
 	}
-	if a.At.Sub(a.Sent) < al.replies.Lowest+slowBy {
+	if a.waited < al.replies.Lowest+slowBy {
 		return
 	}
 	s.slow = true

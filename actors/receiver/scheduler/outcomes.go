@@ -88,7 +88,8 @@ type Answered struct {
 	At    time.Time
 	Nth   int // RCPT of its transaction, from 1
 
-	told int // answers of its session before it
+	told   int           // answers of its session before it
+	waited time.Duration // for it alone: since its group was sent, or the answer before it was there
 }
 
 // Report is what comes back from a session that was given probes.
@@ -237,9 +238,10 @@ func (oc *outcomes) learnFromEnd(now time.Time, s *session, r Report) {
 
 // settleReport books what was asked and hands out the verdicts.
 func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
-	fresh, asked, refused, faults := s.rcpts == 0, 0, 0, 0
+	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
 	s.agreed = oc.agreesOnLength(s, &r)
 	for _, a := range r.Answered {
+		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
 		if a.Told.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
 			oc.allowance.undoRcpts(s, 1)
 			s.path.refusals.Undo(1)

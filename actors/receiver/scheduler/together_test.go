@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -124,6 +125,26 @@ func TestWhoIsOutOfStepGetsNoGroups(t *testing.T) {
 				t.Errorf("offered %v: given %d of session %d in groups: %v", offered, i, m.ID, m.Pipelining)
 			}
 		}
+	}
+}
+
+// TestALargeGroupIsNoWarning: the last answer of a group comes long after it was sent, each soon after the one
+// before.
+func TestALargeGroupIsNoWarning(t *testing.T) {
+	d := begunAlone("example", testOptions(openedWide()), begin)
+	d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 64, hosts("mx1")))
+	l := d.queues.hostQueue(begin, hosts("mx1"))
+	s := &session{queue: l, host: l.candidates[0], path: d.paths.all[0], ready: true, slot: &registry.ConnSlot{}}
+	var r Report
+	for i := range 64 {
+		p := d.queues.popProbe(l)
+		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
+		r.Answered = append(r.Answered, Answered{Probe: p, Told: told, Sent: begin, Nth: 1,
+			At: begin.Add(time.Duration(i+1) * 50 * time.Millisecond)})
+	}
+	d.outcomes.settleReport(begin.Add(4*time.Second), s, r)
+	if most := d.allowance.learned.Refused.Apply(1000, begin); most != 1000 || s.slow {
+		t.Errorf("%d refusals in a session from now on", most)
 	}
 }
 
