@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/receiver/state"
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
@@ -185,9 +184,7 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 	}
 	tr := newTrial(t, w.told, w.stated, w.far, seed)
 	tr.turn, tr.jitter, tr.waits = w.turn, w.jitter, w.waits
-	if w.takeover > 0 {
-		tr.facts = &keptFacts{list: map[string]state.Fact{}}
-	}
+	tr.remember = w.takeover > 0
 	tr.beginScheduler(w.stated, w.waits)
 	for d := range w.domains {
 		for tenant := range w.tenants {

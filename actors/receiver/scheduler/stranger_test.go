@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"container/heap"
-	"context"
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
@@ -282,8 +281,9 @@ type trial struct {
 	named    map[*wire.Task]*taskOf
 	clients  map[string]*taskOf
 	waits    []time.Duration
-	facts    *keptFacts // nil: nothing is kept
-	told     bool       // the scheduler was told something and hasn't planned since
+	remember bool // what is learned is kept for the next scheduler
+	kept     state.Fact
+	told     bool // the scheduler was told something and hasn't planned since
 
 	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
@@ -309,25 +309,6 @@ type liveSession struct {
 	closed bool
 }
 
-// keptFacts is what schedulers keep for those who come after them.
-type keptFacts struct{ list map[string]state.Fact }
-
-func (k *keptFacts) Learn(_ context.Context, facts []state.Fact) error {
-	for _, f := range facts {
-		k.list[f.Key] = f
-	}
-	return nil
-}
-
-func (k *keptFacts) Known(_ context.Context, keys []string) (out []state.Fact, _ error) {
-	for _, key := range keys {
-		if f, ok := k.list[key]; ok {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
 func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed uint64) *trial {
 	tr := &trial{world: newWorld(t, a, seed), stranger: s, live: map[int]*liveSession{}, named: map[*wire.Task]*taskOf{},
 		clients: map[string]*taskOf{}, series: map[int64]*seconds{},
@@ -346,10 +327,10 @@ func (tr *trial) beginScheduler(stated bool, waits []time.Duration) {
 	o := testOptions(tr.limit)
 	o.Stated = func(string) bool { return stated }
 	o.Waits = waits
-	if tr.facts != nil {
-		o.Facts = tr.facts
-	}
 	tr.scheduler, tr.living = begun("example", o, tr.now)
+	if tr.remember {
+		tr.scheduler.options.Facts = nowhere{} // which the sources know nothing of: they write beside the scheduler
+	}
 	tr.due, tr.told = time.Time{}, true
 }
 
@@ -455,9 +436,9 @@ func (tr *trial) carry(s Step) {
 		tr.close(l)
 		delete(tr.live, s.ID)
 	case KeepFact:
-		tr.facts.list[s.Fact.Key] = s.Fact
+		tr.kept = s.Fact
 	case KnowFact:
-		sc, known := tr.scheduler, tr.facts.list[s.Key]
+		sc, known := tr.scheduler, tr.kept
 		tr.after(5*time.Millisecond, func() {
 			if sc == tr.scheduler {
 				sc.Recall(tr.now, known.Data)
