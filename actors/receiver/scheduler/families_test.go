@@ -199,6 +199,11 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 	return tr
 }
 
+func sorted(list []time.Time) []time.Time {
+	slices.SortFunc(list, time.Time.Compare)
+	return list
+}
+
 // silenceMost is for how long a client that waits may hear nothing.
 const silenceMost = 10 * time.Second
 
@@ -216,6 +221,8 @@ func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
 		span = w.spare + time.Duration(lateMost*ideal*float64(time.Second)) + takeoverSpare
 	}
 	tr.play(begin.Add(span))
+	checkRate(t, "RCPTs, "+w.what, sorted(tr.sent), w.told.RcptRate)
+	checkRate(t, "connections, "+w.what, sorted(tr.dials), w.told.ConnectionRate)
 	if tr.wrong > 0 {
 		t.Errorf("%d outcomes are not true: seed %d, %s", tr.wrong, seed, w.what)
 	}
@@ -260,6 +267,9 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	f[putOffPart] = float64(all.limited) / float64(max(100*fewPutOff, all.asked))
 	f[worstTen] = 1
 	for k := w.from; k+10 <= to; k++ {
+		if over := int(w.takeover / time.Second); w.takeover > 0 && k+10 > over && k < over+15 {
+			continue
+		}
 		ten := tr.between(k, k+10)
 		f[worstTen] = min(f[worstTen], float64(ten.asked-ten.limited-ten.down)/10/w.rate())
 	}

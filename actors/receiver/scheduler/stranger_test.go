@@ -65,10 +65,13 @@ type unknownReceiver struct {
 	outages []stretch     // it refuses connections, and resets those that are open
 	silent  []stretch     // it says nothing, and what it says comes at the end
 	breaks  bool          // it ends each session at its first RCPT
-	mute    bool          // it never greets
-	invalid float64       // share of mailboxes that don't exist
-	listed  []float64     // the same by tenant; nil: of all alike
-	blocked []stretch     // every RCPT is refused as "client host blocked"
+	flaky   float64       // share of RCPTs that it puts off at random, at any pace
+	next    limitOf       // its limit from a time on, where there is one
+	changes time.Time
+	mute    bool      // it never greets
+	invalid float64   // share of mailboxes that don't exist
+	listed  []float64 // the same by tenant; nil: of all alike
+	blocked []stretch // every RCPT is refused as "client host blocked"
 	ill     illHost
 
 	rcpts, opens []time.Time
@@ -231,6 +234,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
 			false, wasDown
 	}
+	if !s.changes.IsZero() && !now.Before(s.changes) {
+		s.limit, s.changes = s.next, time.Time{}
+	}
 	bad := over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now)
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {
 		s.until = now.Add(s.limit.penalty)
@@ -241,6 +247,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	}
 	if s.breaks {
 		return smtp.Reply{}, true, wasDown
+	}
+	if s.flaky > 0 && s.turns.Float64() < s.flaky {
+		return s.later(), false, wasGrey
 	}
 	odd := s.oddAt(tenant, address)
 	switch {
@@ -288,10 +297,11 @@ type trial struct {
 	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
-	fresh     int                // those that were not asked yet
 	unsettled int                // addresses without an outcome that can get one
+	little    int                // a tenth of all those
 	wrong     int                // outcomes that are not true
-	drained   int                // the second in which a tenth was not asked yet; 0: more are
+	drained   int                // the second in which only so little was left; 0: more is
+	sent      []time.Time        // RCPTs
 }
 
 // seconds is what happened in one second.
@@ -412,11 +422,14 @@ func (tr *trial) carry(s Step) {
 		tr.hear(s.To, s.Msg)
 	case OpenSession:
 		l := &liveSession{of: tr.scheduler, s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
-		tr.live[s.ID] = l
+		if tr.live[s.ID] = l; len(tr.live) > tr.limit.Connections {
+			tr.t.Errorf("%d sessions at once", len(tr.live))
+		}
 		if !s.Slot.Begin(s.Version, nil) {
 			tr.tell(0, l, func(sc *Scheduler) { sc.SessionClosed(tr.now, s.ID) })
 			return
 		}
+		tr.dials = append(tr.dials, tr.now)
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case AskProbes:
 		l := tr.live[s.ID]
@@ -550,14 +563,11 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	tenant := -1
 	if t := tr.named[p.chunk.named]; t != nil {
 		tenant = t.tenant
-		if c := &t.cases[p.ordinal]; !c.asked {
-			c.asked = true
-			if tr.fresh--; tr.fresh == tr.all/10 {
-				tr.drained = int(tr.now.Sub(begin) / time.Second)
-			}
-		}
 	}
-	l.s.rcpts++
+	if l.s.rcpts++; l.s.rcpts > tr.limit.RcptsPerConnection {
+		tr.t.Errorf("RCPT %d of a session", l.s.rcpts)
+	}
+	tr.sent = append(tr.sent, sent)
 	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())
 	tr.count(truth, tenant)
 	if closed {
