@@ -74,7 +74,8 @@ func (w *drawn) perSession() float64 { return 1 / (3*w.turn + w.jitter/4).Second
 // rate is how many addresses a second one could ask who knew all limits.
 func (w *drawn) rate() float64 {
 	l := w.far.limit
-	n := min(w.told.RcptRate.PerSecond(), float64(w.told.Connections)*w.perSession())
+	n := min(w.told.RcptRate.PerSecond(), float64(w.told.Connections)*w.perSession(),
+		w.told.ConnectionRate.PerSecond()*float64(w.told.RcptsPerConnection))
 	if l.rcpts.Events > 0 {
 		n = min(n, l.rcpts.PerSecond())
 	}
@@ -85,7 +86,7 @@ func (w *drawn) rate() float64 {
 		n = min(n, l.opens.PerSecond()*float64(w.told.RcptsPerConnection))
 	}
 	for _, o := range w.far.odd {
-		if o.cut && o.share > 0 { // each costs a session
+		if o.cut && o.share > 0 { // each costs a session, and another one when it is looked at again
 			n = min(n, w.told.ConnectionRate.PerSecond()/o.share/2)
 		}
 	}
@@ -355,6 +356,24 @@ func TestFamilies(t *testing.T) {
 	text := strings.Join(table, "\n")
 	if t.Log("\n" + text); effort.Long() {
 		fmt.Println(text)
+	}
+}
+
+// TestUnknownSiteIsBegunGently, and one of which somebody has said something is not.
+func TestUnknownSiteIsBegunGently(t *testing.T) {
+	for _, stated := range []bool{false, true} {
+		told := openedWide()
+		told.RcptRate = rate(5, time.Second)
+		tr := newTrial(t, told, stated, &unknownReceiver{}, 1)
+		tr.turn = 20 * time.Millisecond
+		tr.add(0, "d.example", 1000, hosts("mx1.example"))
+		tr.play(begin.Add(23 * time.Second))
+		if n := tr.between(0, 3).asked; n == 0 || (n > 6) != stated {
+			t.Errorf("stated %v: %d RCPTs at first", stated, n)
+		}
+		if n := tr.between(3, 23).asked; n < 75 {
+			t.Errorf("stated %v: %d RCPTs in twenty seconds", stated, n)
+		}
 	}
 }
 
