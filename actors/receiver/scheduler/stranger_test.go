@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"rollcall/actors/receiver/state"
@@ -77,6 +78,7 @@ type unknownReceiver struct {
 	rcpts, opens []time.Time
 	open         int
 	turns        *rand.Rand
+	salt         string    // which addresses are odd or don't exist
 	until        time.Time // of a penalty
 	seen         map[string]time.Time
 }
@@ -149,7 +151,7 @@ func (s *unknownReceiver) oddAt(tenant int, address string) *oddOf {
 	if len(s.odd) == 0 {
 		return nil
 	}
-	x := chance("", address)
+	x := chance(s.salt, address)
 	for i := range s.odd {
 		o := &s.odd[i]
 		if x -= o.share; x < 0 {
@@ -173,7 +175,7 @@ func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
 	if tenant >= 0 && tenant < len(s.listed) {
 		share = s.listed[tenant]
 	}
-	return chance("x", address) < share
+	return chance("x"+s.salt, address) < share
 }
 
 // off is how it says "not now".
@@ -324,6 +326,7 @@ func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed
 		clients: map[string]*taskOf{}, series: map[int64]*seconds{},
 		waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
 	s.seen, s.turns = map[string]time.Time{}, rand.New(rand.NewPCG(seed, 2))
+	s.salt = strconv.FormatUint(seed, 10)
 	for i := range s.odd {
 		s.odd[i].forever = s.odd[i].stays()
 	}
