@@ -313,7 +313,7 @@ func drawOrdinary(r *rand.Rand) *drawn {
 func drawMixed(r *rand.Rand) *drawn {
 	w := drawLimits(r)
 	if r.IntN(3) == 0 {
-		w.far.limit = limitOf{}
+		w.far.limit, w.told.RcptRate = limitOf{}, rate(one(r, 20, 50), time.Second)
 	}
 	w.far.odd = drawOdd(r, w.tenants)
 	w.wanted = figures{usedPart: 0.85, putOffPart: 0.01}
