@@ -87,12 +87,13 @@ func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
 		cases: make([]caseOf, n), size: chunkFirst, workspace: id(byte(100 + tenant)),
 		task: &wire.Task{Verification: id(byte(tenant)), Epoch: 1, Domain: domain}}
 	t.later.of = t
-	tr.all, tr.left, tr.fresh, tr.unsettled = tr.all+n, tr.left+n, tr.fresh+n, tr.unsettled+n
+	tr.all, tr.left, tr.unsettled = tr.all+n, tr.left+n, tr.unsettled+n
 	for o := range uint32(n) {
 		if tr.stranger.isOdd(tenant, t.address(o)) {
 			tr.unsettled--
 		}
 	}
+	tr.little = tr.unsettled / 10
 	tr.tasks = append(tr.tasks, t)
 	tr.clients[t.name], tr.named[t.task] = t, t
 	tr.after(time.Duration(len(tr.tasks))*time.Millisecond, func() { tr.pump(t) })
@@ -230,7 +231,9 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 		t.answered++
 		odd := tr.stranger.oddAt(t.tenant, t.address(o))
 		if odd == nil || !odd.forever {
-			tr.unsettled--
+			if tr.unsettled--; tr.unsettled == tr.little {
+				tr.drained = int(tr.now.Sub(begin) / time.Second)
+			}
 		}
 		isInvalid := odd != nil && odd.grey == 0 || tr.stranger.isInvalid(t.tenant, t.address(o))
 		if (odd == nil || !odd.forever) && (outcome == smtp.Invalid) != isInvalid {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/receiver/state"
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
@@ -75,7 +74,8 @@ func (w *drawn) perSession() float64 { return 1 / (3*w.turn + w.jitter/4).Second
 // rate is how many addresses a second one could ask who knew all limits.
 func (w *drawn) rate() float64 {
 	l := w.far.limit
-	n := min(w.told.RcptRate.PerSecond(), float64(w.told.Connections)*w.perSession())
+	n := min(w.told.RcptRate.PerSecond(), float64(w.told.Connections)*w.perSession(),
+		w.told.ConnectionRate.PerSecond()*float64(w.told.RcptsPerConnection))
 	if l.rcpts.Events > 0 {
 		n = min(n, l.rcpts.PerSecond())
 	}
@@ -86,7 +86,7 @@ func (w *drawn) rate() float64 {
 		n = min(n, l.opens.PerSecond()*float64(w.told.RcptsPerConnection))
 	}
 	for _, o := range w.far.odd {
-		if o.cut && o.share > 0 { // each costs a session
+		if o.cut && o.share > 0 { // each costs a session, and another one when it is looked at again
 			n = min(n, w.told.ConnectionRate.PerSecond()/o.share/2)
 		}
 	}
@@ -185,9 +185,7 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 	}
 	tr := newTrial(t, w.told, w.stated, w.far, seed)
 	tr.turn, tr.jitter, tr.waits = w.turn, w.jitter, w.waits
-	if w.takeover > 0 {
-		tr.facts = &keptFacts{list: map[string]state.Fact{}}
-	}
+	tr.remember = w.takeover > 0
 	tr.beginScheduler(w.stated, w.waits)
 	for d := range w.domains {
 		for tenant := range w.tenants {
@@ -200,6 +198,11 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 		tr.after(w.takeover, tr.takeOver)
 	}
 	return tr
+}
+
+func sorted(list []time.Time) []time.Time {
+	slices.SortFunc(list, time.Time.Compare)
+	return list
 }
 
 // silenceMost is for how long a client that waits may hear nothing.
@@ -219,6 +222,8 @@ func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
 		span = w.spare + time.Duration(lateMost*ideal*float64(time.Second)) + takeoverSpare
 	}
 	tr.play(begin.Add(span))
+	checkRate(t, "RCPTs, "+w.what, sorted(tr.sent), w.told.RcptRate)
+	checkRate(t, "connections, "+w.what, sorted(tr.dials), w.told.ConnectionRate)
 	if tr.wrong > 0 {
 		t.Errorf("%d outcomes are not true: seed %d, %s", tr.wrong, seed, w.what)
 	}
@@ -263,6 +268,9 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	f[putOffPart] = float64(all.limited) / float64(max(100*fewPutOff, all.asked))
 	f[worstTen] = 1
 	for k := w.from; k+10 <= to; k++ {
+		if over := int(w.takeover / time.Second); w.takeover > 0 && k+10 > over && k < over+15 {
+			continue
+		}
 		ten := tr.between(k, k+10)
 		f[worstTen] = min(f[worstTen], float64(ten.asked-ten.limited-ten.down)/10/w.rate())
 	}
@@ -348,6 +356,24 @@ func TestFamilies(t *testing.T) {
 	text := strings.Join(table, "\n")
 	if t.Log("\n" + text); effort.Long() {
 		fmt.Println(text)
+	}
+}
+
+// TestUnknownSiteIsBegunGently, and one of which somebody has said something is not.
+func TestUnknownSiteIsBegunGently(t *testing.T) {
+	for _, stated := range []bool{false, true} {
+		told := openedWide()
+		told.RcptRate = rate(5, time.Second)
+		tr := newTrial(t, told, stated, &unknownReceiver{}, 1)
+		tr.turn = 20 * time.Millisecond
+		tr.add(0, "d.example", 1000, hosts("mx1.example"))
+		tr.play(begin.Add(23 * time.Second))
+		if n := tr.between(0, 3).asked; n == 0 || (n > 6) != stated {
+			t.Errorf("stated %v: %d RCPTs at first", stated, n)
+		}
+		if n := tr.between(3, 23).asked; n < 75 {
+			t.Errorf("stated %v: %d RCPTs in twenty seconds", stated, n)
+		}
 	}
 }
 

@@ -142,7 +142,7 @@ func (re *rechecks) answeredBadly(now time.Time, s *session, a Answered) {
 		return
 	}
 	first := tryOf(&a, resultOf(&a.Told))
-	re.doubtHost(now, s)
+	re.doubtHost(now, s, first.Result)
 	re.follow(now, s, o.pace.Bad(first, now), &a)
 	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
 		re.penalties.pauseReceiver(now, a.Told)
@@ -256,8 +256,10 @@ func (re *rechecks) record(now time.Time, why string) {
 }
 
 // doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
-func (re *rechecks) doubtHost(now time.Time, s *session) {
-	s.host.fails++
+func (re *rechecks) doubtHost(now time.Time, s *session, r throttle.Result) {
+	if s.host.fails++; r == throttle.RefusedUs { // a block is soon known
+		s.host.fails += 2
+	}
 	if s.host.fails < hostFails || now.Before(s.host.aside) || re.paths.otherHost(now, s.queue, s.path, s.host.host) == nil {
 		return
 	}

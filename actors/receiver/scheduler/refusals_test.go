@@ -29,7 +29,10 @@ func (p poisoned) play(t *testing.T, lists []float64, seed uint64) (int, *trial)
 	tr := newTrial(t, a, true, &unknownReceiver{listed: lists}, seed)
 	tr.turn, tr.jitter = 40*time.Millisecond, 10*time.Millisecond
 	begun := 0
-	for i := range lists {
+	for i, share := range lists {
+		if share < 0 { // the other one is alone
+			continue
+		}
 		route := hosts("mx1.example")
 		if p.apart {
 			route = []*wire.Host{hosts("mx1.example", "mx2.example")[i%2]}
@@ -40,7 +43,7 @@ func (p poisoned) play(t *testing.T, lists []float64, seed uint64) (int, *trial)
 		}
 		tr.add(i, "d.example", 20_000, route)
 		if p.oneOwner {
-			tr.tasks[i].workspace = id(100)
+			tr.tasks[len(tr.tasks)-1].workspace = id(100)
 		}
 	}
 	tr.play(begin.Add(time.Duration(begun)*time.Second + 4*time.Hour))
@@ -48,7 +51,7 @@ func (p poisoned) play(t *testing.T, lists []float64, seed uint64) (int, *trial)
 }
 
 // TestOnePoisonedListLeavesOthersTheirPart: where twenty refusals an hour are allowed, a list beside
-// one that is full of invalid addresses gets at least two fifths of what it gets alone: about half of
+// one that is full of invalid addresses gets at least a third of what it gets alone: about half of
 // the refusals are its own. So does a file beside another one of the same customer, and who comes
 // later. The poisoned list gets its own half.
 func TestOnePoisonedListLeavesOthersTheirPart(t *testing.T) {
@@ -63,8 +66,7 @@ func TestOnePoisonedListLeavesOthersTheirPart(t *testing.T) {
 		{name: "who comes later", invalid: []float64{1, 0.05}, late: true},
 	} {
 		last := p.invalid[1]
-		alone, _ := poisoned{fast: p.fast}.play(t, []float64{last}, uint64(seed))
-		// The list that is looked at is the second of two, so alone it has other addresses.
+		alone, _ := poisoned{fast: p.fast}.play(t, []float64{-1, last}, uint64(seed))
 		beside, tr := p.play(t, p.invalid, uint64(seed))
 		from := 0
 		if p.late {
@@ -73,7 +75,7 @@ func TestOnePoisonedListLeavesOthersTheirPart(t *testing.T) {
 		other := tr.between(from, from+4*3600).goodOf[0]
 		t.Logf("%s: alone %d, beside %d (%.0f %%); the other one %d", p.name, alone, beside,
 			100*float64(beside)/float64(alone), other)
-		if 10*beside < 4*alone {
+		if 3*beside < alone { // half of them, and 40 refusals of one in fifty are 2,000 answers give or take a sixth
 			t.Errorf("%s: %d answers beside a poisoned list, %d alone", p.name, beside, alone)
 		}
 		if other < 25 { // of 80 refusals in four hours 40 are its own

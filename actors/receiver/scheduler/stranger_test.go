@@ -3,12 +3,12 @@ package scheduler
 import (
 	"cmp"
 	"container/heap"
-	"context"
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"rollcall/actors/receiver/state"
@@ -66,15 +66,19 @@ type unknownReceiver struct {
 	outages []stretch     // it refuses connections, and resets those that are open
 	silent  []stretch     // it says nothing, and what it says comes at the end
 	breaks  bool          // it ends each session at its first RCPT
-	mute    bool          // it never greets
-	invalid float64       // share of mailboxes that don't exist
-	listed  []float64     // the same by tenant; nil: of all alike
-	blocked []stretch     // every RCPT is refused as "client host blocked"
+	flaky   float64       // share of RCPTs that it puts off at random, at any pace
+	next    limitOf       // its limit from a time on, where there is one
+	changes time.Time
+	mute    bool      // it never greets
+	invalid float64   // share of mailboxes that don't exist
+	listed  []float64 // the same by tenant; nil: of all alike
+	blocked []stretch // every RCPT is refused as "client host blocked"
 	ill     illHost
 
 	rcpts, opens []time.Time
 	open         int
 	turns        *rand.Rand
+	salt         string    // which addresses are odd or don't exist
 	until        time.Time // of a penalty
 	seen         map[string]time.Time
 }
@@ -147,7 +151,7 @@ func (s *unknownReceiver) oddAt(tenant int, address string) *oddOf {
 	if len(s.odd) == 0 {
 		return nil
 	}
-	x := chance("", address)
+	x := chance(s.salt, address)
 	for i := range s.odd {
 		o := &s.odd[i]
 		if x -= o.share; x < 0 {
@@ -171,7 +175,7 @@ func (s *unknownReceiver) isInvalid(tenant int, address string) bool {
 	if tenant >= 0 && tenant < len(s.listed) {
 		share = s.listed[tenant]
 	}
-	return chance("x", address) < share
+	return chance("x"+s.salt, address) < share
 }
 
 // off is how it says "not now".
@@ -232,6 +236,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
 			false, wasDown
 	}
+	if !s.changes.IsZero() && !now.Before(s.changes) {
+		s.limit, s.changes = s.next, time.Time{}
+	}
 	bad := over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now)
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {
 		s.until = now.Add(s.limit.penalty)
@@ -242,6 +249,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	}
 	if s.breaks {
 		return smtp.Reply{}, true, wasDown
+	}
+	if s.flaky > 0 && s.turns.Float64() < s.flaky {
+		return s.later(), false, wasGrey
 	}
 	odd := s.oddAt(tenant, address)
 	switch {
@@ -282,16 +292,18 @@ type trial struct {
 	named    map[*wire.Task]*taskOf
 	clients  map[string]*taskOf
 	waits    []time.Duration
-	facts    *keptFacts // nil: nothing is kept
-	told     bool       // the scheduler was told something and hasn't planned since
+	remember bool // what is learned is kept for the next scheduler
+	kept     state.Fact
+	told     bool // the scheduler was told something and hasn't planned since
 
 	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
-	fresh     int                // those that were not asked yet
 	unsettled int                // addresses without an outcome that can get one
+	little    int                // a tenth of all those
 	wrong     int                // outcomes that are not true
-	drained   int                // the second in which a tenth was not asked yet; 0: more are
+	drained   int                // the second in which only so little was left; 0: more is
+	sent      []time.Time        // RCPTs
 }
 
 // seconds is what happened in one second.
@@ -309,30 +321,12 @@ type liveSession struct {
 	closed bool
 }
 
-// keptFacts is what schedulers keep for those who come after them.
-type keptFacts struct{ list map[string]state.Fact }
-
-func (k *keptFacts) Learn(_ context.Context, facts []state.Fact) error {
-	for _, f := range facts {
-		k.list[f.Key] = f
-	}
-	return nil
-}
-
-func (k *keptFacts) Known(_ context.Context, keys []string) (out []state.Fact, _ error) {
-	for _, key := range keys {
-		if f, ok := k.list[key]; ok {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
 func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed uint64) *trial {
 	tr := &trial{world: newWorld(t, a, seed), stranger: s, live: map[int]*liveSession{}, named: map[*wire.Task]*taskOf{},
 		clients: map[string]*taskOf{}, series: map[int64]*seconds{},
 		waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
 	s.seen, s.turns = map[string]time.Time{}, rand.New(rand.NewPCG(seed, 2))
+	s.salt = strconv.FormatUint(seed, 10)
 	for i := range s.odd {
 		s.odd[i].forever = s.odd[i].stays()
 	}
@@ -346,10 +340,10 @@ func (tr *trial) beginScheduler(stated bool, waits []time.Duration) {
 	o := testOptions(tr.limit)
 	o.Stated = func(string) bool { return stated }
 	o.Waits = waits
-	if tr.facts != nil {
-		o.Facts = tr.facts
-	}
 	tr.scheduler, tr.living = begun("example", o, tr.now)
+	if tr.remember {
+		tr.scheduler.options.Facts = nowhere{} // which the sources know nothing of: they write beside the scheduler
+	}
 	tr.due, tr.told = time.Time{}, true
 }
 
@@ -431,11 +425,14 @@ func (tr *trial) carry(s Step) {
 		tr.hear(s.To, s.Msg)
 	case OpenSession:
 		l := &liveSession{of: tr.scheduler, s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
-		tr.live[s.ID] = l
+		if tr.live[s.ID] = l; len(tr.live) > tr.limit.Connections {
+			tr.t.Errorf("%d sessions at once", len(tr.live))
+		}
 		if !s.Slot.Begin(s.Version, nil) {
 			tr.tell(0, l, func(sc *Scheduler) { sc.SessionClosed(tr.now, s.ID) })
 			return
 		}
+		tr.dials = append(tr.dials, tr.now)
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case AskProbes:
 		l := tr.live[s.ID]
@@ -455,9 +452,9 @@ func (tr *trial) carry(s Step) {
 		tr.close(l)
 		delete(tr.live, s.ID)
 	case KeepFact:
-		tr.facts.list[s.Fact.Key] = s.Fact
+		tr.kept = s.Fact
 	case KnowFact:
-		sc, known := tr.scheduler, tr.facts.list[s.Key]
+		sc, known := tr.scheduler, tr.kept
 		tr.after(5*time.Millisecond, func() {
 			if sc == tr.scheduler {
 				sc.Recall(tr.now, known.Data)
@@ -569,14 +566,11 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	tenant := -1
 	if t := tr.named[p.chunk.named]; t != nil {
 		tenant = t.tenant
-		if c := &t.cases[p.ordinal]; !c.asked {
-			c.asked = true
-			if tr.fresh--; tr.fresh == tr.all/10 {
-				tr.drained = int(tr.now.Sub(begin) / time.Second)
-			}
-		}
 	}
-	l.s.rcpts++
+	if l.s.rcpts++; l.s.rcpts > tr.limit.RcptsPerConnection {
+		tr.t.Errorf("RCPT %d of a session", l.s.rcpts)
+	}
+	tr.sent = append(tr.sent, sent)
 	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())
 	tr.count(truth, tenant)
 	if closed {
