@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -41,7 +42,7 @@ func TestRepeatedRepliesAreCleanedAlike(t *testing.T) {
 		return out
 	}
 	same, named := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	effort.Check(t, func(t *rapid.T) {
 		lines := []string{text(t, "first", 6), text(t, "second", 3)}
 		r := rawOf()
 		r.Source = rapid.SampledFrom([]string{"192.0.2.25", "2001:db8::1", ""}).Draw(t, "source")

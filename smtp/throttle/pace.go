@@ -213,7 +213,7 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) {
 		return Unchanged
 	}
-	p.add(&t)
+	add(p, &t)
 	if p.nothing.on {
 		p.resume(&t, now)
 		return Unchanged
@@ -236,12 +236,12 @@ func (p *Pace) passed(sent, now time.Time) {
 		return
 	}
 	if p.search.good(sent, now, p.share, usualNow(p, now)) {
-		p.rose(now)
+		rose(p, now)
 	}
 }
 
 // rose notes that the pace was raised.
-func (p *Pace) rose(now time.Time) {
+func rose(p *Pace, now time.Time) {
 	if p.rate >= p.ceiling {
 		p.enter(PhaseFull, now, fmt.Sprintf("no sign of a limit below the whole allowance of %s", perSecond(p.ceiling)))
 		return
@@ -261,7 +261,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
 		return Unchanged // it was on its way when we learned
 	}
-	p.add(&t)
+	add(p, &t)
 	switch {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
@@ -291,7 +291,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 }
 
 // add notes a first try.
-func (p *Pace) add(t *Try) {
+func add(p *Pace, t *Try) {
 	p.firsts.add(t)
 	p.later.tried()
 	p.test.later.tried()

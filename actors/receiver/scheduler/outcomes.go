@@ -257,7 +257,7 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 		}
 		oc.allowance.finishRcpts(s, oc.allowance.replies.Seen(a.Sent, a.At), 1)
 		if a.Told.isAccepted() {
-			s.path.pace.Took(a.At.Sub(a.Sent))
+			s.path.pace.Took(a.waited)
 		}
 		switch {
 		case a.Told.isPermanent():

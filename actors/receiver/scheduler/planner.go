@@ -58,10 +58,6 @@ const (
 	// turnsPerProbe is how many turns a probe takes at most: RSET, MAIL, RCPT.
 	turnsPerProbe = 3
 
-	// ratesAtOnce is up to how many RCPTs a second a Window grants them one by one;
-	// a rate n times as high comes in groups of n.
-	ratesAtOnce = 50
-
 	// turnFor is how long a queue that has more to ask keeps its only session while
 	// another queue has none. Guess: two sessions change hands 24 times a minute
 	// then, within the connection rate that strangers get.
