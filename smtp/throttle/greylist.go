@@ -93,6 +93,7 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 	}
 	p.test.open = false
 	p.search.begin(now) // what was learned was about that
+	p.rate = p.ceiling
 	p.firsts.forgetRow()
 	p.nothing.on = false
 	p.counted, p.until = now, now

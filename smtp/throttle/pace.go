@@ -305,7 +305,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	if p.nothing.on || p.grey.on {
 		return p.againAlone(passed, now)
 	}
-	if !passed && (p.firsts.row > 0 || p.test.open) { // others don't pass either: it says nothing about the address
+	if !passed && p.firsts.row > 0 { // others don't pass either: it says nothing about the address
 		return Unchanged
 	}
 	p.firsts.settle(&first, passed)

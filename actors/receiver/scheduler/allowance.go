@@ -263,5 +263,9 @@ func (al *allowance) sessionsWorth(left int, a throttle.Limits) int {
 	alone := time.Duration(float64(left) * al.turnsPerAddress() * float64(turn))
 	alone += time.Duration(left/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
 	fed := perSecond * turnsPerProbe * turn.Seconds()
-	return 1 + min(left/min(probesPerSession, a.RcptsPerConnection), int(float64(alone)*max(1, turn.Seconds()/turnShort.Seconds())/float64(worthOpening)), 1+int(2*fed))
+	worth := worthShort
+	if turn >= turnShort {
+		worth = time.Duration(float64(worthOpening) * float64(turnShort) / float64(turn))
+	}
+	return 1 + min(left/min(probesPerSession, a.RcptsPerConnection), int(alone/worth), 1+int(2*fed))
 }

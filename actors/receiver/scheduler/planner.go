@@ -50,9 +50,11 @@ const (
 	// Guess: opening costs about as many turns as four probes.
 	probesPerSession = 16
 
-	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort or less: there the
-	// processor is the limit, and each session costs some. It is as much less as turns take longer: at 20 ms a turn 100 ms.
+	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort. It is as much less as
+	// turns take longer: at 20 ms a turn 100 ms. Where they take less the processor is the limit and each session costs some,
+	// so it is worthShort there: with more sessions than it can serve a node took twice the memory for a million addresses.
 	worthOpening = time.Second
+	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond
 
 	// turnsPerProbe is how many turns a probe takes at most: RSET, MAIL, RCPT.
