@@ -261,10 +261,10 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	}
 	all, x := tr.between(0, to), tr.between(w.from, to)
 	secs := float64(to-w.from) - w.spare.Seconds()
-	if w.takeover > 0 {
+	if over := int(w.takeover / time.Second); over > w.from && over < to {
 		secs -= takeoverSpare.Seconds()
 	}
-	f[usedPart] = float64(x.asked-x.limited-x.down) / secs / w.rate()
+	f[usedPart] = float64(x.useful()) / secs / w.rate()
 	f[putOffPart] = float64(all.limited) / float64(max(100*fewPutOff, all.asked))
 	f[worstTen] = 1
 	for k := w.from; k+10 <= to; k++ {
@@ -272,10 +272,13 @@ func (w *drawn) judge(tr *trial) (f figures) {
 			continue
 		}
 		ten := tr.between(k, k+10)
-		f[worstTen] = min(f[worstTen], float64(ten.asked-ten.limited-ten.down)/10/w.rate())
+		f[worstTen] = min(f[worstTen], float64(ten.useful())/10/w.rate())
 	}
 	return f
 }
+
+// useful is how many RCPTs the receiver, as it is, could answer.
+func (s seconds) useful() int { return s.asked - s.limited - s.down - s.ill }
 
 // takeoverSpare is what a takeover may cost.
 const takeoverSpare = 15 * time.Second

@@ -22,6 +22,7 @@ func families() []family {
 		{"transients", "90 % of what is told", 4, 0.9, drawTransients},
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.9, drawOrdinary},
 		{"outages", "they cost their length and 15 s", 4, 0.9, drawOutage},
+		{"illhost", "85 % of what is told, by the other hosts", 4, 0.9, drawIllHost},
 		{"hostile", "100 tries in the first minute, then one in 5 s", 4, 0.9, drawHostile},
 		{"mixed", "85 % used (50 % with a penalty), 1 % put off", 4, 0.8, drawMixed},
 	}
@@ -49,7 +50,7 @@ func (w *drawn) takenOver(r *rand.Rand) *drawn {
 // one draws one of some numbers.
 func one(r *rand.Rand, of ...int) int { return of[r.IntN(len(of))] }
 
-// seconds gives so many.
+// secondsOf gives so many.
 func secondsOf(n int) time.Duration { return time.Duration(n) * time.Second }
 
 // drawTold draws a receiver without a truth of its own, and what is told of it.
@@ -163,15 +164,15 @@ func drawChange(r *rand.Rand) *drawn {
 	w.far.limit.rcpts, w.far.limit.opens, w.far.limit.sessions = rate(one(r, 4, 10, 20), time.Second), throttle.Rate{}, 0
 	l := w.far.limit
 	w.told.RcptsPerConnection, w.told.Connections, w.told.RcptRate = throttle.CountMax, 20, rate(one(r, 2, 4)*l.rcpts.Events, time.Second)
-	w.far.next, w.far.changes, w.from, w.span = l, begin.Add(2*time.Minute), 210, 5*time.Minute
+	w.far.change, w.from, w.span = changeOf{begin.Add(2 * time.Minute), l}, 210, 5*time.Minute
 	kind := r.IntN(3)
 	switch kind {
 	case 0:
-		w.far.next.rcpts.Events /= 2
+		w.far.change.to.rcpts.Events /= 2
 	case 1:
-		w.far.next.rcpts.Events += l.rcpts.Events / 2
+		w.far.change.to.rcpts.Events += l.rcpts.Events / 2
 	case 2:
-		w.far.next.rcpts, w.from, w.span, w.wanted[usedPart] = throttle.Rate{}, 360, 7*time.Minute, 0.85
+		w.far.change.to, w.from, w.span, w.wanted[usedPart] = limitOf{}, 360, 7*time.Minute, 0.85
 	}
 	w.addresses = int(w.rate() * 120)
 	w.describe("a hidden limit that " + []string{"becomes half", "becomes half as large again", "ends"}[kind] + " after 2 min")
@@ -241,6 +242,22 @@ func drawOutage(r *rand.Rand) *drawn {
 	}
 	w.spare, w.wanted = long+15*time.Second, figures{timeTaken: 1.03}
 	return w.describe(fmt.Sprintf("%s for %s from %s on", []string{"down", "silent", "blocked"}[kind], long, from.Sub(begin)))
+}
+
+// drawIllHost draws a receiver of two hosts of which the first one answers everybody badly, or most, from the beginning or
+// after a while.
+func drawIllHost(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated, w.hosts, w.span, w.from = true, 2, 5*time.Minute, 120
+	w.told.Connections, w.told.ConnectionRate, w.told.RcptRate = 10, rate(20, time.Second), rate(one(r, 10, 20), time.Second)
+	replies := []smtp.Reply{{Code: 451, Lines: []string{gibberish(r)}}, {Code: 421, Lines: []string{gibberish(r)}}, {},
+		reply(550, 7, 1, "client host blocked"), reply(451, 3, 0, "temporary lookup failure")}
+	from := begin.Add(secondsOf(one(r, 0, 90)))
+	w.far.ill = illHost{name: "mx1.example", when: stretch{from, begin.Add(time.Hour)}, share: []float64{1, 1, 0.7}[r.IntN(3)],
+		reply: replies[r.IntN(len(replies))]}
+	w.wanted = figures{usedPart: 0.85}
+	return w.describe(fmt.Sprintf("the first host is ill for %.1f from %s on: %d %q", w.far.ill.share, from.Sub(begin), w.far.ill.reply.Code,
+		w.far.ill.reply.Lines))
 }
 
 // drawHostile draws a receiver that answers nobody.
