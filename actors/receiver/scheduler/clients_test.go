@@ -13,8 +13,8 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// What clients of a trial do is what actors/domain does: agenda.go, shard.go, answers.go and greylist.go there have the same
-// numbers.
+// What clients of a trial do is what actors/domain does: agenda.go, shard.go, answers.go and greylist.go there have the
+// same numbers.
 const (
 	chunksOut  = 2                // of a task
 	chunkFirst = 25               // addresses of the first chunk

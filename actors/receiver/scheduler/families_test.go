@@ -44,8 +44,8 @@ const (
 
 type figures [figuresAll]float64
 
-var figureNames = [figuresAll]string{"used", "worst 10 s", "put off", "time / ideal", "RCPTs / ideal", "connections an address",
-	"first minute", "then by the second"}
+var figureNames = [figuresAll]string{"used", "worst 10 s", "put off", "time / ideal", "RCPTs / ideal",
+	"connections an address", "first minute", "then by the second"}
 
 // drawn is a world drawn at random, whose truth is known.
 type drawn struct {
@@ -113,9 +113,9 @@ func (q *idealQueue) Pop() any {
 	return v
 }
 
-// ideal plays the list of one who knows all limits: what is due goes first, each address that is put off comes back after the
-// waits of the clients, and as soon as one that was greylisted has passed the others wait for as long as it did. It returns
-// how long that takes until all have an outcome, and how many RCPTs it takes.
+// ideal plays the list of one who knows all limits: what is due goes first, each address that is put off comes back
+// after the waits of the clients, and as soon as one that was greylisted has passed the others wait for as long as it
+// did. It returns how long that takes until all have an outcome, and how many RCPTs.
 func (w *drawn) ideal() (seconds float64, rcpts int) {
 	later, next, open, knows := idealQueue{}, 0, 0, map[float64]float64{}
 	each, reopen := 1/w.rate(), 2*w.turn.Seconds()/float64(w.told.Connections)

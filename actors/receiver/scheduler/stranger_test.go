@@ -235,7 +235,8 @@ const (
 )
 
 // rcpt answers one; closed: the session is over.
-func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address string) (reply smtp.Reply, closed bool, truth int) {
+func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address string) (reply smtp.Reply, closed bool,
+	truth int) {
 	if in(s.outages, now) {
 		return smtp.Reply{}, true, wasDown
 	}
@@ -434,7 +435,8 @@ func (tr *trial) carry(s Step) {
 	case Send:
 		tr.hear(s.To, s.Msg)
 	case OpenSession:
-		l := &liveSession{of: tr.scheduler, s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
+		l := &liveSession{of: tr.scheduler, host: s.Host,
+			s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}}
 		if tr.live[s.ID] = l; len(tr.live) > tr.limit.Connections {
 			tr.t.Errorf("%d sessions at once", len(tr.live))
 		}
