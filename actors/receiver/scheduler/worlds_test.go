@@ -332,13 +332,15 @@ func drawOrdinary(r *rand.Rand) *drawn {
 	return w.describe(fmt.Sprintf("an ordinary list, %d addresses", w.addresses))
 }
 
-// drawMixed draws limits, odd mailboxes, customers, hosts, penalties and outages in one world.
+// drawMixed draws limits or greylisting, odd mailboxes, customers, hosts, penalties and outages in one world.
 func drawMixed(r *rand.Rand) *drawn {
 	w := drawLimits(r)
 	if r.IntN(3) == 0 {
 		w.far.limit, w.told.RcptRate = limitOf{}, rate(one(r, 20, 50), time.Second)
 	}
-	w.far.odd = drawOdd(r, w.tenants)
+	if w.far.odd = drawOdd(r, w.tenants); !w.isLimited() && r.IntN(3) == 0 {
+		w.far.grey = secondsOf(one(r, 5, 60))
+	}
 	w.wanted = figures{usedPart: 0.85, putOffPart: 0.01}
 	if w.isLimited() && r.IntN(3) == 0 {
 		w.far.limit.penalty = secondsOf(one(r, 10, 30, 60))
@@ -348,7 +350,7 @@ func drawMixed(r *rand.Rand) *drawn {
 		from, long := begin.Add(secondsOf(90+r.IntN(60))), secondsOf(one(r, 3, 12, 60))
 		w.far.outages, w.spare = []stretch{{from, from.Add(long)}}, long+15*time.Second
 	}
-	return w.describe(fmt.Sprintf("mixed, down for %s", w.spare))
+	return w.describe(fmt.Sprintf("mixed, greylisted for %s, down for %s", w.far.grey, max(0, w.spare-15*time.Second)))
 }
 
 // drawOdd draws mailboxes that always answer something odd: of everybody, or most of one customer.
