@@ -193,7 +193,10 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 				hosts([]string{"mx1.example", "mx2.example"}[:w.hosts]...))
 		}
 	}
-	w.addresses = tr.all
+	if w.addresses = tr.all; w.against == nil {
+		w.against = w
+	}
+	w.against.addresses = tr.all
 	if w.takeover > 0 {
 		tr.after(w.takeover, tr.takeOver)
 	}
@@ -214,9 +217,6 @@ const lateMost = 2
 // play runs a world and judges it.
 func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
 	tr, span := w.begin(t, seed), w.span
-	if w.against == nil {
-		w.against = w
-	}
 	if w.wanted[timeTaken] > 0 {
 		ideal, _ := w.against.ideal()
 		span = w.spare + time.Duration(lateMost*ideal*float64(time.Second)) + takeoverSpare
@@ -264,7 +264,7 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	if over := int(w.takeover / time.Second); over > w.from && over < to {
 		secs -= takeoverSpare.Seconds()
 	}
-	f[usedPart] = float64(x.useful()) / secs / w.rate()
+	f[usedPart] = float64(x.useful()) / max(1, secs) / w.rate()
 	f[putOffPart] = float64(all.limited) / float64(max(100*fewPutOff, all.asked))
 	f[worstTen] = 1
 	for k := w.from; k+10 <= to; k++ {

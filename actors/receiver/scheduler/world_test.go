@@ -28,7 +28,6 @@ var (
 	stranger   = receivertest.Stranger
 	sourcesOf  = receivertest.SourcesOf
 	letters    = receivertest.Letters
-	share      = receivertest.Used
 	checkRate  = receivertest.CheckRate
 	id         = receivertest.ID
 	noSession  = receivertest.NoSession
