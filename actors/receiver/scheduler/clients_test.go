@@ -49,7 +49,8 @@ type caseOf struct {
 	due   time.Time
 	waits int
 	tries int
-	fixed bool // its wait was named, or it was asked early before
+	asked time.Time // by the first RCPT since it was offered
+	fixed bool      // its wait was named, or it was asked early before
 }
 
 type chunkOut struct {
@@ -187,6 +188,9 @@ func (tr *trial) giveBack(t *taskOf, number uint64) {
 
 // offerAnew begins with another owner of the receiver: what has no answer is offered to it.
 func (tr *trial) offerAnew(t *taskOf) {
+	for o := range t.cases {
+		t.cases[o].asked = time.Time{}
+	}
 	for number := uint64(1); number <= t.chunk; number++ {
 		if t.out[number] != nil {
 			tr.giveBack(t, number)
@@ -223,6 +227,7 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 func (tr *trial) result(t *taskOf, o uint32, m *wire.Results, a *wire.Answer) {
 	c := &t.cases[o]
 	c.tries++
+	c.asked = time.Time{}
 	outcome, reason := a.Verdict()
 	attempts := m.AttemptsOf(a)
 	if outcome.Final() {

@@ -39,13 +39,14 @@ const (
 	connsOpened         // an address
 	askedAtFirst        // RCPTs and connections of the first minute, where nobody is answered
 	askedInVain         // the same after it, by the second
+	unheard             // addresses that were asked three minutes ago, and whose clients weren't told since
 	figuresAll
 )
 
 type figures [figuresAll]float64
 
 var figureNames = [figuresAll]string{"used", "worst 10 s", "put off", "time / ideal", "RCPTs / ideal",
-	"connections an address", "first minute", "then by the second"}
+	"connections an address", "first minute", "then by the second", "unheard"}
 
 // drawn is a world drawn at random, whose truth is known.
 type drawn struct {
@@ -255,6 +256,13 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	if first, after := tr.between(0, 60), tr.between(60, to); to > 60 {
 		f[askedAtFirst] = float64(first.asked + first.opens)
 		f[askedInVain] = float64(after.asked+after.opens) / float64(to-60)
+	}
+	for _, one := range tr.tasks {
+		for _, c := range one.cases {
+			if !c.asked.IsZero() && tr.now.Sub(c.asked) > 3*time.Minute {
+				f[unheard]++
+			}
+		}
 	}
 	if tr.drained > 0 { // the end, when little is left, says nothing
 		to = min(to, tr.drained)

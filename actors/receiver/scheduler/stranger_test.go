@@ -578,6 +578,9 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	tenant := -1
 	if t := tr.named[p.chunk.named]; t != nil {
 		tenant = t.tenant
+		if c := &t.cases[p.ordinal]; c.asked.IsZero() {
+			c.asked = tr.now
+		}
 	}
 	if l.s.rcpts++; l.s.rcpts > tr.limit.RcptsPerConnection {
 		tr.t.Errorf("RCPT %d of a session", l.s.rcpts)

@@ -12,13 +12,13 @@ import (
 // families are the worlds that the scheduler is judged by: each as it is, and with a takeover in the midst of it.
 func families() []family {
 	list := []family{
-		{"told", "97 % of what is told", 4, 0.9, drawToldAlone},
+		{"told", "97 % of what is told (95 % far away)", 4, 0.9, drawToldAlone},
 		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.9, drawLimits},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.8, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.8, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.9, drawOddMailboxes},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.9, drawGreylisting},
-		{"singly", "97 % of what is told, 90 % at any time", 4, 0.9, drawGreylistedSingly},
+		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.9, drawGreylistedSingly},
 		{"transients", "90 % of what is told", 4, 0.9, drawTransients},
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.9, drawOrdinary},
 		{"outages", "they cost their length and 15 s", 4, 0.9, drawOutage},
@@ -120,6 +120,15 @@ func sentence(r *rand.Rand, about int) string {
 	return gibberish(r)
 }
 
+// toldUse is what has to be used of a told pace: a window that no delay can break counts a RCPT from when it was sent
+// until it is answered, so far away it has room for a little less.
+func (w *drawn) toldUse() float64 {
+	if w.turn >= 40*time.Millisecond {
+		return 0.95
+	}
+	return 0.97
+}
+
 // drawToldAlone draws a receiver that wants nothing but what is told: RCPTs, openings or sessions are what there is
 // least of.
 func drawToldAlone(r *rand.Rand) *drawn {
@@ -132,7 +141,7 @@ func drawToldAlone(r *rand.Rand) *drawn {
 	case 2:
 		w.told.Connections, w.told.RcptRate = one(r, 1, 2, 4), rate(200, time.Second)
 	}
-	w.wanted = figures{usedPart: 0.97}
+	w.wanted = figures{usedPart: w.toldUse()}
 	return w.describe("nothing but what is told")
 }
 
@@ -286,7 +295,7 @@ func drawHostile(r *rand.Rand) *drawn {
 		w.far.limit.opens, w.far.limit.way = rate(1, 24*time.Hour), byClosing
 		w.far.opens = []time.Time{begin}
 	}
-	w.wanted = figures{askedAtFirst: 100, askedInVain: 0.2}
+	w.wanted = figures{askedAtFirst: 100, askedInVain: 0.2, unheard: 0.5}
 	return w.describe([]string{"it breaks every session", "it never greets", "it refuses connections", "it refuses us",
 		"it puts everybody off", "it says 421 to every connection"}[kind])
 }
@@ -309,7 +318,7 @@ func drawGreylistedSingly(r *rand.Rand) *drawn {
 	w.stated, w.span, w.from = true, 3*time.Minute, 5
 	w.far.odd = []oddOf{{share: float64(2+r.IntN(9)) / 100, grey: secondsOf(one(r, 1, 5, 20, 60, 300)),
 		reply: w.far.later()}}
-	w.wanted = figures{usedPart: 0.97, worstTen: 0.9}
+	w.wanted = figures{usedPart: w.toldUse(), worstTen: 0.9}
 	return w.describe("some mailboxes are greylisted")
 }
 
