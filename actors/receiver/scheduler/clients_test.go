@@ -49,7 +49,7 @@ type caseOf struct {
 	due   time.Time
 	waits int
 	tries int
-	asked time.Time // by the first RCPT since it was offered
+	since time.Time // when it was asked: the first RCPT since it was offered
 	fixed bool      // its wait was named, or it was asked early before
 }
 
@@ -189,7 +189,7 @@ func (tr *trial) giveBack(t *taskOf, number uint64) {
 // offerAnew begins with another owner of the receiver: what has no answer is offered to it.
 func (tr *trial) offerAnew(t *taskOf) {
 	for o := range t.cases {
-		t.cases[o].asked = time.Time{}
+		t.cases[o].since = time.Time{}
 	}
 	for number := uint64(1); number <= t.chunk; number++ {
 		if t.out[number] != nil {
@@ -227,7 +227,7 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 func (tr *trial) result(t *taskOf, o uint32, m *wire.Results, a *wire.Answer) {
 	c := &t.cases[o]
 	c.tries++
-	c.asked = time.Time{}
+	c.since = time.Time{}
 	outcome, reason := a.Verdict()
 	attempts := m.AttemptsOf(a)
 	if outcome.Final() {

@@ -259,7 +259,7 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	}
 	for _, one := range tr.tasks {
 		for _, c := range one.cases {
-			if !c.asked.IsZero() && tr.now.Sub(c.asked) > 3*time.Minute {
+			if !c.since.IsZero() && tr.now.Sub(c.since) > 3*time.Minute {
 				f[unheard]++
 			}
 		}

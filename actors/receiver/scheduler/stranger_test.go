@@ -578,8 +578,8 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	tenant := -1
 	if t := tr.named[p.chunk.named]; t != nil {
 		tenant = t.tenant
-		if c := &t.cases[p.ordinal]; c.asked.IsZero() {
-			c.asked = tr.now
+		if c := &t.cases[p.ordinal]; c.since.IsZero() {
+			c.since = tr.now
 		}
 	}
 	if l.s.rcpts++; l.s.rcpts > tr.limit.RcptsPerConnection {
