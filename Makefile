@@ -62,8 +62,8 @@ check: ## everything that CI runs
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-load: ## measure memory, time per address and the use of allowances (docs/measured.md); takes 10 minutes
-	$(GO) test ./cmd/rollcall -run '^TestLoad' -long -v -timeout 60m
+load: ## measure speed, memory and the use of limits against receivers of all kinds (docs/measured.md); takes an hour
+	$(GO) test ./cmd/rollcall -run '^Test(Load|Speed|Worlds)' -long -v -timeout 120m
 
 kill: ## kill a node 20 times while it works on 100,000 addresses; takes minutes
 	$(GO) test ./cmd/rollcall -run '^TestKilled' -long -v -timeout 30m

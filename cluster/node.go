@@ -433,6 +433,8 @@ func (n *Node) Stop(ctx context.Context) error {
 		if n.peers != nil {
 			n.stopping.Store(true)
 			err = n.leave(ctx)
+		} else {
+			err = n.endSessions(ctx)
 		}
 		n.lookup.Shutdown()
 		n.cluster.Shutdown(false) // "graceful" would sleep for two seconds
@@ -449,18 +451,25 @@ func (n *Node) leave(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	n.look() // an empty view: the placement ends what lives here
-	within, cancel := context.WithTimeout(ctx, giveWayWithin)
-	defer cancel()
-	none := func(string) (k, n int) { return 0, 1 }
-	if err := n.comply(within, none); err != nil {
-		errs = append(errs, fmt.Errorf("cluster: receivers did not end in time: %w", err))
+	if err := n.endSessions(ctx); err != nil {
+		errs = append(errs, err)
 	} else if err := n.farewell(ctx); err != nil {
 		errs = append(errs, err)
 	}
-	within, cancel = context.WithTimeout(ctx, farewellWithin)
+	within, cancel := context.WithTimeout(ctx, farewellWithin)
 	defer cancel()
 	errs = append(errs, n.gossip.Leave(within), n.gossip.Stop())
 	return errors.Join(errs...)
+}
+
+// endSessions returns when the receivers here have ended their SMTP sessions.
+func (n *Node) endSessions(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, giveWayWithin)
+	defer cancel()
+	if err := n.comply(within, func(string) (k, n int) { return 0, 1 }); err != nil {
+		return fmt.Errorf("cluster: receivers did not end in time: %w", err)
+	}
+	return nil
 }
 
 // farewell tells the ledger that this process uses nothing any more, and which receivers may

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"runtime"
@@ -85,6 +86,26 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 	}
 	if got := living.Load(); got != 0 {
 		t.Fatalf("%d actors live after Stop, want 0", got)
+	}
+}
+
+// TestNodeAloneEndsItsSessions: it has no shares to give up, but sessions that want to say QUIT.
+func TestNodeAloneEndsItsSessions(t *testing.T) {
+	ended := 0
+	n, err := Start(t.Context(), Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
+		Comply: func(_ context.Context, of func(string) (int, int)) error {
+			if k, _ := of("example.net"); k == 0 {
+				ended++
+			}
+			return nil
+		},
+		Load: func() Load { return Load{} }, Registerer: prometheus.NewRegistry(),
+		Kinds: map[string]*actor.Props{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(n.Stop(t.Context()), n.Stop(t.Context())); err != nil || ended != 1 {
+		t.Errorf("sessions were ended %d times, %v", ended, err)
 	}
 }
 

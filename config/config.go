@@ -338,7 +338,8 @@ type Retry struct {
 	GreylistWaits []Duration `toml:"greylist_waits"`
 
 	// GiveUpAfter is how long after its first try an undecided address becomes
-	// unknown. Default 6h. At least 1ms.
+	// unknown, and how long addresses wait, asked or not, for a receiver that gives
+	// nobody an answer. Default 6h. At least 1ms.
 	GiveUpAfter Duration `toml:"give_up_after"`
 
 	// ControlWaits are the waits between the control probes that show whether a
@@ -384,7 +385,9 @@ type Allowance struct {
 	// RcptsPerConnection is how many addresses one session may ask about. Default 50. At least 1.
 	RcptsPerConnection *int `toml:"rcpts_per_connection,omitempty"`
 
-	// RcptsPerTransaction is how many addresses stand between MAIL and RSET. Default 1. At least 1.
+	// RcptsPerTransaction is how many addresses may stand between MAIL and RSET: one at
+	// first, and twice as many each time that as many were answered plainly, until so many
+	// are reached or the receiver says that they are too many. Default 20. At least 1.
 	RcptsPerTransaction *int `toml:"rcpts_per_transaction,omitempty"`
 
 	// RefusedPerSession is how many refused addresses end a session; receivers
@@ -402,11 +405,12 @@ type Allowance struct {
 	RefusedShare *int `toml:"refused_share,omitempty"`
 
 	// Pipelining allows several commands in one packet where the receiver
-	// offers it (RFC 2920). Default false.
+	// offers it (RFC 2920) and its replies match them. Default true.
 	Pipelining *bool `toml:"pipelining,omitempty"`
 
-	// PipeliningDepth is how many addresses such a packet may ask about. Lower keeps
-	// fewer questions in flight when a receiver changes its mind. Default 64. At least 1.
+	// PipeliningDepth is how many addresses such a packet may ask about, reached as
+	// RcptsPerTransaction is; an answer that is not plain halves it. Lower keeps fewer
+	// questions in flight when a receiver changes its mind. Default 64. At least 1.
 	PipeliningDepth *int `toml:"pipelining_depth,omitempty"`
 
 	// SessionAge is how old a session may be and still get more work. Lower spreads the

@@ -46,10 +46,10 @@ connections = 2
 connection_rate = "30/min"
 rcpt_rate = "5/s"
 rcpts_per_connection = 50
-rcpts_per_transaction = 1
+rcpts_per_transaction = 20
 refused_per_session = 8
 refused_per_hour = 20
-pipelining = false
+pipelining = true
 pipelining_depth = 64
 session_age = "5m"
 idle_time = "2s"
@@ -198,10 +198,10 @@ func sample(v reflect.Value) string {
 	case formOf(reflect.TypeFor[[]Duration]()).want:
 		return "1m,2m"
 	case formOf(reflect.TypeFor[bool]()).want:
-		if t.Kind() == reflect.Bool { // what may be inherited is off
-			return strconv.FormatBool(!v.Bool())
+		if t.Kind() == reflect.Pointer {
+			v = v.Elem()
 		}
-		return "true"
+		return strconv.FormatBool(!v.Bool())
 	case formOf(reflect.TypeFor[int]()).want:
 		return "77"
 	case formOf(reflect.TypeFor[float64]()).want:

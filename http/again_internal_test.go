@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"rollcall/config/effort"
@@ -22,33 +23,33 @@ func TestRetryAfter(t *testing.T) {
 		issue            *ledger.Issue
 		want             int
 	}{
-		{"uploading", ledger.Uploading, time.Hour, unknown, unknown, nil, 2},
-		{"preparing", ledger.Preparing, time.Hour, unknown, unknown, nil, 2},
+		{"uploading", ledger.Uploading, 0, unknown, unknown, nil, 1},
+		{"preparing", ledger.Preparing, 19 * time.Second, unknown, unknown, nil, 1},
+		{"preparing for long", ledger.Preparing, time.Hour, unknown, unknown, nil, 2},
 		{"cancelling", ledger.Cancelling, time.Hour, time.Hour, unknown, nil, 2},
-		{"just begun, nothing known", ledger.Verifying, 0, unknown, unknown, nil, 5},
-		{"50 s", ledger.Verifying, 50 * time.Second, unknown, unknown, nil, 5},
-		{"51 s", ledger.Verifying, 51 * time.Second, unknown, unknown, nil, 6},
+		{"just begun, nothing known", ledger.Verifying, 0, unknown, unknown, nil, 1},
+		{"the clock was set back", ledger.Verifying, -time.Hour, unknown, unknown, nil, 1},
+		{"19.9 s", ledger.Verifying, 19900 * time.Millisecond, unknown, unknown, nil, 1},
+		{"20 s", ledger.Verifying, 20 * time.Second, unknown, unknown, nil, 2},
 		{"five minutes", ledger.Verifying, 5 * time.Minute, unknown, unknown, nil, 30},
 		{"a day", ledger.Verifying, 24 * time.Hour, unknown, unknown, nil, 30},
-		{"done in four seconds", ledger.Verifying, time.Second, 4 * time.Second, unknown, nil, 4},
-		{"done in a bit less", ledger.Verifying, time.Second, 3900 * time.Millisecond, unknown, nil, 4},
-		{"done in a second", ledger.Verifying, time.Hour, time.Second, unknown, nil, 2},
-		{"done now", ledger.Verifying, time.Hour, 0, unknown, nil, 2},
-		{"done in six seconds, just begun", ledger.Verifying, 0, 6 * time.Second, unknown, nil, 5},
-		{"done in twenty seconds, an old one", ledger.Verifying, time.Hour, 20 * time.Second, unknown, nil, 20},
+		{"done in four seconds, just begun", ledger.Verifying, time.Second, 4 * time.Second, unknown, nil, 1},
+		{"done in four seconds", ledger.Verifying, time.Hour, 4 * time.Second, unknown, nil, 4},
+		{"done in a bit less", ledger.Verifying, time.Hour, 3900 * time.Millisecond, unknown, nil, 4},
+		{"done now", ledger.Verifying, time.Hour, 0, unknown, nil, 1},
 		{"done in an hour, an old one", ledger.Verifying, time.Hour, time.Hour, unknown, nil, 30},
-		{"overdue for a moment", ledger.Verifying, time.Hour, -time.Second, unknown, nil, 2},
+		{"overdue for a moment", ledger.Verifying, time.Hour, -time.Second, unknown, nil, 1},
 		{"overdue for ten seconds", ledger.Verifying, time.Hour, -10 * time.Second, unknown, nil, 10},
 		{"overdue for an hour", ledger.Verifying, time.Hour, -time.Hour, unknown, nil, 30},
-		{"credits", ledger.Waiting, 0, unknown, unknown, &ledger.Issue{Code: string(api.CreditsRequired)}, 60},
+		{"credits", ledger.Waiting, 0, unknown, unknown, &ledger.Issue{Code: string(api.CreditsRequired)}, 1},
+		{"credits for long", ledger.Waiting, time.Hour, unknown, unknown, &ledger.Issue{Code: string(api.CreditsRequired)}, 60},
 		{"a receiver in an hour", ledger.Waiting, 0, unknown, time.Hour, nil, 60},
-		{"in sixty seconds", ledger.Waiting, 0, unknown, time.Minute, nil, 60},
 		{"in sixteen seconds", ledger.Waiting, 0, unknown, 16 * time.Second, nil, 16},
 		{"in a bit more", ledger.Waiting, 0, unknown, 16*time.Second + 1, nil, 17},
-		{"in a second", ledger.Waiting, 0, unknown, time.Second, nil, 15},
-		{"was to be asked long ago", ledger.Waiting, 0, unknown, -time.Hour, nil, 15},
+		{"in a second, an old one", ledger.Waiting, 5 * time.Minute, unknown, time.Second, nil, 30},
+		{"was to be asked long ago", ledger.Waiting, 0, unknown, -time.Hour, nil, 1},
 		{"in a minute, and done then", ledger.Waiting, 0, time.Minute, time.Minute, nil, 60},
-		{"done sooner than was said", ledger.Waiting, 0, 5 * time.Second, time.Hour, nil, 20},
+		{"done sooner than was said", ledger.Waiting, 0, 5 * time.Second, time.Hour, nil, 5},
 		{"done long ago, as was said", ledger.Waiting, 0, -time.Minute, time.Hour, nil, 60},
 		{"completed", ledger.Completed, 0, unknown, unknown, nil, 0},
 		{"failed", ledger.Failed, 0, unknown, unknown, nil, 0},
@@ -68,24 +69,71 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsTrue: whatever is expected, nobody is sent past the finish by more than
-// is allowed, nor told to ask without a pause.
-func TestRetryAfterIsTrue(t *testing.T) {
+// TestTheEndIsSeenInTime has clients that look as they are told at files that take any time, wait now and then, and are
+// expected to end at any time: each sees the end within a tenth of the time that the file took, or a second.
+func TestTheEndIsSeenInTime(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
-		seconds := rapid.Int64Range(-100_000, 100_000)
-		age := time.Duration(rapid.Int64Range(0, 1e6).Draw(t, "age")) * time.Second
-		v := ledger.Verification{Created: now.Add(-age),
-			Status:   rapid.SampledFrom([]ledger.Status{ledger.Verifying, ledger.Waiting}).Draw(t, "status"),
-			Expected: now.Add(time.Duration(seconds.Draw(t, "finish")) * time.Second),
-			NextTry:  now.Add(time.Duration(seconds.Draw(t, "try")) * time.Second)}
-		got := RetryAfter(v, now)
-		left := int(v.Expected.Sub(now) / time.Second)
-		if v.Status == ledger.Verifying && (got < 2 || got > 30 || left > 0 && got > max(2, left)) {
-			t.Errorf("verifying, expected in %d s: Retry-After %d", left, got)
+		created := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+		took := time.Duration(rapid.Int64Range(1, 100_000).Draw(t, "took")) * 100 * time.Millisecond
+		end := created.Add(took)
+		within := rapid.Int64Range(0, int64(took))
+		at, looks := created, 0
+		for ; at.Before(end); looks++ {
+			v := ledger.Verification{Created: created, Status: rapid.SampledFrom([]ledger.Status{ledger.Uploading, ledger.Preparing,
+				ledger.Verifying, ledger.Waiting, ledger.Cancelling}).Draw(t, "status")}
+			if rapid.Bool().Draw(t, "expected") {
+				v.Expected = created.Add(2 * time.Duration(within.Draw(t, "finish")))
+			}
+			if v.Status == ledger.Waiting {
+				v.NextTry = created.Add(time.Duration(within.Draw(t, "try"))) // nothing ends before
+			}
+			wait := RetryAfter(v, at)
+			if wait < 1 || wait > againMost {
+				t.Fatalf("%s after %v: Retry-After %d", v.Status, at.Sub(created), wait)
+			}
+			at = at.Add(time.Duration(wait) * time.Second)
 		}
-		if v.Status == ledger.Waiting && (got < 15 || got > 60 || left > 0 && got > left+15) {
-			t.Errorf("waiting, expected in %d s: Retry-After %d", left, got)
+		if late := at.Sub(end); late > max(took/10, time.Second) {
+			t.Errorf("the end after %v is seen %v later, by look %d", took, late, looks)
+		}
+	})
+}
+
+// TestWhoWaitsAsToldMeetsNoLimit has clients of one key that look at many files as they are told, over a slow line, while
+// somebody looks at one of them all the time: nobody is refused, and with few files nobody waits longer than wanted.
+func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
+	effort.Check(t, func(t *rapid.T) {
+		start := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+		now, nodes := start, rapid.IntRange(1, 3).Draw(t, "nodes")
+		most := rapid.IntRange(1, 15).Draw(t, "most") // of one node
+		reads := Rate{PerSecond: float64(2 * nodes * most), Burst: 2*nodes*most + rapid.IntRange(0, 20).Draw(t, "burst")}
+		bound := newBuckets(reads, func() time.Time { return now })
+		plans := make([]*looks, nodes)
+		for i := range plans {
+			plans[i] = newLooks(reads, func() int { return nodes })
+		}
+		next, longest := make([]time.Time, rapid.IntRange(1, most*againMost/2).Draw(t, "files")), rapid.IntRange(1, againAsking).Draw(t, "longest")
+		for i := range next { // the first looks take a third of the limit
+			next[i] = start.Add(time.Duration(i) * 3 * time.Second / time.Duration(reads.PerSecond))
+		}
+		for range 20 * len(next) {
+			i := 0
+			for j := range next {
+				if next[j].Before(next[i]) {
+					i = j
+				}
+			}
+			now = next[i]
+			if wait := bound.take("key"); wait > 0 {
+				t.Fatalf("a look at file %d of %d after %v is refused", i, len(next), now.Sub(start))
+			}
+			wanted := rapid.IntRange(1, longest).Draw(t, "wanted")
+			wait := plans[i%nodes].plan(look{"key", uuid.UUID{byte(i), byte(i >> 8)}}, now, wanted)
+			if wait < wanted || wait > againMost || len(next) <= most && wait > wanted {
+				t.Fatalf("%d files, %d a second: wait %d, wanted %d", len(next), most, wait, wanted)
+			}
+			plans[0].plan(look{"key", uuid.UUID{}}, now, 1) // at the first file
+			next[i] = now.Add(time.Duration(wait)*time.Second + time.Duration(rapid.IntRange(0, 100).Draw(t, "line"))*time.Millisecond)
 		}
 	})
 }

@@ -4,22 +4,26 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
+	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
 
+// detailOf names a verification of a workspace.
+type detailOf struct{ workspace, id uuid.UUID }
+
 // detail answers GET /v1/verifications/{id}.
 func (s *Server) detail(ctx context.Context, r *request) {
-	v, err := s.options.Book.Verification(ctx, r.key.Workspace, r.id)
+	v, err := s.details.read(ctx, detailOf{r.key.Workspace, r.id})
 	if err != nil {
 		s.notFoundOr(r, "read verification", err)
 		return
 	}
-	if wait := RetryAfter(v, s.now()); wait > 0 {
+	if now := s.now(); !v.Status.Final() {
+		wait := s.looks.plan(look{r.key.ID, v.ID}, now, RetryAfter(v, now))
 		r.Response.Header.Set(headerRetryAfter, strconv.Itoa(wait))
 	}
 	writeJSON(r.RequestCtx, fasthttp.StatusOK, api.Detail{
@@ -124,52 +128,4 @@ func textOrNull(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-const (
-	// againLeast and againMost bound what a client is told to wait while addresses are
-	// asked, in seconds, and againFirst is the least while it is not known when the last
-	// of them is expected to be final.
-	againLeast, againFirst, againMost = 2, 5, 30
-
-	// calmLeast and calmMost bound it while all that is left waits for receivers.
-	calmLeast, calmMost = 15, 60
-)
-
-// RetryAfter is how many seconds a client should wait before it looks again; 0
-// for what will not change any more.
-func RetryAfter(v ledger.Verification, now time.Time) int {
-	switch v.Status {
-	case ledger.Uploading, ledger.Preparing, ledger.Cancelling:
-		return 2
-	case ledger.Verifying:
-		return verifyingAgain(v, now)
-	case ledger.Waiting:
-		if v.Issue != nil && v.Issue.Code == string(api.CreditsRequired) {
-			return 60
-		}
-		return waitingAgain(v, now)
-	}
-	return 0
-}
-
-// verifyingAgain is a tenth of the age, so that a long file is looked at less often, and
-// no longer than until the finish that is expected. One that is overdue is looked at
-// less often the longer it is.
-func verifyingAgain(v ledger.Verification, now time.Time) int {
-	again := seconds(now.Sub(v.Created)/10, againFirst, againMost)
-	if v.Expected.IsZero() {
-		return again
-	}
-	return seconds(v.Expected.Sub(now).Abs(), againLeast, again)
-}
-
-// waitingAgain is until a receiver is asked again, and no longer than calmLeast after the
-// finish that is expected: nothing changes before.
-func waitingAgain(v ledger.Verification, now time.Time) int {
-	again := seconds(v.NextTry.Sub(now), calmLeast, calmMost)
-	if v.Expected.After(now) {
-		again = min(again, seconds(v.Expected.Sub(now)+calmLeast*time.Second, calmLeast, calmMost))
-	}
-	return again
 }

@@ -122,16 +122,16 @@ func outcomes(all ...smtp.Outcome) []ledger.Result {
 func (d driver) active() []statusRow {
 	return []statusRow{
 		{"uploading", func() uuid.UUID { return d.create("5") },
-			shown{Status: "uploading", Total: -1, Upload: true, RetryAfter: "2"}},
-		{"preparing", d.uploaded, shown{Status: "preparing", Total: -1, RetryAfter: "2"}},
+			shown{Status: "uploading", Total: -1, Upload: true, RetryAfter: "1"}},
+		{"preparing", d.uploaded, shown{Status: "preparing", Total: -1, RetryAfter: "1"}},
 		{"waiting for credits", func() uuid.UUID {
 			id := d.uploaded()
 			d.must(d.book.Prepare(d.ctx, d.lease(id), edgeCredits+5, 2, edgeCredits+3))
 			return id
 		}, shown{Status: "waiting", Total: edgeCredits + 3, Rows: edgeCredits + 5,
-			Issue: "credits_required", RetryAfter: "60"}},
+			Issue: "credits_required", RetryAfter: "1"}},
 		{"verifying", func() uuid.UUID { return d.verified(9, d.some) },
-			shown{Status: "verifying", Total: 9, Completed: 4, Rows: 10, RetryAfter: "5"}},
+			shown{Status: "verifying", Total: 9, Completed: 4, Rows: 10, RetryAfter: "1"}},
 		{"waiting for receivers", func() uuid.UUID {
 			id, l := d.prepared(nil)
 			d.must(d.book.Wait(d.ctx, l, ledger.Outlook{Next: time.Now().Add(time.Hour), Why: "9 addresses wait."}))
@@ -141,7 +141,7 @@ func (d driver) active() []statusRow {
 			id, l := d.prepared(nil)
 			d.must(d.book.Wait(d.ctx, l, ledger.Outlook{Next: time.Now().Add(time.Second)}))
 			return id
-		}, shown{Status: "waiting", Total: 9, Rows: 9, RetryAfter: "15"}},
+		}, shown{Status: "waiting", Total: 9, Rows: 9, RetryAfter: "1"}},
 		{"cancelling", func() uuid.UUID {
 			id, _ := d.prepared(d.some)
 			for range 2 {
@@ -151,7 +151,7 @@ func (d driver) active() []statusRow {
 				}
 			}
 			return id
-		}, shown{Status: "cancelling", Total: 9, Completed: 4, Rows: 9, RetryAfter: "2"}},
+		}, shown{Status: "cancelling", Total: 9, Completed: 4, Rows: 9, RetryAfter: "1"}},
 	}
 }
 
@@ -206,7 +206,7 @@ func TestDetailAges(t *testing.T) {
 	for _, c := range []struct {
 		age  time.Duration
 		want string
-	}{{0, "5"}, {20 * time.Second, "5"}, {time.Hour, "30"}} {
+	}{{0, "1"}, {25 * time.Second, "2"}, {time.Hour, "30"}} {
 		id := e.verified(9, nil)
 		clk.nanos.Store(time.Now().Add(c.age).UnixNano())
 		if got := e.detail(t, id).RetryAfter; got != c.want {

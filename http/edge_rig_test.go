@@ -94,6 +94,7 @@ func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 	o := httpd.Options{
 		Listen: "127.0.0.1:0",
 		Book:   e.book,
+		Writes: e.book.Writes,
 		PublicUpload: func(id uuid.UUID) string {
 			return "http://storage.test/upload/" + uploadCanary + id.String()
 		},
@@ -297,6 +298,12 @@ type troubledBook struct {
 type gate struct{ entered, open chan struct{} }
 
 func newGate() *gate { return &gate{entered: make(chan struct{}, 100), open: make(chan struct{})} }
+
+// Writes lets nobody keep an answer of the ledger to give it while there is trouble.
+func (b *troubledBook) Writes() (count uint64, still bool) {
+	count, still = b.Store.Writes()
+	return count, still && !b.away.Load() && !b.panics.Load()
+}
 
 func (b *troubledBook) KeyByID(ctx context.Context, id string) (ledger.Key, error) {
 	b.keyReads.Add(1)

@@ -114,11 +114,16 @@ func writeJSON(ctx *fasthttp.RequestCtx, status int, v any) {
 	if err != nil {
 		status, body = fasthttp.StatusServiceUnavailable, nil
 	}
+	writeBody(ctx, status, body)
+}
+
+// writeBody makes JSON the answer. It is not changed from here on.
+func writeBody(ctx *fasthttp.RequestCtx, status int, body []byte) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(status)
 	ctx.SetContentType(jsonType)
 	ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	ctx.SetBody(body)
+	ctx.Response.SetBodyRaw(body)
 }
 
 // requestID gives the id of this request, made at first use and sent as

@@ -2,8 +2,10 @@ package http
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
@@ -16,65 +18,83 @@ const (
 	pageMax     = 100
 )
 
-// history answers GET /v1/verifications. One row more than asked for is read,
-// to know whether there is another page.
+// historyOf names a page of a workspace's history.
+type historyOf struct {
+	workspace uuid.UUID
+	kind      ledger.Kind
+	limit     int
+	after     ledger.Position // the zero value: the first page
+}
+
+// history answers GET /v1/verifications.
 func (s *Server) history(ctx context.Context, r *request) {
-	q, refused := s.readHistory(r)
+	of, refused := s.historyAsked(r)
 	if refused != "" {
 		writeIssue(r.RequestCtx, refused, 0)
 		return
 	}
-	limit := q.Limit
-	q.Limit++
-	found, err := s.options.Book.History(ctx, q)
+	body, err := s.listings.read(ctx, of)
 	if err != nil {
 		s.unavailable(r, "read history", err)
 		return
 	}
-	page := api.History{
-		Verifications: make([]api.Summary, 0, min(len(found), limit)),
-		Limits:        api.Limits{MaxFileBytes: s.options.MaxFileBytes, MaxRows: s.options.MaxRows},
-	}
-	for _, v := range found[:min(len(found), limit)] {
-		page.Verifications = append(page.Verifications, summaryOf(v))
-	}
-	if len(found) > limit {
-		last := found[limit-1]
-		cursor := s.cursors.seal(ledger.Position{Created: last.Created, ID: last.ID}, q.Workspace, q.Kind)
-		page.NextCursor = &cursor
-	}
-	writeJSON(r.RequestCtx, fasthttp.StatusOK, page)
+	writeBody(r.RequestCtx, fasthttp.StatusOK, body)
 }
 
-// readHistory reads the query; the code names the first parameter that is
+// readHistory reads a page. One row more than asked for is read, to know whether there is another page.
+func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) {
+	q := ledger.HistoryQuery{Workspace: of.workspace, Kind: of.kind, Limit: of.limit + 1}
+	if of.after != (ledger.Position{}) {
+		q.After = &of.after
+	}
+	found, err := s.options.Book.History(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	page := api.History{
+		Verifications: make([]api.Summary, 0, min(len(found), of.limit)),
+		Limits:        api.Limits{MaxFileBytes: s.options.MaxFileBytes, MaxRows: s.options.MaxRows},
+	}
+	for _, v := range found[:min(len(found), of.limit)] {
+		page.Verifications = append(page.Verifications, summaryOf(v))
+	}
+	if len(found) > of.limit {
+		last := found[of.limit-1]
+		cursor := s.cursors.seal(ledger.Position{Created: last.Created, ID: last.ID}, of.workspace, of.kind)
+		page.NextCursor = &cursor
+	}
+	return json.Marshal(page)
+}
+
+// historyAsked reads the query; the code names the first parameter that is
 // wrong. Unknown parameters are ignored.
-func (s *Server) readHistory(r *request) (ledger.HistoryQuery, api.Code) {
-	q := ledger.HistoryQuery{Workspace: r.key.Workspace, Limit: pageDefault}
+func (s *Server) historyAsked(r *request) (historyOf, api.Code) {
+	of := historyOf{workspace: r.key.Workspace, limit: pageDefault}
 	args := r.QueryArgs()
 	for _, name := range []string{"limit", "kind", "cursor"} {
 		if len(args.PeekMulti(name)) > 1 {
-			return q, api.InvalidParameter
+			return of, api.InvalidParameter
 		}
 	}
 	if args.Has("limit") {
 		n, err := strconv.ParseUint(string(args.Peek("limit")), 10, 8)
 		if err != nil || n < 1 || n > pageMax {
-			return q, api.InvalidLimit
+			return of, api.InvalidLimit
 		}
-		q.Limit = int(n)
+		of.limit = int(n)
 	}
 	if args.Has("kind") {
-		q.Kind = ledger.Kind(args.Peek("kind"))
-		if q.Kind != ledger.Single && q.Kind != ledger.Bulk {
-			return q, api.InvalidKind
+		of.kind = ledger.Kind(args.Peek("kind"))
+		if of.kind != ledger.Single && of.kind != ledger.Bulk {
+			return of, api.InvalidKind
 		}
 	}
 	if args.Has("cursor") {
-		p, ok := s.cursors.open(args.Peek("cursor"), q.Workspace, q.Kind)
+		after, ok := s.cursors.open(args.Peek("cursor"), of.workspace, of.kind)
 		if !ok {
-			return q, api.InvalidCursor
+			return of, api.InvalidCursor
 		}
-		q.After = &p
+		of.after = after
 	}
-	return q, ""
+	return of, ""
 }

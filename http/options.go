@@ -42,7 +42,7 @@ type Rate struct {
 // Retry-After needs, honest customers meet 429; far above, one customer can slow
 // the others.
 type Limits struct {
-	Reads       Rate // per key, everything but creates; only used without a Limiter
+	Reads       Rate // per key, everything but creates; with a Limiter only for Retry-After
 	Creates     Rate // per key; only used without a Limiter
 	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
 	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
@@ -71,6 +71,7 @@ func DefaultLimits() Limits {
 type Options struct {
 	Listen         string                    // host:port; port 0 takes a free one, see Addr
 	Book           Book                      // the ledger
+	Writes         func() (uint64, bool)     // see sqlstore.Store.Writes; nil: each answer is read anew
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
@@ -78,6 +79,7 @@ type Options struct {
 	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
 	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
+	Nodes          func() int                // how many share the limits per key; nil: this one is alone. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above
 	MaxRows        int64                     // told to customers; intake keeps it
 	PerWorkspace   ledger.Limits             // what a workspace may have unless it has limits of its own; 429 above

@@ -117,7 +117,7 @@ func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
 	id := text[strings.Index(text, `"id":"`)+6:][:36]
 	detail, shown := e.page(t, "GET", "/do/detail/"+id, nil)
 	same := e.do(call{method: "GET", path: "/v1/verifications/" + id})
-	if detail.status != 200 || shown != string(same.body) || detail.header.Get("Retry-After") != "2" {
+	if detail.status != 200 || shown != string(same.body) || detail.header.Get("Retry-After") != "1" {
 		t.Errorf("detail: %d %s, want %s", detail.status, shown, same.body)
 	}
 }

@@ -211,11 +211,11 @@ func (d *download) end() error {
 }
 
 // rowWriter writes rows (RFC 4180) and remembers what many rows share: the
-// texts between address and time, and the last second.
+// texts between address and time, and the last day.
 type rowWriter struct {
 	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message,"
-	second  int64                    // since 1970, of the text
-	text    [len("2006-01-02T15:04:05.")]byte
+	day     int64                    // since 1970, of the text
+	text    [len("2006-01-02T")]byte
 }
 
 // append appends one row: the address as it was given, outcome, reason, and
@@ -245,17 +245,26 @@ func makeMiddle(o smtp.Outcome, r smtp.Reason) string {
 	return string(append(b, ','))
 }
 
-// appendTime does what api.AppendTime does; rows of one second, which are
-// many, share the text up to the fraction.
+// appendTime does what api.AppendTime does, and writes the date of rows of one day once: rows in the order of
+// their file have their seconds in any order.
 func (w *rowWriter) appendTime(b []byte, at time.Time) []byte {
-	if second := at.Unix(); second != w.second || w.text[0] == 0 {
+	const day = 24 * 60 * 60
+	second := at.Unix()
+	if second/day != w.day || w.text[0] == 0 {
 		var whole [32]byte
-		w.second = second
+		w.day = second / day
 		copy(w.text[:], api.AppendTime(whole[:0], at))
 	}
-	b = append(b, w.text[:]...)
+	second %= day
+	b = appendTwo(append(b, w.text[:]...), second/3600, ':')
+	b = appendTwo(appendTwo(b, second/60%60, ':'), second%60, '.')
 	ms := at.Nanosecond() / int(time.Millisecond)
 	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
+
+// appendTwo appends a number of two digits and what follows it.
+func appendTwo(b []byte, n int64, next byte) []byte {
+	return append(b, byte('0'+n/10), byte('0'+n%10), next)
 }
 
 // appendField quotes a field when it must be (RFC 4180 §2, rules 6 and 7).

@@ -17,6 +17,7 @@ import (
 
 	"rollcall/http/api"
 	"rollcall/http/proxies"
+	"rollcall/ledger"
 	"rollcall/ledger/quota"
 )
 
@@ -42,7 +43,10 @@ type Server struct {
 	badKeys  *buckets // by network address, always of this server alone
 	lookups  *buckets // the same, of keys that may be guesses and are looked up all the same
 	creates  *createGate
-	balances *balanceReader
+	balances *reads[uuid.UUID, ledger.Balance] // by workspace
+	details  *reads[detailOf, ledger.Verification]
+	listings *reads[historyOf, []byte] // pages of history, as they are sent
+	looks    *looks
 	cursors  *cursorSealer
 	metrics  *metrics
 	log      *slog.Logger
@@ -79,7 +83,8 @@ func New(o Options) (*Server, error) {
 		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
 		lookups:  newBuckets(o.Limits.KeyLookups, o.Now),
 		creates:  newCreateGate(createWait),
-		balances: newBalanceReader(o.Book, m.panics.Inc),
+		looks:    newLooks(o.Limits.Reads, o.Nodes),
+		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
 		metrics:  m,
 		work:     &m.working,
 		places:   quota.New[uuid.UUID](int64(o.Limits.InFlightMax)),
@@ -87,6 +92,10 @@ func New(o Options) (*Server, error) {
 		noAnswer: complaint{log: o.Log, message: "ledger did not answer"},
 		now:      o.Now,
 	}
+	s.details = newReads(func(ctx context.Context, of detailOf) (ledger.Verification, error) {
+		return o.Book.Verification(ctx, of.workspace, of.id)
+	}, o.Writes, m.panics.Inc)
+	s.listings = newReads(s.readHistory, o.Writes, m.panics.Inc)
 	for _, origin := range o.AllowedOrigins {
 		s.origins[origin] = true
 	}

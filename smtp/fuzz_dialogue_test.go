@@ -84,8 +84,8 @@ func talk(t *testing.T, p *peer, pipelining bool) {
 	}
 	defer s.Quit()
 	list := []smtp.Address{{Local: "ada", Domain: "example.com"}, {Local: "bob", Domain: "example.com"}}
-	for range 2 {
-		answers, err := s.Probe(t.Context(), list, smtp.Ask{Pipelining: pipelining})
+	for n := range 2 { // in one transaction, then in one each
+		answers, err := s.Probe(t.Context(), list, smtp.Ask{Pipelining: pipelining, PerTransaction: n})
 		if len(answers) > len(list) {
 			t.Fatalf("%d answers for %d addresses", len(answers), len(list))
 		}

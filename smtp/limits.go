@@ -14,7 +14,7 @@ type Limits struct {
 	Hello    time.Duration // EHLO and HELO
 	StartTLS time.Duration // the reply to STARTTLS
 	Mail     time.Duration // MAIL and RSET
-	Rcpt     time.Duration // RCPT; a pipelined group adds SessionMore for each RCPT after its first
+	Rcpt     time.Duration // RCPT, and the next reply to a pipelined group
 
 	Handshake time.Duration // TLS handshake
 	Quit      time.Duration // QUIT, its reply and the far side's close
@@ -57,22 +57,26 @@ const Unended = 5 * time.Minute
 // that a RCPT of the first half is gone by then. Guess.
 const unacknowledged = 4 * time.Second
 
-// DefaultLimits are the limits for a probe. They are shorter than those that
-// RFC 5321 §4.5.3.2 gives a delivering client, because a time-out means only
-// "ask again later".
+// courierWaits is what Courier waits at most before it refuses one more address of a session: 8 s before
+// the first, and each time twice as long (courieresmtpd.C, MAX_TEERGRUBE).
+const courierWaits = 128 * time.Second
+
+// DefaultLimits are the limits for a probe. Until MAIL they are shorter than those that
+// RFC 5321 §4.5.3.2 gives a delivering client, because a time-out means only "ask again
+// later". From MAIL on they are the same: who delays an answer gives one.
 func DefaultLimits() Limits {
 	return Limits{
 		Greeting:         60 * time.Second, // greet delays and greylisting front ends
 		Hello:            30 * time.Second,
 		StartTLS:         30 * time.Second,
-		Mail:             30 * time.Second,
-		Rcpt:             90 * time.Second, // receivers that ask another host first
+		Mail:             5 * time.Minute,
+		Rcpt:             5 * time.Minute,
 		Handshake:        20 * time.Second,
 		Quit:             2 * time.Second, // manners; nothing is learned
 		Unacknowledged:   unacknowledged,
 		Unended:          Unended,
-		Session:          180 * time.Second,
-		SessionMore:      30 * time.Second,
+		Session:          6 * time.Minute, // a RCPT of the longest, and what comes before
+		SessionMore:      courierWaits + 2*time.Second,
 		LineBytes:        4096, // RFC 5321 §4.5.3.1.5 allows 512; some send more
 		ReplyLines:       128,
 		ReplyBytes:       64 << 10,

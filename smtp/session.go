@@ -70,7 +70,8 @@ type Session struct {
 	raw  *lookout // what was dialled; deadlines are set here
 	conn net.Conn // raw, or TLS over it
 	in   replyReader
-	out  []byte // commands of the group that is being put together
+	out  []byte  // commands of the group that is being put together
+	due  []Stage // of each of these, in a Probe
 
 	greeting   string // what the receiver said first
 	helloReply string // what it answered to the last EHLO or HELO
@@ -125,6 +126,9 @@ func (s *Session) HelloReply() string { return s.helloReply }
 // TLS says whether the session is encrypted.
 func (s *Session) TLS() bool { return s.tls }
 
+// Pipelining reports whether the receiver takes commands in groups.
+func (s *Session) Pipelining() bool { return s.offers.pipelining }
+
 // Open says whether the session may be used for another Probe.
 func (s *Session) Open() bool { return s.open }
 
@@ -148,14 +152,16 @@ func (s *Session) part(waiting *replyReader) {
 // Quit ends the session politely (RFC 5321 §4.1.1.10): it sends QUIT, waits at
 // most Limits.Quit for the reply and for the far side's close, and closes. On a
 // session that is over it only closes.
-func (s *Session) Quit() {
+func (s *Session) Quit() { s.QuitWithin(s.options.Limits.Quit) }
+
+// QuitWithin is Quit for who has so much time.
+func (s *Session) QuitWithin(limit time.Duration) {
 	if !s.open || !s.in.empty() {
 		s.Close()
 		return
 	}
-	limits := &s.options.Limits
-	s.raw.giveUpAfter(limits.Unended) // all before it was answered, and QUIT does no harm when it is late
-	_ = s.raw.SetDeadline(time.Now().Add(limits.Quit))
+	s.raw.giveUpAfter(s.options.Limits.Unended) // all before it was answered, and QUIT does no harm when it is late
+	_ = s.raw.SetDeadline(time.Now().Add(limit))
 	s.traceSaid([]byte("QUIT"))
 	if _, err := s.conn.Write([]byte("QUIT\r\n")); err != nil {
 		s.Close()

@@ -104,14 +104,15 @@ func BenchmarkBareLoop(b *testing.B) {
 	}
 }
 
-// BenchmarkProbe asks on one kept session: transactions of so many addresses,
-// each reply awaited or in groups. An operation is one RCPT.
+// BenchmarkProbe asks on one kept session so many addresses a call, in transactions of so
+// many, each reply awaited or in groups. An operation is one RCPT.
 func BenchmarkProbe(b *testing.B) {
 	for _, test := range []struct {
-		addresses  int
-		pipelining bool
-	}{{1, false}, {100, false}, {1, true}, {10, true}, {50, true}, {100, true}} {
-		b.Run(fmt.Sprintf("addresses=%d/pipelining=%v", test.addresses, test.pipelining), func(b *testing.B) {
+		addresses, perTransaction int
+		pipelining                bool
+	}{{1, 1, false}, {64, 1, false}, {100, 100, false}, {1, 1, true}, {64, 1, true}, {64, 4, true}, {100, 100, true}} {
+		name := fmt.Sprintf("addresses=%d/transaction=%d/pipelining=%v", test.addresses, test.perTransaction, test.pipelining)
+		b.Run(name, func(b *testing.B) {
 			at := listenClean(b)
 			s, err := Open(b.Context(), loopbackDialer(b, int(at.Port())), "mx.example", at, testOptions())
 			if err != nil {
@@ -126,7 +127,7 @@ func BenchmarkProbe(b *testing.B) {
 				if asked%len(list) != 0 {
 					continue
 				}
-				answers, err := s.Probe(ctx, list, Ask{Pipelining: test.pipelining})
+				answers, err := s.Probe(ctx, list, Ask{Pipelining: test.pipelining, PerTransaction: test.perTransaction})
 				if err != nil || len(answers) != len(list) {
 					b.Fatal(len(answers), err)
 				}

@@ -10,6 +10,7 @@ import (
 type Answer struct {
 	Reply Reply     // to RCPT; Code is 0 when Err is set
 	Err   error     // why the address was not asked: ErrNoSMTPUTF8 or ErrMalformed
+	Nth   int       // which RCPT of its transaction it was, from 1; 0 when Err is set
 	Sent  time.Time // when the command, or its group, was written
 	At    time.Time // when the reply was there
 }
@@ -22,29 +23,40 @@ type Ask struct {
 	// Depth bounds the RCPT commands of such a group; 0 means as many as fit.
 	Depth int
 
+	// PerTransaction bounds the RCPT commands of a transaction; 0 means one transaction
+	// for all. A group may hold several transactions.
+	PerTransaction int
+
 	// RefusedMax is after how many 5xx answers to RCPT the probe stops; 0 means
 	// never. No group is larger than what is left of it.
 	RefusedMax int
 
-	// Stop is called with each reply, in order; true stops the probe. May be nil.
+	// Stop is called with each reply, in order; true stops the probe behind what was
+	// sent already. May be nil.
 	Stop func(Address, Reply) bool
 
-	// Hold is called right before each RCPT, or group of them, is sent; true stops
+	// Hold is called right before each command, or group of them, is sent; true stops
 	// the probe before it. May be nil.
 	Hold func() bool
 }
 
-// groupBytes is how much is written before replies are read: some hundred
-// addresses, and little enough that both directions fit into the smallest
-// socket buffers, so that nobody waits for the other for ever (RFC 2920 §3.1).
-const groupBytes = 4096
+const (
+	// groupBytes is how much is written before replies are read: little enough that
+	// both directions fit into the smallest socket buffers, so that nobody waits for
+	// the other for ever (RFC 2920 §3.1).
+	groupBytes = 4096
 
-// Probe asks for each address in one transaction: RSET if one was open before,
-// MAIL, RCPT for each. It never sends DATA, and leaves the transaction open.
+	// groupRcpts bounds the RCPT commands of a group: what stands behind a refusal of
+	// us was sent already.
+	groupRcpts = 64
+)
+
+// Probe asks for each address, in transactions of so many as Ask says: RSET if one was
+// open before, MAIL, RCPT for each. It never sends DATA, and leaves the last one open.
 //
 // The answers are for a prefix of addrs: it stops early as Ask says, and after
-// a 421, which is the last answer. The rest was not asked, but for what stood in
-// a group after the stop; their replies were read and dropped.
+// a 421, which is the last answer. The rest was not asked, but for what stood in a
+// group behind that, or behind a refusal of MAIL; replies to it were dropped.
 //
 // The error is a *Failure, and the answers before it stand, but for ErrOutOfStep: then
 // no answer is known to be that to its RCPT, and there are none. With StageMail and
@@ -56,25 +68,19 @@ func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer
 	if !s.open {
 		return nil, &Failure{Stage: StageMail, Err: ErrClosed, Source: s.source}
 	}
-	p := probe{s: s, ask: ask, addrs: addrs, answers: make([]Answer, 0, len(addrs))}
+	p := probe{s: s, ask: ask, addrs: addrs, answers: make([]Answer, len(addrs))}
 	p.survey()
-	if p.asked == 0 {
-		for _, a := range addrs {
-			p.answers = append(p.answers, Answer{Err: s.unaskable(a)})
-		}
-		return p.answers, nil
-	}
-	stop := s.enter(ctx)
 	first := s.rcpts == 0
+	stop := s.enter(ctx)
 	err := p.run(ctx)
-	if first && err == nil && s.open && s.talksAhead(ctx) {
+	if first && s.rcpts > 0 && err == nil && s.open && s.talksAhead(ctx) {
 		err = s.fail(StageRcpt, ErrOutOfStep)
 	}
 	if errors.Is(err, ErrOutOfStep) {
-		p.answers = nil // one of them may have been sent ahead of its RCPT
+		p.done = 0 // one of the answers may have been sent ahead of its RCPT
 	}
 	s.leave(stop)
-	return p.answers, err
+	return p.answers[:p.done], err
 }
 
 // grant widens the session's limits to those for addresses RCPTs in all. What
@@ -115,205 +121,202 @@ type probe struct {
 	s       *Session
 	ask     Ask
 	addrs   []Address
-	answers []Answer
-	asked   int  // addresses that can be asked
-	wide    bool // one of them needs SMTPUTF8
+	answers []Answer // of each address; Err is known from the start
+	done    int      // addresses that are answered
+	wide    bool     // one of them needs SMTPUTF8
+	room    int      // RCPTs that may follow in the transaction that was opened last
+	nth     int      // RCPTs of the transaction whose replies are being read
 	refused int
 	stopped bool
 }
 
-// survey looks at what the transaction will need.
+// survey looks which addresses can be asked, and what they need.
 func (p *probe) survey() {
-	for _, a := range p.addrs {
-		if p.s.unaskable(a) == nil {
-			p.asked++
+	for i, a := range p.addrs {
+		if p.answers[i].Err = p.s.unaskable(a); p.answers[i].Err == nil {
 			p.wide = p.wide || !a.ASCII()
 		}
 	}
 }
 
-func (p *probe) run(ctx context.Context) error {
-	pipelined := p.ask.Pipelining && p.s.offers.pipelining
-	if !pipelined {
-		if err := p.begin(ctx); err != nil {
-			return err
-		}
+// skip goes on to the next address that can be asked.
+func (p *probe) skip() {
+	for p.done < len(p.addrs) && p.answers[p.done].Err != nil {
+		p.done++
 	}
-	for first := true; !p.stopped && len(p.answers) < len(p.addrs); first = false {
+}
+
+func (p *probe) run(ctx context.Context) error {
+	for p.skip(); p.done < len(p.addrs) && !p.stopped && p.s.open; p.skip() {
 		if p.ask.Hold != nil && p.ask.Hold() {
 			return nil
 		}
-		if err := p.group(ctx, pipelined, pipelined && first); err != nil {
+		p.s.out, p.s.due = p.s.out[:0], p.s.due[:0]
+		if p.ask.Pipelining && p.s.offers.pipelining {
+			p.fill()
+		} else {
+			p.put(p.done, p.s.transaction)
+		}
+		if err := p.group(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// begin opens the transaction, each reply awaited.
-func (p *probe) begin(ctx context.Context) error {
-	s := p.s
-	s.grant(s.rcpts + 1)
-	if s.transaction {
-		s.put("RSET", "")
-		reply, err := s.ask(ctx, StageRset, s.options.Limits.Mail)
-		if err != nil {
-			return err
-		}
-		if !reply.Accepted() { // RFC 5321 §4.1.1.5 knows no refusal
-			return s.refuse(StageRset, reply)
-		}
+// fill puts a group of commands for the next addresses: RCPT for as many as may go at
+// once, and what opens a transaction before each that needs a new one.
+func (p *probe) fill() {
+	left, open := groupRcpts, p.s.transaction
+	if p.ask.Depth > 0 {
+		left = min(left, p.ask.Depth)
 	}
-	p.putMail()
-	reply, err := s.ask(ctx, StageMail, s.options.Limits.Mail)
-	if err != nil {
-		return err
+	if p.ask.RefusedMax > 0 {
+		left = min(left, p.ask.RefusedMax-p.refused)
 	}
-	return s.mailDone(reply)
-}
-
-// group sends RCPT for the next addresses, one or as many as fit, preceded by
-// what opens the transaction when lead is set; then it reads the replies.
-func (p *probe) group(ctx context.Context, pipelined, lead bool) error {
-	s := p.s
-	reset := lead && s.transaction
-	if reset {
-		s.put("RSET", "")
-	}
-	stage, limit := StageRcpt, s.options.Limits.Rcpt
-	if lead {
-		p.putMail()
-		stage, limit = StageMail, limit+2*s.options.Limits.Mail
-	}
-	batch, rcpts := p.fill(pipelined)
-	if rcpts == 0 { // never at the head of a transaction: survey saw to that
-		return p.collect(ctx, batch, time.Time{})
-	}
-	s.grant(s.rcpts)
-	limit += time.Duration(rcpts-1) * s.options.Limits.SessionMore
-	sent, err := s.send(ctx, stage, limit)
-	if err != nil {
-		return err
-	}
-	if lead {
-		if err := p.lead(ctx, reset, rcpts); err != nil {
-			return err
-		}
-	}
-	return p.collect(ctx, batch, sent)
-}
-
-// fill puts RCPT for the next addresses and tells which they are, those that
-// cannot be asked among them, and how many commands that makes.
-func (p *probe) fill(pipelined bool) (batch []Address, rcpts int) {
-	s := p.s
-	room := 1
-	if pipelined {
-		room = len(p.addrs)
-		if p.ask.Depth > 0 {
-			room = min(room, p.ask.Depth)
-		}
-	}
-	if left := p.ask.RefusedMax - p.refused; p.ask.RefusedMax > 0 && room > left {
-		room = left
-	}
-	rest := p.addrs[len(p.answers):]
-	for i, a := range rest {
-		if rcpts == room {
-			return rest[:i], rcpts
-		}
-		if s.unaskable(a) != nil {
+	lead := len("RSET\r\nMAIL FROM:<> SMTPUTF8\r\n") + len(p.s.options.ReturnPath)
+	for i := p.done; i < len(p.addrs) && left > 0; i++ {
+		if p.answers[i].Err != nil {
 			continue
 		}
-		if rcpts > 0 && len(s.out)+len(a.Local)+len(a.Domain)+len("RCPT TO:<@>\r\n") > groupBytes {
-			return rest[:i], rcpts
+		a := &p.addrs[i]
+		size := lead + len(a.Local) + len(a.Domain) + len("RCPT TO:<@>\r\n")
+		if len(p.s.out) > 0 && len(p.s.out)+size > groupBytes {
+			return
 		}
+		for p.put(i, open) != StageRcpt {
+			open = !open
+		}
+		left--
+	}
+}
+
+// put puts the next command that the address at i needs, where open says whether a
+// transaction is: RSET, MAIL or, in one that may have it, RCPT. It returns its stage.
+func (p *probe) put(i int, open bool) Stage {
+	s, a := p.s, &p.addrs[i]
+	stage := StageRcpt
+	switch {
+	case p.room > 0:
 		s.out = append(s.out, "RCPT TO:<"...)
 		s.out = append(s.out, a.Local...)
 		s.out = append(s.out, '@')
 		s.put(a.Domain, ">")
 		s.rcpts++
-		rcpts++
+		p.room--
+		s.grant(s.rcpts)
+	case open:
+		stage = StageRset
+		s.put("RSET", "")
+		s.grant(s.rcpts + 1)
+	default:
+		stage = StageMail
+		if p.room = p.ask.PerTransaction; p.room <= 0 {
+			p.room = len(p.addrs)
+		}
+		p.putMail(i)
+		s.grant(s.rcpts + 1)
 	}
-	return rest, rcpts
+	s.due = append(s.due, stage)
+	return stage
 }
 
-// lead reads the replies to RSET and MAIL at the head of a group. When MAIL was
-// refused the replies to its RCPTs are read and dropped, to stay in step.
-func (p *probe) lead(ctx context.Context, reset bool, rcpts int) error {
-	s := p.s
-	if reset {
-		reply, err := s.receive(ctx, StageRset)
-		if err != nil {
-			return err
+// putMail puts MAIL; with SMTPUTF8 only when an address of its transaction, which begins
+// with that at i, needs it (RFC 6531 §3.4).
+func (p *probe) putMail(i int) {
+	p.s.out = append(p.s.out, "MAIL FROM:<"...)
+	for room := p.room; p.wide && i < len(p.addrs) && room > 0; i++ {
+		if p.answers[i].Err != nil {
+			continue
 		}
-		if !reply.Accepted() { // RFC 5321 §4.1.1.5 knows no refusal
-			return s.refuse(StageRset, reply)
+		if !p.addrs[i].ASCII() {
+			p.s.put(p.s.options.ReturnPath, "> SMTPUTF8")
+			return
 		}
+		room--
 	}
-	reply, err := s.receive(ctx, StageMail)
+	p.s.put(p.s.options.ReturnPath, ">")
+}
+
+// group sends what was put and reads the replies, in the order of the commands. When a
+// MAIL was refused those behind it are read and dropped, to stay in step.
+func (p *probe) group(ctx context.Context) error {
+	s, limit := p.s, p.s.options.Limits.Mail
+	if s.due[len(s.due)-1] == StageRcpt {
+		limit = s.options.Limits.Rcpt
+	}
+	sent, err := s.send(ctx, s.due[0], limit)
 	if err != nil {
 		return err
 	}
-	refusal := s.mailDone(reply)
-	if refusal == nil {
-		return nil
-	}
-	for range rcpts {
+	var refusal error
+	for i, stage := range s.due {
+		if i > 0 && s.in.empty() {
+			_, err = s.arm(ctx, limit)
+		}
+		switch {
+		case err != nil:
+			err = s.fail(stage, s.cause(ctx, err))
+		case stage == StageRcpt:
+			err = p.answered(ctx, sent, refusal != nil)
+		default:
+			err = p.led(ctx, stage)
+		}
+		if err != nil && refusal == nil {
+			refusal = err
+		}
 		if !s.open {
 			break
 		}
-		_, _ = s.receive(ctx, StageMail) // an error ends the session; the refusal says more
+		err = nil
 	}
+	p.stopped = p.stopped || (p.ask.RefusedMax > 0 && p.refused >= p.ask.RefusedMax)
 	return refusal
 }
 
-// collect reads the replies to the RCPTs of batch.
-func (p *probe) collect(ctx context.Context, batch []Address, sent time.Time) error {
-	s := p.s
-	for _, a := range batch {
-		if err := s.unaskable(a); err != nil {
-			p.add(Answer{Err: err})
-			continue
-		}
-		reply, err := s.in.read()
-		if err != nil {
-			return s.fail(StageRcpt, s.cause(ctx, err))
-		}
-		s.traceHeard(reply, a)
-		if reply.Permanent() {
-			p.refused++
-			s.refused++
-		}
-		p.add(Answer{Reply: reply, Sent: sent, At: time.Now()})
-		if reply.Code == 421 { // RFC 5321 §3.8
-			p.stopped = true
-			s.Close()
-			return nil
-		}
-		if p.ask.Stop != nil && !p.stopped {
-			p.stopped = p.ask.Stop(a, reply)
-		}
+// led reads the reply to a RSET or a MAIL.
+func (p *probe) led(ctx context.Context, stage Stage) error {
+	reply, err := p.s.receive(ctx, stage)
+	switch {
+	case err != nil:
+		return err
+	case stage == StageMail:
+		p.nth = 0
+		return p.s.mailDone(reply)
+	case !reply.Accepted(): // RFC 5321 §4.1.1.5 knows no refusal
+		return p.s.refuse(stage, reply)
 	}
-	p.stopped = p.stopped || (p.ask.RefusedMax > 0 && p.refused >= p.ask.RefusedMax)
+	p.s.transaction = false
 	return nil
 }
 
-// add keeps an answer, unless the probe has stopped before it.
-func (p *probe) add(a Answer) {
-	if !p.stopped {
-		p.answers = append(p.answers, a)
+// answered reads the reply to a RCPT.
+func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) error {
+	s := p.s
+	reply, err := s.in.read()
+	if err != nil {
+		return s.fail(StageRcpt, s.cause(ctx, err))
 	}
-}
-
-// putMail puts MAIL; with SMTPUTF8 only when an address needs it (RFC 6531 §3.4).
-func (p *probe) putMail() {
-	p.s.out = append(p.s.out, "MAIL FROM:<"...)
-	if p.wide {
-		p.s.put(p.s.options.ReturnPath, "> SMTPUTF8")
-		return
+	if reply.Permanent() && s.transaction { // else it is about the MAIL that was refused
+		p.refused++
+		s.refused++
 	}
-	p.s.put(p.s.options.ReturnPath, ">")
+	if reply.Code == 421 { // RFC 5321 §3.8
+		s.Close()
+	}
+	if dropped {
+		return nil
+	}
+	p.skip()
+	a := p.addrs[p.done]
+	s.traceHeard(reply, a)
+	p.nth++
+	p.answers[p.done] = Answer{Reply: reply, Nth: p.nth, Sent: sent, At: time.Now()}
+	p.done++
+	if s.open && p.ask.Stop != nil && p.ask.Stop(a, reply) {
+		p.stopped = true
+	}
+	return nil
 }
 
 // mailDone takes the reply to MAIL. A refusal leaves the session open.

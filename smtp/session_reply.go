@@ -14,6 +14,8 @@ type replyReader struct {
 	lines int // most in one reply
 	bytes int // most in one reply
 	left  int // bytes that the session may still read
+
+	last [6]Reply // the newest of one line, by the first digit: most are said again
 }
 
 func newReplyReader(from io.Reader, l *Limits) replyReader {
@@ -53,11 +55,18 @@ func (r *replyReader) read() (Reply, error) {
 		}
 		reply.Code = code
 		enhanced, text := cutEnhanced(text)
+		if last := r.last[code/100]; n == 1 && !more && len(last.Lines) == 1 && last.Code == code &&
+			last.Enhanced == enhanced && last.Lines[0] == string(text) {
+			return last, nil
+		}
 		if reply.Enhanced == (EnhancedCode{}) {
 			reply.Enhanced = enhanced
 		}
 		reply.Lines = append(reply.Lines, string(text))
 		if !more {
+			if n == 1 {
+				r.last[code/100] = reply
+			}
 			return reply, nil
 		}
 	}

@@ -3,6 +3,7 @@ package smtp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -103,6 +104,145 @@ func TestPipelinedGroupsHaveADepth(t *testing.T) {
 	}
 }
 
+// A group holds several transactions where they are to be small, and their replies are told apart.
+func TestGroupOfTransactions(t *testing.T) {
+	const mail = "\n< MAIL FROM:<back@probe.example>"
+	const two = openedPipelining + mail + `
+		< RCPT TO:<a@example.com>
+		< RSET` + mail + `
+		< RCPT TO:<b@example.com>
+		< RSET` + mail + `
+		< RCPT TO:<c@example.com>`
+	ask := Ask{Pipelining: true, PerTransaction: 1}
+	tests := []struct {
+		name   string
+		script script
+		ask    Ask
+		want   string // codes of the answers
+		nth    string // and which of their transactions they are
+		failed string // stage and code of the failure; "": none
+		rcpts  int
+		refuse int
+		open   bool
+	}{
+		{"of one RCPT each", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n> 550 5\n> 250 6\n> 250 7\n> 250 8\n! eof",
+			ask, "250 550 250", "1 1 1", "", 3, 1, true},
+		{"of two RCPTs and the rest", openedPipelining + mail + `
+			< RCPT TO:<a@example.com>
+			< RCPT TO:<b@example.com>
+			< RSET` + mail + `
+			< RCPT TO:<c@example.com>
+			> 250 1
+			> 250 2
+			> 452 4.5.3 too many
+			> 250 4
+			> 250 5
+			> 250 6
+			! eof`, Ask{Pipelining: true, PerTransaction: 2}, "250 452 250", "1 2 1", "", 3, 0, true},
+		{"and a transaction may go on in the next group", openedPipelining + mail + `
+			< RCPT TO:<a@example.com>
+			> 250 1
+			> 250 2
+			< RCPT TO:<b@example.com>
+			> 250 3
+			< RSET` + mail + `
+			< RCPT TO:<c@example.com>
+			> 250 4
+			> 250 5
+			> 250 6
+			! eof`, Ask{Pipelining: true, PerTransaction: 2, Depth: 1}, "250 250 250", "1 2 1", "", 3, 0, true},
+		{"no larger than the refusals left", openedPipelining + mail + `
+			< RCPT TO:<a@example.com>
+			< RSET` + mail + `
+			< RCPT TO:<b@example.com>
+			> 250 1
+			> 550 2
+			> 250 3
+			> 250 4
+			> 550 5
+			! eof`, Ask{Pipelining: true, PerTransaction: 1, RefusedMax: 2}, "550 550", "1 1", "", 2, 2, true},
+		{"MAIL refused within it: what is behind was sent, and is dropped",
+			two + "\n> 250 1\n> 550 2\n> 250 3\n> 450 4\n> 503 5\n> 250 6\n> 250 7\n> 550 8\n! eof",
+			ask, "550", "1", "MAIL 450", 3, 2, true},
+		{"RSET refused within it ends the session", two + "\n> 250 1\n> 250 2\n> 502 3\n! eof",
+			ask, "250", "1", "RSET 502", 3, 0, false},
+		{"421 to MAIL within it", two + "\n> 250 1\n> 250 2\n> 250 3\n> 421 4\n! eof",
+			ask, "250", "1", "MAIL 421", 3, 0, false},
+		{"421 to RCPT within it is the last answer", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n> 421 5\n! eof",
+			ask, "250 421", "1 1", "", 3, 0, false},
+		{"cut within it", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n! close",
+			ask, "250", "1", "RCPT 0", 3, 0, false},
+		{"each reply awaited where it is not offered", opened + mail + `
+			> 250 1
+			< RCPT TO:<a@example.com>
+			> 250 2
+			< RSET
+			> 250 3` + mail + `
+			> 250 4
+			< RCPT TO:<b@example.com>
+			> 550 5
+			< RSET
+			> 250 6` + mail + `
+			> 450 7
+			! eof`, ask, "250 550", "1 1", "MAIL 450", 2, 1, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := mustOpen(t, test.script, testOptions())
+			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)
+			failed, nth := "", ""
+			if err != nil {
+				f := failure(t, err)
+				failed = fmt.Sprint(f.Stage, " ", f.Reply.Code)
+			}
+			for _, a := range answers {
+				nth += fmt.Sprint(a.Nth, " ")
+			}
+			if codes(answers) != test.want || strings.TrimSpace(nth) != test.nth || !strings.EqualFold(failed, test.failed) {
+				t.Errorf("answers %q, nth %q, failed %q (%v)", codes(answers), nth, failed, err)
+			}
+			if s.Rcpts() != test.rcpts || s.Refused() != test.refuse || s.Open() != test.open {
+				t.Errorf("%d RCPTs, %d refused, open %v", s.Rcpts(), s.Refused(), s.Open())
+			}
+		})
+	}
+}
+
+// Early talk is looked for before each group, and makes every answer of the call void.
+func TestGroupOfTransactionsOutOfStep(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		> 250 ok
+		> 250 ok
+		> 250 and one more
+		! eof`, testOptions())
+	answers, err := s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: true, PerTransaction: 1, Depth: 1})
+	if f := failure(t, err); !errors.Is(f, ErrOutOfStep) || len(answers) != 0 || s.Open() || s.Rcpts() > 2 {
+		t.Errorf("failure %v, answers %s, open %v, %d RCPTs", f, codes(answers), s.Open(), s.Rcpts())
+	}
+}
+
+// SMTPUTF8 is asked for in the one transaction of a group that needs it.
+func TestSMTPUTF8InAGroupOfTransactions(t *testing.T) {
+	s := mustOpen(t, openedPipelining+`
+		< MAIL FROM:<back@probe.example>
+		< RCPT TO:<a@example.com>
+		< RSET
+		< MAIL FROM:<back@probe.example> SMTPUTF8
+		< RCPT TO:<ä@example.com>
+		> 250 ok
+		> 250 ok
+		> 250 ok
+		> 250 ok
+		> 250 ok
+		! eof`, testOptions())
+	answers, err := s.Probe(t.Context(), addresses("a", "", "ä", ""), Ask{Pipelining: true, PerTransaction: 1})
+	if err != nil || codes(answers) != "250 0 250 0" {
+		t.Errorf("%s, %v", codes(answers), err)
+	}
+}
+
 func TestPipeliningNeedsLeave(t *testing.T) {
 	s := mustOpen(t, openedPipelining+`
 		< MAIL FROM:<back@probe.example>
@@ -198,14 +338,14 @@ func TestProbeStops(t *testing.T) {
 		{"after the refusals allowed", lockstep, Ask{RefusedMax: 2}, 2},
 		{"when the caller says so", lockstep, Ask{Stop: stopAtB}, 2},
 		{"with a group no larger than the refusals allowed", grouped, Ask{Pipelining: true, RefusedMax: 2}, 2},
-		{"within a group, whose other replies are read", all, Ask{Pipelining: true, Stop: stopAtB}, 3},
+		{"behind the group, whose replies are all read", all, Ask{Pipelining: true, Stop: stopAtB, Depth: 3}, 3},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, test.script, testOptions())
-			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)
-			if err != nil || codes(answers) != "550 550" {
-				t.Errorf("answers %s, %v; want 550 550", codes(answers), err)
+			answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d"), test.ask)
+			if err != nil || len(answers) != test.wantRefused || strings.Trim(codes(answers), "50 ") != "" {
+				t.Errorf("answers %s, %v; want %d times 550", codes(answers), err, test.wantRefused)
 			}
 			if !s.Open() || s.Refused() != test.wantRefused {
 				t.Errorf("open %v, refused %d, want true, %d", s.Open(), s.Refused(), test.wantRefused)
@@ -214,27 +354,41 @@ func TestProbeStops(t *testing.T) {
 	}
 }
 
-// Hold is asked before each RCPT, after MAIL was answered, and before each group.
+// Hold is asked before each command, or group of them.
 func TestProbeIsHeld(t *testing.T) {
 	tests := []struct {
 		name   string
 		script script
 		ask    Ask
-		after  int // RCPTs, or groups, that are let through
+		after  int // commands, or groups, that are let through
 		want   string
 	}{
-		{"before the first", opened + `
+		{"before the first command", opened + `
+			! eof`, Ask{}, 0, ""},
+		{"before the first RCPT", opened + `
 			< MAIL FROM:<back@probe.example>
 			> 250 ok
-			! eof`, Ask{}, 0, ""},
-		{"before the second", opened + `
+			! eof`, Ask{}, 1, ""},
+		{"before the second RCPT", opened + `
 			< MAIL FROM:<back@probe.example>
 			> 250 ok
 			< RCPT TO:<a@example.com>
 			> 250 ok
-			! eof`, Ask{}, 1, "250"},
+			! eof`, Ask{}, 2, "250"},
+		{"before the second transaction", opened + `
+			< MAIL FROM:<back@probe.example>
+			> 250 ok
+			< RCPT TO:<a@example.com>
+			> 250 ok
+			! eof`, Ask{PerTransaction: 1}, 2, "250"},
 		{"before a group", openedPipelining + `
 			! eof`, Ask{Pipelining: true}, 0, ""},
+		{"before the second group of transactions", openedPipelining + `
+			< MAIL FROM:<back@probe.example>
+			< RCPT TO:<a@example.com>
+			> 250 ok
+			> 250 ok
+			! eof`, Ask{Pipelining: true, PerTransaction: 1, Depth: 1}, 1, "250"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -242,7 +396,7 @@ func TestProbeIsHeld(t *testing.T) {
 			asked := 0
 			test.ask.Hold = func() bool { asked++; return asked > test.after }
 			answers, err := s.Probe(t.Context(), addresses("a", "b"), test.ask)
-			if err != nil || codes(answers) != test.want || !s.Open() || s.Rcpts() != test.after {
+			if err != nil || codes(answers) != test.want || !s.Open() || s.Rcpts() != len(answers) {
 				t.Errorf("answers %s, %v, open %v, %d RCPTs", codes(answers), err, s.Open(), s.Rcpts())
 			}
 		})

@@ -91,18 +91,6 @@ func routes(_ context.Context, domain string) (mx.Route, error) {
 	return mx.Route{Domain: domain, NoMail: smtp.DomainNotFound}, nil
 }
 
-// trialsOf is the log of one source of a receiver; "good" has none, and "none" isn't there.
-func trialsOf(key, source string) answer {
-	switch key {
-	case "none":
-		return answer{}
-	case "good":
-		return answer{Live: 1}
-	}
-	return answer{Live: 1, Trials: []throttle.TrialLine{{Kind: throttle.TrialStateKind, Source: source,
-		State: &throttle.TrialState{}}, {Kind: "trial", Said: "450"}}}
-}
-
 func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	c := newClerk(t)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
@@ -115,8 +103,6 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 					SessionList: []view.Session{{ID: 4}, {ID: 5}}}}}
 			case kindTrace:
 				return answer{Lines: []view.TraceLine{{Number: q.Lines["node-1"] + 1, At: began.Add(2)}}}
-			case kindTrials:
-				return trialsOf(q.Key, "192.0.2.1")
 			case kindVerification:
 				return answer{Verification: &view.Verification{Final: 3}}
 			}
@@ -131,8 +117,6 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 					SessionList: []view.Session{{ID: 5}}}}}
 			case kindTrace:
 				return answer{Lines: []view.TraceLine{{Number: q.Lines["node-2"] + 1, At: began.Add(1)}}}
-			case kindTrials:
-				return trialsOf(q.Key, "192.0.2.2")
 			case kindVerification:
 				return answer{Verification: &view.Verification{Final: 7}}
 			}
@@ -157,18 +141,6 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	lines, err := c.Trace(ctx, "a", "", map[string]uint64{"node-1": 100})
 	if err != nil || len(lines) != 2 || lines[0].Node != "node-2" || lines[0].Number != 1 || lines[1].Number != 101 {
 		t.Errorf("lines %+v, %v", lines, err)
-	}
-	trials, quiet, err := c.Trials(ctx, "a")
-	if err != nil || len(quiet) != 1 || len(trials) != 4 || trials[0].Node != "node-1" || trials[2].Node != "node-2" ||
-		trials[2].Source != "192.0.2.2" || trials[3].Node != "" || trials[3].Said != "450" {
-		t.Errorf("trials %+v, %v, %v", trials, quiet, err)
-	}
-	if trials, _, err := c.Trials(ctx, "good"); err != nil || trials == nil || len(trials) > 0 {
-		t.Errorf("trials where nothing was bad: %+v, %v", trials, err)
-	}
-	var unheard *view.Unheard
-	if _, _, err := c.Trials(ctx, "none"); !errors.As(err, &unheard) {
-		t.Errorf("trials of what a silent node may have: %v", err)
 	}
 	v, err := c.Verification(ctx, uuid.NewString())
 	if err != nil || v.Node != "node-2" || v.Final != 7 {

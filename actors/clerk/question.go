@@ -30,7 +30,6 @@ const (
 	kindClose        = "close"
 	kindForget       = "forget"
 	kindTrace        = "trace"
-	kindTrials       = "trials"
 	kindVerification = "verification"
 	kindRecord       = "record"
 	kindFile         = "file"
@@ -59,8 +58,6 @@ type answer struct {
 	Closed       bool                  `json:"closed,omitempty"`
 	Forgotten    []view.Forgotten      `json:"forgotten,omitempty"`
 	Lines        []view.TraceLine      `json:"lines,omitempty"`
-	Trials       []throttle.TrialLine  `json:"trials,omitempty"`
-	Live         int                   `json:"live,omitempty"` // receivers whose trials these are
 	Verification *view.Verification    `json:"verification,omitempty"`
 	Record       *view.Record          `json:"record,omitempty"`
 	Whole        bool                  `json:"whole,omitempty"` // the record ends with these receivers
@@ -208,8 +205,6 @@ func (c *Clerk) answer(ctx context.Context, q question) (a answer, err error) {
 		a.Forgotten = o.Living.Forget(ctx, q.Key, q.What)
 	case kindTrace:
 		a.Lines, err = o.Living.Trace(now, q.Key, q.Source, q.Lines[c.name()])
-	case kindTrials:
-		a.Trials, a.Live = o.Living.Trials(ctx, q.Key)
 	case kindVerification:
 		if o.Lookup == nil {
 			break

@@ -12,7 +12,6 @@ import (
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/cluster"
-	"rollcall/smtp/throttle"
 )
 
 const (
@@ -191,32 +190,6 @@ func (c *Clerk) Trace(
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Number, b.Number))
 	})
 	return out, nil
-}
-
-// Trials gives the logs of trials of a receiver, one behind the other; the first line of each has its node.
-// view.ErrNotThere; a view.Unheard when a node that does not answer may have it.
-func (c *Clerk) Trials(ctx context.Context, key string) ([]throttle.TrialLine, []view.Silent, error) {
-	all, err := c.ask(ctx, question{Kind: kindTrials, Key: key})
-	if err != nil {
-		return nil, nil, err
-	}
-	out, live := []throttle.TrialLine{}, 0
-	for _, s := range all {
-		for i := range s.Trials {
-			if s.Trials[i].State != nil {
-				s.Trials[i].Node = s.name
-			}
-		}
-		out, live = append(out, s.Trials...), live+s.Live
-	}
-	quiet := silent(all)
-	switch {
-	case live > 0:
-		return out, quiet, nil
-	case len(quiet) > 0:
-		return nil, quiet, &view.Unheard{Silent: quiet}
-	}
-	return nil, nil, view.ErrNotThere
 }
 
 // Verification says what the open addresses of a verification wait for. view.ErrNotThere; a

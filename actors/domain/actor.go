@@ -24,10 +24,10 @@ const resolveJitter = 4
 // own bound for the question is 20 s.
 const routeTimeout = 10 * time.Minute
 
-// Actor is the shell around an agenda.
+// Actor is the shell around a planner.
 type Actor struct {
 	options   Options
-	agenda    *agenda
+	planner   *planner
 	receivers map[int]*actor.PID // by shard
 	alarm     alarm.Alarm
 	quiet     time.Time // what the parent was told last
@@ -57,7 +57,7 @@ func New(o Options, w Work) actor.Actor {
 	var seed [32]byte
 	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
 	now := time.Now()
-	return &Actor{options: o, agenda: newAgenda(now, o, w, seed), toldAt: now,
+	return &Actor{options: o, planner: newPlanner(now, o, w, seed), toldAt: now,
 		receivers: map[int]*actor.PID{}, ctx: ctx, cancel: cancel}
 }
 
@@ -70,32 +70,32 @@ func (a *Actor) Receive(c actor.Context) {
 		a.stop(c)
 		return
 	case *actor.Stopped: // who remembers this actor's name remembers the actor, and nothing else then
-		a.agenda, a.receivers, a.told = nil, nil, Waits{}
+		a.planner, a.receivers, a.told = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
-		a.agenda.acked(now, m)
+		a.planner.acked(now, m)
 	case *wire.Results:
-		a.agenda.results(now, m)
+		a.planner.results(now, m)
 	case *wire.Pulse:
 		a.pulsed(c, now, m)
 	case *wire.Moved:
 		if a.current(c.Sender(), m.GetTask()) {
-			a.agenda.moved(now, m)
+			a.planner.moved(now, m)
 		}
 	case *actor.Terminated:
 		a.terminated(now, m)
 	case Hold:
-		a.agenda.hold(now, m.On)
+		a.planner.hold(now, m.On)
 	case Park:
 		a.park(c, now)
 	case Resume:
-		a.agenda.resume()
+		a.planner.resume()
 	case routeDone:
-		a.agenda.routed(now, m.route, m.err)
+		a.planner.routed(now, m.route, m.err)
 	case receiverDone:
 		a.reach(c, m)
 	case recallDone:
-		a.agenda.known()
+		a.planner.controls.recallOver()
 	case panicked:
 		panic("what this actor had begun panicked") // so that its parent begins it anew
 	case alarm.WakeUp:
@@ -110,9 +110,9 @@ func (a *Actor) Receive(c actor.Context) {
 
 // park tells the parent what is left, or that it is not the time for that.
 func (a *Actor) park(c actor.Context, now time.Time) {
-	left, ok := a.agenda.park(now)
+	left, ok := a.planner.park(now)
 	if !ok {
-		c.Send(c.Parent(), NotParked{Domain: a.agenda.work.Domain})
+		c.Send(c.Parent(), NotParked{Domain: a.planner.work.Domain})
 		return
 	}
 	c.Send(c.Parent(), left)
@@ -126,7 +126,7 @@ func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 		return earlier(wake, next)
 	}
 	a.toldAt = now
-	if w := a.agenda.waits(now); !w.equal(a.told) {
+	if w := a.planner.waits(now); !w.equal(a.told) {
 		a.told = w
 		c.Send(c.Parent(), w)
 		return earlier(wake, now.Add(tellEvery))
@@ -143,27 +143,27 @@ func (a *Actor) concluded() bool {
 			before += w.Addresses
 		}
 	}
-	return a.agenda.weighed() < before && !a.agenda.draining
+	return a.planner.weighed() < before && !a.planner.draining
 }
 
 func (a *Actor) plan(c actor.Context, now time.Time) {
-	steps, finals, wake := a.agenda.plan(now)
+	steps, finals, wake := a.planner.plan(now)
 	for _, s := range steps {
 		a.do(c, s)
 	}
 	if len(finals) > 0 {
-		c.Send(c.Parent(), Finals{Domain: a.agenda.work.Domain, Finals: finals, Done: a.agenda.left == 0})
+		c.Send(c.Parent(), Finals{Domain: a.planner.work.Domain, Finals: finals, Done: a.planner.left == 0})
 	}
-	if a.agenda.left == 0 {
+	if a.planner.left == 0 {
 		return
 	}
-	if until := a.agenda.quiet(now); !until.Equal(a.quiet) {
+	if until := a.planner.quiet(now); !until.Equal(a.quiet) {
 		if a.quiet.IsZero() {
 			a.toldAt = time.Time{}
 			wake = a.tell(c, now, wake) // the customer is told what it waits for when he is told that it waits
 		}
 		a.quiet = until
-		c.Send(c.Parent(), Quiet{Domain: a.agenda.work.Domain, Until: until})
+		c.Send(c.Parent(), Quiet{Domain: a.planner.work.Domain, Until: until})
 	}
 	a.alarm.Set(c, now, a.tell(c, now, wake))
 }
@@ -174,7 +174,7 @@ func (a *Actor) do(c actor.Context, s step) {
 	beside, failed := guard.Of(c.ActorSystem()), func() { root.Send(self, panicked{}) }
 	switch s := s.(type) {
 	case findRoute:
-		domain, tenant := a.agenda.work.Domain, a.agenda.work.Workspace.String()
+		domain, tenant := a.planner.work.Domain, a.planner.work.Workspace.String()
 		beside.Go("route", func() {
 			within, cancel := context.WithTimeout(mx.For(ctx, tenant), routeTimeout)
 			defer cancel()
@@ -185,7 +185,7 @@ func (a *Actor) do(c actor.Context, s step) {
 			root.Send(self, routeDone{route, err})
 		}, failed)
 	case findReceiver:
-		key := a.agenda.shardKey(s.shard)
+		key := a.planner.shardKey(s.shard)
 		resolve := func() {
 			if ctx.Err() == nil {
 				root.Send(self, receiverDone{s.shard, key, a.options.Resolve(key)})
@@ -197,7 +197,7 @@ func (a *Actor) do(c actor.Context, s step) {
 			beside.Go("resolve", resolve, failed)
 		}
 	case recall:
-		domain := a.agenda.work.Domain
+		domain := a.planner.work.Domain
 		beside.Go("recall", func() {
 			within, cancel := context.WithTimeout(ctx, recallWithin)
 			defer cancel()
@@ -224,12 +224,12 @@ func (a *Actor) do(c actor.Context, s step) {
 
 // warn tells people that a receiver does not answer truly any more.
 func (a *Actor) warn(s guardSeen) {
-	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.agenda.work.Domain,
-		"receiver", a.agenda.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
+	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.planner.work.Domain,
+		"receiver", a.planner.route.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
 }
 
 func (a *Actor) reach(c actor.Context, m receiverDone) {
-	if a.agenda.found(m.shard, m.key, m.pid != nil) && m.pid != nil {
+	if a.planner.found(m.shard, m.key, m.pid != nil) && m.pid != nil {
 		a.receivers[m.shard] = m.pid
 		c.Watch(m.pid)
 	}
@@ -237,21 +237,21 @@ func (a *Actor) reach(c actor.Context, m receiverDone) {
 
 // current says whether a message about a task comes from the receiver it is with.
 func (a *Actor) current(sender *actor.PID, t *wire.Task) bool {
-	s := a.agenda.mine(t)
+	s := a.planner.mine(t)
 	return s != nil && a.receivers[s.number] != nil && a.receivers[s.number].Equal(sender)
 }
 
-// pulsed hands a pulse to the agenda. A receiver that thinks it has our work, and
+// pulsed hands a pulse to the planner. A receiver that thinks it has our work, and
 // is not the one that we work with, is told that it has not.
 func (a *Actor) pulsed(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.current(c.Sender(), m.GetTask()) {
-		a.agenda.pulsed(now, m)
-	} else if c.Sender() != nil && a.agenda.mine(m.GetTask()) != nil {
+		a.planner.pulsed(now, m)
+	} else if c.Sender() != nil && a.planner.mine(m.GetTask()) != nil {
 		c.Send(c.Sender(), &wire.Cancel{Task: m.GetTask()})
 	}
 }
 
-// terminated tells the agenda of the end of a receiver. One that stopped may have
+// terminated tells the planner of the end of a receiver. One that stopped may have
 // failed over what it was asked; one that is not to be reached has not.
 func (a *Actor) terminated(now time.Time, m *actor.Terminated) {
 	for shard, pid := range a.receivers {
@@ -260,7 +260,7 @@ func (a *Actor) terminated(now time.Time, m *actor.Terminated) {
 			if m.Why == actor.TerminatedReason_Stopped {
 				suspicion = lostSure
 			}
-			a.agenda.gone(now, a.agenda.shards[shard], suspicion)
+			a.planner.gone(now, a.planner.shards[shard], suspicion)
 		}
 	}
 }
@@ -271,9 +271,9 @@ func (a *Actor) stop(c actor.Context) {
 	a.alarm.Stop()
 	for shard, pid := range a.receivers {
 		c.Unwatch(pid) // which keeps a list of who watches it
-		if s := a.agenda.shards[shard]; len(s.chunks) > 0 || s.told > 0 {
+		if s := a.planner.shards[shard]; len(s.chunks) > 0 || s.told > 0 {
 			c.Send(pid, &wire.Cancel{Task: s.task})
 		}
 	}
-	a.agenda.end()
+	a.planner.end()
 }

@@ -22,12 +22,12 @@ import (
 // It never lies: an address that it answered keeps its answer.
 type adversary struct {
 	t     *rapid.T
-	b     *agenda
+	b     *planner
 	now   time.Time
 	open  map[uint64]*wire.Offer
 	keys  map[uint64]string // of the receiver that was offered a chunk
 	batch map[uint64]uint64
-	mail  []delivery // on its way to the agenda
+	mail  []delivery // on its way to the planner
 	truth []told     // by ordinal
 	kinds []int      // what each address gets before its truth: number of "again"
 	all   bool       // the receiver accepts what nobody has; behind a guard, in silence
@@ -51,7 +51,7 @@ func (a *adversary) chance(percent int) bool {
 	return !a.calm && rapid.IntRange(1, 100).Draw(a.t, "chance") <= percent
 }
 
-// post sends a message to the agenda: once, twice, late or never.
+// post sends a message to the planner: once, twice, late or never.
 func (a *adversary) post(do func()) {
 	if a.chance(10) {
 		return
@@ -69,7 +69,7 @@ func (a *adversary) post(do func()) {
 	}
 }
 
-// do carries out one step of the agenda.
+// do carries out one step of the planner.
 func (a *adversary) do(s step) {
 	switch s := s.(type) {
 	case findRoute:
@@ -89,7 +89,7 @@ func (a *adversary) do(s step) {
 		key := a.b.shardKey(s.shard)
 		a.mail = append(a.mail, delivery{a.now.Add(s.after), func() { a.b.found(s.shard, key, !a.chance(20)) }})
 	case recall:
-		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.known() }})
+		a.mail = append(a.mail, delivery{a.now.Add(time.Second), func() { a.b.controls.recallOver() }})
 	case tell:
 		switch m := s.msg.(type) {
 		case *wire.Offer:
@@ -123,7 +123,7 @@ func (a *adversary) offered(m *wire.Offer) {
 		if uint32(at) != m.GetTask().GetShard() {
 			a.t.Fatalf("%s is offered to shard %d, want %d", p.GetLocal(), m.GetTask().GetShard(), at)
 		}
-		if p.GetOrdinal() == controlOrdinal && len(a.b.accepted) == 0 {
+		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && (m.Retries() || m.GetChunk() > 1) {
 			a.t.Fatal("a control probe that nobody needs")
 		}
 	}
@@ -154,7 +154,7 @@ func (a *adversary) census() {
 			places[d.ordinal]++
 		}
 	}
-	for _, f := range slices.Concat(a.b.accepted, a.b.proven) {
+	for _, f := range slices.Concat(a.b.controls.accepted, a.b.controls.proven) {
 		places[f.ordinal]++
 	}
 	if control := places[controlOrdinal]; control > 1 || control == 1 != a.b.controls.asking {
@@ -174,8 +174,8 @@ func (a *adversary) census() {
 // work answers a part of what is open, and misbehaves.
 func (a *adversary) work() {
 	for _, s := range a.b.shards {
-		if len(s.chunks) > chunksMax {
-			a.t.Fatalf("%d chunks are open", len(s.chunks))
+		if s.out(false) > chunksMax || s.out(true) > chunksMax {
+			a.t.Fatalf("%d chunks are open, and %d of due retries", s.out(false), s.out(true))
 		}
 		switch {
 		case !s.reached:
@@ -340,7 +340,7 @@ func TestAdversary(t *testing.T) {
 			}
 			a.truth, a.kinds = append(a.truth, say), append(a.kinds, i%3)
 		}
-		a.b = newAgenda(morning, o, w, testSeed)
+		a.b = newPlanner(morning, o, w, testSeed)
 		a.plan()
 		vicious := rapid.IntRange(5, 300).Draw(t, "seconds of vice")
 		rested := false

@@ -1,31 +1,28 @@
 package domain
 
 import (
-	"container/heap"
-	"slices"
 	"time"
 
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/mx"
 )
 
 // mine gives the shard that a message is about, nil when it is about another task
 // or epoch.
-func (a *agenda) mine(t *wire.Task) *shard {
+func (pl *planner) mine(t *wire.Task) *shard {
 	key := t.Key()
-	if t.GetEpoch() != a.work.Epoch || key.Verification != a.work.Verification ||
-		key.Domain != a.work.Domain || uint64(key.Shard) >= uint64(len(a.shards)) {
+	if t.GetEpoch() != pl.work.Epoch || key.Verification != pl.work.Verification ||
+		key.Domain != pl.work.Domain || uint64(key.Shard) >= uint64(len(pl.shards)) {
 		return nil
 	}
-	return a.shards[key.Shard]
+	return pl.shards[key.Shard]
 }
 
 // moved takes the notice that the receiver goes away. It is its last word: what was
 // on the wire it has answered before, and all that is left is to be offered again.
-func (a *agenda) moved(now time.Time, m *wire.Moved) {
-	s := a.mine(m.GetTask())
+func (pl *planner) moved(now time.Time, m *wire.Moved) {
+	s := pl.mine(m.GetTask())
 	if s == nil {
 		return
 	}
@@ -35,12 +32,12 @@ func (a *agenda) moved(now time.Time, m *wire.Moved) {
 			suspicion = lostSure
 		}
 	}
-	a.gone(now, s, suspicion)
+	pl.gone(now, s, suspicion)
 }
 
 // acked takes the answer to an offer.
-func (a *agenda) acked(now time.Time, m *wire.OfferAck) {
-	s := a.mine(m.GetTask())
+func (pl *planner) acked(now time.Time, m *wire.OfferAck) {
+	s := pl.mine(m.GetTask())
 	if s == nil || s.chunks[m.GetChunk()] == nil {
 		return
 	}
@@ -51,11 +48,15 @@ func (a *agenda) acked(now time.Time, m *wire.OfferAck) {
 	case wire.Refusal_NONE:
 		o.acked = true
 	default: // full, or an epoch that is over: a pulse or our parent will tell
-		a.close(s, m.GetChunk())
-		s.giveBack(o)
-		s.credit = 0 // whatever it says: the same offer would be refused again at once
+		pl.close(s, m.GetChunk())
+		pl.giveBack(s, o)
+		if o.retries {
+			s.retryAt = now.Add(refusedPause)
+		} else {
+			s.credit = 0 // whatever it says: the same offer would be refused again at once
+		}
 		if len(s.chunks) == 0 {
-			a.leave(s) // and ask again after a pause
+			pl.leave(s) // and ask again after a pause
 			s.failures++
 		}
 	}
@@ -63,37 +64,38 @@ func (a *agenda) acked(now time.Time, m *wire.OfferAck) {
 
 // pulsed notes that the receiver lives, and takes back chunks that it has lost. It
 // is also when a change of the split is noticed: the old shards get no allowance.
-func (a *agenda) pulsed(now time.Time, m *wire.Pulse) {
-	s := a.mine(m.GetTask())
+func (pl *planner) pulsed(now time.Time, m *wire.Pulse) {
+	s := pl.mine(m.GetTask())
 	if s == nil {
 		return
 	}
-	if a.options.shards(a.key) != len(a.shards) {
-		a.place(now)
+	if pl.options.shards(pl.route.key) != len(pl.shards) {
+		pl.place(now)
 		return
 	}
 	s.heard, s.credit = now, m.GetCredit()
 	s.cause, s.perHour = m.GetCause(), m.GetPerHour()
 	s.hold(now, wire.Until(now, m.GetWaitingMs()))
+	pl.noteBarren(now, s, m)
 	held := map[uint64]bool{}
 	for _, number := range m.GetChunks() {
 		held[number] = true
 	}
 	for number, o := range s.chunks {
 		if o.acked && !held[number] && now.Sub(o.sent) > silenceMax {
-			a.close(s, number)
-			s.giveBack(o)
+			pl.close(s, number)
+			pl.giveBack(s, o)
 		}
 	}
 }
 
 // results takes answers; what was taken before is acknowledged and ignored.
-func (a *agenda) results(now time.Time, m *wire.Results) {
-	s := a.mine(m.GetTask())
+func (pl *planner) results(now time.Time, m *wire.Results) {
+	s := pl.mine(m.GetTask())
 	if s == nil {
 		return
 	}
-	a.steps = append(a.steps, reply{&wire.ResultsAck{Task: s.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
+	pl.steps = append(pl.steps, reply{&wire.ResultsAck{Task: s.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
 	o := s.chunks[m.GetChunk()]
 	if o == nil {
 		return // late: the chunk was given back, perhaps to another receiver
@@ -105,17 +107,21 @@ func (a *agenda) results(now time.Time, m *wire.Results) {
 	}
 	o.seen[m.GetBatch()] = struct{}{}
 	o.acked = true
+	reader := wire.NewReader(m)
 	for _, answer := range m.GetAnswers() {
 		if _, left := o.left[answer.GetOrdinal()]; left {
 			delete(o.left, answer.GetOrdinal())
-			a.options.Load.give(a.work.Workspace, 1)
-			a.answer(now, s, answer, m.AttemptsOf(answer))
+			pl.options.Load.give(pl.work.Workspace, 1)
+			pl.answer(now, s, answer, reader.AttemptsOf(answer))
 		}
 	}
 	if len(o.left) == 0 {
-		a.close(s, m.GetChunk())
-		s.resize(now.Sub(o.sent))
+		pl.close(s, m.GetChunk())
+		if !o.retries {
+			s.resize(now.Sub(o.sent))
+		}
 	}
+	pl.noteBarren(now, s, m)
 }
 
 // resize chooses the size of the next chunk by how long this one took.
@@ -123,7 +129,7 @@ func (s *shard) resize(took time.Duration) {
 	if took <= chunkSoon {
 		s.size = min(2*s.size, wire.AddressesMax)
 	} else {
-		s.size = max(s.size/2, chunkFirst)
+		s.size = max(s.size/2, chunkLeast)
 	}
 }
 
@@ -136,137 +142,62 @@ type answerOf struct {
 
 // answer follows what came of one probe. An answer without an attempt says nothing
 // about the address: nobody was asked.
-func (a *agenda) answer(now time.Time, s *shard, m *wire.Answer, attempts []evidence.Attempt) {
-	p := a.begin(now, s, m.GetOrdinal())
-	c := a.archive.take(&p)
+func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []evidence.Attempt) {
+	p := pl.begin(now, s, m.GetOrdinal())
+	c := pl.retries.log.take(&p)
+	if len(c.Attempts) == 0 {
+		c.Attempts = attempts[:0] // where they are put again
+	}
 	for i := range attempts {
 		if !attempts[i].Reason.Known() { // of a newer program: what it means is not known here
 			attempts[i].Void = true
 		}
+		if attempts[i].Stage == smtp.StageRcpt && !attempts[i].Others {
+			p.marks |= markAsked
+		}
 		c.Add(attempts[i])
 	}
 	c.Omitted += int(m.GetOmitted())
-	c.Hosts = a.hostsOf(c)
+	c.Hosts = pl.route.hostsOf(c)
 	_, reason := m.Verdict()
 	say := answerOf{reason: reason, wait: m.Wait(), attempts: attempts}
 	if reason == smtp.ReasonNone {
 		say.reason = smtp.Protocol
 	}
 	if m.GetOrdinal() == controlOrdinal {
-		a.controlled(now, s, p, c, say)
+		pl.controlled(now, s, p, c, say)
 		return
 	}
 	last, asked := c.Last()
 	if !asked || len(attempts) == 0 {
-		a.again(now, s, p, c, say)
+		pl.again(now, s, p, c, say)
 		return
 	}
-	a.passed(now, p, last)
+	pl.passed(now, p, last)
 	// A guard counts each refusal, whether or not our rules can tell what it means.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
-		a.options.Facts.Refused(a.work.Domain, now)
+		pl.options.Facts.Refused(pl.work.Domain, now)
 	}
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
-		a.hear(p.ordinal, last)
+		pl.witnesses.hear(p.ordinal, last)
 	}
 	if last.Outcome == smtp.Invalid && last.Bare {
-		a.tally.asked(p.reason, false)
+		pl.retries.stats.asked(p.reason, false)
 		p.reason = smtp.ReasonNone
-		a.doubt(now, p, c)
+		pl.doubt(now, p, c)
 		return
 	}
 	if last.Outcome == smtp.Valid {
-		a.tally.asked(p.reason, false)
+		pl.retries.stats.asked(p.reason, false)
 		p.reason = smtp.ReasonNone
-		if c.Habit = a.habit(now); !a.believes(c.Habit, now) || !a.conclude(now, p.ordinal, c) {
-			a.accept(now, p, c)
+		if c.Habit = pl.habit(now); !pl.believes(c.Habit, now) || !pl.conclude(now, p.ordinal, c) {
+			pl.accept(p, c)
 		}
 		return
 	}
-	if a.conclude(now, p.ordinal, c) {
-		a.tally.asked(p.reason, false)
+	if pl.conclude(now, p.ordinal, c) {
+		pl.retries.stats.asked(p.reason, false)
 		return
 	}
-	a.again(now, s, p, c, say)
-}
-
-// hostsOf is how many hosts have to deny that they serve the domain before that is
-// believed: those of the route, and those of an older one that were asked.
-func (a *agenda) hostsOf(c evidence.Case) int {
-	hosts := len(a.route.Hosts)
-	for i, t := range c.Attempts {
-		same := func(other evidence.Attempt) bool { return other.Host == t.Host }
-		routed := func(h mx.Host) bool { return h.Name == t.Host }
-		if t.Host != "" && !slices.ContainsFunc(a.route.Hosts, routed) &&
-			!slices.ContainsFunc(c.Attempts[:i], same) {
-			hosts++
-		}
-	}
-	return hosts
-}
-
-// namedInRow is how many waits in a row may be as short as the receiver or a rule names
-// them. From then on they grow like those of the configuration: a mailbox that is put off
-// for a minute each time would be asked for hundreds of times. Guess.
-const namedInRow = 4
-
-// putOff says whether an address was put off itself. That its host or we have to rest is
-// told of addresses that nobody asked for, too: they wait for that alone.
-func putOff(list []evidence.Attempt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	last := list[len(list)-1]
-	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
-}
-
-// waited says whether an answer is about a limit, a rest or a budget that kept everybody from asking
-// the address.
-func waited(m answerOf) bool {
-	limited := m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
-	return limited && !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
-}
-
-// again puts an address off, or gives it up when its time is over. A wait that the
-// receiver named is never cut short. What it waits for a limit, a rest or a budget uses none of
-// its time; of a control probe's it does, so that what was accepted never waits for it longer.
-func (a *agenda) again(now time.Time, s *shard, p pending, c evidence.Case, m answerOf) {
-	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
-		a.putOffBy(now, &p, last)
-	}
-	wait, nth := m.wait, int(p.waits)
-	if p.marks &^= markNamed; wait > 0 {
-		p.marks |= markNamed
-		wait += min(wait/20+50*time.Millisecond, 30*time.Second) // clocks differ
-		nth -= namedInRow
-	}
-	if m.wait <= 0 || nth >= 0 && putOff(m.attempts) {
-		waits := a.options.waits(a.key)
-		own := waits[min(nth, len(waits)-1)]
-		if left := p.since + a.options.GiveUpAfter - a.since(now); left > 0 {
-			own = min(own, left) // one last try when the time is up
-		}
-		wait = max(wait, own)
-	}
-	if waited(m) && p.ordinal != controlOrdinal { // nobody asked it: neither that nor this wait counts
-		p.since += a.since(now) - max(p.due, p.since) + wait
-	} else if p.waits < waitsMax {
-		p.waits++
-	}
-	p.due = a.since(now) + wait
-	deadline := a.work.Deadline
-	switch {
-	case p.due-p.since <= a.options.GiveUpAfter && (deadline.IsZero() || now.Add(wait).Before(deadline)):
-		a.archive.keep(&p, c)
-		if len(m.attempts) > 0 {
-			a.tally.asked(p.reason, true)
-		}
-		p.reason = m.reason
-		a.tally.push(&p, a.passes(&p))
-		heap.Push(&s.deferred, p)
-	case p.ordinal == controlOrdinal:
-		a.uncontrolled(now, m.reason)
-	default:
-		a.giveUp(now, p, c, m.reason)
-	}
+	pl.again(now, s, p, c, say)
 }

@@ -22,30 +22,33 @@ func (b *bench) backs(o *wire.Offer, behind int, waiting time.Duration) {
 }
 
 func TestOffersTellWhatIsBehindThem(t *testing.T) {
-	const all = 10 * chunkFirst
+	const all = 10 * wire.AddressesMax
 	b := newBench(t, testOptions(), all)
 	b.reach()
 	first := b.offered()
-	b.backs(first, all-chunkFirst, 0)
+	b.backs(first, all-wire.AddressesMax, 0)
 	b.pass(ackWithin) // nobody answers
-	b.backs(b.offered(), all-chunkFirst, ackWithin)
+	b.backs(b.offered(), all-wire.AddressesMax, ackWithin)
 	b.ack(first, 1, wire.Refusal_NONE)
 	second := b.offered()
-	b.backs(second, all-2*chunkFirst, ackWithin)
+	b.backs(second, all-2*wire.AddressesMax, ackWithin)
 	b.ack(second, 0, wire.Refusal_FULL) // given back
 	b.pass(time.Second)
 	b.answers(first, 1, greylisted) // they wait for a time, not for the receiver
 	third := b.offered()
-	b.backs(third, all-chunkFirst-len(third.GetProbes()), ackWithin+time.Second)
+	b.backs(third, all-wire.AddressesMax-len(third.GetProbes()), ackWithin+time.Second)
 	b.pass(10 * time.Minute) // their time has come, and nothing was heard of the receiver
 	b.finds(true)
-	last := b.offered()
-	b.backs(last, all-len(last.GetProbes()), ackWithin+time.Second+10*time.Minute)
+	behind, offers := all, b.offers()
+	for _, o := range offers {
+		behind -= len(o.GetProbes())
+	}
+	b.backs(offers[len(offers)-1], behind, ackWithin+time.Second+10*time.Minute)
 }
 
 func TestAddressesThatAreDueAreCounted(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		s := &shard{tally: newAgenda(morning, testOptions(), Work{}, testSeed).tally}
+		s := &shard{stats: newPlanner(morning, testOptions(), Work{}, testSeed).retries.stats}
 		want := 0
 		for range rapid.IntRange(0, 50).Draw(t, "deferred") {
 			due := time.Duration(rapid.IntRange(0, 20).Draw(t, "due")) * time.Second
@@ -65,7 +68,7 @@ func TestAddressesThatAreDueAreCounted(t *testing.T) {
 // while nothing more is welcome, and those that are held back, are told of within a second;
 // what does not change is told again only while nothing is out, before it is forgotten there.
 func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
-	const all = 6 * chunkFirst
+	const all = 6 * wire.AddressesMax
 	b := newBench(t, testOptions(), all)
 	b.reach()
 	first := b.offered()
@@ -76,12 +79,13 @@ func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
 	if said := b.said(); len(said) > 0 {
 		t.Errorf("nothing changed, and it says %v", said)
 	}
-	b.answers(first, 1, told{reason: smtp.Greylisted, wait: 2 * time.Second})
-	out := len(second.GetProbes())
-	live := []uint64{second.GetChunk()}
-	for _, third := range b.offers() { // and no chunk more is welcome
-		out, live = out+len(third.GetProbes()), append(live, third.GetChunk())
-		b.ack(third, 0, wire.Refusal_NONE)
+	behind, live := all-len(first.GetProbes())-len(second.GetProbes()), []uint64{}
+	putOff := func(o *wire.Offer) { // and no chunk more is welcome
+		b.answers(o, 1, told{reason: smtp.Greylisted, wait: 2 * time.Second})
+		for _, next := range b.offers() {
+			behind, live = behind-len(next.GetProbes()), append(live, next.GetChunk())
+			b.ack(next, 0, wire.Refusal_NONE)
+		}
 	}
 	heard := func(want int) {
 		t.Helper()
@@ -94,7 +98,17 @@ func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
 		}
 		t.Errorf("the receiver never hears of %d", want)
 	}
-	heard(all - out) // those that are due, and those that were never offered
+	putOff(first)
+	b.only().size = wire.AddressesMax / 3 // so that not all that are due go out at once
+	b.pass(3 * time.Second)
+	behind += len(first.GetProbes())
+	for _, next := range b.offers() {
+		behind, live = behind-len(next.GetProbes()), append(live, next.GetChunk())
+		b.ack(next, 0, wire.Refusal_NONE)
+	}
+	putOff(second)
+	b.pass(2 * time.Second)
+	heard(behind + len(second.GetProbes())) // those that are due, and those that were never offered
 	b.hold(b.now, true)
 	b.look()
 	heard(all)

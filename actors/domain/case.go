@@ -10,7 +10,7 @@ import (
 
 // pending is what is kept of one address from its first answer to its outcome. There
 // may be as many as a file has rows: 40 bytes each, and 16 for each attempt, which
-// the archive holds. Its times count from the start of the agenda.
+// the attempt log holds. Its times count from the start of the planner.
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
@@ -33,28 +33,32 @@ const (
 	markNamed = 1 << iota // the receiver named the wait
 	markEarly             // asked again before the configured wait was over
 	markHeld              // waited for longer than it had to, because our ledger stalled
+	markAsked             // a RCPT was sent for it
 )
 
 // begin is the record of an address that is answered for the first time, or the one
 // that was kept of it, which is taken out of the shard.
-func (a *agenda) begin(now time.Time, s *shard, ordinal uint32) pending {
+func (pl *planner) begin(now time.Time, s *shard, ordinal uint32) pending {
 	p, before := s.history[ordinal]
 	delete(s.history, ordinal)
 	if !before {
-		p = pending{ordinal: ordinal, since: a.since(now)}
+		p = pending{ordinal: ordinal}
+	}
+	if !before || ordinal == controlOrdinal && p.reason == smtp.ReasonNone {
+		p.since = pl.since(now)
 	}
 	return p
 }
 
 // conclude gives an address its outcome, if its case is closed. It is the only place
 // where a Final is made, and verdict.Conclude the only one where an outcome is.
-func (a *agenda) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
+func (pl *planner) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 	outcome, reason := verdict.Conclude(c)
 	if !outcome.Final() {
 		return false
 	}
-	a.left--
-	a.finals = append(a.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
+	pl.left--
+	pl.finals = append(pl.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
 		At: caseTime(now, c), Case: c})
 	return true
 }
@@ -68,91 +72,62 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 	return now
 }
 
-// giveUp ends an address that nobody can find out about: its case is closed as it is.
-// why is smtp.ReasonNone when the last attempt says it.
-func (a *agenda) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
-	last, asked := c.Last()
-	switch {
-	case why == smtp.DNSFailed:
-		c.NoRoute = why
-	case !asked || why != last.Reason:
-		c.Why = why
-	}
-	c.GaveUp = true
-	a.conclude(now, p.ordinal, c)
-}
-
 // cut says whether so much has become final in this turn that the rest waits for the
 // next: cases are large, and the parent has to keep up.
-func (a *agenda) cut() bool { return len(a.finals) >= finalsMax }
+func (pl *planner) cut() bool { return len(pl.finals) >= finalsMax }
 
 // drain takes what is not out from all shards, as far as it is due or all, until
 // finalsMax are final. It says whether there was nothing left.
-func (a *agenda) drain(now time.Time, all bool, do func(*shard, pending, evidence.Case)) bool {
-	for _, s := range a.shards {
-		for {
-			if a.cut() {
-				return false
-			}
-			ordinal, ok := s.take(a.since(now))
-			if !ok && all && len(s.deferred) > 0 {
-				ordinal, ok = s.pop(), true
-			}
-			if !ok {
-				break
-			}
-			p := a.begin(now, s, ordinal)
-			do(s, p, a.archive.take(&p))
+func (pl *planner) drain(now time.Time, all bool, do func(*shard, pending, evidence.Case)) bool {
+	for _, s := range pl.shards {
+		if !pl.drainShard(now, s, all, do) {
+			return false
 		}
 	}
 	return true
 }
 
-// closeAll makes everything that is left invalid: DNS says that the domain takes no
-// mail, also not for an address that was accepted before.
-func (a *agenda) closeAll(now time.Time) {
-	a.endControls()
-	a.accepted, a.proven = append(append(a.accepted, a.proven...), a.witnesses.doubted...), nil
-	a.witnesses.doubted = nil
-	for len(a.accepted) > 0 && !a.cut() {
-		p, c := a.pop(&a.accepted)
-		c.NoRoute = a.closed
-		a.conclude(now, p.ordinal, c)
-	}
-	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
-		if p.ordinal != controlOrdinal {
-			c.NoRoute = a.closed
-			a.conclude(now, p.ordinal, c)
+func (pl *planner) drainShard(now time.Time, s *shard, all bool, do func(*shard, pending, evidence.Case)) bool {
+	for !pl.cut() {
+		ordinal, ok := s.take(pl.since(now), false)
+		if !ok {
+			ordinal, ok = s.take(pl.since(now), true)
 		}
-	})
+		if !ok && all && len(s.deferred) > 0 {
+			ordinal, ok = s.pop(), true
+		}
+		if !ok {
+			return true
+		}
+		p := pl.begin(now, s, ordinal)
+		do(s, p, pl.retries.log.take(&p))
+	}
+	return false
 }
 
-// expire ends all that is not out when the deadline has come. What waited for a time
-// is what its last attempt says; for all else the receiver never let us ask in time.
-// What is out comes back from there.
-func (a *agenda) expire(now time.Time) {
-	since := a.since(now)
-	a.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
-		why := smtp.ReceiverRateLimited
-		if _, asked := c.Last(); asked && p.due > since {
-			why = smtp.ReasonNone
-		}
-		if p.ordinal == controlOrdinal {
-			a.uncontrolled(now, why)
-			return
-		}
-		a.giveUp(now, p, c, why)
-	})
-	a.endDoubt(now)
-	if len(a.accepted) > 0 && !a.controls.asking && !a.inDoubt(now) {
-		a.uncontrolled(now, smtp.ReceiverRateLimited)
+// closeAll makes everything that is left invalid: DNS says that the domain takes no
+// mail, also not for an address that was accepted before.
+func (pl *planner) closeAll(now time.Time) {
+	pl.controls.end()
+	pl.controls.accepted, pl.controls.proven = append(append(pl.controls.accepted, pl.controls.proven...), pl.witnesses.doubted...), nil
+	pl.witnesses.doubted = nil
+	for len(pl.controls.accepted) > 0 && !pl.cut() {
+		p, c := pl.pop(&pl.controls.accepted)
+		c.NoRoute = pl.route.closed
+		pl.conclude(now, p.ordinal, c)
 	}
+	pl.drain(now, true, func(_ *shard, p pending, c evidence.Case) {
+		if p.ordinal != controlOrdinal {
+			c.NoRoute = pl.route.closed
+			pl.conclude(now, p.ordinal, c)
+		}
+	})
 }
 
 // putOff makes every address that could be offered now come later: there is no route.
 // It goes on in later turns until all are put off.
-func (a *agenda) putOff(now time.Time) {
-	a.unrouted = !a.drain(now, false, func(s *shard, p pending, c evidence.Case) {
-		a.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
+func (pl *planner) putOff(now time.Time) {
+	pl.route.silent = !pl.drain(now, false, func(s *shard, p pending, c evidence.Case) {
+		pl.again(now, s, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }

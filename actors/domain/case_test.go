@@ -69,11 +69,17 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
 		}, 0, smtp.ReceiverBusy, smtp.ReceiverBusy},
 		{"nobody was asked at all", func(b *bench) {
-			b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
+			for range 2 {
+				b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
+				b.pass(2 * long)
+			}
 		}, 0, smtp.ReceiverBusy, smtp.ReceiverBusy},
 		{"an outcome without evidence", func(b *bench) {
-			b.answers(b.offered(), 1, told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, wait: long,
-				silent: true})
+			for range 2 {
+				b.answers(b.offered(), 1, told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, wait: long,
+					silent: true})
+				b.pass(2 * long)
+			}
 		}, 0, smtp.MailboxNotFound, smtp.MailboxNotFound},
 		{"the session was poisoned", func(b *bench) {
 			b.answers(b.offered(), 1, told{outcome: smtp.Valid, reason: smtp.HarvestGuard, wait: long, void: true})
@@ -94,9 +100,9 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 		}, 0, smtp.ReceiverRateLimited, smtp.ReceiverRateLimited},
 		{"name servers are silent at last", func(b *bench) {
 			b.answers(b.offered(), 1, greylisted)
-			b.agenda.route.Expires = b.now
+			b.planner.route.Expires = b.now
 			for range 20 {
-				if b.pass(5 * time.Minute); b.routing {
+				if b.pass(5 * time.Minute); b.route.asked {
 					b.routed(b.now, mx.Route{}, errDNS)
 					b.look()
 				}
@@ -153,7 +159,7 @@ func TestEveryHostMustDeny(t *testing.T) {
 			}
 			other := testRoute // the route changes to a host that was not asked
 			other.Hosts = []mx.Host{{Name: "new.receiver.test", Addrs: testRoute.Hosts[0].Addrs}}
-			b.agenda.route.Expires = b.now
+			b.planner.route.Expires = b.now
 			b.pass(time.Minute)
 			b.routed(b.now, other, nil)
 			b.look()
@@ -173,7 +179,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 		"expired": func(b *bench) { b.work.Deadline = b.now },
 		"silent": func(b *bench) {
 			b.options.GiveUpAfter = time.Nanosecond
-			b.agenda.options.Waits = []time.Duration{time.Hour}
+			b.planner.options.Waits = []time.Duration{time.Hour}
 			b.now = b.now.Add(time.Hour)
 			b.routed(b.now, mx.Route{}, errDNS)
 			b.look()
@@ -181,7 +187,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 		},
 		"believed": func(b *bench) {
 			b.reach()
-			for len(b.accepted) < n {
+			for len(b.controls.accepted) < n {
 				for _, o := range b.offersInOrder() {
 					for _, p := range o.GetProbes() {
 						if p.GetOrdinal() != controlOrdinal {
@@ -207,7 +213,7 @@ func TestManyBecomeFinalInTurns(t *testing.T) {
 					t.Fatalf("woken at %v, want soon", b.wakes)
 				}
 				switch {
-				case b.routing:
+				case b.route.asked:
 					b.routed(b.now, mx.Route{}, errDNS)
 				case !b.draining:
 					b.now = b.wakes
@@ -231,7 +237,7 @@ func anyAttempt(t *rapid.T, i int) evidence.Attempt {
 // it, whatever is kept beside it; and at the end nothing is left.
 func TestArchiveKeepsCases(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
-		r := newArchive(&Load{})
+		r := newAttemptLog(&Load{})
 		records := make([]pending, rapid.IntRange(1, 5).Draw(t, "addresses"))
 		want := make([]evidence.Case, len(records))
 		for i := range rapid.IntRange(1, 120).Draw(t, "attempts") {
@@ -259,7 +265,7 @@ func TestArchiveKeepsCases(t *testing.T) {
 // attempts first, then the newest, which are counted; an acceptance is always kept.
 func TestArchiveIsBounded(t *testing.T) {
 	load := &Load{}
-	r := newArchive(load)
+	r := newAttemptLog(load)
 	say := func(i int, outcome smtp.Outcome) evidence.Attempt {
 		return evidence.Attempt{At: morning, Stage: smtp.StageRcpt, Code: 451, Outcome: outcome,
 			Reason: smtp.Greylisted, Text: fmt.Sprintf("%01000d", i),
@@ -317,7 +323,7 @@ func TestArchiveIsBounded(t *testing.T) {
 // TestTheEndGivesBackTheNodesShare: also of what has no outcome.
 func TestTheEndGivesBackTheNodesShare(t *testing.T) {
 	load := &Load{}
-	r := newArchive(load)
+	r := newAttemptLog(load)
 	for i := range saidMax + 10 {
 		r.keep(&pending{}, evidence.Case{Attempts: []evidence.Attempt{{Text: fmt.Sprint(i)}}})
 	}
@@ -339,7 +345,7 @@ func BenchmarkDeferred(b *testing.B) {
 			for range b.N {
 				o := testOptions()
 				var before, after runtime.MemStats
-				a := newAgenda(morning, o, Work{Ordinals: make([]uint32, 1), Domain: "example.test"}, testSeed)
+				a := newPlanner(morning, o, Work{Ordinals: make([]uint32, 1), Domain: "example.test"}, testSeed)
 				s := a.shards[0]
 				runtime.GC()
 				runtime.ReadMemStats(&before)

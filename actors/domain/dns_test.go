@@ -150,7 +150,7 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 // TestActorLogsAGuard: one line, without an address.
 func TestActorLogsAGuard(t *testing.T) {
 	var lines strings.Builder
-	a := &Actor{options: testOptions(), agenda: newAgenda(morning, testOptions(), Work{Domain: "example.test"},
+	a := &Actor{options: testOptions(), planner: newPlanner(morning, testOptions(), Work{Domain: "example.test"},
 		testSeed)}
 	a.options.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	a.warn(guardSeen{morning})

@@ -7,8 +7,8 @@
 // the actor gathers the cases that they rest on.
 //
 // An acceptance says something only where mailboxes are told apart. That is found out
-// by control probes, questions about mailboxes that nobody has, which are sent only
-// after a real address was accepted: one that is refused shows it, and it takes
+// by control probes, questions about mailboxes that nobody has, which are sent behind
+// some addresses of the first chunk, or after a real address was accepted: one that is refused shows it, and it takes
 // several acceptances, apart in time, to believe that a domain accepts everything.
 // Behind many refusals an acceptance is believed only when a control probe is refused
 // behind it, because some guards then accept everything in silence.
@@ -19,8 +19,8 @@
 // is trouble of our own and no attempt at an address: it is looked for, seconds
 // apart, for as long as the work is ours.
 //
-// What to do next is decided by agenda, which is plain Go, and for one receiver
-// actor by shard; Actor is their shell. The archive keeps the attempts at addresses
+// What to do next is decided by planner, which is plain Go, and for one receiver
+// actor by shard; Actor is their shell. The attempt log keeps the attempts at addresses
 // that wait, for there may be a million. Facts are what domains have learned for one
 // another, on this node and, through a Store, on all.
 //

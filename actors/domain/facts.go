@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rollcall/smtp/evidence"
@@ -34,6 +35,8 @@ type Facts struct {
 	store Store // nil: nothing is shared
 	log   *slog.Logger
 	kick  chan struct{} // somebody asks what the store knows
+
+	guarded atomic.Bool // a guard was seen at a domain: before that none rests, and Rest takes no lock
 
 	mu       sync.Mutex
 	domains  map[string]fact          // guarded by mu

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
 
@@ -55,16 +56,16 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 // TestOthersGoOnWhileSomeAreGreylisted: a first pass asks every address before one
 // is asked again.
 func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
-	b := newBench(t, testOptions(), 3*chunkFirst)
+	b := newBench(t, testOptions(), 3*wire.AddressesMax)
 	b.reach()
 	first := b.offered()
 	b.answers(first, 1, greylisted)
 	second := b.offered() // at once
-	if got := second.GetProbes()[0].GetOrdinal(); got != chunkFirst {
-		t.Fatalf("ordinal %d is offered behind the greylisted ones, want %d", got, chunkFirst)
+	if got := second.GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
+		t.Fatalf("ordinal %d is offered behind the greylisted ones, want %d", got, wire.AddressesMax)
 	}
 	b.answers(second, 1, refused)
-	if len(b.done) != 2*chunkFirst {
+	if len(b.done) != len(second.GetProbes()) {
 		t.Errorf("%d are final while others wait", len(b.done))
 	}
 }
@@ -169,7 +170,7 @@ func TestEarlyOnce(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greyFrom(sourceA))
-	s, from := b.only(), b.archive.source(sourceA)
+	s, from := b.only(), b.retries.log.source(sourceA)
 	b.hurry(b.now, s, from, 30*time.Second)
 	b.hurry(b.now, s, from, 10*time.Second)
 	if due := s.deferred[0].due; due != 30*time.Second {
@@ -179,7 +180,7 @@ func TestEarlyOnce(t *testing.T) {
 
 // TestSourcesAreBounded: from one too many nothing is known of greylisting.
 func TestSourcesAreBounded(t *testing.T) {
-	r := newArchive(&Load{})
+	r := newAttemptLog(&Load{})
 	for i := range sourcesMax {
 		if n := r.source(time.Duration(i).String()); n != uint16(i+1) {
 			t.Fatalf("source %d has number %d", i, n)
@@ -189,7 +190,7 @@ func TestSourcesAreBounded(t *testing.T) {
 		t.Error("the bound does not hold")
 	}
 	var p pending
-	a := &agenda{start: morning, archive: r}
+	a := &planner{start: morning, retries: retries{log: r}}
 	a.putOffBy(morning, &p, greyFrom("one more").attempts(morning)[0])
 	if p.from != 0 {
 		t.Error("its clock runs without a source")

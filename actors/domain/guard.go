@@ -10,9 +10,13 @@ const (
 	suspectAfter  = 15
 	suspectWithin = time.Hour
 
-	// canaryAfter is how long acceptances are gathered for which one control probe is
-	// asked then; at once when there is nothing else to ask. Guess: a receiver of one
-	// address a second gets less than two more in a hundred by it.
+	// One control probe is asked for all acceptances that are gathered: when these are canaryMost, or
+	// canaryFew and the first of them waited for canarySoon, or it did for canaryAfter; at once when there is
+	// nothing else to ask. So no large domain holds more than some hundred back, and a receiver of one
+	// address a second gets less than two more in a hundred. Guesses.
+	canaryMost  = 400
+	canaryFew   = 50
+	canarySoon  = time.Second
 	canaryAfter = time.Minute
 
 	// guardFor is how long a domain is left alone whose receiver was seen to accept
@@ -66,10 +70,14 @@ func (f *Facts) Guard(domain string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	*f.counted(domain) = refusals{guard: until}
+	f.guarded.Store(true)
 }
 
 // Rest is until when nothing is asked about a domain; it may be over.
 func (f *Facts) Rest(domain string) time.Time {
+	if !f.guarded.Load() {
+		return time.Time{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.refusals[domain]; r != nil {

@@ -52,18 +52,18 @@ type ParkedControl struct {
 }
 
 // park stops what is under way and says what is left; false when that is not the time for it.
-func (a *agenda) park(now time.Time) (Parked, bool) {
-	until := a.quiet(now)
-	for _, s := range a.shards {
+func (pl *planner) park(now time.Time) (Parked, bool) {
+	until := pl.quiet(now)
+	for _, s := range pl.shards {
 		if len(s.chunks) > 0 && s.served() {
 			return Parked{}, false
 		}
 	}
-	if until.IsZero() || !until.After(now) || len(a.witnesses.doubted)+len(a.proven) > 0 || !a.recallBy.IsZero() {
+	if until.IsZero() || !until.After(now) || len(pl.witnesses.doubted)+len(pl.controls.proven) > 0 || !pl.controls.recallBy.IsZero() {
 		return Parked{}, false
 	}
-	a.hold(now, true)
-	return a.export(), true
+	pl.hold(now, true)
+	return pl.export(), true
 }
 
 // served says whether the receiver asks what its limits let it ask: who leaves it then loses its
@@ -77,39 +77,39 @@ func (s *shard) served() bool {
 }
 
 // resume goes on with what was parked a moment ago.
-func (a *agenda) resume() { a.held = false }
+func (pl *planner) resume() { pl.held = false }
 
 // export says what is left. Nothing is out.
-func (a *agenda) export() Parked {
-	out := Parked{Domain: a.work.Domain, GreyWaits: map[string]int64{}}
-	for number, wait := range a.greyWaits {
-		out.GreyWaits[a.archive.sources[number-1]] = wait.Milliseconds()
+func (pl *planner) export() Parked {
+	out := Parked{Domain: pl.work.Domain, GreyWaits: map[string]int64{}}
+	for number, wait := range pl.retries.greyWaits {
+		out.GreyWaits[pl.retries.log.sources[number-1]] = wait.Milliseconds()
 	}
-	if k := &a.controls; k.asking && !k.witness {
+	if k := &pl.controls; k.asking && !k.witness {
 		out.Control = &ParkedControl{Local: k.local, Asked: k.asked, Notes: evidence.Case{Attempts: k.notes}}
 	}
-	for _, s := range a.shards {
+	for _, s := range pl.shards {
 		for _, p := range s.deferred {
-			a.exportOne(&out, p, false)
+			pl.exportOne(&out, p, false)
 		}
 		for _, p := range s.history {
-			a.exportOne(&out, p, false)
+			pl.exportOne(&out, p, false)
 		}
 	}
-	for _, p := range a.accepted {
-		a.exportOne(&out, p, true)
+	for _, p := range pl.controls.accepted {
+		pl.exportOne(&out, p, true)
 	}
 	slices.SortFunc(out.Addresses, func(a, b ParkedAddress) int { return int(a.Ordinal) - int(b.Ordinal) })
 	return out
 }
 
 // exportOne adds one address, which stays as it is.
-func (a *agenda) exportOne(out *Parked, p pending, accepted bool) {
-	wall := func(d time.Duration) int64 { return a.start.Add(d).UnixMilli() }
+func (pl *planner) exportOne(out *Parked, p pending, accepted bool) {
+	wall := func(d time.Duration) int64 { return pl.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Accepted: accepted, Since: wall(p.since), Due: wall(p.due),
-		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: a.archive.copy(p)}
+		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: pl.retries.log.copy(p)}
 	if p.from != 0 {
-		one.IsGrey, one.Grey, one.From = true, wall(p.grey), a.archive.sources[p.from-1]
+		one.IsGrey, one.Grey, one.From = true, wall(p.grey), pl.retries.log.sources[p.from-1]
 	}
 	if p.ordinal != controlOrdinal {
 		out.Addresses = append(out.Addresses, one)
@@ -118,31 +118,31 @@ func (a *agenda) exportOne(out *Parked, p pending, accepted bool) {
 	}
 }
 
-// restore goes on with what another agenda has left.
-func (a *agenda) restore(now time.Time, left *Parked) {
+// restore goes on with what another planner has left.
+func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
-		if number := a.archive.source(source); number != 0 {
-			a.greyWaits[number] = time.Duration(wait) * time.Millisecond
+		if number := pl.retries.log.source(source); number != 0 {
+			pl.retries.greyWaits[number] = time.Duration(wait) * time.Millisecond
 		}
 	}
 	if k := left.Control; k != nil && k.Local != "" {
-		a.controls.asking, a.controls.local, a.controls.asked = true, k.Local, max(k.Asked, 1)
-		a.controls.note(k.Notes.Attempts)
+		pl.controls.asking, pl.controls.local, pl.controls.asked = true, k.Local, max(k.Asked, 1)
+		pl.controls.note(k.Notes.Attempts)
 		if k.Again != nil {
-			a.restoreOne(now, controlOrdinal, k.Again)
+			pl.restoreOne(now, controlOrdinal, k.Again)
 		} else {
-			a.shards[0].makeReady(controlOrdinal)
+			pl.offerControl(now)
 		}
 	}
 	known := make(map[uint32]*ParkedAddress, len(left.Addresses))
 	for i := range left.Addresses {
 		known[left.Addresses[i].Ordinal] = &left.Addresses[i]
 	}
-	s := a.shards[0]
-	s.ordinals = make([]uint32, 0, len(a.work.Ordinals))
-	for _, ordinal := range a.work.Ordinals { // without those that have become final
+	s := pl.shards[0]
+	s.ordinals = make([]uint32, 0, len(pl.work.Ordinals))
+	for _, ordinal := range pl.work.Ordinals { // without those that have become final
 		if one := known[ordinal]; one != nil {
-			a.restoreOne(now, ordinal, one)
+			pl.restoreOne(now, ordinal, one)
 		} else {
 			s.ordinals = append(s.ordinals, ordinal)
 		}
@@ -150,18 +150,18 @@ func (a *agenda) restore(now time.Time, left *Parked) {
 }
 
 // restoreOne puts one address where it was.
-func (a *agenda) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
-	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // of the agenda, which begins now
+func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
+	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // of the planner, which begins now
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
 		waits: one.Waits, marks: one.Marks}
 	if one.IsGrey {
-		p.from, p.grey = a.archive.source(one.From), since(one.Grey)
+		p.from, p.grey = pl.retries.log.source(one.From), since(one.Grey)
 	}
-	a.archive.keep(&p, one.Case)
+	pl.retries.log.keep(&p, one.Case)
 	if one.Accepted {
-		a.accepted = append(a.accepted, p)
+		pl.controls.accepted = append(pl.controls.accepted, p)
 		return
 	}
-	a.tally.push(&p, a.passes(&p))
-	heap.Push(&a.shards[0].deferred, p)
+	pl.retries.stats.push(&p, pl.passes(&p))
+	heap.Push(&pl.shards[0].deferred, p)
 }

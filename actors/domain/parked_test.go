@@ -71,7 +71,7 @@ func (s *script) says(local string, now time.Time) told {
 	return refused
 }
 
-// runs asks the script about everything until all is final, and parks the agenda whenever that can be done
+// runs asks the script about everything until all is final, and parks the planner whenever that can be done
 // and a wait of a minute lies ahead.
 func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]Final, parked int) {
 	t.Helper()
@@ -84,7 +84,7 @@ func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]F
 			break
 		}
 		if until := b.quiet(b.now); park && until.Sub(b.now) >= time.Minute {
-			if left, ok := b.agenda.park(b.now); ok {
+			if left, ok := b.planner.park(b.now); ok {
 				b = b.takenUp(o, left)
 				parked++
 				b.now = until
@@ -101,7 +101,7 @@ func (s *script) runs(t *testing.T, addresses int, park bool) (done map[uint32]F
 	return b.done, parked
 }
 
-// answerAll answers all questions of the agenda for as long as there are any.
+// answerAll answers all questions of the planner for as long as there are any.
 func (b *bench) answerAll(s *script) {
 	b.t.Helper()
 	for range 1000 {
@@ -132,10 +132,10 @@ func (b *bench) answerAll(s *script) {
 		}
 		b.look()
 	}
-	b.t.Fatal("the agenda asks without end")
+	b.t.Fatal("the planner asks without end")
 }
 
-// takenUp is a bench of a new agenda that goes on with what another one has left, written and read.
+// takenUp is a bench of a new planner that goes on with what another one has left, written and read.
 func (b *bench) takenUp(o Options, left Parked) *bench {
 	b.t.Helper()
 	w := b.work
@@ -165,13 +165,13 @@ func (b *bench) takenUp(o Options, left Parked) *bench {
 	}
 	w.Left = &read
 	all := make([]uint32, len(b.work.Ordinals))
-	b.agenda.end()
-	next := &bench{t: b.t, now: b.now, done: b.done, agenda: newAgenda(b.now, o, w, [32]byte{byte(w.Epoch)})}
+	b.planner.end()
+	next := &bench{t: b.t, now: b.now, done: b.done, planner: newPlanner(b.now, o, w, [32]byte{byte(w.Epoch)})}
 	next.work.Ordinals = all // so that the next one counts them too
 	return next
 }
 
-// TestParkedWorkGoesOnAsIfNothingHadHappened: in drawn worlds an agenda that is parked whenever it only waits
+// TestParkedWorkGoesOnAsIfNothingHadHappened: in drawn worlds a planner that is parked whenever it only waits
 // gives the same outcomes with the same attempts as one that never is.
 func TestParkedWorkGoesOnAsIfNothingHadHappened(t *testing.T) {
 	parks, addresses := 0, 0
@@ -230,12 +230,12 @@ func TestWhatIsServedIsNotParked(t *testing.T) {
 		b.reach()
 		o := b.offered()
 		b.ack(o, 1, wire.Refusal_NONE)
-		if _, ok := b.agenda.park(b.now); ok {
+		if _, ok := b.planner.park(b.now); ok {
 			t.Errorf("%v: parked while it is asked", cause)
 		}
 		b.pulsed(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
 			WaitingMs: (10 * time.Minute).Milliseconds(), Credit: 1})
-		left, ok := b.agenda.park(b.now)
+		left, ok := b.planner.park(b.now)
 		if ok != want || len(left.Addresses) > 0 {
 			t.Errorf("%v: parked is %v with %+v, want %v with nothing that was answered", cause, ok, left, want)
 		}

@@ -10,28 +10,12 @@ import (
 
 // open is a chunk at the receiver.
 type open struct {
-	offer *wire.Offer
-	left  map[uint32]struct{} // not answered
-	acked bool
-	sent  time.Time
-	seen  map[uint64]struct{} // batches of results that were taken
-}
-
-// deferrals is a heap of the addresses that wait for their next attempt, soonest first.
-type deferrals []pending
-
-func (d deferrals) Len() int           { return len(d) }
-func (d deferrals) Less(i, j int) bool { return d[i].due < d[j].due }
-func (d deferrals) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-
-// Push implements heap.Interface.
-func (d *deferrals) Push(x any) { *d = append(*d, x.(pending)) }
-
-// Pop implements heap.Interface.
-func (d *deferrals) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	return last
+	offer   *wire.Offer
+	left    map[uint32]struct{} // not answered
+	retries bool                // of due retries
+	acked   bool
+	sent    time.Time
+	seen    map[uint64]struct{} // batches of results that were taken
 }
 
 // shard is the work with one receiver actor: all addresses of the domain, or
@@ -49,32 +33,34 @@ type shard struct {
 	heard     time.Time
 	heldUntil time.Time // the receiver says that it may not ask before
 
-	cause   wire.Cause // what keeps the receiver from asking more, as it said last
-	perHour int64      // that it expects to ask of this verification; 0: it does not say
+	barren  smtp.Reason // it gives nobody an answer, so all that waits is given up; why
+	cause   wire.Cause  // what keeps the receiver from asking more, as it said last
+	perHour int64       // that it expects to ask of this verification; 0: it does not say
 
 	ordinals []uint32 // in the order of the file; read only
 	next     int      // first of ordinals that was never offered
-	ready    []uint32 // to be offered before all others: given back, or the control probe
+	ready    []uint32 // to be offered before those: given back unasked
 	deferred deferrals
 	ripe     int                // of deferred, those whose time had come at ripeAt, less those taken since
-	ripeAt   time.Duration      // since the start of the agenda
-	tally    *tally             // of the agenda: of all its shards' deferred
-	history  map[uint32]pending // of addresses that were deferred and are ready or out again
+	ripeAt   time.Duration      // since the start of the planner
+	stats    *deferralStats     // of all shards' deferred
+	history  map[uint32]pending // of addresses that were deferred and are out again
 	chunks   map[uint64]*open
-	size     int // of the next chunk
+	size     int       // of the next chunk
+	retryAt  time.Time // no due retries are offered before
 
 	told   int       // that are behind, as the receiver was told last
 	toldAt time.Time // when
 }
 
 // newShards makes n shards without addresses.
-func (a *agenda) newShards(n int) []*shard {
+func (pl *planner) newShards(n int) []*shard {
 	out := make([]*shard, n)
 	for i := range out {
-		out[i] = &shard{number: i, size: chunkFirst, tally: a.tally, history: map[uint32]pending{},
+		out[i] = &shard{number: i, size: wire.AddressesMax, stats: pl.retries.stats, history: map[uint32]pending{},
 			chunks: map[uint64]*open{},
-			task: &wire.Task{Verification: a.verification, Epoch: a.work.Epoch,
-				Domain: a.work.Domain, Shard: uint32(i)}}
+			task: &wire.Task{Verification: pl.verification, Epoch: pl.work.Epoch,
+				Domain: pl.work.Domain, Shard: uint32(i)}}
 	}
 	return out
 }
@@ -84,25 +70,37 @@ func (s *shard) due(since time.Duration) bool {
 	return len(s.deferred) > 0 && s.deferred[0].due <= since
 }
 
-// waiting says whether there is an address to be offered.
-func (s *shard) waiting(since time.Duration) bool {
-	return len(s.ready) > 0 || s.next < len(s.ordinals) || s.due(since)
-}
+// unasked reports whether there is an address to be offered that was never put off.
+func (s *shard) unasked() bool { return len(s.ready) > 0 || s.next < len(s.ordinals) }
 
-// take gives the next address to be offered.
-func (s *shard) take(since time.Duration) (uint32, bool) {
+// waiting reports whether there is an address to be offered.
+func (s *shard) waiting(since time.Duration) bool { return s.unasked() || s.due(since) }
+
+// take returns the next address to be offered of those that are due again, or of the others.
+func (s *shard) take(since time.Duration, retries bool) (ordinal uint32, ok bool) {
 	switch {
-	case len(s.ready) > 0:
-		ordinal := s.ready[0]
-		s.ready = s.ready[1:]
-		return ordinal, true
-	case s.due(since):
+	case retries && s.due(since):
 		return s.pop(), true
+	case retries:
+		return 0, false
+	case len(s.ready) > 0:
+		ordinal, s.ready = s.ready[0], s.ready[1:]
+		return ordinal, true
 	case s.next < len(s.ordinals):
 		s.next++
 		return s.ordinals[s.next-1], true
 	}
 	return 0, false
+}
+
+// out returns how many chunks are out, of due retries or of others.
+func (s *shard) out(retries bool) (n int) {
+	for _, o := range s.chunks {
+		if o.retries == retries {
+			n++
+		}
+	}
+	return n
 }
 
 // pop takes the address that is deferred for the shortest time.
@@ -111,7 +109,7 @@ func (s *shard) pop() uint32 {
 	if p.ordinal != controlOrdinal {
 		s.ripe = max(0, s.ripe-1)
 	}
-	s.tally.pop(&p)
+	s.stats.pop(&p)
 	s.history[p.ordinal] = p
 	return p.ordinal
 }
@@ -138,28 +136,19 @@ func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
 	if since-s.ripeAt >= ripeEvery {
 		s.ripe, s.ripeAt = s.deferred.ripe(since, 0), since
 	}
-	unasked := len(s.ordinals) - s.next
-	n = unasked + len(s.ready) + s.ripe
-	if len(s.ready) > 0 && s.ready[0] == controlOrdinal { // it is put before all others
-		n--
-	}
-	if unasked > 0 {
-		return n, since
-	}
-	if s.due(since) {
+	unasked := len(s.ordinals) - s.next + len(s.ready)
+	switch {
+	case unasked > 0:
+		oldest = since
+	case s.due(since):
 		oldest = since - s.deferred[0].due
 	}
-	for _, ordinal := range s.ready {
-		if ordinal != controlOrdinal { // which is made when it is needed
-			oldest = max(oldest, since-s.history[ordinal].due)
-		}
-	}
-	return n, oldest
+	return unasked + s.ripe, oldest
 }
 
 // tellBehind says in an offer what waits beside it.
-func (a *agenda) tellBehind(now time.Time, s *shard, m *wire.Offer) {
-	n, oldest := s.behind(a.since(now))
+func (pl *planner) tellBehind(now time.Time, s *shard, m *wire.Offer) {
+	n, oldest := s.behind(pl.since(now))
 	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
 	s.told, s.toldAt = n, now
 }
@@ -175,13 +164,13 @@ const (
 // sayBehind tells the receiver of a shard what is behind when that has changed and no offer
 // says so: addresses that were put off are due, or were given back. It asks to be woken by
 // when there is more to say.
-func (a *agenda) sayBehind(now time.Time, s *shard) (wake time.Time) {
+func (pl *planner) sayBehind(now time.Time, s *shard) (wake time.Time) {
 	if !s.reached {
 		s.told = 0
 		return time.Time{}
 	}
-	n, _ := s.behind(a.since(now))
-	if a.resting(now) {
+	n, _ := s.behind(pl.since(now))
+	if pl.resting(now) {
 		n = 0 // they wait for the end of that, and not for their turn
 	}
 	again := n > 0 && len(s.chunks) == 0
@@ -195,12 +184,12 @@ func (a *agenda) sayBehind(now time.Time, s *shard) (wake time.Time) {
 	if now.Before(next) {
 		return next
 	}
-	m := &wire.Offer{Task: s.task, Workspace: a.workspace}
+	m := &wire.Offer{Task: s.task, Workspace: pl.workspace}
 	if n > 0 {
-		a.tellBehind(now, s, m)
+		pl.tellBehind(now, s, m)
 	}
 	s.told, s.toldAt = n, now
-	a.steps = append(a.steps, tell{s.number, m})
+	pl.steps = append(pl.steps, tell{s.number, m})
 	if again {
 		return now.Add(sayAgain)
 	}
@@ -208,21 +197,27 @@ func (a *agenda) sayBehind(now time.Time, s *shard) (wake time.Time) {
 }
 
 // giveBack makes what a chunk had ready for the next one.
-func (s *shard) giveBack(o *open) {
-	for _, p := range o.offer.Probes {
-		if _, left := o.left[p.GetOrdinal()]; left {
-			s.makeReady(p.GetOrdinal())
+func (pl *planner) giveBack(s *shard, o *open) {
+	for _, q := range o.offer.Probes {
+		ordinal := q.GetOrdinal()
+		if _, left := o.left[ordinal]; !left {
+			continue
+		}
+		p, before := s.history[ordinal]
+		switch {
+		case ordinal == controlOrdinal && !before: // of the first chunk: it is asked when it is needed
+			pl.controls.end()
+		case !before:
+			s.ready = append(s.ready, ordinal)
+		default:
+			delete(s.history, ordinal)
+			pl.retries.stats.push(&p, pl.passes(&p))
+			heap.Push(&s.deferred, p)
+			if ordinal != controlOrdinal {
+				s.ripe++ // its time had come
+			}
 		}
 	}
-}
-
-// makeReady makes an address ready to be offered; the control probe goes before all others.
-func (s *shard) makeReady(ordinal uint32) {
-	if ordinal == controlOrdinal {
-		s.ready = append([]uint32{ordinal}, s.ready...)
-		return
-	}
-	s.ready = append(s.ready, ordinal)
 }
 
 const (
@@ -261,12 +256,12 @@ func (s *shard) hold(now, until time.Time) {
 }
 
 // listen sends offers again that nobody answered, and gives up on a silent receiver.
-func (a *agenda) listen(now time.Time, s *shard) {
+func (pl *planner) listen(now time.Time, s *shard) {
 	if len(s.chunks) == 0 {
 		return
 	}
 	if now.Sub(s.heard) >= silenceMax {
-		a.gone(now, s, 0)
+		pl.gone(now, s, 0)
 		return
 	}
 	for _, o := range s.chunks {
@@ -274,96 +269,109 @@ func (a *agenda) listen(now time.Time, s *shard) {
 			o.sent = now
 			o.offer = &wire.Offer{Task: s.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
 				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
-				ExpiresInMs: wire.Left(now, a.work.Deadline)} // what was sent stays
-			a.tellBehind(now, s, o.offer)
-			a.steps = append(a.steps, tell{s.number, o.offer})
+				ExpiresInMs: wire.Left(now, pl.work.Deadline)} // what was sent stays
+			pl.tellBehind(now, s, o.offer)
+			pl.steps = append(pl.steps, tell{s.number, o.offer})
 		}
 	}
 }
 
 // advanceShard looks for the receiver, or offers what it takes.
-func (a *agenda) advanceShard(now time.Time, s *shard) {
+func (pl *planner) advanceShard(now time.Time, s *shard) {
 	switch {
-	case !s.waiting(a.since(now)) || s.reaching:
+	case !s.waiting(pl.since(now)) || s.reaching || s.barren != smtp.ReasonNone:
 	case !s.reached:
 		s.reaching = true
 		pause := time.Duration(0)
 		if s.failures > 0 {
 			pause = min(resolvePause<<min(s.failures-1, 8), resolveMax)
 		}
-		a.steps = append(a.steps, findReceiver{shard: s.number, after: pause})
+		pl.steps = append(pl.steps, findReceiver{shard: s.number, after: pause})
 	default:
 		if len(s.chunks) == 0 {
 			s.credit = max(1, s.credit) // nobody will tell us of more: ask
 		}
-		for s.credit > 0 && !a.crowded && len(s.chunks) < a.chunksNow() && s.waiting(a.since(now)) {
+		for s.due(pl.since(now)) && !pl.crowded && s.out(true) < pl.chunksNow() && !now.Before(s.retryAt) {
+			pl.offer(now, s, true)
+		}
+		for s.unasked() && !pl.crowded && s.out(false) < pl.chunksNow() && s.credit > 0 {
 			s.credit--
-			a.offer(now, s)
+			pl.offer(now, s, false)
 		}
 	}
 }
 
-// chunksNow is how many chunks may be out: one, while the node has many addresses
+// chunksNow is how many chunks may be out, and of due retries beside them: one, while the node has many addresses
 // out, so that all domains go on, each with little.
-func (a *agenda) chunksNow() int {
-	if a.options.Load.heavy() {
+func (pl *planner) chunksNow() int {
+	if pl.options.Load.heavy() {
 		return 1
 	}
 	return chunksMax
 }
 
-// offer sends the next chunk.
-func (a *agenda) offer(now time.Time, s *shard) {
+// offer sends the next chunk, of due retries or of others.
+func (pl *planner) offer(now time.Time, s *shard, retries bool) {
 	if len(s.chunks) == 0 {
 		s.heard = now
 	}
-	a.chunk++
-	o := &open{left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
-		offer: &wire.Offer{Task: s.task, Chunk: a.chunk, Hosts: a.hosts,
-			Workspace: a.workspace, ExpiresInMs: wire.Left(now, a.work.Deadline)}}
+	pl.chunk++
+	o := &open{retries: retries, left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
+		offer: &wire.Offer{Task: s.task, Chunk: pl.chunk, Hosts: pl.route.hosts,
+			Workspace: pl.workspace, ExpiresInMs: wire.Left(now, pl.work.Deadline)}}
 	size := s.size
-	if a.options.Load.heavy() {
-		size = chunkFirst
+	if pl.options.Load.heavy() {
+		size = chunkLeast
 	}
-	for len(o.left) < size && s.waiting(a.since(now)) {
-		if !a.options.Load.take(a.work.Workspace) {
-			a.crowded = true
+	for len(o.left) < size {
+		if !pl.options.Load.take(pl.work.Workspace) {
+			pl.crowded = true
 			break
 		}
-		ordinal, _ := s.take(a.since(now))
-		if ordinal == controlOrdinal && !a.needsControl() { // meanwhile others found out
+		ordinal, ok := controlOrdinal, pl.controlEarly(now, s, o)
+		if !ok {
+			ordinal, ok = s.take(pl.since(now), retries)
+		}
+		if !ok {
+			pl.options.Load.give(pl.work.Workspace, 1)
+			break
+		}
+		if ordinal == controlOrdinal && retries && !pl.needsControl() { // meanwhile others found out
 			delete(s.history, ordinal)
-			a.options.Load.give(a.work.Workspace, 1)
-			a.endControls()
+			pl.options.Load.give(pl.work.Workspace, 1)
+			pl.controls.end()
 			continue
 		}
 		o.left[ordinal] = struct{}{}
-		o.offer.Probes = append(o.offer.Probes, a.probe(now, s, ordinal))
+		o.offer.Probes = append(o.offer.Probes, pl.probe(now, s, ordinal))
 	}
 	if len(o.left) == 0 {
 		return
 	}
-	a.tellBehind(now, s, o.offer)
-	s.chunks[a.chunk] = o
-	a.steps = append(a.steps, tell{s.number, o.offer})
+	pl.tellBehind(now, s, o.offer)
+	if pl.offeredAt.IsZero() {
+		pl.offeredAt = now
+	}
+	s.chunks[pl.chunk] = o
+	pl.steps = append(pl.steps, tell{s.number, o.offer})
 }
 
 // close takes a chunk off the list of those that are out.
-func (a *agenda) close(s *shard, number uint64) {
+func (pl *planner) close(s *shard, number uint64) {
 	if o := s.chunks[number]; o != nil {
-		a.options.Load.give(a.work.Workspace, len(o.left))
+		pl.options.Load.give(pl.work.Workspace, len(o.left))
 		delete(s.chunks, number)
 	}
 }
 
 // found notes that the receiver actor of a shard is known, or that it is not to be
 // had now; then it is looked for again, for as long as the work is ours. It says
-// whether that is what the agenda wants to know: a key of another time is not.
-func (a *agenda) found(shard int, key string, ok bool) bool {
-	if shard >= len(a.shards) || key != a.shardKey(shard) || !a.shards[shard].reaching {
+// whether that is what the planner wants to know: a key of another time is not.
+func (pl *planner) found(shard int, key string, ok bool) bool {
+	if shard >= len(pl.shards) || key != pl.shardKey(shard) || !pl.shards[shard].reaching {
 		return false
 	}
-	s := a.shards[shard]
+	s := pl.shards[shard]
 	s.reaching, s.reached = false, ok
 	if ok {
 		s.credit = 1 // until it says more
@@ -374,81 +382,91 @@ func (a *agenda) found(shard int, key string, ok bool) bool {
 }
 
 // leave forgets the receiver.
-func (a *agenda) leave(s *shard) {
+func (pl *planner) leave(s *shard) {
 	s.reached, s.credit, s.heldUntil, s.told = false, 0, time.Time{}, 0
-	s.cause, s.perHour = wire.Cause_FREE, 0
-	a.steps = append(a.steps, leave{s.number})
+	s.cause, s.perHour, s.barren = wire.Cause_FREE, 0, smtp.ReasonNone
+	pl.steps = append(pl.steps, leave{s.number})
 }
 
 // gone forgets a receiver that is lost and takes back what it had, which is under
 // so much more suspicion. At the bound it comes later: it may be the fault.
-func (a *agenda) gone(now time.Time, s *shard, suspicion int) {
+func (pl *planner) gone(now time.Time, s *shard, suspicion int) {
 	if !s.reached {
 		return
 	}
-	a.leave(s)
+	pl.leave(s)
 	s.failures++
 	if len(s.chunks) > 0 {
 		s.lost += suspicion
 	}
 	fault := suspicion > 0 && s.lost >= lostMax
 	for number, o := range s.chunks {
-		a.close(s, number)
+		pl.close(s, number)
 		if !fault {
-			s.giveBack(o)
+			pl.giveBack(s, o)
 			continue
 		}
 		for ordinal := range o.left {
-			p := a.begin(now, s, ordinal)
-			a.again(now, s, p, a.archive.take(&p), answerOf{reason: smtp.Internal})
+			p := pl.begin(now, s, ordinal)
+			pl.again(now, s, p, pl.retries.log.take(&p), answerOf{reason: smtp.Internal})
 		}
 	}
 }
 
 // abandon leaves the receiver of a shard because another one is right. What it has
 // not begun it must not begin.
-func (a *agenda) abandon(now time.Time, s *shard) {
+func (pl *planner) abandon(now time.Time, s *shard) {
 	if s.reached {
 		if len(s.chunks) > 0 {
-			a.steps = append(a.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+			pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task}})
 		}
-		a.leave(s)
+		pl.leave(s)
 	}
 	s.reaching = false
-	a.takeBack(s)
+	pl.takeBack(s)
+}
+
+// recall takes back what the receiver of a shard has not asked.
+func (pl *planner) recall(s *shard) {
+	if s.reached && len(s.chunks) > 0 {
+		pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+		pl.takeBack(s)
+		s.told = 0 // it forgets that too
+	}
 }
 
 // takeBack makes everything that is out ready again.
-func (a *agenda) takeBack(s *shard) {
+func (pl *planner) takeBack(s *shard) {
 	for number, o := range s.chunks {
-		a.close(s, number)
-		s.giveBack(o)
+		pl.close(s, number)
+		pl.giveBack(s, o)
 	}
 }
 
 // deal gives the addresses of a shard of another split to those they belong to.
-func (a *agenda) deal(s *shard) {
+func (pl *planner) deal(s *shard) {
 	for _, ordinal := range s.ready {
-		a.shardOf(ordinal).makeReady(ordinal)
+		to := pl.shardOf(ordinal)
+		to.ready = append(to.ready, ordinal)
 	}
 	for _, d := range s.deferred {
-		heap.Push(&a.shardOf(d.ordinal).deferred, d)
+		heap.Push(&pl.shardOf(d.ordinal).deferred, d)
 	}
 	for ordinal, d := range s.history {
-		a.shardOf(ordinal).history[ordinal] = d
+		pl.shardOf(ordinal).history[ordinal] = d
 	}
 	for _, ordinal := range s.ordinals[s.next:] {
-		to := a.shardOf(ordinal)
+		to := pl.shardOf(ordinal)
 		to.ordinals = append(to.ordinals, ordinal)
 	}
 }
 
 // end forgets everything that counts for the node: the work is over.
-func (a *agenda) end() {
-	a.archive.close()
-	for _, s := range a.shards {
+func (pl *planner) end() {
+	pl.retries.log.close()
+	for _, s := range pl.shards {
 		for number := range s.chunks {
-			a.close(s, number)
+			pl.close(s, number)
 		}
 	}
 }

@@ -286,7 +286,7 @@ func TestDomainsThatVanishWithShards(t *testing.T) {
 	for _, o := range b.offersOf(9) {
 		b.answers(o, 1, greylisted)
 	}
-	b.agenda.route.Expires = b.now
+	b.planner.route.Expires = b.now
 	b.pass(ladder[0])
 	b.wants(findRoute{})
 	b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
@@ -328,7 +328,7 @@ func BenchmarkAgenda(b *testing.B) {
 				Local: func(ordinal uint32) string { return names[ordinal%64] }}
 			b.ReportAllocs()
 			b.ResetTimer()
-			a := newAgenda(morning, o, w, testSeed)
+			a := newPlanner(morning, o, w, testSeed)
 			a.plan(morning)
 			a.routed(morning, testRoute, nil)
 			a.plan(morning)

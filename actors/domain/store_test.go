@@ -186,10 +186,9 @@ func TestFactsThatAreKept(t *testing.T) {
 		{"backwards", "habit1 accepted=3 refused=0 first=3 last=2", time.Hour, false, 0},
 		{"more than was meant", "habit1 accepted=3 refused=0 first=1 last=2 ", time.Hour, false, 0},
 		{"a newer line", "habit2 accepted=3 refused=0 first=1 last=2", time.Hour, false, 0},
-		{"one control probe, of an older program", "catch_all", time.Hour, false, 0},
-		{"not", "mailboxes", time.Hour, false, time.Hour},
-		{"for ever, by a clock that is wrong", "mailboxes", 10_000 * time.Hour, false, factLife},
-		{"over", "mailboxes", -time.Second, false, 0},
+		{"for ever, by a clock that is wrong", "habit1 accepted=0 refused=1 first=1 last=1", 10_000 * time.Hour, false,
+			factLife},
+		{"over", "habit1 accepted=0 refused=1 first=1 last=1", -time.Second, false, 0},
 		{"a word of a newer program", "sometimes", time.Hour, false, 0},
 		{"nothing", "", time.Hour, false, 0},
 		{"garbage", "\xff\x00", time.Hour, false, 0},
@@ -299,7 +298,7 @@ func TestWhatWaitsForTheStoreIsBounded(t *testing.T) {
 
 func TestNewestFactStands(t *testing.T) {
 	m := &memory{facts: map[string]ledger.Fact{"domain/x.test": {Key: "domain/x.test",
-		Data: []byte(wordCatchAll), Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}}}
+		Data: []byte("habit1 accepted=3 refused=0 first=1 last=90000"), Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}}}
 	withFacts(t, m, func(t *testing.T, f *Facts, _ *bytes.Buffer, _ func()) {
 		f.Learn("x.test", false, time.Now())
 		f.Recall(context.Background(), "x.test")
@@ -320,8 +319,7 @@ func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	}
 }
 
-// TestAcceptancesWaitForTheCluster: the first acceptance asks what others know of
-// the domain, and only when nobody does, or nobody answers in time, the receiver is
+// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when nobody does, or nobody answers in time, the receiver is
 // asked by a control probe.
 func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	for _, c := range []struct {
@@ -338,12 +336,12 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			o := testOptions()
 			o.Facts = ShareFacts(emptyStore{}, o.Log)
 			b := newBench(t, o, 3)
+			b.wants(findRoute{}, recall{})
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, refused, 0)
-			b.wants()
 			b.answers(offer, 2, accepted, 1)
-			b.wants(recall{})
+			b.wants()
 			b.answers(offer, 3, accepted, 2)
 			b.wants()
 			if len(b.offers()) > 0 || len(b.done) != 1 {
@@ -358,7 +356,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				}
 				b.pass(recallWithin)
 			} else {
-				b.known()
+				b.controls.recallOver()
 				b.look()
 			}
 			if !c.learned {
@@ -366,7 +364,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				if !isControl(control) {
 					t.Fatalf("offered: %v, want a control probe", locals(control))
 				}
-				b.known() // once more, too late
+				b.controls.recallOver() // once more, too late
 				b.answers(control, 1, refused)
 			}
 			b.is(1, c.want, map[smtp.Outcome]smtp.Reason{smtp.Valid: smtp.MailboxExists,
@@ -387,7 +385,7 @@ func TestTheClusterIsAskedOnce(t *testing.T) {
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
-	b.known()
+	b.controls.recallOver()
 	b.look()
 	for range unclearMax {
 		b.nextControl(20*time.Second, told{outcome: smtp.Unknown, reason: smtp.Policy})

@@ -47,35 +47,35 @@ func (w Waits) equal(o Waits) bool {
 
 // waits says what the addresses without an outcome wait for. It takes a moment, however
 // many there are.
-func (a *agenda) waits(now time.Time) Waits {
-	out := Waits{Domain: a.work.Domain}
-	out.PutOff, out.Wait = a.tally.part()
-	due := a.dueByShard(now)
-	for i, s := range a.shards {
-		out.add(a.waitOf(now, s, due[i]))
+func (pl *planner) waits(now time.Time) Waits {
+	out := Waits{Domain: pl.work.Domain}
+	out.PutOff, out.Wait = pl.retries.stats.part()
+	due := pl.dueByShard(now)
+	for i, s := range pl.shards {
+		out.add(pl.waitOf(now, s, due[i]))
 	}
-	if n := a.weighed(); n > 0 {
-		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, a.controlAt())}
-		if a.resting(now) {
-			w.Until = a.options.Facts.Rest(a.work.Domain)
+	if n := pl.weighed(); n > 0 {
+		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, pl.controls.at())}
+		if pl.resting(now) {
+			w.Until = pl.options.Facts.Rest(pl.work.Domain)
 		}
-		w.Last = after(now, a.controlsEnd(now))
-		w.Receiver = a.key
+		w.Last = after(now, pl.controlsEnd(now))
+		w.Receiver = pl.route.key
 		out.add(w)
 		out.Ends = w.Last
 	}
-	for _, r := range a.tally.reasons() {
-		a.addPutOff(now, &out, r, due)
+	for _, r := range pl.retries.stats.reasons() {
+		pl.addPutOff(now, &out, r, due)
 	}
-	if d := a.work.Deadline; !d.IsZero() && out.Ends.After(d) {
+	if d := pl.work.Deadline; !d.IsZero() && out.Ends.After(d) {
 		out.Ends = d
 	}
 	return out
 }
 
 // addPutOff says what those wait for that were put off for a reason and are not due.
-func (a *agenda) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[smtp.Reason]int) {
-	c := a.tally.of(r)
+func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[smtp.Reason]int) {
+	c := pl.retries.stats.of(r)
 	n := c.addresses
 	for i := range due {
 		n -= due[i][r]
@@ -84,17 +84,17 @@ func (a *agenda) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map[s
 		return
 	}
 	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
-		Receiver: a.key, Until: after(now, a.start.Add(max(c.first, a.nextDue()))),
-		Last: after(now, a.start.Add(c.last))})
-	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+a.options.GiveUpAfter)
-	switch _, known := a.habit(now).CatchAll(); {
-	case c.stubborn(r):
+		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.nextDue()))),
+		Last: after(now, pl.start.Add(c.last))})
+	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
+	switch _, known := pl.habit(now).CatchAll(); {
+	case c.hopeless(r):
 		ends = gaveUp
 	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
 		ends += c.wait
 		gaveUp += c.wait
 	}
-	out.Ends = later(out.Ends, a.start.Add(min(ends, gaveUp)))
+	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
 func (w *Waits) add(n view.Wait) {
@@ -104,7 +104,7 @@ func (w *Waits) add(n view.Wait) {
 }
 
 // waitOf says what the addresses of a shard wait for that could be asked now.
-func (a *agenda) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.Wait {
+func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.Wait {
 	w := view.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: view.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
@@ -112,18 +112,18 @@ func (a *agenda) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.W
 	for _, o := range s.chunks {
 		w.Addresses += len(o.left)
 	}
-	if a.controls.asking && a.shardOf(controlOrdinal) == s && a.tally.control == 0 {
+	if pl.controls.asking && pl.shardOf(controlOrdinal) == s && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
-	switch rest := a.options.Facts.Rest(a.work.Domain); {
+	switch rest := pl.options.Facts.Rest(pl.work.Domain); {
 	case rest.After(now):
 		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
-	case a.hosts == nil:
+	case pl.route.hosts == nil:
 		w.For = view.ForRoute
 	default:
-		w.Receiver, w.Cause = a.shardKey(s.number), view.Causes[wire.Cause_FREE]
+		w.Receiver, w.Cause = pl.shardKey(s.number), view.Causes[wire.Cause_FREE]
 		switch {
-		case a.held || s.reaching && s.failures > missedMax:
+		case pl.held || s.reaching && s.failures > missedMax:
 			w.Cause = view.Causes[wire.Cause_NO_SHARE]
 		case int(s.cause) < len(view.Causes):
 			w.Cause = view.Causes[s.cause]
@@ -135,29 +135,29 @@ func (a *agenda) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.W
 
 // dueByShard counts the addresses that were put off and could be asked again now, if
 // the receivers let us.
-func (a *agenda) dueByShard(now time.Time) []map[smtp.Reason]int {
-	out := make([]map[smtp.Reason]int, len(a.shards))
-	room, since := dueMax, a.since(now)
-	for i, s := range a.shards {
+func (pl *planner) dueByShard(now time.Time) []map[smtp.Reason]int {
+	out := make([]map[smtp.Reason]int, len(pl.shards))
+	room, since := dueMax, pl.since(now)
+	for i, s := range pl.shards {
 		out[i] = map[smtp.Reason]int{}
 		room -= s.countDue(since, room, out[i])
 	}
 	if room > 0 {
 		return out
 	}
-	for i, s := range a.shards { // more than are looked at: as good as all of them
+	for i, s := range pl.shards { // more than are looked at: as good as all of them
 		clear(out[i])
-		for _, r := range a.tally.reasons() {
-			out[i][r] = a.tally.of(r).addresses * len(s.deferred) / max(1, a.putOffTotal())
+		for _, r := range pl.retries.stats.reasons() {
+			out[i][r] = pl.retries.stats.of(r).addresses * len(s.deferred) / max(1, pl.putOffTotal())
 		}
 	}
 	return out
 }
 
 // putOffTotal is how many addresses are put off, and the control probe.
-func (a *agenda) putOffTotal() int {
+func (pl *planner) putOffTotal() int {
 	n := 0
-	for _, s := range a.shards {
+	for _, s := range pl.shards {
 		n += len(s.deferred)
 	}
 	return n
@@ -183,9 +183,9 @@ func (s *shard) countDue(since time.Duration, most int, by map[smtp.Reason]int) 
 }
 
 // nextDue is not later than when the first address is asked again.
-func (a *agenda) nextDue() time.Duration {
+func (pl *planner) nextDue() time.Duration {
 	first, known := time.Duration(0), false
-	for _, s := range a.shards {
+	for _, s := range pl.shards {
 		if len(s.deferred) > 0 && (!known || s.deferred[0].due < first) {
 			first, known = s.deferred[0].due, true
 		}

@@ -18,9 +18,9 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkWaits compares what an agenda tells with a look at each of its addresses. All tests
-// of agendas call it in each turn.
-func checkWaits(t failer, a *agenda, now time.Time) {
+// checkWaits compares what a planner tells with a look at each of its addresses. All tests
+// of planners call it in each turn.
+func checkWaits(t failer, a *planner, now time.Time) {
 	t.Helper()
 	w := a.waits(now)
 	sum := 0
@@ -42,20 +42,20 @@ func checkWaits(t failer, a *agenda, now time.Time) {
 				continue
 			}
 			by[p.reason]++
-			if c := a.tally.of(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
+			if c := a.retries.stats.of(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
 				t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
 					c.first, c.last, c.ends)
 			}
 		}
 	}
-	for r, c := range a.tally.by {
+	for r, c := range a.retries.stats.by {
 		if c.addresses != by[r] {
 			t.Fatalf("%d addresses are put off for %v, and %d are counted", by[r], r, c.addresses)
 		}
 	}
 }
 
-// says compares what an agenda tells, without times.
+// says compares what a planner tells, without times.
 func (b *bench) says(want ...view.Wait) {
 	b.t.Helper()
 	got := b.waits(b.now)
@@ -160,11 +160,11 @@ func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 	b := newBench(t, testOptions(), dueMax+100)
 	for i := range uint32(dueMax + 100) {
 		p := pending{ordinal: i, due: time.Duration(i), reason: smtp.Greylisted}
-		b.tally.push(&p, p.due)
+		b.retries.stats.push(&p, p.due)
 		b.only().deferred = append(b.only().deferred, p) // sorted is a heap
 	}
 	b.only().next = len(b.only().ordinals)
-	b.hosts, b.key = wire.Hosts(testRoute.Hosts), "receiver.test"
+	b.route.hosts, b.route.key = wire.Hosts(testRoute.Hosts), "receiver.test"
 	b.now = b.now.Add(time.Hour)
 	b.says(view.Wait{Addresses: dueMax + 100, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
@@ -174,7 +174,7 @@ func TestOffersNameTheWorkspace(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	w := b.work
 	w.Workspace = uuid.UUID{9}
-	b.agenda = newAgenda(b.now, b.options, w, testSeed)
+	b.planner = newPlanner(b.now, b.options, w, testSeed)
 	b.look()
 	b.reach()
 	for range 2 {
@@ -197,14 +197,14 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 	key = "domain:example.test/receiver.test"
 	before := asked
 	b.pass(time.Second)
-	if b.key != "receiver.test" || asked != before {
-		t.Fatalf("key %s, asked %d times for it while nothing changed", b.key, asked-before)
+	if b.route.key != "receiver.test" || asked != before {
+		t.Fatalf("key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
 	}
 	version++
 	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{b.chunk}})
 	b.look()
-	if b.key != key || b.only().reached || len(b.only().chunks) != 0 {
-		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.key, b.only().reached,
+	if b.route.key != key || b.only().reached || len(b.only().chunks) != 0 {
+		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.only().reached,
 			len(b.only().chunks))
 	}
 	b.finds(true)

@@ -33,8 +33,7 @@ type witnesses struct {
 type place struct{ host, source string }
 
 // hear notes that an address was accepted.
-func (a *agenda) hear(ordinal uint32, t evidence.Attempt) {
-	w := &a.witnesses
+func (w *witnesses) hear(ordinal uint32, t evidence.Attempt) {
 	if w.heard == nil || len(w.heard) >= heardMax {
 		w.heard = map[place]evidence.Attempt{}
 	}
@@ -46,10 +45,21 @@ func (a *agenda) hear(ordinal uint32, t evidence.Attempt) {
 	}
 }
 
+// doubtedBy is how long those that were refused in bare words wait for a witness.
+func (w *witnesses) doubtedBy() time.Time { return w.since.Add(evidence.WitnessWithin) }
+
+// nextDoubt is when something is to be done for them if nothing happens.
+func (w *witnesses) nextDoubt(now time.Time) time.Time {
+	if soon := w.since.Add(witnessAfter); now.Before(soon) {
+		return soon
+	}
+	return w.doubtedBy()
+}
+
 // beside gives the domain's habit with the witness that an attempt needs, if there is one.
-func (a *agenda) beside(now time.Time, t evidence.Attempt) evidence.Habit {
-	h := a.habit(now)
-	if w, heard := a.witnesses.heard[place{t.Host, t.Source}]; heard {
+func (pl *planner) beside(now time.Time, t evidence.Attempt) evidence.Habit {
+	h := pl.habit(now)
+	if w, heard := pl.witnesses.heard[place{t.Host, t.Source}]; heard {
 		k := controls{notes: h.Controls}
 		k.note([]evidence.Attempt{w})
 		h.Controls = k.notes
@@ -59,10 +69,10 @@ func (a *agenda) beside(now time.Time, t evidence.Attempt) evidence.Habit {
 
 // doubt files an address that was refused in bare words, until it is known whether
 // others are accepted.
-func (a *agenda) doubt(now time.Time, p pending, c evidence.Case) {
-	w := &a.witnesses
-	a.archive.keep(&p, c)
-	p.due = a.since(now)
+func (pl *planner) doubt(now time.Time, p pending, c evidence.Case) {
+	w := &pl.witnesses
+	pl.retries.log.keep(&p, c)
+	p.due = pl.since(now)
 	if len(w.doubted) == 0 {
 		w.since, w.asked = now, false
 	}
@@ -72,91 +82,80 @@ func (a *agenda) doubt(now time.Time, p pending, c evidence.Case) {
 // weighDoubted goes on with what was refused in bare words: it is believed beside a
 // witness. While there are others to ask, one of these may be it; then an address is asked
 // once more that was accepted before. Whatever finds no witness is asked again later.
-func (a *agenda) weighDoubted(now time.Time) {
-	w := &a.witnesses
+func (pl *planner) weighDoubted(now time.Time) {
+	w := &pl.witnesses
 	if w.news {
 		w.news = false
 		doubted := w.doubted
 		w.doubted = nil
 		for i, p := range doubted {
-			if a.cut() {
+			if pl.cut() {
 				w.doubted, w.news = append(w.doubted, doubted[i:]...), true
 				break
 			}
-			a.holdAgainst(now, p)
+			pl.holdAgainst(now, p)
 		}
 	}
 	soon := now.Before(w.since.Add(witnessAfter))
 	switch {
-	case len(w.doubted) == 0 || a.cut() || a.controls.asking && now.Before(a.doubtedBy()):
-	case soon && a.busy(now):
-	case w.known && !w.asked && now.Before(a.doubtedBy()) && !a.resting(now):
+	case len(w.doubted) == 0 || pl.cut() || pl.controls.asking && now.Before(pl.witnesses.doubtedBy()):
+	case soon && pl.busy(now):
+	case w.known && !w.asked && now.Before(pl.witnesses.doubtedBy()) && !pl.resting(now):
 		w.asked = true
-		a.askWitness()
-	case now.Before(a.doubtedBy()) && a.busy(now):
+		pl.askWitness(now)
+	case now.Before(pl.witnesses.doubtedBy()) && pl.busy(now):
 	default:
-		a.putDoubtedOff(now)
+		pl.putDoubtedOff(now)
 	}
 }
 
 // putDoubtedOff sees to it that those are asked again for whom a witness would come too late,
 // or none comes.
-func (a *agenda) putDoubtedOff(now time.Time) {
-	w := &a.witnesses
-	busy := a.busy(now)
-	for len(w.doubted) > 0 && !a.cut() {
+func (pl *planner) putDoubtedOff(now time.Time) {
+	w := &pl.witnesses
+	busy := pl.busy(now)
+	for len(w.doubted) > 0 && !pl.cut() {
 		p := w.doubted[0]
-		if w.since = a.start.Add(p.due); busy && now.Before(a.doubtedBy()) {
+		if w.since = pl.start.Add(p.due); busy && now.Before(pl.witnesses.doubtedBy()) {
 			w.asked = false
 			return
 		}
 		w.doubted = w.doubted[1:]
-		c := a.archive.take(&p)
-		a.again(now, a.shardOf(p.ordinal), p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
+		c := pl.retries.log.take(&p)
+		pl.again(now, pl.shardOf(p.ordinal), p, c, answerOf{reason: smtp.Policy, attempts: c.Attempts})
 	}
 	w.doubted = slices.Clone(w.doubted)
 }
 
 // holdAgainst concludes about an address that was refused in bare words, if it can.
-func (a *agenda) holdAgainst(now time.Time, p pending) {
-	c := a.archive.take(&p)
+func (pl *planner) holdAgainst(now time.Time, p pending) {
+	c := pl.retries.log.take(&p)
 	last, _ := c.Last()
-	if c.Habit = a.beside(now, last); !a.conclude(now, p.ordinal, c) {
+	if c.Habit = pl.beside(now, last); !pl.conclude(now, p.ordinal, c) {
 		c.Habit = evidence.Habit{}
-		a.archive.keep(&p, c)
-		a.witnesses.doubted = append(a.witnesses.doubted, p)
+		pl.retries.log.keep(&p, c)
+		pl.witnesses.doubted = append(pl.witnesses.doubted, p)
 	}
-}
-
-// doubtedBy is how long those that were refused in bare words wait for a witness.
-func (a *agenda) doubtedBy() time.Time { return a.witnesses.since.Add(evidence.WitnessWithin) }
-
-// nextDoubt is when something is to be done for them if nothing happens.
-func (a *agenda) nextDoubt(now time.Time) time.Time {
-	if soon := a.witnesses.since.Add(witnessAfter); now.Before(soon) {
-		return soon
-	}
-	return a.doubtedBy()
 }
 
 // endDoubt gives up what was refused in bare words.
-func (a *agenda) endDoubt(now time.Time) {
-	for len(a.witnesses.doubted) > 0 && !a.cut() {
-		p, c := a.pop(&a.witnesses.doubted)
-		a.giveUp(now, p, c, smtp.Policy)
+func (pl *planner) endDoubt(now time.Time) {
+	for len(pl.witnesses.doubted) > 0 && !pl.cut() {
+		p, c := pl.pop(&pl.witnesses.doubted)
+		pl.giveUp(now, p, c, smtp.Policy)
 	}
 }
 
 // askWitness asks an address once more that was accepted, in place of a control probe.
-func (a *agenda) askWitness() {
-	k := &a.controls
-	k.asking, k.witness, k.local = true, true, a.work.Local(a.witnesses.ordinal)
-	a.shardOf(controlOrdinal).makeReady(controlOrdinal)
+func (pl *planner) askWitness(now time.Time) {
+	k := &pl.controls
+	k.asking, k.witness, k.local = true, true, pl.work.Local(pl.witnesses.ordinal)
+	pl.offerControl(now)
 }
 
 // testified takes the answer to that.
-func (a *agenda) testified(now time.Time, c evidence.Case, m answerOf) {
-	k := &a.controls
+func (pl *planner) testified(now time.Time, c evidence.Case, m answerOf) {
+	k := &pl.controls
 	k.asking, k.witness = false, false
 	refused := k.bare
 	k.bare = evidence.Attempt{}
@@ -164,13 +163,13 @@ func (a *agenda) testified(now time.Time, c evidence.Case, m answerOf) {
 	if asked && len(m.attempts) > 0 && last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
 		last.Witness = true
 		k.note([]evidence.Attempt{last})
-		a.hear(controlOrdinal, last)
+		pl.witnesses.hear(controlOrdinal, last)
 		if h := (evidence.Habit{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
-			a.tellsApart(now, refused.At)
+			pl.tellsApart(now, refused.At)
 		}
 		return
 	}
 	if !refused.At.IsZero() {
-		a.unclear(now, smtp.Policy)
+		pl.unclear(now, smtp.Policy)
 	}
 }

@@ -171,7 +171,7 @@ func TestWhatWaitsForAWitnessEnds(t *testing.T) {
 	b = newBench(t, knownHabit(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, bare)
-	b.closed = smtp.NoMailService
+	b.route.closed = smtp.NoMailService
 	b.look()
 	b.is(0, smtp.Invalid, smtp.NoMailService)
 }

@@ -7,15 +7,9 @@ import (
 	"rollcall/ledger"
 )
 
-// What is kept of a domain in the store, in one line. Lines of a newer program are
+// factLine is what is kept of a domain in the store; times are Unix milliseconds. Lines of a newer program are
 // not understood, and so ignored.
-const (
-	factLine = "habit1 accepted=%d refused=%d first=%d last=%d" // times as Unix milliseconds
-
-	// Of a program that asked one control probe and believed it.
-	wordCatchAll  = "catch_all"
-	wordMailboxes = "mailboxes" // it tells those it has from those it has not
-)
+const factLine = "habit1 accepted=%d refused=%d first=%d last=%d"
 
 // countMax bounds a count that is read: what is more is not ours.
 const countMax = 1_000_000
@@ -29,26 +23,15 @@ func (k fact) stored(key string) ledger.Fact {
 // our own would be: its end is by another clock.
 func readFact(l ledger.Fact, now time.Time) (fact, bool) {
 	var k fact
-	switch word := string(l.Data); word {
-	case wordCatchAll, wordMailboxes:
-		// One control probe, factLife before the end.
-		k.first = l.Expires.Add(-factLife)
-		k.last = k.first
-		if word == wordCatchAll {
-			k.accepted = 1
-		} else {
-			k.refused = 1
-		}
-	default:
-		var first, last int64
-		n, err := fmt.Sscanf(word, factLine, &k.accepted, &k.refused, &first, &last)
-		if err != nil || n != 4 || fmt.Sprintf(factLine, k.accepted, k.refused, first, last) != word ||
-			min(k.accepted, k.refused) < 0 || k.accepted+k.refused < 1 ||
-			max(k.accepted, k.refused) > countMax || last < first {
-			return fact{}, false
-		}
-		k.first, k.last = time.UnixMilli(first), time.UnixMilli(last)
+	var first, last int64
+	line := string(l.Data)
+	n, err := fmt.Sscanf(line, factLine, &k.accepted, &k.refused, &first, &last)
+	if err != nil || n != 4 || fmt.Sprintf(factLine, k.accepted, k.refused, first, last) != line ||
+		min(k.accepted, k.refused) < 0 || k.accepted+k.refused < 1 ||
+		max(k.accepted, k.refused) > countMax || last < first {
+		return fact{}, false
 	}
+	k.first, k.last = time.UnixMilli(first), time.UnixMilli(last)
 	life := partLife
 	if k.decided() {
 		life = factLife

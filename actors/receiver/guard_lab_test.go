@@ -32,7 +32,11 @@ func TestOnlyBadAddresses(t *testing.T) {
 						t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 					}
 				}
-				if s := b.lab.Manners(); s.Total.Tripped > 0 || s.Total.LimitsHit > 0 {
+				tried := 0
+				if name == "badtx" { // how many RCPTs a transaction may have is found by trying
+					tried = 1
+				}
+				if s := b.lab.Manners(); s.Total.Tripped > 0 || s.Total.LimitsHit > tried {
 					t.Errorf("guards: %v, limits: %d", s.Tripped, s.Total.LimitsHit)
 				}
 			})

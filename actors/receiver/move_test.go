@@ -111,6 +111,35 @@ func TestMovedActorEndsWell(t *testing.T) {
 	}
 }
 
+// TestSessionsSayQuitUnderLoad: whatever a session was given, it ends after the answer that is on the wire,
+// and with QUIT, when its receiver moves and when the node may use nothing any more.
+func TestSessionsSayQuitUnderLoad(t *testing.T) {
+	effort.NotShort(t, "sockets that are waited for")
+	for name, end := range map[string]func(b *bench){
+		"moved": func(b *bench) { b.system.Root.Poison(b.pid) },
+		"stopped": func(b *bench) {
+			if err := b.options.Registry.ApplyShares(b.t.Context(), of(0, 1)); err != nil {
+				b.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := openedWide()
+			a.RcptsPerTransaction = 100 // what a session is given takes longer than it has to end
+			b := newBench(t, 100*time.Millisecond, "clean", a)
+			b.pid = b.spawn()
+			c, _ := b.customer(1, 2000, known)
+			c.until("long transactions", func() bool { return b.lab.Manners().Receivers[b.domain].RcptsPerTx >= 16 })
+			end(b)
+			eventually(t, "no session left", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 0 })
+			if n := b.lab.Manners().Receivers[b.domain]; n.HungUp > 0 || n.Quits != n.Sessions || n.Sessions == 0 {
+				t.Errorf("%d of %d sessions said QUIT, %d hung up", n.Quits, n.Sessions, n.HungUp)
+			}
+		})
+	}
+}
+
 // TestMovedActorIsNotHeldUp by a receiver that does not answer, nor by a ledger.
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())

@@ -34,6 +34,10 @@ type (
 // stopped, so that it can say QUIT. Guess: some turns.
 const graceFor = time.Second
 
+// quitSoon is how long a session that had to end already waits for the answer to its QUIT: sending it
+// takes no time, and most answer at once. Guess.
+const quitSoon = 50 * time.Millisecond
+
 // lateEvery is how often a session looks whether the heartbeat that it waits for has come. Guess.
 const lateEvery = 50 * time.Millisecond
 
@@ -51,9 +55,11 @@ type sessionActor struct {
 	working atomic.Bool   // that goroutine runs
 	leaving atomic.Bool   // the actor is stopped: it should come to an end
 	end     sync.Once
-	tracer  *tracer   // nil until it opens
-	span    span.Span // as smtp
-	broken  bool      // as smtp: it failed
+	tracer  *tracer // nil until it opens
+
+	repeated scheduler.Repeated // as smtp
+	span     span.Span          // as smtp
+	broken   bool               // as smtp: it failed
 
 	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
 }
@@ -118,10 +124,10 @@ func (a *sessionActor) free() {
 	a.socket.CloseWhen(a.gone)
 }
 
-// quit says goodbye, unless the session has no time for that.
+// quit says goodbye, and does not wait for long for the answer when the session has no time.
 func (a *sessionActor) quit() {
 	if a.socket.WasEnded() {
-		a.smtp.Close()
+		a.smtp.QuitWithin(quitSoon)
 		return
 	}
 	a.smtp.Quit()
@@ -185,7 +191,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	a.smtp = s
 	a.tracer.opened(s)
 	return sessionOpened{id: m.ID,
-		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host}}
+		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}}
 }
 
 // judgeFailure gives the verdict on a session that ended, or never began.
@@ -223,51 +229,41 @@ func (a *sessionActor) held(m *scheduler.AskProbes) bool {
 	return over()
 }
 
-// ask puts the probes to the receiver, a transaction at a time, until they are
-// all answered, the session ends, or an answer says that going on is wrong.
+// ask puts the probes to the receiver until they are all answered, the session ends,
+// or an answer says that going on is wrong.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
-	r := scheduler.Report{ID: m.ID, Rest: m.Probes}
-	hold := func() bool { return a.held(&m) }
+	r := scheduler.Report{ID: m.ID, Rest: m.Probes, Answered: make([]scheduler.Answered, 0, len(m.Probes))}
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
 		return r
 	}
-	a.pause(m.After)
-	before := a.smtp.Refused()
-	for len(r.Rest) > 0 && r.Failure == nil && !hold() {
-		left := m.RefusedMax - r.Refused
-		if left <= 0 {
-			return r
-		}
-		n := min(m.PerTransaction, len(r.Rest))
-		done, rcpts := len(r.Answered), a.smtp.Rcpts()
-		stop, err := a.transaction(&r, r.Rest[:n],
-			smtp.Ask{Pipelining: m.Pipelining, Depth: m.Depth, RefusedMax: left, Hold: hold})
-		got := r.Answered[done:]
-		r.Rest = r.Rest[len(got):]
-		r.Refused = a.smtp.Refused() - before
-		r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(got)
-		switch {
-		case err != nil:
-			a.fail(&r, err)
-		case !a.smtp.Open(): // 421 to RCPT, or stopped
-			a.over(&r, got)
-		case stop == verdict.ActVoid:
-			last := got[len(got)-1].Told
-			r.Failure, r.Poisoned = &last, true
-			a.smtp.Quit()
-		case stop != verdict.ActNone:
-			return r
-		}
+	if a.pause(m.After); m.RefusedMax <= 0 {
+		return r
+	}
+	refused, rcpts := a.smtp.Refused(), a.smtp.Rcpts()
+	stop, err := a.probe(&r, smtp.Ask{Pipelining: m.Pipelining, Depth: m.Depth, PerTransaction: m.PerTransaction,
+		RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(&m) }})
+	r.Rest = m.Probes[len(r.Answered):]
+	r.Refused = a.smtp.Refused() - refused
+	r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(r.Answered)
+	switch {
+	case stop == verdict.ActVoid: // whatever came behind it
+		last := r.Answered[len(r.Answered)-1].Told
+		r.Failure, r.Poisoned = &last, true
+		a.smtp.Quit()
+	case err != nil:
+		a.fail(&r, err)
+	case !a.smtp.Open(): // 421 to RCPT, or stopped
+		a.over(&r)
 	}
 	return r
 }
 
 // over ends a report whose session ended without an error: by a 421 to the last
 // RCPT, or because its context was done just when the last reply came.
-func (a *sessionActor) over(r *scheduler.Report, got []scheduler.Answered) {
-	if len(got) > 0 && got[len(got)-1].Told.Attempt.Code == 421 {
-		last := got[len(got)-1].Told
+func (a *sessionActor) over(r *scheduler.Report) {
+	if n := len(r.Answered); n > 0 && r.Answered[n-1].Told.Attempt.Code == 421 {
+		last := r.Answered[n-1].Told
 		r.Failure, r.Cut = &last, true
 		return
 	}
@@ -299,40 +295,44 @@ func countAsked(got []scheduler.Answered) int {
 	return n
 }
 
-// transaction asks for one transaction's worth and judges each answer as it
-// comes. It tells which action ended it early, if one did.
-func (a *sessionActor) transaction(r *scheduler.Report, probes []*scheduler.Probe, ask smtp.Ask) (verdict.Action, error) {
-	addresses := make([]smtp.Address, len(probes))
-	for i, p := range probes {
+// probe asks for the rest of a report, and judges each answer as it comes. It returns
+// which action ended it early, if one did. What stood behind that in the same group was
+// answered too; behind a guard against harvesting no answer counts.
+func (a *sessionActor) probe(r *scheduler.Report, ask smtp.Ask) (verdict.Action, error) {
+	addresses := make([]smtp.Address, len(r.Rest))
+	for i, p := range r.Rest {
 		addresses[i] = p.Address
 	}
-	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(probes))
+	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(r.Rest))
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
-		if scheduler.EndsBatch(&told) {
+		if scheduler.EndsBatch(&told) && (stop == verdict.ActNone || told.Verdict.Action == verdict.ActVoid) {
 			stop = told.Verdict.Action
 		}
 		return stop != verdict.ActNone
 	}
 	answers, err := a.smtp.Probe(a.ctx, addresses, ask)
-	now, nth := time.Now(), 0
+	r.Answered = make([]scheduler.Answered, 0, len(answers))
 	for i, one := range answers {
 		var told scheduler.Judgement
 		switch {
-		case one.Err != nil:
-			one.At = now
-			told = a.judge(addresses[i], one)
-		case len(judged) > 0:
+		case one.Err == nil && len(judged) > 0:
 			told, judged = judged[0], judged[1:]
-		default: // a 421, which ends the session without Stop being asked
+		default: // it cannot be asked, or a 421, which ends the session without Stop being asked
+			if one.Err != nil {
+				one.At = time.Now()
+			}
 			told = a.judge(addresses[i], one)
 		}
-		if one.Err == nil {
-			nth++
+		r.Answered = append(r.Answered, scheduler.Answered{Probe: r.Rest[i], Told: told, Sent: one.Sent, At: one.At,
+			Nth: one.Nth})
+		if stop == verdict.ActVoid && told.Verdict.Action == verdict.ActVoid {
+			break
 		}
-		r.Answered = append(r.Answered, scheduler.Answered{Probe: probes[i], Told: told, Sent: one.Sent, At: one.At,
-			Nth: nth})
+	}
+	if len(r.Answered) == 0 { // out of step: none of them is an answer
+		stop = verdict.ActNone
 	}
 	return stop, err
 }
@@ -347,9 +347,11 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 
 // judge gives the verdict on what came of asking one address.
 func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) scheduler.Judgement {
-	return a.options.Judge(evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
-		Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
-		Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()})
+	return a.repeated.Judge(&a.options, address, one, func() evidence.Raw {
+		return evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
+			Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,
+			Source: nameOf(a.smtp.Source(), a.source), TLS: a.smtp.TLS()}
+	})
 }
 
 // fail ends the session in a report.

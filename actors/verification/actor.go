@@ -11,6 +11,7 @@ import (
 	"rollcall/actors/guard"
 	"rollcall/actors/span"
 	"rollcall/ledger"
+	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
 
@@ -490,8 +491,16 @@ func (a *Actor) count(took time.Duration) {
 	a.options.Metrics.settlements.Inc()
 	a.options.Metrics.settling.Observe(took.Seconds())
 	a.weigh(-int64(a.plan.batched))
+	type kind struct {
+		outcome smtp.Outcome
+		reason  smtp.Reason
+	}
+	kinds := map[kind]float64{}
 	for _, r := range a.plan.pending[:a.plan.batched] {
-		a.options.Metrics.outcomes.WithLabelValues(r.Outcome.String(), r.Reason.String()).Inc()
+		kinds[kind{r.Outcome, r.Reason}]++
+	}
+	for k, n := range kinds {
+		a.options.Metrics.outcomes.WithLabelValues(k.outcome.String(), k.reason.String()).Add(n)
 	}
 }
 

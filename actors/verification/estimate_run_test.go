@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,8 +73,12 @@ func (r *counter) Receive(c actor.Context) {
 		name := m.GetTask().GetDomain()
 		r.task[name], r.client[name] = m.GetTask(), c.Sender()
 		r.chunks[name] = append(r.chunks[name], m.GetChunk())
-		for _, p := range m.GetProbes() {
-			r.queue = append(r.queue, asked{name, m.GetChunk(), p, time.Now()})
+		at := slices.IndexFunc(r.queue, func(q asked) bool { return m.Retries() && !q.probe.GetRetry() })
+		if at < 0 { // due retries come before what was never asked
+			at = len(r.queue)
+		}
+		for i, p := range m.GetProbes() {
+			r.queue = slices.Insert(r.queue, at+i, asked{name, m.GetChunk(), p, time.Now()})
 		}
 		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Credit: 1})
 		r.tick(c)

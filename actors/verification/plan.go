@@ -2,6 +2,7 @@ package verification
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"rollcall/actors/domain"
@@ -19,6 +20,9 @@ const (
 	// crashesMax is how often the actor of one domain may crash before its
 	// addresses are given up as unknown, which is free: the fault is ours.
 	crashesMax = 3
+
+	// roomMax bounds the room for outcomes that is kept while fewer than a quarter wait: 1 MB.
+	roomMax = 4 * settleAt
 
 	// unsettledMax is how many outcomes may wait for the ledger before no more
 	// domains are begun. Guess: some seconds of work.
@@ -226,10 +230,11 @@ func kept(results []ledger.Result, cases []evidence.Case) ([]byte, error) {
 
 // settled forgets the batch, which is in the ledger.
 func (p *plan) settled(now time.Time) {
-	p.pending, p.since = p.pending[p.batched:], now // the array is let go when it is full
-	clear(p.cases[:p.batched])                      // they hold texts
-	p.cases = p.cases[p.batched:]
-	p.batched = 0
+	p.pending, p.cases = slices.Delete(p.pending, 0, p.batched), slices.Delete(p.cases, 0, p.batched)
+	if cap(p.pending) > roomMax && cap(p.pending) > 4*len(p.pending) {
+		p.pending, p.cases = slices.Clone(p.pending), slices.Clone(p.cases)
+	}
+	p.since, p.batched = now, 0
 }
 
 // rest notes until when a domain has nothing to do; zero: it goes on.

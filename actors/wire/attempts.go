@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"rollcall/smtp"
@@ -21,13 +22,32 @@ const (
 type Texts struct {
 	list  [][]byte
 	known map[string]uint32
+	last  [5]struct { // of each kind of text: most attempts say the same
+		text   string
+		number uint32
+	}
+	attempts []Attempt // room for all of one Results, and for what points to them
+	pointers []*Attempt
+}
+
+// Grow makes room for so many attempts more.
+func (t *Texts) Grow(n int) {
+	t.attempts, t.pointers = make([]Attempt, n), make([]*Attempt, n)
 }
 
 // List is what goes into Results.texts.
 func (t *Texts) List() [][]byte { return t.list }
 
-// number gives the place of a text, 0 for the empty one.
-func (t *Texts) number(text string) uint32 {
+// number gives the place of a text of a kind, 0 for the empty one.
+func (t *Texts) number(kind int, text string) uint32 {
+	last := &t.last[kind]
+	if last.text != text {
+		last.text, last.number = text, t.look(text)
+	}
+	return last.number
+}
+
+func (t *Texts) look(text string) uint32 {
 	if text == "" {
 		return 0
 	}
@@ -45,47 +65,78 @@ func (t *Texts) number(text string) uint32 {
 
 // Attempts turns attempts into their message form.
 func (t *Texts) Attempts(attempts []evidence.Attempt) []*Attempt {
-	out := make([]*Attempt, len(attempts))
-	for i := range attempts {
-		out[i] = t.attempt(&attempts[i])
+	if len(t.attempts) < len(attempts) {
+		t.Grow(len(attempts))
 	}
+	out := t.pointers[:len(attempts):len(attempts)]
+	for i := range attempts {
+		out[i] = &t.attempts[i]
+		t.put(out[i], &attempts[i])
+	}
+	t.attempts, t.pointers = t.attempts[len(attempts):], t.pointers[len(attempts):]
 	return out
 }
 
-func (t *Texts) attempt(a *evidence.Attempt) *Attempt {
+// put fills the message form of an attempt.
+func (t *Texts) put(m *Attempt, a *evidence.Attempt) {
 	flags := uint32(0)
 	for i, on := range [...]bool{a.TLS, a.Wide, a.Void, a.Others, a.Bare} {
 		if on {
 			flags |= 1 << i
 		}
 	}
-	return &Attempt{AtMs: Millis(a.At), Stage: uint32(a.Stage), Host: t.number(a.Host),
-		Source: t.number(a.Source), Flags: flags, Code: uint32(a.Code), Enhanced: enhancedNumber(a.Enhanced),
-		Text: t.number(a.Text), Trouble: uint32(a.Trouble), Outcome: uint32(a.Outcome),
-		Reason: uint32(a.Reason), Blame: uint32(a.Blame), Rule: t.number(a.Rule), Version: a.Version,
-		Cause: uint32(a.Cause.Scope), Why: t.number(a.Cause.Why)}
+	m.AtMs, m.Stage, m.Host, m.Source = Millis(a.At), uint32(a.Stage), t.number(0, a.Host), t.number(1, a.Source)
+	m.Flags, m.Code, m.Enhanced = flags, uint32(a.Code), enhancedNumber(a.Enhanced)
+	m.Text, m.Trouble, m.Outcome = t.number(2, a.Text), uint32(a.Trouble), uint32(a.Outcome)
+	m.Reason, m.Blame, m.Rule, m.Version = uint32(a.Reason), uint32(a.Blame), t.number(3, a.Rule), a.Version
+	m.Cause, m.Why = uint32(a.Cause.Scope), t.number(4, a.Cause.Why)
 }
 
-// AttemptsOf gives the attempts of one of the answers of r: at most
-// evidence.AttemptsMax, the newest. What this program does not know, such as the
-// words of a newer one, is left at its zero value.
-func (r *Results) AttemptsOf(a *Answer) []evidence.Attempt {
+// Reader reads the attempts of one Results. Each of its texts becomes one string.
+type Reader struct {
+	texts []string
+	room  []evidence.Attempt
+}
+
+// NewReader makes the reader of r.
+func NewReader(r *Results) Reader {
+	var d Reader
+	for _, t := range r.GetTexts() {
+		d.texts = append(d.texts, string(t[:min(len(t), evidence.TextMax)]))
+	}
+	n := 0
+	for _, a := range r.GetAnswers() {
+		n += len(newest(a))
+	}
+	d.room = make([]evidence.Attempt, n)
+	return d
+}
+
+// newest gives the newest attempts of an answer.
+func newest(a *Answer) []*Attempt {
 	all := a.GetAttempts()
-	all = all[max(0, len(all)-evidence.AttemptsMax):]
-	out := make([]evidence.Attempt, 0, len(all))
-	for _, m := range all {
-		out = append(out, r.attempt(m))
+	return all[max(0, len(all)-evidence.AttemptsMax):]
+}
+
+// AttemptsOf gives the attempts of one of the answers, once: at most evidence.AttemptsMax, the newest. What this
+// program does not know, such as the words of a newer one, is left at its zero value.
+func (d *Reader) AttemptsOf(a *Answer) []evidence.Attempt {
+	all := newest(a)
+	out := d.room[:len(all):len(all)]
+	d.room = d.room[len(all):]
+	for i, m := range all {
+		out[i] = d.attempt(m)
 	}
 	return out
 }
 
-func (r *Results) attempt(m *Attempt) evidence.Attempt {
+func (d *Reader) attempt(m *Attempt) evidence.Attempt {
 	text := func(n uint32, most int) string {
-		if n == 0 || uint64(n) > uint64(len(r.GetTexts())) {
+		if n == 0 || uint64(n) > uint64(len(d.texts)) {
 			return ""
 		}
-		t := r.GetTexts()[n-1]
-		return string(t[:min(len(t), most)])
+		t := d.texts[n-1]
+		return t[:min(len(t), most)]
 	}
 	a := evidence.Attempt{At: Time(m.GetAtMs()), Host: text(m.GetHost(), evidence.NameMax),
 		Source: text(m.GetSource(), evidence.NameMax), Text: text(m.GetText(), evidence.TextMax),
@@ -147,4 +198,9 @@ func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
 		from = a.String()
 	}
 	return time.Duration(min(max(0, ms), waitMax.Milliseconds())) * time.Millisecond, from, ms > 0
+}
+
+// Retries reports whether all that is offered was put off before and is due.
+func (m *Offer) Retries() bool {
+	return !slices.ContainsFunc(m.GetProbes(), func(p *Probe) bool { return !p.GetRetry() })
 }

@@ -274,8 +274,13 @@ type Probe struct {
 	// that is named; 0: it was not. A receiver learns from it how long that takes.
 	GreylistedMs   int64  `protobuf:"varint,3,opt,name=greylisted_ms,json=greylistedMs,proto3" json:"greylisted_ms,omitempty"`
 	GreylistedFrom []byte `protobuf:"bytes,4,opt,name=greylisted_from,json=greylistedFrom,proto3" json:"greylisted_from,omitempty"` // 4 or 16 bytes; none: the system chose the address
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// It was put off before and is due: it is asked before those that were never asked. A chunk
+	// of nothing else takes no credit.
+	Retry bool `protobuf:"varint,5,opt,name=retry,proto3" json:"retry,omitempty"`
+	// A RCPT was sent for it before: it is no first try, whoever asks.
+	Asked         bool `protobuf:"varint,6,opt,name=asked,proto3" json:"asked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Probe) Reset() {
@@ -334,6 +339,20 @@ func (x *Probe) GetGreylistedFrom() []byte {
 		return x.GreylistedFrom
 	}
 	return nil
+}
+
+func (x *Probe) GetRetry() bool {
+	if x != nil {
+		return x.Retry
+	}
+	return false
+}
+
+func (x *Probe) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
 }
 
 // Offer asks a receiver to take a chunk of probes. Domain -> receiver.
@@ -765,13 +784,18 @@ func (x *Attempt) GetWhy() uint32 {
 
 // Results carries answers. Receiver -> domain. It is sent again until acknowledged.
 type Results struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	Chunk         uint64                 `protobuf:"varint,2,opt,name=chunk,proto3" json:"chunk,omitempty"`
-	Batch         uint64                 `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"` // counts up within the chunk
-	Answers       []*Answer              `protobuf:"bytes,4,rep,name=answers,proto3" json:"answers,omitempty"`
-	Credit        uint32                 `protobuf:"varint,5,opt,name=credit,proto3" json:"credit,omitempty"`
-	Texts         [][]byte               `protobuf:"bytes,6,rep,name=texts,proto3" json:"texts,omitempty"` // the first is number 1; any bytes
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Task    *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Chunk   uint64                 `protobuf:"varint,2,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	Batch   uint64                 `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"` // counts up within the chunk
+	Answers []*Answer              `protobuf:"bytes,4,rep,name=answers,proto3" json:"answers,omitempty"`
+	Credit  uint32                 `protobuf:"varint,5,opt,name=credit,proto3" json:"credit,omitempty"`
+	Texts   [][]byte               `protobuf:"bytes,6,rep,name=texts,proto3" json:"texts,omitempty"` // the first is number 1; any bytes
+	// For how long the hosts of this task have given nobody a good answer though they were
+	// asked, and the smtp.Reason of the newest answer. Not the time in which our own limits or
+	// an operator kept us from asking.
+	BarrenMs      int64  `protobuf:"varint,7,opt,name=barren_ms,json=barrenMs,proto3" json:"barren_ms,omitempty"`
+	BarrenReason  uint32 `protobuf:"varint,8,opt,name=barren_reason,json=barrenReason,proto3" json:"barren_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,6 +872,20 @@ func (x *Results) GetTexts() [][]byte {
 	return nil
 }
 
+func (x *Results) GetBarrenMs() int64 {
+	if x != nil {
+		return x.BarrenMs
+	}
+	return 0
+}
+
+func (x *Results) GetBarrenReason() uint32 {
+	if x != nil {
+		return x.BarrenReason
+	}
+	return 0
+}
+
 // ResultsAck answers Results. Domain -> receiver.
 type ResultsAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -920,7 +958,9 @@ type Pulse struct {
 	Cause     Cause                  `protobuf:"varint,6,opt,name=cause,proto3,enum=rollcall.wire.Cause" json:"cause,omitempty"` // what keeps the receiver from asking more, now
 	// How many addresses of this task's verification the receiver expects to ask in an
 	// hour, all its domains here together; 0: it cannot say.
-	PerHour       int64 `protobuf:"varint,7,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	PerHour       int64  `protobuf:"varint,7,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	BarrenMs      int64  `protobuf:"varint,8,opt,name=barren_ms,json=barrenMs,proto3" json:"barren_ms,omitempty"` // as in Results
+	BarrenReason  uint32 `protobuf:"varint,9,opt,name=barren_reason,json=barrenReason,proto3" json:"barren_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,10 +1037,25 @@ func (x *Pulse) GetPerHour() int64 {
 	return 0
 }
 
+func (x *Pulse) GetBarrenMs() int64 {
+	if x != nil {
+		return x.BarrenMs
+	}
+	return 0
+}
+
+func (x *Pulse) GetBarrenReason() uint32 {
+	if x != nil {
+		return x.BarrenReason
+	}
+	return 0
+}
+
 // Cancel drops what has not begun. Domain -> receiver.
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	GiveBack      bool                   `protobuf:"varint,2,opt,name=give_back,json=giveBack,proto3" json:"give_back,omitempty"` // it isn't dropped: it comes back as "again"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1040,6 +1095,13 @@ func (x *Cancel) GetTask() *Task {
 		return x.Task
 	}
 	return nil
+}
+
+func (x *Cancel) GetGiveBack() bool {
+	if x != nil {
+		return x.GiveBack
+	}
+	return false
 }
 
 // Moved says that the receiver goes away: resolve again. Receiver -> domain.
@@ -1100,12 +1162,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x05shard\x18\x04 \x01(\rR\x05shard\"0\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\x85\x01\n" +
+	"\x05addrs\x18\x02 \x03(\fR\x05addrs\"\xb1\x01\n" +
 	"\x05Probe\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12#\n" +
 	"\rgreylisted_ms\x18\x03 \x01(\x03R\fgreylistedMs\x12'\n" +
-	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\"\x9e\x02\n" +
+	"\x0fgreylisted_from\x18\x04 \x01(\fR\x0egreylistedFrom\x12\x14\n" +
+	"\x05retry\x18\x05 \x01(\bR\x05retry\x12\x14\n" +
+	"\x05asked\x18\x06 \x01(\bR\x05asked\"\x9e\x02\n" +
 	"\x05Offer\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12)\n" +
@@ -1147,19 +1211,21 @@ const file_wire_proto_rawDesc = "" +
 	"\x04rule\x18\r \x01(\rR\x04rule\x12\x18\n" +
 	"\aversion\x18\x0e \x01(\aR\aversion\x12\x14\n" +
 	"\x05cause\x18\x0f \x01(\rR\x05cause\x12\x10\n" +
-	"\x03why\x18\x10 \x01(\rR\x03why\"\xbd\x01\n" +
+	"\x03why\x18\x10 \x01(\rR\x03why\"\xff\x01\n" +
 	"\aResults\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12\x14\n" +
 	"\x05batch\x18\x03 \x01(\x04R\x05batch\x12/\n" +
 	"\aanswers\x18\x04 \x03(\v2\x15.rollcall.wire.AnswerR\aanswers\x12\x16\n" +
 	"\x06credit\x18\x05 \x01(\rR\x06credit\x12\x14\n" +
-	"\x05texts\x18\x06 \x03(\fR\x05texts\"a\n" +
+	"\x05texts\x18\x06 \x03(\fR\x05texts\x12\x1b\n" +
+	"\tbarren_ms\x18\a \x01(\x03R\bbarrenMs\x12#\n" +
+	"\rbarren_reason\x18\b \x01(\rR\fbarrenReason\"a\n" +
 	"\n" +
 	"ResultsAck\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x04R\x05chunk\x12\x14\n" +
-	"\x05batch\x18\x03 \x01(\x04R\x05batch\"\xcc\x01\n" +
+	"\x05batch\x18\x03 \x01(\x04R\x05batch\"\x8e\x02\n" +
 	"\x05Pulse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x16\n" +
 	"\x06chunks\x18\x02 \x03(\x04R\x06chunks\x12\x16\n" +
@@ -1167,9 +1233,12 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"waiting_ms\x18\x05 \x01(\x03R\twaitingMs\x12*\n" +
 	"\x05cause\x18\x06 \x01(\x0e2\x14.rollcall.wire.CauseR\x05cause\x12\x19\n" +
-	"\bper_hour\x18\a \x01(\x03R\aperHourJ\x04\b\x03\x10\x04\"1\n" +
+	"\bper_hour\x18\a \x01(\x03R\aperHour\x12\x1b\n" +
+	"\tbarren_ms\x18\b \x01(\x03R\bbarrenMs\x12#\n" +
+	"\rbarren_reason\x18\t \x01(\rR\fbarrenReasonJ\x04\b\x03\x10\x04\"N\n" +
 	"\x06Cancel\x12'\n" +
-	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\"0\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task\x12\x1b\n" +
+	"\tgive_back\x18\x02 \x01(\bR\bgiveBack\"0\n" +
 	"\x05Moved\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.rollcall.wire.TaskR\x04task*<\n" +
 	"\aRefusal\x12\b\n" +

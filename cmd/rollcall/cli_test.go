@@ -69,6 +69,7 @@ type cli struct {
 	t       *testing.T
 	folder  string
 	environ []string
+	binary  string // "": the one of this tree
 }
 
 func newCLI(t *testing.T) *cli {
@@ -85,6 +86,9 @@ func (c *cli) command(ctx context.Context, args ...string) *exec.Cmd {
 	name, err := binary()
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	if c.binary != "" {
+		name = c.binary
 	}
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = c.folder

@@ -70,8 +70,8 @@ type measured struct {
 	id     []byte // its node in the ledger
 }
 
-// newCrowd makes n nodes that do not run yet.
-func newCrowd(t *testing.T, server *postgres.Server, lab *smtplab.Lab, settings string, n int) *crowd {
+// newCrowd makes n nodes that do not run yet, of the binary at path.
+func newCrowd(t *testing.T, server *postgres.Server, lab *smtplab.Lab, settings string, n int, path string) *crowd {
 	t.Helper()
 	name := "figures" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	w := &crowd{t: t, lab: lab, url: server.NewDatabase(t, name, "")}
@@ -98,6 +98,7 @@ actor_listen = "%s:%d"
 advertise = "%s"
 join = ["127.31.%d.1:%d"]
 %s`, m.source, w.url, i, address(31), gossip, address(32), actors, address(31), block, gossip, settings)})
+		m.binary = path
 		m.environ = []string{"ROLLCALL_ADMIN=" + m.admin} // and not the ports of a rig alone
 		id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(fmt.Sprintf("node-%d", i)))
 		m.id = id[:]
@@ -277,7 +278,7 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 	file := cleanFile(figureAddrs, figureHomes)
 	var base float64
 	for n := 1; n <= 3; n++ {
-		w := newCrowd(t, server, lab, settings, n)
+		w := newCrowd(t, server, lab, settings, n, "")
 		for _, m := range w.nodes {
 			m.files = descriptorsKept + 2*figureSlots
 		}
@@ -323,7 +324,7 @@ func TestClusterFiguresOfTakeover(t *testing.T) {
 		o.EventsMax = 1 << 20
 		lab := startLab(t, o)
 		settings := strings.Replace(wideOpen, `rcpt_rate = "1000000/s"`, `rcpt_rate = "2/s"`, 1)
-		w := newCrowd(t, server, lab, settings, 3)
+		w := newCrowd(t, server, lab, settings, 3, "")
 		w.start(w.nodes[:2]...)
 		w.await("the nodes agree", agreed(w.nodes[:2]...))
 		id := w.submit(cleanFile(figureHomes/2*400, figureHomes/2)) // 200 s of work

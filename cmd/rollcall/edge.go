@@ -47,6 +47,14 @@ func (n *node) startLimiter() (httpd.Limiter, error) {
 	return limiter, nil
 }
 
+// nodes counts the nodes that the ledger knows.
+func (n *node) nodes() int {
+	if roll := n.members.node.Load().Roll(); roll != nil {
+		return len(roll.Nodes)
+	}
+	return 1
+}
+
 // startEdge starts the three listeners; the storage first, because the API tells its address.
 func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
 	if o.trusted, err = proxies.Parse(c.HTTP.TrustedProxies); err != nil {
@@ -104,6 +112,7 @@ func (n *node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	tokens *upload.Tokens) error {
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
 	public.Weight = n.tuning.weight
+	public.Nodes = n.nodes
 	public.Tracer = n.tracer
 	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	if err != nil {
@@ -178,7 +187,7 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 	limits.BadKeys = httpd.Rate{PerSecond: float64(c.HTTP.BadKeysPerMinute) / 60, Burst: c.HTTP.BadKeysPerMinute}
 	limits.DownloadMax = c.HTTP.DownloadsAtOnce
 	limits.ConnsMax = connectionPlaces(c.HTTP.Connections, 4, o.log, "http")
-	return httpd.Options{Listen: c.HTTP.Listen, Book: book, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
+	return httpd.Options{Listen: c.HTTP.Listen, Book: book, Writes: book.Writes, PublicUpload: url, AllowedOrigins: c.HTTP.AllowedOrigins,
 		Limits: limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
 		PerWorkspace: workspaceLimits(c), UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
 		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}

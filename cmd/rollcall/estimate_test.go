@@ -53,7 +53,7 @@ func estimateRuns() []estimateRun {
 
 // TestEstimateOfRealRuns logs how good the finish was that a node expected, at several parts of
 // runs against the lab. Nothing fails by it: how fast a machine is, is no fault. Lists of
-// more kinds run in simulated time in actors/verification; docs/waiting.md has the figures.
+// more kinds run in simulated time in actors/verification.
 func TestEstimateOfRealRuns(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")

@@ -428,7 +428,7 @@ func TestAClusterGoesOnWithoutANodeThatIsNotFit(t *testing.T) {
 	f.set(t, "rollcall.example.", dns.TypeA, "192.0.2.10", "192.0.2.11")
 	f.set(t, "rollcall.example.", dns.TypeTXT, `"v=spf1 ip4:192.0.2.0/24 -all"`)
 	f.set(t, "11.2.0.192.in-addr.arpa.", dns.TypePTR)
-	w := newCrowd(t, server, lab, wideOpen, 2)
+	w := newCrowd(t, server, lab, wideOpen, 2, "")
 	for i, m := range w.nodes {
 		m.environ = append(m.environ, "ROLLCALL_DNS_SERVERS="+f.addr,
 			fmt.Sprintf("ROLLCALL_IDENTITY_PUBLIC_ADDRESSES=192.0.2.1%d", i))

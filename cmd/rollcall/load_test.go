@@ -2,29 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
-	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
-	"rollcall/config/effort"
-	"rollcall/http/api"
 	"rollcall/smtp/smtplab"
 )
-
-// These are the figures of docs/measured.md, with the lab in the test's process
-// and the built binary as the node:
-//
-//	go test ./cmd/rollcall -run TestLoad -long -v -timeout 60m
-//
-// Figures that hang on the machine are told; what is promised is checked.
 
 // loadWait bounds one verification under load.
 const loadWait = 10 * time.Minute
@@ -44,66 +29,6 @@ refused_per_session = 1000000
 refused_per_hour = 1000000
 `
 
-// loadFigures are what one verification cost.
-type loadFigures struct {
-	took      time.Duration // from the end of the upload to completed_at
-	processor time.Duration // of the node, both kinds
-	memory    int64         // the node's peak, bytes
-	detail    api.Detail
-	sheet     smtplab.Sheet
-}
-
-// load runs a node for one file and gives what it cost. more is done with the
-// node before it ends.
-func load(t *testing.T, o smtplab.Options, settings string, file []byte,
-	more func(r *rig, pid int, id string)) loadFigures {
-	t.Helper()
-	lab := startLab(t, o)
-	defer stopLab(t, lab) // each host of a lab is an open file, of which there are not enough for many labs
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: settings})
-	node := r.serve()
-	node.waitFor("node started")
-	rows := int64(bytes.Count(file, []byte("\n")) - 1)
-	r.open(rows)
-	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
-	defer cancel()
-	c := r.client()
-	made, err := c.create(ctx, uuid.New(), int64(len(file)), "load.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.upload(ctx, made.Upload.URL, bytes.NewReader(file), int64(len(file)), func(int64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, began, f := node.command.Process.Pid, time.Now(), loadFigures{}
-	for f.detail.CompletedAt == nil {
-		if f.detail, err = look(ctx, c, made.ID); err != nil {
-			t.Fatal(err)
-		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
-			t.Fatalf("no end in sight: %+v", f.detail)
-		}
-	}
-	f.took, f.sheet = time.Time(*f.detail.CompletedAt).Sub(began), lab.Manners()
-	if f.memory, err = memoryMost(pid); err == nil {
-		f.processor, err = processorOf(pid)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.detail.Progress.Completed != rows || r.balance().Spent != rows {
-		t.Errorf("%d of %d known, balance %+v", f.detail.Progress.Completed, rows, r.balance())
-	}
-	if more != nil {
-		more(r, pid, made.ID)
-	}
-	if code := node.stop(syscall.SIGTERM); code != exitDone {
-		t.Errorf("SIGTERM: got code %d", code)
-	}
-	return f
-}
-
 // processorOf is the processor time of a process so far (Linux).
 func processorOf(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -122,6 +47,21 @@ func processorOf(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
+// cleanFile makes a file of n addresses spread over domains that answer honestly
+// and at once; one in five does not exist.
+func cleanFile(n, domains int) []byte {
+	var b bytes.Buffer
+	b.WriteString("email\n")
+	for i := range n {
+		name := "anna"
+		if (i+i/domains)%5 == 4 { // not all of them at the same domains
+			name = "ghost"
+		}
+		fmt.Fprintf(&b, "%s.m%s@d%d-clean.test\n", name, letters(i/domains), i%domains)
+	}
+	return b.Bytes()
+}
+
 // quickLab is a lab without latency that never refuses a session: a node opens
 // sessionsMax at most.
 func quickLab() smtplab.Options {
@@ -130,151 +70,10 @@ func quickLab() smtplab.Options {
 	return o
 }
 
-func TestLoadMillion(t *testing.T) {
-	if !effort.Long() {
-		t.Skip("takes minutes: run it with -long")
-	}
-	perAddress := map[int][]float64{}
-	for range 3 { // one after the other in turn, so that drift hits all alike
-		for _, n := range []int{10_000, 100_000, 1_000_000} {
-			f := load(t, quickLab(), wideOpen, cleanFile(n, n/200), func(r *rig, pid int, id string) {
-				if n == 1_000_000 {
-					loadResults(t, r, pid, id)
-				}
-			})
-			cost := float64(f.processor.Microseconds()) / float64(n)
-			perAddress[n] = append(perAddress[n], cost)
-			t.Logf("%d addresses over %d domains: %.2f s, %.0f addresses/s, %.1f us of processor each, "+
-				"peak %d MB, %d RCPTs, %d sessions, %d of them hung up", n, n/200, f.took.Seconds(),
-				float64(n)/f.took.Seconds(), cost, f.memory>>20, f.sheet.Total.Rcpts,
-				f.sheet.Total.Sessions, f.sheet.Total.HungUp)
-			if n == 1_000_000 && f.memory > 400<<20 {
-				t.Errorf("peak memory of %d MB, want at most 400", f.memory>>20)
-			}
-		}
-	}
-	t.Logf("processor per address in us: %v", perAddress)
-}
-
-// loadResults downloads a final file and says how fast, and how much memory the node took for it.
-func loadResults(t *testing.T, r *rig, pid int, id string) {
-	t.Helper()
-	before, err := resetMemoryMost(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		began := time.Now()
-		answer, err := once(t.Context(), r.client(), "/v1/verifications/"+id+"/results")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		most, err := memoryMost(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("results: %d MB, %.0f MB/s, the node had %d MB before and %d MB at the peak", n>>20,
-			float64(n)/1e6/time.Since(began).Seconds(), before>>20, most>>20)
-	}
-}
-
 // resetMemoryMost makes the present memory the peak, and gives it (Linux).
 func resetMemoryMost(pid int) (int64, error) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
 		return 0, err
 	}
 	return memoryMost(pid)
-}
-
-// TestLoadLatency measures how much of the time that 100 ms a turn leaves is used:
-// two sessions that each ask one address a turn, and then a rate.
-func TestLoadLatency(t *testing.T) {
-	if !effort.Long() {
-		t.Skip("takes minutes: run it with -long")
-	}
-	const domains, each, turn = 10, 1500, 100 * time.Millisecond
-	o := quickLab()
-	o.Latency = turn
-	for _, x := range []struct {
-		name, settings string
-		perSecond      float64 // what the allowance lets one receiver have
-	}{
-		{"two connections", strings.Replace(wideOpen, "connections = 4", "connections = 2", 1), 2 / turn.Seconds()},
-		{"40/s, pipelining", strings.Replace(wideOpen, `rcpt_rate = "1000000/s"`,
-			"rcpt_rate = \"40/s\"\npipelining = true", 1), 40},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			f := load(t, o, x.settings, cleanFile(domains*each, domains), nil)
-			share := each / x.perSecond / f.took.Seconds()
-			t.Logf("%d addresses at each of %d receivers in %.2f s: share %.3f of %.0f/s", each, domains,
-				f.took.Seconds(), share, x.perSecond)
-			if share < 0.95 {
-				t.Errorf("share %.3f, want 0.95", share)
-			}
-		})
-	}
-}
-
-// TestLoadLimits measures how much of fixed limits is used and that none is
-// broken, as the lab counts, and how many questions and sessions it takes.
-func TestLoadLimits(t *testing.T) {
-	if !effort.Long() {
-		t.Skip("takes minutes: run it with -long")
-	}
-	const domains, each = 20, 3000
-	for _, x := range []struct {
-		name, settings string
-		limits         smtplab.Tally // no figure of a receiver may be above
-		perSecond      float64
-	}{
-		{"rcpt rate", `
-[throttle.default]
-connections = 2
-connection_rate = "30/min"
-rcpt_rate = "50/s"
-rcpts_per_connection = 500
-rcpts_per_transaction = 10
-refused_per_session = 1000
-refused_per_hour = 1000000
-`, smtplab.Tally{SessionsAtOnce: 2, SessionsIn1s: 30, RcptsIn1s: 50, RcptsPerSession: 500,
-			RcptsPerTx: 10}, 50},
-		{"connection rate", `
-[throttle.default]
-connections = 2
-connection_rate = "2/s"
-rcpt_rate = "1000/s"
-rcpts_per_connection = 25
-refused_per_session = 1000
-refused_per_hour = 1000000
-`, smtplab.Tally{SessionsAtOnce: 2, SessionsIn1s: 2, RcptsIn1s: 1000, RcptsPerSession: 25,
-			RcptsPerTx: 1}, 50},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			f := load(t, quickLab(), x.settings, cleanFile(domains*each, domains), nil)
-			broken, sessions, rcpts := 0, 0, 0
-			for name, r := range f.sheet.Receivers {
-				sessions, rcpts = sessions+r.Sessions, rcpts+r.Rcpts
-				m := x.limits
-				if r.SessionsAtOnce > m.SessionsAtOnce || r.SessionsIn1s > m.SessionsIn1s ||
-					r.RcptsIn1s > m.RcptsIn1s || r.RcptsPerSession > m.RcptsPerSession ||
-					r.RcptsPerTx > m.RcptsPerTx {
-					broken++
-					t.Errorf("%s: a limit of %+v is broken: %+v", name, x.limits, r)
-				}
-			}
-			share := float64(rcpts) / domains / x.perSecond / f.took.Seconds()
-			t.Logf("%d RCPTs at %d receivers in %.2f s: share %.3f of %.0f/s, %d limits broken, "+
-				"%.1f sessions per 1,000 addresses, %.2f DNS queries per domain", rcpts, domains,
-				f.took.Seconds(), share, x.perSecond, broken, float64(sessions)/domains/each*1000,
-				float64(f.sheet.DNS.Queries)/float64(f.sheet.DNS.Zones))
-			if share < 0.95 {
-				t.Errorf("share %.3f, want 0.95", share)
-			}
-		})
-	}
 }

@@ -258,7 +258,8 @@ type nodeLog struct {
 	t *testing.T
 
 	mu    sync.Mutex
-	lines map[logLine]int // guarded by mu
+	lines map[logLine]int      // guarded by mu
+	at    map[string]time.Time // guarded by mu; when a message first came
 }
 
 // logLine is what the lines of one cause have in common.
@@ -269,7 +270,7 @@ type logLine struct {
 
 // listen reads the log from here on, to its end.
 func (b *background) listen() *nodeLog {
-	l := &nodeLog{t: b.t, lines: map[logLine]int{}}
+	l := &nodeLog{t: b.t, lines: map[logLine]int{}, at: map[string]time.Time{}}
 	b.t.Cleanup(func() {
 		if b.t.Failed() {
 			l.show()
@@ -277,16 +278,29 @@ func (b *background) listen() *nodeLog {
 	})
 	go func() {
 		for text := range b.lines {
-			var line logLine
+			var line struct {
+				logLine
+				Time time.Time `json:"time"`
+			}
 			if json.Unmarshal([]byte(text), &line) != nil {
-				line = logLine{"ERROR", text} // no line of ours, such as a panic
+				line.logLine = logLine{"ERROR", text} // no line of ours, such as a panic
 			}
 			l.mu.Lock()
-			l.lines[line]++
+			l.lines[line.logLine]++
+			if l.at[line.Message].IsZero() {
+				l.at[line.Message] = line.Time
+			}
 			l.mu.Unlock()
 		}
 	}()
 	return l
+}
+
+// first is when a message first came.
+func (l *nodeLog) first(message string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at[message]
 }
 
 // count is how many lines had a message.

@@ -80,7 +80,7 @@ func newReceivers(e environment) *cobra.Command {
 		cobra.ShellCompDirectiveNoFileComp)))
 	c.AddCommand(newReceiversShow(node), newReceiversPause(node), newReceiversDrain(node),
 		newReceiversResume(node),
-		newReceiversTrace(node), newReceiversTrials(node), newReceiversClose(node), newReceiversForget(node))
+		newReceiversTrace(node), newReceiversClose(node), newReceiversForget(node))
 	return c
 }
 

@@ -22,26 +22,16 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 			"which fields would have held receivers back and how often, how many addresses could have been asked and how\n" +
 			"much later the last one, and which replies would have been taken for something else. Nothing is changed and\n" +
 			"no receiver is asked. What receivers would have answered to more than they were asked nobody knows, and the\n" +
-			"report says where that matters.\n\n" +
-			"With --trials, FILE is what `rollcall receivers trials KEY --json` printed: what each trial made believed is\n" +
-			"found anew from it, printed, and compared with what was recorded. No node is asked for that.",
+			"report says where that matters.",
 		Example: "  rollcall throttle replay throttle.new.toml\n" +
-			"  rollcall throttle replay --rules verdict.new.toml\n" +
-			"  rollcall throttle replay --trials trials.jsonl",
+			"  rollcall throttle replay --rules verdict.new.toml",
 		Args: mostArgs(1),
 	}
 	asJSON := jsonFlag(c)
 	rules := c.Flags().String("rules", "",
 		"judge the recorded replies by this rule file before the rules that come "+
 			"with the program")
-	trials := c.Flags().String("trials", "", "find anew what the trials in this file made believed")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if *trials != "" {
-			if len(args) > 0 || *rules != "" {
-				return usageError{"--trials stands alone: it needs no throttle file and no rules"}
-			}
-			return runTrials(c.OutOrStdout(), *trials, *asJSON)
-		}
 		if len(args) == 0 && *rules == "" {
 			return usageError{"FILE is missing: give a throttle file, or --rules with a rule file"}
 		}

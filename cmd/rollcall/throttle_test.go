@@ -40,7 +40,6 @@ type toldSurvey struct {
 	details   []view.ReceiverDetail
 	sources   []view.Source
 	lines     []view.TraceLine
-	trials    []throttle.TrialLine
 	waits     view.Verification
 	closed    string
 	forgotten string
@@ -117,13 +116,6 @@ func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint
 		s.onAsk(s.asked)
 	}
 	return found, nil
-}
-
-func (s *toldSurvey) Trials(_ context.Context, key string) ([]throttle.TrialLine, []view.Silent, error) {
-	if key == "none.test" {
-		return nil, nil, view.ErrNotThere
-	}
-	return s.trials, s.silent, nil
 }
 
 func (s *toldSurvey) Verification(_ context.Context, id string) (view.Verification, error) {

@@ -246,6 +246,7 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 		if err != nil {
 			return d, err
 		}
+		answered := time.Now()
 		final := ledger.Status(d.Status).Final()
 		if r.tellKnown(d); final {
 			r.stage = stageFinal
@@ -263,7 +264,7 @@ func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 		if r.poll > 0 {
 			wait = min(wait, r.poll)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := sleep(ctx, wait-time.Since(answered)); err != nil { // counting takes long in a large file
 			return d, err
 		}
 	}

@@ -25,7 +25,6 @@ func (s *Server) surveyRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/receivers/close", s.ofSurvey(s.closeSession))
 	mux.HandleFunc("POST /v1/receivers/forget", s.ofSurvey(s.forgetReceiver))
 	mux.HandleFunc("GET /v1/receivers/trace", s.ofSurvey(s.trace))
-	mux.HandleFunc("GET /v1/receivers/trials", s.ofSurvey(s.trials))
 	mux.HandleFunc("GET /v1/sources", s.ofSurvey(s.sources))
 	mux.HandleFunc("GET /v1/verifications/{id}/waits", s.ofSurvey(s.waits))
 	mux.HandleFunc("GET /v1/throttle/explain", s.ofSurvey(s.explain))
@@ -82,21 +81,6 @@ func (s *Server) trace(w http.ResponseWriter, r *http.Request) {
 	}
 	found, err := s.desk.Trace(r.Context(), q.Get("key"), q.Get("source"), after)
 	answer(w, found, err)
-}
-
-// trials answers with the logs of trials of a receiver.
-func (s *Server) trials(w http.ResponseWriter, r *http.Request) {
-	key, err := keyOf("key", r.URL.Query().Get("key"))
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	lines, silent, err := s.options.Survey.Trials(r.Context(), key)
-	if err != nil {
-		answer(w, nil, s.desk.ofReceiver("list trials", err))
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"lines": full(lines), "silent": full(silent)})
 }
 
 func (s *Server) sources(w http.ResponseWriter, r *http.Request) {

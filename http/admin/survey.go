@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"rollcall/actors/view"
-	"rollcall/smtp/throttle"
 )
 
 // Survey asks every node of the cluster what it is doing. Nodes that do not answer are
@@ -26,9 +25,6 @@ type Survey interface {
 	// by node, at most 1,000 of each node; nodes keep them from the first call on, for ten
 	// seconds after the last one.
 	Trace(ctx context.Context, key, source string, after map[string]uint64) ([]view.TraceLine, error)
-	// Trials gives the logs of what a receiver was asked and what was believed because of it, of all nodes,
-	// one behind the other. view.ErrNotThere; a view.Unheard when a node that does not answer may have it.
-	Trials(ctx context.Context, key string) ([]throttle.TrialLine, []view.Silent, error)
 	// Verification says what the open addresses wait for: view.ErrNotThere when nobody works on it.
 	Verification(ctx context.Context, id string) (view.Verification, error)
 	// Explain says what holds for a mail domain, a key or a source, by this node's rules.

@@ -72,10 +72,6 @@ func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[stri
 	return []view.TraceLine{{Number: 5, Node: "node 1"}, {Number: 7, Node: "node 1"}, {Number: 2, Node: "b"}}, err
 }
 
-func (f *fakeSurvey) Trials(_ context.Context, key string) ([]throttle.TrialLine, []view.Silent, error) {
-	return []throttle.TrialLine{{Kind: throttle.TrialStateKind, Node: "b"}}, nil, f.did("trials %s", key)
-}
-
 func (f *fakeSurvey) Verification(_ context.Context, id string) (view.Verification, error) {
 	return view.Verification{ID: id}, f.did("verification")
 }
@@ -499,7 +495,6 @@ func TestTheSurveyIsAsked(t *testing.T) {
 				`{"key":"a.test","node":"b","dropped":[]}],"silent":[{"node":"node-3","why":"slow"}]}`},
 		{"GET", "/v1/receivers/trace?key=a.test&source=192.0.2.1&after=%7B%22node%201%22%3A6%7D", "",
 			"trace a.test 192.0.2.1 map[node 1:6]", `"after":{"b":2,"node 1":7}`},
-		{"GET", "/v1/receivers/trials?key=A.test", "", "trials a.test", `{"lines":[{"kind":"state","node":"b"}],"silent":[]}`},
 		{"GET", "/v1/sources", "", "sources", `{"silent":[{"node":"node-2","why":"slow"}],"sources":[]}`},
 		{"GET", "/v1/verifications/" + id + "/waits", "", "verification", `"waits":[]`},
 		{"GET", "/v1/throttle/explain?name=example.test", "", "explain example.test", `throttle.toml:3`},
@@ -518,14 +513,14 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		}
 		r.survey.fail(fmt.Errorf("asked: %w", view.ErrNotThere))
 		status, text = r.as("anna", c.method, c.path, c.body)
-		if strings.Contains("receiver close forget trace trials verification explain", strings.Fields(c.asked)[0]) && c.asked !=
+		if strings.Contains("receiver close forget trace verification explain", strings.Fields(c.asked)[0]) && c.asked !=
 			"receivers" && (status != 404 || !strings.Contains(text, `_`)) {
 			t.Errorf("%s of nothing: %d %s", c.path, status, text)
 		}
 	}
 	r.survey.fail(nil)
 	for _, path := range []string{"/v1/receivers/detail", "/v1/receivers/detail?key=" + strings.Repeat("x", 601),
-		"/v1/receivers/trace?key=a&after=x", "/v1/receivers/trials", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
+		"/v1/receivers/trace?key=a&after=x", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
 		if status, text := r.raw("GET", path, "", "Bearer "+r.token); status != 400 {
 			t.Errorf("%s: %d %s", path, status, text)
 		}

@@ -138,7 +138,7 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	}
 	now := d.now()
 	if again := httpd.RetryAfter(v, now); again > 0 {
-		show.Every = strconv.Itoa(d.polls.next(now, openPage{r.in.Session.ID, v.ID}, soon(v, now, again))) + "s"
+		show.Every = strconv.Itoa(d.polls.next(now, openPage{r.in.Session.ID, v.ID}, again)) + "s"
 	}
 	if v.Status == ledger.Uploading && r.may(ledger.Member) {
 		show.Go = "/w/" + r.workspace().String() + "/upload"
@@ -159,19 +159,6 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 		show.Say += ", " + view.Thin(show.Done) + " of " + view.Thin(v.Total) + " final"
 	}
 	return show, money, nil
-}
-
-// soon makes the page of a check look again every second at first, and every two seconds in its first minute: most outcomes
-// are there within a second or two, and somebody waits for each.
-func soon(v ledger.Verification, now time.Time, again int) int {
-	age := now.Sub(v.Created)
-	switch {
-	case v.Kind != ledger.Single || v.Status != ledger.Preparing && v.Status != ledger.Verifying || age >= time.Minute:
-		return again
-	case age >= 10*time.Second:
-		return min(again, 2)
-	}
-	return 1
 }
 
 // partKey tells apart what parts show.

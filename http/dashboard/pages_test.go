@@ -185,12 +185,13 @@ func TestTheVendoredLibraryIsTheOneThatWasReleased(t *testing.T) {
 
 func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	g := newRig(t)
+	g.now.Store(0) // a file that has just begun
 	v := g.verification("list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	base := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String()
 	viewer := g.as["viewer"]
 	first := viewer.get(base + "/live")
 	tag := first.header.Get("ETag")
-	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 5s"`) ||
+	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 1s"`) ||
 		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 4096 {
 		t.Errorf("%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
 	}

@@ -49,6 +49,11 @@ type dialect struct {
 func (d dialect) text(statement string) string {
 	statement = strings.ReplaceAll(statement, "{now}", d.now)
 	statement = strings.ReplaceAll(statement, "{lock}", d.lock)
+	if d.embedded() {
+		// SQLite compiles a statement anew whenever the parameter of its LIMIT is bound, to plan for
+		// that number, unless the limit is an expression.
+		statement = strings.ReplaceAll(statement, "LIMIT ?", "LIMIT +?")
+	}
 	if d.numbered {
 		statement = numbered(statement)
 	}

@@ -62,6 +62,7 @@ type Store struct {
 	log        *slog.Logger
 	meters     meters
 	once       sync.Once
+	writes     atomic.Uint64 // see Writes
 
 	// erased counts what was erased, and folded is that number when nothing of it was left in
 	// the write-ahead log. They differ at first, since the process before may have been killed.

@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"rollcall/ledger"
 	"rollcall/ledger/rules"
@@ -104,6 +108,50 @@ func TestHotQueriesUseTheirIndex(t *testing.T) {
 		}
 		if strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("%s: sorts: %s", c.name, plan)
+		}
+	}
+}
+
+// TestHotQueriesAreCompiledOnce: SQLite compiles a statement anew at each execution when a value that is bound
+// might change its plan.
+func TestHotQueriesAreCompiledOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s, err := Open(t.Context(), "sqlite:"+path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	c, err := s.readers.db.Driver().Open(dsn(path, nil, "rw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	tls := libc.NewTLS()
+	defer tls.Close()
+	for _, q := range hotQueries() {
+		stmt, err := c.Prepare(s.dialect.text(q.query))
+		if err != nil {
+			t.Fatalf("%s: %v", q.name, err)
+		}
+		args := make([]driver.NamedValue, strings.Count(q.query, "?"))
+		for run := range 3 {
+			for i := range args {
+				args[i] = driver.NamedValue{Ordinal: i + 1, Value: int64(run)}
+			}
+			rows, err := stmt.(driver.StmtQueryContext).QueryContext(t.Context(), args)
+			if err == nil {
+				err = rows.Close()
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", q.name, err)
+			}
+		}
+		handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("pstmt").Uint()) // the driver does not tell it
+		if n := sqlite3.Xsqlite3_stmt_status(tls, handle, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0); n > 0 {
+			t.Errorf("%s: compiled %d times for 3 executions", q.name, 1+n)
+		}
+		if err := stmt.Close(); err != nil {
+			t.Errorf("%s: %v", q.name, err)
 		}
 	}
 }

@@ -227,6 +227,13 @@ func (s *Store) updateIn(ctx context.Context, in rules.Scope, do func(t *tx) err
 	})
 }
 
+// Writes counts the beginnings and the ends of transactions that write. still reports that none runs, so that
+// whatever is read from here on stays true for as long as the count stays: false on a server, where others write too.
+func (s *Store) Writes() (count uint64, still bool) {
+	count = s.writes.Load()
+	return count, s.Embedded() && s.writer != nil && count%2 == 0 // there is one writer
+}
+
 // again says what the runs before this one came to.
 type again struct {
 	before bool // there were some
@@ -249,6 +256,8 @@ func (s *Store) run(ctx context.Context, in rules.Scope, a again, do func(t *tx)
 		return noSession(err), err
 	}
 	defer s.writer.put(session)
+	s.writes.Add(1)
+	defer s.writes.Add(1)
 	leave, only, err := s.gate.enter(ctx, in.Workspace, a.alone)
 	if err != nil {
 		return stopped, fmt.Errorf("wait for other transactions: %w", err)

@@ -149,3 +149,39 @@ func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
 		t.Errorf("%+v, %v, want what the second one granted", b, err)
 	}
 }
+
+// TestWritesCountsBothEndsOfATransaction: while one runs nobody may keep what is read, and after it what was read
+// before is not true any more, whether it was committed or not.
+func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
+	s, w := openForTest(t)
+	for _, end := range []error{nil, errors.New("wrong")} {
+		before, still := s.Writes()
+		if !still {
+			t.Error("something is being written, before")
+		}
+		during := before
+		err := s.update(t.Context(), func(tx *tx) error {
+			if during, still = s.Writes(); still || during == before {
+				t.Errorf("inside of a transaction: count %d after %d, still %t", during, before, still)
+			}
+			return spoiled(w, end)(tx)
+		})
+		if !errors.Is(err, end) {
+			t.Error(err)
+		}
+		if after, still := s.Writes(); !still || after == during || after == before {
+			t.Errorf("afterwards: count %d after %d and %d, still %t", after, during, before, still)
+		}
+	}
+	if _, still := (&Store{dialect: postgresDialect(), writer: s.writer}).Writes(); still {
+		t.Error("a server keeps still, where other nodes write")
+	}
+	reader, err := OpenReadOnly(t.Context(), "sqlite:"+filepath.Join(filepath.Dir(s.lock.Name()), "ledger.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	if _, still := reader.Writes(); still {
+		t.Error("a ledger that another process may write keeps still")
+	}
+}

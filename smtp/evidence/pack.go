@@ -132,6 +132,7 @@ type packer struct {
 	habits map[string]uint64  // by what is written of them
 
 	text, kind, habit, cases []byte
+	line                     []byte // of a habit, used again
 
 	ordinal int64 // of the entry before
 	at      int64 // the time that was written last, in milliseconds
@@ -160,7 +161,7 @@ func (p *packer) entry(e *Entry) {
 
 // habitNumber gives the line of a habit; all addresses of a domain share it.
 func (p *packer) habitNumber(h *Habit) uint64 {
-	b := binary.AppendUvarint(nil, uint64(clamp(h.Accepted, math.MaxInt32)))
+	b := binary.AppendUvarint(p.line[:0], uint64(clamp(h.Accepted, math.MaxInt32)))
 	b = binary.AppendUvarint(b, uint64(clamp(h.Refused, math.MaxInt32)))
 	b = binary.AppendVarint(b, millis(h.First))
 	b = binary.AppendVarint(b, millis(h.Last))
@@ -170,6 +171,7 @@ func (p *packer) habitNumber(h *Habit) uint64 {
 		b = binary.AppendUvarint(b, p.kindNumber(&controls[i]))
 		b = binary.AppendVarint(b, controls[i].At.UnixMilli())
 	}
+	p.line = b
 	n, known := p.habits[string(b)]
 	if !known {
 		n = uint64(len(p.habits))

@@ -211,6 +211,19 @@ var dialogues = []struct{ host, script string }{
 		> QUIT
 		< 221
 		< EOF`},
+	{"mx1.a-clean.test", opening + `
+		> RCPT TO:<grey.ann@a-clean.test>
+		< 451 4.7.1
+		> RCPT TO:<deferred.ann@a-clean.test>
+		< 451 4.3.0
+		> RCPT TO:<refused@a-clean.test>
+		< 550 5.7.1
+		> RCPT TO:<closing@a-clean.test>
+		< 421 4.2.1
+		< EOF`},
+	{"mx1.a-clean.test", opening + `
+		> RCPT TO:<cut.ann@a-clean.test>
+		< EOF`},
 	{"mx1.a-policy.test", opening + `
 		> RCPT TO:<anna@a-policy.test>
 		< 550 5.7.1 Service unavailable`},

@@ -32,6 +32,11 @@
 //	overquota…        452 4.2.2, full at the moment
 //	restricted…       550 5.7.2, takes mail from members only
 //	busy…             450 4.2.1, exists but receives too much
+//	grey…             451 4.7.1 for Options.GreylistWait, then 250
+//	deferred…         451 4.3.0, whenever it is asked
+//	refused…          550 5.7.1
+//	cut…              the connection ends
+//	closing…          421 4.2.1, and the session ends
 //
 // # Personalities
 //

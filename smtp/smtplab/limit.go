@@ -33,11 +33,14 @@ type Limit struct {
 	Kind  LimitKind
 	All   bool   // what was put off counts too
 	Reply string // what says so; "": 450 4.7.1; with 421 the session ends
+
+	Sessions bool          // not RCPT commands but sessions are counted, and refused by Words.Busy
+	Penalty  time.Duration // after one too many, so long everything is put off
 }
 
 // Use is what became of a receiver's limit in a while.
 type Use struct {
-	Asked    int     // RCPT commands
+	Asked    int     // RCPT commands, or sessions
 	Let      int     // of these, not put off by the limit
 	Held     int     // put off by it
 	Possible float64 // what its limits would have let through
@@ -73,6 +76,7 @@ type meter struct {
 	asked   window    // LimitSliding that counts all
 	begun   time.Time // LimitFixed: the present stretch
 	used    int       // in it
+	penalty time.Time // its end
 	level   float64   // LimitBucket: what is left
 	filled  time.Time // when level was right
 	seconds []Use     // one for each second since
@@ -130,12 +134,25 @@ func (m *meter) set(limit Limit, now time.Time) {
 // bucketOf is what a bucket holds when it is full.
 func bucketOf(l Limit) float64 { return max(1, float64(l.Rcpts)/bucketPart) }
 
-// rcpt counts a RCPT command and gives the reply that puts it off, nil when it is let
-// through.
-func (m *meter) rcpt(now time.Time) *phrase {
+// limitOn counts a RCPT command, or a new session, and gives the reply that puts it off; nil: it is let through.
+func (s *session) limitOn(sessions bool, now time.Time) *phrase {
+	if found, ok := s.lab.meters.Load(s.host.receiver.name); ok {
+		return found.(*meter).count(sessions, now)
+	}
+	return nil
+}
+
+// count counts a RCPT command or a session, if its limit is on such, and gives the reply that puts it off.
+func (m *meter) count(sessions bool, now time.Time) *phrase {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	let := m.limit.Rcpts == 0 || m.room(now)
+	if sessions != m.limit.Sessions {
+		return nil
+	}
+	let := m.limit.Rcpts == 0 || !now.Before(m.penalty) && m.room(now)
+	if !let && m.limit.Penalty > 0 && !now.Before(m.penalty) {
+		m.penalty = now.Add(m.limit.Penalty)
+	}
 	u := m.second(now)
 	u.Asked++
 	if let {

@@ -21,6 +21,9 @@ func TestLimits(t *testing.T) {
 		{"sliding, all count", Limit{Rcpts: 10, Per: time.Second, All: true}, 90 * time.Millisecond, 10},
 		{"fixed", Limit{Rcpts: 10, Per: time.Second, Kind: LimitFixed}, 20 * time.Millisecond, 20},
 		{"bucket", Limit{Rcpts: 40, Per: time.Second, Kind: LimitBucket}, 5 * time.Millisecond, 21},
+		{"sessions", Limit{Rcpts: 10, Per: time.Second, Sessions: true}, 10 * time.Millisecond, 10},
+		{"a penalty of ten after ten", Limit{Rcpts: 10, Per: 100 * time.Millisecond, Penalty: 100 * time.Millisecond},
+			10*time.Millisecond - 1, 50},
 		{"bucket of one", Limit{Rcpts: 1, Per: time.Minute, Kind: LimitBucket}, time.Second, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -28,7 +31,7 @@ func TestLimits(t *testing.T) {
 			m.set(c.limit, start)
 			let := 0
 			for i := range 100 {
-				if m.rcpt(start.Add(time.Duration(i)*c.every)) == nil {
+				if m.count(c.limit.Sessions, start.Add(time.Duration(i)*c.every)) == nil {
 					let++
 				}
 			}
@@ -50,7 +53,7 @@ func TestUseAcrossAChange(t *testing.T) {
 		if i == 100 {
 			m.set(Limit{Rcpts: 2, Per: time.Second}, start.Add(10*time.Second))
 		}
-		m.rcpt(start.Add(time.Duration(i) * 100 * time.Millisecond))
+		m.count(false, start.Add(time.Duration(i)*100*time.Millisecond))
 	}
 	u := m.between(start, start.Add(20*time.Second))
 	if u.Possible != 70 || u.Let < 68 || u.Let > 71 || u.Share() < 0.97 || u.HeldShare() < 0.6 {

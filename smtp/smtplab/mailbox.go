@@ -18,6 +18,11 @@ const (
 	OverQuota                   // overquota...: full at the moment
 	Restricted                  // restricted...: takes mail from members only
 	Busy                        // busy...: receives too much at the moment
+	Grey                        // grey...: greylisted alone, whoever asks
+	Deferred                    // deferred...: put off for ever
+	Refused                     // refused...: nothing of ours is taken for it
+	Cut                         // cut...: the connection ends instead of an answer
+	Closing                     // closing...: 421, and the end of the session
 	MailboxKinds                // how many kinds there are
 )
 
@@ -40,6 +45,11 @@ var mailboxPrefixes = [...]struct {
 	{"overquota", OverQuota},
 	{"restricted", Restricted},
 	{"busy", Busy},
+	{"grey", Grey},
+	{"deferred", Deferred},
+	{"refused", Refused},
+	{"cut", Cut},
+	{"closing", Closing},
 }
 
 // mailboxOf tells the kind of a local part: letters, at most one dot between

@@ -172,21 +172,24 @@ func TestGreylistingLearnsAClient(t *testing.T) {
 	const wait = time.Minute
 	for i := range greylistPasses {
 		rcpt := string(rune('a' + i))
-		if left, known := m.greylist("us", rcpt, wait, false, now); left != wait || known {
+		if left, known := m.greylist("us", rcpt, greylistRule{wait: wait}, now); left != wait || known {
 			t.Fatalf("first time of %s: %v, %v", rcpt, left, known)
 		}
-		if left, _ := m.greylist("us", rcpt, wait, false, now.Add(2*wait)); left > 0 {
+		if left, _ := m.greylist("us", rcpt, greylistRule{wait: wait}, now.Add(2*wait)); left > 0 {
 			t.Fatalf("second time of %s: still %v", rcpt, left)
 		}
-		if left, _ := m.greylist("us", rcpt, wait, false, now.Add(2*wait)); left > 0 {
+		if left, _ := m.greylist("us", rcpt, greylistRule{wait: wait}, now.Add(2*wait)); left > 0 {
 			t.Fatalf("third time of %s: still %v", rcpt, left)
 		}
 	}
-	if left, _ := m.greylist("us", "new", wait, false, now); left > 0 {
+	if left, _ := m.greylist("us", "new", greylistRule{wait: wait}, now); left > 0 {
 		t.Errorf("a client that came back %d times waits %v", greylistPasses, left)
 	}
-	if left, _ := m.greylist("them", "new", wait, false, now); left != wait {
+	if left, _ := m.greylist("them", "new", greylistRule{wait: wait}, now); left != wait {
 		t.Errorf("another client waits %v, want %v", left, wait)
+	}
+	if left, _ := m.greylist("us", "new", greylistRule{wait: wait, always: true}, now); left != wait {
+		t.Errorf("where no client is learned it waits %v, want %v", left, wait)
 	}
 }
 

@@ -128,16 +128,20 @@ func (m *memory) clientOf(key string) *client {
 	return c
 }
 
+// greylistRule is how a receiver greylists.
+type greylistRule struct {
+	wait   time.Duration
+	early  bool // who comes too early waits again
+	always bool // however many triplets of the client have passed
+}
+
 // greylist says how long a triplet must still wait, 0 or less when it passes,
-// and whether it has been told to wait before. early starts the wait again for
-// who comes too early.
-func (m *memory) greylist(
-	who, rcpt string, wait time.Duration, early bool, now time.Time,
-) (time.Duration, bool) {
+// and whether it has been told to wait before.
+func (m *memory) greylist(who, rcpt string, g greylistRule, now time.Time) (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.clientOf(who)
-	if c.passed >= greylistPasses {
+	c, wait := m.clientOf(who), g.wait
+	if c.passed >= greylistPasses && !g.always {
 		return 0, true
 	}
 	if m.triplets == nil {
@@ -153,14 +157,16 @@ func (m *memory) greylist(
 		return wait, false
 	}
 	if left := wait - now.Sub(t.first); left > 0 && !t.passed {
-		if early {
+		if g.early {
 			m.triplets[key] = triplet{first: now}
 			left = wait
 		}
 		return left, true
 	}
 	if !t.passed {
-		c.passed++
+		if !g.always {
+			c.passed++
+		}
 		t.passed = true
 		m.triplets[key] = t
 	}

@@ -186,6 +186,7 @@ type Personality struct {
 	GreylistFactor float64
 	GreylistEarly  bool // who asks too early waits from then on again (Plesk)
 	GreylistHello  bool // the hello name belongs to the triplet
+	GreylistAlways bool // also a client that came back for five addresses
 
 	GreetDelay   time.Duration // before the greeting; who talks before it is counted
 	TurnDelay    time.Duration // before each flush

@@ -11,8 +11,8 @@ import (
 	"rollcall/smtp"
 )
 
-// localsOf has a local part of every kind.
-var localsOf = [MailboxKinds]string{
+// localsOf has a local part of every kind that is answered alike at each try.
+var localsOf = [Busy + 1]string{
 	NotFound: "ghost", Exists: "anna", Disabled: "disabled", Full: "full", OverQuota: "overquota",
 	Restricted: "restricted", Busy: "busy",
 }
@@ -67,7 +67,7 @@ func TestProvidersAnswerEachKindOfMailbox(t *testing.T) {
 				t.Fatalf("MX %v, want a name beneath %s", hosts, p.MXSuffix)
 			}
 			w := openAt(t, l, hosts[0])
-			for kind := range MailboxKinds {
+			for kind := range Busy + 1 {
 				address := localsOf[kind] + "@" + domain
 				reply := w.says("RCPT TO:<"+address+">", "")
 				w.play("> RSET\n< 250\n> MAIL FROM:<a@probe.example>\n< 250")
@@ -219,7 +219,7 @@ func TestPleskPunishesWhoAsksTooEarly(t *testing.T) {
 	}{
 		{0, wait}, {wait - time.Second, wait}, {wait + time.Second, wait}, {2*wait + time.Second, 0},
 	} {
-		left, _ := m.greylist("us", "a@b.test", wait, true, start.Add(c.at))
+		left, _ := m.greylist("us", "a@b.test", greylistRule{wait: wait, early: true}, start.Add(c.at))
 		if left != c.left {
 			t.Errorf("after %v: %v left, want %v", c.at, left, c.left)
 		}

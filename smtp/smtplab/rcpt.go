@@ -51,6 +51,9 @@ func (s *session) rcpt(rest []byte) error {
 		s.row = 0
 	}
 	s.noteRcpt(now, address, reply.code)
+	if reply == &s.p.words.mailboxes[Cut] {
+		return s.finish()
+	}
 	if reply.code/100 == 5 && !s.lab.wait(s.lab.lasts(s.p.RefusalDelay)) {
 		return errEnd
 	}
@@ -111,15 +114,20 @@ func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time
 	if p.CatchAll {
 		return &words.mailboxes[Exists], 0, false
 	}
-	return &words.mailboxes[mailboxOf(local)], 0, false
+	kind := mailboxOf(local)
+	if kind == Grey {
+		g := greylistRule{wait: s.lab.options.GreylistWait, always: true}
+		if left, _ := s.host.receiver.memory.greylist(s.who(), string(address), g, now); left <= 0 {
+			kind = Exists
+		}
+	}
+	return &words.mailboxes[kind], 0, kind == Closing || kind == Cut
 }
 
 // limits says whether a limit on RCPTs steps in.
 func (s *session) limits(now time.Time) (reply *phrase, end bool) {
-	if found, ok := s.lab.meters.Load(s.host.receiver.name); ok {
-		if reply := found.(*meter).rcpt(now); reply != nil {
-			return reply, reply.code == 421
-		}
+	if reply := s.limitOn(false, now); reply != nil {
+		return reply, reply.code == 421
 	}
 	p := s.p
 	switch {
@@ -149,7 +157,7 @@ func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait t
 	if s.p.GreylistFactor > 0 {
 		wait = max(1, time.Duration(float64(wait)*s.p.GreylistFactor))
 	}
-	left, known := memory.greylist(who, string(address), wait, s.p.GreylistEarly, now)
+	left, known := memory.greylist(who, string(address), greylistRule{wait, s.p.GreylistEarly, s.p.GreylistAlways}, now)
 	if left <= 0 {
 		return nil, 0
 	}

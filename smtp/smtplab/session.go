@@ -159,7 +159,7 @@ func (s *session) greet(refused bool) error {
 	if s.guardGreeting(time.Now()) {
 		return s.finish()
 	}
-	if refused {
+	if refused || s.limitOn(true, time.Now()) != nil {
 		s.limitHit()
 		return s.sayAndClose(&s.p.words.busy)
 	}

@@ -34,6 +34,11 @@ var byMailbox = [MailboxKinds]Expectation{
 	OverQuota:  {Outcome: smtp.Unknown},
 	Restricted: {Outcome: smtp.CatchAll, Reasons: []smtp.Reason{smtp.MailboxRestricted}, Knowable: true},
 	Busy:       {Outcome: smtp.Unknown, Also: []smtp.Outcome{smtp.Valid}},
+	Grey:       {Outcome: smtp.Valid, Reasons: []smtp.Reason{smtp.MailboxExists}, Knowable: true},
+	Deferred:   {Outcome: smtp.Unknown},
+	Refused:    {Outcome: smtp.Unknown},
+	Cut:        {Outcome: smtp.Unknown},
+	Closing:    {Outcome: smtp.Unknown},
 }
 
 // Truth tells what is right to say about an address, in any spelling of its

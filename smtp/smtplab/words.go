@@ -45,6 +45,11 @@ var wordsMailboxes = [MailboxKinds]string{
 	OverQuota:  "452 4.2.2 The mailbox is over quota",
 	Restricted: "550 5.7.2 Only members may post to this list",
 	Busy:       "450 4.2.1 The user is receiving mail too quickly, try again later",
+	Grey:       "451 4.7.1 Greylisted, please try again later",
+	Deferred:   "451 4.3.0 Temporary lookup failure",
+	Refused:    "550 5.7.1 Message refused by policy",
+	Cut:        "-", // it is never sent
+	Closing:    "421 4.2.1 Try again later, closing connection",
 }
 
 // filled returns w with the usual replies in its empty places.

@@ -5,9 +5,6 @@ import "errors"
 // ErrRate says that a text or a value is not a usable Rate.
 var ErrRate = errors.New("not a rate")
 
-// ErrTrials says that a line is none of a log of trials.
-var ErrTrials = errors.New("not a log of trials")
-
 // ErrLimits says that a field of Limits or an Override is out of range.
 var ErrLimits = errors.New("not an allowance")
 

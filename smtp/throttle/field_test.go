@@ -78,7 +78,7 @@ func TestSetAndText(t *testing.T) {
 func TestEveryFieldIsItsOwn(t *testing.T) {
 	texts := map[Field]string{FieldConnections: "17", FieldConnectionRate: "17/h", FieldRcptRate: "17/min",
 		FieldRcptsPerConnection: "17", FieldRcptsPerTransaction: "17", FieldRefusedPerSession: "17",
-		FieldRefusedPerHour: "17", FieldRefusedShare: "17", FieldPipelining: "true", FieldPipeliningDepth: "17",
+		FieldRefusedPerHour: "17", FieldRefusedShare: "17", FieldPipelining: "false", FieldPipeliningDepth: "17",
 		FieldSessionAge: "17s", FieldIdleTime: "17s", FieldTLS: "off", FieldFamily: "ipv6", FieldWaits: "17s,1h",
 		FieldPause: "drain", FieldRcptsPerDay: "17", FieldWarmUpFrom: "2026-11-17"}
 	for _, f := range Fields() {

@@ -40,6 +40,9 @@ type Learned struct {
 	Refused        LearnedLimit // refusals in a session
 	PerTransaction LearnedLimit // RCPTs
 
+	Transaction Together // RCPTs that go together in one, and in a group of commands
+	Group       Together
+
 	Cut    SessionEnd
 	agreed int // how many ends in a row came after as many answers
 
@@ -56,7 +59,8 @@ func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 	a.Connections = l.Connections.Apply(a.Connections, well, now)
 	a.RcptsPerConnection = l.PerSession.Apply(a.RcptsPerConnection, now)
 	a.RefusedPerSession = l.Refused.Apply(a.RefusedPerSession, now)
-	a.RcptsPerTransaction = l.PerTransaction.Apply(a.RcptsPerTransaction, now)
+	a.RcptsPerTransaction = l.Transaction.Now(l.PerTransaction.Apply(a.RcptsPerTransaction, now))
+	a.PipeliningDepth = l.Group.Now(a.PipeliningDepth)
 	return a
 }
 
@@ -141,6 +145,10 @@ func (l *Learned) Went(told int, now time.Time) {
 // chance, or the network; the third of three that agree in the number of answers
 // teaches the length of a session, the second of two that agree in the refusals their number.
 func (l *Learned) SessionEnded(told, refused int, now time.Time) {
+	if told == 0 { // it isn't their length, if one ends at once
+		l.agreed, l.Cut = 0, SessionEnd{}
+		return
+	}
 	end := SessionEnd{Told: told, Refused: refused}
 	if end.Told != l.Cut.Told || told < l.Longest { // else others went further
 		l.agreed = 0
@@ -153,6 +161,15 @@ func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 		l.Refused.Tighten(refused, now)
 	}
 	l.Cut = end
+}
+
+// SessionFull learns from a session whose receiver said after told answers that they are enough. One
+// such word may be about something else; the second after as many answers is about the length.
+func (l *Learned) SessionFull(told int, now time.Time) {
+	if told == l.Cut.Told {
+		l.PerSession.Tighten(told, now)
+	}
+	l.Cut, l.agreed = SessionEnd{Told: told}, 0
 }
 
 // Raise drops a limit that was learned below what was allowed before, when more is allowed.

@@ -66,10 +66,10 @@ func TestLearned(t *testing.T) {
 		}, start.Add(LearnedFor), func(a *Limits) { a.RefusedPerSession = 5 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var l Learned
+			l := Learned{Transaction: Together{most: 9}}
 			tc.teach(&l)
 			want := Limits{Connections: 4, RcptsPerConnection: 1000, RefusedPerSession: 1000}
-			want.RcptsPerTransaction = 9
+			want.RcptsPerTransaction, want.PipeliningDepth = 9, 1
 			got := l.Apply(want, true, tc.at)
 			if tc.want(&want); got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)

@@ -18,12 +18,12 @@ type Limits struct {
 	ConnectionRate      Rate // sessions opened
 	RcptRate            Rate // RCPT commands sent
 	RcptsPerConnection  int  // RCPT commands in one session, control probes included
-	RcptsPerTransaction int  // RCPT commands between MAIL and RSET
+	RcptsPerTransaction int  // RCPT commands between MAIL and RSET, once answers have shown that they are borne
 	RefusedPerSession   int  // 5xx answers to RCPT after which a session is ended with QUIT
 	RefusedPerHour      int  // 5xx answers to RCPT in any hour
 	RefusedShare        int  // more of these, while they are at most so many percent of an hour's; 0: none
 	Pipelining          bool // RFC 2920 groups, where offered
-	PipeliningDepth     int  // RCPT commands in such a group
+	PipeliningDepth     int  // RCPT commands in such a group, once answers have shown that they are borne
 
 	SessionAge time.Duration // after which a session is not given more work
 	IdleTime   time.Duration // after which a session without work is ended
@@ -111,10 +111,10 @@ func DefaultLimits() Limits {
 		ConnectionRate:      Rate{Events: 30, Per: time.Minute},
 		RcptRate:            Rate{Events: 5, Per: time.Second},
 		RcptsPerConnection:  50,
-		RcptsPerTransaction: 1,
+		RcptsPerTransaction: 20,
 		RefusedPerSession:   8,
 		RefusedPerHour:      20,
-		Pipelining:          false,
+		Pipelining:          true,
 		PipeliningDepth:     64,
 		SessionAge:          5 * time.Minute, // Postfix's connection cache reuses for 300 s at most
 		IdleTime:            2 * time.Second, // as Postfix's connection cache

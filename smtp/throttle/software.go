@@ -7,6 +7,7 @@ type Shown struct {
 	Greeting string // its greeting, without the code
 	Hello    string // its reply to EHLO, without the codes and without our own name
 	Host     string // its name in the MX record
+	Groups   bool   // it takes commands in groups (RFC 2920)
 }
 
 // Software is what is known of how a mail server counts the recipients that it refuses.
@@ -15,6 +16,7 @@ type Software struct {
 	Name       string
 	PerSession int    // refusals after which we end a session: below what it counts to; 0: the budget of an hour holds
 	PerHour    int    // refusals in an hour that it bears over all sessions; 0: not published
+	PerMail    int    // transactions of a session without a message that it bears; 0: any number
 	Where      string // who says so: a manual and its option, or a file of its source
 	By         string // what showed it, as "its greeting"
 }
@@ -28,6 +30,7 @@ type softwareRow struct {
 
 	perSession int // as Software has it
 	perHour    int
+	perMail    int
 	where      string
 }
 
@@ -48,9 +51,11 @@ const unpublished = "its count is not published; the suffix is in "
 var softwares = []softwareRow{
 	{name: "Postfix", greeting: "postfix", perSession: 8,
 		where: "postconf(5): smtpd_soft_error_limit 10, smtpd_hard_error_limit 20; anvil counts no refusals"},
-	{name: "Exim", greeting: "exim", perSession: 8,
+	// Exim counts each RSET, EHLO and STARTTLS but the first, and logs a line at the eleventh for which
+	// fail2ban bans. Nine RSETs leave one for what a host adds.
+	{name: "Exim", greeting: "exim", perSession: 8, perMail: 10,
 		where: "Exim specification, chapter 14: smtp_max_synprot_errors and smtp_max_unknown_commands; " +
-			"rcpt_fail_count limits nothing as shipped"},
+			"rcpt_fail_count limits nothing as shipped; smtp_accept_max_nonmail 10, and smtp_in.c: all but MAIL, RCPT and DATA"},
 	{name: "Sendmail", greeting: "sendmail", perSession: 8,
 		where: "Sendmail Installation and Operation Guide: BadRcptThrottle slows a session, off by default"},
 	{name: "Haraka", greeting: "haraka", hello: "haraka is at your service", perSession: 8,
@@ -66,7 +71,7 @@ var softwares = []softwareRow{
 	{name: "James", greeting: "james smtp server|james awesome smtp server", perSession: 8,
 		where: "Apache James smtpserver.xml, ValidRcptHandler: refuses and counts nothing"},
 
-	{name: "cPanel", greeting: "we do not authorize the use of this system",
+	{name: "cPanel", greeting: "we do not authorize the use of this system", perMail: 10, // as Exim
 		where: "cPanel, Exim Configuration Manager: Dictionary attack protection, on by default, limits the rate of " +
 			"hosts with more than four failed recipients"},
 	{name: "Stalwart", greeting: "stalwart", perHour: 1,
@@ -128,7 +133,8 @@ func SoftwareOf(shown Shown) Software {
 
 // shownBy is the software of a row, and what showed it.
 func (r softwareRow) shownBy(what string) Software {
-	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, Where: r.where, By: what}
+	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, PerMail: r.perMail, Where: r.where,
+		By: what}
 }
 
 // softwareOfHost gives the gateway or the operator that has a host, by the host's name.

@@ -1,7 +1,5 @@
 package verdict
 
-import "slices"
-
 // phrase is what a rule looks for: words with one space between them.
 type phrase struct {
 	text string
@@ -12,17 +10,31 @@ type phrase struct {
 // Corasick, 1975). Whatever stands between words counts as one space, so that
 // "user-unknown" is "user unknown"; phrases begin and end where words do. Marks stand
 // between words too, but in a machine for phrases that name them they are words.
+//
+// It is a tree whose states are numbered level by level, so that the children of one are
+// next to each other and follow those of the state before: 13 bytes a state, 2 MB for all
+// rules. A table of all ways on would be read once a byte and takes 21 MB, so that only the
+// first states have one, through which most bytes lead.
 type machine struct {
-	class  [256]uint8
-	width  int      // of a row of next: the classes, and what is found on arrival
-	next   []uint32 // row + class -> row, with the bit hit when something is
-	starts uint32   // the row behind a space
-	sets   []found  // sets[0] is empty
+	class    [256]uint8
+	first    []uint32 // of its children, by state, and one more for the end
+	label    []uint8  // class that leads to a state
+	fallback []uint32 // state of the longest ending of what was read that is in the tree too
+	hits     []uint32 // place in outputs of what is found on arrival; 0: nothing
+	outputs  []output
+	starts   uint32   // the state behind a space
+	rows     []uint32 // of the first tabled states: state behind each class
+	width    uint32   // of a row
 }
 
-// hit marks a row on whose arrival something is found, so that most steps read the
-// table once.
-const hit = 1 << 31
+// tabled is how many states have a row at most: half a megabyte. Guess.
+const tabled = 2048
+
+// output is what is found: rules by their numbers, and further places in outputs.
+type output struct {
+	rules []int
+	next  uint32
+}
 
 // The classes of bytes that are always there; the bytes of other scripts that
 // phrases use have theirs behind them.
@@ -33,39 +45,99 @@ const (
 	classes    = 38
 )
 
+// branch is a state while the tree grows.
+type branch struct {
+	child, sibling uint32 // the first of each; 0: none
+	class          uint8
+	rules          []int
+}
+
 func newMachine(phrases []phrase) machine {
 	m := machine{}
 	m.classify(phrases)
-	states := 3 // the first, and one for each sign of the last phrase
-	for _, p := range phrases {
-		states += len(p.text) + 2
-	}
-	m.next = make([]uint32, 0, states*m.width)
-	ends := make([][]int, 0, states) // rules by state, before fallbacks
-	grow := func() int {
-		m.next = m.next[:len(m.next)+m.width]
-		ends = append(ends, nil)
-		return len(ends) - 1
-	}
-	grow()
+	tree := make([]branch, 1)
 	for _, p := range append(phrases, phrase{text: "*", rule: -1}) { // the last: one space
-		state := 0
+		state := uint32(0)
 		for _, class := range m.classesOf(p.text) {
-			at := state*m.width + class
-			if m.next[at] == 0 {
-				child := grow()
-				m.next[at] = uint32(child)
+			child := tree[state].child
+			for child != 0 && tree[child].class != class {
+				child = tree[child].sibling
 			}
-			state = int(m.next[at])
+			if child == 0 {
+				child = uint32(len(tree))
+				tree = append(tree, branch{class: class, sibling: tree[state].child})
+				tree[state].child = child
+			}
+			state = child
 		}
 		if p.rule >= 0 {
-			ends[state] = append(ends[state], p.rule)
+			tree[state].rules = append(tree[state].rules, p.rule)
 		}
 	}
-	m.next = slices.Clip(slices.Clone(m.next)) // phrases share states
-	m.close(ends)
-	m.starts = m.next[classSpace]
+	m.number(tree)
+	var rows []uint32
+	for state := range uint32(min(len(tree), tabled)) {
+		for class := range m.width {
+			rows = append(rows, m.walk(state, uint8(class)))
+		}
+	}
+	m.rows = rows // complete, since a walk looks into them
+	m.starts = m.step(0, classSpace)
 	return m
+}
+
+// number numbers the states of a tree level by level and finds their fallbacks: those of a level lead to levels
+// above it.
+func (m *machine) number(tree []branch) {
+	n := len(tree)
+	m.first, m.label = make([]uint32, 0, n+1), make([]uint8, n)
+	m.fallback, m.hits, m.outputs = make([]uint32, n), make([]uint32, n), make([]output, 1)
+	order := append(make([]uint32, 0, n), 0) // places in the tree, by number
+	for state := range uint32(n) {
+		m.first = append(m.first, uint32(len(order)))
+		for at := tree[order[state]].child; at != 0; at = tree[at].sibling {
+			m.label[len(order)] = tree[at].class
+			order = append(order, at)
+		}
+	}
+	m.first = append(m.first, uint32(n))
+	for state := range uint32(n) {
+		m.hits[state] = m.hits[m.fallback[state]]
+		if rules := tree[order[state]].rules; len(rules) > 0 {
+			m.outputs = append(m.outputs, output{rules, m.hits[state]})
+			m.hits[state] = uint32(len(m.outputs) - 1)
+		}
+		for child := m.first[state]; child < m.first[state+1]; child++ {
+			if state != 0 {
+				m.fallback[child] = m.walk(m.fallback[state], m.label[child])
+			}
+		}
+	}
+}
+
+// step gives the state behind a byte of a class.
+func (m *machine) step(state uint32, class uint8) uint32 {
+	if at := state * m.width; at < uint32(len(m.rows)) {
+		return m.rows[at+uint32(class)]
+	}
+	return m.walk(state, class)
+}
+
+// walk is step without the table.
+func (m *machine) walk(state uint32, class uint8) uint32 {
+	for {
+		for child := m.first[state]; child < m.first[state+1]; child++ {
+			if m.label[child] == class {
+				return child
+			}
+		}
+		if state == 0 {
+			return 0
+		}
+		if state = m.fallback[state]; state*m.width < uint32(len(m.rows)) {
+			return m.rows[state*m.width+uint32(class)]
+		}
+	}
 }
 
 // classify gives each byte its class, and each byte above ASCII and each mark that a
@@ -92,87 +164,37 @@ func (m *machine) classify(phrases []phrase) {
 			}
 		}
 	}
-	m.width = n + 1
+	m.width = uint32(n)
 }
 
 // classesOf gives the classes of a phrase with the spaces at its ends.
-func (m *machine) classesOf(text string) []int {
-	list := []int{classSpace}
+func (m *machine) classesOf(text string) []uint8 {
+	list := []uint8{classSpace}
 	for _, c := range []byte(text) {
 		if c == '*' {
 			return list
 		}
-		list = append(list, int(m.class[c]))
+		list = append(list, m.class[c])
 	}
 	return append(list, classSpace)
 }
 
-// close turns the tree into an automaton: where the tree has no way on, the
-// longest ending of what was read that has one is followed. Then it replaces the
-// numbers of states by the places of their rows.
-func (m *machine) close(ends [][]int) {
-	fallback := make([]int, len(ends))
-	hits := make([]uint32, len(ends)) // state -> index in m.sets
-	m.sets = []found{{}}
-	known := map[found]uint32{{}: 0}
-	queue := []int{0}
-	for len(queue) > 0 {
-		state := queue[0]
-		queue = queue[1:]
-		set := m.sets[hits[fallback[state]]]
-		for _, rule := range ends[state] {
-			set.set(rule)
-		}
-		if _, seen := known[set]; !seen {
-			known[set] = uint32(len(m.sets))
-			m.sets = append(m.sets, set)
-		}
-		hits[state] = known[set]
-		for class := range m.width - 1 {
-			at := state*m.width + class
-			child := int(m.next[at])
-			way := int(m.next[fallback[state]*m.width+class])
-			switch {
-			case child == 0 && state != 0:
-				m.next[at] = uint32(way)
-			case child != 0:
-				if state != 0 {
-					fallback[child] = way
-				}
-				queue = append(queue, child)
-			}
-		}
-	}
-	for state := range ends {
-		row := m.next[state*m.width : (state+1)*m.width]
-		for class := range row {
-			if to := row[class]; hits[to] != 0 {
-				row[class] = to*uint32(m.width) | hit
-			} else {
-				row[class] = to * uint32(m.width)
-			}
-		}
-		row[m.width-1] = hits[state]
-	}
-}
-
 // scan adds to f the rules that have a phrase in text, which is in lower case.
 func (m *machine) scan(text string, f *found) {
-	row, last := m.starts, uint32(m.width-1)
-	space := true
+	state, space := m.starts, true
 	for i := 0; i <= len(text); i++ {
-		class := uint32(classSpace)
+		class := uint8(classSpace)
 		if i < len(text) {
-			class = uint32(m.class[text[i]])
+			class = m.class[text[i]]
 		}
 		if class == classSpace && space {
 			continue
 		}
 		space = class == classSpace
-		if row = m.next[row+class]; row&hit != 0 {
-			row &^= hit
-			for w, set := range &m.sets[m.next[row+last]] {
-				f[w] |= set
+		state = m.step(state, class)
+		for at := m.hits[state]; at != 0; at = m.outputs[at].next {
+			for _, rule := range m.outputs[at].rules {
+				f.set(rule)
 			}
 		}
 	}

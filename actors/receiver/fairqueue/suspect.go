@@ -29,6 +29,8 @@ const (
 	Suspect
 	// First items come out before all others of their flow.
 	First
+	// Retry items come next, before those that were never given out.
+	Retry
 )
 
 // ClassOf guesses from the spelling of a local part whether it names a mailbox: Suspect, if
@@ -71,12 +73,12 @@ func looksInvented(local string) bool {
 }
 
 // mixed is a queue that keeps the classes apart. Items come out in the order in which they
-// came in, but for those that are First, and no more than SuspectsInRow suspect ones in a
+// came in, but for those that are First or Retry, and no more than SuspectsInRow suspect ones in a
 // row while normal ones wait. The zero value is ready.
 type mixed[T any] struct {
-	first, normal, suspect FIFO[numbered[T]]
-	next                   uint64 // number of the next item that is pushed
-	row                    int    // how many suspect ones came out last
+	first, retry, normal, suspect FIFO[numbered[T]]
+	next                          uint64 // number of the next item that is pushed
+	row                           int    // how many suspect ones came out last
 }
 
 type numbered[T any] struct {
@@ -84,7 +86,7 @@ type numbered[T any] struct {
 	item   T
 }
 
-func (m *mixed[T]) len() int { return m.first.Len() + m.normal.Len() + m.suspect.Len() }
+func (m *mixed[T]) len() int { return m.first.Len() + m.retry.Len() + m.normal.Len() + m.suspect.Len() }
 
 func (m *mixed[T]) push(item T, class Class) {
 	one := numbered[T]{m.next, item}
@@ -92,6 +94,8 @@ func (m *mixed[T]) push(item T, class Class) {
 	switch class {
 	case First:
 		m.first.Push(one)
+	case Retry:
+		m.retry.Push(one)
 	case Suspect:
 		m.suspect.Push(one)
 	default:
@@ -101,8 +105,10 @@ func (m *mixed[T]) push(item T, class Class) {
 
 // pop takes the next item, which there must be.
 func (m *mixed[T]) pop() T {
-	if m.first.Len() > 0 {
-		return m.first.Pop().item
+	for _, early := range [...]*FIFO[numbered[T]]{&m.first, &m.retry} {
+		if early.Len() > 0 {
+			return early.Pop().item
+		}
 	}
 	suspect := m.normal.Len() == 0
 	if !suspect && m.suspect.Len() > 0 && m.row < SuspectsInRow {
@@ -118,7 +124,7 @@ func (m *mixed[T]) pop() T {
 
 // remove takes out the items that are to go and returns how many these were.
 func (m *mixed[T]) remove(gone func(item T) bool) (removed int) {
-	for _, part := range [...]*FIFO[numbered[T]]{&m.first, &m.normal, &m.suspect} {
+	for _, part := range [...]*FIFO[numbered[T]]{&m.first, &m.retry, &m.normal, &m.suspect} {
 		for range part.Len() {
 			if one := part.Pop(); gone(one.item) {
 				removed++

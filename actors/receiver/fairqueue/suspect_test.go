@@ -55,6 +55,9 @@ func TestSuspectsComeFewInARow(t *testing.T) {
 			if waiting[fairqueue.First] > 0 && one.class != fairqueue.First {
 				rt.Fatalf("%d came while %d first ones wait", one.number, waiting[fairqueue.First])
 			}
+			if waiting[fairqueue.Retry] > 0 && one.class != fairqueue.First && one.class != fairqueue.Retry {
+				rt.Fatalf("%d came while %d retries wait", one.number, waiting[fairqueue.Retry])
+			}
 			waiting[one.class]--
 			switch one.class {
 			case fairqueue.Normal:
@@ -71,7 +74,7 @@ func TestSuspectsComeFewInARow(t *testing.T) {
 			last[one.class] = one.number
 		}
 		for n := range rapid.IntRange(1, 100).Draw(rt, "items") {
-			class := rapid.SampledFrom([]fairqueue.Class{fairqueue.Normal, fairqueue.Suspect, fairqueue.First}).Draw(rt, "class")
+			class := rapid.SampledFrom([]fairqueue.Class{fairqueue.Normal, fairqueue.Suspect, fairqueue.First, fairqueue.Retry}).Draw(rt, "class")
 			h.Push(f, numbered{n + 1, class}, class)
 			waiting[class]++
 			for h.Queued() > 0 && rapid.Bool().Draw(rt, "pop") {
@@ -81,7 +84,8 @@ func TestSuspectsComeFewInARow(t *testing.T) {
 		for h.Queued() > 0 {
 			pop()
 		}
-		if waiting[fairqueue.Normal]+waiting[fairqueue.Suspect]+waiting[fairqueue.First] != 0 {
+		if waiting[fairqueue.Normal]+waiting[fairqueue.Suspect]+waiting[fairqueue.First]+
+			waiting[fairqueue.Retry] != 0 {
 			rt.Fatalf("lost: %v", waiting)
 		}
 	})

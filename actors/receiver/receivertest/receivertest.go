@@ -23,7 +23,7 @@ func OpenedWide() throttle.Limits {
 	return throttle.Limits{
 		Connections: 4, ConnectionRate: throttle.Rate{Events: 1000, Per: time.Second},
 		RcptRate:           throttle.Rate{Events: throttle.RateEventsMax, Per: time.Second},
-		RcptsPerConnection: throttle.CountMax, RcptsPerTransaction: 1,
+		RcptsPerConnection: throttle.CountMax, RcptsPerTransaction: 1, PipeliningDepth: 64,
 		RefusedPerSession: throttle.CountMax, RefusedPerHour: throttle.CountMax,
 		SessionAge: 5 * time.Minute, IdleTime: 2 * time.Second, TLS: throttle.TLSOpportunistic,
 		Family: throttle.FamilyAny, Pause: throttle.PauseNo,
@@ -127,11 +127,12 @@ type Answer struct {
 // AnswersOf gives those of a message.
 func AnswersOf(r *wire.Results) []Answer {
 	var out []Answer
+	reader := wire.NewReader(r)
 	for _, m := range r.GetAnswers() {
 		outcome, reason := m.Verdict()
 		out = append(out, Answer{Ordinal: m.GetOrdinal(), Outcome: outcome, Reason: reason,
 			Wait:     time.Duration(m.GetWaitMs()) * time.Millisecond,
-			Attempts: r.AttemptsOf(m), Omitted: int(m.GetOmitted())})
+			Attempts: reader.AttemptsOf(m), Omitted: int(m.GetOmitted())})
 	}
 	return out
 }

@@ -63,7 +63,6 @@ type Registry struct {
 
 	Histories status.Histories // of the last hours
 	Traces    status.Traces
-	trials    throttle.TrialRoom
 }
 
 // entry is one receiver key on this node, with an actor or with connections.
@@ -435,9 +434,6 @@ func (s *Handle) Share() Share { return *s.share.Load() }
 
 // Histories are those of the receivers of the node.
 func (s *Handle) Histories() *status.Histories { return &s.registry.Histories }
-
-// Trials is the room for the logs of trials of the node.
-func (s *Handle) Trials() *throttle.TrialRoom { return &s.registry.trials }
 
 // Traces are those of the receivers of the node.
 func (s *ConnSlot) Traces() *status.Traces { return &s.entry.registry.Traces }

@@ -22,6 +22,7 @@ type allowance struct {
 	before    throttle.Limits   // the same before shares and lessons
 	learned   throttle.Learned
 	software  shownSoftware
+	groups    bool // as its newest session shows
 	decides   bool // the software does, how many may be refused
 	bySession bool // in a session, and not in an hour
 	dials     *throttle.Window
@@ -72,6 +73,14 @@ func (ss *shownSoftware) note(shown throttle.Shown) {
 		}
 	case !ss.least.CountsBySession(), s.PerSession < ss.least.PerSession:
 		ss.least, ss.host = s, shown.Host
+	}
+}
+
+// noteShown takes what a host showed in a session; the session may be over.
+func (al *allowance) noteShown(s *session, shown throttle.Shown) {
+	al.software.note(shown)
+	if al.groups = shown.Groups; s != nil {
+		s.groups, s.perMail = shown.Groups, throttle.SoftwareOf(shown).PerMail
 	}
 }
 
@@ -159,7 +168,7 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 		a.Told.Verdict.Outcome == smtp.Undecided {
 		return
 	}
-	if a.At.Sub(a.Sent) < al.replies.Lowest+slowBy {
+	if a.waited < al.replies.Lowest+slowBy {
 		return
 	}
 	s.slow = true
@@ -171,8 +180,7 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 
 // rateBounds are those of every rate: what the receiver as a whole allows, and our share.
 func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
-	waits := al.penaltyWaits()
-	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key), Rest: waits[len(waits)-1]}
+	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key)}
 	if !al.share.IsNone() {
 		b.Share = float64(al.share.K) / float64(al.share.N)
 	}
@@ -216,10 +224,10 @@ func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 // turnsPerAddress is how many turns an address takes.
 func (al *allowance) turnsPerAddress() float64 {
 	a := al.limits
-	n := float64(min(a.RcptsPerTransaction, workMax))
-	if a.Pipelining {
-		return 2 / n
+	if a.Pipelining && al.groups {
+		return 1 / float64(min(a.PipeliningDepth, workMax))
 	}
+	n := float64(min(a.RcptsPerTransaction, workMax))
 	return (turnsPerProbe - 1 + n) / n
 }
 
@@ -246,18 +254,14 @@ func (al *allowance) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	return wait
 }
 
-// sessionsWorth is how many sessions so many probes are worth: one, and more only when
+// sessionsWorth is how many sessions are worth it for so many addresses: one, and more only when
 // one alone would be long at it, which is known from its first answers on, and
 // when the RCPT rate can feed them.
-func (al *allowance) sessionsWorth(queued int, a throttle.Limits) int {
+func (al *allowance) sessionsWorth(left int, a throttle.Limits) int {
 	turn := al.replies.Lowest
 	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
-	alone := time.Duration(queued) * turn
-	if a.Pipelining { // a transaction takes a turn or two, as large as the rate lets it be
-		atOnce := max(1, int(min(perSecond/ratesAtOnce, workMax)))
-		alone /= time.Duration(min(a.RcptsPerTransaction, atOnce))
-	}
-	alone += time.Duration(queued/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
+	alone := time.Duration(float64(left) * al.turnsPerAddress() * float64(turn))
+	alone += time.Duration(left/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
 	fed := perSecond * turnsPerProbe * turn.Seconds()
-	return 1 + min(queued/min(probesPerSession, a.RcptsPerConnection), int(alone/worthOpening), 1+int(2*fed))
+	return 1 + min(left/min(probesPerSession, a.RcptsPerConnection), int(float64(alone)*max(1, turn.Seconds()/turnShort.Seconds())/float64(worthOpening)), 1+int(2*fed))
 }

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -18,6 +20,7 @@ type chunk struct {
 	offered  time.Time
 	open     int  // probes without an answer
 	control  bool // one of them is a control probe
+	retries  bool // all of them were put off before and are due
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in scheduler.unsent
@@ -26,6 +29,7 @@ type chunk struct {
 	heard    time.Time // of the client since the oldest of sent, or when that was sent
 	batch    uint64
 	dropped  bool // cancelled: answers go nowhere
+	returned bool // cancelled: what has not begun is answered as it is
 	shed     bool // its client is silent: what waits is not asked
 }
 
@@ -55,7 +59,9 @@ type Probe struct {
 	hosts   []*wire.Host // that are still to be asked, best first
 	all     int          // hosts of the route
 	tries   int          // sessions that ended while it was on the wire
-	suspect *suspect     // it was put off here, and is looked at again
+	recheck *recheck     // it got a bad answer here, and is asked again
+	asked   bool         // a RCPT was sent for it before it was offered
+	retry   bool         // it was deferred before it was offered, and is due
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
 	greyFrom string        // by which of our sources
@@ -111,4 +117,44 @@ func (p *Probe) deliver(a answer, at time.Time) {
 		c.since = at
 	}
 	c.answers = append(c.answers, a)
+}
+
+// resultsMax bounds one message with results, in bytes without its task: the 64 KB
+// of a message less what an envelope and a task take. One answer alone is below
+// half of it: evidence.AttemptsMax attempts of evidence.TextMax and some names.
+const resultsMax = 60_000
+
+// messages puts answers into as few messages as hold them. What receivers wrote is
+// part of these, so their number depends on how much that is.
+func messages(answers []answer) []*wire.Results {
+	var texts wire.Texts
+	r := &wire.Results{Answers: make([]*wire.Answer, len(answers))}
+	all, attempts := make([]wire.Answer, len(answers)), 0
+	for i := range answers {
+		attempts += len(answers[i].attempts)
+	}
+	texts.Grow(attempts)
+	for i := range answers {
+		a, m := &answers[i], &all[i]
+		m.Ordinal, m.Outcome, m.Reason = a.ordinal, uint32(a.outcome), uint32(a.reason)
+		m.WaitMs, m.Attempts, m.Omitted = a.wait.Milliseconds(), texts.Attempts(a.attempts), uint32(a.omitted)
+		r.Answers[i] = m
+	}
+	r.Texts = texts.List()
+	if half := len(answers) / 2; half > 0 && proto.Size(r) > resultsMax {
+		return append(messages(answers[:half]), messages(answers[half:])...)
+	}
+	return []*wire.Results{r}
+}
+
+// answersOf is the inverse of messages for one of them.
+func answersOf(r *wire.Results) []answer {
+	out, reader := make([]answer, 0, len(r.GetAnswers())), wire.NewReader(r)
+	for _, m := range r.GetAnswers() {
+		outcome, reason := m.Verdict()
+		out = append(out, answer{ordinal: m.GetOrdinal(), outcome: outcome, reason: reason,
+			wait: time.Duration(m.GetWaitMs()) * time.Millisecond, attempts: reader.AttemptsOf(m),
+			omitted: int(m.GetOmitted())})
+	}
+	return out
 }

@@ -50,6 +50,7 @@ type caseOf struct {
 	waits int
 	tries int
 	since time.Time // when it was asked: the first RCPT since it was offered
+	asked bool      // itself, before
 	fixed bool      // its wait was named, or it was asked early before
 }
 
@@ -129,7 +130,7 @@ func (tr *trial) pump(t *taskOf) {
 			Behind: uint32(len(t.cases) - t.next + len(t.ready)), WaitingMs: tr.now.Sub(begin).Milliseconds()}
 		out := &chunkOut{sent: tr.now, left: map[uint32]bool{}}
 		for _, o := range list {
-			p := &wire.Probe{Ordinal: o, Local: t.local(o)}
+			p := &wire.Probe{Ordinal: o, Local: t.local(o), Retry: t.cases[o].tries > 0, Asked: t.cases[o].asked}
 			if grey := t.cases[o].grey; !grey.IsZero() {
 				p.Greylist(tr.now.Sub(grey), "")
 			}
@@ -207,10 +208,11 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 	if out == nil {
 		return
 	}
+	reader := wire.NewReader(m)
 	for _, a := range m.GetAnswers() {
 		if o := a.GetOrdinal(); out.left[o] {
 			delete(out.left, o)
-			tr.result(t, o, m, a)
+			tr.result(t, o, &reader, a)
 		}
 	}
 	if len(out.left) > 0 {
@@ -224,7 +226,7 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 }
 
 // result takes one answer: an outcome, or that the address comes later.
-func (tr *trial) result(t *taskOf, o uint32, m *wire.Results, a *wire.Answer) {
+func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	c := &t.cases[o]
 	c.tries++
 	c.since = time.Time{}
@@ -248,6 +250,7 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Results, a *wire.Answer) {
 		return
 	}
 	asked, itself := tr.readAttempts(attempts)
+	c.asked = c.asked || itself
 	if asked && reason == smtp.Greylisted && c.grey.IsZero() {
 		c.grey, c.waits, c.fixed = tr.now, 0, false
 	}

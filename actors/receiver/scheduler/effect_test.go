@@ -364,11 +364,11 @@ func TestPerHour(t *testing.T) {
 	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}
-	d.paths.all[0].rate.OnThrottled(w.now, w.now, "450 4.7.1")
+	d.paths.all[0].pace.Recall(throttle.RateMemory{Rate: 7, Edge: 9}, w.now)
 	if got := d.explainer.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
-	d.paths.all[0].rate = throttle.NewAdaptiveRate(d.allowance.rateBounds(a), w.now)
+	d.paths.all[0].pace = throttle.NewPace(d.allowance.rateBounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
 	if got := d.explainer.perHourOf(w.now, mine); got != 18_000 {
 		t.Errorf("%d an hour beside another one", got)

@@ -15,16 +15,16 @@ import (
 // explainer says what the receiver is doing, what keeps it from doing more, and how long it takes.
 type explainer struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	penalties  *penalties
-	suspicions *suspicions
-	planner    *planner
-	memory     *memory
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+	rechecks  *rechecks
+	planner   *planner
+	memory    *memory
 }
 
 const (
@@ -155,7 +155,7 @@ func (ex *explainer) unavailable(now time.Time) status.Blocked {
 		return b
 	}
 	if o := ex.paths.firstToResume(now); o != nil {
-		return status.Blocked{Cause: wire.Cause_PENALTY, Until: o.rate.Explain(now).Until}
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: o.pace.Explain(now).Until}
 	}
 	return status.Blocked{}
 }
@@ -167,7 +167,7 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 	case wire.Cause_ALLOWANCE:
 		if o := ex.paths.slowedPath(now); o != nil {
 			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
-				ex.paths.permittedRate(now), a.RcptRate, o.rate.Explain(now).Why)
+				ex.paths.permittedRate(now), a.RcptRate, o.pace.Explain(now).Why)
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
@@ -186,7 +186,7 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 		return ex.paths.pausedBecause()
 	case wire.Cause_PENALTY:
 		if o := ex.paths.firstToResume(now); o != nil && !now.Before(ex.penalties.paused) {
-			return o.rate.Explain(now).Why
+			return o.pace.Explain(now).Why
 		}
 		if !ex.penalties.excuse.wasAsked() {
 			return "it wanted less of us, and rests"
@@ -272,7 +272,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 	default:
 		return 0
 	}
-	n := min(a.RcptRate.PerSecond(), ex.paths.all[0].rate.Lasting()) * 3600
+	n := min(a.RcptRate.PerSecond(), ex.paths.all[0].pace.Lasting()) * 3600
 	accepted, refused := ex.paths.answered()
 	perSession := float64(a.RcptsPerConnection)
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
@@ -299,6 +299,7 @@ func (ex *explainer) sendHeartbeat(now time.Time, t *task) {
 	}
 	m.Cause, m.WaitingMs = ex.heartbeatCause(now)
 	m.PerHour = ex.perHourOf(now, t)
+	m.BarrenMs, m.BarrenReason = t.barren()
 	t.beatAt = now
 	ex.emitTo(t.client, m)
 }

@@ -128,21 +128,16 @@ func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	}
 }
 
-// forgetPace begins the rate of each source anew.
+// forgetPace begins the pace of each source anew.
 func (me *memory) forgetPace(now time.Time) (dropped []string) {
 	b := me.allowance.rateBounds(me.allowance.allowedWhole())
 	for _, o := range me.paths.all {
-		old, found := o.rate.Explain(now), o.rate.Lasting()
-		knew, _ := o.rate.Remember()
-		o.rate = throttle.NewAdaptiveRate(b, now)
-		if me.penalties.paused.After(now) {
-			o.rate.Rested(me.penalties.paused, now)
-		}
-		o.causes.DropTrials()
-		o.causes, o.experiment, o.cutoff = throttle.NewCauses(), throttle.Experiment{}, now
-		rate, _ := o.rate.Permits(now)
+		old, found := o.pace.Explain(now), o.pace.Lasting()
+		_, knew := o.pace.Remember()
+		o.pace = throttle.NewPace(b, now)
+		rate, _ := o.pace.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
-		if knows, _ := o.rate.Remember(); knew == knows {
+		if !knew {
 			continue // nothing was learned
 		}
 		text := fmt.Sprintf("the pace of %s, %.3g/s", sourceWords(o.name), found)
@@ -151,7 +146,6 @@ func (me *memory) forgetPace(now time.Time) (dropped []string) {
 		}
 		dropped = append(dropped, text)
 	}
-	me.paths.keepTrials()
 	return dropped
 }
 
@@ -178,13 +172,9 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 		}
 	}
 	gone(me.penalties.paused, me.penalties.excuse, "the rest of the whole receiver")
-	if now.Before(me.penalties.paused) { // the rates rest with it: they go on at what they found
-		for _, o := range me.paths.all {
-			me.wakeRate(now, o)
-		}
-	}
 	me.penalties.forgetPause()
 	for _, o := range me.paths.all {
+		o.pace.Wake(now)
 		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
 		o.suspension = suspension{}
 		clear(o.refusing)
@@ -201,20 +191,11 @@ func (me *memory) forgetBlock(now time.Time) (dropped []string) {
 				dropped = append(dropped, fmt.Sprintf("that the host %s is asked after the others until %s", c.host,
 					c.aside.UTC().Format(time.TimeOnly)))
 			}
-			c.until, c.failures, c.last, c.aside, c.doubts = time.Time{}, 0, Judgement{}, time.Time{}, 0
+			c.until, c.failures, c.last, c.aside, c.doubts, c.fails = time.Time{}, 0, Judgement{}, time.Time{}, 0, 0
 		}
 	}
 	slices.Sort(dropped)
 	return slices.Compact(dropped) // queues share hosts
-}
-
-// wakeRate ends the rest of a rate and keeps what it has found.
-func (me *memory) wakeRate(now time.Time, o *egressPath) {
-	found, worth := o.rate.Remember()
-	o.rate = throttle.NewAdaptiveRate(me.allowance.rateBounds(me.allowance.allowedWhole()), now)
-	if worth {
-		o.rate.Recall(found, now)
-	}
 }
 
 // forgetRest drops what is neither pace, nor sessions, nor a block.
@@ -230,7 +211,7 @@ func (me *memory) forgetRest(now time.Time) (dropped []string) {
 		if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 			dropped = append(dropped, "the TLS mode of "+l.inWords())
 		}
-		l.tls, l.tlsUntil, l.greyed = smtp.TLSOpportunistic, time.Time{}, time.Time{}
+		l.tls, l.tlsUntil, l.greyed, l.alone = smtp.TLSOpportunistic, time.Time{}, time.Time{}, time.Time{}
 	}
 	if text := me.allowance.software.words(); text != "" {
 		dropped = append(dropped, text)

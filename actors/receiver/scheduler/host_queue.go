@@ -23,6 +23,7 @@ type candidate struct {
 
 	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
 	doubts int       // times in a row, without a good answer between them
+	fails  int       // bad first tries, less good answers
 }
 
 // hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose
@@ -30,11 +31,17 @@ type candidate struct {
 type hostQueue struct {
 	*waiting
 	candidates []*candidate
+	behind     int                              // addresses that their clients keep back for these hosts
 	greyed     time.Time                        // when the newest that came back after greylisting was first put off
 	refusals   map[*egressPath]*refusalOfSource // of our sources
 	tls        smtp.TLSMode
 	tlsUntil   time.Time // when tls falls back to opportunistic
+	barren     barren
+	alone      time.Time // until when each command waits for its reply
 }
+
+// left is how many addresses are still to be asked, as far as is known: those that wait here, and behind.
+func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
 // hostQueue is what waits in a queue, and flow a verification with something that waits.
 type (
@@ -95,15 +102,18 @@ func (l *hostQueue) setMode(m smtp.TLSMode, now time.Time) {
 	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
 }
 
+// takesGroups reports whether the hosts may be sent commands in groups, where they offer it.
+func (l *hostQueue) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
+
 // knowsSomething says whether something is known of the hosts that is worth keeping: TLS,
-// refusals of our sources, and failures, whose number makes the next wait longer.
+// refusals of our sources, failures, whose number makes the next wait longer, and for how long they lasted.
 func (l *hostQueue) knowsSomething(now time.Time) bool {
 	for _, r := range l.refusals {
 		if r.count > 0 && now.Before(r.until.Add(throttle.LearnedFor)) {
 			return true
 		}
 	}
-	return l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
+	return l.barren.worthKeeping(now) || !l.takesGroups(now) || l.tlsModeNow(now) != smtp.TLSOpportunistic || slices.ContainsFunc(l.candidates, func(c *candidate) bool {
 		return c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor))
 	})
 }

@@ -41,6 +41,11 @@ func (t *task) listen(now time.Time) {
 	}
 }
 
+// barren returns in the form of messages for how long the hosts of a task gave nobody a good answer.
+func (t *task) barren() (ms int64, reason uint32) {
+	return t.queue.barren.lasting().Milliseconds(), uint32(t.queue.barren.reason)
+}
+
 // keep remembers a final answer that nobody took, for the next owner of the task:
 // an ordinal means the same address to all of them. The highest ordinal does not:
 // it is the control probe, for another address each time.
@@ -94,12 +99,9 @@ func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	if c == nil {
 		return
 	}
-	for i, r := range c.sent {
-		if r.GetBatch() == m.GetBatch() {
-			c.sent = append(c.sent[:i], c.sent[i+1:]...)
-			c.heard = now
-			break
-		}
+	acked := func(r *wire.Results) bool { return r.GetBatch() == m.GetBatch() }
+	if i := slices.IndexFunc(c.sent, acked); i >= 0 {
+		c.sent, c.heard = slices.Delete(c.sent, i, i+1), now
 	}
 	t.listen(now)
 	if c.done() {
@@ -138,7 +140,7 @@ func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 		return
 	}
 	in.queueAnswers(p.chunk)
-	in.options.Metrics.answers.WithLabelValues(told.Verdict.Outcome.String(), told.Verdict.Reason.String()).Inc()
+	in.options.Metrics.countAnswer(told.Verdict.Outcome, told.Verdict.Reason)
 }
 
 // queueAnswers sees to it that the answers of a chunk are sent.
@@ -183,6 +185,7 @@ func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	for _, r := range all {
 		c.batch++
 		r.Task, r.Chunk, r.Batch, r.Credit = c.named, c.number, c.batch, in.tasks.credit(c.task)
+		r.BarrenMs, r.BarrenReason = c.task.barren()
 		in.emitTo(c.task.client, r)
 	}
 	c.answers, c.sent, c.sentAt = nil, append(c.sent, all...), now

@@ -191,6 +191,11 @@ func TestSlowAcknowledgements(t *testing.T) {
 		at = at.Add(resendFor - time.Second)
 		d.inbox.takeAck(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
 		d.inbox.resendAnswers(at, c)
+		for _, r := range c.sent[len(c.sent):cap(c.sent)] {
+			if r != nil {
+				t.Fatal("what was acknowledged stays in memory")
+			}
+		}
 		if len(c.sent) != 4-int(n) {
 			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
 		}

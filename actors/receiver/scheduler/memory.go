@@ -187,7 +187,6 @@ func (me *memory) recallSnapshot(now time.Time, data []byte) {
 	}
 	if until := left(m.Paused); m.Paused > 0 && until.After(now) && until.After(me.penalties.paused) {
 		me.penalties.paused, me.penalties.excuse = until, me.options.judgeRecalled(m.Excuse)
-		me.penalties.restRates(now)
 	}
 	if age < throttle.LearnedFor {
 		me.penalties.pauses = max(me.penalties.pauses, state.Count(m.Pauses))

@@ -7,8 +7,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// noteRate gives what an adaptive rate knows, as a snapshot has it.
-func noteRate(t *throttle.AdaptiveRate) state.Rate {
+// noteRate gives what a pace knows, as a snapshot has it.
+func noteRate(t *throttle.Pace) state.Rate {
 	m, worth := t.Remember()
 	if !worth {
 		return state.Rate{}
@@ -34,7 +34,7 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 	for _, o := range ps.all {
 		m := state.Source{Source: o.name, Rests: min(o.count, state.CountMax),
 			Enough: o.grey.Enough.Milliseconds(), Short: o.grey.Short.Milliseconds(),
-			Tempo: noteRate(o.rate)}
+			Tempo: noteRate(o.pace)}
 		if left := o.until.Sub(now); left > 0 {
 			m.Left, m.Last = left.Milliseconds(), state.AttemptOf(o.last.Attempt)
 		}
@@ -94,7 +94,7 @@ func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m
 		o.count = max(o.count, state.Count(m.Rests))
 	}
 	if age < state.RateFor {
-		o.rate.Recall(m.Tempo.Memory(), now)
+		o.pace.Recall(m.Tempo.Memory(), now)
 	}
 	if age < state.GreyFor && o.grey == (throttle.Greylist{}) {
 		o.grey = throttle.Greylist{Enough: state.Millis(m.Enough, state.GreyFor),

@@ -34,8 +34,7 @@ func taught(now time.Time) *Scheduler {
 	d := rememberer(now, 0)
 	l := d.queues.hostQueue(now, hosts("mx1", "mx2"))
 	d.allowance.learned.Connections.Tighten(3, now)
-	d.penalties.throttled(now, d.paths.all[0], judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
-		Reply: smtp.Reply{Code: 450, Lines: []string{"slow down"}}}), now)
+	d.paths.all[0].pace.Recall(throttle.RateMemory{Rate: 700_000, Edge: 1_000_000}, now)
 	l.setMode(smtp.TLSRequired, now)
 	down := judged(smtp.Address{}, errors.New("connection refused"))
 	d.penalties.avoidHost(now.Add(-time.Hour), l.candidates[0], down, time.Second)
@@ -68,7 +67,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 		t.Errorf("permitted %+v", a)
 	}
 	soon := there.Add(time.Minute)
-	if e := d.paths.all[0].rate.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
+	if e := d.paths.all[0].pace.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
 		t.Errorf("tempo %+v", e)
 	}
 	if n, _ := d.paths.all[0].refusals.Ready(there); n != 14 {

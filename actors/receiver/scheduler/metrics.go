@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,11 +9,13 @@ import (
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
+	"rollcall/smtp"
 )
 
 // Metrics counts what the schedulers of a node do.
 type Metrics struct {
 	answers *prometheus.CounterVec
+	counted [smtp.Error + 1][256]atomic.Pointer[prometheus.Counter] // of answers, by outcome and reason
 	pauses  prometheus.Counter
 	moved   prometheus.Counter
 	resent  prometheus.Counter
@@ -67,6 +70,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
 		m.handed, m.sourcesRested, m.sourcesOut)
 	return m
+}
+
+// countAnswer counts a verdict. Its counter is looked up by its labels only once.
+func (m *Metrics) countAnswer(outcome smtp.Outcome, reason smtp.Reason) {
+	at := &m.counted[outcome][reason]
+	counter := at.Load()
+	if counter == nil {
+		one := m.answers.WithLabelValues(outcome.String(), reason.String())
+		counter = &one
+		at.Store(counter)
+	}
+	(*counter).Inc()
 }
 
 // waiting moves a scheduler's addresses in the gauges from what held it back to what does.

@@ -28,24 +28,23 @@ const (
 // be open at once. Mailbox only.
 type openings struct {
 	*env
-	allowance  *allowance
-	pool       *pool
-	paths      *paths
-	penalties  *penalties
-	suspicions *suspicions
+	allowance *allowance
+	pool      *pool
+	paths     *paths
+	penalties *penalties
 
-	rate   *throttle.AdaptiveRate
+	rate   *throttle.OpeningRate
 	window *throttle.Window // that keeps to the rate
 	recent []time.Time      // when the newest were dialled
 	borne  int              // most sessions that were open at once
 	room   int              // sessions that may be on their way at once, as none failed of so many
 
-	doubt   bool                  // it is not known which of the two was too many
-	doubtAt time.Time             // when that was dialled
-	doubtN  int                   // sessions that were open then
-	before  throttle.Capacity     // what was known of sessions at once
-	rateWas throttle.AdaptiveRate // and of openings in a second
-	taught  time.Time             // when something else was learned
+	doubt   bool                 // it is not known which of the two was too many
+	doubtAt time.Time            // when that was dialled
+	doubtN  int                  // sessions that were open then
+	before  throttle.Capacity    // what was known of sessions at once
+	rateWas throttle.OpeningRate // and of openings in a second
+	taught  time.Time            // when something else was learned
 
 	failedAt time.Time // since when none could be opened
 	upAt     time.Time // when one could be opened again after that
@@ -55,27 +54,25 @@ type openings struct {
 func (op *openings) beginSearch(now time.Time) {
 	a := op.allowance
 	b := a.rateBounds(op.options.Allow(op.key))
-	b.Ceiling, b.Stated, b.Few = a.limits.ConnectionRate, true, 3
-	op.rate = throttle.NewAdaptiveRate(b, now)
+	b.Ceiling = a.limits.ConnectionRate
+	op.rate = throttle.NewOpeningRate(b, now)
 	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
 }
 
 // forgetSearch knows nothing any more.
 func (op *openings) forgetSearch(now time.Time) {
-	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths, penalties: op.penalties,
-		suspicions: op.suspicions}
+	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths, penalties: op.penalties}
 	op.beginSearch(now)
 }
 
 // keepRate keeps to what is allowed now.
-func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) time.Time {
-	b.Ceiling, b.Stated = whole, true
+func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) {
+	b.Ceiling = whole
 	op.rate.Set(b, now)
 	if op.rate.Limits(now) {
 		ours, _ = op.rate.Permits(now)
 	}
 	op.window.Set(ours)
-	return op.rate.Next(now)
 }
 
 // mayOpen reports whether one more session may be opened, and if not, when.
@@ -141,13 +138,14 @@ func (op *openings) roomToOpen() bool {
 
 // wasOpened learns from a session that could be opened.
 func (op *openings) wasOpened(now time.Time, s *session) {
-	op.rate.OnSuccess(s.dialled, now)
+	op.rate.Opened(s.dialled, now)
 	n, opening := op.pool.countSessions()
 	if opening >= op.room { // what is not used is not proven
 		op.room = opening + 1
 	}
 	op.borne = max(op.borne, n+1)
 	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
+		op.rate.Cost(now.Sub(op.failedAt), now)
 		if op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now) {
 			op.doubt = false
 		}
@@ -155,7 +153,7 @@ func (op *openings) wasOpened(now time.Time, s *session) {
 	}
 	if op.doubt && n+1 > op.doubtN { // as many at once are fine: it was how fast they were opened
 		op.doubt = false
-		op.rate.OnThrottled(op.doubtAt, now, "too many sessions opened in a second")
+		op.rate.TooFast(op.doubtAt, now, "too many sessions opened in a second")
 		op.allowance.learned.Connections.Forget()
 	}
 	if s.host.last.Attempt.Stage <= smtp.StageTLS { // what fails later can be opened each time
@@ -176,23 +174,23 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 	if first {
 		op.failedAt = now
 	}
-	if n > 0 && !s.path.cautious {
-		if first {
+	if n > 0 && !s.path.pace.Alone() {
+		if sent, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < penaltyWithin) { // one of the three at a time
 			op.noteCrowded(now, s, told, n)
 		}
 		if op.pool.countOpenAt(s.host.host) > 0 {
 			return true
 		}
 	}
-	if s.host.failures == 0 && s.host.served && !s.path.cautious && before >= 2 && now.Sub(op.upAt) < relapseWithin {
-		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
+	if s.host.failures == 0 && s.host.served && !s.path.pace.Alone() && before >= 2 && now.Sub(op.upAt) < relapseWithin {
+		op.rate.TooFast(s.dialled, now, words(told.Attempt))
 	}
 	switch {
 	case s.host.failures > 0:
 	case told.Attempt.Code == 0:
 		op.noteOutage(now, s, told)
-	case first && !s.path.cautious: // it has turned to nobody, just when it put somebody off
-		op.turnedAway(now, s, told)
+	case first && !s.path.pace.Alone(): // it has turned to nobody, just when it put somebody off
+		op.turnedAway(now, s)
 	}
 	op.penalties.avoidHost(now, s.host, told, op.penalties.downFor(s.host.failures))
 	return true
@@ -206,7 +204,7 @@ func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int
 	s.host.last = told
 	op.before, op.rateWas, op.taught = op.allowance.learned.Connections, *op.rate, now
 	if n < op.borne && lately > 0 && !op.doubt {
-		op.rate.OnThrottled(s.dialled, now, words(told.Attempt))
+		op.rate.TooFast(s.dialled, now, words(told.Attempt))
 		return
 	}
 	op.borne = min(op.borne, n)
@@ -229,29 +227,27 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
 		op.relapses = 0
 	}
-	if op.relapses > 0 || o.experiment.Unproven() || !o.experiment.Open() && o.rate.Unproven() {
-		op.turnedAway(now, s, told)
+	if op.relapses > 0 || !o.pace.Proven(now) {
+		op.turnedAway(now, s)
 		return
 	}
 	if !op.failedAt.IsZero() && !op.taught.Before(op.failedAt) { // a session failed beside others that were dead already
 		op.allowance.learned.Connections, op.doubt = op.before, false
-		op.rate.Restore(&op.rateWas, now, "the host was down, so it says nothing about openings")
+		*op.rate = op.rateWas // the host was down, so it says nothing about openings
 	}
-	if !o.experiment.Open() {
-		return
-	}
-	o.experiment.End(throttle.NotOurPace, o.rate, now)
-	o.causes.Clear()
-	o.cautious = true
+	o.pace.Outage(now)
 }
 
-// turnedAway slows down where a receiver takes no more sessions at the moment when it put somebody off:
-// that is a penalty, and the pace before it was too high.
-func (op *openings) turnedAway(now time.Time, s *session, told Judgement) {
-	o := s.path
-	if sent, bad := o.causes.LastBad(); bad && now.Sub(sent) < penaltyWithin {
-		op.suspicions.believeCause(now, s, told, throttle.Belief{Scope: throttle.ScopeReceiver, First: sent, Penalty: true,
-			Why: "an address was put off, and then no session could be opened"})
+// turnedAway slows down where a receiver takes no more sessions at the moment when it deferred somebody:
+// that is a penalty, and the pace before it was too high, or sessions were opened too fast where few were answered.
+func (op *openings) turnedAway(now time.Time, s *session) {
+	sent, bad := s.path.pace.LastBad()
+	switch {
+	case !bad || now.Sub(sent) >= penaltyWithin:
+	case op.dialledLately(s.dialled) > s.path.pace.Through(sent, time.Second):
+		op.rate.TooFast(s.dialled, now, "no session could be opened")
+	default:
+		s.path.pace.TurnAway(now)
 	}
 }
 

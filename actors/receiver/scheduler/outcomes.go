@@ -14,15 +14,15 @@ import (
 // outcomes follow what came of sessions and of what they asked.
 type outcomes struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	penalties  *penalties
-	suspicions *suspicions
-	opening    *openings
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+	rechecks  *rechecks
+	opening   *openings
 }
 
 const (
@@ -68,9 +68,12 @@ func (v *Judgement) isPermanent() bool { return v.Attempt.Code/100 == 5 }
 func (v *Judgement) isAccepted() bool { return v.Attempt.Code/100 == 2 }
 
 // Judge makes an attempt of a raw answer and judges it.
-func (o *Options) Judge(r evidence.Raw) Judgement {
+func (o *Options) Judge(r evidence.Raw) Judgement { return o.judgeBy(o.Rules(), r) }
+
+// judgeBy is Judge by certain rules.
+func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
 	told := Judgement{Attempt: evidence.Note(r)}
-	told.Verdict = o.Rules().Decide(&told.Attempt)
+	told.Verdict = rules.Decide(&told.Attempt)
 	if !told.Verdict.Named {
 		told.Verdict.Wait = o.scaleHour(told.Verdict.Wait)
 	}
@@ -84,6 +87,9 @@ type Answered struct {
 	Sent  time.Time
 	At    time.Time
 	Nth   int // RCPT of its transaction, from 1
+
+	told   int           // answers of its session before it
+	waited time.Duration // for it alone: since its group was sent, or the answer before it was there
 }
 
 // Report is what comes back from a session that was given probes.
@@ -104,28 +110,6 @@ type Report struct {
 func EndsBatch(told *Judgement) bool {
 	v := &told.Verdict
 	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && told.Attempt.Code != 0
-}
-
-// learnGreylisting learns from the answer to a probe that was put off before from the
-// same source, and makes the wait of one that is put off now as long as it has to be.
-// A wait that the receiver names counts when it is longer.
-func (oc *outcomes) learnGreylisting(s *session, a *Answered) {
-	p, v := a.Probe, &a.Told.Verdict
-	put := v.Outcome == smtp.Undecided && v.Reason == smtp.Greylisted
-	if p.greyAgo > 0 && (p.greyFrom == s.path.name || s.path.name == "") {
-		waited := p.greyAgo + a.Sent.Sub(p.offered)
-		switch {
-		case put:
-			s.path.grey.Again(waited)
-			oc.dirty = true
-		case v.Outcome != smtp.Undecided:
-			s.path.grey.Passed(waited)
-			oc.dirty = true
-		}
-	}
-	if put && v.Action == verdict.ActGreylist {
-		v.Wait = max(v.Wait, s.path.grey.Wait())
-	}
 }
 
 // guardAt reports whether a guard against harvesting can be at work, as its words say: it counts what
@@ -152,18 +136,6 @@ func (oc *outcomes) poisonOthers(now time.Time, s *session, r Report) {
 		}
 	}
 	oc.pool.haltSessions(beside)
-}
-
-// tellRate tells a source's rate about an answer that says nothing against it.
-func (oc *outcomes) tellRate(now time.Time, s *session, a *Answered) {
-	if a.Told.Verdict.Outcome == smtp.Undecided && a.Told.Verdict.Action != verdict.ActNextMX {
-		s.path.rate.OnOther(a.Sent)
-		return
-	}
-	s.path.rate.OnSuccess(a.Sent, now)
-	if a.Told.isAccepted() && !s.slow { // refusals may be held back on purpose
-		s.path.rate.OnLatency(a.At.Sub(a.Sent), now)
-	}
 }
 
 // sessionOpened notes that a session is ready, or why it is not.
@@ -201,6 +173,7 @@ func (oc *outcomes) sessionWorked(now time.Time, r Report) {
 	s.given = nil
 	oc.poisonOthers(now, s, r)
 	oc.recorder.recordReport(now, s, &r)
+	oc.learnTogether(now, s, &r)
 	oc.settleReport(now, s, r)
 	oc.requeueRest(now, s, r)
 	if r.Failure == nil && !r.Stale {
@@ -257,9 +230,7 @@ func (oc *outcomes) learnFromEnd(now time.Time, s *session, r Report) {
 	case r.Cut && s.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		oc.allowance.learned.Refused.Tighten(s.refused, now)
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
-		if s.told > 0 {
-			oc.allowance.learned.SessionEnded(s.told, s.refused, now)
-		}
+		oc.allowance.learned.SessionEnded(s.told, s.refused, now)
 	default:
 		oc.followTrouble(now, s, *r.Failure)
 	}
@@ -267,9 +238,10 @@ func (oc *outcomes) learnFromEnd(now time.Time, s *session, r Report) {
 
 // settleReport books what was asked and hands out the verdicts.
 func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
-	fresh, asked, refused, faults := s.rcpts == 0, 0, 0, 0
+	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
 	s.agreed = oc.agreesOnLength(s, &r)
 	for _, a := range r.Answered {
+		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
 		if a.Told.Attempt.Code == 0 { // cannot be asked at this host: nothing was sent
 			oc.allowance.undoRcpts(s, 1)
 			s.path.refusals.Undo(1)
@@ -284,7 +256,9 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 			faults++
 		}
 		oc.allowance.finishRcpts(s, oc.allowance.replies.Seen(a.Sent, a.At), 1)
-		oc.tellRate(now, s, &a)
+		if a.Told.isAccepted() {
+			s.path.pace.Took(a.waited)
+		}
 		switch {
 		case a.Told.isPermanent():
 			refused++
@@ -316,7 +290,11 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 	s.errors += faults
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
-	for _, a := range r.Answered {
+	room := make([]evidence.Attempt, len(r.Answered))
+	for i, a := range r.Answered {
+		if a.Probe.attempts == nil && a.Told.Verdict.Outcome != smtp.Undecided { // who waits would keep all of it
+			a.Probe.attempts = room[i : i : i+1] // for note
+		}
 		oc.followVerdict(now, s, a)
 	}
 }
@@ -329,13 +307,12 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		oc.queues.pushProbe(s.queue, a.Probe) // the receiver rests: it is told when to come back
 		return
 	}
-	oc.learnGreylisting(s, &a)
 	v := a.Told.Verdict
 	a.Probe.note(a.Told)
 	if v.Outcome != smtp.Undecided {
 		oc.penalties.pauses = 0
 		if !v.Bare { // which may mean us as well as the mailbox
-			oc.suspicions.answeredWell(now, s, &a)
+			oc.rechecks.answeredWell(now, s, &a)
 		}
 		oc.paths.noteTaken(now, s)
 		oc.inbox.answerProbe(a.Probe, a.Told, a.At)
@@ -344,8 +321,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 	oc.dirty = true
 	switch v.Action {
 	case verdict.ActSplit:
-		if a.Nth > 1 { // the only one of its transaction cannot be split: again later
-			oc.allowance.learned.PerTransaction.Tighten(a.Nth-1, now)
+		if oc.split(now, s, &a) {
 			oc.queues.pushProbe(s.queue, a.Probe)
 			return
 		}
@@ -362,7 +338,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		if oc.guardAt(now, s) {
 			oc.retryProbe(s.queue, a)
 		} else {
-			oc.suspicions.suspect(now, s, a)
+			oc.rechecks.answeredBadly(now, s, a)
 		}
 		return
 	default:
@@ -372,7 +348,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 			oc.retryProbe(s.queue, a)
 			return
 		default:
-			oc.suspicions.suspect(now, s, a)
+			oc.rechecks.answeredBadly(now, s, a)
 			return
 		}
 	}
@@ -405,7 +381,7 @@ func (oc *outcomes) requeueRest(now time.Time, s *session, r Report) {
 			oc.retryProbe(s.queue, Answered{Probe: p, Told: *r.Failure, At: now})
 		default:
 			p.note(*r.Failure)
-			oc.suspicions.suspect(now, s, Answered{Probe: p, Told: *r.Failure, Sent: s.sent(), At: now})
+			oc.rechecks.answeredBadly(now, s, Answered{Probe: p, Told: *r.Failure, Sent: s.sent(), At: now})
 		}
 	}
 }
@@ -442,7 +418,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	switch {
 	case !s.ready && oc.opening.notOpened(now, s, told):
 	case v.Action == verdict.ActPause && rateLimited(v):
-		oc.penalties.throttled(now, s.path, told, s.sent())
+		oc.penalties.throttled(now, s, told)
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
 		oc.paths.blameSource(now, s.path, told)
 		oc.penalties.pauseReceiver(now, told)
@@ -453,7 +429,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	case told.Attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.queue.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
 	case v.Action == verdict.ActSlow && s.ready && told.Attempt.Stage > smtp.StageHello:
-		oc.penalties.throttled(now, s.path, told, s.sent())
+		oc.penalties.throttled(now, s, told)
 	case told.Attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance
 		oc.penalties.avoidHost(now, s.host, told, brokenFor)
 	default:

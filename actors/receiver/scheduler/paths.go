@@ -33,7 +33,6 @@ type paths struct {
 func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
 	ps := &paths{env: e, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
 	ps.beginRates(now, e.options.Allow(e.key))
-	ps.keepTrials()
 	return ps
 }
 
@@ -53,7 +52,7 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 
 const (
 	// suspendFirst is how long a source is rested at most at a receiver that refuses it, the first
-	// time; each rest that follows another one doubles it, up to restHereMost. So a block
+	// time; each rest that follows another one doubles it, up to suspendMost. So a block
 	// costs at most twice as long as it lasts, and one of days ten questions and then
 	// one in four hours.
 	suspendFirst = 15 * time.Second
@@ -78,19 +77,14 @@ type egressPath struct {
 	index    int // in the pool
 	name     string
 	refusals *throttle.RefusalBudget
-	rate     *throttle.AdaptiveRate
+	pace     *throttle.Pace
 	rcpts    *throttle.Window // that keeps to the rate, in times of sending as the scheduler's
 	pause    throttle.Pause   // as an operator wants it of the source
 	grey     throttle.Greylist
 
-	causes     *throttle.Causes
-	experiment throttle.Experiment // whether it is our pace
-	transients throttle.Transients // put-offs now and then that aren't
-	looks      looks               // what came of asking again
-	cutoff     time.Time           // what was sent before says nothing about the newest belief
-	cautious   bool                // one address at a time, until one is answered
-	cause      evidence.Cause      // the newest belief about the receiver, for evidence
+	cause      evidence.Cause      // what the pace was changed for last, for evidence
 	suspension                     // at all of this receiver
+	takenAt    time.Time           // when the pool was told last that the receiver takes it
 	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
 }
 
@@ -146,7 +140,6 @@ func egressPaths(key string, s *egress.Pool, a throttle.Limits) []*egressPath {
 	score := make(map[*egressPath]uint64, len(out))
 	for i := range out {
 		o := &egressPath{Source: s.Source(i), index: i, name: s.Source(i).Name(),
-			causes:   throttle.NewCauses(),
 			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour), refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
@@ -210,8 +203,8 @@ func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) 
 // beginRates gives every source a rate of its own.
 func (ps *paths) beginRates(now time.Time, whole throttle.Limits) {
 	for _, o := range ps.all {
-		o.rate = throttle.NewAdaptiveRate(ps.allowance.rateBounds(whole), now)
-		rate, _ := o.rate.Permits(now)
+		o.pace = throttle.NewPace(ps.allowance.rateBounds(whole), now)
+		rate, _ := o.pace.Permits(now)
 		o.rcpts = throttle.NewWindow(rate, now)
 	}
 }
@@ -223,11 +216,11 @@ func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
 		if now.Before(o.until) {
 			continue
 		}
-		rests := o.rate.Explain(now).Until
+		rests := o.pace.Explain(now).Until
 		if !now.Before(rests) {
 			return nil
 		}
-		if first == nil || rests.Before(first.rate.Explain(now).Until) {
+		if first == nil || rests.Before(first.pace.Explain(now).Until) {
 			first = o
 		}
 	}
@@ -239,7 +232,7 @@ func (ps *paths) firstToResume(now time.Time) (first *egressPath) {
 func (ps *paths) slowedPath(now time.Time) *egressPath {
 	for _, o := range ps.all {
 		if !now.Before(o.until) {
-			if o.rate.Limits(now) {
+			if o.pace.Limits(now) {
 				return o
 			}
 			return nil
@@ -302,7 +295,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 		}
 		usable = true
 		n, next := o.refusals.Ready(now)
-		if rests := o.rate.Explain(now).Until; now.Before(rests) {
+		if rests := o.pace.Explain(now).Until; now.Before(rests) {
 			n, next = 0, later(rests, next)
 		}
 		if n > 0 {
@@ -406,6 +399,7 @@ func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
 	if r := told.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
 	}
+	o.takenAt = time.Time{}
 	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, told.Verdict.Reason) {
 		ps.options.Metrics.sourcesOut.Inc()
 		ps.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
@@ -422,6 +416,10 @@ func (ps *paths) noteTaken(now time.Time, s *session) {
 	}
 	o.count = 0
 	clear(o.refusing)
+	if o.takenAt.Equal(now) {
+		return
+	}
+	o.takenAt = now
 	ps.options.Sources.NoteAnswered(o.index, ps.key, now)
 }
 
@@ -438,7 +436,7 @@ func (ps *paths) permittedRate(now time.Time) float64 {
 	found := 0.0
 	for _, o := range ps.all {
 		if !now.Before(o.until) {
-			rate, _ := o.rate.Permits(now)
+			rate, _ := o.pace.Permits(now)
 			found = max(found, rate.PerSecond())
 		}
 	}
@@ -459,7 +457,7 @@ func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
 		one.Budget = max(0, budget)
 		one.Tempo = ps.rateStatus(now, o)
 		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
-		_, rests := o.rate.Permits(now)
+		_, rests := o.pace.Permits(now)
 		switch pause := ps.options.Sources.Limits(o.index).Pause; {
 		case pause == throttle.PauseYes:
 			one.State = "paused"
@@ -481,38 +479,7 @@ func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
 
 // rateStatus is how fast the receiver lets a source go.
 func (ps *paths) rateStatus(now time.Time, o *egressPath) view.Tempo {
-	e := o.rate.Explain(now)
+	e := o.pace.Explain(now)
 	return view.Tempo{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
-}
-
-// keepTrials lets each of our sources keep a log of its trials, once one was bad.
-func (ps *paths) keepTrials() {
-	for _, o := range ps.all {
-		o.causes.KeepTrials(ps.allowance.handle.Trials(), o.paceAt)
-	}
-}
-
-// paceAt is how many RCPTs a second were let go at a time, as the rate is now.
-func (o *egressPath) paceAt(at time.Time) float64 {
-	rate, _ := o.rate.Permits(at)
-	return rate.PerSecond()
-}
-
-// dropTrials ends these logs.
-func (ps *paths) dropTrials() {
-	for _, o := range ps.all {
-		o.causes.DropTrials()
-	}
-}
-
-// trials gives the logs of all sources, one behind the other.
-func (ps *paths) trials() (out []throttle.TrialLine) {
-	for _, o := range ps.all {
-		if lines := o.causes.Trials(); len(lines) > 0 {
-			lines[0].Receiver, lines[0].Source = ps.key, view.SourceName(o.name)
-			out = append(out, lines...)
-		}
-	}
-	return out
 }

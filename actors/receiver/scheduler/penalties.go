@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollcall/smtp"
+	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
 
@@ -16,6 +17,7 @@ type penalties struct {
 	pool      *pool
 	paths     *paths
 	queues    *queues
+	rechecks  *rechecks // made after it
 
 	paused   time.Time // nothing is asked before
 	pausedAt time.Time // since when
@@ -23,41 +25,24 @@ type penalties struct {
 	excuse   Judgement // what probes are told while paused
 }
 
-// throttled follows a word about haste, about what was sent at a time. The source goes
-// slower, and rests for some seconds. The whole receiver rests when a time was named, when
-// the verdict is to pause, and when short rests did not help; then those who wait are told.
-// Soon says whether the probe can be asked again here within a short while.
-func (pe *penalties) throttled(now time.Time, o *egressPath, told Judgement, sent time.Time) (soon bool) {
+// throttled follows a word about haste that was said of no address, as to MAIL. The whole receiver rests when a time was named.
+func (pe *penalties) throttled(now time.Time, s *session, told Judgement) {
 	pe.dirty = true
-	if o.rate.OnThrottled(sent, now, words(told.Attempt)) {
-		e := o.rate.Explain(now)
-		pe.options.Log.Info("receiver wants less", "receiver", pe.key, "source", o.name, "rate", e.Rate, "why", e.Why)
-	}
-	rest := o.rate.Explain(now).Until.Sub(now)
-	switch {
-	case told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted: // which waits for its address
+	if told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted { // which waits for its address
 		pe.pauseReceiver(now, told)
-		return false
-	case rest > shortRest:
-		told.Verdict.Wait = rest
-		pe.pauseReceiver(now, told)
-		return false
+		return
 	}
-	pe.pool.haltSessions(func(s *session) bool { return s.path == o })
-	return true
+	e := s.path.pace.Bad(throttle.Try{Sent: s.sent(), Result: throttle.PutOff, Kind: words(told.Attempt)}, now)
+	if e == throttle.Unchanged {
+		return
+	}
+	pe.pool.haltSessions(func(o *session) bool { return o.path == s.path })
+	pe.rechecks.record(now, s.path.pace.Explain(now).Why)
 }
 
 // forgetPause ends the rest of the receiver, and forgets those before it.
 func (pe *penalties) forgetPause() {
 	pe.paused, pe.pausedAt, pe.pauses, pe.excuse = time.Time{}, time.Time{}, 0, Judgement{}
-}
-
-// restRates tells the rate of every source that the receiver rests: after that nothing goes
-// at the full rate at once.
-func (pe *penalties) restRates(now time.Time) {
-	for _, o := range pe.paths.all {
-		o.rate.Rested(pe.paused, now)
-	}
 }
 
 // downFor is how long a host is left alone after so many tries that failed.
@@ -90,7 +75,6 @@ func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 		pe.pauses++
 	}
 	pe.pool.haltSessions(func(*session) bool { return true })
-	pe.restRates(now)
 	told = withCause(told)
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	pe.excuse = told
@@ -158,7 +142,7 @@ func (pe *penalties) tellWaiting(now time.Time) {
 	for _, l := range pe.queues.all {
 		for l.Queued() > 0 {
 			p := pe.queues.popProbe(l)
-			p.suspect = nil
+			p.recheck = nil
 			p.note(told)
 			pe.inbox.answerProbe(p, told, now)
 		}
@@ -171,7 +155,7 @@ func (pe *penalties) consequenceOf(now time.Time, f *firing) time.Time {
 	if r := f.queue.refusals[f.path]; r != nil {
 		until = later(until, r.until)
 	}
-	_, rests := f.path.rate.Permits(now)
+	_, rests := f.path.pace.Permits(now)
 	until = later(later(until, rests), pe.paused)
 	if !until.After(now) {
 		return time.Time{}

@@ -14,14 +14,14 @@ import (
 // planner gives free sessions something to ask, and opens more where they are worth it.
 type planner struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	suspicions *suspicions
-	opening    *openings
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	rechecks  *rechecks
+	opening   *openings
 
 	pressed  bool         // a queue has no session, and none more may be opened
 	slotless bool         // none who waits may have one more session of the node
@@ -33,14 +33,12 @@ type planner struct {
 
 const (
 	// workMax and workFor bound the probes given to a session at a time, so that
-	// answers come back steadily; a whole transaction may take longer. Guess.
+	// answers come back steadily and the last ones are shared out; a whole transaction may take longer.
 	workMax = 64
-	workFor = time.Second
+	workFor = 250 * time.Millisecond
 
-	// workShared is workFor while others wait for a session, or in the same queue, and
-	// sharedMost how many RCPTs of a transaction are given then: whoever comes next should
-	// not have to wait for long. Guess: a tenth of the speed of long transactions.
-	workShared = workFor / 4
+	// sharedMost is how many RCPTs of a transaction are given while others wait for a session, or in the same queue: whoever
+	// comes next should not have to wait for long. It costs a tenth of the speed of long transactions.
 	sharedMost = 20
 
 	// heldShare: what all sessions together were given and have not asked is at
@@ -52,17 +50,13 @@ const (
 	// Guess: opening costs about as many turns as four probes.
 	probesPerSession = 16
 
-	// worthOpening is how much work by one session alone justifies one more: far
-	// more than opening takes. Guess; at 250 ms a busy node halved its own speed
-	// by opening three sessions for a hundred probes.
+	// worthOpening is how much work by one session alone justifies one more, where a turn takes turnShort or less: there the
+	// processor is the limit, and each session costs some. It is as much less as turns take longer: at 20 ms a turn 100 ms.
 	worthOpening = time.Second
+	turnShort    = 2 * time.Millisecond
 
 	// turnsPerProbe is how many turns a probe takes at most: RSET, MAIL, RCPT.
 	turnsPerProbe = 3
-
-	// ratesAtOnce is up to how many RCPTs a second a Window grants them one by one;
-	// a rate n times as high comes in groups of n.
-	ratesAtOnce = 50
 
 	// turnFor is how long a queue that has more to ask keeps its only session while
 	// another queue has none. Guess: two sessions change hands 24 times a minute
@@ -117,7 +111,7 @@ func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
 		if s.queue.Queued() > 0 && !dry {
 			n := pl.mayAsk(now, s, a)
 			dry = n == 0 && len(pl.paths.all) == 1 // the receiver's allowance: the others need not ask
-			probes := pl.takeProbes(now, s.queue, n)
+			probes := pl.takeProbes(now, s.queue, s.path, n)
 			pl.options.Sources.Return(s.path.index, pl.key, s.day, n-len(probes))
 			if len(probes) > 0 {
 				pl.giveProbes(now, s, probes, a)
@@ -141,7 +135,7 @@ func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
 
 // isSpent says whether a session that has nothing to do may not be used again.
 func (pl *planner) isSpent(now time.Time, s *session, a throttle.Limits) bool {
-	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.refused >= a.RefusedPerSession ||
+	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 || s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || pl.allowance.errorsLeft(s, a) <= 0 ||
 		pl.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Before(s.host.aside) && pl.paths.otherHost(now, s.queue, s.path, s.host.host) != nil ||
@@ -180,7 +174,7 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	if byRate == 0 {
 		return pl.waitForRate(next, lead)
 	}
-	if s.path.cautious && pl.pool.asksFrom(s.path) {
+	if s.path.pace.Alone() && pl.pool.asksFrom(s.path) {
 		return 0
 	}
 	byPace, next := s.path.readyAt(now.Add(lead))
@@ -188,8 +182,9 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 		return pl.waitForRate(next, lead)
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax)
-	if n = pl.portionOf(n, s.queue, a); s.path.cautious {
+	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax,
+		s.transactionsLeft()*a.RcptsPerTransaction)
+	if n = pl.portionOf(n, s.queue, a); s.path.pace.Alone() {
 		n = min(n, 1)
 	}
 	today := pl.options.ledgerTime(now)
@@ -223,12 +218,12 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 	if pl.allowance.replies.Samples == 0 {
 		turn = pl.allowance.openings.Lowest / 3
 	}
-	length, most := workFor, a.RcptsPerTransaction
+	most := a.RcptsPerTransaction
 	if pl.inbox.tasks.queue.Unserved() > 0 || l.Contended() {
-		length, most = workShared, min(most, sharedMost)
+		most = min(most, sharedMost)
 	}
-	soon := max(1, int(length/(turnsPerProbe*max(1, turn))))
-	n = min(n, max(soon, most), 1+l.Queued()/min(pl.allowance.sessionsWorth(l.Queued(), a), max(1, a.Connections)))
+	soon := max(1, int(float64(workFor)/(pl.allowance.turnsPerAddress()*float64(max(1, turn)))))
+	n = min(n, max(soon, most), 1+l.Queued()/min(pl.allowance.sessionsWorth(l.left(), a), max(1, a.Connections)))
 	if n > a.RcptsPerTransaction {
 		n -= n % a.RcptsPerTransaction
 	}
@@ -236,7 +231,7 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 }
 
 // takeProbes pops up to n probes that are still worth asking.
-func (pl *planner) takeProbes(now time.Time, l *hostQueue, n int) []*Probe {
+func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
 		p := pl.queues.popProbe(l)
@@ -247,7 +242,7 @@ func (pl *planner) takeProbes(now time.Time, l *hostQueue, n int) []*Probe {
 			pl.inbox.shedTask(p.chunk.task)
 			p.chunk.open--
 		case pl.inbox.handOver(now, p):
-		case pl.suspicions.parkProbe(now, p):
+		case pl.rechecks.parkProbe(now, o, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			pl.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
@@ -271,9 +266,11 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 	s.slot.Halted.Store(false)
 	s.halted = false
 	s.given, s.at = probes, now
+	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
+	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
 	pl.steps = append(pl.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		PerTransaction: a.RcptsPerTransaction, RefusedMax: a.RefusedPerSession - s.refused,
-		Pipelining: a.Pipelining, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter,
+		Pipelining: s.grouped, Depth: a.PipeliningDepth, Rested: now.Sub(s.idle) > restedAfter,
 		Version: pl.allowance.version})
 }
 
@@ -354,7 +351,7 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 	for i := 0; i < len(pl.pool.served); i++ {
 		l := pl.pool.served[i]
-		for l.Queued() > 0 && l.Sessions() < pl.allowance.sessionsWorth(l.Queued(), a) {
+		for l.Queued() > 0 && l.Sessions() < pl.allowance.sessionsWorth(l.left(), a) {
 			c, o := pl.paths.nextCandidate(now, l)
 			if c == nil {
 				break
@@ -388,7 +385,7 @@ func (pl *planner) mayOpen(now time.Time, a throttle.Limits, l *hostQueue, o *eg
 		return false
 	}
 	if ok, next := pl.opening.mayOpen(now); !ok || !pl.opening.roomToOpen() ||
-		o.cautious && len(pl.pool.sessions) > pl.pool.closing {
+		o.pace.Alone() && len(pl.pool.sessions) > pl.pool.closing {
 		pl.blocks.add(wire.Cause_CONNECTIONS, next)
 		pl.wakeAt(next)
 		return false
@@ -457,7 +454,7 @@ func (pl *planner) closeQueue(now time.Time, l *hostQueue) {
 	told, why := pl.paths.hostsUnavailable(now, l)
 	for l.Queued() > 0 {
 		p := pl.queues.popProbe(l)
-		p.suspect = nil
+		p.recheck = nil
 		for _, one := range why {
 			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a host that is down is this address's trouble too
 			p.note(one)

@@ -43,6 +43,10 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 		qs.inbox.tasks.stale = qs.inbox.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
+	if p.chunk.returned {
+		qs.returnProbe(qs.now, p)
+		return
+	}
 	if known := qs.all[l.Key()]; known == nil { // it was forgotten while the probe was put by
 		qs.all[l.Key()] = l
 	} else {
@@ -50,8 +54,11 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	}
 	f := qs.inbox.tasks.flow(p.chunk.task)
 	class := fairqueue.ClassOf(p.Address.Local)
-	if p.suspect != nil { // it is looked at again
+	switch {
+	case p.recheck != nil: // it is asked again
 		class = fairqueue.First
+	case p.retry: // it ends an address, and greylists forget
+		class = fairqueue.Retry
 	}
 	l.Push(f, p, class)
 	if l.Sessions() > 0 {
@@ -158,6 +165,31 @@ func (qs *queues) purgeGone(now time.Time) {
 			}
 		}
 	}
+}
+
+// returnTask answers what has not begun of a task, unless an older owner asks for it.
+func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
+	t := qs.inbox.tasks.all[m.GetTask().Key()]
+	if t == nil || m.GetTask().GetEpoch() < t.epoch {
+		return
+	}
+	for _, c := range t.chunks {
+		c.returned = true
+	}
+	for _, l := range qs.all {
+		l.Remove(func(p *Probe) bool {
+			if p.chunk.task != t || p.chunk.gone() {
+				return false
+			}
+			qs.returnProbe(now, p)
+			return true
+		})
+	}
+}
+
+// returnProbe answers a probe that is not to be asked any more.
+func (qs *queues) returnProbe(now time.Time, p *Probe) {
+	qs.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
 }
 
 // dropUnused forgets hosts that nobody asks for and nothing is known against.

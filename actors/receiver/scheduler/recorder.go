@@ -18,6 +18,7 @@ type recorder struct {
 	*env
 	allowance *allowance
 	record    record
+	kinds     []kind // of the report at hand
 }
 
 const (
@@ -59,6 +60,23 @@ type remark struct {
 	told  Judgement
 	local string // that was asked for
 	at    time.Time
+}
+
+// kind is something that a report says once or more.
+type kind struct {
+	told  *Judgement
+	said  string // redacted
+	times int32
+}
+
+// kindsMax bounds the newest kinds among which one is looked for. Guess: who says more is told by each one.
+const kindsMax = 16
+
+// isLike reports whether people would take two remarks for the same.
+func (k *kind) isLike(told *Judgement, said string) bool {
+	a, b := &k.told.Attempt, &told.Attempt
+	return a.Code == b.Code && a.Stage == b.Stage && a.Enhanced == b.Enhanced && a.Trouble == b.Trouble &&
+		k.said == said && k.told.Verdict == told.Verdict
 }
 
 // firing is a remark that made us slow down, rest or change.
@@ -180,11 +198,12 @@ func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 		}
 		asked++
 		re.record.seconds.Of(a.Sent.Unix()).Asked++
-		re.recordReply(now, s, remark{a.Told, a.Probe.Address.Local, a.At}, history)
+		re.recordReply(now, s, &a.Told, a.Probe.Address.Local, a.At)
 	}
 	if r.Failure != nil && !r.Stale && !r.Poisoned && !answersEnd(r) {
-		re.recordReply(now, s, remark{told: *r.Failure, at: now}, history)
+		re.recordReply(now, s, r.Failure, "", now)
 	}
+	re.recordKinds(now, history)
 	re.record.seconds.Of(now.Unix()).Asked += int32(r.OnWire)
 	re.options.Metrics.rcpts.Add(float64(asked))
 	if history != nil {
@@ -198,19 +217,20 @@ func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 
 // recordFailure notes why a session did not open.
 func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) {
-	re.recordReply(now, s, remark{told: *failed, at: now}, re.openHistory(now))
+	re.recordReply(now, s, failed, "", now)
+	re.recordKinds(now, re.openHistory(now))
 }
 
-// recordReply notes one thing that a receiver said, or did not say.
-func (re *recorder) recordReply(now time.Time, s *session, r remark, history *status.History) {
-	st, a := &re.record, &r.told.Attempt
+// recordReply notes one thing that a receiver said of a mailbox, or did not say; recordKinds follows.
+func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, local string, at time.Time) {
+	st, a := &re.record, &told.Attempt
 	s.encrypted = a.TLS
-	st.last = r
-	if a.Code == 0 || aboutUs(&r.told) {
-		st.telling = r
+	st.last = remark{*told, local, at}
+	if a.Code == 0 || aboutUs(told) {
+		st.telling = st.last
 	}
-	if changesSending(&r.told) {
-		re.recordFiring(s, r)
+	if changesSending(told) {
+		re.recordFiring(s, st.last)
 	}
 	if a.Code != 0 && a.Stage == smtp.StageRcpt {
 		t := st.minutes.Of(now.Unix() / 60)
@@ -222,9 +242,25 @@ func (re *recorder) recordReply(now time.Time, s *session, r remark, history *st
 			t.Deferred++
 		}
 	}
-	if history != nil {
-		history.Heard(now, a, &r.told.Verdict, status.Redact(a.Text, r.local))
+	said := status.Redact(a.Text, local)
+	for i := max(0, len(re.kinds)-kindsMax); i < len(re.kinds); i++ {
+		if re.kinds[i].isLike(told, said) {
+			re.kinds[i].times++
+			return
+		}
 	}
+	re.kinds = append(re.kinds, kind{told, said, 1})
+}
+
+// recordKinds puts what was said since the last time into the history, if there is one.
+func (re *recorder) recordKinds(now time.Time, history *status.History) {
+	for _, k := range re.kinds {
+		if history != nil {
+			history.Heard(now, &k.told.Attempt, &k.told.Verdict, k.said, int(k.times))
+		}
+	}
+	clear(re.kinds)
+	re.kinds = re.kinds[:0]
 }
 
 // recordFiring keeps a remark that changes how the receiver is spoken to.

@@ -8,7 +8,7 @@ import (
 // refusalWeight returns how many RCPTs one refusal of a source costs everybody; 1: refusals are not
 // scarce there.
 func (ps *paths) refusalWeight(o *egressPath) float64 {
-	return o.refusals.WeighRefusal(min(ps.allowance.limits.RcptRate.PerSecond(), o.rate.Lasting()))
+	return o.refusals.WeighRefusal(min(ps.allowance.limits.RcptRate.PerSecond(), o.pace.Lasting()))
 }
 
 // chargeRefusal charges a refusal to the flow and the tenant whose address was refused, where refusals are

@@ -21,19 +21,19 @@ import (
 // times come in, steps go out. Each part knows only the parts above it. Mailbox only.
 type Scheduler struct {
 	*env
-	allowance  *allowance
-	recorder   *recorder
-	inbox      *inbox
-	pool       *pool
-	paths      *paths
-	queues     *queues
-	penalties  *penalties
-	suspicions *suspicions
-	opening    *openings
-	outcomes   *outcomes
-	planner    *planner
-	memory     *memory
-	explainer  *explainer
+	allowance *allowance
+	recorder  *recorder
+	inbox     *inbox
+	pool      *pool
+	paths     *paths
+	queues    *queues
+	penalties *penalties
+	rechecks  *rechecks
+	opening   *openings
+	outcomes  *outcomes
+	planner   *planner
+	memory    *memory
+	explainer *explainer
 
 	swept     time.Time // when what only time demands was done last
 	lastUsed  time.Time
@@ -54,19 +54,19 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
 	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
 		queues: sc.queues}
-	sc.suspicions = &suspicions{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
-		parkedDomains: map[string]*heldDomain{}}
-	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties,
-		suspicions: sc.suspicions}
+	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
+		parked: map[string]*heldDomain{}}
+	sc.penalties.rechecks = sc.rechecks
+	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties}
 	sc.opening.beginSearch(now)
 	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, opening: sc.opening}
+		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, opening: sc.opening}
 	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, suspicions: sc.suspicions, opening: sc.opening}
+		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
 	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
 		penalties: sc.penalties, opening: sc.opening}
 	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, suspicions: sc.suspicions, planner: sc.planner,
+		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, planner: sc.planner,
 		memory: sc.memory}
 	return sc
 }
@@ -121,7 +121,7 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		sc.options.Metrics.doubled.Inc()
-	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes())):
+	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
@@ -133,17 +133,27 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 		Credit: sc.inbox.tasks.credit(t)})
 }
 
+// probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
+const probesPage = 32
+
 func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	c := &chunk{task: t, number: m.GetChunk(), named: m.GetTask(),
-		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now}
+		deadline: wire.Until(now, m.GetExpiresInMs()), open: len(m.GetProbes()), offered: now,
+		retries: m.Retries()}
 	t.chunks = append(t.chunks, c)
 	t.beatAt = now
 	sc.inbox.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
-	for _, p := range m.GetProbes() {
+	sc.inbox.tasks.moveTo(t, l)
+	var page []Probe
+	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
-		one := &Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
-			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
+		if i%probesPage == 0 {
+			page = make([]Probe, min(probesPage, len(m.GetProbes())-i))
+		}
+		one := &page[i%probesPage]
+		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(), all: len(m.GetHosts()),
+			retry: p.GetRetry(), asked: p.GetAsked(), Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}, offered: now}
 		one.greyAgo, one.greyFrom, _ = p.Greylisted()
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
@@ -157,13 +167,13 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
 	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.inbox.tasks.queue.Queued() == 0 &&
-		len(sc.suspicions.suspects) == 0
+		len(sc.rechecks.waiting) == 0
 }
 
 // HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
 // sessions alone are no work.
 func (sc *Scheduler) HasWork() bool {
-	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.suspicions.suspects) > 0 {
+	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.rechecks.waiting) > 0 {
 		return true
 	}
 	for _, s := range sc.pool.sessions {
@@ -177,23 +187,25 @@ func (sc *Scheduler) HasWork() bool {
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
-	sc.wakeAt(sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now))
+	sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now)
 	for _, o := range sc.paths.all {
-		o.rate.Set(b, now)
-		rate, _ := o.rate.Permits(now)
+		o.pace.Set(b, now)
+		rate, _ := o.pace.Permits(now)
 		o.rcpts.Set(rate)
-		sc.wakeAt(o.rate.Next(now))
+		sc.wakeAt(o.pace.Next(now))
 	}
 }
 
 // HandOff begins the end of a scheduler whose place has moved: nothing is begun any
 // more, what waits is the clients' again, and what is on the wire is still answered.
+// Sessions give the rest of what they were given back, so that there is time for QUIT.
 func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
 	}
-	sc.suspicions.letGo(now)
+	sc.rechecks.letGo(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
+	sc.pool.haltSessions(func(*session) bool { return true })
 	for _, l := range sc.queues.all {
 		for l.Queued() > 0 {
 			sc.queues.popProbe(l).chunk.open--
@@ -263,7 +275,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.wakeAt(sc.penalties.paused)
 	}
 	sc.planner.blocks = blocksNow{}
-	sc.suspicions.readmitParked(now)
+	sc.rechecks.readmit(now)
 	sc.planner.tendFree(now, a, resting || barred)
 	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
@@ -275,6 +287,9 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.memory.keepSnapshot(now, false)
 	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
+	}
+	if st := &sc.recorder.record; !st.observed.IsZero() {
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), sc.planner.slotless)
 	}
 	sc.explainer.observePlan(now)
 	steps := sc.steps
@@ -363,8 +378,14 @@ func (sc *Scheduler) NotePause() {
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
 
-// Cancel drops what a task has waiting, unless an older owner asks for it.
-func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) { sc.inbox.cancelTask(now, m) }
+// Cancel drops what a task has waiting, or gives it back, unless an older owner asks for it.
+func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
+	if m.GetGiveBack() {
+		sc.queues.returnTask(now, m)
+		return
+	}
+	sc.inbox.cancelTask(now, m)
+}
 
 // LoseClients gives up what waits for the clients at an address that is out of reach.
 func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
@@ -372,13 +393,20 @@ func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
 // SessionOpened notes that a session is ready, with what its host showed, or why it is not.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	if failed == nil {
-		sc.allowance.software.note(shown)
+		sc.allowance.noteShown(sc.pool.sessions[id], shown)
+	} else if s := sc.pool.sessions[id]; s != nil {
+		s.queue.barren.note(s.dialled, now, failed)
 	}
 	sc.outcomes.sessionOpened(now, id, failed)
 }
 
 // SessionWorked takes the answers of a session.
-func (sc *Scheduler) SessionWorked(now time.Time, r Report) { sc.outcomes.sessionWorked(now, r) }
+func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
+	if s := sc.pool.sessions[r.ID]; s != nil {
+		s.queue.barren.noteReport(s.sent(), now, &r)
+	}
+	sc.outcomes.sessionWorked(now, r)
+}
 
 // SessionClosed frees the place of a session that has ended, or was given up before it began.
 func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }
@@ -423,9 +451,6 @@ func (sc *Scheduler) Status(now time.Time) view.Receiver { return sc.explainer.s
 // Detail says everything about the receiver.
 func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.explainer.detail(now) }
 
-// Trials gives the logs of the trials of our sources, one behind the other.
-func (sc *Scheduler) Trials(time.Time) []throttle.TrialLine { return sc.paths.trials() }
-
 // HandingOff reports whether the receiver moves to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
@@ -434,6 +459,5 @@ func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.allowance.limi
 
 // Close takes the receiver out of what is told of its node.
 func (sc *Scheduler) Close(now time.Time) {
-	sc.paths.dropTrials()
 	sc.recorder.closeRecord(now)
 }

@@ -5,6 +5,7 @@ import (
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/smtp"
+	"rollcall/smtp/throttle"
 )
 
 // session is what the scheduler knows of one SMTP session.
@@ -37,6 +38,20 @@ type session struct {
 	idle    time.Time // since when it has nothing to do
 
 	encrypted bool // as far as its answers tell
+
+	groups       bool // its host takes commands in groups
+	grouped      bool // it was given something in groups
+	transactions int  // begun
+	perMail      int  // transactions that its host bears; 0: any number
+	taken        int  // RCPTs of one of its transactions that were answered, the most
+}
+
+// transactionsLeft is how many more transactions a session may begin.
+func (s *session) transactionsLeft() int {
+	if s.perMail == 0 {
+		return throttle.CountMax
+	}
+	return s.perMail - s.transactions
 }
 
 // sent is since when it may have sent what it is blamed for: when it was given something,

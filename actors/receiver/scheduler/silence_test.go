@@ -215,7 +215,7 @@ func TestOneConnectionBreaks(t *testing.T) {
 			w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 			w.run(begin.Add(10 * time.Second))
 			soon := outcomes[smtp.Valid]
-			w.run(begin.Add(lookWithin + 10*time.Second))
+			w.run(begin.Add(recheckWithin + 10*time.Second))
 			if soon != tc.valid || outcomes[smtp.Valid] != tc.valid || outcomes[smtp.Undecided] != 3-tc.valid ||
 				len(w.rcpts) > tc.rcpts || len(w.dials) > tc.rcpts+1 {
 				t.Errorf("%d valid after ten seconds, then %v; %d RCPTs in %d sessions", soon, outcomes, len(w.rcpts),

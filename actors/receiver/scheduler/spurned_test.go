@@ -37,21 +37,6 @@ func TestTurnedAwayAtSTARTTLS(t *testing.T) {
 	}
 }
 
-// TestWordToAnIdleSession: a word about haste to a session that was given nothing yet is a
-// lesson as any other.
-func TestWordToAnIdleSession(t *testing.T) {
-	d := begunAlone("example", testOptions(openedWide()), begin)
-	l := d.queues.hostQueue(begin, hosts("mx1"))
-	d.paths.all[0].rate.OnThrottled(begin, begin, "450") // an earlier lesson
-	now := begin.Add(time.Minute)
-	told := judgedAt(now, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
-		Reply: smtp.Reply{Code: 451, Enhanced: smtp.EnhancedCode{4, 7, 0}, Lines: []string{"too many messages, slow down"}}})
-	d.outcomes.followTrouble(now, &session{queue: l, host: l.candidates[0], path: d.paths.all[0], opened: now, ready: true}, told)
-	if e := d.paths.all[0].rate.Explain(now); !now.Before(e.Until) {
-		t.Errorf("the tempo learned nothing of it: %+v", e)
-	}
-}
-
 // TestSharedLimitIsNoLessThanWhatWasSeen: what a node bore under its share is allowed to it
 // again when what was learned is shared out.
 func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {

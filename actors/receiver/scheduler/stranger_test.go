@@ -101,14 +101,6 @@ type illHost struct {
 	reply smtp.Reply // code 0: it resets the connection
 }
 
-// route is its hosts: two where the first one is ill.
-func (s *unknownReceiver) route() []*wire.Host {
-	if s.ill.name != "" {
-		return hosts(s.ill.name, "mx2.example")
-	}
-	return hosts("mx1.example")
-}
-
 // stretch is a stretch of time.
 type stretch struct{ from, to time.Time }
 

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,11 +13,12 @@ import (
 const (
 	// chunksPerTask is how many chunks one task may have open here: one being
 	// asked and one behind it, so that sessions never run dry. As many again may
-	// wait to be acknowledged.
+	// wait to be acknowledged. Chunks of due retries are counted by themselves, as many.
 	chunksPerTask = 2
 
 	// queueMax bounds the probes waiting here over all tasks. At the bound offers
-	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB.
+	// are refused as full and nothing is lost. Guess: 100 bytes each, 20 MB. Due retries
+	// find room beyond it: half as much again.
 	queueMax = 200_000
 
 	// restingMax bounds the tasks of which nothing is here any more, but whose chunks or
@@ -56,6 +58,7 @@ type task struct {
 	client  Client
 	space   uuid.UUID // workspace, as the newest offer names it
 	chunks  []*chunk
+	queue   *hostQueue        // of the newest of them
 	done    []doneChunk       // oldest first
 	beatAt  time.Time         // when it was last told what holds us up, or results again
 	owed    time.Time         // since when results wait for the client to be heard; zero: none do
@@ -104,13 +107,23 @@ func (t *task) knows(now time.Time, number uint64) bool {
 
 // open is how many chunks have probes without an answer.
 func (t *task) open() int {
-	n := 0
+	unanswered, _ := t.count(false)
+	retries, _ := t.count(true)
+	return unanswered + retries
+}
+
+// count returns how many chunks of due retries there are, or of others, and how many of these have
+// probes without an answer.
+func (t *task) count(retries bool) (open, all int) {
 	for _, c := range t.chunks {
-		if c.open > 0 {
-			n++
+		if c.retries != retries {
+			continue
+		}
+		if all++; c.open > 0 {
+			open++
 		}
 	}
-	return n
+	return open, all
 }
 
 // tasks are the tasks of a scheduler.
@@ -135,30 +148,50 @@ func newTasks(weight func(uuid.UUID) int) tasks {
 // flow returns the flow of a task's verification.
 func (t *tasks) flow(k *task) *flow { return t.queue.Flow(k.space, k.key.Verification) }
 
-// room says whether n more probes of a task may be queued: there is always a place for
-// a small one, whatever the others have waiting.
-func (t *tasks) room(k *task, n int) bool {
-	return len(k.chunks) < 2*chunksPerTask && k.open() < chunksPerTask &&
-		n <= t.queue.Room(t.flow(k), queueMax)
+// room reports whether n more probes of a task may be queued, due retries or others: there is
+// always a place for a small task, whatever the others have waiting.
+func (t *tasks) room(k *task, n int, retries bool) bool {
+	most := queueMax
+	if retries {
+		most += queueMax / 2
+	}
+	open, all := k.count(retries)
+	return all < 2*chunksPerTask && open < chunksPerTask && n <= t.queue.Room(t.flow(k), most)
 }
 
-// credit is how many more chunks of a task are welcome now.
+// credit is how many more chunks of a task are welcome now beside those of due retries.
 func (t *tasks) credit(k *task) uint32 {
-	if !t.room(k, wire.AddressesMax) {
+	if !t.room(k, wire.AddressesMax, false) {
 		return 0
 	}
-	return uint32(chunksPerTask - k.open())
+	open, _ := k.count(false)
+	return uint32(chunksPerTask - open)
 }
 
 // tell notes what waits behind a task's chunks.
 func (t *tasks) tell(k *task, b behind) {
 	t.behind += b.n - k.behind.n
+	if k.queue != nil {
+		k.queue.behind += b.n - k.behind.n
+	}
 	k.behind = b
 	if b.n > 0 {
 		t.waiters[k] = struct{}{}
 	} else {
 		delete(t.waiters, k)
 	}
+}
+
+// moveTo notes for which hosts a task's newest addresses wait.
+func (t *tasks) moveTo(k *task, l *hostQueue) {
+	if k.queue == l {
+		return
+	}
+	if k.queue != nil {
+		k.queue.behind -= k.behind.n
+	}
+	k.queue = l
+	l.behind += k.behind.n
 }
 
 // claim gives the task of an offer, whose chunks of an older owner it drops. The
@@ -202,11 +235,8 @@ func (t *tasks) drop(k *task) {
 // forget ends a chunk that is done.
 func (t *tasks) forget(now time.Time, c *chunk) {
 	k := c.task
-	for i, o := range k.chunks {
-		if o == c {
-			k.chunks = append(k.chunks[:i], k.chunks[i+1:]...)
-			break
-		}
+	if i := slices.Index(k.chunks, c); i >= 0 {
+		k.chunks = slices.Delete(k.chunks, i, i+1)
 	}
 	k.done = append(k.done, doneChunk{number: c.number, until: now.Add(rememberFor)})
 	t.rest(now, k)

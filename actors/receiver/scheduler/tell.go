@@ -64,9 +64,9 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	}
 	out.State = ex.stateWord(now, b.Cause, out.InFlight > 0 || out.Rcpts > 0)
 	out.PerHour = int(ex.perHour(now))
-	for _, b := range slices.Backward(ex.suspicions.beliefs) {
-		if now.Sub(b.at) < firingsFor {
-			out.Causes = append(out.Causes, b.sentence())
+	for _, n := range slices.Backward(ex.rechecks.notes) {
+		if now.Sub(n.at) < firingsFor {
+			out.Causes = append(out.Causes, n.sentence())
 		}
 	}
 	return out

@@ -303,7 +303,7 @@ func (w *world) step() time.Duration {
 func (w *world) ask(m AskProbes) {
 	s := w.open[m.ID]
 	if !s.socket.Begin(m.Version, nil) {
-		w.after(0, func() { w.scheduler.outcomes.sessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
+		w.after(0, func() { w.scheduler.SessionWorked(w.now, Report{ID: m.ID, Rest: m.Probes}) })
 		return
 	}
 	if len(m.Probes) == 0 || m.PerTransaction > w.limit.RcptsPerTransaction {
@@ -323,7 +323,7 @@ func (w *world) ask(m AskProbes) {
 	}
 	w.after(t.Sub(w.now), func() {
 		s.socket.Rest()
-		w.scheduler.outcomes.sessionWorked(w.now, r)
+		w.scheduler.SessionWorked(w.now, r)
 	})
 }
 

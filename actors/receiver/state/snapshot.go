@@ -132,11 +132,13 @@ type Source struct {
 	Tempo   Rate     `json:"tempo,omitzero"`
 }
 
-// Rate is an adaptive rate: RCPTs in a thousand seconds.
+// Rate is a pace: RCPTs in a thousand seconds.
 type Rate struct {
 	Rate  int64 `json:"rate"`
 	Edge  int64 `json:"edge,omitempty"`
-	Proof int64 `json:"proof_ms,omitempty"`
+	Usual int64 `json:"usual,omitempty"`     // per mille of addresses that are deferred at any pace
+	Grey  bool  `json:"greylists,omitempty"` // every address
+	Alone bool  `json:"alone,omitempty"`     // nothing passed
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -272,15 +274,15 @@ func (a Attempt) Evidence() evidence.Attempt {
 // cut returns at most the first n bytes of a text.
 func cut(text string, n int) string { return text[:min(len(text), n)] }
 
-// RateOf returns what an adaptive rate knows as it is kept.
+// RateOf returns what a pace knows as it is kept.
 func RateOf(m throttle.RateMemory) Rate {
-	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), m.Proof.Milliseconds()}
+	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone}
 }
 
-// Memory returns what was kept of an adaptive rate.
+// Memory returns what was kept of a pace.
 func (r Rate) Memory() throttle.RateMemory {
-	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000,
-		Proof: Millis(r.Proof, HoldMost)}
+	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
+		Grey: r.Grey, Alone: r.Alone}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.

@@ -26,7 +26,7 @@ func full() state.Snapshot {
 		Capacity: state.Capacity{Most: 4, Hold: 60_000, Left: 5000},
 		Sources: []state.Source{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last, Enough: 1, Short: 1,
 			Minutes: []state.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
-			Tempo:   state.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2, Proof: time.Minute})}},
+			Tempo:   state.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},
 		Lanes: []state.Lane{{Key: "mx1", TLS: 1, Left: 5000,
 			Rests: []state.Suspension{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last}}}},
 		Hosts: []state.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}

@@ -160,22 +160,22 @@ func (r *History) Opened(now time.Time) {
 	r.minute(now).opened++
 }
 
-// Heard counts what a receiver said, or that it did not. Said is its redacted text.
-func (r *History) Heard(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string) {
+// Heard counts what a receiver said so many times, or that it did not. Said is its redacted text.
+func (r *History) Heard(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string, times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a.Code != 0 && a.Stage == smtp.StageRcpt {
 		m := r.minute(now)
 		switch a.Code / 100 {
 		case 2:
-			m.accepted++
+			m.accepted += int32(times)
 		case 5:
-			m.refused++
+			m.refused += int32(times)
 		default:
-			m.deferred++
+			m.deferred += int32(times)
 		}
 	}
-	r.say(now, a, v, said)
+	r.say(now, a, v, said, times)
 }
 
 // Moment is what a receiver does at one time.
@@ -254,22 +254,22 @@ func (r *History) forget(t text) {
 }
 
 // say counts what was said. Nothing is allocated for what is known. Under mu.
-func (r *History) say(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string) {
+func (r *History) say(now time.Time, a *evidence.Attempt, v *verdict.Verdict, said string, times int) {
 	t := text{hour: int32(now.Unix() / 3600), stage: a.Stage, code: int16(a.Code), enhanced: a.Enhanced,
 		trouble: a.Trouble, tls: a.TLS, said: said, rule: v.Rule, did: did(v), reason: v.Reason}
 	if known := r.texts[t]; known != nil {
-		known.times++
+		known.times += times
 		return
 	}
 	size := int64(len(said) + heardBeside)
 	if r.hours[t.hour] >= heardMax || r.all.bytes.Load()+size > heardBytesMax {
-		r.lost++
+		r.lost += times
 		return
 	}
 	r.all.bytes.Add(size)
 	r.hours[t.hour]++
 	t.said, t.rule = strings.Clone(said), strings.Clone(v.Rule)
-	r.texts[t] = &heard{host: strings.Clone(a.Host), times: 1}
+	r.texts[t] = &heard{host: strings.Clone(a.Host), times: times}
 }
 
 // did is what was made of an answer, as a word.

@@ -47,12 +47,11 @@ func TestAHistoryCounts(t *testing.T) {
 	h.Asked(begin, 4, "")
 	h.Asked(begin, 1, "domain.example")
 	h.Asked(begin, 1, "other.example")
-	h.Heard(begin, refusal, refused, "no such user")
-	h.Heard(begin, refusal, refused, "no such user")
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageRcpt, Code: 250}, &verdict.Verdict{Outcome: smtp.Valid}, "ok")
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageRcpt, Code: 450}, &verdict.Verdict{}, "later")
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageGreeting, Code: 554}, &verdict.Verdict{}, "go away")
-	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageConnect}, &verdict.Verdict{}, "")
+	h.Heard(begin, refusal, refused, "no such user", 2)
+	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageRcpt, Code: 250}, &verdict.Verdict{Outcome: smtp.Valid}, "ok", 1)
+	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageRcpt, Code: 450}, &verdict.Verdict{}, "later", 1)
+	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageGreeting, Code: 554}, &verdict.Verdict{}, "go away", 1)
+	h.Heard(begin, &evidence.Attempt{Stage: smtp.StageConnect}, &verdict.Verdict{}, "", 1)
 	got := of(t, &all, begin, "example")
 	want := view.Minute{At: begin, Asked: 6, Accepted: 1, Refused: 2, Deferred: 1, Opened: 1, Cause: "free",
 		AllowedLast: 0}
@@ -121,7 +120,7 @@ func TestAHistoryIsBounded(t *testing.T) {
 	var all status.Histories
 	h := all.Open("example", begin, true)
 	for i := range heardMax + 7 {
-		h.Heard(begin, refusal, refused, fmt.Sprintf("text %d", i))
+		h.Heard(begin, refusal, refused, fmt.Sprintf("text %d", i), 1)
 	}
 	if got := of(t, &all, begin, "example"); len(got.Replies) != heardMax || got.Lost != 7 {
 		t.Errorf("%d texts in an hour and %d lost, want %d and 7", len(got.Replies), got.Lost, heardMax)
@@ -136,7 +135,7 @@ func TestAHistoryIsBounded(t *testing.T) {
 	}
 	long := strings.Repeat("x", 1<<20)
 	for i := range 40 {
-		h.Heard(now, refusal, refused, fmt.Sprint(i, long))
+		h.Heard(now, refusal, refused, fmt.Sprint(i, long), 1)
 	}
 	if got := of(t, &all, now, "example"); len(got.Replies) < 30 || len(got.Replies) > 32 {
 		t.Errorf("%d texts of a megabyte are kept", len(got.Replies))
@@ -197,6 +196,6 @@ func BenchmarkHeard(b *testing.B) {
 	text := strings.Repeat("no such user here, sorry; ", 4)
 	b.ReportAllocs()
 	for b.Loop() {
-		h.Heard(begin, refusal, refused, status.Redact(text, "anna.schmidt"))
+		h.Heard(begin, refusal, refused, status.Redact(text, "anna.schmidt"), 1)
 	}
 }

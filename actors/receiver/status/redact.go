@@ -37,16 +37,36 @@ func Redact(text, local string) string {
 	for plain < len(local) && partOfWord(local[plain]) && local[plain] < utf8.RuneSelf {
 		plain++
 	}
-	if !strings.Contains(text, local[:plain]) && !hasFolded(local) {
-		return text
-	}
 	if plain == len(local) {
 		return without(text, local)
+	}
+	if plain > 0 && !hasFolded(local) && !mayHold(text, local, plain) {
+		return text
 	}
 	for _, form := range formsOf(local) {
 		text = without(text, form)
 	}
 	return text
+}
+
+// mayHold reports whether a text may hold a form of a local part whose first plain bytes are all a word: it stands in the
+// text as a word, or together with the letter behind the next separators.
+func mayHold(text, local string, plain int) bool {
+	next := strings.TrimLeft(local[plain:], "._-")
+	for from := 0; ; {
+		at := strings.Index(text[from:], local[:plain])
+		if at < 0 {
+			return false
+		}
+		from += at + 1
+		start, end := from-1, from-1+plain
+		if start > 0 && partOfWord(text[start-1]) {
+			continue
+		}
+		if end == len(text) || !partOfWord(text[end]) || next != "" && text[end] == next[0] {
+			return true
+		}
+	}
 }
 
 // without takes a word out of a text, unless it is a plain one.

@@ -9,7 +9,6 @@ import (
 	"rollcall/actors/view"
 	"rollcall/http/admin"
 	"rollcall/http/api"
-	"rollcall/smtp/throttle"
 )
 
 // Hostile is a reply that would be a script if it were not escaped.
@@ -71,11 +70,6 @@ func (g *Rig) Forget(ctx context.Context, key, what string) ([]view.Forgotten, [
 func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]view.TraceLine, error) {
 	return []view.TraceLine{{Number: 1, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "> RCPT TO:<…@slow.test>"},
 		{Number: 2, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "< " + Hostile}}, nil
-}
-
-// Trials gives none.
-func (g *Rig) Trials(context.Context, string) ([]throttle.TrialLine, []view.Silent, error) {
-	return nil, nil, view.ErrNotThere
 }
 
 // Verification says that the open one waits for mx.slow.test.

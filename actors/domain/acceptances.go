@@ -1,0 +1,168 @@
+package domain
+
+import (
+	"time"
+
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+// accept files an address that was accepted, until it is known what that is worth.
+func (pl *planner) accept(p pending, c evidence.Case) {
+	pl.retries.log.keep(&p, c)
+	pl.controls.accepted = append(pl.controls.accepted, p)
+}
+
+// askCluster has it found out what other nodes know of the domain, while its route is: what is accepted
+// waits for that before the receiver is asked.
+func (pl *planner) askCluster(now time.Time) {
+	if _, known := pl.habit(now).CatchAll(); known || pl.controls.recalled || !pl.options.Facts.Shared() {
+		return
+	}
+	pl.controls.recalled, pl.controls.recallBy = true, now.Add(recallWithin)
+	pl.steps = append(pl.steps, recall{})
+}
+
+// pop takes one of the addresses that were accepted.
+func (pl *planner) pop(list *[]pending) (pending, evidence.Case) {
+	n := len(*list) - 1
+	p := (*list)[n]
+	if *list = (*list)[:n]; n == 0 {
+		*list = nil
+	}
+	return p, pl.retries.log.take(&p)
+}
+
+// habit is what is known of the domain now, with the control probes of this run.
+//
+// That a real address was refused as one that does not exist is no part of it: some
+// receivers refuse by pattern, or from a list of names that once were abused, and
+// accept everything else. Only control probes count.
+func (pl *planner) habit(now time.Time) evidence.Habit {
+	h := pl.options.Facts.Habit(pl.work.Domain, now)
+	h.Controls = pl.controls.notes
+	return h
+}
+
+// believes says whether the worth of an acceptance is known. Behind many refusals it
+// is not: some guards accept everything from then on, and so silence who asks. A
+// control probe that is refused behind the acceptance proves that none was at work,
+// for guards do not tire within minutes.
+func (pl *planner) believes(h evidence.Habit, now time.Time) bool {
+	catchAll, known := h.CatchAll()
+	return known && (catchAll || !pl.options.Facts.Suspect(pl.work.Domain, now))
+}
+
+// weigh goes on with what was accepted: it is believed as far as the domain's habit is
+// known, or a control probe is asked, or it is given up.
+func (pl *planner) weigh(now time.Time) {
+	if len(pl.controls.accepted)+len(pl.controls.proven) == 0 || !pl.controls.recallBy.IsZero() {
+		return
+	}
+	h := pl.habit(now)
+	if pl.believes(h, now) {
+		pl.controls.proven = append(pl.controls.proven, pl.controls.accepted...)
+		pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = nil, time.Time{}, time.Time{}
+	}
+	for len(pl.controls.proven) > 0 && !pl.cut() {
+		p, c := pl.pop(&pl.controls.proven)
+		if c.Habit = h; !pl.conclude(now, p.ordinal, c) { // what was known is over
+			pl.accept(p, c)
+			break
+		}
+	}
+	_, known := h.CatchAll()
+	pl.setCanary(now, known)
+	switch {
+	case len(pl.controls.accepted) == 0:
+	case pl.controls.inDoubt(now):
+		for len(pl.controls.accepted) > 0 && !pl.cut() {
+			p, c := pl.pop(&pl.controls.accepted)
+			c.Habit = h
+			pl.giveUp(now, p, c, pl.controls.doubt)
+		}
+	case known && now.Before(pl.controls.canaryBy) && pl.busy(now):
+	default:
+		pl.control(now)
+	}
+}
+
+// setCanary decides when a control probe is asked for what is accepted at a domain that tells mailboxes apart.
+func (pl *planner) setCanary(now time.Time, known bool) {
+	if !known || len(pl.controls.accepted) == 0 || pl.controls.asking {
+		return
+	}
+	if pl.controls.canaryFrom.IsZero() {
+		pl.controls.canaryFrom = now
+		pl.controls.canaryBy = now.Add(pl.options.Facts.Hour.Of(canaryAfter))
+	}
+	switch n := len(pl.controls.accepted); {
+	case n >= canaryMost:
+		pl.controls.canaryBy = now
+	case n >= canaryFew:
+		pl.controls.canaryBy = earlier(pl.controls.canaryBy, later(now, pl.controls.canaryFrom.Add(canarySoon)))
+	}
+}
+
+// needsControl says whether something waits for a control probe, or a witness.
+func (pl *planner) needsControl() bool {
+	return len(pl.controls.accepted) > 0 || pl.controls.witness && len(pl.witnesses.doubted) > 0
+}
+
+// weighed is how many addresses wait to be believed.
+func (pl *planner) weighed() int {
+	return len(pl.controls.accepted) + len(pl.controls.proven) + len(pl.witnesses.doubted)
+}
+
+// busy says whether there are other addresses to be asked, or that are.
+func (pl *planner) busy(now time.Time) bool {
+	for _, s := range pl.shards {
+		if len(s.chunks) > 0 || s.waiting(pl.since(now)) {
+			return true
+		}
+	}
+	return false
+}
+
+// prove notes that a control probe was refused at a time: what was accepted before,
+// was by an honest receiver.
+func (pl *planner) prove(at time.Time) {
+	rest := pl.controls.accepted[:0]
+	for _, p := range pl.controls.accepted {
+		if pl.retries.log.time(p).After(at) {
+			rest = append(rest, p)
+		} else {
+			pl.controls.proven = append(pl.controls.proven, p)
+		}
+	}
+	pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = rest, time.Time{}, time.Time{}
+}
+
+// guarded: a mailbox that nobody has was accepted behind many refusals, so a guard is
+// at work that accepts everything in silence.
+func (pl *planner) guarded(now time.Time) {
+	until := now.Add(pl.options.Facts.Hour.Of(guardFor))
+	pl.options.Facts.Guard(pl.work.Domain, until)
+	pl.steps = append(pl.steps, guardSeen{until})
+}
+
+// rest, while a guard is at work that this or another actor of the node saw, takes
+// back what is out, and makes void what was accepted since the last good
+// control probe: it is asked again when the guard has had time to forget us.
+func (pl *planner) rest(now time.Time) {
+	wait := pl.options.Facts.Rest(pl.work.Domain).Sub(now)
+	accepted := pl.controls.accepted
+	pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = nil, time.Time{}, time.Time{}
+	for _, p := range accepted {
+		c := pl.retries.log.take(&p)
+		for i := range c.Attempts {
+			if c.Attempts[i].Outcome == smtp.Valid {
+				c.Attempts[i].Void = true
+			}
+		}
+		pl.again(now, pl.shardOf(p.ordinal), p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
+	}
+	for _, s := range pl.shards {
+		pl.recall(s)
+	}
+}

@@ -1,0 +1,230 @@
+package domain
+
+import (
+	"hash/maphash"
+	"time"
+	"unique"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+)
+
+const (
+	// saidMax is how many different things that were said a planner keeps whatever
+	// there is: most answers of one domain are the same. Guess: with texts of
+	// evidence.TextMax bytes they take 2.5 MB.
+	saidMax = 2000
+
+	// textsMax bounds what the planners of a node keep beyond that, for receivers that
+	// never say the same twice, in bytes. Guess.
+	textsMax = 32 << 20
+
+	// saidBytes is about what one thing takes that was said, without its text.
+	saidBytes = 200
+
+	// sourcesMax bounds the source addresses that a planner tells apart. What comes
+	// from yet another one is not known to be greylisted. Guess: nodes have some each.
+	sourcesMax = 1000
+
+	// notesPage is how many notes are made room for at once.
+	notesPage = 1024
+)
+
+// note is one attempt at an address: when, and what was said.
+type note struct {
+	at    int64  // as wire.Millis
+	said  uint32 // place in attemptLog.said
+	older uint32 // note of the attempt before; 0: there is none
+}
+
+// said is an attempt without its time, which many addresses may share.
+type said struct {
+	attempt evidence.Attempt
+	hash    uint64
+	refs    uint32
+	loose   bool // counts as text of the node: see Load.keep
+}
+
+// attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts
+// that differ in nothing but their time are kept once. Beyond saidMax different ones
+// and textsMax bytes in the node, attempts are left out of their case, which counts
+// them: first older ones, and only then an address's newest. An attempt is not kept
+// in part, since rules that are tried on it later would judge it otherwise; but for an
+// acceptance, on which the outcome rests: that is kept without its words, which no
+// rule looks at.
+type attemptLog struct {
+	load    *Load
+	seed    maphash.Seed
+	pages   [][]note
+	notes   uint32 // in use, with those that are free; the first is not used
+	free    uint32 // first of the free notes, chained by older
+	said    []said // the first is not used
+	unused  []uint32
+	places  map[uint64]uint32 // of said, by hash
+	sources []string          // by number, from 1
+}
+
+func newAttemptLog(load *Load) *attemptLog {
+	return &attemptLog{load: load, seed: maphash.MakeSeed(), notes: 1, said: make([]said, 1),
+		places: map[uint64]uint32{}}
+}
+
+// take gives the case of an address as far as it is kept, and forgets it.
+func (r *attemptLog) take(p *pending) evidence.Case {
+	c := evidence.Case{Omitted: int(p.omitted)}
+	if p.kept > 0 {
+		c.Attempts = make([]evidence.Attempt, p.kept)
+	}
+	for i := int(p.kept) - 1; i >= 0; i-- {
+		n := r.note(p.newest)
+		c.Attempts[i] = r.said[n.said].attempt
+		c.Attempts[i].At = wire.Time(n.at)
+		r.release(n.said)
+		at := p.newest
+		p.newest, n.older, r.free = n.older, r.free, at
+	}
+	p.newest, p.kept, p.omitted = 0, 0, 0
+	return c
+}
+
+// copy gives the case of an address as far as it is kept.
+func (r *attemptLog) copy(p pending) evidence.Case {
+	c := evidence.Case{Omitted: int(p.omitted), Attempts: make([]evidence.Attempt, p.kept)}
+	at := p.newest
+	for i := int(p.kept) - 1; i >= 0; i-- {
+		n := r.note(at)
+		c.Attempts[i] = r.said[n.said].attempt
+		c.Attempts[i].At = wire.Time(n.at)
+		at = n.older
+	}
+	return c
+}
+
+// keep files the attempts of a case under an address of which nothing is kept.
+func (r *attemptLog) keep(p *pending, c evidence.Case) {
+	omitted := c.Omitted
+	var newer *note
+	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest has the best right to be kept
+		place, ok := r.file(c.Attempts[i], i == len(c.Attempts)-1)
+		if !ok {
+			omitted++
+			continue
+		}
+		number := r.blank()
+		n := r.note(number)
+		*n = note{at: wire.Millis(c.Attempts[i].At), said: place}
+		if newer == nil {
+			p.newest = number
+		} else {
+			newer.older = number
+		}
+		newer = n
+		p.kept++
+	}
+	p.omitted = uint16(min(omitted, 1<<16-1))
+}
+
+// time is when the newest attempt at an address was answered.
+func (r *attemptLog) time(p pending) time.Time {
+	if p.newest == 0 {
+		return time.Time{}
+	}
+	return wire.Time(r.note(p.newest).at)
+}
+
+func (r *attemptLog) note(number uint32) *note { return &r.pages[number/notesPage][number%notesPage] }
+
+// blank gives the number of a free note.
+func (r *attemptLog) blank() uint32 {
+	if number := r.free; number != 0 {
+		r.free = r.note(number).older
+		return number
+	}
+	if int(r.notes/notesPage) >= len(r.pages) {
+		r.pages = append(r.pages, make([]note, notesPage))
+	}
+	r.notes++
+	return r.notes - 1
+}
+
+// file gives the place of what was said, or says that there is none for it.
+func (r *attemptLog) file(a evidence.Attempt, newest bool) (uint32, bool) {
+	a.At = time.Time{}
+	hash := maphash.Comparable(r.seed, a)
+	if place, known := r.places[hash]; known && r.said[place].attempt == a {
+		r.said[place].refs++
+		return place, true
+	}
+	s := said{hash: hash, refs: 1}
+	if r.different() >= saidMax {
+		bare := a
+		bare.Text, bare.Enhanced = "", smtp.EnhancedCode{}
+		switch {
+		case newest && r.load.keep(saidBytes+len(a.Text)):
+			s.loose = true
+		case newest && a.Outcome == smtp.Valid && bare != a:
+			return r.file(bare, newest)
+		case newest && a.Outcome == smtp.Valid: // few: hosts times sources
+		default:
+			return 0, false
+		}
+	}
+	a.Host, a.Source = unique.Make(a.Host).Value(), unique.Make(a.Source).Value()
+	a.Rule = unique.Make(a.Rule).Value()
+	s.attempt = a
+	var place uint32
+	if n := len(r.unused); n > 0 {
+		place = r.unused[n-1]
+		r.unused = r.unused[:n-1]
+		r.said[place] = s
+	} else {
+		place = uint32(len(r.said))
+		r.said = append(r.said, s)
+	}
+	r.places[hash] = place // of two with one hash, only the newer is shared from now on
+	return place, true
+}
+
+// different is how many different things are kept that were said.
+func (r *attemptLog) different() int { return len(r.said) - 1 - len(r.unused) }
+
+// release gives up one use of what was said.
+func (r *attemptLog) release(place uint32) {
+	s := &r.said[place]
+	if s.refs--; s.refs > 0 {
+		return
+	}
+	if s.loose {
+		r.load.forget(saidBytes + len(s.attempt.Text))
+	}
+	if r.places[s.hash] == place {
+		delete(r.places, s.hash)
+	}
+	*s = said{}
+	r.unused = append(r.unused, place)
+}
+
+// close gives back what counts for the node: the work is over.
+func (r *attemptLog) close() {
+	for i := range r.said {
+		if r.said[i].loose {
+			r.load.forget(saidBytes + len(r.said[i].attempt.Text))
+			r.said[i].loose = false
+		}
+	}
+}
+
+// source gives the number of a source address; 0: there are too many.
+func (r *attemptLog) source(address string) uint16 {
+	for i, s := range r.sources {
+		if s == address {
+			return uint16(i + 1)
+		}
+	}
+	if len(r.sources) == sourcesMax {
+		return 0
+	}
+	r.sources = append(r.sources, unique.Make(address).Value())
+	return uint16(len(r.sources))
+}

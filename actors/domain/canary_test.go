@@ -1,0 +1,141 @@
+package domain
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+// fastReceiver answers the chunks of one shard: so many addresses in each tick, due retries first.
+type fastReceiver struct {
+	*bench
+	open   []*wire.Offer
+	probes map[uint64][]*wire.Probe // that are not answered
+	batch  uint64
+	asked  int
+	truth  func(p *wire.Probe) told
+}
+
+// take accepts what is offered.
+func (r *fastReceiver) take() {
+	for offers := r.offers(); len(offers) > 0; offers = r.offers() {
+		for _, o := range offers {
+			if r.probes[o.GetChunk()] == nil {
+				r.open = append(r.open, o)
+				r.probes[o.GetChunk()] = o.GetProbes()
+				r.acked(r.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Credit: chunksMax})
+			}
+		}
+		r.look()
+	}
+}
+
+// tick answers some addresses, and lets time pass.
+func (r *fastReceiver) tick(addresses int, d time.Duration) {
+	r.now = r.now.Add(d)
+	slices.SortStableFunc(r.open, func(a, b *wire.Offer) int {
+		switch {
+		case a.Retries() == b.Retries():
+			return 0
+		case a.Retries():
+			return -1
+		}
+		return 1
+	})
+	for len(r.open) > 0 && addresses > 0 {
+		o := r.open[0]
+		left := r.probes[o.GetChunk()]
+		n := min(len(left), addresses)
+		r.batch++
+		m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: r.batch, Credit: chunksMax}
+		var texts wire.Texts
+		for _, p := range left[:n] {
+			m.Answers = append(m.Answers, r.truth(p).answer(&texts, p.GetOrdinal(), r.now))
+		}
+		m.Texts = texts.List()
+		r.asked += n
+		addresses -= n
+		if r.probes[o.GetChunk()] = left[n:]; n == len(left) {
+			r.open = r.open[1:]
+		}
+		r.results(r.now, m)
+		r.look()
+		r.take()
+	}
+	r.look()
+	r.take()
+}
+
+// TestFewAcceptancesAreHeld: behind many refusals the acceptances of a large domain wait for a control probe,
+// but not for the end of the domain: some hundred at a time. A slow receiver is asked few of these.
+func TestFewAcceptancesAreHeld(t *testing.T) {
+	for _, tc := range []struct{ all, perTick, held int }{
+		{20_000, 50, canaryMost + 2*50},
+		{600, 1, 2 * canaryFew},
+	} {
+		o := testOptions()
+		o.Facts.Learn("example.test", false, morning)
+		r := &fastReceiver{bench: newBench(t, o, tc.all), probes: map[uint64][]*wire.Probe{}}
+		controls := 0
+		r.truth = func(p *wire.Probe) told {
+			switch {
+			case p.GetOrdinal() == controlOrdinal:
+				controls++
+				return refused
+			case p.GetOrdinal()%5 == 0:
+				return refused
+			}
+			return accepted
+		}
+		r.reach()
+		r.take()
+		most := 0
+		for tick := 0; r.left > 0 && tick < 10*tc.all; tick++ {
+			r.tick(tc.perTick, 10*time.Millisecond)
+			most = max(most, r.weighed())
+		}
+		if r.left > 0 || most > tc.held {
+			t.Errorf("%d of %d are left, at most %d acceptances were held, want %d", r.left, tc.all, most, tc.held)
+		}
+		if controls*100 > 3*tc.all {
+			t.Errorf("%d control probes for %d addresses", controls, tc.all)
+		}
+		t.Logf("%d addresses, %d control probes, at most %d acceptances were held", tc.all, controls, most)
+	}
+}
+
+// TestTheFirstControlProbeGoesWithTheFirstChunk: behind some addresses of it, and not for domains of which
+// it may not be needed.
+func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
+	for _, tc := range []struct {
+		addresses int
+		known     bool
+		early     bool
+	}{{controlBehind, false, false}, {controlBehind + 1, false, true}, {100, false, true}, {100, true, false}} {
+		o := testOptions()
+		if tc.known {
+			o.Facts.Learn("example.test", false, morning)
+		}
+		b := newBench(t, o, tc.addresses)
+		b.offeredAt = time.Time{}
+		b.reach()
+		first := b.offered()
+		at := slices.IndexFunc(first.GetProbes(), func(p *wire.Probe) bool { return p.GetOrdinal() == controlOrdinal })
+		if early := at == controlBehind; early != tc.early || !early && at >= 0 {
+			t.Errorf("%+v: the control probe is at %d", tc, at)
+			continue
+		}
+		if !tc.early {
+			continue
+		}
+		b.answers(first, 1, refused, controlOrdinal)
+		b.answers(first, 2, accepted)
+		if len(b.done) != tc.addresses {
+			t.Errorf("%+v: %d are final at once", tc, len(b.done))
+		}
+		b.is(0, smtp.Valid, smtp.MailboxExists)
+	}
+}

@@ -1,0 +1,168 @@
+package domain
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"rollcall/smtp"
+)
+
+const (
+	// greyPrior is how long a receiver is expected to put an address off that it does
+	// not know, until it has shown how long it does: the default of the greylisting that
+	// is used most (Postgrey: --delay=300).
+	greyPrior = 5 * time.Minute
+
+	// greyTries is how many of the configured waits are expected to be enough for that
+	// at most, where they are short: who set them knows the receivers. Guess.
+	greyTries = 3
+
+	// hopelessAfter is how many addresses have to be put off again for one that was
+	// answered before all are expected to be put off until they are given up. Guess.
+	hopelessAfter = 4
+)
+
+// deferralStats counts the addresses that are put off by reason, so that nobody has to look at
+// each of them to say what they wait for. Times count from the start of the planner.
+type deferralStats struct {
+	by      map[smtp.Reason]*deferralCount
+	first   int           // that were asked for the first time, ever
+	putOff  int           // of these that were put off
+	control time.Duration // when the control probe is asked again, which is no address; 0: it is not put off
+}
+
+// deferralCount are the addresses that were put off for one reason.
+type deferralCount struct {
+	addresses   int
+	first, last time.Duration // when they are asked again, at the outside
+	ends        time.Duration // when the last of them is expected to be answered, if not put off again
+	wait        time.Duration // how long the last of them waits in all, as expected
+	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
+
+	again, answered int // of those that were asked again, ever
+}
+
+// of gives the count of a reason.
+func (t *deferralStats) of(r smtp.Reason) *deferralCount {
+	p := t.by[r]
+	if p == nil {
+		p = &deferralCount{}
+		t.by[r] = p
+	}
+	return p
+}
+
+// push counts an address that is put off, and is expected to be answered at a time.
+func (t *deferralStats) push(p *pending, ends time.Duration) {
+	if p.ordinal == controlOrdinal {
+		t.control = ends
+		return
+	}
+	c := t.of(p.reason)
+	if c.addresses++; c.addresses == 1 {
+		c.first, c.last, c.ends, c.since = p.due, p.due, ends, p.since
+		c.wait = ends - p.since
+		return
+	}
+	c.wait = max(c.wait, ends-p.since)
+	c.first, c.last = min(c.first, p.due), max(c.last, p.due)
+	c.ends, c.since = max(c.ends, ends), max(c.since, p.since)
+}
+
+// pop forgets an address that was put off, whose time has come.
+func (t *deferralStats) pop(p *pending) {
+	if p.ordinal == controlOrdinal {
+		t.control = 0
+		return
+	}
+	t.of(p.reason).addresses--
+}
+
+// asked notes what came of asking an address that was put off for a reason.
+func (t *deferralStats) asked(r smtp.Reason, again bool) {
+	if r == smtp.ReasonNone { // it was not put off before
+		if t.first++; again {
+			t.putOff++
+		}
+		return
+	}
+	if again {
+		t.of(r).again++
+	} else {
+		t.of(r).answered++
+	}
+}
+
+// hopeless says whether those that were put off for a reason are expected to be put off
+// until they are given up.
+func (c *deferralCount) hopeless(r smtp.Reason) bool {
+	switch r {
+	case smtp.Greylisted: // it passes
+		return false
+	case smtp.MailboxFull: // people empty theirs by the day, if they do
+		return c.again >= c.answered
+	}
+	return c.again >= hopelessAfter*(c.answered+1)
+}
+
+// part is how many of the addresses are expected to be put off that were not asked yet,
+// from 0 to 1, and for how long.
+func (t *deferralStats) part() (float64, time.Duration) {
+	if t.putOff == 0 {
+		return 0, 0
+	}
+	wait := time.Duration(0)
+	for _, c := range t.by {
+		wait = max(wait, c.wait)
+	}
+	return float64(t.putOff) / float64(t.first), wait
+}
+
+// reasons are those for which addresses are put off, in the order of their numbers.
+func (t *deferralStats) reasons() []smtp.Reason {
+	var out []smtp.Reason
+	for _, r := range slices.Sorted(maps.Keys(t.by)) {
+		if t.by[r].addresses > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// passes is when an address that is put off is expected to be answered.
+func (pl *planner) passes(p *pending) time.Duration {
+	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
+		return p.due
+	}
+	least, known := pl.retries.greyWaits[p.from]
+	if known {
+		return max(p.due, p.grey+least)
+	}
+	least = greyPrior
+	at, waits := p.due, pl.options.waits(pl.route.key)
+	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
+		at += waits[min(i, len(waits)-1)]
+	}
+	return at
+}
+
+// hurried counts anew when those of one reason are asked sooner than they were to be.
+func (pl *planner) hurried(waited time.Duration) {
+	c := pl.retries.stats.of(smtp.Greylisted)
+	c.wait = min(c.wait, waited)
+	if c.addresses == 0 {
+		return
+	}
+	was := *c
+	c.addresses = 0
+	for _, s := range pl.shards {
+		for i := range s.deferred {
+			if p := &s.deferred[i]; p.reason == smtp.Greylisted {
+				pl.retries.stats.push(p, pl.passes(p))
+			}
+		}
+	}
+	c.again, c.answered = was.again, was.answered
+	c.wait = min(c.wait, waited)
+}

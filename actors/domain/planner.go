@@ -1,0 +1,331 @@
+package domain
+
+import (
+	"bytes"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+const (
+	// controlOrdinal names the control probes; addresses number below it.
+	controlOrdinal = wire.ControlOrdinal
+
+	ackWithin  = 2 * time.Second // an offer without an answer is sent again
+	silenceMax = 5 * time.Second // a receiver that says nothing for so long is believed dead
+
+	// resolvePause is before a receiver actor that was lost, or is not to be had, is
+	// looked for again, doubled each time up to resolveMax: some seconds after a
+	// cluster has healed everybody works again. Guesses.
+	resolvePause = 100 * time.Millisecond
+	resolveMax   = 5 * time.Second
+
+	// lostMax bounds the suspicion that the addresses make their receiver actors fail:
+	// from then on they are put off. One that ends under what it was offered counts
+	// lostSure, so eight in a row without one answer are too many. One that moved
+	// counts so too when it had the offer for less than lostSoon, for no view of the
+	// cluster changes so fast so often; later, it counts one. One that cannot be
+	// reached or falls silent never counts: that is our own trouble. Guesses.
+	lostMax  = 64
+	lostSure = 8
+	lostSoon = 3 * time.Second
+
+	// heldJitter is by how much the end of a wait may come sooner from one pulse to the
+	// next, for which nobody is told: it is named as a duration. It may come later by up
+	// to the heldPart-th part of what was left: a receiver that does not know the end
+	// names one that moves along. Guesses.
+	heldJitter = time.Second
+	heldPart   = 2
+
+	// chunksMax bounds the chunks that are out, whatever credit a late message
+	// names: one being asked and one behind it, as the receivers grant. Due retries have as
+	// many of their own: they don't wait behind a thousand addresses that were never asked.
+	chunksMax = 2
+
+	// refusedPause is how long due retries are not offered after the receiver had no room for them.
+	refusedPause = time.Second
+
+	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed
+	// by one of half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver
+	// never runs dry, and what a slow one has waiting, which costs memory, is about a minute's work. chunkLeast
+	// is also the size while the node has many addresses out. Measured: to begin with 25 cost 20,000 addresses
+	// at 20 ms a turn a second of 5 to 6. Guesses: the others.
+	chunkLeast = 25
+	chunkSoon  = 20 * time.Second
+
+	// finalsMax is how many addresses become final in one turn before their parent is
+	// told, and drainPause is before the next turn then: a million cases at once would
+	// take some hundred megabytes, and whoever is told has to get a word in. Guesses.
+	finalsMax  = 1000
+	drainPause = time.Millisecond
+
+	// crowdedPause is before a domain looks again whether its workspace may offer more. Guess.
+	crowdedPause = time.Second
+
+	// triesShift leaves room for four billion chunks of one try at a domain, so
+	// that a receiver never takes a new chunk for one of an actor that crashed.
+	triesShift = 32
+)
+
+// step is one thing that the shell has to do.
+type step any
+
+type (
+	findRoute    struct{}
+	findReceiver struct { // of the route
+		shard int
+		after time.Duration
+	}
+	leave struct{ shard int } // forget the receiver
+	tell  struct {            // to the receiver
+		shard int
+		msg   proto.Message
+	}
+	reply     struct{ msg proto.Message } // to the sender of the message at hand
+	recall    struct{}                    // what the cluster knows of the domain
+	guardSeen struct{ until time.Time }   // tell people that nothing is asked before
+)
+
+// planner decides what is to be done for one domain. It is plain Go: times and
+// messages come in, steps and final outcomes go out. Mailbox only.
+type planner struct {
+	options Options
+	start   time.Time
+	work    Work
+
+	// The ids of the work for messages, which receivers on this node keep: a slice of those in work
+	// would keep all of the planner.
+	verification, workspace []byte
+
+	route  route
+	shards []*shard // at least one; together they have every address that is left
+	chunk  uint64   // the newest; numbers are never used twice, whatever the shard
+
+	controls  controls
+	witnesses witnesses
+	retries   retries
+
+	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
+	held      bool      // nothing may be offered
+	heldAt    time.Time // since when
+	draining  bool      // more may be final in the next turn
+	crowded   bool      // the workspace has its share of the addresses that may be at receivers
+	left      int       // addresses without a final outcome
+	finals    []Final
+	steps     []step
+}
+
+// newPlanner makes one; the control probes grow from seed.
+func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
+	pl := &planner{options: o, start: now, work: w, verification: bytes.Clone(w.Verification[:]),
+		workspace: bytes.Clone(w.Workspace[:]), left: len(w.Ordinals), retries: newRetries(o.Load),
+		controls: controls{locals: newRandomLocals(seed)},
+		chunk:    uint64(w.Tries) << triesShift}
+	pl.shards = pl.newShards(1)
+	pl.shards[0].ordinals = w.Ordinals
+	if w.Left != nil {
+		pl.restore(now, w.Left)
+	}
+	return pl
+}
+
+// plan says what to do now, what has become final, and when to ask again.
+func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
+	pl.follow(now)
+	pl.crowded = false
+	for _, s := range pl.shards {
+		pl.listen(now, s)
+	}
+	if !pl.controls.recallBy.IsZero() && !now.Before(pl.controls.recallBy) {
+		pl.controls.recallOver()
+	}
+	switch d := pl.work.Deadline; {
+	case pl.route.closed != smtp.ReasonNone:
+		pl.closeAll(now)
+	case !d.IsZero() && !now.Before(d):
+		pl.expire(now)
+	case pl.route.silent:
+		pl.putOff(now)
+	}
+	for _, s := range pl.shards {
+		if s.barren != smtp.ReasonNone && !pl.cut() {
+			pl.giveUpBarren(now, s)
+		}
+	}
+	if pl.resting(now) {
+		pl.rest(now)
+	}
+	pl.weigh(now)
+	pl.weighDoubted(now)
+	pl.advance(now)
+	say := time.Time{}
+	for _, s := range pl.shards {
+		if at := pl.sayBehind(now, s); !at.IsZero() {
+			say = earlier(say, at)
+		}
+	}
+	steps, finals := pl.steps, pl.finals
+	pl.draining = pl.cut() && pl.left > 0
+	pl.steps, pl.finals = nil, nil
+	wake := pl.wake(now)
+	if !say.IsZero() {
+		wake = earlier(wake, say)
+	}
+	return steps, finals, wake
+}
+
+// since turns a time into the form of deferrals.
+func (pl *planner) since(now time.Time) time.Duration { return now.Sub(pl.start) }
+
+// advance does the next thing that addresses are ready for.
+func (pl *planner) advance(now time.Time) {
+	waiting, out, unreached := false, false, false
+	for _, s := range pl.shards {
+		waits := s.waiting(pl.since(now))
+		waiting = waiting || waits
+		unreached = unreached || waits && !s.reached && !s.reaching
+		out = out || len(s.chunks) > 0 || s.reaching
+	}
+	if !waiting || pl.route.asked || pl.held || pl.cut() || pl.route.silent || pl.resting(now) {
+		return
+	}
+	if pl.route.hosts == nil || now.After(pl.route.Expires) && !out {
+		pl.route.asked = true
+		pl.steps = append(pl.steps, findRoute{})
+		pl.askCluster(now)
+		return
+	}
+	if unreached {
+		pl.place(now)
+	}
+	for _, s := range pl.shards {
+		pl.advanceShard(now, s)
+	}
+}
+
+// shardKey is the key of the receiver actor of a shard.
+func (pl *planner) shardKey(shard int) string {
+	return throttle.ShardKey(pl.route.key, shard, len(pl.shards))
+}
+
+// resting says whether nothing is asked, because a guard was seen at work.
+func (pl *planner) resting(now time.Time) bool {
+	return now.Before(pl.options.Facts.Rest(pl.work.Domain))
+}
+
+// shardOf is the shard that an address, or the control probe, belongs to.
+func (pl *planner) shardOf(ordinal uint32) *shard {
+	return pl.shards[throttle.ShardOf(pl.local(ordinal), pl.work.Domain, len(pl.shards))]
+}
+
+func (pl *planner) local(ordinal uint32) string {
+	if ordinal == controlOrdinal {
+		return pl.controls.local
+	}
+	return pl.work.Local(ordinal)
+}
+
+// hold takes back what is out and not answered, and offers nothing more, or goes on.
+func (pl *planner) hold(now time.Time, on bool) {
+	switch {
+	case on && !pl.held:
+		pl.heldAt = now
+	case pl.held && !on:
+		pl.excuse(now, now.Sub(pl.heldAt))
+	}
+	pl.held = on
+	for _, s := range pl.shards {
+		if on {
+			pl.recall(s)
+		}
+	}
+}
+
+// excuse gives the addresses that wait the time back in which nothing could be asked: it
+// does not count towards giving them up, and nobody learns from it.
+func (pl *planner) excuse(now time.Time, lost time.Duration) {
+	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, pl.since(now))) }
+	for _, s := range pl.shards {
+		for i := range s.deferred {
+			p := &s.deferred[i]
+			p.since, p.marks = excused(p.since), p.marks|markHeld
+		}
+		for ordinal, p := range s.history {
+			p.since, p.marks = excused(p.since), p.marks|markHeld
+			s.history[ordinal] = p
+		}
+	}
+	for _, c := range pl.retries.stats.by {
+		c.since = excused(c.since)
+	}
+	if !pl.offeredAt.IsZero() {
+		pl.offeredAt = now
+	}
+}
+
+// wake is when plan should be asked again if nothing happens.
+func (pl *planner) wake(now time.Time) time.Time {
+	at := pl.work.Deadline
+	for _, t := range [...]time.Time{pl.controls.recallBy, pl.controls.at()} {
+		if !t.IsZero() {
+			at = earlier(at, t)
+		}
+	}
+	if rest := pl.options.Facts.Rest(pl.work.Domain); rest.After(now) {
+		at = earlier(at, rest)
+	}
+	for _, s := range pl.shards {
+		if len(s.deferred) > 0 && !s.due(pl.since(now)) { // what is due waits for a message
+			at = earlier(at, pl.start.Add(s.deferred[0].due))
+		}
+		if len(s.chunks) > 0 {
+			at = earlier(at, now.Add(time.Second))
+		}
+	}
+	if len(pl.witnesses.doubted) > 0 {
+		at = earlier(at, pl.witnesses.nextDoubt(now))
+	}
+	if pl.crowded {
+		at = earlier(at, now.Add(crowdedPause))
+	}
+	if pl.draining {
+		at = now.Add(drainPause)
+	}
+	return at
+}
+
+// earlier is the earlier of two times; the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// quiet says until when nothing can be done; the zero time: something can.
+func (pl *planner) quiet(now time.Time) time.Time {
+	if pl.route.asked || pl.draining {
+		return time.Time{}
+	}
+	if rest := pl.options.Facts.Rest(pl.work.Domain); rest.After(now) {
+		return rest
+	}
+	first := pl.controls.at()
+	if len(pl.witnesses.doubted) > 0 {
+		first = earlier(first, pl.witnesses.nextDoubt(now))
+	}
+	for _, s := range pl.shards {
+		until, busy := s.quiet(now, pl.start)
+		if busy {
+			return time.Time{}
+		}
+		if !until.IsZero() {
+			first = earlier(first, until)
+		}
+	}
+	return first
+}

@@ -1,0 +1,731 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/google/uuid"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/mx"
+	"rollcall/smtp/verdict"
+)
+
+var (
+	morning = time.Date(2030, 1, 2, 9, 0, 0, 0, time.UTC)
+	ladder  = []time.Duration{time.Minute, 5 * time.Minute}
+	errDNS  = errors.New("no name server answers")
+
+	testSeed = [32]byte{1, 2, 3}
+)
+
+// testOptions is for planners, which resolve nothing themselves.
+func testOptions() Options {
+	return Options{
+		Route:   func(context.Context, string) (mx.Route, error) { return mx.Route{}, errDNS },
+		Match:   func(r mx.Route) string { return r.Receiver },
+		Resolve: func(string) *actor.PID { return nil },
+		Facts:   NewFacts(), Load: &Load{}, Waits: ladder, GiveUpAfter: time.Hour,
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// bench drives one planner by hand and keeps what it says.
+type bench struct {
+	*planner
+	t     *testing.T
+	now   time.Time
+	steps []step // of the last plan
+	done  map[uint32]Final
+	wakes time.Time
+
+	barren time.Duration // as the receiver says in its results
+}
+
+func newBench(t *testing.T, o Options, addresses int) *bench {
+	t.Helper()
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	ordinals := make([]uint32, addresses)
+	for i := range ordinals {
+		ordinals[i] = uint32(i)
+	}
+	w := Work{Verification: uuid.UUID{7}, Epoch: 3, Domain: "example.test", Ordinals: ordinals,
+		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
+	b := &bench{t: t, now: morning, done: map[uint32]Final{},
+		planner: newPlanner(morning, o, w, testSeed)}
+	b.offeredAt = morning // so no control probe comes with the first chunk, which has a test of its own
+	b.look()
+	return b
+}
+
+// look asks the planner for what is to be done now.
+func (b *bench) look() {
+	b.t.Helper()
+	var finals []Final
+	b.steps, finals, b.wakes = b.plan(b.now)
+	for _, f := range finals {
+		if before, twice := b.done[f.Ordinal]; twice || f.Ordinal == controlOrdinal {
+			b.t.Fatalf("ordinal %d became final again: %+v after %+v", f.Ordinal, f, before)
+		}
+		if outcome, reason := verdict.Conclude(f.Case); outcome != f.Outcome || reason != f.Reason {
+			b.t.Fatalf("ordinal %d is %v %v, its case says %v %v: %+v", f.Ordinal, f.Outcome, f.Reason, outcome,
+				reason, f.Case)
+		}
+		b.done[f.Ordinal] = f
+	}
+	checkWaits(b.t, b.planner, b.now)
+	if b.left != len(b.work.Ordinals)-len(b.done) {
+		b.t.Fatalf("%d are left, %d of %d are final", b.left, len(b.done), len(b.work.Ordinals))
+	}
+}
+
+// only is the shard of a planner that has one.
+func (b *bench) only() *shard {
+	b.t.Helper()
+	if len(b.shards) != 1 {
+		b.t.Fatalf("%d shards, want 1", len(b.shards))
+	}
+	return b.shards[0]
+}
+
+// finds answers the question for the only receiver, and looks.
+func (b *bench) finds(ok bool) {
+	b.t.Helper()
+	b.found(b.only().number, b.shardKey(0), ok)
+	b.look()
+}
+
+func (b *bench) pass(d time.Duration) {
+	b.t.Helper()
+	b.now = b.now.Add(d)
+	b.look()
+}
+
+var testRoute = mx.Route{Domain: "example.test", Receiver: "receiver.test",
+	Expires: morning.Add(24 * time.Hour),
+	Hosts:   []mx.Host{{Name: "mx.receiver.test", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}}
+
+// reach answers the questions for route and receiver.
+func (b *bench) reach() {
+	b.t.Helper()
+	b.routed(b.now, testRoute, nil)
+	b.look()
+	b.wants(findReceiver{})
+	b.finds(true)
+}
+
+// wants compares the steps but for offers and acknowledgements, which have tests of their own.
+func (b *bench) wants(want ...step) {
+	b.t.Helper()
+	got := slices.DeleteFunc(slices.Clone(b.steps), func(s step) bool {
+		_, told := s.(tell)
+		_, replied := s.(reply)
+		return told || replied
+	})
+	if len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
+		b.t.Fatalf("steps are %+v, want %+v", got, want)
+	}
+}
+
+// offers gives the offers of the last plan that offer something.
+func (b *bench) offers() (list []*wire.Offer) {
+	for _, o := range b.allOffers() {
+		if len(o.GetProbes()) > 0 {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// said gives the offers of the last plan that only say what is behind.
+func (b *bench) said() (list []*wire.Offer) {
+	for _, o := range b.allOffers() {
+		if len(o.GetProbes()) == 0 {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func (b *bench) allOffers() (list []*wire.Offer) {
+	for _, s := range b.steps {
+		if t, ok := s.(tell); ok {
+			if o, ok := t.msg.(*wire.Offer); ok {
+				list = append(list, o)
+			}
+		}
+	}
+	return list
+}
+
+// offered gives the only offer of the last plan.
+func (b *bench) offered() *wire.Offer {
+	b.t.Helper()
+	list := b.offers()
+	if len(list) != 1 {
+		b.t.Fatalf("%d offers at %v, want 1", len(list), b.now.Sub(morning))
+	}
+	return list[0]
+}
+
+func locals(o *wire.Offer) (list []string) {
+	for _, p := range o.GetProbes() {
+		list = append(list, p.GetLocal())
+	}
+	return list
+}
+
+func (b *bench) ack(o *wire.Offer, credit uint32, why wire.Refusal) {
+	b.t.Helper()
+	b.acked(b.now, &wire.OfferAck{Task: o.GetTask(), Chunk: o.GetChunk(), Refusal: why, Credit: credit})
+	b.look()
+}
+
+// told is what a receiver says about one address.
+type told struct {
+	outcome smtp.Outcome // Undecided: again
+	reason  smtp.Reason
+	wait    time.Duration
+	code    int // 0: the usual one
+	source  string
+	host    string
+	void    bool
+	bare    bool
+	silent  bool       // without an attempt
+	others  bool       // the attempt is another address's
+	stage   smtp.Stage // its zero value: RCPT
+}
+
+// attempts is the evidence for what is told.
+func (say told) attempts(at time.Time) []evidence.Attempt {
+	if say.silent {
+		return nil
+	}
+	code := map[smtp.Outcome]int{smtp.Undecided: 451, smtp.Valid: 250, smtp.Invalid: 550,
+		smtp.CatchAll: 252, smtp.Unknown: 554, smtp.Error: 554}[say.outcome]
+	if say.code != 0 {
+		code = say.code
+	}
+	a := evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx.receiver.test", Source: say.source,
+		Code: code, Outcome: say.outcome, Reason: say.reason, Text: "as the receiver said", Rule: "a-rule",
+		Void: say.void, Bare: say.bare, Others: say.others}
+	if say.host != "" {
+		a.Host = say.host
+	}
+	if say.stage != 0 {
+		a.Stage = say.stage
+	}
+	if a.Source == "" {
+		a.Source = "192.0.2.77"
+	}
+	return []evidence.Attempt{a}
+}
+
+// answer is the message for what is told about an ordinal.
+func (say told) answer(texts *wire.Texts, ordinal uint32, at time.Time) *wire.Answer {
+	return &wire.Answer{Ordinal: ordinal, Outcome: uint32(say.outcome), Reason: uint32(say.reason),
+		WaitMs: say.wait.Milliseconds(), Attempts: texts.Attempts(say.attempts(at))}
+}
+
+var (
+	accepted   = told{outcome: smtp.Valid, reason: smtp.MailboxExists}
+	refused    = told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound}
+	greylisted = told{reason: smtp.Greylisted}
+)
+
+// answers sends one batch of results with the same answer to some probes of an
+// offer, or to all.
+func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) {
+	b.t.Helper()
+	m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: batch, Credit: 1,
+		BarrenMs: b.barren.Milliseconds(), BarrenReason: uint32(smtp.Protocol)}
+	var texts wire.Texts
+	for _, p := range o.GetProbes() {
+		if len(which) == 0 || slices.Contains(which, p.GetOrdinal()) {
+			m.Answers = append(m.Answers, say.answer(&texts, p.GetOrdinal(), b.now))
+		}
+	}
+	m.Texts = texts.List()
+	b.results(b.now, m)
+	b.look()
+}
+
+// is checks the final outcome of an ordinal.
+func (b *bench) is(ordinal uint32, outcome smtp.Outcome, reason smtp.Reason) {
+	b.t.Helper()
+	if f, ok := b.done[ordinal]; !ok || f.Outcome != outcome || f.Reason != reason {
+		b.t.Errorf("ordinal %d: got %v %v (final: %v), want %v %v", ordinal, f.Outcome, f.Reason, ok, outcome,
+			reason)
+	}
+}
+
+func TestRouteAnswers(t *testing.T) {
+	bare := testRoute
+	bare.Hosts = []mx.Host{{Name: "mx.receiver.test"}}
+	for _, c := range []struct {
+		name  string
+		route mx.Route
+		err   error
+		want  []step
+		final smtp.Reason   // of all addresses; none: they are open
+		wake  time.Duration // 0: none
+	}{
+		{"no such domain", mx.Route{NoMail: smtp.DomainNotFound}, nil, nil, smtp.DomainNotFound, 0},
+		{"no mail service", mx.Route{NoMail: smtp.NoMailService}, nil, nil, smtp.NoMailService, 0},
+		{"name servers silent", mx.Route{}, errDNS, nil, smtp.ReasonNone, time.Minute},
+		{"hosts without an address", bare, nil, nil, smtp.ReasonNone, time.Minute},
+		{"hosts", testRoute, nil, []step{findReceiver{}}, smtp.ReasonNone, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 3)
+			b.wants(findRoute{})
+			b.routed(b.now, c.route, c.err)
+			b.look()
+			b.wants(c.want...)
+			if c.final != smtp.ReasonNone {
+				for i := range uint32(3) {
+					b.is(i, smtp.Invalid, c.final)
+				}
+			} else if len(b.done) != 0 {
+				t.Errorf("%d are final, want none", len(b.done))
+			}
+			if c.wake != 0 && !b.wakes.Equal(morning.Add(c.wake)) || c.wake == 0 && !b.wakes.IsZero() {
+				t.Errorf("woken at %v, want %v", b.wakes.Sub(morning), c.wake)
+			}
+		})
+	}
+}
+
+func TestSilentNameServersAreAskedAlongTheLadderUntilTheTimeIsUp(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	var asked []time.Duration
+	for len(b.done) < 2 {
+		b.wants(findRoute{})
+		asked = append(asked, b.now.Sub(morning))
+		b.routed(b.now, mx.Route{}, errDNS)
+		b.look()
+		b.wants()
+		if len(b.done) == 0 {
+			b.pass(b.wakes.Sub(b.now) - time.Millisecond)
+			b.wants() // not a moment before
+			b.pass(time.Millisecond)
+		}
+	}
+	b.is(0, smtp.Unknown, smtp.DNSFailed)
+	b.is(1, smtp.Unknown, smtp.DNSFailed)
+	if last := asked[len(asked)-1]; len(asked) != 14 || asked[1] != time.Minute || asked[2] != 6*time.Minute ||
+		last != time.Hour { // the last wait is shortened to the end
+		t.Errorf("asked %d times at %v", len(asked), asked)
+	}
+}
+
+func TestWaitsBetweenAttempts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		say    told
+		first  time.Duration // when it is asked again; 0: never
+		second time.Duration // the same, after the same answer
+	}{
+		{"no time named", greylisted, time.Minute, 6 * time.Minute},
+		{"the receiver's time is kept and a little more", told{reason: smtp.Greylisted,
+			wait: 10 * time.Minute},
+			10*time.Minute + 30*time.Second, 21 * time.Minute},
+		{"a short time too", told{reason: smtp.Greylisted, wait: time.Second},
+			time.Second + 100*time.Millisecond, 2*time.Second + 200*time.Millisecond},
+		{"longer than we wait", told{reason: smtp.Greylisted, wait: 2 * time.Hour}, 0, 0},
+		{"an absurd time", told{reason: smtp.Greylisted, wait: 1<<63 - 1}, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, testOptions(), 1)
+			b.reach()
+			b.answers(b.offered(), 1, c.say)
+			for _, at := range []time.Duration{c.first, c.second} {
+				if at == 0 {
+					b.is(0, smtp.Unknown, smtp.Greylisted)
+					return
+				}
+				if len(b.only().history) != 0 {
+					t.Error("a deferred address is kept twice")
+				}
+				if until := b.quiet(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
+					t.Fatalf("quiet until %v, woken at %v, want %v", until.Sub(morning), b.wakes.Sub(morning),
+						at)
+				}
+				b.pass(b.wakes.Sub(b.now) - time.Millisecond)
+				if len(b.offers()) != 0 {
+					t.Fatal("asked before its time")
+				}
+				b.pass(time.Millisecond)
+				b.answers(b.offered(), 1, c.say)
+			}
+		})
+	}
+}
+
+func TestGivenUpWithTheLastReason(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	says := []told{greylisted, {reason: smtp.ReceiverBusy}, {reason: smtp.TimedOut}}
+	asked := 0
+	for len(b.done) == 0 {
+		b.answers(b.offered(), 1, says[min(asked, 2)])
+		asked++
+		if len(b.done) == 0 {
+			b.pass(b.wakes.Sub(b.now))
+		}
+	}
+	b.is(0, smtp.Unknown, smtp.TimedOut)
+	if asked != 14 { // 0, 1, 6, 11 … 56, 60 minutes
+		t.Errorf("asked %d times, want 14", asked)
+	}
+}
+
+func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
+	for _, c := range []told{
+		{outcome: smtp.Valid}, {outcome: 9, reason: smtp.MailboxExists}, {outcome: smtp.Valid, reason: 200},
+	} {
+		b := newBench(t, testOptions(), 1)
+		b.reach()
+		b.answers(b.offered(), 1, c)
+		if len(b.done) != 0 || len(b.only().deferred) != 1 {
+			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.only().deferred))
+		}
+	}
+}
+
+// A domain that vanishes between an acceptance and the control probe is still answered.
+func TestNoMailAfterAnAcceptance(t *testing.T) {
+	b := newBench(t, testOptions(), 3)
+	b.reach()
+	offer := b.offered()
+	b.answers(offer, 1, accepted, 0)
+	b.answers(b.offered(), 1, greylisted) // the control probe
+	b.answers(offer, 2, greylisted, 1)
+	b.answers(offer, 3, told{reason: smtp.Greylisted, wait: 50 * time.Minute}, 2)
+	b.planner.route.Expires = b.now
+	b.pass(time.Minute)
+	b.wants(findRoute{})
+	b.routed(b.now, mx.Route{NoMail: smtp.NoMailService}, nil)
+	b.look()
+	for i := range uint32(3) {
+		b.is(i, smtp.Invalid, smtp.NoMailService)
+	}
+}
+
+func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.answers(b.offered(), 1, greylisted)
+	b.planner.route.Expires = b.now
+	b.pass(time.Minute)
+	b.wants(findRoute{})
+	moved := testRoute
+	moved.Receiver = "other.test"
+	b.routed(b.now, moved, nil)
+	b.look()
+	b.wants(leave{}, findReceiver{})
+	b.finds(true)
+	if b.offered().GetChunk() != 2 {
+		t.Error("a chunk number was used twice")
+	}
+}
+
+func TestCredit(t *testing.T) {
+	b := newBench(t, testOptions(), 50*wire.AddressesMax)
+	b.reach()
+	first := b.offered()
+	if n := len(first.GetProbes()); n != wire.AddressesMax {
+		t.Fatalf("%d probes in an offer, want %d", n, wire.AddressesMax)
+	}
+	b.ack(first, 0, wire.Refusal_NONE)
+	if len(b.offers()) != 0 {
+		t.Fatal("offered without credit")
+	}
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 7})
+	b.look()
+	second := b.offered()
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1, 2}, Credit: 7})
+	b.look()
+	if len(b.offers()) != 0 {
+		t.Fatal("more than two chunks are open")
+	}
+	b.answers(first, 1, refused)
+	b.answers(second, 1, refused)
+	if b.offered(); len(b.done) != 2*wire.AddressesMax {
+		t.Errorf("%d are final", len(b.done))
+	}
+}
+
+func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
+	b := newBench(t, testOptions(), 4000)
+	b.reach()
+	var sizes []int
+	for _, took := range []time.Duration{0, chunkSoon, chunkSoon + 1, time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, 0} {
+		offer := b.offers()[0]
+		sizes = append(sizes, len(offer.GetProbes()))
+		b.ack(offer, 0, wire.Refusal_NONE)
+		for step := time.Second; took > step; took -= step { // it lives
+			b.now = b.now.Add(step)
+			b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{offer.GetChunk()}})
+			b.look()
+		}
+		b.now = b.now.Add(took)
+		m := &wire.Results{Task: b.only().task, Chunk: offer.GetChunk(), Batch: 1, Credit: 1}
+		var texts wire.Texts
+		for _, p := range offer.GetProbes() {
+			m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), b.now))
+		}
+		m.Texts = texts.List()
+		b.results(b.now, m)
+		b.look()
+	}
+	want := []int{500, 500, 500, 250, 125, 62, 31, 25, 25}
+	if !slices.Equal(sizes, want) {
+		t.Errorf("chunks of %v, want %v", sizes, want)
+	}
+}
+
+func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
+	o := testOptions()
+	b := newBench(t, o, 400)
+	b.only().size = 200
+	another := uuid.UUID{9}
+	for range loadMax / 2 { // two others have it
+		o.Load.take(another)
+		o.Load.take(uuid.UUID{8})
+	}
+	o.Load.take(another)
+	b.reach()
+	first := b.offered()
+	if n := len(first.GetProbes()); n != chunkLeast {
+		t.Errorf("%d probes in an offer, want %d", n, chunkLeast)
+	}
+	b.ack(first, 1, wire.Refusal_NONE)
+	if len(b.offers()) != 0 {
+		t.Error("a second chunk is out")
+	}
+	o.Load.give(another, loadMax)
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
+	b.look()
+	second := b.offered()
+	if n := len(second.GetProbes()); n != 200 {
+		t.Errorf("%d probes in an offer, want 200", n)
+	}
+	b.answers(first, 1, refused)
+	b.answers(second, 1, refused)
+	b.gone(b.now, b.only(), lostSure)
+	if out := o.Load.Addresses(); out != loadMax/2 {
+		t.Errorf("%d addresses count as out when only another's are", out)
+	}
+}
+
+// TestNothingIsOfferedAboveTheShareOfAWorkspace, and what waits is offered when there is room.
+func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
+	o := testOptions()
+	b := newBench(t, o, 3)
+	taken := 0
+	for ; o.Load.take(b.work.Workspace); taken++ {
+	}
+	if taken != outMax/2 {
+		t.Errorf("one workspace has %d addresses out, want %d", taken, outMax/2)
+	}
+	b.reach()
+	if len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause {
+		t.Errorf("%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
+	}
+	o.Load.give(b.work.Workspace, 2)
+	b.pass(crowdedPause)
+	if n := len(b.offered().GetProbes()); n != 2 {
+		t.Errorf("%d probes in an offer with room for 2", n)
+	}
+	another := testOptions()
+	another.Load = o.Load
+	other := newBench(t, another, 3)
+	other.work.Workspace = uuid.UUID{5}
+	other.reach()
+	if n := len(other.offered().GetProbes()); n != 3 {
+		t.Errorf("another workspace offers %d, want 3", n)
+	}
+}
+
+func TestDomainsOfANodeAreShared(t *testing.T) {
+	var l Load
+	greedy, n := uuid.UUID{1}, 0
+	for ; l.Begin(greedy); n++ {
+	}
+	if n != openMax/2 || !l.Begin(uuid.UUID{2}) {
+		t.Errorf("one workspace has %d domains of %d, and another none", n, openMax)
+	}
+	l.End(greedy, n)
+	if open, _ := l.pools(); open.Used() != 1 {
+		t.Errorf("%d domains at the end, want 1", open.Used())
+	}
+}
+
+func TestRefusedOffersPause(t *testing.T) {
+	for _, why := range []wire.Refusal{wire.Refusal_FULL, wire.Refusal_STALE_EPOCH, wire.Refusal_DRAINING} {
+		b := newBench(t, testOptions(), 1)
+		b.reach()
+		var pauses []time.Duration
+		for range 7 {
+			b.ack(b.offered(), 2, why) // whatever credit it names
+			b.wants(leave{}, b.steps[len(b.steps)-1])
+			pauses = append(pauses, b.steps[len(b.steps)-1].(findReceiver).after)
+			b.finds(true)
+		}
+		ms := time.Millisecond
+		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms}
+		if !slices.Equal(pauses, want) {
+			t.Errorf("%v: pauses %v, want %v", why, pauses, want)
+		}
+		b.answers(b.offered(), 1, refused)
+		b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+	}
+}
+
+func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
+	b := newBench(t, testOptions(), 2*wire.AddressesMax)
+	b.reach()
+	first := b.offered()
+	b.ack(first, 1, wire.Refusal_NONE)
+	b.ack(b.offered(), 1, wire.Refusal_FULL)
+	if len(b.steps) != 0 {
+		t.Fatalf("steps after the refusal: %+v, want none", b.steps)
+	}
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, Credit: 1})
+	b.look()
+	if got := b.offered().GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
+		t.Errorf("ordinal %d is offered, want what was refused", got)
+	}
+}
+
+func TestSilence(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	first := b.offered()
+	b.pass(2 * time.Second)
+	again := b.offered()
+	if again.GetChunk() != first.GetChunk() || !slices.Equal(locals(again), locals(first)) {
+		t.Fatal("an offer that nobody answered is not sent again")
+	}
+	b.ack(first, 1, wire.Refusal_NONE)
+	b.answers(first, 1, refused, 0)
+	b.pass(4900 * time.Millisecond)
+	b.wants()
+	b.pass(100 * time.Millisecond)
+	b.wants(leave{}, findReceiver{after: resolvePause})
+	b.finds(true)
+	if got := locals(b.offered()); !slices.Equal(got, []string{"user1"}) {
+		t.Errorf("offered again: %v, want what had no answer", got)
+	}
+}
+
+func TestPulsesTellOfLostChunks(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	first := b.offered()
+	b.ack(first, 0, wire.Refusal_NONE)
+	for range 6 {
+		b.now = b.now.Add(time.Second)
+		b.pulsed(b.now, &wire.Pulse{Task: b.only().task})
+		b.look()
+	}
+	if again := b.offered(); again.GetChunk() != 2 || len(again.GetProbes()) != 2 {
+		t.Errorf("offered again: %v", again)
+	}
+}
+
+func TestHeldUntilIsQuiet(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	b.ack(b.offered(), 0, wire.Refusal_NONE)
+	until := morning.Add(10 * time.Minute)
+	b.pulsed(b.now, &wire.Pulse{Task: b.only().task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
+	b.look()
+	if got := b.quiet(b.now); !got.Equal(until) {
+		t.Errorf("quiet until %v, want %v", got, until)
+	}
+	if got := b.quiet(until); !got.IsZero() {
+		t.Errorf("quiet until %v when the time has come", got)
+	}
+}
+
+func TestWhatIsNotOursIsIgnored(t *testing.T) {
+	b := newBench(t, testOptions(), 1)
+	b.reach()
+	offer := b.offered()
+	for name, task := range map[string]*wire.Task{
+		"no task":          nil,
+		"another epoch":    {Verification: b.only().task.GetVerification(), Epoch: 2, Domain: "example.test"},
+		"another domain":   {Verification: b.only().task.GetVerification(), Epoch: 3, Domain: "example.com"},
+		"another customer": {Verification: make([]byte, 16), Epoch: 3, Domain: "example.test"},
+	} {
+		b.acked(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
+		b.moved(b.now, &wire.Moved{Task: task})
+		b.pulsed(b.now, &wire.Pulse{Task: task, Credit: 2})
+		b.results(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
+			Outcome: uint32(smtp.Invalid), Reason: uint32(smtp.MailboxNotFound)}}})
+		b.look()
+		if len(b.steps) != 0 || len(b.done) != 0 {
+			t.Errorf("%s: %d steps, %d final; want nothing", name, len(b.steps), len(b.done))
+		}
+	}
+	b.answers(offer, 1, refused)
+	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+}
+
+func TestRepeatedResultsAreAcknowledgedAndCountedOnce(t *testing.T) {
+	b := newBench(t, testOptions(), 2)
+	b.reach()
+	offer := b.offered()
+	for range 2 {
+		b.answers(offer, 1, greylisted, 0)
+		want := reply{&wire.ResultsAck{Task: b.only().task, Chunk: 1, Batch: 1}}
+		if len(b.steps) != 1 || !reflect.DeepEqual(b.steps[0], want) {
+			t.Fatalf("steps are %+v, want %+v", b.steps, want)
+		}
+	}
+	b.answers(offer, 2, refused) // also for the one that was answered before
+	if len(b.done) != 1 || len(b.only().deferred) != 1 {
+		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.only().deferred))
+	}
+}
+
+// An actor that is begun anew must not use the chunk numbers of the one that crashed.
+func TestTriesHaveChunkNumbersOfTheirOwn(t *testing.T) {
+	w := Work{Ordinals: []uint32{1}, Tries: 2}
+	if a := newPlanner(morning, testOptions(), w, testSeed); a.chunk != 2<<32 {
+		t.Errorf("the first chunk is behind %d, want %d", a.chunk, uint64(2)<<32)
+	}
+}
+
+func TestWhatNobodyFoundOutByTheDeadlineIsUnknown(t *testing.T) {
+	b := newBench(t, testOptions(), 600)
+	b.work.Deadline = morning.Add(30 * time.Minute)
+	b.reach()
+	offers := b.offered()
+	if got := wire.Until(b.now, offers.GetExpiresInMs()); !got.Equal(b.work.Deadline) {
+		t.Errorf("offered until %v, want %v", got, b.work.Deadline)
+	}
+	b.answers(offers, 0, greylisted)
+	b.pass(30*time.Minute - time.Millisecond)
+	if len(b.done) > 0 {
+		t.Fatalf("%d are final before the deadline", len(b.done))
+	}
+	b.pass(time.Millisecond)
+	for ordinal := range uint32(600) { // put off and due, given back by a silent receiver, never offered
+		b.is(ordinal, smtp.Unknown, smtp.ReceiverRateLimited)
+	}
+}

@@ -1,0 +1,66 @@
+package domain
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// A local part of a control probe must be nobody's, and must look like somebody's:
+// some receivers refuse by pattern what no person is called, and then answer the
+// truth about it only.
+const (
+	// controlBytesMin and controlBytesMax bound it: mailboxes of so many letters that
+	// mean nothing are nobody's, and large providers take no names beyond 30.
+	controlBytesMin = 16
+	controlBytesMax = 30
+)
+
+var (
+	onsets = [...]string{"b", "br", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l", "m", "n", "p", "pr", "r",
+		"s", "st", "t", "tr", "v", "z"}
+	vowels = [...]string{"a", "e", "i", "o", "u"}
+	codas  = [...]string{"", "", "n", "r", "l", "s", "m"}
+)
+
+// randomLocals makes the local parts of control probes, never the same twice, and each of
+// another shape than the one before.
+type randomLocals struct {
+	rand *rand.Rand
+	used map[string]struct{}
+	turn int
+}
+
+func newRandomLocals(seed [32]byte) randomLocals {
+	r := rand.New(rand.NewChaCha8(seed))
+	return randomLocals{rand: r, used: map[string]struct{}{}, turn: r.IntN(len(shapes))}
+}
+
+// next gives another local part.
+func (l *randomLocals) next() string {
+	shape := shapes[l.turn%len(shapes)]
+	l.turn++
+	for {
+		local := shape(l)
+		if _, twice := l.used[local]; !twice && len(local) >= controlBytesMin && len(local) <= controlBytesMax {
+			l.used[local] = struct{}{}
+			return local
+		}
+	}
+}
+
+// shapes are the ways in which people's mailboxes are called.
+var shapes = [...]func(l *randomLocals) string{
+	func(l *randomLocals) string { return l.word(3) + "." + l.word(3) },
+	func(l *randomLocals) string { return l.word(1)[:1] + l.word(5) + fmt.Sprint(10+l.rand.IntN(90)) },
+	func(l *randomLocals) string { return l.word(5) + fmt.Sprint(1000+l.rand.IntN(9000)) },
+	func(l *randomLocals) string { return l.word(3) + "_" + l.word(3) },
+}
+
+// word makes a word of so many syllables.
+func (l *randomLocals) word(syllables int) string {
+	var w string
+	for range syllables {
+		w += onsets[l.rand.IntN(len(onsets))] + vowels[l.rand.IntN(len(vowels))] + codas[l.rand.IntN(len(codas))]
+	}
+	return w
+}

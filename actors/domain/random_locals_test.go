@@ -1,0 +1,44 @@
+package domain
+
+import (
+	"regexp"
+	"testing"
+
+	"rollcall/smtp"
+)
+
+// TestControlProbesLookLikePeople: each of another shape than the one before, never
+// the same twice, too long for a mailbox that somebody has by chance.
+func TestControlProbesLookLikePeople(t *testing.T) {
+	looks := []*regexp.Regexp{
+		regexp.MustCompile(`^[a-z]+\.[a-z]+$`), regexp.MustCompile(`^[a-z]+[1-9][0-9]$`),
+		regexp.MustCompile(`^[a-z]+[1-9][0-9]{3}$`), regexp.MustCompile(`^[a-z]+_[a-z]+$`),
+	}
+	n := newRandomLocals(testSeed)
+	seen, shapes, before := map[string]bool{}, map[int]int{}, -1
+	for range 2000 {
+		local := n.next()
+		shape := -1
+		for i, look := range looks {
+			if look.MatchString(local) {
+				shape = i
+			}
+		}
+		if shape < 0 || shape == before || seen[local] ||
+			len(local) < controlBytesMin || len(local) > controlBytesMax {
+			t.Fatalf("%q: shape %d after %d, seen before: %v", local, shape, before, seen[local])
+		}
+		seen[local], before = true, shape
+		shapes[shape]++
+		if _, err := smtp.ParseAddress(local + "@example.test"); err != nil {
+			t.Fatalf("%q is not well-formed: %v", local, err)
+		}
+	}
+	if len(shapes) != len(looks) {
+		t.Errorf("shapes %v, want all %d", shapes, len(looks))
+	}
+	again, other := newRandomLocals(testSeed), newRandomLocals([32]byte{9})
+	if first := again.next(); !seen[first] || seen[other.next()] {
+		t.Error("the same seed must give the same names, and another one others")
+	}
+}

@@ -1,0 +1,107 @@
+package domain
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+)
+
+// TestDueRetriesHaveChunksOfTheirOwn: they don't wait until the receiver has asked the chunks of
+// addresses that were never asked, they are marked, and one for which it has no room is offered again later.
+func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
+	const all = 20 * wire.AddressesMax
+	b := newBench(t, testOptions(), all)
+	b.reach()
+	first := b.offered()
+	b.answers(first, 1, greylisted)
+	live := []uint64{}
+	for credit := uint32(chunksMax); credit > 0; {
+		o := b.offered()
+		if o.Retries() {
+			t.Error("addresses that were never asked are offered as retries")
+		}
+		live = append(live, o.GetChunk())
+		credit--
+		b.ack(o, credit, wire.Refusal_NONE)
+	}
+	busy := func(d time.Duration) {
+		t.Helper()
+		for end := b.now.Add(d); b.now.Before(end); {
+			b.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: live})
+			b.pass(min(time.Second, end.Sub(b.now)))
+			if b.now.Before(end) && len(b.offers()) > 0 {
+				t.Fatalf("offered %v before its time", b.offers())
+			}
+		}
+	}
+	busy(ladder[0])
+	retries := b.offered()
+	if len(retries.GetProbes()) != len(first.GetProbes()) || !retries.Retries() {
+		t.Fatalf("offered %d, as retries: %v", len(retries.GetProbes()), retries.Retries())
+	}
+	b.ack(retries, 0, wire.Refusal_FULL)
+	if len(b.offers()) > 0 {
+		t.Error("offered again at once")
+	}
+	busy(refusedPause)
+	again := b.offered()
+	if len(again.GetProbes()) != wire.AddressesMax || !again.Retries() {
+		t.Errorf("offered %d, as retries: %v", len(again.GetProbes()), again.Retries())
+	}
+	b.answers(again, 0, refused)
+	if len(b.done) != wire.AddressesMax {
+		t.Errorf("%d are final, want those that were asked again", len(b.done))
+	}
+}
+
+// TestGreylistingReceiver: 2,400 addresses at a receiver that puts each off for a minute and may be asked ten
+// a second. Each is asked again when its time has come, as the receiver learns it, so that all take little
+// longer than the first tries, one retry each and the wait of the last.
+func TestGreylistingReceiver(t *testing.T) {
+	const all, greylist, tick = 2400, time.Minute, 100 * time.Millisecond
+	o := testOptions()
+	o.Waits = []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute}
+	r := &fastReceiver{bench: newBench(t, o, all), probes: map[uint64][]*wire.Probe{}}
+	var learned throttle.Greylist
+	first := map[string]time.Time{}
+	r.truth = func(p *wire.Probe) told {
+		seen, again := first[p.GetLocal()]
+		if !again {
+			first[p.GetLocal()], seen = r.now, r.now
+		}
+		waited := r.now.Sub(seen)
+		passes := waited >= greylist
+		switch _, _, ok := p.Greylisted(); { // for so long, as the receiver finds
+		case ok && passes:
+			learned.Passed(waited)
+		case ok:
+			learned.Again(waited)
+		}
+		switch {
+		case !passes:
+			return told{reason: smtp.Greylisted, wait: learned.Wait(), source: sourceA}
+		case p.GetOrdinal() == controlOrdinal || p.GetOrdinal()%5 == 0:
+			return told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: sourceA}
+		}
+		return told{outcome: smtp.Valid, reason: smtp.MailboxExists, source: sourceA}
+	}
+	r.reach()
+	r.take()
+	for r.left > 0 && r.now.Sub(morning) < time.Hour {
+		r.tick(1, tick)
+	}
+	ideal := 2*all*tick + greylist
+	if took := r.now.Sub(morning); r.left > 0 || took > ideal*115/100 {
+		t.Errorf("%d are left after %v, want none after 1.15 of %v", r.left, took, ideal)
+	} else {
+		t.Logf("%d addresses in %v by %d RCPTs, where %v is ideal", all, took, r.asked, ideal)
+	}
+	for ordinal, f := range r.done {
+		if f.Outcome != smtp.Valid && f.Outcome != smtp.Invalid {
+			t.Errorf("%d is %v", ordinal, f.Outcome)
+		}
+	}
+}

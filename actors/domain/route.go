@@ -1,0 +1,94 @@
+package domain
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/mx"
+)
+
+// route is where the addresses of a domain are asked: what DNS said, and which receiver that is.
+type route struct {
+	mx.Route
+	asked   bool        // the question is out
+	silent  bool        // DNS said nothing; addresses are being put off
+	closed  smtp.Reason // why the domain takes no mail, as DNS says
+	hosts   []*wire.Host
+	key     string // of the receiver, without shards; empty: not known yet
+	version uint64 // of what key rests on
+}
+
+// routed takes the answer of DNS. Nothing is out when it comes.
+func (pl *planner) routed(now time.Time, r mx.Route, err error) {
+	pl.route.asked = false
+	switch {
+	case err == nil && r.NoMail != smtp.ReasonNone:
+		pl.route.closed = r.NoMail
+		return
+	case err != nil || !reachable(r):
+		pl.route.silent = true
+		return
+	}
+	pl.route.Route, pl.route.hosts = r, wire.Hosts(r.Hosts)
+	pl.place(now)
+}
+
+// reachable says whether a route has an address to dial; no receiver takes an
+// offer without one.
+func reachable(r mx.Route) bool {
+	for _, h := range r.Hosts {
+		if len(h.Addrs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// hostsOf is how many hosts have to deny that they serve the domain before that is
+// believed: those of the route, and those of an older one that were asked.
+func (r *route) hostsOf(c evidence.Case) int {
+	hosts := len(r.Hosts)
+	for i, t := range c.Attempts {
+		same := func(other evidence.Attempt) bool { return other.Host == t.Host }
+		routed := func(h mx.Host) bool { return h.Name == t.Host }
+		if t.Host != "" && !slices.ContainsFunc(r.Hosts, routed) &&
+			!slices.ContainsFunc(c.Attempts[:i], same) {
+			hosts++
+		}
+	}
+	return hosts
+}
+
+// place finds the key of the route's receiver and the number of its shards, and
+// leaves those that it has when they are others.
+func (pl *planner) place(now time.Time) {
+	pl.route.version = pl.options.version()
+	key := pl.options.Match(pl.route.Route)
+	n := pl.options.shards(key)
+	if key == pl.route.key && n == len(pl.shards) {
+		return
+	}
+	pl.route.key = key
+	before := pl.shards
+	for _, s := range before {
+		pl.abandon(now, s)
+	}
+	if n == len(before) {
+		return
+	}
+	pl.shards = pl.newShards(n)
+	for _, s := range before {
+		pl.deal(s)
+	}
+}
+
+// follow looks for the receiver anew when what its key rests on has changed. A receiver
+// that has work of ours sends a pulse each second, so it is not long until then.
+func (pl *planner) follow(now time.Time) {
+	if pl.route.key != "" && pl.options.version() != pl.route.version {
+		pl.place(now)
+	}
+}

@@ -1,0 +1,75 @@
+package scheduler
+
+import (
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
+	"rollcall/smtp/throttle"
+)
+
+// barren is for how long a set of hosts has given nobody a good answer though it was asked: from the first
+// try after the last good answer to the newest try. The time in which we were in the way doesn't count. Whoever waits gives up by it, even when nobody could ask: see package domain.
+type barren struct {
+	since, last time.Time // zero: the newest try was answered well
+	good        time.Time // the last good answer
+	reason      smtp.Reason
+}
+
+// lasting returns for how long it has lasted.
+func (b *barren) lasting() time.Duration { return max(0, b.last.Sub(b.since)) }
+
+// note takes what came of one try that was begun at a time.
+func (b *barren) note(begun, now time.Time, told *Judgement) {
+	switch {
+	case told.Verdict.Outcome != smtp.Undecided:
+		*b = barren{good: now}
+	case !told.wasAsked() || told.Attempt.Trouble == evidence.TroubleOurs:
+	default:
+		if b.since.IsZero() {
+			b.since = later(begun, b.good)
+		}
+		b.last, b.reason = now, told.Verdict.Reason
+	}
+}
+
+// noteReport takes what came of all that a session was given at a time.
+func (b *barren) noteReport(begun, now time.Time, r *Report) {
+	for i := range r.Answered {
+		b.note(r.Answered[i].Sent, now, &r.Answered[i].Told)
+	}
+	if r.Failure != nil && !r.Stale {
+		b.note(begun, now, r.Failure)
+	}
+}
+
+// worthKeeping reports whether it says something to who comes back after a rest.
+func (b *barren) worthKeeping(now time.Time) bool {
+	return !b.since.IsZero() && now.Before(b.last.Add(throttle.LearnedFor))
+}
+
+// passBarren takes note of a time for which something kept the receiver from being asked: it doesn't count
+// when that was a limit of ours, or an operator. It does count, without a try, while not one session may be
+// opened because the receiver may still hold those that we ended.
+func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, slotless bool) {
+	ours, held := false, false
+	switch cause {
+	case wire.Cause_PAUSED, wire.Cause_BUDGET, wire.Cause_NO_SOURCE, wire.Cause_NO_SHARE:
+		ours = true
+	case wire.Cause_CONNECTIONS:
+		held = len(qs.pool.sessions) == 0 && !slotless
+	}
+	if !ours && !held {
+		return
+	}
+	for _, l := range qs.all {
+		switch b := &l.barren; {
+		case b.since.IsZero():
+		case ours:
+			b.since = b.since.Add(passed)
+		default:
+			b.last = now
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollcall/config/effort"
+	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp/smtplab"
+)
+
+// A world is a list and the receivers that it meets: the built binary against a lab in another process, which counts
+// what it lets through and what it puts off, and tells nobody its hidden limits. The worlds of a default run end within
+// seconds; with -long there are those of docs/measured.md, all at the same time, and of each binary one:
+//
+//	go test ./cmd/rollcall -run '^TestWorlds$' -long -v -timeout 60m -binaries /tmp/before,/tmp/after
+type world struct {
+	name     string
+	list     []string
+	turn     time.Duration       // of all receivers
+	greylist time.Duration       // how long those that greylist let an address wait
+	at       smtplab.Personality // of limitedDomain
+	hidden   smtplab.Limit       // of limitedDomain: Rcpts is taken from the steps
+	steps    []step              // of the hidden limit; none: the run goes on to its end
+	most     allowed             // what the node is told that each receiver allows; zeros: nearly everything
+	told     string              // more of [throttle.default]
+	pace     float64             // RCPTs a second that this lets one receiver have; 0: most.RcptsIn1s
+	waits    []time.Duration     // greylist_waits
+	giveUp   time.Duration       // give_up_after
+	within   time.Duration       // after which nobody looks on; 0: loadWait
+	nodes    int                 // 0: one
+	kills    int                 // so many of the nodes are killed, one after the other
+	score    float64             // of its hidden limit, the part that must be used; and less than putOffMost put off
+}
+
+// step is a hidden limit of a world.
+type step struct {
+	perSecond     int
+	settle, judge time.Duration // time to find it, and time that counts
+}
+
+// limitedDomain has the personality and the hidden limit of a world.
+const limitedDomain = "limited-clean.test"
+
+// putOffMost is the part of RCPT commands that may be put off at a hidden limit that was found.
+const putOffMost = 0.01
+
+// What is told where a world says nothing else: wide stands in nobody's way.
+const connections, wide = 4, 1_000_000
+
+// seen is what became of a world.
+type seen struct {
+	took         time.Duration
+	final, wrong int
+	missed       int // unknown, though a careful engine finds out
+	sheet        smtplab.Tally
+	broken       []string // receivers that saw more than they told
+}
+
+// TestWorlds prints a row for each world and binary.
+func TestWorlds(t *testing.T) {
+	effort.Children(t)
+	t.Parallel()
+	all := shortWorlds()
+	if effort.Long() {
+		all = longWorlds()
+	}
+	for _, w := range all {
+		for _, path := range underTest() {
+			t.Run(strings.ReplaceAll(w.name, "/", " a ")+" "+named(path), func(t *testing.T) {
+				t.Parallel()
+				run := w.run
+				if w.nodes > 0 {
+					run = w.runCluster
+				}
+				w.check(t, path, run(t, path))
+			})
+		}
+	}
+}
+
+// check prints the row of a world and looks whether everybody was treated and judged well.
+func (w *world) check(t *testing.T, path string, s seen) {
+	t.Helper()
+	if len(w.steps) == 0 {
+		n, ideal := float64(len(w.list)), w.ideal().Seconds()
+		t.Logf("| %s | %s | %.1f s | ideal %.1f s | %.2f times | %d of %d final, %d wrong, %d missed | %.2f RCPTs, %.4f connections "+
+			"an address | %.2f %% put off |", w.name, named(path), s.took.Seconds(), ideal, s.took.Seconds()/ideal, s.final,
+			len(w.list), s.wrong, s.missed, float64(s.sheet.Rcpts)/n, float64(s.sheet.Sessions)/n,
+			100*float64(s.sheet.Deferred)/float64(max(1, s.sheet.Rcpts)))
+	}
+	if s.wrong > 0 || s.sheet.Data > 0 || 100*s.missed > len(w.list) || len(w.steps) == 0 && s.final < len(w.list) {
+		t.Errorf("%d wrong, %d missed, %d of %d final, %d DATA", s.wrong, s.missed, s.final, len(w.list), s.sheet.Data)
+	}
+	if len(s.broken) > 0 {
+		t.Errorf("more than was told: %s", s.broken)
+	}
+}
+
+// lab starts the receivers.
+func (w *world) lab(t *testing.T) *smtplab.Lab {
+	o := quickLab()
+	o.Latency = w.turn
+	if w.greylist > 0 {
+		o.GreylistWait = w.greylist
+	}
+	lab := startLab(t, o)
+	if w.at.Name != "" {
+		if err := lab.Add(smtplab.Domain{Name: limitedDomain, Personality: w.at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lab
+}
+
+// settings is what the node is told.
+func (w *world) settings() string {
+	var waits []string
+	for _, wait := range w.waits {
+		waits = append(waits, fmt.Sprintf("%q", wait))
+	}
+	return fmt.Sprintf(`
+[retry]
+greylist_waits = [%s]
+give_up_after = %q
+control_waits = ["200ms", "400ms"]
+[throttle.default]
+connections = %d
+connection_rate = "%d/s"
+rcpt_rate = "%d/s"
+rcpts_per_connection = %d
+refused_per_session = 1000000
+refused_per_hour = 1000000
+%s`, strings.Join(waits, ", "), w.giveUp, cmp.Or(w.most.SessionsAtOnce, connections), cmp.Or(w.most.SessionsIn1s, wide),
+		cmp.Or(w.most.RcptsIn1s, wide), cmp.Or(w.most.RcptsPerSession, wide), w.told)
+}
+
+// run has one node work on the list to its end, or for as long as its steps take.
+func (w *world) run(t *testing.T, path string) (s seen) {
+	t.Helper()
+	lab := w.lab(t)
+	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: w.settings()})
+	r.binary = path
+	node := r.serve()
+	node.waitFor("node started")
+	r.open(int64(len(w.list)))
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait)+w.lasts())
+	defer cancel()
+	w.hide(t, lab, 0)
+	c, began := r.client(), time.Now()
+	id, err := handIn(ctx, c, "world.csv", []byte("email\n"+strings.Join(w.list, "\n")+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.steps) > 0 {
+		w.judge(ctx, t, path, lab)
+	} else {
+		end(ctx, c, id)
+	}
+	s = w.look(t, lab, c, id)
+	s.took = time.Since(began)
+	if code := node.stop(syscall.SIGTERM); code != exitDone {
+		t.Errorf("SIGTERM: got code %d", code)
+	}
+	return s
+}
+
+// end waits for the end of a verification, or of ctx.
+func end(ctx context.Context, c *apiClient, id string) {
+	for {
+		if d, err := look(ctx, c, id); err == nil && d.CompletedAt != nil || sleep(ctx, 50*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// look gives what customers and receivers have seen so far.
+func (w *world) look(t *testing.T, lab *smtplab.Lab, c *apiClient, id string) (s seen) {
+	t.Helper()
+	sheet := lab.Manners()
+	s.sheet = sheet.Total
+	var text bytes.Buffer
+	if err := c.results(t.Context(), id, &text); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := readRows(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.final = len(rows)
+	for address, row := range rows {
+		if truth := lab.Truth(address); truth.Wrong(row.outcome) {
+			s.wrong++
+		} else if truth.Knowable && row.outcome != truth.Outcome {
+			s.missed++
+		}
+	}
+	most := w.most
+	most.SessionsAtOnce = cmp.Or(most.SessionsAtOnce, connections)
+	for name, r := range sheet.Receivers {
+		for _, x := range []struct {
+			what       string
+			seen, told int
+		}{
+			{"sessions at once", r.SessionsAtOnce, most.SessionsAtOnce}, {"sessions in a second", r.SessionsIn1s, most.SessionsIn1s},
+			{"RCPTs in a second", r.RcptsIn1s, most.RcptsIn1s}, {"RCPTs in a session", r.RcptsPerSession, most.RcptsPerSession},
+			{"RCPTs in a transaction", r.RcptsPerTx, most.RcptsPerTx},
+		} {
+			if x.told > 0 && x.seen > x.told {
+				s.broken = append(s.broken, fmt.Sprintf("%s: %d %s, told %d", name, x.seen, x.what, x.told))
+			}
+		}
+	}
+	return s
+}
+
+// hide sets a step of the hidden limit.
+func (w *world) hide(t *testing.T, lab *smtplab.Lab, i int) {
+	t.Helper()
+	limit := w.hidden
+	if len(w.steps) > 0 {
+		limit.Rcpts = max(1, int(float64(w.steps[i].perSecond)*limit.Per.Seconds()))
+	}
+	if limit.Rcpts == 0 {
+		return
+	}
+	if err := lab.SetLimit(limitedDomain, limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lasts is how long the steps take.
+func (w *world) lasts() (sum time.Duration) {
+	for _, s := range w.steps {
+		sum += s.settle + s.judge
+	}
+	return sum
+}
+
+// judge changes the hidden limit step by step, and prints how much of each was used.
+func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtplab.Lab) {
+	t.Helper()
+	for i, s := range w.steps {
+		w.hide(t, lab, i)
+		row := fmt.Sprintf("| %s, %d/s | %s |", w.name, s.perSecond, named(path))
+		for _, wait := range []time.Duration{s.settle, s.judge} {
+			from := time.Now()
+			if err := sleep(ctx, wait); err != nil {
+				t.Fatal(err)
+			}
+			use := lab.UseOf(limitedDomain, from, time.Now())
+			row += fmt.Sprintf(" %v: %.1f %% used, %.2f %% put off, %.1f/s asked |", wait, 100*use.Share(),
+				100*use.HeldShare(), float64(use.Asked)/wait.Seconds())
+			if wait == s.judge && path == "" && (use.Share() < w.score || use.HeldShare() >= putOffMost) {
+				t.Errorf("%d/s: %.1f %% used, %.2f %% put off; want %.0f %% and less than %.0f %%", s.perSecond,
+					100*use.Share(), 100*use.HeldShare(), 100*w.score, 100*putOffMost)
+			}
+		}
+		t.Log(row)
+	}
+}
+
+// runCluster has several nodes work on the list, of which some are killed in turn while the others go on.
+func (w *world) runCluster(t *testing.T, path string) (s seen) {
+	t.Helper()
+	lab := w.lab(t)
+	c := newCrowd(t, postgres.New(t, postgres.Options{}), lab, w.settings(), w.nodes, path)
+	c.start(c.nodes...)
+	c.await("the nodes agree", agreed(c.nodes...))
+	began := time.Now()
+	id := c.submit([]byte("email\n" + strings.Join(w.list, "\n") + "\n"))
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait))
+	defer cancel()
+	for i, m := range c.nodes[:w.kills] {
+		for lab.Manners().Addresses < (i+1)*len(w.list)/(w.nodes+2) && sleep(ctx, 50*time.Millisecond) == nil {
+			continue
+		}
+		c.kill(m)
+		c.start(m)
+	}
+	for !c.standing(id).done && sleep(ctx, 50*time.Millisecond) == nil {
+		continue
+	}
+	took := time.Since(began)
+	s = w.look(t, lab, c.nodes[0].client(), id.String())
+	s.took = took
+	return s
+}
+
+// ratelimited is how many RCPTs a second the lab's ratelimit lets through.
+const ratelimited = 3
+
+// asked is an address and when it is due.
+type asked struct {
+	at    float64 // seconds
+	since float64 // its first try
+	tries int
+	name  string
+}
+
+// ideal is how long the slowest receiver takes when it is asked at the told pace: each address in its turn, and those
+// that are put off again as soon as that can help, before all others.
+func (w *world) ideal() (longest time.Duration) {
+	lists := map[string][]string{}
+	for _, address := range w.list {
+		_, domain, _ := strings.Cut(address, "@")
+		lists[domain] = append(lists[domain], address)
+	}
+	for domain, list := range lists {
+		now, pace := 0.0, cmp.Or(w.pace, float64(w.most.RcptsIn1s))
+		if strings.Contains(domain, "-ratelimit.") {
+			pace = min(pace, ratelimited)
+		}
+		var due []asked // the first is due first
+		for len(list) > 0 || len(due) > 0 {
+			next := asked{at: now, since: now}
+			switch {
+			case len(due) > 0 && (due[0].at <= now || len(list) == 0):
+				next, due = due[0], due[1:]
+				now = max(now, next.at)
+			default:
+				next.name, list = list[0], list[1:]
+			}
+			now += 1 / pace
+			if next.at = w.again(domain, next); next.at > 0 {
+				at, _ := slices.BinarySearchFunc(due, next, func(a, b asked) int { return cmp.Compare(a.at, b.at) })
+				next.tries++
+				due = slices.Insert(due, at, next)
+			}
+		}
+		longest = max(longest, time.Duration(now*float64(time.Second)))
+	}
+	return longest
+}
+
+// again gives when an address that was just asked must be asked once more; 0: not any more.
+func (w *world) again(domain string, a asked) float64 {
+	wait := w.waits[min(a.tries, len(w.waits)-1)].Seconds()
+	local, _, _ := strings.Cut(a.name, ".")
+	own := domain == limitedDomain && w.at.Name != ""
+	grey := local == "grey" || own && w.at.GreylistAlways
+	never := local == "deferred" || local == "cut" || local == "closing" || own && !w.at.GreylistAlways
+	switch {
+	case grey && a.tries == 0:
+		return a.since + w.greylist.Seconds()
+	case never && a.at+wait-a.since <= w.giveUp.Seconds():
+		return a.at + wait
+	}
+	return 0
+}

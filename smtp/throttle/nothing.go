@@ -1,0 +1,243 @@
+package throttle
+
+import (
+	"fmt"
+	"time"
+)
+
+// What is done while nothing passes.
+const (
+	// rowNothing first tries in a row without a good answer, or rowQuiet where the last one is quietNothing ago, and
+	// nothing passes.
+	rowNothing   = 20
+	rowQuiet     = 3
+	quietNothing = 10 * time.Second
+
+	// Then one address at a time is asked after 1, 2, 4, aloneMost seconds; after long the wait becomes the
+	// aloneShare-th part of it, up to aloneLate.
+	aloneMost  = 5 * time.Second
+	aloneShare = 20
+	aloneLate  = time.Minute
+
+	// passesAlone of those that are asked again pass, and no fresh one was asked between: it is tried at a pace.
+	passesAlone = 4
+
+	// limitLeast is how many good answers of the second before are enough to take it for the limit.
+	limitLeast = 5
+
+	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
+	// within relapseIn.
+	provenFor = 30 * time.Second
+	relapseIn = 10 * time.Minute
+)
+
+// Nothing is the time in which no first try gets a good answer.
+type Nothing struct {
+	on    bool
+	since time.Time
+	asked int  // alone, since then
+	again bool // who was asked before is next, and not a fresh one
+
+	domain, tenant string // of all that failed; "": of several
+
+	passedAgain int  // asked again, that passed since a fresh one did
+	votes       int  // fresh ones that failed behind such
+	before      int  // of passedAgain, when a fresh one failed last
+	proven      bool // the pace before had gone well for long
+	limit       float64
+
+	good   time.Time // the newest good answer of all
+	ended  time.Time // the newest such time
+	cycled int       // good answers since then
+	was    int       // and in the cycle before
+	from   time.Time // when the present cycle began
+}
+
+// nothingPasses stops asking but one at a time.
+func (p *Pace) nothingPasses(now time.Time) Effect {
+	domain, tenant, refused, grey, n := p.firsts.rowOf()
+	good, _ := p.firsts.goodSince(time.Time{})
+	if 2*grey > n && good == 0 && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
+		p.grey.begin(p, now)
+		return Unchanged
+	}
+	p.stopAsking(now, domain, tenant)
+	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: one is asked at a time", n,
+		perSecond(p.rate)))
+	if 2*refused > n {
+		return Refused
+	}
+	return NothingPasses
+}
+
+// TurnAway is NothingPasses for a receiver that takes no more sessions just when it deferred somebody.
+func (p *Pace) TurnAway(now time.Time) {
+	if !p.nothing.on {
+		p.stopAsking(now, "", "")
+		p.enter(PhaseNothing, now, fmt.Sprintf("an address was deferred at %s, and then no session could be opened: one is asked at a time",
+			perSecond(p.rate)))
+	}
+}
+
+func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
+	x := &p.nothing
+	well := &p.search
+	if p.test.open {
+		well = &p.test.saved
+	}
+	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
+		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
+	if p.flow.over(now, time.Second) >= limitLeast {
+		x.limit = measured(p, now, sample{})
+	}
+	p.counted = now
+	p.waitAlone(now)
+}
+
+// Alone reports whether one address at a time is asked.
+func (p *Pace) Alone() bool { return p.nothing.on }
+
+// Nothing returns what is known of the time in which nothing passes.
+func (p *Pace) Nothing() *Nothing { return &p.nothing }
+
+// AsksAgain reports whether the next one that is asked alone is one that got a bad answer before.
+func (x *Nothing) AsksAgain() bool { return x.again }
+
+// TakeTurn notes that such a one was chosen.
+func (x *Nothing) TakeTurn() { x.again = false }
+
+// GiveTurn makes it their turn, because there are no new ones.
+func (x *Nothing) GiveTurn() { x.again = true }
+
+// Failing returns the mail domain and the tenant of all that failed; "": of several.
+func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
+
+// waitAlone waits for the next one.
+func (p *Pace) waitAlone(now time.Time) {
+	if p.nothing.passedAgain > 0 { // the receiver answers: it is soon known what it means
+		p.until = now.Add(settles)
+		return
+	}
+	wait := min(time.Second<<min(p.nothing.asked, 10), aloneMost)
+	p.until = now.Add(max(wait, min(now.Sub(p.nothing.since)/aloneShare, aloneLate)))
+	p.nothing.asked++
+}
+
+// failedAlone takes a fresh address that was asked alone and got a bad answer.
+func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
+	x := &p.nothing
+	if t.Domain != x.domain {
+		x.domain = ""
+	}
+	if t.Tenant != x.tenant {
+		x.tenant = ""
+	}
+	x.again = true
+	if x.passedAgain > x.before {
+		x.before = x.passedAgain
+		if x.votes++; x.votes >= greyVotes {
+			p.grey.begin(p, now)
+			return Unchanged
+		}
+	}
+	p.waitAlone(now)
+	if t.Result == RefusedUs && p.firsts.isBlocked() {
+		return Refused
+	}
+	return NothingPasses
+}
+
+// againAlone takes what came of asking an address again while nothing passes.
+func (p *Pace) againAlone(passed bool, now time.Time) Effect {
+	if !p.nothing.on {
+		return Unchanged
+	}
+	p.nothing.again = false
+	if passed {
+		p.until = now.Add(settles) // does a fresh one pass too?
+		if p.nothing.passedAgain++; p.nothing.passedAgain-p.nothing.before >= passesAlone {
+			p.resume(&Try{}, now)
+		}
+		return Unchanged
+	}
+	p.waitAlone(now)
+	return NothingPasses
+}
+
+// resume goes on when a fresh address passes: at the pace before when it was an outage, or about one domain or one customer's list;
+// and below it when it was too fast.
+func (p *Pace) resume(t *Try, now time.Time) {
+	x := &p.nothing
+	took := now.Sub(x.since)
+	lasted, from, why := took, p.rate, "it was too fast"
+	switch {
+	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
+		why = "others are answered: it was about one mail domain or one customer's list"
+	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
+		if why = "the receiver answers again"; p.test.open {
+			p.search = p.test.saved
+		}
+	case p.proved > 0 && p.proved < from && 2*p.proved >= from: // a raise was too much
+		if p.long {
+			lasted = 0 // it is no penalty
+		}
+		p.failedTrial(now, lasted)
+		p.lower(nearEdge*p.proved, p.proved, now)
+	default:
+		through := x.through(now, lasted) / p.share
+		if through > 0 && !p.long {
+			p.long, p.gap = true, now // what was taken for a penalty was none
+		}
+		if p.long {
+			lasted = 0
+		}
+		p.failedTrial(now, lasted)
+		if through > 0 {
+			p.lower(nearEdge*through, through, now)
+		} else if x.limit > 0 && below*x.limit < from/2 {
+			p.lower(below*x.limit, x.limit, now)
+		} else {
+			p.lower(from/2, from, now)
+		}
+		p.hold = now.Add(min(lasted, aloneLate))
+	}
+	votes := x.votes
+	if t.Domain != "" { // a fresh one passed
+		votes = 0
+	}
+	*x = Nothing{good: x.good, ended: now, from: now, was: x.cycled, votes: votes}
+	p.test.open = false
+	p.later = transients{}
+	p.firsts.forgetRow()
+	p.counted, p.until = now, now
+	p.stretch(now)
+	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
+}
+
+// through is how many good answers a second a limit lets through that counts over long: as many in each cycle of which it let some through
+// for a good part; 0: it isn't such a limit.
+func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
+	took := now.Sub(x.from)
+	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) || 10*lasted > 9*took {
+		return 0
+	}
+	return float64(x.cycled) / took.Seconds()
+}
+
+// Outage forgets what was learned from connections that broke when the receiver went down: down is not slow.
+func (p *Pace) Outage(now time.Time) {
+	if p.test.open {
+		p.test.open = false
+		p.search = p.test.saved
+	}
+	p.firsts.forgetRow()
+	p.nothing.on = false
+	p.counted, p.until = now, now
+	p.stretch(now)
+	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our pace")
+}
+
+// Proven reports whether the pace has gone well for so long that trouble which comes now is not our doing.
+func (p *Pace) Proven(now time.Time) bool {
+	return !p.trying && !p.test.open && p.phase != PhaseStarting && now.Sub(p.began) >= quietNothing && p.edge == 0
+}

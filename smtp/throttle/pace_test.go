@@ -1,0 +1,148 @@
+package throttle
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// askedReceiver is a receiver that is asked at the pace that it is let go, one at a time. It lets limit of them pass in a second.
+type askedReceiver struct {
+	pace  *Pace
+	now   time.Time
+	limit int
+	grey  time.Duration
+	seen  []time.Time
+	again []deferredTry
+	good  int
+	bad   int
+}
+
+type deferredTry struct {
+	first Try
+	due   time.Time
+}
+
+func beginAsking(ceiling, limit int) *askedReceiver {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &askedReceiver{pace: NewPace(RateBounds{Ceiling: Rate{Events: ceiling, Per: time.Second}, Stated: true}, now), now: now, limit: limit}
+}
+
+// passes counts one more.
+func (a *askedReceiver) passes(since time.Time) bool {
+	for len(a.seen) > 0 && a.now.Sub(a.seen[0]) >= time.Second {
+		a.seen = a.seen[1:]
+	}
+	if a.limit > 0 && len(a.seen) >= a.limit || a.now.Sub(since) < a.grey {
+		return false
+	}
+	a.seen = append(a.seen, a.now)
+	return true
+}
+
+// run asks for a while: new addresses, and those that were deferred when they are due.
+func (a *askedReceiver) run(d time.Duration) {
+	for end := a.now.Add(d); a.now.Before(end); {
+		rate, until := a.pace.Permits(a.now)
+		a.now = later(a.now.Add(time.Duration(float64(time.Second)/rate.PerSecond())), until)
+		if len(a.again) > 0 && a.again[0].due.Before(a.now) && (!a.pace.Alone() || a.pace.Nothing().AsksAgain()) {
+			one := a.again[0]
+			a.again = a.again[1:]
+			passed := a.passes(one.first.Sent)
+			a.pace.Again(one.first, a.now, passed, a.now)
+			a.count(passed)
+			continue
+		}
+		t := Try{Sent: a.now, Kind: "451", Domain: "d"}
+		passed := a.passes(a.now)
+		if a.count(passed); passed {
+			a.pace.Good(t, a.now)
+			continue
+		}
+		t.Result = PutOff
+		a.pace.Bad(t, a.now)
+		if len(a.again) < 20 {
+			a.again = append(a.again, deferredTry{t, a.now.Add(2 * time.Second)})
+		}
+	}
+}
+
+func (a *askedReceiver) count(passed bool) {
+	if passed {
+		a.good++
+	} else {
+		a.bad++
+	}
+}
+
+// TestPaceFindsALimit that is not told, of any size, keeps just below it, and goes back to what is told when it is gone.
+func TestPaceFindsALimit(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		limit := 2 + r.IntN(60)
+		a := beginAsking(limit*(2+r.IntN(10)), limit)
+		t.Run(fmt.Sprintf("%d of %.0f", limit, a.pace.ceiling), func(t *testing.T) {
+			a.run(time.Minute)
+			a.good, a.bad = 0, 0
+			a.run(5 * time.Minute)
+			if used := float64(a.good) / 300 / float64(limit); used < 0.8 || a.bad*50 > a.good {
+				t.Errorf("%.0f %% used, %d of %d deferred: %s", 100*used, a.bad, a.good+a.bad, a.pace.Explain(a.now).Why)
+			}
+			a.limit = 0
+			a.run(5 * time.Minute)
+			if e := a.pace.Explain(a.now); e.Rate < 2*float64(limit) {
+				t.Errorf("%.3g/s five minutes after the limit was gone: %s", e.Rate, e.Why)
+			}
+		})
+	}
+}
+
+// TestPaceFindsGreylisting by who passes: new addresses go at the whole pace then.
+func TestPaceFindsGreylisting(t *testing.T) {
+	for _, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+		a := beginAsking(20, 0)
+		a.grey = wait
+		if a.run(wait + 30*time.Second); !a.pace.Greylisting() || a.pace.Lasting() != 20 {
+			t.Errorf("%s: %s", wait, a.pace.Explain(a.now).Why)
+		}
+	}
+}
+
+// TestPaceStopsWhereNothingPasses: few are asked, and the pace of before comes back when the receiver answers again.
+func TestPaceStopsWhereNothingPasses(t *testing.T) {
+	a := beginAsking(50, 0)
+	a.run(time.Minute)
+	a.grey, a.bad = time.Hour, 0
+	if a.run(time.Minute); a.bad > 60 {
+		t.Errorf("%d asked in a minute in which nothing passes", a.bad)
+	}
+	a.grey, a.again = 0, nil
+	if a.run(15 * time.Second); a.pace.Lasting() != 50 || a.pace.Alone() {
+		t.Errorf("%.3g/s after it: %s", a.pace.Lasting(), a.pace.Explain(a.now).Why)
+	}
+}
+
+// TestPaceTellsMailboxesFromALimit: a share that is deferred at any pace, and passes a moment later, costs nothing but a short test.
+func TestPaceTellsMailboxesFromALimit(t *testing.T) {
+	for _, share := range []float64{0.05, 0.2, 0.5} {
+		a, r, slow := beginAsking(30, 0), rand.New(rand.NewPCG(3, 4)), 0
+		for range 6000 {
+			a.now = a.now.Add(time.Second / 30)
+			one := Try{Sent: a.now, Kind: "450", Domain: "d"}
+			if r.Float64() >= share {
+				a.pace.Good(one, a.now)
+			} else {
+				one.Result = PutOff
+				a.pace.Bad(one, a.now)
+				a.pace.Again(one, a.now, true, a.now)
+			}
+			if a.pace.Lasting() < 30 {
+				slow++
+			}
+		}
+		if slow > 1200 || a.pace.Lasting() < 30 {
+			t.Errorf("%.0f %%: below the told pace for %d of 6000: %s", 100*share, slow, a.pace.Explain(a.now).Why)
+		}
+	}
+}
