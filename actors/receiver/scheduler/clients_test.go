@@ -13,11 +13,11 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// What clients of a trial do is what actors/domain does: agenda.go, shard.go, answers.go and greylist.go there have the same
-// numbers.
+// What clients of a trial do is what actors/domain does: planner.go, shard.go, answers.go and retries.go there have the
+// same numbers.
 const (
-	chunksOut  = 2                // of a task
-	chunkFirst = 25               // addresses of the first chunk
+	chunksOut  = 2                // of a task, and of those that are due again beside them
+	chunkLeast = 25               // addresses of a chunk
 	chunkSoon  = 20 * time.Second // a chunk that is answered sooner is followed by one twice as large
 	namedInRow = 4                // waits in a row may be as short as they are named
 	earlyApart = 100 * time.Millisecond
@@ -41,6 +41,7 @@ type taskOf struct {
 	answered  int
 	heard     time.Time
 	wakes     time.Time
+	retryAt   time.Time // those that are due again were refused
 }
 
 // caseOf is what a client knows of one address.
@@ -49,13 +50,15 @@ type caseOf struct {
 	due   time.Time
 	waits int
 	tries int
-	asked bool // a RCPT was sent
-	fixed bool // its wait was named, or it was asked early before
+	since time.Time // when it was asked: the first RCPT since it was offered
+	asked bool      // itself, before
+	fixed bool      // its wait was named, or it was asked early before
 }
 
 type chunkOut struct {
-	sent time.Time
-	left map[uint32]bool
+	sent    time.Time
+	retries bool // of those that were due again
+	left    map[uint32]bool
 }
 
 // laterList are addresses that were put off, the soonest first.
@@ -84,7 +87,7 @@ func (t *taskOf) address(o uint32) string { return t.local(o) + "@" + t.task.Get
 // add gives a tenant n addresses at a domain.
 func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
 	t := &taskOf{tenant: tenant, name: domain + fmt.Sprint(tenant), route: route, out: map[uint64]*chunkOut{},
-		cases: make([]caseOf, n), size: chunkFirst, workspace: id(byte(100 + tenant)),
+		cases: make([]caseOf, n), size: wire.AddressesMax, workspace: id(byte(100 + tenant)),
 		task: &wire.Task{Verification: id(byte(tenant)), Epoch: 1, Domain: domain}}
 	t.later.of = t
 	tr.all, tr.left, tr.unsettled = tr.all+n, tr.left+n, tr.unsettled+n
@@ -99,16 +102,16 @@ func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
 	tr.after(time.Duration(len(tr.tasks))*time.Millisecond, func() { tr.pump(t) })
 }
 
-// take gives the next chunk: what was given back and what is due, and new ones where those are few.
-func (tr *trial) take(t *taskOf) (list []uint32) {
-	n := min(t.size, len(t.ready))
-	list, t.ready = append(list, t.ready[:n]...), t.ready[n:]
-	for len(list) < t.size && t.later.Len() > 0 && !t.later.due(0).After(tr.now) {
+// take gives the next chunk: of those that are due again, or of the others.
+func (tr *trial) take(t *taskOf, retries bool) (list []uint32) {
+	for retries && !tr.now.Before(t.retryAt) && len(list) < t.size && t.later.Len() > 0 && !t.later.due(0).After(tr.now) {
 		list = append(list, heap.Pop(&t.later).(uint32))
 	}
-	if len(list) > t.size/2 {
+	if retries {
 		return list
 	}
+	n := min(t.size, len(t.ready))
+	list, t.ready = append(list, t.ready[:n]...), t.ready[n:]
 	for len(list) < t.size && t.next < len(t.cases) {
 		list = append(list, uint32(t.next))
 		t.next++
@@ -117,38 +120,56 @@ func (tr *trial) take(t *taskOf) (list []uint32) {
 	return list
 }
 
-// pump offers what a task has to ask now.
+// room reports whether one more chunk may be out, of those that are due again or of the others.
+func (t *taskOf) room(retries bool) bool {
+	n := 0
+	for _, out := range t.out {
+		if out.retries == retries {
+			n++
+		}
+	}
+	return n < chunksOut
+}
+
+// pump offers what a task has to ask now, what is due again before all else.
 func (tr *trial) pump(t *taskOf) {
-	for len(t.out) < chunksOut {
-		list := tr.take(t)
-		if len(list) == 0 {
-			break
-		}
-		t.chunk++
-		m := &wire.Offer{Task: t.task, Chunk: t.chunk, Hosts: t.route, Workspace: t.workspace,
-			Behind: uint32(len(t.cases) - t.next + len(t.ready)), WaitingMs: tr.now.Sub(begin).Milliseconds()}
-		out := &chunkOut{sent: tr.now, left: map[uint32]bool{}}
-		for _, o := range list {
-			p := &wire.Probe{Ordinal: o, Local: t.local(o), Retry: t.cases[o].tries > 0, Asked: t.cases[o].asked}
-			if grey := t.cases[o].grey; !grey.IsZero() {
-				p.Greylist(tr.now.Sub(grey), "")
+	for _, retries := range []bool{true, false} {
+		for t.room(retries) {
+			list := tr.take(t, retries)
+			if len(list) == 0 {
+				break
 			}
-			m.Probes = append(m.Probes, p)
-			out.left[o] = true
+			tr.offer(t, list, retries)
 		}
-		t.out[t.chunk] = out
-		tr.scheduler.Offer(tr.now, Client{Name: t.name}, m)
-		tr.told = true
 	}
 	tr.wakeClient(t)
 }
 
+// offer offers a chunk.
+func (tr *trial) offer(t *taskOf, list []uint32, retries bool) {
+	t.chunk++
+	m := &wire.Offer{Task: t.task, Chunk: t.chunk, Hosts: t.route, Workspace: t.workspace,
+		Behind: uint32(len(t.cases) - t.next + len(t.ready)), WaitingMs: tr.now.Sub(begin).Milliseconds()}
+	out := &chunkOut{sent: tr.now, retries: retries, left: map[uint32]bool{}}
+	for _, o := range list {
+		p := &wire.Probe{Ordinal: o, Local: t.local(o), Retry: t.cases[o].tries > 0, Asked: t.cases[o].asked}
+		if grey := t.cases[o].grey; !grey.IsZero() {
+			p.Greylist(tr.now.Sub(grey), "")
+		}
+		m.Probes = append(m.Probes, p)
+		out.left[o] = true
+	}
+	t.out[t.chunk] = out
+	tr.scheduler.Offer(tr.now, Client{Name: t.name}, m)
+	tr.told = true
+}
+
 // wakeClient sees to it that what was put off is offered when it is due.
 func (tr *trial) wakeClient(t *taskOf) {
-	if t.later.Len() == 0 || len(t.out) == chunksOut {
+	if t.later.Len() == 0 || !t.room(true) {
 		return
 	}
-	if at := t.later.due(0); !t.wakes.After(tr.now) || at.Before(t.wakes) {
+	if at := later(t.later.due(0), t.retryAt); !t.wakes.After(tr.now) || at.Before(t.wakes) {
 		t.wakes = tr.now.Add(max(10*time.Millisecond, at.Sub(tr.now)))
 		tr.after(t.wakes.Sub(tr.now), func() { tr.pump(t) })
 	}
@@ -160,7 +181,9 @@ func (tr *trial) heardOf(to Client, msg proto.Message) {
 	switch m := msg.(type) {
 	case *wire.OfferAck:
 		if out := t.out[m.GetChunk()]; out != nil && m.GetRefusal() != wire.Refusal_NONE {
-			tr.giveBack(t, m.GetChunk())
+			if tr.giveBack(t, m.GetChunk()); out.retries {
+				t.retryAt = tr.now.Add(time.Second)
+			}
 			tr.after(time.Second, func() { tr.pump(t) })
 		}
 	case *wire.Results:
@@ -182,12 +205,21 @@ func (tr *trial) giveBack(t *taskOf, number uint64) {
 		list = append(list, o)
 	}
 	slices.Sort(list)
-	t.ready = append(t.ready, list...)
+	for _, o := range list {
+		if t.cases[o].tries > 0 {
+			heap.Push(&t.later, o) // it is due already
+		} else {
+			t.ready = append(t.ready, o)
+		}
+	}
 	delete(t.out, number)
 }
 
 // offerAnew begins with another owner of the receiver: what has no answer is offered to it.
 func (tr *trial) offerAnew(t *taskOf) {
+	for o := range t.cases {
+		t.cases[o].since = time.Time{}
+	}
 	for number := uint64(1); number <= t.chunk; number++ {
 		if t.out[number] != nil {
 			tr.giveBack(t, number)
@@ -195,7 +227,7 @@ func (tr *trial) offerAnew(t *taskOf) {
 	}
 	delete(tr.named, t.task)
 	t.task = &wire.Task{Verification: t.task.GetVerification(), Epoch: t.task.GetEpoch() + 1, Domain: t.task.GetDomain()}
-	tr.named[t.task], t.chunk, t.size = t, 0, chunkFirst
+	tr.named[t.task], t.chunk, t.size = t, 0, wire.AddressesMax
 	tr.pump(t)
 }
 
@@ -218,13 +250,14 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 	if t.size *= 2; tr.now.Sub(out.sent) > chunkSoon {
 		t.size /= 4
 	}
-	t.size = min(max(t.size, chunkFirst), wire.AddressesMax)
+	t.size = min(max(t.size, chunkLeast), wire.AddressesMax)
 }
 
 // result takes one answer: an outcome, or that the address comes later.
 func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	c := &t.cases[o]
 	c.tries++
+	c.since = time.Time{}
 	outcome, reason := a.Verdict()
 	attempts := m.AttemptsOf(a)
 	if outcome.Final() {

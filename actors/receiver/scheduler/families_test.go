@@ -39,13 +39,14 @@ const (
 	connsOpened         // an address
 	askedAtFirst        // RCPTs and connections of the first minute, where nobody is answered
 	askedInVain         // the same after it, by the second
+	unheard             // addresses that were asked three minutes ago, and whose clients weren't told since
 	figuresAll
 )
 
 type figures [figuresAll]float64
 
-var figureNames = [figuresAll]string{"used", "worst 10 s", "put off", "time / ideal", "RCPTs / ideal", "connections an address",
-	"first minute", "then by the second"}
+var figureNames = [figuresAll]string{"used", "worst 10 s", "put off", "time / ideal", "RCPTs / ideal",
+	"connections an address", "first minute", "then by the second", "unheard"}
 
 // drawn is a world drawn at random, whose truth is known.
 type drawn struct {
@@ -113,9 +114,9 @@ func (q *idealQueue) Pop() any {
 	return v
 }
 
-// ideal plays the list of one who knows all limits: what is due goes first, each address that is put off comes back after the
-// waits of the clients, and as soon as one that was greylisted has passed the others wait for as long as it did. It returns
-// how long that takes until all have an outcome, and how many RCPTs it takes.
+// ideal plays the list of one who knows all limits: what is due goes first, each address that is put off comes back
+// after the waits of the clients, and as soon as one that was greylisted has passed the others wait for as long as it
+// did. It returns how long that takes until all have an outcome, and how many RCPTs.
 func (w *drawn) ideal() (seconds float64, rcpts int) {
 	later, next, open, knows := idealQueue{}, 0, 0, map[float64]float64{}
 	each, reopen := 1/w.rate(), 2*w.turn.Seconds()/float64(w.told.Connections)
@@ -193,7 +194,10 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 				hosts([]string{"mx1.example", "mx2.example"}[:w.hosts]...))
 		}
 	}
-	w.addresses = tr.all
+	if w.addresses = tr.all; w.against == nil {
+		w.against = w
+	}
+	w.against.addresses = tr.all
 	if w.takeover > 0 {
 		tr.after(w.takeover, tr.takeOver)
 	}
@@ -214,9 +218,6 @@ const lateMost = 2
 // play runs a world and judges it.
 func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
 	tr, span := w.begin(t, seed), w.span
-	if w.against == nil {
-		w.against = w
-	}
 	if w.wanted[timeTaken] > 0 {
 		ideal, _ := w.against.ideal()
 		span = w.spare + time.Duration(lateMost*ideal*float64(time.Second)) + takeoverSpare
@@ -256,15 +257,22 @@ func (w *drawn) judge(tr *trial) (f figures) {
 		f[askedAtFirst] = float64(first.asked + first.opens)
 		f[askedInVain] = float64(after.asked+after.opens) / float64(to-60)
 	}
+	for _, one := range tr.tasks {
+		for _, c := range one.cases {
+			if !c.since.IsZero() && tr.now.Sub(c.since) > 3*time.Minute {
+				f[unheard]++
+			}
+		}
+	}
 	if tr.drained > 0 { // the end, when little is left, says nothing
 		to = min(to, tr.drained)
 	}
 	all, x := tr.between(0, to), tr.between(w.from, to)
 	secs := float64(to-w.from) - w.spare.Seconds()
-	if w.takeover > 0 {
+	if over := int(w.takeover / time.Second); over > w.from && over < to {
 		secs -= takeoverSpare.Seconds()
 	}
-	f[usedPart] = float64(x.asked-x.limited-x.down) / secs / w.rate()
+	f[usedPart] = float64(x.useful()) / max(1, secs) / w.rate()
 	f[putOffPart] = float64(all.limited) / float64(max(100*fewPutOff, all.asked))
 	f[worstTen] = 1
 	for k := w.from; k+10 <= to; k++ {
@@ -272,10 +280,13 @@ func (w *drawn) judge(tr *trial) (f figures) {
 			continue
 		}
 		ten := tr.between(k, k+10)
-		f[worstTen] = min(f[worstTen], float64(ten.asked-ten.limited-ten.down)/10/w.rate())
+		f[worstTen] = min(f[worstTen], float64(ten.useful())/10/w.rate())
 	}
 	return f
 }
+
+// useful is how many RCPTs the receiver, as it is, could answer.
+func (s seconds) useful() int { return s.asked - s.limited - s.down - s.ill }
 
 // takeoverSpare is what a takeover may cost.
 const takeoverSpare = 15 * time.Second

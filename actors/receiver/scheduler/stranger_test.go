@@ -67,20 +67,30 @@ type unknownReceiver struct {
 	silent  []stretch     // it says nothing, and what it says comes at the end
 	breaks  bool          // it ends each session at its first RCPT
 	flaky   float64       // share of RCPTs that it puts off at random, at any pace
-	next    limitOf       // its limit from a time on, where there is one
-	changes time.Time
-	mute    bool      // it never greets
-	invalid float64   // share of mailboxes that don't exist
-	listed  []float64 // the same by tenant; nil: of all alike
-	blocked []stretch // every RCPT is refused as "client host blocked"
+	mute    bool          // it never greets
+	invalid float64       // share of mailboxes that don't exist
+	listed  []float64     // the same by tenant; nil: of all alike
+	blocked []stretch     // every RCPT is refused as "client host blocked"
 	ill     illHost
+	change  changeOf
 
+	meter
+	turns *rand.Rand
+	salt  string // which addresses are odd or don't exist
+	seen  map[string]time.Time
+}
+
+// changeOf is a limit that holds from a time on; zero: there is no change.
+type changeOf struct {
+	at time.Time
+	to limitOf
+}
+
+// meter is what a receiver counts for its limits.
+type meter struct {
 	rcpts, opens []time.Time
 	open         int
-	turns        *rand.Rand
-	salt         string    // which addresses are odd or don't exist
 	until        time.Time // of a penalty
-	seen         map[string]time.Time
 }
 
 // illHost is a host that answers everybody badly, or a part of them.
@@ -217,7 +227,8 @@ const (
 )
 
 // rcpt answers one; closed: the session is over.
-func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address string) (reply smtp.Reply, closed bool, truth int) {
+func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address string) (reply smtp.Reply, closed bool,
+	truth int) {
 	if in(s.outages, now) {
 		return smtp.Reply{}, true, wasDown
 	}
@@ -228,8 +239,8 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
 			false, wasDown
 	}
-	if !s.changes.IsZero() && !now.Before(s.changes) {
-		s.limit, s.changes = s.next, time.Time{}
+	if !s.change.at.IsZero() && !now.Before(s.change.at) {
+		s.limit, s.change = s.change.to, changeOf{}
 	}
 	bad := over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now)
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {
@@ -416,7 +427,8 @@ func (tr *trial) carry(s Step) {
 	case Send:
 		tr.hear(s.To, s.Msg)
 	case OpenSession:
-		l := &liveSession{of: tr.scheduler, s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}, host: s.Host}
+		l := &liveSession{of: tr.scheduler, host: s.Host,
+			s: &simSession{socket: s.Slot, host: s.Host, source: s.Source.Name()}}
 		if tr.live[s.ID] = l; len(tr.live) > tr.limit.Connections {
 			tr.t.Errorf("%d sessions at once", len(tr.live))
 		}
@@ -558,6 +570,9 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	tenant := -1
 	if t := tr.named[p.chunk.named]; t != nil {
 		tenant = t.tenant
+		if c := &t.cases[p.ordinal]; c.since.IsZero() {
+			c.since = tr.now
+		}
 	}
 	if l.s.rcpts++; l.s.rcpts > tr.limit.RcptsPerConnection {
 		tr.t.Errorf("RCPT %d of a session", l.s.rcpts)

@@ -46,7 +46,7 @@ func finishOf(tr *trial, most time.Duration) (f finish) {
 }
 
 // TestToldFinish: from a quarter on, what is told about the end is within 25 % of what it is, in drawn
-// worlds without penalties, outages and odd mailboxes. With -long it prints the figures of these, of
+// worlds without penalties, hidden openings, outages, greylisting and odd mailboxes. With -long it prints the figures of these, of
 // the others, and of what is shipped, where the share of bad ones is known from twenty of them only.
 func TestToldFinish(t *testing.T) {
 	report := func(name string, f finish, judge bool) {
@@ -75,7 +75,8 @@ func TestToldFinish(t *testing.T) {
 	}
 	for seed := range effort.Seeds(t, 20) {
 		w := drawMixed(rand.New(rand.NewPCG(seed, 7)))
-		easy := w.far.limit.penalty == 0 && len(w.far.outages) == 0 && len(w.far.odd) == 0
+		l := w.far.limit
+		easy := l.penalty == 0 && l.opens.Events == 0 && len(w.far.outages) == 0 && len(w.far.odd) == 0 && w.far.grey == 0
 		if !easy && !effort.Long() {
 			continue
 		}
