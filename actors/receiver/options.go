@@ -58,6 +58,7 @@ type Options struct {
 	Slots   *registry.Slots
 	Most    int                   // receivers in work on this node at a time (NewSeats); 0: not bounded
 	Rules   func() *verdict.Rules // those in force, which may change
+	Busy    func() bool           // the run queue of this node is long, so that more sessions would make nothing faster; nil: never
 	Log     *slog.Logger
 	Metrics *Metrics
 	Tracer  *span.Tracer // nil: nothing is traced
@@ -76,7 +77,7 @@ func (o *Options) forScheduler() scheduler.Options {
 	return scheduler.Options{Fenced: o.Fenced, Late: o.Late, Facts: o.Facts, Clock: o.Clock, Sources: o.Sources,
 		Allow:  o.Allow,
 		Stated: o.Stated, SourceOf: o.SourceOf, Said: o.Said, Weight: o.Weight, Waits: o.Waits, Slots: o.Slots,
-		Rules: o.Rules, Log: o.Log, Guard: o.Guard, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
+		Rules: o.Rules, Busy: o.Busy, Log: o.Log, Guard: o.Guard, Metrics: o.Metrics.Metrics, Stretch: o.stretch}
 }
 
 // pauses is how many long pauses there were until now.

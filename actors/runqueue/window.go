@@ -56,6 +56,11 @@ func (w *Window) Size() int {
 	return int(math.Float64frombits(w.size.Load()))
 }
 
+// Busy reports whether the run queue is long.
+func (w *Window) Busy() bool {
+	return w != nil && math.Float64frombits(w.length.Load()) > long*w.processors
+}
+
 // Want says that somebody would have more at work than Size. Without that the window does not grow.
 func (w *Window) Want() {
 	if w != nil {

@@ -134,6 +134,7 @@ func (n *node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	}
 	r.Most = c.SMTP.ReceiversAtOnce
 	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
+	r.Busy = func() bool { return n.window.Busy() }
 	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
 	r.Facts, r.Clock = receiverFacts{o.facts}, n.members.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }

@@ -258,6 +258,9 @@ func (al *allowance) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 // one alone would be long at it, which is known from its first answers on, and
 // when the RCPT rate can feed them.
 func (al *allowance) sessionsWorth(left int, a throttle.Limits) int {
+	if al.options.Busy != nil && al.options.Busy() {
+		return 1
+	}
 	turn := al.replies.Lowest
 	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
 	alone := time.Duration(float64(left) * al.turnsPerAddress() * float64(turn))

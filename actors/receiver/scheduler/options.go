@@ -42,10 +42,13 @@ type Options struct {
 	Said func(name string, f throttle.Field) []throttle.Said
 	// Weight is how many addresses of a workspace are asked for each one of a workspace
 	// of weight 1, at receivers where both wait; nil: all have the same.
-	Weight  func(workspace uuid.UUID) int
-	Waits   []time.Duration // of a penalty that names no time: first, second, … in a row
-	Slots   *registry.Slots
-	Rules   func() *verdict.Rules // those in force, which may change
+	Weight func(workspace uuid.UUID) int
+	Waits  []time.Duration // of a penalty that names no time: first, second, … in a row
+	Slots  *registry.Slots
+	Rules  func() *verdict.Rules // those in force, which may change
+	// Busy reports whether the run queue of this node is long; nil: it never is. Then no host is spoken to in
+	// more than one session, as far as they aren't open already.
+	Busy    func() bool
 	Log     *slog.Logger
 	Guard   *guard.Guard // of goroutines; nil: none
 	Metrics *Metrics
