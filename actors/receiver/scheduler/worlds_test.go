@@ -72,7 +72,8 @@ func (w *drawn) describe(more string) *drawn {
 	l := w.far.limit
 	w.what = fmt.Sprintf("%s; told %s, %d sessions, %s, stated %v; "+
 		"%d domains, %d customers, %d hosts, turn %s+%s; it says %d %s %q", more, w.told.RcptRate, w.told.Connections,
-		w.told.ConnectionRate, w.stated, w.domains, w.tenants, w.hosts, w.turn, w.jitter.Round(time.Millisecond), w.far.says.Code, w.far.says.Enhanced, w.far.words)
+		w.told.ConnectionRate, w.stated, w.domains, w.tenants, w.hosts, w.turn,
+		w.jitter.Round(time.Millisecond), w.far.says.Code, w.far.says.Enhanced, w.far.words)
 	if w.isLimited() {
 		w.what += fmt.Sprintf("; hidden %s, %s openings, %d sessions, by %s, fixed %v, refused ones count %v, penalty %s",
 			l.rcpts, l.opens, l.sessions, []string{"4xx", "421", "reset"}[l.way], l.fixed, l.countsBad, l.penalty)
