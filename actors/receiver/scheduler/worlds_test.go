@@ -70,8 +70,9 @@ func drawTold(r *rand.Rand) *drawn {
 // describe says what was drawn, for those who read a failure.
 func (w *drawn) describe(more string) *drawn {
 	l := w.far.limit
-	w.what = fmt.Sprintf("%s; told %s, %d sessions, %s, stated %v; %d domains, %d customers, %d hosts, turn %s+%s; "+
-		"it says %d %s %q", more, w.told.RcptRate, w.told.Connections, w.told.ConnectionRate, w.stated, w.domains, w.tenants, w.hosts, w.turn,
+	w.what = fmt.Sprintf("%s; told %s, %d sessions, %s, stated %v; "+
+		"%d domains, %d customers, %d hosts, turn %s+%s; it says %d %s %q", more, w.told.RcptRate, w.told.Connections,
+		w.told.ConnectionRate, w.stated, w.domains, w.tenants, w.hosts, w.turn,
 		w.jitter.Round(time.Millisecond), w.far.says.Code, w.far.says.Enhanced, w.far.words)
 	if w.isLimited() {
 		w.what += fmt.Sprintf("; hidden %s, %s openings, %d sessions, by %s, fixed %v, refused ones count %v, penalty %s",
@@ -112,7 +113,8 @@ func sentence(r *rand.Rand, about int) string {
 				" is full", " is busy", " is locked", " is out of storage", " has exceeded its quota", " is temporarily disabled")
 	case 2:
 		return pick(r, "", "Error: ", "sorry, ") + pick(r, "too many recipients", "rate limit exceeded",
-			"you are sending too quickly", "too many messages from your host", "throttled") + pick(r, "", ", slow down", ", try again later")
+			"you are sending too quickly", "too many messages from your host", "throttled") +
+			pick(r, "", ", slow down", ", try again later")
 	case 3:
 		return pick(r, "Greylisted", "greylisting in action", "recipient address rejected: greylisted",
 			"You have been greylisted") + pick(r, "", ", try again later", ", please come back")
