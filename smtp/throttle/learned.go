@@ -166,7 +166,7 @@ func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 // SessionFull learns from a session whose receiver said after told answers that they are enough. One
 // such word may be about something else; the second after as many answers is about the length.
 func (l *Learned) SessionFull(told int, now time.Time) {
-	if told == l.Cut.Told {
+	if told == l.Cut.Told && told+1 >= l.Longest { // else others went further; that word is counted as well
 		l.PerSession.Tighten(told, now)
 	}
 	l.Cut, l.agreed = SessionEnd{Told: told}, 0
