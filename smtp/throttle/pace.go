@@ -23,6 +23,9 @@ const (
 	// measuredIn is the longest span over which a limit is measured by what passed.
 	measuredIn = 4 * time.Second
 
+	// quietAgain is after how long without a good answer it shows something to ask again.
+	quietAgain = 2 * time.Second
+
 	// rowNear bad ones in a row are enough near a known limit.
 	rowNear = 3
 
@@ -335,8 +338,10 @@ func (p *Pace) InRow() int { return p.firsts.row }
 // Ignore forgets the newest first tries: it is known what they were about.
 func (p *Pace) Ignore(now time.Time) { p.firsts.forgetRow(); p.counted = now }
 
-// Calm reports whether the newest first try was answered, so that asking again shows something.
-func (p *Pace) Calm() bool { return p.firsts.row == 0 && !p.nothing.on }
+// Calm reports whether asking again shows something: the newest first try was answered, or none was for a while.
+func (p *Pace) Calm(now time.Time) bool {
+	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
+}
 
 // usualNow is the share that is deferred at any pace, as far as that is known.
 func usualNow(p *Pace, now time.Time) float64 {

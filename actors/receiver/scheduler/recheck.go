@@ -163,7 +163,7 @@ func (re *rechecks) failedAgain(now time.Time, s *session, a Answered) {
 	o, p := s.path, a.Probe
 	one := p.recheck
 	p.recheck = nil
-	if o.pace.Calm() {
+	if o.pace.InRow() == 0 && !o.pace.Alone() {
 		p.setCause(evidence.NewCause(evidence.ScopeAddress, fmt.Sprintf(
 			"asked again %s later it got %s again, while others were answered",
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Told.Attempt))))
@@ -368,7 +368,7 @@ func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may bool, alone *throt
 	case o.pace.Alone():
 		return (o.pace.Nothing().AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), o.pace.Nothing()
 	}
-	return o.pace.Calm() || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, nil
+	return o.pace.Calm(now) || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, nil
 }
 
 // comeBack queues a probe that was let aside.
