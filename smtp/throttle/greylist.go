@@ -120,7 +120,7 @@ func (g *greylisting) fresh(p *Pace, now time.Time) {
 	case n >= dueTries && 2*passed >= n:
 		g.end(p, now, "new addresses pass at once now: it greylists no longer")
 	case passed >= freshPass && g.isWrong(float64(passed)/float64(n)):
-		g.end(p, now, "new addresses pass as often as those that have waited: it isn't greylisting, whatever its words say")
+		g.end(p, now, "new addresses pass as often as those that have waited: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 	}
 }
@@ -158,7 +158,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	}
 	limit := p.rate * g.ok / g.due
 	if g.ok < greyMargin*g.due {
-		g.end(p, now, "those that have waited don't pass either: it isn't greylisting, whatever its words say")
+		g.end(p, now, "those that have waited don't pass either: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 		return Slower
 	}

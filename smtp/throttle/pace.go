@@ -272,7 +272,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		if now.Sub(later(p.nothing.good, p.grey.since)) <= p.grey.patience {
 			return Unchanged
 		}
-		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its words say")
+		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
 		p.grey.wrong = now
 		return p.nothingPasses(now)
 	case p.firsts.rowFails(), p.firsts.isBlocked(), p.firsts.row >= rowQuiet && now.Sub(p.nothing.good) >= quietNothing:
@@ -423,7 +423,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.search = p.test.saved
 		p.usual, p.usualAt = p.test.later.share, now
 		p.stretch(now)
-		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about them, and not our pace",
+		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): the reason is the addresses, not our pace",
 			100*p.test.share))
 		p.counted = now
 	case p.test.odds <= -decided:
@@ -529,7 +529,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	}
 	if m.Alone && !m.Grey {
 		p.stopAsking(now, "", "")
-		p.enter(PhaseNothing, now, "nothing passed before this receiver moved here, or we began anew: one is asked at a time")
+		p.enter(PhaseNothing, now, "nothing passed before this node took the receiver over: one is asked at a time")
 	}
 	if m.Usual > p.usual && m.Usual < 1 {
 		p.usual, p.usualAt = m.Usual, now
@@ -539,7 +539,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	}
 	p.rate, p.edge = min(p.ceiling, max(m.Rate, p.floor())), m.Edge
 	p.stretch(now)
-	p.enter(phaseOf(p), now, fmt.Sprintf("%s was used before this receiver moved here, or we began anew", perSecond(m.Rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("%s was the pace before this node took the receiver over", perSecond(m.Rate)))
 }
 
 // Wake ends every wait of the pace, because an operator said so or what it waited for is over.
