@@ -139,11 +139,10 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	if passed {
 		p.passed(sent, now)
 	}
-	g := &p.grey
-	switch {
-	case p.nothing.on:
+	if p.nothing.on {
 		return p.againAlone(passed, now)
 	}
+	g := &p.grey
 	if !g.on || !due && !passed {
 		return Unchanged
 	}

@@ -15,8 +15,8 @@ const (
 	shareTold  = 0.10
 	shareSure  = 0.3
 
-	// sureTries and shareTries are over how many first tries a share is looked at: one above shareSure, and a small one.
-	// of shareLeast at least.
+	// sureTries and shareTries are over how many first tries a share is looked at: one above shareSure, and a small one,
+	// for which shareLeast have to have passed when they were asked again.
 	sureTries, shareTries = 20, 50
 	shareLeast            = 3
 
@@ -62,7 +62,8 @@ const (
 
 // Pace is the law of how fast one receiver is asked from one of our sources, for one number: RCPT commands a second.
 // It keeps below what is told, finds a limit that is not told by what passes, tells a limit from mailboxes
-// that defer by themselves, and from greylisting, by asking again and by asking slower. Words decide nothing.
+// that defer by themselves, and from greylisting, by asking again and by asking slower. Words decide one thing: where most
+// replies of a row say that the receiver greylists, that is believed until addresses that have waited show otherwise.
 //
 // Rates are of the receiver as a whole; share is the part of them that is ours. Not safe for concurrent use.
 type Pace struct {

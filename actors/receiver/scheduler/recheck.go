@@ -45,7 +45,7 @@ const (
 	asideWhile = 2 * time.Second
 	hostFails  = 8
 
-	// toldInRow addresses in a row that are told to slow down and for how long, and the receiver is left alone for so long.
+	// toldInRow bad answers in a row, the newest of which names a wait above shortRest, and the receiver is left alone for it.
 	toldInRow = 3
 
 	// theDeferred is the name of no domain, for those that were deferred before and let new ones go first.
