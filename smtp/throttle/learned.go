@@ -2,8 +2,8 @@ package throttle
 
 import "time"
 
-// agreeing is how many sessions in a row have to end after as many answers for that to be their
-// length. Guess: two may be chance.
+// agreeing is how many sessions in a row have to end after as many answers, or refusals, for that to be what they bear: of the few
+// refusals of a session two agree by chance where single mailboxes end sessions.
 const agreeing = 3
 
 // LearnedFor is how long a limit that a receiver taught us holds before the
@@ -43,15 +43,43 @@ type Learned struct {
 	Transaction Together // RCPTs that go together in one, and in a group of commands
 	Group       Together
 
-	Cut    SessionEnd
-	agreed int // how many ends in a row came after as many answers
-
-	Longest   int       // answers of any session
-	longestAt time.Time // when there was one
+	answers, refusals ends
 }
 
-// SessionEnd is how far a session came before the receiver ended it.
-type SessionEnd struct{ Told, Refused int }
+// ends is after how many of something a receiver ends sessions.
+type ends struct {
+	newest int       // that one was ended after
+	agreed int       // how many in a row
+	most   int       // that any session went to
+	mostAt time.Time // when one did
+	taught bool      // a limit stands by these alone
+}
+
+// went notes how many a session has had.
+func (e *ends) went(n int, now time.Time) {
+	if n >= e.most || now.Sub(e.mostAt) > LearnedFor {
+		e.most, e.mostAt = n, now
+	}
+}
+
+// agrees reports whether a session that is ended after n is so like the one before.
+func (e *ends) agrees(n int) bool { return n > 0 && n == e.newest && n >= e.most }
+
+// ended learns from a session that was ended after n: of several in a row where none went further the limit, and of one that
+// came less far that there is none.
+func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
+	if !e.agrees(n) {
+		e.agreed = 0
+	}
+	e.agreed++
+	switch e.newest = n; {
+	case e.agreed >= agreeing && n > 0:
+		l.Tighten(n, now)
+		e.taught = true
+	case e.taught && n < l.Most:
+		*l, e.taught = LearnedLimit{}, false
+	}
+}
 
 // Apply lowers an allowance to what was learned; it never raises it.
 // Well says that sessions can be opened, so that more may be tried.
@@ -133,43 +161,35 @@ func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 	return c.Most
 }
 
-// Went notes how many answers a session has had.
-func (l *Learned) Went(told int, now time.Time) {
-	if told >= l.Longest || now.Sub(l.longestAt) > LearnedFor {
-		l.Longest, l.longestAt = told, now
-	}
+// Went notes how many answers a session has had, and how many of them were refusals.
+func (l *Learned) Went(told, refused int, now time.Time) {
+	l.answers.went(told, now)
+	l.refusals.went(refused, now)
 }
 
-// SessionEnded learns from a session that the receiver ended by 421 or by
-// closing it after told answers, refused of them refusals. One such end may be
-// chance, or the network; the third of three that agree in the number of answers
-// teaches the length of a session, the second of two that agree in the refusals their number.
+// Agrees reports whether a session that the receiver ends after told answers is as long as the one before.
+func (l *Learned) Agrees(told int) bool { return l.answers.agrees(told) }
+
+// SessionEnded learns from a session that the receiver ended by 421 or by closing it after told answers, refused of them refusals.
+// One such end may be chance, or the network.
 func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 	if told == 0 { // it isn't their length, if one ends at once
-		l.agreed, l.Cut = 0, SessionEnd{}
+		l.answers.newest, l.answers.agreed = 0, 0
 		return
 	}
-	end := SessionEnd{Told: told, Refused: refused}
-	if end.Told != l.Cut.Told || told < l.Longest { // else others went further
-		l.agreed = 0
+	l.answers.ended(told, &l.PerSession, now)
+	if l.answers.agreed < agreeing {
+		l.refusals.ended(refused, &l.Refused, now)
 	}
-	l.agreed++
-	switch {
-	case l.agreed >= agreeing:
-		l.PerSession.Tighten(told, now)
-	case refused > 0 && end.Refused == l.Cut.Refused:
-		l.Refused.Tighten(refused, now)
-	}
-	l.Cut = end
 }
 
 // SessionFull learns from a session whose receiver said after told answers that they are enough. One
 // such word may be about something else; the second after as many answers is about the length.
 func (l *Learned) SessionFull(told int, now time.Time) {
-	if told == l.Cut.Told && told+1 >= l.Longest { // else others went further; that word is counted as well
+	if told == l.answers.newest && told+1 >= l.answers.most { // else others went further; that word is counted as well
 		l.PerSession.Tighten(told, now)
 	}
-	l.Cut, l.agreed = SessionEnd{Told: told}, 0
+	l.answers.newest, l.answers.agreed = told, 0
 }
 
 // Raise drops a limit that was learned below what was allowed before, when more is allowed.

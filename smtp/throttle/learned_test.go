@@ -32,21 +32,22 @@ func TestLearned(t *testing.T) {
 			l.SessionEnded(37, 5, start)
 		}, later, func(*Limits) {}},
 		{"three of one length, another went further", func(l *Learned) {
-			l.Went(38, start)
+			l.Went(38, 3, start)
 			l.SessionEnded(37, 3, start)
 			l.SessionEnded(37, 9, start)
 			l.SessionEnded(37, 4, start)
 		}, later, func(*Limits) {}},
-		{"two of as many refusals", func(l *Learned) {
-			l.SessionEnded(37, 3, start)
-			l.SessionEnded(9, 3, start)
-		}, later,
+		{"two of as many refusals", func(l *Learned) { endedAfter(l, 3, 3) }, later, func(*Limits) {}},
+		{"three of as many refusals", func(l *Learned) { endedAfter(l, 3, 3, 3) }, later,
 			func(a *Limits) { a.RefusedPerSession = 3 }},
-		{"two without refusals", func(l *Learned) { l.SessionEnded(37, 0, start); l.SessionEnded(9, 0, start) },
-			later,
+		{"three of as many refusals, another went further", func(l *Learned) {
+			l.Went(5, 4, start)
+			endedAfter(l, 3, 3, 3)
+		}, later, func(*Limits) {}},
+		{"three of as many refusals, then one of fewer", func(l *Learned) { endedAfter(l, 3, 3, 3, 2) }, later,
 			func(*Limits) {}},
-		{"two that differ", func(l *Learned) { l.SessionEnded(37, 3, start); l.SessionEnded(9, 2, start) }, later,
-			func(*Limits) {}},
+		{"three without refusals", func(l *Learned) { endedAfter(l, 0, 0, 0) }, later, func(*Limits) {}},
+		{"three that differ", func(l *Learned) { endedAfter(l, 3, 2, 3) }, later, func(*Limits) {}},
 		{"never above the allowance", func(l *Learned) { l.Connections.Tighten(1000, start) }, later,
 			func(*Limits) {}},
 		{"never up", func(l *Learned) { l.Refused.Tighten(2, start); l.Refused.Tighten(3, start) }, later,
@@ -75,6 +76,13 @@ func TestLearned(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
+	}
+}
+
+// endedAfter has sessions of different lengths ended after so many refusals each.
+func endedAfter(l *Learned, refused ...int) {
+	for i, n := range refused {
+		l.SessionEnded(37-i, n, start)
 	}
 }
 

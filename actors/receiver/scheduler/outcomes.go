@@ -274,7 +274,7 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 			if a.Told.Verdict.Reason == smtp.Greylisted {
 				s.greyed++
 			}
-			oc.allowance.learned.Went(s.told, now)
+			oc.allowance.learned.Went(s.told, s.refused+refused, now)
 			s.host.failures, s.host.served = 0, true
 		}
 	}
@@ -395,8 +395,7 @@ func (oc *outcomes) agreesOnLength(s *session, r *Report) bool {
 			told++
 		}
 	}
-	learned := &oc.allowance.learned
-	return r.Failure != nil && r.Cut && told > 0 && told == learned.Cut.Told && told >= learned.Longest
+	return r.Failure != nil && r.Cut && oc.allowance.learned.Agrees(told)
 }
 
 // retryProbe puts a probe back that was on the wire when its session ended. When that
