@@ -22,8 +22,10 @@ const (
 	// passesAlone of those that are asked again pass, and no fresh one was asked between: it is tried at a pace.
 	passesAlone = 4
 
-	// limitLeast is how many good answers of the second before are enough to take it for the limit.
-	limitLeast = 5
+	// limitLeast is how many good answers of the second before are enough to take them for the limit, where they are clearlyLess
+	// than were asked.
+	limitLeast  = 2
+	clearlyLess = 0.85
 
 	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
@@ -87,8 +89,11 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	}
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
-	if p.flow.over(now, time.Second) >= limitLeast {
-		x.limit = measured(p, now, sample{})
+	if x.limit = p.edge; !p.test.open { // which a test keeps below
+		x.limit = 0
+		if at := p.firsts.badSince(now); p.flow.over(at, time.Second) >= limitLeast {
+			x.limit = measured(p, at, sample{})
+		}
 	}
 	p.counted = now
 	p.waitAlone(now)
@@ -194,8 +199,8 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		p.failedTrial(now, lasted)
 		if through > 0 {
 			p.lower(nearEdge*through, through, now)
-		} else if x.limit > 0 && below*x.limit < from/2 {
-			p.lower(below*x.limit, x.limit, now)
+		} else if to := below * x.limit; to > 0 && (to < clearlyLess*from || p.test.open) {
+			p.lower(min(to, from), x.limit, now)
 		} else {
 			p.lower(from/2, from, now)
 		}
@@ -230,9 +235,9 @@ func (p *Pace) Outage(now time.Time) {
 		p.test.open = false
 		p.search = p.test.saved
 	}
-	p.firsts.forgetRow()
+	p.Ignore(now)
 	p.nothing.on = false
-	p.counted, p.until = now, now
+	p.until = now
 	p.stretch(now)
 	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our pace")
 }

@@ -35,9 +35,12 @@ const (
 	// settles is how long what was sent before still counts at the receiver: longer than a second, over which most count.
 	settles = 1200 * time.Millisecond
 
+	// enoughLess is the part of a pace at which none are deferred any more, if a limit was the reason.
+	enoughLess = 0.8
+
 	// decided is the logarithm of the odds at which a test ends: 20 to 1, and fallsTo the part of the share that
 	// is left if it was our pace.
-	decided, fallsTo = 3.0, 1.0 / 3
+	decided, fallsTo = 3.0, 0.1
 
 	// usualFor is how long a share that stayed when we went slower is not tested again.
 	usualFor = 15 * time.Minute
@@ -96,6 +99,7 @@ type test struct {
 	share float64    // that was deferred then
 	later transients // of those since then
 	odds  float64    // logarithm: above 0 it is not our pace
+	good  bool       // somebody passed since then
 }
 
 // Effect is what a try leads to.
@@ -337,7 +341,10 @@ func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
 func (p *Pace) InRow() int { return p.firsts.row }
 
 // Ignore forgets the newest first tries: it is known what they were about.
-func (p *Pace) Ignore(now time.Time) { p.firsts.forgetRow(); p.counted = now }
+func (p *Pace) Ignore(now time.Time) {
+	p.firsts.forgetRow()
+	p.later, p.counted = transients{}, now
+}
 
 // Calm reports whether asking again shows something: the newest first try was answered, or none was for a while.
 func (p *Pace) Calm(now time.Time) bool {
@@ -361,6 +368,8 @@ func (p *Pace) suspect(now time.Time) Effect {
 	case x.n >= sureTries && x.likely > max(shareSure, least):
 		return p.slow(now, x.likely, measured(p, now, x), true)
 	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least || now.Sub(p.usualAt) < testGap:
+		return p.overspent(now)
+	case p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareTold:
 		return p.overspent(now)
 	case told && p.later.share <= shareTold:
 		return p.slow(now, p.later.share, asked(p, now, x)*slower/below, false)
@@ -392,7 +401,8 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 	if ran < time.Second || n == 0 {
 		return p.rate
 	}
-	return min(p.rate, max(p.floor(), float64(n)/ran.Seconds()/p.share))
+	most := max(float64(n)/ran.Seconds(), float64(p.flow.over(p.firsts.newest().sent, time.Second))) // there may be a gap in it
+	return min(p.rate, max(p.floor(), most/p.share))
 }
 
 // slow goes below what was measured, and begins to test whether that helps.
@@ -418,7 +428,9 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 	s, left := min(p.test.share, 0.95), fallsTo*min(p.test.share, 0.95)
 	p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-left)/(1-s))
+	p.test.good = p.test.good || bad == 0
 	switch {
+	case p.test.odds >= decided && !p.test.good: // it may as well be a penalty
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
@@ -435,16 +447,26 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 }
 
-// overspent goes a little slower near a known limit, where more were deferred than its answers paid for.
+// overspent goes a little slower near a known limit, where more were deferred than its answers paid for. When as many are
+// after several such steps, there is no limit.
 func (p *Pace) overspent(now time.Time) Effect {
-	if p.edge == 0 || p.credit > -1 || p.rate < 0.8*p.edge || p.firsts.row > shareLeast {
+	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > shareLeast {
 		return Unchanged
 	}
-	from := p.rate
-	p.failedTrial(now, 0)
-	p.lower((1-2*stepLeast)*from, from, now)
-	p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
-	return Slower
+	from, first := p.rate, max(p.rate, p.stepsFrom)
+	if to := (1 - 2*stepLeast) * from; to >= enoughLess*first {
+		p.failedTrial(now, 0)
+		p.lower(to, from, now)
+		p.stepsFrom = first
+		p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
+		return Slower
+	}
+	p.usual, p.usualAt = max(p.usual, p.later.share), now
+	p.rate, p.edge, p.stepsFrom, p.credit = first, 0, 0, 0
+	p.stretch(now)
+	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: the reason is the addresses, not our pace",
+		perSecond(from), perSecond(p.rate)))
+	return Unchanged
 }
 
 // stepBack ends a raise near a known limit that brings nothing but deferrals.

@@ -47,18 +47,19 @@ const (
 // search finds how many events a second a receiver bears that doesn't say so. It grows while all goes well: fast up to where
 // it was too much, and from there in small steps that good answers have to pay for.
 type search struct {
-	ceiling float64
-	stated  bool
-	rate    float64 // that is used now
-	proved  float64 // the newest that went well
-	edge    float64 // where it was too much; 0: not known
-	step    float64 // of the next raise beyond the edge
-	long    bool    // the limit counts over long
-	trying  bool    // the newest raise went beyond the edge
-	credit  float64 // deferrals that may be caused
-	fails   int     // raises in a row that went badly
-	gap     time.Time
-	hold    time.Time // no raise before
+	ceiling   float64
+	stated    bool
+	rate      float64 // that is used now
+	proved    float64 // the newest that went well
+	edge      float64 // where it was too much; 0: not known
+	step      float64 // of the next raise beyond the edge
+	long      bool    // the limit counts over long
+	stepsFrom float64 // from where it went down in small steps, since a raise went well; 0: it didn't
+	trying    bool    // the newest raise went beyond the edge
+	credit    float64 // deferrals that may be caused
+	fails     int     // raises in a row that went badly
+	gap       time.Time
+	hold      time.Time // no raise before
 
 	began    time.Time // of the stretch at this rate
 	answered int       // good answers to events of it
@@ -121,7 +122,7 @@ func (s *search) needed(share float64) int {
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
 	if s.trying { // it bears more than it did
-		s.trying, s.fails, s.step = false, 0, min(2*s.step, s.stepMost())
+		s.trying, s.fails, s.stepsFrom, s.step = false, 0, 0, min(2*s.step, s.stepMost())
 		s.edge = max(s.edge, s.rate/nearEdge)
 	}
 	to := s.rate
@@ -168,7 +169,7 @@ func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -credit
 // lower goes down to a rate, because another one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
-	s.trying, s.step, s.credit = false, stepLeast, max(s.credit, 0)
+	s.trying, s.stepsFrom, s.step, s.credit = false, 0, stepLeast, max(s.credit, 0)
 	s.gap = later(s.gap, now.Add(trialGap))
 	s.stretch(now)
 }
@@ -188,7 +189,7 @@ type flow struct {
 }
 
 const (
-	flowStep  = 250 * time.Millisecond
+	flowStep  = 100 * time.Millisecond
 	flowSteps = 64
 	flowSpan  = (flowSteps - 1) * flowStep
 )

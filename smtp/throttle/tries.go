@@ -177,6 +177,14 @@ func (f *firsts) isBlocked() bool {
 	return n == f.row && float64(n)*-math.Log(min(0.5, usual)) >= blockedOdds
 }
 
+// badSince is when the first of the newest bad ones was sent that have no good one between them, as far back as is remembered.
+func (f *firsts) badSince(now time.Time) time.Time {
+	for i := 0; i < f.n && f.nth(i).kind != nil; i++ {
+		now = f.nth(i).sent
+	}
+	return now
+}
+
 // nth returns the nth newest, from 0.
 func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }
 

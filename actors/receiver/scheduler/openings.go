@@ -47,6 +47,7 @@ type openings struct {
 	taught  time.Time            // when something else was learned
 
 	failedAt time.Time // since when none could be opened
+	judged   bool      // what that was about
 	upAt     time.Time // when one could be opened again after that
 	relapses int
 }
@@ -117,7 +118,7 @@ func comeLater(told *Judgement) bool {
 		return false
 	}
 	switch v.Action {
-	case verdict.ActNextMX, verdict.ActRetry:
+	case verdict.ActNextMX, verdict.ActRetry, verdict.ActGreylist:
 		return true
 	case verdict.ActSlow, verdict.ActPause:
 		return a.Code != 0
@@ -172,7 +173,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // what fails after it says nothing more
 	if first {
-		op.failedAt = now
+		op.failedAt, op.judged = now, false
 	}
 	if n > 0 && !s.path.pace.Alone() {
 		if sent, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < penaltyWithin) { // one of the three at a time
@@ -187,9 +188,10 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 	}
 	switch {
 	case s.host.failures > 0:
-	case told.Attempt.Code == 0:
+	case told.Attempt.Code == 0 && !op.judged:
+		op.judged = true
 		op.noteOutage(now, s, told)
-	case first && !s.path.pace.Alone(): // it has turned to nobody, just when it put somebody off
+	case first && told.Attempt.Code != 0 && !s.path.pace.Alone(): // it has turned to nobody, just when it put somebody off
 		op.turnedAway(now, s)
 	}
 	op.penalties.avoidHost(now, s.host, told, op.penalties.downFor(s.host.failures))
@@ -201,6 +203,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 // known, one more is tried alone.
 func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
 	lately := op.dialledLately(s.dialled)
+	s.path.pace.Ignore(now)
 	s.host.last = told
 	op.before, op.rateWas, op.taught = op.allowance.learned.Connections, *op.rate, now
 	if n < op.borne && lately > 0 && !op.doubt {
