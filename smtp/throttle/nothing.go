@@ -27,6 +27,9 @@ const (
 	limitLeast  = 2
 	clearlyLess = 0.85
 
+	// penaltyWithin is how soon a penalty follows what it is for.
+	penaltyWithin = 5 * time.Second
+
 	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
 	provenFor = 30 * time.Second
@@ -46,6 +49,8 @@ type Nothing struct {
 	votes       int  // fresh ones that failed behind such
 	before      int  // of passedAgain, when a fresh one failed last
 	proven      bool // the pace before had gone well for long
+	stepped     bool // a raise was taken back just before
+	excused     bool // a limit on sessions or openings was found just before
 	limit       float64
 
 	good   time.Time // the newest good answer of all
@@ -89,9 +94,12 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	}
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, ended: x.ended, cycled: x.cycled, was: x.was, from: x.from, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
+	at := p.firsts.badSince(now)
+	x.stepped = at.Sub(p.stepped) < quietNothing
+	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < penaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
 		x.limit = 0
-		if at := p.firsts.badSince(now); p.flow.over(at, time.Second) >= limitLeast {
+		if p.flow.over(at, time.Second) >= limitLeast {
 			x.limit = measured(p, at, sample{})
 		}
 	}
@@ -178,6 +186,8 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	switch {
 	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
 		why = "others are answered: it was about one mail domain or one customer's list"
+	case x.excused:
+		why = "too many sessions were open or opened"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		if why = "the receiver answers again"; p.test.open {
 			p.search = p.test.saved
@@ -201,7 +211,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 			p.lower(nearEdge*through, through, now)
 		} else if to := below * x.limit; to > 0 && (to < clearlyLess*from || p.test.open) {
 			p.lower(min(to, from), x.limit, now)
-		} else {
+		} else if !x.stepped || 2*x.limit < from { // else that raise was taken back already
 			p.lower(from/2, from, now)
 		}
 		p.hold = now.Add(min(lasted, aloneLate))

@@ -78,9 +78,10 @@ type Pace struct {
 	why   string
 	until time.Time // nothing is sent before
 
-	firsts  firsts     // the newest first tries
-	counted time.Time  // what was sent before says nothing about the present pace
-	stepped time.Time  // when a raise near the edge went badly last
+	firsts  firsts    // the newest first tries
+	counted time.Time // what was sent before says nothing about the present pace
+	stepped time.Time // when a raise near the edge went badly last
+	excused time.Time
 	later   transients // of those since then
 	flow    flow       // good answers
 	answer  time.Duration
@@ -346,6 +347,19 @@ func (p *Pace) Ignore(now time.Time) {
 	p.later, p.counted = transients{}, now
 }
 
+// Excuse notes that a limit on sessions or openings was found: what goes wrong just then is its penalty, and not about the pace.
+func (p *Pace) Excuse(now time.Time) {
+	p.Ignore(now)
+	p.excused = now
+}
+
+// Cost notes for how long no session could be opened. Where a raise was taken back just before, it was its penalty.
+func (p *Pace) Cost(since, now time.Time) {
+	if p.stepped.After(since.Add(-penaltyWithin)) {
+		p.failedTrial(now, now.Sub(since))
+	}
+}
+
 // Calm reports whether asking again shows something: the newest first try was answered, or none was for a while.
 func (p *Pace) Calm(now time.Time) bool {
 	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
@@ -385,6 +399,9 @@ func measured(p *Pace, now time.Time, x sample) float64 {
 		passed = max(passed, float64(p.flow.over(now, measuredIn))/measuredIn.Seconds())
 	case x.span > time.Second:
 		passed = float64(x.n) * (1 - x.likely) / x.span.Seconds()
+	}
+	if at := p.firsts.badSince(now); now.Sub(at) > time.Second { // nothing passes by now, which is a penalty
+		passed = max(passed, float64(p.flow.over(at, time.Second)))
 	}
 	if passed == 0 {
 		return p.rate / 2 / below

@@ -147,6 +147,7 @@ func (op *openings) wasOpened(now time.Time, s *session) {
 	op.borne = max(op.borne, n+1)
 	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
 		op.rate.Cost(now.Sub(op.failedAt), now)
+		s.path.pace.Cost(op.failedAt, now)
 		if op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now) {
 			op.doubt = false
 		}
@@ -203,7 +204,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 // known, one more is tried alone.
 func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
 	lately := op.dialledLately(s.dialled)
-	s.path.pace.Ignore(now)
+	s.path.pace.Excuse(now)
 	s.host.last = told
 	op.before, op.rateWas, op.taught = op.allowance.learned.Connections, *op.rate, now
 	if n < op.borne && lately > 0 && !op.doubt {
