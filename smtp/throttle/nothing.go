@@ -10,6 +10,7 @@ const (
 	// rowNothing first tries in a row without a good answer, or rowQuiet where the last one is quietNothing ago, and
 	// nothing passes.
 	rowNothing   = 20
+	rowOfOne     = 10 // are enough to be about one mail domain or customer
 	rowQuiet     = 3
 	quietNothing = 10 * time.Second
 
@@ -26,6 +27,9 @@ const (
 	// than were asked.
 	limitLeast  = 2
 	clearlyLess = 0.85
+
+	// cycleMost bounds for how long a raise is watched where a limit counts over long.
+	cycleMost = time.Minute
 
 	// penaltyWithin is how soon a penalty follows what it is for.
 	penaltyWithin = 5 * time.Second
@@ -67,6 +71,9 @@ func (p *Pace) nothingPasses(now time.Time) Effect {
 	if 2*grey > n && good == 0 && !p.grey.wasWrong(now) { // its words say so, and nobody shows otherwise
 		p.grey.begin(p, now)
 		return Unchanged
+	}
+	if n < rowOfOne && refused < n { // so few may be of one by chance
+		domain, tenant = "", ""
 	}
 	p.stopAsking(now, domain, tenant)
 	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: one is asked at a time", n,
@@ -208,6 +215,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		}
 		p.failedTrial(now, lasted)
 		if through > 0 {
+			p.cycle = min(now.Sub(x.from), cycleMost)
 			p.lower(nearEdge*through, through, now)
 		} else if to := below * x.limit; to > 0 && (to < clearlyLess*from || p.test.open) {
 			p.lower(min(to, from), x.limit, now)

@@ -35,6 +35,9 @@ const (
 	// settles is how long what was sent before still counts at the receiver: longer than a second, over which most count.
 	settles = 1200 * time.Millisecond
 
+	// shareSteps is up to which share small steps are enough.
+	shareSteps = 0.05
+
 	// enoughLess is the part of a pace at which none are deferred any more, if a limit was the reason.
 	enoughLess = 0.8
 
@@ -470,16 +473,26 @@ func (p *Pace) overspent(now time.Time) Effect {
 	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > shareLeast {
 		return Unchanged
 	}
-	from, first := p.rate, max(p.rate, p.stepsFrom)
-	if to := (1 - 2*stepLeast) * from; to >= enoughLess*first {
+	from, first, began := p.rate, p.stepsFrom, p.stepsAt
+	x := p.firsts.since(p.counted)
+	if first == 0 {
+		first, began = from, now
+		p.stepsShare = x.likely
+	}
+	to := (1 - 2*stepLeast) * from
+	if x.n >= sureTries && x.likely > shareSteps {
+		to = nearEdge * (1 - x.likely) * from
+	}
+	if x = p.firsts.since(began); to >= enoughLess*first || x.n < shareTries || usualMore*x.likely < p.stepsShare {
+		share := p.stepsShare
 		p.failedTrial(now, 0)
 		p.lower(to, from, now)
-		p.stepsFrom = first
+		p.stepsFrom, p.stepsAt, p.stepsShare, p.counted = first, began, share, now
 		p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
 		return Slower
 	}
 	p.usual, p.usualAt = max(p.usual, p.later.share), now
-	p.rate, p.edge, p.stepsFrom, p.credit = first, 0, 0, 0
+	p.rate, p.edge, p.steps, p.credit = first, 0, steps{}, 0
 	p.stretch(now)
 	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: the reason is the addresses, not our pace",
 		perSecond(from), perSecond(p.rate)))

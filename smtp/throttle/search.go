@@ -47,23 +47,31 @@ const (
 // search finds how many events a second a receiver bears that doesn't say so. It grows while all goes well: fast up to where
 // it was too much, and from there in small steps that good answers have to pay for.
 type search struct {
-	ceiling   float64
-	stated    bool
-	rate      float64 // that is used now
-	proved    float64 // the newest that went well
-	edge      float64 // where it was too much; 0: not known
-	step      float64 // of the next raise beyond the edge
-	long      bool    // the limit counts over long
-	stepsFrom float64 // from where it went down in small steps, since a raise went well; 0: it didn't
-	trying    bool    // the newest raise went beyond the edge
-	credit    float64 // deferrals that may be caused
-	fails     int     // raises in a row that went badly
-	gap       time.Time
-	hold      time.Time // no raise before
+	ceiling float64
+	stated  bool
+	rate    float64 // that is used now
+	proved  float64 // the newest that went well
+	edge    float64 // where it was too much; 0: not known
+	steps
+	step   float64       // of the next raise beyond the edge
+	long   bool          // the limit counts over long
+	cycle  time.Duration // about as long
+	trying bool          // the newest raise went beyond the edge
+	credit float64       // deferrals that may be caused
+	fails  int           // raises in a row that went badly
+	gap    time.Time
+	hold   time.Time // no raise before
 
 	began    time.Time // of the stretch at this rate
 	answered int       // good answers to events of it
 	used     int       // all answers to them
+}
+
+// steps are small steps down since a raise went well.
+type steps struct {
+	stepsFrom  float64 // the rate before the first; 0: there are none
+	stepsAt    time.Time
+	stepsShare float64 // that was deferred then
 }
 
 // bound takes what is allowed.
@@ -95,7 +103,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	ran := sent.Sub(s.began)
-	if s.answered < s.needed(share) || s.trying && ran < trialFor || now.Before(s.hold) {
+	if s.answered < s.needed(share) || s.trying && ran < max(trialFor, s.cycle) || now.Before(s.hold) {
 		return false
 	}
 	if float64(s.used) < usedFrom*s.rate*share*ran.Seconds() {
@@ -122,7 +130,7 @@ func (s *search) needed(share float64) int {
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
 	if s.trying { // it bears more than it did
-		s.trying, s.fails, s.stepsFrom, s.step = false, 0, 0, min(2*s.step, s.stepMost())
+		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
 		s.edge = max(s.edge, s.rate/nearEdge)
 	}
 	to := s.rate
@@ -169,7 +177,7 @@ func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -credit
 // lower goes down to a rate, because another one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
-	s.trying, s.stepsFrom, s.step, s.credit = false, 0, stepLeast, max(s.credit, 0)
+	s.trying, s.steps, s.step, s.credit = false, steps{}, stepLeast, max(s.credit, 0)
 	s.gap = later(s.gap, now.Add(trialGap))
 	s.stretch(now)
 }

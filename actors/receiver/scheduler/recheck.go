@@ -260,15 +260,18 @@ func (re *rechecks) doubtHost(now time.Time, s *session, r throttle.Result) {
 	if s.host.fails++; r == throttle.RefusedUs { // a block is soon known
 		s.host.fails += 2
 	}
-	if s.host.fails < hostFails || now.Before(s.host.aside) || re.paths.otherHost(now, s.queue, s.path, s.host.host) == nil {
+	if s.host.fails < hostFails || now.Before(s.host.aside) {
 		return
+	}
+	if other := re.paths.otherHost(now, s.queue, s.path, s.host.host); other == nil || 4*other.fails > hostFails {
+		return // they are no better
 	}
 	host := s.host.host
 	s.host.doubts++
 	until := now.Add(re.penalties.downFor(s.host.doubts))
 	for _, c := range s.queue.candidates {
 		if c.host == host {
-			c.aside, c.doubts, c.fails = until, s.host.doubts, 0
+			c.aside, c.doubts, c.fails = until, s.host.doubts, hostFails/2
 		}
 	}
 	re.pool.haltSessions(func(o *session) bool { return o.queue == s.queue && o.host.host == host })
