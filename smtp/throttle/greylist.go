@@ -53,7 +53,7 @@ const (
 	dueLeast   = 6
 
 	// greyPatience is how long nobody may pass where words alone say that a receiver greylists: most make an address wait for five minutes.
-	greyPatience = 6 * time.Minute
+	greyPatience = 12 * time.Minute
 
 	// wrongFor is how long the words are not believed again.
 	wrongFor = 10 * time.Minute

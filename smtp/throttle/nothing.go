@@ -126,9 +126,6 @@ func (x *Nothing) AsksAgain() bool { return x.again }
 // TakeTurn notes that such a one was chosen.
 func (x *Nothing) TakeTurn() { x.again = false }
 
-// GiveTurn makes it their turn, because there are no new ones.
-func (x *Nothing) GiveTurn() { x.again = true }
-
 // Failing returns the mail domain and the tenant of all that failed; "": of several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
 
@@ -206,20 +203,22 @@ func (p *Pace) resume(t *Try, now time.Time) {
 		p.failedTrial(now, lasted)
 		p.lower(nearEdge*p.proved, p.proved, now)
 	default:
-		through := x.through(now, lasted) / p.share
-		if through > 0 && !p.long {
+		to, through := below*x.limit, x.through(now, lasted)/p.share
+		measured := to > 0 && (to < clearlyLess*from || p.test.open)
+		if through > 0 && !measured && !p.long {
 			p.long, p.gap = true, now // what was taken for a penalty was none
 		}
 		if p.long {
 			lasted = 0
 		}
 		p.failedTrial(now, lasted)
-		if through > 0 {
+		switch {
+		case measured:
+			p.lower(min(to, from), x.limit, now)
+		case through > 0:
 			p.cycle = min(now.Sub(x.from), cycleMost)
 			p.lower(nearEdge*through, through, now)
-		} else if to := below * x.limit; to > 0 && (to < clearlyLess*from || p.test.open) {
-			p.lower(min(to, from), x.limit, now)
-		} else if !x.stepped || 2*x.limit < from { // else that raise was taken back already
+		case !x.stepped || 2*x.limit < from: // else that raise was taken back already
 			p.lower(from/2, from, now)
 		}
 		p.hold = now.Add(min(lasted, aloneLate))

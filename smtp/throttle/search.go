@@ -27,14 +27,17 @@ const (
 
 	// Deferrals near the edge are paid for with good answers: one in creditPrice, of which creditMost are kept and
 	// creditTrial are needed for a raise.
-	creditPrice             = 300
-	creditMost, creditTrial = 3.0, 1.0
+	creditPrice             = 400
+	creditMost, creditTrial = 2.0, 1.5
 
 	// trialGap is how long it takes at least from a raise that went badly to the next one, twice as long after each in a
 	// row up to trialGapMost, and trialWorth times as long as nothing passed because of it.
 	trialGap     = 15 * time.Second
 	trialGapMost = 5 * time.Minute
 	trialWorth   = 20
+
+	// wonShort raises in a row that go well, and a limit that was taken for one that counts over long is none.
+	wonShort = 3
 
 	// usedFrom is the part of a number that has to be used for it to be proven; else it is looked at anew after usedFor.
 	usedFrom = 0.7
@@ -59,6 +62,7 @@ type search struct {
 	trying bool          // the newest raise went beyond the edge
 	credit float64       // deferrals that may be caused
 	fails  int           // raises in a row that went badly
+	won    int           // raises in a row that went well
 	gap    time.Time
 	hold   time.Time // no raise before
 
@@ -132,6 +136,9 @@ func (s *search) raise(now time.Time) bool {
 	if s.trying { // it bears more than it did
 		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
 		s.edge = max(s.edge, s.rate/nearEdge)
+		if s.won++; s.won >= wonShort {
+			s.long, s.cycle = false, 0
+		}
 	}
 	to := s.rate
 	switch {
@@ -177,6 +184,7 @@ func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -credit
 // lower goes down to a rate, because another one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
+	s.won = 0
 	s.trying, s.steps, s.step, s.credit = false, steps{}, stepLeast, max(s.credit, 0)
 	s.gap = later(s.gap, now.Add(trialGap))
 	s.stretch(now)

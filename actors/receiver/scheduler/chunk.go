@@ -62,6 +62,7 @@ type Probe struct {
 	recheck *recheck     // it got a bad answer here, and is asked again
 	asked   bool         // a RCPT was sent for it before it was offered
 	retry   bool         // it was deferred before it was offered, and is due
+	turn    bool         // it is asked alone while nothing passes, because it has waited longest
 
 	greyAgo  time.Duration // when offered: since when it was put off; 0: it was not
 	greyFrom string        // by which of our sources

@@ -323,8 +323,10 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 	case verdict.ActSplit:
 		if oc.split(now, s, &a) {
 			oc.queues.pushProbe(s.queue, a.Probe)
-			return
+		} else {
+			oc.rechecks.answeredBadly(now, s, a)
 		}
+		return
 	case verdict.ActNextMX:
 		oc.nextHosts(now, s, a)
 		return

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"regexp"
+	"slices"
 	"time"
 
 	"rollcall/actors/wire"
@@ -83,8 +85,16 @@ func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": 
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
 	return throttle.Try{Sent: a.Sent, Result: r, Kind: words(a.Told.Attempt), Domain: p.Address.Domain,
-		Tenant: string(p.chunk.task.space[:]), Greylisted: a.Told.Verdict.Reason == smtp.Greylisted}
+		Tenant: string(p.chunk.task.space[:]), Greylisted: saysGreylisted(&a.Told)}
 }
+
+// saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without a word, but many others give
+// the same codes.
+func saysGreylisted(told *Judgement) bool {
+	return told.Verdict.Reason == smtp.Greylisted && greyWords.MatchString(told.Attempt.Text)
+}
+
+var greyWords = regexp.MustCompile(`(?i)gr[ae]y.?list`)
 
 // resultOf is what came of a RCPT that has no final answer.
 func resultOf(told *Judgement) throttle.Result {
@@ -176,8 +186,17 @@ func (re *rechecks) failedAgain(now time.Time, s *session, a Answered) {
 // putOff gives an address back that is asked again later: where every address is greylisted, when that is over.
 func (re *rechecks) putOff(now time.Time, s *session, a Answered) {
 	re.deferred.note(a.Probe, a.Sent)
-	if v := &a.Told.Verdict; v.Reason == smtp.Greylisted || s.path.pace.Greylisting() {
+	switch v := &a.Told.Verdict; {
+	case v.Reason == smtp.Greylisted || s.path.pace.Greylisting():
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, re.greyWait(s.path, a.Probe, a.Sent))
+		if v.Wait > 0 || !s.path.pace.Alone() {
+			break
+		}
+		fallthrough
+	case s.path.pace.Alone() && v.Wait == 0: // those who wait for different lengths show how long is enough
+		first, _ := re.deferred.first(a.Probe)
+		v.Wait = max(2*recheckAfter, a.Sent.Sub(first))
+		v.Wait = v.Wait/2 + re.jitter(v.Wait)
 	}
 	re.inbox.putOff(a.Probe, a.Told, a.At)
 }
@@ -293,16 +312,16 @@ func (re *rechecks) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkProbe keeps a probe whose domain lets others go first, and one that was deferred before while it is the turn of a new one.
+// parkProbe keeps a probe whose domain lets others go first, and while nothing passes one that was deferred before, until it is its turn.
 func (re *rechecks) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := re.parked[p.Address.Domain]
-	if o.pace.Alone() && !o.pace.Nothing().AsksAgain() && p.recheck == nil && re.isDeferred(p) {
+	if o.pace.Alone() && !p.turn && p.recheck == nil && re.isDeferred(p) {
 		if h = re.parked[theDeferred]; h == nil {
 			h = &heldDomain{until: now.Add(asideWhile)}
 			re.parked[theDeferred] = h
 		}
 	}
-	if h == nil || p.recheck != nil || !now.Before(h.until) {
+	if p.turn = false; h == nil || p.recheck != nil || !now.Before(h.until) {
 		return false
 	}
 	h.probes = append(h.probes, p)
@@ -313,15 +332,11 @@ func (re *rechecks) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 // readmit brings back what waits: domains whose moment is over, and addresses that are asked again, as soon as others are
 // answered, or nobody else waits.
 func (re *rechecks) readmit(now time.Time) {
+	re.readmitLongest(now)
 	for domain, h := range re.parked {
 		if now.Before(h.until) {
 			re.wakeAt(h.until)
 			continue
-		}
-		if domain == theDeferred && re.inbox.tasks.queue.Queued() == 0 { // there are no new ones
-			for _, o := range re.paths.all {
-				o.pace.Nothing().GiveTurn()
-			}
 		}
 		for _, p := range h.probes {
 			re.comeBack(now, p)
@@ -330,8 +345,7 @@ func (re *rechecks) readmit(now time.Time) {
 	}
 	kept := re.waiting[:0]
 	for _, one := range re.waiting {
-		var may bool
-		var alone *throttle.Nothing
+		may, alone := false, false
 		if !now.Before(one.due) {
 			may, alone = re.mayAskAgain(now, one.probe)
 		}
@@ -339,21 +353,14 @@ func (re *rechecks) readmit(now time.Time) {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
 			re.comeBack(now, one.probe) // which drops it
-		case !now.Before(one.until) && (alone == nil || now.Sub(one.until) >= recheckWithin):
+		case !now.Before(one.until) && (!alone || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
 			re.deferred.note(one.probe, one.first.Sent)
 			re.inbox.putOff(one.probe, one.told, now)
-		case may:
-			if alone != nil {
-				alone.TakeTurn()
-			}
+		case may && !alone:
 			re.comeBack(now, one.probe)
 		default:
-			if now.Before(one.due) {
-				re.wakeAt(one.due)
-			} else {
-				re.wakeAt(now.Add(recheckAfter / 4))
-			}
+			re.wakeAt(later(one.due, now.Add(recheckAfter/4)))
 			kept = append(kept, one)
 		}
 	}
@@ -361,17 +368,57 @@ func (re *rechecks) readmit(now time.Time) {
 	re.waiting = kept
 }
 
+// readmitLongest keeps those that were deferred before for as long as nothing passes. When it is the turn of one of them, that is who
+// has waited longest: greylisting is found by it.
+func (re *rechecks) readmitLongest(now time.Time) {
+	h := re.parked[theDeferred]
+	var longest *Probe
+	var since time.Time
+	look := func(p *Probe, first time.Time) {
+		if longest == nil || first.Before(since) {
+			if may, alone := re.mayAskAgain(now, p); may && alone {
+				longest, since = p, first
+			}
+		}
+	}
+	for _, one := range re.waiting {
+		if !now.Before(one.due) && !one.probe.chunk.gone() {
+			look(one.probe, one.first.Sent)
+		}
+	}
+	if h != nil && len(h.probes) > 0 {
+		for _, p := range h.probes {
+			first, _ := re.deferred.first(p)
+			look(p, first)
+		}
+		if _, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
+			h.until = now.Add(asideWhile)
+		}
+	}
+	if longest == nil {
+		return
+	}
+	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, longest.hosts))
+	o.pace.Nothing().TakeTurn()
+	if longest.turn = true; longest.recheck != nil {
+		re.waiting = slices.DeleteFunc(re.waiting, func(one *recheck) bool { return one.probe == longest })
+	} else {
+		h.probes = slices.DeleteFunc(h.probes, func(p *Probe) bool { return p == longest })
+	}
+	re.comeBack(now, longest)
+}
+
 // mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
-// there to be asked, or nothing passes and it is the turn of one of these, of a pace that asks alone.
-func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may bool, alone *throttle.Nothing) {
+// there to be asked, or nothing passes, one is asked alone, and it is the turn of one of these.
+func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
 	switch {
 	case o == nil:
-		return re.inbox.tasks.queue.Queued() == 0, nil
+		return re.inbox.tasks.queue.Queued() == 0, false
 	case o.pace.Alone():
-		return (o.pace.Nothing().AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), o.pace.Nothing()
+		return (o.pace.Nothing().AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), true
 	}
-	return o.pace.Calm(now) || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, nil
+	return o.pace.Calm(now) || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, false
 }
 
 // comeBack queues a probe that was let aside.

@@ -45,9 +45,9 @@ func (oc *outcomes) learnTogether(now time.Time, s *session, r *Report) {
 	}
 }
 
-// split follows an answer that wants fewer RCPTs in a transaction, and reports whether its address is to be
-// asked again at once. Where as many went before, in a transaction of the same session, it is the session
-// that has had enough: it ends, and two that agree teach the length of sessions.
+// split follows an answer that wants fewer RCPTs in a transaction, and reports whether its address is to be asked again at once. Where as
+// many went before, in a transaction of the same session, it may be the session that has had enough: it ends, and two that agree teach
+// the length of sessions. As it may be our pace as well, it is a bad answer like others.
 func (oc *outcomes) split(now time.Time, s *session, a *Answered) bool {
 	learned := &oc.allowance.learned
 	if a.Nth > max(1, s.taken) {
@@ -55,12 +55,9 @@ func (oc *outcomes) split(now time.Time, s *session, a *Answered) bool {
 		learned.Transaction.OnSplit(a.Nth - 1)
 		return true
 	}
-	if a.told == 0 || a.Probe.tries >= triesMax { // its session is not what it had enough of
-		return false
-	}
-	if a.Probe.tries++; !s.doomed {
+	if a.told > 0 && !s.doomed {
 		s.doomed = true
 		learned.SessionFull(a.told, now)
 	}
-	return true
+	return false
 }
