@@ -35,15 +35,15 @@ const (
 	// settles is how long what was sent before still counts at the receiver: longer than a second, over which most count.
 	settles = 1200 * time.Millisecond
 
-	// shareSteps is up to which share small steps are enough.
-	shareSteps = 0.05
-
 	// enoughLess is the part of a pace at which none are deferred any more, if a limit was the reason.
 	enoughLess = 0.8
 
 	// decided is the logarithm of the odds at which a test ends: 20 to 1, and fallsTo the part of the share that
 	// is left if it was our pace.
 	decided, fallsTo = 3.0, 0.1
+
+	// helped is below which part of the share of before going slower has helped.
+	helped = 0.7
 
 	// usualFor is how long a share that stayed when we went slower is not tested again.
 	usualFor = 15 * time.Minute
@@ -103,7 +103,8 @@ type test struct {
 	share float64    // that was deferred then
 	later transients // of those since then
 	odds  float64    // logarithm: above 0 it is not our pace
-	good  bool       // somebody passed since then
+	tries float64    // since then
+	bad   float64    // of these, how many were deferred for a reason that isn't their own
 }
 
 // Effect is what a try leads to.
@@ -448,13 +449,18 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 	s, left := min(p.test.share, 0.95), fallsTo*min(p.test.share, 0.95)
 	p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-left)/(1-s))
-	p.test.good = p.test.good || bad == 0
-	switch {
-	case p.test.odds >= decided && !p.test.good: // it may as well be a penalty
+	p.test.tries++
+	p.test.bad += bad
+	switch left := p.test.bad / p.test.tries; {
+	case p.test.odds >= decided && left == 1: // it may as well be a penalty
+	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
+		saved := p.test.saved
+		p.slow(now, left, p.rate*(1-left), false)
+		p.test.saved = saved
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
-		p.usual, p.usualAt = p.test.later.share, now
+		p.usual, p.usualAt = min(p.test.later.share, shareTold), now
 		p.stretch(now)
 		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): the reason is the addresses, not our pace",
 			100*p.test.share))
@@ -474,24 +480,25 @@ func (p *Pace) overspent(now time.Time) Effect {
 		return Unchanged
 	}
 	from, first, began := p.rate, p.stepsFrom, p.stepsAt
-	x := p.firsts.since(p.counted)
 	if first == 0 {
-		first, began = from, now
-		p.stepsShare = x.likely
+		first, began = from, p.counted
 	}
-	to := (1 - 2*stepLeast) * from
-	if x.n >= sureTries && x.likely > shareSteps {
-		to = nearEdge * (1 - x.likely) * from
+	x := p.firsts.since(began)
+	if p.stepsFrom == 0 {
+		began, p.stepsShare = now, x.likely
 	}
-	if x = p.firsts.since(began); to >= enoughLess*first || x.n < shareTries || usualMore*x.likely < p.stepsShare {
-		share := p.stepsShare
+	if x.n >= sureTries && x.likely > shareTold {
+		return p.slow(now, x.likely, from*(1-x.likely), false)
+	}
+	to, share := (1-2*stepLeast)*from, p.stepsShare
+	if to >= enoughLess*first || x.n < shareTries || usualMore*x.likely < share {
 		p.failedTrial(now, 0)
 		p.lower(to, from, now)
 		p.stepsFrom, p.stepsAt, p.stepsShare, p.counted = first, began, share, now
 		p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
 		return Slower
 	}
-	p.usual, p.usualAt = max(p.usual, p.later.share), now
+	p.usual, p.usualAt = max(p.usual, min(p.later.share, shareTold)), now
 	p.rate, p.edge, p.steps, p.credit = first, 0, steps{}, 0
 	p.stretch(now)
 	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: the reason is the addresses, not our pace",

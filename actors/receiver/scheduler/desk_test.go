@@ -75,7 +75,7 @@ func TestVerdictsOfADomain(t *testing.T) {
 		{"no mail at one, the other is down", nil, map[string]error{"mx1": noMail, "mx2": refused},
 			smtp.Undecided, smtp.NoMailService, 0},
 		{"the only RCPT is too many", map[string]smtp.Reply{"mx1": split}, nil, smtp.Undecided,
-			smtp.ReceiverRateLimited, 1},
+			smtp.ReceiverRateLimited, 2}, // it is looked at again once
 		{"TLS demanded for ever", map[string]smtp.Reply{"mx1": startTLS}, nil, smtp.Undecided, smtp.TLSFailed, 2},
 		{"lost again and again", map[string]smtp.Reply{"mx1": {}, "mx2": {}}, nil, smtp.Undecided,
 			smtp.ConnectionFailed, 2}, // it is looked at again once

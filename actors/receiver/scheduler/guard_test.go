@@ -349,8 +349,11 @@ func TestGreylistIsLearned(t *testing.T) {
 	words = "greylisted for 2 seconds"
 	near("a shorter time is named", ask("h", true, 0, ""), 5*time.Second+time.Second)
 	words = "greylisted"
-	near("put off again after longer", ask("i", true, 30*time.Second, ours), 0)
-	near("and so nothing is known", ask("j", true, 0, ""), 0)
+	for _, local := range []string{"i", "j"} { // put off again after longer: nothing is known, so different waits are tried
+		if got := ask(local, true, 30*time.Second, ours); got > time.Minute {
+			t.Errorf("%s: told to wait %s, want less than a minute", local, got)
+		}
+	}
 }
 
 // bytesOf gives an address as messages have it.
