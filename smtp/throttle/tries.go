@@ -36,7 +36,7 @@ const (
 	kindsMax = 256
 
 	// worthFirst of a kind are asked again soon, then one in worthSample where nearly all were about their address.
-	worthFirst, worthSample = 12, 8
+	worthFirst, worthSample = 6, 8
 
 	// refusedUsual is the share of addresses that are refused with words about us at most receivers, and blockedOdds the logarithm of
 	// the odds against a row by chance: 1 in 10,000.
