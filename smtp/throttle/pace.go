@@ -15,6 +15,9 @@ const (
 	shareTold  = 0.10
 	shareSure  = 0.3
 
+	// shareMore is by how much more than usual are deferred where a pace is surely too high.
+	shareMore = 0.15
+
 	// sureTries and shareTries are over how many first tries a share is looked at: one above shareSure, and a small one,
 	// for which shareLeast have to have passed when they were asked again.
 	sureTries, shareTries = 20, 50
@@ -369,8 +372,15 @@ func (p *Pace) Calm(now time.Time) bool {
 	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
 }
 
-// usualNow is the share that is deferred at any pace, as far as that is known.
+// usualNow is the share that is deferred at any pace, as far as that is known. A large one isn't usual any more
+// when a third as many are.
 func usualNow(p *Pace, now time.Time) float64 {
+	if p.usual == 0 {
+		return 0
+	}
+	if x := p.firsts.since(p.counted); p.usual > shareTold && x.n >= shareTries && 3*x.likely < p.usual {
+		p.usual = x.likely
+	}
 	if now.Sub(p.usualAt) > usualFor {
 		p.usual = 0
 	}
@@ -383,7 +393,7 @@ func (p *Pace) suspect(now time.Time) Effect {
 	least := max(shareFound, usualMore*usualNow(p, now)+shareFound)
 	told := p.stated && p.rate >= p.ceiling
 	switch {
-	case x.n >= sureTries && x.likely > max(shareSure, least):
+	case x.n >= sureTries && x.likely > max(shareSure, usualNow(p, now)+shareMore):
 		return p.slow(now, x.likely, measured(p, now, x), true)
 	case p.later.tries < shareTries || p.later.seen < shareLeast || p.later.share <= least || now.Sub(p.usualAt) < testGap:
 		return p.overspent(now)
@@ -452,7 +462,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	p.test.tries++
 	p.test.bad += bad
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && left == 1: // it may as well be a penalty
+	case p.test.odds >= decided && (p.test.tries < sureTries || left == 1): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
 		saved := p.test.saved
 		p.slow(now, left, p.rate*(1-left), false)
@@ -460,7 +470,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
-		p.usual, p.usualAt = min(p.test.later.share, shareTold), now
+		p.usual, p.usualAt = left, now
 		p.stretch(now)
 		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): the reason is the addresses, not our pace",
 			100*p.test.share))
