@@ -58,6 +58,9 @@ const (
 	// wrongFor is how long the words are not believed again.
 	wrongFor = 10 * time.Minute
 
+	// greyHelps is how much more of them pass when we ask slower, if it was our pace.
+	greyHelps = 0.1
+
 	// dueTries is how many of those that have waited long enough tell whether they pass.
 	dueTries = 20
 )
@@ -72,6 +75,9 @@ type greylisting struct {
 
 	patience time.Duration // that nobody passes at all
 	due, ok  float64       // of the newest that were due, how many there were, and how many passed
+
+	lowered, shareThen float64 // the pace before it fell because due ones didn't pass, and the share that passed; 0: it didn't fall
+	usual              float64 // share of them that doesn't pass at any pace
 }
 
 // Greylisting reports whether every fresh address is deferred, and passes later.
@@ -152,17 +158,25 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 		g.ok, g.found = g.ok+1, true
 		return Unchanged
 	}
-	if g.due < dueTries/2 || g.ok > (1-shareSure)*g.due {
+	share := g.ok / g.due
+	if g.due < dueTries/2 || 1-share < max(shareSure, g.usual+shareMore) {
 		return Unchanged
 	}
-	limit := p.rate * g.ok / g.due
 	if g.ok < greyMargin*g.due {
 		g.end(p, now, "those that have waited don't pass either: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 		return Slower
 	}
 	g.due, g.ok = 0, 0
-	p.lower(max(below*limit, p.rate/2), p.rate, now)
+	if g.lowered > 0 && share < g.shareThen+greyHelps {
+		p.rate, p.edge = g.lowered, 0
+		g.lowered, g.usual = 0, 1-share
+		p.stretch(now)
+		p.enter(phaseOf(p), now, fmt.Sprintf("asked slower as many are deferred again that had waited long enough: it isn't our pace; now %s", perSecond(p.rate)))
+		return Unchanged
+	}
+	g.lowered, g.shareThen = p.rate, share
+	p.lower(max(below*share*p.rate, p.rate/2), p.rate, now)
 	p.enter(PhaseHolding, now, fmt.Sprintf("addresses that had waited long enough were deferred again; now %s", perSecond(p.rate)))
 	return Slower
 }
