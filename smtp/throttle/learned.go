@@ -183,13 +183,15 @@ func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 	}
 }
 
-// SessionFull learns from a session whose receiver said after told answers that they are enough. One
-// such word may be about something else; the second after as many answers is about the length.
-func (l *Learned) SessionFull(told int, now time.Time) {
-	if told == l.answers.newest && told+1 >= l.answers.most { // else others went further; that word is counted as well
+// SessionFull learns from a session whose receiver said after told answers that they are enough, and reports whether that may be: not
+// if others went further. One such word may be about something else; the second after as many answers is about the length.
+func (l *Learned) SessionFull(told int, now time.Time) bool {
+	may := told > 0 && told+1 >= l.answers.most // that word is counted as well
+	if may && told == l.answers.newest {
 		l.PerSession.Tighten(told, now)
 	}
 	l.answers.newest, l.answers.agreed = told, 0
+	return may
 }
 
 // Raise drops a limit that was learned below what was allowed before, when more is allowed.

@@ -55,9 +55,6 @@ func (oc *outcomes) split(now time.Time, s *session, a *Answered) bool {
 		learned.Transaction.OnSplit(a.Nth - 1)
 		return true
 	}
-	if a.told > 0 && !s.doomed {
-		s.doomed = true
-		learned.SessionFull(a.told, now)
-	}
+	s.doomed = s.doomed || learned.SessionFull(a.told, now)
 	return false
 }

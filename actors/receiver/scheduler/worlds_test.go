@@ -18,7 +18,7 @@ func families() []family {
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
-		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.5, drawGreylistedSingly},
+		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.2, drawGreylistedSingly},
 		{"transients", "90 % of what is told", 4, 0.7, drawTransients},
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.7, drawOrdinary},
 		{"outages", "they cost their length and 15 s", 4, 0.5, drawOutage},
