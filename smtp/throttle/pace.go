@@ -201,14 +201,6 @@ func (p *Pace) Permits(time.Time) (Rate, time.Time) {
 	return windowed(p.rate*p.share, p.answer), p.until
 }
 
-// Next is when Permits changes though nothing was heard; zero: never.
-func (p *Pace) Next(now time.Time) time.Time {
-	if now.Before(p.until) {
-		return p.until
-	}
-	return time.Time{}
-}
-
 // windowed gives a rate as a count in a length for a Window: about a second, so that one
 // that is counted by the second is kept exactly, and longer where answers take long,
 // because a Window counts what has no answer.
@@ -640,14 +632,12 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Through returns how many good answers of ours were sent in a span before a time.
-func (p *Pace) Through(sent time.Time, span time.Duration) int { return p.flow.over(sent, span) }
-
-// LastBad returns when the newest first try was sent, and whether it got a bad answer.
-func (p *Pace) LastBad() (time.Time, bool) {
+// LastBad returns when the newest first try was sent, how many got a good answer that were sent in the second before it, and whether it
+// got a bad one itself.
+func (p *Pace) LastBad() (sent time.Time, through int, bad bool) {
 	if p.firsts.n == 0 {
-		return time.Time{}, false
+		return time.Time{}, 0, false
 	}
 	last := p.firsts.newest()
-	return last.sent, last.kind != nil
+	return last.sent, p.flow.over(last.sent, time.Second), last.kind != nil
 }

@@ -177,7 +177,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 		op.failedAt, op.judged = now, false
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		if sent, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < penaltyWithin) { // one of the three at a time
+		if sent, _, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < penaltyWithin) { // one of the three at a time
 			op.noteCrowded(now, s, told, n)
 		}
 		if op.pool.countOpenAt(s.host.host) > 0 {
@@ -245,10 +245,10 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 // turnedAway slows down where a receiver takes no more sessions at the moment when it deferred somebody:
 // that is a penalty, and the pace before it was too high, or sessions were opened too fast where few were answered.
 func (op *openings) turnedAway(now time.Time, s *session) {
-	sent, bad := s.path.pace.LastBad()
+	sent, through, bad := s.path.pace.LastBad()
 	switch {
 	case !bad || now.Sub(sent) >= penaltyWithin:
-	case op.dialledLately(s.dialled) > s.path.pace.Through(sent, time.Second):
+	case op.dialledLately(s.dialled) > through:
 		op.rate.TooFast(s.dialled, now, "no session could be opened")
 	default:
 		s.path.pace.TurnAway(now)

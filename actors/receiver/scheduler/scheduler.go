@@ -190,9 +190,10 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now)
 	for _, o := range sc.paths.all {
 		o.pace.Set(b, now)
-		rate, _ := o.pace.Permits(now)
-		o.rcpts.Set(rate)
-		sc.wakeAt(o.pace.Next(now))
+		rate, until := o.pace.Permits(now)
+		if o.rcpts.Set(rate); now.Before(until) {
+			sc.wakeAt(until)
+		}
 	}
 }
 
