@@ -199,9 +199,11 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
-	return a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
+	told := a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
 		Hello: a.source.Hello, ReturnPath: a.source.ReturnPath, Source: nameOf(f.Source, a.source),
 		TLS: a.smtp != nil && a.smtp.TLS()})
+	told.NoHELO = f.NoHELO
+	return told
 }
 
 // begin asks, if that is still permitted. What ApplyShares ended teaches nothing.

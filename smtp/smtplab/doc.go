@@ -40,9 +40,9 @@
 //
 // # Personalities
 //
-// Answer by mailbox: clean, plain, unavailable, nopipe, noutf8, helo, exchange, multiline,
-// chatty, formula, nonascii, lying, barelf, slow, tarpit, pregreet; with
-// STARTTLS: starttls, tlsonly, tlsrefused, tlsbroken, tlsstalled, tlsinjected.
+// Answer by mailbox: clean, plain, unavailable, nopipe, noutf8, helo, heloonly, heloagain,
+// exchange, multiline, chatty, formula, nonascii, lying, barelf, slow, tarpit, pregreet; with
+// STARTTLS: starttls, tlsonly, tlsrefused, tlsbroken, tlsstalled, tlsinjected, tlsdies, tlsmute.
 //
 // The same for every address: catchall, cannotsay, tempfail, norelay.
 //

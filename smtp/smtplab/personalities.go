@@ -44,6 +44,10 @@ func honest() []Personality {
 		{Name: "nopipe", About: "the same as clean without PIPELINING", UTF8: true},
 		{Name: "noutf8", About: "the same as clean without SMTPUTF8", Pipelining: true},
 		{Name: "helo", About: "knows HELO only", NoEHLO: true, NoEnhanced: true},
+		{Name: "heloonly", About: "refuses EHLO with 554 5.7.1 and takes HELO",
+			Words: Words{EHLO: "554 5.7.1 <{hello}>: access denied"}},
+		{Name: "heloagain", About: "hangs up behind EHLO, which it refuses with 501, and takes HELO", EHLOEnds: true,
+			Words: Words{EHLO: "501 5.5.4 Syntax error"}},
 		{Name: "exchange", About: "says 5.1.10 for an unknown mailbox", Pipelining: true, UTF8: true,
 			Words: Words{Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by lookup",
@@ -94,6 +98,10 @@ func honestTLS() []Personality {
 		{Name: "tlsrefused", About: "offers STARTTLS, then says 454 to it", TLS: TLSRefused},
 		{Name: "tlsbroken", About: "accepts STARTTLS, then goes on in clear", TLS: TLSBroken, Hard: true},
 		{Name: "tlsstalled", About: "accepts STARTTLS, then says nothing", TLS: TLSStalled, Hard: true},
+		{Name: "tlsdies", About: "hangs up right behind a good TLS handshake", TLS: TLSSelfSigned,
+			AfterTLS: &Personality{BreakAt: smtp.StageGreeting, Break: BreakDrop}},
+		{Name: "tlsmute", About: "breaks at MAIL under TLS", TLS: TLSSelfSigned,
+			AfterTLS: &Personality{BreakAt: smtp.StageMail, Break: BreakReset}},
 		{Name: "tlsinjected", About: "sends a reply in clear behind the 220 to STARTTLS", TLS: TLSInjected,
 			Hard: true},
 	}
