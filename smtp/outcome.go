@@ -106,7 +106,7 @@ var reasonTexts = [...]struct{ token, sentence string }{
 	Internal:            {"internal", "A fault on our side."},
 	DNSFailed:           {"dns_failed", "The domain's name servers did not answer."},
 	BackupOnly:          {"backup_only", "Only a backup server answered, and it accepts every address."},
-	NotAccepted:         {"not_accepted", "The receiver accepts other mailboxes, but never this one for now."},
+	NotAccepted:         {"not_accepted", "The receiver says for now, and never for good, that this mailbox does not exist."},
 	Intercepted:         {"intercepted", "Somebody else answers in place of the domain's mail servers."},
 }
 

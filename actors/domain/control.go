@@ -196,7 +196,7 @@ func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Cas
 	}
 	pl.controls.note(m.attempts)
 	switch {
-	case kind == refusesIt:
+	case kind == refusesIt || pl.staysRefused(c):
 		if p.from != 0 {
 			pl.controls.let = pl.controls.local
 		}
@@ -211,10 +211,28 @@ func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Cas
 		pl.controls.bare = last
 		pl.askWitness(now)
 	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
+		if last.Reason == smtp.NotAccepted && m.wait == 0 {
+			m.wait = pl.options.Facts.Hour.Of(staysRefusedFor)
+		}
 		pl.again(now, s, p, c, m)
 	default:
 		pl.unclear(now, last.Reason)
 	}
+}
+
+// staysRefusedFor is how long a control probe is refused for now, as a mailbox that doesn't exist, until that
+// is a refusal. Greylisting says nothing of mailboxes, and a verification that is under way takes seconds. Guess.
+const staysRefusedFor = time.Minute
+
+// staysRefused reports whether a receiver that refuses missing mailboxes for now only has refused a control probe
+// again, while others are accepted: the same name, by the same host.
+func (pl *planner) staysRefused(c evidence.Case) bool {
+	last, _ := c.Last()
+	return last.Reason == smtp.NotAccepted && len(pl.controls.accepted) > 0 && pl.controls.host == last.Host &&
+		slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
+			return t.Reason == smtp.NotAccepted && !t.Void && !t.Others && t.Host == last.Host &&
+				last.At.Sub(t.At) >= pl.options.Facts.Hour.Of(staysRefusedFor)
+		})
 }
 
 // tellsApart: a mailbox that nobody has was refused.

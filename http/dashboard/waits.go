@@ -157,6 +157,7 @@ var putOff = map[string]string{
 	smtp.ConnectionFailed.String():    "couldn't be connected to",
 	smtp.HarvestGuard.String():        "stopped answering because too many addresses were asked",
 	smtp.BackupOnly.String():          "answers only by a backup server, and that accepts every address",
+	smtp.NotAccepted.String():         "says that mailboxes don't exist, but not for good",
 	smtp.Intercepted.String():         "doesn't answer: somebody else does in its place",
 }
 
