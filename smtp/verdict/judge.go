@@ -77,6 +77,8 @@ func noReply(a *evidence.Attempt) Verdict {
 		if a.Stage == smtp.StageTLS {
 			v.Reason, v.Rule = smtp.TLSFailed, "no-reply-tls"
 		}
+	case evidence.TroubleIntercepted:
+		v.Reason, v.Rule = smtp.Intercepted, "no-reply-intercepted"
 	default: // we ended it, or never began
 		return Verdict{Reason: smtp.Internal, Action: ActRetry, Rule: "no-reply-internal"}
 	}
