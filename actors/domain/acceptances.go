@@ -25,11 +25,17 @@ func (pl *planner) accept(now time.Time, p pending, c evidence.Case) {
 // disregard asks an address again whose acceptance counts for nothing: soon at first, then by the configured
 // waits.
 func (pl *planner) disregard(now time.Time, p pending, c evidence.Case) {
-	voidAcceptances(c)
-	m := answerOf{reason: smtp.BackupOnly}
+	wait := time.Duration(0)
 	if p.waits < namedInRow {
-		m.wait = time.Second << (3 * p.waits)
+		wait = time.Second << (3 * p.waits)
 	}
+	pl.disregardFor(now, p, c, wait)
+}
+
+// disregardFor is disregard with the time until the address is asked again; 0: as configured.
+func (pl *planner) disregardFor(now time.Time, p pending, c evidence.Case, wait time.Duration) {
+	voidAcceptances(c)
+	m := answerOf{reason: smtp.BackupOnly, wait: wait}
 	pl.again(now, pl.shardOf(p.ordinal), p, c, m)
 }
 
@@ -95,12 +101,7 @@ func (pl *planner) answering() string {
 // mail goes to another host of the route that tells them apart: one of the same preference that is known to, or
 // one that goes before it (RFC 5321 section 5.1) and has answered in this run, unless it accepts everything too.
 func (pl *planner) outranked(now time.Time, host string) bool {
-	rank, ranked := uint16(0), false
-	for _, h := range pl.route.Hosts {
-		if h.Name == host {
-			rank, ranked = h.Preference, true
-		}
-	}
+	rank, ranked := pl.route.rank(host)
 	return slices.ContainsFunc(pl.route.Hosts, func(h mx.Host) bool {
 		if h.Name == host || ranked && h.Preference > rank {
 			return false
@@ -110,15 +111,31 @@ func (pl *planner) outranked(now time.Time, host string) bool {
 	})
 }
 
+// backupFor is how long a backup that accepts everything has to do so before that is believed of a domain whose
+// primary was not heard: one that restarts, or has too many of our sessions, is back by then. Guess.
+const backupFor = time.Minute
+
+// acceptedBefore reports whether an address was accepted before its last attempt, by the same host.
+func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
+	return slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
+		return t.Void && t.Code/100 == 2 && t.Host == last.Host
+	})
+}
+
 // settle ends an address that was accepted by the habit of its host, or has it asked again where that host
 // counts for nothing. False: the habit is not known.
 func (pl *planner) settle(now time.Time, p pending, c evidence.Case) bool {
 	last, _ := c.Last()
 	c.Habit = pl.habit(now, last.Host)
 	catchAll, _ := c.Habit.CatchAll()
-	if (catchAll || last.Outcome == smtp.CatchAll) && pl.outranked(now, last.Host) {
+	switch everything := catchAll || last.Outcome == smtp.CatchAll; {
+	case everything && pl.outranked(now, last.Host):
 		c.Habit = evidence.Habit{}
 		pl.disregard(now, p, c)
+		return true
+	case everything && pl.route.isBackup(last.Host) && !acceptedBefore(c, last):
+		c.Habit = evidence.Habit{}
+		pl.disregardFor(now, p, c, pl.options.Facts.Hour.Of(backupFor))
 		return true
 	}
 	return pl.conclude(now, p.ordinal, c)

@@ -100,6 +100,9 @@ func TestAHabitIsItsHosts(t *testing.T) {
 			w.gone, w.strict, w.relaxed = gone, r.IntN(4) == 0, r.IntN(4) == 0
 			up := time.Duration(r.IntN(10)) * time.Second // at first
 			down := time.Duration(1+r.IntN(20*60)) * time.Second
+			if r.IntN(3) == 0 {
+				down = time.Duration(1+r.IntN(50)) * time.Second
+			}
 			known := r.IntN(2) == 0
 			if known {
 				w.options.Facts.Learn(habitKey("example.test", "mx1.test"), false, w.now)
@@ -122,6 +125,8 @@ func TestAHabitIsItsHosts(t *testing.T) {
 					t.Fatalf("%s: %d, which exists: %v, is %v: %+v", what, o, exists, f.Outcome, f.Case)
 				case f.Outcome == smtp.CatchAll && known && !w.strict:
 					t.Fatalf("%s: %d is %v though the primary is known: %+v", what, o, f.Outcome, f.Case)
+				case f.Outcome == smtp.CatchAll && up+down < backupFor && !w.strict:
+					t.Fatalf("%s: %d is %v though the primary was away for a moment: %+v", what, o, f.Outcome, f.Case)
 				case f.Outcome == smtp.Unknown && down < 30*time.Minute:
 					t.Fatalf("%s: %d is %v %v: %+v", what, o, f.Outcome, f.Reason, f.Case)
 				}

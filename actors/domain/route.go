@@ -35,6 +35,22 @@ func (r *route) hear(t evidence.Attempt) {
 	r.heard[t.Host], r.answered = true, t.Host
 }
 
+// rank is the preference of a host of the route; false: it is no host of it.
+func (r *route) rank(host string) (uint16, bool) {
+	for _, h := range r.Hosts {
+		if h.Name == host {
+			return h.Preference, true
+		}
+	}
+	return 0, false
+}
+
+// isBackup reports whether a host goes behind another one of the route that has not told about a mailbox.
+func (r *route) isBackup(host string) bool {
+	rank, ranked := r.rank(host)
+	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return h.Preference < rank && !r.heard[h.Name] })
+}
+
 // routed takes the answer of DNS. Nothing is out when it comes.
 func (pl *planner) routed(now time.Time, r mx.Route, err error) {
 	pl.route.asked = false

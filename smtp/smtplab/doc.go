@@ -58,7 +58,7 @@
 // blockeven, noptr, badspf.
 //
 // Told by DNS: nxdomain, nodata, nullmx, nullmxmore, implicit, alias, hostalias,
-// twomx, firstdown, dnstcp, inside, unreachable, lostmx, aliasloop, servfail,
+// twomx, firstdown, backup, dnstcp, inside, unreachable, lostmx, aliasloop, servfail,
 // dnsrefused, dnssilent, literalmx, literalmore, manymx, manyaddresses,
 // addressdown, hostchain, hostchainlong, chain, chainlong, sixonly, sixinside.
 //

@@ -213,6 +213,8 @@ func byDNS() []Personality {
 		{Name: "alias", About: "the domain is a CNAME", DNS: DomainAlias, Pipelining: true},
 		{Name: "hostalias", About: "the MX is a CNAME", DNS: HostAlias, Pipelining: true},
 		{Name: "twomx", About: "two hosts, the better one listed second", DNS: TwoMX, Pipelining: true},
+		{Name: "backup", About: "the better one of two hosts goes away, and the other accepts everything", DNS: TwoMX,
+			BackupAll: true, RcptsPerSession: 3, BreakAt: smtp.StageGreeting, Break: BreakDrop, Hard: true},
 		{Name: "firstdown", About: "nothing listens at the better one of two hosts", DNS: FirstDown,
 			Pipelining: true},
 		{Name: "dnstcp", About: "answers are truncated over UDP", DNS: OnlyTCP, Pipelining: true},

@@ -178,7 +178,8 @@ type Personality struct {
 	// comes right behind the handshake. nil: as before. The truth is in the outer one.
 	AfterTLS *Personality
 
-	CatchAll bool // every local part exists
+	CatchAll  bool // every local part exists
+	BackupAll bool // at mx2, which never breaks; mx1 breaks but in the first session of the receiver
 	// Greylist is by client, return path and address, for Options.GreylistWait; a
 	// client that came back for five addresses is not greylisted any more.
 	Greylist bool
