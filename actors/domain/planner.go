@@ -218,6 +218,9 @@ func (pl *planner) resting(now time.Time) bool {
 
 // restUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
 func (pl *planner) restUntil() time.Time {
+	if !pl.options.Facts.guarded.Load() {
+		return time.Time{}
+	}
 	until := pl.options.Facts.Rest(habitKey(pl.work.Domain, pl.route.answered))
 	for _, h := range pl.route.Hosts {
 		until = later(until, pl.options.Facts.Rest(habitKey(pl.work.Domain, h.Name)))
