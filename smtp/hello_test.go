@@ -85,3 +85,35 @@ func TestASessionThatDiesBehindTheHandshake(t *testing.T) {
 		}
 	}
 }
+
+// TestPublicHellos are the public samples P012, P014, P017 (EHLO refused), P044 and P045 (STARTTLS that fails):
+// each has a session in the end, in clear.
+func TestPublicHellos(t *testing.T) {
+	const offered = "> 220 hi\n< EHLO probe.example\n> 250-mx\n> 250 STARTTLS\n< STARTTLS\n"
+	for _, tc := range []struct {
+		id     string
+		script script
+		again  bool // the first session fails at STARTTLS, and the next one is in clear
+	}{
+		{"P012", "> 220 hi\n< EHLO probe.example\n> 501 5.5.4 Syntax\n< HELO probe.example\n> 250 hi\n! eof", false},
+		{"P014", "> 220 hi\n< EHLO probe.example\n> 504 Not implemented\n< HELO probe.example\n> 250 hi\n! eof", false},
+		{"P017", "> 220 hi\n< EHLO probe.example\n> 500 what\n< HELO probe.example\n> 250 hi\n! eof", false},
+		{"P017", "> 220 hi\n< EHLO probe.example\n> 502 what\n< HELO probe.example\n> 250 hi\n! eof", false},
+		{"P044", offered + "> 454 not now\n! eof", false},
+		{"P045", offered + "> 220 go\n! close", true},
+		{"P045", offered + "> 220 go\n>? \"HTTP/1.1 400 Bad Request\\r\\n\"\n! close", true},
+	} {
+		dial, at := tc.script.listen(t)
+		s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
+		switch {
+		case !tc.again && err != nil:
+			t.Errorf("%s: %v", tc.id, err)
+		case !tc.again:
+			s.Close()
+		default:
+			if f := failure(t, err); f.Stage != StageTLS || f.Reply.Code != 0 {
+				t.Errorf("%s: %v, want a failure of the handshake", tc.id, f)
+			}
+		}
+	}
+}

@@ -168,3 +168,37 @@ func TestHabitKeysFit(t *testing.T) {
 		t.Errorf("key %q", k)
 	}
 }
+
+// TestPublicBackups are the public samples P001, P004 and P007: the habit is learned at the primary, which then
+// refuses the connection, denies relaying, or says 451 to RCPT, and a missing mailbox is asked; and P092: two
+// hosts of one preference, of which one accepts everything.
+func TestPublicBackups(t *testing.T) {
+	for _, tc := range []struct {
+		id   string
+		rank uint16 // of the second host
+		says *told  // by the first host; nil: only the second one is heard
+		then bool   // the second one is asked
+	}{
+		{"P001", 20, nil, true},
+		{"P004", 20, &told{reason: smtp.DomainNotHosted, code: 550, host: "mx1.test"}, true},
+		{"P007", 20, &told{reason: smtp.ReceiverBusy, code: 451, host: "mx1.test"}, false},
+		{"P092", 10, nil, true},
+	} {
+		w := newTwoHosts(t, rand.New(rand.NewPCG(1, 1)), 1) // user0, who does not exist
+		w.route.Hosts[1].Preference = tc.rank
+		w.options.Facts.Learn(habitKey("example.test", "mx1.test"), false, w.now)
+		w.away = func(time.Time) bool { return true }
+		asked := false
+		w.truth = func(p *wire.Probe) told {
+			if tc.says != nil && (!tc.then || !asked) {
+				asked = true
+				return *tc.says
+			}
+			return w.answer(p)
+		}
+		w.run(4 * time.Hour)
+		if f := w.done[0]; w.left > 0 || f.Outcome != smtp.Unknown {
+			t.Errorf("%s: %d are left, %v %v", tc.id, w.left, f.Outcome, f.Reason)
+		}
+	}
+}

@@ -66,3 +66,15 @@ func TestOnlyTheNameItselfIsBelieved(t *testing.T) {
 		}
 	}
 }
+
+// TestPublicEmptyNonTerminal is the public sample P009.
+func TestPublicEmptyNonTerminal(t *testing.T) {
+	z := startZone(t, "mail.ent.test. 60 MX 10 mx.mail.ent.test.", "mx.mail.ent.test. 60 A 192.0.2.1")
+	z.code("ent.test.", dns.RcodeNameError)
+	r := startResolver(t, testOptions(z.addr))
+	for _, tc := range [][2]string{{"ent.test", "domain_not_found"}, {"mail.ent.test", "ent.test: mx.mail.ent.test 192.0.2.1"}} {
+		if got := lookup(t, r, tc[0]); got != tc[1] {
+			t.Errorf("P009: %s gives %s, want %s", tc[0], got, tc[1])
+		}
+	}
+}

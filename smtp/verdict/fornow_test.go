@@ -31,10 +31,10 @@ func TestADenialForNowIsNone(t *testing.T) {
 		case 0:
 			reply += pick(missing)
 		case 1:
-			reply += "undeliverable address: " + pick(hosts) + pick(quoted) + " (in reply to RCPT TO command)"
+			reply += pick([]string{"undeliverable", "unverified"}) + " address: " + pick(hosts) + pick(quoted) + " (in reply to RCPT TO command)"
 			quotes = true
 		default:
-			reply += "unverified address: " + pick(others)
+			reply += pick([]string{"undeliverable", "unverified"}) + " address: " + pick(others)
 			denies = false
 		}
 		parsed, err := ParseReply(reply)

@@ -1,6 +1,8 @@
 package verdict
 
 import (
+	"strings"
+
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -45,7 +47,8 @@ func (r *Rules) deniesForNow(a evidence.Attempt) bool {
 	if a.Code += 100; a.Enhanced[0] == 4 {
 		a.Enhanced[0] = 5
 	}
-	v := r.judge(&a, r.hosts.of(a.Host))
+	a.Text = strings.Replace(a.Text, "unverified address: ", "undeliverable address: ", 1) // Postfix; why follows
+	v := r.judge(&a, &r.hosts.everywhere)                                                  // rules for one host know which refusals for good are meant so there
 	return v.Outcome == smtp.Invalid && !v.Bare && v.Reason == smtp.MailboxNotFound
 }
 
