@@ -42,11 +42,15 @@ func (pl *planner) disregardFor(now time.Time, p pending, c evidence.Case, wait 
 // voidAcceptances marks the acceptances of a case as worth nothing.
 func voidAcceptances(c evidence.Case) {
 	for i := range c.Attempts {
-		if c.Attempts[i].Outcome == smtp.Valid || c.Attempts[i].Outcome == smtp.CatchAll {
+		if o := c.Attempts[i].Outcome; o == smtp.Valid || o == smtp.CatchAll && c.Attempts[i].Code/100 == 2 {
 			c.Attempts[i].Void = true
 		}
 	}
 }
+
+// recalledHosts is of how many of a route's hosts, the preferred ones, the cluster is asked: nearly always the first
+// answers. Guess.
+const recalledHosts = 2
 
 // askCluster has it found out what other nodes know of the domain's hosts: what is accepted waits for that
 // before control probes are asked.
@@ -56,7 +60,7 @@ func (pl *planner) askCluster(now time.Time) {
 	}
 	pl.controls.recalled, pl.controls.recallBy = true, now.Add(recallWithin)
 	var keys []string
-	for _, h := range pl.route.Hosts {
+	for _, h := range pl.route.Hosts[:min(len(pl.route.Hosts), recalledHosts)] {
 		keys = append(keys, habitKey(pl.work.Domain, h.Name))
 	}
 	pl.steps = append(pl.steps, recall{keys})
@@ -126,9 +130,11 @@ func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
 // counts for nothing. False: the habit is not known.
 func (pl *planner) settle(now time.Time, p pending, c evidence.Case) bool {
 	last, _ := c.Last()
-	c.Habit = pl.habit(now, last.Host)
+	if last.Outcome == smtp.Valid {
+		c.Habit = pl.habit(now, last.Host)
+	}
 	catchAll, _ := c.Habit.CatchAll()
-	switch everything := catchAll || last.Outcome == smtp.CatchAll; {
+	switch everything := catchAll || last.Outcome == smtp.CatchAll && last.Code/100 == 2; {
 	case everything && pl.outranked(now, last.Host):
 		c.Habit = evidence.Habit{}
 		pl.disregard(now, p, c)
