@@ -26,6 +26,10 @@ var (
 	// ErrTooLarge is an ErrProtocol: a line, a reply or the whole session is over its limit.
 	ErrTooLarge = fmt.Errorf("%w: more bytes or lines than allowed", ErrProtocol)
 
+	// ErrIntercepted: somebody else answers in place of the host. No session gives it: who compares those of
+	// several hosts does.
+	ErrIntercepted = errors.New("somebody else answers in place of the host")
+
 	// ErrNoSTARTTLS: TLSRequired, and the receiver does not offer it.
 	ErrNoSTARTTLS = errors.New("receiver does not offer starttls")
 

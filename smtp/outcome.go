@@ -72,6 +72,9 @@ const (
 	HarvestGuard
 	Internal
 	DNSFailed
+	BackupOnly
+	NotAccepted
+	Intercepted
 )
 
 var reasonTexts = [...]struct{ token, sentence string }{
@@ -102,6 +105,9 @@ var reasonTexts = [...]struct{ token, sentence string }{
 	HarvestGuard:        {"harvest_guard", "The receiver stopped answering because too many addresses were asked."},
 	Internal:            {"internal", "A fault on our side."},
 	DNSFailed:           {"dns_failed", "The domain's name servers did not answer."},
+	BackupOnly:          {"backup_only", "Only a backup server answered, and it accepts every address."},
+	NotAccepted:         {"not_accepted", "The receiver says for now, and never for good, that this mailbox does not exist."},
+	Intercepted:         {"intercepted", "Somebody else answers in place of the domain's mail servers."},
 }
 
 // String gives the token, such as "mailbox_not_found".

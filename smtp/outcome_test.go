@@ -30,7 +30,8 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 	want := strings.Fields(`none mailbox_exists accept_all no_rcpt_answer mailbox_not_found mailbox_disabled
 		mailbox_full mailbox_restricted mailbox_busy domain_not_found no_mail_service domain_not_hosted syntax
 		greylisted receiver_busy receiver_rate_limited source_blocked source_identity tls_failed timeout
-		connection_failed protocol eai_unsupported policy harvest_guard internal dns_failed`)
+		connection_failed protocol eai_unsupported policy harvest_guard internal dns_failed backup_only
+		not_accepted intercepted`)
 	for i, token := range want {
 		r := Reason(i)
 		if r.String() != token || r.Known() != (i > 0) {
@@ -45,7 +46,7 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 			t.Errorf("%s: message %q", token, message)
 		}
 	}
-	if r := Reason(len(want)); r.Known() || r.Message() != Internal.Message() || r.String() != "reason(27)" {
+	if r := Reason(len(want)); r.Known() || r.Message() != Internal.Message() || r.String() != "reason(30)" {
 		t.Errorf("%v is known", r)
 	}
 }

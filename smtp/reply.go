@@ -67,6 +67,10 @@ type Failure struct {
 	Err    error
 	Source netip.Addr // ours; the zero value: there was no connection
 
+	// NoHELO says that EHLO was refused for good, as Reply tells, and the session was over before it was known
+	// what HELO gets. The caller may open again with TLSOffHELO.
+	NoHELO bool
+
 	gone <-chan struct{} // see Gone; nil: there was no connection
 }
 

@@ -96,6 +96,9 @@ func act(conn net.Conn, in *bufio.Reader, what string) (net.Conn, *bufio.Reader,
 	case "close":
 		return conn, in, conn.Close()
 	case "reset":
+		if secure, ok := conn.(*tls.Conn); ok {
+			conn = secure.NetConn()
+		}
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		return conn, in, conn.Close()
 	case "tls":

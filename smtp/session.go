@@ -21,6 +21,7 @@ const (
 	TLSOpportunistic TLSMode = iota // when offered; goes on in clear when refused
 	TLSOff                          // never, for a second try after a failed handshake
 	TLSRequired                     // or no session
+	TLSOffHELO                      // never, and HELO in place of EHLO, for a host that ends sessions at EHLO
 )
 
 // SessionOptions is how we introduce ourselves and what we bear.
@@ -38,7 +39,7 @@ func (o *SessionOptions) Validate() error {
 		return fmt.Errorf("%w: the hello name is empty or not one ascii word", ErrOptions)
 	case o.ReturnPath == "" || !printable(o.ReturnPath) || strings.ContainsAny(o.ReturnPath, "<> "):
 		return fmt.Errorf("%w: the return path is empty or not an ascii address", ErrOptions)
-	case o.TLS > TLSRequired:
+	case o.TLS > TLSOffHELO:
 		return fmt.Errorf("%w: no such tls mode", ErrOptions)
 	}
 	return o.Limits.Validate()

@@ -3,6 +3,7 @@ package smtp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/netip"
 	"strings"
 	"time"
@@ -13,13 +14,13 @@ import (
 const shownMax = 512
 
 // Open connects to host at the address and port, waits for its greeting, says
-// EHLO (HELO where EHLO is not known), and encrypts as o.TLS says. It returns
+// EHLO (HELO where EHLO is refused for good), and encrypts as o.TLS says. It returns
 // when MAIL may be sent.
 //
 // The error is always a *Failure. With StageTLS, TLSOpportunistic and no Reply
-// the handshake failed: the caller may open again with TLSOff. The Reply of a
-// Failure with StageGreeting or StageHello speaks about us or the host, never
-// about an address. When ctx is done Open returns its cause at once.
+// the handshake failed, or the session broke right behind it: the caller may open again with TLSOff.
+// The Reply of a Failure with StageGreeting or StageHello speaks about us or the host, never
+// about an address; that of one with NoHELO about neither. When ctx is done Open returns its cause at once.
 func Open(
 	ctx context.Context, dial Dialer, host string, at netip.AddrPort, o SessionOptions,
 ) (*Session, error) {
@@ -71,7 +72,7 @@ func (s *Session) introduce(ctx context.Context) error {
 	if err := s.hello(ctx); err != nil {
 		return err
 	}
-	if s.options.TLS == TLSOff || (s.options.TLS == TLSOpportunistic && !s.offers.starttls) {
+	if s.options.TLS == TLSOff || s.options.TLS == TLSOffHELO || (s.options.TLS == TLSOpportunistic && !s.offers.starttls) {
 		return nil
 	}
 	return s.encrypt(ctx)
@@ -87,19 +88,21 @@ func (s *Session) turnedAway(stage Stage, reply Reply) error {
 	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.gone}
 }
 
-// hello says EHLO and learns what the receiver offers, or HELO to a receiver
-// that does not know EHLO (RFC 5321 §3.2).
+// hello says EHLO and learns what the receiver offers, or HELO to a receiver that refuses EHLO for good, by
+// whatever code: servers that don't know it say 500 to 504, 550 or 554 (RFC 5321 §3.2).
 func (s *Session) hello(ctx context.Context) error {
 	s.offers = extensions{}
-	isHELO := false
-	s.put("EHLO ", s.options.HelloName)
+	isHELO, verb := s.options.TLS == TLSOffHELO, "EHLO "
+	if isHELO {
+		verb = "HELO "
+	}
+	s.put(verb, s.options.HelloName)
 	reply, err := s.ask(ctx, StageHello, s.options.Limits.Hello)
 	if err != nil {
 		return err
 	}
-	if reply.Code == 500 || reply.Code == 502 {
-		s.put("HELO ", s.options.HelloName)
-		if reply, err = s.ask(ctx, StageHello, s.options.Limits.Hello); err != nil {
+	if !isHELO && reply.Permanent() {
+		if reply, err = s.helo(ctx, reply); err != nil {
 			return err
 		}
 		isHELO = true
@@ -114,6 +117,18 @@ func (s *Session) hello(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// helo says HELO behind an EHLO that was refused. What came of that is not known when the session ends at it,
+// or when it is out of sequence there (503).
+func (s *Session) helo(ctx context.Context, refused Reply) (Reply, error) {
+	s.put("HELO ", s.options.HelloName)
+	reply, err := s.ask(ctx, StageHello, s.options.Limits.Hello)
+	if err == nil && reply.Code != 503 || ctx.Err() != nil {
+		return reply, err
+	}
+	s.Quit()
+	return Reply{}, &Failure{Stage: StageHello, Reply: refused, Source: s.source, NoHELO: true, gone: s.gone}
 }
 
 // bounded is as much of a text as is kept of it.
@@ -181,7 +196,12 @@ func (s *Session) encrypt(ctx context.Context) error {
 	if err := s.handshake(ctx); err != nil {
 		return s.fail(StageTLS, s.cause(ctx, err))
 	}
-	return s.hello(ctx)
+	err = s.hello(ctx)
+	if f := (*Failure)(nil); errors.As(err, &f) && f.Reply.Code == 0 && s.options.TLS == TLSOpportunistic &&
+		ctx.Err() == nil {
+		f.Stage = StageTLS // the handshake was good, and nothing can be said behind it
+	}
+	return err
 }
 
 // handshake goes on under TLS. The session's bytes are counted on, and nothing

@@ -1,26 +1,69 @@
 package domain
 
 import (
+	"slices"
 	"time"
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
+	"rollcall/smtp/mx"
 )
 
-// accept files an address that was accepted, until it is known what that is worth.
-func (pl *planner) accept(p pending, c evidence.Case) {
+// accept files an address that was accepted, until it is known what that is worth. Acceptances wait for the
+// control probes of one host at a time: those of another host are asked again.
+func (pl *planner) accept(now time.Time, p pending, c evidence.Case) {
+	last, _ := c.Last()
+	if len(pl.controls.accepted) > 0 && pl.controls.host != last.Host {
+		pl.disregard(now, p, c)
+		return
+	}
+	pl.controls.host = last.Host
 	pl.retries.log.keep(&p, c)
 	pl.controls.accepted = append(pl.controls.accepted, p)
 }
 
-// askCluster has it found out what other nodes know of the domain, while its route is: what is accepted
-// waits for that before the receiver is asked.
+// disregard asks an address again whose acceptance counts for nothing: soon at first, then by the configured
+// waits.
+func (pl *planner) disregard(now time.Time, p pending, c evidence.Case) {
+	wait := time.Duration(0)
+	if p.waits < namedInRow {
+		wait = time.Second << (3 * p.waits)
+	}
+	pl.disregardFor(now, p, c, wait)
+}
+
+// disregardFor is disregard with the time until the address is asked again; 0: as configured.
+func (pl *planner) disregardFor(now time.Time, p pending, c evidence.Case, wait time.Duration) {
+	voidAcceptances(c)
+	m := answerOf{reason: smtp.BackupOnly, wait: wait}
+	pl.again(now, pl.shardOf(p.ordinal), p, c, m)
+}
+
+// voidAcceptances marks the acceptances of a case as worth nothing.
+func voidAcceptances(c evidence.Case) {
+	for i := range c.Attempts {
+		if o := c.Attempts[i].Outcome; o == smtp.Valid || o == smtp.CatchAll && c.Attempts[i].Code/100 == 2 {
+			c.Attempts[i].Void = true
+		}
+	}
+}
+
+// recalledHosts is of how many of a route's hosts, the preferred ones, the cluster is asked: nearly always the first
+// answers. Guess.
+const recalledHosts = 2
+
+// askCluster has it found out what other nodes know of the domain's hosts: what is accepted waits for that
+// before control probes are asked.
 func (pl *planner) askCluster(now time.Time) {
-	if _, known := pl.habit(now).CatchAll(); known || pl.controls.recalled || !pl.options.Facts.Shared() {
+	if _, known := pl.habit(now, pl.answering()).CatchAll(); known || pl.controls.recalled || !pl.options.Facts.Shared() {
 		return
 	}
 	pl.controls.recalled, pl.controls.recallBy = true, now.Add(recallWithin)
-	pl.steps = append(pl.steps, recall{})
+	var keys []string
+	for _, h := range pl.route.Hosts[:min(len(pl.route.Hosts), recalledHosts)] {
+		keys = append(keys, habitKey(pl.work.Domain, h.Name))
+	}
+	pl.steps = append(pl.steps, recall{keys})
 }
 
 // pop takes one of the addresses that were accepted.
@@ -33,24 +76,84 @@ func (pl *planner) pop(list *[]pending) (pending, evidence.Case) {
 	return p, pl.retries.log.take(&p)
 }
 
-// habit is what is known of the domain now, with the control probes of this run.
+// habit is what is known now of how a host answers for the domain, with the control probes of this run. A
+// habit belongs to a host: a backup may accept everything that the primary tells apart.
 //
 // That a real address was refused as one that does not exist is no part of it: some
 // receivers refuse by pattern, or from a list of names that once were abused, and
 // accept everything else. Only control probes count.
-func (pl *planner) habit(now time.Time) evidence.Habit {
-	h := pl.options.Facts.Habit(pl.work.Domain, now)
-	h.Controls = pl.controls.notes
+func (pl *planner) habit(now time.Time, host string) evidence.Habit {
+	h := pl.options.Facts.Habit(habitKey(pl.work.Domain, host), now)
+	for _, note := range pl.controls.notes {
+		if note.Host == host {
+			h.Controls = append(h.Controls, note)
+		}
+	}
 	return h
+}
+
+// answering is the host whose answers are expected next: the one that answered last about an address, or the
+// first of the route. Empty while there is no route.
+func (pl *planner) answering() string {
+	if pl.route.answered == "" && len(pl.route.Hosts) > 0 {
+		return pl.route.Hosts[0].Name
+	}
+	return pl.route.answered
+}
+
+// outranked reports whether a host that accepts everything says nothing about the domain's mailboxes, because
+// mail goes to another host of the route that tells them apart: one of the same preference that is known to, or
+// one that goes before it (RFC 5321 section 5.1) and has answered in this run, unless it accepts everything too.
+func (pl *planner) outranked(now time.Time, host string) bool {
+	rank, ranked := pl.route.rank(host)
+	return slices.ContainsFunc(pl.route.Hosts, func(h mx.Host) bool {
+		if h.Name == host || ranked && h.Preference > rank {
+			return false
+		}
+		catchAll, known := pl.options.Facts.Habit(habitKey(pl.work.Domain, h.Name), now).CatchAll()
+		return known && !catchAll || !known && h.Preference < rank && pl.route.heard[h.Name]
+	})
+}
+
+// backupFor is how long a backup that accepts everything has to do so before that is believed of a domain whose
+// primary was not heard: one that restarts, or has too many of our sessions, is back by then. Guess.
+const backupFor = time.Minute
+
+// acceptedBefore reports whether an address was accepted before its last attempt, by the same host.
+func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
+	return slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
+		return t.Void && t.Code/100 == 2 && t.Host == last.Host
+	})
+}
+
+// settle ends an address that was accepted by the habit of its host, or has it asked again where that host
+// counts for nothing. False: the habit is not known.
+func (pl *planner) settle(now time.Time, p pending, c evidence.Case) bool {
+	last, _ := c.Last()
+	if last.Outcome == smtp.Valid {
+		c.Habit = pl.habit(now, last.Host)
+	}
+	catchAll, _ := c.Habit.CatchAll()
+	switch everything := catchAll || last.Outcome == smtp.CatchAll && last.Code/100 == 2; {
+	case everything && pl.outranked(now, last.Host):
+		c.Habit = evidence.Habit{}
+		pl.disregard(now, p, c)
+		return true
+	case everything && pl.route.isBackup(last.Host) && !acceptedBefore(c, last):
+		c.Habit = evidence.Habit{}
+		pl.disregardFor(now, p, c, pl.options.Facts.Hour.Of(backupFor))
+		return true
+	}
+	return pl.conclude(now, p.ordinal, c)
 }
 
 // believes says whether the worth of an acceptance is known. Behind many refusals it
 // is not: some guards accept everything from then on, and so silence who asks. A
 // control probe that is refused behind the acceptance proves that none was at work,
 // for guards do not tire within minutes.
-func (pl *planner) believes(h evidence.Habit, now time.Time) bool {
+func (pl *planner) believes(h evidence.Habit, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
-	return known && (catchAll || !pl.options.Facts.Suspect(pl.work.Domain, now))
+	return known && (catchAll || !pl.options.Facts.Suspect(habitKey(pl.work.Domain, host), now))
 }
 
 // weigh goes on with what was accepted: it is believed as far as the domain's habit is
@@ -59,15 +162,15 @@ func (pl *planner) weigh(now time.Time) {
 	if len(pl.controls.accepted)+len(pl.controls.proven) == 0 || !pl.controls.recallBy.IsZero() {
 		return
 	}
-	h := pl.habit(now)
-	if pl.believes(h, now) {
+	h := pl.habit(now, pl.controls.host)
+	if pl.believes(h, pl.controls.host, now) {
 		pl.controls.proven = append(pl.controls.proven, pl.controls.accepted...)
 		pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = nil, time.Time{}, time.Time{}
 	}
 	for len(pl.controls.proven) > 0 && !pl.cut() {
 		p, c := pl.pop(&pl.controls.proven)
-		if c.Habit = h; !pl.conclude(now, p.ordinal, c) { // what was known is over
-			pl.accept(p, c)
+		if !pl.settle(now, p, c) { // what was known is over
+			pl.accept(now, p, c)
 			break
 		}
 	}
@@ -142,7 +245,7 @@ func (pl *planner) prove(at time.Time) {
 // at work that accepts everything in silence.
 func (pl *planner) guarded(now time.Time) {
 	until := now.Add(pl.options.Facts.Hour.Of(guardFor))
-	pl.options.Facts.Guard(pl.work.Domain, until)
+	pl.options.Facts.Guard(habitKey(pl.work.Domain, pl.answering()), until)
 	pl.steps = append(pl.steps, guardSeen{until})
 }
 
@@ -150,16 +253,12 @@ func (pl *planner) guarded(now time.Time) {
 // back what is out, and makes void what was accepted since the last good
 // control probe: it is asked again when the guard has had time to forget us.
 func (pl *planner) rest(now time.Time) {
-	wait := pl.options.Facts.Rest(pl.work.Domain).Sub(now)
+	wait := pl.restUntil().Sub(now)
 	accepted := pl.controls.accepted
 	pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = nil, time.Time{}, time.Time{}
 	for _, p := range accepted {
 		c := pl.retries.log.take(&p)
-		for i := range c.Attempts {
-			if c.Attempts[i].Outcome == smtp.Valid {
-				c.Attempts[i].Void = true
-			}
-		}
+		voidAcceptances(c)
 		pl.again(now, pl.shardOf(p.ordinal), p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
 	}
 	for _, s := range pl.shards {

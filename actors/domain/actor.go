@@ -197,11 +197,10 @@ func (a *Actor) do(c actor.Context, s step) {
 			beside.Go("resolve", resolve, failed)
 		}
 	case recall:
-		domain := a.planner.work.Domain
 		beside.Go("recall", func() {
 			within, cancel := context.WithTimeout(ctx, recallWithin)
 			defer cancel()
-			a.options.Facts.Recall(within, domain)
+			a.options.Facts.Recall(within, s.keys...)
 			root.Send(self, recallDone{})
 		}, failed)
 	case tell:

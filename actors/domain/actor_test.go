@@ -332,7 +332,7 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 
 // TestActorAsksTheCluster: what another node has learned saves the control probe.
 func TestActorAsksTheCluster(t *testing.T) {
-	m := &memory{facts: map[string]ledger.Fact{"domain/example.test": {Key: "domain/example.test",
+	m := &memory{facts: map[string]ledger.Fact{"domain/example.test/mx.receiver.test": {Key: "domain/example.test/mx.receiver.test",
 		Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"), Expires: morning.AddDate(100, 0, 0)}}}
 	var facts *Facts
 	withActorOf(t, func(_ *stage, o *Options) {

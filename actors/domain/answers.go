@@ -176,8 +176,9 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 	pl.passed(now, p, last)
 	// A guard counts each refusal, whether or not our rules can tell what it means.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
-		pl.options.Facts.Refused(pl.work.Domain, now)
+		pl.options.Facts.Refused(habitKey(pl.work.Domain, last.Host), now)
 	}
+	pl.route.hear(last)
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
 		pl.witnesses.hear(p.ordinal, last)
 	}
@@ -190,9 +191,13 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 	if last.Outcome == smtp.Valid {
 		pl.retries.stats.asked(p.reason, false)
 		p.reason = smtp.ReasonNone
-		if c.Habit = pl.habit(now); !pl.believes(c.Habit, now) || !pl.conclude(now, p.ordinal, c) {
-			pl.accept(p, c)
+		if !pl.believes(pl.habit(now, last.Host), last.Host, now) || !pl.settle(now, p, c) {
+			pl.accept(now, p, c)
 		}
+		return
+	}
+	if last.Outcome == smtp.CatchAll && pl.settle(now, p, c) {
+		pl.retries.stats.asked(p.reason, false)
 		return
 	}
 	if pl.conclude(now, p.ordinal, c) {

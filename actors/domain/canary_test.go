@@ -77,7 +77,7 @@ func TestFewAcceptancesAreHeld(t *testing.T) {
 		{600, 1, 2 * canaryFew},
 	} {
 		o := testOptions()
-		o.Facts.Learn("example.test", false, morning)
+		o.Facts.Learn(testHabit, false, morning)
 		r := &fastReceiver{bench: newBench(t, o, tc.all), probes: map[uint64][]*wire.Probe{}}
 		controls := 0
 		r.truth = func(p *wire.Probe) told {
@@ -117,7 +117,7 @@ func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
 	}{{controlBehind, false, false}, {controlBehind + 1, false, true}, {100, false, true}, {100, true, false}} {
 		o := testOptions()
 		if tc.known {
-			o.Facts.Learn("example.test", false, morning)
+			o.Facts.Learn(testHabit, false, morning)
 		}
 		b := newBench(t, o, tc.addresses)
 		b.offeredAt = time.Time{}

@@ -39,6 +39,7 @@ type controls struct {
 	next    time.Time
 	notes   []evidence.Attempt // for the Habit; never changed, only replaced
 
+	host     string    // where those in accepted were
 	accepted []pending // until it is known what that is worth
 	proven   []pending // accepted, and that is worth something
 	// A control probe is asked for what is accepted at canaryBy at the latest, and it waits since canaryFrom; zero:
@@ -120,7 +121,7 @@ func (pl *planner) controlEarly(now time.Time, s *shard, o *open) bool {
 	if len(o.left) != controlBehind || !s.unasked() || !pl.offeredAt.IsZero() || k.asking || !pl.controls.recallBy.IsZero() {
 		return false
 	}
-	if _, known := pl.habit(now).CatchAll(); known {
+	if _, known := pl.habit(now, pl.answering()).CatchAll(); known {
 		return false
 	}
 	pl.controls.begin()
@@ -146,7 +147,7 @@ func (pl *planner) controlsEnd(now time.Time) time.Time {
 	if pl.retries.stats.control > 0 {
 		end = later(end, pl.start.Add(pl.retries.stats.control))
 	}
-	if accepted := pl.habit(now).Accepted; accepted > 0 {
+	if accepted := pl.habit(now, pl.controls.host).Accepted; accepted > 0 {
 		for i := accepted + 1; i < evidence.ControlsEnough; i++ {
 			end = end.Add(pauses[min(i-1, len(pauses)-1)])
 		}
@@ -183,7 +184,10 @@ func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Cas
 	if asked && len(m.attempts) > 0 {
 		kind = kindOf(last)
 	}
-	if kind == acceptsIt && pl.options.Facts.Suspect(pl.work.Domain, now) {
+	if kind != tellsNothing {
+		pl.route.hear(last)
+	}
+	if kind == acceptsIt && pl.options.Facts.Suspect(habitKey(pl.work.Domain, last.Host), now) {
 		m.attempts[len(m.attempts)-1].Void = true
 		pl.controls.note(m.attempts)
 		pl.controls.end()
@@ -192,31 +196,64 @@ func (pl *planner) controlled(now time.Time, s *shard, p pending, c evidence.Cas
 	}
 	pl.controls.note(m.attempts)
 	switch {
-	case kind == refusesIt:
+	case kind == refusesIt || pl.staysRefused(c):
 		if p.from != 0 {
 			pl.controls.let = pl.controls.local
 		}
-		pl.tellsApart(now, last.At)
+		pl.tellsApart(now, last)
 	case kind == acceptsIt:
 		pl.controls.let = ""
-		pl.options.Facts.Learn(pl.work.Domain, true, now)
+		pl.options.Facts.Learn(habitKey(pl.work.Domain, last.Host), true, now)
 		pl.controls.unclear = 0
 		pl.pauseControls(now)
+		pl.moveControls(now, last.Host)
 	case asked && len(m.attempts) > 0 && last.Outcome == smtp.Invalid && last.Bare && pl.witnesses.known:
 		pl.controls.bare = last
 		pl.askWitness(now)
 	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
+		if last.Reason == smtp.NotAccepted && m.wait == 0 {
+			m.wait = pl.options.Facts.Hour.Of(staysRefusedFor)
+		}
 		pl.again(now, s, p, c, m)
 	default:
 		pl.unclear(now, last.Reason)
 	}
 }
 
-// tellsApart: a mailbox that nobody has was refused at a time.
-func (pl *planner) tellsApart(now, at time.Time) {
-	pl.options.Facts.Learn(pl.work.Domain, false, now)
+// staysRefusedFor is how long a control probe is refused for now, as a mailbox that doesn't exist, until that
+// is a refusal. Greylisting says nothing of mailboxes, and a verification that is under way takes seconds. Guess.
+const staysRefusedFor = time.Minute
+
+// staysRefused reports whether a receiver that refuses missing mailboxes for now only has refused a control probe
+// again, while others are accepted: the same name, by the same host.
+func (pl *planner) staysRefused(c evidence.Case) bool {
+	last, _ := c.Last()
+	return last.Reason == smtp.NotAccepted && len(pl.controls.accepted) > 0 && pl.controls.host == last.Host &&
+		slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
+			return t.Reason == smtp.NotAccepted && !t.Void && !t.Others && t.Host == last.Host &&
+				last.At.Sub(t.At) >= pl.options.Facts.Hour.Of(staysRefusedFor)
+		})
+}
+
+// tellsApart: a mailbox that nobody has was refused.
+func (pl *planner) tellsApart(now time.Time, refused evidence.Attempt) {
+	pl.options.Facts.Learn(habitKey(pl.work.Domain, refused.Host), false, now)
 	pl.controls.end()
-	pl.prove(at)
+	pl.moveControls(now, refused.Host)
+	pl.prove(refused.At)
+}
+
+// moveControls has everything asked again that waits for control probes at another host than the one that
+// answers now: it says nothing about that one.
+func (pl *planner) moveControls(now time.Time, host string) {
+	if pl.controls.host == host {
+		return
+	}
+	accepted := pl.controls.accepted
+	pl.controls.accepted, pl.controls.canaryBy, pl.controls.canaryFrom = nil, time.Time{}, time.Time{}
+	for _, p := range accepted {
+		pl.disregard(now, p, pl.retries.log.take(&p))
+	}
 }
 
 // closed says whether a case has an outcome.

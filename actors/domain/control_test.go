@@ -154,7 +154,7 @@ func TestControlProbesThatTellNothing(t *testing.T) {
 				}
 			}
 			b.is(0, smtp.Unknown, say.reason)
-			if h := b.options.Facts.Habit("example.test", b.now); h.Accepted+h.Refused > 0 {
+			if h := b.options.Facts.Habit(testHabit, b.now); h.Accepted+h.Refused > 0 {
 				t.Errorf("learned %+v", h)
 			}
 		})
@@ -197,12 +197,12 @@ func TestControlProbesAreSpread(t *testing.T) {
 // planned here.
 func TestControlProbesGoOnFromOthers(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn("example.test", true, morning.Add(-time.Minute))
+	o.Facts.Learn(testHabit, true, morning.Add(-time.Minute))
 	b := newBench(t, o, 1)
 	b.reach()
 	b.answers(b.offered(), 1, accepted)
 	b.nextControl(0, accepted)
-	o.Facts.Learn("example.test", true, b.now)
+	o.Facts.Learn(testHabit, true, b.now)
 	b.lives(time.Second)
 	b.is(0, smtp.CatchAll, smtp.AcceptAll)
 	if offers := b.lives(time.Minute); len(offers) > 0 {
@@ -218,7 +218,7 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
 	b.answers(b.offered(), 1, greylisted)
-	b.options.Facts.Learn("example.test", false, b.now)
+	b.options.Facts.Learn(testHabit, false, b.now)
 	if offers := b.lives(2 * ladder[0]); len(offers) > 0 || b.controls.asking {
 		t.Errorf("offered %v, asking: %v", offers, b.controls.asking)
 	}
@@ -261,9 +261,9 @@ func TestKindOfAnswers(t *testing.T) {
 func TestKnownHabitsNeedNoControlProbe(t *testing.T) {
 	for catchAll, want := range map[bool]smtp.Outcome{true: smtp.CatchAll, false: smtp.Valid} {
 		o := testOptions()
-		o.Facts.Learn("example.test", catchAll, morning)
-		o.Facts.Learn("example.test", catchAll, morning)
-		o.Facts.Learn("example.test", catchAll, morning)
+		o.Facts.Learn(testHabit, catchAll, morning)
+		o.Facts.Learn(testHabit, catchAll, morning)
+		o.Facts.Learn(testHabit, catchAll, morning)
 		b := newBench(t, o, 2)
 		b.reach()
 		b.answers(b.offered(), 1, accepted)
@@ -359,7 +359,7 @@ func TestSilentGuard(t *testing.T) {
 			o.Facts.Hour = tc.hour
 			guardFor, canaryAfter := tc.hour.Of(guardFor), tc.hour.Of(canaryAfter)
 			if tc.before {
-				o.Facts.Learn("example.test", false, morning)
+				o.Facts.Learn(testHabit, false, morning)
 			}
 			b, offer := behindRefusals(t, o, suspectAfter)
 			b.answers2(offer, 1001, accepted, suspectAfter+1)
@@ -375,7 +375,7 @@ func TestSilentGuard(t *testing.T) {
 			if notes := b.controls.notes; !notes[len(notes)-1].Void {
 				t.Errorf("the control probes are %+v, want the last one void", notes)
 			}
-			if h := o.Facts.Habit("example.test", b.now); h.Accepted > 0 || len(b.done) != suspectAfter {
+			if h := o.Facts.Habit(testHabit, b.now); h.Accepted > 0 || len(b.done) != suspectAfter {
 				t.Fatalf("learned %+v, %d final", h, len(b.done))
 			}
 			b.pass(guardFor - time.Millisecond)
@@ -407,9 +407,9 @@ func TestSilentGuard(t *testing.T) {
 func TestGuardSeenByAnother(t *testing.T) {
 	o := testOptions()
 	o.GiveUpAfter = 6 * time.Hour
-	o.Facts.Learn("example.test", false, morning)
+	o.Facts.Learn(testHabit, false, morning)
 	b, _ := behindRefusals(t, o, suspectAfter)
-	o.Facts.Guard("example.test", b.now.Add(guardFor))
+	o.Facts.Guard(testHabit, b.now.Add(guardFor))
 	b.look()
 	if len(b.only().chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
 		!b.quiet(b.now).Equal(b.now.Add(guardFor)) {
@@ -430,7 +430,7 @@ func TestGuardSeenByAnother(t *testing.T) {
 // TestCanaryThatIsRefused: then acceptances are worth what they were.
 func TestCanaryThatIsRefused(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn("example.test", false, morning)
+	o.Facts.Learn(testHabit, false, morning)
 	b, offer := behindRefusals(t, o, suspectAfter)
 	b.nextControl(2*canaryAfter, refused)
 	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
@@ -453,7 +453,7 @@ func TestCanaryThatIsRefused(t *testing.T) {
 // is not proven by it, though it is told first.
 func TestAcceptedBehindTheCanary(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn("example.test", false, morning)
+	o.Facts.Learn(testHabit, false, morning)
 	b, offer := behindRefusals(t, o, suspectAfter)
 	canary := b.lives(canaryAfter)[0]
 	at := b.now
@@ -474,7 +474,7 @@ func TestAcceptedBehindTheCanary(t *testing.T) {
 // TestFewRefusalsNeedNoCanary: one below the bound, or spread over more than an hour.
 func TestFewRefusalsNeedNoCanary(t *testing.T) {
 	o := testOptions()
-	o.Facts.Learn("example.test", false, morning)
+	o.Facts.Learn(testHabit, false, morning)
 	b, _ := behindRefusals(t, o, suspectAfter-2) // and the control probe that was refused
 	b.is(suspectAfter-2, smtp.Valid, smtp.MailboxExists)
 	f := NewFacts()

@@ -2,11 +2,14 @@ package domain
 
 import (
 	"context"
+	"hash/fnv"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"rollcall/ledger"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 )
@@ -25,7 +28,7 @@ const (
 	partLife = time.Hour
 )
 
-// Facts is what is known of domains for a while, shared by the domain actors of a
+// Facts is what is known for a while of how hosts answer for domains, by habitKey, shared by the domain actors of a
 // node and, with a Store, by the nodes of a cluster. Safe for concurrent use.
 type Facts struct {
 	// Hour is how long an hour lasts for what is believed, suspected and rested by the
@@ -43,6 +46,17 @@ type Facts struct {
 	refusals map[string]*refusals     // guarded by mu
 	unsaved  map[string]fact          // guarded by mu: for the store
 	asked    map[string]chan struct{} // guarded by mu: closed when the store has answered
+}
+
+// habitKey names in Facts how a host (lower case) answers for a domain. A key is never longer than the store
+// takes: a long host is named by a hash.
+func habitKey(domain, host string) string {
+	if len(factPrefix)+len(domain)+1+len(host) > ledger.FactKeyBytesMax {
+		h := fnv.New64a()
+		h.Write([]byte(host))
+		host = strconv.FormatUint(h.Sum64(), 16)
+	}
+	return domain + "/" + host
 }
 
 // fact is what the control probes of a domain showed.
@@ -145,29 +159,36 @@ func (f *Facts) makeRoom(now time.Time) {
 	}
 }
 
-// Recall asks the store about a domain and returns when Habit knows what it said, or
-// when ctx ends. It is for a domain that Habit knows nothing of.
-func (f *Facts) Recall(ctx context.Context, domain string) {
+// Recall asks the store about keys (habitKey) and returns when Habit knows what it said, or
+// when ctx ends. It is for keys that Habit knows nothing of.
+func (f *Facts) Recall(ctx context.Context, keys ...string) {
 	if f.store == nil {
 		return
 	}
+	var all []chan struct{}
 	f.mu.Lock()
-	answered := f.asked[domain]
-	if answered == nil {
-		if len(f.asked) >= askedMax {
-			f.mu.Unlock()
-			return
+	for _, key := range keys {
+		answered := f.asked[key]
+		switch {
+		case answered != nil:
+		case len(f.asked) >= askedMax:
+			continue
+		default:
+			answered = make(chan struct{})
+			f.asked[key] = answered
 		}
-		answered = make(chan struct{})
-		f.asked[domain] = answered
+		all = append(all, answered)
 	}
 	f.mu.Unlock()
 	select {
 	case f.kick <- struct{}{}:
 	default: // it is known that somebody asks
 	}
-	select {
-	case <-answered:
-	case <-ctx.Done():
+	for _, answered := range all {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -86,7 +86,7 @@ func (f *Facts) Rest(domain string) time.Time {
 	return time.Time{}
 }
 
-// Suspect says whether an acceptance at a domain may be the work of a guard: it
+// Suspect says whether an acceptance (habitKey) may be the work of a guard: it
 // comes behind many refusals, or behind a guard that was seen at a domain that told
 // mailboxes apart before, with no control probe refused since. That a control probe
 // was refused in between does not help: what is refused next may be one too many.

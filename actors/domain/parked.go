@@ -159,6 +159,8 @@ func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress)
 	}
 	pl.retries.log.keep(&p, one.Case)
 	if one.Accepted {
+		last, _ := one.Case.Last()
+		pl.controls.host = last.Host
 		pl.controls.accepted = append(pl.controls.accepted, p)
 		return
 	}

@@ -86,7 +86,7 @@ type (
 		msg   proto.Message
 	}
 	reply     struct{ msg proto.Message } // to the sender of the message at hand
-	recall    struct{}                    // what the cluster knows of the domain
+	recall    struct{ keys []string }     // what the cluster knows of hosts: see habitKey
 	guardSeen struct{ until time.Time }   // tell people that nothing is asked before
 )
 
@@ -196,7 +196,6 @@ func (pl *planner) advance(now time.Time) {
 	if pl.route.hosts == nil || now.After(pl.route.Expires) && !out {
 		pl.route.asked = true
 		pl.steps = append(pl.steps, findRoute{})
-		pl.askCluster(now)
 		return
 	}
 	if unreached {
@@ -214,7 +213,19 @@ func (pl *planner) shardKey(shard int) string {
 
 // resting says whether nothing is asked, because a guard was seen at work.
 func (pl *planner) resting(now time.Time) bool {
-	return now.Before(pl.options.Facts.Rest(pl.work.Domain))
+	return now.Before(pl.restUntil())
+}
+
+// restUntil is until when nothing is asked, because a guard was seen at work at a host; it may be over.
+func (pl *planner) restUntil() time.Time {
+	if !pl.options.Facts.guarded.Load() {
+		return time.Time{}
+	}
+	until := pl.options.Facts.Rest(habitKey(pl.work.Domain, pl.route.answered))
+	for _, h := range pl.route.Hosts {
+		until = later(until, pl.options.Facts.Rest(habitKey(pl.work.Domain, h.Name)))
+	}
+	return until
 }
 
 // shardOf is the shard that an address, or the control probe, belongs to.
@@ -275,7 +286,7 @@ func (pl *planner) wake(now time.Time) time.Time {
 			at = earlier(at, t)
 		}
 	}
-	if rest := pl.options.Facts.Rest(pl.work.Domain); rest.After(now) {
+	if rest := pl.restUntil(); rest.After(now) {
 		at = earlier(at, rest)
 	}
 	for _, s := range pl.shards {
@@ -311,7 +322,7 @@ func (pl *planner) quiet(now time.Time) time.Time {
 	if pl.route.asked || pl.draining {
 		return time.Time{}
 	}
-	if rest := pl.options.Facts.Rest(pl.work.Domain); rest.After(now) {
+	if rest := pl.restUntil(); rest.After(now) {
 		return rest
 	}
 	first := pl.controls.at()

@@ -113,6 +113,9 @@ func (b *bench) pass(d time.Duration) {
 	b.look()
 }
 
+// testHabit is the key of what is known of the host of testRoute.
+var testHabit = habitKey("example.test", "mx.receiver.test")
+
 var testRoute = mx.Route{Domain: "example.test", Receiver: "receiver.test",
 	Expires: morning.Add(24 * time.Hour),
 	Hosts:   []mx.Host{{Name: "mx.receiver.test", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}}}
@@ -122,7 +125,11 @@ func (b *bench) reach() {
 	b.t.Helper()
 	b.routed(b.now, testRoute, nil)
 	b.look()
-	b.wants(findReceiver{})
+	if b.options.Facts.Shared() {
+		b.wants(recall{[]string{testHabit}}, findReceiver{})
+	} else {
+		b.wants(findReceiver{})
+	}
 	b.finds(true)
 }
 

@@ -13,12 +13,42 @@ import (
 // route is where the addresses of a domain are asked: what DNS said, and which receiver that is.
 type route struct {
 	mx.Route
-	asked   bool        // the question is out
-	silent  bool        // DNS said nothing; addresses are being put off
-	closed  smtp.Reason // why the domain takes no mail, as DNS says
-	hosts   []*wire.Host
-	key     string // of the receiver, without shards; empty: not known yet
-	version uint64 // of what key rests on
+	asked    bool            // the question is out
+	heard    map[string]bool // hosts that told about a mailbox
+	answered string          // the newest of them; empty: none did
+	silent   bool            // DNS said nothing; addresses are being put off
+	closed   smtp.Reason     // why the domain takes no mail, as DNS says
+	hosts    []*wire.Host
+	key      string // of the receiver, without shards; empty: not known yet
+	version  uint64 // of what key rests on
+}
+
+// hear notes which host told about a mailbox, if an answer does.
+func (r *route) hear(t evidence.Attempt) {
+	tells := t.Outcome == smtp.Valid || t.Outcome == smtp.Invalid || t.Outcome == smtp.CatchAll
+	if t.Stage != smtp.StageRcpt || t.Others || !tells {
+		return
+	}
+	if r.heard == nil {
+		r.heard = map[string]bool{}
+	}
+	r.heard[t.Host], r.answered = true, t.Host
+}
+
+// rank is the preference of a host of the route; false: it is no host of it.
+func (r *route) rank(host string) (uint16, bool) {
+	for _, h := range r.Hosts {
+		if h.Name == host {
+			return h.Preference, true
+		}
+	}
+	return 0, false
+}
+
+// isBackup reports whether a host goes behind another one of the route that has not told about a mailbox.
+func (r *route) isBackup(host string) bool {
+	rank, ranked := r.rank(host)
+	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return h.Preference < rank && !r.heard[h.Name] })
 }
 
 // routed takes the answer of DNS. Nothing is out when it comes.
@@ -34,6 +64,7 @@ func (pl *planner) routed(now time.Time, r mx.Route, err error) {
 	}
 	pl.route.Route, pl.route.hosts = r, wire.Hosts(r.Hosts)
 	pl.place(now)
+	pl.askCluster(now)
 }
 
 // reachable says whether a route has an address to dial; no receiver takes an

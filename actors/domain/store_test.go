@@ -336,7 +336,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			o := testOptions()
 			o.Facts = ShareFacts(emptyStore{}, o.Log)
 			b := newBench(t, o, 3)
-			b.wants(findRoute{}, recall{})
+			b.wants(findRoute{})
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, refused, 0)
@@ -348,7 +348,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 				t.Fatal("the acceptances do not wait")
 			}
 			if c.learned {
-				learnCatchAll(o.Facts, "example.test", b.now)
+				learnCatchAll(o.Facts, testHabit, b.now)
 			}
 			if c.silent {
 				if !b.wakes.Equal(b.now.Add(recallWithin)) {

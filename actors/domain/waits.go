@@ -57,7 +57,7 @@ func (pl *planner) waits(now time.Time) Waits {
 	if n := pl.weighed(); n > 0 {
 		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, pl.controls.at())}
 		if pl.resting(now) {
-			w.Until = pl.options.Facts.Rest(pl.work.Domain)
+			w.Until = pl.restUntil()
 		}
 		w.Last = after(now, pl.controlsEnd(now))
 		w.Receiver = pl.route.key
@@ -87,7 +87,7 @@ func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map
 		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.nextDue()))),
 		Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
-	switch _, known := pl.habit(now).CatchAll(); {
+	switch _, known := pl.habit(now, pl.answering()).CatchAll(); {
 	case c.hopeless(r):
 		ends = gaveUp
 	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
@@ -115,7 +115,7 @@ func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view
 	if pl.controls.asking && pl.shardOf(controlOrdinal) == s && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
-	switch rest := pl.options.Facts.Rest(pl.work.Domain); {
+	switch rest := pl.restUntil(); {
 	case rest.After(now):
 		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:

@@ -58,7 +58,7 @@ func (w *witnesses) nextDoubt(now time.Time) time.Time {
 
 // beside gives the domain's habit with the witness that an attempt needs, if there is one.
 func (pl *planner) beside(now time.Time, t evidence.Attempt) evidence.Habit {
-	h := pl.habit(now)
+	h := pl.habit(now, t.Host)
 	if w, heard := pl.witnesses.heard[place{t.Host, t.Source}]; heard {
 		k := controls{notes: h.Controls}
 		k.note([]evidence.Attempt{w})
@@ -165,7 +165,7 @@ func (pl *planner) testified(now time.Time, c evidence.Case, m answerOf) {
 		k.note([]evidence.Attempt{last})
 		pl.witnesses.hear(controlOrdinal, last)
 		if h := (evidence.Habit{Controls: k.notes}); !refused.At.IsZero() && h.Witnessed(&refused) {
-			pl.tellsApart(now, refused.At)
+			pl.tellsApart(now, refused)
 		}
 		return
 	}

@@ -15,7 +15,7 @@ var bare = told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, bare: true}
 // knownHabit is a domain of which it is known that it tells mailboxes apart.
 func knownHabit() Options {
 	o := testOptions()
-	o.Facts.Learn("example.test", false, morning)
+	o.Facts.Learn(testHabit, false, morning)
 	return o
 }
 

@@ -57,6 +57,9 @@ type sessionActor struct {
 	end     sync.Once
 	tracer  *tracer // nil until it opens
 
+	at       netip.Addr // of the host
+	stranger string     // who greeted in place of the host, as egress.Stranger; empty: nobody
+
 	repeated scheduler.Repeated // as smtp
 	span     span.Span          // as smtp
 	broken   bool               // as smtp: it failed
@@ -190,6 +193,11 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	}
 	a.smtp = s
 	a.tracer.opened(s)
+	a.at, a.stranger = m.At, egress.Stranger(m.Host, s.Greeting(), s.HelloReply())
+	if a.options.Sources.Intercepts(a.stranger, time.Now()) {
+		told := a.intercepted(m.Host)
+		return sessionOpened{id: m.ID, failed: &told}
+	}
 	return sessionOpened{id: m.ID,
 		shown: throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}}
 }
@@ -199,9 +207,31 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
-	return a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
+	told := a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
 		Hello: a.source.Hello, ReturnPath: a.source.ReturnPath, Source: nameOf(f.Source, a.source),
 		TLS: a.smtp != nil && a.smtp.TLS()})
+	told.NoHELO = f.NoHELO
+	return told
+}
+
+// intercepted ends a session in which somebody else answers in place of the host: nothing is judged from it.
+func (a *sessionActor) intercepted(host string) scheduler.Judgement {
+	told := a.judgeFailure(host, &smtp.Failure{Stage: smtp.StageGreeting, Err: smtp.ErrIntercepted, Source: a.smtp.Source()})
+	a.smtp.Quit()
+	return told
+}
+
+// noteStranger notes what somebody answered who stands in place of the host, and tells the operator when that
+// shows that the network is intercepted.
+func (a *sessionActor) noteStranger(code int) {
+	if a.stranger == "" || code/100 != 2 && code/100 != 5 {
+		return
+	}
+	if a.options.Sources.NoteStranger(a.stranger, a.smtp.Host(), a.at, code/100 == 2, time.Now()) {
+		a.options.Log.Error("network intercepted: one server answers on port 25 in place of unrelated mail servers and accepts everything; "+
+			"nothing is judged from it, let this node reach port 25 directly",
+			"reason", smtp.Intercepted.String(), "greeting", a.stranger, "host", a.smtp.Host(), "source", nameOf(a.smtp.Source(), a.source))
+	}
 }
 
 // begin asks, if that is still permitted. What ApplyShares ended teaches nothing.
@@ -235,6 +265,11 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r := scheduler.Report{ID: m.ID, Rest: m.Probes, Answered: make([]scheduler.Answered, 0, len(m.Probes))}
 	if m.Rested && a.smtp.Poll() != nil {
 		r.Stale = true
+		return r
+	}
+	if a.options.Sources.Intercepts(a.stranger, time.Now()) {
+		told := a.intercepted(a.smtp.Host())
+		r.Failure = &told
 		return r
 	}
 	if a.pause(m.After); m.RefusedMax <= 0 {
@@ -347,6 +382,7 @@ func nameOf(used netip.Addr, s *egress.Source) string {
 
 // judge gives the verdict on what came of asking one address.
 func (a *sessionActor) judge(address smtp.Address, one smtp.Answer) scheduler.Judgement {
+	a.noteStranger(one.Reply.Code)
 	return a.repeated.Judge(&a.options, address, one, func() evidence.Raw {
 		return evidence.Raw{At: one.At, Host: a.smtp.Host(), Stage: smtp.StageRcpt, Reply: one.Reply,
 			Err: one.Err, Address: address, Hello: a.source.Hello, ReturnPath: a.source.ReturnPath,

@@ -46,6 +46,9 @@ var putOff = map[smtp.Reason]string{
 	smtp.HarvestGuard:        "which stopped answering because too many addresses were asked",
 	smtp.Internal:            "which could not be asked because of a fault on our side",
 	smtp.DNSFailed:           "whose name servers did not answer",
+	smtp.BackupOnly:          "of which only a backup server answers, and that accepts every address",
+	smtp.NotAccepted:         "which says that mailboxes do not exist, but not for good",
+	smtp.Intercepted:         "in whose place somebody else answers",
 }
 
 // putOffAnyhow is what putOff says of every other reason.

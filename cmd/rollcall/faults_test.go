@@ -275,6 +275,9 @@ func connectionFaults() []fault {
 	return []fault{
 		{name: "TLS broken", personalities: []string{"tlsbroken", "tlsstalled", "tlsinjected", "htlsgarbage",
 			"hflood", "hstall", "tlsonly"}},
+		{name: "hosts that bear less than they offer", personalities: []string{"helo", "heloonly", "heloagain", "tlsdies", "tlsmute"},
+			known: 90},
+		{name: "a backup that accepts everything", personalities: []string{"backup", "backup", "backup", "backup"}},
 		{name: "DNS is away", blind: true, personalities: clean,
 			on: func(t *testing.T, _ *smtplab.Lab, c *config.Config) { c.DNS.Servers = []string{deadPort(t)} }},
 		{name: "DNS says SERVFAIL", blind: true, personalities: []string{"servfail", "dnsrefused", "aliasloop"}},

@@ -143,7 +143,8 @@ var troubles = map[evidence.Trouble]string{evidence.TroubleOurs: "We closed the 
 	evidence.TroubleMalformed: "The address doesn't fit into an SMTP command.", evidence.TroubleNoUTF8: "The address needs SMTPUTF8, which the receiver doesn't offer.",
 	evidence.TroubleForbidden: "We aren't allowed to contact the receiver's IP address.", evidence.TroubleNoTLS: "We need STARTTLS, which the receiver doesn't offer.",
 	evidence.TroubleProtocol: "The receiver sent something that isn't an SMTP reply.", evidence.TroubleTimeout: "The receiver didn't answer in time.",
-	evidence.TroubleConnection: "We couldn't connect, or the connection broke."}
+	evidence.TroubleConnection:  "We couldn't connect, or the connection broke.",
+	evidence.TroubleIntercepted: "Somebody else answers in place of the receiver."}
 
 // sentenceOf is a reason without its word.
 func sentenceOf(r smtp.Reason) string {

@@ -156,6 +156,9 @@ var putOff = map[string]string{
 	smtp.TimedOut.String():            "did not answer in time",
 	smtp.ConnectionFailed.String():    "couldn't be connected to",
 	smtp.HarvestGuard.String():        "stopped answering because too many addresses were asked",
+	smtp.BackupOnly.String():          "answers only by a backup server, and that accepts every address",
+	smtp.NotAccepted.String():         "says that mailboxes don't exist, but not for good",
+	smtp.Intercepted.String():         "doesn't answer: somebody else does in its place",
 }
 
 // waitWords says in words what addresses wait for.

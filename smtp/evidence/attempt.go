@@ -53,20 +53,21 @@ type Trouble uint8
 
 // The troubles.
 const (
-	TroubleNone       Trouble = iota
-	TroubleOurs               // we ended it, or never began
-	TroubleMalformed          // the address does not fit a command line
-	TroubleNoUTF8             // the address needs SMTPUTF8, which is not offered
-	TroubleForbidden          // the dial guard refused the host's address
-	TroubleNoTLS              // STARTTLS was demanded and is not offered
-	TroubleProtocol           // what came was no reply
-	TroubleTimeout            // nothing came in time
-	TroubleConnection         // no connection, or one that broke
+	TroubleNone        Trouble = iota
+	TroubleOurs                // we ended it, or never began
+	TroubleMalformed           // the address does not fit a command line
+	TroubleNoUTF8              // the address needs SMTPUTF8, which is not offered
+	TroubleForbidden           // the dial guard refused the host's address
+	TroubleNoTLS               // STARTTLS was demanded and is not offered
+	TroubleProtocol            // what came was no reply
+	TroubleTimeout             // nothing came in time
+	TroubleConnection          // no connection, or one that broke
+	TroubleIntercepted         // somebody else answers in place of the host
 	troubles
 )
 
 var troubleNames = [troubles]string{"", "ours", "malformed", "no_smtputf8", "forbidden_address", "no_starttls",
-	"protocol", "timeout", "connection"}
+	"protocol", "timeout", "connection", "intercepted"}
 
 // String gives the word for records, such as "timeout"; "" for none.
 func (t Trouble) String() string {
@@ -122,6 +123,8 @@ func troubleOf(err error) Trouble {
 		return TroubleForbidden
 	case errors.Is(err, smtp.ErrNoSTARTTLS):
 		return TroubleNoTLS
+	case errors.Is(err, smtp.ErrIntercepted):
+		return TroubleIntercepted
 	case errors.Is(err, smtp.ErrProtocol):
 		return TroubleProtocol
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

@@ -94,20 +94,6 @@ func (m *memo[V]) get(ctx context.Context, name string, find finder[V]) (V, erro
 	}
 }
 
-// peek gives what is remembered of a name without finding out.
-func (m *memo[V]) peek(name string) (remembered[V], bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.recall(name, time.Now())
-}
-
-// put remembers a value until it expires.
-func (m *memo[V]) put(r remembered[V]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.keep(r)
-}
-
 // close ends all flights, waits for them and forgets everything. get gives ErrClosed from here on.
 func (m *memo[V]) close() {
 	m.mu.Lock()

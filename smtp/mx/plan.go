@@ -153,11 +153,3 @@ func receiverKey(host string) string {
 	}
 	return key
 }
-
-// mayEnd says whether the absence of a name ends the names below it (RFC 8020).
-// For a public suffix it is not believed: a server for private names such as
-// "test" may deny the top and still have domains below.
-func mayEnd(name string) bool {
-	suffix, _ := publicsuffix.PublicSuffix(name)
-	return name != suffix
-}

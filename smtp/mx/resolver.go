@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -50,7 +49,6 @@ type Resolver struct {
 
 	routes *memo[Route]
 	hosts  *memo[hostAnswer]
-	absent *memo[struct{}] // names that do not exist
 	open   *memo[struct{}] // that the witness exists
 }
 
@@ -85,7 +83,6 @@ func newResolver(o Options, dns asker) *Resolver {
 		options: o, dns: dns, seed: maphash.MakeSeed(), cancel: cancel,
 		routes: newMemo[Route](base, o.CacheMax),
 		hosts:  newMemo[hostAnswer](base, o.CacheMax),
-		absent: newMemo[struct{}](base, o.CacheMax),
 		open:   newMemo[struct{}](base, 1),
 	}
 	if o.AtOnce > 0 {
@@ -177,16 +174,14 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 		return Route{}, time.Time{}, err
 	}
 	expires := r.expiry(a)
-	if !a.exists {
-		return r.noMail(domain, smtp.DomainNotFound, expires)
-	}
 	hosts, null := pickHosts(a.mx)
 	if null {
 		return r.noMail(domain, smtp.NoMailService, expires) // RFC 7505 §3
 	}
 	chainMax := hostChainMax
 	if len(a.mx) == 0 {
-		// RFC 5321 §5.1: without any MX the domain is its own host.
+		// RFC 5321 §5.1: without any MX the domain is its own host. One whose MX is answered NXDOMAIN may have
+		// addresses all the same: some servers give that code for a type that they do not have.
 		hosts, chainMax = []mxRecord{{host: domain}}, domainChainMax
 	}
 	if len(hosts) == 0 {
@@ -196,6 +191,9 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 	route, err := r.firstRoute(ctx, domain, hosts, chainMax)
 	if err != nil {
 		return Route{}, time.Time{}, err
+	}
+	if !a.exists && route.NoMail != smtp.ReasonNone {
+		route.NoMail = smtp.DomainNotFound
 	}
 	if route.Expires.After(expires) {
 		route.Expires = expires
@@ -278,6 +276,11 @@ func (r *Resolver) findHost(ctx context.Context, host string, chainMax int) (hos
 		soon := time.Now().Add(r.options.TTLMin)
 		return hostAnswer{addrs: addrs, expires: soon}, soon, nil
 	}
+	if len(addrs) == 0 {
+		if err := r.vouch(ctx); err != nil {
+			return hostAnswer{}, time.Now().Add(failureTTL), err
+		}
+	}
 	expires := expires4
 	if !expires6.IsZero() && expires6.Before(expires) {
 		expires = expires6
@@ -303,15 +306,13 @@ func (r *Resolver) askAddrs(ctx context.Context, host string, qtype uint16, chai
 	return kept, r.expiry(a), nil
 }
 
-// ask finds what DNS says about a name (plain) and a type, along its chain of CNAMEs.
+// ask finds what DNS says about a name (plain) and a type, along its chain of CNAMEs. It always asks for the
+// name itself: that a name above it is answered NXDOMAIN ends nothing, though RFC 8020 section 2 would have it,
+// because many servers answer so for names that have nothing but names below them.
 func (r *Resolver) ask(ctx context.Context, name string, qtype uint16, chainMax int) (answer, error) {
 	at, hops := dns.CanonicalName(name), 0
 	ttl := answer{}
 	for {
-		if seconds, found := r.isAbsent(at); found {
-			ttl.believe(seconds)
-			return answer{name: at, ttl: ttl.ttl, ttlSet: true}, nil
-		}
 		m, err := r.dns.ask(ctx, at, qtype)
 		if err != nil {
 			return answer{}, err
@@ -324,31 +325,10 @@ func (r *Resolver) ask(ctx context.Context, name string, qtype uint16, chainMax 
 			ttl.believe(a.ttl)
 		}
 		a.ttl, a.ttlSet = ttl.ttl, ttl.ttlSet
-		if !a.exists && r.vouch(ctx) == nil {
-			r.remember(a)
-		}
 		if !a.again {
 			return a, nil
 		}
 		at, hops = a.name, hops+a.hops
-	}
-}
-
-// isAbsent says whether it is known that a name does not exist, because it or a
-// name above it was denied (RFC 8020 §2), and for how many seconds yet.
-func (r *Resolver) isAbsent(name string) (seconds uint32, absent bool) {
-	for name = plain(name); name != ""; _, name, _ = strings.Cut(name, ".") {
-		if denied, found := r.absent.peek(name); found {
-			return uint32(time.Until(denied.expires) / time.Second), true
-		}
-	}
-	return 0, false
-}
-
-// remember notes that the name at the end of a chain does not exist.
-func (r *Resolver) remember(a answer) {
-	if name := plain(a.name); mayEnd(name) {
-		r.absent.put(remembered[struct{}]{name: name, expires: r.expiry(a)})
 	}
 }
 

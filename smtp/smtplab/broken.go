@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"rollcall/smtp"
@@ -20,8 +21,11 @@ const garbage = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 // place of its reply.
 func (s *session) breaksAt(stage smtp.Stage) bool {
 	return s.p.Break != BreakNone && s.p.Break < BreakEarly && s.p.BreakAt == stage &&
-		(!s.p.BreakEveryOther || s.visit%2 == 1)
+		(!s.p.BreakEveryOther || s.visit%2 == 1) && (!s.p.BackupAll || s.visit > 1 && !s.atBackup())
 }
+
+// atBackup says whether the host is the second one.
+func (s *session) atBackup() bool { return strings.HasPrefix(s.host.name, "mx2.") }
 
 // breaksBehind says the same of what comes behind the reply.
 func (s *session) breaksBehind(stage smtp.Stage) bool {

@@ -40,9 +40,9 @@
 //
 // # Personalities
 //
-// Answer by mailbox: clean, plain, unavailable, nopipe, noutf8, helo, exchange, multiline,
-// chatty, formula, nonascii, lying, barelf, slow, tarpit, pregreet; with
-// STARTTLS: starttls, tlsonly, tlsrefused, tlsbroken, tlsstalled, tlsinjected.
+// Answer by mailbox: clean, plain, unavailable, nopipe, noutf8, helo, heloonly, heloagain,
+// exchange, multiline, chatty, formula, nonascii, lying, barelf, slow, tarpit, pregreet; with
+// STARTTLS: starttls, tlsonly, tlsrefused, tlsbroken, tlsstalled, tlsinjected, tlsdies, tlsmute.
 //
 // The same for every address: catchall, cannotsay, tempfail, norelay.
 //
@@ -58,7 +58,7 @@
 // blockeven, noptr, badspf.
 //
 // Told by DNS: nxdomain, nodata, nullmx, nullmxmore, implicit, alias, hostalias,
-// twomx, firstdown, dnstcp, inside, unreachable, lostmx, aliasloop, servfail,
+// twomx, firstdown, backup, dnstcp, inside, unreachable, lostmx, aliasloop, servfail,
 // dnsrefused, dnssilent, literalmx, literalmore, manymx, manyaddresses,
 // addressdown, hostchain, hostchainlong, chain, chainlong, sixonly, sixinside.
 //

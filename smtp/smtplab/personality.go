@@ -125,6 +125,7 @@ type Words struct {
 	Extra     string // more lines of the reply to EHLO, such as "SIZE 1\nDSN"
 	NeedTLS   string // the refusal of MAIL before STARTTLS
 	Hello     string // the refusal of EHLO and HELO; empty: accepted
+	EHLO      string // the refusal of EHLO alone; empty: accepted
 	Mail      string // the refusal of MAIL; empty: accepted
 	Any       string // the reply to every RCPT, whatever the address; empty: by mailbox
 	First     string // the same at the host mx1 alone
@@ -166,6 +167,7 @@ type Personality struct {
 	Pipelining bool // offers it (RFC 2920)
 	UTF8       bool // offers SMTPUTF8 (RFC 6531)
 	NoEHLO     bool // knows HELO only
+	EHLOEnds   bool // hangs up behind a refused EHLO
 	NoEnhanced bool // replies carry no enhanced codes (RFC 2034)
 	BareLF     bool // lines end with LF alone
 	BareCR     bool // lines end with CR alone
@@ -176,7 +178,8 @@ type Personality struct {
 	// comes right behind the handshake. nil: as before. The truth is in the outer one.
 	AfterTLS *Personality
 
-	CatchAll bool // every local part exists
+	CatchAll  bool // every local part exists
+	BackupAll bool // at mx2, which never breaks; mx1 breaks but in the first session of the receiver
 	// Greylist is by client, return path and address, for Options.GreylistWait; a
 	// client that came back for five addresses is not greylisted any more.
 	Greylist bool

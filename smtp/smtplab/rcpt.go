@@ -111,7 +111,7 @@ func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time
 	if reply, end := s.guardBefore(now); reply != nil {
 		return reply, 0, end
 	}
-	if p.CatchAll {
+	if p.CatchAll || p.BackupAll && s.atBackup() {
 		return &words.mailboxes[Exists], 0, false
 	}
 	kind := mailboxOf(local)

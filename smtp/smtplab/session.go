@@ -305,6 +305,8 @@ func (s *session) greeted(extended bool, name string) error {
 		reply = &s.p.words.refuseHello
 	case !extended:
 		reply = &s.p.words.helo
+	case s.p.words.refuseEHLO.said():
+		reply = &s.p.words.refuseEHLO
 	case s.p.NoEHLO:
 		reply = &s.p.words.unknown
 	case s.encrypted:
@@ -313,7 +315,7 @@ func (s *session) greeted(extended bool, name string) error {
 	s.guardHello(name, time.Now())
 	s.say(reply)
 	switch {
-	case reply.code == 421:
+	case reply.code == 421, s.p.EHLOEnds && extended && reply.code/100 == 5:
 		return s.finish()
 	case reply.code/100 != 2:
 		s.hello = ""

@@ -111,14 +111,14 @@ func phraseOf(p *Personality, text string) phrase {
 
 // vocabulary is every reply of a personality, made once.
 type vocabulary struct {
-	greeting, refuseHello, refuseMail, any     phrase
-	greylist, relay, limit, guard, busy        phrase
-	blocked, first, excess, refuseTx           phrase
-	ok, mailOK, bye, order, syntax, address    phrase
-	utf8, unknown, long, noData, needTLS, idle phrase
-	tlsReady, tlsRefused                       phrase
-	hello, helloTLS, helo                      phrase
-	mailboxes                                  [MailboxKinds]phrase
+	greeting, refuseHello, refuseEHLO, refuseMail, any phrase
+	greylist, relay, limit, guard, busy                phrase
+	blocked, first, excess, refuseTx                   phrase
+	ok, mailOK, bye, order, syntax, address            phrase
+	utf8, unknown, long, noData, needTLS, idle         phrase
+	tlsReady, tlsRefused                               phrase
+	hello, helloTLS, helo                              phrase
+	mailboxes                                          [MailboxKinds]phrase
 
 	statesWait bool // greylist says how long
 }
@@ -127,7 +127,7 @@ func vocabularyOf(p *Personality) *vocabulary {
 	w := p.Words.filled()
 	say := func(text string) phrase { return phraseOf(p, text) }
 	v := &vocabulary{
-		greeting: say(w.Greeting), refuseHello: say(w.Hello), refuseMail: say(w.Mail), any: say(w.Any),
+		greeting: say(w.Greeting), refuseHello: say(w.Hello), refuseEHLO: say(w.EHLO), refuseMail: say(w.Mail), any: say(w.Any),
 		greylist: say(w.Greylist), relay: say(w.Relay), limit: say(w.Limit), guard: say(w.Guard),
 		busy: say(w.Busy), blocked: say(w.Blocked), first: say(w.First),
 		excess: say(wordsExcess), refuseTx: say(wordsTx), ok: say(wordsOK), mailOK: say(wordsMailOK),

@@ -1,6 +1,8 @@
 package verdict
 
 import (
+	"strings"
+
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -23,6 +25,8 @@ func Conclude(c evidence.Case) (smtp.Outcome, smtp.Reason) {
 		return open(c, smtp.Policy)
 	case last.Outcome != smtp.Undecided:
 		return last.Outcome, last.Reason
+	case quotedTwice(c):
+		return smtp.Invalid, smtp.MailboxNotFound
 	case c.Hosts > 0 && denials(c) >= c.Hosts:
 		return smtp.Invalid, last.Reason
 	}
@@ -60,6 +64,35 @@ func open(c evidence.Case, reason smtp.Reason) (smtp.Outcome, smtp.Reason) {
 		return smtp.Unknown, c.Why
 	}
 	return smtp.Unknown, reason
+}
+
+// quotedTwice reports whether the two newest attempts at an address quote the refusal for good of the next host,
+// who doesn't know the mailbox, in a refusal for now: as Postfix does of its probes (unverified_recipient_reject_code).
+func quotedTwice(c evidence.Case) bool {
+	n, host := 0, ""
+	for i := len(c.Attempts) - 1; i >= 0 && n < 2; i-- {
+		a := &c.Attempts[i]
+		if a.Void {
+			continue
+		}
+		if a.Reason != smtp.NotAccepted || a.Others || !quotesRefusal(a.Text) || n > 0 && a.Host != host {
+			return false
+		}
+		n, host = n+1, a.Host
+	}
+	return n == 2
+}
+
+// quotesRefusal reports whether a text (cleaned) gives what another host said, and that was a refusal for good.
+func quotesRefusal(text string) bool {
+	for _, said := range []string{" said: ", " was: ", " responded: ", " replied: "} {
+		_, quoted, found := strings.Cut(text, said)
+		if found && len(quoted) > 3 && quoted[0] == '5' && quoted[1] >= '0' && quoted[1] <= '9' && quoted[2] >= '0' &&
+			quoted[2] <= '9' && !strings.HasPrefix(quoted[3:], " 4.") {
+			return true
+		}
+	}
+	return false
 }
 
 // Denies says whether an attempt is its host's word, for good, that it does not take

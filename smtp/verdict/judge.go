@@ -1,6 +1,8 @@
 package verdict
 
 import (
+	"strings"
+
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -27,7 +29,27 @@ func (r *Rules) Judge(a evidence.Attempt) Verdict {
 	if a.Stage == smtp.StageRcpt && a.Code == 250 && !r.hosts.look(a.Host) { // most of all answers
 		return r.accepted
 	}
-	return r.judge(&a, r.hosts.of(a.Host))
+	v := r.judge(&a, r.hosts.of(a.Host))
+	guessed := v.Rule == "450" // nothing but the code says that it is greylisting
+	if (v.Reason == smtp.ReceiverBusy && v.Action == ActRetry || guessed) && r.deniesForNow(a) {
+		v.Reason, v.Blame, v.Action = smtp.NotAccepted, smtp.BlameAddress, ActRetry
+	}
+	return v
+}
+
+// deniesForNow reports whether a refusal for now says plainly what would be a missing mailbox if it were for good:
+// some servers never say that for good, as Postfix about recipients that it could not verify (RFC 5321
+// section 4.2.1 leaves the choice to them). It decides nothing by itself: see evidence.Case.
+func (r *Rules) deniesForNow(a evidence.Attempt) bool {
+	if a.Stage != smtp.StageRcpt || a.Code/10 != 45 {
+		return false
+	}
+	if a.Code += 100; a.Enhanced[0] == 4 {
+		a.Enhanced[0] = 5
+	}
+	a.Text = strings.Replace(a.Text, "unverified address: ", "undeliverable address: ", 1) // Postfix; why follows
+	v := r.judge(&a, &r.hosts.everywhere)                                                  // rules for one host know which refusals for good are meant so there
+	return v.Outcome == smtp.Invalid && !v.Bare && v.Reason == smtp.MailboxNotFound
 }
 
 // notAnAnswer is for replies that do not belong where they came, such as 354 to RCPT.
@@ -58,6 +80,8 @@ func noReply(a *evidence.Attempt) Verdict {
 		if a.Stage == smtp.StageTLS {
 			v.Reason, v.Rule = smtp.TLSFailed, "no-reply-tls"
 		}
+	case evidence.TroubleIntercepted:
+		v.Reason, v.Rule = smtp.Intercepted, "no-reply-intercepted"
 	default: // we ended it, or never began
 		return Verdict{Reason: smtp.Internal, Action: ActRetry, Rule: "no-reply-internal"}
 	}

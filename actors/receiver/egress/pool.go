@@ -82,6 +82,8 @@ type Pool struct {
 
 	list []Source
 
+	greetings greetings
+
 	settings atomic.Pointer[Settings] // nil until Bind
 
 	keeping sync.Mutex // held while daily caps are kept; taken before mu

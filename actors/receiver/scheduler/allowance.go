@@ -46,6 +46,9 @@ func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	case throttle.TLSRequired:
 		return smtp.TLSRequired
 	case throttle.TLSOff:
+		if l.tlsModeNow(now) == smtp.TLSOffHELO {
+			return smtp.TLSOffHELO
+		}
 		return smtp.TLSOff
 	}
 	return l.tlsModeNow(now)

@@ -56,6 +56,7 @@ const (
 type Judgement struct {
 	Verdict verdict.Verdict
 	Attempt evidence.Attempt // its zero value: nothing was asked
+	NoHELO  bool             // EHLO was refused, and what HELO gets is not known: see smtp.Failure
 }
 
 // wasAsked says whether there was an attempt.
@@ -418,6 +419,8 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	v := told.Verdict
 	switch {
 	case !s.ready && oc.opening.notOpened(now, s, told):
+	case told.NoHELO && oc.allowance.limits.TLS != throttle.TLSRequired:
+		s.queue.setMode(smtp.TLSOffHELO, now)
 	case v.Action == verdict.ActPause && rateLimited(v):
 		oc.penalties.throttled(now, s, told)
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
@@ -429,6 +432,9 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 		s.queue.setMode(smtp.TLSRequired, now)
 	case told.Attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.queue.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
+	case s.ready && s.told == 0 && told.Attempt.TLS && told.Attempt.Code == 0 && s.tls == smtp.TLSOpportunistic &&
+		told.Attempt.Trouble != evidence.TroubleOurs:
+		s.queue.setMode(smtp.TLSOff, now) // it breaks as soon as something is said under TLS
 	case v.Action == verdict.ActSlow && s.ready && told.Attempt.Stage > smtp.StageHello:
 		oc.penalties.throttled(now, s, told)
 	case told.Attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance

@@ -107,7 +107,7 @@ func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
 	if ok {
 		qs.remindRests(now, l, one.Rests, until)
 	}
-	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSRequired) && now.Before(until(one.Left)) {
+	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
 		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
 	}
 	for _, c := range l.candidates {

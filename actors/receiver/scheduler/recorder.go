@@ -152,7 +152,7 @@ func (s *session) status(now time.Time) view.Session {
 	switch {
 	case s.encrypted:
 		out.TLS = "yes"
-	case s.rcpts > 0 || s.tls == smtp.TLSOff:
+	case s.rcpts > 0 || s.tls == smtp.TLSOff || s.tls == smtp.TLSOffHELO:
 		out.TLS = "no"
 	}
 	return out

@@ -244,7 +244,8 @@ var asks = map[string]string{"connect": "(a connection)", "greeting": "(the gree
 var troubles = map[string]string{"ours": "We closed the connection.", "malformed": "The address doesn't fit into an SMTP command.",
 	"no_smtputf8": "The address needs SMTPUTF8, which the receiver doesn't offer.", "protocol": "The receiver sent something that isn't an SMTP reply.",
 	"forbidden_address": "The receiver's IP address is not one that may be asked.", "timeout": "The receiver didn't answer in time.",
-	"no_starttls": "We need STARTTLS, which the receiver doesn't offer.", "connection": "We couldn't connect, or the connection broke."}
+	"no_starttls": "We need STARTTLS, which the receiver doesn't offer.", "connection": "We couldn't connect, or the connection broke.",
+	"intercepted": "Somebody else answers in place of the receiver."}
 
 // talkOf shows one attempt.
 func talkOf(a admin.AttemptView, address string) talkView {

@@ -1,0 +1,57 @@
+package domain
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"rollcall/actors/wire"
+	"rollcall/smtp"
+)
+
+// TestASteadyDenialForNowTellsApart draws receivers that refuse what doesn't exist for now only: existing mailboxes
+// are valid after a control probe that stays refused for a minute, and missing ones unknown, for a reason that says
+// it. Trouble and greylisting that last as long show nothing.
+func TestASteadyDenialForNowTellsApart(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		reason := []smtp.Reason{smtp.NotAccepted, smtp.NotAccepted, smtp.ReceiverBusy, smtp.Greylisted}[r.IntN(4)]
+		code := 450 + r.IntN(2)
+		verified := r.IntN(3) == 0 // the first answer is that it is being found out
+		o := testOptions()
+		if r.IntN(2) == 0 {
+			o.Waits = []time.Duration{10 * time.Second, 20 * time.Second, time.Minute}
+		}
+		w := &fastReceiver{bench: newBench(t, o, 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
+		asked := map[string]int{}
+		exists := func(ordinal uint32) bool { return ordinal != controlOrdinal && ordinal%3 != 0 }
+		w.truth = func(p *wire.Probe) told {
+			n := asked[p.GetLocal()]
+			asked[p.GetLocal()]++
+			switch {
+			case verified && n == 0:
+				return told{reason: smtp.ReceiverBusy, code: code}
+			case exists(p.GetOrdinal()):
+				return accepted
+			}
+			return told{reason: reason, code: code}
+		}
+		w.reach()
+		w.take()
+		for w.left > 0 && w.now.Before(morning.Add(4*time.Hour)) {
+			w.tick(5, time.Second)
+		}
+		for ordinal, f := range w.done {
+			want, why := smtp.Unknown, reason
+			if exists(ordinal) && reason == smtp.NotAccepted {
+				want, why = smtp.Valid, smtp.MailboxExists
+			}
+			if f.Outcome != want || f.Reason != why {
+				t.Errorf("seed %d, %v: %d is %v %v, want %v %v", seed, reason, ordinal, f.Outcome, f.Reason, want, why)
+			}
+		}
+		if w.left > 0 {
+			t.Errorf("seed %d, %v: %d are left", seed, reason, w.left)
+		}
+	}
+}
