@@ -177,7 +177,7 @@ func (s *Rules) checkShadows(at int) faults {
 
 func (r *rule) covers(other *rule) bool {
 	if other.stages&^r.stages != 0 || !r.codes.covers(&other.codes) || r.doc.Wide && !other.doc.Wide ||
-		!scopeCovers(r.scope, other.scope) || !enhancedCovers(r.enhanced, other.enhanced) {
+		other.doc.Links && !r.doc.Links || !scopeCovers(r.scope, other.scope) || !enhancedCovers(r.enhanced, other.enhanced) {
 		return false
 	}
 	if len(r.phrases) == 0 {

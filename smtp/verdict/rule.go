@@ -47,6 +47,9 @@ func (r *rule) version() uint32 {
 	if r.doc.Bare { // what is not bare has the versions that it had before there was bare
 		fmt.Fprintln(h, "bare")
 	}
+	if r.doc.Links {
+		fmt.Fprintln(h, "links")
+	}
 	return h.Sum32()
 }
 

@@ -52,6 +52,7 @@ type ruleDoc struct {
 	Enhanced []string `toml:"enhanced"`
 	Words    []string `toml:"words"`
 	Wide     bool     `toml:"wide"`
+	Links    bool     `toml:"links"` // its words are names of hosts or codes that links hold
 	Bare     bool     `toml:"bare"`
 	Outcome  string   `toml:"outcome"`
 	Action   string   `toml:"action"`

@@ -28,7 +28,7 @@ type Rules struct {
 	wordless found              // the rules that look at no words
 	guards   found              // rules for every host that find words about us
 	guarded  found              // the rules that those go before
-	unlinked found              // rules for any software to which words inside links are no words
+	unlinked found              // rules to which words inside links are no words: all but those that say so
 	hosts    scopes
 	phrases  machine // of those in ASCII: it is narrow, and scanned most
 	foreign  machine // of the others
@@ -116,8 +116,7 @@ func compile(files []*ruleFile) *Rules {
 			s.guards.set(i)
 		}
 		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
-		// But a link to a block list, or to a page about spam, says that we are refused.
-		if generic && (r.verdict.Outcome == smtp.Invalid || relay || strings.HasPrefix(r.file.name, "generic-3")) {
+		if !r.doc.Links {
 			s.unlinked.set(i)
 		}
 		if !r.file.own && (relay || !generic && r.verdict.Outcome == smtp.Invalid) {
@@ -200,6 +199,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
 		return notAnAnswer
 	}
+	text := withoutLinks(a.Text)
 	rules, worded := s.masks[s.asked[a.Stage][code-codeMin]], uint64(0)
 	subject := &s.subjects[subjectOf(enhanced)]
 	for w := range rules {
@@ -208,7 +208,7 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	}
 	if worded != 0 {
 		seen := s.find(a.Text)
-		if text := withoutLinks(a.Text); text != a.Text {
+		if text != a.Text {
 			outside := s.find(text)
 			for w := range seen {
 				seen[w] &= outside[w] | ^s.unlinked[w]
@@ -228,9 +228,9 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		if guard := s.first(&rules, a, enhanced); guard >= 0 {
 			i = guard
 		}
-		return s.verdictOf(i, a.Text)
+		return s.verdictOf(i, text)
 	} else {
-		return s.verdictOf(i, a.Text)
+		return s.verdictOf(i, text)
 	}
 }
 

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,13 +95,54 @@ func amount(text string) (wait, unit time.Duration, n int) {
 	return 0, 0, 0
 }
 
-// withoutLinks takes the links out of a text: words with "://" in them.
+const letters = "abcdefghijklmnopqrstuvwxyz" // as cleaned texts have them
+
+// withoutLinks takes the links out of a cleaned text: "https://a.example/b", and without a scheme
+// "www.a.example" and "a.example/b". A link ends before a space, a quotation mark or a closing bracket.
 func withoutLinks(text string) string {
-	if !strings.Contains(text, "://") {
+	var plain strings.Builder
+	kept := 0
+	for at := 0; at < len(text); {
+		start, end := at, hostEnd(text, at)
+		switch rest := text[end:]; {
+		case end == at:
+			at++
+			continue
+		case strings.HasPrefix(rest, "://"), isLinkedHost(text[start:end], rest):
+			if strings.HasPrefix(rest, "://") { // a scheme, perhaps with a word right before it
+				start += len(strings.TrimRight(text[start:end], letters))
+			}
+			at = end + strings.IndexAny(rest+" ", " <>\")]}")
+			plain.WriteString(text[kept:start])
+			kept = at
+		default:
+			at = end
+		}
+	}
+	if kept == 0 {
 		return text
 	}
-	words := strings.Fields(text)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "://") }), " ")
+	plain.WriteString(text[kept:])
+	return plain.String()
+}
+
+// hostEnd gives where the letters, digits, dots and hyphens end that begin at from.
+func hostEnd(text string, from int) int {
+	for from < len(text) && (isWordByte(text[from]) || text[from] == '.' || text[from] == '-') {
+		from++
+	}
+	return from
+}
+
+// isLinkedHost reports whether a name without a scheme is the host of a link, by its first label or by the
+// path behind it. Its last label has letters alone, so 5.1.1 is no host.
+func isLinkedHost(name, rest string) bool {
+	if strings.HasPrefix(name, "www.") {
+		return true
+	}
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return len(last) > 1 && len(last) < len(name)-1 && strings.Trim(last, letters) == "" &&
+		len(rest) > 1 && rest[0] == '/' && rest[1] != ' '
 }
 
 // isWordByte says whether c, in lower case, is part of a word; all else only
