@@ -30,7 +30,7 @@ var doubtful = sync.OnceValue(func() machine {
 	}
 	phrases := make([]phrase, len(words))
 	for i, word := range words {
-		phrases[i] = phrase{text: word}
+		phrases[i] = phrase{text: apart(word)}
 	}
 	return newMachine(phrases)
 })

@@ -3,6 +3,7 @@ package verdict
 import (
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"rollcall/smtp/evidence"
@@ -143,6 +144,33 @@ func isLinkedHost(name, rest string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	return len(last) > 1 && len(last) < len(name)-1 && strings.Trim(last, letters) == "" &&
 		len(rest) > 1 && rest[0] == '/' && rest[1] != ' '
+}
+
+// unspaced are scripts that write words without spaces between them, or put them as they like.
+var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai}
+
+// apart makes a word of each letter of the unspaced scripts, and a space of each sign that is no letter, so
+// that a phrase is found inside such a sentence, and "doesn’t" is "doesn t". ASCII stays as it is.
+func apart(text string) string {
+	if isASCII(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteByte(byte(r))
+		case unicode.In(r, unspaced...):
+			b.WriteByte(' ')
+			b.WriteRune(r)
+			b.WriteByte(' ')
+		case unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r):
+			b.WriteRune(r)
+		default:
+			b.WriteByte(' ')
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
 }
 
 // isWordByte says whether c, in lower case, is part of a word; all else only
