@@ -86,3 +86,63 @@ func TestWordsOfRefusalsInSentencesAboutMailboxes(t *testing.T) {
 		}
 	}
 }
+
+// spokenRefusals are plain refusals in the words of directories and in many languages, with the words for us or our
+// sender that make each of them another sentence.
+var spokenRefusals = []struct {
+	reason smtp.Reason
+	forms  []string // noun, and what is said of it; "#" is the noun
+	nouns  string
+	others string // what is no mailbox
+}{
+	{smtp.MailboxNotFound, []string{"# cannot be located", "We have no record of that #", "# no longer on staff", "Sorry, # is not on file", "Unable to find #"},
+		"recipient|employee|user", "sender|sending host"},
+	{smtp.MailboxDisabled, []string{"# was decommissioned", "That # has been shut down", "Dormant #"}, "mailbox|account|inbox", "gateway|listener"},
+	{smtp.MailboxFull, []string{"# has used up its quota", "no room left in #", "No space left for this #"}, "mailbox|account|user", "host|queue"},
+	{smtp.MailboxNotFound, []string{"您要找的#不存在", "#未知", "系统中找不到该#", "对不起，#无效"}, "用户|收件人|邮箱|帳號", "发件人|域名"},
+	{smtp.MailboxFull, []string{"该#已满", "#空间不足", "#超出配额"}, "用户|收件人邮箱|信箱", "发件人邮箱"},
+	{smtp.MailboxNotFound, []string{"指定された#は存在しません", "#が見つかりません", "#不明"}, "ユーザー|宛先|メールボックス", "送信者|ドメイン"},
+	{smtp.MailboxNotFound, []string{"해당 #를 찾을 수 없습니다", "존재하지 않는 #입니다", "#가 없습니다"}, "사용자|수신자|계정", "발신자|도메인"},
+	{smtp.MailboxNotFound, []string{"# ne obstaja", "Ta # ni bil najden", "Neznan #"}, "uporabnik|predal|naslovnik", "pošiljatelj|strežnik"},
+	{smtp.MailboxNotFound, []string{"# sconosciuto", "L'# richiesto non esiste", "# non è presente"}, "utente|indirizzo", "mittente|dominio"},
+	{smtp.MailboxDisabled, []string{"# suspendida", "La # fue dada de baja", "# se encuentra bloqueada"}, "cuenta|casilla", "red|conexión del remitente"},
+	{smtp.MailboxNotFound, []string{"# לא קיים", "# אינו מוכר במערכת", "לא נמצא #"}, "המשתמש|הנמען", "השולח"},
+	{smtp.MailboxNotFound, []string{"# غير موجود", "# غير معروف", "لا يوجد #"}, "المستخدم|المستلم", "المرسل|النطاق"},
+	{smtp.MailboxNotFound, []string{"ไม่พบ#", "#ไม่มีอยู่ในระบบ", "ไม่รู้จัก#นี้"}, "ผู้ใช้|ผู้รับ|กล่องจดหมาย", "ผู้ส่ง|โดเมน"},
+	{smtp.MailboxNotFound, []string{"Tundmatu #", "Sellist # ei leitud", "# puudub"}, "kasutaja|postkast", "saatja|domeen"},
+	{smtp.MailboxFull, []string{"# megtelt", "A # kvótája betelt"}, "postafiók|felhasználó", "feladó"},
+}
+
+// Plain refusals are answers under the codes that fit, whatever signs stand around them; the same said of
+// our sender or of a domain is none, and neither is a refusal for now.
+func TestPlainRefusalsInManyLanguages(t *testing.T) {
+	tried := 0
+	for _, s := range spokenRefusals {
+		for _, form := range s.forms {
+			for _, noun := range strings.Split(s.nouns, "|") {
+				text := strings.ReplaceAll(form, "#", noun)
+				for _, code := range []string{"550 ", "551 ", "553 5.3.0 ", "554 5.0.0 ", "550 5.2.0 ", "552 5.5.0 "} {
+					for _, dress := range []string{"#", "<john.doe@example.com>: #", "Sorry… «#»!", "Sorry. / # / (in reply to RCPT TO)", "# https://help.example.org/spam"} {
+						v := judgeAt(t, code+strings.ReplaceAll(dress, "#", text), "mx.example.com")
+						if v.Outcome != smtp.Invalid || v.Bare || (v.Reason == smtp.MailboxFull) != (s.reason == smtp.MailboxFull) {
+							t.Errorf("%s%s: %s by %s", code, strings.ReplaceAll(dress, "#", text), v.golden(), v.Rule)
+						}
+						tried++
+					}
+				}
+				if v := judgeAt(t, "450 "+text, "mx.example.com"); v.Outcome != smtp.Undecided {
+					t.Errorf("450 %s: %s by %s", text, v.golden(), v.Rule)
+				}
+			}
+			for _, other := range strings.Split(s.others, "|") {
+				text := "550 " + strings.ReplaceAll(form, "#", other)
+				if v := judgeAt(t, text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+					t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
+				}
+			}
+		}
+	}
+	if tried < 3000 {
+		t.Errorf("only %d were tried", tried)
+	}
+}
