@@ -101,6 +101,9 @@ const letters = "abcdefghijklmnopqrstuvwxyz" // as cleaned texts have them
 // withoutLinks takes the links out of a cleaned text: "https://a.example/b", and without a scheme
 // "www.a.example" and "a.example/b". A link ends before a space, a quotation mark or a closing bracket.
 func withoutLinks(text string) string {
+	if !strings.Contains(text, "/") && !strings.Contains(text, "www.") {
+		return text
+	}
 	var plain strings.Builder
 	kept := 0
 	for at := 0; at < len(text); {

@@ -113,6 +113,20 @@ var spokenRefusals = []struct {
 	{smtp.MailboxFull, []string{"# megtelt", "A # kvótája betelt"}, "postafiók|felhasználó", "feladó"},
 }
 
+// What is said of addresses of hosts, of networks and of messages is no plain statement about a mailbox.
+func TestOtherAddressesAreNoMailboxes(t *testing.T) {
+	for _, text := range append(draw(t, "(IP-Adresse|Adresse IP|Dirección IP|Indirizzo IP|Alamat IP|IP地址|адрес узла|indirizzo di rete|发件人地址|Адрес отправителя) "+
+		"(unbekannt|inconnue|desconocida|sconosciuto|tidak valid|无效|не найден|non valido|不存在)"),
+		"Die Adresse wurde gesperrt wegen Missbrauch", "地址被列入禁用名单", "User deleted your message", "Message to this user was deleted",
+		"recipient has no interest in unknown persons", "invalid user authentication token") {
+		for _, code := range []string{"550 ", "550 5.1.1 ", "553 5.3.0 "} {
+			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
 // Plain refusals are answers under the codes that fit, whatever signs stand around them; the same said of
 // our sender or of a domain is none, and neither is a refusal for now.
 func TestPlainRefusalsInManyLanguages(t *testing.T) {
