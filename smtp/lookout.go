@@ -70,7 +70,8 @@ func (s *Session) early() bool {
 	s.raw.looking = true
 	_, err := s.in.buf.Peek(1)
 	s.raw.looking = false
-	return err == nil
+	s.in.skipBlank()
+	return err == nil && !s.in.empty()
 }
 
 // talksAhead says whether a reply follows the first answers of a session that answers
@@ -83,6 +84,9 @@ func (s *Session) talksAhead(ctx context.Context) bool {
 	}
 	if _, err := s.in.buf.Peek(1); err != nil {
 		return false // a close shows at the next command
+	}
+	if s.in.skipBlank(); s.in.empty() {
+		return false
 	}
 	waiting, _ := s.in.buf.Peek(min(3, s.in.buf.Buffered()))
 	return string(waiting) != "421"

@@ -190,7 +190,9 @@ func matrixSession(t *testing.T, personality string, to matrixTarget, list []smt
 			if len(a.Text) > evidence.TextMax || strings.ContainsAny(a.Text, "\r\n\x00") {
 				t.Errorf("%s: a text of %d bytes is kept: %.80q", personality, len(a.Text), a.Text)
 			}
-			found[i] = builtin().Judge(a).Outcome
+			if v := builtin().Judge(a); !v.Bare { // which needs a witness
+				found[i] = v.Outcome
+			}
 		}
 		if err != nil {
 			end(smtp.StageRcpt, err)

@@ -205,6 +205,9 @@ func (s *Session) Poll() error {
 		}
 		return s.fail(StageNone, err)
 	}
+	if s.in.skipBlank(); s.in.empty() {
+		return nil
+	}
 	return s.outOfStep(StageNone)
 }
 
@@ -243,7 +246,7 @@ func (s *Session) arm(ctx context.Context, limit time.Duration) (time.Time, erro
 // send writes the commands that were put and gives their replies until limit
 // from now. It tells when it began. The error is a *Failure and the session is over.
 func (s *Session) send(ctx context.Context, stage Stage, limit time.Duration) (time.Time, error) {
-	if !s.in.empty() {
+	if s.in.skipBlank(); !s.in.empty() {
 		return time.Time{}, s.outOfStep(stage)
 	}
 	now, err := s.arm(ctx, limit)

@@ -33,8 +33,6 @@ func TestHostileReplyEndsTheSession(t *testing.T) {
 		{"two digits", `>> "25 ok\r\n"`, ErrProtocol},
 		{"four digits", `>> "2500 ok\r\n"`, ErrProtocol},
 		{"code 999", `>> "999 ok\r\n"`, ErrProtocol},
-		{"code changes", `>> "250-ok\r\n550 no\r\n"`, ErrProtocol},
-		{"text without space", `>> "250ok\r\n"`, ErrProtocol},
 		{"empty line", `>> "\r\n"`, ErrProtocol},
 		{"echo", `>> "RCPT TO:<a@example.com>\r\n"`, ErrProtocol},
 		{"line without end", `>? "` + strings.Repeat(long, 100) + `"`, ErrTooLarge},
@@ -117,7 +115,7 @@ func TestHostileBeginning(t *testing.T) {
 	}{
 		{"greeting without end", `>? "` + script(strings.Repeat("220-x\\r\\n", 1000)) + `"`,
 			StageGreeting, ErrTooLarge},
-		{"greeting line without end", `>? "` + script(strings.Repeat("2", 1<<16)) + `"`,
+		{"greeting line without end", `>? "` + script(strings.Repeat("2", 1<<17)) + `"`,
 			StageGreeting, ErrTooLarge},
 		{"ssh", "> SSH-2.0-OpenSSH_9.9", StageGreeting, ErrProtocol},
 		{"http", "> HTTP/1.1 400 Bad Request", StageGreeting, ErrProtocol},

@@ -251,6 +251,7 @@ func (p *probe) group(ctx context.Context) error {
 	}
 	var refusal error
 	for i, stage := range s.due {
+		s.in.grouped = i < len(s.due)-1
 		if i > 0 && s.in.empty() {
 			_, err = s.arm(ctx, limit)
 		}
@@ -270,6 +271,7 @@ func (p *probe) group(ctx context.Context) error {
 		}
 		err = nil
 	}
+	s.in.grouped = false
 	p.stopped = p.stopped || (p.ask.RefusedMax > 0 && p.refused >= p.ask.RefusedMax)
 	return refusal
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -14,6 +15,9 @@ type replyReader struct {
 	lines int // most in one reply
 	bytes int // most in one reply
 	left  int // bytes that the session may still read
+
+	greeted bool // a reply was read
+	grouped bool // further replies may follow that answer other commands (RFC 2920)
 
 	last [6]Reply // the newest of one line, by the first digit: most are said again
 }
@@ -31,39 +35,68 @@ func newReplyReader(from io.Reader, l *Limits) replyReader {
 // command was sent answers nothing that was asked.
 func (r *replyReader) empty() bool { return r.buf.Buffered() == 0 }
 
-// read reads one reply, all its lines. A line may end in LF alone: old servers
-// do that, and since a reply is never forwarded and nothing may follow it,
-// taking it cannot be turned against us.
+// skipBlank drops empty lines that wait to be read. They answer nothing.
+func (r *replyReader) skipBlank() {
+	for !r.empty() {
+		waiting, _ := r.buf.Peek(min(2, r.buf.Buffered()))
+		end := bytes.IndexByte(waiting, '\n') + 1
+		if end == 0 || end == 2 && waiting[0] != '\r' {
+			return
+		}
+		r.left -= end
+		_, _ = r.buf.Discard(end)
+	}
+}
+
+// read reads one reply, all its lines, as leniently as servers that deliver mail do. A line may end in LF
+// alone; since a reply is never forwarded and nothing may follow it, taking it cannot be turned against us.
+// Blank lines before a reply, and lines of text before the greeting, are skipped. Between the lines of a
+// reply there may be lines without a code. A reply with two codes has the last one, but no acceptance goes
+// before a refusal. In a group of commands nothing of this is taken: what looks like a second code or a
+// stray line could be the answer to another command.
 //
 // Errors: ErrProtocol, ErrTooLarge, or what the connection says.
 func (r *replyReader) read() (Reply, error) {
 	var reply Reply
-	size := 0
+	size, said := 0, false
 	for n := 1; ; n++ {
-		line, err := r.buf.ReadSlice('\n')
-		size += len(line)
-		r.left -= len(line)
-		if errors.Is(err, bufio.ErrBufferFull) || n > r.lines || size > r.bytes || r.left < 0 {
-			return Reply{}, ErrTooLarge
-		}
+		line, err := r.line(&size)
 		if err != nil {
+			if said && len(reply.Lines) == 0 && errors.Is(err, io.EOF) {
+				err = ErrProtocol
+			}
 			return Reply{}, err
 		}
-		code, more, text, ok := parseReplyLine(line)
-		if !ok || (n > 1 && code != reply.Code) {
-			return Reply{}, ErrProtocol
+		if n > r.lines {
+			return Reply{}, ErrTooLarge
 		}
-		reply.Code = code
+		code, more, text, ok := parseReplyLine(line)
+		switch first := len(reply.Lines) == 0; {
+		case ok && first:
+			reply.Code = code
+		case ok && code == reply.Code:
+		case ok && !r.grouped:
+			text = reply.unite(code, text)
+		case r.grouped, !mayStray(line, r.greeted && first):
+			return Reply{}, ErrProtocol
+		case first:
+			said = true
+			continue
+		default:
+			code, more, text = 0, true, bytes.TrimSpace(line)
+		}
 		enhanced, text := cutEnhanced(text)
 		if last := r.last[code/100]; n == 1 && !more && len(last.Lines) == 1 && last.Code == code &&
 			last.Enhanced == enhanced && last.Lines[0] == string(text) {
+			r.greeted = true
 			return last, nil
 		}
-		if reply.Enhanced == (EnhancedCode{}) {
+		if reply.Enhanced == (EnhancedCode{}) && code == reply.Code {
 			reply.Enhanced = enhanced
 		}
 		reply.Lines = append(reply.Lines, string(text))
 		if !more {
+			r.greeted = true
 			if n == 1 {
 				r.last[code/100] = reply
 			}
@@ -72,21 +105,70 @@ func (r *replyReader) read() (Reply, error) {
 	}
 }
 
-// parseReplyLine takes one line apart: three digits, then a space, a hyphen
-// when more lines follow, or nothing (RFC 5321 §4.2.1).
+// unite takes a second code of a reply, and gives the text of its line. The last code counts, but no
+// acceptance after a refusal. The line of an acceptance beside a refusal begins with "[and 250]".
+func (reply *Reply) unite(code int, text []byte) []byte {
+	was, last := reply.Code, len(reply.Lines)-1
+	if code/100 >= 4 || was/100 < 4 {
+		reply.Code, reply.Enhanced = code, EnhancedCode{}
+	}
+	switch {
+	case code/100 < 4 && was/100 >= 4:
+		return fmt.Appendf(nil, "[and %d] %s", code, text)
+	case code/100 >= 4 && was/100 < 4:
+		reply.Lines[last] = fmt.Sprintf("[and %d] %s", was, reply.Lines[last])
+	}
+	return text
+}
+
+// line reads one line and adds its bytes to size. It cuts one that is longer than the buffer.
+func (r *replyReader) line(size *int) ([]byte, error) {
+	var start []byte // of a line that is too long
+	for {
+		line, err := r.buf.ReadSlice('\n')
+		*size += len(line)
+		r.left -= len(line)
+		switch {
+		case *size > r.bytes || r.left < 0:
+			return nil, ErrTooLarge
+		case errors.Is(err, bufio.ErrBufferFull):
+			if start == nil {
+				start = bytes.Clone(line)
+				start[len(start)-1] = '\n'
+			}
+		case err != nil:
+			return nil, err
+		case start != nil:
+			return start, nil
+		default:
+			return line, nil
+		}
+	}
+}
+
+// mayStray reports whether a line without a code may stand among the lines of replies: an empty one
+// anywhere, one of text not before a reply that answers a command. What looks like a code may not, nor the
+// first words of another protocol.
+func mayStray(line []byte, beforeAnswer bool) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) == 0 || !beforeAnswer && !isDigit(line[0]) && !bytes.HasPrefix(line, []byte("SSH-")) &&
+		!bytes.HasPrefix(line, []byte("HTTP/"))
+}
+
+// parseReplyLine takes one line apart: three digits, then a hyphen when more lines follow, or anything but
+// a digit. RFC 5321 §4.2.1 has a space there, or nothing; some servers send a tab, or the text at once.
 func parseReplyLine(line []byte) (code int, more bool, text []byte, ok bool) {
 	line = bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'})
-	if len(line) < 3 || line[0] < '2' || line[0] > '5' || !isDigit(line[1]) || !isDigit(line[2]) {
+	if len(line) < 3 || line[0] < '2' || line[0] > '5' || !isDigit(line[1]) || !isDigit(line[2]) ||
+		len(line) > 3 && isDigit(line[3]) {
 		return 0, false, nil, false
 	}
 	code = int(line[0]-'0')*100 + int(line[1]-'0')*10 + int(line[2]-'0')
-	if len(line) == 3 {
-		return code, false, nil, true
+	more = len(line) > 3 && line[3] == '-'
+	if text = line[3:]; more {
+		text = text[1:]
 	}
-	if line[3] != ' ' && line[3] != '-' {
-		return 0, false, nil, false
-	}
-	return code, line[3] == '-', line[4:], true
+	return code, more, bytes.TrimLeft(text, " \t"), true
 }
 
 // cutEnhanced takes an enhanced code off the start of text (RFC 3463 §2, RFC

@@ -44,7 +44,7 @@ func newRoot(environ []string) *cobra.Command {
 	root.AddCommand(
 		newVerify(e), newCheck(e), newList(e), newStatus(e), newResults(e), newCancel(e), newServe(e), lab, newMigrate(e),
 		newWorkspace(e), newUser(e), newKey(e), newCredits(e),
-		newAudit(e), newEvidence(e), newReplay(e), newVerdict(), newBackup(e),
+		newAudit(e), newEvidence(e), newReplay(e), newVerdict(e), newBackup(e),
 		newReceivers(e), newSourcesCommand(e), newThrottle(e), newVerification(e), newLog(e),
 		newCluster(e), newOperate(e), newLedger(e), newDoctor(e), newConfig(e), newVersion(),
 	)

@@ -33,12 +33,12 @@ func loadRules(c config.Verdict) (*verdict.Rules, error) {
 	return rules, err
 }
 
-func newVerdict() *cobra.Command {
+func newVerdict(e environment) *cobra.Command {
 	c := asGroup(&cobra.Command{
 		Use:   "verdict",
-		Short: "Look at the rules that judge replies, and try them; nothing is connected to",
+		Short: "Look at the rules that judge replies, and try them; no receiver is connected to",
 	})
-	c.AddCommand(newVerdictList(), newVerdictCheck(), newVerdictJudge())
+	c.AddCommand(newVerdictList(), newVerdictCheck(), newVerdictJudge(), newVerdictUnknown(e))
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -124,6 +125,25 @@ func (s *Store) OpenVerifications(ctx context.Context, limit int) ([]ledger.Veri
 		return nil, fmt.Errorf("list open verifications: %w", err)
 	}
 	return page, nil
+}
+
+// VerificationsSince gives those of all workspaces that were created since a time, the newest first, at most limit.
+func (s *Store) VerificationsSince(ctx context.Context, since time.Time, limit int) ([]uuid.UUID, error) {
+	list := []uuid.UUID{}
+	err := s.view(ctx, func(t *tx) error {
+		list = list[:0]
+		return t.each(func(rows *sql.Rows) error {
+			v, err := scanVerification(rows.Scan)
+			if err == nil {
+				list = append(list, v.ID)
+			}
+			return err
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE created >= ?`+newestFirst, rules.Millis(since), max(limit, 0))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list verifications since %s: %w", since.UTC().Format(time.DateOnly), err)
+	}
+	return list, nil
 }
 
 // Parked gives the state of a verification's work that was kept last; nil when there is none.

@@ -33,7 +33,7 @@ const (
 	MarkOurs = '\\'
 
 	// mark stands for all else: addresses of others, our IP address, the domain that was
-	// asked, tickets, bytes that are not UTF-8, and what is left out of a long reply.
+	// asked, tickets, bytes of no charset that fits, and what is left out of a long reply.
 	mark = '~'
 )
 
@@ -46,7 +46,7 @@ func lowerHost(name string) string { return strings.ToLower(strings.TrimSuffix(n
 // clean changes nothing.
 func Clean(r Raw) string {
 	var buffer [TextMax + 1]byte
-	text := join(buffer[:0], r.Reply.Lines)
+	text := join(buffer[:0], readable(r.Reply.Lines, lowerHost(r.Host)))
 	names := ours(&r)
 	if bytes.IndexByte(text, '@') >= 0 {
 		text = withoutAddresses(text, &names)

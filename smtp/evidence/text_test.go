@@ -26,7 +26,7 @@ func TestClean(t *testing.T) {
 		{"User  Unknown\t\x00!", "user unknown !"},
 		{"Größe ÜBER Limit", "größe über limit"},
 		{"ЯЩИК не найден", "ящик не найден"},
-		{"bo\xeete inconnue", "bo~te inconnue"},
+		{"bo\xeete inconnue", "boîte inconnue"},
 		{"zero\u200bwidth\u00a0space", "zero width space"},
 
 		// What we brought along.

@@ -44,6 +44,9 @@ func tooMany(files []*ruleFile) faults {
 	n := 0
 	for _, f := range files {
 		n += len(f.rules)
+		for _, r := range f.rules {
+			n += min(1, len(r.with))
+		}
 	}
 	if n > rulesMax {
 		return faults{fmt.Sprintf("there are %d rules, but %d at most: take some out", n, rulesMax)}

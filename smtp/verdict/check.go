@@ -2,6 +2,8 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -177,7 +179,7 @@ func (s *Rules) checkShadows(at int) faults {
 
 func (r *rule) covers(other *rule) bool {
 	if other.stages&^r.stages != 0 || !r.codes.covers(&other.codes) || r.doc.Wide && !other.doc.Wide ||
-		!scopeCovers(r.scope, other.scope) || !enhancedCovers(r.enhanced, other.enhanced) {
+		other.doc.Links && !r.doc.Links || len(r.with) > 0 || !scopeCovers(r.scope, other.scope) || !enhancedCovers(r.enhanced, other.enhanced) {
 		return false
 	}
 	if len(r.phrases) == 0 {
@@ -203,6 +205,14 @@ func (s *Rules) checkAlive(at int) faults {
 	phrases := r.phrases
 	if len(phrases) == 0 {
 		phrases = []string{"*"}
+	}
+	if len(r.with) > 0 { // each phrase has a text in which the rule has the word, or is found with none
+		phrases = nil
+		for _, p := range r.phrases {
+			if !slices.ContainsFunc(r.with, func(with string) bool { return s.taker(r, strings.Trim(p, "*")+" "+with) == "" }) {
+				phrases = append(phrases, p)
+			}
+		}
 	}
 	for _, p := range phrases {
 		if taker := s.taker(r, p); taker != "" {

@@ -30,7 +30,7 @@ var doubtful = sync.OnceValue(func() machine {
 	}
 	phrases := make([]phrase, len(words))
 	for i, word := range words {
-		phrases[i] = phrase{text: word}
+		phrases[i] = phrase{text: apart(word)}
 	}
 	return newMachine(phrases)
 })
@@ -84,13 +84,14 @@ func (d *doubts) weaken(i int, v Verdict, text string) Verdict {
 
 // spoken takes links and names of hosts out of a text: what they are made of are no words.
 func spoken(text string) string {
+	text = withoutLinks(text)
 	named := func(word string) bool {
 		for i := 1; i+1 < len(word); i++ {
 			if word[i] == '.' && isWordByte(word[i-1]) && isWordByte(word[i+1]) {
 				return true
 			}
 		}
-		return strings.Contains(word, "://")
+		return false
 	}
 	words := strings.Fields(text)
 	if !slices.ContainsFunc(words, named) {

@@ -13,7 +13,9 @@ type Info struct {
 	Code     []string `json:"code"` // none: every refusal
 	Enhanced []string `json:"enhanced"`
 	Words    []string `json:"words"`
+	With     []string `json:"with,omitempty"`
 	Wide     bool     `json:"wide"`
+	Links    bool     `json:"links,omitempty"`
 	Bare     bool     `json:"bare,omitempty"` // invalid only beside another address of the domain that is accepted
 	Outcome  string   `json:"outcome,omitempty"`
 	Action   string   `json:"action,omitempty"`
@@ -64,7 +66,7 @@ func (r *rule) info() Info {
 	i := Info{
 		ID: d.ID, File: r.file.name, Line: r.lines[""], Own: r.file.own, Scope: slices.Clone(r.scope),
 		Stage: slices.Clone(d.Stage), Code: slices.Clone(d.Code), Enhanced: slices.Clone(d.Enhanced),
-		Words: slices.Clone(d.Words), Wide: d.Wide, Bare: d.Bare, Outcome: d.Outcome, Action: d.Action, Reason: d.Reason,
+		Words: slices.Clone(d.Words), With: slices.Clone(d.With), Wide: d.Wide, Links: d.Links, Bare: d.Bare, Outcome: d.Outcome, Action: d.Action, Reason: d.Reason,
 		Blame: v.Blame.String(), Meaning: d.Meaning, Source: d.Source, Date: d.Date, Version: v.Version,
 	}
 	if v.Wait > 0 {

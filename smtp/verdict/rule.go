@@ -17,6 +17,7 @@ type rule struct {
 	codes    codeSet
 	enhanced []enhancedPattern // none: any
 	phrases  []string          // none: any text
+	with     []string          // one of these must be in the text too; none: none need
 	verdict  Verdict
 }
 
@@ -46,6 +47,12 @@ func (r *rule) version() uint32 {
 		r.doc.Wide, r.verdict.Outcome, r.verdict.Reason, r.verdict.Blame, r.verdict.Action, r.verdict.Wait)
 	if r.doc.Bare { // what is not bare has the versions that it had before there was bare
 		fmt.Fprintln(h, "bare")
+	}
+	if len(r.with) > 0 {
+		fmt.Fprintln(h, "with", strings.Join(r.with, "|"))
+	}
+	if r.doc.Links {
+		fmt.Fprintln(h, "links")
 	}
 	return h.Sum32()
 }

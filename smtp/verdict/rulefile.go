@@ -51,7 +51,9 @@ type ruleDoc struct {
 	Code     []string `toml:"code"`
 	Enhanced []string `toml:"enhanced"`
 	Words    []string `toml:"words"`
+	With     []string `toml:"with"` // one of these must be in the text, too
 	Wide     bool     `toml:"wide"`
+	Links    bool     `toml:"links"` // its words are names of hosts or codes that links hold
 	Bare     bool     `toml:"bare"`
 	Outcome  string   `toml:"outcome"`
 	Action   string   `toml:"action"`
@@ -200,6 +202,8 @@ func (r *rule) read() faults {
 	}
 	r.phrases, err = parseWords(d.Words)
 	note("words", err)
+	r.with, err = parseWords(d.With)
+	note("with", err)
 	found = append(found, r.readVerdict()...)
 	for _, text := range []struct{ key, value string }{{"meaning", d.Meaning}, {"source", d.Source}} {
 		if strings.TrimSpace(text.value) == "" {

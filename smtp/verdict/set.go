@@ -28,11 +28,12 @@ type Rules struct {
 	wordless found              // the rules that look at no words
 	guards   found              // rules for every host that find words about us
 	guarded  found              // the rules that those go before
-	unlinked found              // rules for any software to which words inside links are no words
+	unlinked found              // rules to which words inside links are no words: all but those that say so
 	hosts    scopes
 	phrases  machine // of those in ASCII: it is narrow, and scanned most
 	foreign  machine // of the others
 	marked   machine // of those that name a mark
+	pairs    []pair
 	doubts   doubts
 	accepted Verdict // to 250 at RCPT where no rule knows better
 	changes  []Change
@@ -44,6 +45,9 @@ type compiled struct {
 	wide     bool
 	verdict  Verdict
 }
+
+// pair is a rule that looks at two lists of words: with is the bit of the second, behind those of the rules.
+type pair struct{ rule, with int }
 
 // inOrder puts files in the order of judging (RECEIVERS C0): the operator's; those
 // about certain hosts, narrow scopes first; those about software anywhere; the
@@ -98,15 +102,24 @@ func compile(files []*ruleFile) *Rules {
 	var phrases, foreign, marked []phrase
 	for i, r := range s.rules {
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
-		for _, text := range r.phrases {
-			to := &phrases
-			switch {
-			case hasMark(text):
-				to = &marked
-			case !isASCII(text):
-				to = &foreign
+		add := func(texts []string, bit int) {
+			for _, text := range texts {
+				to := &phrases
+				switch {
+				case hasMark(text):
+					to = &marked
+				case !isASCII(text):
+					to = &foreign
+				}
+				*to = append(*to, phrase{text: apart(text), rule: bit})
 			}
-			*to = append(*to, phrase{text: text, rule: i})
+		}
+		add(r.phrases, i)
+		if len(r.with) > 0 {
+			p := pair{rule: i, with: len(s.rules) + len(s.pairs)}
+			add(r.with, p.with)
+			s.unlinked.set(p.with)
+			s.pairs = append(s.pairs, p)
 		}
 		if len(r.phrases) == 0 {
 			s.wordless.set(i)
@@ -116,8 +129,7 @@ func compile(files []*ruleFile) *Rules {
 			s.guards.set(i)
 		}
 		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
-		// But a link to a block list, or to a page about spam, says that we are refused.
-		if generic && (r.verdict.Outcome == smtp.Invalid || relay || strings.HasPrefix(r.file.name, "generic-3")) {
+		if !r.doc.Links {
 			s.unlinked.set(i)
 		}
 		if !r.file.own && (relay || !generic && r.verdict.Outcome == smtp.Invalid) {
@@ -200,6 +212,9 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	if code < codeMin || code > codeMax || int(a.Stage) >= numStages {
 		return notAnAnswer
 	}
+	text := withoutLinks(a.Text)
+	linked := len(text) < len(a.Text)
+	text = apart(text)
 	rules, worded := s.masks[s.asked[a.Stage][code-codeMin]], uint64(0)
 	subject := &s.subjects[subjectOf(enhanced)]
 	for w := range rules {
@@ -207,15 +222,20 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		worded |= rules[w] &^ s.wordless[w]
 	}
 	if worded != 0 {
-		seen := s.find(a.Text)
-		if text := withoutLinks(a.Text); text != a.Text {
-			outside := s.find(text)
+		seen := s.find(text)
+		if linked {
+			all := s.find(apart(a.Text))
 			for w := range seen {
-				seen[w] &= outside[w] | ^s.unlinked[w]
+				seen[w] |= all[w] &^ s.unlinked[w]
 			}
 		}
 		for w := range rules {
 			rules[w] &= seen[w]
+		}
+		for _, p := range s.pairs {
+			if rules.has(p.rule) && !seen.has(p.with) {
+				rules[p.rule/64] &^= 1 << (p.rule % 64)
+			}
 		}
 	}
 	if i := s.first(&rules, a, enhanced); i < 0 {
@@ -228,9 +248,9 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 		if guard := s.first(&rules, a, enhanced); guard >= 0 {
 			i = guard
 		}
-		return s.verdictOf(i, a.Text)
+		return s.verdictOf(i, text)
 	} else {
-		return s.verdictOf(i, a.Text)
+		return s.verdictOf(i, text)
 	}
 }
 

@@ -1,9 +1,9 @@
 package verdict
 
 import (
-	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"rollcall/smtp/evidence"
@@ -96,13 +96,84 @@ func amount(text string) (wait, unit time.Duration, n int) {
 	return 0, 0, 0
 }
 
-// withoutLinks takes the links out of a text: words with "://" in them.
+const letters = "abcdefghijklmnopqrstuvwxyz" // as cleaned texts have them
+
+// withoutLinks takes the links out of a cleaned text: "https://a.example/b", and without a scheme
+// "www.a.example" and "a.example/b". A link ends before a space, a quotation mark or a closing bracket.
 func withoutLinks(text string) string {
-	if !strings.Contains(text, "://") {
+	if !strings.Contains(text, "/") && !strings.Contains(text, "www.") {
 		return text
 	}
-	words := strings.Fields(text)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "://") }), " ")
+	var plain strings.Builder
+	kept := 0
+	for at := 0; at < len(text); {
+		start, end := at, hostEnd(text, at)
+		switch rest := text[end:]; {
+		case end == at:
+			at++
+			continue
+		case strings.HasPrefix(rest, "://"), isLinkedHost(text[start:end], rest):
+			if strings.HasPrefix(rest, "://") { // a scheme, perhaps with a word right before it
+				start += len(strings.TrimRight(text[start:end], letters))
+			}
+			at = end + strings.IndexAny(rest+" ", " <>\")]}")
+			plain.WriteString(text[kept:start])
+			kept = at
+		default:
+			at = end
+		}
+	}
+	if kept == 0 {
+		return text
+	}
+	plain.WriteString(text[kept:])
+	return plain.String()
+}
+
+// hostEnd gives where the letters, digits, dots and hyphens end that begin at from.
+func hostEnd(text string, from int) int {
+	for from < len(text) && (isWordByte(text[from]) || text[from] == '.' || text[from] == '-') {
+		from++
+	}
+	return from
+}
+
+// isLinkedHost reports whether a name without a scheme is the host of a link, by its first label or by the
+// path behind it. Its last label has letters alone, so 5.1.1 is no host.
+func isLinkedHost(name, rest string) bool {
+	if strings.HasPrefix(name, "www.") {
+		return true
+	}
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return len(last) > 1 && len(last) < len(name)-1 && strings.Trim(last, letters) == "" &&
+		len(rest) > 1 && rest[0] == '/' && rest[1] != ' '
+}
+
+// unspaced are scripts that write words without spaces between them, or put them as they like.
+var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai}
+
+// apart makes a word of each letter of the unspaced scripts, and a space of each sign that is no letter, so
+// that a phrase is found inside such a sentence, and "doesn’t" is "doesn t". ASCII stays as it is.
+func apart(text string) string {
+	if isASCII(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteByte(byte(r))
+		case unicode.In(r, unspaced...):
+			b.WriteByte(' ')
+			b.WriteRune(r)
+			b.WriteByte(' ')
+		case unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r):
+			b.WriteRune(r)
+		default:
+			b.WriteByte(' ')
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
 }
 
 // isWordByte says whether c, in lower case, is part of a word; all else only

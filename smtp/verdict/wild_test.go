@@ -1,0 +1,162 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+
+	"rollcall/smtp"
+)
+
+// draw gives every sentence that a form such as "(a|b) c" stands for.
+func draw(t *testing.T, form string) []string {
+	t.Helper()
+	list, err := expand(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// judgeAt judges a reply to RCPT of a host.
+func judgeAt(t *testing.T, reply, host string) Verdict {
+	t.Helper()
+	a, err := Sample("rcpt | "+reply, host)
+	if err != nil {
+		t.Fatalf("%q: %v", reply, err)
+	}
+	return Builtin().Judge(a)
+}
+
+// The size of a message says nothing about a mailbox, under any code at any host.
+func TestSizeIsNotFullness(t *testing.T) {
+	hosts := providerHosts(t)
+	for _, code := range []string{"552 5.3.4 ", "552 5.2.3 ", "550 5.3.4 ", "554 5.2.3 ", "552 ", "550 5.0.0 ", "552 5.2.2 ", "452 4.3.4 "} {
+		for _, text := range append(
+			draw(t, "(Message|Your mail|E-mail|The attachment) (size exceeds|length exceeds|exceeds|exceeded|is larger than) (the|its|our) (limit|maximum size|quota)"),
+			draw(t, "(Message|Mail|E-Mail|Letter|File) (|is )too (big|large|long)(| for this mailbox)")...) {
+			for host := range hosts {
+				if v := judgeAt(t, code+text, host); v.Outcome != smtp.Undecided || v.Reason == smtp.MailboxFull {
+					t.Errorf("%s%s at %s: %s by %s", code, text, host, v.golden(), v.Rule)
+				}
+			}
+		}
+	}
+	for _, text := range []string{"mailbox full", "over the quota", "Maximum size exceeded"} {
+		for _, code := range []string{"552 5.3.4 ", "550 5.2.3 "} {
+			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome != smtp.Undecided || v.Reason == smtp.MailboxFull {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
+// Too many messages in a mailbox are its trouble; too many from us, or in a session, are ours.
+func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
+	full := append(draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),
+		draw(t, "(|User's |This )(mailbox|account|inbox|folder) (has|holds|contains) too (many messages|many emails|much mail)")...)
+	ours := draw(t, "(|You have sent )too many (messages|mails|emails) (from your host|in this session|per connection|in the last hour|sent)")
+	for _, code := range []string{"552 ", "552 5.2.2 ", "550 ", "550 5.1.1 ", "554 5.0.0 ", "452 ", "450 4.2.2 ", "421 4.2.2 "} {
+		for _, text := range full {
+			v := judgeAt(t, code+text, "mx.example.com")
+			if v.Reason != smtp.MailboxFull || v.Blame != smtp.BlameAddress || code[0] == '5' && (v.Outcome != smtp.Invalid || v.Bare) {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+		for _, text := range ours {
+			if v := judgeAt(t, code+text, "mx.example.com"); v.Blame == smtp.BlameAddress {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
+// What refuses senders is no word about a mailbox that was closed, or whose directory lacks a name.
+func TestWordsOfRefusalsInSentencesAboutMailboxes(t *testing.T) {
+	for _, text := range append(
+		draw(t, "(Mailbox|Account|User) (is |was |has been |)(blocked|closed|suspended) (for inactivity|due to inactivity|because of non-use|by administrator)"),
+		draw(t, "(|The )(user|recipient) (|is )not listed in (the|our) (directory|company address book|user list)")...) {
+		for _, code := range []string{"550 ", "550 5.1.1 ", "550 5.2.1 ", "553 "} {
+			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+		ours := strings.NewReplacer("Mailbox", "Your IP", "Account", "Your host", "User", "Sender", "user", "sender", "recipient", "IP").Replace(text)
+		if v := judgeAt(t, "550 "+ours, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+			t.Errorf("550 %s: %s by %s", ours, v.golden(), v.Rule)
+		}
+	}
+}
+
+// spokenRefusals are plain refusals in the words of directories and in many languages, with the words for us or our
+// sender that make each of them another sentence.
+var spokenRefusals = []struct {
+	reason smtp.Reason
+	forms  []string // noun, and what is said of it; "#" is the noun
+	nouns  string
+	others string // what is no mailbox
+}{
+	{smtp.MailboxNotFound, []string{"# cannot be located", "We have no record of that #", "# no longer on staff", "Sorry, # is not on file", "Unable to find #"},
+		"recipient|employee|user", "sender|sending host"},
+	{smtp.MailboxDisabled, []string{"# was decommissioned", "That # has been shut down", "Dormant #"}, "mailbox|account|inbox", "gateway|listener"},
+	{smtp.MailboxFull, []string{"# has used up its quota", "no room left in #", "No space left for this #"}, "mailbox|account|user", "host|queue"},
+	{smtp.MailboxNotFound, []string{"您要找的#不存在", "#未知", "系统中找不到该#", "对不起，#无效"}, "用户|收件人|邮箱|帳號", "发件人|域名"},
+	{smtp.MailboxFull, []string{"该#已满", "#空间不足", "#超出配额"}, "用户|收件人邮箱|信箱", "发件人邮箱"},
+	{smtp.MailboxNotFound, []string{"指定された#は存在しません", "#が見つかりません", "#不明"}, "ユーザー|宛先|メールボックス", "送信者|ドメイン"},
+	{smtp.MailboxNotFound, []string{"해당 #를 찾을 수 없습니다", "존재하지 않는 #입니다", "#가 없습니다"}, "사용자|수신자|계정", "발신자|도메인"},
+	{smtp.MailboxNotFound, []string{"# ne obstaja", "Ta # ni bil najden", "Neznan #"}, "uporabnik|predal|naslovnik", "pošiljatelj|strežnik"},
+	{smtp.MailboxNotFound, []string{"# sconosciuto", "L'# richiesto non esiste", "# non è presente"}, "utente|indirizzo", "mittente|dominio"},
+	{smtp.MailboxDisabled, []string{"# suspendida", "La # fue dada de baja", "# se encuentra bloqueada"}, "cuenta|casilla", "red|conexión del remitente"},
+	{smtp.MailboxNotFound, []string{"# לא קיים", "# אינו מוכר במערכת", "לא נמצא #"}, "המשתמש|הנמען", "השולח"},
+	{smtp.MailboxNotFound, []string{"# غير موجود", "# غير معروف", "لا يوجد #"}, "المستخدم|المستلم", "المرسل|النطاق"},
+	{smtp.MailboxNotFound, []string{"ไม่พบ#", "#ไม่มีอยู่ในระบบ", "ไม่รู้จัก#นี้"}, "ผู้ใช้|ผู้รับ|กล่องจดหมาย", "ผู้ส่ง|โดเมน"},
+	{smtp.MailboxNotFound, []string{"Tundmatu #", "Sellist # ei leitud", "# puudub"}, "kasutaja|postkast", "saatja|domeen"},
+	{smtp.MailboxFull, []string{"# megtelt", "A # kvótája betelt"}, "postafiók|felhasználó", "feladó"},
+}
+
+// What is said of addresses of hosts, of networks and of messages is no plain statement about a mailbox.
+func TestOtherAddressesAreNoMailboxes(t *testing.T) {
+	for _, text := range append(draw(t, "(IP-Adresse|Adresse IP|Dirección IP|Indirizzo IP|Alamat IP|IP地址|адрес узла|indirizzo di rete|发件人地址|Адрес отправителя) "+
+		"(unbekannt|inconnue|desconocida|sconosciuto|tidak valid|无效|не найден|non valido|不存在)"),
+		"Die Adresse wurde gesperrt wegen Missbrauch", "地址被列入禁用名单", "User deleted your message", "Message to this user was deleted",
+		"recipient has no interest in unknown persons", "invalid user authentication token") {
+		for _, code := range []string{"550 ", "550 5.1.1 ", "553 5.3.0 "} {
+			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
+// Plain refusals are answers under the codes that fit, whatever signs stand around them; the same said of
+// our sender or of a domain is none, and neither is a refusal for now.
+func TestPlainRefusalsInManyLanguages(t *testing.T) {
+	tried := 0
+	for _, s := range spokenRefusals {
+		for _, form := range s.forms {
+			for _, noun := range strings.Split(s.nouns, "|") {
+				text := strings.ReplaceAll(form, "#", noun)
+				for _, code := range []string{"550 ", "551 ", "553 5.3.0 ", "554 5.0.0 ", "550 5.2.0 ", "552 5.5.0 "} {
+					for _, dress := range []string{"#", "<john.doe@example.com>: #", "Sorry… «#»!", "Sorry. / # / (in reply to RCPT TO)", "# https://help.example.org/spam"} {
+						v := judgeAt(t, code+strings.ReplaceAll(dress, "#", text), "mx.example.com")
+						if v.Outcome != smtp.Invalid || v.Bare || (v.Reason == smtp.MailboxFull) != (s.reason == smtp.MailboxFull) {
+							t.Errorf("%s%s: %s by %s", code, strings.ReplaceAll(dress, "#", text), v.golden(), v.Rule)
+						}
+						tried++
+					}
+				}
+				if v := judgeAt(t, "450 "+text, "mx.example.com"); v.Outcome != smtp.Undecided {
+					t.Errorf("450 %s: %s by %s", text, v.golden(), v.Rule)
+				}
+			}
+			for _, other := range strings.Split(s.others, "|") {
+				text := "550 " + strings.ReplaceAll(form, "#", other)
+				if v := judgeAt(t, text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+					t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
+				}
+			}
+		}
+	}
+	if tried < 3000 {
+		t.Errorf("only %d were tried", tried)
+	}
+}
