@@ -11,8 +11,9 @@ type Health struct {
 	Enforced bool            `json:"enforced"`       // it probes only while no check fails
 	Why      string          `json:"why,omitempty"`  // a check fails, in one line
 	Checked  time.Time       `json:"checked_at,omitzero"`
-	Findings []HealthFinding `json:"findings,omitempty"` // those that are to be seen to first
-	More     int             `json:"more,omitempty"`     // findings that were left out
+	Findings []HealthFinding `json:"findings,omitempty"`       // those that are to be seen to first
+	More     int             `json:"more,omitempty"`           // findings that were left out
+	Unread   int             `json:"unread_replies,omitempty"` // that no rule knew, since the node began
 }
 
 // HealthFinding is what one check found at one source.

@@ -163,7 +163,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	}
 	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry),
 		Guard: o.guard}
-	n.self.sources = receivers.Sources
+	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
 	n.add("identity", n.self.start(ctx))
 	kinds, err := kindsOf(receivers, n.limits)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
 	"rollcall/config"
@@ -42,6 +43,7 @@ type selfCheck struct {
 	log      *slog.Logger
 	members  *membership
 	sources  *egress.Pool
+	metrics  *receiver.Metrics
 
 	first chan struct{} // closed when everything was looked at once
 	once  sync.Once
@@ -133,7 +135,11 @@ func (s *selfCheck) tell(r identity.Report) {
 }
 
 // view is what operators are shown.
-func (s *selfCheck) view() admin.Identity { return admin.IdentityOf(s.watch.Report(), s.enforced) }
+func (s *selfCheck) view() admin.Identity {
+	i := admin.IdentityOf(s.watch.Report(), s.enforced)
+	i.Unread = int(s.metrics.Unread())
+	return i
+}
 
 // health is what other nodes are told.
 func (s *selfCheck) health() view.Health { return admin.HealthOf(s.view()) }

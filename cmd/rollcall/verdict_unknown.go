@@ -29,9 +29,6 @@ const (
 	unknownShown = 50 // replies that are listed by default
 )
 
-// unreadRules judge by the code alone: no rule knew the words.
-var unreadRules = []string{"5xx", "552", "50x", "4xx", "refused", "hello-refused", "tls-refused", "session-busy"}
-
 // unknownReply is a reply that no rule took, without addresses.
 type unknownReply struct {
 	Reply string           `json:"reply"` // as "verdict judge --file" reads it
@@ -120,7 +117,7 @@ func (u *unknown) settlement(k ledger.Kept) error {
 func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 	told := map[string]bool{}
 	for _, a := range c.Attempts {
-		if a.Code == 0 || !slices.Contains(unreadRules, u.rules.Judge(a).Rule) {
+		if v := u.rules.Judge(a); a.Code == 0 || !v.Unread() {
 			continue
 		}
 		key := replyLine(a)

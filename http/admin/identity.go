@@ -12,12 +12,13 @@ import (
 
 // Identity is what a node found when it checked what receivers hold against a sender.
 type Identity struct {
-	Fit      bool      `json:"fit"`           // no check fails
-	Enforced bool      `json:"enforced"`      // identity.enforce: it probes only while it is fit
-	Probing  bool      `json:"probing"`       // it takes probing work now
-	Why      string    `json:"why,omitempty"` // it is not fit
-	Checked  *api.Time `json:"checked_at"`    // null: not yet
-	Findings []Finding `json:"findings"`      // by check and source
+	Fit      bool      `json:"fit"`                      // no check fails
+	Enforced bool      `json:"enforced"`                 // identity.enforce: it probes only while it is fit
+	Probing  bool      `json:"probing"`                  // it takes probing work now
+	Why      string    `json:"why,omitempty"`            // it is not fit
+	Checked  *api.Time `json:"checked_at"`               // null: not yet
+	Findings []Finding `json:"findings"`                 // by check and source
+	Unread   int       `json:"unread_replies,omitempty"` // that no rule knew, since the node began
 }
 
 // Finding is what one check found at one source.
@@ -48,7 +49,7 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 
 // HealthOf puts it in the form in which nodes tell each other.
 func HealthOf(i Identity) view.Health {
-	out := view.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why}
+	out := view.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread}
 	if i.Checked != nil {
 		out.Checked = time.Time(*i.Checked)
 	}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"rollcall/smtp"
@@ -54,3 +55,9 @@ type Verdict struct {
 	Rule    string        // id of the rule that matched
 	Version uint32        // of that rule: a hash of what it says
 }
+
+// unreadRules judge by the code alone: no rule knew the words.
+var unreadRules = []string{"5xx", "552", "50x", "4xx", "refused", "hello-refused", "tls-refused", "session-busy"}
+
+// Unread reports whether only the code of a reply decided, because no rule knew its words.
+func (v *Verdict) Unread() bool { return slices.Contains(unreadRules, v.Rule) }

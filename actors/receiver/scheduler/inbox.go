@@ -140,7 +140,7 @@ func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
 		return
 	}
 	in.queueAnswers(p.chunk)
-	in.options.Metrics.countAnswer(told.Verdict.Outcome, told.Verdict.Reason)
+	in.options.Metrics.countAnswer(&told.Verdict)
 }
 
 // queueAnswers sees to it that the answers of a chunk are sent.

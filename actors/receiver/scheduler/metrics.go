@@ -10,6 +10,7 @@ import (
 	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
+	"rollcall/smtp/verdict"
 )
 
 // Metrics counts what the schedulers of a node do.
@@ -23,6 +24,7 @@ type Metrics struct {
 	doubled prometheus.Counter
 	silent  prometheus.Counter
 	handed  prometheus.Counter
+	unread  atomic.Int64 // of answers, those to replies that no rule knew
 
 	sourcesRested, sourcesOut prometheus.Counter
 
@@ -57,6 +59,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		sourcesOut: counter("sources_rested_total",
 			"Times a source address was rested altogether, because many receivers refuse it."),
 	}
+	unread := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rollcall_replies_unread_total",
+		Help: "Verdicts on probes by the code of a reply alone, because no rule knew its words."},
+		func() float64 { return float64(m.unread.Load()) })
 	m.rcpts = counter("rcpts_total", "RCPT commands sent.")
 	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_receiver_waiting",
 		Help: "Addresses that wait for receivers, handed over yet or not, by what keeps their receiver " +
@@ -68,16 +73,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
 	}
 	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
-		m.handed, m.sourcesRested, m.sourcesOut)
+		m.handed, m.sourcesRested, m.sourcesOut, unread)
 	return m
 }
 
+// Unread is how many replies no rule knew since the node began.
+func (m *Metrics) Unread() int64 { return m.unread.Load() }
+
 // countAnswer counts a verdict. Its counter is looked up by its labels only once.
-func (m *Metrics) countAnswer(outcome smtp.Outcome, reason smtp.Reason) {
-	at := &m.counted[outcome][reason]
+func (m *Metrics) countAnswer(v *verdict.Verdict) {
+	if v.Unread() {
+		m.unread.Add(1)
+	}
+	at := &m.counted[v.Outcome][v.Reason]
 	counter := at.Load()
 	if counter == nil {
-		one := m.answers.WithLabelValues(outcome.String(), reason.String())
+		one := m.answers.WithLabelValues(v.Outcome.String(), v.Reason.String())
 		counter = &one
 		at.Store(counter)
 	}
