@@ -94,6 +94,11 @@ func (f *ledgerFlags) at(ask func(*adminClient, reading) error, own func(config.
 			return err
 		}
 	}
+	return f.itself(own)
+}
+
+// itself calls own with the configuration of the ledger, whatever node is named.
+func (f *ledgerFlags) itself(own func(config.Config, reading) error) error {
 	loaded, err := f.node.load()
 	if err != nil {
 		return err
@@ -107,11 +112,16 @@ func (f *ledgerFlags) at(ask func(*adminClient, reading) error, own func(config.
 // read is at, with own given the ledger itself, open for reading.
 func (f *ledgerFlags) read(ctx context.Context, ask func(*adminClient, reading) error,
 	own func(*sqlstore.Store, config.Config, reading) error) error {
-	return f.at(ask, func(c config.Config, at reading) error {
+	return f.at(ask, opened(ctx, own))
+}
+
+// opened is own given the ledger itself, open for reading.
+func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, reading) error) func(config.Config, reading) error {
+	return func(c config.Config, at reading) error {
 		book, err := sqlstore.OpenReadOnly(ctx, c.Ledger.URL, sqlstore.Options{})
 		if err != nil {
 			return err
 		}
 		return errors.Join(own(book, c, at), book.Close())
-	})
+	}
 }

@@ -175,7 +175,8 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 	n.script(script{document: "runbooks/verdict-file.md", names: here,
 		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
 	n.write("replies.txt", "550 5.1.1 User unknown\n452 4.2.2 Mailbox full\n")
-	n.script(script{document: "rules.md", fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
+	n.script(script{document: "rules.md", fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed,
+		"rollcall verdict unknown --days 3 > replies.txt": exitFailed}}) // it judges by that file
 }
 
 // TestTheRunbooksOfTheLedgersDisk: books that are off are corrected, a backup is made, and a

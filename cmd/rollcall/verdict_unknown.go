@@ -53,8 +53,10 @@ func newVerdictUnknown(e environment) *cobra.Command {
 		if *days < 1 || *most < 1 {
 			return usageError{"--days and --limit are 1 or more"}
 		}
-		away := func(*adminClient, reading) error { return errNoNode } // only the ledger has it
-		return from.read(c.Context(), away, func(book *sqlstore.Store, conf config.Config, _ reading) error {
+		if c.Flags().Changed("admin") {
+			return usageError{"only the ledger has the replies: give --ledger or --config in place of --admin"}
+		}
+		return from.itself(opened(c.Context(), func(book *sqlstore.Store, conf config.Config, _ reading) error {
 			rules, err := loadRules(conf.Verdict)
 			if err != nil {
 				return err
@@ -79,7 +81,7 @@ func newVerdictUnknown(e environment) *cobra.Command {
 				}
 			}
 			return nil
-		})
+		}))
 	}
 	return c
 }
