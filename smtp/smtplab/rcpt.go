@@ -15,6 +15,11 @@ func (s *session) rcpt(rest []byte) error {
 	address, _, ok := cutPath(rest, "TO:")
 	if !s.inTx {
 		s.noteRcpt(now, address, 503)
+		if s.mailRefused && s.extended { // it was on its way with a MAIL that was refused (RFC 2920)
+			s.errors++
+			s.say(&s.p.words.order)
+			return nil
+		}
 		return s.fault(&s.p.words.order)
 	}
 	s.txRcpts++

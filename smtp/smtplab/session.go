@@ -56,21 +56,22 @@ type session struct {
 	crowded bool // the lab has too many sessions
 	ended   sync.Once
 
-	idleFrom  time.Time
-	hello     string
-	encrypted bool
-	extended  bool   // EHLO, not HELO
-	refusing  bool   // the greeting refused us: only QUIT is left
-	from      string // return path
-	inTx      bool
-	utf8      bool // of the transaction
-	rcpts     int
-	refused   int
-	errors    int
-	row       int  // refused RCPTs since the last good one
-	guarded   bool // the guard answered the RCPT at hand
-	txRcpts   int
-	txGood    int
+	idleFrom    time.Time
+	hello       string
+	encrypted   bool
+	extended    bool   // EHLO, not HELO
+	refusing    bool   // the greeting refused us: only QUIT is left
+	from        string // return path
+	inTx        bool
+	mailRefused bool // the newest MAIL was
+	utf8        bool // of the transaction
+	rcpts       int
+	refused     int
+	errors      int
+	row         int  // refused RCPTs since the last good one
+	guarded     bool // the guard answered the RCPT at hand
+	txRcpts     int
+	txGood      int
 
 	txBadOnes, txGoodOnes int    // transactions that ended without and with a good RCPT
 	lastOK                string // the last foreign domain that this host serves
@@ -326,6 +327,7 @@ func (s *session) greeted(extended bool, name string) error {
 
 // mail opens a transaction (RFC 5321 §4.1.1.2).
 func (s *session) mail(rest []byte) error {
+	s.mailRefused = true
 	if s.breaksAt(smtp.StageMail) {
 		return s.breakNow()
 	}
@@ -344,7 +346,7 @@ func (s *session) mail(rest []byte) error {
 	case s.guardMail():
 		return s.sayAndClose(&s.p.words.refuseTx)
 	}
-	s.inTx = true
+	s.inTx, s.mailRefused = true, false
 	s.utf8 = s.p.UTF8 && s.extended && hasWord(parameters, "SMTPUTF8")
 	if s.from != string(path) {
 		s.from = string(path)
@@ -364,7 +366,7 @@ func (s *session) endTx() {
 	case s.txRcpts > 0:
 		s.txBadOnes++
 	}
-	s.inTx, s.utf8, s.txRcpts, s.txGood = false, false, 0, 0
+	s.inTx, s.mailRefused, s.utf8, s.txRcpts, s.txGood = false, false, false, 0, 0
 }
 
 // cutPath takes "FROM:<path> parameters" apart; the space that some put before
