@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,14 +54,14 @@ var charsets = []charset{
 // readable gives the lines of a reply of a host as UTF-8. Lines that are none are taken for the charset whose
 // letters fit them and the country of the host best; they stay as they are when none fits.
 func readable(lines []string, host string) []string {
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "\x1b$") || !utf8.ValidString(line) }) {
+		return lines
+	}
 	text := strings.Join(lines, "\n")
 	if strings.Contains(text, "\x1b$") { // ISO-2022-JP switches to two bytes so (RFC 1468)
 		if plain, err := japanese.ISO2022JP.NewDecoder().String(text); err == nil {
 			return strings.Split(plain, "\n")
 		}
-	}
-	if utf8.ValidString(text) {
-		return lines
 	}
 	good, bad := 0, 0
 	for i, r := range text {

@@ -31,8 +31,8 @@ const (
 	// cycleMost bounds for how long a raise is watched where a limit counts over long.
 	cycleMost = time.Minute
 
-	// penaltyWithin is how soon a penalty follows what it is for.
-	penaltyWithin = 5 * time.Second
+	// PenaltyWithin is how soon a penalty follows what it is for.
+	PenaltyWithin = 5 * time.Second
 
 	// provenFor is how long a pace has to go well so that what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
@@ -103,7 +103,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
 	x.stepped = at.Sub(p.stepped) < quietNothing
-	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < penaltyWithin
+	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
 		x.limit = 0
 		if p.flow.over(at, time.Second) >= limitLeast {
@@ -191,7 +191,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
 		why = "others are answered: it was about one mail domain or one customer's list"
 	case x.excused:
-		why = "too many sessions were open or opened"
+		why = "too many sessions were open, or they were opened too fast"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		if why = "the receiver answers again"; p.test.open {
 			p.search = p.test.saved

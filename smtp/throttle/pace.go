@@ -354,7 +354,7 @@ func (p *Pace) Excuse(now time.Time) {
 
 // Cost notes for how long no session could be opened. Where a raise was taken back just before, it was its penalty.
 func (p *Pace) Cost(since, now time.Time) {
-	if p.stepped.After(since.Add(-penaltyWithin)) {
+	if p.stepped.After(since.Add(-PenaltyWithin)) {
 		p.failedTrial(now, now.Sub(since))
 	}
 }
@@ -449,8 +449,8 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	if !p.test.open {
 		return
 	}
-	s, left := min(p.test.share, 0.95), fallsTo*min(p.test.share, 0.95)
-	p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-left)/(1-s))
+	s := min(p.test.share, 0.95)
+	p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	p.test.tries++
 	p.test.bad += bad
 	switch left := p.test.bad / p.test.tries; {

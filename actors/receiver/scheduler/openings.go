@@ -126,10 +126,6 @@ func comeLater(told *Judgement) bool {
 	return false
 }
 
-// penaltyWithin is how soon after an address was put off a session that can't be opened belongs to
-// the same penalty. Guess.
-const penaltyWithin = 5 * time.Second
-
 // roomToOpen reports whether one more may be on its way: no more than are open already, or were, or
 // were on their way when none failed, so that a limit on either is met by few.
 func (op *openings) roomToOpen() bool {
@@ -177,7 +173,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 		op.failedAt, op.judged = now, false
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		if sent, _, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < penaltyWithin) { // one of the three at a time
+		if sent, _, bad := s.path.pace.LastBad(); first && !(bad && now.Sub(sent) < throttle.PenaltyWithin) { // one of the three at a time
 			op.noteCrowded(now, s, told, n)
 		}
 		if op.pool.countOpenAt(s.host.host) > 0 {
@@ -247,7 +243,7 @@ func (op *openings) noteOutage(now time.Time, s *session, told Judgement) {
 func (op *openings) turnedAway(now time.Time, s *session) {
 	sent, through, bad := s.path.pace.LastBad()
 	switch {
-	case !bad || now.Sub(sent) >= penaltyWithin:
+	case !bad || now.Sub(sent) >= throttle.PenaltyWithin:
 	case op.dialledLately(s.dialled) > through:
 		op.rate.TooFast(s.dialled, now, "no session could be opened")
 	default:

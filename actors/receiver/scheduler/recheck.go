@@ -186,14 +186,11 @@ func (re *rechecks) failedAgain(now time.Time, s *session, a Answered) {
 // putOff gives an address back that is asked again later: where every address is greylisted, when that is over.
 func (re *rechecks) putOff(now time.Time, s *session, a Answered) {
 	re.deferred.note(a.Probe, a.Sent)
-	switch v := &a.Told.Verdict; {
-	case v.Reason == smtp.Greylisted || s.path.pace.Greylisting():
+	v := &a.Told.Verdict
+	if v.Reason == smtp.Greylisted || s.path.pace.Greylisting() {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, re.greyWait(s.path, a.Probe, a.Sent))
-		if v.Wait > 0 || !s.path.pace.Alone() {
-			break
-		}
-		fallthrough
-	case s.path.pace.Alone() && v.Wait == 0: // those who wait for different lengths show how long is enough
+	}
+	if s.path.pace.Alone() && v.Wait == 0 { // those who wait for different lengths show how long is enough
 		first, _ := re.deferred.first(a.Probe)
 		v.Wait = max(2*recheckAfter, a.Sent.Sub(first))
 		v.Wait = v.Wait/2 + re.jitter(v.Wait)
