@@ -83,13 +83,20 @@ func (pl *planner) pop(list *[]pending) (pending, evidence.Case) {
 // receivers refuse by pattern, or from a list of names that once were abused, and
 // accept everything else. Only control probes count.
 func (pl *planner) habit(now time.Time, host string) evidence.Habit {
-	h := pl.options.Facts.Habit(habitKey(pl.work.Domain, host), now)
-	for _, note := range pl.controls.notes {
-		if note.Host == host {
-			h.Controls = append(h.Controls, note)
-		}
+	h := pl.options.Facts.Habit(pl.key(host), now)
+	others := func(note evidence.Attempt) bool { return note.Host != host }
+	if h.Controls = pl.controls.notes; slices.ContainsFunc(h.Controls, others) {
+		h.Controls = slices.DeleteFunc(slices.Clone(h.Controls), others)
 	}
 	return h
+}
+
+// key is habitKey of a host for the domain. It is kept for the host that was asked for last: nearly always the same.
+func (pl *planner) key(host string) string {
+	if r := &pl.route; r.keyed != host || r.keyOf == "" {
+		r.keyed, r.keyOf = host, habitKey(pl.work.Domain, host)
+	}
+	return pl.route.keyOf
 }
 
 // answering is the host whose answers are expected next: the one that answered last about an address, or the
@@ -126,12 +133,12 @@ func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
 	})
 }
 
-// settle ends an address that was accepted by the habit of its host, or has it asked again where that host
+// settle ends an address that was accepted by the habit h of its host, or has it asked again where that host
 // counts for nothing. False: the habit is not known.
-func (pl *planner) settle(now time.Time, p pending, c evidence.Case) bool {
+func (pl *planner) settle(now time.Time, p pending, c evidence.Case, h evidence.Habit) bool {
 	last, _ := c.Last()
 	if last.Outcome == smtp.Valid {
-		c.Habit = pl.habit(now, last.Host)
+		c.Habit = h
 	}
 	catchAll, _ := c.Habit.CatchAll()
 	switch everything := catchAll || last.Outcome == smtp.CatchAll && last.Code/100 == 2; {
@@ -153,7 +160,7 @@ func (pl *planner) settle(now time.Time, p pending, c evidence.Case) bool {
 // for guards do not tire within minutes.
 func (pl *planner) believes(h evidence.Habit, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
-	return known && (catchAll || !pl.options.Facts.Suspect(habitKey(pl.work.Domain, host), now))
+	return known && (catchAll || !pl.options.Facts.Suspect(pl.key(host), now))
 }
 
 // weigh goes on with what was accepted: it is believed as far as the domain's habit is
@@ -169,7 +176,7 @@ func (pl *planner) weigh(now time.Time) {
 	}
 	for len(pl.controls.proven) > 0 && !pl.cut() {
 		p, c := pl.pop(&pl.controls.proven)
-		if !pl.settle(now, p, c) { // what was known is over
+		if !pl.settle(now, p, c, h) { // what was known is over
 			pl.accept(now, p, c)
 			break
 		}

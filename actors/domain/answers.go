@@ -176,7 +176,7 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 	pl.passed(now, p, last)
 	// A guard counts each refusal, whether or not our rules can tell what it means.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
-		pl.options.Facts.Refused(habitKey(pl.work.Domain, last.Host), now)
+		pl.options.Facts.Refused(pl.key(last.Host), now)
 	}
 	pl.route.hear(last)
 	if last.Stage == smtp.StageRcpt && last.Code/100 == 2 {
@@ -191,12 +191,12 @@ func (pl *planner) answer(now time.Time, s *shard, m *wire.Answer, attempts []ev
 	if last.Outcome == smtp.Valid {
 		pl.retries.stats.asked(p.reason, false)
 		p.reason = smtp.ReasonNone
-		if !pl.believes(pl.habit(now, last.Host), last.Host, now) || !pl.settle(now, p, c) {
+		if h := pl.habit(now, last.Host); !pl.believes(h, last.Host, now) || !pl.settle(now, p, c, h) {
 			pl.accept(now, p, c)
 		}
 		return
 	}
-	if last.Outcome == smtp.CatchAll && pl.settle(now, p, c) {
+	if last.Outcome == smtp.CatchAll && pl.settle(now, p, c, c.Habit) {
 		pl.retries.stats.asked(p.reason, false)
 		return
 	}

@@ -15,6 +15,8 @@ type route struct {
 	mx.Route
 	asked    bool            // the question is out
 	heard    map[string]bool // hosts that told about a mailbox
+	keyed    string          // the host that was asked for last
+	keyOf    string          // its habitKey
 	answered string          // the newest of them; empty: none did
 	silent   bool            // DNS said nothing; addresses are being put off
 	closed   smtp.Reason     // why the domain takes no mail, as DNS says
