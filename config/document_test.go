@@ -15,7 +15,7 @@ import (
 )
 
 // document is written from the comments of config.go, so the two can't differ.
-const document = "../docs/config.md"
+const document = "../docs/operators/config.md"
 
 var update = flag.Bool("update", false, "write "+document+" anew")
 

@@ -11,7 +11,7 @@ import (
 )
 
 // updateMetrics writes the document of the metrics anew.
-var updateMetrics = flag.Bool("update-metrics", false, "write docs/metrics.md anew")
+var updateMetrics = flag.Bool("update-metrics", false, "write docs/operators/metrics.md anew")
 
 // areas are the chapters of the document, by how names begin; the first that fits.
 var areas = []struct {
@@ -35,7 +35,7 @@ var areas = []struct {
 
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
-	document := filepath.Join(houseRoot, "docs", "metrics.md")
+	document := filepath.Join(houseRoot, "docs", "operators", "metrics.md")
 	want := writeMetrics(t)
 	if *updateMetrics {
 		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
@@ -47,7 +47,7 @@ func TestMetricsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("docs/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
+		t.Errorf("docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
 	}
 }
 

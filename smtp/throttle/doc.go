@@ -6,7 +6,7 @@
 // Limits.Share is what one node of a cluster may use of it, and Limits.Shard
 // what one of several actors may that a large one is split among. Window keeps to
 // a Rate as the far side counts it, and Budget to the number of refusals an hour; Pace
-// looks for the rate that a receiver bears and does not tell (docs/pacing.md).
+// looks for the rate that a receiver bears and does not tell (smtp/throttle/README.md).
 // Everything is plain Go: the time comes as an argument, nothing sleeps, nothing is
 // sent. Window and Budget belong to one goroutine (a receiver's mailbox); Table is
 // shared by all.
