@@ -36,10 +36,10 @@ type HTTP struct {
 	// interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
 
-	// TLSCert is the PEM file with the certificate for this listener and [upload], followed by its
-	// issuers without the root. TLS 1.2 and later, HTTP/1.1. Changed files are read within a second;
-	// a pair that can't be used is logged, and the old one stays. Off loopback a node needs TLS,
-	// TrustedProxies or Plain. Default empty: no TLS.
+	// TLSCert is the PEM file with the certificate for this listener and [upload], then its issuers
+	// without the root. Changed files are read within a second; a pair that can't be used is logged,
+	// and the old one stays. Off loopback a node needs TLS, TrustedProxies or Plain. Default empty:
+	// no TLS.
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty.
@@ -50,11 +50,10 @@ type HTTP struct {
 	// false.
 	Plain bool `toml:"plain"`
 
-	// TrustedProxies are the addresses and networks of proxies in front of this listener and
-	// [upload] that encrypt for others. Only from them a PROXY header of version 2 and
-	// X-Forwarded-For (its right-most address that is no proxy's) are believed, and limits go by the
-	// client's address. Any other PROXY header gets 400. Never name a proxy that passes on what
-	// clients send at the start of a connection. Default none. At most 64.
+	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener
+	// and [upload]. Only from them a PROXY header of version 2 and X-Forwarded-For are believed.
+	// Never name a proxy that passes on what clients send at the start of a connection. Default
+	// none. At most 64.
 	TrustedProxies []string `toml:"trusted_proxies"`
 
 	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call
@@ -81,15 +80,13 @@ type HTTP struct {
 	DownloadsAtOnce int `toml:"downloads_at_once"`
 
 	// BadKeysPerMinute is how many requests without a good key one network address (an IPv6 /64 is
-	// one) may send before more of them get 429. Good keys are never refused for it. Above the limit
-	// a node looks unknown keys of that address up 100 times a second. Default 20, a guess. At least
-	// 1.
+	// one) may send before more of them get 429. Good keys are never refused for it. Default 20, a
+	// guess. At least 1.
 	BadKeysPerMinute int `toml:"bad_keys_per_minute"`
 
 	// Connections is how many connections may be open at once, shared by network address (an IPv6
-	// /64 is one): none may hold more than are still free. One more gets 429 and is closed. At most
-	// a quarter of the files that a node may open. Default 4096, of some 20 KiB each. From 2 to
-	// 65536.
+	// /64 is one); at most a quarter of the files that a node may open. One more gets 429 and is
+	// closed. Default 4096, of some 20 KiB each. From 2 to 65536.
 	Connections int `toml:"connections"`
 }
 
@@ -217,9 +214,8 @@ type Limits struct {
 	FilesAtOnce int `toml:"files_at_once"`
 
 	// FileBytesAtOnce is how many bytes of files one node has in memory, which takes about three
-	// times as much. A quarter is for files up to 1 MiB. Of the rest a workspace has one file at a
-	// time, times its weight, until nine tenths of it are answered. Default 536870912 (512 MiB). At
-	// least 1.
+	// times as much. A quarter is for files up to 1 MiB; of the rest a workspace has one file at a
+	// time, times its weight. Default 536870912 (512 MiB). At least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 
 	// StoredBytes is how many bytes a workspace may have stored: the declared lengths of its files
@@ -272,10 +268,9 @@ type SMTP struct {
 	// point probes at your own network. Default none.
 	AllowNetworks []string `toml:"allow_networks"`
 
-	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace. At the bound
-	// idle ones make room; where all have work the next one waits, which customers see as
-	// "connections". Each takes 20 KB, and 60 KB more with an SMTP session. Default 2048. From 16 to
-	// 100000.
+	// ReceiversAtOnce is how many receivers a node has in memory, shared by workspace, of 20 KB each
+	// and 60 KB more with an SMTP session. Idle ones make room; where all have work the next one
+	// waits, which customers see as "connections". Default 2048. From 16 to 100000.
 	ReceiversAtOnce int `toml:"receivers_at_once"`
 }
 
@@ -291,15 +286,14 @@ type Identity struct {
 	// At most 64.
 	PublicAddresses []string `toml:"public_addresses"`
 
-	// Reach are names of mail hosts or domains of yours, or of somebody who agreed, that the node
-	// connects to every 15 minutes to see whether port 25 is open: it reads the greeting and says
-	// QUIT. Empty: port 25 is judged by the node's own sessions. Default none. At most 8.
+	// Reach are mail hosts or domains of yours, or of somebody who agreed, that the node connects to
+	// every 15 minutes to see whether port 25 is open. Empty: port 25 is judged by the node's own
+	// sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
 
 	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being
-	// listed is a failed check, so name those that your receivers use, and read their terms: some
-	// want no questions from commercial senders or through public resolvers. Default none. At most
-	// 8.
+	// listed is a failed check. Read their terms: some want no questions from commercial senders or
+	// through public resolvers. Default none. At most 8.
 	BlockLists []string `toml:"block_lists"`
 }
 
@@ -315,8 +309,8 @@ type Retry struct {
 	GiveUpAfter Duration `toml:"give_up_after"`
 
 	// ControlWaits are the waits between the control probes that show whether a domain accepts every
-	// address; three have to be accepted. Long waits see guards that count for a while, short ones
-	// answer sooner. The last one is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
+	// address; three have to be accepted. Long waits see guards that count for a while. The last one
+	// is repeated. Default 2s, 15s. From 1 to 24 waits of at least 1ms.
 	ControlWaits []Duration `toml:"control_waits"`
 }
 
@@ -456,9 +450,8 @@ type Cluster struct {
 	// for others to join. Default none. At most 64.
 	Join []string `toml:"join"`
 
-	// AllowNetworks are where members may be and gossip may come from. Loopback and
-	// the private networks (10/8, 172.16/12, 192.168/16, fc00::/7) by default. At
-	// least one.
+	// AllowNetworks are where members may be and gossip may come from. Default loopback and
+	// private networks. At least one.
 	AllowNetworks []string `toml:"allow_networks"`
 
 	// GossipKeyFile holds the keys that encrypt the gossip, the same ones on every

@@ -68,12 +68,12 @@ func writeMetrics(t *testing.T) string {
 			mine := slices.ContainsFunc(area.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 			if mine {
 				f := families[name]
-				kind := f.kind
-				if kind == "" {
-					kind = "counter" // TestMetricsAreNamedAsPrometheusWants
-				}
 				help, _, _ := strings.Cut(f.help, " Of 50 receivers") // the head says it
-				rows = append(rows, fmt.Sprintf("- `%s` (%s): %s\n", f, kind, help))
+				kind := ""
+				if f.kind == "histogram" {
+					kind = " (histogram)"
+				}
+				rows = append(rows, fmt.Sprintf("- `%s`%s: %s\n", f, kind, help))
 			}
 			return mine
 		})
