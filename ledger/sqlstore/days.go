@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -107,42 +106,4 @@ func (a *audit) days(t *tx) error {
 			Detail: fmt.Sprintf("on %s the entries of kind %s of workspace %s make %d credits more than their day has",
 				rules.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
 	})
-}
-
-// recount sets right the days that are off: nodes of an older version write entries and know nothing of days.
-func (s *Store) recount(ctx context.Context) error {
-	var list []uuid.UUID
-	err := s.update(ctx, func(t *tx) error {
-		list = nil
-		return t.off(func(key dayKind, _ ledger.Credits) {
-			if n := len(list); n == 0 || list[n-1] != key.workspace {
-				list = append(list, key.workspace)
-			}
-		})
-	})
-	for _, workspace := range list {
-		if err != nil {
-			break
-		}
-		err = s.update(ctx, func(t *tx) error { return t.recount(workspace) })
-	}
-	if err != nil {
-		return fmt.Errorf("count the days of credits: %w", err)
-	}
-	return nil
-}
-
-// recount counts the days of a workspace from its entries. Nobody writes an entry meanwhile: they all change the
-// account first, whose row is locked here.
-func (t *tx) recount(workspace uuid.UUID) error {
-	var locked int
-	if err := t.row(`SELECT 1 FROM workspaces WHERE id = ? {lock}`, workspace[:]).Scan(&locked); err != nil {
-		return err
-	}
-	if _, err := t.exec(`DELETE FROM credit_days WHERE workspace = ?`, workspace[:]); err != nil {
-		return err
-	}
-	_, err := t.exec(`INSERT INTO credit_days (workspace, day, kind, credits) `+entryDays+`
-		WHERE workspace = ? GROUP BY workspace, created - created % 86400000, kind`, workspace[:])
-	return err
 }

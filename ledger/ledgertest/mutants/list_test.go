@@ -37,14 +37,12 @@ const (
 	operatorWords = "ledger/operators.go"
 	operatorRules = "ledger/rules/operators.go"
 	sqlOperators  = "ledger/sqlstore/operators.go"
-	sqlOperator4  = "ledger/sqlstore/migrations/0004_operators.sql"
 
 	limitRules = "ledger/rules/limits.go"
 	limitWords = "ledger/limits.go"
 	sqlLimits  = "ledger/sqlstore/limits.go"
 	sqlUnread  = "ledger/sqlstore/unread.go"
 	sqlDisk    = "ledger/sqlstore/disk.go"
-	sqlLimits7 = "ledger/sqlstore/migrations/0007_limits.sql"
 
 	settledRules    = "ledger/rules/settled.go"
 	correctionWords = "ledger/corrections.go"
@@ -372,12 +370,14 @@ var list = append([]mutant{
 		"0-overridesKept.Milliseconds()", books},
 	{"SQL: overrides forgotten at once", sqlSweep, "w.now-overridesKept.Milliseconds()",
 		"w.now-0*overridesKept.Milliseconds()", books},
-	{"SQL: override that ends when it begins", sqlOperator4, "CHECK (expires > created)",
+	{"SQL: override that ends when it begins", sqlMigration, "CHECK (expires > created)",
 		"CHECK (expires >= created)", books},
-	{"SQL: override that ends after its time", sqlOperator4, "CHECK (ends <= expires)", "CHECK (ends > 0)", books},
-	{"SQL: weight of less than one", sqlOperator4, "weight >= 1 AND ", "", books},
-	{"SQL: weight of more than all", sqlOperator4, " AND weight <= 100", "", books},
-	{"SQL: weight of no workspace", sqlOperator4, " REFERENCES workspaces (id)", "", books},
+	{"SQL: override that ends after its time", sqlMigration, "ends_in_its_time CHECK (ends <= expires),\n\tCONSTRAINT expires",
+		"ends_in_its_time CHECK (ends > 0),\n\tCONSTRAINT expires", books},
+	{"SQL: weight of less than one", sqlMigration, "weight >= 1 AND ", "", books},
+	{"SQL: weight of more than all", sqlMigration, " AND weight <= 100", "", books},
+	{"SQL: weight of no workspace", sqlMigration,
+		"PRIMARY KEY REFERENCES workspaces (id),\n\tweight", "PRIMARY KEY,\n\tweight", books},
 
 	// What becomes of a commit that is not answered.
 	{"lease of the run before the last forgotten", leaseRules, "leased, err = still(t, node, taken)",
@@ -441,8 +441,9 @@ var list = append([]mutant{
 	{"SQL: a full disk taken for one with room", sqlDisk, "d.free+d.inside >= d.reserve && d.free", "d.free", disks},
 	{"SQL: erased pages that are no room", sqlDisk, "d.free+d.inside >= d.reserve", "d.free >= d.reserve", disks},
 	{"SQL: no room for the log", sqlDisk, " && d.free >= d.reserve/4 {", " {", disks},
-	{"SQL: limit of nothing", sqlLimits7, "stored > 0 AND ", "", books},
-	{"SQL: limits of no workspace", sqlLimits7, " REFERENCES workspaces (id)", "", books},
+	{"SQL: limit of nothing", sqlMigration, "stored > 0 AND ", "", books},
+	{"SQL: limits of no workspace", sqlMigration,
+		"PRIMARY KEY REFERENCES workspaces (id),\n\topen", "PRIMARY KEY,\n\topen", books},
 
 	// Who waits for whom.
 	{"all writers of an account in the database", sqlAttempts, "if in.Account {", "if in.Account && a.before {", locks},

@@ -61,7 +61,7 @@ var (
 		{"-test.run", "^TestAServerThatForgetsIsMended$"}}}
 	// migrations are the tests of how the schema is changed.
 	migrations = suite{"./ledger/sqlstore", [][]string{
-		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestWhatAnOlderProgram.*|TestASchemaChange.*)$"},
+		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestASchemaChange.*)$"},
 		{"-test.run", "^TestAMigration(Beside|GivesUp).*$"}}}
 	// clocks are the tests of a clock that jumps.
 	clocks = suite{"./ledger/sqlstore", [][]string{
