@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // The entries, and what they add up to on each day.
@@ -32,7 +32,7 @@ type dayKind struct {
 }
 
 // Enter writes entries, and counts them on their day. The key of the table refuses a second one.
-func (t *tx) Enter(entries ...rules.Entry) error {
+func (t *tx) Enter(entries ...transitions.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (t *tx) Enter(entries ...rules.Entry) error {
 func dayOf(created int64) int64 { return created - created%ledger.Day.Milliseconds() }
 
 // countOn adds entries to a day: one row for each workspace and kind.
-func (t *tx) countOn(day int64, entries []rules.Entry) error {
+func (t *tx) countOn(day int64, entries []transitions.Entry) error {
 	var keys []dayKind
 	sums := map[dayKind]ledger.Credits{}
 	for _, e := range entries {
@@ -104,6 +104,6 @@ func (a *audit) days(t *tx) error {
 	return t.off(func(key dayKind, low ledger.Credits) {
 		a.add(ledger.Violation{Invariant: ledger.Days, Subject: "credit_days",
 			Detail: fmt.Sprintf("on %s the entries of kind %s of workspace %s make %d credits more than their day has",
-				rules.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
+				transitions.Clock(key.day).Format(time.DateOnly), key.kind, key.workspace, low)})
 	})
 }

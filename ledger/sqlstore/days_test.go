@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // TestDaysAddUpTheEntriesOfOneStatement: several entries of one kind, as a correction writes them, all count on their
@@ -20,8 +20,8 @@ func TestDaysAddUpTheEntriesOfOneStatement(t *testing.T) {
 	if _, err := s.CreateWorkspace(t.Context(), other, "other"); err != nil {
 		t.Fatal(err)
 	}
-	entry := func(workspace uuid.UUID, number int64, kind ledger.EntryKind, amount ledger.Credits) rules.Entry {
-		return rules.Entry{Subject: workspace, Number: number, Kind: kind, Workspace: workspace, Amount: amount, Reason: "test"}
+	entry := func(workspace uuid.UUID, number int64, kind ledger.EntryKind, amount ledger.Credits) transitions.Entry {
+		return transitions.Entry{Subject: workspace, Number: number, Kind: kind, Workspace: workspace, Amount: amount, Reason: "test"}
 	}
 	if err := s.update(t.Context(), func(t *tx) error {
 		return t.Enter(entry(w, 1, ledger.EntryCharge, 2), entry(w, 1, ledger.EntryGrant, 7),

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // pageSettlements is the number of settlements that one question reads, so that
@@ -24,7 +24,7 @@ const pageSettlements = 64
 // more memory than a part of a sorter.
 func (s *Store) Results(ctx context.Context, workspace, id uuid.UUID,
 	yield func(ledger.Result) error) (err error) {
-	var v *rules.Row
+	var v *transitions.Row
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)
 		return err
@@ -59,7 +59,7 @@ const pageOfSettlements = `SELECT payload FROM settlements WHERE verification = 
 	AND number >= ? AND number < ? ORDER BY number`
 
 // fill puts all settlements of v into a sorter.
-func (s *Store) fill(ctx context.Context, ordered *sorter, v *rules.Row) error {
+func (s *Store) fill(ctx context.Context, ordered *sorter, v *transitions.Row) error {
 	if err := s.walk(ctx, v, ordered.add); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Store) fill(ctx context.Context, ordered *sorter, v *rules.Row) error {
 }
 
 // walk calls take with each settlement of v, by number; the batch is good until take returns.
-func (s *Store) walk(ctx context.Context, v *rules.Row, take func(b *ledger.Batch) error) error {
+func (s *Store) walk(ctx context.Context, v *transitions.Row, take func(b *ledger.Batch) error) error {
 	var batch ledger.Batch
 	number := int64(1) // of the next one
 	next := func(rows *sql.Rows) error {

@@ -3,14 +3,14 @@ package mutants
 import "slices"
 
 const (
-	settleRules  = "ledger/rules/settle.go"
-	creditRules  = "ledger/rules/credits.go"
-	leaseRules   = "ledger/rules/lease.go"
-	uploadRules  = "ledger/rules/upload.go"
-	nodeRules    = "ledger/rules/nodes.go"
-	factRules    = "ledger/rules/facts.go"
-	bookRules    = "ledger/rules/book.go"
-	tableRules   = "ledger/rules/tables.go"
+	settleRules  = "ledger/transitions/settle.go"
+	creditRules  = "ledger/transitions/credits.go"
+	leaseRules   = "ledger/transitions/lease.go"
+	uploadRules  = "ledger/transitions/upload.go"
+	nodeRules    = "ledger/transitions/nodes.go"
+	factRules    = "ledger/transitions/facts.go"
+	bookRules    = "ledger/transitions/engine.go"
+	tableRules   = "ledger/transitions/tables.go"
 	stateRules   = "ledger/states.go"
 	typeWords    = "ledger/types.go"
 	checkRules   = "ledger/invariants.go"
@@ -35,18 +35,18 @@ const (
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
 	operatorWords = "ledger/operators.go"
-	operatorRules = "ledger/rules/operators.go"
+	operatorRules = "ledger/transitions/operators.go"
 	sqlOperators  = "ledger/sqlstore/operators.go"
 
-	limitRules = "ledger/rules/limits.go"
+	limitRules = "ledger/transitions/limits.go"
 	limitWords = "ledger/limits.go"
 	sqlLimits  = "ledger/sqlstore/limits.go"
 	sqlUnread  = "ledger/sqlstore/unread.go"
 	sqlDisk    = "ledger/sqlstore/disk.go"
 
-	settledRules    = "ledger/rules/settled.go"
+	settledRules    = "ledger/transitions/settled.go"
 	correctionWords = "ledger/corrections.go"
-	correctionRules = "ledger/rules/corrections.go"
+	correctionRules = "ledger/transitions/corrections.go"
 	sqlCorrections  = "ledger/sqlstore/corrections.go"
 )
 
@@ -286,7 +286,7 @@ var list = append([]mutant{
 		renewals},
 	{"SQL: ledger not renewed", sqlNodes, "UPDATE secrets SET value = ?, created = {now} WHERE name = ?",
 		"UPDATE secrets SET value = ?, created = {now} WHERE name > ?", renewals},
-	{"wish to drain that stays", nodeRules, "b.wantDrain(ctx, node, false,", "b.wantDrain(ctx, node, true,", lives},
+	{"wish to drain that stays", nodeRules, "e.wantDrain(ctx, node, false,", "e.wantDrain(ctx, node, true,", lives},
 	{"wish to drain taken back only once it is gone", nodeRules, "row.DrainAsked == asked {", "row.DrainAsked {", lives},
 	{"wish to drain taken back as if it was said", nodeRules, "node, false, \"node undrain\"", "node, false, \"node drain\"", books},
 	{"SQL: wish to drain taken back everywhere", sqlNodes, "SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])",
@@ -498,7 +498,7 @@ var list = append([]mutant{
 		"\tbefore := len(set.slices)\n\tset.add(ordinals[1:])", lives},
 	{"gap in what is settled", settledRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
 	{"settlements read but for the first", settledRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
-	{"settlements read too late", settleRules, "n.Number > 1 && !b.settled.knows(", "n.Number < 1 && !b.settled.knows(", unknowns},
+	{"settlements read too late", settleRules, "n.Number > 1 && !e.settled.knows(", "n.Number < 1 && !e.settled.knows(", unknowns},
 	{"next ordinal taken for settled", settledRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
 		"ordinal%sliceOrdinals/64]&(1<<(ordinal%63)) != 0", memories},
 	{"slice of another place", settledRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",

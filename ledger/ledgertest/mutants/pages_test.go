@@ -1,7 +1,7 @@
 package mutants
 
 const (
-	singleRules  = "ledger/rules/single.go"
+	singleRules  = "ledger/transitions/single.go"
 	sqlRecent    = "ledger/sqlstore/recent.go"
 	sqlBreakdown = "ledger/sqlstore/breakdown.go"
 	sqlStatement = "ledger/sqlstore/statement.go"
