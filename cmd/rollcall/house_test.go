@@ -98,7 +98,7 @@ var mayImport = map[string][]string{
 	"actors/intake":       {"smtp"},
 	"actors/span":         {}, // a leaf, so that the ledger may tell how long it took
 	"ledger":              {"ledger", "smtp"},
-	"ledger/rules":        {"ledger"},
+	"ledger/transitions":        {"ledger"},
 	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},

@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 )
 
 // SetOverride keeps an override for a time.
-func (b Book) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds time.Duration) (
+func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds time.Duration) (
 	ledger.ThrottleOverride, error) {
 	o.Author = ledger.Author(ctx)
 	err := o.Check(holds)
 	var kept *ledger.ThrottleOverride
 	if err == nil {
-		err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+		err = e.db.Update(ctx, Scope{}, func(t Tables) error {
 			now, err := override(t, o, holds)
 			if errors.Is(err, errOver) && kept != nil {
 				// A run before set it, was committed without our knowing, and somebody cleared it
@@ -113,13 +113,13 @@ func written(fields map[string]string) string {
 func until(expires time.Time) string { return " until " + expires.Format(time.RFC3339) }
 
 // ClearOverrides ends those that hold and answers them.
-func (b Book) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
+func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
 	// tried is what any run ended that came to its commit: any of them may have been
 	// committed without our knowing, also while the next run was at work.
 	var tried, ended []ledger.ThrottleOverride
 	err := c.Check()
 	if err == nil {
-		err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+		err = e.db.Update(ctx, Scope{}, func(t Tables) error {
 			before, err := cleared(t, tried)
 			if err != nil {
 				return err

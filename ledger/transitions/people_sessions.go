@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 )
 
 // changeUser runs do on a user, in one transaction. ErrNoSuchUser.
-func (b Book) changeUser(ctx context.Context, id uuid.UUID, do func(t Tables, u *ledger.User, now time.Time) error) error {
-	return b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) changeUser(ctx context.Context, id uuid.UUID, do func(t Tables, u *ledger.User, now time.Time) error) error {
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
 		u, err := t.User(id)
 		if err != nil {
 			return err
@@ -32,8 +32,8 @@ func (b Book) changeUser(ctx context.Context, id uuid.UUID, do func(t Tables, u 
 }
 
 // SetPassword changes the password of a user and ends all their sessions but one.
-func (b Book) SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error {
-	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+func (e Engine) SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error {
+	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
 		if err := ledger.CheckPassword(password); err != nil {
 			return err
 		}
@@ -52,8 +52,8 @@ func (b Book) SetPassword(ctx context.Context, user uuid.UUID, password string, 
 }
 
 // DisableUser lets nobody sign in as a user, or undoes that.
-func (b Book) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (after ledger.User, err error) {
-	err = b.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+func (e Engine) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (after ledger.User, err error) {
+	err = e.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
 		after = *u
 		if disabled != u.Disabled.IsZero() {
 			return nil // it is so
@@ -103,8 +103,8 @@ func endAll(t Tables, user uuid.UUID, but ledger.Hash, now time.Time) (ended []l
 }
 
 // BeginSession signs a user in.
-func (b Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error) {
-	err := b.changeUser(ctx, n.User, func(t Tables, u *ledger.User, now time.Time) error {
+func (e Engine) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error) {
+	err := e.changeUser(ctx, n.User, func(t Tables, u *ledger.User, now time.Time) error {
 		if !u.Disabled.IsZero() {
 			return ledger.ErrNoSuchUser
 		}
@@ -118,7 +118,7 @@ func (b Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Sig
 	})
 	var in *ledger.SignedIn
 	if err == nil {
-		in, err = b.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser)
+		in, err = e.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser)
 	}
 	if err != nil {
 		return ledger.SignedIn{}, fmt.Errorf("begin a session of user %s: %w", n.User, err)
@@ -167,8 +167,8 @@ func leastLately(a, b ledger.Session) int {
 }
 
 // signedIn reads what a session may do now; none is the error when it holds no more.
-func (b Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (in *ledger.SignedIn, err error) {
-	err = b.db.View(ctx, func(t Tables) (err error) {
+func (e Engine) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error) (in *ledger.SignedIn, err error) {
+	err = e.db.View(ctx, func(t Tables) (err error) {
 		in, err = t.SignedIn(id, idle)
 		return err
 	})
@@ -179,8 +179,8 @@ func (b Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, 
 }
 
 // SessionByID reads what a session may do now.
-func (b Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
-	in, err := b.signedIn(ctx, id, idle, ledger.ErrNoSuchSession)
+func (e Engine) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
+	in, err := e.signedIn(ctx, id, idle, ledger.ErrNoSuchSession)
 	if err != nil {
 		return ledger.SignedIn{}, fmt.Errorf("read a session: %w", err)
 	}
@@ -188,8 +188,8 @@ func (b Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duratio
 }
 
 // Sessions lists those of a user that hold, the one used last first.
-func (b Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) (list []ledger.Session, err error) {
-	err = b.db.View(ctx, func(t Tables) error {
+func (e Engine) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) (list []ledger.Session, err error) {
+	err = e.db.View(ctx, func(t Tables) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
@@ -206,8 +206,8 @@ func (b Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) 
 }
 
 // EndSession ends one, of this user only.
-func (b Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		s, err := t.Session(id)
 		if err != nil || s == nil || s.User != user {
 			return err
@@ -226,11 +226,11 @@ func (b Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) er
 }
 
 // EndSessions ends all of a user but one, and counts those that held.
-func (b Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
+func (e Engine) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
 	// tried is what any run ended that came to its commit: those of a run that was committed without our knowing are not
 	// found by the next one, and those of another are found again.
 	tried := map[ledger.Hash]bool{}
-	err := b.changeUser(ctx, user, func(t Tables, _ *ledger.User, now time.Time) error {
+	err := e.changeUser(ctx, user, func(t Tables, _ *ledger.User, now time.Time) error {
 		ended, err := endAll(t, user, but, now)
 		for _, id := range ended {
 			tried[id] = true
@@ -244,7 +244,7 @@ func (b Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) 
 }
 
 // FailedSignIn counts a failed sign-in under some subjects.
-func (b Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger.AttemptRule) ([]time.Time, error) {
+func (e Engine) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger.AttemptRule) ([]time.Time, error) {
 	waits := make([]time.Time, len(subjects))
 	call := uuid.New()
 	err := r.Check()
@@ -252,7 +252,7 @@ func (b Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger
 		err = checkBatch(subjects)
 	}
 	if err == nil && len(subjects) > 0 {
-		err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+		err = e.db.Update(ctx, Scope{}, func(t Tables) error {
 			now, err := t.Now()
 			if err != nil {
 				return err
@@ -322,11 +322,11 @@ func checkBatch(list []ledger.Hash) error {
 }
 
 // SignInWaits answers until when subjects are refused.
-func (b Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error) {
+func (e Engine) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error) {
 	waits := make([]time.Time, len(subjects))
 	err := checkBatch(subjects)
 	if err == nil && len(subjects) > 0 {
-		err = b.db.View(ctx, func(t Tables) error {
+		err = e.db.View(ctx, func(t Tables) error {
 			now, err := t.Now()
 			if err != nil {
 				return err

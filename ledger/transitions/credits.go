@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -22,14 +22,14 @@ const shortMessage = "This file needs %d credits and %d are available. " +
 // Grant adds credits once per grant id. Run again with the same arguments it
 // adds nothing; with others it is ErrIllegal, as are the id of a verification, and
 // amounts below 1 or beyond what stays exact in JSON (2^53 in all).
-func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
+func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
 	ledger.Balance, error) {
 	var after ledger.Balance
-	e := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason, Author: ledger.Author(ctx)}
-	taken, err := b.isVerification(ctx, id)
+	g := Entry{Subject: id, Kind: ledger.EntryGrant, Workspace: workspace, Amount: n, Reason: reason, Author: ledger.Author(ctx)}
+	taken, err := e.isVerification(ctx, id)
 	if err == nil {
-		err = b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
-			if err = grant(t, e, taken); err != nil {
+		err = e.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
+			if err = grant(t, g, taken); err != nil {
 				return err
 			}
 			after, err = t.Account(workspace)
@@ -45,8 +45,8 @@ func (b Book) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credi
 // isVerification says whether an id is that of a verification. It is asked before the transaction, where
 // to look for what is not there would be a conflict with every create: nobody knows the id of
 // a verification that comes later.
-func (b Book) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
-	err := b.db.View(ctx, func(t Tables) error {
+func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
+	err := e.db.View(ctx, func(t Tables) error {
 		_, err := t.Read(id)
 		return err
 	})

@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 )
 
 // Learn keeps facts about receivers.
-func (b Book) Learn(ctx context.Context, facts []ledger.Fact) error {
+func (e Engine) Learn(ctx context.Context, facts []ledger.Fact) error {
 	if err := ledger.CheckFacts(facts); err != nil {
 		return fmt.Errorf("learn: %w", err)
 	}
@@ -18,7 +18,7 @@ func (b Book) Learn(ctx context.Context, facts []ledger.Fact) error {
 		return nil
 	}
 	facts = lastByKey(facts)
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error { return t.Learn(facts) })
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error { return t.Learn(facts) })
 	if err != nil {
 		return fmt.Errorf("learn %d facts: %w", len(facts), err)
 	}
@@ -35,7 +35,7 @@ func lastByKey(facts []ledger.Fact) []ledger.Fact {
 }
 
 // Known gives the facts of some keys that have not expired.
-func (b Book) Known(ctx context.Context, keys []string) (facts []ledger.Fact, err error) {
+func (e Engine) Known(ctx context.Context, keys []string) (facts []ledger.Fact, err error) {
 	if len(keys) > ledger.FactsMax {
 		return nil, fmt.Errorf("read facts of %d keys, %d are allowed: %w", len(keys), ledger.FactsMax,
 			ledger.ErrIllegal)
@@ -46,7 +46,7 @@ func (b Book) Known(ctx context.Context, keys []string) (facts []ledger.Fact, er
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	// What no fact can have as its key, no database need be asked for.
 	keys = slices.DeleteFunc(keys, func(key string) bool { return ledger.CheckText(key) != nil })
-	err = b.db.View(ctx, func(t Tables) (err error) {
+	err = e.db.View(ctx, func(t Tables) (err error) {
 		facts, err = t.Known(keys)
 		return err
 	})

@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -37,20 +37,20 @@ func told(t Tables, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) e
 
 // isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads its
 // row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
-func (b Book) isWorkspace(ctx context.Context, workspace uuid.UUID) error {
-	return b.db.View(ctx, func(t Tables) error {
+func (e Engine) isWorkspace(ctx context.Context, workspace uuid.UUID) error {
+	return e.db.View(ctx, func(t Tables) error {
 		_, err := t.Account(workspace)
 		return err
 	})
 }
 
 // MakeLink keeps a link.
-func (b Book) MakeLink(ctx context.Context, l ledger.Link) (made ledger.Link, err error) {
+func (e Engine) MakeLink(ctx context.Context, l ledger.Link) (made ledger.Link, err error) {
 	if !personal(l) {
-		err = b.isWorkspace(ctx, l.Workspace)
+		err = e.isWorkspace(ctx, l.Workspace)
 	}
 	if err == nil {
-		err = b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
+		err = e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 			made, err = makeLink(t, ledger.Actor(ctx), l)
 			return err
 		})
@@ -149,11 +149,11 @@ func userOf(t Tables, email string) (*ledger.User, error) {
 }
 
 // AcceptLink uses a link up and begins a session.
-func (b Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error { return accept(t, ledger.Actor(ctx), a) })
+func (e Engine) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error { return accept(t, ledger.Actor(ctx), a) })
 	var in *ledger.SignedIn
 	if err == nil {
-		in, err = b.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink)
+		in, err = e.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink)
 	}
 	if err != nil {
 		return ledger.SignedIn{}, fmt.Errorf("accept a link: %w", err)
@@ -283,8 +283,8 @@ func roleLine(email string, old, now ledger.Role) ledger.WorkspaceLine {
 }
 
 // EndLink ends an invitation to a workspace before its time.
-func (b Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		l, err := t.LinkRow(id)
 		if err != nil {
 			return err
@@ -310,10 +310,10 @@ func (b Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) 
 }
 
 // SetRole changes a member's role.
-func (b Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error {
-	err := b.isWorkspace(ctx, workspace)
+func (e Engine) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error {
+	err := e.isWorkspace(ctx, workspace)
 	if err == nil {
-		err = b.db.Update(ctx, Scope{}, func(t Tables) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
+		err = e.db.Update(ctx, Scope{}, func(t Tables) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
 	}
 	if err != nil {
 		return fmt.Errorf("set the role of user %s in workspace %s: %w", user, workspace, err)

@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 // gone; the same number with other results is ErrStaleEpoch. Evidence decides
 // nothing of this: a repeat may bring another, and what was committed stays.
 // An address that another settlement has an outcome for is ErrIllegal.
-func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verification, error) {
+func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verification, error) {
 	// Packed outside the transaction; what is wrong with it is told after what
 	// is wrong with the lease.
 	payload, refused := ledger.EncodeResults(n.Results)
@@ -30,21 +30,21 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 	if refused == nil {
 		refused = ledger.CheckWhy(n.Why)
 	}
-	if refused == nil && n.Number > 1 && !b.settled.knows(n.Lease, n.Number-1) {
-		_ = b.remember(ctx, n.Lease.Verification) // what fails here, the transaction tells
+	if refused == nil && n.Number > 1 && !e.settled.knows(n.Lease, n.Number-1) {
+		_ = e.remember(ctx, n.Lease.Verification) // what fails here, the transaction tells
 	}
-	v, err := b.settleOnce(ctx, n, payload, refused)
+	v, err := e.settleOnce(ctx, n, payload, refused)
 	for range readsMax {
 		if !errors.Is(err, errBehind) {
 			break
 		}
-		if err = b.remember(ctx, n.Lease.Verification); err == nil {
-			v, err = b.settleOnce(ctx, n, payload, refused)
+		if err = e.remember(ctx, n.Lease.Verification); err == nil {
+			v, err = e.settleOnce(ctx, n, payload, refused)
 		}
 	}
 	if errors.Is(err, ledger.ErrStaleEpoch) && refused == nil {
 		var before *Row
-		err = b.db.View(ctx, func(t Tables) (err error) {
+		err = e.db.View(ctx, func(t Tables) (err error) {
 			before, err = repeated(t, n, payload)
 			return err
 		})
@@ -63,18 +63,18 @@ func (b Book) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verificat
 const readsMax = 2
 
 // settleOnce makes one transaction. errBehind when the settlements before must be read first.
-func (b Book) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payload, refused error) (
+func (e Engine) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payload, refused error) (
 	ledger.Verification, error) {
 	var after *Row
 	again := func(*Row) bool { return false }
-	v, err := b.paid(ctx, n.Lease, again, func(t Tables, v *Row) error {
+	v, err := e.paid(ctx, n.Lease, again, func(t Tables, v *Row) error {
 		if refused != nil {
 			return refused
 		}
 		if err := settleable(v, n, p); err != nil {
 			return err
 		}
-		ordinal, twice, err := b.settled.first(v, p.Ordinals)
+		ordinal, twice, err := e.settled.first(v, p.Ordinals)
 		switch {
 		case err != nil:
 			return err
@@ -85,7 +85,7 @@ func (b Book) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payl
 		return settle(t, v, n, p)
 	})
 	if err == nil {
-		b.settled.settled(after, n.Number, p.Ordinals)
+		e.settled.settled(after, n.Number, p.Ordinals)
 	}
 	return v, err
 }
@@ -147,9 +147,9 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 }
 
 // Cancel asks for the end of a verification.
-func (b Book) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+func (e Engine) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	var v *Row
-	err := b.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
+	err := e.db.Update(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (err error) {
 		if v, err = t.ReadOf(workspace, id); err != nil {
 			return err
 		}
@@ -193,9 +193,9 @@ func finishCancel(t Tables, v *Row) error {
 }
 
 // FinishCancel releases what is still held and makes the verification Cancelled.
-func (b Book) FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
+func (e Engine) FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Status == ledger.Cancelled }
-	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Cancelling {
 			return ledger.ErrIllegal
 		}

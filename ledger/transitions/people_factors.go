@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -23,8 +23,8 @@ func freeIdentity(t Tables, user uuid.UUID, identity string) error {
 }
 
 // BindOIDC lets a user sign in by a provider.
-func (b Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
-	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
+func (e Engine) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
+	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
 		if u.OIDC == identity && identity != "" {
 			return nil // it is so
 		}
@@ -46,8 +46,8 @@ func (b Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) err
 }
 
 // UnbindOIDC ends that a user signs in by a provider.
-func (b Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
-	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+func (e Engine) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
+	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
 		if u.OIDC == "" {
 			return nil // this call, or the same before it, has done it
 		}
@@ -72,8 +72,8 @@ func (b Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) e
 }
 
 // SetTOTP begins to ask a user for codes, or ends that.
-func (b Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
-	err := b.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
+func (e Engine) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
+	err := e.changeUser(ctx, user, func(t Tables, u *ledger.User, now time.Time) error {
 		if u.TOTP == state {
 			return nil // this call, or the same before it, has done it
 		}
@@ -104,24 +104,24 @@ func (b Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but led
 }
 
 // UseTOTP replaces the state of the codes of a user by the next one.
-func (b Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	if err := b.replaceTOTP(ctx, user, was, state, ""); err != nil {
+func (e Engine) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := e.replaceTOTP(ctx, user, was, state, ""); err != nil {
 		return fmt.Errorf("use a code of user %s: %w", user, err)
 	}
 	return nil
 }
 
 // RenewTOTP replaces the state of the codes of a user by one with new codes of one use.
-func (b Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
-	if err := b.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
+func (e Engine) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
+	if err := e.replaceTOTP(ctx, user, was, state, "user codes renewed"); err != nil {
 		return fmt.Errorf("renew the codes of user %s: %w", user, err)
 	}
 	return nil
 }
 
 // replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.
-func (b Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
-	return b.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
+func (e Engine) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
+	return e.changeUser(ctx, user, func(t Tables, u *ledger.User, _ time.Time) error {
 		switch {
 		case u.TOTP == state && state != "":
 			return nil // a run before this one has done it: each state is sealed anew, so no other call has

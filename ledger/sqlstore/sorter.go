@@ -1,9 +1,6 @@
 package sqlstore
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -15,36 +12,34 @@ import (
 )
 
 const (
-	// spoolParts bounds the parts of a spool, each of which has a block of its own
-	// while the spool is filled.
-	spoolParts = 64
-	// spoolMemory bounds those blocks together: 16 KiB for each of 64 parts. Guess:
+	// sorterParts bounds the parts of a sorter, each of which has a block of its own
+	// while it is filled.
+	sorterParts = 64
+	// sorterMemory bounds those blocks together: 16 KiB for each of 64 parts. Guess:
 	// large enough that system calls do not count, small enough for many downloads.
-	spoolMemory = 1 << 20
+	sorterMemory = 1 << 20
 	// partOrdinals is the least number of ordinals of a part; what a reader holds
 	// is one part, some 41 bytes for each. A file of 1,000,000 makes 62 parts.
 	partOrdinals = 1 << 14
-	// recordHead is what stands before an address in a spool: its ordinal within
+	// recordHead is what stands before an address in the file: its ordinal within
 	// the part (4), its length (2), outcome, reason, and the time (8).
 	recordHead = 16
 )
 
-// spool brings results into the order of their ordinals with memory that hardly
+// sorter brings results into the order of their ordinals with memory that hardly
 // grows with the file: while it is filled each result goes to its part, a range
 // of ordinals, and the parts go block by block to a file; then they are read one
-// after the other. A small spool stays in memory.
+// after the other. A small one stays in memory.
 //
-// The file has no name, and what is in it can be read with a key that is in this
-// process only: neither a crash nor the retention leaves addresses behind in it.
-// It is used by one goroutine.
-type spool struct {
+// The file is the process's own (mode 0600) and has no name, so it ends with the
+// process, however that ends. It is used by one goroutine.
+type sorter struct {
 	folder string // of the file
 	total  int64  // ordinals are below
 	width  int64  // ordinals of a part
 	parts  []part
-	file   *os.File     // nil: nothing was written yet
-	size   int64        // of the file
-	cipher cipher.Block // of the file
+	file   *os.File // nil: nothing was written yet
+	size   int64    // of the file
 }
 
 // part is the results of some following ordinals, in any order.
@@ -60,17 +55,17 @@ type block struct {
 	length int
 }
 
-// newSpool makes the spool of total results; its file, if it needs one, is in folder.
-func newSpool(folder string, total int64) *spool {
-	width := max(partOrdinals, (total+spoolParts-1)/spoolParts)
-	return &spool{folder: folder, total: total, width: width, parts: make([]part, (total+width-1)/width)}
+// newSorter makes the sorter of total results; its file, if it needs one, is in folder.
+func newSorter(folder string, total int64) *sorter {
+	width := max(partOrdinals, (total+sorterParts-1)/sorterParts)
+	return &sorter{folder: folder, total: total, width: width, parts: make([]part, (total+width-1)/width)}
 }
 
 // add puts the results of a settlement into their parts. ledger.ErrPayload for an
 // ordinal outside of the file.
-func (s *spool) add(b *ledger.Batch) error {
+func (s *sorter) add(b *ledger.Batch) error {
 	var head [recordHead]byte
-	most := spoolMemory / len(s.parts)
+	most := sorterMemory / len(s.parts)
 	for i, ordinal := range b.Ordinals {
 		if ordinal >= s.total {
 			return fmt.Errorf("ordinal %d of %d: %w", ordinal, s.total, ledger.ErrPayload)
@@ -93,7 +88,7 @@ func (s *spool) add(b *ledger.Batch) error {
 
 // filled says that nothing more will be added: if there is a file, all goes to
 // it, and the memory for filling goes.
-func (s *spool) filled() error {
+func (s *sorter) filled() error {
 	for i := range s.parts {
 		p := &s.parts[i]
 		if s.file == nil || len(p.open) == 0 {
@@ -108,13 +103,12 @@ func (s *spool) filled() error {
 }
 
 // write moves the open block of a part to the file.
-func (s *spool) write(p *part) error {
+func (s *sorter) write(p *part) error {
 	if s.file == nil {
 		if err := s.create(); err != nil {
 			return fmt.Errorf("make a file to order results: %w", err)
 		}
 	}
-	s.crypt(p.open, s.size)
 	if _, err := s.file.WriteAt(p.open, s.size); err != nil {
 		return fmt.Errorf("order results: %w", err)
 	}
@@ -124,31 +118,17 @@ func (s *spool) write(p *part) error {
 	return nil
 }
 
-// create makes the file, which ends with its descriptor, and its key.
-func (s *spool) create() error {
-	key := make([]byte, 16)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+// create makes the file, which ends with its descriptor.
+func (s *sorter) create() error {
 	var err error
-	if s.cipher, err = aes.NewCipher(key); err != nil {
-		return err
-	}
-	if s.file, err = os.CreateTemp(s.folder, "results-*.tmp"); err != nil {
+	if s.file, err = os.CreateTemp(s.folder, "results-*.tmp"); err != nil { // mode 0600
 		return err
 	}
 	return os.Remove(s.file.Name())
 }
 
-// crypt encrypts or decrypts the block at a place of the file. The place makes
-// the key stream one of its own: it is the upper half of the counter, and no
-// block is so long that the lower half would overflow.
-func (s *spool) crypt(b []byte, at int64) {
-	var counter [aes.BlockSize]byte
-	binary.BigEndian.PutUint64(counter[:], uint64(at))
-	cipher.NewCTR(s.cipher, counter[:]).XORKeyStream(b, b)
-}
-
 // drain gives the results to yield in the order of their ordinals.
-func (s *spool) drain(yield func(ledger.Result) error) error {
+func (s *sorter) drain(yield func(ledger.Result) error) error {
 	places := make([]uint32, s.width) // of each ordinal's record, plus 1; 0: there is none
 	var scratch []byte
 	for i := range s.parts {
@@ -187,7 +167,7 @@ func recordAt(text string) ledger.Result {
 }
 
 // read gives all records of a part, by way of scratch.
-func (s *spool) read(p *part, scratch *[]byte) (string, error) {
+func (s *sorter) read(p *part, scratch *[]byte) (string, error) {
 	var text strings.Builder
 	text.Grow(p.length)
 	for _, b := range p.blocks {
@@ -198,15 +178,14 @@ func (s *spool) read(p *part, scratch *[]byte) (string, error) {
 		if _, err := s.file.ReadAt(piece, b.at); err != nil {
 			return "", err
 		}
-		s.crypt(piece, b.at)
 		text.Write(piece)
 	}
 	text.Write(p.open)
 	return text.String(), nil
 }
 
-// close ends the spool and what is in it.
-func (s *spool) close() error {
+// close ends the sorter and what is in it.
+func (s *sorter) close() error {
 	if s.file == nil {
 		return nil
 	}

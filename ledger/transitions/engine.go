@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"rollcall/ledger"
 )
 
-// Book is the half of a ledger.Book that writes verifications and credits. Safe
+// Engine is the half of a ledger.Book that writes verifications and credits. Safe
 // for concurrent use if its database is.
-type Book struct {
+type Engine struct {
 	db      Database
 	settled *settledSets
 }
 
-// New makes the book of a database.
-func New(db Database) Book {
-	return Book{db: db, settled: &settledSets{sets: map[uuid.UUID]*settledSet{}, most: settledBytesMax}}
+// New makes the transitions of a database.
+func New(db Database) Engine {
+	return Engine{db: db, settled: &settledSets{sets: map[uuid.UUID]*settledSet{}, most: settledBytesMax}}
 }
 
 // one checks that a conditional change met exactly its row.
@@ -106,18 +106,18 @@ func step(t Tables, v *Row, m move) error {
 // transaction. again says that an earlier run of the same call was committed, so
 // that its result stands although the lease may be gone. ErrNoSuchVerification,
 // ErrStaleEpoch.
-func (b Book) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
+func (e Engine) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
-	return b.workedIn(ctx, Scope{}, l, again, do)
+	return e.workedIn(ctx, Scope{}, l, again, do)
 }
 
 // paid is worked for what may change the account of the verification's workspace. The context mostly says
 // whose that is; otherwise it is looked up.
-func (b Book) paid(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
+func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	in := Scope{Workspace: ledger.TenantOf(ctx), Account: true}
 	if in.Workspace == uuid.Nil {
-		err := b.db.View(ctx, func(t Tables) error {
+		err := e.db.View(ctx, func(t Tables) error {
 			v, err := t.Read(l.Verification)
 			if err == nil {
 				in.Workspace = v.Workspace
@@ -128,14 +128,14 @@ func (b Book) paid(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 			return ledger.Verification{}, err
 		}
 	}
-	return b.workedIn(ctx, in, l, again, do)
+	return e.workedIn(ctx, in, l, again, do)
 }
 
 // workedIn is worked in a scope.
-func (b Book) workedIn(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
+func (e Engine) workedIn(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	var v *Row
-	err := b.db.Update(ctx, in, func(t Tables) (err error) {
+	err := e.db.Update(ctx, in, func(t Tables) (err error) {
 		if v, err = t.Read(l.Verification); err != nil {
 			return err
 		}

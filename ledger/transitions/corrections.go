@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -14,10 +14,10 @@ var errCorrectedMeanwhile = fmt.Errorf("it was corrected since this audit began,
 
 // EnterCorrection writes a correction that follows from an audit, moves its credits and lets them fund
 // what waits. Run again with the same id it answers what was done.
-func (b Book) EnterCorrection(ctx context.Context, c ledger.Correction, by ledger.Balance) (ledger.Correction, error) {
+func (e Engine) EnterCorrection(ctx context.Context, c ledger.Correction, by ledger.Balance) (ledger.Correction, error) {
 	c.Author = ledger.Author(ctx)
 	var done *ledger.Correction
-	err := b.db.Update(ctx, Scope{Workspace: c.Workspace, Account: true}, func(t Tables) (err error) {
+	err := e.db.Update(ctx, Scope{Workspace: c.Workspace, Account: true}, func(t Tables) (err error) {
 		if done, err = t.Correction(c.ID); err != nil || done != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -147,9 +147,9 @@ func (s *settledSets) bound(but uuid.UUID) {
 
 // Settled calls yield with the ordinals of each settlement so far, by number; the slice is
 // good until yield returns. What it reads is remembered for the settlements that follow.
-func (b Book) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error {
+func (e Engine) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error {
 	var v *Row
-	err := b.db.View(ctx, func(t Tables) (err error) {
+	err := e.db.View(ctx, func(t Tables) (err error) {
 		v, err = t.Read(id)
 		return err
 	})
@@ -159,7 +159,7 @@ func (b Book) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []i
 	set := newSettledSet(v.Epoch)
 	for set.upTo < v.Settlements {
 		var ordinals []int64
-		err := b.db.View(ctx, func(t Tables) (err error) {
+		err := e.db.View(ctx, func(t Tables) (err error) {
 			ordinals, err = t.Ordinals(id, set.upTo+1)
 			return err
 		})
@@ -172,12 +172,12 @@ func (b Book) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []i
 		}
 	}
 	if v.State().Funded() {
-		b.settled.keep(id, set)
+		e.settled.keep(id, set)
 	}
 	return nil
 }
 
 // remember reads what is settled of a verification.
-func (b Book) remember(ctx context.Context, id uuid.UUID) error {
-	return b.Settled(ctx, id, func([]int64) error { return nil })
+func (e Engine) remember(ctx context.Context, id uuid.UUID) error {
+	return e.Settled(ctx, id, func([]int64) error { return nil })
 }

@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 // Beat writes the row of a process and then reads all. The usual beat is one
 // statement that reads no row but its own, so that nodes do not meet when they beat.
-func (b Book) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
+func (e Engine) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
 	if err := beat.Check(); err != nil {
 		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
 	}
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		n, err := t.Refresh(beat)
 		if err != nil || n == 1 {
 			return err
@@ -38,7 +38,7 @@ func (b Book) Beat(ctx context.Context, beat ledger.Beat) (ledger.Roll, error) {
 	if err != nil {
 		return ledger.Roll{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
 	}
-	return b.Roll(ctx)
+	return e.Roll(ctx)
 }
 
 // enrol begins a row, beside others of the same cluster only.
@@ -61,8 +61,8 @@ func enrol(t Tables, beat ledger.Beat) error {
 }
 
 // Roll reads all rows at one moment.
-func (b Book) Roll(ctx context.Context) (roll ledger.Roll, err error) {
-	err = b.db.View(ctx, func(t Tables) (err error) {
+func (e Engine) Roll(ctx context.Context) (roll ledger.Roll, err error) {
+	err = e.db.View(ctx, func(t Tables) (err error) {
 		roll, err = t.Roll()
 		return err
 	})
@@ -73,8 +73,8 @@ func (b Book) Roll(ctx context.Context) (roll ledger.Roll, err error) {
 }
 
 // Leave ends a process's row by its own wish.
-func (b Book) Leave(ctx context.Context, session uuid.UUID) error {
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		row, _, err := t.Node(session)
 		switch {
 		case err != nil || row == nil || row.Standing == ledger.NodeLeft:
@@ -91,8 +91,8 @@ func (b Book) Leave(ctx context.Context, session uuid.UUID) error {
 }
 
 // Retire ends a row that was not seen for at least after.
-func (b Book) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		row, now, err := t.Node(session)
 		if err != nil || row == nil || fresh(Clock(now), row, after) {
 			return err
@@ -136,16 +136,16 @@ func end(t Tables, row *ledger.NodeRow, e Ending) error {
 }
 
 // AskDrain notes an operator's wish in the rows of a node.
-func (b Book) AskDrain(ctx context.Context, node uuid.UUID) error {
-	if err := b.wantDrain(ctx, node, true, "node drain"); err != nil {
+func (e Engine) AskDrain(ctx context.Context, node uuid.UUID) error {
+	if err := e.wantDrain(ctx, node, true, "node drain"); err != nil {
 		return fmt.Errorf("ask node %s to drain: %w", node, err)
 	}
 	return nil
 }
 
 // Undrain takes an operator's wish back.
-func (b Book) Undrain(ctx context.Context, node uuid.UUID) error {
-	if err := b.wantDrain(ctx, node, false, "node undrain"); err != nil {
+func (e Engine) Undrain(ctx context.Context, node uuid.UUID) error {
+	if err := e.wantDrain(ctx, node, false, "node undrain"); err != nil {
 		return fmt.Errorf("take back that node %s drains: %w", node, err)
 	}
 	return nil
@@ -153,9 +153,9 @@ func (b Book) Undrain(ctx context.Context, node uuid.UUID) error {
 
 // wantDrain notes whether an operator wants a node to drain, and logs each row that
 // said something else.
-func (b Book) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
+func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
 	found := false // by any run: the node may be forgotten after one that was committed
-	return b.db.Update(ctx, Scope{}, func(t Tables) error {
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
 			return err
@@ -184,9 +184,9 @@ func (b Book) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action 
 }
 
 // Forget takes an operator's word that a node is dead.
-func (b Book) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
+func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
 	done := false
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		roll, err := t.Roll()
 		if err != nil {
 			return err

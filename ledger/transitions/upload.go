@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 // Create makes a verification, or recovers the one of the same workspace and
 // identity. The unique key (workspace, identity) is the promise: one for as long as the
 // verification is kept, which is for ever if it ever held a credit.
-func (b Book) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
+func (e Engine) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created bool
 	n.MadeBy = ledger.Actor(ctx)
-	err := b.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
+	err := e.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
 		v, created, err = create(t, n)
 		// What a run before may have committed is of this call, if it has its id.
 		created = err == nil && (created || t.Doubt() && v.ID == n.ID)
@@ -66,8 +66,8 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 
 // OpenUpload makes the caller the newest writer and fences the older ones. An
 // upload that is over is answered as it is: nobody writes to it.
-func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
-	err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, err error) {
+	err = e.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil {
 			return err
@@ -90,10 +90,10 @@ func (b Book) OpenUpload(ctx context.Context, id uuid.UUID) (u ledger.Upload, er
 // The last answer repeated (same writer, offset and data) is answered again. The
 // state is also told beside ErrFenced, ErrUploadClosed, ErrGap and ErrNoRoom. A chunk above
 // ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
-func (b Book) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
+func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
 	early := false // for any run: one before this may have been committed without our knowing
-	err = b.db.Update(ctx, Scope{}, func(t Tables) error {
+	err = e.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil {
 			u = ledger.Upload{}
@@ -167,8 +167,8 @@ func store(t Tables, v *Row, offset int64, data []byte) error {
 
 // ExpireUpload ends an upload whose time is over with bytes missing; any other
 // verification stays as it is.
-func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
-	return b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
 			return err
@@ -181,8 +181,8 @@ func (b Book) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 
 // ExpireFunding ends a verification that has waited that long for credits; any
 // other stays as it is.
-func (b Book) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
-	return b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
+	return e.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
 			return err

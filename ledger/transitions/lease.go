@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // Lease hands out verifications that nobody has, each at a new epoch.
-func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
+func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	if node == uuid.Nil {
 		return nil, fmt.Errorf("lease to nobody: %w", ledger.ErrIllegal)
@@ -23,7 +23,7 @@ func (b Book) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Dur
 	// taken is what any run took that came to its commit: any of them may have been
 	// committed without our knowing, also while the next run was at work.
 	var taken, leased []ledger.Verification
-	err := b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		leased, err = still(t, node, taken)
 		if err != nil || len(leased) > 0 {
 			return err
@@ -79,9 +79,9 @@ func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid
 }
 
 // Renew prolongs all leases of a node that have not expired and names them.
-func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
+func (e Engine) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
 	var leases []ledger.Lease
-	err := b.db.Update(ctx, Scope{}, func(t Tables) (err error) {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) (err error) {
 		leases, err = t.Renew(node, ttl)
 		return err
 	})
@@ -92,8 +92,8 @@ func (b Book) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]l
 }
 
 // Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
-func (b Book) Release(ctx context.Context, l ledger.Lease) error {
-	err := b.db.Update(ctx, Scope{}, func(t Tables) error {
+func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
+	err := e.db.Update(ctx, Scope{}, func(t Tables) error {
 		v, err := t.Read(l.Verification)
 		if err != nil {
 			return err
@@ -114,11 +114,11 @@ func (b Book) Release(ctx context.Context, l ledger.Lease) error {
 }
 
 // Refuse ends a verification in Preparing with the defect of its file.
-func (b Book) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
+func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
 	again := func(v *Row) bool {
 		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
 	}
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Preparing || issue.Code == "" || issue.Code == ledger.CreditsRequired {
 			return ledger.ErrIllegal
 		}
@@ -135,13 +135,13 @@ func (b Book) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (l
 
 // Prepare ends intake and holds the credits of all addresses, or of none.
 // ErrIllegal when total is not rows less duplicates, or below 1.
-func (b Book) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
+func (e Engine) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
 	ledger.Verification, error) {
 	again := func(v *Row) bool {
 		same := v.Rows == rows && v.Duplicates == duplicates && v.Total == total
 		return same && (v.State() == ledger.WaitingCredits || v.State().Funded() && v.HeldBy(l))
 	}
-	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
 		if v.Status != ledger.Preparing || total < 1 || duplicates < 0 || total != rows-duplicates {
 			return ledger.ErrIllegal
 		}
@@ -178,9 +178,9 @@ func prepare(t Tables, v *Row) error {
 
 // Wait marks a leased verification as Waiting for receivers until o.Next, or, with
 // a zero time, as Verifying, and notes what is expected. Cancelling stays as it is.
-func (b Book) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
 	never := func(*Row) bool { return false }
-	v, err := b.worked(ctx, l, never, func(t Tables, v *Row) error {
+	v, err := e.worked(ctx, l, never, func(t Tables, v *Row) error {
 		to := ledger.Verifying
 		if !o.Next.IsZero() {
 			to = ledger.Waiting
@@ -225,12 +225,12 @@ func sameIssue(a, b *ledger.Issue) bool {
 }
 
 // Park keeps the state of a leased verification's work and gives the lease back, until o.Next.
-func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
+func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
 	ledger.Verification, error) {
 	again := func(v *Row) bool { // at this epoch nobody else gives it back
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= Millis(o.Next) && v.NextTry.Equal(Clock(Millis(o.Next)))
 	}
-	v, err := b.worked(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
 		switch {
 		case v.Status == ledger.Cancelling:
 			return nil
@@ -255,9 +255,9 @@ func (b Book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state 
 
 // Crashed gives a lease back whose work ended in a fault of the program, or sets the
 // verification aside.
-func (b Book) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
+func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
-	v, err := b.paid(ctx, l, again, func(t Tables, v *Row) error {
+	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
 		v.Crashes++
 		if v.Crashes < ledger.CrashesMax || v.Status == ledger.Cancelling {
 			return step(t, v, move{to: v.Status, issue: v.Issue, next: Millis(v.NextTry), expected: Millis(v.Expected),

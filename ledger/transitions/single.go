@@ -1,4 +1,4 @@
-package rules
+package transitions
 
 import (
 	"context"
@@ -18,13 +18,13 @@ const (
 
 // CreateSingle makes a verification of one address, or answers the one of the same workspace and identity. It takes the
 // steps of an upload, in one transaction: nobody ever sees it without its bytes.
-func (b Book) CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error) {
+func (e Engine) CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error) {
 	var v *Row
 	err := c.Check()
 	if err == nil {
 		n := ledger.NewVerification{ID: c.ID, Workspace: c.Workspace, Identity: c.Identity, Bytes: int64(len(record(c.Address))),
 			Limits: c.Limits, MadeBy: ledger.Actor(ctx)}
-		err = b.db.Update(ctx, Scope{Workspace: c.Workspace}, func(t Tables) (err error) {
+		err = e.db.Update(ctx, Scope{Workspace: c.Workspace}, func(t Tables) (err error) {
 			v, err = createSingle(t, n, c.Address)
 			return err
 		})

@@ -1,4 +1,4 @@
-package rules_test
+package transitions_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 // TestALeaseEndsAtItsMillisecond: from then on another may take it, and whoever
@@ -16,13 +16,13 @@ func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 	node := uuid.UUID{1}
 	for _, c := range []struct {
 		name        string
-		r           rules.Row
+		r           transitions.Row
 		leased, his bool
 	}{
-		{"before its end", rules.Row{Node: node, LeaseExpires: 100, Now: 99}, true, true},
-		{"at its end", rules.Row{Node: node, LeaseExpires: 100, Now: 100}, false, true},
-		{"nobody's", rules.Row{LeaseExpires: 100, Now: 99}, false, false},
-		{"of a later epoch", rules.Row{Node: node, LeaseExpires: 100, Now: 99,
+		{"before its end", transitions.Row{Node: node, LeaseExpires: 100, Now: 99}, true, true},
+		{"at its end", transitions.Row{Node: node, LeaseExpires: 100, Now: 100}, false, true},
+		{"nobody's", transitions.Row{LeaseExpires: 100, Now: 99}, false, false},
+		{"of a later epoch", transitions.Row{Node: node, LeaseExpires: 100, Now: 99,
 			Verification: ledger.Verification{Epoch: 1}}, true, false},
 	} {
 		if got := c.r.Leased(); got != c.leased {
@@ -36,8 +36,8 @@ func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 
 func TestAnUploadIsToldAsItsRowHasIt(t *testing.T) {
 	id, space, issue := uuid.UUID{2}, uuid.UUID{3}, &ledger.Issue{Code: ledger.UploadExpired}
-	r := rules.Row{Writer: 3, Verification: ledger.Verification{ID: id, Workspace: space, Status: ledger.Failed, Issue: issue,
-		Bytes: 9, Durable: 4, UploadExpires: rules.Clock(100)}}
+	r := transitions.Row{Writer: 3, Verification: ledger.Verification{ID: id, Workspace: space, Status: ledger.Failed, Issue: issue,
+		Bytes: 9, Durable: 4, UploadExpires: transitions.Clock(100)}}
 	for now, expired := range map[int64]bool{99: false, 100: true, 101: true} {
 		r.Now = now
 		want := ledger.Upload{Verification: id, Workspace: space, Status: ledger.Failed, Issue: issue, Bytes: 9, Durable: 4,
@@ -60,10 +60,10 @@ func TestTimesAreStoredAsMilliseconds(t *testing.T) {
 		{"some time", at, at.UnixMilli(), at.Truncate(time.Millisecond).UTC()},
 		{"the first millisecond", time.UnixMilli(1), 1, time.UnixMilli(1).UTC()},
 	} {
-		if got := rules.Millis(c.at); got != c.ms {
+		if got := transitions.Millis(c.at); got != c.ms {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.ms)
 		}
-		if got := rules.Clock(c.ms); got != c.back {
+		if got := transitions.Clock(c.ms); got != c.back {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.back)
 		}
 	}
