@@ -88,7 +88,6 @@ var mayImport = map[string][]string{
 	"actors":              {"actors", "ledger", "cluster", "smtp"},
 	"actors/receiver":     {"actors/alarm", "actors/guard", "actors/view", "actors/span", "actors/wire", "cluster", "ledger/quota", "smtp"}, // it never sees money
 	"actors/domain":       {"actors/alarm", "actors/guard", "actors/view", "actors/wire", "ledger", "smtp"},
-	"actors/edge":         {"actors/alarm", "actors/guard"},
 	"actors/alarm":        {"actors/guard"},
 	"actors/guard":        {}, // a leaf, for whoever starts a goroutine
 	"actors/watchdog":     {}, // a leaf, for whoever holds what others may take over
