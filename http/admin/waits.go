@@ -14,18 +14,25 @@ import (
 	"rollcall/ledger"
 )
 
-func (s *Server) waits(w http.ResponseWriter, r *http.Request) {
-	id, ok := verificationID(w, r)
-	if !ok {
-		return
-	}
-	found, err := s.desk.Waits(r.Context(), id)
-	answer(w, found, err)
+// Waits says what the open addresses of a verification wait for, or, when no node works
+// on it, why none does.
+func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (view.Verification, error) {
+	const step = "ask what a verification waits for"
+	return askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (view.Verification, error) {
+		found, err := s.Verification(ctx, id.String())
+		if errors.Is(err, view.ErrNotThere) {
+			return d.waitsOfNobody(ctx, id, err)
+		}
+		found.Waits = full(found.Waits)
+		return found, err
+	})
 }
 
 // waitsOfNobody tells from the ledger of a verification that no node works on, and which
 // nodes do not answer.
-func (d *Desk) waitsOfNobody(ctx context.Context, id uuid.UUID, nobody error) (none view.Verification, err error) {
+func (d verificationOps) waitsOfNobody(
+	ctx context.Context, id uuid.UUID, nobody error,
+) (none view.Verification, err error) {
 	v, err := d.options.Book.Evidence(ctx, id, math.MaxInt64, func(ledger.Kept) error { return nil })
 	erased := errors.Is(err, ledger.ErrResultsExpired)
 	switch {
@@ -65,7 +72,7 @@ func waitsParked(v ledger.Verification) []view.Wait {
 }
 
 // whyNobody says why no node works on a verification.
-func (d *Desk) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
+func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
 	switch state := v.State(); {
 	case state == ledger.State(ledger.Uploading):
 		return fmt.Sprintf("its file is being uploaded: %d of %d bytes have arrived, and the upload can continue until %s",
