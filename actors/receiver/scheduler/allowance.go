@@ -234,6 +234,14 @@ func (al *allowance) turnsPerAddress() float64 {
 	return (turnsPerProbe - 1 + n) / n
 }
 
+// sizes is how many RCPTs go together in a transaction and in a group, and what they may grow to while a session works.
+func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) {
+	told, l := &al.before, &al.learned
+	return throttle.Growing{Together: l.Transaction, Least: al.limits.RcptsPerTransaction,
+			Most: l.PerTransaction.Apply(told.RcptsPerTransaction, now)},
+		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: told.PipeliningDepth}
+}
+
 // ofWhole is what n, seen under our share, means for the receiver as a whole: what is
 // learned is shared out again.
 func (al *allowance) ofWhole(n int) int {
