@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -140,7 +140,7 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Survey:       n.clerk, Tuned: n.tuning.wake,
-		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
+		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, throttle, rules)
 		},
 		ReplayOverride: n.replayOverride,

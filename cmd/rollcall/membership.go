@@ -15,9 +15,9 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/guard"
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
@@ -58,11 +58,11 @@ func (m *membership) load() cluster.Load {
 }
 
 // lookup says what the open addresses of a verification wait for that this node works on.
-func (m *membership) lookup(id uuid.UUID) (view.Verification, bool) {
+func (m *membership) lookup(id uuid.UUID) (inspect.Verification, bool) {
 	if w := m.work.Load(); w != nil {
 		return w.Lookup(id)
 	}
-	return view.Verification{}, false
+	return inspect.Verification{}, false
 }
 
 // ahead says whether this node has clearly more in work than another one.

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 )
 
@@ -202,7 +202,7 @@ func askNodes[T any](
 
 // ofSurvey is the refusal for an error of the nodes, or of what was asked of them.
 func (d *common) ofSurvey(step string, err error) error {
-	var unheard *view.Unheard
+	var unheard *inspect.Unheard
 	var refused *Refusal
 	switch {
 	case errors.As(err, &refused):
@@ -210,7 +210,7 @@ func (d *common) ofSurvey(step string, err error) error {
 	case errors.As(err, &unheard):
 		return refusal(http.StatusServiceUnavailable, "node_silent", unheard.Error()+
 			": it may live there. Ask again, or see `rollcall cluster members`")
-	case errors.Is(err, view.ErrNotThere):
+	case errors.Is(err, inspect.ErrNotThere):
 		return refusal(http.StatusNotFound, "receiver_not_found",
 			"nothing is asked of such a receiver now, or the session "+
 				"is over; see GET /v1/receivers for those that live, and GET /v1/throttle/explain for what would hold")

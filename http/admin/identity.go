@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/identity"
@@ -49,13 +49,13 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 }
 
 // HealthOf puts it in the form in which nodes tell each other.
-func HealthOf(i Identity) view.Health {
-	out := view.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread}
+func HealthOf(i Identity) inspect.Health {
+	out := inspect.Health{Known: true, Probing: i.Probing, Enforced: i.Enforced, Why: i.Why, Unread: i.Unread}
 	if i.Checked != nil {
 		out.Checked = time.Time(*i.Checked)
 	}
 	for _, f := range i.Findings {
-		out.Findings = append(out.Findings, view.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
+		out.Findings = append(out.Findings, inspect.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
 			State: string(f.State), Saw: f.Saw, Next: f.Next})
 	}
 	return out
@@ -116,7 +116,7 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 
 // Health is what every node found of its identity, this node first, then those that take no probing work; and the
 // nodes that do not answer. When nobody can be asked it gives this node alone beside the error.
-func (d nodeOps) Health(ctx context.Context) (found []view.Health, silent []view.Silent, err error) {
+func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.Silent, err error) {
 	const step = "ask for the health of all nodes"
 	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (_ struct{}, err error) {
 		found, silent, err = s.Health(ctx)
@@ -128,7 +128,7 @@ func (d nodeOps) Health(ctx context.Context) (found []view.Health, silent []view
 	if i, known := d.Identity(); known {
 		own := HealthOf(i)
 		own.This = true
-		return []view.Health{own}, nil, err
+		return []inspect.Health{own}, nil, err
 	}
 	return nil, nil, err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
@@ -23,7 +23,7 @@ type LogPage struct {
 // shownName is what was changed as people are shown it.
 func shownName(name string) string {
 	if name == throttle.SourcePrefix {
-		return name + view.DefaultSource
+		return name + inspect.DefaultSource
 	}
 	return name
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // surveyTimeout bounds a call that asks every node: nodes that do not answer within a
@@ -40,14 +40,14 @@ type ForgetCall struct {
 
 // Forgotten is what every node dropped.
 type Forgotten struct {
-	Receivers []view.Forgotten `json:"receivers"`
-	Silent    []view.Silent    `json:"silent"` // that may still know it
+	Receivers []inspect.Forgotten `json:"receivers"`
+	Silent    []inspect.Silent    `json:"silent"` // that may still know it
 }
 
 // Traced are lines of sessions; After is what to ask with for the next ones.
 type Traced struct {
-	Lines []view.TraceLine  `json:"lines"`
-	After map[string]uint64 `json:"after"`
+	Lines []inspect.TraceLine `json:"lines"`
+	After map[string]uint64   `json:"after"`
 }
 
 // traceCall asks for lines of sessions with a receiver, above those of after.
@@ -59,7 +59,7 @@ type traceCall struct {
 // addRoutes adds the calls about what nodes do now.
 func (d receiverOps) addRoutes(add addCall) {
 	add = add.unless(d.noSurvey)
-	add("GET /v1/receivers", handle(nothing, func(ctx context.Context, _ struct{}) (view.Receivers, error) {
+	add("GET /v1/receivers", handle(nothing, func(ctx context.Context, _ struct{}) (inspect.Receivers, error) {
 		return d.Receivers(ctx)
 	}))
 	key := func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil }
@@ -98,8 +98,8 @@ func traceOf(r *http.Request) (traceCall, error) {
 }
 
 // Receivers gives the live table of the whole cluster.
-func (d receiverOps) Receivers(ctx context.Context) (view.Receivers, error) {
-	found, err := askNodes(ctx, d.common, "list receivers", func(ctx context.Context, s Survey) (view.Receivers, error) {
+func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
+	found, err := askNodes(ctx, d.common, "list receivers", func(ctx context.Context, s Survey) (inspect.Receivers, error) {
 		return s.Receivers(ctx)
 	})
 	if err != nil {
@@ -113,8 +113,8 @@ func (d receiverOps) Receivers(ctx context.Context) (view.Receivers, error) {
 }
 
 // Receiver gives everything about one: one value for each node and shard where it lives.
-func (d receiverOps) Receiver(ctx context.Context, text string) ([]view.ReceiverDetail, error) {
-	return askNodes(ctx, d.common, "show receiver", func(ctx context.Context, s Survey) ([]view.ReceiverDetail, error) {
+func (d receiverOps) Receiver(ctx context.Context, text string) ([]inspect.ReceiverDetail, error) {
+	return askNodes(ctx, d.common, "show receiver", func(ctx context.Context, s Survey) ([]inspect.ReceiverDetail, error) {
 		key, err := keyOf("key", text)
 		if err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
 		}
 		session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
 		if err := s.CloseSession(ctx, key, in.Node, in.Session); err != nil {
-			if !errors.Is(err, view.ErrNotThere) {
+			if !errors.Is(err, inspect.ErrNotThere) {
 				// A node that was asked may have closed it although its answer never came.
 				d.note(ctx, line("session close", key, session+": tried, not known to be closed"))
 			}
@@ -160,14 +160,14 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 		if err != nil {
 			return Forgotten{}, err
 		}
-		if !slices.Contains(view.Forgets[:], in.What) {
-			return Forgotten{}, invalid("what must be one of " + strings.Join(view.Forgets[:], ", "))
+		if !slices.Contains(inspect.Forgets[:], in.What) {
+			return Forgotten{}, invalid("what must be one of " + strings.Join(inspect.Forgets[:], ", "))
 		}
 		found, quiet, err := s.Forget(ctx, key, in.What)
 		noted := line("receiver forget", key, forgottenWords(in.What, found, quiet))
 		noted.Reason = in.Reason
 		if err != nil {
-			if !errors.Is(err, view.ErrNotThere) {
+			if !errors.Is(err, inspect.ErrNotThere) {
 				noted.New = in.What + ": tried, not known to be forgotten"
 				d.note(ctx, noted)
 			}
@@ -205,7 +205,7 @@ func (d receiverOps) Trace(ctx context.Context, text, source string, after map[s
 }
 
 // Sources gives our addresses on all nodes, and the nodes that do not answer.
-func (d receiverOps) Sources(ctx context.Context) (found []view.Source, silent []view.Silent, err error) {
+func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.Silent, err error) {
 	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Survey) (_ struct{}, err error) {
 		found, silent, err = s.Sources(ctx)
 		return struct{}{}, err
@@ -214,7 +214,7 @@ func (d receiverOps) Sources(ctx context.Context) (found []view.Source, silent [
 }
 
 // forgottenWords is what the operator log says of it.
-func forgottenWords(what string, found []view.Forgotten, quiet []view.Silent) string {
+func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Silent) string {
 	n := 0
 	for _, f := range found {
 		n += len(f.Dropped)

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 	"rollcall/ledger/evidence"
 	"rollcall/smtp/throttle"
@@ -83,10 +83,10 @@ type Options struct {
 	// ReplayThrottle runs a candidate throttle file, or the rules of now when that text is
 	// empty, and a candidate verdict file over what the nodes recorded. Errors: ErrCandidate,
 	// and any other when the nodes do not answer. nil: the call is refused.
-	ReplayThrottle func(ctx context.Context, throttle, rules string) (view.Replayed, error)
+	ReplayThrottle func(ctx context.Context, throttle, rules string) (inspect.Replayed, error)
 
 	// ReplayOverride runs the rules of now with one override more over what the nodes recorded. nil: it is refused.
-	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (view.Replayed, error)
+	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error)
 
 	// Ready says why the node should get no requests although its ledger answers:
 	// it has not joined yet, or it may not use anything now. The text is shown to

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -20,7 +20,7 @@ type SourceCall struct {
 
 // SourceRule is the name of the rules of a source, as Desk.Sources gives it.
 func SourceRule(source string) string {
-	if source == view.DefaultSource {
+	if source == inspect.DefaultSource {
 		source = ""
 	}
 	return throttle.SourcePrefix + source

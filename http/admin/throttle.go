@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
@@ -40,8 +40,8 @@ type ThrottleRules struct {
 	Rules []ThrottleRule `json:"rules"` // the weakest layer first
 
 	// With files=all only.
-	Others []view.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
-	Silent []view.Silent    `json:"silent,omitempty"` // nodes that do not answer
+	Others []inspect.OtherFile `json:"others,omitempty"` // nodes whose file differs, or has a fault
+	Silent []inspect.Silent    `json:"silent,omitempty"` // nodes that do not answer
 }
 
 // ThrottleRule is what one layer says of one name.
@@ -97,7 +97,7 @@ func (d throttleOps) addRoutes(add addCall) {
 	add.unless(d.noTable)("GET /v1/throttle", handle(withFiles, d.Throttle))
 	query := func(r *http.Request) (url.Values, error) { return r.URL.Query(), nil }
 	add.unless(d.noSurvey)("GET /v1/throttle/explain", handle(query,
-		func(ctx context.Context, q url.Values) (view.Explanation, error) {
+		func(ctx context.Context, q url.Values) (inspect.Explanation, error) {
 			return d.Explain(ctx, q.Get("name"), q.Get("by") == "name")
 		}))
 	add.unless(d.noTable)("POST /v1/throttle/overrides", handle(body[OverrideCall], d.SetOverride))
@@ -110,7 +110,7 @@ func (d throttleOps) addRoutes(add addCall) {
 		return d.gatherRecord(ctx)
 	}))
 	add.unless(d.noReplay)("POST /v1/throttle/replay", handle(readCandidates,
-		func(ctx context.Context, in candidates) (view.Replayed, error) {
+		func(ctx context.Context, in candidates) (inspect.Replayed, error) {
 			ctx, cancel := d.longCall(ctx)
 			defer cancel()
 			return d.ReplayThrottle(ctx, in.Throttle, in.Rules)
@@ -239,7 +239,7 @@ func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []kno
 		if !ok {
 			continue
 		}
-		for _, said := range append([]view.SaidValue{{Value: e.Value, Said: e.Said}}, e.Beaten...) {
+		for _, said := range append([]inspect.SaidValue{{Value: e.Value, Said: e.Said}}, e.Beaten...) {
 			if said.Layer == throttle.LayerKnown.String() {
 				known = append(known, knownValue{f, said.Value, said.Name, said.Where})
 			}
@@ -250,8 +250,8 @@ func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []kno
 
 // gatherRecord gathers what the nodes kept, one at a time: of a large cluster that is much memory.
 func (d throttleOps) gatherRecord(ctx context.Context) (out struct {
-	Records []view.Record `json:"records"`
-	Silent  []view.Silent `json:"silent"`
+	Records []inspect.Record `json:"records"`
+	Silent  []inspect.Silent `json:"silent"`
 }, err error) {
 	_, err = askNodes(ctx, d.common, "gather the record", func(ctx context.Context, s Survey) (_ struct{}, err error) {
 		select {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
@@ -196,8 +196,8 @@ func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]Thrott
 }
 
 // Explain says what holds for a mail domain, a key or a source; byName asks the rules alone.
-func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (view.Explanation, error) {
-	return askNodes(ctx, d.common, "explain", func(ctx context.Context, s Survey) (found view.Explanation, err error) {
+func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (inspect.Explanation, error) {
+	return askNodes(ctx, d.common, "explain", func(ctx context.Context, s Survey) (found inspect.Explanation, err error) {
 		name, err := keyOf("name", text)
 		if err != nil {
 			return found, err
@@ -207,7 +207,7 @@ func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (vie
 		} else {
 			found, err = s.Explain(ctx, name)
 		}
-		if errors.Is(err, view.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
+		if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
 			err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
 				"GET /v1/receivers has them, or source: and one of our addresses")
 		}
@@ -232,12 +232,12 @@ func (d throttleOps) ofOverride(step string, err error) error {
 }
 
 // oneReplay runs a replay unless another one of this node runs.
-func (d throttleOps) oneReplay(run func() (view.Replayed, error)) (view.Replayed, error) {
+func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Replayed, error) {
 	select {
 	case d.replays <- struct{}{}:
 		defer func() { <-d.replays }()
 	default:
-		return view.Replayed{}, refusal(http.StatusConflict, "replay_running",
+		return inspect.Replayed{}, refusal(http.StatusConflict, "replay_running",
 			"another replay of this node is running; wait for its end")
 	}
 	found, err := run()
@@ -254,21 +254,21 @@ func (d throttleOps) oneReplay(run func() (view.Replayed, error)) (view.Replayed
 }
 
 // ReplayThrottle says what candidate files would have made of what the nodes recorded. One at a time.
-func (d throttleOps) ReplayThrottle(ctx context.Context, candidate, rules string) (view.Replayed, error) {
+func (d throttleOps) ReplayThrottle(ctx context.Context, candidate, rules string) (inspect.Replayed, error) {
 	if err := d.noReplay(); err != nil {
-		return view.Replayed{}, err
+		return inspect.Replayed{}, err
 	}
-	return d.oneReplay(func() (view.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate, rules) })
+	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate, rules) })
 }
 
 // ReplayOverride says what an override would have made of what the nodes recorded. One at a time.
-func (d throttleOps) ReplayOverride(ctx context.Context, in OverrideCall) (view.Replayed, error) {
+func (d throttleOps) ReplayOverride(ctx context.Context, in OverrideCall) (inspect.Replayed, error) {
 	if d.options.ReplayOverride == nil {
-		return view.Replayed{}, errNoThrottle
+		return inspect.Replayed{}, errNoThrottle
 	}
 	name, set, err := in.parse()
 	if err != nil {
-		return view.Replayed{}, err
+		return inspect.Replayed{}, err
 	}
-	return d.oneReplay(func() (view.Replayed, error) { return d.options.ReplayOverride(ctx, name, set) })
+	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayOverride(ctx, name, set) })
 }
