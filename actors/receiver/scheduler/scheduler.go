@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -445,10 +445,10 @@ func (sc *Scheduler) Forget(now time.Time, what string) []string {
 }
 
 // Status says what the receiver does now.
-func (sc *Scheduler) Status(now time.Time) view.Receiver { return sc.explainer.status(now) }
+func (sc *Scheduler) Status(now time.Time) inspect.Receiver { return sc.explainer.status(now) }
 
 // Detail says everything about the receiver.
-func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.explainer.detail(now) }
+func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail { return sc.explainer.detail(now) }
 
 // HandingOff reports whether the receiver moves to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }

@@ -1,4 +1,4 @@
-package view
+package inspect
 
 // DefaultSource is how people are shown, and write, the source of ours whose address the
 // system chooses.

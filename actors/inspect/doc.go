@@ -3,4 +3,4 @@
 //
 // They go as JSON between nodes, to the admin API and to the command line. There is no
 // address of a customer in them; texts of receivers are cleaned of them (smtp/evidence).
-package view
+package inspect

@@ -2,11 +2,10 @@ package admin
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -21,29 +20,32 @@ type SourceCall struct {
 
 // SourceRule is the name of the rules of a source, as Desk.Sources gives it.
 func SourceRule(source string) string {
-	if source == view.DefaultSource {
+	if source == inspect.DefaultSource {
 		source = ""
 	}
 	return throttle.SourcePrefix + source
 }
 
-// PauseSource pauses or drains a source for a time, by an override of its field pause. The newest override of a source holds.
-func (d *Desk) PauseSource(ctx context.Context, in SourceCall) (ThrottleRule, error) {
+// PauseSource pauses or drains a source for a time, by an override of its field pause. The newest override of a source
+// holds.
+func (d throttleOps) PauseSource(ctx context.Context, in SourceCall) (ThrottleRule, error) {
 	if in.Pause != throttle.PauseYes && in.Pause != throttle.PauseDrain {
-		return ThrottleRule{}, refusal(http.StatusBadRequest, "invalid_request", "a source can be paused or drained: choose one of them")
+		return ThrottleRule{}, invalid("a source can be paused or drained: choose one of them")
 	}
 	return d.SetOverride(ctx, OverrideCall{ID: in.ID, Key: SourceRule(in.Source),
 		Fields: map[string]string{throttle.FieldPause.String(): string(in.Pause)}, Seconds: in.Seconds, Reason: in.Reason})
 }
 
-// ResumeSource ends the overrides that pause or drain a source and set nothing else. It gives the rules that still pause or
-// drain it: overrides that set other fields, too, and the throttle file. Resuming a source that works is no fault.
-func (d *Desk) ResumeSource(ctx context.Context, source, reason string) (still []ThrottleRule, err error) {
+// ResumeSource ends the overrides that pause or drain a source and set nothing else. It gives the rules that still
+// pause or drain it: overrides that set other fields, too, and the throttle file. Resuming a source that works is no
+// fault.
+func (d throttleOps) ResumeSource(ctx context.Context, source, reason string) (still []ThrottleRule, err error) {
 	if err := named("reason", reason, 1); err != nil {
 		return nil, err
 	}
 	name := SourceRule(source)
-	if _, err = d.ClearOverrides(ctx, ClearCall{Key: name, Only: throttle.FieldPause.String(), Reason: reason}); err != nil {
+	only := throttle.FieldPause.String()
+	if _, err = d.ClearOverrides(ctx, ClearCall{Key: name, Only: only, Reason: reason}); err != nil {
 		return nil, err
 	}
 	found, err := d.Throttle(ctx, false)
@@ -52,7 +54,7 @@ func (d *Desk) ResumeSource(ctx context.Context, source, reason string) (still [
 	}
 	for _, rule := range found.Rules {
 		for _, f := range rule.Fields {
-			if rule.Name == name && f.Field == throttle.FieldPause.String() && f.Value != string(throttle.PauseNo) && f.Beaten == "" {
+			if rule.Name == name && f.Field == only && f.Value != string(throttle.PauseNo) && f.Beaten == "" {
 				still = append(still, rule)
 			}
 		}

@@ -1,4 +1,4 @@
-package view
+package inspect
 
 // Record is what one node kept of the last hours: bounded, and gone with the process.
 type Record struct {

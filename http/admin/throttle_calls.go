@@ -10,24 +10,37 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
 )
 
-// tabled bounds a question about rules; an error where there are none.
-func (d *Desk) tabled(ctx context.Context) (context.Context, context.CancelFunc, error) {
+// noTable is why there are no rules to show or to change; nil: there are.
+func (d throttleOps) noTable() error {
 	if d.options.Throttle == nil {
-		return ctx, func() {}, errNoThrottle
+		return errNoThrottle
 	}
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
-	return ctx, cancel, nil
+	return nil
 }
 
-// Throttle gives the rules of all layers; with files also of which nodes the file differs. When the ledger does not answer
-// it gives the rules of the file and of the program beside the error.
-func (d *Desk) Throttle(ctx context.Context, files bool) (ThrottleRules, error) {
+// noReplay is why candidate files cannot be tried; nil: they can.
+func (d throttleOps) noReplay() error {
+	if d.options.ReplayThrottle == nil {
+		return errNoThrottle
+	}
+	return nil
+}
+
+// tabled bounds a question about rules; an error where there are none.
+func (d throttleOps) tabled(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	return ctx, cancel, d.noTable()
+}
+
+// Throttle gives the rules of all layers; with files also of which nodes the file differs. When the ledger does not
+// answer it gives the rules of the file and of the program beside the error.
+func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, error) {
 	out := ThrottleRules{Rules: []ThrottleRule{}}
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
@@ -70,7 +83,7 @@ type OverrideCheck struct {
 }
 
 // CheckOverride says what an override would be, and changes nothing.
-func (d *Desk) CheckOverride(ctx context.Context, in OverrideCall) (OverrideCheck, error) {
+func (d throttleOps) CheckOverride(ctx context.Context, in OverrideCall) (OverrideCheck, error) {
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
 	if err != nil {
@@ -110,13 +123,13 @@ func (in OverrideCall) parse() (name string, set throttle.Override, err error) {
 		problem = plain(err)
 	}
 	if problem != "" {
-		return "", set, refusal(http.StatusBadRequest, "invalid_request", problem)
+		return "", set, invalid(problem)
 	}
 	return name, set, nil
 }
 
 // SetOverride sets an override; the same id again is the same override.
-func (d *Desk) SetOverride(ctx context.Context, in OverrideCall) (ThrottleRule, error) {
+func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (ThrottleRule, error) {
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
 	if err != nil {
@@ -143,7 +156,7 @@ func (d *Desk) SetOverride(ctx context.Context, in OverrideCall) (ThrottleRule, 
 }
 
 // ClearOverrides ends overrides before their time, and gives those that it ended.
-func (d *Desk) ClearOverrides(ctx context.Context, in ClearCall) ([]ThrottleRule, error) {
+func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]ThrottleRule, error) {
 	ctx, cancel, err := d.tabled(ctx)
 	defer cancel()
 	if err == nil {
@@ -159,11 +172,11 @@ func (d *Desk) ClearOverrides(ctx context.Context, in ClearCall) ([]ThrottleRule
 			return nil, err
 		}
 		if name, err = ruleName(key, throttle.Override{}); err != nil {
-			return nil, refusal(http.StatusBadRequest, "invalid_request", plain(err))
+			return nil, invalid(plain(err))
 		}
 	}
 	if _, known := throttle.ParseField(in.Only); in.Only != "" && !known {
-		return nil, refusal(http.StatusBadRequest, "invalid_request",
+		return nil, invalid(
 			fmt.Sprintf("only: there is no field %q; the fields are %v", in.Only, throttle.Fields()))
 	}
 	ended, err := d.options.Book.ClearOverrides(ctx, ledger.Clearing{Key: name, ID: in.ID, Only: in.Only,
@@ -183,34 +196,28 @@ func (d *Desk) ClearOverrides(ctx context.Context, in ClearCall) ([]ThrottleRule
 }
 
 // Explain says what holds for a mail domain, a key or a source; byName asks the rules alone.
-func (d *Desk) Explain(ctx context.Context, text string, byName bool) (view.Explanation, error) {
-	ctx, cancel, err := d.surveyed(ctx)
-	defer cancel()
-	if err != nil {
-		return view.Explanation{}, err
-	}
-	name, err := keyOf("name", text)
-	if err != nil {
-		return view.Explanation{}, err
-	}
-	explain := func() (view.Explanation, error) { return d.options.Survey.Explain(ctx, name) }
-	if byName {
-		explain = func() (view.Explanation, error) { return d.options.Survey.ExplainRules(name) }
-	}
-	found, err := explain()
-	if errors.Is(err, view.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
-		return found, refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
-			"GET /v1/receivers has them, or source: and one of our addresses")
-	}
-	if err != nil {
-		return found, d.ofSurvey("explain", err)
-	}
-	found.Fields = full(found.Fields)
-	return found, nil
+func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (inspect.Explanation, error) {
+	return askNodes(ctx, d.common, "explain", func(ctx context.Context, s Survey) (found inspect.Explanation, err error) {
+		name, err := keyOf("name", text)
+		if err != nil {
+			return found, err
+		}
+		if byName {
+			found, err = s.ExplainRules(name)
+		} else {
+			found, err = s.Explain(ctx, name)
+		}
+		if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
+			err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
+				"GET /v1/receivers has them, or source: and one of our addresses")
+		}
+		found.Fields = full(found.Fields)
+		return found, err
+	})
 }
 
 // ofOverride is the refusal for an error of the ledger about overrides.
-func (d *Desk) ofOverride(step string, err error) error {
+func (d throttleOps) ofOverride(step string, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrTooManyOverrides):
 		return refusal(http.StatusConflict, "too_many_overrides",
@@ -225,12 +232,12 @@ func (d *Desk) ofOverride(step string, err error) error {
 }
 
 // oneReplay runs a replay unless another one of this node runs.
-func (d *Desk) oneReplay(run func() (view.Replayed, error)) (view.Replayed, error) {
+func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Replayed, error) {
 	select {
 	case d.replays <- struct{}{}:
 		defer func() { <-d.replays }()
 	default:
-		return view.Replayed{}, refusal(http.StatusConflict, "replay_running",
+		return inspect.Replayed{}, refusal(http.StatusConflict, "replay_running",
 			"another replay of this node is running; wait for its end")
 	}
 	found, err := run()
@@ -247,21 +254,21 @@ func (d *Desk) oneReplay(run func() (view.Replayed, error)) (view.Replayed, erro
 }
 
 // ReplayThrottle says what candidate files would have made of what the nodes recorded. One at a time.
-func (d *Desk) ReplayThrottle(ctx context.Context, candidate, rules string) (view.Replayed, error) {
-	if d.options.ReplayThrottle == nil {
-		return view.Replayed{}, errNoThrottle
+func (d throttleOps) ReplayThrottle(ctx context.Context, candidate, rules string) (inspect.Replayed, error) {
+	if err := d.noReplay(); err != nil {
+		return inspect.Replayed{}, err
 	}
-	return d.oneReplay(func() (view.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate, rules) })
+	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate, rules) })
 }
 
 // ReplayOverride says what an override would have made of what the nodes recorded. One at a time.
-func (d *Desk) ReplayOverride(ctx context.Context, in OverrideCall) (view.Replayed, error) {
+func (d throttleOps) ReplayOverride(ctx context.Context, in OverrideCall) (inspect.Replayed, error) {
 	if d.options.ReplayOverride == nil {
-		return view.Replayed{}, errNoThrottle
+		return inspect.Replayed{}, errNoThrottle
 	}
 	name, set, err := in.parse()
 	if err != nil {
-		return view.Replayed{}, err
+		return inspect.Replayed{}, err
 	}
-	return d.oneReplay(func() (view.Replayed, error) { return d.options.ReplayOverride(ctx, name, set) })
+	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayOverride(ctx, name, set) })
 }
