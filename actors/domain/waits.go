@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
@@ -24,7 +24,7 @@ const (
 // what its addresses wait for that have no outcome.
 type Waits struct {
 	Domain string
-	Waits  []view.Wait // each address once
+	Waits  []inspect.Wait // each address once
 
 	// Ends is when the last of them is expected to be final if receivers let us ask as
 	// soon as there is somebody to ask for; zero: none waits for a time.
@@ -38,7 +38,7 @@ type Waits struct {
 
 // equal says whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
-	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b view.Wait) bool {
+	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
 		a.Until, a.Last, b.Until, b.Last = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		return same && a == b
@@ -55,7 +55,7 @@ func (pl *planner) waits(now time.Time) Waits {
 		out.add(pl.waitOf(now, s, due[i]))
 	}
 	if n := pl.weighed(); n > 0 {
-		w := view.Wait{Addresses: n, For: view.ForControl, Until: after(now, pl.controls.at())}
+		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Until: after(now, pl.controls.at())}
 		if pl.resting(now) {
 			w.Until = pl.restUntil()
 		}
@@ -83,7 +83,7 @@ func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map
 	if n <= 0 {
 		return
 	}
-	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(),
+	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(),
 		Receiver: pl.route.key, Until: after(now, pl.start.Add(max(c.first, pl.nextDue()))),
 		Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
@@ -97,15 +97,15 @@ func (pl *planner) addPutOff(now time.Time, out *Waits, r smtp.Reason, due []map
 	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
-func (w *Waits) add(n view.Wait) {
+func (w *Waits) add(n inspect.Wait) {
 	if n.Addresses > 0 {
 		w.Waits = append(w.Waits, n)
 	}
 }
 
 // waitOf says what the addresses of a shard wait for that could be asked now.
-func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view.Wait {
-	w := view.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: view.ForReceiver}
+func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) inspect.Wait {
+	w := inspect.Wait{Addresses: len(s.ready) + len(s.ordinals) - s.next, For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
 	}
@@ -117,16 +117,16 @@ func (pl *planner) waitOf(now time.Time, s *shard, due map[smtp.Reason]int) view
 	}
 	switch rest := pl.restUntil(); {
 	case rest.After(now):
-		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
+		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:
-		w.For = view.ForRoute
+		w.For = inspect.ForRoute
 	default:
-		w.Receiver, w.Cause = pl.shardKey(s.number), view.Causes[wire.Cause_FREE]
+		w.Receiver, w.Cause = pl.shardKey(s.number), inspect.Causes[wire.Cause_FREE]
 		switch {
 		case pl.held || s.reaching && s.failures > missedMax:
-			w.Cause = view.Causes[wire.Cause_NO_SHARE]
-		case int(s.cause) < len(view.Causes):
-			w.Cause = view.Causes[s.cause]
+			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
+		case int(s.cause) < len(inspect.Causes):
+			w.Cause = inspect.Causes[s.cause]
 		}
 		w.Until, w.PerHour = after(now, s.heldUntil), int(s.perHour)
 	}

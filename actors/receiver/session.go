@@ -276,8 +276,7 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 		return r
 	}
 	refused, rcpts := a.smtp.Refused(), a.smtp.Rcpts()
-	stop, err := a.probe(&r, smtp.Ask{Pipelining: m.Pipelining, Depth: m.Depth, PerTransaction: m.PerTransaction,
-		RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(&m) }})
+	stop, err := a.probe(&r, &m)
 	r.Rest = m.Probes[len(r.Answered):]
 	r.Refused = a.smtp.Refused() - refused
 	r.OnWire = a.smtp.Rcpts() - rcpts - countAsked(r.Answered)
@@ -333,15 +332,23 @@ func countAsked(got []scheduler.Answered) int {
 // probe asks for the rest of a report, and judges each answer as it comes. It returns
 // which action ended it early, if one did. What stood behind that in the same group was
 // answered too; behind a guard against harvesting no answer counts.
-func (a *sessionActor) probe(r *scheduler.Report, ask smtp.Ask) (verdict.Action, error) {
+func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	addresses := make([]smtp.Address, len(r.Rest))
 	for i, p := range r.Rest {
 		addresses[i] = p.Address
 	}
 	stop, judged := verdict.ActNone, make([]scheduler.Judgement, 0, len(r.Rest))
+	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
+		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }}
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {
 		told := a.judge(address, smtp.Answer{Reply: reply, At: time.Now()})
 		judged = append(judged, told)
+		if told.Verdict.Outcome == smtp.Undecided {
+			m.Group.OnOther()
+		} else {
+			m.Group.OnPlain()
+			m.Transaction.OnPlain()
+		}
 		if scheduler.EndsBatch(&told) && (stop == verdict.ActNone || told.Verdict.Action == verdict.ActVoid) {
 			stop = told.Verdict.Action
 		}

@@ -15,7 +15,6 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
-	"rollcall/actors/edge"
 	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	"rollcall/actors/runqueue"
@@ -51,8 +50,7 @@ type node struct {
 	book     *sqlstore.Store
 	members  *membership
 	self     *selfCheck
-	limits   edge.Options // of API keys, for all nodes together
-	stops    []stopper    // in the order of the starts
+	stops    []stopper // in the order of the starts
 	once     sync.Once
 	stopErr  error
 	tracer   *spans.Tracer // nil: nothing is traced
@@ -114,12 +112,8 @@ func startNode(ctx context.Context, c config.Config, o nodeOptions) (n *node, er
 	if err != nil {
 		return nil, err
 	}
-	counted, err := n.startLimiter()
-	if err != nil {
-		return nil, err
-	}
 	if err := n.startEdge(ctx, c, book, edgeOptions{registry: registry, log: o.Log, token: token,
-		wake: work.Wake, limiter: counted}); err != nil {
+		wake: work.Wake}); err != nil {
 		return nil, err
 	}
 	n.startSelfAudit(ctx, c, engineOptions{registry: registry, log: o.Log})
@@ -161,11 +155,9 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err := n.openClerk(receivers, resolver); err != nil {
 		return nil, err
 	}
-	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry),
-		Guard: o.guard}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
 	n.add("identity", n.self.start(ctx))
-	kinds, err := kindsOf(receivers, n.limits)
+	kinds, err := receiver.Kinds(receivers)
 	if err != nil {
 		return nil, err
 	}

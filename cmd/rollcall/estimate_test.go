@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 )
 
@@ -87,7 +87,7 @@ func (e estimateRun) measure(ctx context.Context, j *trialRig) {
 		if d.CompletedAt != nil {
 			break
 		}
-		var v view.Verification
+		var v inspect.Verification
 		if operator.ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &v) == nil {
 			all = append(all, expected{time.Now(), v.Finish})
 		}

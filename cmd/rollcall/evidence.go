@@ -12,6 +12,7 @@ import (
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -66,17 +67,18 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 		found.Read = at
 		return client.call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
 			map[string]string{"address": address}, &found.Explanation)
-	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
-		found.Explanation, err = admin.FindEvidence(ctx, book, id, address)
-		return whyNot(err, found.Status)
+		f, err := evidence.Find(ctx, book, id, address)
+		found.Explanation = admin.ExplanationOf(f)
+		return whyNot(err, f.Status)
 	})
 	return found, err
 }
 
 // whyNot says what to do about an answer that is no fault.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification,
+	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification,
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)

@@ -83,22 +83,21 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 var mayImport = map[string][]string{
 	"cmd":                 {"config", "http", "actors", "ledger", "cluster", "smtp"},
 	"config":              {"smtp"},
-	"http":                {"actors/span", "actors/view", "ledger", "smtp"},
+	"http":                {"actors/span", "actors/inspect", "ledger", "smtp"},
 	"http/proxies":        {},
 	"actors":              {"actors", "ledger", "cluster", "smtp"},
-	"actors/receiver":     {"actors/alarm", "actors/guard", "actors/view", "actors/span", "actors/wire", "cluster", "ledger/quota", "smtp"}, // it never sees money
-	"actors/domain":       {"actors/alarm", "actors/guard", "actors/view", "actors/wire", "ledger", "smtp"},
-	"actors/edge":         {"actors/alarm", "actors/guard"},
+	"actors/receiver":     {"actors/alarm", "actors/guard", "actors/inspect", "actors/span", "actors/wire", "cluster", "ledger/quota", "smtp"}, // it never sees money
+	"actors/domain":       {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "ledger", "smtp"},
 	"actors/alarm":        {"actors/guard"},
 	"actors/guard":        {}, // a leaf, for whoever starts a goroutine
 	"actors/watchdog":     {}, // a leaf, for whoever holds what others may take over
 	"actors/runqueue":     {}, // a leaf, for whoever has much to do
 	"actors/wire":         {"smtp"},
-	"actors/view":         {},
+	"actors/inspect":      {},
 	"actors/intake":       {"smtp"},
 	"actors/span":         {}, // a leaf, so that the ledger may tell how long it took
 	"ledger":              {"ledger", "smtp"},
-	"ledger/rules":        {"ledger"},
+	"ledger/transitions":        {"ledger"},
 	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},
@@ -120,9 +119,9 @@ var mayImport = map[string][]string{
 	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
 	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/guard", "actors/receiver/egress", "actors/receiver/fairqueue", "actors/receiver/registry",
-		"actors/receiver/state", "actors/receiver/status", "actors/view", "actors/wire", "smtp"},
+		"actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire", "smtp"},
 	"actors/receiver/state":  {"actors/guard", "smtp"},
-	"actors/receiver/status": {"actors/view", "actors/wire", "smtp"},
+	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }
 
 // staysIn says where a foreign module or a part of the standard library may be used.

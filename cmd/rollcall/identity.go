@@ -18,9 +18,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/view"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/smtp"
@@ -142,7 +142,7 @@ func (s *selfCheck) view() admin.Identity {
 }
 
 // health is what other nodes are told.
-func (s *selfCheck) health() view.Health { return admin.HealthOf(s.view()) }
+func (s *selfCheck) health() inspect.Health { return admin.HealthOf(s.view()) }
 
 // check looks at everything now.
 func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {

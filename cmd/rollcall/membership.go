@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"runtime/debug"
@@ -15,11 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/dispatcher"
-	"rollcall/actors/edge"
 	"rollcall/actors/guard"
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
@@ -60,11 +58,11 @@ func (m *membership) load() cluster.Load {
 }
 
 // lookup says what the open addresses of a verification wait for that this node works on.
-func (m *membership) lookup(id uuid.UUID) (view.Verification, bool) {
+func (m *membership) lookup(id uuid.UUID) (inspect.Verification, bool) {
 	if w := m.work.Load(); w != nil {
 		return w.Lookup(id)
 	}
-	return view.Verification{}, false
+	return inspect.Verification{}, false
 }
 
 // ahead says whether this node has clearly more in work than another one.
@@ -167,23 +165,6 @@ func timingOf(g config.Gossip) gossip.Timing {
 	return t
 }
 
-// edgeLimits are the limits of an API key, for all nodes together.
-func edgeLimits(c config.Config) edge.Limits {
-	return edge.Limits{
-		Reads:     edge.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst},
-		Creates:   edge.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst},
-		Downloads: c.HTTP.DownloadsAtOnce,
-	}
-}
-
-// part is the share of what only protects ourselves, such as the limits of API keys.
-func (m *membership) part(key string) (part, of int) {
-	if n := m.node.Load(); n != nil {
-		return n.Part(key)
-	}
-	return 0, 1
-}
-
 // clock is the time of the ledger, as far as heartbeats tell.
 func (m *membership) clock() time.Time {
 	if n := m.node.Load(); n != nil {
@@ -220,18 +201,4 @@ func (f receiverFacts) Known(ctx context.Context, keys []string) ([]state.Fact, 
 		out[i] = state.Fact(k)
 	}
 	return out, err
-}
-
-// kindsOf puts the virtual actors of a node together.
-func kindsOf(receivers receiver.Options, limits edge.Options) (cluster.Kinds, error) {
-	kinds, err := receiver.Kinds(receivers)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := edge.Kinds(limits)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(kinds, keys)
-	return kinds, nil
 }

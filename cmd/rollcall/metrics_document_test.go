@@ -25,7 +25,7 @@ var areas = []struct {
 		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence", "rollcall_file",
 		"rollcall_verification", "rollcall_workspaces"}},
 	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
-	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_edge_", "rollcall_tls_", "rollcall_sign_ins"}},
+	{"Edge", []string{"rollcall_http_", "rollcall_upload", "rollcall_tls_", "rollcall_sign_ins"}},
 	{"DNS", []string{"rollcall_dns_"}},
 	{"Identity", []string{"rollcall_identity_", "rollcall_node_"}},
 	{"Cluster", []string{"rollcall_cluster_", "rollcall_gossip_"}},

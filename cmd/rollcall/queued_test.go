@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // queuedAt is how many addresses wait for a receiver, as both tables say at one moment.
@@ -82,8 +82,8 @@ retry_waits = ["2s"]
 func queuedNow(ctx context.Context, operator *adminClient, id string) (one queuedAt, ok bool) {
 	one.at = time.Now()
 	var both sync.WaitGroup
-	var found view.Receivers
-	var waits view.Verification
+	var found inspect.Receivers
+	var waits inspect.Verification
 	var err1, err2 error
 	both.Go(func() { found, err1 = operator.receivers(ctx) })
 	both.Go(func() { err2 = operator.ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &waits) })
@@ -92,7 +92,7 @@ func queuedNow(ctx context.Context, operator *adminClient, id string) (one queue
 		one.receivers += r.Queued
 	}
 	for _, w := range waits.Waits {
-		if w.For == view.ForReceiver {
+		if w.For == inspect.ForReceiver {
 			one.verification += w.Addresses
 		}
 	}

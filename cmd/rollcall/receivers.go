@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // receiverDetails is the answer about one receiver.
 type receiverDetails struct {
-	Receivers []view.ReceiverDetail `json:"receivers"`
+	Receivers []inspect.ReceiverDetail `json:"receivers"`
 }
 
 // receiver asks a node for everything about one receiver.
@@ -92,11 +92,11 @@ func must(err error) {
 }
 
 // receiverOrders are the orders of the table.
-var receiverOrders = map[string]func(r view.Receiver) float64{
-	"queued":   func(r view.Receiver) float64 { return float64(r.Queued) },
-	"rate":     func(r view.Receiver) float64 { return r.Rcpts },
-	"refused":  func(r view.Receiver) float64 { return r.Refused },
-	"deferred": func(r view.Receiver) float64 { return r.Deferred },
+var receiverOrders = map[string]func(r inspect.Receiver) float64{
+	"queued":   func(r inspect.Receiver) float64 { return float64(r.Queued) },
+	"rate":     func(r inspect.Receiver) float64 { return r.Rcpts },
+	"refused":  func(r inspect.Receiver) float64 { return r.Refused },
+	"deferred": func(r inspect.Receiver) float64 { return r.Deferred },
 }
 
 // receiversScreen shows the receivers, once or again and again.
@@ -111,12 +111,12 @@ type receiversScreen struct {
 }
 
 // pick gives those that are asked for, in order; More counts those beyond the limit.
-func (v receiversScreen) pick(found view.Receivers) view.Receivers {
-	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r view.Receiver) bool {
+func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
+	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r inspect.Receiver) bool {
 		return !strings.Contains(r.Key, v.part)
 	})
 	order := receiverOrders[v.sort]
-	slices.SortStableFunc(list, func(a, b view.Receiver) int {
+	slices.SortStableFunc(list, func(a, b inspect.Receiver) int {
 		return cmp.Or(cmp.Compare(order(b), order(a)), cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Node, b.Node))
 	})
@@ -136,7 +136,7 @@ type tableOf struct {
 }
 
 // write writes the receivers that are asked for and have room.
-func (t tableOf) write(w io.Writer, found view.Receivers) error {
+func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
 	found = t.pick(found)
 	var b strings.Builder
 	now := found.At
@@ -185,7 +185,7 @@ func receiversGrid() *grid {
 }
 
 // receiverRows are the row of a receiver and, when it has several, those of its sources.
-func receiverRows(r view.Receiver, now time.Time, width int) []gridRow {
+func receiverRows(r inspect.Receiver, now time.Time, width int) []gridRow {
 	oldest := "-"
 	if r.Queued > 0 {
 		oldest = span(seconds(r.Oldest))
@@ -224,9 +224,9 @@ func receiverRows(r view.Receiver, now time.Time, width int) []gridRow {
 }
 
 // stateText says in a word or three what keeps a receiver from asking more.
-func stateText(r view.Receiver, now time.Time) string {
+func stateText(r inspect.Receiver, now time.Time) string {
 	text := r.State
-	if r.Cause != "" && r.Cause != view.Causes[0] {
+	if r.Cause != "" && r.Cause != inspect.Causes[0] {
 		text = r.Cause
 		if r.State == "draining" {
 			text = r.State
@@ -239,7 +239,7 @@ func stateText(r view.Receiver, now time.Time) string {
 }
 
 // replyText writes a reply in one line; "" for none.
-func replyText(r view.Reply) string {
+func replyText(r inspect.Reply) string {
 	text := r.Text
 	if r.Code > 0 && !strings.HasPrefix(text, fmt.Sprint(r.Code)) {
 		text = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, text))

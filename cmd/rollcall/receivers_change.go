@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
@@ -112,7 +112,7 @@ func newResume(r restCommand) *cobra.Command {
 // stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
 // moment later.
 func (c *adminClient) stillRests(ctx context.Context, key string,
-	ended []admin.ThrottleRule) *view.ExplainedField {
+	ended []admin.ThrottleRule) *inspect.ExplainedField {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
@@ -138,7 +138,7 @@ func (c *adminClient) stillRests(ctx context.Context, key string,
 	}
 }
 
-func printResumed(w io.Writer, name string, ended []admin.ThrottleRule, still *view.ExplainedField) error {
+func printResumed(w io.Writer, name string, ended []admin.ThrottleRule, still *inspect.ExplainedField) error {
 	var b strings.Builder
 	now, text := time.Now(), ""
 	switch {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 func newReceiversForget(node *adminFlags) *cobra.Command {
@@ -26,12 +26,12 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
 	}
 	asJSON := jsonFlag(c)
-	what := c.Flags().String("what", "all", strings.Join(view.Forgets[:], ", "))
+	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(view.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !slices.Contains(view.Forgets[:], *what) {
-			return usageError{fmt.Sprintf("--what %q is none of %s", *what, strings.Join(view.Forgets[:], ", "))}
+		if !slices.Contains(inspect.Forgets[:], *what) {
+			return usageError{fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", "))}
 		}
 		if strings.TrimSpace(*reason) == "" {
 			return usageError{"--reason is missing: say why, for those who read the operator log"}
@@ -56,8 +56,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 
 // forgottenAnswer is what the node answers.
 type forgottenAnswer struct {
-	Receivers []view.Forgotten `json:"receivers"`
-	Silent    []view.Silent    `json:"silent"`
+	Receivers []inspect.Forgotten `json:"receivers"`
+	Silent    []inspect.Silent    `json:"silent"`
 }
 
 // printForgotten says each thing that was dropped on a line of its own.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -19,7 +19,7 @@ var limitWords = map[string]struct{ what, then string }{
 
 // lessons says what was learned of a receiver that is below its allowance, in a sentence each:
 // the value, since when, from what, and until when.
-func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
+func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	for _, l := range d.Learned {
 		texts = append(texts, limitLesson(l, now))
 	}
@@ -35,7 +35,7 @@ func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
 }
 
 // softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
-func softwareLine(s *view.Software) string {
+func softwareLine(s *inspect.Software) string {
 	text := s.Words() + "; "
 	switch {
 	case s.Decides && s.PerHour > 0:
@@ -54,7 +54,7 @@ func softwareLine(s *view.Software) string {
 }
 
 // limitLesson is the sentence about a learned limit.
-func limitLesson(l view.Limit, now time.Time) string {
+func limitLesson(l inspect.Limit, now time.Time) string {
 	words, known := limitWords[l.Field]
 	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)
 	if !known {
@@ -77,7 +77,7 @@ func limitLesson(l view.Limit, now time.Time) string {
 }
 
 // paceLesson is the sentence about the pace of a source; "": nothing below the allowance.
-func paceLesson(s view.ReceiverSource, now time.Time) string {
+func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	t := s.Tempo
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
 		return ""
@@ -99,7 +99,7 @@ func paceLesson(s view.ReceiverSource, now time.Time) string {
 }
 
 // restLesson is the sentence about a source that is kept away; "": it is not.
-func restLesson(s view.ReceiverSource, now time.Time) string {
+func restLesson(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
 		return ""
 	}

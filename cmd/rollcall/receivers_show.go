@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 func newReceiversShow(node *adminFlags) *cobra.Command {
@@ -40,7 +40,7 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 	return c
 }
 
-func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) error {
+func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) error {
 	var b strings.Builder
 	for i, d := range list {
 		if i > 0 {
@@ -61,7 +61,7 @@ func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) erro
 // receiverSheet writes everything about one receiver.
 type receiverSheet struct {
 	b     *strings.Builder
-	d     view.ReceiverDetail
+	d     inspect.ReceiverDetail
 	now   time.Time
 	width int
 	table int // of its tables
@@ -116,7 +116,7 @@ func (s receiverSheet) head() {
 }
 
 // judged says when a reply came, from where, and what was made of it.
-func (s receiverSheet) judged(r view.Reply, ago time.Duration) string {
+func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	parts := []string{}
 	if ago > 0 {
 		parts = append(parts, span(ago)+" ago")
@@ -153,13 +153,13 @@ func (s receiverSheet) hour() {
 	fmt.Fprintf(s.b, "\n%-10s%8s  %s to %s\n", "MINUTE", "MOST", first.Format("15:04"), last.Format("15:04Z"))
 	for _, row := range []struct {
 		name string
-		of   func(m view.Minute) float64
+		of   func(m inspect.Minute) float64
 	}{
-		{"asked/s", func(m view.Minute) float64 { return float64(m.Asked) / 60 }},
-		{"refused", func(m view.Minute) float64 { return float64(m.Refused) }},
-		{"deferred", func(m view.Minute) float64 { return float64(m.Deferred) }},
-		{"allowed/s", func(m view.Minute) float64 { return m.AllowedLast }},
-		{"queued", func(m view.Minute) float64 { return float64(m.Queued) }},
+		{"asked/s", func(m inspect.Minute) float64 { return float64(m.Asked) / 60 }},
+		{"refused", func(m inspect.Minute) float64 { return float64(m.Refused) }},
+		{"deferred", func(m inspect.Minute) float64 { return float64(m.Deferred) }},
+		{"allowed/s", func(m inspect.Minute) float64 { return m.AllowedLast }},
+		{"queued", func(m inspect.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
 			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, figure(most), line)
@@ -174,7 +174,7 @@ var sparks = []rune("▁▂▃▄▅▆▇█")
 const sparkMost = 60
 
 // spark draws minutes from 0 to the most of them, which it gives too.
-func spark(minutes []view.Minute, of func(m view.Minute) float64) (string, float64) {
+func spark(minutes []inspect.Minute, of func(m inspect.Minute) float64) (string, float64) {
 	minutes = minutes[max(0, len(minutes)-sparkMost):]
 	most := 0.0
 	for _, m := range minutes {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -57,7 +57,7 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts []string) {
 	if known, err := c.receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
-		lives := func(r view.Receiver) bool {
+		lives := func(r inspect.Receiver) bool {
 			return key == r.Key || key == throttle.NameOf(r.Key) || key == throttle.Unsharded(r.Key)
 		}
 		if !slices.ContainsFunc(known.Receivers, lives) {
@@ -69,7 +69,7 @@ func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts 
 	if source == "" || c.ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
 		return texts
 	}
-	if !slices.ContainsFunc(known.Sources, func(s view.Source) bool { return sourceName(s.Source) == source }) {
+	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {
 		texts = append(texts, fmt.Sprintf("no node that answers has a source %s: `rollcall sources` lists them", source))
 	}
 	return texts
@@ -112,14 +112,14 @@ func (t *tracing) follow(ctx context.Context, every time.Duration) error {
 }
 
 // fetch gives what is new.
-func (t *tracing) fetch(ctx context.Context) ([]view.TraceLine, error) {
+func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 	after, err := json.Marshal(t.after)
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
 	var answer struct {
-		Lines []view.TraceLine  `json:"lines"`
-		After map[string]uint64 `json:"after"`
+		Lines []inspect.TraceLine `json:"lines"`
+		After map[string]uint64   `json:"after"`
 	}
 	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
 	if err := t.client.ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
@@ -129,7 +129,7 @@ func (t *tracing) fetch(ctx context.Context) ([]view.TraceLine, error) {
 	return answer.Lines, nil
 }
 
-func (t *tracing) write(lines []view.TraceLine) (err error) {
+func (t *tracing) write(lines []inspect.TraceLine) (err error) {
 	for _, l := range lines {
 		if t.asJSON {
 			err = printJSON(t.out, l)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // receiversEvery is how often a watched table of receivers is renewed.
@@ -58,7 +58,7 @@ func (v receiversScreen) watch(ctx context.Context) error {
 }
 
 // frame shows what a node said, or why it said nothing.
-func (v receiversScreen) frame(found view.Receivers, failed error, redraw bool) error {
+func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw bool) error {
 	if v.asJSON {
 		if failed != nil {
 			return printJSON(v.out, map[string]string{"error": failed.Error()})

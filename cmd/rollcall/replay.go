@@ -15,6 +15,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp/verdict"
 )
@@ -93,8 +94,8 @@ func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) err
 			if err != nil {
 				return err
 			}
-			summary, err := admin.Replay(ctx, book, r.id, admin.ReplayQuery{Rules: rules, All: r.all,
-				Yield: func(one admin.Replayed) error { return yield(admin.ReplayLine{Address: &one}) }})
+			summary, err := evidence.Replay(ctx, book, r.id, evidence.Query{Rules: rules, All: r.all,
+				Yield: func(one evidence.Replayed) error { return yield(admin.ReplayLine{Address: &one}) }})
 			if err != nil {
 				return whyNot(err, summary.Status)
 			}
@@ -156,11 +157,11 @@ func printReplay(w io.Writer, l admin.ReplayLine) error {
 	return nil
 }
 
-func writeReplayed(b *strings.Builder, r admin.Replayed) {
+func writeReplayed(b *strings.Builder, r evidence.Replayed) {
 	fmt.Fprintf(b, "%s\n", folded(r.Address, 0))
 	for _, one := range []struct {
 		when  string
-		judge admin.ReplayJudge
+		judge evidence.Judged
 	}{{"was", r.Before}, {"now", r.After}} {
 		if r.Before == r.After && one.when == "was" {
 			continue
@@ -174,7 +175,7 @@ func writeReplayed(b *strings.Builder, r admin.Replayed) {
 	}
 }
 
-func writeReplaySummary(b *strings.Builder, s admin.ReplaySummary) {
+func writeReplaySummary(b *strings.Builder, s evidence.Summary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}

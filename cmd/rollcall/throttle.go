@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
@@ -54,17 +54,17 @@ func (c *adminClient) rules(ctx context.Context) (r admin.ThrottleRules, err err
 }
 
 // explainRules asks a node what its rules hold for a name. It needs no DNS.
-func (c *adminClient) explainRules(ctx context.Context, name string) (x view.Explanation, err error) {
+func (c *adminClient) explainRules(ctx context.Context, name string) (x inspect.Explanation, err error) {
 	return x, c.ask(ctx, "GET", "/v1/throttle/explain?by=name&name="+url.QueryEscape(name), nil, &x)
 }
 
 // explain asks a node what holds for a name.
-func (c *adminClient) explain(ctx context.Context, name string) (x view.Explanation, err error) {
+func (c *adminClient) explain(ctx context.Context, name string) (x inspect.Explanation, err error) {
 	return x, c.ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)
 }
 
 // receivers asks a node for the live table of the cluster.
-func (c *adminClient) receivers(ctx context.Context) (r view.Receivers, err error) {
+func (c *adminClient) receivers(ctx context.Context) (r inspect.Receivers, err error) {
 	return r, c.ask(ctx, "GET", "/v1/receivers", nil, &r)
 }
 

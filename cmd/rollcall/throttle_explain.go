@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -63,11 +63,11 @@ func sourceKey(key string) string {
 
 // explanation is what a node explained, as it is shown.
 type explanation struct {
-	view.Explanation
+	inspect.Explanation
 	all     bool
 	now     time.Time
 	width   int
-	details []view.ReceiverDetail
+	details []inspect.ReceiverDetail
 }
 
 // valueMost is how wide the values are; a longer one takes a line of its own.
@@ -111,7 +111,7 @@ func (x explanation) title() string {
 }
 
 // line writes a field and who has set it.
-func (x explanation) line(b *strings.Builder, field, value string, said view.Said) {
+func (x explanation) line(b *strings.Builder, field, value string, said inspect.Said) {
 	value = printable(dash(value))
 	indent := 23 + valueMost + 2 + 10
 	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
@@ -122,7 +122,7 @@ func (x explanation) line(b *strings.Builder, field, value string, said view.Sai
 }
 
 // from says who said something: the rule, its place, and of an override its end.
-func from(said view.Said, now time.Time) string {
+func from(said inspect.Said, now time.Time) string {
 	var parts []string
 	if said.Name != "" {
 		parts = append(parts, ruleKey(said.Name))
@@ -180,7 +180,7 @@ func (x explanation) notes() (notes []string) {
 }
 
 // present writes how a receiver stands where it lives.
-func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
+func (x explanation) present(b *strings.Builder, d inspect.ReceiverDetail) {
 	fmt.Fprintf(b, "\n%s\n", foldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
 		d.Why), 0,
 		x.width))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
@@ -90,7 +90,7 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 
 // filesState says of which nodes the throttle file differs from that of the node that was
 // asked, and of which nothing is known.
-func filesState(others []view.OtherFile, silent []view.Silent) (texts []string) {
+func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []string) {
 	for _, o := range others {
 		node := printable(o.Node)
 		if o.Differs {

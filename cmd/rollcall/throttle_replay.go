@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 func newThrottleReplay(node *adminFlags) *cobra.Command {
@@ -45,7 +45,7 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
 		defer cancel()
-		var found view.Replayed
+		var found inspect.Replayed
 		if err := client.call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func candidates(args []string, rules string) (body candidateBody, err error) {
 	return body, err
 }
 
-func printThrottleReplay(w io.Writer, r view.Replayed) error {
+func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 	var b strings.Builder
 	width := widthOf(w)
 	paragraph := func(format string, args ...any) {
@@ -126,7 +126,7 @@ func reach(hours float64) string {
 	return rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
 }
 
-func writeReceiverReplay(b *strings.Builder, one view.ReceiverReplay, width int) {
+func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width int) {
 	delay := "at the same time"
 	switch d := seconds(one.Delay); {
 	case d >= time.Second:

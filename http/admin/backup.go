@@ -30,7 +30,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusConflict, "backup_running", "another backup of this node is running; wait for its end")
 		return
 	}
-	ctx, cancel := s.longCall(r)
+	ctx, cancel := s.desk.longCall(r.Context())
 	defer cancel()
 	began := time.Now()
 	copied, bytes, err := s.options.Backup(ctx)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/verdict"
@@ -69,7 +69,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	waited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_receiver_delay_seconds_total",
 		Help: "Seconds that addresses have waited at receivers, all added up, by what kept their receiver " +
 			"from asking more."}, []string{"cause"})
-	for i, cause := range view.Causes {
+	for i, cause := range inspect.Causes {
 		m.waitingNow[i], m.waitedSeconds[i] = waiting.WithLabelValues(cause), waited.WithLabelValues(cause)
 	}
 	r.MustRegister(m.rcpts, waiting, waited, m.answers, m.pauses, m.moved, m.resent, m.stale, m.doubled, m.silent,
