@@ -150,7 +150,7 @@ func (b *bystander) reads(ctx context.Context) {
 	}
 }
 
-// refused wants every write answered with "later" (RELIABILITY 4.4 and 4.5).
+// refused wants every write answered with "later".
 func (b *bystander) refused(ctx context.Context) {
 	b.t.Helper()
 	b.wantLater("create", b.create(ctx), api.ServiceUnavailable)
