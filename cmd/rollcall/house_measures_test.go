@@ -198,17 +198,17 @@ var citation = regexp.MustCompile(`\b(?:RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOME
 // countCitations counts what texts of the repository cite and the repository does not have.
 func countCitations(t *testing.T, found map[string]int) {
 	t.Helper()
-	err := filepath.WalkDir(houseRoot, func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && name != houseRoot && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
+		if d.IsDir() && name != HouseRoot && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !slices.Contains([]string{".go", ".toml", ".txt", ".md", ".sql"}, filepath.Ext(name)) {
 			return nil
 		}
-		relative, err := filepath.Rel(houseRoot, name)
+		relative, err := filepath.Rel(HouseRoot, name)
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func countCitations(t *testing.T, found map[string]int) {
 			return err
 		}
 		for _, cited := range citation.FindAllString(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(houseRoot, filepath.FromSlash(cited))); err != nil {
+			if _, err := os.Stat(filepath.Join(HouseRoot, filepath.FromSlash(cited))); err != nil {
 				found["cites "+filepath.ToSlash(filepath.Dir(relative))]++
 			}
 		}

@@ -22,7 +22,7 @@ import (
 // that keep files readable.
 
 const (
-	houseRoot    = "../.."
+	HouseRoot    = "../.."
 	functionMax  = 70  // lines of a function
 	fileLinesMax = 800 // lines of a file
 )
@@ -45,24 +45,24 @@ func sources(t *testing.T) []source {
 		t.Fatal(err)
 	}
 	if len(all) < 50 {
-		t.Fatalf("only %d Go files were found: is %s the root?", len(all), houseRoot)
+		t.Fatalf("only %d Go files were found: is %s the root?", len(all), HouseRoot)
 	}
 	return all
 }
 
 // parsed parses them once for all tests.
 var parsed = sync.OnceValues(func() (all []source, err error) {
-	err = filepath.WalkDir(houseRoot, func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "testdata" || name != houseRoot && strings.HasPrefix(d.Name(), ".")) {
+		if d.IsDir() && (d.Name() == "testdata" || name != HouseRoot && strings.HasPrefix(d.Name(), ".")) {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".pb.go") {
 			return nil
 		}
-		relative, err := filepath.Rel(houseRoot, name)
+		relative, err := filepath.Rel(HouseRoot, name)
 		if err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func TestNoNakedToDo(t *testing.T) {
 
 func TestEveryExportedNameIsExplained(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test || within(s.folder, "cmd") {
+		if s.test || s.folder == "cmd/rollcall" {
 			continue
 		}
 		for _, d := range s.file.Decls {
@@ -305,7 +305,7 @@ func receiverIsExported(list *ast.FieldList) bool {
 }
 
 func TestEveryCitedStandardIsListed(t *testing.T) {
-	listed, err := os.ReadFile(filepath.Join(houseRoot, "docs", "specifications.md"))
+	listed, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "specifications.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestEveryCitedStandardIsListed(t *testing.T) {
 }
 
 func TestEveryIssueCodeIsDocumented(t *testing.T) {
-	documented, err := os.ReadFile(filepath.Join(houseRoot, "docs", "errors.md"))
+	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "errors.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 }
 
 func TestEveryReasonIsDocumented(t *testing.T) {
-	documented, err := os.ReadFile(filepath.Join(houseRoot, "docs", "api.md"))
+	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "api.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
