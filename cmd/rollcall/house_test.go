@@ -95,6 +95,7 @@ var mayImport = map[string][]string{
 	"actors/guard":        {}, // a leaf, for whoever starts a goroutine
 	"actors/watchdog":     {}, // a leaf, for whoever holds what others may take over
 	"actors/runqueue":     {}, // a leaf, for whoever has much to do
+	"actors/settings":     {"ledger", "smtp"},
 	"actors/wire":         {"smtp"},
 	"actors/view":         {},
 	"actors/intake":       {"smtp"},

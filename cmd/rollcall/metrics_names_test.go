@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
 	"rollcall/config"
 	"rollcall/config/effort"
@@ -119,7 +118,7 @@ func metricsOf(t *testing.T) map[string]*family {
 		for _, f := range found {
 			allMetrics.total += f.series
 		}
-		w := clustertest.Open(t, 1, func(_ int, o *cluster.Options) { o.Peers.Identity.Register(o.Registerer) })
+		w := clustertest.Open(t, 1, func(_ int, o *clustertest.Options) { o.Peers.Identity.Register(o.Registerer) })
 		w.MustJoin(0)
 		addFamilies(t, found, w.Node(0).Metrics)
 		allMetrics.families = found

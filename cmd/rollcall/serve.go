@@ -58,7 +58,7 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 	if err == nil {
 		select {
 		case <-c.Context().Done():
-		case err = <-n.Cluster().Failed():
+		case err = <-n.Cluster.Failed():
 		}
 		log.Info("draining")
 	}

@@ -98,7 +98,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 	if err != nil || d.Status != "waiting" {
 		t.Fatalf("a parked file is %q: %v", d.Status, err)
 	}
-	if left := s.node.Cluster().Load().Addresses; left != 0 {
+	if left := s.node.Cluster.Load().Addresses; left != 0 {
 		t.Errorf("%d addresses count as in work", left)
 	}
 	var ended api.Cancellation
@@ -161,7 +161,7 @@ func TestWhatParkedFilesLeaveInMemory(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	// The library keeps its actors in 32,768 maps, and what the first of each takes is never given back: 11 MB.
-	registry := s.node.Cluster().System().ProcessRegistry
+	registry := s.node.Cluster.System().ProcessRegistry
 	for range 400_000 {
 		if pid, added := registry.Add(nil, registry.NextId()); added {
 			registry.Remove(pid)

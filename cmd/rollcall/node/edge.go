@@ -34,12 +34,11 @@ type edgeOptions struct {
 }
 
 // startLimiter starts what counts the limits of API keys for all nodes.
-func (n *Node) startLimiter() (httpd.Limiter, error) {
+func (n *Node) startLimiter(keys edge.Options) (httpd.Limiter, error) {
 	if n.Book.Embedded() {
 		return nil, nil
 	}
-	members := n.Cluster()
-	limiter, err := edge.Start(members.System(), members.Resolve, n.limits)
+	limiter, err := edge.Start(n.Cluster.System(), n.Cluster.Resolve, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +48,7 @@ func (n *Node) startLimiter() (httpd.Limiter, error) {
 
 // nodes counts the nodes that the ledger knows.
 func (n *Node) nodes() int {
-	if roll := n.Cluster().Roll(); roll != nil {
+	if roll := n.Cluster.Roll(); roll != nil {
 		return len(roll.Nodes)
 	}
 	return 1
@@ -87,7 +86,7 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,
 		o.registry
 	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
-	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond, n.tuning.weight
+	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond, n.settings.Weight
 	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
 	cert, key := c.UploadTLS()
 	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
@@ -112,7 +111,7 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions,
 	tokens *upload.Tokens) error {
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
-	public.Weight = n.tuning.weight
+	public.Weight = n.settings.Weight
 	public.Nodes = n.nodes
 	public.Tracer = n.tracer
 	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
@@ -149,10 +148,10 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		People: book, PagesURL: n.pagesURL,
 		Limits:   workspaceLimits(c),
 		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
-		Cluster: membersView{c.Cluster.Name, n.Cluster()}, Ready: n.Cluster().Ready,
+		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
-		Survey:       n.clerk, Tuned: n.tuning.wake,
+		Survey:       n.clerk, Tuned: n.settings.Wake,
 		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
 			return n.replay(ctx, c.Throttle, throttle, rules)
 		},

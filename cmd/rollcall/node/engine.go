@@ -20,13 +20,11 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/runqueue"
 	"rollcall/actors/verification"
 	"rollcall/cluster"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
-	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/smtplab"
@@ -267,39 +265,29 @@ func sessionSlots() int {
 	return min(SessionsMax, max(64, (int(limit.Cur)-descriptorsKept)/2))
 }
 
-// workParts are the parts of a node that its work is done with.
-type workParts struct {
-	book     *sqlstore.Store
-	resolver *mx.Resolver
-	table    *throttle.Table
-	members  *membership
-	facts    *domain.Facts
-	weight   func(workspace uuid.UUID) int
-	window   *runqueue.Window
-}
-
 // workOptions is what the dispatcher and everything below it needs.
-func workOptions(c config.Config, id uuid.UUID, p workParts, o engineOptions) dispatcher.Options {
+func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver, facts *domain.Facts,
+	o engineOptions) dispatcher.Options {
 	match := func(r mx.Route) string {
 		names := make([]string, len(r.Hosts))
 		for i, h := range r.Hosts {
 			names[i] = h.Name
 		}
-		key, _ := p.table.Match(r.Receiver, names, r.Domain)
+		key, _ := n.table.Match(r.Receiver, names, r.Domain)
 		return key
 	}
 	return dispatcher.Options{
-		Book: p.book, Node: id, Log: o.log, LeasesMax: c.Limits.FilesAtOnce, BytesMax: c.Limits.FileBytesAtOnce,
-		Ahead: p.members.ahead, Weight: p.weight, Metrics: dispatcher.NewMetrics(o.registry),
+		Book: n.Book, Node: id, Log: o.log, LeasesMax: c.Limits.FilesAtOnce, BytesMax: c.Limits.FileBytesAtOnce,
+		Ahead: n.Cluster.Ahead, Weight: n.settings.Weight, Metrics: dispatcher.NewMetrics(o.registry),
 		Retention: ledger.Retention{Uploads: c.Retention.Uploads.Duration,
 			Results: c.Retention.Results.Duration, Funding: c.Retention.Funding.Duration},
-		Work: verification.Options{Book: p.book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax, Window: p.window,
-			Left: &p.members.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
-			Domain: domain.Options{Route: p.resolver.Lookup, Match: match, Shards: p.table.Shards,
-				Version: p.table.Version,
-				WaitsOf: func(key string) []time.Duration { return p.table.For(key).Waits.List() },
-				Facts:   p.facts, Load: domainLoad(o.registry, p.weight), Log: o.log,
-				Resolve:       receiver.Resolver(p.members.node.Load().Resolve),
+		Work: verification.Options{Book: n.Book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax, Window: n.window,
+			Left: &n.work.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
+			Domain: domain.Options{Route: resolver.Lookup, Match: match, Shards: n.table.Shards,
+				Version: n.table.Version,
+				WaitsOf: func(key string) []time.Duration { return n.table.For(key).Waits.List() },
+				Facts:   facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,
+				Resolve:       receiver.Resolver(n.Cluster.Resolve),
 				Waits:         durations(c.Retry.GreylistWaits),
 				ControlPauses: durations(c.Retry.ControlWaits),
 				GiveUpAfter:   c.Retry.GiveUpAfter.Duration}},

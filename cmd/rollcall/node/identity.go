@@ -21,6 +21,7 @@ import (
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/view"
+	"rollcall/cluster"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
@@ -42,7 +43,7 @@ type selfCheck struct {
 	reach    *identity.Reach // nil in a lab, where receivers that do not answer are made up
 	enforced bool
 	log      *slog.Logger
-	members  *membership
+	node     *cluster.Node
 	sources  *egress.Pool
 	metrics  *receiver.Metrics
 
@@ -54,8 +55,8 @@ type selfCheck struct {
 
 // newSelfCheck prepares the checks of a node. What receivers think of it is known when
 // sources is set, before start.
-func newSelfCheck(c config.Config, m *membership, o engineOptions) (*selfCheck, error) {
-	s := &selfCheck{enforced: c.Identity.Enforce, log: o.log, members: m, first: make(chan struct{})}
+func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck, error) {
+	s := &selfCheck{enforced: c.Identity.Enforce, log: o.log, node: n, first: make(chan struct{})}
 	options, err := IdentityOptions(c)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func newSelfCheck(c config.Config, m *membership, o engineOptions) (*selfCheck, 
 	}
 	options.Reach, options.Log, options.Changed = s.reach, o.log, s.changed
 	if !strings.HasPrefix(c.Ledger.URL, "sqlite:") { // that one has this machine's clock
-		options.Offset = m.clockOffset
+		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Roll() != nil }
 	}
 	options.Resting = func() []identity.Resting { return restingOf(s.sources) }
 	if s.watch, err = identity.NewWatch(options); err != nil {
@@ -77,6 +78,7 @@ func newSelfCheck(c config.Config, m *membership, o engineOptions) (*selfCheck, 
 
 // start begins to check, and waits a moment for the first result.
 func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error) {
+	s.apply() // until something is known it may not
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -111,12 +113,8 @@ func (s *selfCheck) changed(r identity.Report) {
 	s.apply()
 }
 
-// apply tells the cluster, when there is one, whether this node may probe.
-func (s *selfCheck) apply() {
-	if n := s.members.node.Load(); n != nil {
-		n.SetUnfit(s.unfit())
-	}
-}
+// apply tells the cluster whether this node may probe.
+func (s *selfCheck) apply() { s.node.SetUnfit(s.unfit()) }
 
 // tell writes one line when the node becomes fit or does not stay so.
 func (s *selfCheck) tell(r identity.Report) {

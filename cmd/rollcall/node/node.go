@@ -17,15 +17,16 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/edge"
 	"rollcall/actors/guard"
-	"rollcall/actors/receiver"
 	"rollcall/actors/runqueue"
 	spans "rollcall/actors/span"
 	"rollcall/actors/watchdog"
 	"rollcall/cluster"
 	"rollcall/config"
+	httpd "rollcall/http"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
+	"rollcall/smtp/mx"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -45,23 +46,24 @@ type Options struct {
 type Node struct {
 	APIURL, UploadURL, AdminURL string
 
-	pages atomic.Pointer[string] // where they are; nil until it is known, and when they are off
-
-	Lab      *smtplab.Lab // nil without one
-	rules    *liveRules
-	Book     *sqlstore.Store
-	members  *membership
-	self     *selfCheck
-	limits   edge.Options // of API keys, for all nodes together
-	stops    []stopper    // in the order of the starts
-	once     sync.Once
-	stopErr  error
-	tracer   *spans.Tracer // nil: nothing is traced
 	Registry *prometheus.Registry
+	Lab      *smtplab.Lab // nil without one
+	Book     *sqlstore.Store
+	Cluster  *cluster.Node // this process as a member
+
 	watchdog *watchdog.Watchdog
 	window   *runqueue.Window
+	rules    *liveRules
+	tracer   *spans.Tracer // nil: nothing is traced
+	work     *workload
 	*throttling
+	self  *selfCheck
+	pages atomic.Pointer[string] // where they are; nil until it is known, and when they are off
+
+	stops    []stopper // in the order of the starts
 	stopping atomic.Bool
+	once     sync.Once
+	stopErr  error
 }
 
 // stopper ends one part of a node.
@@ -110,17 +112,13 @@ func Start(ctx context.Context, c config.Config, o Options) (n *Node, err error)
 	}
 	n.Book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
-	work, err := n.startEngine(ctx, c, book, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
+	work, err := n.startEngine(ctx, c, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
 		guard: guard.New(registry, o.Log), hour: throttle.Hour(o.Hour), facts: factsOf(book, o.Forgets)})
 	if err != nil {
 		return nil, err
 	}
-	counted, err := n.startLimiter()
-	if err != nil {
-		return nil, err
-	}
 	if err := n.startEdge(ctx, c, book, edgeOptions{registry: registry, log: o.Log, token: token,
-		wake: work.Wake, limiter: counted}); err != nil {
+		wake: work.wake, limiter: work.limiter}); err != nil {
 		return nil, err
 	}
 	n.startSelfAudit(ctx, c, engineOptions{registry: registry, log: o.Log})
@@ -138,59 +136,69 @@ type engineOptions struct {
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
 
+// engine is what the listeners need of the actors.
+type engine struct {
+	wake    func()        // there is work
+	limiter httpd.Limiter // of API keys; nil: this node counts alone
+}
+
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
-func (n *Node) startEngine(ctx context.Context, c config.Config, book *sqlstore.Store, id uuid.UUID,
-	o engineOptions) (*dispatcher.Dispatcher, error) {
-	n.members = &membership{living: receiver.NewRegistry()}
-	if err := n.startThrottling(ctx, c, book, o); err != nil {
-		return nil, err
+func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (e engine, err error) {
+	if err := n.newMember(c, id, o); err != nil {
+		return e, err
 	}
-	resolver, err := NewResolver(c, n.tuning.weightOf)
+	if err := n.startThrottling(ctx, c, n.Book, o); err != nil {
+		return e, err
+	}
+	resolver, err := NewResolver(c, n.settings.WeightOf)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	n.add("dns", func(context.Context) error { return resolver.Close() })
 	registerDNSMetrics(o.registry, resolver)
-	if n.self, err = newSelfCheck(c, n.members, o); err != nil {
-		return nil, err
+	if n.self, err = newSelfCheck(c, n.Cluster, o); err != nil {
+		return e, err
 	}
 	o.opened = n.self.opened
 	receivers, err := n.receivers(c, o)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	if err := n.openClerk(receivers, resolver); err != nil {
-		return nil, err
+		return e, err
 	}
-	n.limits = edge.Options{Limits: edgeLimits(c), Share: n.members.part, Metrics: edge.NewMetrics(o.registry),
-		Guard: o.guard}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
 	n.add("identity", n.self.start(ctx))
-	kinds, err := kindsOf(receivers, n.limits)
+	keys := edge.Options{Limits: edgeLimits(c), Share: n.Cluster.Part, Metrics: edge.NewMetrics(o.registry), Guard: o.guard}
+	kinds, err := kindsOf(receivers, keys)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
-	members, err := n.members.start(ctx, c, book, memberOptions{id, kinds, o.registry, o.log, n.self.unfit(),
-		n.clerk.Answer, o.guard})
-	if err != nil {
-		return nil, err
+	if err := n.Cluster.Serve(ctx, kinds, n.clerk.Answer); err != nil {
+		return e, err
 	}
-	n.clerk.Join(members)
-	n.self.apply() // what was found meanwhile
-	n.add("what receivers taught", n.members.living.Flush)
-	n.add("cluster", members.Stop)
-	facts := n.startFacts(ctx, book, o)
-	parts := workParts{book, resolver, n.table, n.members, facts, n.tuning.weight, n.window}
-	options := workOptions(c, id, parts, o)
+	n.add("what receivers taught", n.work.receivers.Flush)
+	n.add("cluster", n.Cluster.Stop)
+	if e.wake, err = n.startDispatcher(ctx, c, id, resolver, o); err != nil {
+		return e, err
+	}
+	e.limiter, err = n.startLimiter(keys)
+	return e, err
+}
+
+// startDispatcher starts who takes verifications into work.
+func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUID, resolver *mx.Resolver,
+	o engineOptions) (wake func(), err error) {
+	options := n.workOptions(c, id, resolver, n.startFacts(ctx, n.Book, o), o)
 	options.Work.Tracer = n.tracer
-	work, err := dispatcher.Start(members.System(), options)
+	d, err := dispatcher.Start(n.Cluster.System(), options)
 	if err != nil {
 		return nil, err
 	}
-	n.members.work.Store(work)
-	members.OnDrain(work.Drain)
-	n.add("dispatcher", work.Stop)
-	return work, nil
+	n.work.dispatcher.Store(d)
+	n.Cluster.OnDrain(d.Drain)
+	n.add("dispatcher", d.Stop)
+	return d.Wake, nil
 }
 
 // startWatchdog lets somebody notice when the process does not run, or has too much to run.
@@ -232,11 +240,8 @@ func (n *Node) add(name string, stop func(ctx context.Context) error) {
 
 // draining says whether this node gives its work away and should get no requests.
 func (n *Node) draining() bool {
-	return n.stopping.Load() || n.Cluster().Draining()
+	return n.stopping.Load() || n.Cluster.Draining()
 }
-
-// Cluster is this process as a member.
-func (n *Node) Cluster() *cluster.Node { return n.members.node.Load() }
 
 // Identity is what this node found last of what receivers see of it.
 func (n *Node) Identity() admin.Identity { return n.self.view() }

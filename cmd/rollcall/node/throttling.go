@@ -9,6 +9,7 @@ import (
 
 	"rollcall/actors/clerk"
 	"rollcall/actors/receiver"
+	"rollcall/actors/settings"
 	"rollcall/actors/view"
 	"rollcall/config"
 	"rollcall/http/admin"
@@ -25,11 +26,11 @@ const noteWithin = 10 * time.Second
 // throttling is what a node knows of how receivers may be asked: its rules, where they come
 // from, and who answers questions about them.
 type throttling struct {
-	table  *throttle.Table
-	file   *config.ThrottleFile // and why it is not used, if it is not
-	shown  *throttleMetrics
-	tuning *tuning
-	clerk  *clerk.Clerk
+	table    *throttle.Table
+	file     *config.ThrottleFile // and why it is not used, if it is not
+	shown    *throttleMetrics
+	settings *settings.Follower
+	clerk    *clerk.Clerk
 }
 
 // startThrottling loads the rules and follows their changes: those of the file, and those
@@ -44,9 +45,9 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 		return err
 	}
 	t.shown = newThrottleMetrics(o.registry, t.table)
-	t.tuning = &tuning{read: book.Tuning, table: t.table, clock: n.members.clock,
-		replan: n.members.living.Replan, log: o.log}
-	stop, err := t.tuning.start(ctx)
+	var stop func(context.Context) error
+	t.settings, stop, err = settings.Start(ctx, settings.Options{Read: book.Tuning, Table: t.table, Clock: n.clock,
+		Replan: n.work.receivers.Replan, Log: o.log})
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *sl
 			}
 			t.shown.file(err)
 			if err == nil {
-				n.members.living.Replan()
+				n.work.receivers.Replan()
 				n.noteChanges(ctx, book, log, s.Changes)
 			}
 		})
@@ -135,18 +136,21 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	r.Most = c.SMTP.ReceiversAtOnce
 	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
 	r.Busy = func() bool { return n.window.Busy() }
-	r.Registry, r.Fenced, r.Late = n.members.living, n.members.fenced, n.members.late
-	r.Facts, r.Clock = receiverFacts{o.facts}, n.members.clock
+	r.Registry, r.Fenced, r.Late = n.work.receivers, n.Cluster.Fenced, n.Cluster.Late
+	r.Facts, r.Clock = receiverFacts{o.facts}, n.clock
 	r.Stated = func(key string) bool { return n.table.Stated(key, throttle.FieldRcptRate) }
-	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.tuning.weight
+	r.SourceOf, r.Said, r.Weight = n.table.Source, n.table.Said, n.settings.Weight
 	return r, nil
 }
 
 // openClerk makes who answers operators' questions about this node, and asks the others.
 func (n *Node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
 	n.clerk, err = clerk.New(clerk.Options{Living: r.Registry, Sources: r.Sources, Table: n.table,
-		Route: resolver.Lookup, Clock: n.members.clock, Guard: r.Guard, Lookup: n.members.lookup, Health: n.self.health,
+		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup, Health: n.self.health,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
+	if err == nil {
+		n.clerk.Join(n.Cluster)
+	}
 	return err
 }
 

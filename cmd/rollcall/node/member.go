@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/edge"
-	"rollcall/actors/guard"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/view"
@@ -29,90 +27,56 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// membership is what the parts of a node ask the cluster; the parts are made
-// before it, because it hosts them.
-type membership struct {
-	node   atomic.Pointer[cluster.Node]
-	work   atomic.Pointer[dispatcher.Dispatcher]
-	living *receiver.Registry
-	left   atomic.Int64 // addresses in work that are not settled
-}
-
-// fenced says that this process may not speak to receivers now.
-func (m *membership) fenced() bool {
-	n := m.node.Load()
-	return n == nil || n.Fenced()
-}
-
-// late says that what is sent to receivers now might be on its way for too long.
-func (m *membership) late() bool {
-	n := m.node.Load()
-	return n == nil || n.Late()
+// workload is what this node has in work: what it tells the cluster and operators.
+type workload struct {
+	receivers  *receiver.Registry
+	dispatcher atomic.Pointer[dispatcher.Dispatcher] // nil until it runs: it is the last to start
+	left       atomic.Int64                          // addresses in work that are not settled
 }
 
 // load is what this node has in work.
-func (m *membership) load() cluster.Load {
-	l := cluster.Load{Addresses: m.left.Load(), Receivers: m.living.Count()}
-	if w := m.work.Load(); w != nil {
-		l.Leases = w.Leases()
+func (w *workload) load() cluster.Load {
+	l := cluster.Load{Addresses: w.left.Load(), Receivers: w.receivers.Count()}
+	if d := w.dispatcher.Load(); d != nil {
+		l.Leases = d.Leases()
 	}
 	return l
 }
 
 // lookup says what the open addresses of a verification wait for that this node works on.
-func (m *membership) lookup(id uuid.UUID) (view.Verification, bool) {
-	if w := m.work.Load(); w != nil {
-		return w.Lookup(id)
+func (w *workload) lookup(id uuid.UUID) (view.Verification, bool) {
+	if d := w.dispatcher.Load(); d != nil {
+		return d.Lookup(id)
 	}
 	return view.Verification{}, false
 }
 
-// ahead says whether this node has clearly more in work than another one.
-func (m *membership) ahead(leases int, addresses int64) bool {
-	n := m.node.Load()
-	return n != nil && n.Ahead(leases, addresses)
-}
-
-// memberOptions is what the cluster needs to know of this node.
-type memberOptions struct {
-	id       uuid.UUID
-	kinds    cluster.Kinds
-	registry *prometheus.Registry
-	log      *slog.Logger
-	unfit    string // why this node must not probe yet; "": it may
-	answer   func(ctx context.Context, question []byte) ([]byte, error)
-	guard    *guard.Guard
-}
-
-// startMember makes this process a member: of a cluster of one when the ledger is
-// embedded.
-func (m *membership) start(ctx context.Context, c config.Config, book *sqlstore.Store, o memberOptions) (
-	*cluster.Node, error) {
+// newMember makes the node of the cluster that this process will be: of a cluster of one when the ledger is embedded.
+func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
 	host, err := nodeName(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	options := cluster.Options{Name: c.Cluster.Name, Node: o.id, Host: host, Kinds: o.kinds, Wire: wire.Version,
+	n.work = &workload{receivers: receiver.NewRegistry()}
+	options := cluster.Options{Name: c.Cluster.Name, Node: id, Host: host, Wire: wire.Version,
 		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
-		Comply: m.living.ApplyShares, Silent: m.living.Silent, Load: m.load, Unfit: o.unfit, Answer: o.answer,
-		Prepare: o.guard.Install}
-	if book.Embedded() {
-		m.living.Alone()
+		Comply: n.work.receivers.ApplyShares, Silent: n.work.receivers.Silent, Load: n.work.load, Prepare: o.guard.Install}
+	if n.Book.Embedded() {
+		n.work.receivers.Alone()
 	} else {
-		if options.Peers, err = peersOf(c, book, o.log); err != nil {
-			return nil, err
+		if options.Peers, err = peersOf(c, n.Book, o.log); err != nil {
+			return err
 		}
 		if options.Peers.Identity != nil {
 			options.Peers.Identity.Register(o.registry)
 		}
 	}
-	n, err := cluster.Start(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	m.node.Store(n)
-	return n, nil
+	n.Cluster, err = cluster.New(options)
+	return err
 }
+
+// clock is the time of the ledger, as far as heartbeats tell.
+func (n *Node) clock() time.Time { return time.Now().Add(n.Cluster.ClockOffset()) }
 
 // nodeName is what people call this node: configured, or its host's name.
 func nodeName(c config.Config) (string, error) {
@@ -174,30 +138,6 @@ func edgeLimits(c config.Config) edge.Limits {
 		Creates:   edge.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst},
 		Downloads: c.HTTP.DownloadsAtOnce,
 	}
-}
-
-// part is the share of what only protects ourselves, such as the limits of API keys.
-func (m *membership) part(key string) (part, of int) {
-	if n := m.node.Load(); n != nil {
-		return n.Part(key)
-	}
-	return 0, 1
-}
-
-// clock is the time of the ledger, as far as heartbeats tell.
-func (m *membership) clock() time.Time {
-	if n := m.node.Load(); n != nil {
-		return time.Now().Add(n.ClockOffset())
-	}
-	return time.Now()
-}
-
-// clockOffset is the ledger's clock minus ours; false: no heartbeat has told yet.
-func (m *membership) clockOffset() (time.Duration, bool) {
-	if n := m.node.Load(); n != nil {
-		return n.ClockOffset(), n.Roll() != nil
-	}
-	return 0, false
 }
 
 // receiverFacts keeps what receivers taught in the ledger.

@@ -1,4 +1,4 @@
-package node
+package settings
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// TestTuning: overrides hold from the reading that finds them to their end, also when the
+// TestOverridesHoldToTheirEnd: overrides hold from the reading that finds them to their end, also when the
 // ledger does not answer any more, and one that cannot be read spoils no other.
-func TestTuning(t *testing.T) {
+func TestOverridesHoldToTheirEnd(t *testing.T) {
 	table, err := throttle.NewTable(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -33,12 +33,12 @@ func TestTuning(t *testing.T) {
 			Expires: now.Add(time.Minute)},
 	}}
 	var failure error
-	follower := &tuning{table: table, clock: func() time.Time { return now }, replan: func() { replans++ },
-		log:  slog.New(slog.DiscardHandler),
-		read: func(context.Context) (ledger.Tuning, error) { return found, failure }}
+	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now }, Replan: func() { replans++ },
+		Log:  slog.New(slog.DiscardHandler),
+		Read: func(context.Context) (ledger.Tuning, error) { return found, failure }}}
 	check := func(when string, rate string, connections, replanned int) {
 		t.Helper()
-		if err := follower.follow(t.Context()); !errors.Is(err, failure) {
+		if err := follower.read(t.Context()); !errors.Is(err, failure) {
 			t.Fatal(err)
 		}
 		a := table.For("slow.example")
@@ -49,7 +49,7 @@ func TestTuning(t *testing.T) {
 	}
 	check("at first", "1/s", 1, 1)
 	check("again", "1/s", 1, 1)
-	if w, other := follower.weight(customer), follower.weight(uuid.New()); w != 7 || other != 1 {
+	if w, other := follower.Weight(customer), follower.Weight(uuid.New()); w != 7 || other != 1 {
 		t.Errorf("weights %d and %d, want 7 and 1", w, other)
 	}
 	now, failure = now.Add(2*time.Minute), errors.New("no ledger")
@@ -82,12 +82,12 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	cleared.ID, cleared.Key, cleared.Expires = uuid.New(), "other.example", now.Add(time.Hour)
 	found := ledger.Tuning{Overrides: []ledger.ThrottleOverride{ends, cleared}}
 	var out bytes.Buffer
-	follower := &tuning{table: table, clock: func() time.Time { return now }, replan: func() {},
-		log:  slog.New(slog.NewTextHandler(&out, nil)),
-		read: func(context.Context) (ledger.Tuning, error) { return found, nil }}
+	follower := &Follower{options: Options{Table: table, Clock: func() time.Time { return now }, Replan: func() {},
+		Log:  slog.New(slog.NewTextHandler(&out, nil)),
+		Read: func(context.Context) (ledger.Tuning, error) { return found, nil }}}
 	follow := func() {
 		t.Helper()
-		if err := follower.follow(t.Context()); err != nil {
+		if err := follower.read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
