@@ -58,7 +58,7 @@ func (c *adminClient) unheardOf(ctx context.Context, key, source string) (texts 
 	if known, err := c.receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
 		lives := func(r view.Receiver) bool {
-			return key == r.Key || key == throttle.NameOf(r.Key) || key == throttle.Unsharded(r.Key)
+			return key == r.Key || key == throttle.NameOf(r.Key)
 		}
 		if !slices.ContainsFunc(known.Receivers, lives) {
 			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+

@@ -104,9 +104,6 @@ func (x explanation) title() string {
 			text += " (hosts " + some(x.Hosts) + ")"
 		}
 	}
-	if x.Shards > 1 {
-		text += fmt.Sprintf(", in %d shards that share what it allows", x.Shards)
-	}
 	return text + "."
 }
 

@@ -55,7 +55,7 @@ func (d *Desk) Receivers(ctx context.Context) (view.Receivers, error) {
 	return found, nil
 }
 
-// Receiver gives everything about one: one value for each node and shard where it lives.
+// Receiver gives everything about one: one value for each node where it lives.
 func (d *Desk) Receiver(ctx context.Context, text string) ([]view.ReceiverDetail, error) {
 	ctx, cancel, err := d.surveyed(ctx)
 	defer cancel()

@@ -29,7 +29,7 @@
 //	                                  a rule file to try, "" is as the node judges
 //	GET  /v1/verifications/{id}/waits view.Verification: what its open addresses wait for, and until when
 //	GET  /v1/receivers                view.Receivers
-//	GET  /v1/receivers/detail?key=    {"receivers":[view.ReceiverDetail]}, one for each node and shard
+//	GET  /v1/receivers/detail?key=    {"receivers":[view.ReceiverDetail]}, one for each node
 //	POST /v1/receivers/close          {"key","node","session"} -> the same: ends one session
 //	POST /v1/receivers/forget         {"key","what","reason"} -> {"receivers":[view.Forgotten],"silent"}; what is
 //	                                  pace, sessions, block or all

@@ -49,7 +49,7 @@ func (s *Server) receivers(w http.ResponseWriter, r *http.Request) {
 	answer(w, found, err)
 }
 
-// receiverDetails answers for one receiver: one of it for each node and shard.
+// receiverDetails answers for one receiver: one of it for each node.
 type receiverDetails struct {
 	Receivers []view.ReceiverDetail `json:"receivers"`
 }

@@ -12,7 +12,7 @@ import (
 type Survey interface {
 	Receivers(ctx context.Context) (view.Receivers, error)
 	// Receiver gives everything about one, by its key or the name of a rule: one value for
-	// each node and shard where it lives. view.ErrNotThere; a view.Unheard when a node that
+	// each node where it lives. view.ErrNotThere; a view.Unheard when a node that
 	// does not answer may have it.
 	Receiver(ctx context.Context, key string) ([]view.ReceiverDetail, error)
 	Sources(ctx context.Context) ([]view.Source, []view.Silent, error)
