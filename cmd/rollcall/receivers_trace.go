@@ -60,7 +60,7 @@ func unheardOf(ctx context.Context, client *client.Admin, key, source string) (t
 	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
 		lives := func(r inspect.Receiver) bool {
-			return key == r.Key || key == throttle.NameOf(r.Key) || key == throttle.Unsharded(r.Key)
+			return key == r.Key || key == throttle.NameOf(r.Key)
 		}
 		if !slices.ContainsFunc(known.Receivers, lives) {
 			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+

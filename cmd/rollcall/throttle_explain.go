@@ -105,9 +105,6 @@ func (x explanation) title() string {
 			text += " (hosts " + term.Some(x.Hosts) + ")"
 		}
 	}
-	if x.Shards > 1 {
-		text += fmt.Sprintf(", in %d shards that share what it allows", x.Shards)
-	}
 	return text + "."
 }
 

@@ -18,12 +18,9 @@ type open struct {
 	seen    map[uint64]struct{} // batches of results that were taken
 }
 
-// shard is the work with one receiver actor: all addresses of the domain, or
-// those that one of several actors asks for because the receiver's allowance is
-// too large for one (throttle.Limits.Shards).
-type shard struct {
-	number int
-	task   *wire.Task
+// backlog is what of the domain has no outcome, and how it stands with the receiver actor that asks for it.
+type backlog struct {
+	task *wire.Task
 
 	reached   bool // the receiver actor is known
 	reaching  bool
@@ -43,9 +40,10 @@ type shard struct {
 	deferred deferrals
 	ripe     int                // of deferred, those whose time had come at ripeAt, less those taken since
 	ripeAt   time.Duration      // since the start of the planner
-	stats    *deferralStats     // of all shards' deferred
+	stats    *deferralStats     // of deferred
 	history  map[uint32]pending // of addresses that were deferred and are out again
 	chunks   map[uint64]*open
+	chunk    uint64    // the newest; numbers are never used twice
 	size     int       // of the next chunk
 	retryAt  time.Time // no due retries are offered before
 
@@ -53,31 +51,19 @@ type shard struct {
 	toldAt time.Time // when
 }
 
-// newShards makes n shards without addresses.
-func (pl *planner) newShards(n int) []*shard {
-	out := make([]*shard, n)
-	for i := range out {
-		out[i] = &shard{number: i, size: wire.AddressesMax, stats: pl.retries.stats, history: map[uint32]pending{},
-			chunks: map[uint64]*open{},
-			task: &wire.Task{Verification: pl.verification, Epoch: pl.work.Epoch,
-				Domain: pl.work.Domain, Shard: uint32(i)}}
-	}
-	return out
-}
-
 // due says whether the time of a deferred address has come.
-func (s *shard) due(since time.Duration) bool {
+func (s *backlog) due(since time.Duration) bool {
 	return len(s.deferred) > 0 && s.deferred[0].due <= since
 }
 
 // unasked reports whether there is an address to be offered that was never put off.
-func (s *shard) unasked() bool { return len(s.ready) > 0 || s.next < len(s.ordinals) }
+func (s *backlog) unasked() bool { return len(s.ready) > 0 || s.next < len(s.ordinals) }
 
 // waiting reports whether there is an address to be offered.
-func (s *shard) waiting(since time.Duration) bool { return s.unasked() || s.due(since) }
+func (s *backlog) waiting(since time.Duration) bool { return s.unasked() || s.due(since) }
 
 // take returns the next address to be offered of those that are due again, or of the others.
-func (s *shard) take(since time.Duration, retries bool) (ordinal uint32, ok bool) {
+func (s *backlog) take(since time.Duration, retries bool) (ordinal uint32, ok bool) {
 	switch {
 	case retries && s.due(since):
 		return s.pop(), true
@@ -94,7 +80,7 @@ func (s *shard) take(since time.Duration, retries bool) (ordinal uint32, ok bool
 }
 
 // out returns how many chunks are out, of due retries or of others.
-func (s *shard) out(retries bool) (n int) {
+func (s *backlog) out(retries bool) (n int) {
 	for _, o := range s.chunks {
 		if o.retries == retries {
 			n++
@@ -104,7 +90,7 @@ func (s *shard) out(retries bool) (n int) {
 }
 
 // pop takes the address that is deferred for the shortest time.
-func (s *shard) pop() uint32 {
+func (s *backlog) pop() uint32 {
 	p := heap.Pop(&s.deferred).(pending)
 	if p.ordinal != controlOrdinal {
 		s.ripe = max(0, s.ripe-1)
@@ -132,7 +118,7 @@ func (d deferrals) ripe(since time.Duration, at int) int {
 
 // behind is how many addresses of the file wait to be offered, and for how long the oldest
 // has.
-func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
+func (s *backlog) behind(since time.Duration) (n int, oldest time.Duration) {
 	if since-s.ripeAt >= ripeEvery {
 		s.ripe, s.ripeAt = s.deferred.ripe(since, 0), since
 	}
@@ -147,7 +133,8 @@ func (s *shard) behind(since time.Duration) (n int, oldest time.Duration) {
 }
 
 // tellBehind says in an offer what waits beside it.
-func (pl *planner) tellBehind(now time.Time, s *shard, m *wire.Offer) {
+func (pl *planner) tellBehind(now time.Time, m *wire.Offer) {
+	s := &pl.backlog
 	n, oldest := s.behind(pl.since(now))
 	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
 	s.told, s.toldAt = n, now
@@ -161,10 +148,11 @@ const (
 	sayAgain = 4 * time.Second
 )
 
-// sayBehind tells the receiver of a shard what is behind when that has changed and no offer
+// sayBehind tells the receiver what is behind when that has changed and no offer
 // says so: addresses that were put off are due, or were given back. It asks to be woken by
 // when there is more to say.
-func (pl *planner) sayBehind(now time.Time, s *shard) (wake time.Time) {
+func (pl *planner) sayBehind(now time.Time) (wake time.Time) {
+	s := &pl.backlog
 	if !s.reached {
 		s.told = 0
 		return time.Time{}
@@ -186,10 +174,10 @@ func (pl *planner) sayBehind(now time.Time, s *shard) (wake time.Time) {
 	}
 	m := &wire.Offer{Task: s.task, Workspace: pl.workspace}
 	if n > 0 {
-		pl.tellBehind(now, s, m)
+		pl.tellBehind(now, m)
 	}
 	s.told, s.toldAt = n, now
-	pl.steps = append(pl.steps, tell{s.number, m})
+	pl.steps = append(pl.steps, tell{m})
 	if again {
 		return now.Add(sayAgain)
 	}
@@ -197,7 +185,8 @@ func (pl *planner) sayBehind(now time.Time, s *shard) (wake time.Time) {
 }
 
 // giveBack makes what a chunk had ready for the next one.
-func (pl *planner) giveBack(s *shard, o *open) {
+func (pl *planner) giveBack(o *open) {
+	s := &pl.backlog
 	for _, q := range o.offer.Probes {
 		ordinal := q.GetOrdinal()
 		if _, left := o.left[ordinal]; !left {
@@ -230,7 +219,7 @@ const (
 
 // quiet says until when nothing can be done; the zero time when nothing ever has
 // to be. busy: something can be done now, or is being done.
-func (s *shard) quiet(now, start time.Time) (until time.Time, busy bool) {
+func (s *backlog) quiet(now, start time.Time) (until time.Time, busy bool) {
 	switch {
 	case s.reaching && s.failures > missedMax:
 		// Nobody may probe, as when no node is fit: the work waits, and says so.
@@ -248,7 +237,7 @@ func (s *shard) quiet(now, start time.Time) (until time.Time, busy bool) {
 }
 
 // hold notes until when the receiver may not ask; zero: it may.
-func (s *shard) hold(now, until time.Time) {
+func (s *backlog) hold(now, until time.Time) {
 	later := until.Sub(s.heldUntil)
 	if later < -heldJitter || later > max(heldJitter, s.heldUntil.Sub(now)/heldPart) {
 		s.heldUntil = until
@@ -256,12 +245,13 @@ func (s *shard) hold(now, until time.Time) {
 }
 
 // listen sends offers again that nobody answered, and gives up on a silent receiver.
-func (pl *planner) listen(now time.Time, s *shard) {
+func (pl *planner) listen(now time.Time) {
+	s := &pl.backlog
 	if len(s.chunks) == 0 {
 		return
 	}
 	if now.Sub(s.heard) >= silenceMax {
-		pl.gone(now, s, 0)
+		pl.gone(now, 0)
 		return
 	}
 	for _, o := range s.chunks {
@@ -270,14 +260,15 @@ func (pl *planner) listen(now time.Time, s *shard) {
 			o.offer = &wire.Offer{Task: s.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
 				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
 				ExpiresInMs: wire.Left(now, pl.work.Deadline)} // what was sent stays
-			pl.tellBehind(now, s, o.offer)
-			pl.steps = append(pl.steps, tell{s.number, o.offer})
+			pl.tellBehind(now, o.offer)
+			pl.steps = append(pl.steps, tell{o.offer})
 		}
 	}
 }
 
-// advanceShard looks for the receiver, or offers what it takes.
-func (pl *planner) advanceShard(now time.Time, s *shard) {
+// offerMore looks for the receiver, or offers what it takes.
+func (pl *planner) offerMore(now time.Time) {
+	s := &pl.backlog
 	switch {
 	case !s.waiting(pl.since(now)) || s.reaching || s.barren != smtp.ReasonNone:
 	case !s.reached:
@@ -286,17 +277,17 @@ func (pl *planner) advanceShard(now time.Time, s *shard) {
 		if s.failures > 0 {
 			pause = min(resolvePause<<min(s.failures-1, 8), resolveMax)
 		}
-		pl.steps = append(pl.steps, findReceiver{shard: s.number, after: pause})
+		pl.steps = append(pl.steps, findReceiver{pause})
 	default:
 		if len(s.chunks) == 0 {
 			s.credit = max(1, s.credit) // nobody will tell us of more: ask
 		}
 		for s.due(pl.since(now)) && !pl.crowded && s.out(true) < pl.chunksNow() && !now.Before(s.retryAt) {
-			pl.offer(now, s, true)
+			pl.offer(now, true)
 		}
 		for s.unasked() && !pl.crowded && s.out(false) < pl.chunksNow() && s.credit > 0 {
 			s.credit--
-			pl.offer(now, s, false)
+			pl.offer(now, false)
 		}
 	}
 }
@@ -311,13 +302,14 @@ func (pl *planner) chunksNow() int {
 }
 
 // offer sends the next chunk, of due retries or of others.
-func (pl *planner) offer(now time.Time, s *shard, retries bool) {
+func (pl *planner) offer(now time.Time, retries bool) {
+	s := &pl.backlog
 	if len(s.chunks) == 0 {
 		s.heard = now
 	}
-	pl.chunk++
+	s.chunk++
 	o := &open{retries: retries, left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
-		offer: &wire.Offer{Task: s.task, Chunk: pl.chunk, Hosts: pl.route.hosts,
+		offer: &wire.Offer{Task: s.task, Chunk: s.chunk, Hosts: pl.route.hosts,
 			Workspace: pl.workspace, ExpiresInMs: wire.Left(now, pl.work.Deadline)}}
 	size := s.size
 	if pl.options.Load.heavy() {
@@ -328,7 +320,7 @@ func (pl *planner) offer(now time.Time, s *shard, retries bool) {
 			pl.crowded = true
 			break
 		}
-		ordinal, ok := controlOrdinal, pl.controlEarly(now, s, o)
+		ordinal, ok := controlOrdinal, pl.controlEarly(now, o)
 		if !ok {
 			ordinal, ok = s.take(pl.since(now), retries)
 		}
@@ -343,35 +335,36 @@ func (pl *planner) offer(now time.Time, s *shard, retries bool) {
 			continue
 		}
 		o.left[ordinal] = struct{}{}
-		o.offer.Probes = append(o.offer.Probes, pl.probe(now, s, ordinal))
+		o.offer.Probes = append(o.offer.Probes, pl.probe(now, ordinal))
 	}
 	if len(o.left) == 0 {
 		return
 	}
-	pl.tellBehind(now, s, o.offer)
+	pl.tellBehind(now, o.offer)
 	if pl.offeredAt.IsZero() {
 		pl.offeredAt = now
 	}
-	s.chunks[pl.chunk] = o
-	pl.steps = append(pl.steps, tell{s.number, o.offer})
+	s.chunks[s.chunk] = o
+	pl.steps = append(pl.steps, tell{o.offer})
 }
 
 // close takes a chunk off the list of those that are out.
-func (pl *planner) close(s *shard, number uint64) {
+func (pl *planner) close(number uint64) {
+	s := &pl.backlog
 	if o := s.chunks[number]; o != nil {
 		pl.options.Load.give(pl.work.Workspace, len(o.left))
 		delete(s.chunks, number)
 	}
 }
 
-// found notes that the receiver actor of a shard is known, or that it is not to be
-// had now; then it is looked for again, for as long as the work is ours. It says
-// whether that is what the planner wants to know: a key of another time is not.
-func (pl *planner) found(shard int, key string, ok bool) bool {
-	if shard >= len(pl.shards) || key != pl.shardKey(shard) || !pl.shards[shard].reaching {
+// found notes that the receiver actor of a key is known, or that it is not to be had now; then
+// it is looked for again, for as long as the work is ours. It reports whether that is what the
+// planner wants to know: a key of another time is not.
+func (pl *planner) found(key string, ok bool) bool {
+	s := &pl.backlog
+	if key != pl.route.key || !s.reaching {
 		return false
 	}
-	s := pl.shards[shard]
 	s.reaching, s.reached = false, ok
 	if ok {
 		s.credit = 1 // until it says more
@@ -382,91 +375,75 @@ func (pl *planner) found(shard int, key string, ok bool) bool {
 }
 
 // leave forgets the receiver.
-func (pl *planner) leave(s *shard) {
+func (pl *planner) leave() {
+	s := &pl.backlog
 	s.reached, s.credit, s.heldUntil, s.told = false, 0, time.Time{}, 0
 	s.cause, s.perHour, s.barren = wire.Cause_FREE, 0, smtp.ReasonNone
-	pl.steps = append(pl.steps, leave{s.number})
+	pl.steps = append(pl.steps, leave{})
 }
 
 // gone forgets a receiver that is lost and takes back what it had, which is under
 // so much more suspicion. At the bound it comes later: it may be the fault.
-func (pl *planner) gone(now time.Time, s *shard, suspicion int) {
+func (pl *planner) gone(now time.Time, suspicion int) {
+	s := &pl.backlog
 	if !s.reached {
 		return
 	}
-	pl.leave(s)
+	pl.leave()
 	s.failures++
 	if len(s.chunks) > 0 {
 		s.lost += suspicion
 	}
 	fault := suspicion > 0 && s.lost >= lostMax
 	for number, o := range s.chunks {
-		pl.close(s, number)
+		pl.close(number)
 		if !fault {
-			pl.giveBack(s, o)
+			pl.giveBack(o)
 			continue
 		}
 		for ordinal := range o.left {
-			p := pl.begin(now, s, ordinal)
-			pl.again(now, s, p, pl.retries.log.take(&p), answerOf{reason: smtp.Internal})
+			p := pl.begin(now, ordinal)
+			pl.again(now, p, pl.retries.log.take(&p), answerOf{reason: smtp.Internal})
 		}
 	}
 }
 
-// abandon leaves the receiver of a shard because another one is right. What it has
-// not begun it must not begin.
-func (pl *planner) abandon(now time.Time, s *shard) {
+// abandon leaves the receiver because another one is right. What it has not begun it must not
+// begin.
+func (pl *planner) abandon() {
+	s := &pl.backlog
 	if s.reached {
 		if len(s.chunks) > 0 {
-			pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task}})
+			pl.steps = append(pl.steps, tell{&wire.Cancel{Task: s.task}})
 		}
-		pl.leave(s)
+		pl.leave()
 	}
 	s.reaching = false
-	pl.takeBack(s)
+	pl.takeBack()
 }
 
-// recall takes back what the receiver of a shard has not asked.
-func (pl *planner) recall(s *shard) {
+// recall takes back what the receiver has not asked.
+func (pl *planner) recall() {
+	s := &pl.backlog
 	if s.reached && len(s.chunks) > 0 {
-		pl.steps = append(pl.steps, tell{s.number, &wire.Cancel{Task: s.task}})
-		pl.takeBack(s)
+		pl.steps = append(pl.steps, tell{&wire.Cancel{Task: s.task}})
+		pl.takeBack()
 		s.told = 0 // it forgets that too
 	}
 }
 
 // takeBack makes everything that is out ready again.
-func (pl *planner) takeBack(s *shard) {
-	for number, o := range s.chunks {
-		pl.close(s, number)
-		pl.giveBack(s, o)
-	}
-}
-
-// deal gives the addresses of a shard of another split to those they belong to.
-func (pl *planner) deal(s *shard) {
-	for _, ordinal := range s.ready {
-		to := pl.shardOf(ordinal)
-		to.ready = append(to.ready, ordinal)
-	}
-	for _, d := range s.deferred {
-		heap.Push(&pl.shardOf(d.ordinal).deferred, d)
-	}
-	for ordinal, d := range s.history {
-		pl.shardOf(ordinal).history[ordinal] = d
-	}
-	for _, ordinal := range s.ordinals[s.next:] {
-		to := pl.shardOf(ordinal)
-		to.ordinals = append(to.ordinals, ordinal)
+func (pl *planner) takeBack() {
+	for number, o := range pl.backlog.chunks {
+		pl.close(number)
+		pl.giveBack(o)
 	}
 }
 
 // end forgets everything that counts for the node: the work is over.
 func (pl *planner) end() {
 	pl.retries.log.close()
-	for _, s := range pl.shards {
-		for number := range s.chunks {
-			pl.close(s, number)
-		}
+	for number := range pl.backlog.chunks {
+		pl.close(number)
 	}
 }
