@@ -305,7 +305,7 @@ func receiverIsExported(list *ast.FieldList) bool {
 }
 
 func TestEveryCitedStandardIsListed(t *testing.T) {
-	listed, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "specifications.md"))
+	listed, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "developers", "standards.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,12 +320,12 @@ func TestEveryCitedStandardIsListed(t *testing.T) {
 		}
 	}
 	for number, path := range missing {
-		t.Errorf("RFC %s is cited in %s and not listed in docs/specifications.md", number, path)
+		t.Errorf("RFC %s is cited in %s and not listed in docs/developers/standards.md", number, path)
 	}
 }
 
 func TestEveryIssueCodeIsDocumented(t *testing.T) {
-	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "errors.md"))
+	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "customers", "errors.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 		}
 		for _, m := range code.FindAllStringSubmatch(string(s.text), -1) {
 			if found++; !strings.Contains(string(documented), "`"+m[1]+"`") {
-				t.Errorf("%s of %s is missing in docs/errors.md", m[1], s.path)
+				t.Errorf("%s of %s is missing in docs/customers/errors.md", m[1], s.path)
 			}
 		}
 	}
@@ -347,14 +347,14 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 }
 
 func TestEveryReasonIsDocumented(t *testing.T) {
-	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "api.md"))
+	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "customers", "api.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for r := smtp.ReasonNone + 1; r.Known(); r++ {
 		token, sentence, _ := strings.Cut(r.Message(), " ")
 		if row := fmt.Sprintf("| `%s` | %s |", token, sentence); !strings.Contains(string(documented), row) {
-			t.Errorf("docs/api.md has no row %s", row)
+			t.Errorf("docs/customers/api.md has no row %s", row)
 		}
 	}
 }

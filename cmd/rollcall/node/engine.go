@@ -33,7 +33,7 @@ import (
 
 const (
 	// domainsMax is how many domains of one verification have something to do at a time.
-	// Measured: enough to keep a node busy, within the memory of docs/measured.md.
+	// Measured: enough to keep a node busy, within the memory of docs/developers/measured.md.
 	domainsMax = 1024
 
 	// domainsLeast is how many of these a file may have however long the run queue is: receivers
