@@ -53,7 +53,7 @@ type ruleDoc struct {
 	Enhanced []string `toml:"enhanced"`
 	Words    []string `toml:"words"`
 	WordsOf  string   `toml:"words_of"` // the rule above it in the file whose words it looks for, too
-	With     []string `toml:"with"` // one of these must be in the text, too
+	With     []string `toml:"with"`     // one of these must be in the text, too
 	Wide     bool     `toml:"wide"`
 	Links    bool     `toml:"links"` // its words are names of hosts or codes that links hold
 	Bare     bool     `toml:"bare"`

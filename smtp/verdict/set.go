@@ -104,6 +104,7 @@ func compile(files []*ruleFile) *Rules {
 		s.compiled = append(s.compiled, compiled{enhanced: r.enhanced, wide: r.doc.Wide, verdict: r.verdict})
 		add := func(texts []string, bit int) {
 			for _, text := range texts {
+				text = apart(text)
 				to := &phrases
 				switch {
 				case hasMark(text):
@@ -111,7 +112,7 @@ func compile(files []*ruleFile) *Rules {
 				case !isASCII(text):
 					to = &foreign
 				}
-				*to = append(*to, phrase{text: apart(text), rule: bit})
+				*to = append(*to, phrase{text: text, rule: bit})
 			}
 		}
 		add(r.phrases, i)
