@@ -55,7 +55,8 @@ type ruleDoc struct {
 	WordsOf  string   `toml:"words_of"` // the rule above it in the file whose words it looks for, too
 	With     []string `toml:"with"`     // one of these must be in the text, too
 	Wide     bool     `toml:"wide"`
-	Links    bool     `toml:"links"` // its words are names of hosts or codes that links hold
+	Links    bool     `toml:"links"`  // its words are names of hosts or codes that links hold
+	Asides   bool     `toml:"asides"` // what asides such as "on this server" hold is no word of its
 	Bare     bool     `toml:"bare"`
 	Outcome  string   `toml:"outcome"`
 	Action   string   `toml:"action"`

@@ -18,6 +18,16 @@ type found [rulesMax / 64]uint64
 func (f *found) set(i int)      { f[i/64] |= 1 << (i % 64) }
 func (f *found) has(i int) bool { return f[i/64]>>(i%64)&1 == 1 }
 
+// meets reports whether both have a bit.
+func (f *found) meets(other *found) bool {
+	for w := range f {
+		if f[w]&other[w] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Rules is a set of rules, ready for use. Safe for concurrent use.
 type Rules struct {
 	rules    []*rule    // in the order of judging
@@ -29,6 +39,7 @@ type Rules struct {
 	guards   found              // rules for every host that find words about us
 	guarded  found              // the rules that those go before
 	unlinked found              // rules to which words inside links are no words: all but those that say so
+	aside    found              // rules to which words of asides are no words
 	general  found              // rules for anything at any host, to which names of products are no words
 	hosts    scopes
 	phrases  machine // of those in ASCII: it is narrow, and scanned most
@@ -138,6 +149,9 @@ func compile(files []*ruleFile) *Rules {
 			s.guards.set(i)
 		}
 		relay := r.verdict.Reason == smtp.DomainNotHosted // at the only host that is as good as invalid
+		if r.doc.Asides {
+			s.aside.set(i)
+		}
 		if !r.doc.Links {
 			s.unlinked.set(i)
 		}
@@ -248,6 +262,12 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 			if rules.has(p.rule) && !seen.has(p.with) {
 				rules[p.rule/64] &^= 1 << (p.rule % 64)
 			}
+		}
+	}
+	if rules.meets(&s.aside) {
+		seen := s.find(withoutAsides(text))
+		for w := range rules {
+			rules[w] &= seen[w] | ^s.aside[w]
 		}
 	}
 	if i := s.first(&rules, a, enhanced); i < 0 {

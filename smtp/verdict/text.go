@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -151,6 +152,18 @@ func isLinkedHost(name, rest string) bool {
 	return len(last) > 1 && len(last) < len(name)-1 && strings.Trim(last, letters) == "" &&
 		len(rest) > 1 && rest[0] == '/' && rest[1] != ' '
 }
+
+// asides is where a sentence about a mailbox speaks of servers and errors besides: where the mailbox is, and what
+// opens the sentence.
+var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
+	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
+	`|(^| )(on|at|in|by|to) (this|our|the|that) (local |remote |)(mail |smtp |e-?mail |)(server|system|service)s?( |[.,;:!)]|$)` +
+	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
+	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
+	`|(^| )(su|in|da) (questo|nostro) server|(^| )(op|bij) (deze|onze) server|(^| )на (этом|нашем|данном|цьому|нашому) сервер[еі]` +
+	`|(^| )na (tym|naszym|tomto|tem) serw?[ev]r(ze|u|i)`)
+
+func withoutAsides(text string) string { return asides.ReplaceAllString(text, " ") }
 
 // unspaced are scripts that write words without spaces between them, or put them as they like.
 var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai,
