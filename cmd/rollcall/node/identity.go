@@ -136,7 +136,7 @@ func (s *selfCheck) tell(r identity.Report) {
 // view is what operators are shown.
 func (s *selfCheck) view() admin.Identity {
 	i := admin.IdentityOf(s.watch.Report(), s.enforced)
-	i.Unread = int(s.metrics.Unread())
+	i.Unread, i.Foreign = int(s.metrics.Unread()), int(s.metrics.Intercepted())
 	return i
 }
 
