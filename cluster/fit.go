@@ -41,7 +41,9 @@ func (n *Node) SetUnfit(why string) {
 		n.wake()
 		return
 	}
-	n.lookup.see(sight{self: n.card, away: why != ""}.look())
+	if n.serving.Load() {
+		n.lookup.see(sight{self: n.card, away: why != ""}.look())
+	}
 }
 
 // Unfit says why this node must not probe now; "": it may.

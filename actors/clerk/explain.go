@@ -47,7 +47,7 @@ func (c *Clerk) Explain(ctx context.Context, name string) (inspect.Explanation, 
 		return c.explainSource(ctx, name)
 	}
 	out, base := inspect.Explanation{Key: name}, ""
-	if !strings.ContainsAny(name, ":/#") { // else it is a key
+	if !strings.ContainsAny(name, ":/") { // else it is a key
 		clean, err := throttle.CleanName(name)
 		if err != nil {
 			return out, err
@@ -61,9 +61,6 @@ func (c *Clerk) Explain(ctx context.Context, name string) (inspect.Explanation, 
 		base = baseOf(out.Key)
 	}
 	table := c.options.Table
-	if n := table.Shards(out.Key); n > 1 {
-		out.Shards = n
-	}
 	var asked sync.WaitGroup
 	asked.Go(func() { _ = c.options.Guard.Run("clerk", func() { c.compare(ctx, &out) }) })
 	all, err := c.Receivers(ctx)
@@ -75,9 +72,9 @@ func (c *Clerk) Explain(ctx context.Context, name string) (inspect.Explanation, 
 	out.Silent = all.Silent
 	out.Fields = fields(table.Explain(out.Key))
 	out.Narrower = narrower(table, throttle.NameOf(out.Key))
-	out.Beside = beside(table, living, base, throttle.Unsharded(out.Key))
+	out.Beside = beside(table, living, base, out.Key)
 	for _, r := range living {
-		if throttle.Unsharded(r.Key) == throttle.Unsharded(out.Key) {
+		if r.Key == out.Key {
 			out.Receiver = append(out.Receiver, r)
 		}
 	}
@@ -232,7 +229,7 @@ func beside(t *throttle.Table, living []inspect.Receiver, base, key string) []st
 	}
 	for _, r := range living {
 		if baseOf(r.Key) == base {
-			out = append(out, throttle.Unsharded(r.Key))
+			out = append(out, r.Key)
 		}
 	}
 	if base != "" {
@@ -246,7 +243,7 @@ func beside(t *throttle.Table, living []inspect.Receiver, base, key string) []st
 // taught puts what the receiver has taught, and what it makes us pay for, over what is
 // allowed.
 func (c *Clerk) taught(ctx context.Context, out *inspect.Explanation) {
-	details, err := c.Receiver(ctx, throttle.Unsharded(out.Key))
+	details, err := c.Receiver(ctx, out.Key)
 	if err != nil {
 		return // it is gone since
 	}

@@ -73,8 +73,8 @@ const (
 	// unpackedMax bounds an answer that is unpacked.
 	unpackedMax = 32 << 20
 
-	// detailsMax bounds the details in one answer: more shards and nodes than any
-	// receiver has. Guess.
+	// detailsMax bounds the details in one answer: more receivers than a name of a rule
+	// stands for. Guess.
 	detailsMax = 64
 )
 

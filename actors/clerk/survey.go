@@ -47,7 +47,7 @@ func (c *Clerk) Receivers(ctx context.Context) (inspect.Receivers, error) {
 }
 
 // Receiver gives everything about one receiver, by its key or the name of a rule: one
-// value for each node and shard where it lives. inspect.ErrNotThere; a inspect.Unheard when a node
+// value for each node where it lives. inspect.ErrNotThere; a inspect.Unheard when a node
 // that does not answer may have it.
 func (c *Clerk) Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	all, err := c.ask(ctx, question{Kind: kindReceiver, Key: key})

@@ -7,7 +7,6 @@ type Explanation struct {
 	Domain   string           `json:"domain,omitempty"` // that was asked about; "": it was a key
 	Hosts    []string         `json:"hosts,omitempty"`  // of its MX, in the order to try
 	Key      string           `json:"key"`              // of the receiver
-	Shards   int              `json:"shards,omitempty"` // that it is split in
 	Fields   []ExplainedField `json:"fields"`
 	Beside   []string         `json:"beside,omitempty"`   // keys that speak to the same operator with an allowance of their own
 	Narrower []string         `json:"narrower,omitempty"` // names below this one with rules that go before its own

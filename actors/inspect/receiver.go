@@ -95,8 +95,8 @@ type Queue struct {
 	Weight       int     `json:"weight"`
 }
 
-// ReceiverDetail is everything about one receiver. One that lives on several nodes, or in
-// shards, has one of these for each.
+// ReceiverDetail is everything about one receiver. One that lives on several nodes has
+// one of these for each.
 type ReceiverDetail struct {
 	Receiver
 	SessionList []Session `json:"session_list"` // at most 100

@@ -23,7 +23,7 @@ func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
-// for: each shard is one. It ends with ctx, as Survey does.
+// for. It ends with ctx, as Survey does.
 func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
 	return inquire(ctx, l, standsFor(key), (*scheduler.Scheduler).Detail)
 }
@@ -45,7 +45,7 @@ func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 // standsFor says which receiver keys a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
-		return key == name || throttle.NameOf(key) == name || throttle.Unsharded(key) == name
+		return key == name || throttle.NameOf(key) == name
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/node"
 	"rollcall/config/effort"
 )
 
@@ -128,7 +129,7 @@ func (c *cli) write(name, text string) string {
 // example gives the path of a file in examples.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(houseRoot, "examples", name))
+	path, err := filepath.Abs(filepath.Join(HouseRoot, "examples", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,10 +211,10 @@ func lastLines(stderr string) (lines string) {
 
 func TestVersionAndCompletion(t *testing.T) {
 	c := newCLI(t)
-	var v versionView
+	var v node.Version
 	code, stdout, _ := c.run("version", "--json")
 	if err := json.Unmarshal([]byte(stdout), &v); code != exitDone || err != nil ||
-		v.Interface != interfaceVersion {
+		v.Interface != node.InterfaceVersion {
 		t.Errorf("got code %d, %v and %+v", code, err, v)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -414,7 +415,7 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	file := c.write("rollcall.toml", "[http]\nlisten = \"0.0.0.0:8080\"\n")
-	document, err := os.ReadFile(filepath.Join(houseRoot, "docs", "start", "network.md"))
+	document, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "start", "network.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
 	for _, folder := range folders {
-		root := filepath.Join(houseRoot, folder)
+		root := filepath.Join(HouseRoot, folder)
 		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			wanted := func(ending string) bool { return strings.HasSuffix(name, ending) }
 			if err != nil || d.IsDir() || !slices.ContainsFunc(endings, wanted) {

@@ -21,7 +21,8 @@ var areas = []struct {
 	{"Receivers, sessions and sources", []string{"rollcall_receiver", "rollcall_smtp_", "rollcall_rcpts",
 		"rollcall_sources", "rollcall_probe_"}},
 	{"Throttles", []string{"rollcall_throttle_"}},
-	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle", "rollcall_lease",
+	{"Verdicts, settlements and leases", []string{"rollcall_outcomes", "rollcall_verdict_", "rollcall_settle",
+		"rollcall_lease",
 		"rollcall_takeovers", "rollcall_domain", "rollcall_stale", "rollcall_evidence", "rollcall_file",
 		"rollcall_verification", "rollcall_workspaces"}},
 	{"Ledger", []string{"rollcall_ledger_", "rollcall_audit_"}},
@@ -35,7 +36,7 @@ var areas = []struct {
 
 func TestMetricsDocument(t *testing.T) {
 	t.Parallel()
-	document := filepath.Join(houseRoot, "docs", "operators", "metrics.md")
+	document := filepath.Join(HouseRoot, "docs", "operators", "metrics.md")
 	want := writeMetrics(t)
 	if *updateMetrics {
 		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/ledger/ledgertest/cutter"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
@@ -115,7 +116,8 @@ allow_networks = ["127.0.0.0/8"]
 `, name, at, p[0], p[1], p[2], gossip, p[4], c.url, c.lab.DNSAddr(), c.lab.SMTPPort(), gossip))
 }
 
-// serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine, ends: then
+// serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine,
+// ends: then
 // it is started again, as systemd does.
 func (c *scriptCluster) serves(name string) {
 	c.t.Helper()
@@ -158,8 +160,8 @@ func (c *scriptCluster) works(name string) {
 	c.t.Helper()
 	_, token, _ := strings.Cut(c.environ[1], "=")
 	var err error
-	if c.tenant, err = openTenant(c.t.Context(), newAdminClient(c.admin, token), tenantOptions{
-		file: filepath.Join(c.folder, "tenant.json"), workspace: "documents", credits: 10_000}); err != nil {
+	if c.tenant, err = client.OpenTenant(c.t.Context(), client.NewAdmin(c.admin, token), client.TenantOptions{
+		File: filepath.Join(c.folder, "tenant.json"), Workspace: "documents", Credits: 10_000}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.api = fmt.Sprintf("http://127.0.0.%s:%d", strings.TrimPrefix(name, "node-"), c.ports[0])

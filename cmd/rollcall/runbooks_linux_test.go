@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/miekg/dns"
 
+	"rollcall/cmd/rollcall/term"
 	"rollcall/http/certificate/certificatetest"
 	"rollcall/smtp/smtplab"
 )
@@ -100,7 +101,7 @@ func until(t *testing.T, look func() (is bool, what string)) {
 		if is {
 			return
 		}
-		if time.Now().After(end) || sleep(t.Context(), 100*time.Millisecond) != nil {
+		if time.Now().After(end) || term.Sleep(t.Context(), 100*time.Millisecond) != nil {
 			t.Fatalf("still waiting for: %s", what)
 		}
 	}
@@ -116,9 +117,9 @@ func (r *rig) submits(addresses int, domains ...string) (id string) {
 		}
 	}
 	client, size := r.client(), int64(len(text))
-	made, err := client.create(r.t.Context(), uuid.New(), size, "documents.csv")
+	made, err := client.Create(r.t.Context(), uuid.New(), size, "documents.csv")
 	if err == nil {
-		err = client.upload(r.t.Context(), made.Upload.URL, strings.NewReader(text), size, func(int64) {})
+		err = client.Upload(r.t.Context(), made.Upload.URL, strings.NewReader(text), size, func(int64) {})
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -186,7 +187,8 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	n := newScriptNode(t, "", nil)
 	n.starts()
 	names := atHome(map[string]string{"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b": n.tenant.Workspace})
-	const audit = "rollcall audit                                                    # the subject is the id below each violation"
+	const audit = "rollcall audit                                                    # the subject is the id below each " +
+		"violation"
 	n.spoilsTheBooks()
 	out := n.script(script{document: "operators/operations.md", names: names, fails: map[string]int{"rollcall audit": exitFailed},
 		before: map[string]func(){audit: func() {
@@ -232,7 +234,8 @@ func TestTheRunbookOfIdentity(t *testing.T) {
 	n.dns.set(t, "example.com.", dns.TypeMX, "10 mx.example.com.")
 	n.dns.set(t, "mx.example.com.", dns.TypeA, seenAt)
 	n.dns.set(t, "example.com.", dns.TypeTXT, `"v=spf1 -all"`)
-	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com", "ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
+	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com",
+		"ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
 	config, err := os.ReadFile(filepath.Join(n.folder, "node.toml"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/smtplab/yardstick"
@@ -201,10 +203,10 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 }
 
 // seeTheEnd looks at a verification as often as the service says, and gives when it saw the end.
-func seeTheEnd(ctx context.Context, c *apiClient, id string) time.Time {
+func seeTheEnd(ctx context.Context, c *client.API, id string) time.Time {
 	for {
-		d, wait, err := c.detail(ctx, id)
-		if err != nil || d.CompletedAt != nil || sleep(ctx, wait) != nil {
+		d, wait, err := c.Detail(ctx, id)
+		if err != nil || d.CompletedAt != nil || term.Sleep(ctx, wait) != nil {
 			return time.Now()
 		}
 	}
@@ -226,7 +228,7 @@ func (r *rig) mostHeld(ctx context.Context, log *nodeLog, lab *smtplab.Lab) (mos
 			settled += n
 		}
 		most = max(most, accepted[max(0, len(accepted)-until)]-settled)
-		if err := sleep(ctx, every); err != nil {
+		if err := term.Sleep(ctx, every); err != nil {
 			r.t.Fatalf("no end in sight: %.0f are valid", settled)
 		}
 	}
