@@ -152,7 +152,7 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 	if err != nil {
 		return nil, err
 	}
-	if err := n.openClerk(receivers, resolver); err != nil {
+	if err := n.openInspector(receivers, resolver); err != nil {
 		return nil, err
 	}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
@@ -162,11 +162,11 @@ func (n *node) startEngine(ctx context.Context, c config.Config, book *sqlstore.
 		return nil, err
 	}
 	members, err := n.members.start(ctx, c, book, memberOptions{id, kinds, o.registry, o.log, n.self.unfit(),
-		n.clerk.Answer, o.guard})
+		n.inspector.Answer, o.guard})
 	if err != nil {
 		return nil, err
 	}
-	n.clerk.Join(members)
+	n.inspector.Join(members)
 	n.self.apply() // what was found meanwhile
 	n.add("what receivers taught", n.members.living.Flush)
 	n.add("cluster", members.Stop)

@@ -139,7 +139,7 @@ func (n *node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Cluster: membersView{c.Cluster.Name, n.members.node.Load()}, Ready: n.members.node.Load().Ready,
 		Identity: n.self.view, CheckIdentity: n.self.check, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
-		Survey:       n.clerk, Tuned: n.tuning.wake,
+		Survey:       n.inspector, Tuned: n.tuning.wake,
 		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, throttle, rules)
 		},

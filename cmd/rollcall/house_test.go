@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"actors/watchdog":     {}, // a leaf, for whoever holds what others may take over
 	"actors/runqueue":     {}, // a leaf, for whoever has much to do
 	"actors/wire":         {"smtp"},
-	"actors/inspect":      {},
+	"actors/inspect":      {"actors/guard", "cluster", "smtp"},
 	"actors/intake":       {"smtp"},
 	"actors/span":         {}, // a leaf, so that the ledger may tell how long it took
 	"ledger":              {"ledger", "smtp"},
@@ -119,7 +119,7 @@ var mayImport = map[string][]string{
 	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
 	"actors/receiver/registry":     {"actors/guard", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/guard", "actors/receiver/egress", "actors/receiver/fairqueue", "actors/receiver/registry",
-		"actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire", "smtp"},
+		"actors/inspect", "actors/receiver/state", "actors/receiver/status", "actors/wire", "smtp"},
 	"actors/receiver/state":  {"actors/guard", "smtp"},
 	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }

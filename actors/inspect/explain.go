@@ -1,4 +1,4 @@
-package clerk
+package inspect
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -22,51 +21,51 @@ const routeWithin = 6 * time.Second
 
 // ExplainRules says what the rules of this node hold for a name, as rules have it, or the key
 // of a receiver: nobody else is asked, not even DNS.
-func (c *Clerk) ExplainRules(name string) (inspect.Explanation, error) {
+func (i *Inspector) ExplainRules(name string) (Explanation, error) {
 	name = strings.TrimSpace(name)
 	if !strings.HasPrefix(name, throttle.SourcePrefix) {
 		name = throttle.NameOf(name)
 	}
-	if name == throttle.SourcePrefix+defaultSource {
+	if name == throttle.SourcePrefix+DefaultSource {
 		name = throttle.SourcePrefix
 	}
 	clean, err := throttle.CleanName(name)
 	if err != nil {
-		return inspect.Explanation{}, err
+		return Explanation{}, err
 	}
-	table := c.options.Table
-	return inspect.Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
+	table := i.options.Table
+	return Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
 }
 
 // Explain says what holds for a mail domain, the key of a receiver or one of our sources,
 // by this node's rules, and what its receivers teach and rest for at present. When DNS does
 // not answer it says what holds for the name itself.
-func (c *Clerk) Explain(ctx context.Context, name string) (inspect.Explanation, error) {
+func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, error) {
 	name = strings.TrimSpace(name)
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
-		return c.explainSource(ctx, name)
+		return i.explainSource(ctx, name)
 	}
-	out, base := inspect.Explanation{Key: name}, ""
+	out, base := Explanation{Key: name}, ""
 	if !strings.ContainsAny(name, ":/#") { // else it is a key
 		clean, err := throttle.CleanName(name)
 		if err != nil {
 			return out, err
 		}
 		out.Key = clean
-		if base, err = c.route(ctx, clean, &out); err != nil {
+		if base, err = i.route(ctx, clean, &out); err != nil {
 			return out, err
 		}
 	}
 	if base == "" {
 		base = baseOf(out.Key)
 	}
-	table := c.options.Table
+	table := i.options.Table
 	if n := table.Shards(out.Key); n > 1 {
 		out.Shards = n
 	}
 	var asked sync.WaitGroup
-	asked.Go(func() { _ = c.options.Guard.Run("clerk", func() { c.compare(ctx, &out) }) })
-	all, err := c.Receivers(ctx)
+	asked.Go(func() { _ = i.options.Guard.Run("inspect", func() { i.compare(ctx, &out) }) })
+	all, err := i.Receivers(ctx)
 	asked.Wait()
 	if err != nil {
 		return out, err
@@ -82,55 +81,55 @@ func (c *Clerk) Explain(ctx context.Context, name string) (inspect.Explanation, 
 		}
 	}
 	if len(out.Receiver) > 0 {
-		c.taught(ctx, &out)
+		i.taught(ctx, &out)
 	}
 	return out, nil
 }
 
 // compare names the nodes whose throttle file may say something else, this one included.
-func (c *Clerk) compare(ctx context.Context, out *inspect.Explanation) {
-	if fault := c.file().Fault; fault != "" {
+func (i *Inspector) compare(ctx context.Context, out *Explanation) {
+	if fault := i.ownFile().Fault; fault != "" {
 		out.Notes = append(out.Notes, "The node that was asked does not use its throttle file as it is now: "+
 			strings.TrimSuffix(fault, ".")+".")
 	}
-	out.Others, _, _ = c.Files(ctx) // who is silent is told of by the next question
+	out.Others, _, _ = i.Files(ctx) // who is silent is told of by the next question
 }
 
 // explainSource is Explain of one of our sources.
-func (c *Clerk) explainSource(ctx context.Context, name string) (inspect.Explanation, error) {
-	out, err := c.ExplainRules(name)
+func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation, error) {
+	out, err := i.ExplainRules(name)
 	if err != nil {
 		return out, err
 	}
 	out.Narrower = nil // no source is another's
-	sources, quiet, err := c.Sources(ctx)
+	sources, quiet, err := i.Sources(ctx)
 	if err != nil {
 		return out, err
 	}
 	out.Silent = quiet
 	address := strings.TrimPrefix(out.Key, throttle.SourcePrefix)
-	has := func(s inspect.Source) bool { return s.Source == address || address == "" && s.Source == defaultSource }
+	has := func(s Source) bool { return s.Source == address || address == "" && s.Source == DefaultSource }
 	if !slices.ContainsFunc(sources, has) {
 		who := "No node"
 		if len(quiet) > 0 {
 			who = "No node that answers"
 		}
 		out.Notes = append(out.Notes, fmt.Sprintf("%s has the source %s: `rollcall sources` lists those there are.",
-			who, cmp.Or(address, defaultSource)))
+			who, cmp.Or(address, DefaultSource)))
 	}
-	c.compare(ctx, &out)
+	i.compare(ctx, &out)
 	return out, nil
 }
 
 // route finds the receiver of a mail domain and gives the operator's own domain. A name
 // without mail may be a receiver's or a rule's: it is taken for a key then, and so is one
 // that DNS says nothing of.
-func (c *Clerk) route(ctx context.Context, name string, out *inspect.Explanation) (base string, err error) {
+func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (base string, err error) {
 	within, cancel := context.WithTimeout(ctx, routeWithin)
 	defer cancel()
-	r, err := c.options.Route(within, name)
+	r, err := i.options.Route(within, name)
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("clerk: find where mail for %s goes: %w", name, ctx.Err())
+		return "", fmt.Errorf("inspect: find where mail for %s goes: %w", name, ctx.Err())
 	}
 	if err != nil {
 		why := err.Error()
@@ -142,25 +141,25 @@ func (c *Clerk) route(ctx context.Context, name string, out *inspect.Explanation
 		return "", nil
 	}
 	if len(r.Hosts) == 0 {
-		if !c.known(name) {
+		if !i.known(name) {
 			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail,
-				inspect.ErrNotThere)
+				ErrNotThere)
 		}
 		return "", nil
 	}
 	hosts := make([]string, len(r.Hosts))
-	for i, h := range r.Hosts {
-		hosts[i] = h.Name
+	for n, h := range r.Hosts {
+		hosts[n] = h.Name
 	}
 	out.Domain, out.Hosts = r.Domain, hosts
-	out.Key, _ = c.options.Table.Match(r.Receiver, hosts, r.Domain)
+	out.Key, _ = i.options.Table.Match(r.Receiver, hosts, r.Domain)
 	return r.Receiver, nil
 }
 
 // known says whether a rule, of whatever layer, has a name.
-func (c *Clerk) known(name string) bool {
+func (i *Inspector) known(name string) bool {
 	for _, layer := range ruleLayers {
-		for _, r := range c.options.Table.Rules(layer) {
+		for _, r := range i.options.Table.Rules(layer) {
 			if r.Name == name {
 				return true
 			}
@@ -173,17 +172,17 @@ func (c *Clerk) known(name string) bool {
 var ruleLayers = [...]throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride}
 
 // fields puts what a table explains into views.
-func fields(list []throttle.Explained) []inspect.ExplainedField {
-	out := make([]inspect.ExplainedField, 0, len(list))
+func fields(list []throttle.Explained) []ExplainedField {
+	out := make([]ExplainedField, 0, len(list))
 	for _, e := range list {
-		f := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text}
+		f := ExplainedField{Field: e.Field.String(), Value: e.Text}
 		for i, s := range slices.Backward(e.Said) {
-			one := inspect.Said{Layer: s.Layer.String(), Name: s.Name, Where: s.Where, ID: s.ID, Author: s.Author,
+			one := Said{Layer: s.Layer.String(), Name: s.Name, Where: s.Where, ID: s.ID, Author: s.Author,
 				Reason: s.Reason, Until: s.Until}
 			if i == len(e.Said)-1 {
 				f.Said = one
 			} else {
-				f.Beaten = append(f.Beaten, inspect.SaidValue{Value: s.Text, Said: one})
+				f.Beaten = append(f.Beaten, SaidValue{Value: s.Text, Said: one})
 			}
 		}
 		out = append(out, f)
@@ -225,7 +224,7 @@ const besideMax = 50
 
 // beside gives the keys of receivers that speak to the same operator beside one: each has
 // an allowance of its own.
-func beside(t *throttle.Table, living []inspect.Receiver, base, key string) []string {
+func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	var out []string
 	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
 		out = append(out, throttle.SuffixKey(name))
@@ -245,15 +244,15 @@ func beside(t *throttle.Table, living []inspect.Receiver, base, key string) []st
 
 // taught puts what the receiver has taught, and what it makes us pay for, over what is
 // allowed.
-func (c *Clerk) taught(ctx context.Context, out *inspect.Explanation) {
-	details, err := c.Receiver(ctx, throttle.Unsharded(out.Key))
+func (i *Inspector) taught(ctx context.Context, out *Explanation) {
+	details, err := i.Receiver(ctx, throttle.Unsharded(out.Key))
 	if err != nil {
 		return // it is gone since
 	}
 	for _, d := range details {
 		overSoftware(out, d)
 		for _, l := range d.Learned {
-			over(out, l.Field, l.Value, inspect.Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
+			over(out, l.Field, l.Value, Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
 				Until: l.Until})
 		}
 		for _, s := range d.Sources {
@@ -261,23 +260,23 @@ func (c *Clerk) taught(ctx context.Context, out *inspect.Explanation) {
 			if t.Phase == "" || t.Phase == string(throttle.PhaseFull) || t.Rate >= t.Ceiling {
 				continue
 			}
-			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), inspect.Said{Reason: t.Why,
+			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), Said{Reason: t.Why,
 				Layer: throttle.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
 		}
 		if d.State == "resting" {
-			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), inspect.Said{
+			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), Said{
 				Layer: throttle.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
 		}
 	}
 }
 
 // overSoftware puts what a receiver bears by its software over the fields that it decides.
-func overSoftware(out *inspect.Explanation, d inspect.ReceiverDetail) {
+func overSoftware(out *Explanation, d ReceiverDetail) {
 	s := d.Software
 	if s == nil || !s.Decides {
 		return
 	}
-	by := inspect.Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
+	by := Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
 	if s.PerHour > 0 {
 		over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(s.PerHour), by)
 		return
@@ -300,13 +299,13 @@ func sourceText(source string) string {
 }
 
 // over puts a value over that of a field; what was there is beaten.
-func over(out *inspect.Explanation, field, value string, by inspect.Said) {
+func over(out *Explanation, field, value string, by Said) {
 	for i := range out.Fields {
 		f := &out.Fields[i]
 		if f.Field != field {
 			continue
 		}
-		f.Beaten = slices.Insert(f.Beaten, 0, inspect.SaidValue{Value: f.Value, Said: f.Said})
+		f.Beaten = slices.Insert(f.Beaten, 0, SaidValue{Value: f.Value, Said: f.Said})
 		f.Value, f.Said = value, by
 	}
 }

@@ -1,20 +1,19 @@
-package clerk
+package inspect
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/inspect"
-	"rollcall/actors/receiver"
-	"rollcall/actors/receiver/egress"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
 	"rollcall/smtp"
@@ -22,7 +21,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// members is a cluster of clerks in one process: what answers, by the name of a node.
+// members is a cluster of inspectors in one process: what answers, by the name of a node.
 type members struct {
 	name   string
 	answer map[string]func(ctx context.Context, question []byte) ([]byte, error)
@@ -44,33 +43,57 @@ func (m *members) ErrandTo(ctx context.Context, name string, question []byte) cl
 	return cluster.Reply{Name: name, Body: body, Err: err}
 }
 
-// canned answers each question with what was prepared for its kind.
-func canned(t *testing.T, of func(q question) answer) func(context.Context, []byte) ([]byte, error) {
-	return func(_ context.Context, body []byte) ([]byte, error) {
-		var q question
-		if err := json.Unmarshal(body, &q); err != nil {
-			t.Error(err)
-		}
-		a := of(q)
-		return pack(&a)
+// node answers questions of one kind with what was prepared for them; others as empty as can be.
+type node map[string]any // a func(ask Ask) Answer, by the name of the question
+
+func (n node) answer(_ context.Context, body []byte) ([]byte, error) {
+	var q question
+	if err := json.Unmarshal(body, &q); err != nil {
+		return nil, err
 	}
+	f := reflect.ValueOf(n[q.Kind])
+	if !f.IsValid() {
+		return pack(nil)
+	}
+	ask := reflect.New(f.Type().In(0))
+	if err := json.Unmarshal(q.Ask, ask.Interface()); err != nil {
+		return nil, err
+	}
+	return pack(f.Call([]reflect.Value{ask.Elem()})[0].Interface())
 }
 
-// newClerk makes a clerk of node-1 with a table of rules.
-func newClerk(t *testing.T, rules ...throttle.Rule) *Clerk {
-	t.Helper()
-	sources, err := egress.NewPool([]egress.Source{{Hello: "probe.example",
-		Open: func(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
-			return nil, errors.New("none")
-		}}})
-	if err != nil {
-		t.Fatal(err)
+// quietReceivers are the receivers of a node that speaks to none, of which four can be traced.
+type quietReceivers struct {
+	traced map[string]bool
+	busy   []Receiver
+}
+
+func (q quietReceivers) Survey(context.Context) []Receiver                    { return q.busy }
+func (quietReceivers) Detail(context.Context, string) []ReceiverDetail        { return nil }
+func (quietReceivers) Close(context.Context, string, int) bool                { return false }
+func (quietReceivers) Forget(context.Context, string, string) []Forgotten     { return nil }
+func (quietReceivers) Record(time.Time, string, int) (out Record, whole bool) { return Record{}, true }
+func (quietReceivers) ForgetKept(context.Context, string, string) ([]Forgotten, error) {
+	return nil, nil
+}
+
+func (q quietReceivers) Trace(_ time.Time, key, _ string, _ uint64) ([]TraceLine, error) {
+	if q.traced[key] = true; len(q.traced) > 4 {
+		return nil, errors.New("four receivers are traced already")
 	}
+	return nil, nil
+}
+
+// newInspector makes an inspector of node-1 with a table of rules.
+func newInspector(t *testing.T, rules ...throttle.Rule) *Inspector {
+	t.Helper()
 	table, err := throttle.NewTable(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Options{Living: receiver.NewRegistry(), Sources: sources, Table: table, Route: routes,
+	c, err := New(Options{Receivers: quietReceivers{traced: map[string]bool{}}, Sources: func(context.Context) []Source {
+		return []Source{{Hello: "probe.example", State: "used"}}
+	}, Table: table, Route: routes,
 		Clock: func() time.Time { return began }})
 	if err != nil {
 		t.Fatal(err)
@@ -92,36 +115,33 @@ func routes(_ context.Context, domain string) (mx.Route, error) {
 }
 
 func TestAnswersOfNodesArePutTogether(t *testing.T) {
-	c := newClerk(t)
+	c := newInspector(t)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
-		"node-1": canned(t, func(q question) answer {
-			switch q.Kind {
-			case kindReceivers:
-				return answer{Receivers: []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "b", Queued: 9}}, More: 3}
-			case kindReceiver:
-				return answer{Details: []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: "a"},
-					SessionList: []inspect.Session{{ID: 4}, {ID: 5}}}}}
-			case kindTrace:
-				return answer{Lines: []inspect.TraceLine{{Number: q.Lines["node-1"] + 1, At: began.Add(2)}}}
-			case kindVerification:
-				return answer{Verification: &inspect.Verification{Final: 3}}
-			}
-			return answer{Closed: q.Session == 4}
-		}),
-		"node-2": canned(t, func(q question) answer {
-			switch q.Kind {
-			case kindReceivers:
-				return answer{Receivers: []inspect.Receiver{{Key: "b", Queued: 5}}}
-			case kindReceiver:
-				return answer{Details: []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: "a"},
-					SessionList: []inspect.Session{{ID: 5}}}}}
-			case kindTrace:
-				return answer{Lines: []inspect.TraceLine{{Number: q.Lines["node-2"] + 1, At: began.Add(1)}}}
-			case kindVerification:
-				return answer{Verification: &inspect.Verification{Final: 7}}
-			}
-			return answer{}
-		}),
+		"node-1": node{
+			"receivers": func(none) receiverTable {
+				return receiverTable{Receivers: []Receiver{{Key: "a", Queued: 1}, {Key: "b", Queued: 9}}, More: 3}
+			},
+			"receiver": func(ofReceiver) []ReceiverDetail {
+				return []ReceiverDetail{{Receiver: Receiver{Key: "a"}, SessionList: []Session{{ID: 4}, {ID: 5}}}}
+			},
+			"trace": func(of linesOf) []TraceLine {
+				return []TraceLine{{Number: of.After["node-1"] + 1, At: began.Add(2)}}
+			},
+			"verification": func(uuid.UUID) *Verification { return &Verification{Final: 3} },
+			"close":        func(of ofReceiver) bool { return of.Session == 4 },
+		}.answer,
+		"node-2": node{
+			"receivers": func(none) receiverTable {
+				return receiverTable{Receivers: []Receiver{{Key: "b", Queued: 5}}}
+			},
+			"receiver": func(ofReceiver) []ReceiverDetail {
+				return []ReceiverDetail{{Receiver: Receiver{Key: "a"}, SessionList: []Session{{ID: 5}}}}
+			},
+			"trace": func(of linesOf) []TraceLine {
+				return []TraceLine{{Number: of.After["node-2"] + 1, At: began.Add(1)}}
+			},
+			"verification": func(uuid.UUID) *Verification { return &Verification{Final: 7} },
+		}.answer,
 		"node-3": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrNoAnswer },
 	}})
 	ctx := t.Context()
@@ -152,49 +172,49 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	if err := c.CloseSession(ctx, "a", "", 5); err == nil || !strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("close one that two nodes have: %v", err)
 	}
-	if err := c.CloseSession(ctx, "a", "node-2", 4); !errors.Is(err, inspect.ErrNotThere) {
+	if err := c.CloseSession(ctx, "a", "node-2", 4); !errors.Is(err, ErrNotThere) {
 		t.Errorf("close one that the node has not: %v", err)
 	}
-	if err := c.CloseSession(ctx, "a", "", 6); !errors.Is(err, inspect.ErrNotThere) {
+	if err := c.CloseSession(ctx, "a", "", 6); !errors.Is(err, ErrNotThere) {
 		t.Errorf("close one that nobody has: %v", err)
 	}
 }
 
 // TestAllNodesForget at once, and one that is silent is named.
 func TestAllNodesForget(t *testing.T) {
-	c := newClerk(t)
+	c := newInspector(t)
 	there := map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": c.Answer,
-		"node-2": canned(t, func(q question) answer {
-			return answer{Forgotten: []inspect.Forgotten{{Key: q.Key, Dropped: []string{q.Kind + " " + q.What}}}}
-		}),
+		"node-2": node{"forget": func(of ofReceiver) []Forgotten {
+			return []Forgotten{{Key: of.Key, Dropped: []string{"forgot " + of.What}}}
+		}}.answer,
 		"node-3": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrNoAnswer },
 	}
 	c.Join(&members{"node-1", there})
 	found, quiet, err := c.Forget(t.Context(), "a", "block")
-	if err != nil || len(found) != 1 || found[0].Node != "node-2" || found[0].Dropped[0] != "forget block" ||
+	if err != nil || len(found) != 1 || found[0].Node != "node-2" || found[0].Dropped[0] != "forgot block" ||
 		len(quiet) != 1 || quiet[0].Node != "node-3" {
 		t.Errorf("%+v %+v %v", found, quiet, err)
 	}
 	delete(there, "node-2")
-	var unheard *inspect.Unheard
+	var unheard *Unheard
 	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unheard) {
 		t.Errorf("the silent node may have it: %v", err)
 	}
 	delete(there, "node-3")
-	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, inspect.ErrNotThere) || errors.As(err, &unheard) {
+	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, ErrNotThere) || errors.As(err, &unheard) {
 		t.Errorf("nobody has it: %v", err)
 	}
 }
 
 func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
-	c := newClerk(t)
+	c := newInspector(t)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": c.Answer,
 		"node-2": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost },
 	}})
-	var unheard *inspect.Unheard
-	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, inspect.ErrNotThere) ||
+	var unheard *Unheard
+	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, ErrNotThere) ||
 		!strings.Contains(err.Error(), "node-2 (lost: it does not answer)") {
 		t.Errorf("a receiver that may live on the node that is silent: %v", err)
 	}
@@ -211,21 +231,21 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 }
 
 func TestANodeAnswersForItself(t *testing.T) {
-	c := newClerk(t)
+	c := newInspector(t)
 	ctx := t.Context()
 	if all, err := c.Receivers(ctx); err != nil || len(all.Receivers) != 0 || len(all.Silent) != 0 || !all.At.Equal(began) {
 		t.Errorf("receivers %+v, %v", all, err)
 	}
-	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, inspect.ErrNotThere) {
+	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, ErrNotThere) {
 		t.Errorf("a receiver that nobody speaks to: %v", err)
 	}
 	sources, _, err := c.Sources(ctx)
 	if err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" || sources[0].State != "used" ||
-		sources[0].Node != "node-1" || sources[0].Source != inspect.DefaultSource {
+		sources[0].Node != "node-1" || sources[0].Source != DefaultSource {
 		t.Errorf("sources %+v, %v", sources, err)
 	}
 	for _, id := range []string{uuid.NewString(), "no id"} {
-		if _, err := c.Verification(ctx, id); !errors.Is(err, inspect.ErrNotThere) {
+		if _, err := c.Verification(ctx, id); !errors.Is(err, ErrNotThere) {
 			t.Errorf("verification %q: %v", id, err)
 		}
 	}
@@ -255,16 +275,15 @@ func TestANodeAnswersForItself(t *testing.T) {
 }
 
 func TestALongRecordComesInPages(t *testing.T) {
-	c := newClerk(t)
+	c := newInspector(t)
 	asked := 0
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
-		"node-1": canned(t, func(q question) answer {
+		"node-1": node{"record": func(after recordAfter) recordPage {
 			asked++
 			n := 0
-			_, _ = fmt.Sscanf(q.After, "r%d", &n)
-			r := inspect.Record{Receivers: []inspect.ReceiverRecord{{Key: fmt.Sprintf("r%d", n+1)}}, From: int64(10 - n)}
-			return answer{Record: &r, Whole: n == 4}
-		})}})
+			_, _ = fmt.Sscanf(after.Key, "r%d", &n)
+			return recordPage{Record{Receivers: []ReceiverRecord{{Key: fmt.Sprintf("r%d", n+1)}}, From: int64(10 - n)}, n == 4}
+		}}.answer}})
 	records, _, err := c.Record(t.Context())
 	if err != nil || len(records) != 1 || len(records[0].Receivers) != 5 || records[0].From != 6 || asked != 5 {
 		t.Errorf("%+v in %d pages, %v", records, asked, err)
@@ -276,20 +295,35 @@ func TestManyReceiversFitInOneAnswer(t *testing.T) {
 	for i := range text {
 		text[i] = byte('a' + (i*i*7+i/3)%26)
 	}
-	a := answer{}
+	var many []Receiver
 	for i := range 50 {
-		a.Receivers = append(a.Receivers, inspect.Receiver{Key: fmt.Sprint(i, string(text[i:])), Why: string(text)})
+		many = append(many, Receiver{Key: fmt.Sprint(i, string(text[i:])), Why: string(text)})
 	}
-	packed, err := pack(&a)
+	packed, err := pack(receiverTable{Receivers: many})
 	if err != nil || len(packed) > cluster.AnswerMax {
 		t.Fatalf("%d bytes, %v", len(packed), err)
 	}
-	var back answer
+	var back receiverTable
 	if err := unpack(packed, &back); err != nil || len(back.Receivers) != 50 || back.Receivers[7].Why != string(text) {
 		t.Errorf("%d receivers came back, %v", len(back.Receivers), err)
 	}
 	if err := unpack([]byte("nonsense"), &back); err == nil {
 		t.Error("nonsense was unpacked")
+	}
+}
+
+// TestATableThatIsTooLongIsCut, and says how many receivers it leaves out.
+func TestATableThatIsTooLongIsCut(t *testing.T) {
+	c, text := newInspector(t), make([]byte, 12<<10)
+	var busy []Receiver
+	for n := range 400 {
+		rand.Read(text)
+		busy = append(busy, Receiver{Key: fmt.Sprint(n), Queued: n, Why: hex.EncodeToString(text)})
+	}
+	c.options.Receivers = quietReceivers{busy: busy}
+	all, err := c.Receivers(t.Context())
+	if n := len(all.Receivers); err != nil || n == 0 || n == 400 || n+all.More != 400 || all.Receivers[0].Queued != 399 {
+		t.Errorf("%d receivers and %d more, %v", n, all.More, err)
 	}
 }
 
@@ -304,7 +338,7 @@ func rule(t *testing.T, name, field, value string) throttle.Rule {
 }
 
 func TestExplainSaysWhoSaysWhat(t *testing.T) {
-	c := newClerk(t, rule(t, "operator.net", "rcpt_rate", "3/s"), rule(t, "in.operator.net", "rcpt_rate", "1/s"),
+	c := newInspector(t, rule(t, "operator.net", "rcpt_rate", "3/s"), rule(t, "in.operator.net", "rcpt_rate", "1/s"),
 		rule(t, "out.operator.net", "rcpt_rate", "2/s"), rule(t, "mx1.in.operator.net", "connections", "1"),
 		rule(t, "source:192.0.2.1", "pause", "yes"))
 	over := rule(t, "in.operator.net", "rcpt_rate", "30/min")
@@ -359,7 +393,7 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 // TestExplainWithoutDNS says what holds for the name itself, and that DNS was silent; what the
 // rules say of a name asks DNS nothing.
 func TestExplainWithoutDNS(t *testing.T) {
-	c := newClerk(t, rule(t, "example", "rcpt_rate", "3/s"), rule(t, "mx.broken.example", "rcpt_rate", "1/s"))
+	c := newInspector(t, rule(t, "example", "rcpt_rate", "3/s"), rule(t, "mx.broken.example", "rcpt_rate", "1/s"))
 	got, err := c.Explain(t.Context(), "Broken.Example")
 	value, _ := fieldIn(got, "rcpt_rate")
 	if err != nil || got.Key != "broken.example" || got.Domain != "" || value != "3/s" || len(got.Notes) != 1 ||
@@ -386,25 +420,25 @@ func TestExplainWithoutDNS(t *testing.T) {
 }
 
 // fieldIn gives a field of an explanation, and who has set it.
-func fieldIn(x inspect.Explanation, field string) (string, inspect.Said) {
+func fieldIn(x Explanation, field string) (string, Said) {
 	for _, f := range x.Fields {
 		if f.Field == field {
 			return f.Value, f.Said
 		}
 	}
-	return "", inspect.Said{}
+	return "", Said{}
 }
 
 // TestOtherThrottleFilesAreNamed, with faults; the same rules at other lines are no others.
 func TestOtherThrottleFilesAreNamed(t *testing.T) {
-	c, same := newClerk(t, rule(t, "a.example", "rcpt_rate", "3/s")), rule(t, "a.example", "rcpt_rate", "3/s")
+	c, same := newInspector(t, rule(t, "a.example", "rcpt_rate", "3/s")), rule(t, "a.example", "rcpt_rate", "3/s")
 	same.Where = map[throttle.Field]string{0: "other.toml:99"}
-	equal, other := newClerk(t, same), newClerk(t, rule(t, "a.example", "rcpt_rate", "2/s"))
+	equal, other := newInspector(t, same), newInspector(t, rule(t, "a.example", "rcpt_rate", "2/s"))
 	other.options.Fault = func() string { return "throttle.toml:3:7: no such field." }
 	nodes := map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": c.Answer, "node-2": equal.Answer, "node-3": other.Answer}
 	c.Join(&members{"node-1", nodes})
-	want := inspect.OtherFile{Node: "node-3", Differs: true, Fault: "throttle.toml:3:7: no such field."}
+	want := OtherFile{Node: "node-3", Differs: true, Fault: "throttle.toml:3:7: no such field."}
 	others, quiet, err := c.Files(t.Context())
 	if err != nil || len(quiet) != 0 || len(others) != 1 || others[0] != want {
 		t.Errorf("%+v, %v, %v", others, quiet, err)
@@ -420,31 +454,33 @@ func TestOtherThrottleFilesAreNamed(t *testing.T) {
 	}
 }
 
+// living is a node where a receiver lives, and others of which nothing is told.
+func living(d ReceiverDetail, others ...Receiver) func(context.Context, []byte) ([]byte, error) {
+	return node{
+		"receivers": func(none) receiverTable { return receiverTable{Receivers: append([]Receiver{d.Receiver}, others...)} },
+		"receiver":  func(ofReceiver) []ReceiverDetail { return []ReceiverDetail{d} },
+	}.answer
+}
+
 // TestSoftwareThatDecidesIsNamed at the fields that it decides, and no other is.
 func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 	for _, tc := range []struct {
 		decides    bool
 		perSession int
 		perHour    int
-		learned    []inspect.Limit
+		learned    []Limit
 		want       string // refused_per_hour and refused_per_session
 	}{
 		{true, 3, 0, nil, "1000000 known, 3 known"}, {true, 8, 0, nil, "1000000 known, 8 known"},
 		{true, 9, 0, nil, "1000000 known, 8 default"}, {false, 3, 0, nil, "20 default, 8 default"},
 		{true, 0, 1, nil, "1 known, 8 default"}, {false, 0, 1, nil, "20 default, 8 default"},
-		{true, 3, 0, []inspect.Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
+		{true, 3, 0, []Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
 	} {
-		c := newClerk(t)
+		c := newInspector(t)
 		c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
-			"node-1": canned(t, func(q question) answer {
-				r := inspect.Receiver{Key: "operator.net"}
-				if q.Kind == kindReceivers {
-					return answer{Receivers: []inspect.Receiver{r}}
-				}
-				return answer{Details: []inspect.ReceiverDetail{{Receiver: r, Learned: tc.learned, Software: &inspect.Software{
-					Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, PerHour: tc.perHour,
-					Decides: tc.decides}}}}
-			})}})
+			"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net"}, Learned: tc.learned, Software: &Software{
+				Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, PerHour: tc.perHour,
+				Decides: tc.decides}})}})
 		got, err := c.Explain(t.Context(), "customer.example")
 		if err != nil {
 			t.Fatal(err)
@@ -461,19 +497,14 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 }
 
 func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
-	c := newClerk(t)
+	c := newInspector(t)
 	until := began.Add(time.Hour)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
-		"node-1": canned(t, func(q question) answer {
-			r := inspect.Receiver{Key: "operator.net", State: "resting", Why: "421 slow down", Until: until,
-				Sources: []inspect.ReceiverSource{{Source: "192.0.2.1",
-					Tempo: inspect.Tempo{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}}
-			if q.Kind == kindReceivers {
-				return answer{Receivers: []inspect.Receiver{r, {Key: "suffix:x.operator.net"}}}
-			}
-			return answer{Details: []inspect.ReceiverDetail{{Receiver: r,
-				Learned: []inspect.Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}}}}
-		})}})
+		"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net", State: "resting", Why: "421 slow down",
+			Until: until, Sources: []ReceiverSource{{Source: "192.0.2.1",
+				Tempo: Tempo{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}},
+			Learned: []Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}},
+			Receiver{Key: "suffix:x.operator.net"})}})
 	got, err := c.Explain(t.Context(), "customer.example")
 	if err != nil || len(got.Receiver) != 1 || strings.Join(got.Beside, " ") != "suffix:x.operator.net" {
 		t.Fatalf("%+v, %v", got, err)

@@ -1,4 +1,4 @@
-package clerk
+package inspect
 
 import (
 	"context"
@@ -8,30 +8,24 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/actors/inspect"
 	"rollcall/cluster"
 )
 
 func TestEveryNodeTellsItsHealth(t *testing.T) {
-	c := newClerk(t)
-	c.options.Health = func() inspect.Health {
-		h := inspect.Health{Known: true, Why: strings.Repeat("é", 400)}
+	c := newInspector(t)
+	c.options.Health = func() Health {
+		h := Health{Known: true, Why: strings.Repeat("é", 400)}
 		for i := range 600 {
-			h.Findings = append(h.Findings, inspect.HealthFinding{Check: "ptr", Source: fmt.Sprint(i), State: []string{"ok", "skipped", "warn", "fail"}[i%4],
+			h.Findings = append(h.Findings, HealthFinding{Check: "ptr", Source: fmt.Sprint(i), State: []string{"ok", "skipped", "warn", "fail"}[i%4],
 				Saw: strings.Repeat("x", 1000), Next: "ask"})
 		}
 		return h
 	}
-	of := func(h inspect.Health) func(context.Context, []byte) ([]byte, error) {
-		return canned(t, func(q question) answer {
-			if q.Kind != kindHealth {
-				t.Errorf("asked %q", q.Kind)
-			}
-			return answer{Health: &h}
-		})
+	of := func(h Health) func(context.Context, []byte) ([]byte, error) {
+		return node{"health": func(none) Health { return h }}.answer
 	}
 	m := &members{name: "node-2", answer: map[string]func(context.Context, []byte) ([]byte, error){
-		"node-1": of(inspect.Health{Node: "another name", Known: true, Probing: true}), "node-2": c.Answer, "node-3": of(inspect.Health{Known: true})}}
+		"node-1": of(Health{Node: "another name", Known: true, Probing: true}), "node-2": c.Answer, "node-3": of(Health{Known: true})}}
 	c.Join(m)
 	found, quiet, err := c.Health(t.Context())
 	if err != nil || len(quiet) > 0 {
@@ -51,7 +45,7 @@ func TestEveryNodeTellsItsHealth(t *testing.T) {
 	if n := len([]rune(own.Why)); n != sawMax+1 || len([]rune(own.Findings[0].Saw)) != sawMax+1 {
 		t.Errorf("texts of %d and %d runes", n, len([]rune(own.Findings[0].Saw)))
 	}
-	if packed, err := c.Answer(t.Context(), []byte(`{"kind":"health"}`)); err != nil || len(packed) > cluster.AnswerMax {
+	if packed, err := c.Answer(t.Context(), []byte(`{"kind":"health","ask":{}}`)); err != nil || len(packed) > cluster.AnswerMax {
 		t.Errorf("an answer of %d bytes, %v", len(packed), err)
 	}
 	m.answer["node-3"] = func(context.Context, []byte) ([]byte, error) { return nil, errors.New("does not know the question") }

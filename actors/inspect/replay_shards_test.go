@@ -1,10 +1,8 @@
-package clerk
+package inspect
 
 import (
 	"maps"
 	"testing"
-
-	"rollcall/actors/inspect"
 )
 
 // TestReplayOfAReceiverInShards compares what holds for all of them together, also where the
@@ -13,9 +11,9 @@ func TestReplayOfAReceiverInShards(t *testing.T) {
 	now := map[string]string{"connections": "600", "rcpt_rate": "300/s", "connection_rate": "1000/s",
 		"refused_per_hour": "100000"}
 	const minutes, asked = 60, 6000 // of each of three shards: 300/s are used
-	var records []inspect.Record
+	var records []Record
 	for _, key := range []string{"big.example#0.3", "big.example#1.3", "big.example#2.3"} {
-		one := recordOf(minutes, func(i int, m *inspect.Minute) {
+		one := recordOf(minutes, func(i int, m *Minute) {
 			m.Asked, m.Accepted, m.Sessions, m.Opened, m.Allowed, m.Cause = asked, asked, 200, 200, 100, "allowance"
 			m.Queued = asked * (minutes - 1 - i)
 		})
@@ -42,7 +40,7 @@ func TestReplayOfAReceiverInShards(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			r := got.Receivers[0]
-			change := inspect.FieldChange{Field: c.field, Now: c.was, Would: c.value}
+			change := FieldChange{Field: c.field, Now: c.was, Would: c.value}
 			if r.Asked != 3*minutes*asked || r.Would != c.would || r.Fired[c.field] == 0 {
 				t.Errorf("asked %d, would %d, %v; want %d of %d by %s", r.Asked, r.Would, r.Fired, c.would,
 					3*minutes*asked, c.field)
