@@ -205,12 +205,12 @@ func TestSourcesAreToldWithTheirState(t *testing.T) {
 		{"used", egress.SourceState{Today: 3, PerDay: 4}, inspect.Source{State: "used", Today: 3, PerDay: 4}},
 		{"paused", egress.SourceState{Pause: throttle.PauseYes, SuspendedUntil: later}, inspect.Source{State: "paused"}},
 		{"draining", egress.SourceState{Pause: throttle.PauseDrain}, inspect.Source{State: "draining"}},
-		{"resting", egress.SourceState{SuspendedUntil: later, Reason: smtp.ReasonPolicy},
-			inspect.Source{State: "resting", Until: later, Reason: smtp.ReasonPolicy.String()}},
+		{"resting", egress.SourceState{SuspendedUntil: later, Reason: smtp.Policy},
+			inspect.Source{State: "resting", Until: later, Reason: smtp.Policy.String()}},
 		{"spent", egress.SourceState{Today: 4, PerDay: 4},
 			inspect.Source{State: "spent", Until: now.Add(12 * time.Hour), Today: 4, PerDay: 4}},
-		{"on trial", egress.SourceState{OnTrial: true, Reason: smtp.ReasonPolicy},
-			inspect.Source{State: "on trial", Reason: smtp.ReasonPolicy.String()}},
+		{"on trial", egress.SourceState{OnTrial: true, Reason: smtp.Policy},
+			inspect.Source{State: "on trial", Reason: smtp.Policy.String()}},
 	} {
 		c.want.Sessions = 2
 		if got := sourceOf(c.is, 2, now); got != c.want {
