@@ -2,7 +2,6 @@ package http
 
 import (
 	"math"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -118,17 +117,4 @@ func (s *slots) releaseSlot(name string) {
 func seconds(wait time.Duration, least, most int) int {
 	n := (wait + time.Second - 1) / time.Second
 	return int(min(max(n, time.Duration(least)), time.Duration(most)))
-}
-
-// addressOf names the network address that limits count: one IPv4 address, or
-// one IPv6 /64, which is what one customer line gets (RFC 6177).
-func addressOf(a netip.Addr) string {
-	if a = a.Unmap(); a.Is4() {
-		return string(a.AsSlice())
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return ""
-	}
-	return string(p.Addr().AsSlice())
 }

@@ -16,7 +16,7 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/operate"
-	"rollcall/http/proxies"
+	"rollcall/http/listen"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -27,7 +27,7 @@ type edgeOptions struct {
 	log      *slog.Logger
 	token    string
 	wake     func()
-	trusted  proxies.Trusted // the proxies in front of API and storage
+	trusted  listen.Trusted // the proxies in front of API and storage
 	certs    *certificates
 }
 
@@ -45,7 +45,7 @@ func (n *node) nodes() (in int) {
 
 // startEdge starts the three listeners; the storage first, because the API tells its address.
 func (n *node) startEdge(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (err error) {
-	if o.trusted, err = proxies.Parse(c.HTTP.TrustedProxies); err != nil {
+	if o.trusted, err = listen.ParseTrusted(c.HTTP.TrustedProxies); err != nil {
 		return err
 	}
 	o.certs = newCertificates(o.registry, o.log)
@@ -70,7 +70,7 @@ func (n *node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	if err != nil {
 		return nil, err
 	}
-	storage := httpd.DefaultStorageOptions()
+	storage := upload.DefaultOptions()
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log, o.registry
 	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
@@ -83,7 +83,7 @@ func (n *node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	}
 	n.add("certificate of storage", unfollow)
 	storage.TLS = settings
-	files, err := httpd.NewStorage(storage)
+	files, err := upload.New(storage)
 	if err != nil {
 		return nil, err
 	}

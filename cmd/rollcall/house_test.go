@@ -84,7 +84,6 @@ var mayImport = map[string][]string{
 	"cmd":                 {"config", "http", "actors", "ledger", "cluster", "smtp"},
 	"config":              {"smtp"},
 	"http":                {"actors/span", "actors/inspect", "ledger", "smtp"},
-	"http/proxies":        {},
 	"actors":              {"actors", "ledger", "cluster", "smtp"},
 	"actors/receiver":     {"actors/alarm", "actors/guard", "actors/inspect", "actors/span", "actors/wire", "cluster", "ledger/quota", "smtp"}, // it never sees money
 	"actors/domain":       {"actors/alarm", "actors/guard", "actors/inspect", "actors/wire", "ledger", "smtp"},
@@ -135,7 +134,7 @@ var staysIn = map[string][]string{
 	"github.com/miekg/dns":              {"smtp/mx", "smtp/smtplab", "smtp/identity"},
 	"github.com/asynkron/protoactor-go": {"actors", "cluster"},
 	"github.com/spf13/cobra":            {"cmd"},
-	"github.com/pires/go-proxyproto":    {"http/proxies"},
+	"github.com/pires/go-proxyproto":    {"http/listen"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
 	"go.opentelemetry.io":               {"actors/span"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin/provider"},

@@ -1,4 +1,4 @@
-package proxies
+package listen
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 )
 
 // ErrNetwork is a text that is neither an address nor a network.
-var ErrNetwork = errors.New("proxies: neither an address nor a network")
+var ErrNetwork = errors.New("listen: neither an address nor a network")
 
 // Trusted are the networks whose word about others is taken. The zero value trusts nobody.
 type Trusted struct{ networks []netip.Prefix }
 
-// Parse reads networks such as 10.0.0.0/8 and addresses such as 10.0.0.1; ErrNetwork.
-func Parse(texts []string) (Trusted, error) {
+// ParseTrusted reads networks such as 10.0.0.0/8 and addresses such as 10.0.0.1; ErrNetwork.
+func ParseTrusted(texts []string) (Trusted, error) {
 	var t Trusted
 	for _, text := range texts {
 		network, err := netip.ParsePrefix(text)
@@ -85,12 +85,25 @@ func parseHop(text []byte) (netip.Addr, bool) {
 // plain gives the form in which addresses are compared.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// AddrOf gives the IP address of an end of a TCP connection; the zero value for others.
-func AddrOf(a net.Addr) netip.Addr {
+// IPOf gives the IP address of an end of a TCP connection; the zero value for others.
+func IPOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
 	}
 	ip, _ := netip.AddrFromSlice(tcp.IP)
 	return plain(ip)
+}
+
+// NetworkOf names the network address that limits count: one IPv4 address, or
+// one IPv6 /64, which is what one customer line gets (RFC 6177).
+func NetworkOf(a netip.Addr) string {
+	if a = a.Unmap(); a.Is4() {
+		return string(a.AsSlice())
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return ""
+	}
+	return string(p.Addr().AsSlice())
 }

@@ -1,4 +1,4 @@
-package certificate_test
+package listen_test
 
 import (
 	"errors"
@@ -7,31 +7,31 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/http/certificate"
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen"
+	"rollcall/http/listen/listentest"
 )
 
 func TestReload(t *testing.T) {
 	t.Parallel()
 	folder, now := t.TempDir(), time.Now()
 	first, second := now.Add(time.Hour).Truncate(time.Second), now.Add(2*time.Hour).Truncate(time.Second)
-	certFile, keyFile, _ := certificatetest.Write(t, folder, first)
-	p, err := certificate.Load(certFile, keyFile)
+	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, first)
+	p, err := listen.LoadPair(certFile, keyFile)
 	if err != nil || !p.End().Equal(first) {
 		t.Fatalf("load: end %v, %v", p.End(), err)
 	}
-	certificatetest.Write(t, folder, now.Add(-time.Minute))
-	if err := p.Reload(now); !errors.Is(err, certificate.ErrEnded) || !p.End().Equal(first) {
+	listentest.WriteCertificate(t, folder, now.Add(-time.Minute))
+	if err := p.Reload(now); !errors.Is(err, listen.ErrCertificateEnded) || !p.End().Equal(first) {
 		t.Errorf("one that has ended: end %v, %v", p.End(), err)
 	}
-	certificatetest.Write(t, folder, second)
-	if err := p.Reload(now.Add(-2 * time.Hour)); !errors.Is(err, certificate.ErrEnded) || !p.End().Equal(first) {
+	listentest.WriteCertificate(t, folder, second)
+	if err := p.Reload(now.Add(-2 * time.Hour)); !errors.Is(err, listen.ErrCertificateEnded) || !p.End().Equal(first) {
 		t.Errorf("one that has not begun: end %v, %v", p.End(), err)
 	}
 	if err := p.Reload(now); err != nil || !p.End().Equal(second) {
 		t.Errorf("a good one: end %v, %v", p.End(), err)
 	}
-	other, _, _ := certificatetest.Write(t, t.TempDir(), second)
+	other, _, _ := listentest.WriteCertificate(t, t.TempDir(), second)
 	text, err := os.ReadFile(other)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestReload(t *testing.T) {
 	if err := p.Reload(now); !errors.Is(err, fs.ErrNotExist) || !p.End().Equal(second) {
 		t.Errorf("no key: end %v, %v", p.End(), err)
 	}
-	if _, err := certificate.Load(certFile, keyFile); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := listen.LoadPair(certFile, keyFile); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("load without a key: %v", err)
 	}
 }
@@ -59,8 +59,8 @@ func TestReload(t *testing.T) {
 func TestAnEndedCertificateIsLoaded(t *testing.T) {
 	t.Parallel()
 	end := time.Now().Add(-time.Hour).Truncate(time.Second)
-	certFile, keyFile, _ := certificatetest.Write(t, t.TempDir(), end)
-	if p, err := certificate.Load(certFile, keyFile); err != nil || !p.End().Equal(end) {
+	certFile, keyFile, _ := listentest.WriteCertificate(t, t.TempDir(), end)
+	if p, err := listen.LoadPair(certFile, keyFile); err != nil || !p.End().Equal(end) {
 		t.Errorf("end %v, %v", p, err)
 	}
 }

@@ -1,4 +1,4 @@
-package http_test
+package upload_test
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	httpd "rollcall/http"
+	"rollcall/http/listen/listentest"
+	"rollcall/http/upload"
 )
 
 // TestEarlyAnswerNeverRunsTheBody hides a request in the body of every
@@ -155,14 +156,14 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 // TestOneTooManyIsAskedToWait fills the bound on uploads, then the one on connections.
 func TestOneTooManyIsAskedToWait(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.UploadsMax, o.ConnectionsMax = 1, 5 })
-	const total = httpd.ChunkBytes + 10
+	rig := newStorageRig(t, func(o *upload.Options) { o.UploadsMax, o.ConnectionsMax = 1, 5 })
+	const total = upload.ChunkBytes + 10
 	file := bytesOf(total)
 	first, firstPath := rig.create(total)
 	_, secondPath := rig.create(total)
 	busy := rig.dial()
-	busy.begin(firstPath, total, file[:httpd.ChunkBytes])
-	rig.waitDurable(first, httpd.ChunkBytes)
+	busy.begin(firstPath, total, file[:upload.ChunkBytes])
+	rig.waitDurable(first, upload.ChunkBytes)
 
 	wait := func(got storageReply) {
 		t.Helper()
@@ -193,7 +194,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 		t.Error(err)
 	}
 
-	_, _ = io.WriteString(busy.Conn, file[httpd.ChunkBytes:])
+	_, _ = io.WriteString(busy.Conn, file[upload.ChunkBytes:])
 	if got := busy.reply(); got.status != 200 {
 		t.Errorf("the upload under way got %d", got.status)
 	}
@@ -206,44 +207,44 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	good := httpd.DefaultStorageOptions()
+	good := upload.DefaultOptions()
 	good.Listen, good.Book, good.Tokens = "127.0.0.1:0", rig.book, rig.tokens
 	good.Wake, good.Log, good.Registerer = func() {}, discard(), prometheus.NewRegistry()
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]func(*httpd.StorageOptions){
-		"listen":       func(o *httpd.StorageOptions) { o.Listen = "" },
-		"book":         func(o *httpd.StorageOptions) { o.Book = nil },
-		"tokens":       func(o *httpd.StorageOptions) { o.Tokens = nil },
-		"wake":         func(o *httpd.StorageOptions) { o.Wake = nil },
-		"log":          func(o *httpd.StorageOptions) { o.Log = nil },
-		"registerer":   func(o *httpd.StorageOptions) { o.Registerer = nil },
-		"uploads":      func(o *httpd.StorageOptions) { o.UploadsMax = 0 },
-		"connections":  func(o *httpd.StorageOptions) { o.ConnectionsMax = o.UploadsMax },
-		"window bytes": func(o *httpd.StorageOptions) { o.WindowBytes = 0 },
-		"bytes":        func(o *httpd.StorageOptions) { o.BytesPerSecond = -1 },
-		"window":       func(o *httpd.StorageOptions) { o.Window = 0 },
-		"first byte":   func(o *httpd.StorageOptions) { o.FirstByteTimeout = 0 },
-		"ledger":       func(o *httpd.StorageOptions) { o.LedgerTimeout = 0 },
-		"good origins": func(o *httpd.StorageOptions) { o.AllowedOrigins = []string{"https://app.example/"} },
-		"linger":       func(o *httpd.StorageOptions) { o.LingerTimeout = 0 },
+	cases := map[string]func(*upload.Options){
+		"listen":       func(o *upload.Options) { o.Listen = "" },
+		"book":         func(o *upload.Options) { o.Book = nil },
+		"tokens":       func(o *upload.Options) { o.Tokens = nil },
+		"wake":         func(o *upload.Options) { o.Wake = nil },
+		"log":          func(o *upload.Options) { o.Log = nil },
+		"registerer":   func(o *upload.Options) { o.Registerer = nil },
+		"uploads":      func(o *upload.Options) { o.UploadsMax = 0 },
+		"connections":  func(o *upload.Options) { o.ConnectionsMax = o.UploadsMax },
+		"window bytes": func(o *upload.Options) { o.WindowBytes = 0 },
+		"bytes":        func(o *upload.Options) { o.BytesPerSecond = -1 },
+		"window":       func(o *upload.Options) { o.Window = 0 },
+		"first byte":   func(o *upload.Options) { o.FirstByteTimeout = 0 },
+		"ledger":       func(o *upload.Options) { o.LedgerTimeout = 0 },
+		"good origins": func(o *upload.Options) { o.AllowedOrigins = []string{"https://app.example/"} },
+		"linger":       func(o *upload.Options) { o.LingerTimeout = 0 },
 	}
 	for name, spoil := range cases {
 		o := good
 		spoil(&o)
-		if _, err := httpd.NewStorage(o); !errors.Is(err, httpd.ErrOptions) {
+		if _, err := upload.New(o); !errors.Is(err, upload.ErrOptions) {
 			t.Errorf("without %s: %v, want ErrOptions", name, err)
 		}
 	}
-	s, err := httpd.NewStorage(good)
+	s, err := upload.New(good)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Stop(context.Background()); err != nil || s.Addr() != nil {
 		t.Errorf("stop without start: %v, address %v", err, s.Addr())
 	}
-	if _, err := httpd.NewStorage(good); err == nil {
+	if _, err := upload.New(good); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
 }
@@ -253,10 +254,10 @@ func TestStopRightAfterStart(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	for range 50 {
-		o := httpd.DefaultStorageOptions()
+		o := upload.DefaultOptions()
 		o.Listen, o.Book, o.Tokens = "127.0.0.1:0", rig.book, rig.tokens
 		o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
-		s, err := httpd.NewStorage(o)
+		s, err := upload.New(o)
 		if err == nil {
 			err = s.Start()
 		}
@@ -272,10 +273,10 @@ func TestStopRightAfterStart(t *testing.T) {
 func TestUsedPortIsSaid(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	o := httpd.DefaultStorageOptions()
+	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = rig.storage.Addr().String(), rig.book, rig.tokens
 	o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
-	s, err := httpd.NewStorage(o)
+	s, err := upload.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestUsedPortIsSaid(t *testing.T) {
 	if err := s.Start(); !errors.As(err, &op) {
 		t.Errorf("start on a used port: %v", err)
 	}
-	if err := rig.storage.Start(); !errors.Is(err, httpd.ErrStarted) {
+	if err := rig.storage.Start(); !errors.Is(err, upload.ErrStarted) {
 		t.Errorf("second start: %v, want ErrStarted", err)
 	}
 }
@@ -298,7 +299,7 @@ func BenchmarkUpload(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, path := rig.create(total)
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
 			b.Fatal(err)
 		}
 		conn.put(path, 0, total, file)

@@ -1,4 +1,4 @@
-package certificate
+package listen
 
 import (
 	"crypto/tls"
@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// ErrEnded is a new certificate whose time is over, or not come yet.
-var ErrEnded = errors.New("certificate: not valid now")
+// ErrCertificateEnded is a new certificate whose time is over, or not come yet.
+var ErrCertificateEnded = errors.New("listen: not valid now")
 
-// Pair is a certificate with its key, read from two PEM files. Safe for concurrent use.
+// Pair is a certificate with its key, read from two PEM files, which may change while a listener serves. Safe for
+// concurrent use.
 type Pair struct {
 	certFile, keyFile string
 	now               atomic.Pointer[loaded]
@@ -24,9 +25,9 @@ type loaded struct {
 	from, to    time.Time // in which the whole chain is valid
 }
 
-// Load reads the files. A certificate whose time is over is taken, so that a node
+// LoadPair reads the files. A certificate whose time is over is taken, so that a node
 // starts; see End. The error says which file can't be used.
-func Load(certFile, keyFile string) (*Pair, error) {
+func LoadPair(certFile, keyFile string) (*Pair, error) {
 	p := &Pair{certFile: certFile, keyFile: keyFile}
 	l, err := p.read()
 	if err != nil {
@@ -36,14 +37,14 @@ func Load(certFile, keyFile string) (*Pair, error) {
 	return p, nil
 }
 
-// Reload reads the files again. With an error, also ErrEnded, the pair stays as it was.
+// Reload reads the files again. With an error, also ErrCertificateEnded, the pair stays as it was.
 func (p *Pair) Reload(now time.Time) error {
 	l, err := p.read()
 	if err != nil {
 		return err
 	}
 	if now.Before(l.from) || now.After(l.to) {
-		return fmt.Errorf("%w: %s holds from %s to %s", ErrEnded, p.certFile, l.from.Format(time.RFC3339),
+		return fmt.Errorf("%w: %s holds from %s to %s", ErrCertificateEnded, p.certFile, l.from.Format(time.RFC3339),
 			l.to.Format(time.RFC3339))
 	}
 	p.now.Store(l)
@@ -54,13 +55,13 @@ func (p *Pair) Reload(now time.Time) error {
 func (p *Pair) read() (*loaded, error) {
 	c, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("certificate: read %s and %s: %w", p.certFile, p.keyFile, err)
+		return nil, fmt.Errorf("listen: read %s and %s: %w", p.certFile, p.keyFile, err)
 	}
 	l := &loaded{certificate: c}
 	for i, der := range c.Certificate {
 		parsed, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, fmt.Errorf("certificate: read number %d of %s: %w", i+1, p.certFile, err)
+			return nil, fmt.Errorf("listen: read number %d of %s: %w", i+1, p.certFile, err)
 		}
 		if parsed.NotBefore.After(l.from) {
 			l.from = parsed.NotBefore

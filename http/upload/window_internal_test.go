@@ -1,4 +1,4 @@
-package http
+package upload
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http/listen"
 )
 
 // TestTheFloorUnderAClientsRate lets a client write to the reader of a body in the
@@ -34,9 +36,9 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const all = 200_000
 				client, server := net.Pipe()
-				conn := &conn{Conn: server}
-				s := &Storage{o: StorageOptions{Window: window, WindowBytes: floor}}
-				r := &reception{s: s, conn: conn, body: conn, store: all, pending: make([]byte, 0, all+1)}
+				conn := &listen.Conn{Conn: server}
+				s := &Server{o: Options{Window: window, WindowBytes: floor}}
+				r := &put{s: s, conn: conn, store: all, pending: make([]byte, 0, all+1)}
 				var sent atomic.Int64
 				var writer sync.WaitGroup
 				writer.Go(func() {
@@ -51,7 +53,7 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 					}
 				})
 				began := time.Now()
-				err := r.readAll()
+				err := r.readAll(conn)
 				took := time.Since(began)
 				synctest.Wait() // until the client knows what it has sent
 				_ = server.Close()
@@ -60,7 +62,7 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 				switch {
 				case c.cutMin == 0 && (err != nil || sent.Load() != all):
 					t.Errorf("cut after %s and %d bytes: %v", took, sent.Load(), err)
-				case c.cutMin > 0 && (!isTimeout(err) || took < c.cutMin || took > c.cutMax):
+				case c.cutMin > 0 && (!listen.IsTimeout(err) || took < c.cutMin || took > c.cutMax):
 					t.Errorf("%v after %s, want a cut after %s to %s", err, took, c.cutMin, c.cutMax)
 				case c.cutMin == 0 && len(r.pending) != all:
 					t.Errorf("%d bytes are kept of %d", len(r.pending), all)
@@ -76,22 +78,22 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 	const all, rate, clients = 1_000_000, 20_000, 2
 	const window, floor = 10 * time.Second, 150_000 // no client whose reading waits could keep it
 	synctest.Test(t, func(t *testing.T) {
-		s := &Storage{o: StorageOptions{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{})}
+		s := &Server{o: Options{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{})}
 		if err := s.metrics.register(prometheus.NewRegistry()); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		read := func(workspace byte, size int, took *time.Duration) {
 			client, server := net.Pipe()
-			c := &conn{Conn: server}
-			r := &reception{s: s, conn: c, body: c, store: int64(size), pending: make([]byte, 0, 1<<20+1)}
+			c := &listen.Conn{Conn: server}
+			r := &put{s: s, conn: c, store: int64(size), pending: make([]byte, 0, 1<<20+1)}
 			r.state.Workspace = uuid.UUID{workspace}
 			go func() {
 				for left := size; left > 0; left -= min(left, 16<<10) { // as the kernel gives them
 					_, _ = client.Write(make([]byte, min(left, 16<<10)))
 				}
 			}()
-			if err := r.readAll(); err != nil {
+			if err := r.readAll(c); err != nil {
 				t.Errorf("workspace %d: %v after %s", workspace, err, time.Since(began))
 			}
 			*took = time.Since(began)
@@ -122,51 +124,20 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 func TestTheEndOfANodeEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
-		c := &conn{Conn: server}
-		s := &Storage{o: StorageOptions{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{})}
+		c := &listen.Conn{Conn: server}
+		s := &Server{o: Options{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{})}
 		if err := s.metrics.register(prometheus.NewRegistry()); err != nil {
 			t.Fatal(err)
 		}
-		r := &reception{s: s, conn: c, body: c, store: 2000, pending: make([]byte, 0, 4000)}
+		r := &put{s: s, conn: c, store: 2000, pending: make([]byte, 0, 4000)}
 		time.AfterFunc(3*time.Second, func() {
 			s.draining.Store(true)
 			close(s.ending)
 		})
 		go func() { _, _ = client.Write(make([]byte, 1000)) }()
 		began := time.Now()
-		if err := r.readAll(); !errors.Is(err, errDraining) || time.Since(began) != 3*time.Second {
+		if err := r.readAll(c); !errors.Is(err, errDraining) || time.Since(began) != 3*time.Second {
 			t.Errorf("ended after %s with %v", time.Since(began), err)
-		}
-	})
-}
-
-// TestOneCreationAtATime: of two with one identity the second waits for the first, for
-// a bounded time, and others don't.
-func TestOneCreationAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newCreateGate(createWait)
-		leave, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
-		if !ok {
-			t.Fatal("the first is not let in")
-		}
-		if other, ok := g.enter(t.Context(), identity{key: [16]byte{2}}); !ok {
-			t.Error("another one is not let in")
-		} else {
-			other()
-		}
-		began := time.Now()
-		if _, ok := g.enter(t.Context(), identity{key: [16]byte{1}}); ok || time.Since(began) != createWait {
-			t.Errorf("the second is let in: %v, after %s, want a refusal after %s", ok, time.Since(began), createWait)
-		}
-		time.AfterFunc(createWait-time.Second, leave)
-		began = time.Now()
-		again, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
-		if !ok || time.Since(began) != createWait-time.Second {
-			t.Fatalf("the third is let in: %v, after %s, want when the first leaves", ok, time.Since(began))
-		}
-		again()
-		if len(g.inside) != 0 {
-			t.Errorf("%d are inside, want none", len(g.inside))
 		}
 	})
 }

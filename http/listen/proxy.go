@@ -1,4 +1,4 @@
-package proxies
+package listen
 
 import (
 	"bufio"
@@ -13,57 +13,60 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// ErrRefused is a connection that begins with a PROXY header which is not believed:
+// ErrProxyHeader is a connection that begins with a PROXY header which is not believed:
 // of a peer that is not trusted, of version 1, or malformed.
-var ErrRefused = errors.New("proxies: the PROXY header is refused")
+var ErrProxyHeader = errors.New("listen: the PROXY header is refused")
 
-// The reasons that Listen's callback is told.
+// The reasons why a PROXY header is refused.
 const (
-	ReasonUntrusted = "untrusted" // any header of a peer that is not trusted
-	ReasonVersion   = "version"   // version 1
-	ReasonMalformed = "malformed" // no sound header of version 2 for TCP, or cut short
-	ReasonTimeout   = "timeout"   // it did not come within HeaderTimeout
+	proxyReasonUntrusted = "untrusted" // any header of a peer that is not trusted
+	proxyReasonVersion   = "version"   // version 1
+	proxyReasonMalformed = "malformed" // no sound header of version 2 for TCP, or cut short
+	proxyReasonTimeout   = "timeout"   // it did not come within proxyHeaderTimeout
 )
 
-// Reasons are all of them.
-var Reasons = []string{ReasonUntrusted, ReasonVersion, ReasonMalformed, ReasonTimeout}
+// proxyReasons are all of them.
+var proxyReasons = []string{proxyReasonUntrusted, proxyReasonVersion, proxyReasonMalformed, proxyReasonTimeout}
 
-// HeaderTimeout bounds the time from the first byte of a PROXY header to its last.
+// proxyHeaderTimeout bounds the time from the first byte of a PROXY header to its last.
 // Proxies write it in one piece.
-const HeaderTimeout = 5 * time.Second
+const proxyHeaderTimeout = 5 * time.Second
 
-// HeaderMax bounds a header after its fixed 16 bytes: addresses, and the extensions
+// proxyHeaderMax bounds a header after its fixed 16 bytes: addresses, and the extensions
 // (TLVs), which are skipped. A certificate of the client, the largest of them, has
 // 1 to 2 KiB. It is the library's own bound.
-const HeaderMax = 4096
+const proxyHeaderMax = 4096
 
-// listener gives connections the addresses of their clients.
-type listener struct {
+// proxyListener gives connections the addresses of their clients.
+type proxyListener struct {
 	net.Listener
 	trusted Trusted
 	refused func(reason string)
 	timeout time.Duration
 }
 
-// Listen wraps a listener. refused is called for each header that is refused, with
-// one of the reasons; it must not block.
-func Listen(l net.Listener, trusted Trusted, refused func(reason string)) net.Listener {
-	return &listener{Listener: l, trusted: trusted, refused: refused, timeout: HeaderTimeout}
+// behindProxies wraps a listener: a trusted peer may begin a connection with a PROXY protocol header of version 2 (the
+// text of HAProxy, 2020-03-05, section 2.2), and the connection then has the client's address. Anybody else who begins
+// so is refused with ErrProxyHeader at the first Read. Version 1 is not supported: it is text of no fixed length, and
+// all proxies that are asked for write version 2 too. refused is called for each header that is refused, with one of
+// the reasons; it must not block.
+func behindProxies(l net.Listener, trusted Trusted, refused func(reason string)) net.Listener {
+	return &proxyListener{Listener: l, trusted: trusted, refused: refused, timeout: proxyHeaderTimeout}
 }
 
 // Accept waits for no header: the connection's first Read does.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *proxyListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{Conn: c, listener: l}, nil
+	return &proxiedConn{Conn: c, listener: l}, nil
 }
 
-// Conn is a connection whose first bytes may be a PROXY header. One goroutine reads.
-type Conn struct {
+// proxiedConn is a connection whose first bytes may be a PROXY header. One goroutine reads.
+type proxiedConn struct {
 	net.Conn
-	listener *listener
+	listener *proxyListener
 	begun    bool
 	failed   error         // of the beginning; every Read gives it
 	head     *bufio.Reader // until what it has read ahead is taken
@@ -76,11 +79,11 @@ type Conn struct {
 
 // OnClient has f called when a header has named the client, before anything that the client itself sends
 // is read. With an error of f the connection ends: every Read gives it. Before the first Read only.
-func (c *Conn) OnClient(f func() error) { c.onClient = f }
+func (c *proxiedConn) OnClient(f func() error) { c.onClient = f }
 
 // RemoteAddr is the client's address once the first Read has found a header, and the
 // peer's before that and without one.
-func (c *Conn) RemoteAddr() net.Addr {
+func (c *proxiedConn) RemoteAddr() net.Addr {
 	if a := c.client.Load(); a != nil {
 		return a
 	}
@@ -88,7 +91,7 @@ func (c *Conn) RemoteAddr() net.Addr {
 }
 
 // CloseWrite says that nothing more comes.
-func (c *Conn) CloseWrite() error {
+func (c *proxiedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -96,7 +99,7 @@ func (c *Conn) CloseWrite() error {
 }
 
 // SetReadDeadline keeps the owner's deadline, which a header may shorten for a while.
-func (c *Conn) SetReadDeadline(t time.Time) error {
+func (c *proxiedConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadline = t
@@ -104,12 +107,12 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 }
 
 // SetDeadline is SetReadDeadline and SetWriteDeadline.
-func (c *Conn) SetDeadline(t time.Time) error {
+func (c *proxiedConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // Read takes the header off first; then it is the connection's own.
-func (c *Conn) Read(b []byte) (int, error) {
+func (c *proxiedConn) Read(b []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
 		c.failed = c.begin()
@@ -134,8 +137,8 @@ var (
 )
 
 // begin looks at the first bytes and reads a header.
-func (c *Conn) begin() error {
-	trusted := c.listener.trusted.Contains(AddrOf(c.Conn.RemoteAddr()))
+func (c *proxiedConn) begin() error {
+	trusted := c.listener.trusted.Contains(IPOf(c.Conn.RemoteAddr()))
 	size := 16 // the least that the library takes
 	if trusted {
 		size = 256 // a header without large extensions
@@ -161,9 +164,9 @@ func (c *Conn) begin() error {
 	case err != nil || !begins:
 		// what it is instead is for the next reader to say
 	case !trusted:
-		err = c.refuse(ReasonUntrusted, nil)
+		err = c.refuse(proxyReasonUntrusted, nil)
 	case first[0] == version1[0]:
-		err = c.refuse(ReasonVersion, nil)
+		err = c.refuse(proxyReasonVersion, nil)
 	default:
 		err = c.header()
 	}
@@ -174,7 +177,7 @@ func (c *Conn) begin() error {
 }
 
 // beginsWith compares byte by byte, so that it never waits for more than it needs.
-func (c *Conn) beginsWith(signature []byte) (bool, error) {
+func (c *proxiedConn) beginsWith(signature []byte) (bool, error) {
 	for i := range signature {
 		got, err := c.head.Peek(i + 1)
 		if len(got) <= i {
@@ -197,12 +200,12 @@ func readable(err error, bytes int) error {
 }
 
 // header reads a header of version 2.
-func (c *Conn) header() error {
+func (c *proxiedConn) header() error {
 	h, err := proxyproto.Read(c.head)
 	if err != nil {
-		reason := ReasonMalformed
+		reason := proxyReasonMalformed
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			reason = ReasonTimeout
+			reason = proxyReasonTimeout
 		}
 		return c.refuse(reason, err)
 	}
@@ -211,7 +214,7 @@ func (c *Conn) header() error {
 	}
 	client, _, ok := h.TCPAddrs()
 	if !ok {
-		return c.refuse(ReasonMalformed, errors.New("not of TCP"))
+		return c.refuse(proxyReasonMalformed, errors.New("not of TCP"))
 	}
 	c.client.Store(client)
 	if c.onClient != nil {
@@ -221,16 +224,16 @@ func (c *Conn) header() error {
 }
 
 // refuse tells of a header that is not believed.
-func (c *Conn) refuse(reason string, err error) error {
+func (c *proxiedConn) refuse(reason string, err error) error {
 	c.listener.refused(reason)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrRefused, reason, err)
+		return fmt.Errorf("%w: %s: %w", ErrProxyHeader, reason, err)
 	}
-	return fmt.Errorf("%w: %s", ErrRefused, reason)
+	return fmt.Errorf("%w: %s", ErrProxyHeader, reason)
 }
 
 // hurry has the header come within the listener's timeout.
-func (c *Conn) hurry() error {
+func (c *proxiedConn) hurry() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := time.Now().Add(c.listener.timeout)
@@ -241,7 +244,7 @@ func (c *Conn) hurry() error {
 }
 
 // relax gives the owner's deadline back.
-func (c *Conn) relax() error {
+func (c *proxiedConn) relax() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Conn.SetReadDeadline(c.deadline)

@@ -1,4 +1,4 @@
-package http_test
+package upload_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package proxies
+package listen
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-func TestParse(t *testing.T) {
+func TestParseTrusted(t *testing.T) {
 	t.Parallel()
-	good, err := Parse([]string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::/32", "10.1.2.3/16"})
+	good, err := ParseTrusted([]string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::/32", "10.1.2.3/16"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		t.Error("nobody is trusted")
 	}
 	for _, bad := range []string{"", "10.0.0.0/33", "proxy.example.com", "10.0.0.1:80", "fe80::1%eth0", "10.0.0"} {
-		if _, err := Parse([]string{bad}); !errors.Is(err, ErrNetwork) {
+		if _, err := ParseTrusted([]string{bad}); !errors.Is(err, ErrNetwork) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 
 func TestClientOfARequest(t *testing.T) {
 	t.Parallel()
-	trusted, err := Parse([]string{"10.0.0.0/8", "2001:db8::/32"})
+	trusted, err := ParseTrusted([]string{"10.0.0.0/8", "2001:db8::/32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (t
 	defer bound.Close()
 	var trusted Trusted
 	if trust {
-		if trusted, err = Parse([]string{"127.0.0.1"}); err != nil {
+		if trusted, err = ParseTrusted([]string{"127.0.0.1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l := Listen(bound, trusted, func(reason string) { refused = append(refused, reason) }).(*listener)
+	l := behindProxies(bound, trusted, func(reason string) { refused = append(refused, reason) }).(*proxyListener)
 	l.timeout = timeout
 	out, err := net.Dial("tcp", bound.Addr().String())
 	if err != nil {
@@ -129,7 +129,7 @@ func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (t
 		for _, p := range pieces {
 			_, _ = io.WriteString(out, p)
 		}
-		if timeout == HeaderTimeout {
+		if timeout == proxyHeaderTimeout {
 			_ = out.(*net.TCPConn).CloseWrite()
 		}
 	}()
@@ -139,7 +139,7 @@ func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (t
 
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	large := append(append([]byte(nil), four...), make([]byte, HeaderMax-len(four))...)
+	large := append(append([]byte(nil), four...), make([]byte, proxyHeaderMax-len(four))...)
 	sound := []struct{ name, head, client string }{
 		{"none", "", "127.0.0.1"},
 		{"TCP over IPv4", header(0x21, 0x11, four...), "198.51.100.7"},
@@ -158,40 +158,40 @@ func TestHeaders(t *testing.T) {
 			bytewise = []string{whole[:700], whole[700:]}
 		}
 		for _, pieces := range [][]string{{whole}, {c.head, request}, bytewise} {
-			text, client, refused, err := begin(t, true, HeaderTimeout, pieces...)
-			if text != request || err != nil || refused != nil || AddrOf(client) != netip.MustParseAddr(c.client) {
+			text, client, refused, err := begin(t, true, proxyHeaderTimeout, pieces...)
+			if text != request || err != nil || refused != nil || IPOf(client) != netip.MustParseAddr(c.client) {
 				t.Errorf("%s in %d pieces: %q from %s, refused %q, %v", c.name, len(pieces), text, client, refused, err)
 			}
 		}
-		text, client, refused, err := begin(t, false, HeaderTimeout, whole)
-		if c.head != "" && (text != "" || !errors.Is(err, ErrRefused) || len(refused) != 1 ||
-			refused[0] != ReasonUntrusted) || AddrOf(client) != netip.MustParseAddr("127.0.0.1") {
+		text, client, refused, err := begin(t, false, proxyHeaderTimeout, whole)
+		if c.head != "" && (text != "" || !errors.Is(err, ErrProxyHeader) || len(refused) != 1 ||
+			refused[0] != proxyReasonUntrusted) || IPOf(client) != netip.MustParseAddr("127.0.0.1") {
 			t.Errorf("%s of a stranger: %q from %s, refused %q, %v", c.name, text, client, refused, err)
 		}
 	}
 	for _, c := range []struct{ name, head, reason string }{
-		{"version 1", "PROXY TCP4 198.51.100.7 10.0.0.9 4711 80\r\n", ReasonVersion},
-		{"version 3", header(0x31, 0x11, four...), ReasonMalformed},
-		{"another command", header(0x22, 0x11, four...), ReasonMalformed},
-		{"UDP", header(0x21, 0x12, four...), ReasonMalformed},
-		{"a unix socket", header(0x21, 0x31, make([]byte, 216)...), ReasonMalformed},
-		{"no family", header(0x21, 0), ReasonMalformed},
-		{"an unknown family", header(0x21, 0x41, four...), ReasonMalformed},
-		{"an unknown transport", header(0x21, 0x13, four...), ReasonMalformed},
-		{"IPv4 too short", header(0x21, 0x11, four[:11]...), ReasonMalformed},
-		{"IPv6 too short", header(0x21, 0x21, six[:35]...), ReasonMalformed},
-		{"too long", header(0x21, 0x11, append(large, 0)...), ReasonMalformed},
-		{"LOCAL too long", header(0x20, 0, append(large, 0)...), ReasonMalformed},
-		{"cut in the addresses", header(0x21, 0x11, four...)[:20], ReasonMalformed},
-		{"cut in the length", header(0x21, 0x11, four...)[:15], ReasonMalformed},
+		{"version 1", "PROXY TCP4 198.51.100.7 10.0.0.9 4711 80\r\n", proxyReasonVersion},
+		{"version 3", header(0x31, 0x11, four...), proxyReasonMalformed},
+		{"another command", header(0x22, 0x11, four...), proxyReasonMalformed},
+		{"UDP", header(0x21, 0x12, four...), proxyReasonMalformed},
+		{"a unix socket", header(0x21, 0x31, make([]byte, 216)...), proxyReasonMalformed},
+		{"no family", header(0x21, 0), proxyReasonMalformed},
+		{"an unknown family", header(0x21, 0x41, four...), proxyReasonMalformed},
+		{"an unknown transport", header(0x21, 0x13, four...), proxyReasonMalformed},
+		{"IPv4 too short", header(0x21, 0x11, four[:11]...), proxyReasonMalformed},
+		{"IPv6 too short", header(0x21, 0x21, six[:35]...), proxyReasonMalformed},
+		{"too long", header(0x21, 0x11, append(large, 0)...), proxyReasonMalformed},
+		{"LOCAL too long", header(0x20, 0, append(large, 0)...), proxyReasonMalformed},
+		{"cut in the addresses", header(0x21, 0x11, four...)[:20], proxyReasonMalformed},
+		{"cut in the length", header(0x21, 0x11, four...)[:15], proxyReasonMalformed},
 	} {
 		more := request
 		if strings.HasPrefix(c.name, "cut") {
 			more = ""
 		}
-		text, client, refused, err := begin(t, true, HeaderTimeout, c.head+more)
-		if text != "" || !errors.Is(err, ErrRefused) || len(refused) != 1 || refused[0] != c.reason ||
-			AddrOf(client) != netip.MustParseAddr("127.0.0.1") {
+		text, client, refused, err := begin(t, true, proxyHeaderTimeout, c.head+more)
+		if text != "" || !errors.Is(err, ErrProxyHeader) || len(refused) != 1 || refused[0] != c.reason ||
+			IPOf(client) != netip.MustParseAddr("127.0.0.1") {
 			t.Errorf("%s: %q from %s, refused %q, %v", c.name, text, client, refused, err)
 		}
 	}
@@ -203,7 +203,7 @@ func TestWhatIsNoHeader(t *testing.T) {
 	for _, text := range []string{"", "P", "POST / HTTP/1.1\r\n", "PROXY", "PROXYING", "\r\n", "\r\n\r\nGET /",
 		"\r\n\r\n\x00\r\nQUIT", "\x16\x03\x01", strings.Repeat("a", 100_000)} {
 		for _, trust := range []bool{true, false} {
-			got, _, refused, err := begin(t, trust, HeaderTimeout, text)
+			got, _, refused, err := begin(t, trust, proxyHeaderTimeout, text)
 			if got != text || err != nil || refused != nil {
 				t.Errorf("%.20q: %.20q, refused %q, %v", text, got, refused, err)
 			}
@@ -215,8 +215,8 @@ func TestWhatIsNoHeader(t *testing.T) {
 func TestHeaderInTime(t *testing.T) {
 	t.Parallel()
 	_, _, refused, err := begin(t, true, 10*time.Millisecond, header(0x21, 0x11, four...)[:20])
-	if !errors.Is(err, ErrRefused) || !errors.Is(err, os.ErrDeadlineExceeded) || len(refused) != 1 ||
-		refused[0] != ReasonTimeout {
+	if !errors.Is(err, ErrProxyHeader) || !errors.Is(err, os.ErrDeadlineExceeded) || len(refused) != 1 ||
+		refused[0] != proxyReasonTimeout {
 		t.Errorf("refused %q, %v", refused, err)
 	}
 }
@@ -227,13 +227,13 @@ func TestDeadlinesOfTheOwner(t *testing.T) {
 	for _, head := range []string{"\r\n", header(0x21, 0x11, four...)} {
 		near, far := net.Pipe()
 		defer far.Close()
-		c := &Conn{Conn: near, listener: &listener{refused: func(string) {}, timeout: time.Minute}}
+		c := &proxiedConn{Conn: near, listener: &proxyListener{refused: func(string) {}, timeout: time.Minute}}
 		go func() { _, _ = io.WriteString(far, head) }()
 		if err := c.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := io.ReadAll(c)
-		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrRefused) {
+		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrProxyHeader) {
 			t.Errorf("%.5q: %v", head, err)
 		}
 		_ = c.Close()
@@ -265,7 +265,7 @@ func model(data []byte) (client netip.Addr, rest []byte, ok bool) {
 	}
 	command, family, length := data[12], data[13], int(binary.BigEndian.Uint16(data[14:]))
 	families := map[byte]bool{0: true, 0x11: true, 0x12: true, 0x21: true, 0x22: true, 0x31: true, 0x32: true}
-	if command != 0x20 && command != 0x21 || !families[family] || length > HeaderMax || len(data) < 16+length {
+	if command != 0x20 && command != 0x21 || !families[family] || length > proxyHeaderMax || len(data) < 16+length {
 		return local, nil, false
 	}
 	payload, rest := data[16:16+length], data[16+length:]
@@ -283,24 +283,24 @@ func model(data []byte) (client netip.Addr, rest []byte, ok bool) {
 func FuzzHeader(f *testing.F) {
 	for _, seed := range []string{"", request, header(0x21, 0x11, four...) + request, header(0x21, 0x21, six...),
 		header(0x20, 0), header(0x20, 0x11, 1, 2), header(0x21, 0x12, four...), "PROXY TCP4 1.2.3.4 1.2.3.4 1 1\r\n",
-		header(0x21, 0x31, make([]byte, 216)...), header(0x21, 0x11, make([]byte, HeaderMax+1)...), "\r\n\r\n\x00"} {
+		header(0x21, 0x31, make([]byte, 216)...), header(0x21, 0x11, make([]byte, proxyHeaderMax+1)...), "\r\n\r\n\x00"} {
 		f.Add([]byte(seed), uint8(1))
 		f.Add([]byte(seed), uint8(255))
 	}
-	trusted, err := Parse([]string{"127.0.0.1"})
+	trusted, err := ParseTrusted([]string{"127.0.0.1"})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
 		refused := 0
-		l := &listener{trusted: trusted, refused: func(string) { refused++ }, timeout: HeaderTimeout}
-		c := &Conn{Conn: &sender{from: bytes.NewReader(data), size: int(size) + 1}, listener: l}
+		l := &proxyListener{trusted: trusted, refused: func(string) { refused++ }, timeout: proxyHeaderTimeout}
+		c := &proxiedConn{Conn: &sender{from: bytes.NewReader(data), size: int(size) + 1}, listener: l}
 		got, err := io.ReadAll(c)
 		client, rest, ok := model(data)
-		if ok != (err == nil) || ok != (refused == 0) || !ok && !errors.Is(err, ErrRefused) {
+		if ok != (err == nil) || ok != (refused == 0) || !ok && !errors.Is(err, ErrProxyHeader) {
 			t.Fatalf("%q: %v, refused %d, want sound: %v", data, err, refused, ok)
 		}
-		if ok && (!bytes.Equal(got, rest) || AddrOf(c.RemoteAddr()) != client) {
+		if ok && (!bytes.Equal(got, rest) || IPOf(c.RemoteAddr()) != client) {
 			t.Fatalf("%q: %q from %s, want %q from %s", data, got, c.RemoteAddr(), rest, client)
 		}
 	})

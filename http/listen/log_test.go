@@ -1,4 +1,4 @@
-package http
+package listen
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// TestComplaintsAreFew complains a thousand times a second for twelve seconds.
-func TestComplaintsAreFew(t *testing.T) {
+// TestWarningsAreFew writes one a thousand times a second for twelve seconds.
+func TestWarningsAreFew(t *testing.T) {
 	var lines bytes.Buffer
-	c := complaint{log: slog.New(slog.NewTextHandler(&lines, nil)), message: "ledger did not answer"}
+	c := Warning{Log: slog.New(slog.NewTextHandler(&lines, nil)), Message: "ledger did not answer"}
 	begun := time.Now()
 	for i := range 12_000 {
-		c.warn(begun.Add(time.Duration(i)*time.Millisecond), "stage", "create")
+		c.Write(begun.Add(time.Duration(i)*time.Millisecond), "stage", "create")
 	}
 	got := lines.String()
 	if n := strings.Count(got, "\n"); n != 3 || strings.Count(got, "more=0") != 1 ||

@@ -1,4 +1,4 @@
-package http_test
+package upload_test
 
 import (
 	"bufio"
@@ -19,13 +19,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	httpd "rollcall/http"
+	"rollcall/http/listen"
+	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+// listentest.Patience is how long a test waits for what must come.
 
 // storageRig is a storage listener on loopback, over a ledger of its own.
 type storageRig struct {
@@ -34,13 +34,13 @@ type storageRig struct {
 	store   ledger.Book
 	space   uuid.UUID
 	tokens  *upload.Tokens
-	storage *httpd.Storage
+	storage *upload.Server
 	log     *syncBuffer
 	woken   chan struct{}
 	secrets []string
 }
 
-func newStorageRig(t testing.TB, tweak func(*httpd.StorageOptions)) *storageRig {
+func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	t.Helper()
 	tokens, err := upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes))
 	if err != nil {
@@ -48,8 +48,8 @@ func newStorageRig(t testing.TB, tweak func(*httpd.StorageOptions)) *storageRig 
 	}
 	r := &storageRig{t: t, tokens: tokens, log: &syncBuffer{}, woken: make(chan struct{}, 1024)}
 	r.store, r.space = openBook(t)
-	r.book = &hookedBook{StorageBook: r.store}
-	o := httpd.DefaultStorageOptions()
+	r.book = &hookedBook{Book: r.store}
+	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, tokens
 	o.AllowedOrigins = []string{"https://app.example"}
 	o.Wake = func() { r.woken <- struct{}{} }
@@ -58,7 +58,7 @@ func newStorageRig(t testing.TB, tweak func(*httpd.StorageOptions)) *storageRig 
 	if tweak != nil {
 		tweak(&o)
 	}
-	if r.storage, err = httpd.NewStorage(o); err != nil {
+	if r.storage, err = upload.New(o); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.storage.Start(); err != nil {
@@ -72,7 +72,7 @@ func newStorageRig(t testing.TB, tweak func(*httpd.StorageOptions)) *storageRig 
 }
 
 func (r *storageRig) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), listentest.Patience)
 	defer cancel()
 	if err := r.storage.Stop(ctx); err != nil {
 		r.t.Errorf("stop: %v", err)
@@ -124,7 +124,7 @@ func (r *storageRig) durable(id uuid.UUID) int64 {
 // waitDurable waits until the ledger has exactly that many bytes.
 func (r *storageRig) waitDurable(id uuid.UUID, want int64) {
 	r.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(listentest.Patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for r.durable(id) != want {
@@ -164,7 +164,7 @@ func (r *storageRig) dial() *rawConn {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { conn.Close() })
@@ -262,21 +262,16 @@ func (c *rawConn) ended() error {
 	if len(rest) > 0 {
 		return fmt.Errorf("more came: %.200q", rest)
 	}
-	if isTimeout(err) {
+	if listen.IsTimeout(err) {
 		return err
 	}
 	return nil // an end or a reset
 }
 
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
 // hookedBook lets a test hold or fail the ledger's writes, see that a writer
 // came in, and let a session expire at once.
 type hookedBook struct {
-	httpd.StorageBook
+	upload.Book
 	opened   chan struct{} // one token per OpenUpload, when the test wants them
 	onOpen   func()        // before each OpenUpload; set before the first request
 	mu       sync.Mutex    // guards the fields below
@@ -309,7 +304,7 @@ func (b *hookedBook) aged(u ledger.Upload) ledger.Upload {
 }
 
 func (b *hookedBook) UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error) {
-	u, err := b.StorageBook.UploadState(ctx, id)
+	u, err := b.Book.UploadState(ctx, id)
 	return b.aged(u), err
 }
 
@@ -317,7 +312,7 @@ func (b *hookedBook) OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Uploa
 	if b.onOpen != nil {
 		b.onOpen()
 	}
-	u, err := b.StorageBook.OpenUpload(ctx, id)
+	u, err := b.Book.OpenUpload(ctx, id)
 	select {
 	case b.opened <- struct{}{}:
 	default:
@@ -331,7 +326,7 @@ func (b *hookedBook) AppendChunk(
 	b.mu.Lock()
 	f := b.onAppend
 	b.mu.Unlock()
-	write := func() (ledger.Upload, error) { return b.StorageBook.AppendChunk(ctx, id, writer, offset, data) }
+	write := func() (ledger.Upload, error) { return b.Book.AppendChunk(ctx, id, writer, offset, data) }
 	if f == nil {
 		return write()
 	}

@@ -1,4 +1,4 @@
-package http_test
+package upload_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	httpd "rollcall/http"
+	"rollcall/http/upload"
 )
 
 const (
@@ -28,7 +28,7 @@ func bytesOf(n int) string {
 }
 
 // TestStorageURLAnswersByTheTable walks through the table of the storage URL
-// (RELIABILITY 4.5) on a real connection: a file of 100 bytes with 40 durable,
+// on a real connection: a file of 100 bytes with 40 durable,
 // one request, the answer, whether the connection can be used again, and what is durable after.
 func TestStorageURLAnswersByTheTable(t *testing.T) {
 	t.Parallel()
@@ -274,7 +274,7 @@ func TestEndedSessionIsGoneForData(t *testing.T) {
 
 func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.PagesOrigin = func() string { return "http://pages.example:8080" } })
+	rig := newStorageRig(t, func(o *upload.Options) { o.PagesOrigin = func() string { return "http://pages.example:8080" } })
 	_, path := rig.create(10)
 	cases := []struct {
 		name, origin string

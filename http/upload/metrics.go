@@ -1,26 +1,27 @@
-package http
+package upload
 
 import (
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/http/listen"
 )
 
-// storageMetrics is what the storage listener counts.
-type storageMetrics struct {
+// metrics is what the storage listener counts.
+type metrics struct {
 	requests  *prometheus.CounterVec // label status: the HTTP status
 	bytes     prometheus.Counter
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
-	refused   *prometheus.CounterVec   // label reason: of PROXY headers
 	crowded   *prometheus.CounterVec   // reason: of uploads without a place
 	held      prometheus.Counter       // seconds
-	conns     *connMetrics
+	conns     *listen.Metrics
 	full      prometheus.Counter
 }
 
-func (m *storageMetrics) register(to prometheus.Registerer) error {
+func (m *metrics) register(to prometheus.Registerer) error {
 	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_upload_requests_total", Help: "Answers of the storage URL, by status.",
 	}, []string{"status"})
@@ -40,25 +41,24 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 			"(2xx, 3xx: more is wanted, 4xx, 5xx).",
 		Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
 	}, []string{"class"})
-	for _, class := range classes[2:] {
+	for _, class := range listen.Classes[2:] {
 		m.took.WithLabelValues(class)
 	}
-	m.refused = newRefused("rollcall_upload_proxy_headers_refused_total", "storage URL")
 	m.crowded = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_upload_places_refused_total",
 		Help: "Uploads that were told to come again for want of a place, by reason: share (their workspace had as many as " +
 			"were still free) or full (none was free).",
 	}, []string{"reason"})
-	for _, reason := range []string{crowdedShare, crowdedFull} {
+	for _, reason := range []string{listen.NoShare, listen.NoPlace} {
 		m.crowded.WithLabelValues(reason)
 	}
 	m.held = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_upload_held_back_seconds_total",
 		Help: "How long uploads were not read because their workspace had sent upload.bytes_per_second.",
 	})
-	m.conns = newConnMetrics("rollcall_upload", "storage URL")
-	for _, c := range []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.refused, m.crowded, m.held, m.full,
-		m.conns.open, m.conns.refused} {
+	m.conns = listen.NewMetrics("rollcall_upload", "storage URL")
+	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.held, m.full}
+	for _, c := range append(own, m.conns.Collectors()...) {
 		if err := to.Register(c); err != nil {
 			return err
 		}
@@ -66,14 +66,12 @@ func (m *storageMetrics) register(to prometheus.Registerer) error {
 	return nil
 }
 
-func (m *storageMetrics) proxyRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
-
-func (m *storageMetrics) count(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
+func (m *metrics) count(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
 
 // finished counts an answer and how long its request took.
-func (m *storageMetrics) finished(status int, took time.Duration) {
+func (m *metrics) finished(status int, took time.Duration) {
 	m.count(status)
-	if class := status / 100; class >= 1 && class < len(classes) {
-		m.took.WithLabelValues(classes[class]).Observe(took.Seconds())
+	if class := status / 100; class >= 1 && class < len(listen.Classes) {
+		m.took.WithLabelValues(listen.Classes[class]).Observe(took.Seconds())
 	}
 }

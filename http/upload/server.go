@@ -1,4 +1,4 @@
-package http
+package upload
 
 import (
 	"context"
@@ -16,32 +16,31 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/actors/span"
-	"rollcall/http/proxies"
-	"rollcall/http/upload"
+	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/ledger/quota"
 )
 
-// StorageBook is what the storage listener needs of the ledger. ledger.Files has it.
-type StorageBook interface {
+// Book is what the storage listener needs of the ledger. ledger.Files has it.
+type Book interface {
 	UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
 	OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
 	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error)
 }
 
-// StorageOptions is everything a Storage needs. All of it is required but
-// AllowedOrigins, TLS and Trusted; DefaultStorageOptions fills in the limits.
-type StorageOptions struct {
-	Listen         string         // host:port; port 0 takes a free one, see Addr
-	Book           StorageBook    // where the bytes go
-	Tokens         *upload.Tokens // makes and checks the secret in the URL
-	AllowedOrigins []string       // exact browser origins; none: no browser may upload
-	PagesOrigin    func() string  // the origin of our own pages, which may upload too; "" for none; may be nil
+// Options is everything a Server needs. All of it is required but
+// AllowedOrigins, TLS and Trusted; DefaultOptions fills in the limits.
+type Options struct {
+	Listen         string        // host:port; port 0 takes a free one, see Addr
+	Book           Book          // where the bytes go
+	Tokens         *Tokens       // makes and checks the secret in the URL
+	AllowedOrigins []string      // exact browser origins; none: no browser may upload
+	PagesOrigin    func() string // the origin of our own pages, which may upload too; "" for none; may be nil
 
 	// TLS encrypts; nil: requests are not encrypted.
 	TLS *tls.Config
 	// Trusted are the proxies whose PROXY headers are believed.
-	Trusted proxies.Trusted
+	Trusted listen.Trusted
 
 	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may
 	// have no more of these places than are still free, times its Weight; one more is
@@ -77,23 +76,23 @@ type StorageOptions struct {
 }
 
 // ChunkBytes is the size of one stored chunk, the last of a request aside.
-// 256 KiB: DESIGN asks for it; 400 transactions for the largest file.
+// 256 KiB: 400 transactions for the largest file.
 const ChunkBytes = 256 << 10
 
-// The limits that DefaultStorageOptions gives.
+// The limits that DefaultOptions gives.
 const (
-	uploadsMaxDefault     = 64               // guess: 16 MiB of chunk buffers
-	connectionsMaxDefault = 1024             // guess: far above the uploads, below common descriptor limits
-	firstByteDefault      = 10 * time.Second // RELIABILITY 1.9
-	windowBytesDefault    = 4 << 10          // RELIABILITY 1.9: at least 4 KiB
+	uploadsMaxDefault     = 64   // guess: 16 MiB of chunk buffers
+	connectionsMaxDefault = 1024 // guess: far above the uploads, below common descriptor limits
+	firstByteDefault      = 10 * time.Second
+	windowBytesDefault    = 4 << 10          // at least 4 KiB
 	windowDefault         = 10 * time.Second // per 10 s
-	ledgerTimeoutDefault  = ledgerTimeout    // the same for every customer; our own client waits 30 s
+	ledgerTimeoutDefault  = 10 * time.Second // the same for every customer; our own client waits 30 s
 	lingerDefault         = 3 * time.Second  // guess: a few round trips of a bad line
 )
 
-// DefaultStorageOptions has all limits filled in, and nothing else.
-func DefaultStorageOptions() StorageOptions {
-	return StorageOptions{
+// DefaultOptions has all limits filled in, and nothing else.
+func DefaultOptions() Options {
+	return Options{
 		UploadsMax: uploadsMaxDefault, ConnectionsMax: connectionsMaxDefault,
 		FirstByteTimeout: firstByteDefault, WindowBytes: windowBytesDefault, Window: windowDefault,
 		LedgerTimeout: ledgerTimeoutDefault, LingerTimeout: lingerDefault,
@@ -101,7 +100,7 @@ func DefaultStorageOptions() StorageOptions {
 }
 
 // Validate says what is missing or senseless, as ErrOptions.
-func (o StorageOptions) Validate() error {
+func (o Options) Validate() error {
 	switch {
 	case o.Listen == "":
 		return fmt.Errorf("%w: no listen address", ErrOptions)
@@ -116,53 +115,52 @@ func (o StorageOptions) Validate() error {
 	case o.FirstByteTimeout <= 0, o.Window <= 0, o.LedgerTimeout <= 0, o.LingerTimeout <= 0:
 		return fmt.Errorf("%w: every timeout must be positive", ErrOptions)
 	}
-	for _, origin := range o.AllowedOrigins {
-		if err := checkOrigin(origin); err != nil {
-			return err
-		}
+	if _, err := listen.NewOrigins(o.AllowedOrigins); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return nil
 }
 
-// Storage is the listener of the storage URL: {public_url}/upload/{token}.
+// Server is the listener of the storage URL: {public_url}/upload/{token}.
 // It streams bodies into the ledger chunk by chunk and never holds more than
 // one chunk of a file. Safe for concurrent use.
-type Storage struct {
-	o       StorageOptions
-	origins map[string]bool
+type Server struct {
+	o       Options
+	origins listen.Origins
 	server  *fasthttp.Server
-	metrics storageMetrics
+	metrics metrics
 	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
 	weight  func(workspace uuid.UUID) int
 	rates   *paces
 	ending  chan struct{} // closed when Stop begins
 	buffers sync.Pool     // of *[]byte, ChunkBytes long
-	writers storageWriters
-	trouble complaint       // about the ledger
+	writers writers
+	trouble listen.Warning  // about the ledger
 	root    context.Context // of every ledger call
 	abort   context.CancelFunc
 
 	draining atomic.Bool
 	stopping sync.Once  // closes ending
 	mu       sync.Mutex // guards listener and served
-	listener *listener
+	listener *listen.Listener
 	served   chan struct{} // closed when Serve has returned
 }
 
-// NewStorage makes a storage listener that does not listen yet. It fails with
+// New makes a storage listener that does not listen yet. It fails with
 // ErrOptions, or when its metrics are registered already.
-func NewStorage(o StorageOptions) (*Storage, error) {
+func New(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Storage{o: o, origins: make(map[string]bool), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
+	origins, err := listen.NewOrigins(o.AllowedOrigins)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, origins: origins, places: quota.New[uuid.UUID](int64(o.UploadsMax)),
 		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
-		trouble: complaint{log: o.Log, message: "upload not stored"}}
+		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	if s.weight == nil {
 		s.weight = func(uuid.UUID) int { return 1 }
-	}
-	for _, origin := range o.AllowedOrigins {
-		s.origins[origin] = true
 	}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
@@ -171,18 +169,18 @@ func NewStorage(o StorageOptions) (*Storage, error) {
 		ErrorHandler: s.framingError,
 		// The listener bounds the connections; this bound lies above it, so
 		// that fasthttp never refuses one with a text of its own.
-		Concurrency:           o.ConnectionsMax + answersMax,
+		Concurrency:           o.ConnectionsMax + listen.AnswersMax,
 		ReadTimeout:           o.FirstByteTimeout,
-		WriteTimeout:          storageWriteTimeout,
-		IdleTimeout:           storageIdleTimeout,
-		ReadBufferSize:        storageHeaderBytes,
+		WriteTimeout:          writeTimeout,
+		IdleTimeout:           idleTimeout,
+		ReadBufferSize:        headerBytes,
 		StreamRequestBody:     true,
-		MaxRequestBodySize:    storagePrefetch,
+		MaxRequestBodySize:    prefetch,
 		SecureErrorLogMessage: true,
 		NoDefaultServerHeader: true,
 		NoDefaultContentType:  true,
 		CloseOnShutdown:       true,
-		Logger:                quietLogger{o.Log},
+		Logger:                listen.Quiet{Log: o.Log},
 
 		DisablePreParseMultipartForm: true,
 	}
@@ -194,35 +192,33 @@ func NewStorage(o StorageOptions) (*Storage, error) {
 
 // The listener's fixed settings.
 const (
-	storageWriteTimeout = 10 * time.Second // answers are a few hundred bytes
-	storageIdleTimeout  = 60 * time.Second // RELIABILITY 1.9
-	storageHeaderBytes  = 16 << 10         // RELIABILITY 1.9: file names and tokens fit, floods do not
+	writeTimeout = 10 * time.Second // answers are a few hundred bytes
+	idleTimeout  = 60 * time.Second
+	headerBytes  = 16 << 10 // file names and tokens fit, floods do not
 
-	// storagePrefetch is what fasthttp reads of a body before it calls the
+	// prefetch is what fasthttp reads of a body before it calls the
 	// handler. In stream mode this setting bounds nothing else. One byte: the
 	// rate floor and the storing of partly sent bodies begin with the second.
-	storagePrefetch = 1
+	prefetch = 1
 
-	// storageLingerBytes bounds what is read and dropped after an early answer: a client that is
+	// lingerBytes bounds what is read and dropped after an early answer: a client that is
 	// still sending after that much has had its answer for long (guess).
-	storageLingerBytes = 64 << 20
+	lingerBytes = 64 << 20
 )
 
 // Start binds the address and serves until Stop.
-func (s *Storage) Start() error {
+func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener != nil {
 		return fmt.Errorf("start storage listener: %w", ErrStarted)
 	}
-	inner, err := net.Listen("tcp", s.o.Listen)
+	var err error
+	s.listener, err = listen.On(s.o.Listen, listen.Options{Max: s.o.ConnectionsMax, Trusted: s.o.Trusted, TLS: s.o.TLS,
+		Linger: s.o.LingerTimeout, Drain: lingerBytes, Answer: crowded, Metrics: s.metrics.conns})
 	if err != nil {
 		return fmt.Errorf("start storage listener: %w", err)
 	}
-	inner = encrypted(proxies.Listen(inner, s.o.Trusted, s.metrics.proxyRefused), s.o.TLS)
-	s.listener = newListener(inner, listening{max: s.o.ConnectionsMax, trusted: s.o.Trusted, linger: s.o.LingerTimeout,
-		drain: storageLingerBytes, answer: storageCrowded, metrics: s.metrics.conns})
-	s.metrics.conns.now.Store(s.listener)
 	s.served = make(chan struct{})
 	go func(l net.Listener, served chan struct{}) {
 		defer close(served)
@@ -233,11 +229,8 @@ func (s *Storage) Start() error {
 	return nil
 }
 
-// ErrStarted means that Start was called twice.
-var ErrStarted = errors.New("http: started already")
-
 // Addr is the bound address after Start, nil before.
-func (s *Storage) Addr() net.Addr {
+func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener == nil {
@@ -249,7 +242,7 @@ func (s *Storage) Addr() net.Addr {
 // Stop takes no new requests, stores what running uploads have sent so far,
 // tells them to come again, and returns when all connections are closed or
 // ctx ends. It may be called twice, or without Start.
-func (s *Storage) Stop(ctx context.Context) error {
+func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stopping.Do(func() { close(s.ending) })
 	s.mu.Lock()
@@ -262,10 +255,10 @@ func (s *Storage) Stop(ctx context.Context) error {
 	// listener yet, so the listener is closed here and Serve waited for first.
 	_ = listener.Close()
 	<-served
-	listener.interrupt()
+	listener.Interrupt()
 	err := s.server.ShutdownWithContext(ctx)
 	s.abort() // whatever still runs has used up the caller's time
-	listener.wait(ctx)
+	listener.Wait(ctx)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("stop storage listener: %w", err)
 	}

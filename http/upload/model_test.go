@@ -1,4 +1,4 @@
-package http_test
+package upload_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollcall/config/effort"
-	httpd "rollcall/http"
+	"rollcall/http/upload"
 )
 
 // modelSession is one upload session as a customer thinks of it, written
@@ -115,7 +115,7 @@ func TestUploadSessionMatchesItsModel(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	rig.book.opened = make(chan struct{}, 1)
-	sizes := []int{1, 2, 300, httpd.ChunkBytes, httpd.ChunkBytes + 1, 2*httpd.ChunkBytes + 77}
+	sizes := []int{1, 2, 300, upload.ChunkBytes, upload.ChunkBytes + 1, 2*upload.ChunkBytes + 77}
 	effort.Check(t, func(rt *rapid.T) {
 		total := rapid.SampledFrom(sizes).Draw(rt, "total")
 		m := &modelRun{T: rt, rig: rig, model: &modelSession{total: total}}
@@ -266,7 +266,7 @@ func (m *modelRun) secondWriter(t *rapid.T) {
 	}
 	older := m.rig.dial()
 	defer older.Close()
-	sent := min(rest-1, httpd.ChunkBytes-1) // below a chunk, so that nothing of it is durable
+	sent := min(rest-1, upload.ChunkBytes-1) // below a chunk, so that nothing of it is durable
 	older.send("PUT", m.path, []string{
 		fmt.Sprintf("Content-Length: %d", rest),
 		fmt.Sprintf("Content-Range: bytes %d-%d/%d", first, m.model.total-1, m.model.total),

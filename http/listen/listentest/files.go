@@ -1,4 +1,4 @@
-package certificatetest
+package listentest
 
 import (
 	"crypto/ecdsa"
@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Write writes a certificate for localhost and 127.0.0.1 that holds from an hour ago until
+// WriteCertificate writes a certificate for localhost and 127.0.0.1 that holds from an hour ago until
 // end, and its key, into a folder as tls.crt and tls.key, each in one step. It gives their
 // names and a pool that trusts the certificate.
-func Write(t testing.TB, folder string, end time.Time) (certFile, keyFile string, trusted *x509.CertPool) {
+func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

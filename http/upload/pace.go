@@ -1,4 +1,4 @@
-package http
+package upload
 
 import (
 	"sync"
@@ -59,17 +59,17 @@ func (p *paces) took(workspace uuid.UUID, n int64, now time.Time) time.Duration 
 
 // hold waits until the workspace is within its rate, or the node ends. The client's time stands
 // still meanwhile.
-func (r *reception) hold(window *rateWindow, n int64) {
-	long := r.s.rates.took(r.state.Workspace, n, time.Now())
+func (p *put) hold(window *rateWindow, n int64) {
+	long := p.s.rates.took(p.state.Workspace, n, time.Now())
 	if long == 0 {
 		return
 	}
-	r.s.metrics.held.Add(long.Seconds())
+	p.s.metrics.held.Add(long.Seconds())
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.s.ending:
+	case <-p.s.ending:
 	}
 	window.later(long)
 }

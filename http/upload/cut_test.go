@@ -1,4 +1,4 @@
-package http_test
+package upload_test
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
-	httpd "rollcall/http"
+	"rollcall/http/listen"
+	"rollcall/http/listen/listentest"
+	"rollcall/http/upload"
 	"rollcall/ledger"
 )
 
@@ -26,7 +28,7 @@ func (c *rawConn) begin(path string, total int, sent string) {
 func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	const chunk = httpd.ChunkBytes
+	const chunk = upload.ChunkBytes
 	total := 2*chunk + 1000
 	file := bytesOf(total)
 	for _, sent := range []int{1, 2, 8192, chunk - 1, chunk, chunk + 1, 2*chunk + 999} {
@@ -64,7 +66,7 @@ func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 // that trickles below the floor, lose the connection but not the session.
 func TestStalledClientIsCut(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) {
+	rig := newStorageRig(t, func(o *upload.Options) {
 		o.Window, o.WindowBytes, o.FirstByteTimeout = 200*time.Millisecond, 1000, 300*time.Millisecond
 	})
 	file := bytesOf(100_000)
@@ -120,21 +122,21 @@ func trickle(conn net.Conn, text string, piece int, interval time.Duration) (sen
 // first loses its connection, and that no byte of the first comes in later.
 func TestNewerWriterTakesOver(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.Window = time.Hour }) // only the newer writer cuts
-	const total = httpd.ChunkBytes + 500
+	rig := newStorageRig(t, func(o *upload.Options) { o.Window = time.Hour }) // only the newer writer cuts
+	const total = upload.ChunkBytes + 500
 	file := bytesOf(total)
 	id, path := rig.create(total)
 
 	older := rig.dial()
-	older.begin(path, total, file[:httpd.ChunkBytes+100])
-	rig.waitDurable(id, httpd.ChunkBytes) // the last 100 wait for their chunk to fill
+	older.begin(path, total, file[:upload.ChunkBytes+100])
+	rig.waitDurable(id, upload.ChunkBytes) // the last 100 wait for their chunk to fill
 
 	newer := rig.dial()
-	newer.put(path, httpd.ChunkBytes, total, file[httpd.ChunkBytes:total])
+	newer.put(path, upload.ChunkBytes, total, file[upload.ChunkBytes:total])
 	if got := newer.reply(); got.status != 200 {
 		t.Fatalf("newer writer got %d %q", got.status, got.code)
 	}
-	if b, err := io.ReadAll(older); len(b) > 0 || isTimeout(err) {
+	if b, err := io.ReadAll(older); len(b) > 0 || listen.IsTimeout(err) {
 		t.Errorf("older writer read %q, %v; want a bare end", b, err)
 	}
 	if string(rig.file(id)) != file {
@@ -147,21 +149,21 @@ func TestNewerWriterTakesOver(t *testing.T) {
 func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	const total = 2 * httpd.ChunkBytes
+	const total = 2 * upload.ChunkBytes
 	file := bytesOf(total)
 	id, path := rig.create(total)
 	older := rig.dial()
-	older.begin(path, total, file[:httpd.ChunkBytes])
-	rig.waitDurable(id, httpd.ChunkBytes)
+	older.begin(path, total, file[:upload.ChunkBytes])
+	rig.waitDurable(id, upload.ChunkBytes)
 	if _, err := rig.store.OpenUpload(context.Background(), id); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.WriteString(older.Conn, file[httpd.ChunkBytes:])
+	_, _ = io.WriteString(older.Conn, file[upload.ChunkBytes:])
 	if b, err := io.ReadAll(older); len(b) > 0 {
 		t.Errorf("older writer read %q, %v; want a bare end", b, err)
 	}
-	if rig.durable(id) != httpd.ChunkBytes {
-		t.Errorf("durable %d, want %d", rig.durable(id), httpd.ChunkBytes)
+	if rig.durable(id) != upload.ChunkBytes {
+		t.Errorf("durable %d, want %d", rig.durable(id), upload.ChunkBytes)
 	}
 }
 
@@ -194,7 +196,7 @@ func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	}
 	select {
 	case <-rig.woken:
-	case <-time.After(patience):
+	case <-time.After(listentest.Patience):
 		t.Error("nobody was woken")
 	}
 }
@@ -208,7 +210,7 @@ var errDisk = errors.New("database or disk is full")
 // it and once after writing it: the client learns the truth by its query.
 func TestLedgerFaultAsksToComeAgain(t *testing.T) {
 	t.Parallel()
-	const chunk = httpd.ChunkBytes
+	const chunk = upload.ChunkBytes
 	const total = 2*chunk + 10
 	file := bytesOf(total)
 	for _, written := range []bool{false, true} {
@@ -295,16 +297,16 @@ func TestGapAtTheLedgerTellsTheTrueEnd(t *testing.T) {
 func TestCancelDuringUploadEndsIt(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	const total = 2*httpd.ChunkBytes + 10
+	const total = 2*upload.ChunkBytes + 10
 	file := bytesOf(total)
 	id, path := rig.create(total)
 	conn := rig.dial()
-	conn.begin(path, total, file[:httpd.ChunkBytes])
-	rig.waitDurable(id, httpd.ChunkBytes)
+	conn.begin(path, total, file[:upload.ChunkBytes])
+	rig.waitDurable(id, upload.ChunkBytes)
 	if _, err := rig.store.Cancel(context.Background(), rig.space, id); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.WriteString(conn.Conn, file[httpd.ChunkBytes:])
+	_, _ = io.WriteString(conn.Conn, file[upload.ChunkBytes:])
 	if got := conn.reply(); got.status != 410 || got.code != "upload_cancelled" || !got.close {
 		t.Errorf("got %d %q close %v, want 410 upload_cancelled true", got.status, got.code, got.close)
 	}
@@ -314,19 +316,19 @@ func TestCancelDuringUploadEndsIt(t *testing.T) {
 // to come again, and what was durable stays.
 func TestStopKeepsWhatArrived(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.LingerTimeout = 100 * time.Millisecond })
-	const total = 2 * httpd.ChunkBytes
+	rig := newStorageRig(t, func(o *upload.Options) { o.LingerTimeout = 100 * time.Millisecond })
+	const total = 2 * upload.ChunkBytes
 	id, path := rig.create(total)
 	conn, idle := rig.dial(), rig.dial()
 	idle.query(path, total)
 	idle.reply()
-	conn.begin(path, total, bytesOf(httpd.ChunkBytes+100))
-	rig.waitDurable(id, httpd.ChunkBytes)
+	conn.begin(path, total, bytesOf(upload.ChunkBytes+100))
+	rig.waitDurable(id, upload.ChunkBytes)
 	rig.stop()
 	if got := conn.reply().refusal(); got != storageAway {
 		t.Errorf("got %s, want %s", got, storageAway)
 	}
-	if got := rig.durable(id); got < httpd.ChunkBytes || got > httpd.ChunkBytes+100 {
+	if got := rig.durable(id); got < upload.ChunkBytes || got > upload.ChunkBytes+100 {
 		t.Errorf("durable %d", got)
 	}
 	if err := idle.ended(); err != nil {
@@ -379,7 +381,7 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 // the log says nothing of what was panicked with, and the node serves on.
 func TestPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *httpd.StorageOptions) { o.UploadsMax = 1 })
+	rig := newStorageRig(t, func(o *upload.Options) { o.UploadsMax = 1 })
 	id, path := rig.create(100)
 	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) { panic(keyCanary) })
 	conn := rig.dial()
