@@ -2,7 +2,9 @@ package http
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -19,6 +21,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
+	"rollcall/http/apikey"
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -239,23 +242,41 @@ func TestPartOfALimit(t *testing.T) {
 	}
 }
 
-// TestKeyCacheStaysBounded on both sides, and bad keys push no good one out.
-func TestKeyCacheStaysBounded(t *testing.T) {
-	now := time.Now()
-	c := newKeyCache(nil, func() time.Time { return now })
-	for i := range goodKeysMax + 10 {
-		c.keepGood(fmt.Sprint(i), goodKey{until: now.Add(time.Second)})
+// TestBadKeysPushNoGoodOneOut, however many somebody guesses.
+func TestBadKeysPushNoGoodOneOut(t *testing.T) {
+	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
+	c := newKeyCache(book, time.Now)
+	if _, err := c.look(t.Context(), apikey.Key{ID: "good"}); err != nil {
+		t.Fatal(err)
 	}
-	if len(c.good) > goodKeysMax || len(c.good) < goodKeysMax/8*7 {
-		t.Errorf("%d good keys are kept", len(c.good))
-	}
-	kept := len(c.good)
 	for i := range badKeysMax + 10 {
-		c.keepBad(fmt.Sprint("bad ", i), now.Add(time.Second))
+		if _, err := c.look(t.Context(), apikey.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
+			t.Fatal(err)
+		}
 	}
-	if len(c.bad) > badKeysMax || len(c.good) != kept {
-		t.Errorf("%d bad and %d good keys are kept", len(c.bad), len(c.good))
+	if _, known := c.recall(apikey.Key{ID: "good"}); known == keyUnknown || c.bad.Len() != badKeysMax {
+		t.Errorf("the good key is %v, and %d bad ones are kept, want %d", known, c.bad.Len(), badKeysMax)
 	}
+	delete(book.good, "good")
+	if _, err := c.look(t.Context(), apikey.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
+		t.Errorf("a key that was revoked: %v, and %d are kept", err, c.good.Len())
+	}
+	c.used.Stop()
+}
+
+// guessedBook knows some keys.
+type guessedBook struct {
+	Book
+	good map[string]ledger.Key
+}
+
+func (b *guessedBook) UseKeys(context.Context, []string) error { return nil }
+
+func (b *guessedBook) KeyByID(_ context.Context, id string) (ledger.Key, error) {
+	if k, ok := b.good[id]; ok {
+		return k, nil
+	}
+	return ledger.Key{}, ledger.ErrNoSuchKey
 }
 
 func TestOptionsAreCompleteOrRefused(t *testing.T) {

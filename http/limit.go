@@ -47,11 +47,7 @@ type rateLimiter struct {
 }
 
 func newRateLimiter(all Rate, nodes func() int, now func() time.Time) *rateLimiter {
-	buckets, err := lru.New[string, *rate.Limiter](bucketsMax)
-	if err != nil {
-		panic(err) // the size is a constant above 0
-	}
-	return &rateLimiter{all: all, nodes: nodes, now: now, buckets: buckets}
+	return &rateLimiter{all: all, nodes: nodes, now: now, buckets: newLRU[*rate.Limiter](bucketsMax)}
 }
 
 // takeToken takes a token and returns 0, or the time until there is one.
