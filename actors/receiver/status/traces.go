@@ -68,15 +68,12 @@ func (t *Traces) Read(
 	out := []inspect.TraceLine{}
 	for i := range one.lines {
 		line := &one.lines[(one.next+i)%len(one.lines)]
-		if line.Number > after && (source == AnySource || line.Source == source) {
+		if line.Number > after && (source == inspect.AnySource || line.Source == source) {
 			out = append(out, *line)
 		}
 	}
 	return out, nil
 }
-
-// AnySource stands for all sources of a node; "" is the one that the system chooses.
-const AnySource = "*"
 
 // expire ends the traces that nobody asks for any more. Under mu.
 func (t *Traces) expire(now time.Time) {
