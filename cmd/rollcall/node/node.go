@@ -169,7 +169,8 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
 	n.add("identity", n.self.start(ctx))
-	keys := edge.Options{Limits: edgeLimits(c), Share: n.Cluster.Part, Metrics: edge.NewMetrics(o.registry), Guard: o.guard}
+	keys := edge.Options{Limits: edgeLimits(c), Share: n.Cluster.Part, Metrics: edge.NewMetrics(o.registry),
+		Guard: o.guard}
 	kinds, err := kindsOf(receivers, keys)
 	if err != nil {
 		return e, err
