@@ -124,7 +124,7 @@ func (m *memory) identity() (uuid.UUID, error) {
 		return uuid.Nil, fmt.Errorf("read what the last run left: %w", err)
 	}
 	kept.Identity = uuid.New()
-	return kept.Identity, term.WriteFileSafely(m.file, kept)
+	return kept.Identity, term.WriteJSON(m.file, kept)
 }
 
 // forget removes the memory: the next run is a new verification.

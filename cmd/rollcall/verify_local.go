@@ -32,7 +32,7 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	limitMemory(r.environ, log)
+	limitMemory(log)
 	options := node.Options{Log: log}
 	if r.flags.lab {
 		options = node.LabOptions(log)
