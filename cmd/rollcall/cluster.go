@@ -231,39 +231,30 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 		Args:              wantArgs("NODE"),
 		ValidArgsFunction: completeNode(node),
 	}
-	asJSON := jsonFlag(c)
 	yes := c.Flags().Bool("yes", false, "do not ask: I know that it is dead")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
+	return adminCommand(node, c, func(client *client.Admin, args []string) (m admin.Member, err error) {
 		known, err := client.Members(c.Context())
 		if err != nil {
-			return err
+			return m, err
 		}
-		m, err := admin.FindNode(known.Members, args[0], func(m admin.Member) bool { return m.State.Ended() })
+		m, err = admin.FindNode(known.Members, args[0], func(m admin.Member) bool { return m.State.Ended() })
 		if err != nil {
-			return err
+			return m, err
 		}
 		if !*yes {
 			if !term.IsTerminal(c.InOrStdin()) {
-				return term.UsageError("there is no terminal to ask at: give --yes if you know that " + nodeTitle(m) + " is dead")
+				return m, term.UsageError("there is no terminal to ask at: give --yes if you know that " + nodeTitle(m) +
+					" is dead")
 			}
 			if err := confirmForget(c.InOrStdin(), c.ErrOrStderr(), m); err != nil {
-				return err
+				return m, err
 			}
 		}
-		if err := client.Ask(c.Context(), "POST", "/v1/cluster/forget", nodeBody{m.Node.String()}, &m); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), m)
-		}
-		fmt.Fprintln(c.OutOrStdout(), nodeTitle(m), "is forgotten.")
+		return m, client.Ask(c.Context(), "POST", "/v1/cluster/forget", nodeBody{m.Node.String()}, &m)
+	}, func(w io.Writer, m admin.Member) error {
+		fmt.Fprintln(w, nodeTitle(m), "is forgotten.")
 		return nil
-	}
-	return c
+	})
 }
 
 // confirmForget asks a person; errNotForgotten is any answer but yes.

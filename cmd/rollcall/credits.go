@@ -33,24 +33,15 @@ func newCreditsGrant(admin *adminFlags) *cobra.Command {
 		Short: "Give a workspace N credits; files that wait for credits go on",
 		Args:  wantArgs("N"),
 	}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
+	workspace := workspaceFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the book")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(admin, c, func(to *client.Admin, args []string) (b client.Balance, err error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || n < 1 {
-			return term.UsageError(fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0]))
+			return b, term.UsageError(fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0]))
 		}
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		b, err := client.Grant(c.Context(), *workspace, n, *reason)
-		if err != nil {
-			return err
-		}
-		return printBalance(c.OutOrStdout(), b, *asJSON)
-	}
-	return c
+		return to.Grant(c.Context(), *workspace, n, *reason)
+	}, printBalance)
 }
 
 func newCreditsShow(admin *adminFlags) *cobra.Command {
@@ -78,15 +69,15 @@ func newCreditsShow(admin *adminFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printBalance(c.OutOrStdout(), b, *asJSON)
+		if *asJSON {
+			return term.PrintJSON(c.OutOrStdout(), b)
+		}
+		return printBalance(c.OutOrStdout(), b)
 	}
 	return c
 }
 
-func printBalance(w io.Writer, b client.Balance, asJSON bool) error {
-	if asJSON {
-		return term.PrintJSON(w, b)
-	}
+func printBalance(w io.Writer, b client.Balance) error {
 	return term.PrintTable(w, []string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
 		[][]string{{term.Grouped(b.Granted), term.Grouped(b.Available), term.Grouped(b.Held), term.Grouped(b.Spent)}})
 }

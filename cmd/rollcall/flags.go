@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -277,4 +278,26 @@ func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, readin
 		}
 		return errors.Join(own(book, c, at), book.Close())
 	}
+}
+
+// adminCommand makes c a command for operators: call asks the node for what the arguments want, and its answer is
+// shown, or printed as JSON with --json.
+func adminCommand[T any](node *adminFlags, c *cobra.Command, call func(to *client.Admin, args []string) (T, error),
+	show func(w io.Writer, answer T) error) *cobra.Command {
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		to, err := node.client()
+		if err != nil {
+			return err
+		}
+		answer, err := call(to, args)
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return term.PrintJSON(c.OutOrStdout(), answer)
+		}
+		return show(c.OutOrStdout(), answer)
+	}
+	return c
 }

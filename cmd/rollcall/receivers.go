@@ -314,32 +314,27 @@ func newRest(r restCommand) *cobra.Command {
 func newResume(r restCommand) *cobra.Command {
 	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short, Args: wantArgs(r.arg),
 		ValidArgsFunction: r.completion()}
-	asJSON := jsonFlag(c)
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
+		done.name = args[0]
 		key, err := r.keyOf(args[0])
 		if err != nil {
-			return err
+			return done, err
 		}
-		client, err := r.node.client()
-		if err != nil {
-			return err
-		}
-		ended, err := client.Clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
+		done.Cleared, err = to.Clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
 			Reason: *reason})
-		if err != nil {
-			return err
+		if err == nil {
+			done.Still = stillRests(c.Context(), to, key, done.Cleared)
 		}
-		rests := stillRests(c.Context(), client, key, ended)
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), map[string]any{"cleared": ended, "still": rests})
-		}
-		if err := printResumed(c.OutOrStdout(), args[0], ended, rests); err != nil {
-			return err
-		}
-		return nil
-	}
-	return c
+		return done, err
+	}, printResumed)
+}
+
+// resumedAnswer is what was ended, and who else keeps it at rest, for programs.
+type resumedAnswer struct {
+	name    string
+	Cleared []admin.ThrottleRule `json:"cleared"`
+	Still   *view.ExplainedField `json:"still"` // null: nobody does
 }
 
 // stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
@@ -371,7 +366,8 @@ func stillRests(ctx context.Context, client *client.Admin, key string,
 	}
 }
 
-func printResumed(w io.Writer, name string, ended []admin.ThrottleRule, still *view.ExplainedField) error {
+func printResumed(w io.Writer, done resumedAnswer) error {
+	name, ended, still := done.name, done.Cleared, done.Still
 	var b strings.Builder
 	now, text := time.Now(), ""
 	switch {
@@ -393,6 +389,13 @@ func printResumed(w io.Writer, name string, ended []admin.ThrottleRule, still *v
 	return term.Emit(w, &b)
 }
 
+// closedSession is what the node answers.
+type closedSession struct {
+	Key     string `json:"key"`
+	Node    string `json:"node"`
+	Session int    `json:"session"`
+}
+
 func newReceiversClose(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "close KEY SESSION",
@@ -404,44 +407,29 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 		Args:              wantArgs("KEY", "SESSION"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
 	on := c.Flags().String("node", "", "the node that has it (default: the only one where the receiver lives)")
 	must(c.RegisterFlagCompletionFunc("node", func(c *cobra.Command, _ []string, typed string) ([]string,
 		cobra.ShellCompDirective) {
 		return completeNode(node)(c, nil, typed)
 	}))
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (done closedSession, err error) {
 		number, err := strconv.Atoi(args[1])
 		if err != nil || number < 1 {
-			return term.UsageError(fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1], args[0]))
-		}
-		client, err := node.client()
-		if err != nil {
-			return err
+			return done, term.UsageError(fmt.Sprintf("SESSION %q is no number: see `rollcall receivers show %s`", args[1],
+				args[0]))
 		}
 		if *on == "" {
 			if *on, err = onlyNodeWith(c.Context(), client, args[0], number); err != nil {
-				return err
+				return done, err
 			}
 		}
-		var done struct {
-			Key     string `json:"key"`
-			Node    string `json:"node"`
-			Session int    `json:"session"`
-		}
-		err = client.Ask(c.Context(), "POST", "/v1/receivers/close",
+		return done, client.Ask(c.Context(), "POST", "/v1/receivers/close",
 			map[string]any{"key": args[0], "node": *on, "session": number}, &done)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), done)
-		}
-		fmt.Fprintf(c.OutOrStdout(), "Session %d of %s on %s is asked to end.\n", number, term.Printable(done.Key),
+	}, func(w io.Writer, done closedSession) error {
+		fmt.Fprintf(w, "Session %d of %s on %s is asked to end.\n", done.Session, term.Printable(done.Key),
 			term.Printable(done.Node))
 		return nil
-	}
-	return c
+	})
 }
 
 // onlyNodeWith gives the node that has a session of a receiver.
@@ -482,33 +470,21 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
 		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
 	what := c.Flags().String("what", "all", strings.Join(view.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(view.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (done forgottenAnswer, err error) {
 		if !slices.Contains(view.Forgets[:], *what) {
-			return term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(view.Forgets[:], ", ")))
+			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(view.Forgets[:], ", ")))
 		}
 		if strings.TrimSpace(*reason) == "" {
-			return term.UsageError("--reason is missing: say why, for those who read the operator log")
+			return done, term.UsageError("--reason is missing: say why, for those who read the operator log")
 		}
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var done forgottenAnswer
-		err = client.Ask(c.Context(), "POST", "/v1/receivers/forget",
+		return done, client.Ask(c.Context(), "POST", "/v1/receivers/forget",
 			map[string]any{"key": args[0], "what": *what, "reason": *reason}, &done)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), done)
-		}
-		return printForgotten(c.OutOrStdout(), done, *what)
-	}
-	return c
+	}, func(w io.Writer, done forgottenAnswer) error {
+		return printForgotten(w, done, *what)
+	})
 }
 
 // forgottenAnswer is what the node answers.

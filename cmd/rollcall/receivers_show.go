@@ -136,22 +136,11 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 		Args:              wantArgs("KEY"),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		found, err := client.Receiver(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), found)
-		}
-		return printReceivers(c.OutOrStdout(), found.Receivers, time.Now())
-	}
-	return c
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found client.ReceiverDetails, err error) {
+		return client.Receiver(c.Context(), args[0])
+	}, func(w io.Writer, found client.ReceiverDetails) error {
+		return printReceivers(w, found.Receivers, time.Now())
+	})
 }
 
 func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) error {

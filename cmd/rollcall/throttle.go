@@ -540,37 +540,31 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 		Args:              mostArgs(1),
 		ValidArgsFunction: completeKey(node, nil),
 	}
-	asJSON := jsonFlag(c)
 	id := c.Flags().String("id", "",
 		"only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	c.RunE = func(c *cobra.Command, args []string) error {
+	of := "this id"
+	return adminCommand(node, c, func(to *client.Admin, args []string) (ended clearedAnswer, err error) {
 		if len(args) == 0 && *id == "" {
-			return term.UsageError("KEY is missing: say whose overrides shall end, or give --id")
+			return ended, term.UsageError("KEY is missing: say whose overrides shall end, or give --id")
 		}
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		call, of := admin.ClearCall{Reason: *reason}, "this id"
+		call := admin.ClearCall{Reason: *reason}
 		if len(args) > 0 {
 			call.Key, of = sourceKey(args[0]), args[0]
 		}
 		if *id != "" {
-			if call.ID, err = overrideID(c.Context(), client, *id); err != nil {
-				return err
+			if call.ID, err = overrideID(c.Context(), to, *id); err != nil {
+				return ended, err
 			}
 		}
-		ended, err := client.Clear(c.Context(), call)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), map[string]any{"cleared": ended})
-		}
-		return printCleared(c.OutOrStdout(), of, ended)
-	}
-	return c
+		ended.Cleared, err = to.Clear(c.Context(), call)
+		return ended, err
+	}, func(w io.Writer, ended clearedAnswer) error { return printCleared(w, of, ended.Cleared) })
+}
+
+// clearedAnswer is what was ended, for programs.
+type clearedAnswer struct {
+	Cleared []admin.ThrottleRule `json:"cleared"`
 }
 
 // printCleared shows what was ended; that there was nothing is no failure.

@@ -43,43 +43,27 @@ func workspaceFlag(c *cobra.Command) *string {
 func newKeyCreate(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create --workspace ID", Short: "Create an API key and show it, once",
 		Args: wantArgs()}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
+	workspace := workspaceFlag(c)
 	label := c.Flags().String("label", "", "a name for people, such as the program that uses the key")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		k, err := client.CreateKey(c.Context(), *workspace, *label)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), k)
-		}
+	return adminCommand(admin, c, func(client *client.Admin, _ []string) (k client.NewKey, err error) {
+		return client.CreateKey(c.Context(), *workspace, *label)
+	}, func(w io.Writer, k client.NewKey) error {
 		fmt.Fprintln(c.ErrOrStderr(), "Keep the key now: it is not shown again.")
-		return term.PrintTable(c.OutOrStdout(), []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
-	}
-	return c
+		return term.PrintTable(w, []string{"ID", "KEY"}, [][]string{{k.ID, k.Key}})
+	})
+}
+
+// keyList is what the node answers.
+type keyList struct {
+	Keys []client.Key `json:"keys"`
 }
 
 func newKeyList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list --workspace ID", Short: "List a workspace's API keys", Args: wantArgs()}
-	workspace, asJSON := workspaceFlag(c), jsonFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		node, err := admin.client()
-		if err != nil {
-			return err
-		}
-		var list struct {
-			Keys []client.Key `json:"keys"`
-		}
-		if err := node.Ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), list)
-		}
+	workspace := workspaceFlag(c)
+	return adminCommand(admin, c, func(node *client.Admin, _ []string) (list keyList, err error) {
+		return list, node.Ask(c.Context(), "GET", "/v1/workspaces/"+*workspace+"/keys", nil, &list)
+	}, func(w io.Writer, list keyList) error {
 		rows := make([][]string, len(list.Keys))
 		for i, k := range list.Keys {
 			revoked := "-"
@@ -88,34 +72,25 @@ func newKeyList(admin *adminFlags) *cobra.Command {
 			}
 			rows[i] = []string{k.ID, k.Label, k.Created, revoked}
 		}
-		return term.PrintTable(c.OutOrStdout(), []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
-	}
-	return c
+		return term.PrintTable(w, []string{"ID", "LABEL", "CREATED", "REVOKED"}, rows)
+	})
+}
+
+// revokedKey is what the node answers.
+type revokedKey struct {
+	ID      string `json:"id"`
+	Revoked string `json:"revoked_at"`
 }
 
 func newKeyRevoke(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "revoke KEYID", Short: "Revoke an API key; it stops working within 5 seconds",
 		Args: wantArgs("KEYID")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		var revoked struct {
-			ID      string `json:"id"`
-			Revoked string `json:"revoked_at"`
-		}
-		if err := client.Ask(c.Context(), "POST", "/v1/keys/"+url.PathEscape(args[0])+"/revoke", nil,
-			&revoked); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), revoked)
-		}
-		return term.PrintTable(c.OutOrStdout(), []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
-	}
-	return c
+	return adminCommand(admin, c, func(client *client.Admin, args []string) (revoked revokedKey, err error) {
+		return revoked, client.Ask(c.Context(), "POST", "/v1/keys/"+url.PathEscape(args[0])+"/revoke", nil,
+			&revoked)
+	}, func(w io.Writer, revoked revokedKey) error {
+		return term.PrintTable(w, []string{"ID", "REVOKED"}, [][]string{{revoked.ID, revoked.Revoked}})
+	})
 }
 
 func newWorkspace(e environment) *cobra.Command {
@@ -129,48 +104,30 @@ func newWorkspace(e environment) *cobra.Command {
 
 func newWorkspaceCreate(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "create NAME", Short: "Create a workspace", Args: wantArgs("NAME")}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		operator, err := admin.client()
-		if err != nil {
-			return err
-		}
-		w, err := operator.CreateWorkspace(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), client.Workspace{ID: w.ID, Name: w.Name})
-		}
-		return term.PrintTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME"}, [][]string{{w.ID, w.Name}})
-	}
-	return c
+	return adminCommand(admin, c, func(to *client.Admin, args []string) (client.Workspace, error) {
+		made, err := to.CreateWorkspace(c.Context(), args[0])
+		return client.Workspace{ID: made.ID, Name: made.Name}, err
+	}, func(w io.Writer, made client.Workspace) error {
+		return term.PrintTable(w, []string{"WORKSPACE", "NAME"}, [][]string{{made.ID, made.Name}})
+	})
+}
+
+// workspaceList is what the node answers.
+type workspaceList struct {
+	Workspaces []client.Workspace `json:"workspaces"`
 }
 
 func newWorkspaceList(admin *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List the workspaces", Args: wantArgs()}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		operator, err := admin.client()
-		if err != nil {
-			return err
-		}
-		var list struct {
-			Workspaces []client.Workspace `json:"workspaces"`
-		}
-		if err := operator.Ask(c.Context(), "GET", "/v1/workspaces", nil, &list); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), list)
-		}
+	return adminCommand(admin, c, func(operator *client.Admin, _ []string) (list workspaceList, err error) {
+		return list, operator.Ask(c.Context(), "GET", "/v1/workspaces", nil, &list)
+	}, func(w io.Writer, list workspaceList) error {
 		rows := make([][]string, len(list.Workspaces))
 		for i, w := range list.Workspaces {
 			rows[i] = []string{w.ID, w.Name, fmt.Sprint(w.Weight), w.Created}
 		}
-		return term.PrintTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
-	}
-	return c
+		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT", "CREATED"}, rows)
+	})
 }
 
 func newWorkspaceWeight(node *adminFlags) *cobra.Command {
@@ -183,32 +140,21 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
 		Args:    wantArgs("WORKSPACE", "N"), ValidArgsFunction: completeWorkspace(node),
 	}
-	asJSON := jsonFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	return adminCommand(node, c, func(operator *client.Admin, args []string) (found client.Workspace, err error) {
 		id, err := uuid.Parse(args[0])
 		if err != nil {
-			return term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
+			return found, term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
 		}
 		n, err := strconv.Atoi(args[1])
 		if err != nil || n < 1 || n > ledger.WeightMax {
-			return term.UsageError(fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax))
+			return found, term.UsageError(fmt.Sprintf("N %q: write a whole number from 1 to %d", args[1], ledger.WeightMax))
 		}
-		operator, err := node.client()
-		if err != nil {
-			return err
-		}
-		var w client.Workspace
-		if err := operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
-			&w); err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), w)
-		}
-		return term.PrintTable(c.OutOrStdout(), []string{"WORKSPACE", "NAME", "WEIGHT"},
-			[][]string{{w.ID, w.Name, fmt.Sprint(w.Weight)}})
-	}
-	return c
+		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id.String()+"/weight", map[string]int{"weight": n},
+			&found)
+	}, func(w io.Writer, found client.Workspace) error {
+		return term.PrintTable(w, []string{"WORKSPACE", "NAME", "WEIGHT"},
+			[][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
+	})
 }
 
 // completeWorkspace offers the ids of the workspaces, with their names.
@@ -220,9 +166,7 @@ func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		var list struct {
-			Workspaces []client.Workspace `json:"workspaces"`
-		}
+		var list workspaceList
 		if err := operator.Ask(ctx, "GET", "/v1/workspaces", nil, &list); err == nil {
 			for _, w := range list.Workspaces {
 				ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
@@ -246,36 +190,24 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",
 		Args: wantArgs("WORKSPACE"), ValidArgsFunction: completeWorkspace(node),
 	}
-	asJSON, f := jsonFlag(c), addLimitFlags(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	f := addLimitFlags(c)
+	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.WorkspaceLimits, err error) {
 		id, err := uuid.Parse(args[0])
 		if err != nil {
-			return term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
+			return out, term.UsageError(fmt.Sprintf("WORKSPACE %q is no id: see `rollcall workspace list`", args[0]))
 		}
 		change, err := f.change()
 		if err != nil {
-			return err
+			return out, err
 		}
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		var out admin.WorkspaceLimits
 		path := "/v1/workspaces/" + id.String() + "/limits"
 		if change == nil {
 			err = client.Ask(c.Context(), "GET", path, nil, &out)
 		} else {
 			err = client.Ask(c.Context(), "POST", path, change, &out)
 		}
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), out)
-		}
-		return printLimits(c.OutOrStdout(), out)
-	}
-	return c
+		return out, err
+	}, printLimits)
 }
 
 // limitFlags are the limits as they are written; "" is unchanged.
