@@ -144,6 +144,7 @@ var staysIn = map[string][]string{
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin/provider"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin/provider"},
 	"rsc.io/qr":                         {"http/dashboard/signin/totp"},
+	"github.com/google/renameio":        {"cmd/rollcall/term"},
 }
 
 // within says whether folder is one of parents or lies below one.
