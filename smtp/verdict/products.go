@@ -101,7 +101,7 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	}
 	others := words[:0:0]
 	for _, word := range words {
-		if !makers[word] && !devices[word] && !things[word] && strings.Trim(word, "v0123456789") != "" {
+		if !isOfProduct(word) {
 			others = append(others, word)
 		}
 	}
@@ -115,16 +115,24 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 
 // productTail gives how many words at the end name a product, from its maker on, behind no word such as "by".
 func productTail(words []string) int {
-	for i := len(words) - 1; i > 0; i-- {
-		switch word := words[i]; {
-		case makers[word]:
-			if before := words[i-1]; i+1 < len(words) && !things[before] && !devices[before] && !makers[before] && before != "at" &&
-				before != "from" && before != "in" && before != "through" && before != "via" {
-				return len(words) - i
-			}
-		case !devices[word] && !things[word]:
-			return 0
-		}
+	from := len(words)
+	for from > 0 && isOfProduct(words[from-1]) {
+		from--
 	}
-	return 0
+	maker := slices.IndexFunc(words[from:], func(word string) bool { return makers[word] })
+	if maker < 0 || from+maker+1 == len(words) {
+		return 0
+	}
+	if maker += from; maker >= 2 && words[maker-2] == "trend" && words[maker-1] == "micro" {
+		maker -= 2
+	}
+	if maker == 0 || isOfProduct(words[maker-1]) || slices.Contains([]string{"at", "from", "in", "through", "via"}, words[maker-1]) {
+		return 0
+	}
+	return len(words) - maker
+}
+
+// isOfProduct reports whether a word may be part of a product's name, or a number of its version.
+func isOfProduct(word string) bool {
+	return makers[word] || devices[word] || things[word] || strings.Trim(word, "v0123456789") == ""
 }

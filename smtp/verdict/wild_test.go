@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -158,5 +159,126 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 	}
 	if tried < 3000 {
 		t.Errorf("only %d were tried", tried)
+	}
+}
+
+// translated gives the sentences of testdata/translated.txt by what they say.
+func translated(t *testing.T) map[string][]string {
+	t.Helper()
+	content, err := os.ReadFile("testdata/translated.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, about := map[string][]string{}, ""
+	for _, line := range strings.Split(string(content), "\n") {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			about = heading
+		} else if line != "" && line[0] != '#' {
+			list[about] = append(list[about], line)
+		}
+	}
+	return list
+}
+
+// What translated programs say of users and mailboxes is read, with and without accents; what they say of other
+// things makes no address invalid.
+func TestTranslatedSentences(t *testing.T) {
+	list := translated(t)
+	plain := append(list["missing"], list["disabled"]...)
+	if len(plain) < 300 || len(list["not"]) < 150 {
+		t.Fatalf("only %d sentences, and %d about other things", len(plain), len(list["not"]))
+	}
+	missed := 0
+	for _, text := range plain {
+		for _, form := range []string{text, withoutAccents(text)} {
+			v := judgeAt(t, "550 "+strings.ReplaceAll(form, "^", "john.doe@example.com"), "mx.example.com")
+			if v.Outcome != smtp.Invalid || v.Bare {
+				missed++
+				t.Logf("missed: %s: %s by %s", form, v.golden(), v.Rule)
+			}
+		}
+	}
+	if missed > 10 { // 4 sentences say "incorrect account" or "redirection" as nobody else does
+		t.Errorf("%d were missed", missed)
+	}
+	for _, text := range list["not"] {
+		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
+		}
+	}
+}
+
+// withoutAccents writes as servers do that know ASCII only, in scripts that have it.
+func withoutAccents(text string) string {
+	return strings.Map(func(r rune) rune {
+		if base, accented := unaccented()[r]; accented {
+			return base
+		}
+		return r
+	}, text)
+}
+
+// A name of a product beside a plain statement about a mailbox changes nothing; beside a refusal of us it doesn't make
+// it one about the mailbox.
+func TestNamesOfProductsDecideNothing(t *testing.T) {
+	products := []string{"Barracuda Spam Firewall", "Barracuda Spam & Virus Firewall", "Symantec Messaging Gateway", "Sophos Anti-Virus",
+		"FortiMail AntiSpam", "Proofpoint Protection Server", "Cisco Email Security Appliance", "GFI MailEssentials AntiSpam 21.5",
+		"MDaemon with SecurityPlus AntiVirus", "Trend Micro InterScan Messaging Security"}
+	dresses := []string{"# (%)", "# [%]", "#; %", "# - %", "#. Powered by %", "#. This mail server is protected by %.", "# %"}
+	refusals := []string{"User unknown", "550 5.1.1", "Mailbox is full", "Account is disabled", "Empfänger unbekannt", "Unknown recipient <john.doe@example.com>"}
+	for _, refusal := range refusals {
+		code, text := "550 ", refusal
+		if strings.HasPrefix(refusal, "550") {
+			code, text = "550 5.1.1 ", "No such user"
+		}
+		want := judgeAt(t, code+text, "mx.example.com")
+		for _, product := range append(products, "Acmeguard Antispam Gateway") {
+			for _, dress := range dresses {
+				if product == "Acmeguard Antispam Gateway" && strings.IndexAny(dress, "([") < 0 {
+					continue // nobody knows it: only between brackets
+				}
+				form := code + strings.NewReplacer("#", text, "%", product).Replace(dress)
+				if v := judgeAt(t, form, "mx.example.com"); v.Outcome != smtp.Invalid || v.golden() != want.golden() {
+					t.Errorf("%s: %s by %s, without the product %s", form, v.golden(), v.Rule, want.golden())
+				}
+			}
+		}
+	}
+	for _, ours := range []string{"Rejected by %", "User unknown: blocked by %", "Your message was refused (%)", "Sender denied - %",
+		"User unknown, your IP is listed (%)", "% says: spam", "Policy of %"} {
+		for _, product := range products {
+			form := "550 5.1.1 " + strings.ReplaceAll(ours, "%", product)
+			if v := judgeAt(t, form, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s: %s by %s", form, v.golden(), v.Rule)
+			}
+		}
+	}
+}
+
+// What stands besides, such as where a mailbox is, is no subject of a sentence; where it is, it stays one.
+func TestAsides(t *testing.T) {
+	for _, text := range append(append(
+		draw(t, "(Error|SMTP error|Delivery failed): (that inbox|this addressee) (was not found|cannot be located)(| on this server| on our mail server)"),
+		draw(t, "(Fehler|Grund): (Kennung unbekannt|Postfach nicht angelegt)(| auf diesem Server)")...),
+		draw(t, "(El buzón|La casilla) no existe (en este servidor|en nuestro servidor de correo)")...) {
+		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
+			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
+		}
+	}
+	for _, text := range append(append(
+		draw(t, "(User|Recipient|Mailbox): (unknown error|server unknown|error in a table|delivery script not found)"),
+		draw(t, "(The|Our) (server|database) of the (user|recipient) (is unknown|does not exist|was not found)")...),
+		"No account for this gateway", "550 5.1.1 No account at this gateway", "Unbekannter Fehler beim Zustellen an den Benutzer",
+		"El servidor del destinatario no existe", "Неизвестная ошибка пользователя", "access list: user not in the allowed list",
+		"mailbox store is closed", "mailbox server was shut down", "the recipient's server is dead", "此地址没有权限",
+		"Ihr Konto ist abgelaufen", "Platnost vašeho účtu skončila", "Din konto er utløpt", "Uw account is verlopen", "حسابك منتهي") {
+		for _, code := range []string{"550 ", "550 5.1.1 "} {
+			if code == "550 5.1.1 " && !strings.Contains(text, "gateway") {
+				continue // the code speaks of a mailbox
+			}
+			if v := judgeAt(t, code+strings.TrimPrefix(text, "550 5.1.1 "), "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
+				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
+			}
+		}
 	}
 }
