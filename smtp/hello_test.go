@@ -122,10 +122,11 @@ func TestPublicHellos(t *testing.T) {
 // choice is that or clear text, and in clear where the handshake fails.
 func TestAnOldTLS(t *testing.T) {
 	const offered = "> 220 hi\n< EHLO probe.example\n> 250-mx\n> 250 STARTTLS\n"
-	asked := "< EHLO probe.example\n> 250 mx\n< MAIL FROM:<back@probe.example>\n> 250 ok\n< RCPT TO:<a@b.example>\n> 550 5.1.1 no\n" +
-		"< QUIT\n> 221 bye\n! close"
+	asked := "< EHLO probe.example\n> 250 mx\n< MAIL FROM:<back@probe.example>\n> 250 ok\n" +
+		"< RCPT TO:<a@b.example>\n> 550 5.1.1 no\n< QUIT\n> 221 bye\n! close"
 	ask := func(s *Session) Reply {
-		answers, err := s.Probe(t.Context(), []Address{{Local: "a", Domain: "b.example"}}, Ask{Depth: 1, PerTransaction: 1, RefusedMax: 1})
+		answers, err := s.Probe(t.Context(), []Address{{Local: "a", Domain: "b.example"}},
+			Ask{Depth: 1, PerTransaction: 1, RefusedMax: 1})
 		if err != nil || len(answers) != 1 {
 			t.Fatalf("%d answers, %v", len(answers), err)
 		}
@@ -139,7 +140,8 @@ func TestAnOldTLS(t *testing.T) {
 	}
 
 	dial, at = script(offered + "< STARTTLS\n> 220 go\n! close").listen(t)
-	if f := failure(t, func() error { _, err := Open(t.Context(), dial, "mx.example", at, testOptions()); return err }()); f.Stage != StageTLS {
+	_, err = Open(t.Context(), dial, "mx.example", at, testOptions())
+	if f := failure(t, err); f.Stage != StageTLS {
 		t.Fatalf("a handshake that fails: %v", f)
 	}
 	o := testOptions()

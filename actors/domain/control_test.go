@@ -319,7 +319,8 @@ func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
 		unreadable := seed%2 == 0
 		say := told{reason: smtp.Policy, code: 550 + r.IntN(5), text: "^: what it says", rule: "5xx"}
 		if unreadable {
-			say.text = []string{"^: ~~~~~~~ ~~~~ ~~", "~~ ~~~~", "sorry ~~~~~~ ~~~~~~~~", "~~~~ (#5)", "еунб бнпр", "рџ ђѕђё"}[r.IntN(6)]
+			say.text = []string{"^: ~~~~~~~ ~~~~ ~~", "~~ ~~~~", "sorry ~~~~~~ ~~~~~~~~", "~~~~ (#5)", "еунб бнпр",
+				"рџ ђѕђё"}[r.IntN(6)]
 		}
 		w := &fastReceiver{bench: newBench(t, testOptions(), 3+r.IntN(30)), probes: map[uint64][]*wire.Probe{}}
 		controls := 0

@@ -150,7 +150,8 @@ func newPublicEngine(t *testing.T, p *publicServer) *publicEngine {
 		}
 	})
 	at := listener.Addr().(*net.TCPAddr).AddrPort()
-	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	dialer, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: loopback,
 		Port: int(at.Port()), ConnectTimeout: smtp.ConnectTimeout})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +194,8 @@ func (e *publicEngine) reply(raw *evidence.Raw) (smtp.Reply, error) {
 		}
 		e.open = s
 	}
-	answers, err := e.open.Probe(e.t.Context(), []smtp.Address{raw.Address}, smtp.Ask{Depth: 1, PerTransaction: 1, RefusedMax: 9})
+	answers, err := e.open.Probe(e.t.Context(), []smtp.Address{raw.Address},
+		smtp.Ask{Depth: 1, PerTransaction: 1, RefusedMax: 9})
 	if len(answers) == 1 {
 		return answers[0].Reply, answers[0].Err
 	}
