@@ -206,6 +206,8 @@ func (pl *planner) controlled(now time.Time, p pending, c evidence.Case, m answe
 	case asked && len(m.attempts) > 0 && last.Outcome == smtp.Invalid && last.Bare && pl.witnesses.known:
 		pl.controls.bare = last
 		pl.askWitness(now)
+	case asked && len(m.attempts) > 0 && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
+		pl.uncontrolled(now, last.Reason)
 	case !asked || len(m.attempts) == 0 || last.Outcome == smtp.Undecided && !closed(c):
 		if last.Reason == smtp.NotAccepted && m.wait == 0 {
 			m.wait = pl.options.Facts.Hour.Of(staysRefusedFor)
