@@ -34,7 +34,7 @@ func TestTheReceiverChanges(t *testing.T) {
 	deferred := first.GetProbes()[0].GetOrdinal()
 	b.answers(first, 1, told{reason: smtp.Greylisted, wait: time.Hour / 2}, deferred)
 	key = "suffix:receiver.test"
-	b.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
 	b.look()
 	cancelled := 0
 	for _, s := range b.steps {
@@ -74,7 +74,7 @@ func TestAttemptsCountAtAnotherReceiver(t *testing.T) {
 	b.pass(ladder[0])
 	again := b.offered()
 	key = "suffix:receiver.test"
-	b.pulsed(b.now, &wire.Pulse{Task: again.GetTask()})
+	b.backlog.pulsed(b.now, &wire.Pulse{Task: again.GetTask()})
 	b.look()
 	b.receivers(true)
 	b.answers(b.offered(), 1, greylisted)
