@@ -103,7 +103,7 @@ func (a *adversary) do(s step) {
 
 // offered takes an offer, or does not.
 func (a *adversary) offered(m *wire.Offer) {
-	if !a.b.backlog.is(m.GetTask()) || a.b.backlog.chunks[m.GetChunk()] == nil {
+	if !a.b.backlog.is(m.GetTask()) || a.b.backlog.chunkOf(m.GetChunk()) == nil {
 		return // taken back in the same breath: Cancel comes behind
 	}
 	for _, p := range m.GetProbes() {

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"rollcall/actors/wire"
@@ -62,8 +63,8 @@ type backlog struct {
 	next      int      // first of ordinals that was never offered
 	ready     []uint32 // to be offered before those: given back unasked
 
-	chunks    map[uint64]*open
-	chunk     uint64    // the newest; numbers are never used twice
+	chunks    []*open   // oldest first
+	chunk     uint64    // number of the newest; none is used twice
 	size      int       // of the next chunk
 	retryAt   time.Time // no due retries are offered before
 	offeredAt time.Time // when an address was offered first, or our ledger came back; zero: none was
@@ -74,7 +75,7 @@ func newBacklog(j *job, k *controls, r *retries) backlog {
 	// Receivers on this node keep what is sent: a slice of those ids in work would keep all of the planner.
 	return backlog{job: j, controls: k, retries: r, workspace: bytes.Clone(j.work.Workspace[:]),
 		task:     &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch, Domain: j.work.Domain},
-		ordinals: j.work.Ordinals, chunks: map[uint64]*open{}, chunk: uint64(j.work.Tries) << triesShift,
+		ordinals: j.work.Ordinals, chunk: uint64(j.work.Tries) << triesShift,
 		size: wire.AddressesMax}
 }
 
@@ -111,6 +112,26 @@ func (b *backlog) take(now time.Time, retries bool) (ordinal uint32, ok bool) {
 		return b.ordinals[b.next-1], true
 	}
 	return 0, false
+}
+
+// unanswered are the addresses that are not answered, in the order in which they were offered.
+func (o *open) unanswered() (out []uint32) {
+	for _, q := range o.offer.Probes {
+		if _, left := o.left[q.GetOrdinal()]; left {
+			out = append(out, q.GetOrdinal())
+		}
+	}
+	return out
+}
+
+// chunkOf is the chunk of a number that is out; nil: none.
+func (b *backlog) chunkOf(number uint64) *open {
+	for _, o := range b.chunks {
+		if o.offer.Chunk == number {
+			return o
+		}
+	}
+	return nil
 }
 
 // out returns how many chunks are out, of due retries or of others.
@@ -225,7 +246,7 @@ func (b *backlog) offer(now time.Time, hosts []*wire.Host, retries bool) {
 	if b.offeredAt.IsZero() {
 		b.offeredAt = now
 	}
-	b.chunks[b.chunk] = o
+	b.chunks = append(b.chunks, o)
 	b.add(tell{o.offer})
 }
 
@@ -300,7 +321,7 @@ func (b *backlog) sayBehind(now time.Time, resting bool) (wake time.Time) {
 
 // acked takes the answer to an offer.
 func (b *backlog) acked(now time.Time, m *wire.OfferAck) {
-	o := b.chunks[m.GetChunk()]
+	o := b.chunkOf(m.GetChunk())
 	if !b.is(m.GetTask()) || o == nil {
 		return
 	}
@@ -309,7 +330,7 @@ func (b *backlog) acked(now time.Time, m *wire.OfferAck) {
 		o.acked = true
 		return
 	}
-	b.takeBack(m.GetChunk()) // full, or an epoch that is over: a pulse or our parent will tell
+	b.takeBack(o) // full, or an epoch that is over: a pulse or our parent will tell
 	if o.retries {
 		b.retryAt = now.Add(refusedPause)
 	} else {
@@ -325,7 +346,7 @@ func (b *backlog) acked(now time.Time, m *wire.OfferAck) {
 // given back, perhaps to another receiver.
 func (b *backlog) answered(now time.Time, m *wire.Results) *open {
 	b.add(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
-	o := b.chunks[m.GetChunk()]
+	o := b.chunkOf(m.GetChunk())
 	if o == nil {
 		return nil
 	}
@@ -351,11 +372,11 @@ func (b *backlog) answer(o *open, ordinal uint32) bool {
 }
 
 // finish ends a chunk when all of it is answered, and chooses the size of the next one by how long it took.
-func (b *backlog) finish(now time.Time, number uint64, o *open) {
+func (b *backlog) finish(now time.Time, o *open) {
 	if len(o.left) > 0 {
 		return
 	}
-	b.close(number)
+	b.close(o)
 	switch took := now.Sub(o.sent); {
 	case o.retries:
 	case took <= chunkSoon:
@@ -366,20 +387,17 @@ func (b *backlog) finish(now time.Time, number uint64, o *open) {
 }
 
 // close takes a chunk off the list of those that are out.
-func (b *backlog) close(number uint64) {
-	b.options.Load.give(b.work.Workspace, len(b.chunks[number].left))
-	delete(b.chunks, number)
+func (b *backlog) close(o *open) {
+	b.options.Load.give(b.work.Workspace, len(o.left))
+	b.chunks = slices.DeleteFunc(b.chunks, func(other *open) bool { return other == o })
 }
 
 // takeBack closes a chunk and makes what it had ready for the next one.
-func (b *backlog) takeBack(number uint64) {
-	o := b.chunks[number]
-	b.close(number)
-	for _, q := range o.offer.Probes {
-		ordinal := q.GetOrdinal()
-		_, left := o.left[ordinal]
+func (b *backlog) takeBack(o *open) {
+	b.close(o)
+	for _, ordinal := range o.unanswered() {
 		switch {
-		case !left || b.retries.giveBack(ordinal):
+		case b.retries.giveBack(ordinal):
 		case ordinal == controlOrdinal: // of the first chunk: it is asked when it is needed
 			b.controls.end()
 		default:
@@ -390,7 +408,7 @@ func (b *backlog) takeBack(number uint64) {
 
 // takeAllBack makes everything that is out ready again.
 func (b *backlog) takeAllBack() {
-	for number := range b.chunks {
-		b.takeBack(number)
+	for len(b.chunks) > 0 {
+		b.takeBack(b.chunks[0])
 	}
 }

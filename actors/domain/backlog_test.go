@@ -100,7 +100,6 @@ func (b *bench) offersInOrder() (list []*wire.Offer) {
 	for _, o := range b.backlog.chunks {
 		list = append(list, o.offer)
 	}
-	slices.SortFunc(list, func(a, b *wire.Offer) int { return int(a.GetChunk()) - int(b.GetChunk()) })
 	return list
 }
 
@@ -140,7 +139,7 @@ func BenchmarkPlanner(b *testing.B) {
 	a.found(a.route.key, true)
 	for a.left > 0 {
 		a.plan(morning)
-		for _, c := range a.backlog.chunks {
+		for _, c := range slices.Clone(a.backlog.chunks) {
 			m := &wire.Results{Task: a.backlog.task, Chunk: c.offer.GetChunk(), Batch: 1, Credit: 1}
 			var texts wire.Texts
 			for _, p := range c.offer.GetProbes() {

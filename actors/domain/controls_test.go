@@ -26,8 +26,8 @@ func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 		d -= step
 		b.now = b.now.Add(step)
 		pulse := &wire.Pulse{Task: b.backlog.task, Credit: 1}
-		for number := range b.backlog.chunks {
-			pulse.Chunks = append(pulse.Chunks, number)
+		for _, o := range b.backlog.chunks {
+			pulse.Chunks = append(pulse.Chunks, o.offer.Chunk)
 		}
 		if len(pulse.Chunks) > 0 {
 			b.backlog.pulsed(b.now, pulse)

@@ -73,7 +73,7 @@ func (pl *planner) results(now time.Time, m *wire.Results) {
 			pl.answer(now, answer, reader.AttemptsOf(answer))
 		}
 	}
-	pl.backlog.finish(now, m.GetChunk(), o)
+	pl.backlog.finish(now, o)
 	pl.backlog.noteBarren(now, m)
 }
 
@@ -287,7 +287,7 @@ func (pl *planner) hold(now time.Time, on bool) {
 // end forgets everything that counts for the node: the work is over.
 func (pl *planner) end() {
 	pl.retries.log.close()
-	for number := range pl.backlog.chunks {
-		pl.backlog.close(number)
+	for len(pl.backlog.chunks) > 0 {
+		pl.backlog.close(pl.backlog.chunks[0])
 	}
 }

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"slices"
 	"time"
 
 	"rollcall/actors/wire"
@@ -109,13 +110,9 @@ func (b *backlog) pulsed(now time.Time, m *wire.Pulse) {
 	r.cause, r.perHour = m.GetCause(), m.GetPerHour()
 	r.hold(now, wire.Until(now, m.GetWaitingMs()))
 	b.noteBarren(now, m)
-	held := map[uint64]bool{}
-	for _, number := range m.GetChunks() {
-		held[number] = true
-	}
-	for number, o := range b.chunks {
-		if o.acked && !held[number] && now.Sub(o.sent) > silenceMax {
-			b.takeBack(number)
+	for _, o := range slices.Clone(b.chunks) {
+		if o.acked && now.Sub(o.sent) > silenceMax && !slices.Contains(m.GetChunks(), o.offer.Chunk) {
+			b.takeBack(o)
 		}
 	}
 }
@@ -167,9 +164,10 @@ func (b *backlog) gone(now time.Time, suspicion int) {
 		b.takeAllBack()
 		return
 	}
-	for number, o := range b.chunks {
-		b.close(number)
-		for ordinal := range o.left {
+	for len(b.chunks) > 0 {
+		o := b.chunks[0]
+		b.close(o)
+		for _, ordinal := range o.unanswered() {
 			p, c := b.retries.take(now, ordinal)
 			b.controls.again(now, p, c, answerOf{reason: smtp.Internal})
 		}

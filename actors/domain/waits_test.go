@@ -131,7 +131,7 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	}
 	b.pass(time.Minute)
 	b.answers(b.offered(), 1, told{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
-	b.answers(b.backlog.newest(), 2, grey, 1)
+	b.answers(b.backlog.chunks[len(b.backlog.chunks)-1].offer, 2, grey, 1)
 	w := b.waits(b.now)
 	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
 		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
@@ -139,17 +139,6 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	if w.PutOff != 1 {
 		t.Errorf("%v of those that were not asked are expected to be put off, want all", w.PutOff)
 	}
-}
-
-// newest is the offer of the newest chunk.
-func (s *backlog) newest() *wire.Offer {
-	var last *wire.Offer
-	for _, o := range s.chunks {
-		if last == nil || o.offer.GetChunk() > last.GetChunk() {
-			last = o.offer
-		}
-	}
-	return last
 }
 
 // TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait
