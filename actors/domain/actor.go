@@ -10,7 +10,7 @@ import (
 
 	"rollcall/actors/alarm"
 	"rollcall/actors/guard"
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -137,7 +137,7 @@ func (a *Actor) tell(c actor.Context, now, wake time.Time) time.Time {
 func (a *Actor) concluded() bool {
 	before := 0
 	for _, w := range a.told.Waits {
-		if w.For == view.ForControl {
+		if w.For == inspect.ForControl {
 			before += w.Addresses
 		}
 	}

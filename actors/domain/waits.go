@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 )
@@ -24,7 +24,7 @@ const (
 // what its addresses wait for that have no outcome.
 type Waits struct {
 	Domain string
-	Waits  []view.Wait // each address once
+	Waits  []inspect.Wait // each address once
 
 	// Ends is when the last of them is expected to be final if receivers let us ask as
 	// soon as there is somebody to ask for; zero: none waits for a time.
@@ -38,7 +38,7 @@ type Waits struct {
 
 // equal says whether there is nothing new in another one.
 func (w Waits) equal(o Waits) bool {
-	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b view.Wait) bool {
+	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
 		a.Until, a.Last, b.Until, b.Last = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		return same && a == b
@@ -53,7 +53,7 @@ func (pl *planner) waits(now time.Time) Waits {
 	due := pl.retries.countDue(now)
 	out.add(pl.waitForReceiver(now, due))
 	if n := pl.controls.weighed(); n > 0 {
-		w := view.Wait{Addresses: n, For: view.ForControl, Receiver: pl.route.key,
+		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Receiver: pl.route.key,
 			Until: after(now, pl.controls.at()), Last: after(now, pl.controls.endsAt(now))}
 		if pl.route.resting(now) {
 			w.Until = pl.route.restUntil()
@@ -70,7 +70,7 @@ func (pl *planner) waits(now time.Time) Waits {
 	return out
 }
 
-func (w *Waits) add(n view.Wait) {
+func (w *Waits) add(n inspect.Wait) {
 	if n.Addresses > 0 {
 		w.Waits = append(w.Waits, n)
 	}
@@ -83,7 +83,7 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 	if n <= 0 {
 		return
 	}
-	out.add(view.Wait{Addresses: n, For: view.ForRetry, Reason: r.String(), Receiver: pl.route.key,
+	out.add(inspect.Wait{Addresses: n, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
 		Until: after(now, later(pl.start.Add(c.first), pl.retries.nextDue())), Last: after(now, pl.start.Add(c.last))})
 	ends, gaveUp := max(c.ends, c.last), max(c.last, c.since+pl.options.GiveUpAfter)
 	switch _, known := pl.controls.habit(now, pl.route.answering()).CatchAll(); {
@@ -97,8 +97,8 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 }
 
 // waitForReceiver says what the addresses wait for that could be asked now.
-func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) view.Wait {
-	w := view.Wait{Addresses: pl.backlog.fresh(), For: view.ForReceiver}
+func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspect.Wait {
+	w := inspect.Wait{Addresses: pl.backlog.fresh(), For: inspect.ForReceiver}
 	for _, n := range due {
 		w.Addresses += n
 	}
@@ -110,17 +110,17 @@ func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) view.
 	}
 	switch rest := pl.route.restUntil(); {
 	case rest.After(now):
-		w.For, w.Reason, w.Until, w.Last = view.ForRetry, smtp.HarvestGuard.String(), rest, rest
+		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
 	case pl.route.hosts == nil:
-		w.For = view.ForRoute
+		w.For = inspect.ForRoute
 	default:
 		r := &pl.backlog.receiver
-		w.Receiver, w.Cause = pl.route.key, view.Causes[wire.Cause_FREE]
+		w.Receiver, w.Cause = pl.route.key, inspect.Causes[wire.Cause_FREE]
 		switch {
 		case pl.held || r.missed():
-			w.Cause = view.Causes[wire.Cause_NO_SHARE]
-		case int(r.cause) < len(view.Causes):
-			w.Cause = view.Causes[r.cause]
+			w.Cause = inspect.Causes[wire.Cause_NO_SHARE]
+		case int(r.cause) < len(inspect.Causes):
+			w.Cause = inspect.Causes[r.cause]
 		}
 		w.Until, w.PerHour = after(now, r.heldUntil), int(r.perHour)
 	}

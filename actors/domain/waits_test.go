@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -54,7 +54,7 @@ func checkWaits(t failer, a *planner, now time.Time) {
 }
 
 // says compares what a planner tells, without times.
-func (b *bench) says(want ...view.Wait) {
+func (b *bench) says(want ...inspect.Wait) {
 	b.t.Helper()
 	got := b.waits(b.now)
 	bare := Waits{Ends: got.Ends}
@@ -71,14 +71,14 @@ func (b *bench) says(want ...view.Wait) {
 func TestWaitsAreTold(t *testing.T) {
 	b := newBench(t, testOptions(), 4)
 	const at = "receiver.test"
-	b.says(view.Wait{Addresses: 4, For: view.ForRoute})
+	b.says(inspect.Wait{Addresses: 4, For: inspect.ForRoute})
 	b.reach()
-	b.says(view.Wait{Addresses: 4, For: view.ForReceiver, Receiver: at, Cause: "free"})
+	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "free"})
 	o := b.offered()
 	b.ack(o, 1, wire.Refusal_NONE)
 	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{o.GetChunk()}, Cause: wire.Cause_BUDGET,
 		PerHour: 40, WaitingMs: 60_000})
-	b.says(view.Wait{Addresses: 4, For: view.ForReceiver, Receiver: at, Cause: "budget",
+	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "budget",
 		PerHour: 40})
 	if w := b.waits(b.now).Waits[0]; !w.Until.Equal(b.now.Add(time.Minute)) {
 		t.Errorf("nothing is asked until %v", w.Until)
@@ -86,11 +86,11 @@ func TestWaitsAreTold(t *testing.T) {
 	b.answers(o, 1, told{reason: smtp.Greylisted}, 0)
 	b.answers(o, 2, told{reason: smtp.MailboxFull}, 1)
 	b.answers(o, 3, told{outcome: smtp.Valid, reason: smtp.MailboxExists}, 2)
-	retry := func(r smtp.Reason) view.Wait {
-		return view.Wait{Addresses: 1, For: view.ForRetry, Receiver: at, Reason: r.String()}
+	retry := func(r smtp.Reason) inspect.Wait {
+		return inspect.Wait{Addresses: 1, For: inspect.ForRetry, Receiver: at, Reason: r.String()}
 	}
-	b.says(view.Wait{Addresses: 1, For: view.ForReceiver, Receiver: at, Cause: "budget", PerHour: 40},
-		view.Wait{Addresses: 1, For: view.ForControl, Receiver: at}, retry(smtp.MailboxFull),
+	b.says(inspect.Wait{Addresses: 1, For: inspect.ForReceiver, Receiver: at, Cause: "budget", PerHour: 40},
+		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at}, retry(smtp.MailboxFull),
 		retry(smtp.Greylisted))
 	got := b.waits(b.now)
 	for _, w := range got.Waits[2:] {
@@ -103,8 +103,8 @@ func TestWaitsAreTold(t *testing.T) {
 	}
 	b.backlog.leave() // and what was due waits for the receiver
 	b.now = b.now.Add(ladder[0])
-	b.says(view.Wait{Addresses: 3, For: view.ForReceiver, Receiver: at, Cause: "free"},
-		view.Wait{Addresses: 1, For: view.ForControl, Receiver: at})
+	b.says(inspect.Wait{Addresses: 3, For: inspect.ForReceiver, Receiver: at, Cause: "free"},
+		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at})
 }
 
 // TestUnknownCauseIsFree: a newer program has words that this one does not know.
@@ -112,7 +112,7 @@ func TestUnknownCauseIsFree(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.backlog.pulsed(b.now, &wire.Pulse{Task: b.backlog.task, Cause: 99})
-	b.says(view.Wait{Addresses: 1, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
+	b.says(inspect.Wait{Addresses: 1, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
 // TestGreylistingTeachesTheEnd: what one address showed is expected of the others.
@@ -153,7 +153,7 @@ func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 	b.backlog.next = len(b.backlog.ordinals)
 	b.route.hosts, b.route.key = wire.Hosts(testRoute.Hosts), "receiver.test"
 	b.now = b.now.Add(time.Hour)
-	b.says(view.Wait{Addresses: dueMax + 100, For: view.ForReceiver, Receiver: "receiver.test", Cause: "free"})
+	b.says(inspect.Wait{Addresses: dueMax + 100, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
 // TestOffersNameTheWorkspace, also when they are sent again.
@@ -239,7 +239,7 @@ func TestActorTellsWhatItWaitsFor(t *testing.T) {
 		began := time.Now()
 		s.system.Root.Send(self, &wire.OfferAck{Task: offer.GetTask(), Chunk: offer.GetChunk(), Credit: 1})
 		w := <-s.waits
-		if time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 || w.Waits[0].For != view.ForReceiver {
+		if time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 || w.Waits[0].For != inspect.ForReceiver {
 			t.Errorf("after %v: %+v", time.Since(began), w)
 		}
 		s.answers(r, self, offer, greylisted, 2)

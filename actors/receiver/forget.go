@@ -5,24 +5,24 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
 // Forget drops what the receivers that a key, or the name of a rule, stands for have taught
 // this node, and what is kept of it for later: what is one of those of the scheduler (ForgetPace and so on). It gives
 // one answer for each that lives here, and ends with ctx, as Survey does.
-func (l *Registry) Forget(ctx context.Context, key, what string) []view.Forgotten {
-	return inquire(ctx, l, standsFor(key), func(s *scheduler.Scheduler, now time.Time) view.Forgotten {
-		return view.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
+func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
+	return inquire(ctx, l, standsFor(key), func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
+		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
 	})
 }
 
 // ForgetKept does the same for a receiver that lives on no node: only what is kept for later
 // is there. It looks for the key, for it as that of a suffix.
-func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]view.Forgotten, error) {
+func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
 	facts := l.facts
 	l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]view.For
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of %s: %w", key, err)
 	}
-	var out []view.Forgotten
+	var out []inspect.Forgotten
 	var less []state.Fact
 	for _, f := range known {
 		m, err := state.Decode(f.Data)
@@ -45,7 +45,7 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]view.For
 			f.Data = m.Encode()
 			less = append(less, f)
 		}
-		out = append(out, view.Forgotten{Key: f.Key, Dropped: dropped})
+		out = append(out, inspect.Forgotten{Key: f.Key, Dropped: dropped})
 	}
 	if len(less) == 0 {
 		return out, nil

@@ -9,9 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 )
 
@@ -38,7 +41,7 @@ func newEvidence(e environment) *cobra.Command {
 		case err != nil:
 			return err
 		case *asJSON:
-			return printJSON(c.OutOrStdout(), found)
+			return term.PrintJSON(c.OutOrStdout(), found)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "from %s\n\n", found.Read)
 		return printEvidence(c.OutOrStdout(), found.Explanation)
@@ -49,7 +52,7 @@ func newEvidence(e environment) *cobra.Command {
 func verificationArg(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return id, usageError{fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text)}
+		return id, term.UsageError(fmt.Sprintf("VERIFICATION %q is no id: give the UUID that its customer sees", text))
 	}
 	return id, nil
 }
@@ -61,26 +64,28 @@ type evidenceView struct {
 }
 
 // findEvidence looks for one address.
-func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView, err error) {
-	err = from.read(ctx, func(client *adminClient, at reading) error {
+func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView,
+	err error) {
+	err = from.read(ctx, func(client *client.Admin, at reading) error {
 		found.Read = at
-		return client.call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
+		return client.Call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
 			map[string]string{"address": address}, &found.Explanation)
-	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
-		found.Explanation, err = admin.FindEvidence(ctx, book, id, address)
-		return whyNot(err, found.Status)
+		f, err := evidence.Find(ctx, book, id, address)
+		found.Explanation = admin.ExplanationOf(f)
+		return whyNot(err, f.Status)
 	})
 	return found, err
 }
 
 // whyNot says what to do about an answer that is no fault.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification,
+	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification,
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
-			return errors.New(inCommands(message))
+			return errors.New(client.InCommands(message))
 		}
 	}
 	return err

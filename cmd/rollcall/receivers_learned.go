@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
@@ -19,7 +20,7 @@ var limitWords = map[string]struct{ what, then string }{
 
 // lessons says what was learned of a receiver that is below its allowance, in a sentence each:
 // the value, since when, from what, and until when.
-func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
+func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	for _, l := range d.Learned {
 		texts = append(texts, limitLesson(l, now))
 	}
@@ -35,7 +36,7 @@ func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
 }
 
 // softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
-func softwareLine(s *view.Software) string {
+func softwareLine(s *inspect.Software) string {
 	text := s.Words() + "; "
 	switch {
 	case s.Decides && s.PerHour > 0:
@@ -54,14 +55,14 @@ func softwareLine(s *view.Software) string {
 }
 
 // limitLesson is the sentence about a learned limit.
-func limitLesson(l view.Limit, now time.Time) string {
+func limitLesson(l inspect.Limit, now time.Time) string {
 	words, known := limitWords[l.Field]
 	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)
 	if !known {
 		text = fmt.Sprintf("%s is %s", l.Field, l.Value)
 	}
 	if !l.Since.IsZero() {
-		text += ", learned at " + clock(l.Since, now)
+		text += ", learned at " + term.Clock(l.Since, now)
 	}
 	if l.From != "" {
 		text += " because " + l.From
@@ -69,7 +70,7 @@ func limitLesson(l view.Limit, now time.Time) string {
 	if l.Until.IsZero() {
 		return text + "."
 	}
-	text += ", " + till(l.Until, now)
+	text += ", " + term.Until(l.Until, now)
 	if known {
 		text += "; then " + words.then
 	}
@@ -77,14 +78,15 @@ func limitLesson(l view.Limit, now time.Time) string {
 }
 
 // paceLesson is the sentence about the pace of a source; "": nothing below the allowance.
-func paceLesson(s view.ReceiverSource, now time.Time) string {
+func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	t := s.Tempo
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
 		return ""
 	}
-	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", figure(t.Rate), figure(t.Ceiling), sourceName(s.Source))
+	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", term.Figure(t.Rate), term.Figure(t.Ceiling),
+		sourceName(s.Source))
 	if !t.Since.IsZero() {
-		text += " since " + clock(t.Since, now)
+		text += " since " + term.Clock(t.Since, now)
 	}
 	if t.Phase != "" {
 		text += " (" + t.Phase + ")"
@@ -93,13 +95,13 @@ func paceLesson(s view.ReceiverSource, now time.Time) string {
 		text += " because " + t.Why
 	}
 	if t.Edge > 0 {
-		text += fmt.Sprintf("; %s/s was too fast", figure(t.Edge))
+		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))
 	}
 	return text + "; until higher rates go well."
 }
 
 // restLesson is the sentence about a source that is kept away; "": it is not.
-func restLesson(s view.ReceiverSource, now time.Time) string {
+func restLesson(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
 		return ""
 	}
@@ -108,7 +110,7 @@ func restLesson(s view.ReceiverSource, now time.Time) string {
 		text += " because of " + s.Reason
 	}
 	if !s.Until.IsZero() {
-		text += ", " + till(s.Until, now)
+		text += ", " + term.Until(s.Until, now)
 	}
 	return text + "."
 }

@@ -5,7 +5,7 @@
 // is doubtful in rules before they are used, and Diff what differs between two states.
 // Limits.Share is what one node of a cluster may use of it. Window keeps to
 // a Rate as the far side counts it, and Budget to the number of refusals an hour; Pace
-// looks for the rate that a receiver bears and does not tell (docs/pacing.md).
+// looks for the rate that a receiver bears and does not tell (smtp/throttle/README.md).
 // Everything is plain Go: the time comes as an argument, nothing sleeps, nothing is
 // sent. Window and Budget belong to one goroutine (a receiver's mailbox); Table is
 // shared by all.
