@@ -27,11 +27,11 @@ func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 		d -= step
 		b.now = b.now.Add(step)
 		pulse := &wire.Pulse{Task: b.backlog.task, Credit: 1}
-		for number := range b.backlog.chunks {
-			pulse.Chunks = append(pulse.Chunks, number)
+		for _, o := range b.backlog.chunks {
+			pulse.Chunks = append(pulse.Chunks, o.offer.Chunk)
 		}
 		if len(pulse.Chunks) > 0 {
-			b.pulsed(b.now, pulse)
+			b.backlog.pulsed(b.now, pulse)
 		}
 		b.look()
 		offers = append(offers, b.offers()...)
@@ -225,35 +225,6 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	b.answers(offer, 2, refused, 1)
 	if b.left != 0 {
 		t.Errorf("%d are left", b.left)
-	}
-}
-
-// TestKindOfAnswers: where in a session an answer came, and its code, decide.
-func TestKindOfAnswers(t *testing.T) {
-	plain := evidence.Attempt{Stage: smtp.StageRcpt, Code: 550, Outcome: smtp.Invalid,
-		Reason: smtp.MailboxNotFound}
-	for name, c := range map[string]struct {
-		change func(a *evidence.Attempt)
-		want   int
-	}{
-		"refused":           {func(*evidence.Attempt) {}, refusesIt},
-		"refused for now":   {func(a *evidence.Attempt) { a.Code = 450 }, tellsNothing},
-		"refused at MAIL":   {func(a *evidence.Attempt) { a.Stage = smtp.StageMail }, tellsNothing},
-		"no reply":          {func(a *evidence.Attempt) { a.Code = 0 }, tellsNothing},
-		"void":              {func(a *evidence.Attempt) { a.Void = true }, tellsNothing},
-		"domain not hosted": {func(a *evidence.Attempt) { a.Reason = smtp.DomainNotHosted }, tellsNothing},
-		"accepted": {func(a *evidence.Attempt) {
-			a.Code, a.Outcome, a.Reason = 250, smtp.Valid, smtp.MailboxExists
-		}, acceptsIt},
-		"will be forwarded": {func(a *evidence.Attempt) {
-			a.Code, a.Outcome, a.Reason = 251, smtp.Valid, smtp.MailboxExists
-		}, acceptsIt},
-	} {
-		a := plain
-		c.change(&a)
-		if got := kindOf(a); got != c.want {
-			t.Errorf("%s: kind %d, want %d", name, got, c.want)
-		}
 	}
 }
 
