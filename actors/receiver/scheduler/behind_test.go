@@ -37,7 +37,7 @@ func TestADeskTellsWhatIsBehindItsChunks(t *testing.T) {
 		t.Helper()
 		w.plan()
 		all := w.scheduler.explainer.detail(w.now)
-		queued := w.scheduler.inbox.tasks.queue.Queued()
+		queued := w.scheduler.fair.Queued()
 		if all.Queued != here+behind || all.Behind != behind || all.Oldest != oldest.Seconds() {
 			t.Errorf("%s: %d queued, %d behind, the oldest for %v s; want %d, %d, %v", when, all.Queued, all.Behind,
 				all.Oldest, here+behind, behind, oldest)

@@ -400,7 +400,7 @@ func BenchmarkPlan(b *testing.B) {
 		if len(w.queue) == 0 {
 			b.Fatal("nothing left to do")
 		}
-		if w.run(w.queue[0].at); w.scheduler.inbox.tasks.queue.Queued() < 1000 {
+		if w.run(w.queue[0].at); w.scheduler.fair.Queued() < 1000 {
 			b.StopTimer()
 			for n := range lanes {
 				w.scheduler.Offer(w.now, Client{}, offerOf(byte(n%9), fmt.Sprintf("e%d-%d.example", events, n), 1, 20,

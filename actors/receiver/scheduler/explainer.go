@@ -113,7 +113,7 @@ func (ex *explainer) findBlocked(now time.Time) status.Blocked {
 	if b := ex.unavailable(now); !b.Free() {
 		return b
 	}
-	if b := ex.queues.unreachable(now); !b.Free() || ex.inbox.tasks.queue.Queued() == 0 {
+	if b := ex.queues.unreachable(now); !b.Free() || ex.fair.Queued() == 0 {
 		return b
 	}
 	h := &ex.planner.lately
@@ -136,7 +136,7 @@ func (ex *explainer) findBlocked(now time.Time) status.Blocked {
 
 // unavailable is holds for what lets nothing be asked at all; FREE: there is no such thing.
 func (ex *explainer) unavailable(now time.Time) status.Blocked {
-	a, working := ex.allowance.limits, len(ex.pool.sessions) > ex.pool.closing
+	a, working := ex.limits, len(ex.pool.sessions) > ex.pool.closing
 	switch {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
 		return status.Blocked{Cause: wire.Cause_PAUSED, Until: ex.paths.pauseEnds(now, ex.key)}
@@ -162,7 +162,7 @@ func (ex *explainer) unavailable(now time.Time) status.Blocked {
 
 // explainCause puts what holds the scheduler back into a sentence.
 func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
-	a := ex.allowance.limits
+	a := ex.limits
 	switch cause {
 	case wire.Cause_ALLOWANCE:
 		if o := ex.paths.slowedPath(now); o != nil {
@@ -200,7 +200,7 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 	case wire.Cause_UNREACHED:
 		return "its hosts cannot be reached"
 	}
-	if ex.inbox.tasks.queue.Queued() == 0 {
+	if ex.fair.Queued() == 0 {
 		return "nothing waits"
 	}
 	return "it asks as fast as it is answered"
@@ -227,7 +227,7 @@ func (ex *explainer) explainNoShare() string {
 	switch {
 	case ex.allowance.share.IsNone():
 		return "this node has no share of the allowance, or has lost the ledger"
-	case nothingAllowed(ex.allowance.limits):
+	case nothingAllowed(ex.limits):
 		return fmt.Sprintf("this node's share of the allowance, %d of %d, is too small to ask anything",
 			ex.allowance.share.K, ex.allowance.share.N)
 	}
@@ -258,14 +258,14 @@ func (ex *explainer) perHourOf(now time.Time, t *task) int64 {
 	if all <= 0 {
 		return 0
 	}
-	return max(1, int64(all*ex.inbox.tasks.queue.Fraction(ex.inbox.tasks.flow(t))))
+	return max(1, int64(all*ex.fair.Fraction(ex.flowOf(t))))
 }
 
 // perHour is how many addresses the scheduler expects to ask in an hour as things are, by what
 // is permitted, by how many are refused, and by how fast it is answered; 0: it cannot say.
 // In a rest or a pause of which the end is known it is what is expected after it.
 func (ex *explainer) perHour(now time.Time) float64 {
-	a := ex.allowance.limits
+	a := ex.limits
 	switch b := ex.unavailable(now); {
 	case b.Free(), b.Cause == wire.Cause_PENALTY:
 	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():

@@ -293,7 +293,7 @@ func (in *inbox) queueStatus(now time.Time) []view.Queue {
 	queue := func(t *task) *view.Queue {
 		id := t.key.Verification.String()
 		if of[id] == nil {
-			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: in.tasks.flow(t).Weight()}
+			of[id] = &view.Queue{Verification: id, Workspace: t.space.String(), Weight: in.flowOf(t).Weight()}
 		}
 		return of[id]
 	}

@@ -171,7 +171,7 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.scheduler.inbox.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * heartbeatEvery))
-	if n := w.scheduler.inbox.tasks.queue.Queued(); n != 3 {
+	if n := w.scheduler.fair.Queued(); n != 3 {
 		t.Errorf("%d probes wait, 3 are wanted", n)
 	}
 }

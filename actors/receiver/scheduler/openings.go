@@ -258,7 +258,7 @@ func (op *openings) tellsDown(failures int) bool {
 		return failures > 1
 	}
 	tried := time.Second<<(failures-1) - time.Second // since the first that failed
-	return op.options.Stretched(tried) > op.allowance.firstWait()
+	return op.options.Stretched(tried) > op.firstWait()
 }
 
 // backSoon is when a queue of which no host can be asked now can be asked again, if that is soon
@@ -270,7 +270,7 @@ func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 		}
 		_, until, rests := op.paths.hostUnavailable(now, l, c)
 		isWell := !now.Before(c.until) // then it is our sources that rest
-		if isWell && until.Sub(now) > op.allowance.restUntold() {
+		if isWell && until.Sub(now) > op.restUntold() {
 			return time.Time{}
 		}
 		if !rests {

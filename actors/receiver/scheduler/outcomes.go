@@ -171,7 +171,7 @@ func (oc *outcomes) sessionWorked(now time.Time, r Report) {
 	if s == nil {
 		return
 	}
-	s.given = nil
+	s.takeBack()
 	oc.poisonOthers(now, s, r)
 	oc.recorder.recordReport(now, s, &r)
 	oc.learnTogether(now, s, &r)
@@ -332,7 +332,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		oc.nextHosts(now, s, a)
 		return
 	case verdict.ActTLS:
-		if s.tls != smtp.TLSRequired && oc.allowance.limits.TLS != throttle.TLSOff {
+		if s.tls != smtp.TLSRequired && oc.limits.TLS != throttle.TLSOff {
 			s.queue.setMode(smtp.TLSRequired, now)
 			oc.queues.pushProbe(s.queue, a.Probe)
 			return
@@ -419,7 +419,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	v := told.Verdict
 	switch {
 	case !s.ready && oc.opening.notOpened(now, s, told):
-	case told.NoHELO && oc.allowance.limits.TLS != throttle.TLSRequired:
+	case told.NoHELO && oc.limits.TLS != throttle.TLSRequired:
 		s.queue.setMode(smtp.TLSOffHELO, now)
 	case v.Action == verdict.ActPause && rateLimited(v):
 		oc.penalties.throttled(now, s, told)
@@ -428,7 +428,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 		oc.penalties.pauseReceiver(now, told)
 	case v.Action == verdict.ActOtherSource:
 		oc.penalties.refuseSource(now, s, told)
-	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired && oc.allowance.limits.TLS != throttle.TLSOff:
+	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired && oc.limits.TLS != throttle.TLSOff:
 		s.queue.setMode(smtp.TLSRequired, now)
 	case told.Attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
 		s.queue.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
@@ -440,7 +440,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	case told.Attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance
 		oc.penalties.avoidHost(now, s.host, told, brokenFor)
 	default:
-		oc.penalties.avoidHost(now, s.host, told, oc.allowance.penaltyWait(v, s.host.failures))
+		oc.penalties.avoidHost(now, s.host, told, oc.penaltyWait(v, s.host.failures))
 	}
 }
 

@@ -85,6 +85,7 @@ type egressPath struct {
 	cause      evidence.Cause      // what the pace was changed for last, for evidence
 	suspension                     // at all of this receiver
 	takenAt    time.Time           // when the pool was told last that the receiver takes it
+	asking     int                 // sessions that ask something from it
 	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
 }
 
@@ -154,7 +155,7 @@ func (ps *paths) readSourcePauses() {
 	for _, o := range ps.all {
 		pause := ps.options.Sources.Limits(o.index).Pause
 		if pause == throttle.PauseYes && o.pause != pause {
-			ps.pool.haltSessions(func(s *session) bool { return s.path == o })
+			ps.halt(Halt{path: o})
 		}
 		o.pause = pause
 	}
@@ -166,7 +167,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return status.Blocked{Cause: wire.Cause_PAUSED}
 	}
-	today, waits := ps.options.ledgerTime(now), ps.inbox.tasks.queue.Queued() > 0
+	today, waits := ps.options.ledgerTime(now), ps.fair.Queued() > 0
 	if left, next := ps.options.Sources.Remaining(o.index, ps.key, today, waits); left == 0 {
 		return status.Blocked{Cause: wire.Cause_NO_SOURCE, Until: now.Add(next)}
 	}
@@ -182,7 +183,7 @@ func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) 
 	var soonest time.Time
 	waits := false
 	for _, c := range l.candidates {
-		if now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+		if now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
 			continue
 		}
 		for _, o := range ps.all {
@@ -312,7 +313,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 // is the best when there is no other.
 func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
-		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.allowance.limits.Family, c.at) {
+		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
 			continue
 		}
 		o := ps.choosePath(now, l, c.at)
@@ -330,7 +331,7 @@ func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, fr
 func (ps *paths) otherHost(now time.Time, l *hostQueue, o *egressPath, host string) *candidate {
 	for _, c := range l.candidates {
 		if c.host != host && !now.Before(c.until) && !now.Before(c.aside) && o.Reaches(c.at) &&
-			reaches(ps.allowance.limits.Family, c.at) {
+			reaches(ps.limits.Family, c.at) {
 			return c
 		}
 	}
@@ -343,9 +344,9 @@ func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (tol
 	if now.Before(c.until) {
 		return c.last, c.until, true
 	}
-	if !reaches(ps.allowance.limits.Family, c.at) {
+	if !reaches(ps.limits.Family, c.at) {
 		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
-		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
 	var first *suspension
 	for _, o := range ps.all {
@@ -355,7 +356,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (tol
 	}
 	if first == nil {
 		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
-		return told, now.Add(ps.allowance.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
 	}
 	return first.last, first.until, true
 }
@@ -440,7 +441,7 @@ func (ps *paths) permittedRate(now time.Time) float64 {
 			found = max(found, rate.PerSecond())
 		}
 	}
-	return min(ps.allowance.limits.RcptRate.PerSecond(), found)
+	return min(ps.limits.RcptRate.PerSecond(), found)
 }
 
 // sourceStatus says how each of our sources does here.

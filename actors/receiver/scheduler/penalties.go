@@ -17,7 +17,6 @@ type penalties struct {
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	rechecks  *rechecks // made after it
 
 	paused   time.Time // nothing is asked before
 	pausedAt time.Time // since when
@@ -36,8 +35,8 @@ func (pe *penalties) throttled(now time.Time, s *session, told Judgement) {
 	if e == throttle.Unchanged {
 		return
 	}
-	pe.pool.haltSessions(func(o *session) bool { return o.path == s.path })
-	pe.rechecks.record(now, s.path.pace.Explain(now).Why)
+	pe.halt(Halt{path: s.path})
+	pe.record(now, s.path.pace.Explain(now).Why)
 }
 
 // forgetPause ends the rest of the receiver, and forgets those before it.
@@ -65,7 +64,7 @@ func (pe *penalties) avoidHost(now time.Time, c *candidate, told Judgement, wait
 // pauseReceiver rests the whole receiver; each pause in a row is longer.
 func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 	resting := now.Before(pe.paused)
-	until := now.Add(pe.allowance.penaltyWait(told.Verdict, pe.pauses))
+	until := now.Add(pe.penaltyWait(told.Verdict, pe.pauses))
 	if resting && (told.Verdict.Wait == 0 || !until.After(pe.paused)) {
 		return // said by several sessions at once
 	}
@@ -74,7 +73,7 @@ func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 		pe.pausedAt = now
 		pe.pauses++
 	}
-	pe.pool.haltSessions(func(*session) bool { return true })
+	pe.halt(Halt{})
 	told = withCause(told)
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	pe.excuse = told
@@ -89,7 +88,7 @@ func (pe *penalties) pauseReceiver(now time.Time, told Judgement) {
 // rested at this receiver.
 func (pe *penalties) refuseSource(now time.Time, s *session, told Judgement) {
 	told = withCause(told)
-	pe.avoidHost(now, s.host, told, pe.allowance.penaltyWait(told.Verdict, s.host.failures))
+	pe.avoidHost(now, s.host, told, pe.penaltyWait(told.Verdict, s.host.failures))
 	for _, c := range s.queue.candidates {
 		if !now.Before(c.until) && s.path.Reaches(c.at) {
 			return
@@ -107,7 +106,7 @@ func (pe *penalties) suspendSource(now time.Time, l *hostQueue, o *egressPath, t
 	}
 	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.refusalOf(o)
-	first, most := pe.allowance.restFirst(), pe.options.restHour().Of(suspendMost)
+	first, most := pe.restFirst(), pe.options.restHour().Of(suspendMost)
 	r.extend(now, told, first, most)
 	for _, c := range l.candidates { // another source may be taken where this one was not
 		if c.last.Verdict.Action == verdict.ActOtherSource {
@@ -120,7 +119,11 @@ func (pe *penalties) suspendSource(now time.Time, l *hostQueue, o *egressPath, t
 		o.extend(now, told, first, most)
 		clear(o.refusing)
 	}
-	pe.pool.haltSessions(func(s *session) bool { return s.path == o && (everywhere || s.queue == l) })
+	where := Halt{path: o, queue: l}
+	if everywhere {
+		where.queue = nil
+	}
+	pe.halt(where)
 	pe.dirty = true
 	if everywhere || len(pe.queues.all) == 1 {
 		pe.paths.blameSource(now, o, told)
@@ -136,7 +139,7 @@ func (pe *penalties) tellWaiting(now time.Time) {
 	told := pe.excuse
 	told.Attempt.Others = true
 	told.Verdict.Wait = pe.paused.Sub(now)
-	if pe.inbox.tasks.queue.Queued() == 0 {
+	if pe.fair.Queued() == 0 {
 		return
 	}
 	for _, l := range pe.queues.all {

@@ -156,7 +156,7 @@ func (pl *planner) pathLeft(now time.Time, s *session) bool {
 
 // makesRoom says whether a session should make room for a queue that has none.
 func (pl *planner) makesRoom(now time.Time, s *session) bool {
-	if !pl.pressed || pl.pool.closing >= max(1, pl.inbox.tasks.queue.Unserved()) {
+	if !pl.pressed || pl.pool.closing >= max(1, pl.fair.Unserved()) {
 		return false
 	}
 	return s.queue.Queued() == 0 || s.queue.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
@@ -176,7 +176,7 @@ func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
 	if byRate == 0 {
 		return pl.waitForRate(next, lead)
 	}
-	if s.path.pace.Alone() && pl.pool.asksFrom(s.path) {
+	if s.path.pace.Alone() && s.path.asking > 0 {
 		return 0
 	}
 	byPace, next := s.path.readyAt(now.Add(lead))
@@ -221,7 +221,7 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 		turn = pl.allowance.openings.Lowest / 3
 	}
 	most := a.RcptsPerTransaction
-	if pl.inbox.tasks.queue.Unserved() > 0 || l.Contended() {
+	if pl.fair.Unserved() > 0 || l.Contended() {
 		most = min(most, sharedMost)
 	}
 	soon := max(1, int(float64(workFor)/(pl.allowance.turnsPerAddress()*float64(max(1, turn)))))
@@ -248,7 +248,7 @@ func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int)
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
 			pl.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
-			pl.inbox.tasks.queue.Charge(now, pl.inbox.tasks.flow(p.chunk.task))
+			pl.fair.Charge(now, pl.flowOf(p.chunk.task))
 			out = append(out, p)
 		}
 	}
@@ -267,7 +267,7 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 	s.path.refusals.Begin(len(probes))
 	s.slot.Halted.Store(false)
 	s.halted = false
-	s.given, s.at = probes, now
+	s.give(probes, now)
 	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
 	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
 	transaction, group := pl.allowance.sizes(now)
@@ -280,7 +280,7 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 // then for those that are worth more.
 func (pl *planner) openSessions(now time.Time, a throttle.Limits) {
 	if ok, next := pl.paths.mayBeRefused(now); !ok {
-		if pl.inbox.tasks.queue.Queued() > 0 {
+		if pl.fair.Queued() > 0 {
 			pl.blocks.add(wire.Cause_BUDGET, next)
 		}
 		pl.wakeAt(next) // a session would have nothing to ask
@@ -311,7 +311,7 @@ func (pl *planner) openSessions(now time.Time, a throttle.Limits) {
 // openFirst dials for the queues that have no session, in the turn of those who wait in
 // them. False means that no more can be dialled now; the queue that was to be next stays so.
 func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
-	for h, f := pl.inbox.tasks.queue.Next(); h != nil; h, f = pl.inbox.tasks.queue.Next() {
+	for h, f := pl.fair.Next(); h != nil; h, f = pl.fair.Next() {
 		l := pl.queues.all[h.Key()]
 		c, o := pl.paths.nextCandidate(now, l)
 		if c == nil {

@@ -69,24 +69,23 @@ func (po *pool) countOpenAt(host string) (n int) {
 	return n
 }
 
-// asksFrom reports whether a session of a source is asking something.
-func (po *pool) asksFrom(o *egressPath) bool {
-	for _, s := range po.sessions {
-		if s.path == o && len(s.given) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 func (po *pool) loseSession(s *session) {
 	delete(po.sessions, s.id)
+	s.takeBack()
 	if s.closing {
 		po.closing--
 	} else {
 		po.vacateQueue(s)
 	}
 	po.steps = append(po.steps, DropSession{ID: s.id})
+}
+
+// carryOutHalts does what others wanted of the sessions.
+func (po *pool) carryOutHalts() {
+	for _, h := range po.halts {
+		po.haltSessions(h.names)
+	}
+	po.halts = po.halts[:0]
 }
 
 // haltSessions lets sessions begin nothing more of what they were given.
@@ -101,7 +100,7 @@ func (po *pool) haltSessions(which func(*session) bool) {
 // sortFree puts the sessions that have nothing to do in the order in which they are given
 // something: first those of the queues in which somebody waits who was given least.
 func (po *pool) sortFree(free []*session) {
-	if len(free) < 2 || len(po.served) < 2 || !po.inbox.tasks.queue.Contended() {
+	if len(free) < 2 || len(po.served) < 2 || !po.fair.Contended() {
 		return
 	}
 	ranks := make(map[*hostQueue]fairqueue.Rank, len(free))
@@ -147,7 +146,7 @@ func (po *pool) interruptFor(f *flow, l *hostQueue) {
 	}
 	po.hurryOne(f, func(s *session) bool {
 		return s.queue == l && !slices.ContainsFunc(s.given, func(p *Probe) bool {
-			return po.inbox.tasks.flow(p.chunk.task).Charged() < smallFlow
+			return po.flowOf(p.chunk.task).Charged() < smallFlow
 		})
 	})
 }

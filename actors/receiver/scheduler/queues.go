@@ -28,7 +28,7 @@ func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 	key := hostsKey(hosts)
 	l := qs.all[key]
 	if l == nil {
-		l = newHostQueue(qs.inbox.tasks.queue.NewHostQueue(key), hosts)
+		l = newHostQueue(qs.fair.NewHostQueue(key), hosts)
 		qs.all[key] = l
 		qs.remindQueue(now, l)
 		return l
@@ -52,7 +52,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	} else {
 		l = known
 	}
-	f := qs.inbox.tasks.flow(p.chunk.task)
+	f := qs.flowOf(p.chunk.task)
 	class := fairqueue.ClassOf(p.Address.Local)
 	switch {
 	case p.recheck != nil: // it is asked again

@@ -28,7 +28,6 @@ type rechecks struct {
 	waiting  []*recheck             // that are asked again here
 	parked   map[string]*heldDomain // domains that let others go first
 	deferred deferredBefore
-	notes    []note // what was found out of late, for people
 }
 
 const (
@@ -52,9 +51,6 @@ const (
 
 	// theDeferred is the name of no domain, for those that were deferred before and let new ones go first.
 	theDeferred = ""
-
-	// notesMax bounds the sentences about what was found out.
-	notesMax = 8
 )
 
 // recheck is an address that got a bad answer and waits to be asked again here.
@@ -71,15 +67,6 @@ type heldDomain struct {
 	until  time.Time
 	probes []*Probe
 }
-
-// note is what was found out about a receiver, and when.
-type note struct {
-	at  time.Time
-	why string
-}
-
-// sentence says it for people.
-func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": " + n.why }
 
 // tryOf is an answer as the law of pace takes it.
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
@@ -236,7 +223,7 @@ func (re *rechecks) follow(now time.Time, s *session, e throttle.Effect, a *Answ
 	o := s.path
 	re.dirty = true
 	x := o.pace.Explain(now)
-	re.pool.haltSessions(func(other *session) bool { return other.path == o })
+	re.halt(Halt{path: o})
 	if x.Since.Equal(now) {
 		re.record(now, x.Why)
 		re.options.Log.Info("pace changed", "receiver", re.key, "source", o.name, "rate", x.Rate, "why", x.Why)
@@ -266,14 +253,6 @@ func (re *rechecks) setCauses(a *Answered, c evidence.Cause) {
 	}
 }
 
-// record keeps what was found out, for people.
-func (re *rechecks) record(now time.Time, why string) {
-	re.notes = append(re.notes, note{now, why})
-	if len(re.notes) > notesMax {
-		re.notes = re.notes[1:]
-	}
-}
-
 // doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
 func (re *rechecks) doubtHost(now time.Time, s *session, r throttle.Result) {
 	if s.host.fails++; r == throttle.RefusedUs { // a block is soon known
@@ -293,7 +272,7 @@ func (re *rechecks) doubtHost(now time.Time, s *session, r throttle.Result) {
 			c.aside, c.doubts, c.fails = until, s.host.doubts, hostFails/2
 		}
 	}
-	re.pool.haltSessions(func(o *session) bool { return o.queue == s.queue && o.host.host == host })
+	re.halt(Halt{queue: s.queue, host: host})
 	s.path.pace.Ignore(now)
 	re.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
 }
@@ -414,11 +393,11 @@ func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
 	switch {
 	case o == nil:
-		return re.inbox.tasks.queue.Queued() == 0, false
+		return re.fair.Queued() == 0, false
 	case o.pace.Alone():
-		return (o.pace.Nothing().AsksAgain() || re.inbox.tasks.queue.Queued() == 0) && !re.pool.asksFrom(o), true
+		return (o.pace.Nothing().AsksAgain() || re.fair.Queued() == 0) && o.asking == 0, true
 	}
-	return o.pace.Calm(now) || o.pace.Greylisting() || re.inbox.tasks.queue.Queued() == 0, false
+	return o.pace.Calm(now) || o.pace.Greylisting() || re.fair.Queued() == 0, false
 }
 
 // comeBack queues a probe that was let aside.

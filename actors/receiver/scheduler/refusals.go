@@ -8,23 +8,23 @@ import (
 // refusalWeight returns how many RCPTs one refusal of a source costs everybody; 1: refusals are not
 // scarce there.
 func (ps *paths) refusalWeight(o *egressPath) float64 {
-	return o.refusals.WeighRefusal(min(ps.allowance.limits.RcptRate.PerSecond(), o.pace.Lasting()))
+	return o.refusals.WeighRefusal(min(ps.limits.RcptRate.PerSecond(), o.pace.Lasting()))
 }
 
 // chargeRefusal charges a refusal to the flow and the tenant whose address was refused, where refusals are
 // scarce: so tenants, and the files of one, share them by weight.
 func (qs *queues) chargeRefusal(now time.Time, s *session, p *Probe) {
 	if w := qs.paths.refusalWeight(s.path); w > 1 && !p.chunk.gone() {
-		s.queue.ChargeScarce(now, qs.inbox.tasks.flow(p.chunk.task), w-1, w*float64(s.path.refusals.CountAllowed()))
+		s.queue.ChargeScarce(now, qs.flowOf(p.chunk.task), w-1, w*float64(s.path.refusals.CountAllowed()))
 	}
 }
 
 // perHourByRefusals is how many addresses can be asked in an hour where such a part of them is refused.
 // What is allowed comes in steps of an hour, so it depends on how many wait.
 func (ps *paths) perHourByRefusals(now time.Time, part float64) float64 {
-	wait := ps.inbox.tasks.queue.Queued() + ps.inbox.tasks.behind
+	wait := ps.fair.Queued() + ps.inbox.tasks.behind
 	for _, o := range ps.all {
-		if now.Before(o.until) || wait == 0 || ps.allowance.limits.RefusedShare > 0 {
+		if now.Before(o.until) || wait == 0 || ps.limits.RefusedShare > 0 {
 			continue
 		}
 		if t := o.refusals.TimeFor(int(math.Ceil(float64(wait)*part)), now); t > 0 {
@@ -32,7 +32,7 @@ func (ps *paths) perHourByRefusals(now time.Time, part float64) float64 {
 		}
 		return math.Inf(1)
 	}
-	return float64(ps.allowance.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
+	return float64(ps.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
 }
 
 // refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
@@ -49,7 +49,7 @@ func (qs *queues) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int
 		if s.queue == l || s.path != o || s.closing || s.queue.Queued() == 0 || !rank.Ahead(s.queue.Rank(), weight) {
 			continue
 		}
-		part := 1 - qs.inbox.tasks.queue.Fraction(l.First())
+		part := 1 - qs.fair.Fraction(l.First())
 		if n -= int(math.Ceil(part * float64(o.refusals.CountAllowed()))); n <= 0 {
 			return 0, now.Add(asideFor)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/view"
@@ -42,11 +43,11 @@ type Scheduler struct {
 // New makes the scheduler of the receiver that a handle names.
 func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	o.Bind()
-	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now)}
+	e := &env{options: o, key: h.Key, rand: randOf(h.Key, now), fair: fairqueue.New[*Probe](o.Weight)}
 	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, h, now)
 	sc.recorder = &recorder{env: e, allowance: sc.allowance}
-	sc.inbox = &inbox{env: e, tasks: newTasks(o.Weight)}
+	sc.inbox = &inbox{env: e, tasks: newTasks(e.fair)}
 	sc.pool = &pool{env: e, inbox: sc.inbox, sessions: map[int]*session{}}
 	sc.paths = newPaths(e, sc.allowance, sc.inbox, sc.pool, now)
 	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
@@ -54,7 +55,6 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 		queues: sc.queues}
 	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
 		parked: map[string]*heldDomain{}}
-	sc.penalties.rechecks = sc.rechecks
 	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties}
 	sc.opening.beginSearch(now)
 	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
@@ -164,14 +164,14 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
-	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.inbox.tasks.queue.Queued() == 0 &&
+	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.fair.Queued() == 0 &&
 		len(sc.rechecks.waiting) == 0
 }
 
 // HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
 // sessions alone are no work.
 func (sc *Scheduler) HasWork() bool {
-	if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.queue.Queued() > 0 || len(sc.rechecks.waiting) > 0 {
+	if len(sc.inbox.tasks.busy) > 0 || sc.fair.Queued() > 0 || len(sc.rechecks.waiting) > 0 {
 		return true
 	}
 	for _, s := range sc.pool.sessions {
@@ -185,7 +185,7 @@ func (sc *Scheduler) HasWork() bool {
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
-	sc.opening.keepRate(b, whole.ConnectionRate, sc.allowance.limits.ConnectionRate, now)
+	sc.opening.keepRate(b, whole.ConnectionRate, sc.limits.ConnectionRate, now)
 	for _, o := range sc.paths.all {
 		o.pace.Set(b, now)
 		rate, until := o.pace.Permits(now)
@@ -264,6 +264,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		return sc.planHandOff(now)
 	}
 	a := sc.takeAllowance(now)
+	sc.pool.carryOutHalts()
 	known := sc.memory.askKnown(now, sc.allowance.share)
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
@@ -310,11 +311,11 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	sc.allowance.noteRaised(allowed, now)
 	whole := sc.allowance.learned.Apply(allowed, sc.opening.failedAt.IsZero(), now)
 	a := sc.allowance.share.Of(whole)
-	if a != sc.allowance.limits {
-		if a.Pause == throttle.PauseYes && sc.allowance.limits.Pause != a.Pause {
-			sc.pool.haltSessions(func(*session) bool { return true })
+	if a != sc.limits {
+		if a.Pause == throttle.PauseYes && sc.limits.Pause != a.Pause {
+			sc.halt(Halt{})
 		}
-		sc.allowance.limits = a
+		sc.limits = a
 		sc.allowance.dials.Set(a.ConnectionRate)
 		sc.allowance.rcpts.Set(a.RcptRate)
 		sc.paths.setRefusalBudgets(a)
@@ -348,7 +349,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 	}
 	sc.inbox.tasks.sweep(now)
 	sc.queues.purgeGone(now)
-	sc.inbox.tasks.queue.Sweep(now)
+	sc.fair.Sweep(now)
 	sc.queues.dropUnused(now)
 	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
 		sc.wakeAt(now.Add(every))
@@ -397,6 +398,7 @@ func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, 
 		s.queue.barren.note(s.dialled, now, failed)
 	}
 	sc.outcomes.sessionOpened(now, id, failed)
+	sc.pool.carryOutHalts()
 }
 
 // SessionWorked takes the answers of a session.
@@ -405,13 +407,17 @@ func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
 		s.queue.barren.noteReport(s.sent(), now, &r)
 	}
 	sc.outcomes.sessionWorked(now, r)
+	sc.pool.carryOutHalts()
 }
 
 // SessionClosed frees the place of a session that has ended, or was given up before it began.
 func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }
 
 // SessionCrashed takes back what a session was doing that ended by a fault of ours.
-func (sc *Scheduler) SessionCrashed(now time.Time, id int) { sc.outcomes.sessionCrashed(now, id) }
+func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
+	sc.outcomes.sessionCrashed(now, id)
+	sc.pool.carryOutHalts()
+}
 
 // CloseSession lets a session end after what is on the wire, and reports whether there is one.
 func (sc *Scheduler) CloseSession(id int) bool { return sc.pool.closeSession(id) }
@@ -454,7 +460,7 @@ func (sc *Scheduler) Detail(now time.Time) view.ReceiverDetail { return sc.expla
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
 // HasNoShare reports whether nothing may be asked here, because our share is too small.
-func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.allowance.limits) }
+func (sc *Scheduler) HasNoShare() bool { return nothingAllowed(sc.limits) }
 
 // Close takes the receiver out of what is told of its node.
 func (sc *Scheduler) Close(now time.Time) {

@@ -46,6 +46,20 @@ type session struct {
 	taken        int  // RCPTs of one of its transactions that were answered, the most
 }
 
+// give notes what a session is asking from now on.
+func (s *session) give(probes []*Probe, now time.Time) {
+	s.given, s.at = probes, now
+	s.path.asking++
+}
+
+// takeBack notes that it asks nothing any more.
+func (s *session) takeBack() {
+	if len(s.given) > 0 {
+		s.given = nil
+		s.path.asking--
+	}
+}
+
 // transactionsLeft is how many more transactions a session may begin.
 func (s *session) transactionsLeft() int {
 	if s.perMail == 0 {

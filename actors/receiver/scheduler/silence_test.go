@@ -34,8 +34,8 @@ func TestSilentClient(t *testing.T) {
 	if n := len(w.rcpts); n < 20 || n > 50 {
 		t.Errorf("%d RCPTs for a client that never answered, at 10 a second", n)
 	}
-	if named > 0 || w.scheduler.inbox.tasks.queue.Queued() > 0 {
-		t.Errorf("%d chunks named by pulses, %d probes queued", named, w.scheduler.inbox.tasks.queue.Queued())
+	if named > 0 || w.scheduler.fair.Queued() > 0 {
+		t.Errorf("%d chunks named by pulses, %d probes queued", named, w.scheduler.fair.Queued())
 	}
 	w.checkEmpty()
 }

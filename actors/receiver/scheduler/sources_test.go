@@ -327,8 +327,8 @@ func TestRestedEverywhere(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 5, hosts("mx1")))
 	w.run(begin.Add(suspendedFor - time.Second))
-	if answers > 0 || len(w.dials) > 0 || w.scheduler.inbox.tasks.queue.Queued() != 5 {
-		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.scheduler.inbox.tasks.queue.Queued())
+	if answers > 0 || len(w.dials) > 0 || w.scheduler.fair.Queued() != 5 {
+		t.Fatalf("%d answers, %d dials, %d wait", answers, len(w.dials), w.scheduler.fair.Queued())
 	}
 	sources.Use(0, "another", begin.Add(suspendedFor)) // was faster
 	w.run(begin.Add(suspendedFor + trialFor - time.Second))

@@ -22,9 +22,9 @@ func (ex *explainer) observePlan(now time.Time) {
 	if !st.observed.IsZero() {
 		ex.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
 	}
-	queued := ex.inbox.tasks.queue.Queued() + ex.inbox.tasks.behind
+	queued := ex.fair.Queued() + ex.inbox.tasks.behind
 	ex.options.Metrics.waiting(st, b.Cause, queued)
-	if ex.inbox.tasks.queue.Queued() > 0 || len(ex.pool.sessions) > 0 {
+	if ex.fair.Queued() > 0 || len(ex.pool.sessions) > 0 {
 		if history := ex.recorder.openHistory(now); history != nil {
 			history.Observe(now, status.Moment{Sessions: len(ex.pool.sessions), Queued: queued,
 				Permitted: ex.paths.permittedRate(now),
@@ -41,8 +41,8 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: ex.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Queued: ex.inbox.countUnanswered(), Behind: ex.inbox.tasks.behind,
-		Sessions: len(ex.pool.sessions), Most: ex.allowance.limits.Connections, Allowed: ex.paths.permittedRate(now),
-		Ceiling: ex.allowance.limits.RcptRate.PerSecond(),
+		Sessions: len(ex.pool.sessions), Most: ex.limits.Connections, Allowed: ex.paths.permittedRate(now),
+		Ceiling: ex.limits.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
 		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
 	if since := ex.inbox.oldestWaiting(); !since.IsZero() {
@@ -64,7 +64,7 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	}
 	out.State = ex.stateWord(now, b.Cause, out.InFlight > 0 || out.Rcpts > 0)
 	out.PerHour = int(ex.perHour(now))
-	for _, n := range slices.Backward(ex.rechecks.notes) {
+	for _, n := range slices.Backward(ex.notes) {
 		if now.Sub(n.at) < firingsFor {
 			out.Causes = append(out.Causes, n.sentence())
 		}
@@ -77,11 +77,11 @@ func (ex *explainer) stateWord(now time.Time, cause wire.Cause, asks bool) strin
 	switch {
 	case cause == wire.Cause_PAUSED:
 		return "paused"
-	case ex.handingOff || ex.allowance.limits.Pause == throttle.PauseDrain:
+	case ex.handingOff || ex.limits.Pause == throttle.PauseDrain:
 		return "draining"
 	case now.Before(ex.penalties.paused):
 		return "resting"
-	case ex.inbox.tasks.queue.Queued() == 0 && !asks:
+	case ex.fair.Queued() == 0 && !asks:
 		return "idle"
 	case asks && cause <= wire.Cause_CONNECTIONS:
 		return "asking"

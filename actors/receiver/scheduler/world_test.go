@@ -385,10 +385,10 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
 			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
 	}
-	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.queue.Tenants() > 0 ||
-		t.queue.Queued() != 0 || t.queue.Unserved() != 0 {
+	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.fair.Tenants() > 0 ||
+		t.fair.Queued() != 0 || t.fair.Unserved() != 0 {
 		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
-			len(t.all), len(t.busy), t.resting.Len(), t.queue.Tenants(), t.queue.Queued(), t.queue.Unserved())
+			len(t.all), len(t.busy), t.resting.Len(), t.fair.Tenants(), t.fair.Queued(), t.fair.Unserved())
 	}
 }
 
