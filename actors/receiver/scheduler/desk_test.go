@@ -276,13 +276,13 @@ func TestPause(t *testing.T) {
 		t.Errorf("%d of 50 are told what others were told; %d were asked", others, len(w.rcpts))
 	}
 	told := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
-	until := w.scheduler.penalties.paused
-	w.scheduler.penalties.pauseReceiver(w.now, told) // said by a session beside: within the pause
-	if told.Verdict.Wait = time.Hour; !w.scheduler.penalties.paused.Equal(until) {
+	until := w.scheduler.paths.receiver.until
+	w.scheduler.paths.pauseReceiver(w.now, told) // said by a session beside: within the pause
+	if told.Verdict.Wait = time.Hour; !w.scheduler.paths.receiver.until.Equal(until) {
 		t.Error("a pause was changed by one that names no time")
 	}
-	w.scheduler.penalties.pauseReceiver(w.now, told)
-	if !w.scheduler.penalties.paused.Equal(w.now.Add(time.Hour)) {
+	w.scheduler.paths.pauseReceiver(w.now, told)
+	if !w.scheduler.paths.receiver.until.Equal(w.now.Add(time.Hour)) {
 		t.Error("a longer pause was not kept")
 	}
 }

@@ -321,8 +321,8 @@ func TestHolds(t *testing.T) {
 		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
 			wire.Cause_PAUSED, false},
 		{"penalty", func(*throttle.Limits) {}, func(w *world) {
-			w.scheduler.penalties.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
-			w.scheduler.penalties.paused = begin.Add(time.Hour)
+			w.scheduler.paths.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
+			w.scheduler.paths.receiver.until = begin.Add(time.Hour)
 		}, wire.Cause_PENALTY, true},
 		{"no share", func(*throttle.Limits) {}, func(w *world) { inForce(w.living, of(0, 2)) },
 			wire.Cause_NO_SHARE, false},

@@ -50,13 +50,13 @@ func (e *env) wakeAt(t time.Time) {
 // Halt names the sessions that are to begin nothing more of what they were given; its zero value: all.
 type Halt struct {
 	path  *egressPath
-	queue *hostQueue
+	route *route
 	host  string
 }
 
 // names reports whether a session is one of these.
 func (h *Halt) names(s *session) bool {
-	return (h.path == nil || s.path == h.path) && (h.queue == nil || s.queue == h.queue) && (h.host == "" || s.host.host == h.host)
+	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) && (h.host == "" || s.host.host == h.host)
 }
 
 // halt sees to it that sessions begin nothing more of what they were given.

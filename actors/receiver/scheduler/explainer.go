@@ -21,7 +21,6 @@ type explainer struct {
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	penalties *penalties
 	rechecks  *rechecks
 	planner   *planner
 	memory    *memory
@@ -144,8 +143,8 @@ func (ex *explainer) unavailable(now time.Time) status.Blocked {
 		return status.Blocked{Cause: wire.Cause_NO_SHARE}
 	case ex.options.Facts != nil && !ex.memory.ready:
 		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: ex.memory.asked.Add(knowWithin)}
-	case now.Before(ex.penalties.paused):
-		return status.Blocked{Cause: wire.Cause_PENALTY, Until: ex.penalties.paused}
+	case now.Before(ex.paths.receiver.until):
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: ex.paths.receiver.until}
 	}
 	b := ex.paths.sourcesUnavailable(now)
 	if !b.Free() && !(b.Cause == wire.Cause_PAUSED && working) { // else they are drained
@@ -185,14 +184,14 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 	case wire.Cause_PAUSED:
 		return ex.paths.pausedBecause()
 	case wire.Cause_PENALTY:
-		if o := ex.paths.firstToResume(now); o != nil && !now.Before(ex.penalties.paused) {
+		if o := ex.paths.firstToResume(now); o != nil && !now.Before(ex.paths.receiver.until) {
 			return o.pace.Explain(now).Why
 		}
-		if !ex.penalties.excuse.wasAsked() {
+		if !ex.paths.receiver.excuse.wasAsked() {
 			return "it wanted less of us, and rests"
 		}
-		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.penalties.excuse.Attempt.Code,
-			ex.penalties.excuse.Attempt.Enhanced, ex.penalties.excuse.Verdict.Reason, ex.penalties.excuse.Verdict.Rule)
+		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", ex.paths.receiver.excuse.Attempt.Code,
+			ex.paths.receiver.excuse.Attempt.Enhanced, ex.paths.receiver.excuse.Verdict.Reason, ex.paths.receiver.excuse.Verdict.Rule)
 	case wire.Cause_NO_SOURCE:
 		return ex.explainNoSource(now)
 	case wire.Cause_NO_SHARE:

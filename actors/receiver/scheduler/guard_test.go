@@ -128,12 +128,12 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != 0 {
 		t.Fatalf("%d halted for no reason", n)
 	}
-	w.scheduler.penalties.pauseReceiver(w.now, told)
+	w.scheduler.paths.pauseReceiver(w.now, told)
 	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
 		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.pool.sessions))
 	}
 	w = busyWith(t, sourceA)
-	w.scheduler.penalties.suspendSource(w.now, w.scheduler.queues.all["mx1"], w.scheduler.paths.all[0], told)
+	w.scheduler.paths.suspendSource(w.now, w.scheduler.queues.all["mx1"].route, w.scheduler.paths.all[0], told)
 	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
 		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.pool.sessions))
 	}
@@ -382,7 +382,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 		{"nothing was asked yet", 0, 0, 1, time.Second, false},
 	} {
 		queue := fairqueue.New[*Probe](nil)
-		l := newHostQueue(queue.NewHostQueue("mx1.example"), nil)
+		l := &hostQueue{waiting: queue.NewHostQueue("mx1.example")}
 		for range c.queued {
 			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &Probe{}, fairqueue.Normal)
 		}

@@ -124,8 +124,8 @@ func TestPoisonedSession(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if a := w.scheduler.takeAllowance(w.now); a.RefusedPerSession != 4 || w.scheduler.penalties.pauses != 1 {
-		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.scheduler.penalties.pauses)
+	if a := w.scheduler.takeAllowance(w.now); a.RefusedPerSession != 4 || w.scheduler.paths.receiver.inRow != 1 {
+		t.Errorf("%d refusals in a session from now on, after %d pauses", a.RefusedPerSession, w.scheduler.paths.receiver.inRow)
 	}
 }
 

@@ -16,18 +16,6 @@ func noteRate(t *throttle.Pace) state.Rate {
 	return state.RateOf(m)
 }
 
-// noteRests gives the sources that a queue refuses.
-func (l *hostQueue) noteRests(now time.Time) []state.Suspension {
-	var out []state.Suspension
-	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
-			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
-		}
-	}
-	return out
-}
-
 // noteSources gives what our sources did and what was read of those of other nodes.
 func (ps *paths) noteSources(now time.Time) []state.Source {
 	var out []state.Source
@@ -126,21 +114,6 @@ func (me *memory) beginAfterLoss(now time.Time) {
 	for _, o := range me.paths.all {
 		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && len(me.pool.sessions) == 0 {
 			o.refusals = o.refusals.Inherit([]throttle.RefusalMinute{{Began: now, Refused: most / lossShare}})
-		}
-	}
-}
-
-// remindRests tells a queue which sources it refused. Of what is known already the
-// stricter holds.
-func (qs *queues) remindRests(now time.Time, l *hostQueue, noted []state.Suspension, until func(ms int64) time.Time) {
-	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
-		for _, o := range qs.paths.all {
-			if o.name != m.Source || !now.Before(until(m.Left)) {
-				continue
-			}
-			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), qs.options.judgeRecalled(m.Last)
-			}
 		}
 	}
 }

@@ -31,7 +31,6 @@ type openings struct {
 	allowance *allowance
 	pool      *pool
 	paths     *paths
-	penalties *penalties
 
 	rate   *throttle.OpeningRate
 	window *throttle.Window // that keeps to the rate
@@ -62,7 +61,7 @@ func (op *openings) beginSearch(now time.Time) {
 
 // forgetSearch knows nothing any more.
 func (op *openings) forgetSearch(now time.Time) {
-	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths, penalties: op.penalties}
+	*op = openings{env: op.env, allowance: op.allowance, pool: op.pool, paths: op.paths}
 	op.beginSearch(now)
 }
 
@@ -191,7 +190,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement) bool {
 	case first && told.Attempt.Code != 0 && !s.path.pace.Alone(): // it has turned to nobody, just when it put somebody off
 		op.turnedAway(now, s)
 	}
-	op.penalties.avoidHost(now, s.host, told, op.penalties.downFor(s.host.failures))
+	s.host.avoid(now, told, op.downFor(s.host.failures))
 	return true
 }
 
@@ -268,7 +267,7 @@ func (op *openings) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 		if now.Before(c.until) && op.tellsDown(c.failures) {
 			return time.Time{}
 		}
-		_, until, rests := op.paths.hostUnavailable(now, l, c)
+		_, until, rests := op.paths.hostUnavailable(now, l.route, c)
 		isWell := !now.Before(c.until) // then it is our sources that rest
 		if isWell && until.Sub(now) > op.restUntold() {
 			return time.Time{}

@@ -20,7 +20,6 @@ type outcomes struct {
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	penalties *penalties
 	rechecks  *rechecks
 	opening   *openings
 }
@@ -227,7 +226,7 @@ func (oc *outcomes) learnFromEnd(now time.Time, s *session, r Report) {
 	case r.Poisoned && !oc.guardAt(now, s): // one mailbox has said so
 	case r.Poisoned:
 		oc.allowance.learned.Refused.Tighten(s.refused-1, now)
-		oc.penalties.pauseReceiver(now, *r.Failure)
+		oc.paths.pauseReceiver(now, *r.Failure)
 	case r.Cut && s.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		oc.allowance.learned.Refused.Tighten(s.refused, now)
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // whoever was asked is suspected
@@ -311,11 +310,11 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 	v := a.Told.Verdict
 	a.Probe.note(a.Told)
 	if v.Outcome != smtp.Undecided {
-		oc.penalties.pauses = 0
+		oc.paths.receiver.inRow = 0
 		if !v.Bare { // which may mean us as well as the mailbox
 			oc.rechecks.answeredWell(now, s, &a)
 		}
-		oc.paths.noteTaken(now, s)
+		oc.paths.noteTaken(now, s.queue.route, s.path)
 		oc.inbox.answerProbe(a.Probe, a.Told, a.At)
 		return
 	}
@@ -422,12 +421,12 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	case told.NoHELO && oc.limits.TLS != throttle.TLSRequired:
 		s.queue.setMode(smtp.TLSOffHELO, now)
 	case v.Action == verdict.ActPause && rateLimited(v):
-		oc.penalties.throttled(now, s, told)
+		oc.paths.throttled(now, s.sent(), s.path, told)
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
 		oc.paths.blameSource(now, s.path, told)
-		oc.penalties.pauseReceiver(now, told)
+		oc.paths.pauseReceiver(now, told)
 	case v.Action == verdict.ActOtherSource:
-		oc.penalties.refuseSource(now, s, told)
+		oc.paths.refuseSource(now, s.queue.route, s.host, s.path, told)
 	case v.Action == verdict.ActTLS && s.tls != smtp.TLSRequired && oc.limits.TLS != throttle.TLSOff:
 		s.queue.setMode(smtp.TLSRequired, now)
 	case told.Attempt.Stage == smtp.StageTLS && s.tls == smtp.TLSOpportunistic:
@@ -436,11 +435,11 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 		told.Attempt.Trouble != evidence.TroubleOurs:
 		s.queue.setMode(smtp.TLSOff, now) // it breaks as soon as something is said under TLS
 	case v.Action == verdict.ActSlow && s.ready && told.Attempt.Stage > smtp.StageHello:
-		oc.penalties.throttled(now, s, told)
+		oc.paths.throttled(now, s.sent(), s.path, told)
 	case told.Attempt.Code == 0 && s.host.served && s.host.failures == 0: // once is chance
-		oc.penalties.avoidHost(now, s.host, told, brokenFor)
+		s.host.avoid(now, told, brokenFor)
 	default:
-		oc.penalties.avoidHost(now, s.host, told, oc.penaltyWait(v, s.host.failures))
+		s.host.avoid(now, told, oc.penaltyWait(v, s.host.failures))
 	}
 }
 

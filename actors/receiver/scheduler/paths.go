@@ -25,13 +25,16 @@ type paths struct {
 	allowance *allowance
 	inbox     *inbox
 	pool      *pool
-	all       []*egressPath  // in the order in which this receiver gets to know them
+	all       []*egressPath // in the order in which this receiver gets to know them
+	routes    map[string]*route
+	receiver  pause
+	restored  *restored      // what was read of hosts; nil: nothing
 	others    []state.Source // what was read of the sources of other nodes
 	othersAt  time.Time
 }
 
 func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
-	ps := &paths{env: e, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
+	ps := &paths{env: e, routes: map[string]*route{}, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
 	ps.beginRates(now, e.options.Allow(e.key))
 	return ps
 }
@@ -103,36 +106,6 @@ func (r *suspension) extend(now time.Time, told Judgement, first, most time.Dura
 	r.last = told
 }
 
-// refusalOfSource is what a queue has against one of our sources.
-type refusalOfSource struct {
-	suspension
-}
-
-// refusalOf gives what a queue has against a source; to be changed.
-func (l *hostQueue) refusalOf(o *egressPath) *refusalOfSource {
-	if l.refusals == nil {
-		l.refusals = map[*egressPath]*refusalOfSource{}
-	}
-	r := l.refusals[o]
-	if r == nil {
-		r = &refusalOfSource{}
-		l.refusals[o] = r
-	}
-	return r
-}
-
-// suspensionOf gives the rest that keeps a source from a queue, nil when none does.
-func (l *hostQueue) suspensionOf(now time.Time, o *egressPath) *suspension {
-	r := l.refusals[o]
-	switch {
-	case r != nil && now.Before(r.until) && !r.until.Before(o.until):
-		return &r.suspension
-	case now.Before(o.until):
-		return &o.suspension
-	}
-	return nil
-}
-
 // egressPaths puts a node's sources in the order in which a receiver gets to know
 // them: the same one first at all times, because greylisting remembers it, and
 // another one for each receiver (rendezvous hashing).
@@ -179,7 +152,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 
 // waitsForSources says whether a queue of which no host can be dialled only waits for sources of ours
 // that rest, are paused, or have had their day, and until when; zero: it is not known.
-func (ps *paths) waitsForSources(now time.Time, l *hostQueue) (bool, time.Time) {
+func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
 	waits := false
 	for _, c := range l.candidates {
@@ -254,7 +227,7 @@ func (ps *paths) answered() (accepted, refused int) {
 
 // choosePath gives the source from which an address of a queue may be dialled now, nil
 // when there is none.
-func (ps *paths) choosePath(now time.Time, l *hostQueue, at netip.Addr) *egressPath {
+func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath {
 	for _, o := range ps.all {
 		if !o.Reaches(at) || l.suspensionOf(now, o) != nil {
 			continue
@@ -311,7 +284,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 
 // nextCandidate gives the best candidate of a queue that may be dialled now, and from where. One that is aside
 // is the best when there is no other.
-func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, from *egressPath) {
+func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
 		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
 			continue
@@ -328,7 +301,7 @@ func (ps *paths) nextCandidate(now time.Time, l *hostQueue) (best *candidate, fr
 }
 
 // otherHost gives a candidate of another host of a queue that may be asked from a source now, nil when there is none.
-func (ps *paths) otherHost(now time.Time, l *hostQueue, o *egressPath, host string) *candidate {
+func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) *candidate {
 	for _, c := range l.candidates {
 		if c.host != host && !now.Before(c.until) && !now.Before(c.aside) && o.Reaches(c.at) &&
 			reaches(ps.limits.Family, c.at) {
@@ -340,7 +313,7 @@ func (ps *paths) otherHost(now time.Time, l *hostQueue, o *egressPath, host stri
 
 // hostUnavailable says why a candidate may not be dialled now, until when, and whether it or our sources
 // rest: else none of ours can ask it at all. Of our sources, that speaks which may be used first.
-func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (told Judgement, until time.Time, rests bool) {
+func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (told Judgement, until time.Time, rests bool) {
 	if now.Before(c.until) {
 		return c.last, c.until, true
 	}
@@ -366,7 +339,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *hostQueue, c *candidate) (tol
 // reasons of all hosts, that one last: one for each host, and of several addresses
 // one that does not say that there is no mail at all (RFC 7504 §3), because that
 // has to be said by all of them.
-func (ps *paths) hostsUnavailable(now time.Time, l *hostQueue) (told Judgement, why []Judgement) {
+func (ps *paths) hostsUnavailable(now time.Time, l *route) (told Judgement, why []Judgement) {
 	reasons, untils := map[string]Judgement{}, map[string]time.Time{}
 	var names []string
 	first, until := "", time.Time{}
@@ -410,9 +383,8 @@ func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
 }
 
 // noteTaken notes that the receiver has answered about an address to one of our sources.
-func (ps *paths) noteTaken(now time.Time, s *session) {
-	o := s.path
-	if r := s.queue.refusals[o]; r != nil {
+func (ps *paths) noteTaken(now time.Time, l *route, o *egressPath) {
+	if r := l.refusals[o]; r != nil {
 		r.count = 0
 	}
 	o.count = 0

@@ -140,7 +140,7 @@ func (pl *planner) isSpent(now time.Time, s *session, a throttle.Limits) bool {
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 || s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || pl.allowance.errorsLeft(s, a) <= 0 ||
 		pl.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
-		now.Before(s.host.aside) && pl.paths.otherHost(now, s.queue, s.path, s.host.host) != nil ||
+		now.Before(s.host.aside) && pl.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
 		now.Sub(s.opened) > a.SessionAge || len(pl.pool.sessions)-pl.pool.closing > a.Connections ||
 		pl.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }
@@ -151,7 +151,7 @@ func (pl *planner) pathLeft(now time.Time, s *session) bool {
 	if !pl.paths.sourceBlocked(now, s.path).Free() {
 		return s.path.pause != throttle.PauseDrain
 	}
-	return len(pl.paths.all) > 1 && pl.paths.choosePath(now, s.queue, s.host.at) != s.path
+	return len(pl.paths.all) > 1 && pl.paths.choosePath(now, s.queue.route, s.host.at) != s.path
 }
 
 // makesRoom says whether a session should make room for a queue that has none.
@@ -313,9 +313,9 @@ func (pl *planner) openSessions(now time.Time, a throttle.Limits) {
 func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 	for h, f := pl.fair.Next(); h != nil; h, f = pl.fair.Next() {
 		l := pl.queues.all[h.Key()]
-		c, o := pl.paths.nextCandidate(now, l)
+		c, o := pl.paths.nextCandidate(now, l.route)
 		if c == nil {
-			if ok, until := pl.paths.waitsForSources(now, l); ok {
+			if ok, until := pl.paths.waitsForSources(now, l.route); ok {
 				pl.queues.setAside(now, l, until)
 			} else if until := pl.opening.backSoon(now, l); !until.IsZero() {
 				pl.queues.setAside(now, l, until)
@@ -354,7 +354,7 @@ func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 	for i := 0; i < len(pl.pool.served); i++ {
 		l := pl.pool.served[i]
 		for l.Queued() > 0 && l.Sessions() < pl.allowance.sessionsWorth(l.left(), a) {
-			c, o := pl.paths.nextCandidate(now, l)
+			c, o := pl.paths.nextCandidate(now, l.route)
 			if c == nil {
 				break
 			}
@@ -453,7 +453,7 @@ func (pl *planner) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, 
 
 // closeQueue answers the probes of a queue whose hosts are all out of reach.
 func (pl *planner) closeQueue(now time.Time, l *hostQueue) {
-	told, why := pl.paths.hostsUnavailable(now, l)
+	told, why := pl.paths.hostsUnavailable(now, l.route)
 	for l.Queued() > 0 {
 		p := pl.queues.popProbe(l)
 		p.recheck = nil

@@ -1,39 +1,34 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"rollcall/actors/receiver/fairqueue"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
-	"rollcall/smtp/throttle"
 )
 
 // queues are the sets of hosts of this receiver, and what waits for each.
 type queues struct {
 	*env
-	inbox    *inbox
-	pool     *pool
-	paths    *paths
-	all      map[string]*hostQueue
-	aside    fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
-	restored *restored                  // what was read of hosts; nil: nothing
+	inbox *inbox
+	pool  *pool
+	paths *paths
+	all   map[string]*hostQueue
+	aside fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
 }
 
 // hostQueue gives the queue of a set of hosts.
 func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
-	key := hostsKey(hosts)
-	l := qs.all[key]
+	r := qs.paths.routeTo(now, hosts)
+	l := qs.all[r.key]
 	if l == nil {
-		l = newHostQueue(qs.fair.NewHostQueue(key), hosts)
-		qs.all[key] = l
-		qs.remindQueue(now, l)
-		return l
+		l = &hostQueue{waiting: qs.fair.NewHostQueue(r.key), route: r}
+		qs.all[r.key] = l
 	}
-	l.learnHosts(hosts)
 	return l
 }
 
@@ -47,8 +42,8 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 		qs.returnProbe(qs.now, p)
 		return
 	}
-	if known := qs.all[l.Key()]; known == nil { // it was forgotten while the probe was put by
-		qs.all[l.Key()] = l
+	if known := qs.all[l.key]; known == nil { // it was forgotten while the probe was put by
+		qs.all[l.key], qs.paths.routes[l.key] = l, l.route
 	} else {
 		l = known
 	}
@@ -79,10 +74,10 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 			return status.Blocked{}
 		}
 		for _, c := range l.candidates {
-			if qs.paths.choosePath(now, l, c.at) != nil && !now.Before(c.until) {
+			if qs.paths.choosePath(now, l.route, c.at) != nil && !now.Before(c.until) {
 				return status.Blocked{}
 			}
-			told, until, _ := qs.paths.hostUnavailable(now, l, c)
+			told, until, _ := qs.paths.hostUnavailable(now, l.route, c)
 			if b.Until.IsZero() || until.Before(b.Until) {
 				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
 				if told.Attempt.Code != 0 {
@@ -92,31 +87,6 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 		}
 	}
 	return b
-}
-
-// remindQueue tells a queue what is remembered of its hosts.
-func (qs *queues) remindQueue(now time.Time, l *hostQueue) {
-	m := qs.restored
-	if m == nil {
-		return
-	}
-	until := func(ms int64) time.Time {
-		return m.read.Add(state.Millis(ms, state.HoldMost))
-	}
-	one, ok := m.queues[l.Key()]
-	if ok {
-		qs.remindRests(now, l, one.Rests, until)
-	}
-	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
-		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
-	}
-	for _, c := range l.candidates {
-		h, ok := m.hosts[c.host+" "+c.at.String()]
-		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
-			continue
-		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), qs.options.judgeRecalled(h.Last)
-	}
 }
 
 // setAside takes a queue out of the turns: it cannot have a session now, and nothing is
@@ -198,6 +168,25 @@ func (qs *queues) dropUnused(now time.Time) {
 		l.Forget()
 		if l.Queued() == 0 && !l.Aside() && l.Sessions() == 0 && (!l.knowsSomething(now) || len(qs.all) > hostQueuesMax) {
 			delete(qs.all, key)
+		}
+	}
+	maps.DeleteFunc(qs.paths.routes, func(key string, _ *route) bool { return qs.all[key] == nil })
+}
+
+// tellWaiting tells every waiting probe to come back when the pause is over.
+func (qs *queues) tellWaiting(now time.Time) {
+	told := qs.paths.receiver.excuse
+	told.Attempt.Others = true
+	told.Verdict.Wait = qs.paths.receiver.until.Sub(now)
+	if qs.fair.Queued() == 0 {
+		return
+	}
+	for _, l := range qs.all {
+		for l.Queued() > 0 {
+			p := qs.popProbe(l)
+			p.recheck = nil
+			p.note(told)
+			qs.inbox.answerProbe(p, told, now)
 		}
 	}
 }

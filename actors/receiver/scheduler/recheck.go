@@ -19,11 +19,10 @@ import (
 // the address or about us. No wording is exempt.
 type rechecks struct {
 	*env
-	inbox     *inbox
-	pool      *pool
-	paths     *paths
-	queues    *queues
-	penalties *penalties
+	inbox  *inbox
+	pool   *pool
+	paths  *paths
+	queues *queues
 
 	waiting  []*recheck             // that are asked again here
 	parked   map[string]*heldDomain // domains that let others go first
@@ -145,7 +144,7 @@ func (re *rechecks) answeredBadly(now time.Time, s *session, a Answered) {
 	re.doubtHost(now, s, first.Result)
 	re.follow(now, s, o.pace.Bad(first, now), &a)
 	if rateLimited(a.Told.Verdict) && a.Told.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
-		re.penalties.pauseReceiver(now, a.Told)
+		re.paths.pauseReceiver(now, a.Told)
 	}
 	long := a.Told.Verdict.Wait > shortRest || o.pace.Greylisting()
 	if long || len(re.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
@@ -240,7 +239,7 @@ func (re *rechecks) follow(now time.Time, s *session, e throttle.Effect, a *Answ
 	re.setCauses(a, o.cause)
 	told := a.Told
 	told.Attempt.Cause = o.cause
-	re.penalties.suspendSource(now, s.queue, o, told)
+	re.paths.suspendSource(now, s.queue.route, o, told)
 }
 
 // setCauses notes a cause for an answer and for those that wait to be asked again at the same source.
@@ -261,18 +260,18 @@ func (re *rechecks) doubtHost(now time.Time, s *session, r throttle.Result) {
 	if s.host.fails < hostFails || now.Before(s.host.aside) {
 		return
 	}
-	if other := re.paths.otherHost(now, s.queue, s.path, s.host.host); other == nil || 4*other.fails > hostFails {
+	if other := re.paths.otherHost(now, s.queue.route, s.path, s.host.host); other == nil || 4*other.fails > hostFails {
 		return // they are no better
 	}
 	host := s.host.host
 	s.host.doubts++
-	until := now.Add(re.penalties.downFor(s.host.doubts))
+	until := now.Add(re.downFor(s.host.doubts))
 	for _, c := range s.queue.candidates {
 		if c.host == host {
 			c.aside, c.doubts, c.fails = until, s.host.doubts, hostFails/2
 		}
 	}
-	re.halt(Halt{queue: s.queue, host: host})
+	re.halt(Halt{route: s.queue.route, host: host})
 	s.path.pace.Ignore(now)
 	re.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
 }
@@ -370,14 +369,14 @@ func (re *rechecks) readmitLongest(now time.Time) {
 			first, _ := re.deferred.first(p)
 			look(p, first)
 		}
-		if _, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
+		if _, o := re.paths.nextCandidate(now, re.paths.routeTo(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
 			h.until = now.Add(asideWhile)
 		}
 	}
 	if longest == nil {
 		return
 	}
-	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, longest.hosts))
+	_, o := re.paths.nextCandidate(now, re.paths.routeTo(now, longest.hosts))
 	o.pace.Nothing().TakeTurn()
 	if longest.turn = true; longest.recheck != nil {
 		re.waiting = slices.DeleteFunc(re.waiting, func(one *recheck) bool { return one.probe == longest })
@@ -390,7 +389,7 @@ func (re *rechecks) readmitLongest(now time.Time) {
 // mayAskAgain reports whether an address may be asked again: others are answered, nobody else is
 // there to be asked, or nothing passes, one is asked alone, and it is the turn of one of these.
 func (re *rechecks) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
-	_, o := re.paths.nextCandidate(now, re.queues.hostQueue(now, p.hosts))
+	_, o := re.paths.nextCandidate(now, re.paths.routeTo(now, p.hosts))
 	switch {
 	case o == nil:
 		return re.fair.Queued() == 0, false

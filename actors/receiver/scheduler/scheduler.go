@@ -26,7 +26,6 @@ type Scheduler struct {
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	penalties *penalties
 	rechecks  *rechecks
 	opening   *openings
 	outcomes  *outcomes
@@ -51,20 +50,18 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc.pool = &pool{env: e, inbox: sc.inbox, sessions: map[int]*session{}}
 	sc.paths = newPaths(e, sc.allowance, sc.inbox, sc.pool, now)
 	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
-	sc.penalties = &penalties{env: e, allowance: sc.allowance, inbox: sc.inbox, pool: sc.pool, paths: sc.paths,
-		queues: sc.queues}
-	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues, penalties: sc.penalties,
+	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues,
 		parked: map[string]*heldDomain{}}
-	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, penalties: sc.penalties}
+	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths}
 	sc.opening.beginSearch(now)
 	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, opening: sc.opening}
+		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
 	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
 		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
 	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
-		penalties: sc.penalties, opening: sc.opening}
+		opening: sc.opening}
 	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, penalties: sc.penalties, rechecks: sc.rechecks, planner: sc.planner,
+		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, planner: sc.planner,
 		memory: sc.memory}
 	return sc
 }
@@ -268,11 +265,11 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	known := sc.memory.askKnown(now, sc.allowance.share)
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
-	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.penalties.paused)
-	isLong := sc.penalties.paused.Sub(sc.penalties.pausedAt) > shortRest
+	barred, resting := nothingAllowed(a) || !known || a.Pause == throttle.PauseYes, now.Before(sc.paths.receiver.until)
+	isLong := sc.paths.receiver.until.Sub(sc.paths.receiver.since) > shortRest
 	if resting && isLong && a.Pause != throttle.PauseYes { // a pause by us tells nobody
-		sc.penalties.tellWaiting(now)
-		sc.wakeAt(sc.penalties.paused)
+		sc.queues.tellWaiting(now)
+		sc.wakeAt(sc.paths.receiver.until)
 	}
 	sc.planner.blocks = blocksNow{}
 	sc.rechecks.readmit(now)

@@ -278,7 +278,7 @@ func TestRestOfAnOperator(t *testing.T) {
 			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
 		}
 		o, l := w.scheduler.paths.all[0], w.scheduler.queues.all["mx0"]
-		w.scheduler.paths.noteTaken(w.now, &session{queue: l, path: o})
+		w.scheduler.paths.noteTaken(w.now, l.route, o)
 		if o.count != 0 || l.refusalOf(o).count != 0 || len(o.refusing) != 0 {
 			t.Errorf("%s: an answer about an address leaves %+v", tc.name, o.suspension)
 		}
@@ -364,7 +364,7 @@ func TestMemoryOfSources(t *testing.T) {
 		name := fmt.Sprintf("mx%d", n)
 		told := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
 		told.Verdict.Wait = rest
-		first.penalties.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)), first.paths.all[0], told)
+		first.paths.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)).route, first.paths.all[0], told)
 	}
 	fact, worth := first.memory.snapshot(begin)
 	if !worth {

@@ -135,7 +135,7 @@ func TestAPenaltyIsToldWithTheReplyThatMadeIt(t *testing.T) {
 func TestFiringsAreBounded(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	d := w.scheduler
-	s := &session{queue: newHostQueue(d.fair.NewHostQueue("mx1.example"), nil), path: d.paths.all[0]}
+	s := &session{queue: &hostQueue{route: &route{}}, path: d.paths.all[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
 		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,

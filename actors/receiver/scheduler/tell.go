@@ -15,7 +15,7 @@ import (
 func (ex *explainer) observePlan(now time.Time) {
 	st := &ex.recorder.record
 	for i := len(st.firings) - st.fresh; i < len(st.firings); i++ {
-		st.firings[i].Until = ex.penalties.consequenceOf(now, &st.firings[i])
+		st.firings[i].Until = ex.paths.consequenceOf(now, &st.firings[i])
 	}
 	st.fresh = 0
 	b := ex.blocked(now)
@@ -79,7 +79,7 @@ func (ex *explainer) stateWord(now time.Time, cause wire.Cause, asks bool) strin
 		return "paused"
 	case ex.handingOff || ex.limits.Pause == throttle.PauseDrain:
 		return "draining"
-	case now.Before(ex.penalties.paused):
+	case now.Before(ex.paths.receiver.until):
 		return "resting"
 	case ex.fair.Queued() == 0 && !asks:
 		return "idle"

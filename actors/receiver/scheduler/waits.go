@@ -41,3 +41,9 @@ func (e *env) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	}
 	return wait
 }
+
+// downFor is how long a host is left alone after so many tries that failed.
+func (e *env) downFor(failures int) time.Duration {
+	wait := min(downMost, time.Second<<min(failures, 10))
+	return e.options.Stretched(wait + e.jitter(wait/10))
+}

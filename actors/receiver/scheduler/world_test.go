@@ -214,7 +214,7 @@ func (w *world) plan() {
 }
 
 func (w *world) do(s Step) {
-	if _, told := s.(Send); !told && w.now.Before(w.scheduler.penalties.paused) {
+	if _, told := s.(Send); !told && w.now.Before(w.scheduler.paths.receiver.until) {
 		switch s.(type) {
 		case OpenSession, AskProbes:
 			w.t.Errorf("%T while the receiver rests", s)
