@@ -24,7 +24,7 @@ func (w *world) heard() map[string][]*wire.Answer {
 			d := m.GetTask().GetDomain()
 			all[d] = append(all[d], m.GetAnswers()...)
 			w.after(0, func() {
-				w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+				w.scheduler.queues.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			})
 		}
 	}
@@ -339,8 +339,8 @@ func TestTasksAreBounded(t *testing.T) {
 		d.steps = nil
 	}
 	known := func() (tasks, epochs int) {
-		e := &d.inbox.tasks.epochs
-		return len(d.inbox.tasks.all), len(e.young) + len(e.old)
+		e := &d.queues.tasks.epochs
+		return len(d.queues.tasks.all), len(e.young) + len(e.old)
 	}
 	for n := range restingMax + 100 {
 		offer(begin, n, 2)
@@ -368,7 +368,7 @@ func TestTasksAreBounded(t *testing.T) {
 		t.Error("a later owner was not let in")
 	}
 	for n := range epochsMax + 100 {
-		d.inbox.tasks.epochs.remember(at, uuid.UUID{1, byte(n >> 16), byte(n >> 8), byte(n)}, 1)
+		d.queues.tasks.epochs.remember(at, uuid.UUID{1, byte(n >> 16), byte(n >> 8), byte(n)}, 1)
 	}
 	if _, epochs := known(); epochs > epochsMax {
 		t.Errorf("%d epochs are remembered", epochs)

@@ -360,7 +360,7 @@ func TestPerHour(t *testing.T) {
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
 	d := w.scheduler
-	mine := d.inbox.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
+	mine := d.queues.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
 	if got := d.explainer.perHourOf(w.now, mine); got != 36_000 {
 		t.Errorf("%d an hour at ten a second", got)
 	}

@@ -25,6 +25,7 @@ type env struct {
 	limits     throttle.Limits          // what is allowed here now: our share, less what was learned
 	fair       *fairqueue.Queue[*Probe] // what waits, by turns
 	halts      []Halt                   // of sessions, not carried out yet
+	arrivals   []arrival                // at queues whose sessions work
 	notes      []note                   // what was found out of late, for people
 	wake       time.Time                // earliest reason to plan again
 	dirty      bool                     // something was learned and not noted
@@ -61,6 +62,12 @@ func (h *Halt) names(s *session) bool {
 
 // halt sees to it that sessions begin nothing more of what they were given.
 func (e *env) halt(h Halt) { e.halts = append(e.halts, h) }
+
+// arrival is an address of a verification that came to a queue with sessions.
+type arrival struct {
+	flow  *flow
+	queue *hostQueue
+}
 
 // notesMax bounds the sentences about what was found out.
 const notesMax = 8

@@ -17,11 +17,9 @@ type explainer struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	inbox     *inbox
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	rechecks  *rechecks
 	planner   *planner
 	memory    *memory
 }
@@ -277,7 +275,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 	if refused >= max(1, min(tellingRefusals, a.RefusedPerHour)) {
 		part := float64(refused) / float64(accepted+refused)
 		if part*100 > float64(a.RefusedShare) {
-			n = min(n, ex.paths.perHourByRefusals(now, part))
+			n = min(n, ex.paths.perHourByRefusals(now, part, ex.fair.Queued()+ex.queues.tasks.behind))
 		}
 		perSession = max(1, min(perSession, float64(a.RefusedPerSession)/part))
 	}
@@ -290,7 +288,7 @@ func (ex *explainer) perHour(now time.Time) float64 {
 }
 
 func (ex *explainer) sendHeartbeat(now time.Time, t *task) {
-	m := &wire.Pulse{Task: t.chunks[0].named, Credit: ex.inbox.tasks.credit(t)}
+	m := &wire.Pulse{Task: t.chunks[0].named, Credit: ex.queues.tasks.credit(t)}
 	for _, c := range t.chunks {
 		if !c.shed {
 			m.Chunks = append(m.Chunks, c.number)

@@ -46,7 +46,7 @@ func (ps parties) listen(w *world) {
 		domain := m.GetTask().GetDomain()
 		p.chunkLeft[domain] -= len(m.GetAnswers())
 		w.after(0, func() {
-			w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.scheduler.queues.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 			if p.chunkLeft[domain] == 0 {
 				p.offer()
 			}

@@ -110,6 +110,7 @@ func busyWith(t *testing.T, sources ...string) *world {
 
 // halted counts the sessions that may ask nothing more.
 func (w *world) halted() int {
+	w.scheduler.pool.carryOutHalts()
 	n := 0
 	for _, s := range w.scheduler.pool.sessions {
 		if s.slot.Halted.Load() {

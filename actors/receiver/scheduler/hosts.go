@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -214,4 +215,28 @@ func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, 
 			}
 		}
 	}
+}
+
+// doubtHost lets the other hosts of a queue go first where one gives nothing but bad answers: for 2, 4, 8 … 60 s.
+func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
+	if at.host.fails++; r == throttle.RefusedUs { // a block is soon known
+		at.host.fails += 2
+	}
+	if at.host.fails < hostFails || now.Before(at.host.aside) {
+		return
+	}
+	if other := ps.otherHost(now, at.route, at.path, at.host.host); other == nil || 4*other.fails > hostFails {
+		return // they are no better
+	}
+	host := at.host.host
+	at.host.doubts++
+	until := now.Add(ps.downFor(at.host.doubts))
+	for _, c := range at.route.candidates {
+		if c.host == host {
+			c.aside, c.doubts, c.fails = until, at.host.doubts, hostFails/2
+		}
+	}
+	ps.halt(Halt{route: at.route, host: host})
+	at.path.pace.Ignore(now)
+	ps.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
 }

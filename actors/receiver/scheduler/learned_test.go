@@ -168,7 +168,7 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.offer(m)
 	w.offer(offerOf(2, "kept.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	w.scheduler.inbox.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
+	w.scheduler.queues.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * heartbeatEvery))
 	if n := w.scheduler.fair.Queued(); n != 3 {
@@ -185,12 +185,12 @@ func TestSlowAcknowledgements(t *testing.T) {
 		c.sent = append(c.sent, &wire.Results{Batch: n + 1})
 	}
 	task.chunks = []*chunk{c}
-	d.inbox.tasks.all[task.key], d.inbox.tasks.busy[task] = task, struct{}{}
+	d.queues.tasks.all[task.key], d.queues.tasks.busy[task] = task, struct{}{}
 	at := begin
 	for n := range uint64(4) {
 		at = at.Add(resendFor - time.Second)
-		d.inbox.takeAck(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
-		d.inbox.resendAnswers(at, c)
+		d.queues.takeAck(at, &wire.ResultsAck{Task: &wire.Task{Domain: "d.example"}, Chunk: 1, Batch: n + 1})
+		d.queues.resendAnswers(at, c)
 		for _, r := range c.sent[len(c.sent):cap(c.sent)] {
 			if r != nil {
 				t.Fatal("what was acknowledged stays in memory")
@@ -200,7 +200,7 @@ func TestSlowAcknowledgements(t *testing.T) {
 			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
 		}
 	}
-	if d.inbox.resendAnswers(at.Add(resendFor), c); len(c.sent) != 0 {
+	if d.queues.resendAnswers(at.Add(resendFor), c); len(c.sent) != 0 {
 		t.Errorf("%d results kept though nobody listens", len(c.sent))
 	}
 }

@@ -55,13 +55,13 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 }
 
 // recallSources takes what was noted of our sources, and keeps what is of others.
-func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source) {
+func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
 		ours := false
 		for _, o := range ps.all {
 			if o.name == m.Source {
-				ps.recallOutlet(now, age, o, &m)
+				ps.recallPath(now, age, o, &m, unused)
 				ours = true
 			}
 		}
@@ -71,9 +71,9 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.S
 	}
 }
 
-// recallOutlet takes what was noted of one source. Of what is known already the
+// recallPath takes what was noted of one source. Of what is known already the
 // stricter holds.
-func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m *state.Source) {
+func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *state.Source, unused bool) {
 	left := state.Millis(m.Left, state.HoldMost)
 	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
 		o.until, o.last = until, ps.options.judgeRecalled(m.Last)
@@ -88,11 +88,13 @@ func (ps *paths) recallOutlet(now time.Time, age time.Duration, o *egressPath, m
 		o.grey = throttle.Greylist{Enough: state.Millis(m.Enough, state.GreyFor),
 			Short: state.Millis(m.Short, state.GreyFor)}
 	}
-	ps.recallQuota(now, age, o, m.Minutes)
+	if unused {
+		ps.recallRefusals(now, age, o, m.Minutes)
+	}
 }
 
-// recallQuota books the refusals of the last hour that others counted.
-func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, noted []state.Minute) {
+// recallRefusals books the refusals of the last hour that others counted.
+func (ps *paths) recallRefusals(now time.Time, age time.Duration, o *egressPath, noted []state.Minute) {
 	var minutes []throttle.RefusalMinute
 	for _, n := range noted {
 		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
@@ -103,7 +105,7 @@ func (ps *paths) recallQuota(now time.Time, age time.Duration, o *egressPath, no
 		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted),
 			Refused: max(0, n.Refused)})
 	}
-	if len(minutes) > 0 && len(ps.pool.sessions) == 0 {
+	if len(minutes) > 0 {
 		o.refusals = o.refusals.Inherit(minutes)
 	}
 }

@@ -16,11 +16,9 @@ type outcomes struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	inbox     *inbox
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	rechecks  *rechecks
 	opening   *openings
 }
 
@@ -263,7 +261,7 @@ func (oc *outcomes) settleReport(now time.Time, s *session, r Report) {
 		case a.Told.isPermanent():
 			refused++
 			s.path.refusals.Refused(a.At)
-			oc.queues.chargeRefusal(now, s, a.Probe)
+			oc.queues.chargeRefusal(now, s.queue, s.path, a.Probe)
 		case a.Told.isAccepted():
 			s.path.refusals.Accepted(a.At)
 		default:
@@ -312,10 +310,10 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 	if v.Outcome != smtp.Undecided {
 		oc.paths.receiver.inRow = 0
 		if !v.Bare { // which may mean us as well as the mailbox
-			oc.rechecks.answeredWell(now, s, &a)
+			oc.queues.answeredWell(now, s.place(), &a)
 		}
 		oc.paths.noteTaken(now, s.queue.route, s.path)
-		oc.inbox.answerProbe(a.Probe, a.Told, a.At)
+		oc.queues.answerProbe(a.Probe, a.Told, a.At)
 		return
 	}
 	oc.dirty = true
@@ -324,7 +322,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		if oc.split(now, s, &a) {
 			oc.queues.pushProbe(s.queue, a.Probe)
 		} else {
-			oc.rechecks.answeredBadly(now, s, a)
+			oc.queues.answeredBadly(now, s.place(), a)
 		}
 		return
 	case verdict.ActNextMX:
@@ -340,7 +338,7 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 		if oc.guardAt(now, s) {
 			oc.retryProbe(s.queue, a)
 		} else {
-			oc.rechecks.answeredBadly(now, s, a)
+			oc.queues.answeredBadly(now, s.place(), a)
 		}
 		return
 	default:
@@ -350,11 +348,11 @@ func (oc *outcomes) followVerdict(now time.Time, s *session, a Answered) {
 			oc.retryProbe(s.queue, a)
 			return
 		default:
-			oc.rechecks.answeredBadly(now, s, a)
+			oc.queues.answeredBadly(now, s.place(), a)
 			return
 		}
 	}
-	oc.inbox.answerProbe(a.Probe, a.Told, a.At)
+	oc.queues.answerProbe(a.Probe, a.Told, a.At)
 }
 
 // nextHosts moves a probe on to the other hosts of its route. It is the domain's
@@ -369,7 +367,7 @@ func (oc *outcomes) nextHosts(now time.Time, s *session, a Answered) {
 		oc.queues.pushProbe(oc.queues.hostQueue(now, p.hosts), p)
 		return
 	}
-	oc.inbox.concludeProbe(p, a.Told, a.At)
+	oc.queues.concludeProbe(p, a.Told, a.At)
 }
 
 // requeueRest puts back what was not asked.
@@ -383,7 +381,7 @@ func (oc *outcomes) requeueRest(now time.Time, s *session, r Report) {
 			oc.retryProbe(s.queue, Answered{Probe: p, Told: *r.Failure, At: now})
 		default:
 			p.note(*r.Failure)
-			oc.rechecks.answeredBadly(now, s, Answered{Probe: p, Told: *r.Failure, Sent: s.sent(), At: now})
+			oc.queues.answeredBadly(now, s.place(), Answered{Probe: p, Told: *r.Failure, Sent: s.sent(), At: now})
 		}
 	}
 }
@@ -409,7 +407,7 @@ func (oc *outcomes) retryProbe(l *hostQueue, a Answered) {
 		return
 	}
 	a.Told.Verdict.Outcome, a.Told.Verdict.Action = smtp.Undecided, verdict.ActRetry
-	oc.inbox.answerProbe(a.Probe, a.Told, a.At)
+	oc.queues.answerProbe(a.Probe, a.Told, a.At)
 }
 
 // followTrouble follows a verdict that speaks of the host or of us, not of an address.

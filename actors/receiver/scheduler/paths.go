@@ -23,8 +23,6 @@ import (
 type paths struct {
 	*env
 	allowance *allowance
-	inbox     *inbox
-	pool      *pool
 	all       []*egressPath // in the order in which this receiver gets to know them
 	routes    map[string]*route
 	receiver  pause
@@ -33,8 +31,8 @@ type paths struct {
 	othersAt  time.Time
 }
 
-func newPaths(e *env, a *allowance, in *inbox, po *pool, now time.Time) *paths {
-	ps := &paths{env: e, routes: map[string]*route{}, allowance: a, inbox: in, pool: po, all: egressPaths(e.key, e.options.Sources, a.limits)}
+func newPaths(e *env, a *allowance, now time.Time) *paths {
+	ps := &paths{env: e, routes: map[string]*route{}, allowance: a, all: egressPaths(e.key, e.options.Sources, a.limits)}
 	ps.beginRates(now, e.options.Allow(e.key))
 	return ps
 }
@@ -90,6 +88,13 @@ type egressPath struct {
 	takenAt    time.Time           // when the pool was told last that the receiver takes it
 	asking     int                 // sessions that ask something from it
 	refusing   map[string]struct{} // queues that rested it, without an answer about an address since
+}
+
+// place is where an address was asked.
+type place struct {
+	route *route
+	host  *candidate
+	path  *egressPath
 }
 
 // suspension is how a source is kept away. The zero value: it is not.
@@ -417,15 +422,10 @@ func (ps *paths) permittedRate(now time.Time) float64 {
 }
 
 // sourceStatus says how each of our sources does here.
-func (ps *paths) sourceStatus(now time.Time) []view.ReceiverSource {
+func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []view.ReceiverSource {
 	out := make([]view.ReceiverSource, 0, len(ps.all))
 	for _, o := range ps.all {
-		one := view.ReceiverSource{Source: o.name, State: "spare"}
-		for _, s := range ps.pool.sessions {
-			if s.path == o {
-				one.Sessions++
-			}
-		}
+		one := view.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
 		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
 		one.Tempo = ps.rateStatus(now, o)

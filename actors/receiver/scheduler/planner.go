@@ -16,11 +16,9 @@ type planner struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	inbox     *inbox
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	rechecks  *rechecks
 	opening   *openings
 
 	pressed  bool         // a queue has no session, and none more may be opened
@@ -165,7 +163,7 @@ func (pl *planner) makesRoom(now time.Time, s *session) bool {
 
 // mayAsk is how many probes a session may be given now by every rule.
 func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
-	byBudget, next := pl.queues.refusalsFor(now, s.queue, s.path)
+	byBudget, next := pl.refusalsFor(now, s.queue, s.path)
 	if byBudget <= 0 {
 		pl.wakeAt(next)
 		pl.blocks.add(wire.Cause_BUDGET, next)
@@ -241,12 +239,12 @@ func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int)
 		case p.chunk.gone():
 			p.chunk.open--
 		case p.chunk.task.silent(now):
-			pl.inbox.shedTask(p.chunk.task)
+			pl.queues.shedTask(p.chunk.task)
 			p.chunk.open--
-		case pl.inbox.handOver(now, p):
-		case pl.rechecks.parkProbe(now, o, p):
+		case pl.queues.handOver(now, p):
+		case pl.queues.parkProbe(now, o, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
-			pl.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
+			pl.queues.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
 			pl.fair.Charge(now, pl.flowOf(p.chunk.task))
 			out = append(out, p)
@@ -324,7 +322,7 @@ func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
 			}
 			continue
 		}
-		if n, next := pl.queues.refusalsFor(now, l, o); n <= 0 {
+		if n, next := pl.refusalsFor(now, l, o); n <= 0 {
 			pl.blocks.add(wire.Cause_BUDGET, next)
 			pl.queues.setAside(now, l, next)
 			continue
@@ -358,7 +356,7 @@ func (pl *planner) openMore(now time.Time, a throttle.Limits) {
 			if c == nil {
 				break
 			}
-			if n, next := pl.queues.refusalsFor(now, l, o); n <= 0 {
+			if n, next := pl.refusalsFor(now, l, o); n <= 0 {
 				pl.wakeAt(next)
 				break
 			}
@@ -461,6 +459,6 @@ func (pl *planner) closeQueue(now time.Time, l *hostQueue) {
 			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a host that is down is this address's trouble too
 			p.note(one)
 		}
-		pl.inbox.concludeProbe(p, told, now)
+		pl.queues.concludeProbe(p, told, now)
 	}
 }

@@ -9,7 +9,6 @@ import (
 // pool is the sessions that are open, or on their way.
 type pool struct {
 	*env
-	inbox    *inbox
 	sessions map[int]*session
 	free     []*session   // ready and with nothing to do, longest first
 	served   []*hostQueue // queues with sessions
@@ -82,6 +81,11 @@ func (po *pool) loseSession(s *session) {
 
 // carryOutHalts does what others wanted of the sessions.
 func (po *pool) carryOutHalts() {
+	for _, a := range po.arrivals {
+		po.interruptFor(a.flow, a.queue)
+	}
+	clear(po.arrivals)
+	po.arrivals = po.arrivals[:0]
 	for _, h := range po.halts {
 		po.haltSessions(h.names)
 	}
@@ -156,4 +160,13 @@ func (po *pool) quitSession(s *session) {
 	po.closing++
 	po.vacateQueue(s)
 	po.steps = append(po.steps, QuitSession{ID: s.id})
+}
+
+// countByPath counts the sessions by their sources.
+func (po *pool) countByPath() map[*egressPath]int {
+	n := map[*egressPath]int{}
+	for _, s := range po.sessions {
+		n[s.path]++
+	}
+	return n
 }

@@ -13,12 +13,15 @@ import (
 
 // queues are the sets of hosts of this receiver, and what waits for each.
 type queues struct {
+	inbox
 	*env
-	inbox *inbox
-	pool  *pool
 	paths *paths
 	all   map[string]*hostQueue
 	aside fairqueue.FIFO[asideQueue] // that cannot have a session yet, though their hosts are well
+
+	waiting  []*recheck             // addresses that are asked again here in a moment
+	parked   map[string]*heldDomain // domains that let others go first
+	deferred deferredBefore
 }
 
 // hostQueue gives the queue of a set of hosts.
@@ -35,7 +38,7 @@ func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	if p.chunk.gone() || qs.handingOff {
 		p.chunk.open--
-		qs.inbox.tasks.stale = qs.inbox.tasks.stale || p.chunk.shed // it may be done: purge forgets it
+		qs.tasks.stale = qs.tasks.stale || p.chunk.shed // it may be done: purge forgets it
 		return
 	}
 	if p.chunk.returned {
@@ -57,7 +60,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	}
 	l.Push(f, p, class)
 	if l.Sessions() > 0 {
-		qs.pool.interruptFor(f, l)
+		qs.arrivals = append(qs.arrivals, arrival{f, l})
 	}
 }
 
@@ -115,10 +118,10 @@ func (qs *queues) readmitAside(now time.Time) {
 
 // purgeGone takes probes that nobody wants asked out of the queues.
 func (qs *queues) purgeGone(now time.Time) {
-	if !qs.inbox.tasks.stale {
+	if !qs.tasks.stale {
 		return
 	}
-	qs.inbox.tasks.stale = false
+	qs.tasks.stale = false
 	for _, l := range qs.all {
 		l.Remove(func(p *Probe) bool {
 			if !p.chunk.gone() {
@@ -128,10 +131,10 @@ func (qs *queues) purgeGone(now time.Time) {
 			return true
 		})
 	}
-	for t := range qs.inbox.tasks.busy {
+	for t := range qs.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
 			if c.shed && c.done() {
-				qs.inbox.tasks.forget(now, c)
+				qs.tasks.forget(now, c)
 			}
 		}
 	}
@@ -139,7 +142,7 @@ func (qs *queues) purgeGone(now time.Time) {
 
 // returnTask answers what has not begun of a task, unless an older owner asks for it.
 func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
-	t := qs.inbox.tasks.all[m.GetTask().Key()]
+	t := qs.tasks.all[m.GetTask().Key()]
 	if t == nil || m.GetTask().GetEpoch() < t.epoch {
 		return
 	}
@@ -159,7 +162,7 @@ func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 
 // returnProbe answers a probe that is not to be asked any more.
 func (qs *queues) returnProbe(now time.Time, p *Probe) {
-	qs.inbox.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
+	qs.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
 }
 
 // dropUnused forgets hosts that nobody asks for and nothing is known against.
@@ -186,7 +189,7 @@ func (qs *queues) tellWaiting(now time.Time) {
 			p := qs.popProbe(l)
 			p.recheck = nil
 			p.note(told)
-			qs.inbox.answerProbe(p, told, now)
+			qs.answerProbe(p, told, now)
 		}
 	}
 }

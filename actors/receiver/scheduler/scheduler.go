@@ -22,11 +22,9 @@ type Scheduler struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	inbox     *inbox
 	pool      *pool
 	paths     *paths
 	queues    *queues
-	rechecks  *rechecks
 	opening   *openings
 	outcomes  *outcomes
 	planner   *planner
@@ -46,22 +44,20 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, h, now)
 	sc.recorder = &recorder{env: e, allowance: sc.allowance}
-	sc.inbox = &inbox{env: e, tasks: newTasks(e.fair)}
-	sc.pool = &pool{env: e, inbox: sc.inbox, sessions: map[int]*session{}}
-	sc.paths = newPaths(e, sc.allowance, sc.inbox, sc.pool, now)
-	sc.queues = &queues{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, all: map[string]*hostQueue{}}
-	sc.rechecks = &rechecks{env: e, inbox: sc.inbox, pool: sc.pool, paths: sc.paths, queues: sc.queues,
+	sc.pool = &pool{env: e, sessions: map[int]*session{}}
+	sc.paths = newPaths(e, sc.allowance, now)
+	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths, all: map[string]*hostQueue{},
 		parked: map[string]*heldDomain{}}
 	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths}
 	sc.opening.beginSearch(now)
-	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
-	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, opening: sc.opening}
+	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, pool: sc.pool,
+		paths: sc.paths, queues: sc.queues, opening: sc.opening}
+	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, pool: sc.pool,
+		paths: sc.paths, queues: sc.queues, opening: sc.opening}
 	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
 		opening: sc.opening}
-	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, inbox: sc.inbox, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, rechecks: sc.rechecks, planner: sc.planner,
+	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, pool: sc.pool,
+		paths: sc.paths, queues: sc.queues, planner: sc.planner,
 		memory: sc.memory}
 	return sc
 }
@@ -99,7 +95,7 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
 		return
 	}
-	t := sc.inbox.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
+	t := sc.queues.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
 	if t == nil {
 		sc.options.Metrics.stale.Inc()
 		sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
@@ -108,24 +104,24 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	t.listen(now)
 	t.belongTo(m.GetWorkspace())
 	if len(m.GetProbes()) == 0 { // it only says what is behind
-		sc.inbox.tasks.tell(t, behindOf(now, m))
-		sc.inbox.tasks.rest(now, t)
+		sc.queues.tasks.tell(t, behindOf(now, m))
+		sc.queues.tasks.rest(now, t)
 		return
 	}
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		sc.options.Metrics.doubled.Inc()
-	case !usable(m) || !sc.inbox.tasks.room(t, len(m.GetProbes()), m.Retries()):
+	case !usable(m) || !sc.queues.tasks.room(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
 		sc.acceptOffer(now, t, m)
 	}
-	sc.inbox.tasks.tell(t, waiting)
-	sc.inbox.tasks.rest(now, t)
+	sc.queues.tasks.tell(t, waiting)
+	sc.queues.tasks.rest(now, t)
 	sc.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
-		Credit: sc.inbox.tasks.credit(t)})
+		Credit: sc.queues.tasks.credit(t)})
 }
 
 // probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
@@ -137,9 +133,9 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		retries: m.Retries()}
 	t.chunks = append(t.chunks, c)
 	t.beatAt = now
-	sc.inbox.tasks.busy[t] = struct{}{}
+	sc.queues.tasks.busy[t] = struct{}{}
 	l := sc.queues.hostQueue(now, m.GetHosts())
-	sc.inbox.tasks.moveTo(t, l)
+	sc.queues.tasks.moveTo(t, l)
 	var page []Probe
 	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
@@ -153,7 +149,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		if one.greyAgo > 0 {
 			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
 		}
-		if !sc.inbox.handOver(now, one) {
+		if !sc.queues.handOver(now, one) {
 			sc.queues.pushProbe(l, one)
 		}
 	}
@@ -161,14 +157,14 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
-	return sc.lastUsed, len(sc.inbox.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.fair.Queued() == 0 &&
-		len(sc.rechecks.waiting) == 0
+	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.fair.Queued() == 0 &&
+		len(sc.queues.waiting) == 0
 }
 
 // HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
 // sessions alone are no work.
 func (sc *Scheduler) HasWork() bool {
-	if len(sc.inbox.tasks.busy) > 0 || sc.fair.Queued() > 0 || len(sc.rechecks.waiting) > 0 {
+	if len(sc.queues.tasks.busy) > 0 || sc.fair.Queued() > 0 || len(sc.queues.waiting) > 0 {
 		return true
 	}
 	for _, s := range sc.pool.sessions {
@@ -199,7 +195,7 @@ func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
 	}
-	sc.rechecks.letGo(now)
+	sc.queues.letGo(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
 	sc.pool.haltSessions(func(*session) bool { return true })
 	for _, l := range sc.queues.all {
@@ -216,9 +212,9 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 	}
 	sc.pool.free = nil
 	over := len(sc.pool.sessions) == 0 || !now.Before(sc.handOffBy)
-	for t := range sc.inbox.tasks.busy {
+	for t := range sc.queues.tasks.busy {
 		if over || t.open() == 0 {
-			sc.inbox.releaseClient(now, t)
+			sc.queues.releaseClient(now, t)
 		}
 	}
 	if over && !sc.gone {
@@ -247,8 +243,8 @@ func (sc *Scheduler) lastStep(now time.Time) Depart {
 // ReleaseClients is what all clients are told when the actor ends at once.
 func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
 	sc.steps = nil
-	for t := range sc.inbox.tasks.busy {
-		sc.inbox.releaseClient(now, t)
+	for t := range sc.queues.tasks.busy {
+		sc.queues.releaseClient(now, t)
 	}
 	return sc.steps
 }
@@ -272,21 +268,21 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.wakeAt(sc.paths.receiver.until)
 	}
 	sc.planner.blocks = blocksNow{}
-	sc.rechecks.readmit(now)
+	sc.queues.readmit(now)
 	sc.planner.tendFree(now, a, resting || barred)
 	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
 		sc.planner.openSessions(now, a)
 	}
 	sc.planner.lately.note(now, sc.planner.blocks)
-	sc.inbox.flushAnswers(now)
+	sc.queues.flushAnswers(now)
 	sc.doTimely(now)
 	sc.memory.keepSnapshot(now, false)
 	if _, idle := sc.IdleSince(); !idle {
 		sc.lastUsed = now
 	}
 	if st := &sc.recorder.record; !st.observed.IsZero() {
-		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), sc.planner.slotless)
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), len(sc.pool.sessions) == 0 && !sc.planner.slotless)
 	}
 	sc.explainer.observePlan(now)
 	steps := sc.steps
@@ -326,32 +322,32 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 func (sc *Scheduler) doTimely(now time.Time) {
 	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
-		if len(sc.inbox.tasks.busy) > 0 || sc.inbox.tasks.stale || len(sc.inbox.tasks.waiters) > 0 {
+		if len(sc.queues.tasks.busy) > 0 || sc.queues.tasks.stale || len(sc.queues.tasks.waiters) > 0 {
 			sc.wakeAt(sc.swept.Add(every))
 		}
-		sc.inbox.tasks.wakeToSweep(sc.env, sc.swept.Add(every))
+		sc.queues.tasks.wakeToSweep(sc.env, sc.swept.Add(every))
 		return
 	}
 	sc.swept = now
-	for t := range sc.inbox.tasks.busy {
+	for t := range sc.queues.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
-			sc.inbox.resendAnswers(now, c)
+			sc.queues.resendAnswers(now, c)
 		}
 		if t.silent(now) {
-			sc.inbox.shedTask(t)
+			sc.queues.shedTask(t)
 		}
 		if len(t.chunks) > 0 && now.Sub(t.beatAt) >= every {
 			sc.explainer.sendHeartbeat(now, t)
 		}
 	}
-	sc.inbox.tasks.sweep(now)
+	sc.queues.tasks.sweep(now)
 	sc.queues.purgeGone(now)
 	sc.fair.Sweep(now)
 	sc.queues.dropUnused(now)
-	if len(sc.inbox.tasks.busy) > 0 || len(sc.inbox.tasks.waiters) > 0 {
+	if len(sc.queues.tasks.busy) > 0 || len(sc.queues.tasks.waiters) > 0 {
 		sc.wakeAt(now.Add(every))
 	}
-	sc.inbox.tasks.wakeToSweep(sc.env, now.Add(every))
+	sc.queues.tasks.wakeToSweep(sc.env, now.Add(every))
 }
 
 // randOf is drawn from a receiver and the time when it began: the same trials lead to the same decisions.
@@ -367,13 +363,13 @@ func (sc *Scheduler) Key() string { return sc.key }
 // NotePause gives up all that waits, after a pause of the process: others may have taken it over. Who
 // offered it hears that it is not here any more and offers it again. Sessions stay.
 func (sc *Scheduler) NotePause() {
-	for t := range sc.inbox.tasks.busy {
-		sc.inbox.shedTask(t)
+	for t := range sc.queues.tasks.busy {
+		sc.queues.shedTask(t)
 	}
 }
 
 // Acked forgets results that have arrived.
-func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.inbox.takeAck(now, m) }
+func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.queues.takeAck(now, m) }
 
 // Cancel drops what a task has waiting, or gives it back, unless an older owner asks for it.
 func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
@@ -381,11 +377,11 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 		sc.queues.returnTask(now, m)
 		return
 	}
-	sc.inbox.cancelTask(now, m)
+	sc.queues.cancelTask(now, m)
 }
 
 // LoseClients gives up what waits for the clients at an address that is out of reach.
-func (sc *Scheduler) LoseClients(address string) { sc.inbox.shedLost(address) }
+func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 
 // SessionOpened notes that a session is ready, with what its host showed, or why it is not.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {

@@ -46,6 +46,9 @@ type session struct {
 	taken        int  // RCPTs of one of its transactions that were answered, the most
 }
 
+// place is where it asks.
+func (s *session) place() place { return place{s.queue.route, s.host, s.path} }
+
 // give notes what a session is asking from now on.
 func (s *session) give(probes []*Probe, now time.Time) {
 	s.given, s.at = probes, now

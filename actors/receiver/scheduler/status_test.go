@@ -71,7 +71,7 @@ func TestADeskTellsWhatItDoes(t *testing.T) {
 	if got.Rcpts < 19 || got.Rcpts > 20 || got.Allowed != 20 || got.PerHour < 60_000 || got.PerHour > 72_000 {
 		t.Errorf("%v RCPT/s of %v, %d an hour", got.Rcpts, got.Allowed, got.PerHour)
 	}
-	looked := len(w.scheduler.rechecks.waiting) // wait to be looked at again
+	looked := len(w.scheduler.queues.waiting) // wait to be looked at again
 	if got.Queued != w.scheduler.fair.Queued()+looked+got.InFlight || got.InFlight == 0 || got.Queued < 1300 || got.Oldest != 30 {
 		t.Errorf("%d queued (%d asked), the oldest for %v s", got.Queued, asked, got.Oldest)
 	}

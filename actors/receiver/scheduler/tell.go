@@ -22,7 +22,7 @@ func (ex *explainer) observePlan(now time.Time) {
 	if !st.observed.IsZero() {
 		ex.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
 	}
-	queued := ex.fair.Queued() + ex.inbox.tasks.behind
+	queued := ex.fair.Queued() + ex.queues.tasks.behind
 	ex.options.Metrics.waiting(st, b.Cause, queued)
 	if ex.fair.Queued() > 0 || len(ex.pool.sessions) > 0 {
 		if history := ex.recorder.openHistory(now); history != nil {
@@ -40,12 +40,12 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	b := ex.explainBlocked(now)
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: ex.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
-		Queued: ex.inbox.countUnanswered(), Behind: ex.inbox.tasks.behind,
+		Queued: ex.queues.countUnanswered(), Behind: ex.queues.tasks.behind,
 		Sessions: len(ex.pool.sessions), Most: ex.limits.Connections, Allowed: ex.paths.permittedRate(now),
 		Ceiling: ex.limits.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
 		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
-	if since := ex.inbox.oldestWaiting(); !since.IsZero() {
+	if since := ex.queues.oldestWaiting(); !since.IsZero() {
 		out.Oldest = now.Sub(since).Seconds()
 	}
 	for _, s := range ex.pool.sessions {
@@ -58,7 +58,7 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	if !out.Last.At.IsZero() {
 		out.LastAt = now.Sub(out.Last.At).Seconds()
 	}
-	out.Sources = ex.paths.sourceStatus(now)
+	out.Sources = ex.paths.sourceStatus(now, ex.pool.countByPath())
 	for _, o := range out.Sources {
 		out.Budget = max(out.Budget, o.Budget)
 	}
@@ -91,7 +91,7 @@ func (ex *explainer) stateWord(now time.Time, cause wire.Cause, asks bool) strin
 
 // detail says everything about the scheduler.
 func (ex *explainer) detail(now time.Time) view.ReceiverDetail {
-	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.inbox.queueStatus(now),
+	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.queues.queueStatus(now),
 		Learned: learnedStatus(&ex.allowance.learned, now), Software: ex.allowance.softwareStatus(),
 		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
 	for _, s := range ex.pool.sessions {

@@ -179,7 +179,7 @@ func newWorld(t tester, a throttle.Limits, seed uint64) *world {
 func (w *world) acknowledge(_ Client, msg proto.Message) {
 	if m, ok := msg.(*wire.Results); ok {
 		w.after(0, func() {
-			w.scheduler.inbox.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
+			w.scheduler.queues.takeAck(w.now, &wire.ResultsAck{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: m.GetBatch()})
 		})
 	}
 }
@@ -380,12 +380,12 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
 			n, slotsOfWorld, len(d.pool.sessions), len(w.open), len(d.pool.free), d.pool.closing)
 	}
-	if len(d.queues.all) > 0 || len(d.pool.served) > 0 || d.queues.aside.Len() > 0 || d.inbox.unsent.Len() > 0 ||
-		len(d.inbox.finished) > 0 {
+	if len(d.queues.all) > 0 || len(d.pool.served) > 0 || d.queues.aside.Len() > 0 || d.queues.unsent.Len() > 0 ||
+		len(d.queues.finished) > 0 {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
-			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.inbox.unsent.Len(), len(d.inbox.finished))
+			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.queues.unsent.Len(), len(d.queues.finished))
 	}
-	if t := &d.inbox.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.fair.Tenants() > 0 ||
+	if t := &d.queues.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.fair.Tenants() > 0 ||
 		t.fair.Queued() != 0 || t.fair.Unserved() != 0 {
 		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
 			len(t.all), len(t.busy), t.resting.Len(), t.fair.Tenants(), t.fair.Queued(), t.fair.Unserved())
