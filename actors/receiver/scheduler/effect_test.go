@@ -187,7 +187,7 @@ func TestTLSAsWanted(t *testing.T) {
 			w.reply = func(*Probe, *simSession) smtp.Reply { return demands }
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
-		for _, s := range w.scheduler.pool.sessions {
+		for _, s := range w.scheduler.sessions.all {
 			if s.tls != tc.want {
 				t.Errorf("%s: opened with %v", tc.tls, s.tls)
 			}
@@ -204,7 +204,7 @@ func TestTLSAsWanted(t *testing.T) {
 	a.TLS = throttle.TLSRequired
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
-	for _, s := range w.scheduler.pool.sessions {
+	for _, s := range w.scheduler.sessions.all {
 		if s.tls != smtp.TLSRequired {
 			t.Errorf("a session that was opened with %v goes on", s.tls)
 		}
@@ -286,7 +286,7 @@ func TestCloseSession(t *testing.T) {
 	w := tuned(t, &a)
 	w.offer(offerOf(1, "d.example", 1, 200, hosts("mx1")))
 	w.run(begin.Add(time.Second))
-	if !w.scheduler.pool.closeSession(1) || w.scheduler.pool.closeSession(99) {
+	if !w.scheduler.sessions.closeSession(1) || w.scheduler.sessions.closeSession(99) {
 		t.Error("not the session that there is")
 	}
 	w.wake()

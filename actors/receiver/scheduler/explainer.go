@@ -17,10 +17,9 @@ type explainer struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
-	planner   *planner
 	memory    *memory
 }
 
@@ -113,12 +112,12 @@ func (ex *explainer) findBlocked(now time.Time) status.Blocked {
 	if b := ex.queues.unreachable(now); !b.Free() || ex.fair.Queued() == 0 {
 		return b
 	}
-	h := &ex.planner.lately
+	h := &ex.sessions.lately
 	if ok, next := ex.paths.mayBeRefused(now); !ok {
 		return status.Blocked{Cause: wire.Cause_BUDGET, Until: next}
 	}
 	for _, cause := range [...]wire.Cause{wire.Cause_BUDGET, wire.Cause_NO_SOURCE} {
-		if h.last.found[cause] && !ex.pool.isAsking() {
+		if h.last.found[cause] && !ex.sessions.isAsking() {
 			return h.last.blocked(cause)
 		}
 	}
@@ -133,7 +132,7 @@ func (ex *explainer) findBlocked(now time.Time) status.Blocked {
 
 // unavailable is holds for what lets nothing be asked at all; FREE: there is no such thing.
 func (ex *explainer) unavailable(now time.Time) status.Blocked {
-	a, working := ex.limits, len(ex.pool.sessions) > ex.pool.closing
+	a, working := ex.limits, len(ex.sessions.all) > ex.sessions.closing
 	switch {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && !working:
 		return status.Blocked{Cause: wire.Cause_PAUSED, Until: ex.paths.pauseEnds(now, ex.key)}
@@ -168,10 +167,10 @@ func (ex *explainer) explainCause(now time.Time, cause wire.Cause) string {
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
 	case wire.Cause_CONNECTIONS:
-		if ex.planner.slotless {
+		if ex.sessions.slotless {
 			return "its workspaces have all the SMTP sessions of this node that they may have at once"
 		}
-		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(ex.pool.sessions)-ex.pool.closing,
+		return fmt.Sprintf("%d of %d sessions are open, and %s may be opened", len(ex.sessions.all)-ex.sessions.closing,
 			a.Connections, a.ConnectionRate)
 	case wire.Cause_BUDGET:
 		if a.RefusedShare > 0 {

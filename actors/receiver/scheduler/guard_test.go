@@ -102,17 +102,17 @@ func busyWith(t *testing.T, sources ...string) *world {
 	w.turn = time.Second
 	w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
 	w.run(begin.Add(30 * time.Second))
-	if len(w.scheduler.pool.sessions) < 2 {
-		t.Fatalf("%d sessions", len(w.scheduler.pool.sessions))
+	if len(w.scheduler.sessions.all) < 2 {
+		t.Fatalf("%d sessions", len(w.scheduler.sessions.all))
 	}
 	return w
 }
 
 // halted counts the sessions that may ask nothing more.
 func (w *world) halted() int {
-	w.scheduler.pool.carryOutHalts()
+	w.scheduler.sessions.carryOutHalts()
 	n := 0
-	for _, s := range w.scheduler.pool.sessions {
+	for _, s := range w.scheduler.sessions.all {
 		if s.slot.Halted.Load() {
 			n++
 		}
@@ -130,16 +130,16 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 		t.Fatalf("%d halted for no reason", n)
 	}
 	w.scheduler.paths.pauseReceiver(w.now, told)
-	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
-		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.pool.sessions))
+	if n := w.halted(); n != len(w.scheduler.sessions.all) {
+		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.sessions.all))
 	}
 	w = busyWith(t, sourceA)
 	w.scheduler.paths.suspendSource(w.now, w.scheduler.queues.all["mx1"].route, w.scheduler.paths.all[0], told)
-	if n := w.halted(); n != len(w.scheduler.pool.sessions) {
-		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.pool.sessions))
+	if n := w.halted(); n != len(w.scheduler.sessions.all) {
+		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.sessions.all))
 	}
 	w = busyWith(t, sourceA)
-	for _, s := range w.scheduler.pool.sessions {
+	for _, s := range w.scheduler.sessions.all {
 		s.refused = guardLeast - 1
 		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		if n := w.halted(); n != 0 {
@@ -149,14 +149,14 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		break
 	}
-	if n := w.halted(); n != len(w.scheduler.pool.sessions)-1 {
-		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.pool.sessions))
+	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {
+		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.sessions.all))
 	}
-	for _, s := range w.scheduler.pool.sessions {
-		if spent := w.scheduler.planner.isSpent(w.now, s, openedWide()); spent != s.slot.Halted.Load() {
+	for _, s := range w.scheduler.sessions.all {
+		if spent := w.scheduler.sessions.isSpent(w.now, s, openedWide()); spent != s.slot.Halted.Load() {
 			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
 		}
-		w.scheduler.planner.giveProbes(w.now, s, []*Probe{{}}, openedWide())
+		w.scheduler.sessions.giveProbes(w.now, s, []*Probe{{}}, openedWide())
 	}
 	if n := w.halted(); n != 0 {
 		t.Errorf("%d halted for ever", n)

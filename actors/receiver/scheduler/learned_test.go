@@ -85,7 +85,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			begun := func() *session {
 				s := &session{queue: l, host: c, path: d.paths.all[0], dialled: begin, slot: &registry.ConnSlot{}}
 				if tc.opens {
-					d.opening.wasOpened(begin, s)
+					d.opening.wasOpened(begin, s, 0, 0)
 					s.ready = true
 				}
 				return s
@@ -98,10 +98,10 @@ func TestFailuresAreForgotten(t *testing.T) {
 				}
 			}
 			s := begun()
-			if d.opening.wasOpened(begin, s); (c.failures == 0) == tc.opens {
+			if d.opening.wasOpened(begin, s, 0, 0); (c.failures == 0) == tc.opens {
 				t.Errorf("%d failures of a host that can be opened", c.failures)
 			}
-			d.pool.sessions[s.id], s.ready, s.opened = s, true, begin
+			d.sessions.all[s.id], s.ready, s.opened = s, true, begin
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
 			d.outcomes.settleReport(begin, s, Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})

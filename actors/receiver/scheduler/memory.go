@@ -15,7 +15,7 @@ import (
 type memory struct {
 	*env
 	allowance *allowance
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
 	opening   *openings
@@ -165,7 +165,7 @@ func (me *memory) recallSnapshot(now time.Time, data []byte) {
 	if age < throttle.LearnedFor {
 		me.paths.receiver.inRow = max(me.paths.receiver.inRow, state.Count(m.Pauses))
 	}
-	me.paths.recallSources(now, age, m.Sources, len(me.pool.sessions) == 0)
+	me.paths.recallSources(now, age, m.Sources, len(me.sessions.all) == 0)
 	me.paths.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
 	for _, l := range m.Lanes {
 		me.paths.restored.queues[l.Key] = l

@@ -114,7 +114,7 @@ func (ps *paths) recallRefusals(now time.Time, age time.Duration, o *egressPath,
 func (me *memory) beginAfterLoss(now time.Time) {
 	me.ready = true
 	for _, o := range me.paths.all {
-		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && len(me.pool.sessions) == 0 {
+		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited && len(me.sessions.all) == 0 {
 			o.refusals = o.refusals.Inherit([]throttle.RefusalMinute{{Began: now, Refused: most / lossShare}})
 		}
 	}

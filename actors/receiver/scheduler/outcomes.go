@@ -16,7 +16,7 @@ type outcomes struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
 	opening   *openings
@@ -128,24 +128,24 @@ func (oc *outcomes) poisonOthers(now time.Time, s *session, r Report) {
 		since = r.Answered[n-1].Sent
 	}
 	beside := func(o *session) bool { return o != s && o.path == s.path }
-	for _, other := range oc.pool.sessions {
+	for _, other := range oc.sessions.all {
 		if beside(other) && (other.void.IsZero() || since.Before(other.void)) {
 			other.void = since
 		}
 	}
-	oc.pool.haltSessions(beside)
+	oc.sessions.haltSessions(beside)
 }
 
 // sessionOpened notes that a session is ready, or why it is not.
 func (oc *outcomes) sessionOpened(now time.Time, id int, failed *Judgement) {
-	s := oc.pool.sessions[id]
+	s := oc.sessions.all[id]
 	if s == nil {
 		return
 	}
 	if failed != nil {
 		oc.allowance.dials.Done(now, 1)
 		oc.opening.window.Done(now, 1)
-		oc.pool.loseSession(s)
+		oc.sessions.loseSession(s)
 		oc.recorder.recordFailure(now, s, failed)
 		if failed.Attempt.Code != 0 {
 			oc.options.Sources.NoteReached(s.path.index, oc.key, now)
@@ -157,14 +157,15 @@ func (oc *outcomes) sessionOpened(now time.Time, id int, failed *Judgement) {
 	seen := oc.allowance.openings.Seen(s.opened, now)
 	oc.allowance.dials.Done(seen, 1)
 	oc.opening.window.Done(seen, 1)
-	oc.opening.wasOpened(now, s)
+	ready, opening := oc.sessions.countSessions()
+	oc.opening.wasOpened(now, s, ready, opening)
 	s.ready, s.opened, s.idle = true, now, now
-	oc.pool.free = append(oc.pool.free, s)
+	oc.sessions.free = append(oc.sessions.free, s)
 }
 
 // sessionWorked takes the answers of a session.
 func (oc *outcomes) sessionWorked(now time.Time, r Report) {
-	s := oc.pool.sessions[r.ID]
+	s := oc.sessions.all[r.ID]
 	if s == nil {
 		return
 	}
@@ -176,16 +177,16 @@ func (oc *outcomes) sessionWorked(now time.Time, r Report) {
 	oc.requeueRest(now, s, r)
 	if r.Failure == nil && !r.Stale {
 		s.idle = now
-		oc.pool.free = append(oc.pool.free, s)
+		oc.sessions.free = append(oc.sessions.free, s)
 		return
 	}
-	oc.pool.loseSession(s)
+	oc.sessions.loseSession(s)
 	oc.learnFromEnd(now, s, r)
 }
 
 // sessionClosed frees the place of a session that has ended, or was given up before it began.
 func (oc *outcomes) sessionClosed(now time.Time, id int) {
-	s := oc.pool.sessions[id]
+	s := oc.sessions.all[id]
 	if s == nil {
 		return
 	}
@@ -193,24 +194,24 @@ func (oc *outcomes) sessionClosed(now time.Time, id int) {
 		oc.allowance.dials.Done(now, 1)
 		oc.opening.window.Done(now, 1)
 	}
-	oc.pool.loseSession(s)
+	oc.sessions.loseSession(s)
 }
 
 // sessionCrashed takes back what a session was doing that ended by a fault of ours.
 func (oc *outcomes) sessionCrashed(now time.Time, id int) {
-	s := oc.pool.sessions[id]
+	s := oc.sessions.all[id]
 	if s == nil {
 		return
 	}
 	told := oc.options.Judge(evidence.Raw{At: now, Stage: s.stage(), Host: s.host.host, Err: smtp.ErrClosed})
 	switch {
 	case s.closing:
-		oc.pool.loseSession(s)
+		oc.sessions.loseSession(s)
 	case !s.ready:
 		oc.sessionOpened(now, id, &told)
 	default:
 		if len(s.given) == 0 {
-			oc.pool.free = slices.DeleteFunc(oc.pool.free, func(f *session) bool { return f == s })
+			oc.sessions.free = slices.DeleteFunc(oc.sessions.free, func(f *session) bool { return f == s })
 		}
 		oc.sessionWorked(now, Report{ID: id, Rest: s.given, OnWire: len(s.given), Failure: &told})
 	}
@@ -415,7 +416,7 @@ func (oc *outcomes) followTrouble(now time.Time, s *session, told Judgement) {
 	oc.dirty = true
 	v := told.Verdict
 	switch {
-	case !s.ready && oc.opening.notOpened(now, s, told):
+	case !s.ready && oc.opening.notOpened(now, s, told, oc.sessions.countOpenAt(s.host.host)):
 	case told.NoHELO && oc.limits.TLS != throttle.TLSRequired:
 		s.queue.setMode(smtp.TLSOffHELO, now)
 	case v.Action == verdict.ActPause && rateLimited(v):

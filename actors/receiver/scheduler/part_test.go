@@ -59,7 +59,7 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 	var s *session
 	for s == nil {
 		w.run(w.now.Add(10 * time.Millisecond))
-		for _, one := range w.scheduler.pool.sessions {
+		for _, one := range w.scheduler.sessions.all {
 			if len(one.given) > 0 {
 				s = one
 			}

@@ -11,24 +11,6 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// planner gives free sessions something to ask, and opens more where they are worth it.
-type planner struct {
-	*env
-	allowance *allowance
-	recorder  *recorder
-	pool      *pool
-	paths     *paths
-	queues    *queues
-	opening   *openings
-
-	pressed  bool         // a queue has no session, and none more may be opened
-	slotless bool         // none who waits may have one more session of the node
-	small    *flow        // in whose name, if little of it was asked yet
-	hopeful  bool         // probes wait for the RCPT rate only
-	blocks   blocksNow    // what kept us from asking more when it last looked
-	lately   blocksLately // and of late
-}
-
 const (
 	// workMax and workFor bound the probes given to a session at a time, so that
 	// answers come back steadily and the last ones are shared out; a whole transaction may take longer.
@@ -98,114 +80,114 @@ func again(r smtp.Reason, rule string) verdict.Verdict {
 
 // tendFree goes through the sessions that have nothing to do: it gives them probes,
 // or ends them.
-func (pl *planner) tendFree(now time.Time, a throttle.Limits, resting bool) {
-	free, kept := pl.pool.free, pl.pool.free[:0]
+func (ss *sessions) tendFree(now time.Time, a throttle.Limits, resting bool) {
+	free, kept := ss.free, ss.free[:0]
 	dry := false
-	pl.hopeful = false
-	pl.pool.sortFree(free)
+	ss.hopeful = false
+	ss.sortFree(free)
 	for _, s := range free {
-		if resting || pl.isSpent(now, s, a) || pl.makesRoom(now, s) {
-			pl.pool.quitSession(s)
+		if resting || ss.isSpent(now, s, a) || ss.makesRoom(now, s) {
+			ss.quitSession(s)
 			continue
 		}
 		if s.queue.Queued() > 0 && !dry {
-			n := pl.mayAsk(now, s, a)
-			dry = n == 0 && len(pl.paths.all) == 1 // the receiver's allowance: the others need not ask
-			probes := pl.takeProbes(now, s.queue, s.path, n)
-			pl.options.Sources.Return(s.path.index, pl.key, s.day, n-len(probes))
+			n := ss.mayAsk(now, s, a)
+			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's allowance: the others need not ask
+			probes := ss.takeProbes(now, s.queue, s.path, n)
+			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
 			if len(probes) > 0 {
-				pl.giveProbes(now, s, probes, a)
+				ss.giveProbes(now, s, probes, a)
 				continue
 			}
 		}
 		patience := a.IdleTime
-		if s.queue.Queued() > 0 && pl.hopeful {
+		if s.queue.Queued() > 0 && ss.hopeful {
 			patience = max(patience, holdFor)
 		}
 		if now.Sub(s.idle) >= patience {
-			pl.pool.quitSession(s)
+			ss.quitSession(s)
 			continue
 		}
-		pl.wakeAt(s.idle.Add(patience))
+		ss.wakeAt(s.idle.Add(patience))
 		kept = append(kept, s)
 	}
 	clear(free[len(kept):])
-	pl.pool.free = kept
+	ss.free = kept
 }
 
 // isSpent says whether a session that has nothing to do may not be used again.
-func (pl *planner) isSpent(now time.Time, s *session, a throttle.Limits) bool {
+func (ss *sessions) isSpent(now time.Time, s *session, a throttle.Limits) bool {
 	return s.doomed || s.rcpts >= a.RcptsPerConnection || s.transactionsLeft() <= 0 || s.refused >= a.RefusedPerSession ||
-		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || pl.allowance.errorsLeft(s, a) <= 0 ||
-		pl.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
-		now.Before(s.host.aside) && pl.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
-		now.Sub(s.opened) > a.SessionAge || len(pl.pool.sessions)-pl.pool.closing > a.Connections ||
-		pl.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
+		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || ss.allowance.errorsLeft(s, a) <= 0 ||
+		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
+		now.Before(s.host.aside) && ss.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
+		now.Sub(s.opened) > a.SessionAge || len(ss.all)-ss.closing > a.Connections ||
+		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }
 
 // pathLeft says whether a session speaks from a source that may not go on, or that is the
 // second choice by now.
-func (pl *planner) pathLeft(now time.Time, s *session) bool {
-	if !pl.paths.sourceBlocked(now, s.path).Free() {
+func (ss *sessions) pathLeft(now time.Time, s *session) bool {
+	if !ss.paths.sourceBlocked(now, s.path).Free() {
 		return s.path.pause != throttle.PauseDrain
 	}
-	return len(pl.paths.all) > 1 && pl.paths.choosePath(now, s.queue.route, s.host.at) != s.path
+	return len(ss.paths.all) > 1 && ss.paths.choosePath(now, s.queue.route, s.host.at) != s.path
 }
 
 // makesRoom says whether a session should make room for a queue that has none.
-func (pl *planner) makesRoom(now time.Time, s *session) bool {
-	if !pl.pressed || pl.pool.closing >= max(1, pl.fair.Unserved()) {
+func (ss *sessions) makesRoom(now time.Time, s *session) bool {
+	if !ss.pressed || ss.closing >= max(1, ss.fair.Unserved()) {
 		return false
 	}
 	return s.queue.Queued() == 0 || s.queue.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
-		pl.small != nil && pl.pool.closing < max(1, len(pl.pool.sessions)/2) && pl.pool.isLarge(s.queue)
+		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && ss.isLarge(s.queue)
 }
 
 // mayAsk is how many probes a session may be given now by every rule.
-func (pl *planner) mayAsk(now time.Time, s *session, a throttle.Limits) int {
-	byBudget, next := pl.refusalsFor(now, s.queue, s.path)
+func (ss *sessions) mayAsk(now time.Time, s *session, a throttle.Limits) int {
+	byBudget, next := ss.refusalsFor(now, s.queue, s.path)
 	if byBudget <= 0 {
-		pl.wakeAt(next)
-		pl.blocks.add(wire.Cause_BUDGET, next)
+		ss.wakeAt(next)
+		ss.blocks.add(wire.Cause_BUDGET, next)
 		return 0
 	}
-	lead := pl.allowance.lead.Known()
-	byRate, next := pl.allowance.rcpts.Ready(now.Add(lead))
+	lead := ss.allowance.lead.Known()
+	byRate, next := ss.allowance.rcpts.Ready(now.Add(lead))
 	if byRate == 0 {
-		return pl.waitForRate(next, lead)
+		return ss.waitForRate(next, lead)
 	}
 	if s.path.pace.Alone() && s.path.asking > 0 {
 		return 0
 	}
 	byPace, next := s.path.readyAt(now.Add(lead))
 	if byPace == 0 {
-		return pl.waitForRate(next, lead)
+		return ss.waitForRate(next, lead)
 	}
 	held := max(1, a.RcptRate.Events/(heldShare*max(1, a.Connections)))
-	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, pl.allowance.errorsLeft(s, a), workMax,
+	n := min(byRate, byPace, byBudget, held, a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(s, a), workMax,
 		s.transactionsLeft()*a.RcptsPerTransaction)
-	if n = pl.portionOf(n, s.queue, a); s.path.pace.Alone() {
+	if n = ss.portionOf(n, s.queue, a); s.path.pace.Alone() {
 		n = min(n, 1)
 	}
-	today := pl.options.ledgerTime(now)
-	got, wait := pl.options.Sources.Claim(s.path.index, pl.key, today, min(n, s.queue.Queued()))
+	today := ss.options.ledgerTime(now)
+	got, wait := ss.options.Sources.Claim(s.path.index, ss.key, today, min(n, s.queue.Queued()))
 	s.day = egress.DayOf(today)
 	if got == 0 && n > 0 {
-		pl.blocks.add(wire.Cause_NO_SOURCE, now.Add(wait))
-		pl.wakeAt(now.Add(min(wait, asideFor)))
+		ss.blocks.add(wire.Cause_NO_SOURCE, now.Add(wait))
+		ss.wakeAt(now.Add(min(wait, asideFor)))
 	}
 	return got
 }
 
 // waitForRate notes that a session waits for a rate that is kept at the time of sending, lead behind the time of
 // giving, and gives it nothing; next is zero when an open probe has to be answered first.
-func (pl *planner) waitForRate(next time.Time, lead time.Duration) int {
+func (ss *sessions) waitForRate(next time.Time, lead time.Duration) int {
 	if !next.IsZero() {
 		next = next.Add(-lead)
-		pl.wakeAt(next)
+		ss.wakeAt(next)
 	}
-	pl.blocks.add(wire.Cause_ALLOWANCE, next)
-	pl.hopeful = true
+	ss.blocks.add(wire.Cause_ALLOWANCE, next)
+	ss.hopeful = true
 	return 0
 }
 
@@ -213,17 +195,17 @@ func (pl *planner) waitForRate(next time.Time, lead time.Duration) int {
 // more than it asks in a short while, no more than leaves as much for the other
 // sessions of its queue, and no part of a transaction behind a whole one. Until
 // the first answer a turn is taken for a third of opening a session.
-func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
-	turn := pl.allowance.replies.Lowest
-	if pl.allowance.replies.Samples == 0 {
-		turn = pl.allowance.openings.Lowest / 3
+func (ss *sessions) portionOf(n int, l *hostQueue, a throttle.Limits) int {
+	turn := ss.allowance.replies.Lowest
+	if ss.allowance.replies.Samples == 0 {
+		turn = ss.allowance.openings.Lowest / 3
 	}
 	most := a.RcptsPerTransaction
-	if pl.fair.Unserved() > 0 || l.Contended() {
+	if ss.fair.Unserved() > 0 || l.Contended() {
 		most = min(most, sharedMost)
 	}
-	soon := max(1, int(float64(workFor)/(pl.allowance.turnsPerAddress()*float64(max(1, turn)))))
-	n = min(n, max(soon, most), 1+l.Queued()/min(pl.allowance.sessionsWorth(l.left(), a), max(1, a.Connections)))
+	soon := max(1, int(float64(workFor)/(ss.allowance.turnsPerAddress()*float64(max(1, turn)))))
+	n = min(n, max(soon, most), 1+l.Queued()/min(ss.allowance.sessionsWorth(l.left(), a), max(1, a.Connections)))
 	if n > a.RcptsPerTransaction {
 		n -= n % a.RcptsPerTransaction
 	}
@@ -231,22 +213,22 @@ func (pl *planner) portionOf(n int, l *hostQueue, a throttle.Limits) int {
 }
 
 // takeProbes pops up to n probes that are still worth asking.
-func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
+func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int) []*Probe {
 	out := make([]*Probe, 0, min(n, l.Queued()))
 	for len(out) < n && l.Queued() > 0 {
-		p := pl.queues.popProbe(l)
+		p := ss.queues.popProbe(l)
 		switch {
 		case p.chunk.gone():
 			p.chunk.open--
 		case p.chunk.task.silent(now):
-			pl.queues.shedTask(p.chunk.task)
+			ss.queues.shedTask(p.chunk.task)
 			p.chunk.open--
-		case pl.queues.handOver(now, p):
-		case pl.queues.parkProbe(now, o, p):
+		case ss.queues.handOver(now, p):
+		case ss.queues.parkProbe(now, o, p):
 		case !p.chunk.deadline.IsZero() && now.After(p.chunk.deadline):
-			pl.queues.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
+			ss.queues.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "expired")}, now)
 		default:
-			pl.fair.Charge(now, pl.flowOf(p.chunk.task))
+			ss.fair.Charge(now, ss.flowOf(p.chunk.task))
 			out = append(out, p)
 		}
 	}
@@ -255,12 +237,12 @@ func (pl *planner) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int)
 
 // giveProbes gives probes to a session. The first of a session need no RSET; to be sent
 // as late as all others, they wait.
-func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a throttle.Limits) {
-	lead, after := pl.allowance.lead.Known(), time.Duration(0)
+func (ss *sessions) giveProbes(now time.Time, s *session, probes []*Probe, a throttle.Limits) {
+	lead, after := ss.allowance.lead.Known(), time.Duration(0)
 	if s.rcpts == 0 {
 		after = lead
 	}
-	pl.allowance.rcpts.Begin(now.Add(lead), len(probes))
+	ss.allowance.rcpts.Begin(now.Add(lead), len(probes))
 	s.path.rcpts.Begin(now.Add(lead), len(probes))
 	s.path.refusals.Begin(len(probes))
 	s.slot.Halted.Store(false)
@@ -268,135 +250,135 @@ func (pl *planner) giveProbes(now time.Time, s *session, probes []*Probe, a thro
 	s.give(probes, now)
 	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
 	s.transactions += (len(probes) + a.RcptsPerTransaction - 1) / a.RcptsPerTransaction
-	transaction, group := pl.allowance.sizes(now)
-	pl.steps = append(pl.steps, AskProbes{ID: s.id, After: after, Probes: probes,
+	transaction, group := ss.allowance.sizes(now)
+	ss.steps = append(ss.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
-		Rested: now.Sub(s.idle) > restedAfter, Version: pl.allowance.version})
+		Rested: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
 }
 
 // openSessions dials where probes wait: first for queues that have no session at all,
 // then for those that are worth more.
-func (pl *planner) openSessions(now time.Time, a throttle.Limits) {
-	if ok, next := pl.paths.mayBeRefused(now); !ok {
-		if pl.fair.Queued() > 0 {
-			pl.blocks.add(wire.Cause_BUDGET, next)
+func (ss *sessions) openSessions(now time.Time, a throttle.Limits) {
+	if ok, next := ss.paths.mayBeRefused(now); !ok {
+		if ss.fair.Queued() > 0 {
+			ss.blocks.add(wire.Cause_BUDGET, next)
 		}
-		pl.wakeAt(next) // a session would have nothing to ask
+		ss.wakeAt(next) // a session would have nothing to ask
 		return
 	}
-	pl.queues.readmitAside(now)
-	if pl.openFirst(now, a) {
-		pl.openMore(now, a)
+	ss.queues.readmitAside(now)
+	if ss.openFirst(now, a) {
+		ss.openMore(now, a)
 	}
-	if !pl.pressed {
+	if !ss.pressed {
 		return
 	}
-	kept := pl.pool.free[:0]
-	for _, s := range pl.pool.free {
-		if pl.makesRoom(now, s) {
-			pl.pool.quitSession(s)
+	kept := ss.free[:0]
+	for _, s := range ss.free {
+		if ss.makesRoom(now, s) {
+			ss.quitSession(s)
 		} else {
 			kept = append(kept, s)
 		}
 	}
-	clear(pl.pool.free[len(kept):])
-	pl.pool.free = kept
-	if pl.small != nil && pl.pool.closing == 0 {
-		pl.pool.hurryOne(pl.small, func(s *session) bool { return pl.pool.isLarge(s.queue) })
+	clear(ss.free[len(kept):])
+	ss.free = kept
+	if ss.small != nil && ss.closing == 0 {
+		ss.hurryOne(ss.small, func(s *session) bool { return ss.isLarge(s.queue) })
 	}
 }
 
 // openFirst dials for the queues that have no session, in the turn of those who wait in
 // them. False means that no more can be dialled now; the queue that was to be next stays so.
-func (pl *planner) openFirst(now time.Time, a throttle.Limits) bool {
-	for h, f := pl.fair.Next(); h != nil; h, f = pl.fair.Next() {
-		l := pl.queues.all[h.Key()]
-		c, o := pl.paths.nextCandidate(now, l.route)
+func (ss *sessions) openFirst(now time.Time, a throttle.Limits) bool {
+	for h, f := ss.fair.Next(); h != nil; h, f = ss.fair.Next() {
+		l := ss.queues.all[h.Key()]
+		c, o := ss.paths.nextCandidate(now, l.route)
 		if c == nil {
-			if ok, until := pl.paths.waitsForSources(now, l.route); ok {
-				pl.queues.setAside(now, l, until)
-			} else if until := pl.opening.backSoon(now, l); !until.IsZero() {
-				pl.queues.setAside(now, l, until)
+			if ok, until := ss.paths.waitsForSources(now, l.route); ok {
+				ss.queues.setAside(now, l, until)
+			} else if until := ss.backSoon(now, l); !until.IsZero() {
+				ss.queues.setAside(now, l, until)
 			} else {
-				pl.closeQueue(now, l)
+				ss.closeQueue(now, l)
 			}
 			continue
 		}
-		if n, next := pl.refusalsFor(now, l, o); n <= 0 {
-			pl.blocks.add(wire.Cause_BUDGET, next)
-			pl.queues.setAside(now, l, next)
+		if n, next := ss.refusalsFor(now, l, o); n <= 0 {
+			ss.blocks.add(wire.Cause_BUDGET, next)
+			ss.queues.setAside(now, l, next)
 			continue
 		}
-		if !pl.mayOpen(now, a, l, o) {
-			if pl.pressed && f.Charged() < smallFlow {
-				pl.small = f
+		if !ss.mayOpen(now, a, l, o) {
+			if ss.pressed && f.Charged() < smallFlow {
+				ss.small = f
 			}
 			return false
 		}
-		f = pl.claimSlot(now, l, f)
+		f = ss.claimSlot(now, l, f)
 		if f == nil {
-			pl.queues.setAside(now, l, now.Add(slotEvery)) // others may wait elsewhere who have not so many
+			ss.queues.setAside(now, l, now.Add(slotEvery)) // others may wait elsewhere who have not so many
 			continue
 		}
-		socket := pl.takeSlot(now, a, f)
+		socket := ss.takeSlot(now, a, f)
 		if socket == nil {
 			return false
 		}
-		pl.dialHost(now, l, f, c, o, socket)
+		ss.dialHost(now, l, f, c, o, socket)
 	}
 	return true
 }
 
 // openMore dials for the queues that have sessions and are worth more, one after the other.
-func (pl *planner) openMore(now time.Time, a throttle.Limits) {
-	for i := 0; i < len(pl.pool.served); i++ {
-		l := pl.pool.served[i]
-		for l.Queued() > 0 && l.Sessions() < pl.allowance.sessionsWorth(l.left(), a) {
-			c, o := pl.paths.nextCandidate(now, l.route)
+func (ss *sessions) openMore(now time.Time, a throttle.Limits) {
+	for i := 0; i < len(ss.served); i++ {
+		l := ss.served[i]
+		for l.Queued() > 0 && l.Sessions() < ss.allowance.sessionsWorth(l.left(), a) {
+			c, o := ss.paths.nextCandidate(now, l.route)
 			if c == nil {
 				break
 			}
-			if n, next := pl.refusalsFor(now, l, o); n <= 0 {
-				pl.wakeAt(next)
+			if n, next := ss.refusalsFor(now, l, o); n <= 0 {
+				ss.wakeAt(next)
 				break
 			}
 			var f *flow
 			var socket *registry.ConnSlot
-			if pl.mayOpen(now, a, l, o) {
-				if f = pl.claimSlot(now, l, l.First()); f == nil {
+			if ss.mayOpen(now, a, l, o) {
+				if f = ss.claimSlot(now, l, l.First()); f == nil {
 					break
 				}
-				socket = pl.takeSlot(now, a, f)
+				socket = ss.takeSlot(now, a, f)
 			}
 			if socket == nil {
-				pl.pool.served = append(pl.pool.served[i:], pl.pool.served[:i]...) // it is the first to be looked at again
+				ss.served = append(ss.served[i:], ss.served[:i]...) // it is the first to be looked at again
 				return
 			}
-			pl.dialHost(now, l, f, c, o, socket)
+			ss.dialHost(now, l, f, c, o, socket)
 		}
 	}
 }
 
 // mayOpen says whether the receiver and our sources allow one more session.
-func (pl *planner) mayOpen(now time.Time, a throttle.Limits, l *hostQueue, o *egressPath) bool {
-	if n, next := pl.allowance.dials.Ready(now); n == 0 {
-		pl.blocks.add(wire.Cause_CONNECTIONS, next)
-		pl.wakeAt(next)
+func (ss *sessions) mayOpen(now time.Time, a throttle.Limits, l *hostQueue, o *egressPath) bool {
+	if n, next := ss.allowance.dials.Ready(now); n == 0 {
+		ss.blocks.add(wire.Cause_CONNECTIONS, next)
+		ss.wakeAt(next)
 		return false
 	}
-	if ok, next := pl.opening.mayOpen(now); !ok || !pl.opening.roomToOpen() ||
-		o.pace.Alone() && len(pl.pool.sessions) > pl.pool.closing {
-		pl.blocks.add(wire.Cause_CONNECTIONS, next)
-		pl.wakeAt(next)
+	if ok, next := ss.opening.mayOpen(now); !ok || !ss.opening.roomToOpen(ss.countSessions()) ||
+		o.pace.Alone() && len(ss.all) > ss.closing {
+		ss.blocks.add(wire.Cause_CONNECTIONS, next)
+		ss.wakeAt(next)
 		return false
 	}
-	if len(pl.pool.sessions) >= a.Connections {
-		pl.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
-		pl.pressed = l.Sessions() == 0
+	if len(ss.all) >= a.Connections {
+		ss.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
+		ss.pressed = l.Sessions() == 0
 		return false
 	}
-	if ok, next := pl.options.Sources.Use(o.index, pl.key, now); !ok { // another receiver is asked first
-		pl.wakeAt(next)
+	if ok, next := ss.options.Sources.Use(o.index, ss.key, now); !ok { // another receiver is asked first
+		ss.wakeAt(next)
 		return false
 	}
 	return true
@@ -405,60 +387,59 @@ func (pl *planner) mayOpen(now time.Time, a throttle.Limits, l *hostQueue, o *eg
 // claimSlot takes a slot of the node for a flow or, when its workspace has as many as it may, for another
 // one that waits in the same queue: a session serves them all. It gives the flow in whose name that is; nil:
 // none of them may have one more now.
-func (pl *planner) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
-	if pl.options.Slots.Take(f.Workspace(), f.Weight()) {
+func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
+	if ss.options.Slots.Take(f.Workspace(), f.Weight()) {
 		return f
 	}
 	for other := range l.Waiting() {
-		if other.Workspace() != f.Workspace() && pl.options.Slots.Take(other.Workspace(), other.Weight()) {
+		if other.Workspace() != f.Workspace() && ss.options.Slots.Take(other.Workspace(), other.Weight()) {
 			return other
 		}
 	}
-	pl.slotless = true
-	pl.blocks.add(wire.Cause_CONNECTIONS, now.Add(slotEvery))
-	pl.wakeAt(now.Add(slotEvery))
+	ss.slotless = true
+	ss.blocks.add(wire.Cause_CONNECTIONS, now.Add(slotEvery))
+	ss.wakeAt(now.Add(slotEvery))
 	return nil
 }
 
 // takeSlot gives the socket for one more session, for which a slot of the node was claimed in the name of a
 // flow; nil: there is none.
-func (pl *planner) takeSlot(now time.Time, a throttle.Limits, f *flow) *registry.ConnSlot {
-	socket := pl.allowance.handle.Dial(pl.allowance.version, a.Connections, f.Workspace(), pl.options.Slots)
+func (ss *sessions) takeSlot(now time.Time, a throttle.Limits, f *flow) *registry.ConnSlot {
+	socket := ss.allowance.handle.Dial(ss.allowance.version, a.Connections, f.Workspace(), ss.options.Slots)
 	if socket == nil { // silent sessions, or one that was here before us, still have some; or the share has just changed
-		pl.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
-		pl.options.Slots.Give(f.Workspace())
-		pl.wakeAt(now.Add(slotEvery))
+		ss.blocks.add(wire.Cause_CONNECTIONS, time.Time{})
+		ss.options.Slots.Give(f.Workspace())
+		ss.wakeAt(now.Add(slotEvery))
 	}
 	return socket
 }
 
-func (pl *planner) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath, socket *registry.ConnSlot) {
-	pl.allowance.dials.Begin(now, 1)
-	pl.opening.window.Begin(now, 1)
-	pl.opening.noteDialled(now)
-	pl.options.Sources.NoteDialled(o.index, pl.key, now)
-	pl.pool.nextID++
-	s := &session{id: pl.pool.nextID, queue: l, host: c, path: o, tls: pl.allowance.tlsMode(now, l),
+func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate, o *egressPath, socket *registry.ConnSlot) {
+	ss.allowance.dials.Begin(now, 1)
+	ss.opening.window.Begin(now, 1)
+	ss.opening.noteDialled(now)
+	ss.options.Sources.NoteDialled(o.index, ss.key, now)
+	ss.nextID++
+	s := &session{id: ss.nextID, queue: l, host: c, path: o, tls: ss.allowance.tlsMode(now, l),
 		slot: socket, opened: now,
-		name: f, dialled: now, beside: pl.pool.countOpenAt(c.host)}
-	pl.pool.sessions[s.id] = s
-	pl.recorder.recordDial(now)
-	pl.pool.occupyQueue(l, f)
-	pl.steps = append(pl.steps, OpenSession{ID: s.id, Source: o.Source, Host: c.host, At: c.at, TLS: s.tls,
-		Version: pl.allowance.version,
+		name: f, dialled: now, beside: ss.countOpenAt(c.host)}
+	ss.all[s.id] = s
+	ss.occupyQueue(l, f)
+	ss.steps = append(ss.steps, OpenSession{ID: s.id, Source: o.Source, Host: c.host, At: c.at, TLS: s.tls,
+		Version: ss.allowance.version,
 		Slot:    socket})
 }
 
 // closeQueue answers the probes of a queue whose hosts are all out of reach.
-func (pl *planner) closeQueue(now time.Time, l *hostQueue) {
-	told, why := pl.paths.hostsUnavailable(now, l.route)
+func (ss *sessions) closeQueue(now time.Time, l *hostQueue) {
+	told, why := ss.paths.hostsUnavailable(now, l.route)
 	for l.Queued() > 0 {
-		p := pl.queues.popProbe(l)
+		p := ss.queues.popProbe(l)
 		p.recheck = nil
 		for _, one := range why {
 			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a host that is down is this address's trouble too
 			p.note(one)
 		}
-		pl.queues.concludeProbe(p, told, now)
+		ss.queues.concludeProbe(p, told, now)
 	}
 }

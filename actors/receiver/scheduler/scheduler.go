@@ -22,12 +22,11 @@ type Scheduler struct {
 	*env
 	allowance *allowance
 	recorder  *recorder
-	pool      *pool
+	sessions  *sessions
 	paths     *paths
 	queues    *queues
 	opening   *openings
 	outcomes  *outcomes
-	planner   *planner
 	memory    *memory
 	explainer *explainer
 
@@ -44,20 +43,19 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc := &Scheduler{env: e, swept: now, lastUsed: now}
 	sc.allowance = newAllowance(e, h, now)
 	sc.recorder = &recorder{env: e, allowance: sc.allowance}
-	sc.pool = &pool{env: e, sessions: map[int]*session{}}
 	sc.paths = newPaths(e, sc.allowance, now)
 	sc.queues = &queues{env: e, inbox: inbox{env: e, tasks: newTasks(e.fair)}, paths: sc.paths, all: map[string]*hostQueue{},
 		parked: map[string]*heldDomain{}}
-	sc.opening = &openings{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths}
+	sc.opening = &openings{env: e, allowance: sc.allowance}
 	sc.opening.beginSearch(now)
-	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, pool: sc.pool,
+	sc.sessions = &sessions{env: e, allowance: sc.allowance, opening: sc.opening, paths: sc.paths, queues: sc.queues,
+		all: map[int]*session{}}
+	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, sessions: sc.sessions,
 		paths: sc.paths, queues: sc.queues, opening: sc.opening}
-	sc.planner = &planner{env: e, allowance: sc.allowance, recorder: sc.recorder, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, opening: sc.opening}
-	sc.memory = &memory{env: e, allowance: sc.allowance, pool: sc.pool, paths: sc.paths, queues: sc.queues,
+	sc.memory = &memory{env: e, allowance: sc.allowance, sessions: sc.sessions, paths: sc.paths, queues: sc.queues,
 		opening: sc.opening}
-	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, pool: sc.pool,
-		paths: sc.paths, queues: sc.queues, planner: sc.planner,
+	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, sessions: sc.sessions,
+		paths: sc.paths, queues: sc.queues,
 		memory: sc.memory}
 	return sc
 }
@@ -157,7 +155,7 @@ func (sc *Scheduler) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 
 // IdleSince says since when the scheduler has had nothing at all to do; false while it has.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
-	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.pool.sessions) == 0 && sc.fair.Queued() == 0 &&
+	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.sessions.all) == 0 && sc.fair.Queued() == 0 &&
 		len(sc.queues.waiting) == 0
 }
 
@@ -167,7 +165,7 @@ func (sc *Scheduler) HasWork() bool {
 	if len(sc.queues.tasks.busy) > 0 || sc.fair.Queued() > 0 || len(sc.queues.waiting) > 0 {
 		return true
 	}
-	for _, s := range sc.pool.sessions {
+	for _, s := range sc.sessions.all {
 		if len(s.given) > 0 || !s.ready {
 			return true
 		}
@@ -197,7 +195,7 @@ func (sc *Scheduler) HandOff(now time.Time) {
 	}
 	sc.queues.letGo(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
-	sc.pool.haltSessions(func(*session) bool { return true })
+	sc.sessions.haltSessions(func(*session) bool { return true })
 	for _, l := range sc.queues.all {
 		for l.Queued() > 0 {
 			sc.queues.popProbe(l).chunk.open--
@@ -207,11 +205,11 @@ func (sc *Scheduler) HandOff(now time.Time) {
 
 // planHandOff decides what to do now on the way out.
 func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
-	for _, s := range sc.pool.free {
-		sc.pool.quitSession(s)
+	for _, s := range sc.sessions.free {
+		sc.sessions.quitSession(s)
 	}
-	sc.pool.free = nil
-	over := len(sc.pool.sessions) == 0 || !now.Before(sc.handOffBy)
+	sc.sessions.free = nil
+	over := len(sc.sessions.all) == 0 || !now.Before(sc.handOffBy)
 	for t := range sc.queues.tasks.busy {
 		if over || t.open() == 0 {
 			sc.queues.releaseClient(now, t)
@@ -231,7 +229,7 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 
 // lastStep is the last step of all.
 func (sc *Scheduler) lastStep(now time.Time) Depart {
-	last := Depart{InTime: len(sc.pool.sessions) == 0}
+	last := Depart{InTime: len(sc.sessions.all) == 0}
 	if sc.options.Facts != nil && sc.dirty {
 		if fact, worth := sc.memory.snapshot(now); worth {
 			last.Fact = &fact
@@ -257,7 +255,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		return sc.planHandOff(now)
 	}
 	a := sc.takeAllowance(now)
-	sc.pool.carryOutHalts()
+	sc.sessions.carryOutHalts()
 	known := sc.memory.askKnown(now, sc.allowance.share)
 	muted := sc.paths.sourcesUnavailable(now)
 	sc.wakeAt(muted.Until)
@@ -267,14 +265,19 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.queues.tellWaiting(now)
 		sc.wakeAt(sc.paths.receiver.until)
 	}
-	sc.planner.blocks = blocksNow{}
+	sc.sessions.blocks = blocksNow{}
 	sc.queues.readmit(now)
-	sc.planner.tendFree(now, a, resting || barred)
-	sc.planner.pressed, sc.planner.small, sc.planner.slotless = false, nil, false
+	sc.sessions.tendFree(now, a, resting || barred)
+	sc.sessions.pressed, sc.sessions.small, sc.sessions.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
-		sc.planner.openSessions(now, a)
+		sc.sessions.openSessions(now, a)
 	}
-	sc.planner.lately.note(now, sc.planner.blocks)
+	for _, step := range sc.steps {
+		if _, dialled := step.(OpenSession); dialled {
+			sc.recorder.recordDial(now)
+		}
+	}
+	sc.sessions.lately.note(now, sc.sessions.blocks)
 	sc.queues.flushAnswers(now)
 	sc.doTimely(now)
 	sc.memory.keepSnapshot(now, false)
@@ -282,7 +285,7 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.lastUsed = now
 	}
 	if st := &sc.recorder.record; !st.observed.IsZero() {
-		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), len(sc.pool.sessions) == 0 && !sc.planner.slotless)
+		sc.queues.passBarren(now, st.cause, now.Sub(st.observed), len(sc.sessions.all) == 0 && !sc.sessions.slotless)
 	}
 	sc.explainer.observePlan(now)
 	steps := sc.steps
@@ -386,21 +389,21 @@ func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 // SessionOpened notes that a session is ready, with what its host showed, or why it is not.
 func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
 	if failed == nil {
-		sc.allowance.noteShown(sc.pool.sessions[id], shown)
-	} else if s := sc.pool.sessions[id]; s != nil {
+		sc.allowance.noteShown(sc.sessions.all[id], shown)
+	} else if s := sc.sessions.all[id]; s != nil {
 		s.queue.barren.note(s.dialled, now, failed)
 	}
 	sc.outcomes.sessionOpened(now, id, failed)
-	sc.pool.carryOutHalts()
+	sc.sessions.carryOutHalts()
 }
 
 // SessionWorked takes the answers of a session.
 func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
-	if s := sc.pool.sessions[r.ID]; s != nil {
+	if s := sc.sessions.all[r.ID]; s != nil {
 		s.queue.barren.noteReport(s.sent(), now, &r)
 	}
 	sc.outcomes.sessionWorked(now, r)
-	sc.pool.carryOutHalts()
+	sc.sessions.carryOutHalts()
 }
 
 // SessionClosed frees the place of a session that has ended, or was given up before it began.
@@ -409,16 +412,16 @@ func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionC
 // SessionCrashed takes back what a session was doing that ended by a fault of ours.
 func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
 	sc.outcomes.sessionCrashed(now, id)
-	sc.pool.carryOutHalts()
+	sc.sessions.carryOutHalts()
 }
 
 // CloseSession lets a session end after what is on the wire, and reports whether there is one.
-func (sc *Scheduler) CloseSession(id int) bool { return sc.pool.closeSession(id) }
+func (sc *Scheduler) CloseSession(id int) bool { return sc.sessions.closeSession(id) }
 
 // Slots are the connections of the sessions, by the numbers of these.
 func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	return func(yield func(int, *registry.ConnSlot) bool) {
-		for id, s := range sc.pool.sessions {
+		for id, s := range sc.sessions.all {
 			if !yield(id, s.slot) {
 				return
 			}

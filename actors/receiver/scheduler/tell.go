@@ -24,9 +24,9 @@ func (ex *explainer) observePlan(now time.Time) {
 	}
 	queued := ex.fair.Queued() + ex.queues.tasks.behind
 	ex.options.Metrics.waiting(st, b.Cause, queued)
-	if ex.fair.Queued() > 0 || len(ex.pool.sessions) > 0 {
+	if ex.fair.Queued() > 0 || len(ex.sessions.all) > 0 {
 		if history := ex.recorder.openHistory(now); history != nil {
-			history.Observe(now, status.Moment{Sessions: len(ex.pool.sessions), Queued: queued,
+			history.Observe(now, status.Moment{Sessions: len(ex.sessions.all), Queued: queued,
 				Permitted: ex.paths.permittedRate(now),
 				Cause:     b.Cause}, st.cause, st.observed)
 		}
@@ -41,14 +41,14 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	recent := st.minutes.Sum(now.Unix() / 60)
 	out := view.Receiver{Key: ex.key, Cause: b.Word(), Until: b.Until, Why: b.Why,
 		Queued: ex.queues.countUnanswered(), Behind: ex.queues.tasks.behind,
-		Sessions: len(ex.pool.sessions), Most: ex.limits.Connections, Allowed: ex.paths.permittedRate(now),
+		Sessions: len(ex.sessions.all), Most: ex.limits.Connections, Allowed: ex.paths.permittedRate(now),
 		Ceiling: ex.limits.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
 		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
 	if since := ex.queues.oldestWaiting(); !since.IsZero() {
 		out.Oldest = now.Sub(since).Seconds()
 	}
-	for _, s := range ex.pool.sessions {
+	for _, s := range ex.sessions.all {
 		out.InFlight += len(s.given)
 	}
 	out.Last = st.telling.view()
@@ -58,7 +58,7 @@ func (ex *explainer) status(now time.Time) view.Receiver {
 	if !out.Last.At.IsZero() {
 		out.LastAt = now.Sub(out.Last.At).Seconds()
 	}
-	out.Sources = ex.paths.sourceStatus(now, ex.pool.countByPath())
+	out.Sources = ex.paths.sourceStatus(now, ex.sessions.countByPath())
 	for _, o := range out.Sources {
 		out.Budget = max(out.Budget, o.Budget)
 	}
@@ -94,7 +94,7 @@ func (ex *explainer) detail(now time.Time) view.ReceiverDetail {
 	out := view.ReceiverDetail{Receiver: ex.status(now), Queues: ex.queues.queueStatus(now),
 		Learned: learnedStatus(&ex.allowance.learned, now), Software: ex.allowance.softwareStatus(),
 		SessionList: []view.Session{}, Firings: []view.Reply{}, Minutes: []view.Minute{}}
-	for _, s := range ex.pool.sessions {
+	for _, s := range ex.sessions.all {
 		out.SessionList = append(out.SessionList, s.status(now))
 	}
 	slices.SortFunc(out.SessionList, func(a, b view.Session) int { return cmp.Compare(a.ID, b.ID) })

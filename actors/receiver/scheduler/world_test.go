@@ -375,15 +375,15 @@ func (w *world) checkEmpty() {
 	w.t.Helper()
 	w.run(w.now.Add(2 * time.Hour))
 	d := w.scheduler
-	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.pool.sessions) > 0 || len(w.open) > 0 ||
-		len(d.pool.free) > 0 || d.pool.closing != 0 {
+	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.sessions.all) > 0 || len(w.open) > 0 ||
+		len(d.sessions.free) > 0 || d.sessions.closing != 0 {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
-			n, slotsOfWorld, len(d.pool.sessions), len(w.open), len(d.pool.free), d.pool.closing)
+			n, slotsOfWorld, len(d.sessions.all), len(w.open), len(d.sessions.free), d.sessions.closing)
 	}
-	if len(d.queues.all) > 0 || len(d.pool.served) > 0 || d.queues.aside.Len() > 0 || d.queues.unsent.Len() > 0 ||
+	if len(d.queues.all) > 0 || len(d.sessions.served) > 0 || d.queues.aside.Len() > 0 || d.queues.unsent.Len() > 0 ||
 		len(d.queues.finished) > 0 {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
-			len(d.queues.all), len(d.pool.served), d.queues.aside.Len(), d.queues.unsent.Len(), len(d.queues.finished))
+			len(d.queues.all), len(d.sessions.served), d.queues.aside.Len(), d.queues.unsent.Len(), len(d.queues.finished))
 	}
 	if t := &d.queues.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.fair.Tenants() > 0 ||
 		t.fair.Queued() != 0 || t.fair.Unserved() != 0 {
