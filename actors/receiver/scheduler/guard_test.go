@@ -141,12 +141,12 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	w = busyWith(t, sourceA)
 	for _, s := range w.scheduler.sessions.all {
 		s.refused = guardLeast - 1
-		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		if n := w.halted(); n != 0 {
 			t.Errorf("%d halted by one odd mailbox", n)
 		}
 		s.refused = guardLeast
-		w.scheduler.outcomes.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		break
 	}
 	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {

@@ -35,7 +35,7 @@ func TestSessionsThatFailTogether(t *testing.T) {
 			l := d.queues.hostQueue(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.outcomes.followTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.told)
+				d.takeTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.told)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
@@ -54,7 +54,7 @@ func TestProbeThatEndsSessions(t *testing.T) {
 	lost := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
 	for n := range triesMax {
 		waits := n < triesMax-1
-		d.outcomes.retryProbe(l, Answered{Probe: p, Told: lost, At: begin})
+		d.queues.retryProbe(l, Answered{Probe: p, Told: lost, At: begin})
 		if (l.Queued() == 2) != waits || (p.chunk.open == 1) == waits {
 			t.Fatalf("after %d sessions: %d wait, %d are open", n+1, l.Queued(), p.chunk.open)
 		}
@@ -92,7 +92,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			}
 			for n := range 3 {
 				c.until = begin
-				d.outcomes.followTrouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
+				d.takeTrouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
 				if c.failures != n+1 {
 					t.Fatalf("%d failures after %d", c.failures, n+1)
 				}
@@ -104,7 +104,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			d.sessions.all[s.id], s.ready, s.opened = s, true, begin
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
-			d.outcomes.settleReport(begin, s, Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})
+			d.takeReport(begin, s, &Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Told: told, Sent: begin, At: begin, Nth: 1}}})
 			if c.failures != 0 {
 				t.Errorf("%d failures of a host that answers", c.failures)
 			}

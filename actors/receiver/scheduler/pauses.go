@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -127,4 +128,50 @@ func (ps *paths) consequenceOf(now time.Time, f *firing) time.Time {
 		return time.Time{}
 	}
 	return until
+}
+
+const (
+	// brokenFor is how long a host is left alone that has served us, when one connection to it
+	// breaks: if only some of them do, all addresses would wait for minutes each time.
+	// Guess.
+	brokenFor = 2 * time.Second
+)
+
+// trouble is what ended a session, or kept it from beginning.
+type trouble struct {
+	told  Judgement
+	ready bool         // it was open
+	heard bool         // and something was answered
+	tls   smtp.TLSMode // as it was opened
+	sent  time.Time    // what is to blame for it
+}
+
+// takeTrouble follows a verdict that speaks of the host or of us, not of an address.
+func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
+	ps.dirty = true
+	told, v, mayTLS := t.told, t.told.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
+	switch {
+	case told.NoHELO && ps.limits.TLS != throttle.TLSRequired:
+		at.route.setMode(smtp.TLSOffHELO, now)
+	case v.Action == verdict.ActPause && rateLimited(v):
+		ps.throttled(now, t.sent, at.path, told)
+	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
+		ps.blameSource(now, at.path, told)
+		ps.pauseReceiver(now, told)
+	case v.Action == verdict.ActOtherSource:
+		ps.refuseSource(now, at.route, at.host, at.path, told)
+	case v.Action == verdict.ActTLS && mayTLS:
+		at.route.setMode(smtp.TLSRequired, now)
+	case told.Attempt.Stage == smtp.StageTLS && t.tls == smtp.TLSOpportunistic:
+		at.route.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
+	case t.ready && !t.heard && told.Attempt.TLS && told.Attempt.Code == 0 && t.tls == smtp.TLSOpportunistic &&
+		told.Attempt.Trouble != evidence.TroubleOurs:
+		at.route.setMode(smtp.TLSOff, now) // it breaks as soon as something is said under TLS
+	case v.Action == verdict.ActSlow && t.ready && told.Attempt.Stage > smtp.StageHello:
+		ps.throttled(now, t.sent, at.path, told)
+	case told.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // once is chance
+		at.host.avoid(now, told, brokenFor)
+	default:
+		at.host.avoid(now, told, ps.penaltyWait(v, at.host.failures))
+	}
 }

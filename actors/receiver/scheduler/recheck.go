@@ -379,6 +379,39 @@ func (qs *queues) letGo(now time.Time) {
 	qs.waiting, qs.parked = nil, map[string]*heldDomain{}
 }
 
+const (
+	// triesMax is how many sessions may end under one probe before it is told
+	// to come back later: it may be the one that ends them.
+	triesMax = 3
+)
+
+// retryProbe puts a probe back that was on the wire when its session ended. When that
+// happens again and again it comes back later: it may be what ends them.
+func (qs *queues) retryProbe(l *hostQueue, a Answered) {
+	a.Probe.note(a.Told)
+	if a.Probe.tries++; a.Probe.tries < triesMax {
+		qs.pushProbe(l, a.Probe)
+		return
+	}
+	a.Told.Verdict.Outcome, a.Told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	qs.answerProbe(a.Probe, a.Told, a.At)
+}
+
+// nextHosts moves a probe on to the other hosts of its route. It is the domain's
+// fault only when every one of them has said that it does not serve it, which
+// verdict.Conclude finds.
+func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
+	p := a.Probe
+	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h *wire.Host) bool {
+		return h.GetName() == at.host.host
+	})
+	if reachable(p.hosts) {
+		qs.pushProbe(qs.hostQueue(now, p.hosts), p)
+		return
+	}
+	qs.concludeProbe(p, a.Told, a.At)
+}
+
 // setCause notes what the newest attempt at an address is believed to be about.
 func (p *Probe) setCause(c evidence.Cause) {
 	if n := len(p.attempts); n > 0 && c != (evidence.Cause{}) {

@@ -26,7 +26,6 @@ type Scheduler struct {
 	paths     *paths
 	queues    *queues
 	opening   *openings
-	outcomes  *outcomes
 	memory    *memory
 	explainer *explainer
 
@@ -50,8 +49,6 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	sc.opening.beginSearch(now)
 	sc.sessions = &sessions{env: e, allowance: sc.allowance, opening: sc.opening, paths: sc.paths, queues: sc.queues,
 		all: map[int]*session{}}
-	sc.outcomes = &outcomes{env: e, allowance: sc.allowance, recorder: sc.recorder, sessions: sc.sessions,
-		paths: sc.paths, queues: sc.queues, opening: sc.opening}
 	sc.memory = &memory{env: e, allowance: sc.allowance, sessions: sc.sessions, paths: sc.paths, queues: sc.queues,
 		opening: sc.opening}
 	sc.explainer = &explainer{env: e, allowance: sc.allowance, recorder: sc.recorder, sessions: sc.sessions,
@@ -385,35 +382,6 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 
 // LoseClients gives up what waits for the clients at an address that is out of reach.
 func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
-
-// SessionOpened notes that a session is ready, with what its host showed, or why it is not.
-func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, failed *Judgement) {
-	if failed == nil {
-		sc.allowance.noteShown(sc.sessions.all[id], shown)
-	} else if s := sc.sessions.all[id]; s != nil {
-		s.queue.barren.note(s.dialled, now, failed)
-	}
-	sc.outcomes.sessionOpened(now, id, failed)
-	sc.sessions.carryOutHalts()
-}
-
-// SessionWorked takes the answers of a session.
-func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
-	if s := sc.sessions.all[r.ID]; s != nil {
-		s.queue.barren.noteReport(s.sent(), now, &r)
-	}
-	sc.outcomes.sessionWorked(now, r)
-	sc.sessions.carryOutHalts()
-}
-
-// SessionClosed frees the place of a session that has ended, or was given up before it began.
-func (sc *Scheduler) SessionClosed(now time.Time, id int) { sc.outcomes.sessionClosed(now, id) }
-
-// SessionCrashed takes back what a session was doing that ended by a fault of ours.
-func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
-	sc.outcomes.sessionCrashed(now, id)
-	sc.sessions.carryOutHalts()
-}
 
 // CloseSession lets a session end after what is on the wire, and reports whether there is one.
 func (sc *Scheduler) CloseSession(id int) bool { return sc.sessions.closeSession(id) }

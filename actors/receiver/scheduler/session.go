@@ -87,3 +87,9 @@ func (s *session) stage() smtp.Stage {
 	}
 	return smtp.StageConnect
 }
+
+// situation is what the facts of its report depend on.
+func (s *session) situation(now time.Time, a throttle.Limits) situation {
+	return situation{void: s.void, agreed: s.agreed, sent: s.sent(), guard: s.mayWakeGuard(now),
+		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, told: s.told}
+}

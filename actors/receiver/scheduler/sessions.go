@@ -81,7 +81,12 @@ func (ss *sessions) countOpenAt(host string) (n int) {
 	return n
 }
 
-func (ss *sessions) loseSession(s *session) {
+// loseSession frees the place of a session that has ended, or did not begin.
+func (ss *sessions) loseSession(now time.Time, s *session) {
+	if !s.ready {
+		ss.allowance.dials.Done(now, 1)
+		ss.opening.window.Done(now, 1)
+	}
 	delete(ss.all, s.id)
 	s.takeBack()
 	if s.closing {
@@ -103,6 +108,23 @@ func (ss *sessions) carryOutHalts() {
 		ss.haltSessions(h.names)
 	}
 	ss.halts = ss.halts[:0]
+}
+
+// begin notes that a session is open.
+func (ss *sessions) begin(now time.Time, s *session) {
+	seen := ss.allowance.openings.Seen(s.opened, now)
+	ss.allowance.dials.Done(seen, 1)
+	ss.opening.window.Done(seen, 1)
+	ready, opening := ss.countSessions()
+	ss.opening.wasOpened(now, s, ready, opening)
+	s.ready, s.opened = true, now
+	ss.release(now, s)
+}
+
+// release notes that a session has nothing to do.
+func (ss *sessions) release(now time.Time, s *session) {
+	s.idle = now
+	ss.free = append(ss.free, s)
 }
 
 // haltSessions lets sessions begin nothing more of what they were given.

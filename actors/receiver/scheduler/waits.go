@@ -7,6 +7,10 @@ import (
 	"rollcall/smtp/verdict"
 )
 
+// harvestFor is how long a receiver is left alone whose guard against address
+// harvesting has spoken, when it names no time: Cisco's counts by the hour.
+const harvestFor = time.Hour
+
 // penaltyWaits are those of a penalty that names no time.
 func (e *env) penaltyWaits() []time.Duration {
 	if own := e.limits.Waits.List(); len(own) > 0 {

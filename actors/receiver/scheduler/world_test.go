@@ -226,7 +226,7 @@ func (w *world) do(s Step) {
 	case OpenSession:
 		if !s.Slot.Begin(s.Version, nil) { // the share has changed since
 			w.open[s.ID] = &simSession{socket: s.Slot}
-			w.after(0, func() { w.scheduler.outcomes.sessionClosed(w.now, s.ID) })
+			w.after(0, func() { w.scheduler.SessionClosed(w.now, s.ID) })
 			return
 		}
 		w.dials = append(w.dials, w.now)
@@ -242,7 +242,7 @@ func (w *world) do(s Step) {
 	case KeepFact:
 		w.keeps++
 	case QuitSession:
-		w.after(w.turn, func() { w.scheduler.outcomes.sessionClosed(w.now, s.ID) })
+		w.after(w.turn, func() { w.scheduler.SessionClosed(w.now, s.ID) })
 	case DropSession:
 		if w.open[s.ID] == nil {
 			w.t.Errorf("session %d dropped twice", s.ID)
