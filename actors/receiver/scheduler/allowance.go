@@ -229,21 +229,17 @@ func (al *allowance) ofWhole(n int) int {
 	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up: our part of it is n again, not 0
 }
 
-// sessionsWorth is how many sessions are worth it for so many addresses: one, and more only when
-// one alone would be long at it, which is known from its first answers on, and
-// when the RCPT rate can feed them.
-func (al *allowance) sessionsWorth(left int, a throttle.Limits) int {
-	if al.options.Busy != nil && al.options.Busy() {
-		return 1
+// nothingAllowed says whether an allowance is too small a share to ask anything.
+func nothingAllowed(a throttle.Limits) bool {
+	return a.Connections <= 0 || a.ConnectionRate.Events <= 0 || a.RcptRate.Events <= 0
+}
+
+// view gives what the decisions of one plan go by.
+func (al *allowance) view(now time.Time) View {
+	v := View{now: now, limits: al.limits, lead: al.lead.Known(), turn: al.replies.Lowest, expect: al.replies.Lowest,
+		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
+	if al.replies.Samples == 0 {
+		v.expect = v.opening / 3
 	}
-	turn := al.replies.Lowest
-	perSecond := float64(a.RcptRate.Events) / a.RcptRate.Per.Seconds()
-	alone := time.Duration(float64(left) * al.turnsPerAddress() * float64(turn))
-	alone += time.Duration(left/a.RcptsPerConnection) * 2 * al.openings.Lowest // and QUIT takes its turn
-	fed := perSecond * turnsPerProbe * turn.Seconds()
-	worth := worthShort
-	if turn >= turnShort {
-		worth = time.Duration(float64(worthOpening) * float64(turnShort) / float64(turn))
-	}
-	return 1 + min(left/min(probesPerSession, a.RcptsPerConnection), int(alone/worth), 1+int(2*fed))
+	return v
 }

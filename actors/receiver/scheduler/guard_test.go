@@ -152,11 +152,13 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {
 		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.sessions.all))
 	}
+	v := w.scheduler.allowance.view(w.now)
+	v.limits = openedWide()
 	for _, s := range w.scheduler.sessions.all {
-		if spent := w.scheduler.sessions.isSpent(w.now, s, openedWide()); spent != s.slot.Halted.Load() {
+		if spent := w.scheduler.sessions.isSpent(&v, s); spent != s.slot.Halted.Load() {
 			t.Errorf("a session is used again after a guard has spoken: %v", !spent)
 		}
-		w.scheduler.sessions.giveProbes(w.now, s, []*Probe{{}}, openedWide())
+		w.scheduler.sessions.giveProbes(&v, s, []*Probe{{}})
 	}
 	if n := w.halted(); n != 0 {
 		t.Errorf("%d halted for ever", n)

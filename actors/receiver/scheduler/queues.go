@@ -11,6 +11,15 @@ import (
 	"rollcall/smtp"
 )
 
+// hostQueuesMax is beyond how many queues those without work are forgotten whatever they know: 10 MB.
+const hostQueuesMax = 10_000
+
+// asideQueue is a queue that is out of the turns for a while.
+type asideQueue struct {
+	queue *hostQueue
+	until time.Time
+}
+
 // queues are the sets of hosts of this receiver, and what waits for each.
 type queues struct {
 	inbox

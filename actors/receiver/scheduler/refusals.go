@@ -33,26 +33,3 @@ func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float6
 	}
 	return float64(ps.limits.RefusedPerHour) / part / ps.options.Sources.Hour.Of(time.Hour).Hours()
 }
-
-// refusalsFor returns how many probes of a queue may begin now by the budget of a source, and when
-// none may, when to ask again. A queue whose tenants have used more than those of another queue with
-// a session leaves these their part of what is left.
-func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
-	n, next = o.refusals.Ready(now)
-	weight := ss.paths.refusalWeight(o)
-	if n <= 0 || weight <= 1 || l.Queued() == 0 {
-		return n, next
-	}
-	rank := l.Rank()
-	for _, s := range ss.all {
-		if s.queue == l || s.path != o || s.closing || s.queue.Queued() == 0 || !rank.Ahead(s.queue.Rank(), weight) {
-			continue
-		}
-		part := 1 - ss.fair.Fraction(l.First())
-		if n -= int(math.Ceil(part * float64(o.refusals.CountAllowed()))); n <= 0 {
-			return 0, now.Add(asideFor)
-		}
-		return n, next
-	}
-	return n, next
-}

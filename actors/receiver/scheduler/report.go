@@ -78,3 +78,8 @@ func stopsSession(a verdict.Action) bool {
 	}
 	return false
 }
+
+// again is the verdict "ask again" with a reason.
+func again(r smtp.Reason, rule string) verdict.Verdict {
+	return verdict.Verdict{Reason: r, Blame: smtp.BlameReceiver, Action: verdict.ActRetry, Rule: rule}
+}

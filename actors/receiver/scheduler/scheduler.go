@@ -170,6 +170,9 @@ func (sc *Scheduler) HasWork() bool {
 	return false
 }
 
+// fenceEvery is how soon it is looked again whether we may speak: a fence ends with the first answer of the ledger.
+const fenceEvery = time.Second
+
 // keepRates keeps the rate of every source, and its Window, to what is allowed now.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
@@ -263,11 +266,12 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 		sc.wakeAt(sc.paths.receiver.until)
 	}
 	sc.sessions.blocks = blocksNow{}
+	v := sc.allowance.view(now)
 	sc.queues.readmit(now)
-	sc.sessions.tendFree(now, a, resting || barred)
+	sc.sessions.tendFree(&v, resting || barred)
 	sc.sessions.pressed, sc.sessions.small, sc.sessions.slotless = false, nil, false
 	if !resting && !barred && muted.Free() && a.Pause != throttle.PauseDrain {
-		sc.sessions.openSessions(now, a)
+		sc.sessions.openSessions(&v)
 	}
 	for _, step := range sc.steps {
 		if _, dialled := step.(OpenSession); dialled {

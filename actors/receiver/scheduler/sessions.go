@@ -205,28 +205,3 @@ func (ss *sessions) countByPath() map[*egressPath]int {
 	}
 	return n
 }
-
-// backSoon is when a queue of which no host can be asked now can be asked again, if that is soon
-// enough for those who wait to stay; zero: they are told, also when no source of ours can ever ask.
-func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
-	for _, c := range l.candidates {
-		if now.Before(c.until) && ss.opening.tellsDown(c.failures) {
-			return time.Time{}
-		}
-		_, until, rests := ss.paths.hostUnavailable(now, l.route, c)
-		isWell := !now.Before(c.until) // then it is our sources that rest
-		if isWell && until.Sub(now) > ss.restUntold() {
-			return time.Time{}
-		}
-		if !rests {
-			continue
-		}
-		if soonest.IsZero() || until.Before(soonest) {
-			soonest = until
-		}
-	}
-	if soonest.Sub(now) > ss.options.Stretched(downMost*11/10) {
-		return time.Time{}
-	}
-	return soonest
-}
