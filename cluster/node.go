@@ -372,25 +372,6 @@ func (n *Node) Share(key string) (part, of int) {
 	return n.shares.Load().Of(key)
 }
 
-// Part is a kinder Share for what protects only ourselves, where a little too much
-// for some seconds does no harm: for who owns a key, the members that it sees, and
-// for everybody else one, of all processes that are in.
-func (n *Node) Part(key string) (part, of int) {
-	roll, view := n.roll.Load(), n.lookup.view.Load()
-	if n.peers == nil || roll == nil {
-		return 1, 1
-	}
-	for _, row := range roll.Nodes {
-		if row.Standing == ledger.NodeIn {
-			of++
-		}
-	}
-	if part = 1; share.Owner(view.members, key) == n.card.Session {
-		part = len(view.members)
-	}
-	return min(part, of), max(1, of)
-}
-
 // Fenced says that this process may use nothing that is shared: it has not reached
 // the ledger for too long.
 func (n *Node) Fenced() bool { return n.peers != nil && n.beats.fence.up() }

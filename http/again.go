@@ -70,9 +70,6 @@ type lookPlan struct {
 }
 
 func newLooks(reads Rate, nodes func() int) *looks {
-	if nodes == nil {
-		nodes = func() int { return 1 }
-	}
 	return &looks{most: int(min(reads.PerSecond, float64(reads.Burst))) / 2, nodes: nodes, keys: make(map[string]*lookPlan)}
 }
 

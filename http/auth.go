@@ -29,11 +29,11 @@ func (s *Server) admit(ctx context.Context, r *request) bool {
 		writeIssue(r.RequestCtx, api.OriginNotAllowed, 0)
 		return false
 	}
-	take, name := s.limits.Read, "reads"
+	bucket, name := s.limits.reads, "reads"
 	if r.route == routeVerifications && !r.read {
-		take, name = s.limits.Create, "creates"
+		bucket, name = s.limits.creates, "creates"
 	}
-	if wait := take(key.ID); wait > 0 {
+	if wait := bucket.takeToken(key.ID); wait > 0 {
 		s.limited(r, name, wait)
 		return false
 	}
@@ -62,19 +62,19 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	case keyAccepted:
 		return key, true
 	case keyRejected:
-		s.reject(r, api.InvalidAPIKey, s.badKeys.take(address))
+		s.reject(r, api.InvalidAPIKey, s.badKeys.takeToken(address))
 		return ledger.Key{}, false
 	case keyStale: // it was good and has the right secret: that is no guess
-		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
 	}
-	if s.badKeys.take(address) == 0 { // until the ledger says that it is good
-		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { s.badKeys.give(address) })
+	if s.badKeys.takeToken(address) == 0 { // until the ledger says that it is good
+		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { s.badKeys.returnToken(address) })
 	}
-	if wait := s.lookups.take(address); wait > 0 {
+	if wait := s.lookups.takeToken(address); wait > 0 {
 		s.limited(r, "key_lookups", wait)
 		return ledger.Key{}, false
 	}
-	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.take(address) }, func() {})
+	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
 }
 
 // client gives the address that a request comes from, by what trusted proxies say.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -145,33 +146,98 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// TestBuckets stays bounded and forgets nobody who still has to wait, as long as there is room.
-func TestBuckets(t *testing.T) {
+// TestRateLimiterStaysBounded and forgets the name that was not used for longest.
+func TestRateLimiterStaysBounded(t *testing.T) {
 	now := time.Now()
-	b := newBuckets(Rate{PerSecond: 1, Burst: 2}, func() time.Time { return now })
-	first, second := b.take("a"), b.take("a")
-	if first != 0 || second != 0 || b.take("a") != time.Second {
+	l := newRateLimiter(Rate{PerSecond: 1, Burst: 2}, oneNode, func() time.Time { return now })
+	first, second := l.takeToken("a"), l.takeToken("a")
+	if first != 0 || second != 0 || l.takeToken("a") != time.Second {
 		t.Error("a burst of 2 is not 2")
 	}
-	if b.give("a"); b.take("a") != 0 || b.take("a") != time.Second {
+	if l.returnToken("a"); l.takeToken("a") != 0 || l.takeToken("a") != time.Second {
 		t.Error("a token that was given back is not there")
 	}
-	if b.give("nobody"); len(b.full) != 1 {
+	now = now.Add(time.Minute)
+	if l.returnToken("a"); l.takeToken("a") != 0 || l.takeToken("a") != 0 || l.takeToken("a") == 0 {
+		t.Error("giving back to a full bucket makes it hold more than a burst")
+	}
+	if l.returnToken("nobody"); l.buckets.Len() != 1 {
 		t.Error("giving back to a full bucket makes a name")
 	}
-	for i := range bucketsMax - 1 {
-		b.take(fmt.Sprint("old ", i))
+	for i := range bucketsMax {
+		if i == bucketsMax/2 {
+			l.takeToken("a") // is used
+		}
+		l.takeToken(fmt.Sprint("flood ", i))
 	}
-	now = now.Add(1500 * time.Millisecond) // the old ones are full again, a is not
-	b.take("new")
-	if len(b.full) != 2 || b.take("a") != 0 || b.take("a") != 500*time.Millisecond {
-		t.Errorf("%d names are left", len(b.full))
+	if n := l.buckets.Len(); n != bucketsMax || l.takeToken("a") == 0 || l.takeToken("flood 0") != 0 {
+		t.Errorf("%d names are kept, want %d, with those that are in use", n, bucketsMax)
 	}
-	for i := range 2 * bucketsMax {
-		b.take(fmt.Sprint("flood ", i))
+}
+
+// TestWhoWaitsAsToldGetsAToken also for rates that no nanosecond divides, and while others are refused at the same time.
+func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
+	for _, r := range []Rate{{20, 40}, {3, 7}, {1.0 / 3, 1}, {0.7, 2}, {997, 13}} {
+		now := time.Now()
+		l := newRateLimiter(r, oneNode, func() time.Time { return now })
+		for range r.Burst {
+			if l.takeToken("key") != 0 {
+				t.Fatalf("%+v: a full bucket has less than its burst", r)
+			}
+		}
+		for range 1000 {
+			var crowd sync.WaitGroup
+			for range 4 {
+				crowd.Go(func() { l.takeToken("key") })
+			}
+			crowd.Wait()
+			wait := l.takeToken("key")
+			if wait <= 0 || wait > time.Duration(float64(time.Second)/r.PerSecond)+1 {
+				t.Fatalf("%+v: an empty bucket says to wait %v", r, wait)
+			}
+			now = now.Add(wait)
+			if l.takeToken("key") != 0 {
+				t.Fatalf("%+v: after the wait of %v there is no token", r, wait)
+			}
+		}
 	}
-	if len(b.full) > bucketsMax {
-		t.Errorf("%d names are kept, want at most %d", len(b.full), bucketsMax)
+}
+
+func TestPartOfALimit(t *testing.T) {
+	for _, c := range []struct {
+		all   Rate
+		nodes int
+		want  Rate
+	}{
+		{Rate{20, 40}, 0, Rate{20, 40}},
+		{Rate{20, 40}, 1, Rate{20, 40}},
+		{Rate{20, 40}, 4, Rate{5, 10}},
+		{Rate{20, 40}, 3, Rate{20.0 / 3, 14}},
+		{Rate{20, 40}, 100, Rate{1, 5}},
+		{Rate{0.1, 1}, 3, Rate{0.1, 1}},
+	} {
+		if got := c.all.dividedBy(c.nodes); got != c.want {
+			t.Errorf("%+v by %d is %+v, want %+v", c.all, c.nodes, got, c.want)
+		}
+	}
+	nodes := 1
+	s := &slots{max: 4, nodes: func() int { return nodes }, used: map[string]int{}}
+	var releases []func()
+	for _, c := range []struct{ nodes, want int }{{1, 4}, {3, 2}, {9, 1}} {
+		nodes = c.nodes
+		for r := s.takeSlot("key"); r != nil; r = s.takeSlot("key") {
+			releases = append(releases, r)
+		}
+		if len(releases) != c.want {
+			t.Errorf("of %d nodes one lets %d downloads run at once, want %d", c.nodes, len(releases), c.want)
+		}
+		for _, release := range releases {
+			release()
+		}
+		releases = nil
+	}
+	if len(s.used) != 0 {
+		t.Errorf("%v is kept of keys that download nothing", s.used)
 	}
 }
 

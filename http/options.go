@@ -37,16 +37,16 @@ type Rate struct {
 	Burst     int     // 1 or more
 }
 
-// Limits bound what one customer may ask: those per key of all nodes together
-// (see Limiter), the others of one node. Below what a client that keeps to
+// Limits bound what one customer may ask: those per key of all nodes together,
+// in equal parts (see Options.Nodes), the others of one node. Below what a client that keeps to
 // Retry-After needs, honest customers meet 429; far above, one customer can slow
 // the others.
 type Limits struct {
-	Reads       Rate // per key, everything but creates; with a Limiter only for Retry-After
-	Creates     Rate // per key; only used without a Limiter
+	Reads       Rate // per key, everything but creates
+	Creates     Rate // per key
 	BadKeys     Rate // wrong keys per network address (an IPv6 /64 is one)
 	KeyLookups  Rate // of an address above BadKeys, questions to the ledger about keys it may be guessing
-	DownloadMax int  // results downloads at once per key; only used without a Limiter
+	DownloadMax int  // results downloads at once per key
 	InFlightMax int  // requests in work at once, of all, shared by workspace; 503 overloaded above it
 	ConnsMax    int  // open connections of all; a network address may hold no more than are still free
 }
@@ -78,7 +78,6 @@ type Options struct {
 	Weight         func(uuid.UUID) int       // of a workspace; nil: all have 1. It must not block
 	Trusted        proxies.Trusted           // whose PROXY and X-Forwarded-For headers are believed; may be nobody
 	Limits         Limits                    // see DefaultLimits
-	Limiter        Limiter                   // of the limits per key in a cluster; nil: this server alone counts
 	Nodes          func() int                // how many share the limits per key; nil: this one is alone. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above
 	MaxRows        int64                     // told to customers; intake keeps it

@@ -131,11 +131,11 @@ func (s *Server) act(r *request, a Act) {
 		s.refuse(r, api.Overloaded, jitter(10, 10))
 		return
 	}
-	take, name := s.limits.Read, "reads"
+	bucket, name := s.limits.reads, "reads"
 	if a.Operation == Create {
-		take, name = s.limits.Create, "creates"
+		bucket, name = s.limits.creates, "creates"
 	}
-	if wait := take(r.key.ID); wait > 0 {
+	if wait := bucket.takeToken(r.key.ID); wait > 0 {
 		s.metrics.limited.WithLabelValues(name).Inc()
 		s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
 		return

@@ -29,8 +29,8 @@ const (
 // filled before the status is sent, so that a refusal of the ledger still can
 // be one of ours; what fails later cuts the connection without a proper end.
 func (s *Server) results(r *request) {
-	release, ok := s.limits.Download(r.key.ID)
-	if !ok {
+	release := s.limits.downloads.takeSlot(r.key.ID)
+	if release == nil {
 		s.metrics.limited.WithLabelValues("downloads").Inc()
 		s.refuse(r, api.RateLimited, 5)
 		return

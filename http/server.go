@@ -39,9 +39,9 @@ type Server struct {
 	http     *fasthttp.Server
 	listener *listener
 	keys     *keyCache
-	limits   Limiter  // by key
-	badKeys  *buckets // by network address, always of this server alone
-	lookups  *buckets // the same, of keys that may be guesses and are looked up all the same
+	limits   *keyLimits
+	badKeys  *rateLimiter // by network address, always of this server alone
+	lookups  *rateLimiter // the same, of keys that may be guesses and are looked up all the same
 	creates  *createGate
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
@@ -68,8 +68,8 @@ func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Limiter == nil {
-		o.Limiter = newLocal(o.Limits, o.Now)
+	if o.Nodes == nil {
+		o.Nodes = oneNode
 	}
 	m, err := newMetrics(o.Registerer, o.PageRoutes)
 	if err != nil {
@@ -79,9 +79,9 @@ func New(o Options) (*Server, error) {
 		options:  o,
 		origins:  make(map[string]bool, len(o.AllowedOrigins)),
 		keys:     newKeyCache(o.Book, o.Now),
-		limits:   o.Limiter,
-		badKeys:  newBuckets(o.Limits.BadKeys, o.Now),
-		lookups:  newBuckets(o.Limits.KeyLookups, o.Now),
+		limits:   newKeyLimits(o.Limits, o.Nodes, o.Now),
+		badKeys:  newRateLimiter(o.Limits.BadKeys, oneNode, o.Now),
+		lookups:  newRateLimiter(o.Limits.KeyLookups, oneNode, o.Now),
 		creates:  newCreateGate(createWait),
 		looks:    newLooks(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),

@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/guard"
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/view"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
 	"rollcall/smtp/mx"
@@ -37,12 +37,12 @@ type Options struct {
 	Route func(ctx context.Context, domain string) (mx.Route, error)
 	// Lookup says what the open addresses of a verification wait for that this node has in
 	// work; nil: this node works on none.
-	Lookup func(id uuid.UUID) (view.Verification, bool)
+	Lookup func(id uuid.UUID) (inspect.Verification, bool)
 	// Fault says why the throttle file of this node, as it is now, is not used; "": it is. May
 	// be nil.
 	Fault func() string
 	// Health says what this node found of its identity; its Node and This are not read. nil: it checks none.
-	Health func() view.Health
+	Health func() inspect.Health
 	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time
 	Guard *guard.Guard // of what it does beside; nil: none

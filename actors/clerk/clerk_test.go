@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/view"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
 	"rollcall/smtp"
@@ -97,28 +97,28 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 		"node-1": canned(t, func(q question) answer {
 			switch q.Kind {
 			case kindReceivers:
-				return answer{Receivers: []view.Receiver{{Key: "a", Queued: 1}, {Key: "b", Queued: 9}}, More: 3}
+				return answer{Receivers: []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "b", Queued: 9}}, More: 3}
 			case kindReceiver:
-				return answer{Details: []view.ReceiverDetail{{Receiver: view.Receiver{Key: "a"},
-					SessionList: []view.Session{{ID: 4}, {ID: 5}}}}}
+				return answer{Details: []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: "a"},
+					SessionList: []inspect.Session{{ID: 4}, {ID: 5}}}}}
 			case kindTrace:
-				return answer{Lines: []view.TraceLine{{Number: q.Lines["node-1"] + 1, At: began.Add(2)}}}
+				return answer{Lines: []inspect.TraceLine{{Number: q.Lines["node-1"] + 1, At: began.Add(2)}}}
 			case kindVerification:
-				return answer{Verification: &view.Verification{Final: 3}}
+				return answer{Verification: &inspect.Verification{Final: 3}}
 			}
 			return answer{Closed: q.Session == 4}
 		}),
 		"node-2": canned(t, func(q question) answer {
 			switch q.Kind {
 			case kindReceivers:
-				return answer{Receivers: []view.Receiver{{Key: "b", Queued: 5}}}
+				return answer{Receivers: []inspect.Receiver{{Key: "b", Queued: 5}}}
 			case kindReceiver:
-				return answer{Details: []view.ReceiverDetail{{Receiver: view.Receiver{Key: "a"},
-					SessionList: []view.Session{{ID: 5}}}}}
+				return answer{Details: []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: "a"},
+					SessionList: []inspect.Session{{ID: 5}}}}}
 			case kindTrace:
-				return answer{Lines: []view.TraceLine{{Number: q.Lines["node-2"] + 1, At: began.Add(1)}}}
+				return answer{Lines: []inspect.TraceLine{{Number: q.Lines["node-2"] + 1, At: began.Add(1)}}}
 			case kindVerification:
-				return answer{Verification: &view.Verification{Final: 7}}
+				return answer{Verification: &inspect.Verification{Final: 7}}
 			}
 			return answer{}
 		}),
@@ -152,10 +152,10 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	if err := c.CloseSession(ctx, "a", "", 5); err == nil || !strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("close one that two nodes have: %v", err)
 	}
-	if err := c.CloseSession(ctx, "a", "node-2", 4); !errors.Is(err, view.ErrNotThere) {
+	if err := c.CloseSession(ctx, "a", "node-2", 4); !errors.Is(err, inspect.ErrNotThere) {
 		t.Errorf("close one that the node has not: %v", err)
 	}
-	if err := c.CloseSession(ctx, "a", "", 6); !errors.Is(err, view.ErrNotThere) {
+	if err := c.CloseSession(ctx, "a", "", 6); !errors.Is(err, inspect.ErrNotThere) {
 		t.Errorf("close one that nobody has: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestAllNodesForget(t *testing.T) {
 	there := map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": c.Answer,
 		"node-2": canned(t, func(q question) answer {
-			return answer{Forgotten: []view.Forgotten{{Key: q.Key, Dropped: []string{q.Kind + " " + q.What}}}}
+			return answer{Forgotten: []inspect.Forgotten{{Key: q.Key, Dropped: []string{q.Kind + " " + q.What}}}}
 		}),
 		"node-3": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrNoAnswer },
 	}
@@ -177,12 +177,12 @@ func TestAllNodesForget(t *testing.T) {
 		t.Errorf("%+v %+v %v", found, quiet, err)
 	}
 	delete(there, "node-2")
-	var unheard *view.Unheard
+	var unheard *inspect.Unheard
 	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unheard) {
 		t.Errorf("the silent node may have it: %v", err)
 	}
 	delete(there, "node-3")
-	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, view.ErrNotThere) || errors.As(err, &unheard) {
+	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, inspect.ErrNotThere) || errors.As(err, &unheard) {
 		t.Errorf("nobody has it: %v", err)
 	}
 }
@@ -193,8 +193,8 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 		"node-1": c.Answer,
 		"node-2": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost },
 	}})
-	var unheard *view.Unheard
-	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, view.ErrNotThere) ||
+	var unheard *inspect.Unheard
+	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, inspect.ErrNotThere) ||
 		!strings.Contains(err.Error(), "node-2 (lost: it does not answer)") {
 		t.Errorf("a receiver that may live on the node that is silent: %v", err)
 	}
@@ -216,16 +216,16 @@ func TestANodeAnswersForItself(t *testing.T) {
 	if all, err := c.Receivers(ctx); err != nil || len(all.Receivers) != 0 || len(all.Silent) != 0 || !all.At.Equal(began) {
 		t.Errorf("receivers %+v, %v", all, err)
 	}
-	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, view.ErrNotThere) {
+	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, inspect.ErrNotThere) {
 		t.Errorf("a receiver that nobody speaks to: %v", err)
 	}
 	sources, _, err := c.Sources(ctx)
 	if err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" || sources[0].State != "used" ||
-		sources[0].Node != "node-1" || sources[0].Source != view.DefaultSource {
+		sources[0].Node != "node-1" || sources[0].Source != inspect.DefaultSource {
 		t.Errorf("sources %+v, %v", sources, err)
 	}
 	for _, id := range []string{uuid.NewString(), "no id"} {
-		if _, err := c.Verification(ctx, id); !errors.Is(err, view.ErrNotThere) {
+		if _, err := c.Verification(ctx, id); !errors.Is(err, inspect.ErrNotThere) {
 			t.Errorf("verification %q: %v", id, err)
 		}
 	}
@@ -262,7 +262,7 @@ func TestALongRecordComesInPages(t *testing.T) {
 			asked++
 			n := 0
 			_, _ = fmt.Sscanf(q.After, "r%d", &n)
-			r := view.Record{Receivers: []view.ReceiverRecord{{Key: fmt.Sprintf("r%d", n+1)}}, From: int64(10 - n)}
+			r := inspect.Record{Receivers: []inspect.ReceiverRecord{{Key: fmt.Sprintf("r%d", n+1)}}, From: int64(10 - n)}
 			return answer{Record: &r, Whole: n == 4}
 		})}})
 	records, _, err := c.Record(t.Context())
@@ -278,7 +278,7 @@ func TestManyReceiversFitInOneAnswer(t *testing.T) {
 	}
 	a := answer{}
 	for i := range 50 {
-		a.Receivers = append(a.Receivers, view.Receiver{Key: fmt.Sprint(i, string(text[i:])), Why: string(text)})
+		a.Receivers = append(a.Receivers, inspect.Receiver{Key: fmt.Sprint(i, string(text[i:])), Why: string(text)})
 	}
 	packed, err := pack(&a)
 	if err != nil || len(packed) > cluster.AnswerMax {
@@ -370,7 +370,7 @@ func TestExplainWithoutDNS(t *testing.T) {
 		t.Error("DNS was asked")
 		return mx.Route{}, nil
 	}
-	for _, name := range []string{"Broken.Example.", "suffix:broken.example", "broken.example#0.2"} {
+	for _, name := range []string{"Broken.Example.", "suffix:broken.example"} {
 		got, err := c.ExplainRules(name)
 		if value, by := fieldIn(got, "rcpt_rate"); err != nil || value != "3/s" || by.Name != "example" ||
 			strings.Join(got.Narrower, " ") != "mx.broken.example" {
@@ -386,13 +386,13 @@ func TestExplainWithoutDNS(t *testing.T) {
 }
 
 // fieldIn gives a field of an explanation, and who has set it.
-func fieldIn(x view.Explanation, field string) (string, view.Said) {
+func fieldIn(x inspect.Explanation, field string) (string, inspect.Said) {
 	for _, f := range x.Fields {
 		if f.Field == field {
 			return f.Value, f.Said
 		}
 	}
-	return "", view.Said{}
+	return "", inspect.Said{}
 }
 
 // TestOtherThrottleFilesAreNamed, with faults; the same rules at other lines are no others.
@@ -404,7 +404,7 @@ func TestOtherThrottleFilesAreNamed(t *testing.T) {
 	nodes := map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": c.Answer, "node-2": equal.Answer, "node-3": other.Answer}
 	c.Join(&members{"node-1", nodes})
-	want := view.OtherFile{Node: "node-3", Differs: true, Fault: "throttle.toml:3:7: no such field."}
+	want := inspect.OtherFile{Node: "node-3", Differs: true, Fault: "throttle.toml:3:7: no such field."}
 	others, quiet, err := c.Files(t.Context())
 	if err != nil || len(quiet) != 0 || len(others) != 1 || others[0] != want {
 		t.Errorf("%+v, %v, %v", others, quiet, err)
@@ -426,22 +426,22 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 		decides    bool
 		perSession int
 		perHour    int
-		learned    []view.Limit
+		learned    []inspect.Limit
 		want       string // refused_per_hour and refused_per_session
 	}{
 		{true, 3, 0, nil, "1000000 known, 3 known"}, {true, 8, 0, nil, "1000000 known, 8 known"},
 		{true, 9, 0, nil, "1000000 known, 8 default"}, {false, 3, 0, nil, "20 default, 8 default"},
 		{true, 0, 1, nil, "1 known, 8 default"}, {false, 0, 1, nil, "20 default, 8 default"},
-		{true, 3, 0, []view.Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
+		{true, 3, 0, []inspect.Limit{{Field: "refused_per_session", Value: "2"}}, "1000000 known, 2 learned"},
 	} {
 		c := newClerk(t)
 		c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
 			"node-1": canned(t, func(q question) answer {
-				r := view.Receiver{Key: "operator.net"}
+				r := inspect.Receiver{Key: "operator.net"}
 				if q.Kind == kindReceivers {
-					return answer{Receivers: []view.Receiver{r}}
+					return answer{Receivers: []inspect.Receiver{r}}
 				}
-				return answer{Details: []view.ReceiverDetail{{Receiver: r, Learned: tc.learned, Software: &view.Software{
+				return answer{Details: []inspect.ReceiverDetail{{Receiver: r, Learned: tc.learned, Software: &inspect.Software{
 					Name: "Exchange", By: "its greeting", Where: "a manual", PerSession: tc.perSession, PerHour: tc.perHour,
 					Decides: tc.decides}}}}
 			})}})
@@ -465,14 +465,14 @@ func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 	until := began.Add(time.Hour)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": canned(t, func(q question) answer {
-			r := view.Receiver{Key: "operator.net", State: "resting", Why: "421 slow down", Until: until,
-				Sources: []view.ReceiverSource{{Source: "192.0.2.1",
-					Tempo: view.Tempo{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}}
+			r := inspect.Receiver{Key: "operator.net", State: "resting", Why: "421 slow down", Until: until,
+				Sources: []inspect.ReceiverSource{{Source: "192.0.2.1",
+					Tempo: inspect.Tempo{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}}
 			if q.Kind == kindReceivers {
-				return answer{Receivers: []view.Receiver{r, {Key: "suffix:x.operator.net"}}}
+				return answer{Receivers: []inspect.Receiver{r, {Key: "suffix:x.operator.net"}}}
 			}
-			return answer{Details: []view.ReceiverDetail{{Receiver: r,
-				Learned: []view.Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}}}}
+			return answer{Details: []inspect.ReceiverDetail{{Receiver: r,
+				Learned: []inspect.Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}}}}
 		})}})
 	got, err := c.Explain(t.Context(), "customer.example")
 	if err != nil || len(got.Receiver) != 1 || strings.Join(got.Beside, " ") != "suffix:x.operator.net" {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -22,7 +22,7 @@ const routeWithin = 6 * time.Second
 
 // ExplainRules says what the rules of this node hold for a name, as rules have it, or the key
 // of a receiver: nobody else is asked, not even DNS.
-func (c *Clerk) ExplainRules(name string) (view.Explanation, error) {
+func (c *Clerk) ExplainRules(name string) (inspect.Explanation, error) {
 	name = strings.TrimSpace(name)
 	if !strings.HasPrefix(name, throttle.SourcePrefix) {
 		name = throttle.NameOf(name)
@@ -32,22 +32,22 @@ func (c *Clerk) ExplainRules(name string) (view.Explanation, error) {
 	}
 	clean, err := throttle.CleanName(name)
 	if err != nil {
-		return view.Explanation{}, err
+		return inspect.Explanation{}, err
 	}
 	table := c.options.Table
-	return view.Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
+	return inspect.Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
 }
 
 // Explain says what holds for a mail domain, the key of a receiver or one of our sources,
 // by this node's rules, and what its receivers teach and rest for at present. When DNS does
 // not answer it says what holds for the name itself.
-func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, error) {
+func (c *Clerk) Explain(ctx context.Context, name string) (inspect.Explanation, error) {
 	name = strings.TrimSpace(name)
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return c.explainSource(ctx, name)
 	}
-	out, base := view.Explanation{Key: name}, ""
-	if !strings.ContainsAny(name, ":/#") { // else it is a key
+	out, base := inspect.Explanation{Key: name}, ""
+	if !strings.ContainsAny(name, ":/") { // else it is a key
 		clean, err := throttle.CleanName(name)
 		if err != nil {
 			return out, err
@@ -61,9 +61,6 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 		base = baseOf(out.Key)
 	}
 	table := c.options.Table
-	if n := table.Shards(out.Key); n > 1 {
-		out.Shards = n
-	}
 	var asked sync.WaitGroup
 	asked.Go(func() { _ = c.options.Guard.Run("clerk", func() { c.compare(ctx, &out) }) })
 	all, err := c.Receivers(ctx)
@@ -75,9 +72,9 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 	out.Silent = all.Silent
 	out.Fields = fields(table.Explain(out.Key))
 	out.Narrower = narrower(table, throttle.NameOf(out.Key))
-	out.Beside = beside(table, living, base, throttle.Unsharded(out.Key))
+	out.Beside = beside(table, living, base, out.Key)
 	for _, r := range living {
-		if throttle.Unsharded(r.Key) == throttle.Unsharded(out.Key) {
+		if r.Key == out.Key {
 			out.Receiver = append(out.Receiver, r)
 		}
 	}
@@ -88,7 +85,7 @@ func (c *Clerk) Explain(ctx context.Context, name string) (view.Explanation, err
 }
 
 // compare names the nodes whose throttle file may say something else, this one included.
-func (c *Clerk) compare(ctx context.Context, out *view.Explanation) {
+func (c *Clerk) compare(ctx context.Context, out *inspect.Explanation) {
 	if fault := c.file().Fault; fault != "" {
 		out.Notes = append(out.Notes, "The node that was asked does not use its throttle file as it is now: "+
 			strings.TrimSuffix(fault, ".")+".")
@@ -97,7 +94,7 @@ func (c *Clerk) compare(ctx context.Context, out *view.Explanation) {
 }
 
 // explainSource is Explain of one of our sources.
-func (c *Clerk) explainSource(ctx context.Context, name string) (view.Explanation, error) {
+func (c *Clerk) explainSource(ctx context.Context, name string) (inspect.Explanation, error) {
 	out, err := c.ExplainRules(name)
 	if err != nil {
 		return out, err
@@ -109,7 +106,7 @@ func (c *Clerk) explainSource(ctx context.Context, name string) (view.Explanatio
 	}
 	out.Silent = quiet
 	address := strings.TrimPrefix(out.Key, throttle.SourcePrefix)
-	has := func(s view.Source) bool { return s.Source == address || address == "" && s.Source == defaultSource }
+	has := func(s inspect.Source) bool { return s.Source == address || address == "" && s.Source == defaultSource }
 	if !slices.ContainsFunc(sources, has) {
 		who := "No node"
 		if len(quiet) > 0 {
@@ -125,7 +122,7 @@ func (c *Clerk) explainSource(ctx context.Context, name string) (view.Explanatio
 // route finds the receiver of a mail domain and gives the operator's own domain. A name
 // without mail may be a receiver's or a rule's: it is taken for a key then, and so is one
 // that DNS says nothing of.
-func (c *Clerk) route(ctx context.Context, name string, out *view.Explanation) (base string, err error) {
+func (c *Clerk) route(ctx context.Context, name string, out *inspect.Explanation) (base string, err error) {
 	within, cancel := context.WithTimeout(ctx, routeWithin)
 	defer cancel()
 	r, err := c.options.Route(within, name)
@@ -144,7 +141,7 @@ func (c *Clerk) route(ctx context.Context, name string, out *view.Explanation) (
 	if len(r.Hosts) == 0 {
 		if !c.known(name) {
 			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail,
-				view.ErrNotThere)
+				inspect.ErrNotThere)
 		}
 		return "", nil
 	}
@@ -173,17 +170,17 @@ func (c *Clerk) known(name string) bool {
 var ruleLayers = [...]throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride}
 
 // fields puts what a table explains into views.
-func fields(list []throttle.Explained) []view.ExplainedField {
-	out := make([]view.ExplainedField, 0, len(list))
+func fields(list []throttle.Explained) []inspect.ExplainedField {
+	out := make([]inspect.ExplainedField, 0, len(list))
 	for _, e := range list {
-		f := view.ExplainedField{Field: e.Field.String(), Value: e.Text}
+		f := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text}
 		for i, s := range slices.Backward(e.Said) {
-			one := view.Said{Layer: s.Layer.String(), Name: s.Name, Where: s.Where, ID: s.ID, Author: s.Author,
+			one := inspect.Said{Layer: s.Layer.String(), Name: s.Name, Where: s.Where, ID: s.ID, Author: s.Author,
 				Reason: s.Reason, Until: s.Until}
 			if i == len(e.Said)-1 {
 				f.Said = one
 			} else {
-				f.Beaten = append(f.Beaten, view.SaidValue{Value: s.Text, Said: one})
+				f.Beaten = append(f.Beaten, inspect.SaidValue{Value: s.Text, Said: one})
 			}
 		}
 		out = append(out, f)
@@ -225,14 +222,14 @@ const besideMax = 50
 
 // beside gives the keys of receivers that speak to the same operator beside one: each has
 // an allowance of its own.
-func beside(t *throttle.Table, living []view.Receiver, base, key string) []string {
+func beside(t *throttle.Table, living []inspect.Receiver, base, key string) []string {
 	var out []string
 	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
 		out = append(out, throttle.SuffixKey(name))
 	}
 	for _, r := range living {
 		if baseOf(r.Key) == base {
-			out = append(out, throttle.Unsharded(r.Key))
+			out = append(out, r.Key)
 		}
 	}
 	if base != "" {
@@ -245,15 +242,15 @@ func beside(t *throttle.Table, living []view.Receiver, base, key string) []strin
 
 // taught puts what the receiver has taught, and what it makes us pay for, over what is
 // allowed.
-func (c *Clerk) taught(ctx context.Context, out *view.Explanation) {
-	details, err := c.Receiver(ctx, throttle.Unsharded(out.Key))
+func (c *Clerk) taught(ctx context.Context, out *inspect.Explanation) {
+	details, err := c.Receiver(ctx, out.Key)
 	if err != nil {
 		return // it is gone since
 	}
 	for _, d := range details {
 		overSoftware(out, d)
 		for _, l := range d.Learned {
-			over(out, l.Field, l.Value, view.Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
+			over(out, l.Field, l.Value, inspect.Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
 				Until: l.Until})
 		}
 		for _, s := range d.Sources {
@@ -261,23 +258,23 @@ func (c *Clerk) taught(ctx context.Context, out *view.Explanation) {
 			if t.Phase == "" || t.Phase == string(throttle.PhaseFull) || t.Rate >= t.Ceiling {
 				continue
 			}
-			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), view.Said{Reason: t.Why,
+			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), inspect.Said{Reason: t.Why,
 				Layer: throttle.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
 		}
 		if d.State == "resting" {
-			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), view.Said{
+			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), inspect.Said{
 				Layer: throttle.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
 		}
 	}
 }
 
 // overSoftware puts what a receiver bears by its software over the fields that it decides.
-func overSoftware(out *view.Explanation, d view.ReceiverDetail) {
+func overSoftware(out *inspect.Explanation, d inspect.ReceiverDetail) {
 	s := d.Software
 	if s == nil || !s.Decides {
 		return
 	}
-	by := view.Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
+	by := inspect.Said{Layer: throttle.LayerKnown.String(), Where: "node " + d.Node, Reason: s.Words() + " (" + s.Where + ")"}
 	if s.PerHour > 0 {
 		over(out, throttle.FieldRefusedPerHour.String(), strconv.Itoa(s.PerHour), by)
 		return
@@ -300,13 +297,13 @@ func sourceText(source string) string {
 }
 
 // over puts a value over that of a field; what was there is beaten.
-func over(out *view.Explanation, field, value string, by view.Said) {
+func over(out *inspect.Explanation, field, value string, by inspect.Said) {
 	for i := range out.Fields {
 		f := &out.Fields[i]
 		if f.Field != field {
 			continue
 		}
-		f.Beaten = slices.Insert(f.Beaten, 0, view.SaidValue{Value: f.Value, Said: f.Said})
+		f.Beaten = slices.Insert(f.Beaten, 0, inspect.SaidValue{Value: f.Value, Said: f.Said})
 		f.Value, f.Said = value, by
 	}
 }

@@ -3,7 +3,7 @@ package clerk
 import (
 	"context"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
 
@@ -24,18 +24,18 @@ func (c *Clerk) file() *fileNow {
 
 // Files names the nodes whose throttle file says something else than that of this node, and
 // the others whose file cannot be used.
-func (c *Clerk) Files(ctx context.Context) ([]view.OtherFile, []view.Silent, error) {
+func (c *Clerk) Files(ctx context.Context) ([]inspect.OtherFile, []inspect.Silent, error) {
 	all, err := c.ask(ctx, question{Kind: kindFile})
 	if err != nil {
 		return nil, nil, err
 	}
 	own := c.file()
-	var out []view.OtherFile
+	var out []inspect.OtherFile
 	for _, s := range all {
 		if s.err != nil || s.File == nil || s.name == c.name() && s.File.Hash == own.Hash {
 			continue
 		}
-		if o := (view.OtherFile{Node: s.name, Differs: s.File.Hash != own.Hash, Fault: s.File.Fault}); o.Differs ||
+		if o := (inspect.OtherFile{Node: s.name, Differs: s.File.Hash != own.Hash, Fault: s.File.Fault}); o.Differs ||
 			o.Fault != "" {
 			out = append(out, o)
 		}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 const (
@@ -20,13 +20,13 @@ const (
 var findingOrder = []string{"fail", "warn", "skipped", "ok"}
 
 // health says what this node found of its identity.
-func (c *Clerk) health() *view.Health {
+func (c *Clerk) health() *inspect.Health {
 	if c.options.Health == nil {
-		return &view.Health{}
+		return &inspect.Health{}
 	}
 	h := c.options.Health()
 	h.Findings = slices.Clone(h.Findings)
-	slices.SortStableFunc(h.Findings, func(a, b view.HealthFinding) int {
+	slices.SortStableFunc(h.Findings, func(a, b inspect.HealthFinding) int {
 		return cmp.Compare(slices.Index(findingOrder, a.State), slices.Index(findingOrder, b.State))
 	})
 	if n := len(h.Findings); n > findingsMax {
@@ -49,19 +49,19 @@ func clip(text string) string {
 
 // Health says what every node found of its identity: this node first, then those that take no probing work, then by name.
 // The second value names those that do not answer.
-func (c *Clerk) Health(ctx context.Context) ([]view.Health, []view.Silent, error) {
+func (c *Clerk) Health(ctx context.Context) ([]inspect.Health, []inspect.Silent, error) {
 	all, err := c.ask(ctx, question{Kind: kindHealth})
 	if err != nil {
 		return nil, nil, err
 	}
-	own, out := c.name(), []view.Health{}
+	own, out := c.name(), []inspect.Health{}
 	for _, s := range all {
 		if h := s.answer.Health; h != nil {
 			h.Node, h.This = s.name, s.name == own
 			out = append(out, *h)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b view.Health) int {
+	slices.SortStableFunc(out, func(a, b inspect.Health) int {
 		return cmp.Or(first(b.This)-first(a.This), first(b.Known && !b.Probing)-first(a.Known && !a.Probing),
 			cmp.Compare(a.Node, b.Node))
 	})

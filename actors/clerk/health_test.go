@@ -8,21 +8,21 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cluster"
 )
 
 func TestEveryNodeTellsItsHealth(t *testing.T) {
 	c := newClerk(t)
-	c.options.Health = func() view.Health {
-		h := view.Health{Known: true, Why: strings.Repeat("é", 400)}
+	c.options.Health = func() inspect.Health {
+		h := inspect.Health{Known: true, Why: strings.Repeat("é", 400)}
 		for i := range 600 {
-			h.Findings = append(h.Findings, view.HealthFinding{Check: "ptr", Source: fmt.Sprint(i), State: []string{"ok", "skipped", "warn", "fail"}[i%4],
+			h.Findings = append(h.Findings, inspect.HealthFinding{Check: "ptr", Source: fmt.Sprint(i), State: []string{"ok", "skipped", "warn", "fail"}[i%4],
 				Saw: strings.Repeat("x", 1000), Next: "ask"})
 		}
 		return h
 	}
-	of := func(h view.Health) func(context.Context, []byte) ([]byte, error) {
+	of := func(h inspect.Health) func(context.Context, []byte) ([]byte, error) {
 		return canned(t, func(q question) answer {
 			if q.Kind != kindHealth {
 				t.Errorf("asked %q", q.Kind)
@@ -31,7 +31,7 @@ func TestEveryNodeTellsItsHealth(t *testing.T) {
 		})
 	}
 	m := &members{name: "node-2", answer: map[string]func(context.Context, []byte) ([]byte, error){
-		"node-1": of(view.Health{Node: "another name", Known: true, Probing: true}), "node-2": c.Answer, "node-3": of(view.Health{Known: true})}}
+		"node-1": of(inspect.Health{Node: "another name", Known: true, Probing: true}), "node-2": c.Answer, "node-3": of(inspect.Health{Known: true})}}
 	c.Join(m)
 	found, quiet, err := c.Health(t.Context())
 	if err != nil || len(quiet) > 0 {

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
 )
 
 // judge gives the replies of a receiver that candidate rules would judge otherwise.
-func (t *tank) judge(o ReplayOptions) []view.VerdictChange {
+func (t *tank) judge(o ReplayOptions) []inspect.VerdictChange {
 	if o.NowRules == nil || o.CandidateRules == nil {
 		return nil
 	}
@@ -33,16 +33,16 @@ func (t *tank) judge(o ReplayOptions) []view.VerdictChange {
 		}
 		times[c] += h.Times
 	}
-	var out []view.VerdictChange
+	var out []inspect.VerdictChange
 	for _, c := range order {
-		out = append(out, view.VerdictChange{Receiver: t.key, Sample: c.text, Times: times[c], Now: c.now,
+		out = append(out, inspect.VerdictChange{Receiver: t.key, Sample: c.text, Times: times[c], Now: c.now,
 			Would: c.would})
 	}
 	return out
 }
 
 // attemptOf makes the attempt of what was kept of it.
-func attemptOf(h *view.Heard) evidence.Attempt {
+func attemptOf(h *inspect.Heard) evidence.Attempt {
 	a := evidence.Attempt{Stage: smtp.Stage(h.Stage), Host: h.Host, TLS: h.TLS, Code: h.Code, Text: h.Text,
 		Trouble: evidence.Trouble(h.Trouble)}
 	for i, part := range strings.SplitN(h.Enhanced, ".", len(a.Enhanced)) {
@@ -75,7 +75,7 @@ func worded(v verdict.Verdict) string {
 }
 
 // sampleOf is a reply as people read it.
-func sampleOf(h *view.Heard) string {
+func sampleOf(h *inspect.Heard) string {
 	if h.Code == 0 {
 		return evidence.Trouble(h.Trouble).String() + " at " + smtp.Stage(h.Stage).String()
 	}

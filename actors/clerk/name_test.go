@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // TestTheDefaultSourceIsNamed in all that is told of a receiver.
 func TestTheDefaultSourceIsNamed(t *testing.T) {
-	d := view.ReceiverDetail{Receiver: view.Receiver{Last: view.Reply{At: time.Unix(1, 0)},
-		Sources: []view.ReceiverSource{{}}}, SessionList: []view.Session{{}}, Firings: []view.Reply{{}}}
+	d := inspect.ReceiverDetail{Receiver: inspect.Receiver{Last: inspect.Reply{At: time.Unix(1, 0)},
+		Sources: []inspect.ReceiverSource{{}}}, SessionList: []inspect.Session{{}}, Firings: []inspect.Reply{{}}}
 	nameAllSources(&d)
 	for where, got := range map[string]string{"last": d.Last.Source, "sources": d.Sources[0].Source,
 		"sessions": d.SessionList[0].Source, "firings": d.Firings[0].Source} {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/view"
 	"rollcall/cluster"
 	"rollcall/smtp/throttle"
 )
@@ -51,18 +51,18 @@ type question struct {
 
 // answer is what it is told. Which field is set depends on the question.
 type answer struct {
-	Receivers    []view.Receiver       `json:"receivers,omitempty"`
-	More         int                   `json:"more,omitempty"` // receivers that were left out
-	Details      []view.ReceiverDetail `json:"details,omitempty"`
-	Sources      []view.Source         `json:"sources,omitempty"`
-	Closed       bool                  `json:"closed,omitempty"`
-	Forgotten    []view.Forgotten      `json:"forgotten,omitempty"`
-	Lines        []view.TraceLine      `json:"lines,omitempty"`
-	Verification *view.Verification    `json:"verification,omitempty"`
-	Record       *view.Record          `json:"record,omitempty"`
-	Whole        bool                  `json:"whole,omitempty"` // the record ends with these receivers
-	File         *fileNow              `json:"file,omitempty"`
-	Health       *view.Health          `json:"health,omitempty"`
+	Receivers    []inspect.Receiver       `json:"receivers,omitempty"`
+	More         int                      `json:"more,omitempty"` // receivers that were left out
+	Details      []inspect.ReceiverDetail `json:"details,omitempty"`
+	Sources      []inspect.Source         `json:"sources,omitempty"`
+	Closed       bool                     `json:"closed,omitempty"`
+	Forgotten    []inspect.Forgotten      `json:"forgotten,omitempty"`
+	Lines        []inspect.TraceLine      `json:"lines,omitempty"`
+	Verification *inspect.Verification    `json:"verification,omitempty"`
+	Record       *inspect.Record          `json:"record,omitempty"`
+	Whole        bool                     `json:"whole,omitempty"` // the record ends with these receivers
+	File         *fileNow                 `json:"file,omitempty"`
+	Health       *inspect.Health          `json:"health,omitempty"`
 }
 
 const (
@@ -73,8 +73,8 @@ const (
 	// unpackedMax bounds an answer that is unpacked.
 	unpackedMax = 32 << 20
 
-	// detailsMax bounds the details in one answer: more shards and nodes than any
-	// receiver has. Guess.
+	// detailsMax bounds the details in one answer: more receivers than a name of a rule
+	// stands for. Guess.
 	detailsMax = 64
 )
 
@@ -150,11 +150,11 @@ func (c *Clerk) name() string {
 }
 
 // silent gives those that did not answer.
-func silent(all []said) []view.Silent {
-	out := []view.Silent{}
+func silent(all []said) []inspect.Silent {
+	out := []inspect.Silent{}
 	for _, s := range all {
 		if s.err != nil {
-			out = append(out, view.Silent{Node: s.name, Why: s.err.Error()})
+			out = append(out, inspect.Silent{Node: s.name, Why: s.err.Error()})
 		}
 	}
 	return out
@@ -189,13 +189,13 @@ func (c *Clerk) answer(ctx context.Context, q question) (a answer, err error) {
 	switch q.Kind {
 	case kindReceivers:
 		a.Receivers = o.Living.Survey(ctx)
-		view.SortReceivers(a.Receivers)
-		if n := len(a.Receivers); n > view.ReceiversMax {
-			a.Receivers, a.More = a.Receivers[:view.ReceiversMax], n-view.ReceiversMax
+		inspect.SortReceivers(a.Receivers)
+		if n := len(a.Receivers); n > inspect.ReceiversMax {
+			a.Receivers, a.More = a.Receivers[:inspect.ReceiversMax], n-inspect.ReceiversMax
 		}
 	case kindReceiver:
 		a.Details = o.Living.Detail(ctx, q.Key)
-		slices.SortFunc(a.Details, func(x, y view.ReceiverDetail) int { return cmp.Compare(x.Key, y.Key) })
+		slices.SortFunc(a.Details, func(x, y inspect.ReceiverDetail) int { return cmp.Compare(x.Key, y.Key) })
 		a.Details = a.Details[:min(len(a.Details), detailsMax)]
 	case kindSources:
 		a.Sources = c.sources(ctx)
@@ -226,7 +226,7 @@ func (c *Clerk) answer(ctx context.Context, q question) (a answer, err error) {
 }
 
 // sources says how the sources of this node do.
-func (c *Clerk) sources(ctx context.Context) []view.Source {
+func (c *Clerk) sources(ctx context.Context) []inspect.Source {
 	now := time.Now()
 	sessions := map[string]int{}
 	for _, r := range c.options.Living.Survey(ctx) {
@@ -234,7 +234,7 @@ func (c *Clerk) sources(ctx context.Context) []view.Source {
 			sessions[s.Source] += s.Sessions
 		}
 	}
-	out := []view.Source{}
+	out := []inspect.Source{}
 	for _, s := range c.options.Sources.State(now) {
 		out = append(out, sourceOf(s, sessions[s.Source], now))
 	}
@@ -270,8 +270,8 @@ func unpack(body []byte, a *answer) error {
 }
 
 // sourceOf is a source's state as people are shown it.
-func sourceOf(s egress.SourceState, sessions int, now time.Time) view.Source {
-	out := view.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
+func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source {
+	out := inspect.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
 		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}
 	switch {
 	case s.Pause == throttle.PauseYes:

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -42,19 +42,18 @@ const (
 // what is told is the difference. What the receiver itself permitted, by penalties or by a
 // rate that was found out, holds in both. Where the candidate permits more than was ever
 // tried nobody knows what the receiver would have made of that, and Unknown says so.
-func Replay(records []view.Record, o ReplayOptions) view.Replayed {
-	out := view.Replayed{Receivers: []view.ReceiverReplay{}, Verdicts: []view.VerdictChange{}}
+func Replay(records []inspect.Record, o ReplayOptions) inspect.Replayed {
+	out := inspect.Replayed{Receivers: []inspect.ReceiverReplay{}, Verdicts: []inspect.VerdictChange{}}
 	from, to := int64(math.MaxInt64), int64(0)
 	keys, tanks := []string{}, map[string]*tank{}
 	for _, record := range records {
 		for i := range record.Receivers {
 			r := &record.Receivers[i]
-			key := throttle.Unsharded(r.Key)
-			t := tanks[key]
+			t := tanks[r.Key]
 			if t == nil {
-				t = &tank{key: key, minutes: map[int64]*view.Minute{}}
-				tanks[key] = t
-				keys = append(keys, key)
+				t = &tank{key: r.Key, minutes: map[int64]*inspect.Minute{}}
+				tanks[r.Key] = t
+				keys = append(keys, r.Key)
 			}
 			t.add(r)
 		}
@@ -88,11 +87,11 @@ func Replay(records []view.Record, o ReplayOptions) view.Replayed {
 }
 
 // bound puts the most asked and the most heard first, and leaves out what is too much.
-func bound(out *view.Replayed) {
-	slices.SortStableFunc(out.Receivers, func(a, b view.ReceiverReplay) int {
+func bound(out *inspect.Replayed) {
+	slices.SortStableFunc(out.Receivers, func(a, b inspect.ReceiverReplay) int {
 		return cmp.Compare(b.Asked, a.Asked)
 	})
-	slices.SortStableFunc(out.Verdicts, func(a, b view.VerdictChange) int {
+	slices.SortStableFunc(out.Verdicts, func(a, b inspect.VerdictChange) int {
 		return cmp.Compare(b.Times, a.Times)
 	})
 	if n := len(out.Receivers); n > replayedMax {
@@ -106,13 +105,13 @@ func bound(out *view.Replayed) {
 	}
 }
 
-// tank is one receiver, all its shards and nodes together.
+// tank is one receiver, all nodes together.
 type tank struct {
 	key     string
 	domain  string
-	minutes map[int64]*view.Minute // by their beginning
-	list    []view.Minute          // in order, gaps filled
-	replies []view.Heard
+	minutes map[int64]*inspect.Minute // by their beginning
+	list    []inspect.Minute          // in order, gaps filled
+	replies []inspect.Heard
 
 	asked, accepted, refused int
 	fastest                  float64 // RCPTs that one session asked in a minute, in the best one
@@ -121,8 +120,8 @@ type tank struct {
 	never                    bool    // under the candidate the last one is not asked within replayDays
 }
 
-// add takes the record of one node or shard.
-func (t *tank) add(r *view.ReceiverRecord) {
+// add takes the record of one node.
+func (t *tank) add(r *inspect.ReceiverRecord) {
 	if t.domain == "" {
 		t.domain = r.Domain
 	}
@@ -162,7 +161,7 @@ func (t *tank) order() {
 	for at := first; at <= last; at += 60 {
 		m := t.minutes[at]
 		if m == nil { // nothing waited and nothing was asked
-			m = &view.Minute{At: time.Unix(at, 0).UTC(), Cause: view.Causes[0]}
+			m = &inspect.Minute{At: time.Unix(at, 0).UTC(), Cause: inspect.Causes[0]}
 		}
 		t.list = append(t.list, *m)
 		t.asked += m.Asked
@@ -181,8 +180,8 @@ func (t *tank) order() {
 // receiver back, and more was asked in the next one, still held back, than had waited.
 func (t *tank) unhide() {
 	t.hidden = make([]bool, len(t.list))
-	held := func(m *view.Minute) bool { return m.Cause != view.Causes[0] && m.Queued > 0 }
-	var next *view.Minute
+	held := func(m *inspect.Minute) bool { return m.Cause != inspect.Causes[0] && m.Queued > 0 }
+	var next *inspect.Minute
 	for i := len(t.list) - 1; i >= 0; i-- {
 		m := &t.list[i]
 		t.hidden[i] = next != nil && held(m) && held(next) && max(m.Queued, next.Queued) < next.Asked
@@ -193,14 +192,14 @@ func (t *tank) unhide() {
 }
 
 // replay compares the rules for the receiver; false: they are the same.
-func (t *tank) replay(o ReplayOptions) (out view.ReceiverReplay, differs bool) {
+func (t *tank) replay(o ReplayOptions) (out inspect.ReceiverReplay, differs bool) {
 	if o.Now == nil || o.Candidate == nil {
 		return out, false
 	}
-	before, after := o.Now.Whole(t.key), o.Candidate.Whole(t.key)
+	before, after := o.Now.For(t.key), o.Candidate.For(t.key)
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
-			out.Changes = append(out.Changes, view.FieldChange{Field: f.String(), Now: before.Text(f),
+			out.Changes = append(out.Changes, inspect.FieldChange{Field: f.String(), Now: before.Text(f),
 				Would: after.Text(f)})
 		}
 	}
@@ -259,7 +258,7 @@ func (t *tank) run(base, a throttle.Limits) outcome {
 	var hour window
 	backlog, queued, done := 0.0, 0, false
 	demand := float64(t.demand())
-	minute := func(i int, m *view.Minute) {
+	minute := func(i int, m *inspect.Minute) {
 		backlog += max(0, float64(m.Asked+m.Queued-queued))
 		queued = m.Queued
 		most, field := t.capacity(base, a, m, &hour)
@@ -281,7 +280,7 @@ func (t *tank) run(base, a throttle.Limits) outcome {
 		minute(i, &t.list[i])
 	}
 	sum := out.sum // what comes later is not of this time
-	calm := view.Minute{Cause: view.Causes[0], Queued: queued}
+	calm := inspect.Minute{Cause: inspect.Causes[0], Queued: queued}
 	if n := len(t.list); n > 0 && !barred(&t.list[n-1], base) {
 		calm.Cause = t.list[n-1].Cause
 	}
@@ -306,7 +305,7 @@ func (t *tank) demand() int {
 
 // part is which part of a minute's answers were of a kind; of a minute without any, that
 // of all.
-func (t *tank) part(m *view.Minute, n, all int) float64 {
+func (t *tank) part(m *inspect.Minute, n, all int) float64 {
 	if answers := m.Accepted + m.Refused + m.Deferred; answers > 0 {
 		return float64(n) / float64(answers)
 	}
@@ -315,7 +314,7 @@ func (t *tank) part(m *view.Minute, n, all int) float64 {
 
 // capacity is how many may be asked in a minute, and the field that says so; no field: it
 // is not the rules that hold back.
-func (t *tank) capacity(base, a throttle.Limits, m *view.Minute, hour *window) (float64, throttle.Field) {
+func (t *tank) capacity(base, a throttle.Limits, m *inspect.Minute, hour *window) (float64, throttle.Field) {
 	if a.Pause != throttle.PauseNo && a.Pause != "" {
 		return 0, throttle.FieldPause
 	}
@@ -374,7 +373,7 @@ func (t *tank) session(base, a throttle.Limits, refused float64) (float64, throt
 }
 
 // barred says whether nothing could be asked in a minute, whatever the candidate says.
-func barred(m *view.Minute, base throttle.Limits) bool {
+func barred(m *inspect.Minute, base throttle.Limits) bool {
 	switch m.Cause {
 	case "penalty", "no healthy source", "no share", "unreached":
 		return true

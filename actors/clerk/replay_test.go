@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -31,24 +31,24 @@ func table(t interface{ Fatal(...any) }, name string, fields map[string]string) 
 }
 
 // recordOf makes a record of one receiver of so many minutes.
-func recordOf(minutes int, minute func(i int, m *view.Minute)) []view.Record {
-	r := view.ReceiverRecord{Key: "example.net", Domain: "example.net"}
+func recordOf(minutes int, minute func(i int, m *inspect.Minute)) []inspect.Record {
+	r := inspect.ReceiverRecord{Key: "example.net", Domain: "example.net"}
 	for i := range minutes {
-		m := view.Minute{At: began.Add(time.Duration(i) * time.Minute), Cause: "free"}
+		m := inspect.Minute{At: began.Add(time.Duration(i) * time.Minute), Cause: "free"}
 		minute(i, &m)
 		r.Minutes = append(r.Minutes, m)
 	}
-	return []view.Record{{Node: "node-1", From: began.Unix(), Receivers: []view.ReceiverRecord{r}}}
+	return []inspect.Record{{Node: "node-1", From: began.Unix(), Receivers: []inspect.ReceiverRecord{r}}}
 }
 
 // busy is a receiver that is asked as fast as 5/s allow for an hour, until nothing waits.
-func busy(i int, m *view.Minute) {
+func busy(i int, m *inspect.Minute) {
 	m.Asked, m.Accepted, m.Sessions, m.Opened, m.Allowed, m.Cause = 300, 300, 2, 6, 5, "allowance"
 	m.Queued = 300 * (59 - i)
 }
 
 // stingy is a receiver whose budget of 20 refusals an hour lets 40 be asked.
-func stingy(i int, m *view.Minute) {
+func stingy(i int, m *inspect.Minute) {
 	m.Queued, m.Allowed, m.Cause = 1000-40*(1+i/60), 5, "budget"
 	if i%60 == 0 {
 		m.Asked, m.Accepted, m.Refused, m.Sessions, m.Opened = 40, 20, 20, 1, 5
@@ -60,7 +60,7 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		minutes      int
-		minute       func(i int, m *view.Minute)
+		minute       func(i int, m *inspect.Minute)
 		field, value string
 		would        int
 		delay        float64
@@ -79,11 +79,11 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 			false},
 		{"what makes no difference to how much is asked", 60, busy, "idle_time", "1s", 18000, 0,
 			map[string]int{"rcpt_rate": 59}, false},
-		{"a penalty, whatever the rules", 60, func(_ int, m *view.Minute) { m.Queued, m.Cause = 40000, "penalty" },
+		{"a penalty, whatever the rules", 60, func(_ int, m *inspect.Minute) { m.Queued, m.Cause = 40000, "penalty" },
 			"rcpt_rate", "10/s", 0, 0, map[string]int{}, true},
-		{"a limit that nobody comes near", 60, func(_ int, m *view.Minute) { m.Asked, m.Accepted, m.Allowed = 1, 1, 5 },
+		{"a limit that nobody comes near", 60, func(_ int, m *inspect.Minute) { m.Asked, m.Accepted, m.Allowed = 1, 1, 5 },
 			"rcpt_rate", "1/s", 60, 0, map[string]int{}, false},
-		{"a rate where the receiver was found to bear less", 60, func(i int, m *view.Minute) {
+		{"a rate where the receiver was found to bear less", 60, func(i int, m *inspect.Minute) {
 			busy(i, m)
 			m.Allowed, m.Asked, m.Accepted = 1, 60, 60
 		}, "rcpt_rate", "3/s", 3600, 0, map[string]int{}, false},
@@ -130,7 +130,7 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 
 // burst is a list of 1,500 that is asked at 5/s, as receivers that know the whole backlog
 // record it.
-func burst(i int, m *view.Minute) {
+func burst(i int, m *inspect.Minute) {
 	busy(i, m)
 	m.Queued = 300 * (4 - i)
 }
@@ -142,8 +142,8 @@ func TestReplayOfABacklog(t *testing.T) {
 		return table(t, "example.net", map[string]string{"rcpt_rate": rate, "connections": "20",
 			"connection_rate": "10/s", "rcpts_per_connection": "50"})
 	}
-	chunks := func(queued int) func(i int, m *view.Minute) { // only what was offered is known
-		return func(i int, m *view.Minute) {
+	chunks := func(queued int) func(i int, m *inspect.Minute) { // only what was offered is known
+		return func(i int, m *inspect.Minute) {
 			burst(i, m)
 			m.Queued = queued
 		}
@@ -151,7 +151,7 @@ func TestReplayOfABacklog(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		minutes int
-		minute  func(i int, m *view.Minute)
+		minute  func(i int, m *inspect.Minute)
 		rate    string
 		would   int
 		delay   float64
@@ -162,7 +162,7 @@ func TestReplayOfABacklog(t *testing.T) {
 		{"cut off, too slow for the time", 2, burst, "10/s", 1200, 150 - 300, false},
 		{"only chunks are known", 5, chunks(50), "50/s", 1550, 241 - 310, true},
 		{"only chunks are known, and less is allowed", 5, chunks(50), "1/s", 300, 1550 - 310, false},
-		{"slow at a steady demand", 5, func(i int, m *view.Minute) {
+		{"slow at a steady demand", 5, func(i int, m *inspect.Minute) {
 			burst(i, m)
 			m.Cause, m.Queued = "free", 50
 		}, "50/s", 1550, 241 - 310, false},
@@ -193,9 +193,8 @@ func TestReplayOfTheSameRulesFindsNoDifference(t *testing.T) {
 	}
 }
 
-func TestReplayTakesNodesAndShardsTogether(t *testing.T) {
+func TestReplayTakesNodesTogether(t *testing.T) {
 	one, two := recordOf(60, busy), recordOf(60, busy)
-	one[0].Receivers[0].Key, two[0].Receivers[0].Key = "example.net#0.2", "example.net#1.2"
 	now := table(t, "example.net", map[string]string{"rcpt_rate": "10/s"})
 	half := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
 	got := Replay(append(one, two...), ReplayOptions{Now: now, Candidate: half})
@@ -220,7 +219,7 @@ func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
 
 func TestReplayJudgesWhatWasHeardAnew(t *testing.T) {
 	records := recordOf(10, busy)
-	records[0].Receivers[0].Replies = []view.Heard{
+	records[0].Receivers[0].Replies = []inspect.Heard{
 		{Stage: 6, Code: 550, Enhanced: "5.1.1", Text: "no such user", Host: "mx.example.net", Times: 7},
 		{Stage: 6, Code: 450, Enhanced: "4.9.9", Text: "the moon is full", Host: "mx.example.net", Times: 5},
 		{Stage: 6, Code: 450, Enhanced: "4.9.9", Text: "the moon is full", Host: "mx2.example.net", Hour: 3600, Times: 4},
@@ -241,13 +240,13 @@ func TestLessIsNeverMore(t *testing.T) {
 		n := rapid.IntRange(1, 120).Draw(t, "minutes")
 		rate := rapid.IntRange(2, 100).Draw(t, "rate")
 		less := rapid.IntRange(1, rate-1).Draw(t, "less")
-		records := recordOf(n, func(_ int, m *view.Minute) {
+		records := recordOf(n, func(_ int, m *inspect.Minute) {
 			m.Asked = rapid.IntRange(0, rate).Draw(t, "asked")
 			m.Accepted = m.Asked
 			m.Queued = rapid.IntRange(0, 500).Draw(t, "queued")
 			m.Sessions, m.Opened = rapid.IntRange(0, 2).Draw(t, "sessions"), rapid.IntRange(0, 3).Draw(t, "opened")
 			m.Allowed = float64(rate) / 60
-			m.Cause = rapid.SampledFrom(view.Causes[:]).Draw(t, "cause")
+			m.Cause = rapid.SampledFrom(inspect.Causes[:]).Draw(t, "cause")
 		})
 		now := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", rate)})
 		candidate := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", less)})

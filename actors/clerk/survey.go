@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 	"rollcall/cluster"
 )
 
 const (
 	// defaultSource is how people write the source whose address the system chooses, where
 	// "" means all of them.
-	defaultSource = view.DefaultSource
+	defaultSource = inspect.DefaultSource
 
 	// recordPages bounds the answers that are asked of one node for its record: more than
 	// the bounds of a record can fill.
@@ -25,12 +25,12 @@ const (
 )
 
 // Receivers gives the live table of the whole cluster.
-func (c *Clerk) Receivers(ctx context.Context) (view.Receivers, error) {
+func (c *Clerk) Receivers(ctx context.Context) (inspect.Receivers, error) {
 	all, err := c.ask(ctx, question{Kind: kindReceivers})
 	if err != nil {
-		return view.Receivers{}, err
+		return inspect.Receivers{}, err
 	}
-	out := view.Receivers{At: c.options.Clock(), Receivers: []view.Receiver{}, Silent: silent(all)}
+	out := inspect.Receivers{At: c.options.Clock(), Receivers: []inspect.Receiver{}, Silent: silent(all)}
 	for _, s := range all {
 		for i := range s.Receivers {
 			s.Receivers[i].Node = s.name
@@ -39,22 +39,22 @@ func (c *Clerk) Receivers(ctx context.Context) (view.Receivers, error) {
 		out.Receivers = append(out.Receivers, s.Receivers...)
 		out.More += s.More
 	}
-	view.SortReceivers(out.Receivers)
-	if n := len(out.Receivers); n > view.ReceiversMax {
-		out.Receivers, out.More = out.Receivers[:view.ReceiversMax], out.More+n-view.ReceiversMax
+	inspect.SortReceivers(out.Receivers)
+	if n := len(out.Receivers); n > inspect.ReceiversMax {
+		out.Receivers, out.More = out.Receivers[:inspect.ReceiversMax], out.More+n-inspect.ReceiversMax
 	}
 	return out, nil
 }
 
 // Receiver gives everything about one receiver, by its key or the name of a rule: one
-// value for each node and shard where it lives. view.ErrNotThere; a view.Unheard when a node
+// value for each node where it lives. inspect.ErrNotThere; a inspect.Unheard when a node
 // that does not answer may have it.
-func (c *Clerk) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail, error) {
+func (c *Clerk) Receiver(ctx context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	all, err := c.ask(ctx, question{Kind: kindReceiver, Key: key})
 	if err != nil {
 		return nil, err
 	}
-	var out []view.ReceiverDetail
+	var out []inspect.ReceiverDetail
 	for _, s := range all {
 		for i := range s.Details {
 			s.Details[i].Node = s.name
@@ -63,28 +63,28 @@ func (c *Clerk) Receiver(ctx context.Context, key string) ([]view.ReceiverDetail
 		out = append(out, s.Details...)
 	}
 	if quiet := silent(all); len(out) == 0 && len(quiet) > 0 {
-		return nil, &view.Unheard{Silent: quiet}
+		return nil, &inspect.Unheard{Silent: quiet}
 	}
 	if len(out) == 0 {
-		return nil, view.ErrNotThere
+		return nil, inspect.ErrNotThere
 	}
-	slices.SortStableFunc(out, func(a, b view.ReceiverDetail) int {
+	slices.SortStableFunc(out, func(a, b inspect.ReceiverDetail) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Node, b.Node))
 	})
 	return out, nil
 }
 
 // Sources says how the sources of all nodes do.
-func (c *Clerk) Sources(ctx context.Context) ([]view.Source, []view.Silent, error) {
+func (c *Clerk) Sources(ctx context.Context) ([]inspect.Source, []inspect.Silent, error) {
 	all, err := c.ask(ctx, question{Kind: kindSources})
 	if err != nil {
 		return nil, nil, err
 	}
-	out := []view.Source{}
+	out := []inspect.Source{}
 	for _, s := range all {
 		for i := range s.Sources {
 			s.Sources[i].Node = s.name
-			s.Sources[i].Source = view.SourceName(s.Sources[i].Source)
+			s.Sources[i].Source = inspect.SourceName(s.Sources[i].Source)
 		}
 		out = append(out, s.Sources...)
 	}
@@ -92,13 +92,13 @@ func (c *Clerk) Sources(ctx context.Context) ([]view.Source, []view.Silent, erro
 }
 
 // CloseSession ends one session after the command that is on the wire. The numbers of
-// sessions are those of one node; "" is any node, when one alone has it. view.ErrNotThere.
+// sessions are those of one node; "" is any node, when one alone has it. inspect.ErrNotThere.
 func (c *Clerk) CloseSession(ctx context.Context, key, node string, session int) error {
 	q := question{Kind: kindClose, Key: key, Session: session}
 	if node != "" {
 		s := c.askOne(ctx, node, q)
 		if s.err == nil && !s.Closed {
-			s.err = view.ErrNotThere
+			s.err = inspect.ErrNotThere
 		}
 		return s.err
 	}
@@ -108,14 +108,14 @@ func (c *Clerk) CloseSession(ctx context.Context, key, node string, session int)
 		return err
 	}
 	for _, d := range details {
-		has := func(s view.Session) bool { return s.ID == session }
+		has := func(s inspect.Session) bool { return s.ID == session }
 		if slices.ContainsFunc(d.SessionList, has) && !slices.Contains(having, d.Node) {
 			having = append(having, d.Node)
 		}
 	}
 	switch len(having) {
 	case 0:
-		return view.ErrNotThere
+		return inspect.ErrNotThere
 	case 1:
 		return c.CloseSession(ctx, key, having[0], session)
 	}
@@ -124,13 +124,13 @@ func (c *Clerk) CloseSession(ctx context.Context, key, node string, session int)
 
 // Forget drops what a receiver taught all nodes: what is a word of package receiver. Nodes that
 // do not answer may still know it. Where it lives on none, what is kept for later is dropped.
-// view.ErrNotThere; a view.Unheard when a node that does not answer may have it.
-func (c *Clerk) Forget(ctx context.Context, key, what string) ([]view.Forgotten, []view.Silent, error) {
+// inspect.ErrNotThere; a inspect.Unheard when a node that does not answer may have it.
+func (c *Clerk) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.Silent, error) {
 	all, err := c.ask(ctx, question{Kind: kindForget, Key: key, What: what})
 	if err != nil {
 		return nil, nil, err
 	}
-	out := []view.Forgotten{}
+	out := []inspect.Forgotten{}
 	for _, s := range all {
 		for i := range s.Forgotten {
 			s.Forgotten[i].Node = s.name
@@ -146,11 +146,11 @@ func (c *Clerk) Forget(ctx context.Context, key, what string) ([]view.Forgotten,
 	switch {
 	case len(out) > 0:
 	case len(quiet) > 0:
-		return nil, quiet, &view.Unheard{Silent: quiet}
+		return nil, quiet, &inspect.Unheard{Silent: quiet}
 	default:
-		return nil, nil, view.ErrNotThere
+		return nil, nil, inspect.ErrNotThere
 	}
-	slices.SortStableFunc(out, func(a, b view.Forgotten) int {
+	slices.SortStableFunc(out, func(a, b inspect.Forgotten) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Node, b.Node))
 	})
 	return out, quiet, nil
@@ -160,7 +160,7 @@ func (c *Clerk) Forget(ctx context.Context, key, what string) ([]view.Forgotten,
 // node; source "" is all of them, "default" the one whose address the system chooses.
 func (c *Clerk) Trace(
 	ctx context.Context, key, source string, after map[string]uint64,
-) ([]view.TraceLine, error) {
+) ([]inspect.TraceLine, error) {
 	q := question{Kind: kindTrace, Key: key, Source: source, Lines: after}
 	switch source {
 	case "":
@@ -172,38 +172,38 @@ func (c *Clerk) Trace(
 	if err != nil {
 		return nil, err
 	}
-	out, refused := []view.TraceLine{}, error(nil)
+	out, refused := []inspect.TraceLine{}, error(nil)
 	for _, s := range all {
 		if s.err != nil && (refused == nil || errors.Is(refused, cluster.ErrLost)) {
 			refused = s.err // why a node does not trace says more than that one is lost
 		}
 		for i := range s.Lines {
 			s.Lines[i].Node = s.name
-			s.Lines[i].Source = view.SourceName(s.Lines[i].Source)
+			s.Lines[i].Source = inspect.SourceName(s.Lines[i].Source)
 		}
 		out = append(out, s.Lines...)
 	}
 	if len(silent(all)) == len(all) && refused != nil {
 		return nil, refused
 	}
-	slices.SortStableFunc(out, func(a, b view.TraceLine) int {
+	slices.SortStableFunc(out, func(a, b inspect.TraceLine) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Number, b.Number))
 	})
 	return out, nil
 }
 
-// Verification says what the open addresses of a verification wait for. view.ErrNotThere; a
-// view.Unheard when a node that does not answer may work on it.
-func (c *Clerk) Verification(ctx context.Context, id string) (view.Verification, error) {
+// Verification says what the open addresses of a verification wait for. inspect.ErrNotThere; a
+// inspect.Unheard when a node that does not answer may work on it.
+func (c *Clerk) Verification(ctx context.Context, id string) (inspect.Verification, error) {
 	of, err := uuid.Parse(id)
 	if err != nil {
-		return view.Verification{}, view.ErrNotThere
+		return inspect.Verification{}, inspect.ErrNotThere
 	}
 	all, err := c.ask(ctx, question{Kind: kindVerification, ID: of})
 	if err != nil {
-		return view.Verification{}, err
+		return inspect.Verification{}, err
 	}
-	var found *view.Verification
+	var found *inspect.Verification
 	for _, s := range all {
 		// Two may have it while it changes hands: the one that knows more of it.
 		if v := s.answer.Verification; v != nil && (found == nil || v.Final > found.Final) {
@@ -212,21 +212,21 @@ func (c *Clerk) Verification(ctx context.Context, id string) (view.Verification,
 		}
 	}
 	if quiet := silent(all); found == nil && len(quiet) > 0 {
-		return view.Verification{}, &view.Unheard{Silent: quiet}
+		return inspect.Verification{}, &inspect.Unheard{Silent: quiet}
 	}
 	if found == nil {
-		return view.Verification{}, view.ErrNotThere
+		return inspect.Verification{}, inspect.ErrNotThere
 	}
 	return *found, nil
 }
 
 // Record gathers what all nodes kept of the last hours.
-func (c *Clerk) Record(ctx context.Context) ([]view.Record, []view.Silent, error) {
+func (c *Clerk) Record(ctx context.Context) ([]inspect.Record, []inspect.Silent, error) {
 	all, err := c.ask(ctx, question{Kind: kindRecord})
 	if err != nil {
 		return nil, nil, err
 	}
-	out := []view.Record{}
+	out := []inspect.Record{}
 	for i := range all {
 		s := &all[i]
 		if s.err != nil || s.answer.Record == nil {
@@ -254,23 +254,23 @@ func (c *Clerk) Record(ctx context.Context) ([]view.Record, []view.Silent, error
 }
 
 // nameSources names our sources as people are shown them.
-func nameSources(r *view.Receiver) {
+func nameSources(r *inspect.Receiver) {
 	for i := range r.Sources {
-		r.Sources[i].Source = view.SourceName(r.Sources[i].Source)
+		r.Sources[i].Source = inspect.SourceName(r.Sources[i].Source)
 	}
 	if !r.Last.At.IsZero() {
-		r.Last.Source = view.SourceName(r.Last.Source)
+		r.Last.Source = inspect.SourceName(r.Last.Source)
 	}
 }
 
 // nameAllSources is nameSources for everything about a receiver.
-func nameAllSources(d *view.ReceiverDetail) {
+func nameAllSources(d *inspect.ReceiverDetail) {
 	nameSources(&d.Receiver)
 	for i := range d.SessionList {
-		d.SessionList[i].Source = view.SourceName(d.SessionList[i].Source)
+		d.SessionList[i].Source = inspect.SourceName(d.SessionList[i].Source)
 	}
 	for i := range d.Firings {
-		d.Firings[i].Source = view.SourceName(d.Firings[i].Source)
+		d.Firings[i].Source = inspect.SourceName(d.Firings[i].Source)
 	}
 }
 

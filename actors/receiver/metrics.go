@@ -6,10 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 )
 
 // Metrics counts what the receiver actors of a node do.
@@ -71,7 +71,7 @@ func (m *Metrics) silent() float64 {
 }
 
 // survey asks the receivers of the node; false: there is none yet.
-func (m *Metrics) survey(ctx context.Context) ([]view.Receiver, bool) {
+func (m *Metrics) survey(ctx context.Context) ([]inspect.Receiver, bool) {
 	living := m.collected.Load()
 	if living == nil {
 		return nil, false

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/view"
 	"rollcall/smtp/throttle"
 )
 
@@ -18,19 +18,19 @@ type look struct {
 
 // Survey says what every receiver does that lives here. It ends with ctx, and gives
 // those that have answered until then.
-func (l *Registry) Survey(ctx context.Context) []view.Receiver {
+func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
 	return inquire(ctx, l, func(string) bool { return true }, (*scheduler.Scheduler).Status)
 }
 
 // Detail says everything about the receivers that a key, or the name of a rule, stands
-// for: each shard is one. It ends with ctx, as Survey does.
-func (l *Registry) Detail(ctx context.Context, key string) []view.ReceiverDetail {
+// for. It ends with ctx, as Survey does.
+func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
 	return inquire(ctx, l, standsFor(key), (*scheduler.Scheduler).Detail)
 }
 
 // Record gives what this node kept of the receivers whose keys come after a key, in
 // their order, and whether that is all: it ends when most bytes of JSON are about full.
-func (l *Registry) Record(now time.Time, after string, most int) (out view.Record, whole bool) {
+func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Record, whole bool) {
 	return l.Histories.Record(now, after, most)
 }
 
@@ -45,7 +45,7 @@ func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 // standsFor says which receiver keys a key or the name of a rule stands for.
 func standsFor(name string) func(key string) bool {
 	return func(key string) bool {
-		return key == name || throttle.NameOf(key) == name || throttle.Unsharded(key) == name
+		return key == name || throttle.NameOf(key) == name
 	}
 }
 

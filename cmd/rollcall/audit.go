@@ -163,7 +163,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			"What is wrong with a verification that is over stays as it is and is noted as known, word for word: an audit\n" +
 			"finds it no more, and names the correction instead. If credits are owed to the customer, grant them.\n\n" +
 			"A violation that can be mended is refused, such as bytes that should be erased. Understand the cause first: see\n" +
-			"docs/operations.md. The correction stands in `rollcall log` too.",
+			"docs/operators/operations.md. The correction stands in `rollcall log` too.",
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
 		Args:    wantArgs("SUBJECT"), ValidArgsFunction: completeFinding(from.node),
 	}

@@ -76,13 +76,13 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 // TestEveryInvariantIsInTheRunbook: what the audit says to do has its one home in
 // package ledger; the document repeats it.
 func TestEveryInvariantIsInTheRunbook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "operators", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range ledger.Invariants() {
 		if row := fmt.Sprintf("| %s | %s | %s |\n", i.ID, i.Holds, i.Do); !strings.Contains(string(text), row) {
-			t.Errorf("docs/operations.md has no row %s", row)
+			t.Errorf("docs/operators/operations.md has no row %s", row)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // TestRestoredBackupGoesOn takes a backup of a node in the middle of a file,
 // loses the node and its ledger, puts the backup in its place as
-// docs/operations.md says, and sees the file through: each address has one
+// docs/operators/operations.md says, and sees the file through: each address has one
 // outcome, the credits add up.
 func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()

@@ -411,19 +411,19 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	}
 }
 
-// TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/edge.md.
+// TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/start/network.md.
 func TestNothingIsServedInClearToOthers(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	file := c.write("rollcall.toml", "[http]\nlisten = \"0.0.0.0:8080\"\n")
-	document, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "edge.md"))
+	document, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "start", "network.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"config", "check", file}, {"serve", "--config", file}} {
 		code, _, stderr := c.run(args...)
 		if code == exitDone || !strings.Contains(stderr, "http.plain = true") || !strings.Contains(string(document), stderr) {
-			t.Errorf("rollcall %q: code %d, %q, want an error that docs/edge.md has", args, code, stderr)
+			t.Errorf("rollcall %q: code %d, %q, want an error that docs/start/network.md has", args, code, stderr)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(c.folder, "rollcall-data")); err == nil {

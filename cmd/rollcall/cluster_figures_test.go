@@ -31,7 +31,7 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// These are the figures of docs/cluster.md that need real processes, on PostgreSQL,
+// These are the figures of docs/developers/measured.md that need real processes, on PostgreSQL,
 // with the lab in the test's process:
 //
 //	go test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m

@@ -76,9 +76,9 @@ func TestDeploy(t *testing.T) {
 		}
 	}
 	_, rights, _ := strings.Cut(texts["rights.sql"], "\n")
-	if document := textsOf(t, []string{"docs"}, []string{"cockroachdb.md"})["cockroachdb.md"]; rights == "" ||
+	if document := textsOf(t, []string{"docs"}, []string{"database.md"})["database.md"]; rights == "" ||
 		!strings.Contains(document, "```sql\n"+rights+"```") {
-		t.Error("deploy/rights.sql and docs/cockroachdb.md give different rights")
+		t.Error("deploy/rights.sql and docs/start/database.md give different rights")
 	}
 }
 

@@ -63,7 +63,7 @@ var neverRun = map[string]map[string]string{
 		"go build -o rollcall ./cmd/rollcall": "the tour needs a node that runs beside it: the test starts one with this " +
 			"binary",
 	},
-	"docs/cockroachdb.md": {
+	"docs/start/database.md": {
 		"COCKROACH_BINARY=/usr/local/bin/cockroach go test ./ledger/sqlstore -run '^TestConformanceOnCockroachDB$' " +
 			"-count 1 -v": "needs CockroachDB",
 		"cockroach cert create-ca --certs-dir=certs --ca-key=keep-offline/ca.key": "needs " +
@@ -94,7 +94,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 		}
 	}
 	documents := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/runbooks/*.md"} {
+	for _, pattern := range []string{"docs/*/*.md", "docs/operators/runbooks/*.md"} {
 		found, err := filepath.Glob(filepath.Join(HouseRoot, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
@@ -89,7 +89,7 @@ func (e estimateRun) measure(ctx context.Context, j *trialRig) {
 		if d.CompletedAt != nil {
 			break
 		}
-		var v view.Verification
+		var v inspect.Verification
 		if operator.Ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &v) == nil {
 			all = append(all, expected{time.Now(), v.Finish})
 		}

@@ -21,6 +21,7 @@ import (
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/verdict"
@@ -78,17 +79,18 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 		found.Read = at
 		return client.Call(ctx, http.MethodPost, "/v1/verifications/"+id.String()+"/evidence",
 			map[string]string{"address": address}, &found.Explanation)
-	}, func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
+	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
-		found.Explanation, err = admin.FindEvidence(ctx, book, id, address)
-		return whyNot(err, found.Status)
+		f, err := evidence.Find(ctx, book, id, address)
+		found.Explanation = admin.ExplanationOf(f)
+		return whyNot(err, f.Status)
 	})
 	return found, err
 }
 
 // whyNot says what to do about an answer that is no fault.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification,
+	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification,
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
@@ -348,8 +350,8 @@ func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) err
 			if err != nil {
 				return err
 			}
-			summary, err := admin.Replay(ctx, book, r.id, admin.ReplayQuery{Rules: rules, All: r.all,
-				Yield: func(one admin.Replayed) error { return yield(admin.ReplayLine{Address: &one}) }})
+			summary, err := evidence.Replay(ctx, book, r.id, evidence.Query{Rules: rules, All: r.all,
+				Yield: func(one evidence.Replayed) error { return yield(admin.ReplayLine{Address: &one}) }})
 			if err != nil {
 				return whyNot(err, summary.Status)
 			}
@@ -411,11 +413,11 @@ func printReplay(w io.Writer, l admin.ReplayLine) error {
 	return nil
 }
 
-func writeReplayed(b *strings.Builder, r admin.Replayed) {
+func writeReplayed(b *strings.Builder, r evidence.Replayed) {
 	fmt.Fprintf(b, "%s\n", term.Folded(r.Address, 0))
 	for _, one := range []struct {
 		when  string
-		judge admin.ReplayJudge
+		judge evidence.Judged
 	}{{"was", r.Before}, {"now", r.After}} {
 		if r.Before == r.After && one.when == "was" {
 			continue
@@ -429,7 +431,7 @@ func writeReplayed(b *strings.Builder, r admin.Replayed) {
 	}
 }
 
-func writeReplaySummary(b *strings.Builder, s admin.ReplaySummary) {
+func writeReplaySummary(b *strings.Builder, s evidence.Summary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}

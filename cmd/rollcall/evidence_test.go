@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	ledgerevidence "rollcall/ledger/evidence"
+
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -248,26 +250,26 @@ func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	r := newWitnessRig(t, shownCases(), nil)
 	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
 	away := func(*client.Admin, reading) error { return fmt.Errorf("asked: %w", client.ErrNoNode) }
-	var found admin.Explanation
-	summary, read := admin.ReplaySummary{}, 0
+	var found ledgerevidence.Found
+	summary, read := ledgerevidence.Summary{}, 0
 	own := func(book *sqlstore.Store, c config.Config, at reading) (err error) {
 		if at != (reading{Ledger: "sqlite:" + r.path}) {
 			t.Errorf("read %+v, want the ledger %s", at, r.path)
 		}
 		read++
-		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
+		if found, err = ledgerevidence.Find(t.Context(), book, r.desk.Workspace, "x"); err == nil {
 			t.Error("a workspace is no verification")
 		}
 		rules, err := replay{}.own(c)
 		if err != nil {
 			return err
 		}
-		q := admin.ReplayQuery{Rules: rules, Yield: func(admin.Replayed) error { return nil }}
+		q := ledgerevidence.Query{Rules: rules, Yield: func(ledgerevidence.Replayed) error { return nil }}
 		list, err := book.Workspaces(t.Context())
 		if err != nil || len(list) != 1 {
 			return errors.Join(err, errors.New("another ledger"))
 		}
-		summary, err = admin.Replay(t.Context(), book, mustID(t, r.id), q)
+		summary, err = ledgerevidence.Replay(t.Context(), book, mustID(t, r.id), q)
 		return err
 	}
 	if err := flags.read(t.Context(), away, own); err != nil || summary.Replayed != 5 {

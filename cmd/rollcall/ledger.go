@@ -32,7 +32,7 @@ func newBackup(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the embedded ledger to FILE while the node works",
-		Long: "Copy the embedded ledger to FILE while the node works. docs/operations.md has the restore.\n\n" +
+		Long: "Copy the embedded ledger to FILE while the node works. docs/operators/operations.md has the restore.\n\n" +
 			"A ledger that is named is copied itself; when none is, the node of this machine is asked, and its ledger is\n" +
 			"copied when it does not run. The first line says which it was.\n" +
 			"FILE is made here, for you alone to read, and has its name only when it is whole and checked; nothing\n" +

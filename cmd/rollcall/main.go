@@ -27,7 +27,7 @@ const (
 
 // gcPercent is how much the heap may grow between two collections, unless GOGC
 // says otherwise: through 1,000,000 addresses the peak is a sixth lower than with
-// Go's 100, for about a tenth more processor time (docs/measured.md).
+// Go's 100, for about a tenth more processor time (docs/developers/measured.md).
 const gcPercent = 50
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
@@ -85,8 +85,8 @@ retry_waits = ["2s"]
 func queuedNow(ctx context.Context, operator *client.Admin, id string) (one queuedAt, ok bool) {
 	one.at = time.Now()
 	var both sync.WaitGroup
-	var found view.Receivers
-	var waits view.Verification
+	var found inspect.Receivers
+	var waits inspect.Verification
 	var err1, err2 error
 	both.Go(func() { found, err1 = operator.Receivers(ctx) })
 	both.Go(func() { err2 = operator.Ask(ctx, "GET", "/v1/verifications/"+id+"/waits", nil, &waits) })
@@ -95,7 +95,7 @@ func queuedNow(ctx context.Context, operator *client.Admin, id string) (one queu
 		one.receivers += r.Queued
 	}
 	for _, w := range waits.Waits {
-		if w.For == view.ForReceiver {
+		if w.For == inspect.ForReceiver {
 			one.verification += w.Addresses
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
@@ -86,11 +86,11 @@ func must(err error) {
 }
 
 // receiverOrders are the orders of the table.
-var receiverOrders = map[string]func(r view.Receiver) float64{
-	"queued":   func(r view.Receiver) float64 { return float64(r.Queued) },
-	"rate":     func(r view.Receiver) float64 { return r.Rcpts },
-	"refused":  func(r view.Receiver) float64 { return r.Refused },
-	"deferred": func(r view.Receiver) float64 { return r.Deferred },
+var receiverOrders = map[string]func(r inspect.Receiver) float64{
+	"queued":   func(r inspect.Receiver) float64 { return float64(r.Queued) },
+	"rate":     func(r inspect.Receiver) float64 { return r.Rcpts },
+	"refused":  func(r inspect.Receiver) float64 { return r.Refused },
+	"deferred": func(r inspect.Receiver) float64 { return r.Deferred },
 }
 
 // receiversScreen shows the receivers, once or again and again.
@@ -105,12 +105,12 @@ type receiversScreen struct {
 }
 
 // pick gives those that are asked for, in order; More counts those beyond the limit.
-func (v receiversScreen) pick(found view.Receivers) view.Receivers {
-	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r view.Receiver) bool {
+func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
+	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r inspect.Receiver) bool {
 		return !strings.Contains(r.Key, v.part)
 	})
 	order := receiverOrders[v.sort]
-	slices.SortStableFunc(list, func(a, b view.Receiver) int {
+	slices.SortStableFunc(list, func(a, b inspect.Receiver) int {
 		return cmp.Or(cmp.Compare(order(b), order(a)), cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.Key, b.Key),
 			cmp.Compare(a.Node, b.Node))
 	})
@@ -130,7 +130,7 @@ type tableOf struct {
 }
 
 // write writes the receivers that are asked for and have room.
-func (t tableOf) write(w io.Writer, found view.Receivers) error {
+func (t tableOf) write(w io.Writer, found inspect.Receivers) error {
 	found = t.pick(found)
 	var b strings.Builder
 	now := found.At
@@ -179,7 +179,7 @@ func receiversGrid() *term.Table {
 }
 
 // receiverRows are the row of a receiver and, when it has several, those of its sources.
-func receiverRows(r view.Receiver, now time.Time, width int) []term.Row {
+func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	oldest := "-"
 	if r.Queued > 0 {
 		oldest = term.Span(term.Seconds(r.Oldest))
@@ -219,9 +219,9 @@ func receiverRows(r view.Receiver, now time.Time, width int) []term.Row {
 }
 
 // stateText says in a word or three what keeps a receiver from asking more.
-func stateText(r view.Receiver, now time.Time) string {
+func stateText(r inspect.Receiver, now time.Time) string {
 	text := r.State
-	if r.Cause != "" && r.Cause != view.Causes[0] {
+	if r.Cause != "" && r.Cause != inspect.Causes[0] {
 		text = r.Cause
 		if r.State == "draining" {
 			text = r.State
@@ -234,7 +234,7 @@ func stateText(r view.Receiver, now time.Time) string {
 }
 
 // replyText writes a reply in one line; "" for none.
-func replyText(r view.Reply) string {
+func replyText(r inspect.Reply) string {
 	text := r.Text
 	if r.Code > 0 && !strings.HasPrefix(text, fmt.Sprint(r.Code)) {
 		text = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, text))
@@ -333,14 +333,14 @@ func newResume(r restCommand) *cobra.Command {
 // resumedAnswer is what was ended, and who else keeps it at rest, for programs.
 type resumedAnswer struct {
 	name    string
-	Cleared []admin.ThrottleRule `json:"cleared"`
-	Still   *view.ExplainedField `json:"still"` // null: nobody does
+	Cleared []admin.ThrottleRule    `json:"cleared"`
+	Still   *inspect.ExplainedField `json:"still"` // null: nobody does
 }
 
 // stillRests says who else keeps it at rest; nil: nobody does. The node may follow a
 // moment later.
 func stillRests(ctx context.Context, client *client.Admin, key string,
-	ended []admin.ThrottleRule) *view.ExplainedField {
+	ended []admin.ThrottleRule) *inspect.ExplainedField {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
@@ -470,12 +470,12 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
 		Args:    wantArgs("KEY"), ValidArgsFunction: completeKey(node, nil),
 	}
-	what := c.Flags().String("what", "all", strings.Join(view.Forgets[:], ", "))
+	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(view.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
 	return adminCommand(node, c, func(client *client.Admin, args []string) (done forgottenAnswer, err error) {
-		if !slices.Contains(view.Forgets[:], *what) {
-			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(view.Forgets[:], ", ")))
+		if !slices.Contains(inspect.Forgets[:], *what) {
+			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))
 		}
 		if strings.TrimSpace(*reason) == "" {
 			return done, term.UsageError("--reason is missing: say why, for those who read the operator log")
@@ -489,8 +489,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 
 // forgottenAnswer is what the node answers.
 type forgottenAnswer struct {
-	Receivers []view.Forgotten `json:"receivers"`
-	Silent    []view.Silent    `json:"silent"`
+	Receivers []inspect.Forgotten `json:"receivers"`
+	Silent    []inspect.Silent    `json:"silent"`
 }
 
 // printForgotten says each thing that was dropped on a line of its own.

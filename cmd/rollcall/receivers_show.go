@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
@@ -30,7 +30,7 @@ var limitWords = map[string]struct{ what, then string }{
 
 // lessons says what was learned of a receiver that is below its allowance, in a sentence each:
 // the value, since when, from what, and until when.
-func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
+func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	for _, l := range d.Learned {
 		texts = append(texts, limitLesson(l, now))
 	}
@@ -46,7 +46,7 @@ func lessons(d view.ReceiverDetail, now time.Time) (texts []string) {
 }
 
 // softwareLine says which software a receiver runs, what follows for its refusals, and who says so.
-func softwareLine(s *view.Software) string {
+func softwareLine(s *inspect.Software) string {
 	text := s.Words() + "; "
 	switch {
 	case s.Decides && s.PerHour > 0:
@@ -65,7 +65,7 @@ func softwareLine(s *view.Software) string {
 }
 
 // limitLesson is the sentence about a learned limit.
-func limitLesson(l view.Limit, now time.Time) string {
+func limitLesson(l inspect.Limit, now time.Time) string {
 	words, known := limitWords[l.Field]
 	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)
 	if !known {
@@ -88,7 +88,7 @@ func limitLesson(l view.Limit, now time.Time) string {
 }
 
 // paceLesson is the sentence about the pace of a source; "": nothing below the allowance.
-func paceLesson(s view.ReceiverSource, now time.Time) string {
+func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	t := s.Tempo
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
 		return ""
@@ -111,7 +111,7 @@ func paceLesson(s view.ReceiverSource, now time.Time) string {
 }
 
 // restLesson is the sentence about a source that is kept away; "": it is not.
-func restLesson(s view.ReceiverSource, now time.Time) string {
+func restLesson(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
 		return ""
 	}
@@ -143,7 +143,7 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 	})
 }
 
-func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) error {
+func printReceivers(w io.Writer, list []inspect.ReceiverDetail, now time.Time) error {
 	var b strings.Builder
 	for i, d := range list {
 		if i > 0 {
@@ -164,7 +164,7 @@ func printReceivers(w io.Writer, list []view.ReceiverDetail, now time.Time) erro
 // receiverSheet writes everything about one receiver.
 type receiverSheet struct {
 	b     *strings.Builder
-	d     view.ReceiverDetail
+	d     inspect.ReceiverDetail
 	now   time.Time
 	width int
 	table int // of its tables
@@ -219,7 +219,7 @@ func (s receiverSheet) head() {
 }
 
 // judged says when a reply came, from where, and what was made of it.
-func (s receiverSheet) judged(r view.Reply, ago time.Duration) string {
+func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
 	parts := []string{}
 	if ago > 0 {
 		parts = append(parts, term.Span(ago)+" ago")
@@ -256,13 +256,13 @@ func (s receiverSheet) hour() {
 	fmt.Fprintf(s.b, "\n%-10s%8s  %s to %s\n", "MINUTE", "MOST", first.Format("15:04"), last.Format("15:04Z"))
 	for _, row := range []struct {
 		name string
-		of   func(m view.Minute) float64
+		of   func(m inspect.Minute) float64
 	}{
-		{"asked/s", func(m view.Minute) float64 { return float64(m.Asked) / 60 }},
-		{"refused", func(m view.Minute) float64 { return float64(m.Refused) }},
-		{"deferred", func(m view.Minute) float64 { return float64(m.Deferred) }},
-		{"allowed/s", func(m view.Minute) float64 { return m.AllowedLast }},
-		{"queued", func(m view.Minute) float64 { return float64(m.Queued) }},
+		{"asked/s", func(m inspect.Minute) float64 { return float64(m.Asked) / 60 }},
+		{"refused", func(m inspect.Minute) float64 { return float64(m.Refused) }},
+		{"deferred", func(m inspect.Minute) float64 { return float64(m.Deferred) }},
+		{"allowed/s", func(m inspect.Minute) float64 { return m.AllowedLast }},
+		{"queued", func(m inspect.Minute) float64 { return float64(m.Queued) }},
 	} {
 		if line, most := spark(minutes, row.of); most > 0 {
 			fmt.Fprintf(s.b, "%-10s%8s  %s\n", row.name, term.Figure(most), line)
@@ -277,7 +277,7 @@ var sparks = []rune("▁▂▃▄▅▆▇█")
 const sparkMost = 60
 
 // spark draws minutes from 0 to the most of them, which it gives too.
-func spark(minutes []view.Minute, of func(m view.Minute) float64) (string, float64) {
+func spark(minutes []inspect.Minute, of func(m inspect.Minute) float64) (string, float64) {
 	minutes = minutes[max(0, len(minutes)-sparkMost):]
 	most := 0.0
 	for _, m := range minutes {
@@ -429,8 +429,8 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 func unheardOf(ctx context.Context, client *client.Admin, key, source string) (texts []string) {
 	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
 		key = strings.ToLower(key)
-		lives := func(r view.Receiver) bool {
-			return key == r.Key || key == throttle.NameOf(r.Key) || key == throttle.Unsharded(r.Key)
+		lives := func(r inspect.Receiver) bool {
+			return key == r.Key || key == throttle.NameOf(r.Key)
 		}
 		if !slices.ContainsFunc(known.Receivers, lives) {
 			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+
@@ -441,7 +441,7 @@ func unheardOf(ctx context.Context, client *client.Admin, key, source string) (t
 	if source == "" || client.Ask(ctx, "GET", "/v1/sources", nil, &known) != nil {
 		return texts
 	}
-	if !slices.ContainsFunc(known.Sources, func(s view.Source) bool { return sourceName(s.Source) == source }) {
+	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {
 		texts = append(texts, fmt.Sprintf("no node that answers has a source %s: `rollcall sources` lists them", source))
 	}
 	return texts
@@ -484,14 +484,14 @@ func (t *tracing) follow(ctx context.Context, every time.Duration) error {
 }
 
 // fetch gives what is new.
-func (t *tracing) fetch(ctx context.Context) ([]view.TraceLine, error) {
+func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 	after, err := json.Marshal(t.after)
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
 	var answer struct {
-		Lines []view.TraceLine  `json:"lines"`
-		After map[string]uint64 `json:"after"`
+		Lines []inspect.TraceLine `json:"lines"`
+		After map[string]uint64   `json:"after"`
 	}
 	q := url.Values{"key": {t.key}, "source": {t.source}, "after": {string(after)}}
 	if err := t.client.Ask(ctx, "GET", "/v1/receivers/trace?"+q.Encode(), nil, &answer); err != nil {
@@ -501,7 +501,7 @@ func (t *tracing) fetch(ctx context.Context) ([]view.TraceLine, error) {
 	return answer.Lines, nil
 }
 
-func (t *tracing) write(lines []view.TraceLine) (err error) {
+func (t *tracing) write(lines []inspect.TraceLine) (err error) {
 	for _, l := range lines {
 		if t.asJSON {
 			err = term.PrintJSON(t.out, l)
@@ -567,7 +567,7 @@ func (v receiversScreen) watch(ctx context.Context) error {
 }
 
 // frame shows what a node said, or why it said nothing.
-func (v receiversScreen) frame(found view.Receivers, failed error, redraw bool) error {
+func (v receiversScreen) frame(found inspect.Receivers, failed error, redraw bool) error {
 	if v.asJSON {
 		if failed != nil {
 			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/ledger/evidence"
+
 	"rollcall/cmd/rollcall/client"
 	"rollcall/config"
 	"rollcall/http/admin"
@@ -35,8 +37,8 @@ func TestAWholeRunIsReplayedToTheSameAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	attempts, without := 0, 0
-	summary, err := admin.Replay(t.Context(), n.Book, v.ID, admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
-		Yield: func(r admin.Replayed) error {
+	summary, err := evidence.Replay(t.Context(), n.Book, v.ID, evidence.Query{Rules: verdict.Builtin(), All: true,
+		Yield: func(r evidence.Replayed) error {
 			was := settled[r.Address]
 			if r.Before != r.After || r.Before.Outcome != was.Outcome.String() || r.Before.Reason != was.Reason.String() {
 				return errors.New(r.Address + " has another outcome")
@@ -120,8 +122,8 @@ func TestReplayByACandidate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	summary, err := admin.Replay(t.Context(), r.desk.Book, mustID(t, r.id),
-		admin.ReplayQuery{Rules: rules, Yield: func(admin.Replayed) error { return nil }})
+	summary, err := evidence.Replay(t.Context(), r.desk.Book, mustID(t, r.id),
+		evidence.Query{Rules: rules, Yield: func(evidence.Replayed) error { return nil }})
 	if err != nil || summary.Reasons != 1 || summary.Status != ledger.Verifying {
 		t.Errorf("without a node: %+v, %v", summary, err)
 	}

@@ -203,7 +203,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	systemctl := map[string]string{"systemctl": ""}
 	const members = "rollcall cluster members"
 	c.works("node-3")
-	c.script(script{document: "runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
+	c.script(script{document: "operators/runbooks/rolling-upgrade.md", standIns: systemctl, before: map[string]func(){
 		members: func() {
 			c.wasCalled("systemctl restart rollcall")
 			c.ends("node-3", syscall.SIGTERM)
@@ -215,9 +215,9 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 	if len(rows) < 4 || len(strings.Fields(rows[1])) < 4 {
 		t.Fatalf("got keys %q", keys)
 	}
-	c.script(script{document: "runbooks/key-rotation.md",
+	c.script(script{document: "operators/runbooks/key-rotation.md",
 		names: map[string]string{"remove 0cdb2b46": "remove " + strings.Fields(rows[1])[3]}})
-	c.script(script{document: "runbooks/add-a-node.md", standIns: systemctl, names: atHome(map[string]string{
+	c.script(script{document: "operators/runbooks/add-a-node.md", standIns: systemctl, names: atHome(map[string]string{
 		"/etc/rollcall/": "node-4/"}), before: map[string]func(){
 		"rollcall config check /etc/rollcall/rollcall.toml": func() {
 			c.configures("node-4", c.ports[3])
@@ -243,7 +243,7 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	c.configures("node-3", freePort(t))
 	c.serves("node-3")
 	untilPrinted(c.cli, "Unseen: ", "cluster", "members")
-	c.script(script{document: "runbooks/partition.md", names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
+	c.script(script{document: "operators/runbooks/partition.md", names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
 	c.ends("node-3", syscall.SIGTERM)
 	c.configures("node-3", c.ports[3])
 	c.serves("node-3")
@@ -252,13 +252,13 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 		t.Fatal(err)
 	}
 	untilPrinted(c.cli, "Lost: ", "cluster", "members")
-	c.script(script{document: "runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
+	c.script(script{document: "operators/runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
 	c.serves("node-3")
 	c.isSound()
 	c.ledger.Refuse()
 	c.ledger.Sever()
 	untilPrinted(c.cli, "This node has not read the ledger for ", "cluster", "members")
-	c.script(script{document: "runbooks/ledger-slow.md", before: map[string]func(){"rollcall audit": func() {
+	c.script(script{document: "operators/runbooks/ledger-slow.md", before: map[string]func(){"rollcall audit": func() {
 		c.ledger.Heal()
 		c.isSound()
 	}}})

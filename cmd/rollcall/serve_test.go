@@ -177,7 +177,7 @@ func tour(t *testing.T, document, mark string) string {
 // the rate of a receiver for a while, a candidate tried out, and the override's end.
 func TestAnEveningFromTheDocs(t *testing.T) {
 	t.Parallel()
-	out := tour(t, "docs/throttles.md", "evening")
+	out := tour(t, "docs/operators/receivers.md", "evening")
 	for _, want := range []string{
 		"400 addresses", "an hour as things are", "FIELD ", "built in", "150/min", "postmaster asked us to go slower",
 		"override", "candidate.toml can be used", "evening-clean.test", "throttle set",

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 // everyCommand calls visit with each command of the tree.
@@ -121,7 +121,7 @@ func TestMailboxFullIsExplained(t *testing.T) {
 // TestPipedTablesAreWhole: keys above all, and at a terminal they fit.
 func TestPipedTablesAreWhole(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []view.Receivers{busyReceivers()}
+	b.survey.receivers = []inspect.Receivers{busyReceivers()}
 	key := ""
 	for _, r := range busyReceivers().Receivers {
 		if len(r.Key) > len(key) {

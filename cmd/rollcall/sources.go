@@ -9,15 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp/throttle"
 )
 
 // sourcesAnswer is what a node says of the sources of all nodes.
 type sourcesAnswer struct {
-	Sources []view.Source `json:"sources"`
-	Silent  []view.Silent `json:"silent"`
+	Sources []inspect.Source `json:"sources"`
+	Silent  []inspect.Silent `json:"silent"`
 }
 
 func newSourcesCommand(e environment) *cobra.Command {

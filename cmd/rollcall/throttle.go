@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
@@ -360,9 +360,9 @@ const (
 
 // setView is what was set, for programs.
 type setView struct {
-	Override admin.ThrottleRule `json:"override"`
-	Before   *view.Explanation  `json:"before"` // null: it could not be explained
-	After    *view.Explanation  `json:"after"`  // null: the same, or the node had not followed yet
+	Override admin.ThrottleRule   `json:"override"`
+	Before   *inspect.Explanation `json:"before"` // null: it could not be explained
+	After    *inspect.Explanation `json:"after"`  // null: the same, or the node had not followed yet
 }
 
 func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) error {
@@ -401,7 +401,7 @@ func (s setting) run(c *cobra.Command, node *adminFlags, change *changeFlags) er
 }
 
 // followed waits until the node's rules for a name have an override; nil: it does not in time.
-func followed(ctx context.Context, client *client.Admin, key, id string) *view.Explanation {
+func followed(ctx context.Context, client *client.Admin, key, id string) *inspect.Explanation {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
 	for {
@@ -416,7 +416,7 @@ func followed(ctx context.Context, client *client.Admin, key, id string) *view.E
 }
 
 // says tells whether an override says something in an explanation.
-func says(x view.Explanation, id string) bool {
+func says(x inspect.Explanation, id string) bool {
 	for _, f := range x.Fields {
 		if f.ID == id {
 			return true
@@ -519,7 +519,7 @@ func ruleKey(name string) string {
 }
 
 // fieldOf gives a field of an explanation, and who has set it.
-func fieldOf(x *view.Explanation, field string) (string, view.Said) {
+func fieldOf(x *inspect.Explanation, field string) (string, inspect.Said) {
 	if x != nil {
 		for _, f := range x.Fields {
 			if f.Field == field {
@@ -527,7 +527,7 @@ func fieldOf(x *view.Explanation, field string) (string, view.Said) {
 			}
 		}
 	}
-	return "", view.Said{}
+	return "", inspect.Said{}
 }
 
 func newThrottleClear(node *adminFlags) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
@@ -68,11 +68,11 @@ func sourceKey(key string) string {
 
 // explanation is what a node explained, as it is shown.
 type explanation struct {
-	view.Explanation
+	inspect.Explanation
 	all     bool
 	now     time.Time
 	width   int
-	details []view.ReceiverDetail
+	details []inspect.ReceiverDetail
 }
 
 // valueMost is how wide the values are; a longer one takes a line of its own.
@@ -109,14 +109,11 @@ func (x explanation) title() string {
 			text += " (hosts " + term.Some(x.Hosts) + ")"
 		}
 	}
-	if x.Shards > 1 {
-		text += fmt.Sprintf(", in %d shards that share what it allows", x.Shards)
-	}
 	return text + "."
 }
 
 // line writes a field and who has set it.
-func (x explanation) line(b *strings.Builder, field, value string, said view.Said) {
+func (x explanation) line(b *strings.Builder, field, value string, said inspect.Said) {
 	value = term.Printable(term.Dash(value))
 	indent := 23 + valueMost + 2 + 10
 	head := fmt.Sprintf("%-23s%-*s%-10s", field, valueMost+2, value, said.Layer)
@@ -127,7 +124,7 @@ func (x explanation) line(b *strings.Builder, field, value string, said view.Sai
 }
 
 // from says who said something: the rule, its place, and of an override its end.
-func from(said view.Said, now time.Time) string {
+func from(said inspect.Said, now time.Time) string {
 	var parts []string
 	if said.Name != "" {
 		parts = append(parts, ruleKey(said.Name))
@@ -186,7 +183,7 @@ func (x explanation) notes() (notes []string) {
 }
 
 // present writes how a receiver stands where it lives.
-func (x explanation) present(b *strings.Builder, d view.ReceiverDetail) {
+func (x explanation) present(b *strings.Builder, d inspect.ReceiverDetail) {
 	fmt.Fprintf(b, "\n%s\n", term.FoldedTo(fmt.Sprintf("Now, on %s: %s. %s", d.Node, stateText(d.Receiver, x.now),
 		d.Why), 0,
 		x.width))
@@ -280,7 +277,7 @@ func printRules(w io.Writer, known admin.ThrottleRules) error {
 
 // filesState says of which nodes the throttle file differs from that of the node that was
 // asked, and of which nothing is known.
-func filesState(others []view.OtherFile, silent []view.Silent) (texts []string) {
+func filesState(others []inspect.OtherFile, silent []inspect.Silent) (texts []string) {
 	for _, o := range others {
 		node := term.Printable(o.Node)
 		if o.Differs {
@@ -433,7 +430,7 @@ func newThrottleReplay(node *adminFlags) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), replayTimeout)
 		defer cancel()
-		var found view.Replayed
+		var found inspect.Replayed
 		if err := client.Call(ctx, "POST", "/v1/throttle/replay", body, &found); err != nil {
 			return err
 		}
@@ -473,7 +470,7 @@ func candidates(args []string, rules string) (body candidateBody, err error) {
 	return body, err
 }
 
-func printThrottleReplay(w io.Writer, r view.Replayed) error {
+func printThrottleReplay(w io.Writer, r inspect.Replayed) error {
 	var b strings.Builder
 	width := term.WidthOf(w)
 	paragraph := func(format string, args ...any) {
@@ -514,7 +511,7 @@ func reach(hours float64) string {
 	return term.Rough((d + time.Millisecond).Truncate(time.Minute)) // what is told has been through a fraction
 }
 
-func writeReceiverReplay(b *strings.Builder, one view.ReceiverReplay, width int) {
+func writeReceiverReplay(b *strings.Builder, one inspect.ReceiverReplay, width int) {
 	delay := "at the same time"
 	switch d := term.Seconds(one.Delay); {
 	case d >= time.Second:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 )
@@ -29,7 +29,7 @@ func newVerification(e environment) *cobra.Command {
 	node := addAdminFlags(c, e)
 	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
 		"--json has all")
-	return adminCommand(node, c, func(client *client.Admin, args []string) (found view.Verification, err error) {
+	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {
 		if *limit < 0 {
 			return found, term.UsageError("--limit must not be below 0")
 		}
@@ -38,7 +38,7 @@ func newVerification(e environment) *cobra.Command {
 			return found, err
 		}
 		return found, client.Ask(c.Context(), "GET", "/v1/verifications/"+id.String()+"/waits", nil, &found)
-	}, func(w io.Writer, found view.Verification) error {
+	}, func(w io.Writer, found inspect.Verification) error {
 		return printVerification(w, found, *limit)
 	})
 }
@@ -49,16 +49,16 @@ const waitsShown = 10
 
 // waitsFor says what addresses wait for, by the word.
 var waitsFor = map[string]string{
-	view.ForRoute:    "what DNS says of their domain",
-	view.ForReceiver: "their turn at a receiver",
-	view.ForRetry:    "another attempt, since they were put off",
-	view.ForControl:  "whether their domain accepts everything",
-	view.ForDomain:   "their domain's turn: others of the file are before it",
-	view.ForLedger:   "being written down: they are final",
+	inspect.ForRoute:    "what DNS says of their domain",
+	inspect.ForReceiver: "their turn at a receiver",
+	inspect.ForRetry:    "another attempt, since they were put off",
+	inspect.ForControl:  "whether their domain accepts everything",
+	inspect.ForDomain:   "their domain's turn: others of the file are before it",
+	inspect.ForLedger:   "being written down: they are final",
 }
 
 // printVerification shows what waits, at most limit rows of it; 0: all.
-func printVerification(w io.Writer, v view.Verification, limit int) error {
+func printVerification(w io.Writer, v inspect.Verification, limit int) error {
 	var b strings.Builder
 	now, width := v.At, term.WidthOf(w)
 	if now.IsZero() {
@@ -94,8 +94,8 @@ func printVerification(w io.Writer, v view.Verification, limit int) error {
 }
 
 // mostWaits gives the rows with the most addresses, at most limit of them, and the others; 0: all.
-func mostWaits(waits []view.Wait, limit int) (shown, more []view.Wait) {
-	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b view.Wait) int {
+func mostWaits(waits []inspect.Wait, limit int) (shown, more []inspect.Wait) {
+	sorted := slices.SortedStableFunc(slices.Values(waits), func(a, b inspect.Wait) int {
 		return cmp.Compare(b.Addresses, a.Addresses)
 	})
 	if limit == 0 || len(sorted) <= limit {
@@ -105,7 +105,7 @@ func mostWaits(waits []view.Wait, limit int) (shown, more []view.Wait) {
 }
 
 // moreWaits says in one line how much is not shown and how to see it; "" when all is.
-func moreWaits(more []view.Wait, width int) string {
+func moreWaits(more []inspect.Wait, width int) string {
 	if len(more) == 0 {
 		return ""
 	}
@@ -119,7 +119,7 @@ func moreWaits(more []view.Wait, width int) string {
 }
 
 // waitsGrid has a row for each thing that addresses wait for, and below it what is in words.
-func waitsGrid(waits []view.Wait, now time.Time) *term.Table {
+func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 	g := &term.Table{Columns: []term.Column{{Name: "ADDRESSES", Right: true}, {Name: "WAIT FOR"}, {Name: "RECEIVER",
 		Least: 15},
 		{Name: "BECAUSE", Least: 9, Wrap: true}, {Name: "FIRST", Right: true}, {Name: "LAST", Right: true},

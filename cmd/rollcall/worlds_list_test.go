@@ -36,7 +36,7 @@ func shortWorlds() []*world {
 	}
 }
 
-// longWorlds are those of docs/measured.md.
+// longWorlds are those of docs/developers/measured.md.
 func longWorlds() []*world {
 	const turn = 50 * time.Millisecond
 	all := []*world{

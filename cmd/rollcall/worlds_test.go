@@ -20,7 +20,7 @@ import (
 
 // A world is a list and the receivers that it meets: the built binary against a lab in another process, which counts
 // what it lets through and what it puts off, and tells nobody its hidden limits. The worlds of a default run end within
-// seconds; with -long there are those of docs/measured.md, all at the same time, and of each binary one:
+// seconds; with -long there are those of docs/developers/measured.md, all at the same time, and of each binary one:
 //
 //	go test ./cmd/rollcall -run '^TestWorlds$' -long -v -timeout 60m -binaries /tmp/before,/tmp/after
 type world struct {

@@ -9,16 +9,16 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
-// statements are a transaction of a store for the transitions of package rules.
+// statements are a transaction of a store for the transitions of package transitions.
 type statements struct {
 	*tx
 	store *Store
 }
 
-var _ rules.Tables = statements{}
+var _ transitions.Tables = statements{}
 
 // Room is ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
 func (t statements) Room() error { return t.store.disk.room() }
@@ -26,7 +26,7 @@ func (t statements) Room() error { return t.store.disk.room() }
 // EraseUpload deletes chunks of an upload; at the next sweep they leave the write-ahead log.
 func (t statements) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 	t.store.erased.Add(1)
-	n, err := t.exec(eraseChunks, id[:], id[:], most)
+	n, err := t.Exec(eraseChunks, id[:], id[:], most)
 	return n == most, err
 }
 
@@ -61,7 +61,7 @@ const countUnpaid = `SELECT count(*), coalesce(min(created), 0), {now} FROM veri
 	WHERE workspace = ? AND paid = 0 AND created > {now} - ?`
 
 // Unpaid counts the verifications of late that never held a credit.
-func (t *tx) Unpaid(workspace uuid.UUID) (u rules.Unpaid, err error) {
+func (t *tx) Unpaid(workspace uuid.UUID) (u transitions.Unpaid, err error) {
 	err = t.row(countUnpaid, workspace[:], ledger.UnpaidWithin.Milliseconds()).Scan(&u.Count, &u.Oldest, &u.Now)
 	return u, err
 }
@@ -125,7 +125,7 @@ func (s *Store) SetLimits(ctx context.Context, c ledger.LimitsChange) (u ledger.
 
 // limit writes the limits of a workspace.
 func (t *tx) limit(workspace uuid.UUID, l ledger.Limits) error {
-	_, err := t.exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
+	_, err := t.Exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
 		VALUES (?, nullif(?, 0), nullif(?, 0), nullif(?, 0)) ON CONFLICT (workspace) DO UPDATE
 		SET open = excluded.open, stored = excluded.stored, unpaid = excluded.unpaid`,
 		workspace[:], l.Open, l.Stored, l.Unpaid)

@@ -18,7 +18,8 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/people"
+	"rollcall/ledger/transitions"
 )
 
 // readersMax bounds the connections that read at once. A read takes tens of
@@ -51,18 +52,19 @@ type Options struct {
 
 // Store is a ledger.Book in SQL. Safe for concurrent use.
 type Store struct {
-	rules.Book // the transitions
-	dialect    dialect
-	writer     *pool    // embedded: one session, so that writers queue here; nil: read only
-	gate       *gate    // before the writers
-	readers    *pool    // nil until the schema is right
-	lock       *os.File // what makes this process the owner; nil: read only, or a server
-	folder     string   // Options.Folder
-	retryWait  time.Duration
-	log        *slog.Logger
-	meters     meters
-	once       sync.Once
-	writes     atomic.Uint64 // see Writes
+	transitions.Engine // the transitions
+	*people.Book       // those who sign in
+	dialect            dialect
+	writer             *pool    // embedded: one session, so that writers queue here; nil: read only
+	gate               *gate    // before the writers
+	readers            *pool    // nil until the schema is right
+	lock               *os.File // what makes this process the owner; nil: read only, or a server
+	folder             string   // Options.Folder
+	retryWait          time.Duration
+	log                *slog.Logger
+	meters             meters
+	once               sync.Once
+	writes             atomic.Uint64 // see Writes
 
 	// erased counts what was erased, and folded is that number when nothing of it was left in
 	// the write-ahead log. They differ at first, since the process before may have been killed.
@@ -86,7 +88,7 @@ func newStore(d dialect, o Options) (*Store, error) {
 	if s.retryWait == 0 {
 		s.retryWait = waitMin
 	}
-	s.Book = rules.New(database{s})
+	s.Engine, s.Book = transitions.New(database{s}), people.New(database{s})
 	s.erased.Store(1)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -170,10 +172,10 @@ func (s *Store) open(ctx context.Context, path string, pragmas []string) error {
 	const forget = `UPDATE verifications SET lease_node = NULL, lease_expires = 0
 		WHERE lease_node IS NOT NULL`
 	return s.update(ctx, func(t *tx) error {
-		if _, err := t.exec(forget); err != nil {
+		if _, err := t.Exec(forget); err != nil {
 			return fmt.Errorf("forget old leases: %w", err)
 		}
-		if _, err := t.exec(`DELETE FROM nodes`); err != nil {
+		if _, err := t.Exec(`DELETE FROM nodes`); err != nil {
 			return fmt.Errorf("forget the processes of before: %w", err)
 		}
 		return nil

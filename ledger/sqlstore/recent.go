@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
@@ -63,7 +63,7 @@ func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.Recent
 	for most := recentFirst; r.next.Settlement > last && !r.full(); most = min(2*most, recentMost) {
 		before := r.page.Looked
 		err := s.view(ctx, func(t *tx) error {
-			return t.each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
+			return t.Each(r.take, recentOf[q.Outcome], q.Verification[:], r.next.Settlement, last+1,
 				min(most, ledger.RecentLooked-before))
 		})
 		if cut := errors.Is(err, ErrUnavailable) && r.page.Looked > before; cut && ctx.Err() == nil {
@@ -83,7 +83,7 @@ func (s *Store) recent(ctx context.Context, q ledger.RecentQuery) (ledger.Recent
 }
 
 // ofQuery reads the verification of a query, whose results are kept.
-func (s *Store) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *rules.Row, err error) {
+func (s *Store) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(q.Workspace, q.Verification)
 		return err

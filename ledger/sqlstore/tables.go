@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 	"rollcall/smtp"
 )
 
-// The statements that the transitions of package rules are made of.
+// The statements that the transitions of package transitions are made of.
 
 // Doubt says whether a run before this one may have been committed.
 func (t *tx) Doubt() bool { return t.doubt }
@@ -33,18 +33,18 @@ func (t *tx) Account(workspace uuid.UUID) (ledger.Balance, error) {
 
 // Credit adds by to a workspace's account if at least this much is available.
 func (t *tx) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
-	return t.exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
+	return t.Exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
 		spent = spent + ? WHERE id = ? AND available >= ?`,
 		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
 }
 
 // Granted reads the entry of a grant.
-func (t *tx) Granted(id uuid.UUID) (rules.Entry, bool, error) {
-	e := rules.Entry{Subject: id, Kind: ledger.EntryGrant}
+func (t *tx) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
+	e := transitions.Entry{Subject: id, Kind: ledger.EntryGrant}
 	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
 	err := t.row(known, id[:], e.Kind).Scan(&e.Workspace, &e.Amount)
 	if errors.Is(err, sql.ErrNoRows) {
-		return rules.Entry{}, false, nil
+		return transitions.Entry{}, false, nil
 	}
 	return e, err == nil, err
 }
@@ -58,8 +58,8 @@ const verificationColumns = `id, workspace, identity, kind, filename, single_ema
 	waiting_since, wake_at, crashes, paid, upload_deleted, results_deleted, made_by, {now}`
 
 // scanVerification reads verificationColumns. ErrNoSuchVerification.
-func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
-	var v rules.Row
+func scanVerification(scan func(into ...any) error) (*transitions.Row, error) {
+	var v transitions.Row
 	var issue ledger.Issue
 	var outcome, expires, created, completed, next, expected, upload, results int64
 	c := &v.Counts
@@ -81,32 +81,32 @@ func scanVerification(scan func(into ...any) error) (*rules.Row, error) {
 		v.Issue = &issue
 	}
 	v.SingleOutcome = smtp.Outcome(outcome)
-	v.UploadExpires, v.Created = rules.Clock(expires), rules.Clock(created)
-	v.Completed, v.NextTry, v.Expected = rules.Clock(completed), rules.Clock(next), rules.Clock(expected)
+	v.UploadExpires, v.Created = ledger.Clock(expires), ledger.Clock(created)
+	v.Completed, v.NextTry, v.Expected = ledger.Clock(completed), ledger.Clock(next), ledger.Clock(expected)
 	v.UploadDeleted, v.ResultsDeleted = upload != 0, results != 0
 	return &v, nil
 }
 
 // Read reads one verification by its id.
-func (t *tx) Read(id uuid.UUID) (*rules.Row, error) {
+func (t *tx) Read(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ?`
 	return scanVerification(t.row(read, id[:]).Scan)
 }
 
 // Await is Read that waits for a transaction which is changing the row.
-func (t *tx) Await(id uuid.UUID) (*rules.Row, error) {
+func (t *tx) Await(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
 	return scanVerification(t.row(read, id[:]).Scan)
 }
 
 // ReadOf reads one of a workspace; those of others do not exist for it.
-func (t *tx) ReadOf(workspace, id uuid.UUID) (*rules.Row, error) {
+func (t *tx) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`
 	return scanVerification(t.row(read, id[:], workspace[:]).Scan)
 }
 
 // ReadIdentity reads the one with an idempotency key.
-func (t *tx) ReadIdentity(workspace, identity uuid.UUID) (*rules.Row, error) {
+func (t *tx) ReadIdentity(workspace, identity uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND identity = ?`
 	return scanVerification(t.row(read, workspace[:], identity[:]).Scan)
 }
@@ -124,7 +124,7 @@ const covered = `workspace = ? AND issue_code = 'credits_required'
 	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
 
 // Unfunded gives the oldest verification that waits for credits and is covered.
-func (t *tx) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
+func (t *tx) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	const next = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + covered + `
 		ORDER BY created, id LIMIT 1`
 	v, err := scanVerification(t.row(next, workspace[:], workspace[:]).Scan)
@@ -140,7 +140,7 @@ func (t *tx) Unfunded(workspace uuid.UUID) (*rules.Row, error) {
 // Short lists how much each verification of a workspace waits for.
 func (t *tx) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 	needed := map[uuid.UUID]int64{}
-	err := t.each(func(rows *sql.Rows) error {
+	err := t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var total int64
 		err := rows.Scan(&id, &total)
@@ -156,7 +156,7 @@ func (t *tx) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 
 // Tell renews the message of a verification that waits for credits.
 func (t *tx) Tell(id uuid.UUID, message string) error {
-	if _, err := t.exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
+	if _, err := t.Exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:]); err != nil {
 		return fmt.Errorf("renew message: %w", err)
 	}
 	return nil
@@ -168,7 +168,7 @@ func (t *tx) Insert(n ledger.NewVerification, single string) error {
 	if single != "" {
 		kind = ledger.Single
 	}
-	_, err := t.exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, single_email, bytes,
+	_, err := t.Exec(`INSERT INTO verifications (id, workspace, identity, kind, filename, single_email, bytes,
 		upload_expires, status, created, wake_at, made_by) VALUES (?, ?, ?, ?, ?, ?, ?, {now} + ?, ?, {now}, {now}, ?)`,
 		n.ID[:], n.Workspace[:], n.Identity[:], kind, n.Filename, single, n.Bytes,
 		n.UploadExpiry.Milliseconds(), ledger.Uploading, n.MadeBy)
@@ -178,7 +178,7 @@ func (t *tx) Insert(n ledger.NewVerification, single string) error {
 // issueOf is the issue of a verification as the table has it. That of one that waits for receivers has no
 // code there: by the empty column the index verifications_due finds what can be worked on, and
 // a program that knows nothing of this issue does too.
-func issueOf(v *rules.Row) ledger.Issue {
+func issueOf(v *transitions.Row) ledger.Issue {
 	if v.Issue == nil {
 		return ledger.Issue{}
 	}
@@ -190,35 +190,35 @@ func issueOf(v *rules.Row) ledger.Issue {
 }
 
 // Move writes where a verification is.
-func (t *tx) Move(s rules.Step) (int64, error) {
+func (t *tx) Move(s transitions.Step) (int64, error) {
 	v, issue := s.After, issueOf(s.After)
 	var node any // NULL for nobody
 	if v.Node != uuid.Nil {
 		node = v.Node[:]
 	}
-	return t.exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
+	return t.Exec(`UPDATE verifications SET status = ?, issue_code = ?, issue_message = ?, issue_row = ?,
 		next_try = ?, expected = ?, held = ?, count_cancelled = ?, completed = ?, waiting_since = ?,
 		wake_at = ?, crashes = ?, paid = ?,
 		upload_deleted = CASE WHEN ? = 0 THEN 0 WHEN upload_deleted = 0 THEN {now} ELSE upload_deleted END,
 		lease_node = ?, lease_expires = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
-		v.Status, issue.Code, issue.Message, issue.Row, rules.Millis(v.NextTry), rules.Millis(v.Expected),
-		v.Held, v.Counts.Cancelled, rules.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
+		v.Status, issue.Code, issue.Message, issue.Row, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
+		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, bit(v.Paid),
 		bit(v.UploadDeleted), node, v.LeaseExpires,
 		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Measure writes what intake found.
-func (t *tx) Measure(s rules.Step) (int64, error) {
+func (t *tx) Measure(s transitions.Step) (int64, error) {
 	v := s.After
-	return t.exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
+	return t.Exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Rows, v.Duplicates, v.Total, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Fence makes a newer writer of an upload.
 func (t *tx) Fence(id uuid.UUID, from, to int64) (int64, error) {
-	return t.exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
+	return t.Exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
 }
 
 const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at_byte = ?`
@@ -234,14 +234,14 @@ func (t *tx) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
 
 // Append stores a chunk.
 func (t *tx) Append(id uuid.UUID, offset int64, data []byte) error {
-	_, err := t.exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
+	_, err := t.Exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
 		id[:], offset, data)
 	return err
 }
 
 // Lengthen counts stored bytes.
 func (t *tx) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
-	return t.exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
+	return t.Exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
 		to, id[:], from, writer)
 }
 
@@ -280,13 +280,13 @@ func (t *tx) passing(text string) string {
 }
 
 // Free lists verifications that can be worked on now and that nobody has.
-func (t statements) Free(limit int, except []uuid.UUID) ([]*rules.Row, error) {
+func (t statements) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at, _ := t.store.bounds.get(leasing)
 	return t.free(at, limit, except)
 }
 
 // free is Free, from a bound.
-func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*rules.Row, error) {
+func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
 	if at < 0 {
 		return nil, fmt.Errorf("pass over %d workspaces: %w", len(except), ledger.ErrIllegal)
@@ -303,7 +303,7 @@ func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*rules.Row, erro
 		}
 		args = append(args, one[:])
 	}
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		v, err := scanVerification(rows.Scan)
 		list = append(list, v)
 		return err
@@ -313,20 +313,20 @@ func (t *tx) free(from bound, limit int, except []uuid.UUID) ([]*rules.Row, erro
 
 // KeepParked writes the state of a verification's work.
 func (t *tx) KeepParked(id uuid.UUID, state []byte) error {
-	_, err := t.exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
+	_, err := t.Exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
 		ON CONFLICT (verification) DO UPDATE SET data = excluded.data`, id[:], state)
 	return err
 }
 
 // ForgetParked deletes it.
 func (t *tx) ForgetParked(id uuid.UUID) error {
-	_, err := t.exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
+	_, err := t.Exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
 	return err
 }
 
 // Take gives a verification to a node at the next epoch.
 func (t *tx) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
-	return t.exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
+	return t.Exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
 		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)
 }
 
@@ -335,7 +335,7 @@ const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
 
 // Renew prolongs all leases of a node that have not expired and names them.
 func (t *tx) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
-	err = t.each(func(rows *sql.Rows) error {
+	err = t.Each(func(rows *sql.Rows) error {
 		l := ledger.Lease{Node: node}
 		err := rows.Scan(&l.Verification, &l.Epoch)
 		leases = append(leases, l)
@@ -346,14 +346,14 @@ func (t *tx) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, er
 
 // Drop ends a lease.
 func (t *tx) Drop(id uuid.UUID, epoch int64) (int64, error) {
-	return t.exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
+	return t.Exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
 		id[:], epoch)
 }
 
 // Settle appends the results of one settlement.
 func (t *tx) Settle(n ledger.Settlement, p ledger.Payload) error {
 	c := p.Counts
-	_, err := t.exec(`INSERT INTO settlements (verification, number, epoch, created,
+	_, err := t.Exec(`INSERT INTO settlements (verification, number, epoch, created,
 		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
 		digest, payload) VALUES (?, ?, ?, {now}, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		n.Lease.Verification[:], n.Number, n.Lease.Epoch, p.First, p.Last,
@@ -363,19 +363,19 @@ func (t *tx) Settle(n ledger.Settlement, p ledger.Payload) error {
 
 // KeepEvidence appends the evidence of a settlement that stands.
 func (t *tx) KeepEvidence(n ledger.Settlement) error {
-	_, err := t.exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
+	_, err := t.Exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
 		n.Lease.Verification[:], n.Number, n.Evidence)
 	return err
 }
 
 // Count writes what a settlement changes in its verification.
-func (t *tx) Count(s rules.Step) (int64, error) {
+func (t *tx) Count(s transitions.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
-	return t.exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
+	return t.Exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
 		count_catch_all = ?, count_unknown = ?, count_error = ?, single_outcome = ?, expected = ?, issue_message = ?
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Settlements, v.Held, c.Valid, c.Invalid, c.CatchAll, c.Unknown, c.Error, v.SingleOutcome,
-		rules.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+		ledger.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Settled reads epoch and digest of a settlement. ErrStaleEpoch when there is none.

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/actors/span"
 	"rollcall/ledger"
-	"rollcall/ledger/rules"
+	"rollcall/ledger/transitions"
 )
 
 const (
@@ -63,8 +63,8 @@ func (t *tx) ask(question func(ctx context.Context) error) error {
 	return t.store.repeatOn(t.ctx, t.session, question)
 }
 
-// exec runs a statement and gives the number of rows it changed.
-func (t *tx) exec(statement string, args ...any) (int64, error) {
+// Exec runs a statement and gives the number of rows it changed.
+func (t *tx) Exec(statement string, args ...any) (int64, error) {
 	prepared, err := t.session.statement(t.ctx, statement)
 	if err != nil {
 		return 0, err
@@ -97,9 +97,9 @@ func (r row) Scan(into ...any) error {
 	})
 }
 
-// each calls scan for each row of the answer, and closes it. Once scan was called
+// Each calls scan for each row of the answer, and closes it. Once scan was called
 // the question is not asked again.
-func (t *tx) each(scan func(rows *sql.Rows) error, query string, args ...any) error {
+func (t *tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	begun, cut := false, error(nil)
 	err := t.ask(func(ctx context.Context) error {
 		err := t.session.stream(ctx, func(rows *sql.Rows) error {
@@ -196,13 +196,13 @@ func (s *Store) moment(ctx context.Context, short bool, do func(t *tx) error) er
 
 // update is updateIn for the workspace that ctx names.
 func (s *Store) update(ctx context.Context, do func(t *tx) error) error {
-	return s.updateIn(ctx, rules.Scope{}, do)
+	return s.updateIn(ctx, transitions.Scope{}, do)
 }
 
 // updateIn runs do in one transaction and commits it. do may run several times:
 // it has no effect outside the transaction but on variables that it sets anew
 // each time. ErrReadOnly, ErrUnavailable, ErrUnknown.
-func (s *Store) updateIn(ctx context.Context, in rules.Scope, do func(t *tx) error) (err error) {
+func (s *Store) updateIn(ctx context.Context, in transitions.Scope, do func(t *tx) error) (err error) {
 	if s.writer == nil {
 		return ErrReadOnly
 	}
@@ -242,7 +242,7 @@ type again struct {
 
 // run is one run of a transaction. Between two runs a transaction keeps neither a session nor its turn at the
 // account. While it waits for that turn it keeps no session.
-func (s *Store) run(ctx context.Context, in rules.Scope, a again, do func(t *tx) error) (fault, error) {
+func (s *Store) run(ctx context.Context, in transitions.Scope, a again, do func(t *tx) error) (fault, error) {
 	arrived := time.Now()
 	if in.Account {
 		leave, err := s.gate.account(ctx, in.Workspace)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 )
 
 const (
@@ -38,9 +38,9 @@ type Traces struct {
 // trace is what the sessions of one receiver, or of what a rule's name stands for, say.
 type trace struct {
 	stands func(key string) bool
-	until  atomic.Int64     // Unix nanoseconds
-	lines  []view.TraceLine // guarded by Traces.mu; a ring
-	next   int              // guarded by Traces.mu; its oldest, when it is full
+	until  atomic.Int64        // Unix nanoseconds
+	lines  []inspect.TraceLine // guarded by Traces.mu; a ring
+	next   int                 // guarded by Traces.mu; its oldest, when it is full
 }
 
 // Read returns the newest lines of the receivers that a key stands for, from one source or all
@@ -48,7 +48,7 @@ type trace struct {
 // seconds after the last. Errors: ErrTraces.
 func (t *Traces) Read(
 	now time.Time, key string, stands func(key string) bool, source string, after uint64,
-) ([]view.TraceLine, error) {
+) ([]inspect.TraceLine, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)
@@ -65,7 +65,7 @@ func (t *Traces) Read(
 		t.on.Store(int32(len(t.of)))
 	}
 	one.until.Store(now.Add(traceFor).UnixNano())
-	out := []view.TraceLine{}
+	out := []inspect.TraceLine{}
 	for i := range one.lines {
 		line := &one.lines[(one.next+i)%len(one.lines)]
 		if line.Number > after && (source == AnySource || line.Source == source) {
@@ -92,7 +92,7 @@ func (t *Traces) expire(now time.Time) {
 func (t *Traces) On() bool { return t.on.Load() > 0 }
 
 // Add puts a line into the traces of a receiver.
-func (t *Traces) Add(now time.Time, key string, line view.TraceLine) {
+func (t *Traces) Add(now time.Time, key string, line inspect.TraceLine) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expire(now)

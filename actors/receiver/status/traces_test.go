@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/view"
 )
 
 // linesMax bounds the lines that are kept of a trace.
@@ -28,9 +28,9 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 		t.Errorf("one trace more: %v", err)
 	}
 	for i := range linesMax + 10 {
-		traces.Add(now, "0", view.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
+		traces.Add(now, "0", inspect.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
 	}
-	traces.Add(now, "nobody asks for this", view.TraceLine{})
+	traces.Add(now, "nobody asks for this", inspect.TraceLine{})
 	lines, _ := traces.Read(now, "0", only("0"), status.AnySource, 0)
 	if len(lines) != linesMax || lines[0].Line != "10" || lines[linesMax-1].Line != fmt.Sprint(linesMax+9) {
 		t.Errorf("%d lines are kept, from %q", len(lines), lines[0].Line)
@@ -39,7 +39,7 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 		t.Errorf("%d lines are newer, want 2", len(rest))
 	}
 	now = now.Add(10 * time.Second)
-	traces.Add(now, "0", view.TraceLine{}) // whoever comes next ends what is over
+	traces.Add(now, "0", inspect.TraceLine{}) // whoever comes next ends what is over
 	if traces.On() {
 		t.Error("a trace that nobody asks for goes on")
 	}
@@ -58,7 +58,7 @@ func TestLinesGoOnAfterARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 1000 * (3 - process) {
-			traces.Add(now, "x", view.TraceLine{})
+			traces.Add(now, "x", inspect.TraceLine{})
 		}
 		lines, err := traces.Read(now, "x", only("x"), status.AnySource, after)
 		if err != nil || len(lines) != linesMax {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config"
 	"rollcall/http/admin"
 )
@@ -220,7 +220,7 @@ func (c *Admin) CreateKey(ctx context.Context, workspace, label string) (k NewKe
 
 // ReceiverDetails is the answer about one receiver.
 type ReceiverDetails struct {
-	Receivers []view.ReceiverDetail `json:"receivers"`
+	Receivers []inspect.ReceiverDetail `json:"receivers"`
 }
 
 // Workspace is a workspace as the admin listener shows it.
@@ -254,17 +254,17 @@ func (c *Admin) Rules(ctx context.Context) (r admin.ThrottleRules, err error) {
 }
 
 // ExplainRules asks a node what its rules hold for a name. It needs no DNS.
-func (c *Admin) ExplainRules(ctx context.Context, name string) (x view.Explanation, err error) {
+func (c *Admin) ExplainRules(ctx context.Context, name string) (x inspect.Explanation, err error) {
 	return x, c.Ask(ctx, "GET", "/v1/throttle/explain?by=name&name="+url.QueryEscape(name), nil, &x)
 }
 
 // Explain asks a node what holds for a name.
-func (c *Admin) Explain(ctx context.Context, name string) (x view.Explanation, err error) {
+func (c *Admin) Explain(ctx context.Context, name string) (x inspect.Explanation, err error) {
 	return x, c.Ask(ctx, "GET", "/v1/throttle/explain?name="+url.QueryEscape(name), nil, &x)
 }
 
 // Receivers asks a node for the live table of the cluster.
-func (c *Admin) Receivers(ctx context.Context) (r view.Receivers, err error) {
+func (c *Admin) Receivers(ctx context.Context) (r inspect.Receivers, err error) {
 	return r, c.Ask(ctx, "GET", "/v1/receivers", nil, &r)
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/edge"
-	"rollcall/actors/view"
+	"rollcall/actors/inspect"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -28,30 +27,20 @@ type edgeOptions struct {
 	log      *slog.Logger
 	token    string
 	wake     func()
-	limiter  httpd.Limiter   // of API keys; nil: this node counts alone
 	trusted  proxies.Trusted // the proxies in front of API and storage
 	certs    *certificates
 }
 
-// startLimiter starts what counts the limits of API keys for all nodes.
-func (n *Node) startLimiter(keys edge.Options) (httpd.Limiter, error) {
-	if n.Book.Embedded() {
-		return nil, nil
-	}
-	limiter, err := edge.Start(n.Cluster.System(), n.Cluster.Resolve, keys)
-	if err != nil {
-		return nil, err
-	}
-	n.add("limits of keys", limiter.Stop)
-	return limiter, nil
-}
-
-// nodes counts the nodes that the ledger knows.
-func (n *Node) nodes() int {
+// nodes counts the nodes that are in the cluster by the ledger, whether or not they see each other.
+func (n *Node) nodes() (in int) {
 	if roll := n.Cluster.Roll(); roll != nil {
-		return len(roll.Nodes)
+		for _, row := range roll.Nodes {
+			if row.Standing == ledger.NodeIn {
+				in++
+			}
+		}
 	}
-	return 1
+	return max(in, 1)
 }
 
 // startEdge starts the three listeners; the storage first, because the API tells its address.
@@ -153,7 +142,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Survey:       n.clerk, Tuned: n.settings.Wake,
-		ReplayThrottle: func(ctx context.Context, throttle, rules string) (view.Replayed, error) {
+		ReplayThrottle: func(ctx context.Context, throttle, rules string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, throttle, rules)
 		},
 		ReplayOverride: n.replayOverride,
@@ -192,7 +181,7 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 		AllowedOrigins: c.HTTP.AllowedOrigins,
 		Limits:         limits, MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows,
 		PerWorkspace: workspaceLimits(c), UploadExpiry: c.Upload.ExpiresAfter.Duration, Trusted: o.trusted,
-		Wake: o.wake, Log: o.log, Registerer: o.registry, Limiter: o.limiter}
+		Wake: o.wake, Log: o.log, Registerer: o.registry}
 }
 
 // connectionPlaces is how many connections a listener takes: as configured, but no more than a part of the

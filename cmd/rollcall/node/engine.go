@@ -33,7 +33,7 @@ import (
 
 const (
 	// domainsMax is how many domains of one verification have something to do at a time.
-	// Measured: enough to keep a node busy, within the memory of docs/measured.md.
+	// Measured: enough to keep a node busy, within the memory of docs/developers/measured.md.
 	domainsMax = 1024
 
 	// domainsLeast is how many of these a file may have however long the run queue is: receivers
@@ -283,7 +283,7 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 			Results: c.Retention.Results.Duration, Funding: c.Retention.Funding.Duration},
 		Work: verification.Options{Book: n.Book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax, Window: n.window,
 			Left: &n.work.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
-			Domain: domain.Options{Route: resolver.Lookup, Match: match, Shards: n.table.Shards,
+			Domain: domain.Options{Route: resolver.Lookup, Match: match,
 				Version: n.table.Version,
 				WaitsOf: func(key string) []time.Duration { return n.table.For(key).Waits.List() },
 				Facts:   facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,

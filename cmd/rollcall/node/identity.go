@@ -18,9 +18,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/view"
 	"rollcall/cluster"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
@@ -136,12 +136,12 @@ func (s *selfCheck) tell(r identity.Report) {
 // view is what operators are shown.
 func (s *selfCheck) view() admin.Identity {
 	i := admin.IdentityOf(s.watch.Report(), s.enforced)
-	i.Unread = int(s.metrics.Unread())
+	i.Unread, i.Foreign = int(s.metrics.Unread()), int(s.metrics.Intercepted())
 	return i
 }
 
 // health is what other nodes are told.
-func (s *selfCheck) health() view.Health { return admin.HealthOf(s.view()) }
+func (s *selfCheck) health() inspect.Health { return admin.HealthOf(s.view()) }
 
 // check looks at everything now.
 func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {

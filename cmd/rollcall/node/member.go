@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"runtime/debug"
@@ -14,10 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/dispatcher"
-	"rollcall/actors/edge"
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/state"
-	"rollcall/actors/view"
 	"rollcall/actors/wire"
 	"rollcall/cluster"
 	"rollcall/cluster/gossip"
@@ -44,11 +42,11 @@ func (w *workload) load() cluster.Load {
 }
 
 // lookup says what the open addresses of a verification wait for that this node works on.
-func (w *workload) lookup(id uuid.UUID) (view.Verification, bool) {
+func (w *workload) lookup(id uuid.UUID) (inspect.Verification, bool) {
 	if d := w.dispatcher.Load(); d != nil {
 		return d.Lookup(id)
 	}
-	return view.Verification{}, false
+	return inspect.Verification{}, false
 }
 
 // newMember makes the node of the cluster that this process will be: of a cluster of one when the ledger is embedded.
@@ -131,15 +129,6 @@ func timingOf(g config.Gossip) gossip.Timing {
 	return t
 }
 
-// edgeLimits are the limits of an API key, for all nodes together.
-func edgeLimits(c config.Config) edge.Limits {
-	return edge.Limits{
-		Reads:     edge.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst},
-		Creates:   edge.Rate{PerSecond: float64(c.HTTP.CreatesPerSecond), Burst: c.HTTP.CreatesBurst},
-		Downloads: c.HTTP.DownloadsAtOnce,
-	}
-}
-
 // receiverFacts keeps what receivers taught in the ledger.
 type receiverFacts struct{ book ledger.Facts }
 
@@ -160,18 +149,4 @@ func (f receiverFacts) Known(ctx context.Context, keys []string) ([]state.Fact, 
 		out[i] = state.Fact(k)
 	}
 	return out, err
-}
-
-// kindsOf puts the virtual actors of a node together.
-func kindsOf(receivers receiver.Options, limits edge.Options) (cluster.Kinds, error) {
-	kinds, err := receiver.Kinds(receivers)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := edge.Kinds(limits)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(kinds, keys)
-	return kinds, nil
 }

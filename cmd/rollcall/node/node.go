@@ -15,14 +15,13 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
-	"rollcall/actors/edge"
 	"rollcall/actors/guard"
+	"rollcall/actors/receiver"
 	"rollcall/actors/runqueue"
 	spans "rollcall/actors/span"
 	"rollcall/actors/watchdog"
 	"rollcall/cluster"
 	"rollcall/config"
-	httpd "rollcall/http"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -112,13 +111,13 @@ func Start(ctx context.Context, c config.Config, o Options) (n *Node, err error)
 	}
 	n.Book = book
 	n.add("ledger", func(context.Context) error { return book.Close() })
-	work, err := n.startEngine(ctx, c, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
+	wake, err := n.startEngine(ctx, c, id, engineOptions{registry: registry, log: o.Log, rules: n.rules.Now,
 		guard: guard.New(registry, o.Log), hour: throttle.Hour(o.Hour), facts: factsOf(book, o.Forgets)})
 	if err != nil {
 		return nil, err
 	}
 	if err := n.startEdge(ctx, c, book, edgeOptions{registry: registry, log: o.Log, token: token,
-		wake: work.wake, limiter: work.limiter}); err != nil {
+		wake: wake}); err != nil {
 		return nil, err
 	}
 	n.startSelfAudit(ctx, c, engineOptions{registry: registry, log: o.Log})
@@ -136,55 +135,43 @@ type engineOptions struct {
 	opened   func(openFunc) openFunc // watches how sessions are opened
 }
 
-// engine is what the listeners need of the actors.
-type engine struct {
-	wake    func()        // there is work
-	limiter httpd.Limiter // of API keys; nil: this node counts alone
-}
-
 // startEngine starts the actors: receivers on the cluster, then who gives them work.
-func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (e engine, err error) {
+func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o engineOptions) (wake func(), err error) {
 	if err := n.newMember(c, id, o); err != nil {
-		return e, err
+		return nil, err
 	}
 	if err := n.startThrottling(ctx, c, n.Book, o); err != nil {
-		return e, err
+		return nil, err
 	}
 	resolver, err := NewResolver(c, n.settings.WeightOf)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	n.add("dns", func(context.Context) error { return resolver.Close() })
 	registerDNSMetrics(o.registry, resolver)
 	if n.self, err = newSelfCheck(c, n.Cluster, o); err != nil {
-		return e, err
+		return nil, err
 	}
 	o.opened = n.self.opened
 	receivers, err := n.receivers(c, o)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	if err := n.openClerk(receivers, resolver); err != nil {
-		return e, err
+		return nil, err
 	}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
 	n.add("identity", n.self.start(ctx))
-	keys := edge.Options{Limits: edgeLimits(c), Share: n.Cluster.Part, Metrics: edge.NewMetrics(o.registry),
-		Guard: o.guard}
-	kinds, err := kindsOf(receivers, keys)
+	kinds, err := receiver.Kinds(receivers)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	if err := n.Cluster.Serve(ctx, kinds, n.clerk.Answer); err != nil {
-		return e, err
+		return nil, err
 	}
 	n.add("what receivers taught", n.work.receivers.Flush)
 	n.add("cluster", n.Cluster.Stop)
-	if e.wake, err = n.startDispatcher(ctx, c, id, resolver, o); err != nil {
-		return e, err
-	}
-	e.limiter, err = n.startLimiter(keys)
-	return e, err
+	return n.startDispatcher(ctx, c, id, resolver, o)
 }
 
 // startDispatcher starts who takes verifications into work.

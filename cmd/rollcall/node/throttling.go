@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"rollcall/actors/clerk"
+	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/settings"
-	"rollcall/actors/view"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -156,14 +156,14 @@ func (n *Node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) 
 
 // replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
 // when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
-func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules string) (view.Replayed, error) {
+func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules string) (inspect.Replayed, error) {
 	o := clerk.ReplayOptions{Now: n.table, Candidate: n.table}
 	var warnings []string
 	if limits != "" {
 		candidate, findings := config.CheckThrottleText("candidate", []byte(limits), base)
 		for _, f := range findings {
 			if f.Severity == config.SeverityError {
-				return view.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
+				return inspect.Replayed{}, fmt.Errorf("%w: %s", admin.ErrCandidate, f)
 			}
 			warnings = append(warnings, f.String())
 		}
@@ -172,14 +172,14 @@ func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules s
 			err = table.Replace(throttle.LayerOverride, n.table.Rules(throttle.LayerOverride))
 		}
 		if err != nil {
-			return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+			return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 		}
 		o.Candidate = table
 	}
 	if rules != "" {
 		candidate, err := verdict.Load("candidate", []byte(rules))
 		if err != nil {
-			return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+			return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 		}
 		o.NowRules, o.CandidateRules = n.rules.Now(), candidate
 	}
@@ -187,7 +187,7 @@ func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules s
 }
 
 // replayOverride runs the rules of now with one override more over what the nodes recorded.
-func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Override) (view.Replayed, error) {
+func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error) {
 	table, err := throttle.NewTable(n.table.Rules(throttle.LayerFile))
 	if err == nil {
 		until := time.Now().Add(time.Hour) // of no account: a replay is of what is over
@@ -195,16 +195,16 @@ func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Ove
 		err = table.Replace(throttle.LayerOverride, append(slices.Clone(n.table.Rules(throttle.LayerOverride)), more))
 	}
 	if err != nil {
-		return view.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
+		return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 	}
 	return n.replayRecord(ctx, clerk.ReplayOptions{Now: n.table, Candidate: table}, nil)
 }
 
 // replayRecord asks all nodes for what they recorded and runs candidates over it.
-func (n *Node) replayRecord(ctx context.Context, o clerk.ReplayOptions, warnings []string) (view.Replayed, error) {
+func (n *Node) replayRecord(ctx context.Context, o clerk.ReplayOptions, warnings []string) (inspect.Replayed, error) {
 	records, silent, err := n.clerk.Record(ctx)
 	if err != nil {
-		return view.Replayed{}, err
+		return inspect.Replayed{}, err
 	}
 	out := clerk.Replay(records, o)
 	out.Warnings, out.Silent = append(warnings, out.Warnings...), silent

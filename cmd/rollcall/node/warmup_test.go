@@ -20,7 +20,7 @@ import (
 // and, under its other name, into a throttle file, and asks the sources of a node what they may
 // ask on each day.
 func TestTheWarmUpOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "throttles.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operators", "receivers.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestTheWarmUpOfTheDocs(t *testing.T) {
 	_, printed, fenced := strings.Cut(printed, "```toml\n")
 	printed, _, closed := strings.Cut(printed, "```")
 	if !begun || !ended || !fenced || !closed {
-		t.Fatal("docs/throttles.md has no example of a warm-up")
+		t.Fatal("docs/operators/receivers.md has no example of a warm-up")
 	}
 	folder := t.TempDir()
 	for file, lines := range map[string]string{"rollcall.toml": printed,
