@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"rollcall/cmd/rollcall/term"
-	"rollcall/http/certificate/certificatetest"
+	"rollcall/http/listen/listentest"
 	"rollcall/smtp/smtplab"
 )
 
@@ -256,8 +256,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
 	folder, next := filepath.Join(n.folder, "etc"), t.TempDir()
-	certFile, keyFile, _ := certificatetest.Write(t, folder, time.Now().Add(time.Hour))
-	certificatetest.Write(t, next, time.Now().Add(2*time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, time.Now().Add(time.Hour))
+	listentest.WriteCertificate(t, next, time.Now().Add(2*time.Hour))
 	n.environ = append(n.environ, "ROLLCALL_HTTP_TLS_CERT="+certFile, "ROLLCALL_HTTP_TLS_KEY="+keyFile)
 	n.starts()
 	replace := func(name string) {
@@ -286,7 +286,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	t.Parallel()
 	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
-	certFile, keyFile, _ := certificatetest.Write(t, filepath.Join(encrypted.folder, "etc"), time.Now().Add(time.Hour))
+	certFile, keyFile, _ := listentest.WriteCertificate(t, filepath.Join(encrypted.folder, "etc"), time.Now().Add(time.Hour))
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	const token = "token-of-both-nodes"
 	for n, environ := range map[*scriptNode][]string{

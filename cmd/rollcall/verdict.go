@@ -119,7 +119,7 @@ type changeView struct {
 func newVerdictCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check a file with rules of your own: exit 1 with each fault, or what it would change",
+		Short: "Validate a rule file; list errors (exit 1) or the verdicts it would change",
 		Args:  wantArgs("FILE"),
 	}
 	asJSON := jsonFlag(c)

@@ -177,7 +177,7 @@ func (r *verifyRun) run(ctx context.Context) error {
 	}
 	err = r.close(summary)
 	if err == nil && detail.Status == string(ledger.Cancelled) {
-		err = fmt.Errorf("%s: somebody cancelled the verification; these are the results until then%s", r.input.name,
+		err = fmt.Errorf("%s: verification was cancelled; partial results follow%s", r.input.name,
 			r.anew("to have the rest checked too"))
 	}
 	return err

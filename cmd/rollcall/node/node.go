@@ -157,7 +157,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err != nil {
 		return nil, err
 	}
-	if err := n.openClerk(receivers, resolver); err != nil {
+	if err := n.openInspector(receivers, resolver); err != nil {
 		return nil, err
 	}
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
@@ -166,7 +166,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err != nil {
 		return nil, err
 	}
-	if err := n.Cluster.Serve(ctx, kinds, n.clerk.Answer); err != nil {
+	if err := n.Cluster.Serve(ctx, kinds, n.inspector.Answer); err != nil {
 		return nil, err
 	}
 	n.add("what receivers taught", n.work.receivers.Flush)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/actors/clerk"
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver"
 	"rollcall/actors/settings"
@@ -26,11 +25,11 @@ const noteWithin = 10 * time.Second
 // throttling is what a node knows of how receivers may be asked: its rules, where they come
 // from, and who answers questions about them.
 type throttling struct {
-	table    *throttle.Table
-	file     *config.ThrottleFile // and why it is not used, if it is not
-	shown    *throttleMetrics
-	settings *settings.Follower
-	clerk    *clerk.Clerk
+	table     *throttle.Table
+	file      *config.ThrottleFile // and why it is not used, if it is not
+	shown     *throttleMetrics
+	settings  *settings.Follower
+	inspector *inspect.Inspector
 }
 
 // startThrottling loads the rules and follows their changes: those of the file, and those
@@ -143,13 +142,14 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 	return r, nil
 }
 
-// openClerk makes who answers operators' questions about this node, and asks the others.
-func (n *Node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) {
-	n.clerk, err = clerk.New(clerk.Options{Living: r.Registry, Sources: r.Sources, Table: n.table,
+// openInspector makes who answers operators' questions about this node, and asks the others.
+func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err error) {
+	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
+	n.inspector, err = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
 		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup, Health: n.self.health,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
 	if err == nil {
-		n.clerk.Join(n.Cluster)
+		n.inspector.Join(n.Cluster)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (n *Node) openClerk(r receiver.Options, resolver *mx.Resolver) (err error) 
 // replay runs candidate rules over what all nodes recorded: a throttle file, or that of now
 // when the text is empty, and a file of verdict rules, or none. Overrides stay as they are.
 func (n *Node) replay(ctx context.Context, base config.Throttle, limits, rules string) (inspect.Replayed, error) {
-	o := clerk.ReplayOptions{Now: n.table, Candidate: n.table}
+	o := inspect.ReplayOptions{Now: n.table, Candidate: n.table}
 	var warnings []string
 	if limits != "" {
 		candidate, findings := config.CheckThrottleText("candidate", []byte(limits), base)
@@ -197,16 +197,16 @@ func (n *Node) replayOverride(ctx context.Context, name string, set throttle.Ove
 	if err != nil {
 		return inspect.Replayed{}, fmt.Errorf("%w: %w", admin.ErrCandidate, err)
 	}
-	return n.replayRecord(ctx, clerk.ReplayOptions{Now: n.table, Candidate: table}, nil)
+	return n.replayRecord(ctx, inspect.ReplayOptions{Now: n.table, Candidate: table}, nil)
 }
 
 // replayRecord asks all nodes for what they recorded and runs candidates over it.
-func (n *Node) replayRecord(ctx context.Context, o clerk.ReplayOptions, warnings []string) (inspect.Replayed, error) {
-	records, silent, err := n.clerk.Record(ctx)
+func (n *Node) replayRecord(ctx context.Context, o inspect.ReplayOptions, warnings []string) (inspect.Replayed, error) {
+	records, silent, err := n.inspector.Record(ctx)
 	if err != nil {
 		return inspect.Replayed{}, err
 	}
-	out := clerk.Replay(records, o)
+	out := inspect.Replay(records, o)
 	out.Warnings, out.Silent = append(warnings, out.Warnings...), silent
 	return out, nil
 }
