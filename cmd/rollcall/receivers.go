@@ -472,7 +472,8 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 	}
 	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:], cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("what", cobra.FixedCompletions(inspect.Forgets[:],
+		cobra.ShellCompDirectiveNoFileComp)))
 	return adminCommand(node, c, func(client *client.Admin, args []string) (done forgottenAnswer, err error) {
 		if !slices.Contains(inspect.Forgets[:], *what) {
 			return done, term.UsageError(fmt.Sprintf("--what %q is none of %s", *what, strings.Join(inspect.Forgets[:], ", ")))
