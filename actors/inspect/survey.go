@@ -22,8 +22,8 @@ const (
 	// the bounds of a record can fill.
 	recordPages = 64
 
-	// detailsMax bounds the details in one answer: more shards and nodes than any
-	// receiver has. Guess.
+	// detailsMax bounds the details in one answer: more receivers than the name of a rule
+	// stands for. Guess.
 	detailsMax = 64
 )
 
@@ -99,7 +99,7 @@ func (i *Inspector) ownDetails(ctx context.Context, of ofReceiver) ([]ReceiverDe
 }
 
 // Receiver gives everything about one receiver, by its key or the name of a rule: one
-// value for each node and shard where it lives. ErrNotThere; an Unheard when a node
+// value for each node where it lives. ErrNotThere; an Unheard when a node
 // that does not answer may have it.
 func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail, error) {
 	all, err := detailQuery.askAll(ctx, i, ofReceiver{Key: key})
